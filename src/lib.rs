@@ -1,0 +1,38 @@
+//! iotrail follows asynchronous I/O on Linux from submission to the moment the application has its result.
+//!
+//! Imports point one way, from what decides to what is decided on:
+//!
+//! ```text
+//! cli → experiment → load, probe, host → engine, path, stats
+//!          ↘ answer, store, report → measurement → path, stats
+//! ```
+//!
+//! | module | responsible for |
+//! |---|---|
+//! | [`cli`] | one file per command: arguments → one call → one printer |
+//! | [`experiment`] | a TOML file or a built-in name → plan of cells → schedule; one watched cell |
+//! | [`engine`] | one file per I/O interface behind one contract |
+//! | [`load`] | what drives an engine: options, workers, offsets, pace, phases, neighbours |
+//! | [`probe`] | BPF programs: which can load, attach, reset, drain |
+//! | [`path`] | what a completion's records mean: stages, vehicles; pure, no I/O |
+//! | [`host`] | facts of this machine: CPUs, interrupts, block devices, kernel |
+//! | [`stats`] | histograms and quantiles; pure numbers |
+//! | [`answer`] | what measurements mean, in words; pure |
+//! | [`store`] | one SQLite file: runs, cells, measurements |
+//! | [`report`] | measurements → text on a terminal |
+//! | [`measurement`] | the central noun: what one load, watched, yields; the JSON schema |
+//! | [`error`] | what a user is told, and the exit status |
+
+pub mod answer;
+pub mod cli;
+pub mod engine;
+pub mod error;
+pub mod experiment;
+pub mod host;
+pub mod load;
+pub mod measurement;
+pub mod path;
+pub mod probe;
+pub mod report;
+pub mod stats;
+pub mod store;

@@ -1,0 +1,318 @@
+//! The load's options, as given: on `bench`'s command line and in an experiment's TOML, by the same names.
+//!
+//! One struct serves both. It holds what was asked for; `spec.rs` turns it, once, into the validated [`LoadSpec`](super::spec::LoadSpec)
+//! that everything later takes. Nothing after that parses or guesses a default.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+/// The I/O interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum EngineKind {
+    IoUring,
+    Libaio,
+    PosixAio,
+    Sync,
+    Null,
+    IoUringCmd,
+}
+
+/// Access pattern and direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum Rw {
+    RandRead,
+    Read,
+    RandWrite,
+    Write,
+    RandRw,
+    /// io_uring's no-op.
+    Nop,
+}
+
+/// How a job waits for completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum Wait {
+    /// In the kernel.
+    Block,
+    /// By looking at the ring from user mode; no system call but those that the ring's flags demand.
+    Peek,
+}
+
+/// Bookkeeping memory that the load touches as it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum Scratch {
+    None,
+    Lazy,
+    Prefault,
+}
+
+/// Whether the probes watch the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum Trace {
+    /// Where they can be loaded; a warning says where they can't.
+    Auto,
+    /// Fail where they can't be loaded.
+    On,
+    Off,
+}
+
+macro_rules! names {
+    ($t:ty) => {
+        impl std::fmt::Display for $t {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                // Every variant has a name: none is skipped.
+                f.pad(self.to_possible_value().expect("a named variant").get_name())
+            }
+        }
+    };
+}
+names!(EngineKind);
+names!(Rw);
+names!(Wait);
+names!(Scratch);
+names!(Trace);
+
+/// A size in bytes; reads `4k`, `1M`, `2g` (powers of 1024).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl FromStr for Bytes {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        let s = s.trim();
+        let digits = s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len());
+        let unit: u64 = match s[digits..].trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kb" | "kib" => 1 << 10,
+            "m" | "mb" | "mib" => 1 << 20,
+            "g" | "gb" | "gib" => 1 << 30,
+            "t" | "tb" | "tib" => 1 << 40,
+            other => return Err(format!("'{other}' is no unit of size: use k, m, g or t")),
+        };
+        let n: u64 = s[..digits].parse().map_err(|_| format!("'{s}' is no size: write 4096, 4k or 1m"))?;
+        n.checked_mul(unit).map(Bytes).ok_or_else(|| format!("'{s}' is more than 64 bits hold"))
+    }
+}
+
+/// A span of time; reads `5s`, `500ms`, `20us`, `100ns`, `2m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+impl FromStr for Span {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        let s = s.trim();
+        let digits = s.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(s.len());
+        let ns = match s[digits..].trim() {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" | "min" => 60e9,
+            "h" => 3600e9,
+            "" if s == "0" => 1.0,
+            "" => return Err(format!("'{s}' has no unit of time: write {s}s or {s}ms")),
+            other => return Err(format!("'{other}' is no unit of time: use ns, us, ms, s, m or h")),
+        };
+        let n: f64 = s[..digits].parse().map_err(|_| format!("'{s}' is no span of time: write 5s or 500ms"))?;
+        Ok(Span(Duration::from_nanos((n * ns).round() as u64)))
+    }
+}
+
+macro_rules! in_toml_as_text_or_number {
+    ($t:ty) => {
+        impl<'de> Deserialize<'de> for $t {
+            fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                #[derive(Deserialize)]
+                #[serde(untagged)]
+                enum Either {
+                    Number(u64),
+                    Text(String),
+                }
+                let text = match Either::deserialize(d)? {
+                    Either::Number(n) => n.to_string(),
+                    Either::Text(s) => s,
+                };
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+in_toml_as_text_or_number!(Bytes);
+in_toml_as_text_or_number!(Span);
+
+/// What to do, as asked for. Defaults are the contract's.
+#[derive(Debug, Clone, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LoadOptions {
+    /// I/O interface
+    #[arg(long, value_enum, default_value_t = EngineKind::IoUring)]
+    pub engine: EngineKind,
+
+    /// Ring setup flags, exactly these: coop_taskrun, taskrun_flag, defer_taskrun, single_issuer, sqpoll, iopoll,
+    /// hybrid_iopoll, submit_all, cqsize=N
+    #[arg(long, value_name = "FLAGS", default_value = "", hide_default_value = true)]
+    pub ring: String,
+
+    /// CPU that the SQPOLL thread is bound to
+    #[arg(long, value_name = "CPU")]
+    pub sq_cpu: Option<u32>,
+
+    /// Idle time after which the SQPOLL thread sleeps, milliseconds
+    #[arg(long, value_name = "MS")]
+    pub sq_idle: Option<u32>,
+
+    /// What is registered with the ring: files, buffers, ring
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub register: String,
+
+    /// Every request goes to an io-wq worker
+    #[arg(long)]
+    pub force_async: bool,
+
+    /// Access pattern
+    #[arg(long, value_enum, default_value_t = Rw::RandRead)]
+    pub rw: Rw,
+
+    /// Block size
+    #[arg(long, value_name = "SIZE", default_value = "4k")]
+    pub bs: Bytes,
+
+    /// I/Os in flight per job
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub depth: u32,
+
+    /// I/Os per submission
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub batch: u32,
+
+    /// Threads, each with a ring or context of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub jobs: u32,
+
+    /// CPUs of the jobs, round-robin: a list (0,2-3), or irq / non-irq: those that do or don't take the target's interrupts
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<String>,
+
+    /// How a job waits: in the kernel, or by looking at the ring from user mode
+    #[arg(long, value_enum, default_value_t = Wait::Block)]
+    pub wait: Wait,
+
+    /// Who reaps: the submitting thread (same) or another one (thread, thread:CPU)
+    #[arg(long, value_name = "WHO", default_value = "same")]
+    pub reaper: String,
+
+    /// Computing in user mode between reaping and submitting, nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = 0)]
+    pub think: u64,
+
+    /// One fresh page of bookkeeping memory touched per 512 I/Os: faulted in lazily, or beforehand
+    #[arg(long, value_enum, default_value_t = Scratch::None)]
+    pub scratch: Scratch,
+
+    /// Computing processes beside the load: none, or busy:N on each of its CPUs
+    #[arg(long, value_name = "WHAT", default_value = "none")]
+    pub neighbour: String,
+
+    /// Target: a file, a block device, or a character device for io_uring_cmd
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
+
+    /// Size of the target that is used; a missing file is made and laid out with it
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Bytes>,
+
+    /// O_DIRECT (the default)
+    #[arg(long, conflicts_with = "buffered")]
+    pub direct: bool,
+
+    /// Through the page cache
+    #[arg(long)]
+    pub buffered: bool,
+
+    /// How long to measure (default 5s)
+    #[arg(long, value_name = "TIME", conflicts_with = "count")]
+    pub runtime: Option<Span>,
+
+    /// How many I/Os to measure, over all jobs
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+
+    /// Not measured, beforehand
+    #[arg(long, value_name = "TIME", default_value = "500ms")]
+    pub warmup: Span,
+
+    /// Open loop: I/Os per second over all jobs; latency counts from the intended time
+    #[arg(long, value_name = "N")]
+    pub rate: Option<f64>,
+
+    /// Written blocks carry their offset and a checksum, and reads check them
+    #[arg(long)]
+    pub verify: bool,
+
+    /// Allow writing to an existing file or device
+    #[arg(long)]
+    pub allow_write: bool,
+
+    /// The probes
+    #[arg(long, value_enum, default_value_t = Trace::Auto)]
+    pub trace: Trace,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        #[derive(clap::Parser)]
+        struct Only {
+            #[command(flatten)]
+            load: LoadOptions,
+        }
+        // The command line's defaults are the only ones.
+        <Only as clap::Parser>::parse_from(["iotrail"]).load
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_the_contracts() {
+        let o = LoadOptions::default();
+        assert_eq!((o.engine, o.rw, o.wait, o.trace), (EngineKind::IoUring, Rw::RandRead, Wait::Block, Trace::Auto));
+        assert_eq!((o.bs, o.depth, o.batch, o.jobs), (Bytes(4096), 16, 1, 1));
+        assert_eq!((o.warmup, o.runtime, o.count), (Span(Duration::from_millis(500)), None, None));
+    }
+
+    #[test]
+    fn toml_takes_the_same_names_and_refuses_others() {
+        let o: LoadOptions = toml::from_str("bs = \"8k\"\nsq-cpu = 1\nwarmup = \"1s\"\nrw = \"randrw\"\nengine = \"posix_aio\"").unwrap();
+        assert_eq!((o.bs, o.sq_cpu, o.warmup), (Bytes(8192), Some(1), Span(Duration::from_secs(1))));
+        assert_eq!((o.rw, o.engine), (Rw::RandRw, EngineKind::PosixAio));
+        assert!(toml::from_str::<LoadOptions>("dpeth = 3").unwrap_err().to_string().contains("dpeth"));
+    }
+
+    #[test]
+    fn sizes_and_spans() {
+        assert_eq!("4k".parse(), Ok(Bytes(4096)));
+        assert_eq!("1GiB".parse(), Ok(Bytes(1 << 30)));
+        assert!("4x".parse::<Bytes>().is_err() && "k".parse::<Bytes>().is_err());
+        assert!("99999999999t".parse::<Bytes>().is_err());
+        assert_eq!("1.5s".parse(), Ok(Span(Duration::from_millis(1500))));
+        assert_eq!("0".parse(), Ok(Span(Duration::ZERO)));
+        assert!("5".parse::<Span>().unwrap_err().contains("unit"));
+    }
+}

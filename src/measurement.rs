@@ -1,0 +1,272 @@
+//! The central noun: what one load, watched, yields. These types *are* the JSON schema `iotrail.measurement/1`
+//! (`docs/formats.md`): a change of meaning raises the number.
+//!
+//! Unknown is `None` (JSON `null`), never 0. Units are in the names.
+
+use serde::{Deserialize, Serialize};
+
+use crate::path::vehicle::Vehicle;
+
+pub const SCHEMA: &str = "iotrail.measurement/1";
+
+/// One load, watched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    pub schema: String,
+    /// iotrail's version that made it.
+    pub version: String,
+    /// Wall-clock start, seconds since the epoch (UTC).
+    pub started_unix_s: u64,
+    pub load: LoadRecord,
+    /// Wall time from the first submission to the last completion seen, warm-up not included.
+    pub elapsed_ns: u64,
+    /// I/Os that completed, errors and short ones included.
+    pub ios: u64,
+    pub bytes: u64,
+    /// I/Os that completed with an error.
+    pub errors: u64,
+    /// I/Os that completed with fewer bytes than were asked for.
+    pub short_ios: u64,
+    pub iops: f64,
+    pub latency_ns: Latency,
+    pub phases: Phases,
+    pub cpu: Cpu,
+    /// Sums to `probe.completions_seen`, `unknown` included; empty where nothing was watched.
+    pub vehicles: Vec<VehicleCount>,
+    pub per_io: PerIo,
+    pub mode_switches: Vec<ModeSwitch>,
+    pub interrupts: Vec<Interrupt>,
+    pub ipis: Vec<Ipi>,
+    /// Completion order; null where it could not be followed.
+    pub order: Option<Order>,
+    pub probe: Probe,
+    pub host: Host,
+    pub warnings: Vec<Warning>,
+}
+
+/// The load's options as resolved. Optional values are null where the option was not given and has no default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadRecord {
+    pub engine: String,
+    pub ring: Ring,
+    pub sq_cpu: Option<u32>,
+    pub sq_idle_ms: Option<u32>,
+    pub register: Vec<String>,
+    pub force_async: bool,
+    pub rw: String,
+    /// Block size.
+    pub bs: u64,
+    pub depth: u32,
+    pub batch: u32,
+    pub jobs: u32,
+    /// `irq`, `non-irq` or the list, as asked for; null: not pinned.
+    pub cpus_requested: Option<String>,
+    /// The CPU of each job, in order; empty: not pinned.
+    pub cpus: Vec<u32>,
+    pub wait: String,
+    pub reaper: String,
+    pub think_ns: u64,
+    pub scratch: String,
+    pub neighbour: String,
+    pub file: Option<String>,
+    pub size: Option<u64>,
+    pub direct: bool,
+    /// Set when the run ends by time.
+    pub runtime_ns: Option<u64>,
+    /// Set when the run ends by number of I/Os.
+    pub count: Option<u64>,
+    pub warmup_ns: u64,
+    /// I/Os per second over all jobs; null: closed loop.
+    pub rate: Option<f64>,
+    pub verify: bool,
+    pub trace: String,
+}
+
+/// Ring setup flags asked for and, as the kernel's answer says, granted. Empty for other engines.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ring {
+    pub requested: Vec<String>,
+    pub granted: Vec<String>,
+}
+
+/// Latency of single I/Os, from the stamp before their submission (open loop: from their intended time) to the stamp
+/// after the look that found them. A quantile that too few samples support is null (`stats::quantile`).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    pub count: u64,
+    pub mean: Option<f64>,
+    pub min: Option<u64>,
+    pub p50: Option<u64>,
+    pub p90: Option<u64>,
+    pub p95: Option<u64>,
+    pub p99: Option<u64>,
+    pub p99_9: Option<u64>,
+    pub p99_99: Option<u64>,
+    pub max: Option<u64>,
+}
+
+/// Fractions of the jobs' wall time; they sum to 1.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phases {
+    pub submit: f64,
+    pub poll: f64,
+    pub clear: f64,
+    pub other: f64,
+    /// Wall time of all jobs together.
+    pub total_ns: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Of the load's own threads, helpers of the interface (SQPOLL, io-wq, glibc's) not included.
+    pub user_ns: u64,
+    pub system_ns: u64,
+    /// CPU time of the SQPOLL threads; null without them.
+    pub sqpoll_ns: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VehicleCount {
+    pub vehicle: Vehicle,
+    pub completions: u64,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub delay_ns: Option<Delay>,
+}
+
+/// Delivery delay, posted − ready.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Delay {
+    pub p50: Option<u64>,
+    pub p99: Option<u64>,
+    pub max: Option<u64>,
+}
+
+/// Ratios to `ios`; null where it could not be had.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerIo {
+    pub syscalls: Option<f64>,
+    pub kicks: Option<f64>,
+    pub resched_ipis: Option<f64>,
+    pub device_irqs: Option<f64>,
+    pub mode_switches: Option<f64>,
+    pub context_switches: Option<f64>,
+    pub task_work_runs: Option<f64>,
+}
+
+/// Returns from kernel to user mode of the watched threads, by cause: `syscall`, `page_fault`, `device_irq`,
+/// `timer_tick`, `resched_ipi`, `other`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModeSwitch {
+    pub cause: String,
+    pub count: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Interrupt {
+    /// `36` for a device's interrupt line, else the mnemonic of /proc/interrupts: `LOC`, `RES`, `CAL`, `IWI`.
+    pub vector: String,
+    /// The handler's or the vector's name: `virtio1-req.0`.
+    pub name: String,
+    pub cpu: u32,
+    /// All that arrived on that CPU during the measurement, as the probes saw them.
+    pub count: u64,
+    /// Those that arrived while a watched thread was current there.
+    pub on_watched: u64,
+    /// The same span from /proc/interrupts; null where it could not be read. More than `count`: the probes were blind.
+    pub proc_count: Option<u64>,
+}
+
+/// Interprocessor interrupts that were sent because of, or to, a watched thread.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ipi {
+    /// The kernel function that sent it; `task_work_add` makes it a kick.
+    pub site: String,
+    pub from_cpu: u32,
+    pub to_cpu: u32,
+    pub count: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    pub completions: u64,
+    pub inversions: u64,
+    pub max_displacement: u64,
+    pub by: OrderBy,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OrderBy {
+    pub block: u64,
+    pub device: u64,
+    pub task_work: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// `off`, `aggregate` or `record`.
+    pub mode: String,
+    /// Null when nothing was watched.
+    pub completions_seen: Option<u64>,
+    /// Completions that the load had and the probes can't follow (an interface without tracepoints).
+    pub untracked: Option<u64>,
+    /// Events lost: failed map updates, missed program runs.
+    pub lost: Option<u64>,
+    /// Names of the attached programs.
+    pub programs: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    pub hostname: String,
+    pub kernel: String,
+    pub cpu_model: String,
+    pub cpus: u32,
+    /// What the load ran against; null without a file.
+    pub target: Option<Target>,
+    pub clock_source: Option<String>,
+    /// `none`, `integrity`, `confidentiality`; null where it can't be told.
+    pub lockdown: Option<String>,
+    /// The hypervisor's name, `none` on bare metal; null where it can't be told.
+    pub virtualisation: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    pub path: String,
+    /// File system type; null for a device.
+    pub filesystem: Option<String>,
+    /// The whole disk: `vda`; null where the file is not on a block device.
+    pub device: Option<String>,
+    pub driver: Option<String>,
+    /// Hardware queues.
+    pub queues: Option<u32>,
+    /// Hardware queues that are polled (no interrupt).
+    pub poll_queues: Option<u32>,
+    pub scheduler: Option<String>,
+    /// Interrupts that carry the device's completions.
+    pub interrupts: Vec<TargetInterrupt>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetInterrupt {
+    pub irq: u32,
+    pub name: String,
+    /// CPUs that it is delivered to at present (effective affinity).
+    pub cpus: Vec<u32>,
+}
+
+/// A warning carries advice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    pub code: String,
+    pub text: String,
+    pub remedy: String,
+}
+
+impl Warning {
+    pub fn new(code: &str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { code: code.into(), text: text.into(), remedy: remedy.into() }
+    }
+}
