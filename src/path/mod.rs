@@ -1,3 +1,5 @@
-//! What records of a completion mean: its stages and its vehicle. Pure: no I/O, no kernel, no clock.
+//! What records of a completion mean: which kernel entry carried it, and so its vehicle. Pure: no I/O, no kernel, no clock.
 
+pub mod delivery;
+pub mod entry;
 pub mod vehicle;

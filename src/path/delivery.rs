@@ -1,0 +1,151 @@
+//! From what was observed about a completion's posting to its vehicle and the detail that goes with it.
+
+use super::entry::{self, Entry};
+use super::vehicle::Vehicle;
+
+/// How a completion came to be posted, as the probes observed it, with numbers already turned into names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Carrier {
+    /// Posted by its own submission: nothing was queued.
+    Inline,
+    /// Task work inside a system call, without a sleep before it.
+    RunInSyscall { nr: u32 },
+    /// Task work inside io_uring_enter, after the sleep that `waker` ended.
+    RunAfterSleep { waker: Waker },
+    /// Task work on the way out of a system call.
+    RunAtSyscallExit { nr: u32 },
+    /// Task work on return from an interrupt or exception, by the symbol of the entry (`None`: symbols can't be read)
+    /// and, for a device's, the line whose handler ran last.
+    RunAtReturn { entry: Option<String>, line: Option<Line> },
+    SqpollThread,
+    IowqWorker,
+    DevicePoll,
+    /// A handler posted it itself (native aio).
+    IrqHandler { line: Line, cpu: u32 },
+    Softirq,
+    KernelWorker,
+    /// The thread that submitted it, in its own system call (native aio, sync).
+    Submitter,
+    /// A user-space helper thread's own system call (POSIX AIO).
+    HelperThread,
+}
+
+/// An interrupt line and its handler's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    pub irq: u32,
+    pub name: Option<String>,
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{} {name}", self.irq),
+            None => write!(f, "{}", self.irq),
+        }
+    }
+}
+
+/// Who ended a sleep, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Waker {
+    Irq {
+        line: Line,
+        cpu: u32,
+    },
+    /// A kernel vector by its name: `timer`, `call_function_single` …
+    Vector {
+        name: &'static str,
+        cpu: u32,
+    },
+    TaskOrSoftirq {
+        cpu: u32,
+    },
+    Unseen,
+}
+
+/// System call numbers that decide a vehicle; the same on every 64-bit architecture since 5.1.
+const IO_URING_ENTER: u32 = 426;
+
+fn syscall_name(nr: u32) -> String {
+    match syscalls::Sysno::new(nr as usize) {
+        Some(s) => s.name().to_owned(),
+        None => format!("system call {nr}"),
+    }
+}
+
+impl Carrier {
+    /// The vehicle and its detail. What the observation does not decide is [`Vehicle::Unknown`], with what is known.
+    pub fn vehicle(&self) -> (Vehicle, Option<String>) {
+        match self {
+            Carrier::Inline | Carrier::Submitter => (Vehicle::Inline, None),
+            Carrier::RunInSyscall { nr: IO_URING_ENTER } => (Vehicle::Enter, Some("ready".into())),
+            // Task work also runs inside a few other calls (exit_group, io_uring_register).
+            Carrier::RunInSyscall { nr } => (Vehicle::Unknown, Some(format!("task work inside {}", syscall_name(*nr)))),
+            Carrier::RunAfterSleep { waker } => {
+                let by = match waker {
+                    Waker::Irq { line, cpu } => format!("slept, woken by irq {line} on CPU {cpu}"),
+                    Waker::Vector { name, cpu } => format!("slept, woken in {name} on CPU {cpu}"),
+                    Waker::TaskOrSoftirq { cpu } => format!("slept, woken by a task or softirq on CPU {cpu}"),
+                    Waker::Unseen => "slept, waker not seen".into(),
+                };
+                (Vehicle::Enter, Some(by))
+            }
+            Carrier::RunAtSyscallExit { nr } => (Vehicle::SyscallExit, Some(syscall_name(*nr))),
+            Carrier::RunAtReturn { entry, line } => match entry.as_deref().map(|e| (e, entry::of_symbol(e))) {
+                Some((_, Some(Entry::ReschedIpi))) => (Vehicle::ReschedIpi, None),
+                Some((_, Some(Entry::DeviceIrq))) => (Vehicle::DeviceIrq, line.as_ref().map(|l| l.to_string())),
+                Some((_, Some(Entry::TimerTick))) => (Vehicle::TimerTick, None),
+                Some((_, Some(Entry::PageFault))) => (Vehicle::PageFault, None),
+                Some((_, Some(Entry::Other(name)))) => (Vehicle::OtherIrq, Some(name)),
+                Some((symbol, None)) => (Vehicle::Unknown, Some(format!("return through {symbol}"))),
+                None => (Vehicle::Unknown, Some("return from an interrupt; kernel symbols can't be read".into())),
+            },
+            Carrier::SqpollThread => (Vehicle::Sqpoll, None),
+            Carrier::IowqWorker => (Vehicle::Iowq, None),
+            Carrier::DevicePoll => (Vehicle::Iopoll, None),
+            Carrier::IrqHandler { line, cpu } => (Vehicle::IrqDirect, Some(format!("{line} on CPU {cpu}"))),
+            Carrier::Softirq => (Vehicle::IrqDirect, Some("softirq or another vector".into())),
+            Carrier::KernelWorker => (Vehicle::Kworker, None),
+            Carrier::HelperThread => (Vehicle::Thread, None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> Line {
+        Line { irq: 36, name: Some("virtio1-req.0".into()) }
+    }
+
+    fn at(entry: &str) -> (Vehicle, Option<String>) {
+        Carrier::RunAtReturn { entry: Some(entry.into()), line: Some(line()) }.vehicle()
+    }
+
+    #[test]
+    fn returns_by_entry() {
+        assert_eq!(at("asm_sysvec_reschedule_ipi"), (Vehicle::ReschedIpi, None));
+        assert_eq!(at("asm_sysvec_apic_timer_interrupt"), (Vehicle::TimerTick, None));
+        assert_eq!(at("asm_common_interrupt"), (Vehicle::DeviceIrq, Some("36 virtio1-req.0".into())));
+        assert_eq!(at("asm_exc_page_fault"), (Vehicle::PageFault, None));
+        assert_eq!(
+            at("asm_sysvec_call_function_single"),
+            (Vehicle::OtherIrq, Some("call_function_single".into()))
+        );
+        assert_eq!(at("ret_from_fork_asm").0, Vehicle::Unknown);
+        assert_eq!(Carrier::RunAtReturn { entry: None, line: None }.vehicle().0, Vehicle::Unknown);
+    }
+
+    #[test]
+    fn system_calls() {
+        assert_eq!(Carrier::RunInSyscall { nr: 426 }.vehicle(), (Vehicle::Enter, Some("ready".into())));
+        assert_eq!(Carrier::RunInSyscall { nr: 231 }.vehicle().0, Vehicle::Unknown);
+        assert_eq!(Carrier::RunAtSyscallExit { nr: 426 }.vehicle().1.as_deref(), Some("io_uring_enter"));
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(Carrier::RunAtSyscallExit { nr: 12 }.vehicle(), (Vehicle::SyscallExit, Some("brk".into())));
+        let slept = Carrier::RunAfterSleep { waker: Waker::Irq { line: line(), cpu: 1 } }.vehicle();
+        assert_eq!(slept, (Vehicle::Enter, Some("slept, woken by irq 36 virtio1-req.0 on CPU 1".into())));
+    }
+}
