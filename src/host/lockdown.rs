@@ -1,0 +1,144 @@
+//! Whether the kernel is locked down, told by its file or, where securityfs is not mounted, by what lockdown forbids.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use super::files::{self, ROOT};
+
+/// The mode and the evidence for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lockdown {
+    /// `none`, `integrity`, `confidentiality`; `None` where it can't be told.
+    pub mode: Option<String>,
+    /// How it was told, for people.
+    pub how: String,
+}
+
+pub fn detect() -> Lockdown {
+    if let Some(text) = files::text(Path::new(ROOT), "sys/kernel/security/lockdown") {
+        return Lockdown { mode: in_file(&text), how: "by /sys/kernel/security/lockdown".into() };
+    }
+    by_effects(pci_configuration_locked(Path::new("/proc/bus/pci")), register_samples_locked())
+}
+
+/// The bracketed one of `none [integrity] confidentiality`.
+fn in_file(text: &str) -> Option<String> {
+    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+fn by_effects(integrity: Option<bool>, confidentiality: Option<bool>) -> Lockdown {
+    let (mode, how) = match (integrity, confidentiality) {
+        (_, Some(true)) => (Some("confidentiality"), "the kernel refuses samples of its registers"),
+        (Some(true), Some(false)) => (Some("integrity"), "the kernel refuses PCI control but allows register samples"),
+        (Some(false), _) => (Some("none"), "the kernel allows PCI control"),
+        (Some(true), None) => (None, "locked down, but not how far"),
+        (None, _) => (None, "securityfs is not mounted, and no effect of lockdown could be tried"),
+    };
+    Lockdown { mode: mode.map(str::to_owned), how: how.into() }
+}
+
+/// Lockdown (integrity and up) refuses every ioctl on /proc/bus/pci/*/* before it looks at it, whoever asks
+/// (`proc_bus_pci_ioctl`, since 5.4). Without it, the one that is tried answers with the number of the bus's PCI domain and
+/// changes nothing.
+fn pci_configuration_locked(buses: &Path) -> Option<bool> {
+    const PCIIOC_CONTROLLER: libc::c_ulong =
+        (b'P' as libc::c_ulong) << 24 | (b'C' as libc::c_ulong) << 16 | (b'I' as libc::c_ulong) << 8;
+    let bus = files::entries(buses, "").into_iter().find(|e| buses.join(e).is_dir())?;
+    let device = files::entries(buses, &bus).into_iter().next()?;
+    let file = File::open(buses.join(bus).join(device)).ok()?;
+    // SAFETY: the descriptor is open for the length of the call; this request takes no argument and writes no memory.
+    let rc = unsafe { libc::ioctl(file.as_raw_fd(), PCIIOC_CONTROLLER as _, 0) };
+    if rc >= 0 {
+        return Some(false);
+    }
+    match std::io::Error::last_os_error().raw_os_error() {
+        Some(libc::EPERM) => Some(true),
+        _ => None,
+    }
+}
+
+/// Lockdown (confidentiality) refuses a perf event that samples registers at interrupts (`LOCKDOWN_PERF`, since 5.4). The
+/// same event without them has to be allowed for that to tell anything: perf_event_paranoid and seccomp refuse too.
+fn register_samples_locked() -> Option<bool> {
+    const PERF_SAMPLE_REGS_INTR: u64 = 1 << 18;
+    perf_event(0).ok()?;
+    match perf_event(PERF_SAMPLE_REGS_INTR) {
+        Ok(_) => Some(false),
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) => Some(true),
+        Err(_) => None,
+    }
+}
+
+/// A disabled task-clock event of this thread, user mode only.
+fn perf_event(sample_type: u64) -> std::io::Result<OwnedFd> {
+    // struct perf_event_attr of version 4 (Linux 3.19), the first with sample_regs_intr; the size makes it known to newer kernels.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        kind: u32,
+        size: u32,
+        config: u64,
+        sample_period: u64,
+        sample_type: u64,
+        read_format: u64,
+        flags: u64,
+        wakeup_events: u32,
+        bp_type: u32,
+        config1: u64,
+        config2: u64,
+        branch_sample_type: u64,
+        sample_regs_user: u64,
+        sample_stack_user: u32,
+        clockid: i32,
+        sample_regs_intr: u64,
+    }
+    const PERF_TYPE_SOFTWARE: u32 = 1;
+    const PERF_COUNT_SW_TASK_CLOCK: u64 = 1;
+    const DISABLED: u64 = 1;
+    const EXCLUDE_KERNEL: u64 = 1 << 5;
+    const EXCLUDE_HV: u64 = 1 << 6;
+    const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+    let attributes = Attributes {
+        kind: PERF_TYPE_SOFTWARE,
+        size: size_of::<Attributes>() as u32,
+        config: PERF_COUNT_SW_TASK_CLOCK,
+        sample_period: 1_000_000,
+        sample_type,
+        flags: DISABLED | EXCLUDE_KERNEL | EXCLUDE_HV,
+        sample_regs_intr: u64::from(sample_type != 0),
+        ..Default::default()
+    };
+    // SAFETY: the kernel reads `size` bytes of the structure during the call and writes none but its size field on E2BIG,
+    // which is why it would need to be mutable only then: a size of a published version is never too big.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bracketed_mode() {
+        assert_eq!(in_file("none [integrity] confidentiality").as_deref(), Some("integrity"));
+        assert_eq!(in_file("garbage"), None);
+    }
+
+    #[test]
+    fn effects_tell_no_more_than_they_show() {
+        let mode = |i, c| by_effects(i, c).mode;
+        assert_eq!(mode(Some(true), Some(false)).as_deref(), Some("integrity"));
+        assert_eq!(mode(Some(true), Some(true)).as_deref(), Some("confidentiality"));
+        assert_eq!(mode(Some(false), Some(false)).as_deref(), Some("none"));
+        assert_eq!(mode(Some(false), None).as_deref(), Some("none"));
+        assert_eq!(mode(Some(true), None), None);
+        assert_eq!(mode(None, Some(false)), None);
+        assert_eq!(mode(None, None), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! What this process may do: identity, capabilities, system-call filter, memory lock limit.
+
+use std::path::Path;
+
+use super::files::{self, ROOT};
+
+/// A capability that something here asks for; the number is its bit (linux/capability.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    IpcLock = 14,
+    SysRawio = 17,
+    SysAdmin = 21,
+    SysNice = 23,
+    SysResource = 24,
+    Perfmon = 38,
+    Bpf = 39,
+}
+
+impl Capability {
+    pub const ALL: [Capability; 7] = [
+        Capability::SysAdmin,
+        Capability::Bpf,
+        Capability::Perfmon,
+        Capability::SysNice,
+        Capability::IpcLock,
+        Capability::SysResource,
+        Capability::SysRawio,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Capability::IpcLock => "CAP_IPC_LOCK",
+            Capability::SysRawio => "CAP_SYS_RAWIO",
+            Capability::SysAdmin => "CAP_SYS_ADMIN",
+            Capability::SysNice => "CAP_SYS_NICE",
+            Capability::SysResource => "CAP_SYS_RESOURCE",
+            Capability::Perfmon => "CAP_PERFMON",
+            Capability::Bpf => "CAP_BPF",
+        }
+    }
+}
+
+/// How system calls of this process are filtered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seccomp {
+    Off,
+    Strict,
+    Filter,
+}
+
+/// From /proc/self/status and getrlimit; `None` where it can't be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Privileges {
+    pub euid: u32,
+    /// Effective capabilities, one bit each.
+    pub effective: Option<u64>,
+    pub seccomp: Option<Seccomp>,
+    /// Set: a program that this process starts gains no privileges (sudo and file capabilities have no effect).
+    pub no_new_privileges: Option<bool>,
+    /// Soft and hard limit on locked memory; `None` in one of them: unlimited.
+    pub memlock_bytes: Option<(Option<u64>, Option<u64>)>,
+}
+
+impl Privileges {
+    pub fn read() -> Self {
+        // SAFETY: takes nothing, always succeeds.
+        let euid = unsafe { libc::geteuid() };
+        let status = files::text(Path::new(ROOT), "proc/self/status").unwrap_or_default();
+        Self { memlock_bytes: memlock(), ..Self::parse(euid, &status) }
+    }
+
+    fn parse(euid: u32, status: &str) -> Self {
+        let field = |name: &str| {
+            status.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| *k == name).map(|(_, v)| v.trim())
+        };
+        Self {
+            euid,
+            effective: field("CapEff").and_then(|v| u64::from_str_radix(v, 16).ok()),
+            seccomp: field("Seccomp").and_then(|v| match v {
+                "0" => Some(Seccomp::Off),
+                "1" => Some(Seccomp::Strict),
+                "2" => Some(Seccomp::Filter),
+                _ => None,
+            }),
+            no_new_privileges: field("NoNewPrivs").map(|v| v == "1"),
+            memlock_bytes: None,
+        }
+    }
+
+    /// Whether the capability is effective; `None` where that can't be read.
+    pub fn has(&self, capability: Capability) -> Option<bool> {
+        Some(self.effective? & (1 << capability as u32) != 0)
+    }
+}
+
+fn memlock() -> Option<(Option<u64>, Option<u64>)> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a live, writable rlimit; the call keeps nothing.
+    if unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } != 0 {
+        return None;
+    }
+    let bounded = |v: libc::rlim_t| if v == libc::RLIM_INFINITY { None } else { Some(v) };
+    Some((bounded(limit.rlim_cur), bounded(limit.rlim_max)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_process() {
+        let status = "Name:\tx\nCapEff:\t000000c000200000\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+        let p = Privileges::parse(1000, status);
+        let has: Vec<_> =
+            Capability::ALL.into_iter().filter(|&c| p.has(c) == Some(true)).map(Capability::name).collect();
+        assert_eq!(has, ["CAP_SYS_ADMIN", "CAP_BPF", "CAP_PERFMON"]);
+        assert_eq!((p.seccomp, p.no_new_privileges), (Some(Seccomp::Filter), Some(true)));
+    }
+
+    #[test]
+    fn what_is_not_there_is_unknown() {
+        let p = Privileges::parse(0, "");
+        assert_eq!((p.has(Capability::Bpf), p.seccomp, p.no_new_privileges), (None, None, None));
+    }
+}
