@@ -20,10 +20,11 @@ pub enum Carrier {
     SqpollThread,
     IowqWorker,
     DevicePoll,
-    /// A handler posted it itself (native aio).
-    IrqHandler { line: Line, cpu: u32 },
-    Softirq,
+    /// It was posted in interrupt context (native aio), as the waker says.
+    Interrupt { by: Waker },
     KernelWorker,
+    /// A thread that has nothing to do with it posted it, as far as could be seen.
+    Stranger,
     /// The thread that submitted it, in its own system call (native aio, sync).
     Submitter,
     /// A user-space helper thread's own system call (POSIX AIO).
@@ -58,10 +59,45 @@ pub enum Waker {
         name: &'static str,
         cpu: u32,
     },
-    TaskOrSoftirq {
+    /// The block softirq that a device's interrupt raised.
+    SoftirqOfIrq {
+        line: Line,
+        cpu: u32,
+    },
+    /// The block softirq that a kernel vector raised.
+    SoftirqOfVector {
+        name: &'static str,
+        cpu: u32,
+    },
+    Softirq {
+        nr: u32,
+        cpu: u32,
+    },
+    Thread {
         cpu: u32,
     },
     Unseen,
+}
+
+/// include/linux/interrupt.h; the order is that of /proc/softirqs.
+const SOFTIRQS: [&str; 10] =
+    ["hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu"];
+
+impl std::fmt::Display for Waker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Waker::Irq { line, cpu } => write!(f, "irq {line} on CPU {cpu}"),
+            Waker::Vector { name, cpu } => write!(f, "{name} interrupt on CPU {cpu}"),
+            Waker::SoftirqOfIrq { line, cpu } => write!(f, "irq {line} on CPU {cpu} (its softirq)"),
+            Waker::SoftirqOfVector { name, cpu } => write!(f, "{name} interrupt on CPU {cpu} (its softirq)"),
+            Waker::Softirq { nr, cpu } => match SOFTIRQS.get(*nr as usize) {
+                Some(name) => write!(f, "{name} softirq on CPU {cpu}"),
+                None => write!(f, "softirq {nr} on CPU {cpu}"),
+            },
+            Waker::Thread { cpu } => write!(f, "a thread on CPU {cpu}"),
+            Waker::Unseen => f.write_str("something not seen"),
+        }
+    }
 }
 
 /// System call numbers that decide a vehicle; the same on every 64-bit architecture since 5.1.
@@ -82,15 +118,7 @@ impl Carrier {
             Carrier::RunInSyscall { nr: IO_URING_ENTER } => (Vehicle::Enter, Some("ready".into())),
             // Task work also runs inside a few other calls (exit_group, io_uring_register).
             Carrier::RunInSyscall { nr } => (Vehicle::Unknown, Some(format!("task work inside {}", syscall_name(*nr)))),
-            Carrier::RunAfterSleep { waker } => {
-                let by = match waker {
-                    Waker::Irq { line, cpu } => format!("slept, woken by irq {line} on CPU {cpu}"),
-                    Waker::Vector { name, cpu } => format!("slept, woken in {name} on CPU {cpu}"),
-                    Waker::TaskOrSoftirq { cpu } => format!("slept, woken by a task or softirq on CPU {cpu}"),
-                    Waker::Unseen => "slept, waker not seen".into(),
-                };
-                (Vehicle::Enter, Some(by))
-            }
+            Carrier::RunAfterSleep { waker } => (Vehicle::Enter, Some(format!("slept, woken by {waker}"))),
             Carrier::RunAtSyscallExit { nr } => (Vehicle::SyscallExit, Some(syscall_name(*nr))),
             Carrier::RunAtReturn { entry, line } => match entry.as_deref().map(|e| (e, entry::of_symbol(e))) {
                 Some((_, Some(Entry::ReschedIpi))) => (Vehicle::ReschedIpi, None),
@@ -104,9 +132,9 @@ impl Carrier {
             Carrier::SqpollThread => (Vehicle::Sqpoll, None),
             Carrier::IowqWorker => (Vehicle::Iowq, None),
             Carrier::DevicePoll => (Vehicle::Iopoll, None),
-            Carrier::IrqHandler { line, cpu } => (Vehicle::IrqDirect, Some(format!("{line} on CPU {cpu}"))),
-            Carrier::Softirq => (Vehicle::IrqDirect, Some("softirq or another vector".into())),
+            Carrier::Interrupt { by } => (Vehicle::IrqDirect, Some(by.to_string())),
             Carrier::KernelWorker => (Vehicle::Kworker, None),
+            Carrier::Stranger => (Vehicle::Unknown, Some("in a thread that is not watched".into())),
             Carrier::HelperThread => (Vehicle::Thread, None),
         }
     }
@@ -146,6 +174,9 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         assert_eq!(Carrier::RunAtSyscallExit { nr: 12 }.vehicle(), (Vehicle::SyscallExit, Some("brk".into())));
         let slept = Carrier::RunAfterSleep { waker: Waker::Irq { line: line(), cpu: 1 } }.vehicle();
+        let softirq = Carrier::Interrupt { by: Waker::SoftirqOfIrq { line: line(), cpu: 1 } }.vehicle();
+        assert_eq!(softirq, (Vehicle::IrqDirect, Some("irq 36 virtio1-req.0 on CPU 1 (its softirq)".into())));
+        assert_eq!(Waker::Softirq { nr: 3, cpu: 0 }.to_string(), "net_rx softirq on CPU 0");
         assert_eq!(slept, (Vehicle::Enter, Some("slept, woken by irq 36 virtio1-req.0 on CPU 1".into())));
     }
 }

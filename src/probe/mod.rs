@@ -1,1 +1,15 @@
-//! (stub)
+//! The probes: BPF programs on tracepoints. `bpf/` holds the kernel half, `record.h` what crosses, and here stand what
+//! can load ([`support`]), the names of kernel addresses ([`symbols`]), and one watched span ([`watch`]) with what it
+//! yields ([`observed`]).
+//!
+//! Aggregate mode only: nothing crosses per event. What each number means is in `docs/completion-path.md`.
+
+pub mod observed;
+pub mod support;
+pub mod symbols;
+pub mod watch;
+
+pub(crate) mod skel {
+    #![allow(clippy::all, dead_code, non_camel_case_types, non_snake_case, unused)]
+    include!(concat!(env!("OUT_DIR"), "/iotrail.skel.rs"));
+}

@@ -1,0 +1,52 @@
+/* All that is specific to an architecture: where the registers saved at the entry to the kernel say how the kernel was
+ * entered. Another architecture adds its half here; the names of the entries are in `path/entry.rs`.
+ */
+#ifndef IOTRAIL_ARCH_H
+#define IOTRAIL_ARCH_H
+
+#if defined(__TARGET_ARCH_x86)
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct pt_regs {
+	unsigned long ax;
+	unsigned long orig_ax;
+};
+#pragma clang attribute pop
+
+/* How the kernel was entered, from the registers of the outermost entry. */
+struct entry {
+	long nr;       /* system call number; negative: an interrupt or exception */
+	bool finished; /* the system call has its result: it is on its way out */
+	__u64 address; /* return address of the outermost call: which entry point it was */
+};
+
+#define NR_pread64 17
+#define NR_pwrite64 18
+#define NR_io_uring_enter 426
+#define X86_ENOSYS 38
+
+/* entry_64.S puts -ENOSYS in ax before a system call runs, and its result there afterwards (a call whose result is
+ * -ENOSYS looks unfinished: it carries no completion). For interrupts and exceptions orig_ax is -1: their entry code
+ * takes an error code out of it first.
+ */
+static __always_inline void entry_of(struct task_struct *task, struct entry *e, bool want_address)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	e->nr = BPF_CORE_READ(regs, orig_ax);
+	e->finished = (long)BPF_CORE_READ(regs, ax) != -X86_ENOSYS;
+	e->address = 0;
+	/* The entry code's first call pushes its return address just below the saved registers. */
+	if (want_address)
+		bpf_probe_read_kernel(&e->address, sizeof(e->address), (void *)regs - sizeof(e->address));
+}
+
+static __always_inline long syscall_nr(struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, orig_ax);
+}
+
+#else
+#error "this architecture has no entry decoding yet: add it here and in path/entry.rs"
+#endif
+#endif

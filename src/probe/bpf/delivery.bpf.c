@@ -1,0 +1,94 @@
+/* What carried the completions: the events of task-work runs come after the completions they posted. So of those
+ * pending, the last `items` came by this run, and the ones before it were posted inline, while being submitted.
+ */
+
+static __always_inline void carried(__u64 items, bool all)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (!watched(task) || items == 0)
+		return;
+	struct cpu_slot *slot = this_slot();
+	slot->runs++;
+	slot->run_items += items;
+	__u32 batch = 0;
+	/* floor(log2(items)), bounded; items is small */
+	for (__u32 i = 1; i < 16; i++)
+		if (items >> i)
+			batch = i;
+	slot->run_batch[batch & 15]++;
+	/* SQPOLL threads run task work hundreds of times per I/O; their completions are told by the thread. */
+	if (task->flags & PF_IO_WORKER)
+		return;
+	__u64 pending = slot->pending;
+	__u64 here = items < pending && !all ? items : pending;
+	slot->pending = 0;
+	slot->inlined += pending - here;
+	if (here == 0)
+		return;
+
+	struct delivery_key key = {};
+	struct entry entry;
+	entry_of(task, &entry, true);
+	if (entry.nr < 0) {
+		key.carrier = BY_RUN_AT_RETURN;
+		key.entry = entry.address;
+		key.nr = slot->last_irq; /* used only when the entry is a device interrupt's */
+	} else if (entry.finished) {
+		key.carrier = BY_RUN_AT_EXIT;
+		key.nr = entry.nr;
+	} else {
+		key.carrier = BY_RUN_IN_SYSCALL;
+		key.nr = entry.nr;
+		__u32 tid = task->pid;
+		struct thread_state *state = entry.nr == NR_io_uring_enter ? bpf_map_lookup_elem(&threads, &tid) : 0;
+		if (state && state->slept) {
+			key.carrier = BY_RUN_AFTER_SLEEP;
+			key.waker = state->waker;
+			key.waker_nr = state->waker_nr;
+			key.waker_cpu = state->waker_cpu;
+			state->slept = 0;
+		}
+	}
+	add(&deliveries, &key, here, slot);
+}
+
+SEC("tp_btf/io_uring_task_work_run")
+int BPF_PROG(delivery_task_work_run, void *tctx, unsigned int count)
+{
+	carried(count, false);
+	return 0;
+}
+
+/* DEFER_TASKRUN's own list. When the kernel goes round it again, the count it reports is the last round's alone
+ * (__io_run_local_work assigns it anew, 6.1 to 6.18 at least): then all that is pending counts as this run's.
+ */
+SEC("tp_btf/io_uring_local_work_run")
+int BPF_PROG(delivery_local_work_run, void *ring, int count, unsigned int loops)
+{
+	if (count > 0)
+		carried(count, loops > 1);
+	return 0;
+}
+
+/* io_uring_enter begins to wait: from here on a sleep is a sleep for completions, not one of the submission's. */
+SEC("tp_btf/io_uring_cqring_wait")
+int BPF_PROG(delivery_cqring_wait, void *ring, int min_events)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (!watched(task))
+		return 0;
+	struct cpu_slot *slot = this_slot();
+	/* No run is under way here: what is pending was posted inline. */
+	if (!(task->flags & PF_IO_WORKER)) {
+		slot->inlined += slot->pending;
+		slot->pending = 0;
+	}
+	struct thread_state *state = state_of(task->pid, slot);
+	if (state) {
+		state->waiting = 1;
+		state->slept = 0;
+	}
+	return 0;
+}

@@ -1,0 +1,144 @@
+/* Interrupts by vector and CPU, those that hit a watched thread, and the interprocessor interrupts meant for one. */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32); /* interrupt line */
+	__type(value, struct irq_count);
+} irqs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 512);
+	__type(key, struct return_key);
+	__type(value, __u64);
+} returns SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct ipi_key);
+	__type(value, __u64);
+} ipis SEC(".maps");
+
+/* An interrupt over a watched thread returns to user mode if it is itself the outermost entry; Rust compares the entry
+ * with the vector.
+ */
+static __always_inline void count_return(struct task_struct *task, __u32 vector, struct cpu_slot *slot)
+{
+	struct entry entry;
+
+	if (task->flags & PF_IO_WORKER)
+		return; /* never in user mode */
+	entry_of(task, &entry, true);
+	if (entry.nr >= 0)
+		return; /* inside a system call: no return to user mode of its own */
+	struct return_key key = { .entry = entry.address, .vector = vector };
+	add(&returns, &key, 1, slot);
+}
+
+static __always_inline int vector_entry(__u32 vector)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu_slot *slot = this_slot();
+	bool here = watched(task);
+
+	slot->in_vector = slot->last_vector = vector + 1;
+	slot->vectors[vector].count++;
+	slot->watched_here = here;
+	if (here)
+		count_return(task, vector, slot);
+	/* An IPI that wakes a watched thread finds the CPU idle, or another program on it. */
+	if (vector == VEC_RESCHED) {
+		here = here || slot->expect_resched;
+		slot->expect_resched = 0;
+	}
+	if (here)
+		slot->vectors[vector].on_watched++;
+	return 0;
+}
+
+#define VECTOR(name, vector)                                   \
+	SEC("tp_btf/" #name "_entry")                          \
+	int BPF_PROG(interrupt_##name##_entry, int number)     \
+	{                                                      \
+		return vector_entry(vector);                   \
+	}                                                      \
+	SEC("tp_btf/" #name "_exit")                           \
+	int BPF_PROG(interrupt_##name##_exit, int number)      \
+	{                                                      \
+		this_slot()->in_vector = 0;                    \
+		return 0;                                      \
+	}
+
+VECTOR(local_timer, VEC_TIMER)
+VECTOR(reschedule, VEC_RESCHED)
+VECTOR(call_function_single, VEC_CALL_SINGLE)
+VECTOR(call_function, VEC_CALL_MANY)
+VECTOR(irq_work, VEC_IRQ_WORK)
+VECTOR(x86_platform_ipi, VEC_PLATFORM)
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(interrupt_handler_entry, int irq)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu_slot *slot = this_slot();
+	bool here = watched(task);
+	__u32 line = irq;
+
+	slot->in_irq = slot->last_irq = line + 1;
+	slot->last_vector = 0;
+	struct irq_count *count = bpf_map_lookup_elem(&irqs, &line);
+	if (count) {
+		count->count++;
+		count->on_watched += here;
+	} else {
+		struct irq_count first = { .count = 1, .on_watched = here };
+		if (bpf_map_update_elem(&irqs, &line, &first, BPF_NOEXIST))
+			slot->lost++;
+	}
+	if (here)
+		count_return(task, VEC_MAX, slot);
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(interrupt_handler_exit, int irq)
+{
+	this_slot()->in_irq = 0;
+	return 0;
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(interrupt_softirq_entry, unsigned int number)
+{
+	this_slot()->in_softirq = number + 1;
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(interrupt_softirq_exit, unsigned int number)
+{
+	this_slot()->in_softirq = 0;
+	return 0;
+}
+
+/* An IPI is the watched process's when a watched thread runs on the CPU it goes to, or when it follows, on the sender's
+ * CPU, the wake-up of a watched thread. A reschedule IPI has no callback.
+ */
+SEC("tp_btf/ipi_send_cpu")
+int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *callback)
+{
+	struct cpu_slot *slot = this_slot();
+	struct cpu_slot *target = &slots[cpu & (IOTRAIL_MAX_CPUS - 1)];
+
+	if (!target->watched_here && !slot->woke_watched)
+		return 0;
+	struct ipi_key key = { .site = site, .to_cpu = cpu, .resched = callback == 0 };
+	if (!target->watched_here)
+		slot->woke_watched = 0; /* one IPI per wake-up */
+	if (key.resched)
+		target->expect_resched = 1;
+	add(&ipis, &key, 1, slot);
+	return 0;
+}

@@ -1,0 +1,10 @@
+/* The one object: its parts share the slots and the filter in state.h, so they are one translation unit. */
+#include "state.h"
+#include "ring.bpf.c"
+#include "delivery.bpf.c"
+#include "sched.bpf.c"
+#include "interrupt.bpf.c"
+#include "mode.bpf.c"
+#include "aio.bpf.c"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

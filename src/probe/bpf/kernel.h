@@ -1,0 +1,101 @@
+/* The few kernel types that the probes read, as CO-RE shadows: only the members that are used, relocated by BTF at load.
+ * Smaller than a dumped vmlinux.h, and one header serves all kernels.
+ */
+#ifndef IOTRAIL_KERNEL_H
+#define IOTRAIL_KERNEL_H
+
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u8 u8;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_PERCPU_HASH = 5,
+};
+enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+
+/* include/linux/sched.h */
+#define PF_IO_WORKER 0x00000010 /* io-wq workers and SQPOLL threads (5.12 and later) */
+#define PF_WQ_WORKER 0x00000020
+
+/* include/uapi/linux/io_uring.h */
+#define IORING_SETUP_IOPOLL (1U << 0)
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct kioctx {
+	unsigned int id;
+};
+
+struct kioctx_table {
+	unsigned int nr;
+	struct kioctx *table[];
+};
+
+struct mm_struct {
+	struct kioctx_table *ioctx_table;
+};
+
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	int tgid;
+	void *worker_private;
+	struct mm_struct *mm;
+};
+
+struct pt_regs; /* arch.h */
+
+struct io_ring_ctx {
+	unsigned int flags;
+};
+
+struct io_kiocb {
+	u8 iopoll_completed;
+};
+
+struct kiocb {
+	void *ki_complete;
+};
+
+struct aio_kiocb {
+	struct kiocb rw;
+	struct kioctx *ki_ctx;
+};
+
+struct bio {
+	struct bio *bi_next;
+	void *bi_end_io;
+};
+
+struct request {
+	struct bio *bio;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct blkdev_dio {
+	struct kiocb *iocb;
+	atomic_t ref;
+	struct bio bio;
+};
+
+#pragma clang attribute pop
+
+#endif

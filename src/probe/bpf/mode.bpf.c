@@ -1,0 +1,25 @@
+/* Entries to the kernel that the watched threads make themselves. */
+
+SEC("tp_btf/page_fault_user")
+int BPF_PROG(mode_page_fault, unsigned long address, struct pt_regs *regs, unsigned long code)
+{
+	if (watched(bpf_get_current_task_btf()))
+		this_slot()->page_faults++;
+	return 0;
+}
+
+/* Attached only where the load's interface makes its system calls out of our sight (it costs on each of them):
+ * one event per call, on its way out.
+ */
+SEC("tp_btf/sys_exit")
+int BPF_PROG(mode_sys_exit, struct pt_regs *regs, long ret)
+{
+	if (!watched(bpf_get_current_task_btf()))
+		return 0;
+	struct cpu_slot *slot = this_slot();
+	slot->syscalls++;
+	long nr = syscall_nr(regs);
+	if (nr == NR_pread64 || nr == NR_pwrite64)
+		slot->rw_calls++;
+	return 0;
+}

@@ -1,0 +1,64 @@
+/* Context switches and wake-ups of the watched threads. */
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	bool out = watched(prev), in = watched(next);
+	struct cpu_slot *slot = this_slot();
+
+	if (!out && !in) {
+		slot->watched_here = 0;
+		return 0;
+	}
+	if (out) {
+		slot->switches++;
+		if (!watched_mm && prev->mm)
+			watched_mm = (__u64)prev->mm;
+		bool asleep = !preempt && prev_state != 0;
+		/* A sleep of io_uring_enter's wait; other sleeps leave no mark. */
+		if (slot->pending || asleep) {
+			struct thread_state *state = state_of(prev->pid, slot);
+			if (state) {
+				state->pending = slot->pending;
+				if (asleep && state->waiting) {
+					struct entry entry;
+					entry_of(prev, &entry, false);
+					if (entry.nr == NR_io_uring_enter && !entry.finished)
+						state->slept = 1;
+					else
+						state->waiting = 0;
+				}
+			}
+			slot->pending = 0;
+		}
+	}
+	if (in) {
+		__u32 tid = next->pid;
+		struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
+		if (state) {
+			slot->pending = state->pending;
+			state->pending = 0;
+		}
+	}
+	slot->watched_here = in;
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(sched_waked, struct task_struct *task)
+{
+	struct cpu_slot *slot = this_slot();
+
+	if (!watched(task)) {
+		slot->woke_watched = 0;
+		return 0;
+	}
+	slot->woke_watched = 1;
+	__u32 tid = task->pid;
+	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
+	if (!state)
+		return 0;
+	state->waker_cpu = bpf_get_smp_processor_id();
+	state->waker = context_of(slot, &state->waker_nr);
+	return 0;
+}

@@ -1,0 +1,105 @@
+/* What every program shares: the filter, the per-CPU slots, the per-thread state. */
+#ifndef IOTRAIL_STATE_H
+#define IOTRAIL_STATE_H
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "../record.h"
+#include "arch.h"
+
+/* Filters and choices are constants, so that the verifier drops what a run does not need. */
+const volatile __u32 watched_tgid = 0;
+const volatile __u32 unwatched_tid = 0; /* the thread of ours that only waits for the load */
+const volatile bool iopoll_possible = false;
+const volatile __u64 aio_complete_address = 0;
+const volatile __u64 blkdev_end_io_async_address = 0;
+const volatile __u64 blkdev_end_io_address = 0;
+
+struct cpu_slot slots[IOTRAIL_MAX_CPUS];
+__u64 watched_mm; /* address of the watched process's mm_struct; only compared, and read through probe reads */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct thread_state);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 2048);
+	__type(key, struct delivery_key);
+	__type(value, __u64);
+} deliveries SEC(".maps");
+
+static __always_inline struct cpu_slot *this_slot(void)
+{
+	return &slots[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
+}
+
+static __always_inline bool watched(struct task_struct *task)
+{
+	return (__u32)task->tgid == watched_tgid && (__u32)task->pid != unwatched_tid;
+}
+
+static __always_inline struct thread_state *state_of(__u32 tid, struct cpu_slot *slot)
+{
+	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
+	if (state)
+		return state;
+	struct thread_state fresh = {};
+	bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST);
+	state = bpf_map_lookup_elem(&threads, &tid);
+	if (!state)
+		slot->lost++;
+	return state;
+}
+
+/* include/linux/interrupt.h */
+#define BLOCK_SOFTIRQ 4
+
+/* What runs on this CPU right now, besides the current thread. The block softirq is raised by the interrupt that brought
+ * the completion, the device's or another CPU's function call, and runs on that interrupt's way out; other softirqs may
+ * as well have been raised by a thread.
+ */
+static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
+{
+	if (slot->in_irq) {
+		*nr = slot->in_irq - 1;
+		return WAKER_IRQ;
+	}
+	if (slot->in_vector) {
+		*nr = slot->in_vector - 1;
+		return WAKER_VECTOR;
+	}
+	if (slot->in_softirq == BLOCK_SOFTIRQ + 1) {
+		if (slot->last_vector) {
+			*nr = slot->last_vector - 1;
+			return WAKER_SOFTIRQ_OF_VECTOR;
+		}
+		if (slot->last_irq) {
+			*nr = slot->last_irq - 1;
+			return WAKER_SOFTIRQ_OF_IRQ;
+		}
+	}
+	if (slot->in_softirq) {
+		*nr = slot->in_softirq - 1;
+		return WAKER_SOFTIRQ;
+	}
+	*nr = 0;
+	return WAKER_OTHER;
+}
+
+/* Adds to a counter in a per-CPU hash; a full map is a counted loss. */
+static __always_inline void add(void *map, const void *key, __u64 n, struct cpu_slot *slot)
+{
+	__u64 *value = bpf_map_lookup_elem(map, key);
+	if (value)
+		*value += n;
+	else if (bpf_map_update_elem(map, key, &n, BPF_NOEXIST))
+		slot->lost++;
+}
+
+#endif

@@ -1,0 +1,259 @@
+//! What the probes counted, in the measurement's words.
+
+use std::collections::BTreeMap;
+
+use super::skel::types;
+use super::support::Plan;
+use super::symbols::Symbols;
+use super::watch::{Interface, Subject};
+use crate::host::irq::Interrupts;
+use crate::measurement::{Interrupt, Ipi, VehicleCount};
+use crate::path::delivery::{Carrier, Line, Waker};
+use crate::path::entry::{self, Entry};
+
+/// What was counted over one watched span.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observed {
+    /// Sums to `seen`.
+    pub vehicles: Vec<VehicleCount>,
+    pub seen: u64,
+    pub lost: u64,
+    /// `None`: the program for it is not there, or symbols can't be read.
+    pub kicks: Option<u64>,
+    pub resched_ipis: Option<u64>,
+    /// Of the target's lines; without a known target, those that hit a watched thread.
+    pub device_irqs: Option<u64>,
+    /// Returns to user mode by cause, system calls not among them.
+    pub returns: Option<BTreeMap<&'static str, u64>>,
+    pub context_switches: u64,
+    /// `None` where the interface has no task work.
+    pub task_work_runs: Option<u64>,
+    /// Task-work runs by the number of items they ran: (at least, runs).
+    pub run_batches: Vec<(u64, u64)>,
+    /// Counted only where the interface makes its system calls out of the load's sight.
+    pub syscalls: Option<u64>,
+    pub interrupts: Vec<Interrupt>,
+    pub ipis: Vec<Ipi>,
+    pub programs: Vec<String>,
+}
+
+/// The counters as they were read.
+pub(super) struct Raw {
+    pub slots: Vec<types::cpu_slot>,
+    /// Completions whose thread is off the CPU.
+    pub parked: u64,
+    /// Events dropped by the kernel's recursion guard.
+    pub misses: u64,
+    pub deliveries: Vec<(types::delivery_key, u32, u64)>,
+    pub irqs: Vec<(u32, u32, types::irq_count)>,
+    pub returns: Vec<(types::return_key, u32, u64)>,
+    pub ipis: Vec<(types::ipi_key, u32, u64)>,
+}
+
+/// The name of a line's handler.
+fn handler(p: &Interrupts, irq: u32) -> Option<String> {
+    p.rows.iter().find(|r| r.irq() == Some(irq)).map(|r| r.name.clone())
+}
+
+/// How many /proc/interrupts counts for a vector on a CPU.
+fn arrived(p: &Interrupts, vector: &str, cpu: u32) -> Option<u64> {
+    let column = p.cpus.iter().position(|c| *c == cpu)?;
+    p.rows.iter().find(|r| r.vector == vector)?.counts.get(column).copied()
+}
+
+const DEVICE: types::vector = types::vector::VEC_MAX;
+
+/// A vector's mnemonic in /proc/interrupts, its name, and the entry point through which it returns.
+fn vector(v: types::vector) -> (&'static str, &'static str) {
+    match v {
+        types::vector::VEC_TIMER => ("LOC", "timer"),
+        types::vector::VEC_RESCHED => ("RES", "reschedule"),
+        types::vector::VEC_CALL_SINGLE | types::vector::VEC_CALL_MANY => ("CAL", "function call"),
+        types::vector::VEC_IRQ_WORK => ("IWI", "irq work"),
+        types::vector::VEC_PLATFORM => ("PLT", "platform"),
+        _ => ("?", "unknown"),
+    }
+}
+
+/// Whether this vector's own entry point is the outermost one: the interrupt came from user mode. An interrupt that
+/// arrived inside another one's softirq, or inside a page fault, has that one's entry there.
+fn came_from_user(v: types::vector, entry: &Entry) -> bool {
+    match (v, entry) {
+        (types::vector::VEC_TIMER, Entry::TimerTick)
+        | (types::vector::VEC_RESCHED, Entry::ReschedIpi)
+        | (DEVICE, Entry::DeviceIrq) => true,
+        (types::vector::VEC_CALL_SINGLE, Entry::Other(n)) => n == "call_function_single",
+        (types::vector::VEC_CALL_MANY, Entry::Other(n)) => n == "call_function",
+        (types::vector::VEC_IRQ_WORK, Entry::Other(n)) => n == "irq_work",
+        (types::vector::VEC_PLATFORM, Entry::Other(n)) => n == "x86_platform_ipi",
+        _ => false,
+    }
+}
+
+fn cause(v: types::vector) -> &'static str {
+    match v {
+        types::vector::VEC_TIMER => "timer_tick",
+        types::vector::VEC_RESCHED => "resched_ipi",
+        DEVICE => "device_irq",
+        _ => "other",
+    }
+}
+
+pub(super) fn observe(
+    raw: &Raw,
+    subject: &Subject,
+    plan: &Plan,
+    symbols: Option<&Symbols>,
+    proc_interrupts: Option<&Interrupts>,
+) -> Observed {
+    let has = |program: &str| plan.attach.contains(&program);
+    let sum = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().map(f).sum::<u64>();
+    let line = |irq: u32| Line { irq, name: proc_interrupts.and_then(|p| handler(p, irq)) };
+
+    // What is still pending when the load stands still came without a run: inline.
+    let mut carriers: Vec<(Carrier, u64)> = vec![
+        (Carrier::Inline, sum(|s| s.inlined) + sum(|s| s.pending) + raw.parked),
+        (Carrier::SqpollThread, sum(|s| s.sqpoll)),
+        (Carrier::IowqWorker, sum(|s| s.iowq)),
+        (Carrier::DevicePoll, sum(|s| s.iopoll)),
+    ];
+    let calls = sum(|s| s.rw_calls);
+    let mut seen = sum(|s| s.seen);
+    match subject.interface {
+        Interface::OwnCalls => carriers.push((Carrier::Submitter, calls)),
+        Interface::HelperCalls => carriers.push((Carrier::HelperThread, calls)),
+        Interface::IoUring { .. } | Interface::Aio => {}
+    }
+    if matches!(subject.interface, Interface::OwnCalls | Interface::HelperCalls) {
+        seen += calls;
+    }
+    for (key, _, count) in &raw.deliveries {
+        carriers.push((carrier(key, symbols, &line), *count));
+    }
+    let mut by_vehicle = BTreeMap::new();
+    for (carrier, count) in carriers.into_iter().filter(|(_, count)| *count > 0) {
+        *by_vehicle.entry(carrier.vehicle()).or_insert(0) += count;
+    }
+    let mut vehicles: Vec<VehicleCount> = by_vehicle
+        .into_iter()
+        .map(|((vehicle, detail), completions)| VehicleCount { vehicle, completions, detail, delay_ns: None })
+        .collect();
+    vehicles.sort_by(|a, b| b.completions.cmp(&a.completions).then(a.vehicle.cmp(&b.vehicle)));
+
+    let ipis = ipis(raw, symbols);
+    let kicks = (has("interrupt_ipi_send") && symbols.is_some())
+        .then(|| ipis.iter().filter(|i| entry::is_kick_site(&i.site)).map(|i| i.count).sum());
+    let device_irqs = has("interrupt_handler_entry").then(|| {
+        let of_target = |irq: &u32| subject.target_irqs.contains(irq);
+        raw.irqs
+            .iter()
+            .map(|(irq, _, n)| match subject.target_irqs.is_empty() {
+                true => n.on_watched,
+                false if of_target(irq) => n.count,
+                false => 0,
+            })
+            .sum()
+    });
+    let is_ring = matches!(subject.interface, Interface::IoUring { .. });
+    Observed {
+        vehicles,
+        seen,
+        lost: sum(|s| s.lost) + raw.misses,
+        kicks,
+        resched_ipis: has("interrupt_reschedule_entry")
+            .then(|| sum(|s| s.vectors[types::vector::VEC_RESCHED.0 as usize].on_watched)),
+        device_irqs,
+        returns: returns(raw, symbols, has("mode_page_fault").then(|| sum(|s| s.page_faults))),
+        context_switches: sum(|s| s.switches),
+        task_work_runs: is_ring.then(|| sum(|s| s.runs)),
+        run_batches: (0..16)
+            .map(|i| (1 << i, raw.slots.iter().map(|s| s.run_batch[i]).sum::<u64>()))
+            .filter(|(_, runs)| *runs > 0)
+            .collect(),
+        syscalls: has("mode_sys_exit").then(|| sum(|s| s.syscalls)),
+        interrupts: interrupts(raw, subject, proc_interrupts),
+        ipis,
+        programs: plan.attach.iter().map(|s| s.to_string()).collect(),
+    }
+}
+
+fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Carrier {
+    use types::carrier as c;
+    match key.carrier {
+        c::BY_RUN_IN_SYSCALL => Carrier::RunInSyscall { nr: key.nr },
+        c::BY_RUN_AFTER_SLEEP => Carrier::RunAfterSleep { waker: waker(key, line) },
+        c::BY_RUN_AT_EXIT => Carrier::RunAtSyscallExit { nr: key.nr },
+        c::BY_RUN_AT_RETURN => Carrier::RunAtReturn {
+            entry: symbols.and_then(|s| s.caller(key.entry)).map(str::to_owned),
+            line: key.nr.checked_sub(1).map(line),
+        },
+        c::BY_IRQ | c::BY_SOFTIRQ => Carrier::Interrupt { by: waker(key, line) },
+        c::BY_KWORKER => Carrier::KernelWorker,
+        c::BY_SUBMITTER => Carrier::Submitter,
+        _ => Carrier::Stranger,
+    }
+}
+
+fn waker(key: &types::delivery_key, line: &dyn Fn(u32) -> Line) -> Waker {
+    use types::waker as w;
+    let (nr, cpu) = (key.waker_nr, key.waker_cpu);
+    let name = || vector(types::vector(nr)).1;
+    match key.waker {
+        w::WAKER_IRQ => Waker::Irq { line: line(nr), cpu },
+        w::WAKER_VECTOR => Waker::Vector { name: name(), cpu },
+        w::WAKER_SOFTIRQ_OF_IRQ => Waker::SoftirqOfIrq { line: line(nr), cpu },
+        w::WAKER_SOFTIRQ_OF_VECTOR => Waker::SoftirqOfVector { name: name(), cpu },
+        w::WAKER_SOFTIRQ => Waker::Softirq { nr, cpu },
+        w::WAKER_OTHER => Waker::Thread { cpu },
+        _ => Waker::Unseen,
+    }
+}
+
+fn ipis(raw: &Raw, symbols: Option<&Symbols>) -> Vec<Ipi> {
+    let mut by_site = BTreeMap::new();
+    for (key, from_cpu, count) in raw.ipis.iter().filter(|(_, _, count)| *count > 0) {
+        let site = symbols.and_then(|s| s.caller(key.site)).map_or(format!("{:#x}", key.site), str::to_owned);
+        *by_site.entry((site, *from_cpu, key.to_cpu)).or_insert(0) += count;
+    }
+    by_site.into_iter().map(|((site, from_cpu, to_cpu), count)| Ipi { site, from_cpu, to_cpu, count }).collect()
+}
+
+fn returns(raw: &Raw, symbols: Option<&Symbols>, page_faults: Option<u64>) -> Option<BTreeMap<&'static str, u64>> {
+    let symbols = symbols?;
+    let mut by_cause = BTreeMap::from([("page_fault", page_faults?)]);
+    for (key, _, count) in &raw.returns {
+        let entry = symbols.caller(key.entry).and_then(entry::of_symbol);
+        if entry.is_some_and(|e| came_from_user(key.vector, &e)) {
+            *by_cause.entry(cause(key.vector)).or_insert(0) += count;
+        }
+    }
+    Some(by_cause)
+}
+
+fn interrupts(raw: &Raw, subject: &Subject, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
+    let mut rows: BTreeMap<(String, u32), (String, u64, u64)> = BTreeMap::new();
+    for (irq, cpu, n) in &raw.irqs {
+        if n.on_watched > 0 || (n.count > 0 && subject.target_irqs.contains(irq)) {
+            let name = proc_interrupts.and_then(|p| handler(p, *irq)).unwrap_or_default();
+            rows.insert((irq.to_string(), *cpu), (name, n.count, n.on_watched));
+        }
+    }
+    for (cpu, slot) in raw.slots.iter().enumerate() {
+        for (i, n) in slot.vectors.iter().enumerate().filter(|(_, n)| n.on_watched > 0) {
+            let (mnemonic, name) = vector(types::vector(i as u32));
+            let row = rows.entry((mnemonic.into(), cpu as u32)).or_insert((name.into(), 0, 0));
+            row.1 += n.count;
+            row.2 += n.on_watched;
+        }
+    }
+    rows.into_iter()
+        .map(|((vector, cpu), (name, count, on_watched))| Interrupt {
+            proc_count: proc_interrupts.and_then(|p| arrived(p, &vector, cpu)),
+            vector,
+            name,
+            cpu,
+            count,
+            on_watched,
+        })
+        .collect()
+}

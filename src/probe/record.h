@@ -1,0 +1,116 @@
+/* The one layout of what crosses from BPF to user space. The Rust twin is generated from the object's BTF by
+ * libbpf-cargo (`types::…`); `watch.rs` asserts the sizes below, so the two cannot drift apart.
+ *
+ * Aggregate mode: nothing crosses per event. Plain counters stand in one slot per CPU (no atomics: only that CPU
+ * writes there, except `expect_resched`, which a sender sets); what needs a key stands in per-CPU hashes.
+ */
+#ifndef IOTRAIL_RECORD_H
+#define IOTRAIL_RECORD_H
+
+#define IOTRAIL_MAX_CPUS 1024 /* power of two: it masks an index; `open` refuses a larger machine */
+
+/* Interrupt vectors of the kernel's own that have a tracepoint. */
+enum vector {
+	VEC_TIMER = 0,
+	VEC_RESCHED,
+	VEC_CALL_SINGLE,
+	VEC_CALL_MANY,
+	VEC_IRQ_WORK,
+	VEC_PLATFORM,
+	VEC_MAX = 8,
+};
+
+/* How a completion came to be posted, as observed; Rust names the vehicle (`path/delivery.rs`). */
+enum carrier {
+	BY_RUN_IN_SYSCALL = 0, /* task work inside system call `nr`; slept = 0 */
+	BY_RUN_AFTER_SLEEP,    /* the same, after a sleep that io_uring_enter's wait began; `waker` says who ended it */
+	BY_RUN_AT_EXIT,        /* task work on the way out of system call `nr` */
+	BY_RUN_AT_RETURN,      /* task work on return from an interrupt or exception; `entry` says which, `nr` the line */
+	BY_IRQ,                /* in the handler of interrupt line `nr` (native aio) */
+	BY_SOFTIRQ,            /* in softirq `nr`; `waker` is the interrupt before it, where it must have raised it */
+	BY_OTHER,              /* in the context of a thread that is neither a kernel worker nor watched */
+	BY_KWORKER,            /* by a kernel worker (native aio) */
+	BY_SUBMITTER,          /* by the submitting thread itself (native aio) */
+};
+
+/* Who ended a sleep. */
+enum waker {
+	WAKER_NONE = 0,
+	WAKER_IRQ,    /* in the handler of interrupt line `waker_nr` */
+	WAKER_VECTOR, /* in a kernel vector (enum vector) */
+	WAKER_SOFTIRQ_OF_IRQ,    /* in the block softirq, which the handler of line `waker_nr` raised */
+	WAKER_SOFTIRQ_OF_VECTOR, /* in the block softirq, which a kernel vector's handler raised */
+	WAKER_SOFTIRQ, /* in another softirq, `waker_nr` */
+	WAKER_OTHER,  /* a thread */
+};
+
+struct delivery_key {
+	enum carrier carrier;
+	__u32 nr;
+	__u64 entry;
+	enum waker waker;
+	__u32 waker_nr;
+	__u32 waker_cpu;
+	__u32 pad;
+};
+
+/* A return to user mode from an interrupt: its vector (or VEC_MAX for a device's) and the kernel entry beneath it. */
+struct return_key {
+	__u64 entry;
+	enum vector vector;
+	__u32 pad;
+};
+
+struct ipi_key {
+	__u64 site;
+	__u32 to_cpu;
+	__u32 resched; /* 1: reschedule, 0: function call */
+};
+
+struct irq_count {
+	__u64 count;
+	__u64 on_watched;
+};
+
+struct cpu_slot {
+	/* hot: one completion touches these */
+	__u64 pending; /* posted by the current thread; what carried them isn't known yet */
+	__u64 seen;    /* all completions seen here */
+	__u64 sqpoll;
+	__u64 iowq;
+	__u64 iopoll;
+	__u64 inlined;
+	/* context */
+	__u32 watched_here;    /* a watched thread is current */
+	__u32 expect_resched;  /* a reschedule IPI for a watched thread is on its way */
+	__u32 woke_watched;    /* the last wake-up made here was a watched thread's */
+	__u32 in_irq;          /* interrupt line + 1 while its handler runs */
+	__u32 last_irq;        /* the line of the last handler that ran here, + 1 */
+	__u32 in_vector;       /* enum vector + 1 while its handler runs */
+	__u32 last_vector;     /* enum vector + 1 if the last interrupt here was the kernel's own, 0 if a device's */
+	__u32 in_softirq;      /* softirq number + 1 while it runs */
+	__u32 pad;
+	/* counts */
+	__u64 runs;
+	__u64 run_items;
+	__u64 run_batch[16]; /* runs by floor(log2(items)), the last one open-ended */
+	__u64 switches;
+	__u64 page_faults;
+	__u64 syscalls;
+	__u64 rw_calls;
+	__u64 lost;
+	struct irq_count vectors[VEC_MAX];
+} __attribute__((aligned(64)));
+
+/* Kept by thread, since a thread may move between a completion and the run that carried it. */
+struct thread_state {
+	__u64 pending;
+	__u32 waiting;
+	__u32 slept;
+	enum waker waker;
+	__u32 waker_nr;
+	__u32 waker_cpu;
+	__u32 pad;
+};
+
+#endif

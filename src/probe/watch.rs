@@ -1,0 +1,233 @@
+//! One watched span: load the programs that the subject needs, attach, zero, read.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, libbpf_sys};
+
+use super::observed::{self, Observed, Raw};
+use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
+use super::support::{self, Facts, Plan, Role};
+use super::symbols::Symbols;
+use crate::error::{Error, Result};
+use crate::host::irq::Interrupts;
+
+// `record.h`'s sizes, as the programs were compiled with them.
+const _: () = assert!(size_of::<types::cpu_slot>() == 448);
+const _: () = assert!(size_of::<types::delivery_key>() == 32);
+const _: () = assert!(size_of::<types::return_key>() == 16);
+const _: () = assert!(size_of::<types::ipi_key>() == 16);
+const _: () = assert!(size_of::<types::irq_count>() == 16);
+const _: () = assert!(size_of::<types::thread_state>() == 32);
+
+/// `IOTRAIL_MAX_CPUS`.
+const MAX_CPUS: usize = 1024;
+
+/// How the watched process's completions can be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interface {
+    IoUring {
+        /// A ring may be polled (`iopoll`): costs a read per completion.
+        iopoll: bool,
+    },
+    /// Native aio: by the end of direct I/O.
+    Aio,
+    /// The submitting thread's own pread and pwrite calls.
+    OwnCalls,
+    /// pread and pwrite calls of helper threads (glibc's POSIX AIO).
+    HelperCalls,
+}
+
+impl Interface {
+    fn roles(self) -> &'static [Role] {
+        match self {
+            Interface::IoUring { .. } => &[Role::Ring, Role::Counts],
+            Interface::Aio => &[Role::Aio, Role::Counts],
+            Interface::OwnCalls | Interface::HelperCalls => &[Role::Syscalls, Role::Counts],
+        }
+    }
+}
+
+/// Who is watched.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    pub tgid: u32,
+    /// The one thread of that process that is not watched; 0: all are.
+    pub unwatched_tid: u32,
+    pub interface: Interface,
+    /// Interrupt lines that carry the target's completions.
+    pub target_irqs: Vec<u32>,
+}
+
+/// Where the loaded object stands; it must outlive the [`Watch`].
+#[derive(Default)]
+pub struct Room(Option<MaybeUninit<OpenObject>>);
+
+/// Attached programs. Dropping it detaches them.
+pub struct Watch<'room> {
+    skel: IotrailSkel<'room>,
+    _links: Vec<Link>,
+    plan: Plan,
+    subject: Subject,
+    symbols: Option<Symbols>,
+    before: Option<Interrupts>,
+    misses_before: u64,
+}
+
+impl<'room> Watch<'room> {
+    /// Loads and attaches. Errors say what the kernel or the privileges don't allow.
+    pub fn open(room: &'room mut Room, subject: Subject) -> Result<Self> {
+        support::quiet();
+        let refused = |why: String, remedy: &str| {
+            Error::machine(format!("the probes cannot be loaded: {why}"), format!("{remedy}, or run with --trace off"))
+        };
+        let plan = support::plan(&Facts::read(), subject.interface.roles())
+            .map_err(|why| refused(why, "`iotrail check` lists what this kernel has"))?;
+        let cpus = libbpf_rs::num_possible_cpus().map_err(|e| refused(e.to_string(), "report this"))?;
+        if cpus > MAX_CPUS {
+            return Err(refused(format!("{cpus} CPUs are more than the {} it keeps", MAX_CPUS), "report this"));
+        }
+        let symbols = Symbols::read();
+        let load_error = |e: libbpf_rs::Error| {
+            let (why, remedy) = support::refusal(&e);
+            refused(why, remedy).because(e)
+        };
+
+        let mut open = IotrailSkelBuilder::default().open(room.0.insert(MaybeUninit::uninit())).map_err(load_error)?;
+        let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
+        constants.watched_tgid = subject.tgid;
+        constants.unwatched_tid = subject.unwatched_tid;
+        constants.iopoll_possible = matches!(subject.interface, Interface::IoUring { iopoll: true });
+        // 0 where it isn't there: never equal to a callback, so nothing is mistaken for it.
+        let address = |name| symbols.as_ref().and_then(|s| s.address(name)).unwrap_or_default();
+        constants.aio_complete_address = address("aio_complete_rw");
+        constants.blkdev_end_io_async_address = address("blkdev_bio_end_io_async");
+        constants.blkdev_end_io_address = address("blkdev_bio_end_io");
+        for mut program in open.open_object_mut().progs_mut() {
+            let wanted = plan.attach.iter().any(|name| program.name() == *name);
+            program.set_autoload(wanted);
+        }
+        let mut skel = open.load().map_err(load_error)?;
+        let mut links = vec![];
+        for program in skel.object_mut().progs_mut() {
+            if plan.attach.iter().any(|name| program.name() == *name) {
+                links.push(program.attach().map_err(load_error)?);
+            }
+        }
+        Ok(Watch { skel, _links: links, plan, subject, symbols, before: None, misses_before: 0 })
+    }
+
+    /// Programs that were wanted and are not there: name and what is lost.
+    pub fn missing(&self) -> &[(&'static str, &'static str)] {
+        &self.plan.missing
+    }
+
+    /// Forgets all that was counted so far. Exact when the watched threads stand still.
+    pub fn begin(&mut self) -> Result<()> {
+        for map in [
+            &self.skel.maps.threads,
+            &self.skel.maps.deliveries,
+            &self.skel.maps.irqs,
+            &self.skel.maps.returns,
+            &self.skel.maps.ipis,
+        ] {
+            let keys: Vec<Vec<u8>> = map.keys().collect();
+            for key in keys {
+                // An entry that went meanwhile is gone as wanted.
+                if let Err(e) = map.delete(&key)
+                    && e.kind() != libbpf_rs::ErrorKind::NotFound
+                {
+                    return Err(Error::machine("cannot reset the probes' counters", "report this").because(e));
+                }
+            }
+        }
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        for slot in &mut bss.slots {
+            // What stands now on the CPU stays; the counts go.
+            *slot = types::cpu_slot {
+                watched_here: slot.watched_here,
+                in_irq: slot.in_irq,
+                last_irq: slot.last_irq,
+                in_vector: slot.in_vector,
+                last_vector: slot.last_vector,
+                in_softirq: slot.in_softirq,
+                ..types::cpu_slot::default()
+            };
+        }
+        self.misses_before = self.recursion_misses()?;
+        self.before = crate::host::irq::snapshot().ok();
+        Ok(())
+    }
+
+    /// What was counted since [`begin`](Self::begin). Exact when the watched threads stand still.
+    pub fn end(&mut self) -> Result<Observed> {
+        let after = crate::host::irq::snapshot().ok();
+        let interrupts = match (&self.before, &after) {
+            (Some(before), Some(after)) => Some(after.since(before)),
+            _ => None,
+        };
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        let maps = &self.skel.maps;
+        let mut raw = Raw {
+            slots: bss.slots.to_vec(),
+            misses: self.recursion_misses()?.saturating_sub(self.misses_before),
+            deliveries: per_cpu(&maps.deliveries)?,
+            irqs: per_cpu(&maps.irqs)?,
+            returns: per_cpu(&maps.returns)?,
+            ipis: per_cpu(&maps.ipis)?,
+            parked: 0,
+        };
+        for key in maps.threads.keys() {
+            if let Some(value) = maps.threads.lookup(&key, MapFlags::ANY).map_err(unreadable)? {
+                raw.parked += read::<types::thread_state>(&value).pending;
+            }
+        }
+        Ok(observed::observe(&raw, &self.subject, &self.plan, self.symbols.as_ref(), interrupts.as_ref()))
+    }
+
+    /// Events that were dropped because the same program was already running on that CPU.
+    fn recursion_misses(&self) -> Result<u64> {
+        let mut misses = 0;
+        for program in self.skel.object().progs() {
+            if !self.plan.attach.iter().any(|name| program.name() == *name) {
+                continue;
+            }
+            let mut info = libbpf_sys::bpf_prog_info::default();
+            let mut size = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+            // SAFETY: info is a plain struct of that size, which the kernel fills up to its own version's length.
+            let failed = unsafe {
+                libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut size)
+            };
+            if failed != 0 {
+                return Err(Error::machine("cannot read how many events the probes missed", "report this")
+                    .because(std::io::Error::last_os_error()));
+            }
+            misses += info.recursion_misses;
+        }
+        Ok(misses)
+    }
+}
+
+fn unreadable(e: libbpf_rs::Error) -> Error {
+    Error::machine("cannot read the probes' counters", "report this").because(e)
+}
+
+/// All entries of a per-CPU hash: key, CPU, value.
+fn per_cpu<K: Copy, V: Copy>(map: &impl MapCore) -> Result<Vec<(K, u32, V)>> {
+    let mut all = vec![];
+    for key in map.keys() {
+        if let Some(values) = map.lookup_percpu(&key, MapFlags::ANY).map_err(unreadable)? {
+            all.extend(values.iter().enumerate().map(|(cpu, value)| (read::<K>(&key), cpu as u32, read::<V>(value))));
+        }
+    }
+    Ok(all)
+}
+
+/// A record as the programs wrote it.
+fn read<T: Copy>(bytes: &[u8]) -> T {
+    assert!(bytes.len() >= size_of::<T>(), "a record is shorter than record.h says");
+    // SAFETY: the bytes are a whole T, written by the programs with the layout that T was generated from; all of its
+    // fields are integers, for which every bit pattern is valid.
+    unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
+}
