@@ -1,0 +1,44 @@
+# make run · make test · make bench · make lint · make install
+CARGO ?= cargo
+PREFIX ?= /usr/local
+PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
+BIN = target/release/iotrail
+
+.PHONY: run build deps test unit kernel lint bench install clean
+
+# The main job: COOP_TASKRUN against the default, on a file of this machine's disk.
+run: build
+	$(BIN) run coop --quick
+
+build: deps
+	$(CARGO) build --release --locked
+
+# Installs only what is missing.
+deps:
+	@missing=; for p in $(PACKAGES); do \
+	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then \
+	    echo "installing:$$missing"; \
+	    if [ "$$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi; \
+	    $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing; \
+	fi
+	@command -v $(CARGO) >/dev/null || { echo "cargo is not installed: get Rust 1.88 or later with rustup"; exit 2; }
+
+# Everything: the rooms that need no privileges, then the ones that need root and a disk.
+test: deps
+	$(CARGO) test --release --locked
+
+lint: deps
+	$(CARGO) fmt --check
+	$(CARGO) clippy --release --locked --all-targets -- -D warnings
+
+# Speed of the load and cost of the probes, beside the peers that are installed.
+bench: build
+	sh benches/generator.sh $(BIN)
+	sh benches/observer.sh $(BIN)
+
+install: build
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iotrail
+
+clean:
+	$(CARGO) clean
