@@ -35,6 +35,8 @@ pub struct Measurement {
     pub vehicles: Vec<VehicleCount>,
     pub per_io: PerIo,
     pub mode_switches: Vec<ModeSwitch>,
+    /// Task-work runs by how many items each ran, in powers of two.
+    pub task_work_batches: Vec<TaskWorkBatch>,
     pub interrupts: Vec<Interrupt>,
     pub ipis: Vec<Ipi>,
     /// Completion order; null where it could not be followed.
@@ -161,6 +163,13 @@ pub struct PerIo {
 pub struct ModeSwitch {
     pub cause: String,
     pub count: u64,
+}
+
+/// Runs of task work that ran at least this many items, and fewer than twice as many (65,536 at most are told apart).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskWorkBatch {
+    pub at_least: u64,
+    pub runs: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -52,13 +52,7 @@ pub(super) struct Raw {
 
 /// The name of a line's handler.
 fn handler(p: &Interrupts, irq: u32) -> Option<String> {
-    p.rows.iter().find(|r| r.irq() == Some(irq)).map(|r| r.name.clone())
-}
-
-/// How many /proc/interrupts counts for a vector on a CPU.
-fn arrived(p: &Interrupts, vector: &str, cpu: u32) -> Option<u64> {
-    let column = p.cpus.iter().position(|c| *c == cpu)?;
-    p.rows.iter().find(|r| r.vector == vector)?.counts.get(column).copied()
+    p.row(&irq.to_string()).map(|row| row.name.clone())
 }
 
 const DEVICE: types::vector = types::vector::VEC_MAX;
@@ -248,7 +242,7 @@ fn interrupts(raw: &Raw, subject: &Subject, proc_interrupts: Option<&Interrupts>
     }
     rows.into_iter()
         .map(|((vector, cpu), (name, count, on_watched))| Interrupt {
-            proc_count: proc_interrupts.and_then(|p| arrived(p, &vector, cpu)),
+            proc_count: proc_interrupts.and_then(|p| p.count(&vector, cpu)),
             vector,
             name,
             cpu,

@@ -82,6 +82,12 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Read once in the life of the process.
+    pub fn of_this_kernel() -> &'static Facts {
+        static FACTS: OnceLock<Facts> = OnceLock::new();
+        FACTS.get_or_init(Self::read)
+    }
+
     /// Reads /sys/kernel/btf/vmlinux.
     pub fn read() -> Facts {
         let Ok(btf) = Btf::from_vmlinux() else { return Facts::default() };
@@ -136,7 +142,7 @@ pub enum State {
 /// Loads each program alone and takes it out again: about 20 ms each.
 pub fn survey() -> Vec<ProgramCheck> {
     quiet();
-    let facts = Facts::read();
+    let facts = Facts::of_this_kernel();
     let missing = |p: &Program, why: String, restore: &str| ProgramCheck {
         name: p.name,
         purpose: p.purpose,

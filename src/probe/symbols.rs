@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Function symbols of the kernel, sorted by address. 100,000 to 300,000 of them: about 10 MiB, 30 ms to read.
 #[derive(Debug)]
@@ -11,6 +12,12 @@ pub struct Symbols {
 }
 
 impl Symbols {
+    /// Read once in the life of the process; `None` as [`read`](Self::read).
+    pub fn of_this_kernel() -> Option<&'static Self> {
+        static SYMBOLS: OnceLock<Option<Symbols>> = OnceLock::new();
+        SYMBOLS.get_or_init(Self::read).as_ref()
+    }
+
     /// `None` where the file can't be read or shows zeros instead of addresses (no CAP_SYSLOG, kptr_restrict).
     pub fn read() -> Option<Self> {
         Self::parse(&fs::read_to_string(Path::new("/proc/kallsyms")).ok()?)

@@ -70,7 +70,7 @@ pub struct Watch<'room> {
     _links: Vec<Link>,
     plan: Plan,
     subject: Subject,
-    symbols: Option<Symbols>,
+    symbols: Option<&'static Symbols>,
     before: Option<Interrupts>,
     misses_before: u64,
 }
@@ -82,13 +82,13 @@ impl<'room> Watch<'room> {
         let refused = |why: String, remedy: &str| {
             Error::machine(format!("the probes cannot be loaded: {why}"), format!("{remedy}, or run with --trace off"))
         };
-        let plan = support::plan(&Facts::read(), subject.interface.roles())
+        let plan = support::plan(Facts::of_this_kernel(), subject.interface.roles())
             .map_err(|why| refused(why, "`iotrail check` lists what this kernel has"))?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(|e| refused(e.to_string(), "report this"))?;
         if cpus > MAX_CPUS {
             return Err(refused(format!("{cpus} CPUs are more than the {} it keeps", MAX_CPUS), "report this"));
         }
-        let symbols = Symbols::read();
+        let symbols = Symbols::of_this_kernel();
         let load_error = |e: libbpf_rs::Error| {
             let (why, remedy) = support::refusal(&e);
             refused(why, remedy).because(e)
@@ -100,7 +100,7 @@ impl<'room> Watch<'room> {
         constants.unwatched_tid = subject.unwatched_tid;
         constants.iopoll_possible = matches!(subject.interface, Interface::IoUring { iopoll: true });
         // 0 where it isn't there: never equal to a callback, so nothing is mistaken for it.
-        let address = |name| symbols.as_ref().and_then(|s| s.address(name)).unwrap_or_default();
+        let address = |name| symbols.and_then(|s| s.address(name)).unwrap_or_default();
         constants.aio_complete_address = address("aio_complete_rw");
         constants.blkdev_end_io_async_address = address("blkdev_bio_end_io_async");
         constants.blkdev_end_io_address = address("blkdev_bio_end_io");
@@ -183,7 +183,7 @@ impl<'room> Watch<'room> {
                 raw.parked += read::<types::thread_state>(&value).pending;
             }
         }
-        Ok(observed::observe(&raw, &self.subject, &self.plan, self.symbols.as_ref(), interrupts.as_ref()))
+        Ok(observed::observe(&raw, &self.subject, &self.plan, self.symbols, interrupts.as_ref()))
     }
 
     /// Events that were dropped because the same program was already running on that CPU.
