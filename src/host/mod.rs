@@ -8,19 +8,23 @@
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
 //! | [`lockdown`], [`privileges`], [`virtualisation`] | what is allowed, to whom, on whose machine |
+//! | [`io_uring`], [`aio`] | what the interfaces give, by asking; [`refusal`]: why not, in words |
 //!
 //! What can't be read is `None`; readers take the root of sysfs and procfs, so that tests run on small trees.
 
+pub mod aio;
 pub mod block;
 pub mod clock;
 pub mod cpu;
 mod files;
 #[cfg(test)]
 mod fixture;
+pub mod io_uring;
 pub mod irq;
 pub mod kernel;
 pub mod lockdown;
 pub mod privileges;
+pub mod refusal;
 pub mod virtualisation;
 
 use std::path::Path;

@@ -1,0 +1,66 @@
+//! The other asynchronous interfaces, by using them once: native aio's context, and glibc's POSIX AIO.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use super::refusal::{Circumstances, Refusal, unexplained};
+
+/// Makes an aio context and destroys it.
+pub fn native(circumstances: &Circumstances) -> Result<(), Refusal> {
+    let mut context: libc::c_ulong = 0;
+    // SAFETY: the kernel writes the context's number to a live, writable word, which has to be 0 before.
+    let rc = unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) };
+    if rc < 0 {
+        return Err(circumstances.native_aio(last_errno()));
+    }
+    // SAFETY: the context was made above, has no requests and is not used after.
+    let rc = unsafe { libc::syscall(libc::SYS_io_destroy, context) };
+    if rc < 0 { Err(circumstances.native_aio(last_errno())) } else { Ok(()) }
+}
+
+/// Reads a byte of this program through glibc's helper thread.
+pub fn posix() -> Result<(), Refusal> {
+    let refused = |e: io::Error| match e.raw_os_error() {
+        Some(libc::EAGAIN) => Refusal::new(
+            "glibc can't make its helper thread: too many processes",
+            "raise it: ulimit -u, or the limit of this process's pids cgroup",
+        ),
+        Some(errno) => unexplained("a read by POSIX AIO", errno),
+        None => unexplained("a read by POSIX AIO", libc::EIO),
+    };
+    let file = File::open("/proc/self/exe").map_err(refused)?;
+    let mut byte = [0u8; 1];
+    // SAFETY: integers and pointers only; all zeros is its documented start, and asks for no signal (SIGEV_SIGNAL with
+    // signal 0 is replaced below).
+    let mut request: libc::aiocb = unsafe { std::mem::zeroed() };
+    request.aio_fildes = file.as_raw_fd();
+    request.aio_buf = byte.as_mut_ptr().cast();
+    request.aio_nbytes = byte.len();
+    request.aio_sigevent.sigev_notify = libc::SIGEV_NONE;
+    // SAFETY: request, buffer and file live until the request is seen to be done: the loop leaves only then.
+    unsafe {
+        if libc::aio_read(&mut request) != 0 {
+            return Err(refused(io::Error::last_os_error()));
+        }
+        let list = [&raw const request];
+        while libc::aio_error(&request) == libc::EINPROGRESS {
+            libc::aio_suspend(list.as_ptr(), 1, std::ptr::null());
+        }
+        let error = libc::aio_error(&request);
+        if libc::aio_return(&mut request) == 1 { Ok(()) } else { Err(refused(io::Error::from_raw_os_error(error))) }
+    }
+}
+
+fn last_errno() -> i32 {
+    // Called right after a failed system call.
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn glibc_reads_a_byte() {
+        assert_eq!(super::posix(), Ok(()));
+    }
+}

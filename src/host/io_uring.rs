@@ -1,0 +1,294 @@
+//! What this kernel's io_uring gives to this process, by asking for it: rings with each setup flag, opcodes, registration.
+//!
+//! Nothing is submitted. Every ring that is made is closed at once.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use linux_raw_sys::io_uring as sys;
+
+use super::kernel::Version;
+use super::refusal::{self, Circumstances, Refusal};
+
+/// A ring's setup flag and the kernel's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flag {
+    pub name: &'static str,
+    /// What it is for.
+    pub purpose: &'static str,
+    pub answer: Result<(), Refusal>,
+}
+
+/// What can be registered with a ring, and the kernel's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registration {
+    pub name: &'static str,
+    pub purpose: &'static str,
+    pub answer: Result<(), Refusal>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opcode {
+    pub name: &'static str,
+    pub answer: Result<(), Refusal>,
+}
+
+/// Opcodes by name, and how many the kernel has beyond those that are known here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opcodes {
+    pub known: Vec<Opcode>,
+    pub unnamed: usize,
+}
+
+struct Asked {
+    name: &'static str,
+    bit: u32,
+    /// Flags that the kernel demands beside it.
+    with: u32,
+    since: Version,
+    purpose: &'static str,
+}
+
+const fn asked(name: &'static str, bit: u32, with: u32, since: (u32, u32), purpose: &'static str) -> Asked {
+    Asked { name, bit, with, since: (since.0, since.1, 0), purpose }
+}
+
+// From linux/io_uring.h of 6.18 and 6.19, later than the crate's constants.
+const IORING_SETUP_CQE_MIXED: u32 = 1 << 18;
+const IORING_SETUP_SQE_MIXED: u32 = 1 << 19;
+
+#[rustfmt::skip]
+const FLAGS: &[Asked] = &[
+    asked("coop_taskrun", sys::IORING_SETUP_COOP_TASKRUN, 0, (5, 19), "no interrupt of the running task for its task work"),
+    asked("taskrun_flag", sys::IORING_SETUP_TASKRUN_FLAG, sys::IORING_SETUP_COOP_TASKRUN, (5, 19), "task work that waits is seen from user mode"),
+    asked("single_issuer", sys::IORING_SETUP_SINGLE_ISSUER, 0, (6, 0), "one submitting thread"),
+    asked("defer_taskrun", sys::IORING_SETUP_DEFER_TASKRUN, sys::IORING_SETUP_SINGLE_ISSUER, (6, 1), "task work only when the task asks for it"),
+    asked("sqpoll", sys::IORING_SETUP_SQPOLL, 0, (5, 1), "a kernel thread submits"),
+    asked("iopoll", sys::IORING_SETUP_IOPOLL, 0, (5, 1), "completions by polling the device"),
+    asked("hybrid_iopoll", sys::IORING_SETUP_HYBRID_IOPOLL, sys::IORING_SETUP_IOPOLL, (6, 13), "polling that sleeps first"),
+    asked("submit_all", sys::IORING_SETUP_SUBMIT_ALL, 0, (5, 18), "a batch goes on after a bad request"),
+    asked("cqsize", sys::IORING_SETUP_CQSIZE, 0, (5, 5), "a completion queue of a chosen size"),
+    asked("clamp", sys::IORING_SETUP_CLAMP, 0, (5, 6), "a ring that is too large is made smaller"),
+    asked("r_disabled", sys::IORING_SETUP_R_DISABLED, 0, (5, 10), "a ring that starts disabled"),
+    asked("sqe128", sys::IORING_SETUP_SQE128, 0, (5, 19), "big submission entries: device passthrough"),
+    asked("cqe32", sys::IORING_SETUP_CQE32, 0, (5, 19), "big completion entries: device passthrough"),
+    asked("no_sqarray", sys::IORING_SETUP_NO_SQARRAY, 0, (6, 6), "a submission queue without its index array"),
+    asked("cqe_mixed", IORING_SETUP_CQE_MIXED, 0, (6, 18), "completion entries of both sizes in one ring"),
+    asked("sqe_mixed", IORING_SETUP_SQE_MIXED, 0, (6, 19), "submission entries of both sizes in one ring"),
+];
+
+macro_rules! opcodes {
+    ($(($major:literal, $minor:literal): $($name:literal)*;)*) => {
+        &[$($(($name, ($major, $minor, 0)),)*)*]
+    };
+}
+
+/// In the order of `enum io_uring_op`: the position is the number.
+#[rustfmt::skip]
+const OPCODES: &[(&str, Version)] = opcodes! {
+    (5, 1): "nop" "readv" "writev" "fsync" "read_fixed" "write_fixed" "poll_add" "poll_remove";
+    (5, 2): "sync_file_range";
+    (5, 3): "sendmsg" "recvmsg";
+    (5, 4): "timeout";
+    (5, 5): "timeout_remove" "accept" "async_cancel" "link_timeout" "connect";
+    (5, 6): "fallocate" "openat" "close" "files_update" "statx" "read" "write" "fadvise" "madvise" "send" "recv"
+            "openat2" "epoll_ctl";
+    (5, 7): "splice" "provide_buffers" "remove_buffers";
+    (5, 8): "tee";
+    (5, 11): "shutdown" "renameat" "unlinkat";
+    (5, 15): "mkdirat" "symlinkat" "linkat";
+    (5, 18): "msg_ring";
+    (5, 19): "fsetxattr" "setxattr" "fgetxattr" "getxattr" "socket" "uring_cmd";
+    (6, 0): "send_zc";
+    (6, 1): "sendmsg_zc";
+    (6, 7): "read_multishot" "waitid" "futex_wait" "futex_wake" "futex_waitv";
+    (6, 8): "fixed_fd_install";
+    (6, 9): "ftruncate";
+    (6, 11): "bind" "listen";
+    (6, 15): "recv_zc" "epoll_wait" "readv_fixed" "writev_fixed";
+    (6, 16): "pipe";
+};
+
+/// A ring without any flag.
+pub fn ring(circumstances: &Circumstances) -> Result<(), Refusal> {
+    setup(0).map(drop).map_err(|e| circumstances.ring(errno(&e)))
+}
+
+/// Each setup flag, with the flags that it requires. Only meaningful where [`ring`] succeeds.
+pub fn flags(circumstances: &Circumstances) -> Vec<Flag> {
+    let ask = |f: &Asked| Flag {
+        name: f.name,
+        purpose: f.purpose,
+        answer: setup(f.bit | f.with).map(drop).map_err(|e| circumstances.flag(errno(&e), f.since)),
+    };
+    FLAGS.iter().map(ask).collect()
+}
+
+/// Each opcode, from IORING_REGISTER_PROBE (5.6).
+pub fn opcodes(circumstances: &Circumstances) -> Result<Opcodes, Refusal> {
+    let ring = setup(0).map_err(|e| circumstances.ring(errno(&e)))?;
+    let supported =
+        probe(&ring).map_err(|e| circumstances.register(errno(&e), "the opcodes can't be asked for", (5, 6, 0)))?;
+    Ok(named(&supported))
+}
+
+/// `supported`: by opcode number.
+fn named(supported: &[bool]) -> Opcodes {
+    let known = OPCODES.iter().enumerate().map(|(number, &(name, since))| Opcode {
+        name,
+        answer: match supported.get(number) {
+            Some(true) => Ok(()),
+            // Known and refused: left out of the kernel's configuration (the network's, epoll's, futexes').
+            Some(false) => Err(Refusal::new(
+                "this kernel was built without it",
+                format!("{}, with the subsystem it belongs to", refusal::or_later(since)),
+            )),
+            None => Err(Refusal::new("this kernel does not have it", refusal::or_later(since))),
+        },
+    });
+    Opcodes { known: known.collect(), unnamed: supported.iter().skip(OPCODES.len()).filter(|&&s| s).count() }
+}
+
+/// Registered files, buffers and the ring's own descriptor.
+pub fn registrations(circumstances: &Circumstances) -> Vec<Registration> {
+    let on_a_ring = |what: &str, since: Version, register: fn(&OwnedFd) -> io::Result<()>| {
+        let ring = setup(0).map_err(|e| circumstances.ring(errno(&e)))?;
+        register(&ring).map_err(|e| circumstances.register(errno(&e), what, since))
+    };
+    vec![
+        Registration {
+            name: "files",
+            purpose: "no look-up of the file for each request",
+            answer: on_a_ring("files can't be registered", (5, 1, 0), register_file),
+        },
+        Registration {
+            name: "buffers",
+            purpose: "no pinning of the buffer's pages for each request",
+            answer: on_a_ring("buffers can't be registered", (5, 1, 0), register_buffer),
+        },
+        Registration {
+            name: "ring",
+            purpose: "no look-up of the ring for each system call",
+            answer: on_a_ring("the ring can't be registered", (5, 18, 0), register_ring),
+        },
+    ]
+}
+
+fn errno(e: &io::Error) -> i32 {
+    // Every error here is the last system call's.
+    e.raw_os_error().unwrap_or(libc::EIO)
+}
+
+fn setup(flags: u32) -> io::Result<OwnedFd> {
+    // SAFETY: io_uring_params is integers only; all zeros is its documented default.
+    let mut params: sys::io_uring_params = unsafe { std::mem::zeroed() };
+    params.flags = flags;
+    if flags & sys::IORING_SETUP_CQSIZE != 0 {
+        params.cq_entries = 16;
+    }
+    // SAFETY: the kernel reads and writes the structure during the call only; it is live and writable.
+    let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, &raw mut params) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// # Safety
+/// `arg` is what `opcode` expects, with `count` elements, valid for the call and as long as the kernel keeps it.
+unsafe fn register(ring: &OwnedFd, opcode: u32, arg: *mut libc::c_void, count: u32) -> io::Result<i64> {
+    // SAFETY: the descriptor is an open ring; the rest is the caller's promise.
+    let rc = unsafe { libc::syscall(libc::SYS_io_uring_register, ring.as_raw_fd(), opcode, arg, count) };
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(rc) }
+}
+
+/// Whether each opcode is supported, by number, as far as the kernel knows opcodes.
+fn probe(ring: &OwnedFd) -> io::Result<Vec<bool>> {
+    const MOST: usize = 256;
+    // struct io_uring_probe with its flexible array.
+    #[repr(C)]
+    struct Probe {
+        last_op: u8,
+        ops_len: u8,
+        reserved: [u16; 7],
+        ops: [sys::io_uring_probe_op; MOST],
+    }
+    // SAFETY: integers only; the kernel demands that it is all zeros.
+    let mut probe: Probe = unsafe { std::mem::zeroed() };
+    // SAFETY: the buffer has MOST entries after its 16-byte head, and the kernel writes no more than that, during the call.
+    unsafe {
+        register(ring, sys::io_uring_register_op::IORING_REGISTER_PROBE as u32, (&raw mut probe).cast(), MOST as u32)?
+    };
+    let known = usize::from(probe.last_op) + 1;
+    Ok(probe.ops[..known].iter().map(|op| u32::from(op.flags) & sys::IO_URING_OP_SUPPORTED != 0).collect())
+}
+
+fn register_file(ring: &OwnedFd) -> io::Result<()> {
+    let file = std::fs::File::open("/dev/null")?;
+    let mut fds = [file.as_raw_fd()];
+    // SAFETY: one descriptor, read during the call; the ring holds its own reference until it is closed.
+    unsafe { register(ring, sys::io_uring_register_op::IORING_REGISTER_FILES as u32, fds.as_mut_ptr().cast(), 1)? };
+    Ok(())
+}
+
+fn register_buffer(ring: &OwnedFd) -> io::Result<()> {
+    let mut buffer = vec![0u8; 4096];
+    let mut one = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: one iovec, read during the call, to memory that is ours. The kernel pins its pages and holds them until they
+    // are unregistered below, before the buffer is freed; no request uses them.
+    unsafe {
+        register(ring, sys::io_uring_register_op::IORING_REGISTER_BUFFERS as u32, (&raw mut one).cast(), 1)?;
+        register(ring, sys::io_uring_register_op::IORING_UNREGISTER_BUFFERS as u32, std::ptr::null_mut(), 0)?;
+    }
+    Ok(())
+}
+
+fn register_ring(ring: &OwnedFd) -> io::Result<()> {
+    // SAFETY: integers only; all zeros is valid.
+    let mut update: sys::io_uring_rsrc_update = unsafe { std::mem::zeroed() };
+    update.offset = u32::MAX; // The kernel chooses the slot and writes it here.
+    update.data = ring.as_raw_fd() as u64;
+    // SAFETY: one update, read and written during the call. The slot belongs to this thread and is given back at once.
+    unsafe {
+        register(ring, sys::io_uring_register_op::IORING_REGISTER_RING_FDS as u32, (&raw mut update).cast(), 1)?;
+        register(ring, sys::io_uring_register_op::IORING_UNREGISTER_RING_FDS as u32, (&raw mut update).cast(), 1)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_opcodes_position_is_its_number() {
+        use sys::io_uring_op as op;
+        let number = |name| OPCODES.iter().position(|o| o.0 == name).unwrap() as u32;
+        assert_eq!(OPCODES.len() as u32, op::IORING_OP_LAST as u32);
+        for (name, is) in [
+            ("write_fixed", op::IORING_OP_WRITE_FIXED),
+            ("connect", op::IORING_OP_CONNECT),
+            ("read", op::IORING_OP_READ),
+            ("uring_cmd", op::IORING_OP_URING_CMD),
+            ("listen", op::IORING_OP_LISTEN),
+            ("pipe", op::IORING_OP_PIPE),
+        ] {
+            assert_eq!(number(name), is as u32, "{name}");
+        }
+    }
+
+    #[test]
+    fn opcodes_that_are_unknown_left_out_or_unnamed() {
+        let mut supported = vec![true; OPCODES.len()];
+        supported[13] = false;
+        supported.extend([true, false, true]);
+        let got = named(&supported);
+        assert_eq!(got.unnamed, 2);
+        let accept = got.known[13].answer.as_ref().unwrap_err();
+        assert!(got.known[13].name == "accept" && accept.why.contains("built without"));
+        assert_eq!(got.known.iter().filter(|o| o.answer.is_ok()).count(), OPCODES.len() - 1);
+        let old = named(&[true; 8]);
+        assert_eq!(old.known[8].answer.as_ref().unwrap_err().restore, "Linux 5.2 or later");
+    }
+}

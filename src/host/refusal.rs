@@ -1,0 +1,215 @@
+//! Why the kernel refuses an interface, in words: one errno has several causes, which the machine's settings tell apart.
+
+use super::kernel::{self, Settings, Version};
+use super::privileges::{Capability, Privileges, Seccomp};
+
+/// A refusal as the user reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub why: String,
+    pub restore: String,
+}
+
+impl Refusal {
+    pub(super) fn new(why: impl Into<String>, restore: impl Into<String>) -> Self {
+        Self { why: why.into(), restore: restore.into() }
+    }
+}
+
+/// What tells causes apart.
+#[derive(Debug, Clone)]
+pub struct Circumstances {
+    pub version: Option<Version>,
+    pub settings: Settings,
+    pub privileges: Privileges,
+}
+
+impl Circumstances {
+    pub fn read() -> Self {
+        Self { version: kernel::version(), settings: kernel::settings(), privileges: Privileges::read() }
+    }
+
+    fn older_than(&self, version: Version) -> bool {
+        self.version.is_some_and(|v| v < version)
+    }
+
+    fn filtered(&self) -> bool {
+        matches!(self.privileges.seccomp, Some(Seccomp::Filter | Seccomp::Strict))
+    }
+
+    /// io_uring_setup refused a plain ring.
+    pub(super) fn ring(&self, errno: i32) -> Refusal {
+        let filter = || {
+            Refusal::new(
+                "the seccomp filter of this process (a container's or a service's) refuses io_uring",
+                "let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it",
+            )
+        };
+        match errno {
+            libc::ENOSYS if self.older_than((5, 1, 0)) => {
+                Refusal::new("this kernel is older than io_uring", "Linux 5.1 or later; 6.1 for everything here")
+            }
+            // The setting is there only where io_uring is built in (6.6 and later): so it was hidden.
+            libc::ENOSYS if self.filtered() => filter(),
+            libc::ENOSYS => Refusal::new("this kernel was built without io_uring", "a kernel with CONFIG_IO_URING=y"),
+            libc::EPERM if self.settings.io_uring_disabled == Some(2) => Refusal::new(
+                "kernel.io_uring_disabled is 2: nobody may make a ring, root included",
+                "as root: sysctl kernel.io_uring_disabled=0",
+            ),
+            libc::EPERM
+                if self.settings.io_uring_disabled == Some(1)
+                    && self.privileges.has(Capability::SysAdmin) != Some(true) =>
+            {
+                let group = match self.settings.io_uring_group {
+                    Some(gid) if gid >= 0 => format!("join the group {gid} (kernel.io_uring_group)"),
+                    _ => "name a group in kernel.io_uring_group and join it".into(),
+                };
+                Refusal::new(
+                    "kernel.io_uring_disabled is 1: only its group and CAP_SYS_ADMIN may make a ring",
+                    format!("run as root, {group}, or as root: sysctl kernel.io_uring_disabled=0"),
+                )
+            }
+            libc::EPERM if self.filtered() => filter(),
+            libc::EPERM => Refusal::new(
+                "a security module (SELinux and the like) refuses io_uring to this process",
+                "allow it in the module's policy",
+            ),
+            // Rings were charged to RLIMIT_MEMLOCK until 5.12, then to the memory cgroup.
+            libc::ENOMEM if self.older_than((5, 12, 0)) => Refusal::new(
+                "a ring's memory is more than may be locked (before Linux 5.12 it counts)",
+                "raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity of the service",
+            ),
+            libc::ENOMEM => Refusal::new(
+                "there is no memory for a ring",
+                "free memory, or raise the limit of this process's memory cgroup",
+            ),
+            libc::EMFILE => Refusal::new("this process has as many files open as it may", "raise it: ulimit -n"),
+            libc::ENFILE => Refusal::new("the system has as many files open as it may", "raise fs.file-max"),
+            libc::EAGAIN => Refusal::new(
+                "the ring's kernel thread could not be made: too many processes",
+                "raise it: ulimit -u, or the limit of this process's pids cgroup",
+            ),
+            other => unexplained("a ring", other),
+        }
+    }
+
+    /// A setup flag was refused although a plain ring was not. `since`: the first kernel that has it.
+    pub(super) fn flag(&self, errno: i32, since: Version) -> Refusal {
+        match errno {
+            libc::EINVAL if self.older_than(since) => Refusal::new("this kernel does not have it", or_later(since)),
+            libc::EINVAL => Refusal::new(
+                format!("the kernel does not take it, though Linux {} has it", name(since)),
+                format!("{}, not changed by its distributor in this", or_later(since)),
+            ),
+            libc::EPERM if self.older_than((5, 11, 0)) => {
+                Refusal::new("before Linux 5.11 only root may have a polling thread", "run as root")
+            }
+            other => self.ring(other),
+        }
+    }
+
+    /// io_uring_register refused. `what`: with its verb (`buffers can't be registered`).
+    pub(super) fn register(&self, errno: i32, what: &str, since: Version) -> Refusal {
+        match errno {
+            libc::EINVAL if self.older_than(since) => Refusal::new("this kernel does not have it", or_later(since)),
+            libc::ENOMEM => Refusal::new(
+                format!("{what}: they count as locked memory, and no more may be locked"),
+                "raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity of the service; or run with CAP_IPC_LOCK",
+            ),
+            libc::EPERM | libc::ENOSYS | libc::EACCES if self.filtered() => Refusal::new(
+                format!("{what}: the seccomp filter of this process refuses io_uring_register"),
+                "let the filter allow io_uring_register, or run outside it",
+            ),
+            other => unexplained(what, other),
+        }
+    }
+
+    /// io_setup, native aio.
+    pub(super) fn native_aio(&self, errno: i32) -> Refusal {
+        match errno {
+            libc::EAGAIN => {
+                let room = match (self.settings.aio_nr, self.settings.aio_max_nr) {
+                    (Some(nr), Some(max)) => format!(" ({nr} of {max})"),
+                    _ => String::new(),
+                };
+                Refusal::new(
+                    format!("all native aio requests of this system are taken{room}"),
+                    "as root: raise fs.aio-max-nr with sysctl",
+                )
+            }
+            libc::EPERM | libc::ENOSYS | libc::EACCES if self.filtered() => Refusal::new(
+                "the seccomp filter of this process refuses native aio",
+                "let the filter allow io_setup, io_submit, io_getevents and io_destroy, or run outside it",
+            ),
+            libc::ENOSYS => Refusal::new("this kernel was built without native aio", "a kernel with CONFIG_AIO=y"),
+            libc::ENOMEM => {
+                Refusal::new("there is no memory for an aio context", "free memory, or raise the cgroup's limit")
+            }
+            other => unexplained("an aio context", other),
+        }
+    }
+}
+
+/// `6.1` of (6, 1, 0).
+pub(super) fn name((major, minor, _): Version) -> String {
+    format!("{major}.{minor}")
+}
+
+pub(super) fn or_later(since: Version) -> String {
+    format!("Linux {} or later", name(since))
+}
+
+pub(super) fn unexplained(what: &str, errno: i32) -> Refusal {
+    let cause = std::io::Error::from_raw_os_error(errno);
+    Refusal::new(format!("the kernel refuses {what}: {cause}"), "report this with the kernel's release")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(version: Version, disabled: Option<u32>, capabilities: u64, seccomp: Seccomp) -> Circumstances {
+        Circumstances {
+            version: Some(version),
+            settings: Settings { io_uring_disabled: disabled, io_uring_group: Some(7), ..Default::default() },
+            privileges: Privileges {
+                euid: 1000,
+                effective: Some(capabilities),
+                seccomp: Some(seccomp),
+                no_new_privileges: Some(false),
+                memlock_bytes: None,
+            },
+        }
+    }
+
+    #[test]
+    fn a_refused_ring_has_one_cause() {
+        let new = (6, 18, 0);
+        let why = |c: Circumstances, errno| c.ring(errno).why;
+        let off = Seccomp::Off;
+        assert!(why(with(new, Some(2), !0, off), libc::EPERM).contains("is 2: nobody"));
+        assert!(why(with(new, Some(1), 0, off), libc::EPERM).contains("is 1: only its group"));
+        assert!(with(new, Some(1), 0, off).ring(libc::EPERM).restore.contains("group 7"));
+        assert!(why(with(new, Some(1), !0, off), libc::EPERM).contains("security module"));
+        assert!(why(with(new, Some(0), 0, Seccomp::Filter), libc::EPERM).contains("seccomp"));
+        assert!(why(with(new, Some(0), 0, Seccomp::Filter), libc::ENOSYS).contains("seccomp"));
+        assert!(why(with(new, None, 0, off), libc::ENOSYS).contains("built without"));
+        assert!(why(with((4, 19, 0), None, 0, off), libc::ENOSYS).contains("older"));
+        assert!(why(with((5, 10, 0), None, 0, off), libc::ENOMEM).contains("locked"));
+        assert!(why(with(new, None, 0, off), libc::ENOMEM).contains("no memory"));
+    }
+
+    #[test]
+    fn a_flag_of_a_later_kernel_says_which() {
+        let c = with((5, 15, 0), None, 0, Seccomp::Off);
+        assert_eq!(c.flag(libc::EINVAL, (6, 1, 0)).restore, "Linux 6.1 or later");
+        assert!(c.flag(libc::EINVAL, (5, 5, 0)).why.contains("though Linux 5.5 has it"));
+    }
+
+    #[test]
+    fn aio_that_is_used_up_says_by_how_much() {
+        let mut c = with((6, 1, 0), None, 0, Seccomp::Off);
+        (c.settings.aio_nr, c.settings.aio_max_nr) = (Some(65536), Some(65536));
+        assert!(c.native_aio(libc::EAGAIN).why.ends_with("(65536 of 65536)"));
+    }
+}
