@@ -1,0 +1,108 @@
+//! `iotrail check`: what this machine and these privileges allow, what is lost without the rest, and what restores it.
+
+mod interfaces;
+mod machine;
+mod probes;
+mod rights;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::host::{self, block, clock, cpu, refusal::Circumstances};
+use crate::report::check::{Cpus, Report, SCHEMA, text};
+
+/// What this machine and these privileges allow, and what would restore the rest
+#[derive(Debug, Clone, clap::Args)]
+pub struct CheckArgs {
+    /// The target of a load: a file, a folder or a device [default: the current folder]
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
+
+    /// One JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prints the report. The status is 0 whatever is missing: `check` informs, and asks for nothing.
+///
+/// Errors: `--file` is missing (wrong input); sysfs is not readable (machine).
+pub fn run(args: &CheckArgs) -> Result<u8> {
+    let report = examine(args)?;
+    if args.json {
+        let mut json = serde_json::to_string_pretty(&report)
+            .map_err(|e| Error::machine("cannot write the report as JSON", "report this").because(e))?;
+        json.push('\n');
+        return print(&json);
+    }
+    print(&text(&report, colour(io::stdout().is_terminal(), |name| std::env::var(name).ok())))
+}
+
+fn examine(args: &CheckArgs) -> Result<Report> {
+    let target = match &args.file {
+        Some(path) => Some(block::describe(path)?),
+        // A working folder that was deleted is nobody's wrong input.
+        None => block::describe(Path::new(".")).ok(),
+    };
+    let online = cpu::online()?;
+    let isolation = cpu::isolation();
+    let circumstances = Circumstances::read();
+
+    let mut host = host::facts(None)?;
+    host.target = target.as_ref().map(block::Description::target);
+    let taking = host.target.as_ref().filter(|t| !t.interrupts.is_empty()).map(|t| machine::taking(t, &online));
+    let cpus = Cpus {
+        without_target_interrupts: taking
+            .as_ref()
+            .map(|t: &Vec<u32>| online.iter().copied().filter(|c| !t.contains(c)).collect()),
+        with_target_interrupts: taking,
+        isolated: isolation.isolated,
+        nohz_full: isolation.nohz_full,
+        online,
+    };
+
+    let mut items = rights::items(&circumstances.privileges);
+    items.extend(machine::kernel(&circumstances));
+    items.extend(interfaces::items(&circumstances));
+    items.extend(probes::items());
+    items.extend(machine::clock());
+    items.extend(machine::target(target.as_ref()));
+    items.extend(machine::cpus(&cpus, host.virtualisation.as_deref()));
+    Ok(Report { schema: SCHEMA, version: env!("CARGO_PKG_VERSION"), host, cpus, tick_hz: clock::tick_hz(), items })
+}
+
+/// On a terminal that knows colours, unless NO_COLOR says otherwise (no-color.org: set and not empty).
+fn colour(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+    terminal && variable("NO_COLOR").is_none_or(|v| v.is_empty()) && variable("TERM").is_none_or(|v| v != "dumb")
+}
+
+fn print(text: &str) -> Result<u8> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(0),
+        // The reader has seen enough (`iotrail check | head`).
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        Err(e) => Err(Error::machine("cannot write to standard output", "free space, or redirect it").because(e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_only_on_a_terminal_that_wants_them() {
+        let none = |_: &str| None;
+        assert!(colour(true, none));
+        assert!(!colour(false, none));
+        assert!(!colour(true, |n| (n == "NO_COLOR").then(|| "1".into())));
+        assert!(colour(true, |n| (n == "NO_COLOR").then(String::new)));
+        assert!(!colour(true, |n| (n == "TERM").then(|| "dumb".into())));
+    }
+
+    #[test]
+    fn a_missing_file_is_wrong_input() {
+        let args = CheckArgs { file: Some("/no/such/file".into()), json: false };
+        assert_eq!(run(&args).unwrap_err().exit_status(), 2);
+    }
+}

@@ -1,0 +1,108 @@
+//! The interfaces: io_uring's rings, flags, opcodes and registrations, and each engine.
+
+use crate::host::refusal::{Circumstances, Refusal};
+use crate::host::{aio, io_uring};
+use crate::report::check::{Item, Section};
+
+pub(super) fn items(circumstances: &Circumstances) -> Vec<Item> {
+    let ring = io_uring::ring(circumstances);
+    let mut items = match &ring {
+        Ok(()) => rings(circumstances),
+        Err(refusal) => vec![refused(
+            Item::ok(Section::IoUring, "io_uring.ring", "ring", ""),
+            refusal,
+            "the io_uring engine, with all its flags, opcodes and registrations (not asked for without a ring)",
+        )],
+    };
+    items.extend(engines(&ring, aio::native(circumstances), aio::posix()));
+    items
+}
+
+fn refused(item: Item, refusal: &Refusal, lost: &str) -> Item {
+    let missing = Item::missing(item.section, &item.id, &item.name, &refusal.why, lost, &refusal.restore);
+    Item { group: item.group, ..missing }
+}
+
+fn answered(item: Item, answer: &Result<(), Refusal>, lost: &str) -> Item {
+    match answer {
+        Ok(()) => item,
+        Err(refusal) => refused(item, refusal, lost),
+    }
+}
+
+fn rings(circumstances: &Circumstances) -> Vec<Item> {
+    let open_to = match circumstances.settings.io_uring_disabled {
+        Some(0) => "made; kernel.io_uring_disabled is 0: everyone may",
+        Some(1) => "made; kernel.io_uring_disabled is 1: this process may, others may not",
+        _ => "made",
+    };
+    let mut items = vec![Item::ok(Section::IoUring, "io_uring.ring", "ring", open_to)];
+    for flag in io_uring::flags(circumstances) {
+        let item = Item::ok(Section::IoUring, &format!("io_uring.flag.{}", flag.name), flag.name, flag.purpose)
+            .in_group("setup flags");
+        items.push(answered(item, &flag.answer, flag.purpose));
+    }
+    for r in io_uring::registrations(circumstances) {
+        let item = Item::ok(Section::IoUring, &format!("io_uring.register.{}", r.name), r.name, r.purpose)
+            .in_group("registered");
+        items.push(answered(item, &r.answer, r.purpose));
+    }
+    match io_uring::opcodes(circumstances) {
+        Ok(opcodes) => {
+            for op in opcodes.known {
+                let item = Item::ok(Section::IoUring, &format!("io_uring.opcode.{}", op.name), op.name, "supported")
+                    .in_group("opcodes");
+                items.push(answered(item, &op.answer, "programs that use them"));
+            }
+            if opcodes.unnamed > 0 {
+                items.push(Item::fact(
+                    Section::IoUring,
+                    "io_uring.opcodes_unnamed",
+                    "",
+                    format!("and {} that are newer than this program", opcodes.unnamed),
+                ));
+            }
+        }
+        Err(refusal) => {
+            items.push(Item::unknown(Section::IoUring, "io_uring.opcodes", "opcodes", refusal.why, refusal.restore))
+        }
+    }
+    items
+}
+
+fn engines(ring: &Result<(), Refusal>, libaio: Result<(), Refusal>, posix: Result<(), Refusal>) -> Vec<Item> {
+    let engine = |name: &str, text: &str| Item::ok(Section::Engines, &format!("engine.{name}"), name, text);
+    let lost = |name: &str| format!("--engine {name}, and comparisons with it");
+    vec![
+        answered(engine("io_uring", "a ring can be made"), ring, &lost("io_uring")),
+        answered(engine("libaio", "native aio: a context can be made"), &libaio, &lost("libaio")),
+        answered(engine("posix_aio", "glibc's: a read was done by its helper thread"), &posix, &lost("posix_aio")),
+        engine("sync", "pread and pwrite: needs nothing"),
+        engine("null", "does nothing: needs nothing"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::check::State;
+
+    #[test]
+    fn a_refusal_names_the_engine_that_is_lost() {
+        let no = || Err(Refusal { why: "w".into(), restore: "r".into() });
+        let items = engines(&no(), Ok(()), no());
+        let states: Vec<_> = items.iter().map(|i| (i.name.as_str(), i.state)).collect();
+        assert_eq!(
+            states,
+            [
+                ("io_uring", State::Missing),
+                ("libaio", State::Ok),
+                ("posix_aio", State::Missing),
+                ("sync", State::Ok),
+                ("null", State::Ok)
+            ]
+        );
+        assert_eq!(items[0].lost.as_deref(), Some("--engine io_uring, and comparisons with it"));
+        assert_eq!((items[0].text.as_str(), items[0].restore.as_deref()), ("w", Some("r")));
+    }
+}

@@ -1,0 +1,134 @@
+//! Privileges: who asks, with which capabilities, behind which filter, and how much memory may be locked.
+
+use crate::host::privileges::{Capability, Privileges, Seccomp};
+use crate::report::check::{Item, Section::Privileges as HERE};
+
+pub(super) fn items(p: &Privileges) -> Vec<Item> {
+    vec![probing(p), filter(p), memlock(p)]
+}
+
+/// BPF programs on tracepoints need CAP_BPF and CAP_PERFMON (5.8 and later); CAP_SYS_ADMIN contains both.
+fn probing(p: &Privileges) -> Item {
+    let (id, name) = ("privileges.probing", "may load probes");
+    let who = if p.euid == 0 { "root".to_owned() } else { format!("user {}", p.euid) };
+    let Some(_) = p.effective else {
+        return Item::unknown(
+            HERE,
+            id,
+            name,
+            format!("{who}; capabilities can't be read"),
+            "mount /proc where this process can read it",
+        );
+    };
+    let held: Vec<&str> =
+        Capability::ALL.into_iter().filter(|&c| p.has(c) == Some(true)).map(Capability::name).collect();
+    let has = |c| p.has(c) == Some(true);
+    if has(Capability::SysAdmin) || has(Capability::Bpf) && has(Capability::Perfmon) {
+        return Item::ok(HERE, id, name, format!("{who}, with {}", held.join(", ")));
+    }
+    let with = if held.is_empty() { "no capability that matters here".to_owned() } else { held.join(", ") };
+    let restore = if p.euid == 0 {
+        "give the container CAP_BPF and CAP_PERFMON (docker run --cap-add BPF --cap-add PERFMON)".to_owned()
+    } else if p.no_new_privileges == Some(true) {
+        "start it outside this sandbox (no_new_privs is set: sudo has no effect here), as root or with CAP_BPF and \
+         CAP_PERFMON"
+            .to_owned()
+    } else {
+        "sudo, or: setcap cap_bpf,cap_perfmon+ep on the program".to_owned()
+    };
+    Item::missing(
+        HERE,
+        id,
+        name,
+        format!("{who}, with {with}"),
+        "the probes: loads run and are timed, but how completions were delivered is not seen",
+        restore,
+    )
+}
+
+fn filter(p: &Privileges) -> Item {
+    let (id, name) = ("privileges.seccomp", "seccomp");
+    match p.seccomp {
+        Some(Seccomp::Off) => Item::ok(HERE, id, name, "no filter on this process's system calls"),
+        Some(Seccomp::Filter | Seccomp::Strict) => Item::fact(
+            HERE,
+            id,
+            name,
+            "system calls of this process are filtered; what the filter refuses of what is needed shows below",
+        ),
+        None => Item::unknown(HERE, id, name, "whether system calls are filtered can't be read", "mount /proc"),
+    }
+}
+
+fn memlock(p: &Privileges) -> Item {
+    let (id, name) = ("privileges.memlock", "locked memory");
+    // What the default load registers: 16 buffers of 4 KiB.
+    const DEFAULT_LOAD: u64 = 64 << 10;
+    if p.has(Capability::IpcLock) == Some(true) {
+        return Item::ok(HERE, id, name, "no limit for this process (CAP_IPC_LOCK)");
+    }
+    let raise = "ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or CAP_IPC_LOCK";
+    match p.memlock_bytes {
+        None => Item::unknown(HERE, id, name, "the limit can't be read", "let getrlimit through the seccomp filter"),
+        Some((None, _)) => Item::ok(HERE, id, name, "no limit"),
+        Some((Some(bytes), _)) if bytes >= DEFAULT_LOAD => Item::ok(
+            HERE,
+            id,
+            name,
+            format!("{}: what all rings of this user may have as registered buffers", size(bytes)),
+        ),
+        Some((Some(bytes), _)) => Item::missing(
+            HERE,
+            id,
+            name,
+            format!("{}: less than the default load's buffers ({})", size(bytes), size(DEFAULT_LOAD)),
+            "registered buffers (--register buffers)",
+            raise,
+        ),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 30 && b % (1 << 30) == 0 => format!("{} GiB", b >> 30),
+        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 => format!("{} KiB", b >> 10),
+        b => format!("{b} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::check::State;
+
+    fn user(euid: u32, effective: u64, memlock: u64) -> Privileges {
+        Privileges {
+            euid,
+            effective: Some(effective),
+            seccomp: Some(Seccomp::Off),
+            no_new_privileges: Some(false),
+            memlock_bytes: Some((Some(memlock), None)),
+        }
+    }
+
+    #[test]
+    fn root_without_capabilities_is_in_a_container() {
+        let item = probing(&user(0, 0, 0));
+        assert_eq!(item.state, State::Missing);
+        assert!(item.restore.unwrap().contains("--cap-add BPF"));
+        assert_eq!(probing(&user(1000, 1 << 38 | 1 << 39, 0)).state, State::Ok);
+        assert_eq!(probing(&user(1000, 1 << 39, 0)).state, State::Missing);
+        assert!(probing(&user(1000, 0, 0)).restore.unwrap().starts_with("sudo"));
+        let sandboxed = Privileges { no_new_privileges: Some(true), ..user(1000, 0, 0) };
+        assert!(probing(&sandboxed).restore.unwrap().contains("no_new_privs"));
+    }
+
+    #[test]
+    fn the_limit_is_judged_by_the_default_load() {
+        assert_eq!(memlock(&user(1, 0, 65_536)).state, State::Ok);
+        assert!(memlock(&user(1, 0, 8 << 20)).text.starts_with("8 MiB:"));
+        assert_eq!(memlock(&user(1, 0, 65_535)).state, State::Missing);
+        assert_eq!(memlock(&user(1, 1 << 14, 0)).state, State::Ok);
+    }
+}
