@@ -26,8 +26,8 @@ pub fn posix() -> Result<(), Refusal> {
             "glibc can't make its helper thread: too many processes",
             "raise it: ulimit -u, or the limit of this process's pids cgroup",
         ),
-        Some(errno) => unexplained("a read by POSIX AIO", errno),
-        None => unexplained("a read by POSIX AIO", libc::EIO),
+        Some(errno) => unexplained("a read by POSIX AIO failed", errno),
+        None => unexplained("a read by POSIX AIO failed", libc::EIO),
     };
     let file = File::open("/proc/self/exe").map_err(refused)?;
     let mut byte = [0u8; 1];

@@ -114,6 +114,11 @@ pub fn ring(circumstances: &Circumstances) -> Result<(), Refusal> {
     setup(0).map(drop).map_err(|e| circumstances.ring(errno(&e)))
 }
 
+/// The setup flags that [`flags`] asks for, in its order.
+pub fn flag_names() -> impl Iterator<Item = &'static str> {
+    FLAGS.iter().map(|f| f.name)
+}
+
 /// Each setup flag, with the flags that it requires. Only meaningful where [`ring`] succeeds.
 pub fn flags(circumstances: &Circumstances) -> Vec<Flag> {
     let ask = |f: &Asked| Flag {
@@ -127,8 +132,7 @@ pub fn flags(circumstances: &Circumstances) -> Vec<Flag> {
 /// Each opcode, from IORING_REGISTER_PROBE (5.6).
 pub fn opcodes(circumstances: &Circumstances) -> Result<Opcodes, Refusal> {
     let ring = setup(0).map_err(|e| circumstances.ring(errno(&e)))?;
-    let supported =
-        probe(&ring).map_err(|e| circumstances.register(errno(&e), "the opcodes can't be asked for", (5, 6, 0)))?;
+    let supported = probe(&ring).map_err(|e| circumstances.register(errno(&e), (5, 6, 0)))?;
     Ok(named(&supported))
 }
 
@@ -151,25 +155,25 @@ fn named(supported: &[bool]) -> Opcodes {
 
 /// Registered files, buffers and the ring's own descriptor.
 pub fn registrations(circumstances: &Circumstances) -> Vec<Registration> {
-    let on_a_ring = |what: &str, since: Version, register: fn(&OwnedFd) -> io::Result<()>| {
+    let on_a_ring = |since: Version, register: fn(&OwnedFd) -> io::Result<()>| {
         let ring = setup(0).map_err(|e| circumstances.ring(errno(&e)))?;
-        register(&ring).map_err(|e| circumstances.register(errno(&e), what, since))
+        register(&ring).map_err(|e| circumstances.register(errno(&e), since))
     };
     vec![
         Registration {
             name: "files",
             purpose: "no look-up of the file for each request",
-            answer: on_a_ring("files can't be registered", (5, 1, 0), register_file),
+            answer: on_a_ring((5, 1, 0), register_file),
         },
         Registration {
             name: "buffers",
             purpose: "no pinning of the buffer's pages for each request",
-            answer: on_a_ring("buffers can't be registered", (5, 1, 0), register_buffer),
+            answer: on_a_ring((5, 1, 0), register_buffer),
         },
         Registration {
             name: "ring",
             purpose: "no look-up of the ring for each system call",
-            answer: on_a_ring("the ring can't be registered", (5, 18, 0), register_ring),
+            answer: on_a_ring((5, 18, 0), register_ring),
         },
     ]
 }
@@ -249,11 +253,15 @@ fn register_ring(ring: &OwnedFd) -> io::Result<()> {
     let mut update: sys::io_uring_rsrc_update = unsafe { std::mem::zeroed() };
     update.offset = u32::MAX; // The kernel chooses the slot and writes it here.
     update.data = ring.as_raw_fd() as u64;
-    // SAFETY: one update, read and written during the call. The slot belongs to this thread and is given back at once.
+    let arg: *mut libc::c_void = (&raw mut update).cast();
+    // SAFETY: one update, read and written during the call.
+    unsafe { register(ring, sys::io_uring_register_op::IORING_REGISTER_RING_FDS as u32, arg, 1)? };
+    // Giving the slot back names it by its offset alone.
+    update.data = 0;
+    // SAFETY: as above. The slot belongs to this thread, and nothing was submitted through it.
     unsafe {
-        register(ring, sys::io_uring_register_op::IORING_REGISTER_RING_FDS as u32, (&raw mut update).cast(), 1)?;
-        register(ring, sys::io_uring_register_op::IORING_UNREGISTER_RING_FDS as u32, (&raw mut update).cast(), 1)?;
-    }
+        register(ring, sys::io_uring_register_op::IORING_UNREGISTER_RING_FDS as u32, (&raw mut update).cast(), 1)?
+    };
     Ok(())
 }
 

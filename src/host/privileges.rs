@@ -57,6 +57,8 @@ pub struct Privileges {
     pub seccomp: Option<Seccomp>,
     /// Set: a program that this process starts gains no privileges (sudo and file capabilities have no effect).
     pub no_new_privileges: Option<bool>,
+    /// `false`: in a user namespace of its own, where capabilities reach only what belongs to it.
+    pub initial_namespace: Option<bool>,
     /// Soft and hard limit on locked memory; `None` in one of them: unlimited.
     pub memlock_bytes: Option<(Option<u64>, Option<u64>)>,
 }
@@ -66,7 +68,12 @@ impl Privileges {
         // SAFETY: takes nothing, always succeeds.
         let euid = unsafe { libc::geteuid() };
         let status = files::text(Path::new(ROOT), "proc/self/status").unwrap_or_default();
-        Self { memlock_bytes: memlock(), ..Self::parse(euid, &status) }
+        let uid_map = files::text(Path::new(ROOT), "proc/self/uid_map");
+        Self {
+            memlock_bytes: memlock(),
+            initial_namespace: uid_map.as_deref().map(maps_everyone),
+            ..Self::parse(euid, &status)
+        }
     }
 
     fn parse(euid: u32, status: &str) -> Self {
@@ -83,14 +90,22 @@ impl Privileges {
                 _ => None,
             }),
             no_new_privileges: field("NoNewPrivs").map(|v| v == "1"),
+            initial_namespace: None,
             memlock_bytes: None,
         }
     }
 
-    /// Whether the capability is effective; `None` where that can't be read.
+    /// Whether the capability is effective over the machine, which is what BPF, io_uring's setting and locked memory ask
+    /// for; `None` where that can't be read.
     pub fn has(&self, capability: Capability) -> Option<bool> {
-        Some(self.effective? & (1 << capability as u32) != 0)
+        let held = self.effective? & (1 << capability as u32) != 0;
+        Some(held && self.initial_namespace != Some(false))
     }
+}
+
+/// The initial user namespace maps all 2³² − 1 ids to themselves; no other can.
+fn maps_everyone(uid_map: &str) -> bool {
+    uid_map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 fn memlock() -> Option<(Option<u64>, Option<u64>)> {
@@ -115,6 +130,15 @@ mod tests {
             Capability::ALL.into_iter().filter(|&c| p.has(c) == Some(true)).map(Capability::name).collect();
         assert_eq!(has, ["CAP_SYS_ADMIN", "CAP_BPF", "CAP_PERFMON"]);
         assert_eq!((p.seccomp, p.no_new_privileges), (Some(Seccomp::Filter), Some(true)));
+    }
+
+    #[test]
+    fn capabilities_end_at_a_user_namespace() {
+        assert!(maps_everyone("         0          0 4294967295"));
+        assert!(!maps_everyone("         0       1000          1"));
+        let inside =
+            Privileges { initial_namespace: Some(false), ..Privileges::parse(0, "CapEff:\tffffffffffffffff\n") };
+        assert_eq!(inside.has(Capability::Bpf), Some(false));
     }
 
     #[test]

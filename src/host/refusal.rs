@@ -33,6 +33,13 @@ impl Circumstances {
         self.version.is_some_and(|v| v < version)
     }
 
+    /// Rings were charged to RLIMIT_MEMLOCK until 5.12 charged them to the memory cgroup, and again since 6.14 made them
+    /// regions.
+    fn rings_are_locked_memory(&self) -> bool {
+        let charged = self.version.is_some_and(|v| v < (5, 12, 0) || v >= (6, 14, 0));
+        charged && self.privileges.has(Capability::IpcLock) != Some(true)
+    }
+
     fn filtered(&self) -> bool {
         matches!(self.privileges.seccomp, Some(Seccomp::Filter | Seccomp::Strict))
     }
@@ -74,10 +81,9 @@ impl Circumstances {
                 "a security module (SELinux and the like) refuses io_uring to this process",
                 "allow it in the module's policy",
             ),
-            // Rings were charged to RLIMIT_MEMLOCK until 5.12, then to the memory cgroup.
-            libc::ENOMEM if self.older_than((5, 12, 0)) => Refusal::new(
-                "a ring's memory is more than may be locked (before Linux 5.12 it counts)",
-                "raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity of the service",
+            libc::ENOMEM if self.rings_are_locked_memory() => Refusal::new(
+                "a ring counts as locked memory, and this user may lock no more",
+                "raise it: ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or run with CAP_IPC_LOCK",
             ),
             libc::ENOMEM => Refusal::new(
                 "there is no memory for a ring",
@@ -89,7 +95,7 @@ impl Circumstances {
                 "the ring's kernel thread could not be made: too many processes",
                 "raise it: ulimit -u, or the limit of this process's pids cgroup",
             ),
-            other => unexplained("a ring", other),
+            other => unexplained("a ring can't be made", other),
         }
     }
 
@@ -108,19 +114,19 @@ impl Circumstances {
         }
     }
 
-    /// io_uring_register refused. `what`: with its verb (`buffers can't be registered`).
-    pub(super) fn register(&self, errno: i32, what: &str, since: Version) -> Refusal {
+    /// io_uring_register refused.
+    pub(super) fn register(&self, errno: i32, since: Version) -> Refusal {
         match errno {
             libc::EINVAL if self.older_than(since) => Refusal::new("this kernel does not have it", or_later(since)),
             libc::ENOMEM => Refusal::new(
-                format!("{what}: they count as locked memory, and no more may be locked"),
-                "raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity of the service; or run with CAP_IPC_LOCK",
+                "it counts as locked memory, and this user may lock no more",
+                "raise it: ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or run with CAP_IPC_LOCK",
             ),
             libc::EPERM | libc::ENOSYS | libc::EACCES if self.filtered() => Refusal::new(
-                format!("{what}: the seccomp filter of this process refuses io_uring_register"),
+                "the seccomp filter of this process refuses io_uring_register",
                 "let the filter allow io_uring_register, or run outside it",
             ),
-            other => unexplained(what, other),
+            other => unexplained("io_uring_register", other),
         }
     }
 
@@ -145,7 +151,7 @@ impl Circumstances {
             libc::ENOMEM => {
                 Refusal::new("there is no memory for an aio context", "free memory, or raise the cgroup's limit")
             }
-            other => unexplained("an aio context", other),
+            other => unexplained("an aio context can't be made", other),
         }
     }
 }
@@ -159,9 +165,10 @@ pub(super) fn or_later(since: Version) -> String {
     format!("Linux {} or later", name(since))
 }
 
+/// A cause that no case above knows: the kernel's own words, after what they are about.
 pub(super) fn unexplained(what: &str, errno: i32) -> Refusal {
     let cause = std::io::Error::from_raw_os_error(errno);
-    Refusal::new(format!("the kernel refuses {what}: {cause}"), "report this with the kernel's release")
+    Refusal::new(format!("{what}: {cause}"), "report this with the kernel's release")
 }
 
 #[cfg(test)]
@@ -177,6 +184,7 @@ mod tests {
                 effective: Some(capabilities),
                 seccomp: Some(seccomp),
                 no_new_privileges: Some(false),
+                initial_namespace: Some(true),
                 memlock_bytes: None,
             },
         }
@@ -196,7 +204,9 @@ mod tests {
         assert!(why(with(new, None, 0, off), libc::ENOSYS).contains("built without"));
         assert!(why(with((4, 19, 0), None, 0, off), libc::ENOSYS).contains("older"));
         assert!(why(with((5, 10, 0), None, 0, off), libc::ENOMEM).contains("locked"));
-        assert!(why(with(new, None, 0, off), libc::ENOMEM).contains("no memory"));
+        assert!(why(with(new, None, 0, off), libc::ENOMEM).contains("locked"));
+        assert!(why(with(new, None, !0, off), libc::ENOMEM).contains("no memory"));
+        assert!(why(with((6, 1, 0), None, 0, off), libc::ENOMEM).contains("no memory"));
     }
 
     #[test]

@@ -302,9 +302,9 @@ mod tests {
             text,
             "What this machine and these privileges allow\n\n\
              io_uring\n \
-             yes  setup flags        a, c\n \
-             no   setup flags        b, d: this kernel does not have it\n                         \
-             lost: x; y\n                         \
+             yes   setup flags         a, c\n \
+             no    setup flags         b, d: this kernel does not have it\n                           \
+             lost: x; y\n                           \
              to restore: Linux 6.1 or later\n\n\
              2 missing.\n"
         );
@@ -314,11 +314,11 @@ mod tests {
     fn long_groups_are_counted() {
         let names: Vec<String> = (0..30).map(|n| format!("o{n}")).collect();
         let mut items: Vec<Item> = names.iter().map(|n| flag(n)).collect();
-        assert!(text(&report(items.clone()), false).contains("setup flags        all 30\n"));
+        assert!(text(&report(items.clone()), false).contains("yes   setup flags         all 30\n"));
         items[3] = Item { state: State::Unknown, text: "why".into(), ..flag("o3") };
         let text = text(&report(items), false);
-        assert!(text.contains("yes  setup flags        29 of 30\n"), "{text}");
-        assert!(text.contains("?    setup flags        o3: why\n"), "{text}");
+        assert!(text.contains("yes   setup flags         29 of 30\n"), "{text}");
+        assert!(text.contains("?     setup flags         o3: why\n"), "{text}");
     }
 
     #[test]

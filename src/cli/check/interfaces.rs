@@ -2,19 +2,40 @@
 
 use crate::host::refusal::{Circumstances, Refusal};
 use crate::host::{aio, io_uring};
-use crate::report::check::{Item, Section};
+use crate::report::check::{Item, Section, State};
 
 pub(super) fn items(circumstances: &Circumstances) -> Vec<Item> {
     let ring = io_uring::ring(circumstances);
     let mut items = match &ring {
         Ok(()) => rings(circumstances),
-        Err(refusal) => vec![refused(
-            Item::ok(Section::IoUring, "io_uring.ring", "ring", ""),
-            refusal,
-            "the io_uring engine, with all its flags, opcodes and registrations (not asked for without a ring)",
-        )],
+        Err(refusal) => without_rings(refusal),
     };
     items.extend(engines(&ring, aio::native(circumstances), aio::posix()));
+    items
+}
+
+const FLAGS: &str = "setup flags";
+const OPCODES: &str = "opcodes";
+const REGISTERED: &str = "registered";
+
+fn flag(name: &str, text: &str) -> Item {
+    Item::ok(Section::IoUring, &format!("io_uring.flag.{name}"), name, text).in_group(FLAGS)
+}
+
+/// Nothing can be asked for, so nothing is claimed to be missing but the ring.
+fn without_rings(refusal: &Refusal) -> Vec<Item> {
+    let ring = Item::ok(Section::IoUring, "io_uring.ring", "ring", "");
+    let mut items = vec![refused(ring, refusal, "the io_uring engine")];
+    items.extend(io_uring::flag_names().map(|name| Item {
+        state: State::Unknown,
+        restore: Some("see ring".into()),
+        ..flag(name, "can't be asked for without a ring")
+    }));
+    let unasked = |id: &str, name: &str| {
+        Item::unknown(Section::IoUring, id, name, "can't be asked for without a ring", "see ring")
+    };
+    items.push(unasked("io_uring.register", REGISTERED));
+    items.push(unasked("io_uring.opcodes", OPCODES));
     items
 }
 
@@ -37,21 +58,19 @@ fn rings(circumstances: &Circumstances) -> Vec<Item> {
         _ => "made",
     };
     let mut items = vec![Item::ok(Section::IoUring, "io_uring.ring", "ring", open_to)];
-    for flag in io_uring::flags(circumstances) {
-        let item = Item::ok(Section::IoUring, &format!("io_uring.flag.{}", flag.name), flag.name, flag.purpose)
-            .in_group("setup flags");
-        items.push(answered(item, &flag.answer, flag.purpose));
+    for f in io_uring::flags(circumstances) {
+        items.push(answered(flag(f.name, f.purpose), &f.answer, f.purpose));
     }
     for r in io_uring::registrations(circumstances) {
         let item = Item::ok(Section::IoUring, &format!("io_uring.register.{}", r.name), r.name, r.purpose)
-            .in_group("registered");
+            .in_group(REGISTERED);
         items.push(answered(item, &r.answer, r.purpose));
     }
     match io_uring::opcodes(circumstances) {
         Ok(opcodes) => {
             for op in opcodes.known {
                 let item = Item::ok(Section::IoUring, &format!("io_uring.opcode.{}", op.name), op.name, "supported")
-                    .in_group("opcodes");
+                    .in_group(OPCODES);
                 items.push(answered(item, &op.answer, "programs that use them"));
             }
             if opcodes.unnamed > 0 {
@@ -85,7 +104,15 @@ fn engines(ring: &Result<(), Refusal>, libaio: Result<(), Refusal>, posix: Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::check::State;
+
+    #[test]
+    fn without_a_ring_only_the_ring_is_missing() {
+        let items = without_rings(&Refusal { why: "w".into(), restore: "r".into() });
+        let missing: Vec<_> = items.iter().filter(|i| i.state == State::Missing).map(|i| i.id.as_str()).collect();
+        assert_eq!(missing, ["io_uring.ring"]);
+        assert!(items.iter().any(|i| i.id == "io_uring.flag.defer_taskrun" && i.state == State::Unknown));
+        assert_eq!(items.len(), 3 + io_uring::flag_names().count());
+    }
 
     #[test]
     fn a_refusal_names_the_engine_that_is_lost() {

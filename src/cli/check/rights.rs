@@ -27,7 +27,10 @@ fn probing(p: &Privileges) -> Item {
         return Item::ok(HERE, id, name, format!("{who}, with {}", held.join(", ")));
     }
     let with = if held.is_empty() { "no capability that matters here".to_owned() } else { held.join(", ") };
-    let restore = if p.euid == 0 {
+    let restore = if p.initial_namespace == Some(false) {
+        "run it outside this user namespace (a rootless container's), as root or with CAP_BPF and CAP_PERFMON"
+            .to_owned()
+    } else if p.euid == 0 {
         "give the container CAP_BPF and CAP_PERFMON (docker run --cap-add BPF --cap-add PERFMON)".to_owned()
     } else if p.no_new_privileges == Some(true) {
         "start it outside this sandbox (no_new_privs is set: sudo has no effect here), as root or with CAP_BPF and \
@@ -75,14 +78,14 @@ fn memlock(p: &Privileges) -> Item {
             HERE,
             id,
             name,
-            format!("{}: what all rings of this user may have as registered buffers", size(bytes)),
+            format!("{} for this user's registered buffers (and rings, from Linux 6.14)", size(bytes)),
         ),
         Some((Some(bytes), _)) => Item::missing(
             HERE,
             id,
             name,
             format!("{}: less than the default load's buffers ({})", size(bytes), size(DEFAULT_LOAD)),
-            "registered buffers (--register buffers)",
+            "registered buffers (--register buffers), and many rings at once",
             raise,
         ),
     }
@@ -108,6 +111,7 @@ mod tests {
             effective: Some(effective),
             seccomp: Some(Seccomp::Off),
             no_new_privileges: Some(false),
+            initial_namespace: Some(true),
             memlock_bytes: Some((Some(memlock), None)),
         }
     }
@@ -127,7 +131,7 @@ mod tests {
     #[test]
     fn the_limit_is_judged_by_the_default_load() {
         assert_eq!(memlock(&user(1, 0, 65_536)).state, State::Ok);
-        assert!(memlock(&user(1, 0, 8 << 20)).text.starts_with("8 MiB:"));
+        assert!(memlock(&user(1, 0, 8 << 20)).text.starts_with("8 MiB for"));
         assert_eq!(memlock(&user(1, 0, 65_535)).state, State::Missing);
         assert_eq!(memlock(&user(1, 1 << 14, 0)).state, State::Ok);
     }
