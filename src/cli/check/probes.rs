@@ -1,34 +1,35 @@
-//! The probe programs: each loads here, or what is lost without it.
+//! The probe programs: each is loaded here and taken out again, or what is lost without it.
 
+use crate::probe::support::{self, ProgramCheck};
 use crate::report::check::{Item, Section};
 
-/// One program as the survey of the probes tells it.
-struct Program {
-    name: &'static str,
-    purpose: &'static str,
-    missing: Option<Missing>,
-}
-
-struct Missing {
-    why: String,
-    lost: &'static str,
-    restore: String,
-}
-
 pub(super) fn items() -> Vec<Item> {
-    survey().into_iter().map(item).collect()
+    support::survey().into_iter().map(item).collect()
 }
 
-/// The one place that asks `probe::support::survey`.
-fn survey() -> Vec<Program> {
-    Vec::new()
-}
-
-fn item(program: Program) -> Item {
+fn item(program: ProgramCheck) -> Item {
     let id = format!("probe.{}", program.name);
-    let item = match program.missing {
-        None => Item::ok(Section::Probes, &id, program.name, program.purpose),
-        Some(m) => Item::missing(Section::Probes, &id, program.name, m.why, m.lost, m.restore),
+    let item = match program.state {
+        support::State::Loads => Item::ok(Section::Probes, &id, program.name, program.purpose),
+        support::State::Missing { why, lost, restore } => {
+            Item::missing(Section::Probes, &id, program.name, why, lost, restore)
+        }
     };
     item.in_group("programs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::check::State;
+
+    #[test]
+    fn a_program_that_does_not_load_says_what_is_lost() {
+        let program = |state| ProgramCheck { name: "interrupt_ipi_send", purpose: "IPIs sent", state };
+        assert_eq!(item(program(support::State::Loads)).state, State::Ok);
+        let (why, restore) = ("no tracepoint ipi_send_cpu".to_owned(), "Linux 6.4 or later".to_owned());
+        let got = item(program(support::State::Missing { why, lost: "kicks per I/O", restore }));
+        assert_eq!((got.id.as_str(), got.state), ("probe.interrupt_ipi_send", State::Missing));
+        assert_eq!((got.lost.as_deref(), got.restore.as_deref()), (Some("kicks per I/O"), Some("Linux 6.4 or later")));
+    }
 }
