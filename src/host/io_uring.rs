@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use linux_raw_sys::io_uring as sys;
 
@@ -59,16 +60,16 @@ const IORING_SETUP_SQE_MIXED: u32 = 1 << 19;
 
 #[rustfmt::skip]
 const FLAGS: &[Asked] = &[
-    asked("coop_taskrun", sys::IORING_SETUP_COOP_TASKRUN, 0, (5, 19), "no interrupt of the running task for its task work"),
-    asked("taskrun_flag", sys::IORING_SETUP_TASKRUN_FLAG, sys::IORING_SETUP_COOP_TASKRUN, (5, 19), "task work that waits is seen from user mode"),
+    asked("coop_taskrun", sys::IORING_SETUP_COOP_TASKRUN, 0, (5, 19), "task work without an interrupt of the running task"),
+    asked("taskrun_flag", sys::IORING_SETUP_TASKRUN_FLAG, sys::IORING_SETUP_COOP_TASKRUN, (5, 19), "seeing from user mode that task work waits"),
     asked("single_issuer", sys::IORING_SETUP_SINGLE_ISSUER, 0, (6, 0), "one submitting thread"),
     asked("defer_taskrun", sys::IORING_SETUP_DEFER_TASKRUN, sys::IORING_SETUP_SINGLE_ISSUER, (6, 1), "task work only when the task asks for it"),
-    asked("sqpoll", sys::IORING_SETUP_SQPOLL, 0, (5, 1), "a kernel thread submits"),
+    asked("sqpoll", sys::IORING_SETUP_SQPOLL, 0, (5, 1), "submission by a kernel thread"),
     asked("iopoll", sys::IORING_SETUP_IOPOLL, 0, (5, 1), "completions by polling the device"),
     asked("hybrid_iopoll", sys::IORING_SETUP_HYBRID_IOPOLL, sys::IORING_SETUP_IOPOLL, (6, 13), "polling that sleeps first"),
-    asked("submit_all", sys::IORING_SETUP_SUBMIT_ALL, 0, (5, 18), "a batch goes on after a bad request"),
+    asked("submit_all", sys::IORING_SETUP_SUBMIT_ALL, 0, (5, 18), "batches that go on after a bad request"),
     asked("cqsize", sys::IORING_SETUP_CQSIZE, 0, (5, 5), "a completion queue of a chosen size"),
-    asked("clamp", sys::IORING_SETUP_CLAMP, 0, (5, 6), "a ring that is too large is made smaller"),
+    asked("clamp", sys::IORING_SETUP_CLAMP, 0, (5, 6), "rings made smaller when they are too large"),
     asked("r_disabled", sys::IORING_SETUP_R_DISABLED, 0, (5, 10), "a ring that starts disabled"),
     asked("sqe128", sys::IORING_SETUP_SQE128, 0, (5, 19), "big submission entries: device passthrough"),
     asked("cqe32", sys::IORING_SETUP_CQE32, 0, (5, 19), "big completion entries: device passthrough"),
@@ -124,14 +125,14 @@ pub fn flags(circumstances: &Circumstances) -> Vec<Flag> {
     let ask = |f: &Asked| Flag {
         name: f.name,
         purpose: f.purpose,
-        answer: setup(f.bit | f.with).map(drop).map_err(|e| circumstances.flag(errno(&e), f.since)),
+        answer: setup_again(f.bit | f.with).map(drop).map_err(|e| circumstances.flag(errno(&e), f.since)),
     };
     FLAGS.iter().map(ask).collect()
 }
 
 /// Each opcode, from IORING_REGISTER_PROBE (5.6).
 pub fn opcodes(circumstances: &Circumstances) -> Result<Opcodes, Refusal> {
-    let ring = setup(0).map_err(|e| circumstances.ring(errno(&e)))?;
+    let ring = setup_again(0).map_err(|e| circumstances.ring(errno(&e)))?;
     let supported = probe(&ring).map_err(|e| circumstances.register(errno(&e), (5, 6, 0)))?;
     Ok(named(&supported))
 }
@@ -156,23 +157,23 @@ fn named(supported: &[bool]) -> Opcodes {
 /// Registered files, buffers and the ring's own descriptor.
 pub fn registrations(circumstances: &Circumstances) -> Vec<Registration> {
     let on_a_ring = |since: Version, register: fn(&OwnedFd) -> io::Result<()>| {
-        let ring = setup(0).map_err(|e| circumstances.ring(errno(&e)))?;
+        let ring = setup_again(0).map_err(|e| circumstances.ring(errno(&e)))?;
         register(&ring).map_err(|e| circumstances.register(errno(&e), since))
     };
     vec![
         Registration {
             name: "files",
-            purpose: "no look-up of the file for each request",
+            purpose: "requests without a look-up of their file",
             answer: on_a_ring((5, 1, 0), register_file),
         },
         Registration {
             name: "buffers",
-            purpose: "no pinning of the buffer's pages for each request",
+            purpose: "requests without pinning of their buffers' pages",
             answer: on_a_ring((5, 1, 0), register_buffer),
         },
         Registration {
             name: "ring",
-            purpose: "no look-up of the ring for each system call",
+            purpose: "system calls without a look-up of the ring",
             answer: on_a_ring((5, 18, 0), register_ring),
         },
     ]
@@ -197,6 +198,24 @@ fn setup(flags: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// [`setup`], after other rings.
+fn setup_again(flags: u32) -> io::Result<OwnedFd> {
+    again(|| setup(flags))
+}
+
+/// The kernel gives back a closed ring's locked memory a moment later, and until then the limit may seem used up by the
+/// rings that were made here: so a first refusal for want of memory (and some more, half a second in all) does not count.
+fn again<T>(ask: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    const TRIES: u32 = 50;
+    for _ in 0..TRIES {
+        match ask() {
+            Err(e) if e.raw_os_error() == Some(libc::ENOMEM) => std::thread::sleep(Duration::from_millis(10)),
+            answer => return answer,
+        }
+    }
+    ask()
 }
 
 /// # Safety
@@ -237,15 +256,30 @@ fn register_file(ring: &OwnedFd) -> io::Result<()> {
 }
 
 fn register_buffer(ring: &OwnedFd) -> io::Result<()> {
-    let mut buffer = vec![0u8; 4096];
-    let mut one = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: one iovec, read during the call, to memory that is ours. The kernel pins its pages and holds them until they
-    // are unregistered below, before the buffer is freed; no request uses them.
-    unsafe {
-        register(ring, sys::io_uring_register_op::IORING_REGISTER_BUFFERS as u32, (&raw mut one).cast(), 1)?;
-        register(ring, sys::io_uring_register_op::IORING_UNREGISTER_BUFFERS as u32, std::ptr::null_mut(), 0)?;
+    // A mapping of its own: the kernel charges the whole folio that a buffer lies in, and the heap may lie in a huge one.
+    const LENGTH: usize = 4096;
+    // SAFETY: a new anonymous mapping overlaps nothing; it is unmapped below, after its last use.
+    let page = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            LENGTH,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if page == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
     }
-    Ok(())
+    let mut one = libc::iovec { iov_base: page, iov_len: LENGTH };
+    let arg: *mut libc::c_void = (&raw mut one).cast();
+    // SAFETY: one iovec, read during the call, to the mapping. The kernel holds the mapping's pages by references of its
+    // own until the ring is closed; no request uses them.
+    let answer = again(|| unsafe { register(ring, sys::io_uring_register_op::IORING_REGISTER_BUFFERS as u32, arg, 1) });
+    // SAFETY: our mapping, whose address nothing keeps.
+    unsafe { libc::munmap(page, LENGTH) };
+    answer.map(drop)
 }
 
 fn register_ring(ring: &OwnedFd) -> io::Result<()> {

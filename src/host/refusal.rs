@@ -36,7 +36,7 @@ impl Circumstances {
     /// Rings were charged to RLIMIT_MEMLOCK until 5.12 charged them to the memory cgroup, and again since 6.14 made them
     /// regions.
     fn rings_are_locked_memory(&self) -> bool {
-        let charged = self.version.is_some_and(|v| v < (5, 12, 0) || v >= (6, 14, 0));
+        let charged = self.version.is_some_and(|v| !((5, 12, 0)..(6, 14, 0)).contains(&v));
         charged && self.privileges.has(Capability::IpcLock) != Some(true)
     }
 
@@ -56,8 +56,12 @@ impl Circumstances {
             libc::ENOSYS if self.older_than((5, 1, 0)) => {
                 Refusal::new("this kernel is older than io_uring", "Linux 5.1 or later; 6.1 for everything here")
             }
-            // The setting is there only where io_uring is built in (6.6 and later): so it was hidden.
-            libc::ENOSYS if self.filtered() => filter(),
+            // From 6.6 on the setting is there where io_uring is built in: then it is the filter that hides it.
+            libc::ENOSYS
+                if self.filtered() && (self.settings.io_uring_disabled.is_some() || self.older_than((6, 6, 0))) =>
+            {
+                filter()
+            }
             libc::ENOSYS => Refusal::new("this kernel was built without io_uring", "a kernel with CONFIG_IO_URING=y"),
             libc::EPERM if self.settings.io_uring_disabled == Some(2) => Refusal::new(
                 "kernel.io_uring_disabled is 2: nobody may make a ring, root included",
@@ -201,6 +205,8 @@ mod tests {
         assert!(why(with(new, Some(1), !0, off), libc::EPERM).contains("security module"));
         assert!(why(with(new, Some(0), 0, Seccomp::Filter), libc::EPERM).contains("seccomp"));
         assert!(why(with(new, Some(0), 0, Seccomp::Filter), libc::ENOSYS).contains("seccomp"));
+        assert!(why(with(new, None, 0, Seccomp::Filter), libc::ENOSYS).contains("built without"));
+        assert!(why(with((6, 1, 0), None, 0, Seccomp::Filter), libc::ENOSYS).contains("seccomp"));
         assert!(why(with(new, None, 0, off), libc::ENOSYS).contains("built without"));
         assert!(why(with((4, 19, 0), None, 0, off), libc::ENOSYS).contains("older"));
         assert!(why(with((5, 10, 0), None, 0, off), libc::ENOMEM).contains("locked"));

@@ -153,6 +153,7 @@ impl Item {
 const WIDTH: u16 = 80;
 /// Longer lists of names are a number on the terminal, and whole in the JSON.
 const MOST_NAMES: usize = 20;
+const MOST_LOST: usize = 5;
 
 /// The report as text of at most 80 columns, with or without colours; it ends with a new line.
 pub fn text(report: &Report, colour: bool) -> String {
@@ -238,7 +239,10 @@ fn line(members: &[&Item], of: Option<usize>) -> Line {
             lost.push(l);
         }
     }
-    if !lost.is_empty() {
+    if lost.len() > MOST_LOST {
+        let more = lost.len() - MOST_LOST;
+        texts.push(format!("lost: {}; and {more} more (--json names all)", lost[..MOST_LOST].join("; ")));
+    } else if !lost.is_empty() {
         texts.push(format!("lost: {}", lost.join("; ")));
     }
     if let Some(restore) = &first.restore {
@@ -315,6 +319,9 @@ mod tests {
         let names: Vec<String> = (0..30).map(|n| format!("o{n}")).collect();
         let mut items: Vec<Item> = names.iter().map(|n| flag(n)).collect();
         assert!(text(&report(items.clone()), false).contains("yes   setup flags         all 30\n"));
+        let missing = |i: &Item| Item { state: State::Missing, lost: Some(format!("use of {}", i.name)), ..i.clone() };
+        let none = text(&report(items.iter().map(missing).collect()), false);
+        assert!(none.contains("no    setup flags         all 30:") && none.contains("and 25 more"), "{none}");
         items[3] = Item { state: State::Unknown, text: "why".into(), ..flag("o3") };
         let text = text(&report(items), false);
         assert!(text.contains("yes   setup flags         29 of 30\n"), "{text}");
