@@ -1,3 +1,225 @@
 //! What drives an engine: options → spec → workers; it knows nothing of the probes that may watch it.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `options`, `spec`, `cpus` | what was asked for; the validated plan; CPU lists and binding |
+//! | `target`, `extents` | the file or device: opened, checked, made and laid out; its holes |
+//! | `worker`, `apart` | a job that reaps its own completions; one with a reaper thread |
+//! | `feeder`, `pattern`, `pace`, `verify` | what is submitted next: slots, blocks, intended times, checkable content |
+//! | `clock`, `tally`, `phases`, `usage` | stamps; sums and latency; time by phase; CPU time |
+//! | `gate` | where the threads wait for one another between stages |
+//! | `buffers`, `scratch`, `neighbour` | I/O memory; bookkeeping memory; busy programs beside the load |
+//! | `outcome` | the jobs added up |
+//!
+//! A load goes through these stages. *Quiet* means that nothing is in flight in any job and all threads stand at the gate,
+//! so that whatever is counted between the two quiet points belongs to the measured I/Os, all of it:
+//!
+//! ```text
+//! open, lay out, start threads and rings → Ready → warm-up → quiet → MeasureBegins → measured → quiet → MeasureEnds → end
+//! ```
 
+mod apart;
+mod buffers;
+pub mod clock;
+mod cpus;
+mod extents;
+mod feeder;
+mod gate;
+mod neighbour;
 pub mod options;
+mod outcome;
+mod pace;
+mod pattern;
+mod phases;
+mod scratch;
+pub mod spec;
+mod tally;
+pub mod target;
+mod usage;
+pub mod verify;
+mod worker;
+
+use std::sync::PoisonError;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::error::{Error, Result};
+
+pub use outcome::Outcome;
+use spec::{End, LoadSpec, ReaperKind};
+use worker::Shared;
+
+/// A point between two stages. The calling thread passes it while every thread of the load stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boundary {
+    /// Rings and threads exist; nothing was submitted yet.
+    Ready,
+    /// Warm-up is over, nothing is in flight.
+    MeasureBegins,
+    /// Every measured I/O was reaped, nothing is in flight.
+    MeasureEnds,
+}
+
+/// What a load is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// Writing a new target; `done` and `total` are bytes.
+    LayingOut,
+    /// `done` are I/Os.
+    WarmingUp,
+    /// `done` are I/Os; `total` too, where the load ends by their number.
+    Measuring,
+}
+
+/// Told some four times a second, on the calling thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    pub doing: Doing,
+    pub done: u64,
+    pub total: Option<u64>,
+    pub elapsed: Duration,
+}
+
+const TICK: Duration = Duration::from_millis(250);
+
+/// Runs a load. The calling thread makes no I/O of the load and only sleeps while it is measured; the load's threads
+/// are others, and none but them (and the kernel's and glibc's helpers) runs meanwhile.
+///
+/// `boundary` is called at the three [`Boundary`] points, `progress` in between, both on the calling thread. Setting
+/// `stop` ends the load early; what was measured until then is the outcome, marked `interrupted`.
+///
+/// Errors: a target that cannot be used, an interface or flag that the kernel refuses, limits that are too small, I/Os
+/// that all fail, verification that fails. Nothing of what it made is left behind then, but a target fully laid out.
+pub fn run(
+    spec: &LoadSpec,
+    boundary: &mut dyn FnMut(Boundary),
+    progress: &mut dyn FnMut(Progress),
+    stop: &AtomicBool,
+) -> Result<Outcome> {
+    let clock = clock::Clock::get();
+    let target = target::Target::open(spec, progress, stop)?;
+    let parties = spec.jobs as usize * if spec.reaper == ReaperKind::Same { 1 } else { 2 };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|e| {
+        Error::machine("the machine's clock stands before 1970", "set it").because(e)
+    })?;
+    let shared = Shared {
+        spec,
+        clock,
+        gate: gate::Gate::new(parties),
+        halt: AtomicBool::new(false),
+        done: (0..spec.jobs).map(|_| AtomicU64::new(0)).collect(),
+        sq_tids: (0..spec.jobs).map(|_| AtomicI32::new(0)).collect(),
+        blocks: target.bytes / u64::from(spec.block_bytes),
+        seed: now.as_nanos() as u64,
+    };
+    // Forked while this thread is the only one.
+    let neighbours = neighbour::Neighbours::start(spec.neighbours, &spec.neighbour_cpus)?;
+    let finished = Mutex::new(Vec::new());
+    let mut conductor = Conductor { shared: &shared, boundary, progress, stop, started_unix_s: now.as_secs(), sqpoll_ns: None };
+    std::thread::scope(|scope| {
+        for job in 0..spec.jobs {
+            let (shared, finished) = (&shared, &finished);
+            let fd = target.fd(job);
+            let thread = std::thread::Builder::new().name(format!("load-{job}"));
+            let spawned = thread.spawn_scoped(scope, move || {
+                let done = worker::run(shared, job, fd);
+                finished.lock().unwrap_or_else(PoisonError::into_inner).push((job, done));
+            });
+            if let Err(e) = spawned {
+                let e = Error::machine("cannot start a load thread", "raise ulimit -u, or use fewer --jobs").because(e);
+                finished.lock().unwrap_or_else(PoisonError::into_inner).push((job, Err(e)));
+                // In the place of the threads that are not there.
+                let missing = parties / spec.jobs as usize * (spec.jobs - job) as usize;
+                (0..missing).for_each(|_| shared.gate.leave());
+                break;
+            }
+        }
+        conductor.conduct();
+    });
+    drop(neighbours);
+    let mut jobs = finished.into_inner().unwrap_or_else(PoisonError::into_inner);
+    jobs.sort_by_key(|(job, _)| *job);
+    // A job that was only called off is not the cause.
+    let (done, failed): (Vec<_>, Vec<_>) = jobs.into_iter().map(|(_, done)| done).partition(|d| d.is_ok());
+    let mut failures: Vec<Error> = failed.into_iter().filter_map(std::result::Result::err).collect();
+    failures.sort_by_key(outcome::is_called_off);
+    if let Some(e) = failures.into_iter().next() {
+        return Err(e);
+    }
+    if done.len() != spec.jobs as usize {
+        return Err(Error::machine("a load thread broke down", "report this"));
+    }
+    let mut warnings = target.warnings.clone();
+    warnings.extend(outcome::shared_cpu_warning(spec));
+    let around = outcome::Around {
+        started_unix_s: conductor.started_unix_s,
+        sqpoll_ns: conductor.sqpoll_ns,
+        interrupted: stop.load(Ordering::Relaxed),
+        warnings,
+    };
+    outcome::assemble(spec, &clock, done.into_iter().filter_map(std::result::Result::ok).collect(), around)
+}
+
+/// The calling thread's part: opens the gate between the stages, tells of progress, stops the load when asked to.
+struct Conductor<'a, 'b> {
+    shared: &'a Shared<'b>,
+    boundary: &'a mut dyn FnMut(Boundary),
+    progress: &'a mut dyn FnMut(Progress),
+    stop: &'a AtomicBool,
+    started_unix_s: u64,
+    /// CPU time of the SQPOLL threads in the measured stage.
+    sqpoll_ns: Option<u64>,
+}
+
+impl Conductor<'_, '_> {
+    fn conduct(&mut self) {
+        // Setting up may take long (registering buffers); nothing to tell meanwhile.
+        while !self.shared.gate.all_stand(TICK) {}
+        if !self.pass(Boundary::Ready) {
+            return;
+        }
+        self.wait_quiet(Doing::WarmingUp);
+        let before = self.sqpoll_time();
+        if let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) {
+            self.started_unix_s = now.as_secs();
+        }
+        if !self.pass(Boundary::MeasureBegins) {
+            return;
+        }
+        self.wait_quiet(Doing::Measuring);
+        self.sqpoll_ns = self.sqpoll_time().zip(before).map(|(after, before)| after.saturating_sub(before));
+        self.pass(Boundary::MeasureEnds);
+    }
+
+    /// All threads stand at the gate: tells the caller and lets them on; or calls the load off if one has failed.
+    fn pass(&mut self, at: Boundary) -> bool {
+        let off = self.shared.gate.someone_left();
+        if !off {
+            (self.boundary)(at);
+        }
+        self.shared.gate.open(off);
+        !off
+    }
+
+    fn wait_quiet(&mut self, doing: Doing) {
+        let began = Instant::now();
+        let total = match (doing, self.shared.spec.end) {
+            (Doing::Measuring, End::Ios(n)) => Some(n),
+            _ => None,
+        };
+        while !self.shared.gate.all_stand(TICK) {
+            if self.stop.load(Ordering::Relaxed) {
+                self.shared.halt.store(true, Ordering::Relaxed);
+            }
+            let done = self.shared.done.iter().map(|d| d.load(Ordering::Relaxed)).sum();
+            (self.progress)(Progress { doing, done, total, elapsed: began.elapsed() });
+        }
+    }
+
+    fn sqpoll_time(&self) -> Option<u64> {
+        let tids = self.shared.sq_tids.iter().map(|t| t.load(Ordering::Relaxed)).filter(|&t| t != 0);
+        let times: Vec<Option<u64>> = tids.map(usage::of_tid).collect();
+        if times.is_empty() { None } else { times.into_iter().sum() }
+    }
+}

@@ -1,1 +1,4 @@
-//! (stub)
+//! Pure numbers: histograms and quantiles.
+
+pub mod histogram;
+pub mod quantile;

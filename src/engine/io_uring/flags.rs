@@ -1,0 +1,252 @@
+//! Ring setup flags: their names, the kernel's rules for them, and what to say when it refuses.
+//!
+//! A flag is set if and only if it was asked for.
+
+use std::str::FromStr;
+
+use linux_raw_sys::io_uring as sys;
+
+/// A setup flag of the command line. `cqsize` carries its value beside it ([`Setup::cq_entries`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flag {
+    CoopTaskrun,
+    TaskrunFlag,
+    DeferTaskrun,
+    SingleIssuer,
+    Sqpoll,
+    Iopoll,
+    HybridIopoll,
+    SubmitAll,
+    Cqsize,
+}
+
+impl Flag {
+    pub const ALL: [Flag; 9] = [
+        Flag::CoopTaskrun,
+        Flag::TaskrunFlag,
+        Flag::DeferTaskrun,
+        Flag::SingleIssuer,
+        Flag::Sqpoll,
+        Flag::Iopoll,
+        Flag::HybridIopoll,
+        Flag::SubmitAll,
+        Flag::Cqsize,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Flag::CoopTaskrun => "coop_taskrun",
+            Flag::TaskrunFlag => "taskrun_flag",
+            Flag::DeferTaskrun => "defer_taskrun",
+            Flag::SingleIssuer => "single_issuer",
+            Flag::Sqpoll => "sqpoll",
+            Flag::Iopoll => "iopoll",
+            Flag::HybridIopoll => "hybrid_iopoll",
+            Flag::SubmitAll => "submit_all",
+            Flag::Cqsize => "cqsize",
+        }
+    }
+
+    pub fn bit(self) -> u32 {
+        match self {
+            Flag::CoopTaskrun => sys::IORING_SETUP_COOP_TASKRUN,
+            Flag::TaskrunFlag => sys::IORING_SETUP_TASKRUN_FLAG,
+            Flag::DeferTaskrun => sys::IORING_SETUP_DEFER_TASKRUN,
+            Flag::SingleIssuer => sys::IORING_SETUP_SINGLE_ISSUER,
+            Flag::Sqpoll => sys::IORING_SETUP_SQPOLL,
+            Flag::Iopoll => sys::IORING_SETUP_IOPOLL,
+            Flag::HybridIopoll => sys::IORING_SETUP_HYBRID_IOPOLL,
+            Flag::SubmitAll => sys::IORING_SETUP_SUBMIT_ALL,
+            Flag::Cqsize => sys::IORING_SETUP_CQSIZE,
+        }
+    }
+
+    /// The first kernel that has it (io_uring_setup(2)).
+    pub fn since(self) -> &'static str {
+        match self {
+            Flag::Iopoll | Flag::Sqpoll => "5.1",
+            Flag::Cqsize => "5.5",
+            Flag::SubmitAll => "5.18",
+            Flag::CoopTaskrun | Flag::TaskrunFlag => "5.19",
+            Flag::SingleIssuer => "6.0",
+            Flag::DeferTaskrun => "6.1",
+            Flag::HybridIopoll => "6.13",
+        }
+    }
+
+    /// The flags without which the kernel never takes this one: what a probe of this flag alone has to set.
+    pub fn companions(self) -> u32 {
+        match self {
+            Flag::TaskrunFlag => sys::IORING_SETUP_COOP_TASKRUN,
+            Flag::DeferTaskrun => sys::IORING_SETUP_SINGLE_ISSUER,
+            Flag::HybridIopoll => sys::IORING_SETUP_IOPOLL,
+            _ => 0,
+        }
+    }
+}
+
+/// The flags that were asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Setup {
+    pub flags: Vec<Flag>,
+    /// The value of `cqsize=N`.
+    pub cq_entries: Option<u32>,
+}
+
+/// Why a list of flags is refused before the kernel is asked: the flag, the rule, the remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub what: String,
+    pub remedy: String,
+}
+
+impl Refusal {
+    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { what: what.into(), remedy: remedy.into() }
+    }
+}
+
+impl FromStr for Setup {
+    type Err = Refusal;
+
+    /// Reads a comma list; knows names, not rules ([`Setup::check`]).
+    fn from_str(list: &str) -> Result<Self, Refusal> {
+        let mut setup = Setup::default();
+        for word in list.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name.trim(), Some(value.trim())),
+                None => (word, None),
+            };
+            let Some(flag) = Flag::ALL.into_iter().find(|f| f.name() == name) else {
+                let known = Flag::ALL.map(|f| if f == Flag::Cqsize { "cqsize=N" } else { f.name() }).join(", ");
+                return Err(Refusal::new(format!("'{name}' is no ring flag"), format!("use some of {known}")));
+            };
+            if setup.flags.contains(&flag) {
+                return Err(Refusal::new(format!("ring flag {name} is given twice"), "name it once"));
+            }
+            match (flag, value) {
+                (Flag::Cqsize, Some(n)) => match n.parse::<u32>() {
+                    Ok(n) if n > 0 => setup.cq_entries = Some(n),
+                    _ => return Err(Refusal::new(format!("cqsize={n} is no number of entries"), "write cqsize=4096")),
+                },
+                (Flag::Cqsize, None) => {
+                    return Err(Refusal::new("ring flag cqsize needs a value", "write cqsize=4096"));
+                }
+                (_, Some(_)) => return Err(Refusal::new(format!("ring flag {name} takes no value"), "leave it away")),
+                (_, None) => {}
+            }
+            setup.flags.push(flag);
+        }
+        Ok(setup)
+    }
+}
+
+impl Setup {
+    pub fn has(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    pub fn bits(&self) -> u32 {
+        self.flags.iter().fold(0, |bits, f| bits | f.bit())
+    }
+
+    /// The names, as the measurement records them: `cqsize=N` with its value.
+    pub fn names(&self) -> Vec<String> {
+        names(self.bits(), self.cq_entries)
+    }
+
+    /// The kernel's rules for combinations (io_uring_create and io_uring_sanitise_params, up to 6.18), applied before
+    /// it is asked, since all it would say is EINVAL. `sq_entries` is the number of submission entries asked for.
+    pub fn check(&self, sq_entries: u32) -> Result<(), Refusal> {
+        if self.has(Flag::DeferTaskrun) && !self.has(Flag::SingleIssuer) {
+            return Err(Refusal::new(
+                "ring flag defer_taskrun is refused by the kernel without single_issuer",
+                "add single_issuer",
+            ));
+        }
+        if self.has(Flag::Sqpoll) {
+            for other in [Flag::CoopTaskrun, Flag::TaskrunFlag, Flag::DeferTaskrun] {
+                if self.has(other) {
+                    return Err(Refusal::new(
+                        format!(
+                            "ring flag sqpoll is refused by the kernel together with {}: its own thread runs the task work",
+                            other.name()
+                        ),
+                        format!("leave {} away", other.name()),
+                    ));
+                }
+            }
+        }
+        if self.has(Flag::TaskrunFlag) && !self.has(Flag::CoopTaskrun) && !self.has(Flag::DeferTaskrun) {
+            return Err(Refusal::new(
+                "ring flag taskrun_flag is refused by the kernel without coop_taskrun or defer_taskrun",
+                "add coop_taskrun",
+            ));
+        }
+        if self.has(Flag::HybridIopoll) && !self.has(Flag::Iopoll) {
+            return Err(Refusal::new("ring flag hybrid_iopoll is refused by the kernel without iopoll", "add iopoll"));
+        }
+        if let Some(n) = self.cq_entries {
+            let sq = sq_entries.next_power_of_two();
+            if n.next_power_of_two() < sq {
+                return Err(Refusal::new(
+                    format!(
+                        "cqsize={n} is refused by the kernel: the completion queue must not be smaller than the submission queue ({sq} entries)"
+                    ),
+                    format!("use cqsize={sq} or more, or a smaller --depth"),
+                ));
+            }
+            if n > 65536 {
+                return Err(Refusal::new(
+                    format!("cqsize={n} is refused by the kernel: at most 65536"),
+                    "use cqsize=65536 or less",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The names of the flags in `bits`, in the order of [`Flag::ALL`].
+pub fn names(bits: u32, cq_entries: Option<u32>) -> Vec<String> {
+    Flag::ALL
+        .into_iter()
+        .filter(|f| bits & f.bit() != 0)
+        .map(|f| match (f, cq_entries) {
+            (Flag::Cqsize, Some(n)) => format!("cqsize={n}"),
+            _ => f.name().to_string(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(list: &str) -> String {
+        let r = list.parse::<Setup>().and_then(|s| s.check(16)).unwrap_err();
+        format!("{}; {}", r.what, r.remedy)
+    }
+
+    #[test]
+    fn exactly_the_flags_that_were_asked_for() {
+        let s: Setup = "defer_taskrun, single_issuer,cqsize=64".parse().unwrap();
+        assert_eq!(s.bits(), (1 << 13) | (1 << 12) | (1 << 3));
+        assert_eq!(s.names(), ["defer_taskrun", "single_issuer", "cqsize=64"]);
+        assert_eq!("".parse::<Setup>().unwrap().bits(), 0);
+        assert_eq!(s.check(64), Ok(()));
+    }
+
+    #[test]
+    fn a_refusal_names_the_flag_the_rule_and_the_remedy() {
+        assert!(refused("defer_taskrun").contains("defer_taskrun is refused by the kernel without single_issuer; add"));
+        assert!(refused("sqpoll,coop_taskrun").contains("sqpoll is refused by the kernel together with coop_taskrun"));
+        assert!(refused("sqpoll,defer_taskrun,single_issuer").ends_with("leave defer_taskrun away"));
+        assert!(refused("taskrun_flag").ends_with("add coop_taskrun"));
+        assert!(refused("hybrid_iopoll").ends_with("add iopoll"));
+        assert!(refused("cqsize=8").contains("16 entries"));
+        assert!(refused("cqsize").contains("needs a value"));
+        assert!(refused("sqpol").contains("'sqpol' is no ring flag"));
+        assert!(refused("iopoll,iopoll").contains("twice"));
+    }
+}

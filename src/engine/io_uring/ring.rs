@@ -1,0 +1,210 @@
+//! One ring: its descriptor, its two mappings, and the three system calls, on the kernel's own structures.
+//!
+//! A ring of our own rather than a library's, so that its setup flags are exactly those that were asked for.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use linux_raw_sys::io_uring as sys;
+
+use crate::engine::last_error;
+
+/// What the engine relies on: one mapping for both queues (5.4), completions kept on overflow (5.5), a timeout with
+/// the wait (5.11).
+pub const FEATURES: u32 = sys::IORING_FEAT_SINGLE_MMAP | sys::IORING_FEAT_NODROP | sys::IORING_FEAT_EXT_ARG;
+
+/// A mapping that is unmapped when dropped.
+struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Mapping {
+    fn of_ring(fd: RawFd, bytes: usize, what: u32) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that we have.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                fd,
+                libc::off_t::from(what),
+            )
+        };
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { base, bytes }),
+            _ => Err(last_error()),
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nobody holds pointers into it: the ring owns it and outlives its halves' use.
+        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert_eq!(done, 0);
+    }
+}
+
+/// A ring, shared by its two halves (`Arc`); unmapped and closed when the last of them is dropped.
+///
+/// The kernel owns the mapped memory with us: it writes the submission head, the flags, the completion tail and the
+/// completion entries; we write the submission tail, the submission entries from head to tail, and the completion head.
+pub struct Ring {
+    fd: OwnedFd,
+    queues: Mapping,
+    entries: Mapping,
+    pub params: sys::io_uring_params,
+}
+
+// SAFETY: the raw parts are mappings that live as long as the ring. Who writes which field is fixed: the submitting half
+// the submission tail and entries, the reaping half the completion head; the rest is only read. Each half has one thread.
+unsafe impl Send for Ring {}
+// SAFETY: as above; shared fields are accessed as atomics only.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// io_uring_setup(2) and the two mappings. `params` holds the flags asked for, and the kernel's answer afterwards.
+    pub fn open(sq_entries: u32, mut params: sys::io_uring_params) -> io::Result<Self> {
+        let fd = setup(sq_entries, &mut params)?;
+        if params.features & FEATURES != FEATURES {
+            return Err(io::Error::from_raw_os_error(libc::ENOSYS));
+        }
+        let sq = params.sq_off.array as usize + params.sq_entries as usize * size_of::<u32>();
+        let cq = params.cq_off.cqes as usize + params.cq_entries as usize * size_of::<sys::io_uring_cqe>();
+        let queues = Mapping::of_ring(fd.as_raw_fd(), sq.max(cq), sys::IORING_OFF_SQ_RING)?;
+        let bytes = params.sq_entries as usize * size_of::<sys::io_uring_sqe>();
+        let entries = Mapping::of_ring(fd.as_raw_fd(), bytes, sys::IORING_OFF_SQES)?;
+        let ring = Self { fd, queues, entries, params };
+        // Entry i of the queue is always submission entry i.
+        for i in 0..ring.params.sq_entries {
+            ring.shared(ring.params.sq_off.array + i * 4).store(i, Ordering::Relaxed);
+        }
+        Ok(ring)
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    fn shared(&self, offset: u32) -> &AtomicU32 {
+        debug_assert!(offset as usize + 4 <= self.queues.bytes && offset % 4 == 0);
+        // SAFETY: the kernel's offsets lie within the mapping, are aligned to 4, and the memory is only accessed
+        // atomically; the mapping lives as long as `self`.
+        unsafe { &*self.queues.base.as_ptr().add(offset as usize).cast::<AtomicU32>() }
+    }
+
+    pub fn sq_head(&self) -> &AtomicU32 {
+        self.shared(self.params.sq_off.head)
+    }
+
+    pub fn sq_tail(&self) -> &AtomicU32 {
+        self.shared(self.params.sq_off.tail)
+    }
+
+    pub fn sq_flags(&self) -> &AtomicU32 {
+        self.shared(self.params.sq_off.flags)
+    }
+
+    pub fn cq_head(&self) -> &AtomicU32 {
+        self.shared(self.params.cq_off.head)
+    }
+
+    pub fn cq_tail(&self) -> &AtomicU32 {
+        self.shared(self.params.cq_off.tail)
+    }
+
+    /// Address of submission entry `index & mask`. Ours to write while the index lies in head + entries > index ≥ tail.
+    #[inline]
+    pub fn sqe(&self, index: u32) -> *mut sys::io_uring_sqe {
+        // The number of entries is a power of two.
+        let at = (index & (self.params.sq_entries - 1)) as usize;
+        self.entries.base.as_ptr().cast::<sys::io_uring_sqe>().wrapping_add(at)
+    }
+
+    /// Slot and result of completion entry `index & mask`.
+    ///
+    /// # Safety
+    /// `index` lies between the completion head and a tail that was read with acquire order: the kernel has written
+    /// the entry, and will not again before the head has passed it.
+    #[inline]
+    pub unsafe fn cqe(&self, index: u32) -> (u64, i32) {
+        let at = (index & (self.params.cq_entries - 1)) as usize;
+        let cqes = self.queues.base.as_ptr().wrapping_add(self.params.cq_off.cqes as usize);
+        let cqe = cqes.cast::<sys::io_uring_cqe>().wrapping_add(at);
+        // SAFETY: within the mapping by the mask; written and stable by the caller's promise.
+        unsafe { ((*cqe).user_data, (*cqe).res) }
+    }
+
+    /// io_uring_register(2).
+    ///
+    /// # Safety
+    /// `arg` and `count` are what the operation takes, and point to live memory.
+    pub unsafe fn register(&self, op: sys::io_uring_register_op, arg: *const libc::c_void, count: u32) -> io::Result<()> {
+        // SAFETY: by the caller's promise.
+        let done = unsafe { libc::syscall(libc::SYS_io_uring_register, self.fd(), op as u32, arg, count) };
+        if done < 0 { Err(last_error()) } else { Ok(()) }
+    }
+}
+
+/// io_uring_setup(2) alone.
+pub fn setup(sq_entries: u32, params: &mut sys::io_uring_params) -> io::Result<OwnedFd> {
+    // SAFETY: `params` is a live structure of the size that the kernel reads and writes.
+    let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, sq_entries, params as *mut sys::io_uring_params) };
+    if fd < 0 {
+        return Err(last_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Parameters with these flags and nothing else.
+pub fn params(flags: u32) -> sys::io_uring_params {
+    // SAFETY: a plain C structure, valid when all zero.
+    let mut p: sys::io_uring_params = unsafe { std::mem::zeroed() };
+    p.flags = flags;
+    p
+}
+
+/// How a thread names the ring to io_uring_enter: by descriptor, or by an index that it registered.
+#[derive(Debug, Clone, Copy)]
+pub struct Handle {
+    fd: i32,
+    flags: u32,
+}
+
+impl Handle {
+    pub fn by_descriptor(ring: &Ring) -> Self {
+        Self { fd: ring.fd(), flags: 0 }
+    }
+
+    /// Registers the ring's descriptor with the calling thread (5.18); good for this thread only, until it ends.
+    pub fn by_index(ring: &Ring) -> io::Result<Self> {
+        let mut update = sys::io_uring_rsrc_update { offset: u32::MAX, resv: 0, data: ring.fd() as u64 };
+        // SAFETY: one live structure, as REGISTER_RING_FDS takes; the kernel writes the index into `offset`.
+        unsafe {
+            let op = sys::io_uring_register_op::IORING_REGISTER_RING_FDS;
+            ring.register(op, (&raw mut update).cast(), 1)?;
+        }
+        Ok(Self { fd: update.offset as i32, flags: sys::IORING_ENTER_REGISTERED_RING })
+    }
+
+    /// io_uring_enter(2). Returns the number of entries consumed, or the errno.
+    #[inline]
+    pub fn enter(self, submit: u32, min: u32, flags: u32, wait: Option<&sys::io_uring_getevents_arg>) -> Result<u32, i32> {
+        let (arg, bytes, flags) = match wait {
+            Some(arg) => (std::ptr::from_ref(arg), size_of_val(arg), flags | sys::IORING_ENTER_EXT_ARG),
+            None => (std::ptr::null(), 0, flags),
+        };
+        // SAFETY: the argument is null or a live structure of the size given; entries submitted name buffers that the
+        // load keeps alive until they are reaped.
+        let done = unsafe {
+            libc::syscall(libc::SYS_io_uring_enter, self.fd, submit, min, flags | self.flags, arg, bytes)
+        };
+        // An errno is always set after -1.
+        if done < 0 { Err(last_error().raw_os_error().unwrap_or(libc::EIO)) } else { Ok(done as u32) }
+    }
+}

@@ -1,0 +1,114 @@
+//! Where the threads of a load wait for one another between its stages, without leaving anyone behind: a thread that
+//! failed counts as arrived everywhere, and everyone learns that the load is off.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+#[derive(Debug, Default)]
+struct State {
+    /// Threads standing at the gate.
+    standing: usize,
+    /// Threads that ended before the load did.
+    gone: usize,
+    /// How often the gate was opened.
+    opened: u64,
+    off: bool,
+}
+
+/// A gate that `parties` threads stand at, and one thread (the calling one) opens.
+#[derive(Debug)]
+pub struct Gate {
+    parties: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub fn new(parties: usize) -> Self {
+        Self { parties, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is plain numbers: whoever panicked did not leave it half-written.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A worker stands here until the gate opens. False: the load is off, leave.
+    pub fn stand(&self) -> bool {
+        let mut state = self.state();
+        let stage = state.opened;
+        state.standing += 1;
+        if state.standing + state.gone >= self.parties {
+            self.changed.notify_all();
+        }
+        while state.opened == stage {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.off
+    }
+
+    /// A worker ends and will stand at no gate again.
+    pub fn leave(&self) {
+        self.state().gone += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits at most `span` for all workers; true when every one stands here or is gone.
+    pub fn all_stand(&self, span: Duration) -> bool {
+        let state = self.state();
+        let waiting = |s: &mut State| s.standing + s.gone < self.parties;
+        let (state, _) =
+            self.changed.wait_timeout_while(state, span, waiting).unwrap_or_else(PoisonError::into_inner);
+        state.standing + state.gone >= self.parties
+    }
+
+    /// Whether a worker has left early.
+    pub fn someone_left(&self) -> bool {
+        self.state().gone > 0
+    }
+
+    /// Lets everyone through; with `off` they leave instead of going on.
+    pub fn open(&self, off: bool) {
+        let mut state = self.state();
+        state.standing = 0;
+        state.opened += 1;
+        state.off |= off;
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everyone_passes_together_and_a_failure_keeps_nobody() {
+        let gate = Gate::new(3);
+        std::thread::scope(|s| {
+            let workers: Vec<_> = (0..2)
+                .map(|_| {
+                    s.spawn(|| {
+                        let first = gate.stand();
+                        (first, gate.stand())
+                    })
+                })
+                .collect();
+            assert!(!gate.all_stand(Duration::from_millis(10)), "the third has not come");
+            let third = s.spawn(|| {
+                let passed = gate.stand();
+                gate.leave();
+                passed
+            });
+            assert!(gate.all_stand(Duration::from_secs(10)));
+            gate.open(false);
+            assert!(third.join().unwrap());
+            assert!(gate.all_stand(Duration::from_secs(10)));
+            assert!(gate.someone_left());
+            gate.open(true);
+            for worker in workers {
+                assert_eq!(worker.join().unwrap(), (true, false));
+            }
+        });
+    }
+}

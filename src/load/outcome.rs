@@ -1,0 +1,207 @@
+//! What a load yields, put together from its jobs.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+
+use crate::error::{Error, Result};
+use crate::measurement::{Cpu, LoadRecord, Phases, Warning};
+
+use super::clock::Clock;
+use super::options::EngineKind;
+use super::phases::Ticks;
+use super::spec::{LoadSpec, ReaperKind};
+use super::tally::Tally;
+use super::worker::{JobOutcome, full_result};
+
+/// A measured load.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    pub record: LoadRecord,
+    /// Wall clock at the start of the measured stage, seconds since the epoch (UTC).
+    pub started_unix_s: u64,
+    /// From the first job's start to the last job's last completion.
+    pub elapsed_ns: u64,
+    /// Completed, errors and short ones included.
+    pub ios: u64,
+    pub bytes: u64,
+    pub errors: u64,
+    pub short_ios: u64,
+    pub errors_by_errno: BTreeMap<i32, u64>,
+    /// Latency of every I/O, errors included, ns.
+    pub histogram: Histogram<u64>,
+    /// Fractions of the time of all load threads; with a reaper thread each job has two.
+    pub phases: Phases,
+    pub cpu: Cpu,
+    /// System calls that the load's threads made in the measured stage; `None` where another library makes them (POSIX AIO).
+    pub syscalls: Option<u64>,
+    /// The user stopped it; what was measured until then counts.
+    pub interrupted: bool,
+    pub warnings: Vec<Warning>,
+    /// The load's own threads, jobs first to last, each followed by its reaper thread.
+    pub tids: Vec<i32>,
+    /// `tsc` or `monotonic`: what latency was taken with.
+    pub clock: &'static str,
+}
+
+/// What the calling thread knows beside the jobs' outcomes.
+pub struct Around {
+    pub started_unix_s: u64,
+    pub sqpoll_ns: Option<u64>,
+    pub interrupted: bool,
+    pub warnings: Vec<Warning>,
+}
+
+/// Adds the jobs up. Errors: all I/Os failed, or verification found a mismatch.
+pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: Around) -> Result<Outcome> {
+    let mut sum = Tally::new(full_result(spec));
+    let mut ticks = Ticks::default();
+    let mut cpu = Cpu { sqpoll_ns: around.sqpoll_ns, ..Cpu::default() };
+    let mut syscalls = Some(0);
+    let (mut began, mut ended) = (u64::MAX, 0);
+    let (mut lag_ns, mut missed, mut moved) = (0, 0, 0);
+    let mut tids = Vec::new();
+    let mut granted = Vec::new();
+    for job in jobs {
+        sum.add(&job.tally).map_err(|e| Error::machine("cannot add the jobs' histograms", "").because(e))?;
+        began = began.min(job.began);
+        ended = ended.max(job.ended);
+        if let Some((lag, miss)) = job.lateness {
+            lag_ns = lag_ns.max(lag);
+            missed += miss;
+        }
+        for part in job.parts {
+            ticks.add(part.ticks);
+            cpu.user_ns += part.usage.user_ns;
+            cpu.system_ns += part.usage.system_ns;
+            syscalls = syscalls.zip(part.syscalls).map(|(a, b)| a + b);
+            moved += u32::from(part.bound == Some(false));
+            tids.push(part.tid);
+        }
+        granted = job.granted;
+    }
+    if sum.ios > 0 && sum.errors == sum.ios {
+        return Err(all_failed(spec, &sum));
+    }
+    if let Some(first) = sum.first_mismatch {
+        return Err(Error::machine(
+            format!("--verify: {} of {} I/Os read data that is not what was written; the first: {first}", sum.mismatches, sum.ios),
+            "if the target was written by something else since, lay it out anew or write it all with --verify; else suspect the storage",
+        ));
+    }
+    let mut warnings = spec.warnings.clone();
+    warnings.extend(around.warnings);
+    warnings.extend(warn(spec, &sum, lag_ns, missed, moved));
+    Ok(Outcome {
+        record: spec.record(&granted),
+        started_unix_s: around.started_unix_s,
+        elapsed_ns: clock.ns(ended.saturating_sub(began)),
+        ios: sum.ios,
+        bytes: sum.bytes,
+        errors: sum.errors,
+        short_ios: sum.short_ios,
+        errors_by_errno: sum.errnos,
+        histogram: sum.histogram,
+        phases: ticks.fractions(clock),
+        cpu,
+        syscalls,
+        interrupted: around.interrupted,
+        warnings,
+        tids,
+        clock: clock.name(),
+    })
+}
+
+fn warn(spec: &LoadSpec, sum: &Tally, lag_ns: u64, missed: u64, moved: u32) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if let Some((errno, count)) = sum.errnos.iter().max_by_key(|(_, n)| **n) {
+        warnings.push(Warning::new(
+            "io_errors",
+            format!("{} of {} I/Os failed, {count} of them with: {}", sum.errors, sum.ios, describe(*errno)),
+            remedy(spec, *errno),
+        ));
+    }
+    if sum.short_ios > 0 {
+        warnings.push(Warning::new(
+            "short_ios",
+            format!("{} of {} I/Os moved fewer bytes than the block size", sum.short_ios, sum.ios),
+            "see that nobody truncates the target, and that it has room",
+        ));
+    }
+    if moved > 0 {
+        warnings.push(Warning::new(
+            "unpinned",
+            format!("{moved} threads were moved off their CPU while the load ran"),
+            "see who changes affinities (cpuset, taskset, a daemon)",
+        ));
+    }
+    if let Some(rate) = spec.rate {
+        if missed > 0 {
+            warnings.push(Warning::new(
+                "rate_not_met",
+                format!("{missed} I/Os of the {rate} per second asked for were not submitted in time and are missing in the latency"),
+                "use a lower --rate, or a larger --depth",
+            ));
+        } else if lag_ns > 1_000_000 {
+            warnings.push(Warning::new(
+                "rate_lag",
+                format!("a submission came {} µs after its intended time (counted in the latency)", lag_ns / 1000),
+                "use a larger --depth, or --wait peek",
+            ));
+        }
+    }
+    warnings
+}
+
+/// Every I/O failed: one line, not a table of zeros.
+pub fn all_failed(spec: &LoadSpec, tally: &Tally) -> Error {
+    let Some((&errno, _)) = tally.errnos.iter().max_by_key(|(_, n)| **n) else {
+        return Error::machine("every I/O failed", "see `iotrail check`");
+    };
+    let target = spec.file.as_ref().map_or("the ring".into(), |p| p.display().to_string());
+    Error::machine(format!("every {} on {target} failed: {}", spec.rw, describe(errno)), remedy(spec, errno))
+}
+
+fn describe(errno: i32) -> String {
+    std::io::Error::from_raw_os_error(errno).to_string()
+}
+
+fn remedy(spec: &LoadSpec, errno: i32) -> String {
+    use crate::engine::io_uring::flags::Flag;
+    match errno {
+        libc::EOPNOTSUPP if spec.engine == EngineKind::IoUring && spec.ring.has(Flag::Iopoll) => {
+            "iopoll needs a device with poll queues (nvme.poll_queues=N) and a file system that polls: leave iopoll away".into()
+        }
+        libc::EINVAL if spec.engine == EngineKind::IoUring && spec.file.is_none() => {
+            "the kernel does not take this operation with these flags; see `iotrail check`".into()
+        }
+        libc::EINVAL if spec.direct => "the target refuses this block size or O_DIRECT: use another --bs, or --buffered".into(),
+        libc::ENOSPC => "make room on the file system, or use a smaller --size".into(),
+        libc::EIO => "see the kernel's log: the device reports an error".into(),
+        libc::EBADF | libc::EPERM | libc::EACCES => "see the target's permissions".into(),
+        libc::EAGAIN => "use a smaller --depth".into(),
+        _ => String::new(),
+    }
+}
+
+/// The load ended before its measured stage.
+pub fn called_off() -> Error {
+    Error::machine("the load was called off", "")
+}
+
+/// What a reaper thread on the submitter's own CPU means.
+pub fn shared_cpu_warning(spec: &LoadSpec) -> Option<Warning> {
+    match spec.reaper {
+        ReaperKind::Thread { cpu: Some(cpu) } if spec.cpus.contains(&cpu) => Some(Warning::new(
+            "reaper_cpu",
+            format!("the reaper thread shares CPU {cpu} with a submitting thread: they take turns"),
+            "give it a CPU of its own: --reaper thread:CPU",
+        )),
+        _ => None,
+    }
+}
+
+/// Whether it is only the echo of another job's failure.
+pub fn is_called_off(e: &Error) -> bool {
+    e.what == called_off().what
+}

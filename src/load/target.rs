@@ -1,0 +1,308 @@
+//! What the load runs against: opened once for each job, checked, and where it is missing made and laid out.
+//!
+//! A file that we made stays after a load that ran, so that the next one reuses it; it goes again if laying it out
+//! fails. An existing file is only read, unless writing is allowed; a device that is mounted or held is never written.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use linux_raw_sys::ioctl;
+
+use crate::error::{Error, Result};
+use crate::measurement::Warning;
+
+use super::buffers::PAGE;
+use super::extents;
+use super::options::Rw;
+use super::spec::LoadSpec;
+use super::verify;
+use super::{Doing, Progress};
+
+/// A target that is ready to be used by every job.
+pub struct Target {
+    /// One descriptor per job; empty for a load without a target.
+    fds: Vec<OwnedFd>,
+    /// Keeps a block device from being mounted while we write to it.
+    _claim: Option<File>,
+    /// The part that is used.
+    pub bytes: u64,
+    pub warnings: Vec<Warning>,
+}
+
+impl Target {
+    /// Opens the target of `spec`, and makes it if it is missing and a size is given.
+    ///
+    /// Errors (input): missing without a size, a directory, smaller than a block or than the size asked for, writing
+    /// without leave, a mounted device, a block size that the device cannot do. Errors (machine): no permission, no
+    /// room, no O_DIRECT.
+    pub fn open(spec: &LoadSpec, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Self> {
+        let Some(path) = &spec.file else {
+            return Ok(Self { fds: Vec::new(), _claim: None, bytes: 0, warnings: Vec::new() });
+        };
+        let mut warnings = Vec::new();
+        let made = match std::fs::metadata(path) {
+            Ok(_) => false,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                make(spec, path, progress, stop)?;
+                true
+            }
+            Err(e) => return Err(cannot("look at", path, e)),
+        };
+        let opened = Self::open_existing(spec, path, made, &mut warnings);
+        if opened.is_err() && made {
+            // It cannot be used after all (no O_DIRECT, say).
+            remove(path);
+        }
+        opened
+    }
+
+    fn open_existing(spec: &LoadSpec, path: &Path, made: bool, warnings: &mut Vec<Warning>) -> Result<Self> {
+        let name = path.display();
+        let kind = std::fs::metadata(path).map_err(|e| cannot("look at", path, e))?.file_type();
+        if kind.is_dir() {
+            return Err(Error::input(format!("{name} is a directory"), "name a file in it, with --size to have it made"));
+        }
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(Error::input(format!("{name} is neither a file nor a block device"), "name one with --file"));
+        }
+        if spec.writes() && !made && !spec.allow_write {
+            return Err(Error::input(
+                format!("--rw {} would overwrite {name}, which exists", spec.rw),
+                "add --allow-write to destroy its contents, or name a file that does not exist, with --size",
+            ));
+        }
+        let claim = if kind.is_block_device() && spec.writes() { Some(claim(path)?) } else { None };
+        let first = open_file(spec, path)?;
+        let has = size(&first, kind.is_block_device()).map_err(|e| cannot("tell the size of", path, e))?;
+        let bytes = usable(spec, path, has)?;
+        if spec.direct {
+            check_alignment(spec, path, &first, kind.is_block_device())?;
+        }
+        if kind.is_file() && matches!(spec.rw, Rw::Read | Rw::RandRead | Rw::RandRw) {
+            warnings.extend(extents::warn_of_holes(&first, bytes));
+        }
+        let mut fds = vec![OwnedFd::from(first)];
+        while fds.len() < spec.jobs as usize {
+            fds.push(open_file(spec, path)?.into());
+        }
+        Ok(Self { fds, _claim: claim, bytes, warnings: std::mem::take(warnings) })
+    }
+
+    /// The descriptor of a job.
+    pub fn fd(&self, job: u32) -> Option<RawFd> {
+        self.fds.get(job as usize).map(AsRawFd::as_raw_fd)
+    }
+}
+
+fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
+    let what = format!("cannot {what} {}", path.display());
+    match e.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            Error::machine(what, "run as a user who may, or choose another --file").because(e)
+        }
+        Some(libc::EMFILE) => Error::machine(what, "raise the limit of open files (ulimit -n), or use fewer --jobs").because(e),
+        Some(libc::EROFS) => Error::machine(what, "choose a --file on a file system that can be written").because(e),
+        Some(libc::ENOSPC | libc::EDQUOT) => {
+            Error::machine(what, "make room there, use a smaller --size, or choose another --file").because(e)
+        }
+        Some(libc::ENOENT | libc::ENOTDIR) => Error::input(what, "see that its folder exists").because(e),
+        _ => Error::machine(what, "choose another --file").because(e),
+    }
+}
+
+fn open_file(spec: &LoadSpec, path: &Path) -> Result<File> {
+    let flags = if spec.direct { libc::O_DIRECT } else { 0 };
+    let reads = !matches!(spec.rw, Rw::Write | Rw::RandWrite);
+    match OpenOptions::new().read(reads).write(spec.writes()).custom_flags(flags | libc::O_CLOEXEC).open(path) {
+        Ok(file) => Ok(file),
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) && spec.direct => Err(no_direct(path)),
+        Err(e) => Err(cannot("open", path, e)),
+    }
+}
+
+fn no_direct(path: &Path) -> Error {
+    Error::machine(
+        format!("the file system of {} has no direct I/O (O_DIRECT)", path.display()),
+        "add --buffered, or choose a --file on another file system",
+    )
+}
+
+/// Claims a block device for writing: the kernel refuses if it is mounted, or held by RAID, LVM or swap.
+fn claim(path: &Path) -> Result<File> {
+    match OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path) {
+        Ok(file) => Ok(file),
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(Error::input(
+            format!("{} is in use: mounted, or part of a RAID, a volume group or swap; a write load would destroy it", path.display()),
+            "unmount it first, or choose another device or a file",
+        )),
+        Err(e) => Err(cannot("open", path, e)),
+    }
+}
+
+fn size(file: &File, device: bool) -> io::Result<u64> {
+    if !device {
+        return Ok(file.metadata()?.len());
+    }
+    let mut bytes = 0u64;
+    // SAFETY: BLKGETSIZE64 writes one u64.
+    match unsafe { libc::ioctl(file.as_raw_fd(), ioctl::BLKGETSIZE64.into(), &mut bytes) } {
+        0 => Ok(bytes),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The bytes to be used, checked against what there is.
+fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
+    let name = path.display();
+    let block = u64::from(spec.block_bytes);
+    let bytes = match spec.size {
+        Some(asked) if asked > has => {
+            return Err(Error::input(
+                format!("{name} has {has} bytes, not the {asked} of --size"),
+                "use a smaller --size, or remove the file to have it made",
+            ));
+        }
+        Some(asked) => asked,
+        None => has,
+    };
+    if bytes < block {
+        return Err(Error::input(
+            format!("{name} has {bytes} bytes to use, less than one block of {block}"),
+            "use a smaller --bs, or a larger file",
+        ));
+    }
+    let blocks = bytes / block;
+    let apart = spec.verify || matches!(spec.rw, Rw::Read | Rw::Write);
+    // A verified job never has two I/Os on one block, so it needs more blocks than it has I/Os in flight.
+    let needed = u64::from(spec.jobs) * if spec.verify { u64::from(spec.depth) + 1 } else { 1 };
+    if apart && blocks < needed {
+        return Err(Error::input(
+            format!("{name} has {blocks} blocks, and this load needs {needed}: each job works on its own share"),
+            "use a larger file, a smaller --bs, or fewer --jobs or a smaller --depth",
+        ));
+    }
+    Ok(bytes)
+}
+
+/// O_DIRECT needs whole logical blocks, and memory aligned to what the device asks for.
+fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> Result<()> {
+    let (memory, offset) = match direct_alignment(path) {
+        Some(a) => a,
+        None if device => {
+            let mut bytes: libc::c_int = 0;
+            // SAFETY: BLKSSZGET writes one int.
+            if unsafe { libc::ioctl(file.as_raw_fd(), ioctl::BLKSSZGET.into(), &mut bytes) } != 0 {
+                return Err(cannot("tell the block size of", path, io::Error::last_os_error()));
+            }
+            (bytes as u32, bytes as u32)
+        }
+        None => return Ok(()), // a kernel before 6.1: the first I/O will tell
+    };
+    if offset == 0 {
+        return Err(no_direct(path));
+    }
+    if !spec.block_bytes.is_multiple_of(offset) {
+        return Err(Error::input(
+            format!("--bs {} is not a multiple of the {offset}-byte logical blocks of {}, as direct I/O needs", spec.block_bytes, path.display()),
+            format!("use --bs {}, or --buffered", spec.block_bytes.next_multiple_of(offset)),
+        ));
+    }
+    if memory as usize > PAGE {
+        return Err(Error::machine(
+            format!("{} wants direct I/O from memory aligned to {memory} bytes", path.display()),
+            "use --buffered",
+        ));
+    }
+    Ok(())
+}
+
+/// Alignment of memory and of offsets and lengths for O_DIRECT (statx STATX_DIOALIGN, Linux 6.1); 0: no direct I/O;
+/// `None`: the kernel or the file system does not tell.
+fn direct_alignment(path: &Path) -> Option<(u32, u32)> {
+    let name = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: a plain C structure, valid when all zero.
+    let mut s: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: a live string and a live structure.
+    let done = unsafe { libc::statx(libc::AT_FDCWD, name.as_ptr(), 0, libc::STATX_DIOALIGN, &mut s) };
+    (done == 0 && s.stx_mask & libc::STATX_DIOALIGN != 0).then_some((s.stx_dio_mem_align, s.stx_dio_offset_align))
+}
+
+/// Makes the file and writes all of it with real (verifiable) data, so that every block is there.
+fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<()> {
+    let Some(bytes) = spec.size else {
+        return Err(Error::input(format!("{} does not exist", path.display()), "give --size to have it made"));
+    };
+    if bytes < u64::from(spec.block_bytes) {
+        return Err(Error::input(
+            format!("--size {bytes} is less than one block of {}", spec.block_bytes),
+            "use a larger --size or a smaller --bs",
+        ));
+    }
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| cannot("make", path, e))?;
+    match lay_out(&file, bytes, progress, stop) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            remove(path);
+            Err(Error::machine(format!("stopped while laying out {}", path.display()), "it was removed again"))
+        }
+        Err(e) => {
+            remove(path);
+            let e = cannot("lay out", path, e);
+            Err(Error { remedy: format!("{} (it was removed again)", e.remedy), ..e })
+        }
+    }
+}
+
+/// Writes and syncs `bytes`; false if stopped.
+fn lay_out(mut file: &File, bytes: u64, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> io::Result<bool> {
+    // A disk without room says so here, before anything is written. Not every file system can tell.
+    // SAFETY: a live descriptor.
+    match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } {
+        0 => {}
+        _ => match io::Error::last_os_error() {
+            e if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {}
+            e => return Err(e),
+        },
+    }
+    let began = Instant::now();
+    let mut told = began;
+    let mut block = vec![0; 1 << 20];
+    let mut done = 0u64;
+    while done < bytes {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let now = block.len().min(usize::try_from(bytes - done).unwrap_or(usize::MAX));
+        verify::fill(&mut block, done, 0);
+        file.write_all(&block[..now])?;
+        done += now as u64;
+        if told.elapsed() >= super::TICK {
+            told = Instant::now();
+            progress(Progress { doing: Doing::LayingOut, done, total: Some(bytes), elapsed: began.elapsed() });
+        }
+    }
+    file.sync_all()?;
+    // Direct I/O need not find the pages in the cache; a refusal changes no result.
+    // SAFETY: a live descriptor.
+    let advice = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    debug_assert_eq!(advice, 0);
+    Ok(true)
+}
+
+fn remove(path: &Path) {
+    if let Err(e) = std::fs::remove_file(path) {
+        eprintln!("iotrail: cannot remove {} again: {e}", path.display());
+    }
+}
