@@ -1,1 +1,3 @@
-//! (stub)
+//! Measurements and runs → something to look at. Reports take what the store holds and never what made it.
+
+pub mod terminal;
