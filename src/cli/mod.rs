@@ -1,5 +1,8 @@
 //! One file per command: arguments → one call → one printer.
 
+pub mod list;
+pub mod run;
+
 use std::process::ExitCode;
 
 pub fn main() -> ExitCode {
