@@ -5,12 +5,13 @@ mod machine;
 mod probes;
 mod rights;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::host::{self, block, clock, cpu, refusal::Circumstances};
 use crate::report::check::{Cpus, Report, SCHEMA, text};
+use crate::report::terminal;
 
 /// What this machine and these privileges allow, and what would restore the rest
 #[derive(Debug, Clone, clap::Args)]
@@ -29,13 +30,11 @@ pub struct CheckArgs {
 /// Errors: `--file` is missing (wrong input); sysfs is not readable (machine).
 pub fn run(args: &CheckArgs) -> Result<u8> {
     let report = examine(args)?;
-    if args.json {
-        let mut json = serde_json::to_string_pretty(&report)
-            .map_err(|e| Error::machine("cannot write the report as JSON", "report this").because(e))?;
-        json.push('\n');
-        return print(&json);
+    match args.json {
+        true => terminal::print_json(&report)?,
+        false => terminal::print(&text(&report, colour(io::stdout().is_terminal(), |name| std::env::var(name).ok())))?,
     }
-    print(&text(&report, colour(io::stdout().is_terminal(), |name| std::env::var(name).ok())))
+    Ok(0)
 }
 
 fn examine(args: &CheckArgs) -> Result<Report> {
@@ -74,16 +73,6 @@ fn examine(args: &CheckArgs) -> Result<Report> {
 /// On a terminal that knows colours, unless NO_COLOR says otherwise (no-color.org: set and not empty).
 fn colour(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
     terminal && variable("NO_COLOR").is_none_or(|v| v.is_empty()) && variable("TERM").is_none_or(|v| v != "dumb")
-}
-
-fn print(text: &str) -> Result<u8> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(0),
-        // The reader has seen enough (`iotrail check | head`).
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(0),
-        Err(e) => Err(Error::machine("cannot write to standard output", "free space, or redirect it").because(e)),
-    }
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ pub(super) fn observe(
     Observed {
         vehicles,
         seen,
-        lost: sum(|s| s.lost) + raw.misses,
+        lost: sum(|s| s.lost) + raw.misses.saturating_sub(sum(|s| s.nested_ipis)),
         kicks,
         resched_ipis: has("interrupt_reschedule_entry")
             .then(|| sum(|s| s.vectors[types::vector::VEC_RESCHED.0 as usize].on_watched)),

@@ -89,7 +89,7 @@ struct cpu_slot {
 	__u32 in_vector;       /* enum vector + 1 while its handler runs */
 	__u32 last_vector;     /* enum vector + 1 if the last interrupt here was the kernel's own, 0 if a device's */
 	__u32 in_softirq;      /* softirq number + 1 while it runs */
-	__u32 pad;
+	__u32 in_ipi_send;     /* the program for sent IPIs is running */
 	/* counts */
 	__u64 runs;
 	__u64 run_items;
@@ -98,6 +98,7 @@ struct cpu_slot {
 	__u64 page_faults;
 	__u64 syscalls;
 	__u64 rw_calls;
+	__u64 nested_ipis;     /* IPIs that were sent while that program ran, and were counted all the same */
 	__u64 lost;
 	struct irq_count vectors[VEC_MAX];
 } __attribute__((aligned(64)));

@@ -19,7 +19,8 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		if (slot->pending || asleep) {
 			struct thread_state *state = state_of(prev->pid, slot);
 			if (state) {
-				state->pending = slot->pending;
+				/* Adds: where a switch-in was not seen (see docs/completion-path.md), some may still be parked. */
+				state->pending += slot->pending;
 				if (asleep && state->waiting) {
 					struct entry entry;
 					entry_of(prev, &entry, false);

@@ -1,0 +1,63 @@
+//! `iotrail bench`: one load through one I/O interface.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::error::{Error, Result};
+use crate::experiment::{cell, interrupt};
+use crate::load::{Doing, Progress};
+use crate::load::options::LoadOptions;
+use crate::report::terminal;
+use crate::store::Store;
+
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    load: LoadOptions,
+
+    /// One measurement as JSON on standard output
+    #[arg(long)]
+    json: bool,
+
+    /// Store the measurement in this file
+    #[arg(long, value_name = "PATH")]
+    store: Option<PathBuf>,
+}
+
+pub fn run(args: &BenchArgs) -> Result<u8> {
+    // A store that can't be written is found out before the load, not after it.
+    let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
+    let stop = interrupt::raise_flag()?;
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
+    let measured = cell::run(&args.load, &mut |p: Progress| bar.set_message(words(p)), stop)?;
+    bar.finish_and_clear();
+
+    if measured.measurement.ios == 0 {
+        return Err(Error::machine("not one I/O was measured", "give it more time with --runtime"));
+    }
+    if let Some(store) = &mut store {
+        store.save_single(&measured.measurement, &measured.histogram)?;
+    }
+    match args.json {
+        true => terminal::print_json(&measured.measurement)?,
+        false => terminal::print(&terminal::bench(&measured.measurement))?,
+    }
+    Ok(0)
+}
+
+/// What the load is at, for a terminal's one line.
+fn words(p: Progress) -> String {
+    let done = |unit: u64, name: &str| match p.total {
+        Some(total) => format!("{} of {} {name}", p.done / unit, total / unit),
+        None => format!("{} {name}", p.done / unit),
+    };
+    let seconds = p.elapsed.as_secs_f64();
+    match p.doing {
+        Doing::LayingOut => format!("laying out the file: {}", done(1 << 20, "MiB")),
+        Doing::WarmingUp => format!("warming up: {seconds:.1} s"),
+        Doing::Measuring => format!("measuring: {seconds:.1} s, {}", done(1, "I/Os")),
+    }
+}

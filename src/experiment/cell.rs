@@ -1,0 +1,225 @@
+//! One watched cell: the load with the probes around it, and the measurement that the two make together.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use hdrhistogram::Histogram;
+
+use crate::error::Result;
+use crate::host;
+use crate::load::options::{EngineKind, LoadOptions, Trace};
+use crate::load::spec::LoadSpec;
+use crate::load::{self, Boundary, Outcome, Progress};
+use crate::measurement::{Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, TaskWorkBatch, Warning};
+use crate::probe::observed::Observed;
+use crate::probe::watch::{Interface, Room, Subject, Watch};
+use crate::stats::quantile;
+
+/// What one cell yields.
+pub struct Measured {
+    pub measurement: Measurement,
+    /// Latencies in nanoseconds, all jobs together.
+    pub histogram: Histogram<u64>,
+    /// Stopped before its end: the numbers are of a shorter run than was asked for.
+    pub interrupted: bool,
+}
+
+/// Runs the load once, watched as `options.trace` asks. Counts and load cover exactly the same I/Os: both boundaries lie
+/// where nothing is in flight.
+pub fn run(options: &LoadOptions, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Measured> {
+    let host = host_facts(options.file.as_deref())?;
+    let spec = LoadSpec::resolve(options, host.target.as_ref(), &host::cpu::online()?)?;
+    let mut warnings = spec.warnings.clone();
+
+    let mut room = Room::default();
+    let mut watch = match interface(&spec) {
+        Some(interface) if spec.trace != Trace::Off => {
+            // The calling thread only waits while the load runs; all other threads are the load's or its helpers.
+            let subject = Subject {
+                tgid: std::process::id(),
+                unwatched_tid: calling_tid(),
+                interface,
+                target_irqs: host.target.iter().flat_map(|t| &t.interrupts).map(|i| i.irq).collect(),
+            };
+            match Watch::open(&mut room, subject) {
+                Ok(watch) => Some(watch),
+                Err(e) if spec.trace == Trace::On => return Err(e),
+                Err(e) => {
+                    warnings.push(Warning::new(
+                        "not_watched",
+                        e.to_string(),
+                        "`iotrail check` says what is missing and what restores it",
+                    ));
+                    None
+                }
+            }
+        }
+        _ => None,
+    };
+
+    let mut observed: Option<Observed> = None;
+    let mut failed: Option<crate::error::Error> = None;
+    let mut boundary = |at: Boundary| {
+        let Some(watch) = watch.as_mut() else { return };
+        let result = match at {
+            Boundary::Ready => Ok(()),
+            Boundary::MeasureBegins => watch.begin(),
+            Boundary::MeasureEnds => watch.end().map(|o| observed = Some(o)),
+        };
+        if let Err(e) = result {
+            failed.get_or_insert(e);
+        }
+    };
+    let outcome = load::run(&spec, &mut boundary, progress, stop)?;
+    if let Some(e) = failed {
+        return Err(e);
+    }
+    if let Some(watch) = &watch {
+        warnings.extend(watch.missing().iter().map(|(name, lost)| {
+            Warning::new("probe_missing", format!("this kernel has no {name}: {lost} unknown"), "see `iotrail check`")
+        }));
+    }
+    Ok(measured(outcome, observed, host, warnings))
+}
+
+/// What this machine is, with the target as far as it can be told before it exists: a missing file is laid out in its
+/// folder, so the folder's disk is its disk.
+fn host_facts(file: Option<&Path>) -> Result<Host> {
+    let Some(file) = file else { return host::facts(None) };
+    if file.exists() {
+        return host::facts(Some(file));
+    }
+    let folder = match file.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    // A missing folder is the load's error to report, with the file's name.
+    let mut host = if folder.is_dir() { host::facts(Some(folder))? } else { host::facts(None)? };
+    if let Some(target) = &mut host.target {
+        target.path = file.display().to_string();
+    }
+    Ok(host)
+}
+
+/// How the completions of this load can be seen; `None`: it has none in the kernel.
+fn interface(spec: &LoadSpec) -> Option<Interface> {
+    match spec.engine {
+        EngineKind::IoUring | EngineKind::IoUringCmd => {
+            Some(Interface::IoUring { iopoll: spec.ring.names().iter().any(|f| f == "iopoll") })
+        }
+        EngineKind::Libaio => Some(Interface::Aio),
+        EngineKind::PosixAio => Some(Interface::HelperCalls),
+        EngineKind::Sync => Some(Interface::OwnCalls),
+        EngineKind::Null => None,
+    }
+}
+
+fn calling_tid() -> u32 {
+    // SAFETY: gettid takes nothing and cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
+
+fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnings: Vec<Warning>) -> Measured {
+    let seconds = outcome.elapsed_ns as f64 / 1e9;
+    warnings.extend(outcome.warnings);
+    // What the load counted itself is exact; where its interface hides its calls, the probes counted.
+    let syscalls = outcome.syscalls.or(observed.as_ref().and_then(|o| o.syscalls));
+    let ratio = |n: Option<u64>| n.filter(|_| outcome.ios > 0).map(|n| n as f64 / outcome.ios as f64);
+
+    let mut mode_switches = vec![];
+    if let (Some(syscalls), Some(returns)) = (syscalls, observed.as_ref().and_then(|o| o.returns.as_ref())) {
+        mode_switches.push(ModeSwitch { cause: "syscall".into(), count: syscalls });
+        mode_switches.extend(returns.iter().map(|(cause, n)| ModeSwitch { cause: (*cause).into(), count: *n }));
+    }
+    let mut per_io = PerIo { syscalls: ratio(syscalls), ..PerIo::default() };
+    let mut probe = Probe { mode: "off".into(), ..Probe::default() };
+    let (mut vehicles, mut interrupts, mut ipis, mut batches) = (vec![], vec![], vec![], vec![]);
+    if let Some(o) = observed {
+        warnings.extend(doubts(&o, outcome.ios));
+        per_io.kicks = ratio(o.kicks);
+        per_io.resched_ipis = ratio(o.resched_ipis);
+        per_io.device_irqs = ratio(o.device_irqs);
+        per_io.context_switches = ratio(Some(o.context_switches));
+        per_io.task_work_runs = ratio(o.task_work_runs);
+        if !mode_switches.is_empty() {
+            per_io.mode_switches = ratio(Some(mode_switches.iter().map(|m| m.count).sum()));
+        }
+        probe = Probe {
+            mode: "aggregate".into(),
+            completions_seen: Some(o.seen),
+            untracked: Some(outcome.ios.saturating_sub(o.seen)),
+            lost: Some(o.lost),
+            programs: o.programs,
+        };
+        batches = o.run_batches.iter().map(|&(at_least, runs)| TaskWorkBatch { at_least, runs }).collect();
+        (vehicles, interrupts, ipis) = (o.vehicles, o.interrupts, o.ipis);
+    }
+
+    let measurement = Measurement {
+        schema: SCHEMA.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        started_unix_s: outcome.started_unix_s,
+        load: outcome.record,
+        elapsed_ns: outcome.elapsed_ns,
+        ios: outcome.ios,
+        bytes: outcome.bytes,
+        errors: outcome.errors,
+        short_ios: outcome.short_ios,
+        iops: if seconds > 0.0 { outcome.ios as f64 / seconds } else { 0.0 },
+        latency_ns: quantile::summary(&outcome.histogram),
+        phases: outcome.phases,
+        cpu: outcome.cpu,
+        vehicles,
+        per_io,
+        mode_switches,
+        task_work_batches: batches,
+        interrupts,
+        ipis,
+        order: None,
+        probe,
+        host,
+        warnings,
+    };
+    Measured { measurement, histogram: outcome.histogram, interrupted: outcome.interrupted }
+}
+
+/// Where the counts must not be taken at their word.
+fn doubts(o: &Observed, ios: u64) -> Vec<Warning> {
+    let mut doubts = vec![];
+    if o.lost > 0 {
+        doubts.push(Warning::new(
+            "events_lost",
+            format!("{} events were lost: a counter's map was full or a probe interrupted itself", o.lost),
+            "take the counts as lower bounds",
+        ));
+    }
+    if o.seen < ios {
+        doubts.push(Warning::new(
+            "untracked",
+            format!("{} of {ios} completions left no trace that the probes can follow", ios - o.seen),
+            "docs/completion-path.md says which interfaces do that and when",
+        ));
+    }
+    if o.seen > ios {
+        doubts.push(Warning::new(
+            "seen_too_many",
+            format!("the probes saw {} completions, the load {ios}", o.seen),
+            "another ring of this process was busy; report this",
+        ));
+    }
+    // The kernel's own count is the observer that nothing escapes.
+    for i in &o.interrupts {
+        let Some(proc) = i.proc_count.filter(|p| *p > 100) else { continue };
+        if (i.count as f64) < 0.99 * proc as f64 {
+            doubts.push(Warning::new(
+                "interrupts_missed",
+                format!(
+                    "the probes saw {} of the {proc} interrupts {} {} on CPU {} that /proc/interrupts counted",
+                    i.count, i.vector, i.name, i.cpu
+                ),
+                "counts of interrupts and their wake-ups are low by that share; completions are not affected",
+            ));
+        }
+    }
+    doubts
+}

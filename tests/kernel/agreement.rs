@@ -1,0 +1,87 @@
+//! The tool's counts against observers that are not ours: /proc/interrupts and strace.
+
+use std::process::Command;
+
+use iotrail::host::irq;
+use libtest_mimic::{Failed, Trial};
+
+use crate::bench::{exact, file, watched};
+
+type Test = fn() -> Result<(), Failed>;
+
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 4] = [
+        ("kicks_and_interrupts_agree_with_proc_interrupts", proc_interrupts),
+        ("system_calls_agree_with_strace", strace),
+        ("another_programs_io_does_not_leak_in", neighbour),
+        ("mode_switches_by_syscall_agree_with_the_sys_exit_tracepoint", peek_makes_no_calls),
+    ];
+    tests.into_iter().map(|(name, test)| Trial::test(format!("agreement::{name}"), test)).collect()
+}
+
+/// Within a part of the larger one.
+#[track_caller]
+fn near(what: &str, ours: f64, theirs: f64, within: f64) {
+    assert!((ours - theirs).abs() <= within * theirs.max(1.0), "{what}: {ours} against {theirs}");
+}
+
+fn proc_interrupts() -> Result<(), Failed> {
+    file();
+    let before = irq::snapshot()?;
+    let m = watched("--depth 1 --cpus non-irq --wait peek --count 40000 --warmup 0");
+    let seen = irq::snapshot()?.since(&before);
+    let cpu = m.load.cpus[0];
+    let kicks = m.per_io.kicks.expect("ipi_send_cpu is there") * m.ios as f64;
+    let resched = m.per_io.resched_ipis.expect("reschedule_entry is there") * m.ios as f64;
+    let res = seen.count("RES", cpu).expect("a row of reschedule interrupts") as f64;
+    near("reschedule IPIs on the load's CPU", resched, res, 0.01);
+    near("kicks are nearly all of them", kicks, res, 0.02);
+    let lines = &m.host.target.as_ref().expect("a file has a target").interrupts;
+    let theirs: u64 =
+        lines.iter().flat_map(|l| seen.row(&l.irq.to_string())).flat_map(|row| &row.counts).sum();
+    let ours = m.per_io.device_irqs.expect("irq_handler_entry is there") * m.ios as f64;
+    near("the disk's interrupts", ours, theirs as f64, 0.01);
+    Ok(())
+}
+
+fn strace() -> Result<(), Failed> {
+    let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("strace.out");
+    let out = Command::new("strace")
+        .args(["-f", "-qq", "-e", "trace=io_uring_enter", "-e", "signal=none", "-o"])
+        .arg(&log)
+        .arg(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["bench", "--json", "--trace", "off", "--warmup", "0", "--count", "2000", "--depth", "4", "--file"])
+        .arg(file())
+        .output();
+    let out = out.map_err(|e| format!("strace: {e} (the package of that name)"))?;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let m: iotrail::measurement::Measurement = serde_json::from_slice(&out.stdout)?;
+    let calls = std::fs::read_to_string(&log)?.lines().filter(|l| l.contains("io_uring_enter(")).count();
+    let ours = (m.per_io.syscalls.expect("io_uring counts its calls") * m.ios as f64).round();
+    assert_eq!(ours as usize, calls);
+    Ok(())
+}
+
+fn neighbour() -> Result<(), Failed> {
+    // The same load, unwatched, in another process, for longer than ours lasts.
+    let mut other = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["bench", "--trace", "off", "--runtime", "4s", "--depth", "4", "--file"])
+        .arg(file())
+        .stdout(std::process::Stdio::null())
+        .spawn()?;
+    let m = watched("--depth 4 --runtime 1s");
+    let still_there = other.try_wait()?.is_none();
+    let status = other.wait()?;
+    assert!(still_there && status.success(), "the other program ended early: {status}");
+    exact(&m);
+    Ok(())
+}
+
+fn peek_makes_no_calls() -> Result<(), Failed> {
+    // One call per I/O, the submission's: looking makes none. POSIX AIO's calls are counted by the tracepoint.
+    let m = watched("--depth 1 --cpus non-irq --wait peek --runtime 1s");
+    near("system calls per I/O", m.per_io.syscalls.expect("io_uring counts its calls"), 1.0, 0.001);
+    let m = watched("--engine sync --depth 1 --count 5000 --warmup 0");
+    near("calls of sync", m.per_io.syscalls.expect("sync counts its calls"), 1.0, 0.02);
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Runs the built `iotrail bench` as a user would, and reads its JSON.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use iotrail::measurement::Measurement;
+use iotrail::path::vehicle::Vehicle;
+
+/// Why this machine can run none of these tests; `None`: it can.
+pub fn missing() -> Option<String> {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Some("not root".into());
+    }
+    let programs = iotrail::probe::support::survey();
+    let refused: Vec<_> = programs
+        .iter()
+        .filter(|p| p.state != iotrail::probe::support::State::Loads)
+        .map(|p| p.name)
+        .collect();
+    if !refused.is_empty() {
+        return Some(format!("these probes don't load here: {}", refused.join(", ")));
+    }
+    let target = match iotrail::host::block::target(scratch_folder()) {
+        Ok(target) => target,
+        Err(e) => return Some(e.to_string()),
+    };
+    if target.interrupts.is_empty() {
+        return Some(format!("{} is on no disk with known interrupts", scratch_folder().display()));
+    }
+    if cpus(&target).1.is_empty() {
+        return Some("every CPU takes the disk's interrupts".into());
+    }
+    None
+}
+
+/// CPUs that take the target's interrupts, and those that don't.
+fn cpus(target: &iotrail::measurement::Target) -> (Vec<u32>, Vec<u32>) {
+    let online = iotrail::host::cpu::online().expect("sysfs lists the CPUs");
+    online.into_iter().partition(|cpu| target.interrupts.iter().any(|i| i.cpus.contains(cpu)))
+}
+
+fn scratch_folder() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// A file of 64 MiB on the disk, laid out once.
+pub fn file() -> &'static Path {
+    static FILE: OnceLock<PathBuf> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let path = scratch_folder().join("kernel-tests.dat");
+        if std::fs::metadata(&path).map(|m| m.len()).ok() != Some(64 << 20) {
+            if path.exists() {
+                std::fs::remove_file(&path).expect("an old scratch file can be removed");
+            }
+            run(&format!("--file {} --size 64m --count 16 --warmup 0 --trace off", path.display()));
+        }
+        path
+    })
+}
+
+/// `bench --json` with these options, whole words only.
+pub fn run(options: &str) -> Measurement {
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["bench", "--json"])
+        .args(options.split_whitespace())
+        .output()
+        .expect("the built binary starts");
+    assert!(
+        out.status.success(),
+        "bench {options}: {}: {}",
+        out.status,
+        String::from_utf8_lossy(&out.stderr)
+    );
+    serde_json::from_slice(&out.stdout).expect("--json prints one measurement")
+}
+
+/// On the test's file, watched.
+pub fn watched(options: &str) -> Measurement {
+    let m = run(&format!("--file {} --trace on {options}", file().display()));
+    exact(&m);
+    m
+}
+
+/// What holds for every watched measurement of an interface that the probes can follow.
+pub fn exact(m: &Measurement) {
+    let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();
+    assert_eq!(Some(sum), m.probe.completions_seen, "vehicles sum to the completions seen");
+    assert_eq!(sum, m.ios, "completions seen are the I/Os done: {:?}", m.vehicles);
+    assert_eq!((m.probe.lost, m.probe.untracked), (Some(0), Some(0)));
+    assert_eq!((m.errors, m.short_ios), (0, 0));
+    let phases = m.phases.submit + m.phases.poll + m.phases.clear + m.phases.other;
+    assert!((phases - 1.0).abs() < 1e-6, "phases sum to 1: {phases}");
+}
+
+/// The share of completions that came by a vehicle.
+pub fn share(m: &Measurement, vehicle: Vehicle) -> f64 {
+    let by: u64 = m.vehicles.iter().filter(|v| v.vehicle == vehicle).map(|v| v.completions).sum();
+    by as f64 / m.ios as f64
+}
+
+#[track_caller]
+pub fn assert_share(m: &Measurement, vehicle: Vehicle, at_least: f64) {
+    let got = share(m, vehicle);
+    assert!(got >= at_least, "{vehicle} carried {got:.4} of {}, not {at_least}: {:?}", m.ios, m.vehicles);
+}

@@ -1,0 +1,31 @@
+//! What the kernel really does, against what the tool says: needs root, a disk with interrupts, and the probes.
+//!
+//! Counts and shares are asserted, never times. A test that this machine cannot run is skipped, with the reason; under
+//! CI a skip fails the run, since the gate's machine can run them all.
+
+mod agreement;
+mod bench;
+mod probes;
+mod vehicles;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    let args = Arguments::from_args();
+    let missing = bench::missing();
+    let trials: Vec<Trial> = [vehicles::trials(), agreement::trials(), probes::trials()]
+        .into_iter()
+        .flatten()
+        .map(|trial| trial.with_ignored_flag(missing.is_some()))
+        .collect();
+    if let Some(reason) = &missing {
+        eprintln!("all {} kernel tests are skipped: {reason}", trials.len());
+        if std::env::var_os("CI").is_some() {
+            eprintln!("under CI a skip is a failure");
+            std::process::exit(1);
+        }
+    }
+    // One at a time: each one has the CPUs and the disk to itself.
+    let args = Arguments { test_threads: Some(1), ..args };
+    libtest_mimic::run(&args, trials).exit();
+}
