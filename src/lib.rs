@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cli → experiment → load, probe, host → engine, path, stats
-//!          ↘ answer, store, report → measurement → path, stats
+//!          ↘ answer, store, report → run_record → measurement → path, stats
 //! ```
 //!
 //! | module | responsible for |
@@ -21,6 +21,7 @@
 //! | [`store`] | one SQLite file: runs, cells, measurements |
 //! | [`report`] | measurements → text on a terminal |
 //! | [`measurement`] | the central noun: what one load, watched, yields; the JSON schema |
+//! | [`run_record`] | a run of an experiment and its cells; the JSON schema |
 //! | [`error`] | what a user is told, and the exit status |
 
 pub mod answer;
@@ -34,5 +35,6 @@ pub mod measurement;
 pub mod path;
 pub mod probe;
 pub mod report;
+pub mod run_record;
 pub mod stats;
 pub mod store;

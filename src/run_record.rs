@@ -1,0 +1,104 @@
+//! A run of an experiment, as it is stored, reported and printed: these types *are* the JSON schema `iotrail.run/1`
+//! (`docs/formats.md`). Reports and answers take this and never what made it, so that every report can be made again.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::measurement::Measurement;
+
+pub const SCHEMA: &str = "iotrail.run/1";
+
+/// The parameter that says which arm a cell belongs to.
+pub const ARM: &str = "arm";
+/// The parameter that names a cell's set of options that go together.
+pub const VARIANT: &str = "variant";
+
+/// Which table shows the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Table {
+    /// Throughput, latency, vehicles, kicks and interrupts per I/O: how completions were delivered.
+    Delivery,
+    /// Wall time of all requests and the shares of submit, poll and clear: where the time went.
+    Cost,
+}
+
+/// One run: what was planned, and what has been measured of it so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub schema: String,
+    /// The run's number in its store.
+    pub run: i64,
+    pub experiment: String,
+    pub title: String,
+    pub question: String,
+    /// What was expected, and why, before anything was measured.
+    pub expect: String,
+    pub table: Table,
+    pub quick: bool,
+    /// Of the order of the cells.
+    pub seed: u32,
+    /// Measurements planned for each cell.
+    pub repeats: u32,
+    /// Names of the parameters, in the experiment's order. The arm is among them.
+    pub axes: Vec<String>,
+    /// Names of the arms; the first one is what the others are compared with.
+    pub arms: Vec<String>,
+    /// Seconds since the epoch (UTC).
+    pub started_unix_s: u64,
+    /// Null while measurements are missing.
+    pub finished_unix_s: Option<u64>,
+    pub cells: Vec<CellRecord>,
+    /// Differences with intervals; none are computed in this version of the schema's producer.
+    pub comparisons: Vec<Value>,
+}
+
+/// One combination of parameters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellRecord {
+    /// Number in the plan, from 1.
+    pub cell: u32,
+    /// Parameter → value, the arm and the variant by name.
+    pub params: Map<String, Value>,
+    /// Why this host cannot do it; null when it can.
+    pub untestable: Option<String>,
+    /// In the order of the repeats; fewer than planned when the run was interrupted.
+    pub measurements: Vec<Measurement>,
+}
+
+impl RunRecord {
+    /// Measurements that this host can make, all in all.
+    pub fn planned(&self) -> usize {
+        self.cells.iter().filter(|c| c.untestable.is_none()).count() * self.repeats as usize
+    }
+
+    pub fn done(&self) -> usize {
+        self.cells.iter().map(|c| c.measurements.len()).sum()
+    }
+
+    /// The values of one parameter, in the order of the plan.
+    pub fn values(&self, axis: &str) -> Vec<&Value> {
+        let mut seen: Vec<&Value> = Vec::new();
+        for v in self.cells.iter().filter_map(|c| c.params.get(axis)) {
+            if !seen.contains(&v) {
+                seen.push(v);
+            }
+        }
+        seen
+    }
+}
+
+impl CellRecord {
+    pub fn arm(&self) -> &str {
+        self.params.get(ARM).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// A parameter's value as people write it: text without quotes, `none` for an empty one.
+pub fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(s) if s.is_empty() => "none".into(),
+        Value::String(s) => s.clone(),
+        other => other.to_string(),
+    }
+}
