@@ -1,0 +1,140 @@
+//! A made-up measurement for tests: every field holds something.
+
+use hdrhistogram::Histogram;
+
+use crate::measurement::*;
+use crate::path::vehicle::Vehicle;
+
+pub fn histogram() -> Histogram<u64> {
+    let mut h = Histogram::new(3).unwrap();
+    for n in 1..=10_000 {
+        h.record(n * 100).unwrap();
+    }
+    h
+}
+
+pub fn measurement() -> Measurement {
+    Measurement {
+        schema: SCHEMA.into(),
+        version: "0.1.0".into(),
+        started_unix_s: 1_772_366_400,
+        load: LoadRecord {
+            engine: "io_uring".into(),
+            ring: Ring { requested: vec!["coop_taskrun".into()], granted: vec!["coop_taskrun".into()] },
+            sq_cpu: None,
+            sq_idle_ms: None,
+            register: Vec::new(),
+            force_async: false,
+            rw: "randread".into(),
+            bs: 4096,
+            depth: 1,
+            batch: 1,
+            jobs: 1,
+            cpus_requested: Some("non-irq".into()),
+            cpus: vec![0],
+            wait: "peek".into(),
+            reaper: "same".into(),
+            think_ns: 0,
+            scratch: "none".into(),
+            neighbour: "none".into(),
+            file: Some("/data/scratch-1g".into()),
+            size: Some(1 << 30),
+            direct: true,
+            runtime_ns: Some(2_000_000_000),
+            count: None,
+            warmup_ns: 300_000_000,
+            rate: None,
+            verify: false,
+            trace: "auto".into(),
+        },
+        elapsed_ns: 2_000_000_000,
+        ios: 500,
+        bytes: 500 * 4096,
+        errors: 0,
+        short_ios: 0,
+        iops: 250.0,
+        latency_ns: Latency {
+            count: 500,
+            mean: Some(3_998_123.1),
+            min: Some(3_500_000),
+            p50: Some(3_999_743),
+            p90: Some(4_001_791),
+            p95: Some(4_003_839),
+            p99: None,
+            p99_9: None,
+            p99_99: None,
+            max: Some(4_100_000),
+        },
+        phases: Phases { submit: 0.002, poll: 0.995, clear: 0.001, other: 0.002, total_ns: 2_000_000_000 },
+        cpu: Cpu { user_ns: 1_990_000_000, system_ns: 10_000_000, sqpoll_ns: None },
+        vehicles: vec![
+            VehicleCount { vehicle: Vehicle::TimerTick, completions: 497, detail: None, delay_ns: None },
+            VehicleCount {
+                vehicle: Vehicle::DeviceIrq,
+                completions: 3,
+                detail: Some("39 virtio2-output.0".into()),
+                delay_ns: Some(Delay { p50: Some(900), p99: None, max: Some(1200) }),
+            },
+        ],
+        per_io: PerIo {
+            syscalls: Some(1.0),
+            kicks: Some(0.0),
+            resched_ipis: Some(0.002),
+            device_irqs: Some(0.01),
+            mode_switches: Some(2.1),
+            context_switches: None,
+            task_work_runs: Some(1.0),
+        },
+        mode_switches: vec![
+            ModeSwitch { cause: "syscall".into(), count: 500 },
+            ModeSwitch { cause: "timer_tick".into(), count: 500 },
+        ],
+        interrupts: vec![
+            Interrupt {
+                vector: "LOC".into(),
+                name: "local timer".into(),
+                cpu: 0,
+                count: 500,
+                on_watched: 500,
+                proc_count: Some(500),
+            },
+            Interrupt {
+                vector: "36".into(),
+                name: "virtio1-req.0".into(),
+                cpu: 1,
+                count: 498,
+                on_watched: 0,
+                proc_count: Some(500),
+            },
+        ],
+        ipis: vec![Ipi { site: "ttwu_queue_wakelist".into(), from_cpu: 1, to_cpu: 0, count: 1 }],
+        order: None,
+        probe: Probe {
+            mode: "aggregate".into(),
+            completions_seen: Some(500),
+            untracked: Some(0),
+            lost: Some(0),
+            programs: vec!["ring".into(), "interrupt".into()],
+        },
+        host: Host {
+            hostname: "bench".into(),
+            kernel: "6.18.0".into(),
+            cpu_model: "A processor".into(),
+            cpus: 2,
+            target: Some(Target {
+                path: "/data/scratch-1g".into(),
+                filesystem: Some("ext4".into()),
+                device: Some("vda".into()),
+                driver: Some("virtio_blk".into()),
+                queues: Some(1),
+                poll_queues: Some(0),
+                scheduler: Some("none".into()),
+                interrupts: vec![TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: vec![1] }],
+            }),
+            clock_source: Some("tsc".into()),
+            lockdown: Some("integrity".into()),
+            virtualisation: None,
+        },
+        warnings: vec![Warning::new("virtual-machine", "this is a virtual machine", "compare ratios, not times")],
+    }
+}

@@ -1,0 +1,91 @@
+//! The tables, their versions, and how a file is told to be one of ours. `docs/formats.md` describes the columns.
+
+use rusqlite::{Connection, Transaction};
+
+/// `PRAGMA application_id` of every store: "iotr".
+pub const APPLICATION_ID: i32 = 0x696f_7472;
+
+/// Step `i` brings a store from version `i` to `i + 1`. Steps that have been released are never changed.
+pub const MIGRATIONS: &[&str] = &["
+    CREATE TABLE runs (
+        run              INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind             TEXT NOT NULL CHECK (kind IN ('experiment', 'single')),
+        experiment       TEXT NOT NULL,
+        started_unix_s   INTEGER NOT NULL,
+        finished_unix_s  INTEGER,
+        seed             INTEGER NOT NULL,
+        repeats          INTEGER NOT NULL,
+        plan_key         TEXT NOT NULL,
+        record           TEXT NOT NULL
+    );
+    CREATE TABLE cells (
+        run              INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+        cell             INTEGER NOT NULL,
+        params           TEXT NOT NULL,
+        untestable       TEXT,
+        PRIMARY KEY (run, cell)
+    ) WITHOUT ROWID;
+    CREATE TABLE measurements (
+        measurement      INTEGER PRIMARY KEY,
+        run              INTEGER NOT NULL,
+        cell             INTEGER NOT NULL,
+        repeat           INTEGER NOT NULL,
+        started_unix_s   INTEGER NOT NULL,
+        elapsed_ns       INTEGER NOT NULL,
+        ios              INTEGER NOT NULL,
+        iops             REAL NOT NULL,
+        latency_mean_ns  REAL,
+        latency_p99_ns   INTEGER,
+        hostname         TEXT NOT NULL,
+        kernel           TEXT NOT NULL,
+        json             TEXT NOT NULL,
+        UNIQUE (run, cell, repeat),
+        FOREIGN KEY (run, cell) REFERENCES cells ON DELETE CASCADE
+    );
+    CREATE TABLE histograms (
+        measurement      INTEGER PRIMARY KEY REFERENCES measurements ON DELETE CASCADE,
+        latency          BLOB NOT NULL
+    );
+    CREATE TABLE losses (
+        measurement      INTEGER NOT NULL REFERENCES measurements ON DELETE CASCADE,
+        name             TEXT NOT NULL,
+        count            INTEGER,
+        PRIMARY KEY (measurement, name)
+    ) WITHOUT ROWID;
+"];
+
+/// The version that this program reads and writes.
+pub const VERSION: i32 = MIGRATIONS.len() as i32;
+
+/// What a file turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing in it yet.
+    Empty,
+    Ours {
+        version: i32,
+    },
+    Foreign,
+}
+
+/// Reads the marks that tell a store from another program's database.
+pub fn look(db: &Connection) -> rusqlite::Result<Found> {
+    let pragma = |name: &str| db.query_row(&format!("PRAGMA {name}"), [], |r| r.get::<_, i32>(0));
+    let (id, version) = (pragma("application_id")?, pragma("user_version")?);
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
+    Ok(match (id, version, tables) {
+        (APPLICATION_ID, version, _) => Found::Ours { version },
+        (0, 0, 0) => Found::Empty,
+        _ => Found::Foreign,
+    })
+}
+
+/// Brings the store from `version` to [`VERSION`], all or nothing: the marks change in the same transaction as the tables.
+pub fn migrate(tx: &Transaction<'_>, version: i32) -> rusqlite::Result<()> {
+    let from = usize::try_from(version).unwrap_or(0);
+    for step in &MIGRATIONS[from..] {
+        tx.execute_batch(step)?;
+    }
+    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    tx.pragma_update(None, "user_version", VERSION)
+}

@@ -1,0 +1,173 @@
+use super::*;
+use crate::experiment::plan::tests::two_by_two;
+
+fn begun(dir: &tempfile::TempDir) -> (Store, i64) {
+    let mut store = Store::create_or_open(&dir.path().join("sub/s.db")).unwrap();
+    let plan = two_by_two();
+    let run = store.begin(&plan.record(7, 1_772_366_400), &plan.key()).unwrap();
+    (store, run)
+}
+
+#[test]
+fn a_measurement_and_its_histogram_come_back_equal() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, run) = begun(&dir);
+    let mut m = sample::measurement();
+    // A number whose shortest decimal form a careless reader would round.
+    m.iops = 0.1 + 0.2;
+    m.latency_ns.mean = Some(1_234_567.890_123_456_7);
+    store.save(run, 3, 2, &m, &sample::histogram()).unwrap();
+    let path = store.path().to_owned();
+    drop(store);
+
+    let store = Store::open(&path).unwrap().unwrap();
+    let record = store.load(run).unwrap().unwrap();
+    assert_eq!(record.cells[2].measurements, [m]);
+    assert_eq!((record.run, record.seed, record.repeats, record.done(), record.planned()), (run, 7, 3, 1, 12));
+    assert_eq!(record.cells[2].params, two_by_two().cells[2].params);
+    assert_eq!(store.histogram(run, 3, 2).unwrap().unwrap(), sample::histogram());
+    assert_eq!(store.histogram(run, 3, 1).unwrap(), None);
+    assert_eq!(store.load(run + 1).unwrap(), None);
+    assert_eq!(store.done(run).unwrap(), HashSet::from([(3, 2)]));
+}
+
+#[test]
+fn losses_are_named_and_what_is_not_known_is_null() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, run) = begun(&dir);
+    let mut m = sample::measurement();
+    m.probe.lost = None;
+    m.errors = 4;
+    store.save(run, 1, 1, &m, &sample::histogram()).unwrap();
+    let mut query = store.db.prepare("SELECT name, count FROM losses ORDER BY name").unwrap();
+    let rows: Vec<(String, Option<i64>)> =
+        query.query_map([], |r| Ok((r.get(0)?, r.get(1)?))).unwrap().map(|r| r.unwrap()).collect();
+    let expected = [("errors", Some(4)), ("lost", None), ("unknown", Some(0)), ("untracked", Some(0))];
+    assert_eq!(rows, expected.map(|(n, c)| (n.to_owned(), c)));
+}
+
+#[test]
+fn a_single_measurement_is_a_finished_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = begun(&dir);
+    let m = sample::measurement();
+    let run = store.save_single(&m, &sample::histogram()).unwrap();
+    let list = store.list().unwrap();
+    assert_eq!(list.len(), 2);
+    assert_eq!((list[0].experiment.as_str(), list[0].done, list[0].planned), ("two-by-two", 0, 12));
+    assert!(list[0].kernels.is_empty());
+    assert_eq!((list[1].run, list[1].kind.as_str(), list[1].done, list[1].planned), (run, "single", 1, 1));
+    assert_eq!(list[1].started, "2026-03-01 12:00:00");
+    assert_eq!(list[1].kernels, ["6.18.0"]);
+    assert_eq!(store.load(run).unwrap().unwrap().cells[0].measurements, [m]);
+}
+
+#[test]
+fn a_slot_is_stored_once_and_only_for_a_cell_that_is_planned() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, run) = begun(&dir);
+    let (m, h) = (sample::measurement(), sample::histogram());
+    store.save(run, 1, 1, &m, &h).unwrap();
+    assert!(store.save(run, 1, 1, &m, &h).is_err());
+    assert!(store.save(run, 99, 1, &m, &h).is_err());
+    assert_eq!(store.done(run).unwrap(), HashSet::from([(1, 1)]));
+}
+
+/// A process that is killed leaves what an open connection leaves: the file and, in the middle of a transaction, its journal.
+#[test]
+fn a_kill_in_the_middle_of_a_transaction_loses_that_one_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, run) = begun(&dir);
+    store.save(run, 1, 1, &sample::measurement(), &sample::histogram()).unwrap();
+    // Small pages of cache make SQLite write to the file before the commit.
+    store.db.execute_batch("PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN IMMEDIATE").unwrap();
+    for repeat in 2..40 {
+        insert_measurement(&store.db, run, 2, repeat, &sample::measurement(), &sample::histogram()).unwrap();
+    }
+    let journal = dir.path().join("sub/s.db-journal");
+    assert!(std::fs::metadata(&journal).unwrap().len() > 0);
+    let left = dir.path().join("left");
+    std::fs::create_dir(&left).unwrap();
+    for name in ["s.db", "s.db-journal"] {
+        std::fs::copy(dir.path().join("sub").join(name), left.join(name)).unwrap();
+    }
+    let store = Store::open(&left.join("s.db")).unwrap().unwrap();
+    assert_eq!(store.done(run).unwrap(), HashSet::from([(1, 1)]));
+    assert_eq!(store.load(run).unwrap().unwrap().done(), 1);
+    let whole: String = store.db.query_row("PRAGMA integrity_check", [], |r| r.get(0)).unwrap();
+    assert_eq!(whole, "ok");
+}
+
+fn refused(path: &Path) -> String {
+    let before = std::fs::read(path).unwrap();
+    let opened = Store::create_or_open(path).err().map(|e| (e.to_string(), e.exit_status()));
+    let read = Store::open(path).err().map(|e| (e.to_string(), e.exit_status()));
+    assert_eq!(std::fs::read(path).unwrap(), before, "the file was changed");
+    assert_eq!(opened, read);
+    let (text, status) = opened.expect("the file is refused");
+    assert_eq!(status, 2, "{text}");
+    assert!(!text.contains('\n'));
+    text
+}
+
+#[test]
+fn files_that_are_no_store_are_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::write(&path, "a letter to a friend\n").unwrap();
+    assert!(refused(&path).contains("no store of iotrail"));
+    std::fs::write(&path, vec![7; 100_000]).unwrap();
+    assert!(refused(&path).contains("no store of iotrail"));
+    std::fs::remove_file(&path).unwrap();
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE letters (text)").unwrap();
+    assert!(refused(&path).contains("another program"));
+    let e = Store::create_or_open(dir.path()).err().unwrap();
+    assert!(e.to_string().contains("is a folder"));
+}
+
+#[test]
+fn a_newer_store_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = begun(&dir);
+    store.db.pragma_update(None, "user_version", VERSION + 1).unwrap();
+    let path = store.path().to_owned();
+    drop(store);
+    let text = refused(&path);
+    assert!(text.contains(&format!("store version {}; this one knows {VERSION}", VERSION + 1)), "{text}");
+}
+
+#[test]
+fn a_truncated_store_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, run) = begun(&dir);
+    for repeat in 1..20 {
+        store.save(run, 1, repeat, &sample::measurement(), &sample::histogram()).unwrap();
+    }
+    let path = store.path().to_owned();
+    drop(store);
+    let whole = std::fs::read(&path).unwrap();
+    for length in [whole.len() - 4096, whole.len() / 2, 4096, 1000, 50] {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        assert!(refused(&path).contains("damaged or cut short"), "{length}: {}", refused(&path));
+    }
+    std::fs::write(&path, &whole).unwrap();
+    assert_eq!(Store::open(&path).unwrap().unwrap().done(run).unwrap().len(), 19);
+}
+
+#[test]
+fn no_store_yet_is_no_error_for_a_reader_and_makes_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("none.db");
+    assert!(Store::open(&path).unwrap().is_none());
+    assert!(!path.exists());
+}
+
+#[test]
+fn every_version_is_reached_from_nothing() {
+    let mut db = Connection::open_in_memory().unwrap();
+    assert_eq!(schema::look(&db).unwrap(), Found::Empty);
+    let tx = db.transaction().unwrap();
+    schema::migrate(&tx, 0).unwrap();
+    tx.commit().unwrap();
+    assert_eq!(schema::look(&db).unwrap(), Found::Ours { version: VERSION });
+}
