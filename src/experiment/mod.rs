@@ -1,1 +1,11 @@
-//! (stub)
+//! A question put to the machine: a TOML file or a built-in name → plan of cells → schedule → measurements, each stored
+//! as it ends.
+
+pub mod builtin;
+pub mod cell;
+pub mod execute;
+pub mod file;
+pub mod interrupt;
+pub mod plan;
+pub mod schedule;
+pub mod scratch;

@@ -1,0 +1,38 @@
+//! The experiments that come with the program.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use super::file::{Experiment, parse};
+use crate::error::{Error, Result};
+
+/// Name and text of each.
+pub const ALL: [(&str, &str); 2] = [
+    ("coop", include_str!("../../experiments/coop.toml")),
+    ("interfaces", include_str!("../../experiments/interfaces.toml")),
+];
+
+/// A built-in experiment by its name, else a file by its path.
+pub fn find(what: &str) -> Result<Experiment> {
+    if let Some((name, text)) = ALL.iter().find(|(name, _)| *name == what) {
+        return parse(text, &format!("experiments/{name}.toml"));
+    }
+    if !what.ends_with(".toml") && !Path::new(what).exists() {
+        let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+        return Err(Error::input(
+            format!("there is no experiment '{what}'"),
+            format!("built in are {}; or give the path of a .toml file", names.join(" and ")),
+        ));
+    }
+    let fail = |e| Error::input(format!("cannot read the experiment {what}"), "give a readable TOML file").because(e);
+    let mut text = String::new();
+    let file = std::fs::File::open(what).map_err(fail)?;
+    file.take(LONGEST + 1).read_to_string(&mut text).map_err(fail)?;
+    if text.len() as u64 > LONGEST {
+        return Err(Error::input(format!("{what} is longer than any experiment, 1 MiB"), "give a TOML file"));
+    }
+    parse(&text, what)
+}
+
+/// A file without an end, such as a device, is not read for ever.
+const LONGEST: u64 = 1 << 20;

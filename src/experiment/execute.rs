@@ -1,0 +1,253 @@
+//! The run itself: slot after slot, each measurement stored before the next one starts.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::cell::Measured;
+use super::plan::{Cell, Plan, difference};
+use super::schedule::{Slot, order};
+use crate::error::{Error, Kind, Result};
+use crate::load::options::LoadOptions;
+use crate::store::Store;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Finished,
+    /// Somebody asked it to stop; what is stored is whole.
+    Interrupted,
+}
+
+/// What happens, for those who show it.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// A measurement begins: the `done`th of `planned` is over, counting those of the run that is resumed.
+    Begins { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
+    /// The machine cannot do this cell; the run goes on without it.
+    Untestable { cell: &'a Cell, reason: &'a Error },
+}
+
+/// A run that is stored and has measurements to come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Started {
+    pub run: i64,
+    pub seed: u32,
+    /// The slots to come, in order.
+    pub slots: Vec<Slot>,
+    pub planned: usize,
+}
+
+/// Seconds since the epoch (UTC).
+pub fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Stores the run, with nothing measured yet.
+pub fn start(plan: &Plan, seed: u32, store: &mut Store) -> Result<Started> {
+    let slots = slots(plan, seed)?;
+    let run = store.begin(&plan.record(seed, now_unix_s()), &plan.key())?;
+    Ok(Started { run, seed, planned: slots.len(), slots })
+}
+
+/// Takes up the last run of this experiment that has not ended; refuses where this plan would measure something else.
+pub fn resume(plan: &Plan, store: &Store, kernel: Option<&str>) -> Result<Started> {
+    let Some(last) = store.last_unfinished(&plan.name)? else {
+        return Err(Error::input(
+            format!("no run of '{}' in {} waits to be resumed", plan.name, store.path().display()),
+            "start one without --resume",
+        ));
+    };
+    let refuse = |why: String| {
+        Error::input(
+            format!("run {} of '{}' cannot be resumed: {why}", last.run, plan.name),
+            "use the options it was started with, or start a new run without --resume",
+        )
+    };
+    if last.plan_key != plan.key() {
+        return Err(refuse(difference(&last.plan_key, &plan.key())));
+    }
+    if let (Some(now), Some(then)) = (kernel, last.kernels.iter().find(|k| kernel != Some(k.as_str()))) {
+        return Err(refuse(format!("it was measured on kernel {then}, and this is {now}")));
+    }
+    let all = slots(plan, last.seed)?;
+    let done: HashSet<(u32, u32)> = store.done(last.run)?;
+    let planned = all.len();
+    let slots = all.into_iter().filter(|s| !done.contains(&(s.cell, s.repeat))).collect();
+    Ok(Started { run: last.run, seed: last.seed, slots, planned })
+}
+
+fn slots(plan: &Plan, seed: u32) -> Result<Vec<Slot>> {
+    let cells: Vec<u32> = plan.testable().map(|c| c.number).collect();
+    if cells.is_empty() {
+        let reason = plan.cells.iter().find_map(|c| c.untestable.as_deref()).unwrap_or("it has no cells");
+        return Err(Error::machine(
+            format!("nothing of '{}' can be tested here: {reason}", plan.name),
+            "choose another target with --file, or run `iotrail check`",
+        ));
+    }
+    Ok(order(&cells, plan.repeats, seed))
+}
+
+/// Measures what is to come. `measure` runs one cell; a measurement that `stop` cut short is dropped.
+pub fn execute(
+    plan: &Plan,
+    started: &Started,
+    store: &mut Store,
+    stop: &AtomicBool,
+    measure: &mut dyn FnMut(&LoadOptions) -> Result<Measured>,
+    tell: &mut dyn FnMut(Step<'_>),
+) -> Result<Outcome> {
+    let mut untestable: HashSet<u32> = HashSet::new();
+    let mut last_reason = None;
+    let mut done = started.planned - started.slots.len();
+    let mut measured_any = done > 0;
+    for slot in &started.slots {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Outcome::Interrupted);
+        }
+        let Some(cell) = plan.cells.iter().find(|c| c.number == slot.cell) else { continue };
+        if untestable.contains(&slot.cell) {
+            done += 1;
+            continue;
+        }
+        tell(Step::Begins { done, planned: started.planned, repeat: slot.repeat, cell });
+        match measure(&cell.load) {
+            // What ends early measured a shorter run than the others.
+            Ok(measured) if measured.interrupted => return Ok(Outcome::Interrupted),
+            Ok(measured) => {
+                store.save(started.run, slot.cell, slot.repeat, &measured.measurement, &measured.histogram)?;
+                measured_any = true;
+            }
+            // A load that was told to stop may fail for that; the failure says nothing of the machine.
+            Err(_) if stop.load(Ordering::Relaxed) => return Ok(Outcome::Interrupted),
+            Err(e) if e.kind == Kind::Machine => {
+                store.mark_untestable(started.run, slot.cell, &e.to_string())?;
+                tell(Step::Untestable { cell, reason: &e });
+                untestable.insert(slot.cell);
+                last_reason = Some(e);
+            }
+            Err(e) => return Err(e),
+        }
+        done += 1;
+    }
+    store.finish(started.run, now_unix_s())?;
+    match last_reason {
+        Some(e) if !measured_any => Err(e),
+        _ => Ok(Outcome::Finished),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::plan::tests::two_by_two;
+    use crate::store::sample;
+
+    fn fresh() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
+        (dir, store)
+    }
+
+    fn measured(interrupted: bool) -> Measured {
+        Measured { measurement: sample::measurement(), histogram: sample::histogram(), interrupted }
+    }
+
+    #[test]
+    fn an_interrupted_run_keeps_what_is_whole_and_resumes_with_the_rest_in_the_same_order() {
+        let (_dir, mut store) = fresh();
+        let plan = two_by_two();
+        let started = start(&plan, 7, &mut store).unwrap();
+        assert_eq!((started.planned, started.slots.len()), (12, 12));
+        let stop = AtomicBool::new(false);
+        let mut n = 0;
+        let mut measure = |_: &LoadOptions| {
+            n += 1;
+            Ok(measured(n == 6))
+        };
+        let outcome = execute(&plan, &started, &mut store, &stop, &mut measure, &mut |_| {}).unwrap();
+        assert_eq!(outcome, Outcome::Interrupted);
+        let record = store.load(started.run).unwrap().unwrap();
+        assert_eq!((record.done(), record.planned(), record.finished_unix_s), (5, 12, None));
+
+        let again = resume(&plan, &store, Some("6.18.0")).unwrap();
+        assert_eq!((again.run, again.seed, again.planned), (started.run, 7, 12));
+        assert_eq!(again.slots, started.slots[5..]);
+        let mut seen = Vec::new();
+        let mut tell = |s: Step<'_>| {
+            if let Step::Begins { done, cell, repeat, .. } = s {
+                seen.push((done, Slot { cell: cell.number, repeat }));
+            }
+        };
+        let outcome = execute(&plan, &again, &mut store, &stop, &mut |_| Ok(measured(false)), &mut tell).unwrap();
+        assert_eq!(outcome, Outcome::Finished);
+        assert_eq!(seen.first(), Some(&(5, started.slots[5])));
+        assert_eq!(seen.len(), 7);
+        let record = store.load(started.run).unwrap().unwrap();
+        assert_eq!(record.done(), 12);
+        assert!(record.finished_unix_s.is_some());
+        assert!(resume(&plan, &store, None).unwrap_err().to_string().contains("waits to be resumed"));
+    }
+
+    #[test]
+    fn a_run_is_not_resumed_under_another_plan_or_kernel() {
+        let (_dir, mut store) = fresh();
+        let mut plan = two_by_two();
+        let started = start(&plan, 7, &mut store).unwrap();
+        store.save(started.run, 1, 1, &sample::measurement(), &sample::histogram()).unwrap();
+        let e = resume(&plan, &store, Some("7.2.0")).unwrap_err().to_string();
+        assert!(e.contains("measured on kernel 6.18.0, and this is 7.2.0"), "{e}");
+        plan.repeats = 4;
+        let e = resume(&plan, &store, None).unwrap_err();
+        assert!(e.to_string().contains("repeats was 3 and is 4"), "{e}");
+        assert_eq!(e.exit_status(), 2);
+    }
+
+    #[test]
+    fn what_the_machine_refuses_is_noted_and_the_rest_is_measured() {
+        let (_dir, mut store) = fresh();
+        let plan = two_by_two();
+        let started = start(&plan, 1, &mut store).unwrap();
+        let mut tries = 0;
+        let mut measure = |load: &LoadOptions| {
+            if load.depth == 4 && load.ring == "coop_taskrun" {
+                tries += 1;
+                return Err(Error::machine("the kernel refuses it", "use a newer one"));
+            }
+            Ok(measured(false))
+        };
+        let stop = AtomicBool::new(false);
+        let outcome = execute(&plan, &started, &mut store, &stop, &mut measure, &mut |_| {}).unwrap();
+        assert_eq!((outcome, tries), (Outcome::Finished, 1));
+        let record = store.load(started.run).unwrap().unwrap();
+        assert_eq!((record.done(), record.planned()), (9, 9));
+        let refused: Vec<_> = record.cells.iter().filter_map(|c| c.untestable.as_deref()).collect();
+        assert_eq!(refused, ["the kernel refuses it; use a newer one"]);
+    }
+
+    #[test]
+    fn wrong_input_ends_the_run_and_a_machine_that_can_do_nothing_is_an_error() {
+        let (_dir, mut store) = fresh();
+        let plan = two_by_two();
+        let stop = AtomicBool::new(false);
+        let started = start(&plan, 1, &mut store).unwrap();
+        let mut bad = |_: &LoadOptions| Err(Error::input("the file is too small", "use another"));
+        let e = execute(&plan, &started, &mut store, &stop, &mut bad, &mut |_| {}).unwrap_err();
+        assert_eq!(e.exit_status(), 2);
+        let mut refused = |_: &LoadOptions| Err(Error::machine("io_uring is disabled", "sysctl"));
+        let e = execute(&plan, &started, &mut store, &stop, &mut refused, &mut |_| {}).unwrap_err();
+        assert_eq!(e.exit_status(), 3);
+    }
+
+    #[test]
+    fn a_stop_before_the_first_cell_measures_nothing() {
+        let (_dir, mut store) = fresh();
+        let plan = two_by_two();
+        let started = start(&plan, 1, &mut store).unwrap();
+        let stop = AtomicBool::new(true);
+        let mut never = |_: &LoadOptions| -> Result<Measured> { unreachable!("nothing is to be measured") };
+        let outcome = execute(&plan, &started, &mut store, &stop, &mut never, &mut |_| {}).unwrap();
+        assert_eq!(outcome, Outcome::Interrupted);
+    }
+}

@@ -1,0 +1,162 @@
+use super::*;
+use crate::experiment::builtin;
+
+/// Line 1 is the name; the parts begin at lines 6, 8 and 10.
+const GOOD: &str = r#"name = "x"
+title = "t"
+question = "q"
+expect = "e"
+repeats = 2
+[load]
+bs = "8k"
+[matrix]
+depth = [1, 4]
+[[arm]]
+name = "a"
+[[arm]]
+name = "b"
+ring = "coop_taskrun"
+"#;
+
+fn refused(text: &str) -> String {
+    let e = parse(text, "x.toml").unwrap_err();
+    assert_eq!(e.exit_status(), 2);
+    let text = e.to_string();
+    assert!(!text.contains('\n'));
+    text.split(';').next().unwrap().to_owned()
+}
+
+fn with(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from));
+    GOOD.replacen(from, to, 1)
+}
+
+#[test]
+fn the_built_in_ones_are_read() {
+    for (name, _) in builtin::ALL {
+        let e = builtin::find(name).unwrap();
+        assert_eq!(e.name, name);
+        assert!(e.quick.is_some() && e.full.axes.last().unwrap().name == ARM);
+    }
+    assert!(builtin::find("cop").unwrap_err().to_string().contains("built in are coop and interfaces"));
+}
+
+#[test]
+fn an_experiment_is_read_as_written() {
+    let e = parse(GOOD, "x.toml").unwrap();
+    assert_eq!((e.full.repeats, e.table, e.quick, e.seed), (2, Table::Delivery, None, None));
+    assert_eq!(e.full.axes.iter().map(|a| a.points.len()).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(e.full.axes[1].points[1].value, Value::from("b"));
+    assert_eq!(e.full.axes[1].points[1].options["ring"], Value::from("coop_taskrun"));
+}
+
+#[test]
+fn unknown_keys_are_refused_where_they_stand() {
+    assert_eq!(
+        refused(&with("repeats = 2", "repeets = 2")).split(',').next(),
+        Some("x.toml:5:1: unknown field `repeets`")
+    );
+    assert!(
+        refused(&with("bs = ", "sb = ")).starts_with("x.toml:7:1: no load option is called 'sb': there are engine, ")
+    );
+    assert!(refused(&with("depth =", "dpeth =")).starts_with("x.toml:9:1: no load option is called 'dpeth'"));
+    assert!(refused(&with("ring =", "rnig =")).starts_with("x.toml:14:1: no load option is called 'rnig'"));
+}
+
+#[test]
+fn values_that_no_option_takes_are_refused_where_they_stand() {
+    assert_eq!(
+        refused(&with("\"8k\"", "\"8q\"")),
+        "x.toml:7:6: 'bs' does not take \"8q\": 'q' is no unit of size: use k, m, g or t"
+    );
+    assert!(refused(&with("[1, 4]", "[1, -4]")).starts_with("x.toml:9:13: 'depth' does not take -4: "));
+    assert!(
+        refused(&with("bs = \"8k\"", "wait = \"sleep\"")).starts_with("x.toml:7:8: 'wait' does not take \"sleep\": ")
+    );
+    assert_eq!(refused(&with("repeats = 2", "repeats = 0")), "x.toml:5:11: 'repeats' is at least 1");
+    assert!(refused(&with("repeats = 2", "repeats = 2\nsize = \"big\"")).starts_with("x.toml:6:8: 'size': "));
+    assert_eq!(refused(&with("[1, 4]", "[]")), "x.toml:9:9: 'depth' has no values");
+    assert_eq!(refused(&with("[1, 4]", "[4, 4]")), "x.toml:9:13: 4 stands twice among the values");
+}
+
+#[test]
+fn arms_that_do_not_differ_are_refused() {
+    let same = "[[arm]] \"b\" does not differ from \"a\": all options are the same";
+    assert_eq!(refused(&with("ring = \"coop_taskrun\"", "")), format!("x.toml:12:1: {same}"));
+    // The default by name is the default.
+    assert_eq!(refused(&with("ring = \"coop_taskrun\"", "wait = \"block\"")), format!("x.toml:12:1: {same}"));
+    assert_eq!(refused(&with("ring = \"coop_taskrun\"", "bs = 8192")), format!("x.toml:12:1: {same}"));
+    assert!(refused(&with("name = \"b\"", "name = \"a\"")).ends_with("two of [[arm]] are called \"a\""));
+    assert!(
+        refused(&GOOD[..GOOD.rfind("[[arm]]").unwrap()]).ends_with("one [[arm]] alone has nothing to be compared with")
+    );
+    assert!(refused(&GOOD[..GOOD.find("[[arm]]").unwrap()]).starts_with("x.toml:1:8: nothing says what is compared"));
+}
+
+#[test]
+fn an_option_set_twice_is_refused() {
+    assert!(
+        refused(&with("bs = \"8k\"", "depth = 2")).starts_with("x.toml:9:1: 'depth' is fixed under [load] and varied")
+    );
+    assert!(
+        refused(&with("ring =", "depth = 3\nring ="))
+            .starts_with("x.toml:14:1: 'depth' is set by a [[arm]] and varied")
+    );
+    let both = format!("{GOOD}[[variant]]\nname = \"v\"\nring = \"sqpoll\"\n");
+    assert!(refused(&both).contains("'ring' is set by an [[arm]] and by a [[variant]]"));
+}
+
+#[test]
+fn a_parameter_or_the_variants_can_be_the_arms() {
+    let arms = &GOOD[GOOD.find("[[arm]]").unwrap()..];
+    let text =
+        GOOD.replace(arms, "ring = [\"\", \"coop_taskrun\"]\n").replace("repeats", "compare = \"ring\"\nrepeats");
+    let e = parse(&text, "x.toml").unwrap();
+    let arm = e.full.axes.last().unwrap();
+    assert_eq!(
+        (arm.name.as_str(), &arm.points[0].value, &arm.points[1].value),
+        (ARM, &Value::from("none"), &Value::from("coop_taskrun"))
+    );
+    let variants = text.replace("\"ring\"", "\"variant\"").replace("ring = [\"\", \"coop_taskrun\"]\n", "")
+        + &arms.replace("arm", "variant");
+    assert_eq!(parse(&variants, "x.toml").unwrap().full.axes.len(), 2);
+    assert!(refused(&text.replace("\"ring\"", "\"wait\"")).starts_with("x.toml:5:11: 'compare' names no parameter"));
+    assert!(refused(&with("repeats", "compare = \"depth\"\nrepeats")).contains("both say what is compared"));
+}
+
+#[test]
+fn quick_overrides_what_it_names() {
+    let quick = format!("{GOOD}[quick]\nrepeats = 1\n[quick.load]\nruntime = \"1s\"\n[quick.matrix]\ndepth = [4]\n");
+    let scale = parse(&quick, "x.toml").unwrap().quick.unwrap();
+    assert_eq!((scale.repeats, scale.axes[0].points.len(), scale.axes[1].points.len()), (1, 1, 2));
+    assert_eq!((&scale.load["runtime"], &scale.load["bs"]), (&Value::from("1s"), &Value::from("8k")));
+    assert!(
+        refused(&quick.replace("depth = [4]", "wait = [\"peek\"]")).contains("'wait' is not varied under [matrix]")
+    );
+    assert!(refused(&quick.replace("runtime = \"1s\"", "depth = 4")).contains("'depth' is a parameter"));
+}
+
+#[test]
+fn a_plan_too_large_for_any_machine_is_refused() {
+    assert!(refused(&with("repeats = 2", "repeats = 4000000000")).contains("more than 100000 measurements"));
+}
+
+/// Cut or changed anywhere, a good file is read or refused with a place; nothing panics.
+#[test]
+fn damaged_files_are_refused_with_a_place() {
+    let text = builtin::ALL[0].1;
+    let mut refusals = 0;
+    let mut look = |t: &str| {
+        if let Err(e) = parse(t, "x.toml") {
+            assert!(e.to_string().starts_with("x.toml:"), "{e}");
+            refusals += 1;
+        }
+    };
+    for (i, c) in text.char_indices().filter(|(i, _)| i % 29 == 0) {
+        look(&text[..i]);
+        for with in ["", "[", "\"", "=", "9", "\n", "é"] {
+            look(&format!("{}{with}{}", &text[..i], &text[i + c.len_utf8()..]));
+        }
+    }
+    assert!(refusals > 150, "{refusals}");
+}

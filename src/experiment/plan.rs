@@ -1,0 +1,332 @@
+//! An experiment on this host: every combination of its parameters, resolved to the load's options. A combination that the
+//! host cannot do stays in the plan with the reason, so that the report can say what was not tested.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::file::{Experiment, Point, Scale, load_options};
+use crate::error::{Error, Kind, Result};
+use crate::load::options::{Bytes, EngineKind, LoadOptions, Rw};
+use crate::run_record::{CellRecord, RunRecord, SCHEMA, value_text};
+
+/// What one watched cell costs beside its load: processes started, probes attached and drained, the result stored.
+/// For the estimate only; while a run goes on, its own pace takes the place of this.
+const BESIDE_THE_LOAD: Duration = Duration::from_millis(350);
+
+/// What a plan has to know of the host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Facts {
+    /// CPUs that are online.
+    pub cpus: Vec<u32>,
+    /// CPUs that the target's interrupts are delivered to; `None`: it could not be told.
+    pub irq_cpus: Option<Vec<u32>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub name: String,
+    pub title: String,
+    pub question: String,
+    pub expect: String,
+    pub table: crate::run_record::Table,
+    pub quick: bool,
+    pub repeats: u32,
+    pub axes: Vec<String>,
+    pub arms: Vec<String>,
+    pub target: Option<PathBuf>,
+    pub size: Option<u64>,
+    pub cells: Vec<Cell>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// From 1.
+    pub number: u32,
+    /// `cpus irq · wait peek · depth 1 · arm default`.
+    pub label: String,
+    pub params: Map<String, Value>,
+    /// The options that the experiment sets, as written.
+    pub options: Map<String, Value>,
+    /// The same with the defaults filled in and the target put in.
+    pub load: LoadOptions,
+    pub untestable: Option<String>,
+}
+
+/// Time that a run takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// Warm-ups, runtimes, and what each measurement costs beside its load.
+    pub stated: Duration,
+    /// I/Os of the measurements that end by number: what these take is not known beforehand.
+    pub counted_ios: u64,
+}
+
+/// Whether any cell of the experiment does I/O on a file.
+pub fn needs_target(scale: &Scale) -> Result<bool> {
+    let mut any = false;
+    each_combination(scale, &mut |points| {
+        let load = load_options(merged(scale, points)).map_err(|e| refuse_combination(points, &e))?;
+        any |= load.file.is_none() && uses_target(&load);
+        Ok(())
+    })?;
+    Ok(any)
+}
+
+fn uses_target(load: &LoadOptions) -> bool {
+    load.engine != EngineKind::Null && load.rw != Rw::Nop
+}
+
+/// The file that cells without one of their own use.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Target {
+    pub path: Option<PathBuf>,
+    pub size: Option<Bytes>,
+    /// Made by iotrail to be used by loads, so a load may write to it.
+    pub scratch: bool,
+}
+
+/// Resolves every cell. `check` says what the host or the load's rules have against a cell's options: an error of
+/// [`Kind::Machine`] makes the cell untestable here, one of [`Kind::Input`] refuses the experiment.
+pub fn plan(
+    experiment: &Experiment,
+    quick: bool,
+    target: &Target,
+    facts: &Facts,
+    check: &dyn Fn(&LoadOptions) -> Result<()>,
+) -> Result<Plan> {
+    let scale = match (quick, &experiment.quick) {
+        (false, _) => &experiment.full,
+        (true, Some(scale)) => scale,
+        (true, None) => {
+            return Err(Error::input(
+                format!("experiment '{}' has no quick form", experiment.name),
+                "leave out --quick, or add a [quick] table to the file",
+            ));
+        }
+    };
+    let mut cells = Vec::new();
+    each_combination(scale, &mut |points| {
+        let cell = cell(cells.len() as u32 + 1, scale, points, target, facts, check)?;
+        cells.push(cell);
+        Ok(())
+    })?;
+    let arms = scale.axes.last().map(|a| a.points.iter().map(|p| value_text(&to_json(&p.value))).collect());
+    Ok(Plan {
+        name: experiment.name.clone(),
+        title: experiment.title.clone(),
+        question: experiment.question.clone(),
+        expect: experiment.expect.clone(),
+        table: experiment.table,
+        quick,
+        repeats: scale.repeats,
+        axes: scale.axes.iter().map(|a| a.name.clone()).collect(),
+        arms: arms.unwrap_or_default(),
+        target: target.path.clone(),
+        size: target.size.map(|b| b.0),
+        cells,
+    })
+}
+
+/// Calls `f` with one point of each axis, the last axis turning fastest.
+fn each_combination(scale: &Scale, f: &mut dyn FnMut(&[(&str, &Point)]) -> Result<()>) -> Result<()> {
+    let mut at = vec![0; scale.axes.len()];
+    loop {
+        let points: Vec<(&str, &Point)> =
+            scale.axes.iter().zip(&at).map(|(a, &i)| (a.name.as_str(), &a.points[i])).collect();
+        f(&points)?;
+        let mut axis = at.len();
+        loop {
+            if axis == 0 {
+                return Ok(());
+            }
+            axis -= 1;
+            at[axis] += 1;
+            if at[axis] < scale.axes[axis].points.len() {
+                break;
+            }
+            at[axis] = 0;
+        }
+    }
+}
+
+/// The options of one combination: what is fixed, and over it what each point sets.
+fn merged(scale: &Scale, points: &[(&str, &Point)]) -> toml::Table {
+    let mut options = scale.load.clone();
+    for (_, point) in points {
+        options.extend(point.options.clone());
+    }
+    options
+}
+
+fn label(params: &Map<String, Value>, axes: &[(&str, &Point)]) -> String {
+    let one = |(name, _): &(&str, &Point)| format!("{name} {}", value_text(&params[*name]));
+    axes.iter().map(one).collect::<Vec<_>>().join(" · ")
+}
+
+fn refuse_combination(points: &[(&str, &Point)], why: &dyn std::fmt::Display) -> Error {
+    let params = params(points);
+    Error::input(format!("the combination '{}' cannot be: {why}", label(&params, points)), "change the experiment file")
+}
+
+fn params(points: &[(&str, &Point)]) -> Map<String, Value> {
+    points.iter().map(|(name, p)| ((*name).to_owned(), to_json(&p.value))).collect()
+}
+
+fn cell(
+    number: u32,
+    scale: &Scale,
+    points: &[(&str, &Point)],
+    target: &Target,
+    facts: &Facts,
+    check: &dyn Fn(&LoadOptions) -> Result<()>,
+) -> Result<Cell> {
+    let options = merged(scale, points);
+    let mut load = load_options(options.clone()).map_err(|e| refuse_combination(points, &e))?;
+    if load.file.is_none() && uses_target(&load) {
+        load.file.clone_from(&target.path);
+        load.size = load.size.or(target.size);
+        load.allow_write |= target.scratch;
+    }
+    let params = params(points);
+    let mut untestable = placement(&load, facts);
+    if untestable.is_none() {
+        untestable = match check(&load) {
+            Ok(()) => None,
+            Err(e) if e.kind == Kind::Machine => Some(e.to_string()),
+            Err(e) => return Err(refuse_combination(points, &e)),
+        };
+    }
+    let options = options.iter().map(|(k, v)| (k.clone(), to_json(v))).collect();
+    Ok(Cell { number, label: label(&params, points), params, options, load, untestable })
+}
+
+/// Whether the CPUs that a cell asks for are there. An unknown map of interrupts refuses the cells that depend on it: a
+/// guess would put them on the wrong side of the comparison.
+fn placement(load: &LoadOptions, facts: &Facts) -> Option<String> {
+    let asked = load.cpus.as_deref()?;
+    if asked != "irq" && asked != "non-irq" {
+        return None;
+    }
+    let Some(irq) = &facts.irq_cpus else {
+        return Some("it cannot be told which CPUs take the interrupts of the target's device".into());
+    };
+    if asked == "irq" && irq.is_empty() {
+        return Some("no CPU takes an interrupt of the target's device".into());
+    }
+    if asked == "non-irq" && facts.cpus.iter().all(|c| irq.contains(c)) {
+        return Some("there is no CPU without an interrupt of the target's device".into());
+    }
+    None
+}
+
+fn to_json(value: &toml::Value) -> Value {
+    match value {
+        toml::Value::String(s) => json!(s),
+        toml::Value::Integer(n) => json!(n),
+        toml::Value::Float(x) => json!(x),
+        toml::Value::Boolean(b) => json!(b),
+        // No option takes these, so none gets here; their text is as good as any.
+        other => json!(other.to_string()),
+    }
+}
+
+impl Plan {
+    pub fn testable(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().filter(|c| c.untestable.is_none())
+    }
+
+    pub fn estimate(&self) -> Estimate {
+        let mut stated = Duration::ZERO;
+        let mut counted_ios = 0u64;
+        for cell in self.testable() {
+            let mut one = BESIDE_THE_LOAD + cell.load.warmup.0;
+            match (cell.load.count, cell.load.runtime) {
+                (Some(n), _) => counted_ios = counted_ios.saturating_add(n.saturating_mul(self.repeats.into())),
+                (None, Some(runtime)) => one += runtime.0,
+                // The load's own default.
+                (None, None) => one += Duration::from_secs(5),
+            }
+            stated += one * self.repeats;
+        }
+        Estimate { stated, counted_ios }
+    }
+
+    /// What has to be the same for a run to be resumed: what is measured, not what is said about it.
+    pub fn key(&self) -> String {
+        let cells: Vec<Value> = self
+            .cells
+            .iter()
+            .map(|c| json!({"label": c.label, "options": c.options, "untestable": c.untestable}))
+            .collect();
+        json!({"quick": self.quick, "repeats": self.repeats, "target": self.target, "size": self.size, "cells": cells})
+            .to_string()
+    }
+
+    /// The run as it stands before its first measurement.
+    pub fn record(&self, seed: u32, started_unix_s: u64) -> RunRecord {
+        RunRecord {
+            schema: SCHEMA.into(),
+            run: 0,
+            experiment: self.name.clone(),
+            title: self.title.clone(),
+            question: self.question.clone(),
+            expect: self.expect.clone(),
+            table: self.table,
+            quick: self.quick,
+            seed,
+            repeats: self.repeats,
+            axes: self.axes.clone(),
+            arms: self.arms.clone(),
+            started_unix_s,
+            finished_unix_s: None,
+            cells: self
+                .cells
+                .iter()
+                .map(|c| CellRecord {
+                    cell: c.number,
+                    params: c.params.clone(),
+                    untestable: c.untestable.clone(),
+                    measurements: Vec::new(),
+                })
+                .collect(),
+            comparisons: Vec::new(),
+        }
+    }
+}
+
+/// Where two keys differ, in words.
+pub fn difference(stored: &str, wanted: &str) -> String {
+    let (Ok(old), Ok(new)) = (serde_json::from_str::<Value>(stored), serde_json::from_str::<Value>(wanted)) else {
+        return "its plan cannot be read".into();
+    };
+    for name in ["quick", "target", "size", "repeats"] {
+        if old[name] != new[name] {
+            let text = |v: &Value| value_text(v).replace("null", "none");
+            return format!("{name} was {} and is {}", text(&old[name]), text(&new[name]));
+        }
+    }
+    let list = |v: &Value| v["cells"].as_array().cloned().unwrap_or_default();
+    let (old, new) = (list(&old), list(&new));
+    if old.len() != new.len() {
+        return format!("it had {} cells and has {}", old.len(), new.len());
+    }
+    match old.iter().zip(&new).find(|(a, b)| a != b) {
+        Some((a, b)) if a["label"] != b["label"] => {
+            format!("cell '{}' is now '{}'", value_text(&a["label"]), value_text(&b["label"]))
+        }
+        Some((a, _)) => format!("cell '{}' has other options, or other limits on this host", value_text(&a["label"])),
+        None => "nothing differs".into(),
+    }
+}
+
+/// A path for the plan: relative ones would mean another file in another working directory.
+pub fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path)
+        .map_err(|e| Error::input(format!("cannot use {}", path.display()), "give an absolute path").because(e))
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,143 @@
+use super::*;
+use crate::experiment::builtin;
+use crate::experiment::file::parse;
+
+const TWO_BY_TWO: &str = r#"
+name = "two-by-two"
+title = "Two by two"
+question = "Which?"
+expect = "Either."
+repeats = 3
+[load]
+runtime = "1s"
+warmup = "150ms"
+[matrix]
+depth = [1, 4]
+[[arm]]
+name = "default"
+[[arm]]
+name = "coop_taskrun"
+ring = "coop_taskrun"
+"#;
+
+pub(crate) fn two_by_two() -> Plan {
+    let experiment = parse(TWO_BY_TWO, "two-by-two.toml").unwrap();
+    plan(&experiment, false, &scratch(), &two_cpus(), &|_| Ok(())).unwrap()
+}
+
+fn scratch() -> Target {
+    Target { path: Some("/data/scratch-1g".into()), size: Some(Bytes(1 << 30)), scratch: true }
+}
+
+fn two_cpus() -> Facts {
+    Facts { cpus: vec![0, 1], irq_cpus: Some(vec![1]) }
+}
+
+#[test]
+fn every_combination_is_a_cell_with_its_options() {
+    let p = two_by_two();
+    let labels: Vec<&str> = p.cells.iter().map(|c| c.label.as_str()).collect();
+    assert_eq!(
+        labels,
+        ["depth 1 · arm default", "depth 1 · arm coop_taskrun", "depth 4 · arm default", "depth 4 · arm coop_taskrun"]
+    );
+    let last = &p.cells[3];
+    assert_eq!((last.number, last.load.depth, last.load.ring.as_str()), (4, 4, "coop_taskrun"));
+    assert_eq!(last.load.file.as_deref(), Some(Path::new("/data/scratch-1g")));
+    assert_eq!((last.load.size, last.load.allow_write), (Some(Bytes(1 << 30)), true));
+    assert_eq!(p.arms, ["default", "coop_taskrun"]);
+    // (350 ms + 150 ms + 1 s) × 4 cells × 3 repeats
+    assert_eq!(p.estimate(), Estimate { stated: Duration::from_secs(18), counted_ios: 0 });
+}
+
+#[test]
+fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() {
+    let coop = builtin::find("coop").unwrap();
+    let full = plan(&coop, false, &scratch(), &two_cpus(), &|_| Ok(())).unwrap();
+    assert_eq!((full.cells.len(), full.testable().count()), (112, 112));
+    assert_eq!(full.axes, ["cpus", "wait", "neighbour", "depth", "arm"]);
+    let quick = plan(&coop, true, &scratch(), &two_cpus(), &|_| Ok(())).unwrap();
+    assert_eq!((quick.cells.len(), quick.repeats), (32, 2));
+    // (350 ms + 200 ms + 800 ms) × 32 cells × 2 repeats
+    assert_eq!(quick.estimate(), Estimate { stated: Duration::from_millis(86_400), counted_ios: 0 });
+    let of = |p: &Plan, ring: &str| p.cells.iter().filter(|c| c.load.ring == ring).count();
+    assert_eq!((of(&full, ""), of(&full, "coop_taskrun")), (56, 56));
+}
+
+#[test]
+fn interfaces_has_the_cells_that_it_is_about() {
+    let p = plan(&builtin::find("interfaces").unwrap(), false, &scratch(), &two_cpus(), &|_| Ok(())).unwrap();
+    assert_eq!((p.cells.len(), p.repeats), (33, 16));
+    let counts: Vec<_> = p.cells.iter().map(|c| c.load.count).collect();
+    assert_eq!(counts.iter().filter(|c| **c == Some(5120)).count(), 11);
+    assert!(p.cells.iter().all(|c| c.load.bs == Bytes(1024) && c.load.warmup.0.is_zero()));
+    assert!(p.cells.iter().all(|c| c.load.depth == if c.load.engine == EngineKind::Sync { 1 } else { 1024 }));
+    assert_eq!(p.estimate().counted_ios, (2048 + 5120 + 10240) * 11 * 16);
+}
+
+#[test]
+fn what_this_host_cannot_do_stays_with_the_reason() {
+    let coop = builtin::find("coop").unwrap();
+    let untestable = |irq_cpus| {
+        let facts = Facts { cpus: vec![0, 1], irq_cpus };
+        let p = plan(&coop, true, &scratch(), &facts, &|_| Ok(())).unwrap();
+        let with: Vec<(String, String)> =
+            p.cells.iter().filter_map(|c| Some((c.load.cpus.clone()?, c.untestable.clone()?))).collect();
+        assert_eq!(p.cells.len(), 32);
+        with
+    };
+    let all = untestable(Some(vec![0, 1]));
+    assert_eq!(all.len(), 16);
+    let no_free = ("non-irq".to_owned(), "there is no CPU without an interrupt of the target's device".to_owned());
+    assert!(all.iter().all(|c| *c == no_free));
+    let none = untestable(Some(vec![]));
+    assert_eq!(none.len(), 16);
+    assert!(none.iter().all(|(cpus, why)| cpus == "irq" && why == "no CPU takes an interrupt of the target's device"));
+    assert_eq!(untestable(None).len(), 32);
+}
+
+#[test]
+fn a_machines_no_makes_a_cell_untestable_and_a_wrong_option_refuses_the_file() {
+    let experiment = parse(TWO_BY_TWO, "x.toml").unwrap();
+    let machine = |l: &LoadOptions| match l.ring.as_str() {
+        "coop_taskrun" => Err(Error::machine("kernel 5.10 has no coop_taskrun", "use 5.19 or later")),
+        _ => Ok(()),
+    };
+    let p = plan(&experiment, false, &scratch(), &two_cpus(), &machine).unwrap();
+    assert_eq!(p.testable().count(), 2);
+    assert_eq!(p.cells[1].untestable.as_deref(), Some("kernel 5.10 has no coop_taskrun; use 5.19 or later"));
+    let input = |_: &LoadOptions| Err(Error::input("depth is too large", "use less"));
+    let e = plan(&experiment, false, &scratch(), &two_cpus(), &input).unwrap_err();
+    assert!(e.to_string().starts_with("the combination 'depth 1 · arm default' cannot be: depth is too large"), "{e}");
+    assert_eq!(e.exit_status(), 2);
+}
+
+#[test]
+fn the_key_changes_with_what_is_measured_and_not_with_what_is_said_of_it() {
+    let p = two_by_two();
+    let mut q = p.clone();
+    q.question = "Which one?".into();
+    assert_eq!(p.key(), q.key());
+    q.target = Some("/data/other".into());
+    assert_eq!(difference(&p.key(), &q.key()), "target was /data/scratch-1g and is /data/other");
+    q = p.clone();
+    q.cells[1].options.insert("bs".into(), 8192.into());
+    assert_eq!(
+        difference(&p.key(), &q.key()),
+        "cell 'depth 1 · arm coop_taskrun' has other options, or other limits on this host"
+    );
+    q.cells.pop();
+    assert_eq!(difference(&p.key(), &q.key()), "it had 4 cells and has 3");
+}
+
+#[test]
+fn a_load_without_a_file_needs_no_target() {
+    let of = |load: &str| {
+        let text = TWO_BY_TWO.replace("[load]", &format!("[load]\n{load}"));
+        needs_target(&parse(&text, "x").unwrap().full).unwrap()
+    };
+    assert!(of(""));
+    assert!(!of("rw = \"nop\""));
+    assert!(!of("engine = \"null\""));
+    assert!(!of("file = \"/dev/vdb\""));
+}

@@ -1,0 +1,84 @@
+//! Where a target is made when none is given: a file that stays, so that the next run need not lay it out again.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::load::options::Bytes;
+
+/// The scratch file for `size`, its folder made. The size is in the name: a run that needs more makes its own.
+pub fn file(size: Bytes) -> Result<PathBuf> {
+    let mut refused = Vec::new();
+    for dir in places(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
+        match usable(&dir) {
+            Ok(()) => return Ok(dir.join(format!("scratch-{}", size_text(size)))),
+            Err(why) => refused.push(format!("{}: {why}", dir.display())),
+        }
+    }
+    Err(Error::machine("no place for a scratch file", "name a file on a disk with --file").because(refused.join(", ")))
+}
+
+/// In the order of preference. A relative XDG_CACHE_HOME is to be ignored, says the XDG base directory specification.
+fn places(cache_home: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {
+    let absolute = |p: &PathBuf| p.is_absolute();
+    let cache = cache_home.map(PathBuf::from).filter(absolute);
+    let cache = cache.or_else(|| home.map(PathBuf::from).filter(absolute).map(|h| h.join(".cache")));
+    cache.into_iter().map(|c| c.join("iotrail")).chain([PathBuf::from("/var/tmp/iotrail")]).collect()
+}
+
+/// Makes the folder; refuses file systems in memory, which have no O_DIRECT and no disk to wait for.
+fn usable(dir: &Path) -> std::result::Result<(), String> {
+    std::fs::create_dir_all(dir).map_err(|e| e.to_string())?;
+    let path = std::ffi::CString::new(dir.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
+    // SAFETY: `path` ends in NUL and `facts` is a valid place; both outlive the call.
+    let (rc, facts) = unsafe {
+        let mut facts: libc::statfs = std::mem::zeroed();
+        (libc::statfs(path.as_ptr(), &mut facts), facts)
+    };
+    if rc != 0 {
+        return Err(std::io::Error::last_os_error().to_string());
+    }
+    if facts.f_type == libc::TMPFS_MAGIC || facts.f_type == RAMFS_MAGIC {
+        return Err("it is in memory (tmpfs)".into());
+    }
+    Ok(())
+}
+
+/// linux/magic.h
+const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
+
+fn size_text(size: Bytes) -> String {
+    [(30, 'g'), (20, 'm'), (10, 'k')]
+        .into_iter()
+        .find(|(shift, _)| size.0 != 0 && size.0.trailing_zeros() >= *shift)
+        .map_or_else(|| size.0.to_string(), |(shift, unit)| format!("{}{unit}", size.0 >> shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_follow_the_base_directory_specification() {
+        let p = |c: Option<&str>, h: Option<&str>| places(c.map(Into::into), h.map(Into::into));
+        let fallback = PathBuf::from("/var/tmp/iotrail");
+        assert_eq!(p(Some("/c"), Some("/h")), [PathBuf::from("/c/iotrail"), fallback.clone()]);
+        assert_eq!(p(Some("rel"), Some("/h")), [PathBuf::from("/h/.cache/iotrail"), fallback.clone()]);
+        assert_eq!(p(None, None), [fallback]);
+    }
+
+    #[test]
+    fn names_carry_the_size() {
+        let of = |n| size_text(Bytes(n));
+        assert_eq!((of(1 << 30), of(1536 << 20), of(4096)), ("1g".into(), "1536m".into(), "4k".into()));
+        assert_eq!((of(1000), of(0)), ("1000".into(), "0".into()));
+    }
+
+    #[test]
+    fn memory_is_no_disk() {
+        if Path::new("/dev/shm").is_dir() {
+            let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+            assert_eq!(usable(dir.path()), Err("it is in memory (tmpfs)".into()));
+        }
+    }
+}
