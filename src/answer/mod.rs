@@ -1,1 +1,7 @@
-//! (stub)
+//! What measurements mean, in words. Pure: numbers in, sentences out; nothing is said that the numbers given don't say.
+
+pub mod conclude;
+pub mod finding;
+pub mod group;
+pub mod spread;
+pub mod words;

@@ -1,0 +1,292 @@
+//! What a run's numbers say, in a few sentences. Every sentence is made from the medians and ranges of the run at hand;
+//! what they don't show is not said, and what could not be tested is.
+
+use super::finding::{tick_rate, why_the_tick};
+use super::group::{Group, Row, groups, row_axis, untestable, vehicle_shares};
+use super::spread::{Ratio, Spread, Verdict, chance_of_ranges_apart, compare};
+use super::words::{count, list, percent, plural, span, three_digits};
+use crate::measurement::Measurement;
+use crate::path::vehicle::Vehicle;
+use crate::run_record::{CellRecord, RunRecord, Table};
+
+/// Sentences about one group of cells, or, with an empty title, about the whole run.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Conclusion {
+    /// `cpus irq · wait peek`
+    pub about: String,
+    pub sentences: Vec<String>,
+}
+
+/// All that is concluded, group by group, then what holds for the whole run.
+pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
+    let rows = row_axis(run);
+    let mut all = match run.table {
+        Table::Delivery => of_groups(groups(run, rows), |g| delivery(run, rows, g)),
+        Table::Cost => of_groups(groups(run, None), |g| cost(g)),
+    };
+    let mut whole = Vec::new();
+    if run.done() < run.planned() {
+        whole.push(format!("{} of {} measurements are done: what is said holds for these.", run.done(), run.planned()));
+    }
+    for (reason, common, cells) in untestable(run) {
+        let common = if common.is_empty() { String::new() } else { format!(" ({common})") };
+        whole.push(format!("Not testable here: {}{common}: {reason}.", plural(cells, "cell")));
+    }
+    whole.extend(doubts(run));
+    if run.done() > 0 {
+        whole.push(caveat(run));
+    }
+    if !whole.is_empty() {
+        all.push(Conclusion { about: String::new(), sentences: whole });
+    }
+    all
+}
+
+fn of_groups(groups: Vec<Group<'_>>, say: impl Fn(&Group<'_>) -> Vec<String>) -> Vec<Conclusion> {
+    let conclude = |g: &Group<'_>| Conclusion { about: g.title.clone(), sentences: say(g) };
+    groups.iter().map(conclude).filter(|c| !c.sentences.is_empty()).collect()
+}
+
+/// What the words above rest on. With few repeats chance alone parts ranges often, and the reader has to know.
+fn caveat(run: &RunRecord) -> String {
+    let fewest = run.cells.iter().map(|c| c.measurements.len()).filter(|n| *n > 0).min().unwrap_or(0);
+    if fewest < 2 {
+        return "A difference is not told from chance with one repeat; run more.".into();
+    }
+    format!(
+        "Ratios are of medians, with the smallest and the largest that any two repeats give. Ranges that do not overlap are \
+         called higher or lower; with {fewest} repeats, chance parts the ranges of two equal arms in {} of comparisons.",
+        percent(chance_of_ranges_apart(fewest))
+    )
+}
+
+/// Losses and failures over the whole run.
+fn doubts(run: &RunRecord) -> Vec<String> {
+    let all = || run.cells.iter().flat_map(|c| &c.measurements);
+    let mut out = Vec::new();
+    let errors: u64 = all().map(|m| m.errors).sum();
+    if errors > 0 {
+        out.push(format!(
+            "{} failed in {}.",
+            plural(errors as usize, "I/O"),
+            plural(all().filter(|m| m.errors > 0).count(), "measurement")
+        ));
+    }
+    let lossy = all().filter(|m| m.probe.lost.is_some_and(|n| n > 0)).count();
+    if lossy > 0 {
+        out.push(format!("The probes lost events in {}: counts there are too low.", plural(lossy, "measurement")));
+    }
+    let unknown = all().filter(|m| often_unknown(m)).count();
+    if unknown > 0 {
+        out.push(format!(
+            "In {} the vehicle of more than 1 % of completions could not be told.",
+            plural(unknown, "measurement")
+        ));
+    }
+    let unwatched = all().filter(|m| m.probe.mode == "off").count();
+    if unwatched > 0 {
+        out.push(format!(
+            "{} not watched: what delivered completions there is not known.",
+            if unwatched == 1 { "1 measurement was".into() } else { format!("{unwatched} measurements were") }
+        ));
+    }
+    out
+}
+
+/// More than one completion in a hundred, the accuracy that the shares are read with.
+fn often_unknown(m: &Measurement) -> bool {
+    let seen: u64 = m.vehicles.iter().map(|v| v.completions).sum();
+    let unknown: u64 = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum();
+    unknown as f64 > 0.01 * seen as f64
+}
+
+fn iops(cell: &CellRecord) -> Option<Spread> {
+    Spread::of(cell.measurements.iter().map(|m| m.iops))
+}
+
+fn elapsed(cell: &CellRecord) -> Option<Spread> {
+    Spread::of(cell.measurements.iter().map(|m| m.elapsed_ns as f64))
+}
+
+/// `depth 1`, or nothing where there is no such parameter.
+fn at(rows: Option<&str>, values: &[String]) -> String {
+    rows.map(|axis| format!(" at {axis} {}", list(values))).unwrap_or_default()
+}
+
+fn delivery(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    let Some((base, others)) = run.arms.split_first() else { return out };
+    for other in others {
+        out.extend(difference(base, other, rows, group));
+    }
+    for arm in &run.arms {
+        out.extend(carried(arm, rows, group));
+    }
+    for arm in &run.arms {
+        out.extend(at_the_tick(arm, rows, group));
+    }
+    out
+}
+
+fn find<'a>(row: &Row<'a>, arm: &str) -> Option<&'a CellRecord> {
+    row.cells.iter().find(|c| c.arm() == arm).copied()
+}
+
+/// In which rows `other` has more or fewer IOPS than `base`, by how much, and in which no difference shows.
+fn difference(base: &str, other: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
+    let (mut higher, mut lower, mut same, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut repeats = usize::MAX;
+    for row in &group.rows {
+        let (Some(a), Some(b)) = (find(row, base).and_then(iops), find(row, other).and_then(iops)) else { continue };
+        let with = |r: Ratio| {
+            let ratio = format!("×{}, {}–{}", three_digits(r.of_medians), three_digits(r.min), three_digits(r.max));
+            if rows.is_some() { format!("{} ({ratio})", row.value) } else { format!("({ratio})") }
+        };
+        match compare(&a, &b) {
+            Verdict::Higher(r) => higher.push(with(r)),
+            Verdict::Lower(r) => lower.push(with(r)),
+            Verdict::NoDifference { repeats: n } => {
+                repeats = repeats.min(n);
+                same.push(row.value.clone());
+            }
+            Verdict::CannotTell => open.push(row.value.clone()),
+        }
+    }
+    let differing = |word: &str, v: &[String]| {
+        let place = if rows.is_some() { at(rows, v) } else { format!(" {}", v.join("")) };
+        (!v.is_empty()).then(|| format!("{word}{place}"))
+    };
+    let parts: Vec<String> = [
+        differing("higher", &higher),
+        differing("lower", &lower),
+        (!same.is_empty()).then(|| format!("no measurable difference in {repeats} repeats{}", at(rows, &same))),
+        (!open.is_empty()).then(|| format!("not told by one repeat{}", at(rows, &open))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!parts.is_empty()).then(|| format!("IOPS with {other} against {base}: {}.", parts.join("; ")))
+}
+
+/// Which vehicle carried most of an arm's completions, and the kicks that came with them.
+fn carried(arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
+    let mut most: Vec<(Vehicle, Vec<String>, Vec<f64>)> = Vec::new();
+    let mut kicks = Vec::new();
+    for row in &group.rows {
+        let Some(cell) = find(row, arm) else { continue };
+        if let Some((vehicle, share)) = vehicle_shares(&cell.measurements).first() {
+            match most.iter_mut().find(|(v, _, _)| v == vehicle) {
+                Some((_, at, shares)) => {
+                    at.push(row.value.clone());
+                    shares.push(*share);
+                }
+                None => most.push((*vehicle, vec![row.value.clone()], vec![*share])),
+            }
+        }
+        kicks.extend(Spread::of_known(cell.measurements.iter().map(|m| m.per_io.kicks)).map(|s| s.median));
+    }
+    if most.is_empty() {
+        return None;
+    }
+    let alone = most.len() == 1;
+    let parts = most.iter().map(|(vehicle, values, shares)| {
+        let place = if alone { String::new() } else { at(rows, values) };
+        let (low, high) = shares.iter().fold((1.0f64, 0.0f64), |(l, h), s| (l.min(*s), h.max(*s)));
+        let (low, high) = (percent(low), percent(high));
+        let share = if low == high { high } else { format!("{} to {high}", low.trim_end_matches(" %")) };
+        format!("{vehicle} ({share}){place}")
+    });
+    let parts = list(&parts.collect::<Vec<_>>());
+    let kicks = Spread::of(kicks).map(|s| {
+        let (low, high) = (format!("{:.2}", s.min), format!("{:.2}", s.max));
+        if low == high { format!("; {low} kicks per I/O") } else { format!("; {low} to {high} kicks per I/O") }
+    });
+    Some(format!("Most completions of {arm} were carried by {parts}{}.", kicks.unwrap_or_default()))
+}
+
+/// Where the timer tick carried most: how the rate compares with the tick's, and why.
+fn at_the_tick(arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut why: Option<&Measurement> = None;
+    for row in &group.rows {
+        let Some(cell) = find(row, arm) else { continue };
+        if vehicle_shares(&cell.measurements).first().is_none_or(|(v, _)| *v != Vehicle::TimerTick) {
+            continue;
+        }
+        let (Some(rate), Some(m)) = (iops(cell), cell.measurements.first()) else { continue };
+        why = why.or(Some(m));
+        let ticks = Spread::of_known(cell.measurements.iter().map(tick_rate));
+        let against = match ticks {
+            Some(t) => format!(
+                "{} I/Os a second, {} for each of {} ticks",
+                count(rate.median.round()),
+                three_digits(rate.median / t.median),
+                count(t.median.round())
+            ),
+            None => format!("{} I/Os a second", count(rate.median.round())),
+        };
+        parts.push(format!("{against}{}", at(rows, std::slice::from_ref(&row.value))));
+    }
+    let m = why?;
+    Some(format!("With {arm} completions wait for the timer tick ({}): {}.", parts.join("; "), why_the_tick(m)))
+}
+
+/// Which arm took least for all requests, how the others compare, and where each arm's time went.
+fn cost(group: &Group<'_>) -> Vec<String> {
+    let cells: Vec<&CellRecord> = group.rows.iter().flat_map(|r| r.cells.iter().copied()).collect();
+    let mut by_time: Vec<(&CellRecord, Spread)> = cells.iter().filter_map(|c| Some((*c, elapsed(c)?))).collect();
+    by_time.sort_by(|a, b| a.1.median.total_cmp(&b.1.median));
+    let Some(((least, least_time), others)) = by_time.split_first() else { return Vec::new() };
+    let mut out = vec![format!(
+        "{} takes least: {} ({} to {} in {}).",
+        least.arm(),
+        span(least_time.median),
+        span(least_time.min),
+        span(least_time.max),
+        plural(least_time.repeats, "repeat")
+    )];
+    let (mut same, mut slower) = (Vec::new(), Vec::new());
+    for (cell, time) in others {
+        match compare(least_time, time) {
+            Verdict::Higher(r) => slower.push(format!("{} ×{}", cell.arm(), three_digits(r.of_medians))),
+            _ => same.push(cell.arm().to_owned()),
+        }
+    }
+    if !same.is_empty() {
+        let verb =
+            if least_time.repeats > 1 { "No measurable difference from it" } else { "Not told from it by one repeat" };
+        out.push(format!("{verb}: {}.", list(&same)));
+    }
+    if !slower.is_empty() {
+        out.push(format!("Longer in every repeat: {}.", list(&slower)));
+    }
+    out.extend(largest_phases(&cells));
+    out
+}
+
+/// The phase that takes most of each arm's time.
+fn largest_phases(cells: &[&CellRecord]) -> Option<String> {
+    let mut by_phase: Vec<(&str, Vec<String>)> = Vec::new();
+    for cell in cells {
+        let median = |f: fn(&Measurement) -> f64| Spread::of(cell.measurements.iter().map(f)).map(|s| s.median);
+        let phases = [
+            ("submit", median(|m| m.phases.submit)),
+            ("poll", median(|m| m.phases.poll)),
+            ("clear", median(|m| m.phases.clear)),
+            ("other", median(|m| m.phases.other)),
+        ];
+        let known = phases.into_iter().filter_map(|(name, share)| Some((name, share?)));
+        let Some((name, share)) = known.max_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
+        let arm = format!("{} {}", cell.arm(), percent(share));
+        match by_phase.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, arms)) => arms.push(arm),
+            None => by_phase.push((name, vec![arm])),
+        }
+    }
+    let parts: Vec<String> = by_phase.iter().map(|(name, arms)| format!("{name} for {}", list(arms))).collect();
+    (!parts.is_empty()).then(|| format!("Most of the time goes to {}.", parts.join("; ")))
+}
+
+#[cfg(test)]
+#[path = "conclude_tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+use super::*;
+use crate::measurement::{PerIo, Phases, VehicleCount};
+use crate::run_record::SCHEMA;
+use crate::store::sample;
+
+/// IOPS of each repeat, what carried them, kicks per I/O.
+type Arm<'a> = (&'a [f64], Vehicle, f64);
+
+fn measured((iops, vehicle, kicks): Arm<'_>) -> Vec<Measurement> {
+    let one = |iops: &f64| {
+        let mut m = sample::measurement();
+        m.iops = *iops;
+        m.vehicles = vec![VehicleCount { vehicle, completions: 500, detail: None, delay_ns: None }];
+        m.per_io = PerIo { kicks: Some(kicks), ..PerIo::default() };
+        m
+    };
+    iops.iter().map(one).collect()
+}
+
+fn run(rows: &[(u32, Arm<'_>, Arm<'_>)]) -> RunRecord {
+    let mut cells = Vec::new();
+    for (depth, base, other) in rows {
+        for (arm, measurements) in [("default", measured(*base)), ("coop", measured(*other))] {
+            let params = serde_json::json!({"wait": "peek", "depth": depth, "arm": arm});
+            let params = params.as_object().unwrap().clone();
+            cells.push(CellRecord { cell: cells.len() as u32 + 1, params, untestable: None, measurements });
+        }
+    }
+    RunRecord {
+        schema: SCHEMA.into(),
+        run: 1,
+        experiment: "x".into(),
+        title: "X".into(),
+        question: "?".into(),
+        expect: "!".into(),
+        table: Table::Delivery,
+        quick: false,
+        seed: 7,
+        repeats: rows[0].1.0.len() as u32,
+        axes: ["wait", "depth", "arm"].map(Into::into).to_vec(),
+        arms: ["default", "coop"].map(Into::into).to_vec(),
+        started_unix_s: 1,
+        finished_unix_s: Some(2),
+        cells,
+        comparisons: Vec::new(),
+    }
+}
+
+const SLOW: &[f64] = &[250.0, 249.0, 251.0];
+const FAST: &[f64] = &[10_000.0, 9_900.0, 10_100.0];
+const MIDDLE: &[f64] = &[5_000.0, 4_900.0, 5_100.0];
+
+#[test]
+fn which_arm_is_faster_is_read_from_the_numbers() {
+    let r = run(&[
+        (1, (FAST, Vehicle::ReschedIpi, 1.0), (SLOW, Vehicle::TimerTick, 0.0)),
+        (4, (FAST, Vehicle::ReschedIpi, 0.9), (FAST, Vehicle::Enter, 0.0)),
+        (16, (MIDDLE, Vehicle::ReschedIpi, 0.8), (FAST, Vehicle::Enter, 0.0)),
+    ]);
+    let all = conclude(&r);
+    assert_eq!(all[0].about, "wait peek");
+    assert_eq!(
+        all[0].sentences,
+        [
+            "IOPS with coop against default: higher at depth 16 (×2.00, 1.94–2.06); lower at depth 1 (×0.025, \
+             0.025–0.025); no measurable difference in 3 repeats at depth 4.",
+            "Most completions of default were carried by resched_ipi (100 %); 0.80 to 1.00 kicks per I/O.",
+            "Most completions of coop were carried by timer_tick (100 %) at depth 1 and enter (100 %) at depth 4 and 16; 0.00 \
+             kicks per I/O.",
+            "With coop completions wait for the timer tick (250 I/Os a second, 1.00 for each of 250 ticks at depth 1): \
+             COOP_TASKRUN sends no interrupt for them and the job makes no system call while it peeks, so their task work \
+             waits until the kernel is entered for another reason, and the next one is the tick.",
+        ]
+    );
+    assert_eq!(
+        all[1].sentences,
+        [
+            "Ratios are of medians, with the smallest and the largest that any two repeats give. Ranges that do not overlap are \
+          called higher or lower; with 3 repeats, chance parts the ranges of two equal arms in 10 % of comparisons."
+        ]
+    );
+}
+
+#[test]
+fn the_opposite_numbers_give_the_opposite_words() {
+    let r = run(&[
+        (1, (SLOW, Vehicle::TimerTick, 0.0), (FAST, Vehicle::ReschedIpi, 1.0)),
+        (16, (FAST, Vehicle::Enter, 0.0), (MIDDLE, Vehicle::DeviceIrq, 0.1)),
+    ]);
+    let said = &conclude(&r)[0].sentences;
+    assert_eq!(
+        said[0],
+        "IOPS with coop against default: higher at depth 1 (×40.0, 39.4–40.6); lower at depth 16 (×0.500, 0.485–0.515)."
+    );
+    assert_eq!(
+        said[1],
+        "Most completions of default were carried by timer_tick (100 %) at depth 1 and enter (100 %) at depth 16; 0.00 kicks \
+         per I/O."
+    );
+    assert!(said[3].starts_with("With default completions wait for the timer tick (250 I/Os a second"));
+    assert_eq!(said.len(), 4);
+}
+
+#[test]
+fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
+    let r = run(&[(1, (&FAST[..1], Vehicle::Enter, 0.0), (&SLOW[..1], Vehicle::Enter, 0.0))]);
+    let all = conclude(&r);
+    assert_eq!(all[0].sentences[0], "IOPS with coop against default: not told by one repeat at depth 1.");
+    assert_eq!(all[1].sentences, ["A difference is not told from chance with one repeat; run more."]);
+
+    let mut nothing = r;
+    nothing.cells.iter_mut().for_each(|c| c.measurements.clear());
+    assert_eq!(conclude(&nothing)[0].sentences, ["0 of 2 measurements are done: what is said holds for these."]);
+}
+
+#[test]
+fn what_could_not_be_tested_and_what_is_in_doubt_is_said() {
+    let mut r = run(&[
+        (1, (FAST, Vehicle::Enter, 0.0), (FAST, Vehicle::Enter, 0.0)),
+        (4, (FAST, Vehicle::Unknown, 0.0), (FAST, Vehicle::Enter, 0.0)),
+        (16, (&[], Vehicle::Enter, 0.0), (&[], Vehicle::Enter, 0.0)),
+    ]);
+    for cell in &mut r.cells[4..] {
+        cell.untestable = Some("there is no such CPU".into());
+    }
+    r.cells[0].measurements[0].probe.lost = Some(5);
+    r.cells[1].measurements[1].errors = 1;
+    let all = conclude(&r);
+    assert_eq!(
+        all[1].sentences[..4],
+        [
+            "Not testable here: 2 cells (depth 16): there is no such CPU.",
+            "1 I/O failed in 1 measurement.",
+            "The probes lost events in 1 measurement: counts there are too low.",
+            "In 3 measurements the vehicle of more than 1 % of completions could not be told.",
+        ]
+    );
+}
+
+#[test]
+fn costs_are_ranked_and_their_places_named() {
+    let mut r = run(&[(1, (FAST, Vehicle::Inline, 0.0), (FAST, Vehicle::Sqpoll, 0.0))]);
+    r.table = Table::Cost;
+    let set = |cell: &mut CellRecord, ns: u64, submit: f64| {
+        for (i, m) in cell.measurements.iter_mut().enumerate() {
+            m.elapsed_ns = ns + i as u64 * 10_000;
+            m.phases = Phases { submit, poll: 0.9 - submit, clear: 0.05, other: 0.05, total_ns: 1 };
+        }
+    };
+    set(&mut r.cells[0], 1_900_000, 0.8);
+    set(&mut r.cells[1], 3_800_000, 0.1);
+    assert_eq!(
+        conclude(&r)[0].sentences,
+        [
+            "default takes least: 1.91 ms (1.90 ms to 1.92 ms in 3 repeats).",
+            "Longer in every repeat: coop ×1.99.",
+            "Most of the time goes to submit for default 80 %; poll for coop 80 %.",
+        ]
+    );
+    set(&mut r.cells[1], 1_890_000, 0.1);
+    assert_eq!(
+        conclude(&r)[0].sentences[..2],
+        ["coop takes least: 1.90 ms (1.89 ms to 1.91 ms in 3 repeats).", "No measurable difference from it: default.",]
+    );
+}

@@ -1,0 +1,99 @@
+//! Numbers as people read them. What is not known is [`UNKNOWN`], never 0.
+
+/// Stands where there is no number.
+pub const UNKNOWN: &str = "–";
+
+/// Three significant digits, without an exponent below a million.
+pub fn three_digits(x: f64) -> String {
+    match x.abs() {
+        a if a >= 99.95 => format!("{x:.0}"),
+        a if a >= 9.995 => format!("{x:.1}"),
+        a if a >= 0.9995 || a == 0.0 => format!("{x:.2}"),
+        a if a >= 0.001 => format!("{x:.3}"),
+        _ => format!("{x:.1e}"),
+    }
+}
+
+fn scaled(x: f64, step: f64, units: &[&str]) -> String {
+    let mut x = x;
+    let mut i = 0;
+    // Before the value rounds up to a fourth digit.
+    while x.abs() >= 0.9995 * step && i + 1 < units.len() {
+        x /= step;
+        i += 1;
+    }
+    // Without a unit it is a count, and whole.
+    let number = if i == 0 && x.fract() == 0.0 { format!("{x:.0}") } else { three_digits(x) };
+    if units[i].is_empty() { number } else { format!("{number} {}", units[i]) }
+}
+
+/// A number per second or a count: `250`, `9.81 k`, `1.10 M`.
+pub fn count(x: f64) -> String {
+    scaled(x, 1e3, &["", "k", "M", "G"])
+}
+
+/// A span of time: `812 ns`, `101 µs`, `4.00 ms`, `1.20 s`.
+pub fn span(ns: f64) -> String {
+    scaled(ns, 1e3, &["ns", "µs", "ms", "s"])
+}
+
+/// A size: `4 KiB`, `1.50 GiB`.
+pub fn bytes(n: u64) -> String {
+    scaled(n as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"]).replace(".00 ", " ")
+}
+
+/// A share of 1 in percent. Neither 0 % nor 100 % is said of what is not quite that.
+pub fn percent(share: f64) -> String {
+    let p = share * 100.0;
+    match p {
+        p if p > 0.0 && p < 0.1 => "<0.1 %".into(),
+        p if p > 99.9 && p < 100.0 => ">99.9 %".into(),
+        p if (p > 0.0 && p < 0.995) || (p >= 99.0 && p < 100.0) => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub fn list(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
+
+/// `1 repeat`, `2 repeats`.
+pub fn plural(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(
+            [0.0, 250.0, 999.0, 999.6, 9812.0, 1.1e6].map(count),
+            ["0", "250", "999", "1.00 k", "9.81 k", "1.10 M"]
+        );
+        assert_eq!(count(99.96), "100");
+        assert_eq!([812.0, 100_900.0, 3_998_123.0, 1.2e9].map(span), ["812 ns", "101 µs", "4.00 ms", "1.20 s"]);
+        assert_eq!([512, 4096, 1 << 30, 3 << 29].map(bytes), ["512 B", "4 KiB", "1 GiB", "1.50 GiB"]);
+        assert_eq!(
+            [0.0, 0.0001, 0.004, 0.5, 0.994, 0.9996, 1.0].map(percent),
+            ["0 %", "<0.1 %", "0.4 %", "50 %", "99.4 %", ">99.9 %", "100 %"]
+        );
+        assert_eq!([0.0256, 1.154, 12.34, 387.9].map(three_digits), ["0.026", "1.15", "12.3", "388"]);
+    }
+
+    #[test]
+    fn lists_read_well() {
+        let of = |s: &[&str]| list(&s.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+        assert_eq!(
+            (of(&[]), of(&["a"]), of(&["a", "b"]), of(&["a", "b", "c"])),
+            ("".into(), "a".into(), "a and b".into(), "a, b and c".into())
+        );
+        assert_eq!((plural(1, "repeat"), plural(2, "repeat")), ("1 repeat".into(), "2 repeats".into()));
+    }
+}
