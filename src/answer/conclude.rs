@@ -9,10 +9,13 @@ use crate::measurement::Measurement;
 use crate::path::vehicle::Vehicle;
 use crate::run_record::{CellRecord, RunRecord, Table};
 
-/// Sentences about one group of cells, or, with an empty title, about the whole run.
+/// What the last conclusion is about.
+const WHOLE_RUN: &str = "the whole run";
+
+/// Sentences about one group of cells, or about [the whole run](WHOLE_RUN).
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Conclusion {
-    /// `cpus irq · wait peek`
+    /// `cpus irq · wait peek`; empty where the run has one group.
     pub about: String,
     pub sentences: Vec<String>,
 }
@@ -37,7 +40,7 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
         whole.push(caveat(run));
     }
     if !whole.is_empty() {
-        all.push(Conclusion { about: String::new(), sentences: whole });
+        all.push(Conclusion { about: WHOLE_RUN.into(), sentences: whole });
     }
     all
 }

@@ -1,3 +1,4 @@
-//! (stub)
+//! Measurements and runs → something to look at. Reports take what the store holds and never what made it.
 
 pub mod check;
+pub mod terminal;

@@ -1,0 +1,52 @@
+//! What all requests took, and where that time went: medians over the repeats.
+
+use super::delivery::range;
+use super::layout::{Column, table};
+use crate::answer::group::Group;
+use crate::answer::spread::Spread;
+use crate::answer::words::UNKNOWN;
+use crate::measurement::Measurement;
+use crate::run_record::CellRecord;
+
+/// What the headings mean.
+pub const LEGEND: &str = "Medians over the repeats. total: wall time from the first submission to the last completion; range: of \
+     it over the repeats, percent of the median; submit, poll, clear, other: shares of the jobs' time; user, system: CPU time \
+     of the load's own threads, without kernel threads and glibc's helpers. –: not known.";
+
+pub fn of_group(group: &Group<'_>) -> String {
+    let number = |heading, width| Column { heading, width, number: true };
+    let columns = [
+        Column { heading: "arm", width: 23, number: false },
+        number("total\nµs", 7),
+        number("range\n%", 5),
+        number("submit\n%", 6),
+        number("poll\n%", 5),
+        number("clear\n%", 5),
+        number("other\n%", 5),
+        number("user\nµs", 7),
+        number("system\nµs", 7),
+    ];
+    let cells = group.rows.iter().flat_map(|r| &r.cells);
+    table(&columns, cells.map(|c| line(c)).collect())
+}
+
+fn line(cell: &CellRecord) -> Vec<String> {
+    if cell.untestable.is_some() && cell.measurements.is_empty() {
+        return vec![format!("{}\n(not testable here)", cell.arm())];
+    }
+    let over = |f: fn(&Measurement) -> f64| Spread::of(cell.measurements.iter().map(f));
+    let us = |s: Option<Spread>| s.map_or(UNKNOWN.into(), |s| format!("{:.0}", s.median / 1e3));
+    let share = |s: Option<Spread>| s.map_or(UNKNOWN.into(), |s| format!("{:.1}", s.median * 100.0));
+    let total = over(|m| m.elapsed_ns as f64);
+    vec![
+        cell.arm().to_owned(),
+        us(total),
+        total.and_then(|s| s.relative_range()).map_or(UNKNOWN.into(), range),
+        share(over(|m| m.phases.submit)),
+        share(over(|m| m.phases.poll)),
+        share(over(|m| m.phases.clear)),
+        share(over(|m| m.phases.other)),
+        us(over(|m| m.cpu.user_ns as f64)),
+        us(over(|m| m.cpu.system_ns as f64)),
+    ]
+}

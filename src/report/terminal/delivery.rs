@@ -1,0 +1,90 @@
+//! How completions were delivered, cell by cell: medians over the repeats, with the range of IOPS beside them.
+
+use super::bench::ratio;
+use super::layout::{Column, table};
+use crate::answer::group::{Group, vehicle_shares};
+use crate::answer::spread::Spread;
+use crate::answer::words::{UNKNOWN, count, three_digits};
+use crate::measurement::Measurement;
+use crate::path::vehicle::Vehicle;
+use crate::run_record::CellRecord;
+
+/// What the headings mean.
+pub const LEGEND: &str = "Medians over the repeats; range: of IOPS over the repeats, percent of the median. Carried by: \
+     vehicles of 5 % of the completions or more, all repeats together. kicks, dev, resch: kicks, device interrupts and \
+     reschedule IPIs per I/O. –: not known, or too few samples.";
+
+/// A vehicle of less is left out of a row.
+const SHOWN: f64 = 0.05;
+
+pub fn of_group(group: &Group<'_>, rows: Option<&str>) -> String {
+    let columns = [
+        Column { heading: rows.unwrap_or(""), width: 5, number: true },
+        Column { heading: "arm", width: 12, number: false },
+        Column { heading: "IOPS", width: 6, number: true },
+        Column { heading: "range\n%", width: 5, number: true },
+        Column { heading: "mean\nµs", width: 6, number: true },
+        Column { heading: "p99\nµs", width: 6, number: true },
+        Column { heading: "carried by", width: 17, number: false },
+        Column { heading: "kicks\n/IO", width: 5, number: true },
+        Column { heading: "dev\n/IO", width: 4, number: true },
+        Column { heading: "resch\n/IO", width: 5, number: true },
+    ];
+    let mut lines = Vec::new();
+    for row in &group.rows {
+        for (i, cell) in row.cells.iter().enumerate() {
+            lines.push(line(if i == 0 { &row.value } else { "" }, cell));
+        }
+    }
+    table(&columns, lines)
+}
+
+fn line(row: &str, cell: &CellRecord) -> Vec<String> {
+    let over = |f: &dyn Fn(&Measurement) -> Option<f64>| Spread::of_known(cell.measurements.iter().map(f));
+    let text =
+        |spread: Option<Spread>, as_text: &dyn Fn(f64) -> String| spread.map_or(UNKNOWN.into(), |s| as_text(s.median));
+    let iops = over(&|m| Some(m.iops));
+    let us = |ns: f64| three_digits(ns / 1e3);
+    vec![
+        row.to_owned(),
+        cell.arm().to_owned(),
+        text(iops, &|x| count(if x < 1000.0 { x.round() } else { x })),
+        iops.and_then(|s| s.relative_range()).map_or(UNKNOWN.into(), range),
+        text(over(&|m| m.latency_ns.mean), &us),
+        text(over(&|m| m.latency_ns.p99.map(|n| n as f64)), &us),
+        carried_by(cell),
+        text(over(&|m| m.per_io.kicks), &short_ratio),
+        text(over(&|m| m.per_io.device_irqs), &short_ratio),
+        text(over(&|m| m.per_io.resched_ipis), &short_ratio),
+    ]
+}
+
+/// Percent without the sign, as few digits as tell something.
+pub fn range(share: f64) -> String {
+    let p = share * 100.0;
+    if p < 9.95 { format!("{p:.1}") } else { format!("{p:.0}") }
+}
+
+fn short_ratio(x: f64) -> String {
+    if x > 0.0 && x < 0.005 {
+        "0.00".into()
+    } else if x == 0.0 || x >= 0.1 {
+        format!("{x:.2}")
+    } else {
+        ratio(x)[..4].to_owned()
+    }
+}
+
+fn carried_by(cell: &CellRecord) -> String {
+    if cell.untestable.is_some() && cell.measurements.is_empty() {
+        return "not testable here".into();
+    }
+    let shares = vehicle_shares(&cell.measurements);
+    if shares.is_empty() {
+        return UNKNOWN.into();
+    }
+    // What could not be told is shown however little it is.
+    let shown = shares.iter().filter(|(v, share)| *share >= SHOWN || *v == Vehicle::Unknown);
+    // Rounded down: 100 % is said of nothing less.
+    shown.map(|(v, share)| format!("{v} {:.0}%", (share * 100.0).floor())).collect::<Vec<_>>().join("\n")
+}

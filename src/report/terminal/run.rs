@@ -1,0 +1,158 @@
+//! The screen of a run, and the list of runs.
+
+use super::bench::note;
+use super::layout::{Column, Style, field, paragraph, table};
+use super::{cost, delivery};
+use crate::answer::conclude::conclude;
+use crate::answer::group::{groups, row_axis};
+use crate::answer::words::{UNKNOWN, plural};
+use crate::measurement::{Measurement, Warning};
+use crate::path::vehicle::Vehicle;
+use crate::run_record::{RunRecord, Table};
+use crate::store::RunSummary;
+
+pub fn screen(run: &RunRecord, style: Style) -> String {
+    let mut out = String::new();
+    head(&mut out, style, run);
+    let rows = if run.table == Table::Delivery { row_axis(run) } else { None };
+    for group in groups(run, rows) {
+        out.push('\n');
+        if !group.title.is_empty() {
+            let mut title = String::new();
+            paragraph(&mut title, "", &group.title);
+            out.push_str(&style.bold(title.trim_end()));
+            out.push('\n');
+        }
+        let cells = || group.rows.iter().flat_map(|r| &r.cells);
+        let first = cells().next().and_then(|c| c.untestable.as_ref());
+        match first {
+            Some(reason) if cells().all(|c| c.untestable.as_ref() == Some(reason) && c.measurements.is_empty()) => {
+                paragraph(&mut out, "  ", &format!("not testable here: {reason}"));
+            }
+            _ => {
+                let text = match run.table {
+                    Table::Delivery => delivery::of_group(&group, rows),
+                    Table::Cost => cost::of_group(&group),
+                };
+                out.push_str(&text);
+                out.push('\n');
+            }
+        }
+    }
+    out.push('\n');
+    paragraph(&mut out, "", if run.table == Table::Delivery { delivery::LEGEND } else { cost::LEGEND });
+    seen(&mut out, style, run);
+    warnings(&mut out, style, run);
+    for conclusion in conclude(run) {
+        out.push('\n');
+        let mut title = String::new();
+        paragraph(&mut title, "", format!("conclusion: {}", conclusion.about).trim_end_matches(": "));
+        out.push_str(&style.bold(title.trim_end()));
+        out.push('\n');
+        for sentence in &conclusion.sentences {
+            paragraph(&mut out, "  ", sentence);
+        }
+    }
+    out
+}
+
+fn measurements(run: &RunRecord) -> impl Iterator<Item = &Measurement> {
+    run.cells.iter().flat_map(|c| &c.measurements)
+}
+
+fn head(out: &mut String, style: Style, run: &RunRecord) {
+    let quick = if run.quick { " (quick)" } else { "" };
+    field(out, style, "run", &[format!("{}: {}{quick}", run.run, run.experiment), run.title.clone()]);
+    let mut state = vec![
+        format!("{} of {} measurements", run.done(), run.planned()),
+        format!("{} of each cell", plural(run.repeats as usize, "repeat")),
+        format!("seed {}", run.seed),
+    ];
+    if run.finished_unix_s.is_none() {
+        state.push("not finished".into());
+    }
+    field(out, style, "done", &state);
+    if let Some(m) = measurements(run).next() {
+        let mut host = vec![
+            format!("{}, Linux {}", m.host.hostname, m.host.kernel),
+            m.host.cpu_model.clone(),
+            plural(m.host.cpus as usize, "CPU"),
+        ];
+        if let Some(t) = &m.host.target {
+            host.extend(m.load.file.clone());
+            host.extend(t.device.clone());
+            for i in &t.interrupts {
+                let cpus: Vec<String> = i.cpus.iter().map(u32::to_string).collect();
+                host.push(format!("interrupt {} {} on CPU {}", i.irq, i.name, cpus.join(",")));
+            }
+        }
+        field(out, style, "host", &host);
+    }
+    if !run.question.is_empty() {
+        field(out, style, "question", &[run.question.clone()]);
+    }
+}
+
+/// What was watched, and what was not seen of it.
+fn seen(out: &mut String, style: Style, run: &RunRecord) {
+    let known = |f: fn(&Measurement) -> Option<u64>| -> Option<u64> {
+        let watched = measurements(run).filter(|m| m.probe.mode != "off");
+        watched
+            .map(f)
+            .try_fold((0u64, false), |(sum, _), n| Some((sum + n?, true)))
+            .and_then(|(s, any)| any.then_some(s))
+    };
+    let number = |name: &str, n: Option<u64>| format!("{} {name}", n.map_or(UNKNOWN.into(), |n| n.to_string()));
+    if measurements(run).next().is_none() {
+        return;
+    }
+    out.push('\n');
+    let unknown = |m: &Measurement| {
+        Some(m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum())
+    };
+    field(
+        out,
+        style,
+        "probes",
+        &[
+            number("completions seen", known(|m| m.probe.completions_seen)),
+            number("of unknown vehicle", known(unknown)),
+            number("untracked", known(|m| m.probe.untracked)),
+            number("events lost", known(|m| m.probe.lost)),
+        ],
+    );
+}
+
+/// Each warning once, with the number of measurements that gave it.
+fn warnings(out: &mut String, style: Style, run: &RunRecord) {
+    let mut all: Vec<(&Warning, usize)> = Vec::new();
+    for w in measurements(run).flat_map(|m| &m.warnings) {
+        match all.iter_mut().find(|(seen, _)| seen.code == w.code && seen.remedy == w.remedy) {
+            Some((_, n)) => *n += 1,
+            None => all.push((w, 1)),
+        }
+    }
+    let total = run.done();
+    for (w, n) in all {
+        let remedy = if w.remedy.is_empty() { String::new() } else { format!("; {}", w.remedy) };
+        let often = if n == total { String::new() } else { format!(" ({n} of {total} measurements)") };
+        note(out, style, "warning: ", &format!("{}{remedy}{often}", w.text), true);
+    }
+}
+
+pub fn list(runs: &[RunSummary], style: Style) -> String {
+    let columns = [
+        Column { heading: "run", width: 5, number: true },
+        Column { heading: "experiment", width: 18, number: false },
+        Column { heading: "started (UTC)", width: 19, number: false },
+        Column { heading: "done", width: 11, number: true },
+        Column { heading: "kernel", width: 21, number: false },
+    ];
+    let row = |r: &RunSummary| {
+        let kernels = if r.kernels.is_empty() { UNKNOWN.into() } else { r.kernels.join(", ") };
+        vec![r.run.to_string(), r.experiment.clone(), r.started.clone(), format!("{}/{}", r.done, r.planned), kernels]
+    };
+    let text = table(&columns, runs.iter().map(row).collect());
+    let (heading, body) = text.split_once('\n').unwrap_or((text.as_str(), ""));
+    format!("{}\n{body}\n", style.bold(heading))
+}

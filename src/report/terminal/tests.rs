@@ -1,0 +1,147 @@
+use super::layout::sanitise;
+use super::*;
+use crate::experiment::plan::tests::two_by_two;
+use crate::measurement::VehicleCount;
+use crate::path::vehicle::Vehicle;
+use crate::run_record::Table;
+use crate::store::sample;
+
+const PLAIN: Style = Style { colour: false };
+
+fn narrow(text: &str) {
+    for line in text.lines() {
+        assert!(textwrap::core::display_width(line) <= WIDTH, "{}: {line}", textwrap::core::display_width(line));
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+}
+
+fn record() -> RunRecord {
+    let mut r = two_by_two().record(7, 1);
+    r.run = 3;
+    for (i, cell) in r.cells.iter_mut().enumerate() {
+        for repeat in 0..3 {
+            let mut m = sample::measurement();
+            m.iops = 9_812.0 * (i + 1) as f64 + 100.0 * f64::from(repeat);
+            m.vehicles = vec![VehicleCount {
+                vehicle: Vehicle::SyscallExit,
+                completions: 500,
+                detail: Some("io_uring_enter".into()),
+                delay_ns: None,
+            }];
+            cell.measurements.push(m);
+        }
+    }
+    r
+}
+
+#[test]
+fn the_screen_of_one_measurement_says_what_it_knows_and_no_more() {
+    let text = bench::screen(&sample::measurement(), PLAIN);
+    narrow(&text);
+    for part in [
+        "io_uring randread 4 KiB · depth 1 · batch 1 · 1 job",
+        "CPU 0 (non-irq) · wait peek · ring coop_taskrun",
+        "250 IOPS · 1000 KiB/s · 500 I/Os in 2.00 s",
+        "mean 4.00 ms",
+        "p99 –",
+        "submit 0.2 % · poll 99.5 % · clear 0.1 % · other 0.2 %",
+        "context switches –",
+        "LOC local timer on CPU 0: 500",
+        "36 virtio1-req.0 on CPU 1: 498 (/proc/interrupts 500)",
+        "ttwu_queue_wakelist CPU 1 to 0: 1",
+        "500 completions seen · 0 untracked · 0 events lost",
+        "warning: 99.4 % of completions waited for the timer tick",
+        "warning: this is a virtual machine; compare ratios, not times",
+    ] {
+        assert!(text.contains(part), "'{part}' is missing in\n{text}");
+    }
+    let row = text.lines().find(|l| l.starts_with("timer_tick")).unwrap();
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["timer_tick", "497", "99.4", "%", "–", "–"]);
+}
+
+#[test]
+fn text_from_outside_cannot_steer_the_terminal() {
+    assert_eq!(sanitise("a\x1b[2Jb\u{202e}c\n"), "a\\u{1b}[2Jb\\u{202e}c\\u{a}");
+    let mut m = sample::measurement();
+    let nasty = format!("/data/\x1b]0;x\x07{}\u{9b}31m世界", "long/".repeat(40));
+    m.load.file = Some(nasty.clone());
+    m.vehicles[1].detail = Some(nasty.clone());
+    m.interrupts[1].name = nasty.clone();
+    m.host.cpu_model = nasty.clone();
+    m.warnings[0].text = nasty.clone();
+    narrow(&bench::screen(&m, PLAIN));
+    let mut r = record();
+    r.title = nasty.clone();
+    r.cells[0].measurements[0] = m;
+    r.cells[1].untestable = Some(nasty);
+    narrow(&run::screen(&r, PLAIN));
+}
+
+#[test]
+fn the_delivery_table_holds_the_numbers_in_eighty_columns() {
+    let text = run::screen(&record(), PLAIN);
+    narrow(&text);
+    let row = text.lines().find(|l| l.contains("9.91 k")).unwrap();
+    let expected = ["1", "default", "9.91", "k", "2.0", "3998", "–", "syscall_exit", "100%", "0.00", "0.01", "0.00"];
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), expected, "\n{text}");
+    assert!(text.contains("12 of 12 measurements · 3 repeats of each cell · seed 7"), "{text}");
+    assert!(text.contains("6000 completions seen · 0 of unknown vehicle · 0 untracked\n"), "{text}");
+    assert!(text.contains("IOPS with coop_taskrun against default: higher at depth 1"), "{text}");
+}
+
+#[test]
+fn the_cost_table_holds_the_numbers_in_eighty_columns() {
+    let mut r = record();
+    r.table = Table::Cost;
+    let text = run::screen(&r, PLAIN);
+    narrow(&text);
+    let row = text.lines().find(|l| l.starts_with("default")).unwrap();
+    let expected = ["default", "2000000", "0.0", "0.2", "99.5", "0.1", "0.2", "1990000", "10000"];
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), expected, "\n{text}");
+}
+
+#[test]
+fn cells_that_cannot_be_tested_show_why() {
+    let mut r = record();
+    for cell in &mut r.cells {
+        cell.measurements.clear();
+        cell.untestable = Some("there is no such CPU".into());
+    }
+    let text = run::screen(&r, PLAIN);
+    narrow(&text);
+    assert!(text.contains("  not testable here: there is no such CPU\n"), "{text}");
+    let mut r = record();
+    r.cells[1].measurements.clear();
+    r.cells[1].untestable = Some("the kernel has no such flag".into());
+    let text = run::screen(&r, PLAIN);
+    let row = text.lines().find(|l| l.trim_start().starts_with("coop_taskrun")).unwrap();
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>().join(" "), "coop_taskrun – – – – not testable here – – –");
+    assert!(text.contains("1 cell (depth 1 · arm coop_taskrun): the kernel has no such\n"), "{text}");
+}
+
+#[test]
+fn colour_adds_nothing_but_colour() {
+    let strip = |s: &str| ["\x1b[1m", "\x1b[33m", "\x1b[0m"].iter().fold(s.to_owned(), |s, code| s.replace(code, ""));
+    let colour = bench::screen(&sample::measurement(), Style { colour: true });
+    assert!(colour.contains("\x1b[33mwarning: "));
+    assert_eq!(strip(&colour), bench::screen(&sample::measurement(), PLAIN));
+}
+
+#[test]
+fn the_list_of_runs_fits() {
+    let one = RunSummary {
+        run: 12,
+        kind: "experiment".into(),
+        experiment: "an-experiment-with-a-long-name".into(),
+        started: "2026-03-01 12:00:00".into(),
+        started_unix_s: 1_772_366_400,
+        finished_unix_s: None,
+        done: 5,
+        planned: 560,
+        hosts: vec!["h".into()],
+        kernels: vec![],
+    };
+    let text = run::list(&[one], PLAIN);
+    narrow(&text);
+    assert!(text.contains("5/560") && text.contains('–'), "{text}");
+}
