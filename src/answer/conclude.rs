@@ -25,7 +25,7 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
     let rows = row_axis(run);
     let mut all = match run.table {
         Table::Delivery => of_groups(groups(run, rows), |g| delivery(run, rows, g)),
-        Table::Cost => of_groups(groups(run, None), |g| cost(g)),
+        Table::Cost => of_groups(groups(run, None), cost),
     };
     let mut whole = Vec::new();
     if run.done() < run.planned() {

@@ -48,7 +48,7 @@ pub fn percent(share: f64) -> String {
     match p {
         p if p > 0.0 && p < 0.1 => "<0.1 %".into(),
         p if p > 99.9 && p < 100.0 => ">99.9 %".into(),
-        p if (p > 0.0 && p < 0.995) || (p >= 99.0 && p < 100.0) => format!("{p:.1} %"),
+        p if (p > 0.0 && p < 0.995) || (99.0..100.0).contains(&p) => format!("{p:.1} %"),
         p => format!("{p:.0} %"),
     }
 }

@@ -17,7 +17,10 @@ pub struct Measured {
     pub interrupted: bool,
 }
 
+/// How far a cell is.
+pub struct Progress;
+
 /// Runs the load once, watched.
-pub fn run(_options: &LoadOptions, _stop: &AtomicBool) -> Result<Measured> {
-    Err(Error::machine("no load can be run by this build", ""))
+pub fn run(_options: &LoadOptions, _progress: &mut dyn FnMut(Progress), _stop: &AtomicBool) -> Result<Measured> {
+    Err(Error::machine("this build has no load to run", "use a release of iotrail"))
 }

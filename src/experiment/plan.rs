@@ -129,8 +129,11 @@ pub fn plan(
     })
 }
 
+/// One point of each axis, by the axis's name.
+type Combination<'a> = [(&'a str, &'a Point)];
+
 /// Calls `f` with one point of each axis, the last axis turning fastest.
-fn each_combination(scale: &Scale, f: &mut dyn FnMut(&[(&str, &Point)]) -> Result<()>) -> Result<()> {
+fn each_combination(scale: &Scale, f: &mut dyn FnMut(&Combination<'_>) -> Result<()>) -> Result<()> {
     let mut at = vec![0; scale.axes.len()];
     loop {
         let points: Vec<(&str, &Point)> =
@@ -152,7 +155,7 @@ fn each_combination(scale: &Scale, f: &mut dyn FnMut(&[(&str, &Point)]) -> Resul
 }
 
 /// The options of one combination: what is fixed, and over it what each point sets.
-fn merged(scale: &Scale, points: &[(&str, &Point)]) -> toml::Table {
+fn merged(scale: &Scale, points: &Combination<'_>) -> toml::Table {
     let mut options = scale.load.clone();
     for (_, point) in points {
         options.extend(point.options.clone());
@@ -160,24 +163,24 @@ fn merged(scale: &Scale, points: &[(&str, &Point)]) -> toml::Table {
     options
 }
 
-fn label(params: &Map<String, Value>, axes: &[(&str, &Point)]) -> String {
+fn label(params: &Map<String, Value>, axes: &Combination<'_>) -> String {
     let one = |(name, _): &(&str, &Point)| format!("{name} {}", value_text(&params[*name]));
     axes.iter().map(one).collect::<Vec<_>>().join(" · ")
 }
 
-fn refuse_combination(points: &[(&str, &Point)], why: &dyn std::fmt::Display) -> Error {
+fn refuse_combination(points: &Combination<'_>, why: &dyn std::fmt::Display) -> Error {
     let params = params(points);
     Error::input(format!("the combination '{}' cannot be: {why}", label(&params, points)), "change the experiment file")
 }
 
-fn params(points: &[(&str, &Point)]) -> Map<String, Value> {
+fn params(points: &Combination<'_>) -> Map<String, Value> {
     points.iter().map(|(name, p)| ((*name).to_owned(), to_json(&p.value))).collect()
 }
 
 fn cell(
     number: u32,
     scale: &Scale,
-    points: &[(&str, &Point)],
+    points: &Combination<'_>,
     target: &Target,
     facts: &Facts,
     check: &dyn Fn(&LoadOptions) -> Result<()>,

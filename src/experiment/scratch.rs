@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::load::options::Bytes;
 
-/// The scratch file for `size`, its folder made. The size is in the name: a run that needs more makes its own.
+/// The scratch file for `size`; nothing is made yet. The size is in the name: a run that needs more makes its own.
 pub fn file(size: Bytes) -> Result<PathBuf> {
     let mut refused = Vec::new();
     for dir in places(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
@@ -18,6 +18,14 @@ pub fn file(size: Bytes) -> Result<PathBuf> {
     Err(Error::machine("no place for a scratch file", "name a file on a disk with --file").because(refused.join(", ")))
 }
 
+/// Makes the folder of a scratch file.
+pub fn make_folder(file: &Path) -> Result<()> {
+    let Some(dir) = file.parent() else { return Ok(()) };
+    std::fs::create_dir_all(dir).map_err(|e| {
+        Error::machine(format!("cannot make {}", dir.display()), "name a file on a disk with --file").because(e)
+    })
+}
+
 /// In the order of preference. A relative XDG_CACHE_HOME is to be ignored, says the XDG base directory specification.
 fn places(cache_home: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {
     let absolute = |p: &PathBuf| p.is_absolute();
@@ -26,10 +34,14 @@ fn places(cache_home: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> 
     cache.into_iter().map(|c| c.join("iotrail")).chain([PathBuf::from("/var/tmp/iotrail")]).collect()
 }
 
-/// Makes the folder; refuses file systems in memory, which have no O_DIRECT and no disk to wait for.
+/// Whether a file can be made there; refuses file systems in memory, which have no disk to wait for.
 fn usable(dir: &Path) -> std::result::Result<(), String> {
-    std::fs::create_dir_all(dir).map_err(|e| e.to_string())?;
-    let path = std::ffi::CString::new(dir.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
+    let there = dir.ancestors().find(|d| d.is_dir()).ok_or("it is not there")?;
+    let path = std::ffi::CString::new(there.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
+    // SAFETY: `path` ends in NUL and outlives the call.
+    if unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
+        return Err(std::io::Error::last_os_error().to_string());
+    }
     // SAFETY: `path` ends in NUL and `facts` is a valid place; both outlive the call.
     let (rc, facts) = unsafe {
         let mut facts: libc::statfs = std::mem::zeroed();

@@ -200,7 +200,7 @@ fn per_io(p: &PerIo) -> Vec<String> {
 /// Two decimals where these say something: per I/O, nothing below a thousandth matters.
 pub fn ratio(x: f64) -> String {
     match x {
-        x if x == 0.0 => "0".into(),
+        0.0 => "0".into(),
         x if x < 0.001 => "<0.001".into(),
         x if x < 0.1 => format!("{x:.3}"),
         x if x < 100.0 => format!("{x:.2}"),

@@ -6,11 +6,14 @@ mod delivery;
 mod layout;
 mod run;
 
+use std::io::Write as _;
+
+use crate::error::{Error, Result};
 use crate::measurement::Measurement;
 use crate::run_record::RunRecord;
 use crate::store::RunSummary;
 
-pub use self::layout::{Style, WIDTH, sanitise};
+pub use self::layout::{Style, WIDTH, field, paragraph, sanitise};
 
 /// One measurement, as `bench` prints it.
 pub fn bench(m: &Measurement) -> String {
@@ -25,6 +28,29 @@ pub fn run(run: &RunRecord) -> String {
 /// The stored runs, one a line.
 pub fn list(runs: &[RunSummary]) -> String {
     run::list(runs, Style::of_stdout())
+}
+
+/// Writes to standard output. A reader that has gone away (`| head`) has seen what it wanted; a full disk is an error.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::machine("cannot write to standard output", "check where it leads").because(e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a line to standard error. Where even that fails nobody can be told, and the work goes on.
+pub fn say(line: &str) {
+    writeln!(std::io::stderr().lock(), "{line}").unwrap_or(());
+}
+
+/// Writes one JSON document and a line end to standard output.
+pub fn print_json<T: serde::Serialize>(value: &T) -> Result<()> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|e| Error::machine("cannot write the result as JSON", "report this with the command").because(e))?;
+    print(&format!("{text}\n"))
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ fn head(out: &mut String, style: Style, run: &RunRecord) {
         field(out, style, "host", &host);
     }
     if !run.question.is_empty() {
-        field(out, style, "question", &[run.question.clone()]);
+        field(out, style, "question", std::slice::from_ref(&run.question));
     }
 }
 

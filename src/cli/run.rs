@@ -1,0 +1,176 @@
+//! `iotrail run`: an experiment, planned, measured, stored, reported.
+//!
+//! Exit status: 0 when every measurement was made; 1 when the run was stopped before (what is done is stored and printed);
+//! 2 and 3 as everywhere.
+
+mod outline;
+mod progress;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use serde::Serialize;
+
+use crate::answer::conclude::{Conclusion, conclude};
+use crate::error::{Error, Result};
+use crate::experiment::execute::{Outcome, Started, Step, execute, resume, start};
+use crate::experiment::file::Experiment;
+use crate::experiment::plan::{Facts, Plan, Target, absolute, needs_target, plan};
+use crate::experiment::schedule::fresh_seed;
+use crate::experiment::{builtin, cell, interrupt, scratch};
+use crate::host;
+use crate::load::options::Bytes;
+use crate::report::terminal;
+use crate::run_record::RunRecord;
+use crate::store::{Store, default_path};
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct RunArgs {
+    /// A built-in experiment (coop, interfaces), or the path of a TOML file
+    pub experiment: String,
+
+    /// The experiment's short form
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Print the cells, their order and the estimated time, and run nothing
+    #[arg(long)]
+    pub plan: bool,
+
+    /// Go on with the last unfinished run of this experiment
+    #[arg(long, conflicts_with_all = ["plan", "seed"])]
+    pub resume: bool,
+
+    /// Of the order of the cells (default: drawn, printed and stored)
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u32>,
+
+    /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    #[arg(long, value_name = "PATH")]
+    pub store: Option<PathBuf>,
+
+    /// Target: a file or a block device (default: a scratch file under $XDG_CACHE_HOME or ~/.cache, else /var/tmp)
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
+
+    /// Size of the target that is used; a missing file is made with it (default: the experiment's)
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Bytes>,
+
+    /// JSON on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Of the target that is made when neither the command line nor the experiment says.
+const SIZE: Bytes = Bytes(1 << 30);
+
+/// The run as `--json` prints it.
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    record: &'a RunRecord,
+    conclusions: Vec<Conclusion>,
+}
+
+pub fn run(args: &RunArgs) -> Result<u8> {
+    let experiment = builtin::find(&args.experiment)?;
+    let target = target(args, &experiment)?;
+    let plan = resolve(args, &experiment, &target)?;
+    if args.plan {
+        let seed = args.seed.or(experiment.seed).unwrap_or_else(fresh_seed);
+        if args.json {
+            terminal::print_json(&outline::json(&plan, seed))?;
+        } else {
+            terminal::print(&outline::text(&plan, seed))?;
+        }
+        return Ok(0);
+    }
+    let mut store = Store::create_or_open(&args.store.clone().map_or_else(default_path, Ok)?)?;
+    let started = if args.resume {
+        resume(&plan, &store, host::kernel::release().as_deref())?
+    } else {
+        start(&plan, args.seed.or(experiment.seed).unwrap_or_else(fresh_seed), &mut store)?
+    };
+    if let (true, Some(path)) = (target.scratch, &target.path) {
+        scratch::make_folder(path)?;
+        terminal::say(&format!("target: {} (kept for later runs)", terminal::sanitise(&path.display().to_string())));
+    }
+    let outcome = measure(&plan, &started, &mut store)?;
+    let Some(record) = store.load(started.run)? else {
+        return Err(Error::machine(
+            format!("run {} is no longer in {}", started.run, store.path().display()),
+            "another program removed it",
+        ));
+    };
+    if args.json {
+        terminal::print_json(&Printed { record: &record, conclusions: conclude(&record) })?;
+    } else {
+        terminal::print(&terminal::run(&record))?;
+    }
+    if outcome == Outcome::Finished {
+        return Ok(0);
+    }
+    terminal::say(&format!(
+        "stopped: {} of {} measurements are stored; go on with: iotrail run {} {}--resume",
+        record.done(),
+        record.planned(),
+        terminal::sanitise(&args.experiment),
+        again(args)
+    ));
+    Ok(1)
+}
+
+/// The options that a resumed run needs again.
+fn again(args: &RunArgs) -> String {
+    let path = |name: &str, p: &Option<PathBuf>| {
+        p.as_ref().map_or_else(String::new, |p| format!("{name} {} ", terminal::sanitise(&p.display().to_string())))
+    };
+    let size = args.size.map_or_else(String::new, |s| format!("--size {} ", s.0));
+    let quick = if args.quick { "--quick " } else { "" };
+    format!("{quick}{}{size}{}", path("--file", &args.file), path("--store", &args.store))
+}
+
+/// The file that the cells use: the one that is named, else the scratch file.
+fn target(args: &RunArgs, experiment: &Experiment) -> Result<Target> {
+    let scale = if args.quick { experiment.quick.as_ref().unwrap_or(&experiment.full) } else { &experiment.full };
+    if !needs_target(scale)? {
+        return Ok(Target::default());
+    }
+    let wanted = args.size.or(experiment.size).unwrap_or(SIZE);
+    match &args.file {
+        None => Ok(Target { path: Some(scratch::file(wanted)?), size: Some(wanted), scratch: true }),
+        Some(path) => {
+            // All of a target that is there is used, unless it is said how much.
+            let size = if path.exists() { args.size } else { Some(wanted) };
+            Ok(Target { path: Some(absolute(path)?), size, scratch: false })
+        }
+    }
+}
+
+fn resolve(args: &RunArgs, experiment: &Experiment, target: &Target) -> Result<Plan> {
+    let facts = Facts { cpus: host::cpu::online()?, irq_cpus: target.path.as_deref().and_then(irq_cpus) };
+    plan(experiment, args.quick, target, &facts, &|_| Ok(()))
+}
+
+/// CPUs that take the interrupts of the disk below `path`, or below the folder that it will be made in; `None` if it cannot
+/// be told.
+fn irq_cpus(path: &Path) -> Option<Vec<u32>> {
+    let there = path.ancestors().find(|p| p.exists())?;
+    let target = host::block::target(there).ok()?;
+    let mut cpus: Vec<u32> = target.interrupts.iter().flat_map(|i| i.cpus.iter().copied()).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    (!cpus.is_empty()).then_some(cpus)
+}
+
+fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome> {
+    let stop: &AtomicBool = interrupt::raise_flag()?;
+    let mut progress = progress::Progress::new(plan, started);
+    let outcome =
+        execute(plan, started, store, stop, &mut |load| cell::run(load, &mut |_| {}, stop), &mut |step: Step<'_>| {
+            progress.show(&step)
+        });
+    progress.end();
+    outcome
+}

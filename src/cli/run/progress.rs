@@ -1,0 +1,82 @@
+//! How far a run is, on standard error, where that is a terminal.
+//!
+//! Drawn between measurements only, by the thread that starts them: nothing of iotrail runs beside a load but the load.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::experiment::execute::{Started, Step};
+use crate::experiment::plan::Plan;
+use crate::report::terminal::{sanitise, say};
+
+pub struct Progress {
+    bar: ProgressBar,
+    began: Instant,
+    /// Done before this process began.
+    before: usize,
+    /// What the plan says one measurement takes.
+    each: Duration,
+}
+
+impl Progress {
+    pub fn new(plan: &Plan, started: &Started) -> Self {
+        // Hidden by itself where standard error is no terminal.
+        let bar = ProgressBar::new(started.planned as u64);
+        if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len} · {wide_msg}") {
+            bar.set_style(style);
+        }
+        let planned = u32::try_from(started.planned).unwrap_or(u32::MAX).max(1);
+        Self {
+            bar,
+            began: Instant::now(),
+            before: started.planned - started.slots.len(),
+            each: plan.estimate().stated / planned,
+        }
+    }
+
+    pub fn show(&mut self, step: &Step<'_>) {
+        match step {
+            Step::Begins { done, planned, repeat, cell } => {
+                let left = self.left(*done, *planned);
+                self.bar.set_position(*done as u64);
+                self.bar.set_message(format!("{} left · repeat {repeat} · {}", minutes(left), sanitise(&cell.label)));
+                self.bar.tick();
+            }
+            Step::Untestable { cell, reason } => self.bar.suspend(|| {
+                say(&format!("not testable here: {}: {}", sanitise(&cell.label), sanitise(&reason.to_string())));
+            }),
+        }
+    }
+
+    /// By this process's own pace, once there is one.
+    fn left(&self, done: usize, planned: usize) -> Duration {
+        let here = done.saturating_sub(self.before) as u32;
+        let each = if here == 0 { self.each } else { self.began.elapsed() / here };
+        each * planned.saturating_sub(done) as u32
+    }
+
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// `45 s`, `12 min 5 s`, `2 h 3 min`.
+pub fn minutes(span: Duration) -> String {
+    match (span + Duration::from_millis(500)).as_secs() {
+        s if s < 60 => format!("{s} s"),
+        s if s < 3600 => format!("{} min {} s", s / 60, s % 60),
+        s => format!("{} h {} min", s / 3600, s % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_well() {
+        let of = |ms| minutes(Duration::from_millis(ms));
+        assert_eq!([of(400), of(45_000), of(725_000), of(7_380_000)], ["0 s", "45 s", "12 min 5 s", "2 h 3 min"]);
+    }
+}
