@@ -89,6 +89,7 @@ pub fn measurement() -> Measurement {
             ModeSwitch { cause: "syscall".into(), count: 500 },
             ModeSwitch { cause: "timer_tick".into(), count: 500 },
         ],
+        task_work_batches: vec![TaskWorkBatch { at_least: 1, runs: 480 }, TaskWorkBatch { at_least: 2, runs: 10 }],
         interrupts: vec![
             Interrupt {
                 vector: "LOC".into(),

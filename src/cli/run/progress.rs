@@ -17,6 +17,8 @@ pub struct Progress {
     before: usize,
     /// What the plan says one measurement takes.
     each: Duration,
+    /// Reasons that have been told: one reason often holds for many cells, and the report names them all.
+    told: Vec<String>,
 }
 
 impl Progress {
@@ -32,6 +34,7 @@ impl Progress {
             began: Instant::now(),
             before: started.planned - started.slots.len(),
             each: plan.estimate().stated / planned,
+            told: Vec::new(),
         }
     }
 
@@ -43,9 +46,13 @@ impl Progress {
                 self.bar.set_message(format!("{} left · repeat {repeat} · {}", minutes(left), sanitise(&cell.label)));
                 self.bar.tick();
             }
-            Step::Untestable { cell, reason } => self.bar.suspend(|| {
-                say(&format!("not testable here: {}: {}", sanitise(&cell.label), sanitise(&reason.to_string())));
-            }),
+            Step::Untestable { cell, reason } => {
+                let reason = sanitise(&reason.to_string());
+                if !self.told.contains(&reason) {
+                    self.bar.suspend(|| say(&format!("not testable here: {}: {reason}", sanitise(&cell.label))));
+                    self.told.push(reason);
+                }
+            }
         }
     }
 
