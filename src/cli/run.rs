@@ -20,6 +20,7 @@ use crate::experiment::schedule::fresh_seed;
 use crate::experiment::{builtin, cell, interrupt, scratch};
 use crate::host;
 use crate::load::options::Bytes;
+use crate::measurement;
 use crate::report::terminal;
 use crate::run_record::RunRecord;
 use crate::store::{Store, default_path};
@@ -149,19 +150,14 @@ fn target(args: &RunArgs, experiment: &Experiment) -> Result<Target> {
 }
 
 fn resolve(args: &RunArgs, experiment: &Experiment, target: &Target) -> Result<Plan> {
-    let facts = Facts { cpus: host::cpu::online()?, irq_cpus: target.path.as_deref().and_then(irq_cpus) };
-    plan(experiment, args.quick, target, &facts, &|_| Ok(()))
+    let facts = Facts { online_cpus: host::cpu::online()?, target: target.path.as_deref().and_then(disk_below) };
+    plan(experiment, args.quick, target, &facts)
 }
 
-/// CPUs that take the interrupts of the disk below `path`, or below the folder that it will be made in; `None` if it cannot
-/// be told.
-fn irq_cpus(path: &Path) -> Option<Vec<u32>> {
+/// What is below `path`, or below the folder that it will be made in; `None` if it cannot be told.
+fn disk_below(path: &Path) -> Option<measurement::Target> {
     let there = path.ancestors().find(|p| p.exists())?;
-    let target = host::block::target(there).ok()?;
-    let mut cpus: Vec<u32> = target.interrupts.iter().flat_map(|i| i.cpus.iter().copied()).collect();
-    cpus.sort_unstable();
-    cpus.dedup();
-    (!cpus.is_empty()).then_some(cpus)
+    host::block::target(there).ok()
 }
 
 fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome> {
