@@ -6,6 +6,7 @@
 mod outline;
 mod progress;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -162,11 +163,16 @@ fn disk_below(path: &Path) -> Option<measurement::Target> {
 
 fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome> {
     let stop: &AtomicBool = interrupt::raise_flag()?;
-    let mut progress = progress::Progress::new(plan, started);
-    let outcome =
-        execute(plan, started, store, stop, &mut |load| cell::run(load, &mut |_| {}, stop), &mut |step: Step<'_>| {
-            progress.show(&step)
-        });
-    progress.end();
+    // Both closures show something, one after the other.
+    let progress = RefCell::new(progress::Progress::new(plan, started));
+    let outcome = execute(
+        plan,
+        started,
+        store,
+        stop,
+        &mut |load| cell::run(load, &mut |at| progress.borrow().load(&at), stop),
+        &mut |step: Step<'_>| progress.borrow_mut().show(&step),
+    );
+    progress.borrow().end();
     outcome
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use hdrhistogram::Histogram;
 
 use crate::error::{Error, Result};
+use crate::load::Progress;
 use crate::load::options::LoadOptions;
 use crate::measurement::Measurement;
 
@@ -16,9 +17,6 @@ pub struct Measured {
     /// Stopped before its end: the numbers are of a shorter run than was asked for.
     pub interrupted: bool,
 }
-
-/// How far a cell is.
-pub struct Progress;
 
 /// Runs the load once, watched.
 pub fn run(_options: &LoadOptions, _progress: &mut dyn FnMut(Progress), _stop: &AtomicBool) -> Result<Measured> {

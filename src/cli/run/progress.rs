@@ -1,13 +1,15 @@
 //! How far a run is, on standard error, where that is a terminal.
 //!
-//! Drawn between measurements only, by the thread that starts them: nothing of iotrail runs beside a load but the load.
+//! Drawn between measurements, and while the target is made, by the thread that starts them: nothing is drawn beside a load.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::answer::words::bytes;
 use crate::experiment::execute::{Started, Step};
 use crate::experiment::plan::Plan;
+use crate::load::{self, Doing};
 use crate::report::terminal::{sanitise, say};
 
 pub struct Progress {
@@ -53,6 +55,14 @@ impl Progress {
                     self.told.push(reason);
                 }
             }
+        }
+    }
+
+    /// Laying out the target is the one thing of a load that is worth waiting for with words; it comes before the load.
+    pub fn load(&self, at: &load::Progress) {
+        if let (Doing::LayingOut, Some(total)) = (at.doing, at.total) {
+            self.bar.set_message(format!("making the target: {} of {}", bytes(at.done), bytes(total)));
+            self.bar.tick();
         }
     }
 
