@@ -57,8 +57,8 @@ fn caveat(run: &RunRecord) -> String {
         return "A difference is not told from chance with one repeat; run more.".into();
     }
     format!(
-        "Ratios are of medians, with the smallest and the largest that any two repeats give. Ranges that do not overlap are \
-         called higher or lower; with {fewest} repeats, chance parts the ranges of two equal arms in {} of comparisons.",
+        "Ratios are of medians, with the smallest and the largest that any two repeats give. An arm is called \
+         higher or lower where the ranges do not overlap; with {fewest} repeats, chance parts the ranges of two equal arms in {} of comparisons.",
         percent(chance_of_ranges_apart(fewest))
     )
 }
@@ -138,9 +138,10 @@ fn find<'a>(row: &Row<'a>, arm: &str) -> Option<&'a CellRecord> {
 /// In which rows `other` has more or fewer IOPS than `base`, by how much, and in which no difference shows.
 fn difference(base: &str, other: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
     let (mut higher, mut lower, mut same, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut repeats = usize::MAX;
+    let (mut repeats, mut fewest) = (usize::MAX, usize::MAX);
     for row in &group.rows {
         let (Some(a), Some(b)) = (find(row, base).and_then(iops), find(row, other).and_then(iops)) else { continue };
+        fewest = fewest.min(a.repeats).min(b.repeats);
         let with = |r: Ratio| {
             let ratio = format!("×{}, {}–{}", three_digits(r.of_medians), three_digits(r.min), three_digits(r.max));
             if rows.is_some() { format!("{} ({ratio})", row.value) } else { format!("({ratio})") }
@@ -156,8 +157,16 @@ fn difference(base: &str, other: &str, rows: Option<&str>, group: &Group<'_>) ->
         }
     }
     let differing = |word: &str, v: &[String]| {
+        if v.is_empty() {
+            return None;
+        }
         let place = if rows.is_some() { at(rows, v) } else { format!(" {}", v.join("")) };
-        (!v.is_empty()).then(|| format!("{word}{place}"))
+        // Where chance alone parts the ranges more often than a reader of "lower" expects, only what was seen is said.
+        Some(if chance_of_ranges_apart(fewest) > 0.05 {
+            format!("{word} in all {fewest} repeats{place}")
+        } else {
+            format!("{word}{place}")
+        })
     };
     let parts: Vec<String> = [
         differing("higher", &higher),
@@ -221,10 +230,10 @@ fn at_the_tick(arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<Strin
         let ticks = Spread::of_known(cell.measurements.iter().map(tick_rate));
         let against = match ticks {
             Some(t) => format!(
-                "{} I/Os a second, {} for each of {} ticks",
+                "{} I/Os and {} ticks a second, {} a tick,",
                 count(rate.median.round()),
-                three_digits(rate.median / t.median),
-                count(t.median.round())
+                count(t.median.round()),
+                three_digits(rate.median / t.median)
             ),
             None => format!("{} I/Os a second", count(rate.median.round())),
         };

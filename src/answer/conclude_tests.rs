@@ -62,12 +62,12 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
     assert_eq!(
         all[0].sentences,
         [
-            "IOPS with coop against default: higher at depth 16 (×2.00, 1.94–2.06); lower at depth 1 (×0.025, \
+            "IOPS with coop against default: higher in all 3 repeats at depth 16 (×2.00, 1.94–2.06); lower in all 3 repeats at depth 1 (×0.025, \
              0.025–0.025); no measurable difference in 3 repeats at depth 4.",
             "Most completions of default were carried by resched_ipi (100 %); 0.80 to 1.00 kicks per I/O.",
             "Most completions of coop were carried by timer_tick (100 %) at depth 1 and enter (100 %) at depth 4 and 16; 0.00 \
              kicks per I/O.",
-            "With coop completions wait for the timer tick (250 I/Os a second, 1.00 for each of 250 ticks at depth 1): \
+            "With coop completions wait for the timer tick (250 I/Os and 250 ticks a second, 1.00 a tick, at depth 1): \
              COOP_TASKRUN sends no interrupt for them and the job makes no system call while it peeks, so their task work \
              waits until the kernel is entered for another reason, and the next one is the tick.",
         ]
@@ -75,8 +75,8 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
     assert_eq!(
         all[1].sentences,
         [
-            "Ratios are of medians, with the smallest and the largest that any two repeats give. Ranges that do not overlap are \
-          called higher or lower; with 3 repeats, chance parts the ranges of two equal arms in 10 % of comparisons."
+            "Ratios are of medians, with the smallest and the largest that any two repeats give. An arm is called higher \
+          or lower where the ranges do not overlap; with 3 repeats, chance parts the ranges of two equal arms in 10 % of comparisons."
         ]
     );
 }
@@ -90,15 +90,22 @@ fn the_opposite_numbers_give_the_opposite_words() {
     let said = &conclude(&r)[0].sentences;
     assert_eq!(
         said[0],
-        "IOPS with coop against default: higher at depth 1 (×40.0, 39.4–40.6); lower at depth 16 (×0.500, 0.485–0.515)."
+        "IOPS with coop against default: higher in all 3 repeats at depth 1 (×40.0, 39.4–40.6); lower in all 3 repeats at depth 16 (×0.500, 0.485–0.515)."
     );
     assert_eq!(
         said[1],
         "Most completions of default were carried by timer_tick (100 %) at depth 1 and enter (100 %) at depth 16; 0.00 kicks \
          per I/O."
     );
-    assert!(said[3].starts_with("With default completions wait for the timer tick (250 I/Os a second"));
+    assert!(said[3].starts_with("With default completions wait for the timer tick (250 I/Os and 250 ticks a second"));
     assert_eq!(said.len(), 4);
+}
+
+#[test]
+fn with_enough_repeats_the_words_are_plain() {
+    let (a, b) = ([100.0, 101.0, 102.0, 103.0], [200.0, 201.0, 202.0, 203.0]);
+    let r = run(&[(1, (&a, Vehicle::Enter, 0.0), (&b, Vehicle::Enter, 0.0))]);
+    assert_eq!(conclude(&r)[0].sentences[0], "IOPS with coop against default: higher at depth 1 (×1.99, 1.94–2.03).");
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! `iotrail list`: what is stored.
+//! `iotrail list`: the experiments there are, and the runs that are stored.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::experiment::builtin;
 use crate::report::terminal;
 use crate::store::{RunSummary, Store, default_path};
 
@@ -22,21 +23,37 @@ pub struct ListArgs {
 #[derive(Serialize)]
 struct Listing {
     schema: &'static str,
+    experiments: Vec<BuiltIn>,
     store: String,
     runs: Vec<RunSummary>,
 }
 
-/// Prints every run of the store; a store that is not there yet holds none.
+#[derive(Serialize)]
+struct BuiltIn {
+    name: String,
+    title: String,
+}
+
+/// Prints the built-in experiments and every run of the store; a store that is not there yet holds none.
 pub fn run(args: &ListArgs) -> Result<u8> {
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     let runs = Store::open(&path)?.map(|s| s.list()).transpose()?.unwrap_or_default();
+    let built_in = |(name, _): &(&str, &str)| builtin::find(name).map(|e| BuiltIn { name: e.name, title: e.title });
+    let experiments = builtin::ALL.iter().map(built_in).collect::<Result<Vec<_>>>()?;
     let shown = path.display().to_string();
     if args.json {
-        terminal::print_json(&Listing { schema: "iotrail.list/1", store: shown, runs })?;
-    } else if runs.is_empty() {
-        terminal::print(&format!("nothing is stored in {} yet\n", terminal::sanitise(&shown)))?;
-    } else {
-        terminal::print(&terminal::list(&runs))?;
+        terminal::print_json(&Listing { schema: "iotrail.list/1", experiments, store: shown, runs })?;
+        return Ok(0);
     }
+    let mut out = String::new();
+    for e in &experiments {
+        out.push_str(&format!("iotrail run {:11} {}\n", e.name, e.title));
+    }
+    out.push('\n');
+    match runs.as_slice() {
+        [] => out.push_str(&format!("nothing is stored in {} yet\n", terminal::sanitise(&shown))),
+        runs => out.push_str(&terminal::list(runs)),
+    }
+    terminal::print(&out)?;
     Ok(0)
 }

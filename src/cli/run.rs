@@ -6,6 +6,7 @@
 mod outline;
 mod progress;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -20,6 +21,7 @@ use crate::experiment::schedule::fresh_seed;
 use crate::experiment::{builtin, cell, interrupt, scratch};
 use crate::host;
 use crate::load::options::Bytes;
+use crate::measurement;
 use crate::report::terminal;
 use crate::run_record::RunRecord;
 use crate::store::{Store, default_path};
@@ -149,28 +151,28 @@ fn target(args: &RunArgs, experiment: &Experiment) -> Result<Target> {
 }
 
 fn resolve(args: &RunArgs, experiment: &Experiment, target: &Target) -> Result<Plan> {
-    let facts = Facts { cpus: host::cpu::online()?, irq_cpus: target.path.as_deref().and_then(irq_cpus) };
-    plan(experiment, args.quick, target, &facts, &|_| Ok(()))
+    let facts = Facts { online_cpus: host::cpu::online()?, target: target.path.as_deref().and_then(disk_below) };
+    plan(experiment, args.quick, target, &facts)
 }
 
-/// CPUs that take the interrupts of the disk below `path`, or below the folder that it will be made in; `None` if it cannot
-/// be told.
-fn irq_cpus(path: &Path) -> Option<Vec<u32>> {
+/// What is below `path`, or below the folder that it will be made in; `None` if it cannot be told.
+fn disk_below(path: &Path) -> Option<measurement::Target> {
     let there = path.ancestors().find(|p| p.exists())?;
-    let target = host::block::target(there).ok()?;
-    let mut cpus: Vec<u32> = target.interrupts.iter().flat_map(|i| i.cpus.iter().copied()).collect();
-    cpus.sort_unstable();
-    cpus.dedup();
-    (!cpus.is_empty()).then_some(cpus)
+    host::block::target(there).ok()
 }
 
 fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome> {
     let stop: &AtomicBool = interrupt::raise_flag()?;
-    let mut progress = progress::Progress::new(plan, started);
-    let outcome =
-        execute(plan, started, store, stop, &mut |load| cell::run(load, &mut |_| {}, stop), &mut |step: Step<'_>| {
-            progress.show(&step)
-        });
-    progress.end();
+    // Both closures show something, one after the other.
+    let progress = RefCell::new(progress::Progress::new(plan, started));
+    let outcome = execute(
+        plan,
+        started,
+        store,
+        stop,
+        &mut |load| cell::run(load, &mut |at| progress.borrow().load(&at), stop),
+        &mut |step: Step<'_>| progress.borrow_mut().show(&step),
+    );
+    progress.borrow().end();
     outcome
 }

@@ -89,8 +89,24 @@ fn slots(plan: &Plan, seed: u32) -> Result<Vec<Slot>> {
     Ok(order(&cells, plan.repeats, seed))
 }
 
-/// Measures what is to come. `measure` runs one cell; a measurement that `stop` cut short is dropped.
+/// Measures what is to come. `measure` runs one cell; a measurement that `stop` cut short is dropped. A run that fails before
+/// anything is stored leaves no trace: there is nothing to report and nothing to resume.
 pub fn execute(
+    plan: &Plan,
+    started: &Started,
+    store: &mut Store,
+    stop: &AtomicBool,
+    measure: &mut dyn FnMut(&LoadOptions) -> Result<Measured>,
+    tell: &mut dyn FnMut(Step<'_>),
+) -> Result<Outcome> {
+    let outcome = measure_slots(plan, started, store, stop, measure, tell);
+    if outcome.is_err() && store.done(started.run)?.is_empty() {
+        store.forget(started.run)?;
+    }
+    outcome
+}
+
+fn measure_slots(
     plan: &Plan,
     started: &Started,
     store: &mut Store,
@@ -235,9 +251,12 @@ mod tests {
         let mut bad = |_: &LoadOptions| Err(Error::input("the file is too small", "use another"));
         let e = execute(&plan, &started, &mut store, &stop, &mut bad, &mut |_| {}).unwrap_err();
         assert_eq!(e.exit_status(), 2);
+        assert_eq!(store.load(started.run).unwrap(), None);
+        let started = start(&plan, 1, &mut store).unwrap();
         let mut refused = |_: &LoadOptions| Err(Error::machine("io_uring is disabled", "sysctl"));
         let e = execute(&plan, &started, &mut store, &stop, &mut refused, &mut |_| {}).unwrap_err();
         assert_eq!(e.exit_status(), 3);
+        assert_eq!(store.list().unwrap(), []);
     }
 
     #[test]

@@ -258,7 +258,9 @@ impl File<'_> {
                 }
             }
             let options = self.options(fields, &["name"])?;
-            let same = |p: &&Point| resolved(load, &p.options) == resolved(load, &options);
+            // What does not go together is refused by the plan, with the reason.
+            let this = resolved(load, &options);
+            let same = |p: &&Point| this.is_some() && resolved(load, &p.options) == this;
             if let Some(twin) = points.iter().find(same) {
                 return Err(self.refuse(
                     entry.span(),

@@ -42,6 +42,18 @@ fn the_built_in_ones_are_read() {
 }
 
 #[test]
+fn the_documents_example_is_read() {
+    let doc = include_str!("../../docs/formats.md");
+    let example = doc.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let e = parse(example, "docs/formats.md").unwrap();
+    assert_eq!(
+        e.full.axes.iter().map(|a| (a.name.as_str(), a.points.len())).collect::<Vec<_>>(),
+        [("variant", 2), ("depth", 2), ("cpus", 2), ("arm", 2)]
+    );
+    assert_eq!(e.quick.unwrap().axes[1].points.len(), 1);
+}
+
+#[test]
 fn an_experiment_is_read_as_written() {
     let e = parse(GOOD, "x.toml").unwrap();
     assert_eq!((e.full.repeats, e.table, e.quick, e.seed), (2, Table::Delivery, None, None));

@@ -9,19 +9,20 @@ use serde_json::{Map, Value, json};
 use super::file::{Experiment, Point, Scale, load_options};
 use crate::error::{Error, Kind, Result};
 use crate::load::options::{Bytes, EngineKind, LoadOptions, Rw};
+use crate::load::spec::LoadSpec;
+use crate::measurement;
 use crate::run_record::{CellRecord, RunRecord, SCHEMA, value_text};
 
 /// What one watched cell costs beside its load: processes started, probes attached and drained, the result stored.
 /// For the estimate only; while a run goes on, its own pace takes the place of this.
 const BESIDE_THE_LOAD: Duration = Duration::from_millis(350);
 
-/// What a plan has to know of the host.
+/// What a plan has to know of the host: what decides which CPUs are `irq` and which are not.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
-    /// CPUs that are online.
-    pub cpus: Vec<u32>,
-    /// CPUs that the target's interrupts are delivered to; `None`: it could not be told.
-    pub irq_cpus: Option<Vec<u32>>,
+    pub online_cpus: Vec<u32>,
+    /// Of the plan's target; `None`: there is none, or nothing can be told of it.
+    pub target: Option<measurement::Target>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -87,15 +88,9 @@ pub struct Target {
     pub scratch: bool,
 }
 
-/// Resolves every cell. `check` says what the host or the load's rules have against a cell's options: an error of
-/// [`Kind::Machine`] makes the cell untestable here, one of [`Kind::Input`] refuses the experiment.
-pub fn plan(
-    experiment: &Experiment,
-    quick: bool,
-    target: &Target,
-    facts: &Facts,
-    check: &dyn Fn(&LoadOptions) -> Result<()>,
-) -> Result<Plan> {
+/// Resolves every cell by the load's own rules: where these say that the machine does not allow it ([`Kind::Machine`]) the cell is
+/// untestable here; options that can run nowhere ([`Kind::Input`]) refuse the experiment.
+pub fn plan(experiment: &Experiment, quick: bool, target: &Target, facts: &Facts) -> Result<Plan> {
     let scale = match (quick, &experiment.quick) {
         (false, _) => &experiment.full,
         (true, Some(scale)) => scale,
@@ -108,7 +103,7 @@ pub fn plan(
     };
     let mut cells = Vec::new();
     each_combination(scale, &mut |points| {
-        let cell = cell(cells.len() as u32 + 1, scale, points, target, facts, check)?;
+        let cell = cell(cells.len() as u32 + 1, scale, points, target, facts)?;
         cells.push(cell);
         Ok(())
     })?;
@@ -177,14 +172,7 @@ fn params(points: &Combination<'_>) -> Map<String, Value> {
     points.iter().map(|(name, p)| ((*name).to_owned(), to_json(&p.value))).collect()
 }
 
-fn cell(
-    number: u32,
-    scale: &Scale,
-    points: &Combination<'_>,
-    target: &Target,
-    facts: &Facts,
-    check: &dyn Fn(&LoadOptions) -> Result<()>,
-) -> Result<Cell> {
+fn cell(number: u32, scale: &Scale, points: &Combination<'_>, target: &Target, facts: &Facts) -> Result<Cell> {
     let options = merged(scale, points);
     let mut load = load_options(options.clone()).map_err(|e| refuse_combination(points, &e))?;
     if load.file.is_none() && uses_target(&load) {
@@ -193,35 +181,13 @@ fn cell(
         load.allow_write |= target.scratch;
     }
     let params = params(points);
-    let mut untestable = placement(&load, facts);
-    if untestable.is_none() {
-        untestable = match check(&load) {
-            Ok(()) => None,
-            Err(e) if e.kind == Kind::Machine => Some(e.to_string()),
-            Err(e) => return Err(refuse_combination(points, &e)),
-        };
-    }
+    let untestable = match LoadSpec::resolve(&load, facts.target.as_ref(), &facts.online_cpus) {
+        Ok(_) => None,
+        Err(e) if e.kind == Kind::Machine => Some(e.to_string()),
+        Err(e) => return Err(refuse_combination(points, &e)),
+    };
     let options = options.iter().map(|(k, v)| (k.clone(), to_json(v))).collect();
     Ok(Cell { number, label: label(&params, points), params, options, load, untestable })
-}
-
-/// Whether the CPUs that a cell asks for are there. An unknown map of interrupts refuses the cells that depend on it: a
-/// guess would put them on the wrong side of the comparison.
-fn placement(load: &LoadOptions, facts: &Facts) -> Option<String> {
-    let asked = load.cpus.as_deref()?;
-    if asked != "irq" && asked != "non-irq" {
-        return None;
-    }
-    let Some(irq) = &facts.irq_cpus else {
-        return Some("it cannot be told which CPUs take the interrupts of the target's device".into());
-    };
-    if asked == "irq" && irq.is_empty() {
-        return Some("no CPU takes an interrupt of the target's device".into());
-    }
-    if asked == "non-irq" && facts.cpus.iter().all(|c| irq.contains(c)) {
-        return Some("there is no CPU without an interrupt of the target's device".into());
-    }
-    None
 }
 
 fn to_json(value: &toml::Value) -> Value {

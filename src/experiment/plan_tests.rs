@@ -1,6 +1,7 @@
 use super::*;
 use crate::experiment::builtin;
 use crate::experiment::file::parse;
+use crate::measurement::TargetInterrupt;
 
 const TWO_BY_TWO: &str = r#"
 name = "two-by-two"
@@ -22,7 +23,7 @@ ring = "coop_taskrun"
 
 pub(crate) fn two_by_two() -> Plan {
     let experiment = parse(TWO_BY_TWO, "two-by-two.toml").unwrap();
-    plan(&experiment, false, &scratch(), &two_cpus(), &|_| Ok(())).unwrap()
+    plan(&experiment, false, &scratch(), &two_cpus()).unwrap()
 }
 
 fn scratch() -> Target {
@@ -30,7 +31,14 @@ fn scratch() -> Target {
 }
 
 fn two_cpus() -> Facts {
-    Facts { cpus: vec![0, 1], irq_cpus: Some(vec![1]) }
+    interrupts_on(&[1])
+}
+
+/// Two CPUs, and a disk whose interrupts land on some of them.
+fn interrupts_on(cpus: &[u32]) -> Facts {
+    let interrupt = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: cpus.to_vec() };
+    let target = measurement::Target { interrupts: vec![interrupt], ..Default::default() };
+    Facts { online_cpus: vec![0, 1], target: Some(target) }
 }
 
 #[test]
@@ -53,10 +61,10 @@ fn every_combination_is_a_cell_with_its_options() {
 #[test]
 fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() {
     let coop = builtin::find("coop").unwrap();
-    let full = plan(&coop, false, &scratch(), &two_cpus(), &|_| Ok(())).unwrap();
+    let full = plan(&coop, false, &scratch(), &two_cpus()).unwrap();
     assert_eq!((full.cells.len(), full.testable().count()), (112, 112));
     assert_eq!(full.axes, ["cpus", "wait", "neighbour", "depth", "arm"]);
-    let quick = plan(&coop, true, &scratch(), &two_cpus(), &|_| Ok(())).unwrap();
+    let quick = plan(&coop, true, &scratch(), &two_cpus()).unwrap();
     assert_eq!((quick.cells.len(), quick.repeats), (32, 2));
     // (350 ms + 200 ms + 800 ms) × 32 cells × 2 repeats
     assert_eq!(quick.estimate(), Estimate { stated: Duration::from_millis(86_400), counted_ios: 0 });
@@ -66,7 +74,7 @@ fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() 
 
 #[test]
 fn interfaces_has_the_cells_that_it_is_about() {
-    let p = plan(&builtin::find("interfaces").unwrap(), false, &scratch(), &two_cpus(), &|_| Ok(())).unwrap();
+    let p = plan(&builtin::find("interfaces").unwrap(), false, &scratch(), &two_cpus()).unwrap();
     assert_eq!((p.cells.len(), p.repeats), (33, 16));
     let counts: Vec<_> = p.cells.iter().map(|c| c.load.count).collect();
     assert_eq!(counts.iter().filter(|c| **c == Some(5120)).count(), 11);
@@ -78,38 +86,36 @@ fn interfaces_has_the_cells_that_it_is_about() {
 #[test]
 fn what_this_host_cannot_do_stays_with_the_reason() {
     let coop = builtin::find("coop").unwrap();
-    let untestable = |irq_cpus| {
-        let facts = Facts { cpus: vec![0, 1], irq_cpus };
-        let p = plan(&coop, true, &scratch(), &facts, &|_| Ok(())).unwrap();
-        let with: Vec<(String, String)> =
-            p.cells.iter().filter_map(|c| Some((c.load.cpus.clone()?, c.untestable.clone()?))).collect();
+    let untestable = |facts: &Facts| -> Vec<(String, String)> {
+        let p = plan(&coop, true, &scratch(), facts).unwrap();
         assert_eq!(p.cells.len(), 32);
-        with
+        p.cells.iter().filter_map(|c| Some((c.load.cpus.clone()?, c.untestable.clone()?))).collect()
     };
-    let all = untestable(Some(vec![0, 1]));
+    let all = untestable(&interrupts_on(&[0, 1]));
     assert_eq!(all.len(), 16);
-    let no_free = ("non-irq".to_owned(), "there is no CPU without an interrupt of the target's device".to_owned());
-    assert!(all.iter().all(|c| *c == no_free));
-    let none = untestable(Some(vec![]));
-    assert_eq!(none.len(), 16);
-    assert!(none.iter().all(|(cpus, why)| cpus == "irq" && why == "no CPU takes an interrupt of the target's device"));
-    assert_eq!(untestable(None).len(), 32);
+    assert!(all.iter().all(|(cpus, why)| cpus == "non-irq" && why.contains("every online CPU takes")), "{all:?}");
+    // What cannot be told is not guessed.
+    assert_eq!(untestable(&interrupts_on(&[])).len(), 32);
+    assert_eq!(untestable(&Facts { target: None, ..two_cpus() }).len(), 32);
 }
 
 #[test]
-fn a_machines_no_makes_a_cell_untestable_and_a_wrong_option_refuses_the_file() {
-    let experiment = parse(TWO_BY_TWO, "x.toml").unwrap();
-    let machine = |l: &LoadOptions| match l.ring.as_str() {
-        "coop_taskrun" => Err(Error::machine("kernel 5.10 has no coop_taskrun", "use 5.19 or later")),
-        _ => Ok(()),
+fn options_that_can_run_nowhere_refuse_the_experiment() {
+    let refused = |from: &str, to: &str| {
+        let experiment = parse(&TWO_BY_TWO.replacen(from, to, 1), "x.toml").unwrap();
+        let e = plan(&experiment, false, &scratch(), &two_cpus()).unwrap_err();
+        assert_eq!(e.exit_status(), 2);
+        e.to_string()
     };
-    let p = plan(&experiment, false, &scratch(), &two_cpus(), &machine).unwrap();
-    assert_eq!(p.testable().count(), 2);
-    assert_eq!(p.cells[1].untestable.as_deref(), Some("kernel 5.10 has no coop_taskrun; use 5.19 or later"));
-    let input = |_: &LoadOptions| Err(Error::input("depth is too large", "use less"));
-    let e = plan(&experiment, false, &scratch(), &two_cpus(), &input).unwrap_err();
-    assert!(e.to_string().starts_with("the combination 'depth 1 · arm default' cannot be: depth is too large"), "{e}");
-    assert_eq!(e.exit_status(), 2);
+    let e = refused("ring = \"coop_taskrun\"", "ring = \"coop_taskrnu\"");
+    assert!(
+        e.starts_with("the combination 'depth 1 · arm coop_taskrun' cannot be: ") && e.contains("coop_taskrnu"),
+        "{e}"
+    );
+    let e = refused("[1, 4]", "[0, 4]");
+    assert!(e.starts_with("the combination 'depth 0 · arm default' cannot be: --depth 0"), "{e}");
+    let e = refused("warmup", "count = 5\nwarmup");
+    assert!(e.contains("'runtime' and 'count' exclude each other"), "{e}");
 }
 
 #[test]

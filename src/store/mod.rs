@@ -190,6 +190,11 @@ impl Store {
         self.db.execute(sql, params![run, finished_unix_s as i64]).map(|_| ()).map_err(|e| self.fail(e))
     }
 
+    /// Removes a run and all that is stored of it.
+    pub fn forget(&mut self, run: i64) -> Result<()> {
+        self.db.execute("DELETE FROM runs WHERE run = ?1", [run]).map(|_| ()).map_err(|e| self.fail(e))
+    }
+
     /// The latest run of an experiment that has measurements to come.
     pub fn last_unfinished(&self, experiment: &str) -> Result<Option<Unfinished>> {
         let sql = "SELECT run, seed, plan_key FROM runs

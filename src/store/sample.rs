@@ -85,10 +85,12 @@ pub fn measurement() -> Measurement {
             context_switches: None,
             task_work_runs: Some(1.0),
         },
+        task_work_batches: vec![TaskWorkBatch { at_least: 1, runs: 29_500 }],
         mode_switches: vec![
             ModeSwitch { cause: "syscall".into(), count: 500 },
             ModeSwitch { cause: "timer_tick".into(), count: 500 },
         ],
+        task_work_batches: vec![TaskWorkBatch { at_least: 1, runs: 480 }, TaskWorkBatch { at_least: 2, runs: 10 }],
         interrupts: vec![
             Interrupt {
                 vector: "LOC".into(),

@@ -98,6 +98,18 @@ fn a_kill_in_the_middle_of_a_transaction_loses_that_one_alone() {
     assert_eq!(whole, "ok");
 }
 
+#[test]
+fn a_forgotten_run_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, run) = begun(&dir);
+    store.save(run, 1, 1, &sample::measurement(), &sample::histogram()).unwrap();
+    store.forget(run).unwrap();
+    for table in ["runs", "cells", "measurements", "histograms", "losses"] {
+        let n: i64 = store.db.query_row(&format!("SELECT count(*) FROM {table}"), [], |r| r.get(0)).unwrap();
+        assert_eq!(n, 0, "{table}");
+    }
+}
+
 fn refused(path: &Path) -> String {
     let before = std::fs::read(path).unwrap();
     let opened = Store::create_or_open(path).err().map(|e| (e.to_string(), e.exit_status()));

@@ -1,13 +1,15 @@
 //! How far a run is, on standard error, where that is a terminal.
 //!
-//! Drawn between measurements only, by the thread that starts them: nothing of iotrail runs beside a load but the load.
+//! Drawn between measurements, and while the target is made, by the thread that starts them: nothing is drawn beside a load.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::answer::words::bytes;
 use crate::experiment::execute::{Started, Step};
 use crate::experiment::plan::Plan;
+use crate::load::{self, Doing};
 use crate::report::terminal::{sanitise, say};
 
 pub struct Progress {
@@ -17,6 +19,8 @@ pub struct Progress {
     before: usize,
     /// What the plan says one measurement takes.
     each: Duration,
+    /// Reasons that have been told: one reason often holds for many cells, and the report names them all.
+    told: Vec<String>,
 }
 
 impl Progress {
@@ -32,6 +36,7 @@ impl Progress {
             began: Instant::now(),
             before: started.planned - started.slots.len(),
             each: plan.estimate().stated / planned,
+            told: Vec::new(),
         }
     }
 
@@ -43,9 +48,21 @@ impl Progress {
                 self.bar.set_message(format!("{} left · repeat {repeat} · {}", minutes(left), sanitise(&cell.label)));
                 self.bar.tick();
             }
-            Step::Untestable { cell, reason } => self.bar.suspend(|| {
-                say(&format!("not testable here: {}: {}", sanitise(&cell.label), sanitise(&reason.to_string())));
-            }),
+            Step::Untestable { cell, reason } => {
+                let reason = sanitise(&reason.to_string());
+                if !self.told.contains(&reason) {
+                    self.bar.suspend(|| say(&format!("not testable here: {}: {reason}", sanitise(&cell.label))));
+                    self.told.push(reason);
+                }
+            }
+        }
+    }
+
+    /// Laying out the target is the one thing of a load that is worth waiting for with words; it comes before the load.
+    pub fn load(&self, at: &load::Progress) {
+        if let (Doing::LayingOut, Some(total)) = (at.doing, at.total) {
+            self.bar.set_message(format!("making the target: {} of {}", bytes(at.done), bytes(total)));
+            self.bar.tick();
         }
     }
 

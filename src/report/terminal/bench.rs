@@ -18,6 +18,7 @@ pub fn screen(m: &Measurement, style: Style) -> String {
     vehicles(o, style, m);
     field(o, style, "per I/O", &per_io(&m.per_io));
     field(o, style, "to user mode", &mode_switches(m));
+    field(o, style, "task work", &task_work(m));
     field(o, style, "interrupts", &interrupts(m));
     field(o, style, "IPIs", &ipis(m));
     if let Some(order) = &m.order {
@@ -211,6 +212,19 @@ pub fn ratio(x: f64) -> String {
 fn mode_switches(m: &Measurement) -> Vec<String> {
     let some = m.mode_switches.iter().filter(|s| s.count > 0);
     some.map(|s| format!("{} {}", s.cause, count(s.count as f64))).collect()
+}
+
+/// Runs by the number of completions each carried, in powers of two.
+fn task_work(m: &Measurement) -> Vec<String> {
+    let some = m.task_work_batches.iter().filter(|b| b.runs > 0);
+    some.map(|b| {
+        let items = match b.at_least {
+            0 | 1 => format!("of {}", b.at_least),
+            n => format!("of {n} to {}", n * 2 - 1),
+        };
+        format!("{} runs {items}", count(b.runs as f64))
+    })
+    .collect()
 }
 
 fn interrupts(m: &Measurement) -> Vec<String> {

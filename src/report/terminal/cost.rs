@@ -11,7 +11,8 @@ use crate::run_record::CellRecord;
 /// What the headings mean.
 pub const LEGEND: &str = "Medians over the repeats. total: wall time from the first submission to the last completion; range: of \
      it over the repeats, percent of the median; submit, poll, clear, other: shares of the jobs' time; user, system: CPU time \
-     of the load's own threads, without kernel threads and glibc's helpers. –: not known.";
+     of the load's own threads, without kernel threads and glibc's helpers, split as the kernel accounts it (often by its ticks: \
+     coarse in a short measurement). –: not known.";
 
 pub fn of_group(group: &Group<'_>) -> String {
     let number = |heading, width| Column { heading, width, number: true };
