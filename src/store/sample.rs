@@ -85,7 +85,6 @@ pub fn measurement() -> Measurement {
             context_switches: None,
             task_work_runs: Some(1.0),
         },
-        task_work_batches: vec![TaskWorkBatch { at_least: 1, runs: 29_500 }],
         mode_switches: vec![
             ModeSwitch { cause: "syscall".into(), count: 500 },
             ModeSwitch { cause: "timer_tick".into(), count: 500 },
