@@ -39,8 +39,8 @@ mod usage;
 pub mod verify;
 mod worker;
 
-use std::sync::PoisonError;
 use std::sync::Mutex;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -100,9 +100,9 @@ pub fn run(
     let clock = clock::Clock::get();
     let target = target::Target::open(spec, progress, stop)?;
     let parties = spec.jobs as usize * if spec.reaper == ReaperKind::Same { 1 } else { 2 };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|e| {
-        Error::machine("the machine's clock stands before 1970", "set it").because(e)
-    })?;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_err(|e| Error::machine("the machine's clock stands before 1970", "set it").because(e))?;
     let shared = Shared {
         spec,
         clock,
@@ -116,7 +116,8 @@ pub fn run(
     // Forked while this thread is the only one.
     let neighbours = neighbour::Neighbours::start(spec.neighbours, &spec.neighbour_cpus)?;
     let finished = Mutex::new(Vec::new());
-    let mut conductor = Conductor { shared: &shared, boundary, progress, stop, started_unix_s: now.as_secs(), sqpoll_ns: None };
+    let mut conductor =
+        Conductor { shared: &shared, boundary, progress, stop, started_unix_s: now.as_secs(), sqpoll_ns: None };
     std::thread::scope(|scope| {
         for job in 0..spec.jobs {
             let (shared, finished) = (&shared, &finished);

@@ -67,7 +67,10 @@ impl Target {
         let name = path.display();
         let kind = std::fs::metadata(path).map_err(|e| cannot("look at", path, e))?.file_type();
         if kind.is_dir() {
-            return Err(Error::input(format!("{name} is a directory"), "name a file in it, with --size to have it made"));
+            return Err(Error::input(
+                format!("{name} is a directory"),
+                "name a file in it, with --size to have it made",
+            ));
         }
         if !kind.is_file() && !kind.is_block_device() {
             return Err(Error::input(format!("{name} is neither a file nor a block device"), "name one with --file"));
@@ -107,7 +110,9 @@ fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
         Some(libc::EACCES | libc::EPERM) => {
             Error::machine(what, "run as a user who may, or choose another --file").because(e)
         }
-        Some(libc::EMFILE) => Error::machine(what, "raise the limit of open files (ulimit -n), or use fewer --jobs").because(e),
+        Some(libc::EMFILE) => {
+            Error::machine(what, "raise the limit of open files (ulimit -n), or use fewer --jobs").because(e)
+        }
         Some(libc::EROFS) => Error::machine(what, "choose a --file on a file system that can be written").because(e),
         Some(libc::ENOSPC | libc::EDQUOT) => {
             Error::machine(what, "make room there, use a smaller --size, or choose another --file").because(e)
@@ -139,7 +144,10 @@ fn claim(path: &Path) -> Result<File> {
     match OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path) {
         Ok(file) => Ok(file),
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(Error::input(
-            format!("{} is in use: mounted, or part of a RAID, a volume group or swap; a write load would destroy it", path.display()),
+            format!(
+                "{} is in use: mounted, or part of a RAID, a volume group or swap; a write load would destroy it",
+                path.display()
+            ),
             "unmount it first, or choose another device or a file",
         )),
         Err(e) => Err(cannot("open", path, e)),
@@ -210,7 +218,11 @@ fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> R
     }
     if !spec.block_bytes.is_multiple_of(offset) {
         return Err(Error::input(
-            format!("--bs {} is not a multiple of the {offset}-byte logical blocks of {}, as direct I/O needs", spec.block_bytes, path.display()),
+            format!(
+                "--bs {} is not a multiple of the {offset}-byte logical blocks of {}, as direct I/O needs",
+                spec.block_bytes,
+                path.display()
+            ),
             format!("use --bs {}, or --buffered", spec.block_bytes.next_multiple_of(offset)),
         ));
     }
@@ -245,12 +257,8 @@ fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), stop: 
             "use a larger --size or a smaller --bs",
         ));
     }
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|e| cannot("make", path, e))?;
+    let file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|e| cannot("make", path, e))?;
     match lay_out(&file, bytes, progress, stop) {
         Ok(true) => Ok(()),
         Ok(false) => {
