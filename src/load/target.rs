@@ -13,12 +13,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use linux_raw_sys::ioctl;
-
 use crate::error::{Error, Result};
 use crate::measurement::Warning;
 
 use super::buffers::PAGE;
+use super::device;
 use super::extents;
 use super::options::Rw;
 use super::spec::LoadSpec;
@@ -81,7 +80,7 @@ impl Target {
                 "add --allow-write to destroy its contents, or name a file that does not exist, with --size",
             ));
         }
-        let claim = if kind.is_block_device() && spec.writes() { Some(claim(path)?) } else { None };
+        let claim = if kind.is_block_device() && spec.writes() { Some(device::claim(path)?) } else { None };
         let first = open_file(spec, path)?;
         let has = size(&first, kind.is_block_device()).map_err(|e| cannot("tell the size of", path, e))?;
         let bytes = usable(spec, path, has)?;
@@ -104,7 +103,7 @@ impl Target {
     }
 }
 
-fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
+pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
     let what = format!("cannot {what} {}", path.display());
     match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
@@ -139,31 +138,8 @@ fn no_direct(path: &Path) -> Error {
     )
 }
 
-/// Claims a block device for writing: the kernel refuses if it is mounted, or held by RAID, LVM or swap.
-fn claim(path: &Path) -> Result<File> {
-    match OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path) {
-        Ok(file) => Ok(file),
-        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(Error::input(
-            format!(
-                "{} is in use: mounted, or part of a RAID, a volume group or swap; a write load would destroy it",
-                path.display()
-            ),
-            "unmount it first, or choose another device or a file",
-        )),
-        Err(e) => Err(cannot("open", path, e)),
-    }
-}
-
 fn size(file: &File, device: bool) -> io::Result<u64> {
-    if !device {
-        return Ok(file.metadata()?.len());
-    }
-    let mut bytes = 0u64;
-    // SAFETY: BLKGETSIZE64 writes one u64.
-    match unsafe { libc::ioctl(file.as_raw_fd(), ioctl::BLKGETSIZE64.into(), &mut bytes) } {
-        0 => Ok(bytes),
-        _ => Err(io::Error::last_os_error()),
-    }
+    if device { device::bytes(file) } else { Ok(file.metadata()?.len()) }
 }
 
 /// The bytes to be used, checked against what there is.
@@ -204,12 +180,8 @@ fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> R
     let (memory, offset) = match direct_alignment(path) {
         Some(a) => a,
         None if device => {
-            let mut bytes: libc::c_int = 0;
-            // SAFETY: BLKSSZGET writes one int.
-            if unsafe { libc::ioctl(file.as_raw_fd(), ioctl::BLKSSZGET.into(), &mut bytes) } != 0 {
-                return Err(cannot("tell the block size of", path, io::Error::last_os_error()));
-            }
-            (bytes as u32, bytes as u32)
+            let bytes = device::block_bytes(file).map_err(|e| cannot("tell the block size of", path, e))?;
+            (bytes, bytes)
         }
         None => return Ok(()), // a kernel before 6.1: the first I/O will tell
     };
