@@ -36,6 +36,8 @@ mod scratch;
 pub mod spec;
 mod tally;
 pub mod target;
+#[cfg(test)]
+mod tests;
 mod usage;
 pub mod verify;
 mod worker;

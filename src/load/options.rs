@@ -20,6 +20,8 @@ pub enum EngineKind {
     PosixAio,
     Sync,
     Null,
+    /// NVMe passthrough; refused by `spec` and hidden from the help: it is not in this version.
+    #[value(hide = true)]
     IoUringCmd,
 }
 
@@ -228,7 +230,7 @@ pub struct LoadOptions {
     #[arg(long, value_name = "WHAT", default_value = "none")]
     pub neighbour: String,
 
-    /// Target: a file, a block device, or a character device for io_uring_cmd
+    /// Target: a file or a block device
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 

@@ -320,7 +320,7 @@ impl Completions {
             std::hint::spin_loop();
             looks = looks.wrapping_add(1);
             // Reading the time at every look would make looks rare.
-            if looks % 8 == 0 && deadline.is_some_and(|d| Instant::now() >= d) {
+            if looks.is_multiple_of(8) && deadline.is_some_and(|d| Instant::now() >= d) {
                 return Ok(());
             }
         }

@@ -92,7 +92,7 @@ impl Ring {
     }
 
     fn shared(&self, offset: u32) -> &AtomicU32 {
-        debug_assert!(offset as usize + 4 <= self.queues.bytes && offset % 4 == 0);
+        debug_assert!(offset as usize + 4 <= self.queues.bytes && offset.is_multiple_of(4));
         // SAFETY: the kernel's offsets lie within the mapping, are aligned to 4, and the memory is only accessed
         // atomically; the mapping lives as long as `self`.
         unsafe { &*self.queues.base.as_ptr().add(offset as usize).cast::<AtomicU32>() }
