@@ -110,9 +110,10 @@ pub fn open(job: &Job, fd: RawFd) -> Result<(Submit, Reap)> {
 fn refused(slots: u32, cause: io::Error) -> Error {
     let what = format!("cannot set up native aio for {slots} I/Os in flight");
     match cause.raw_os_error() {
-        Some(libc::EAGAIN) => {
-            Error::machine(format!("{what}: over the machine's limit"), "as root: sysctl fs.aio-max-nr=1048576, or use a smaller --depth")
-        }
+        Some(libc::EAGAIN) => Error::machine(
+            format!("{what}: over the machine's limit"),
+            "as root: sysctl fs.aio-max-nr=1048576, or use a smaller --depth",
+        ),
         Some(libc::ENOSYS) => Error::machine(format!("{what}: this kernel has none"), "use --engine io_uring"),
         _ => Error::machine(what, "use a smaller --depth, or --engine io_uring").because(cause),
     }
@@ -158,9 +159,8 @@ impl Submitter for Submit {
         while !self.queued.is_empty() {
             self.syscalls += 1;
             // SAFETY: `queued` holds addresses of live control blocks, whose buffers the load keeps.
-            let taken = unsafe {
-                libc::syscall(libc::SYS_io_submit, self.context.0, self.queued.len(), self.queued.as_ptr())
-            };
+            let taken =
+                unsafe { libc::syscall(libc::SYS_io_submit, self.context.0, self.queued.len(), self.queued.as_ptr()) };
             match taken {
                 n if n > 0 => {
                     self.queued.drain(..n as usize);
@@ -224,7 +224,14 @@ impl Reap {
         self.syscalls += 1;
         // SAFETY: room for `room` events, and a null or live timeout.
         let count = unsafe {
-            libc::syscall(libc::SYS_io_getevents, self.context.0, i64::from(min), room, self.events.as_mut_ptr(), timeout)
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.context.0,
+                i64::from(min),
+                room,
+                self.events.as_mut_ptr(),
+                timeout,
+            )
         };
         if count < 0 {
             return match last_error() {

@@ -170,9 +170,8 @@ impl Reaper for Reap {
                     let timeout = deadline.map(time_left);
                     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
                     // SAFETY: live blocks, in glibc's hands or finished; a null or live timeout.
-                    let done = unsafe {
-                        libc::aio_suspend(self.waiting.as_ptr(), self.waiting.len() as libc::c_int, timeout)
-                    };
+                    let done =
+                        unsafe { libc::aio_suspend(self.waiting.as_ptr(), self.waiting.len() as libc::c_int, timeout) };
                     if done != 0 {
                         match last_error() {
                             e if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {}

@@ -388,7 +388,9 @@ impl<R: Reaper> Reaping<'_, '_, R> {
             futexes += self.link.wake_submitter();
             done.store(tally.ios, Ordering::Relaxed);
             if let Some(pages) = &mut self.scratch {
-                pages.advance(found.len() as u64).map_err(|e| worker::broken(spec, "touching its scratch memory", e))?;
+                pages
+                    .advance(found.len() as u64)
+                    .map_err(|e| worker::broken(spec, "touching its scratch memory", e))?;
             }
             found.clear();
             if tally.errors > 0 {

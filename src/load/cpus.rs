@@ -46,7 +46,9 @@ fn of_interrupts(target: Option<&Target>) -> Vec<u32> {
 
 fn no_interrupts(word: &str) -> Error {
     Error::machine(
-        format!("--cpus {word}: the CPUs of the target's interrupts cannot be told (no block device, or none of its own)"),
+        format!(
+            "--cpus {word}: the CPUs of the target's interrupts cannot be told (no block device, or none of its own)"
+        ),
         "name the CPUs: --cpus 0,2-3",
     )
 }
@@ -82,7 +84,8 @@ pub fn parse(list: &str) -> Result<Vec<u32>> {
 /// Binds the calling thread to `cpu` and reads back whether it is.
 pub fn bind(cpu: u32) -> Result<()> {
     let failed = |cause: io::Error| {
-        Error::machine(format!("cannot bind a thread to CPU {cpu}"), "choose a CPU of this process's cpuset").because(cause)
+        Error::machine(format!("cannot bind a thread to CPU {cpu}"), "choose a CPU of this process's cpuset")
+            .because(cause)
     };
     // SAFETY: a plain C structure, valid when all zero.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::{Io, Memory, Op};
+use crate::engine::{Completion, Io, Memory, Op};
 
 use super::clock::Clock;
 use super::pace::Pace;
@@ -114,6 +114,14 @@ impl Feeder {
         if self.pace.is_none() && self.free.len() < want {
             return;
         }
+        if self.pace.is_none() && self.occupied.is_none() {
+            // The hot path: nothing to ask for each I/O.
+            let rest = self.free.len() - want;
+            self.pattern.extend(&mut self.batch, &self.free[rest..]);
+            self.free.truncate(rest);
+            self.remaining -= want as u64;
+            return;
+        }
         for _ in 0..want.min(self.free.len()) {
             if let Some(pace) = &mut self.pace {
                 match pace.take(now) {
@@ -128,7 +136,6 @@ impl Feeder {
         }
     }
 
-    #[inline]
     fn draw(&mut self, slot: u32) -> Io {
         let (op, offset) = self.pattern.next();
         match &mut self.occupied {
@@ -149,9 +156,8 @@ impl Feeder {
         o.of_slot[slot as usize] = block;
         if op == Op::Write {
             // SAFETY: the slot is free: no I/O is in flight with its buffer, and no other thread reads it.
-            let buffer = unsafe {
-                std::slice::from_raw_parts_mut(self.memory.address(slot), self.memory.block_bytes as usize)
-            };
+            let buffer =
+                unsafe { std::slice::from_raw_parts_mut(self.memory.address(slot), self.memory.block_bytes as usize) };
             verify::fill(buffer, offset, o.generation);
         }
         self.slots.expect(slot, (op == Op::Read).then_some(offset));
@@ -174,6 +180,16 @@ impl Feeder {
     #[inline]
     pub fn since(&self, i: usize, submission: u64) -> u64 {
         self.intended.get(i).copied().unwrap_or(submission)
+    }
+
+    /// The slots of I/Os that were reaped.
+    #[inline]
+    pub fn give_all_back(&mut self, found: &[Completion]) {
+        if self.occupied.is_none() {
+            self.free.extend(found.iter().map(|c| c.slot));
+        } else {
+            found.iter().for_each(|c| self.give_back(c.slot));
+        }
     }
 
     /// A slot whose I/O was reaped.

@@ -57,8 +57,7 @@ impl Gate {
     pub fn all_stand(&self, span: Duration) -> bool {
         let state = self.state();
         let waiting = |s: &mut State| s.standing + s.gone < self.parties;
-        let (state, _) =
-            self.changed.wait_timeout_while(state, span, waiting).unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = self.changed.wait_timeout_while(state, span, waiting).unwrap_or_else(PoisonError::into_inner);
         state.standing + state.gone >= self.parties
     }
 

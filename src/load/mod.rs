@@ -3,7 +3,7 @@
 //! | file | responsible for |
 //! |---|---|
 //! | `options`, `spec`, `cpus` | what was asked for; the validated plan; CPU lists and binding |
-//! | `target`, `extents` | the file or device: opened, checked, made and laid out; its holes |
+//! | `target`, `device`, `extents` | the file or device: opened, checked, made and laid out; who uses it; its holes |
 //! | `worker`, `apart` | a job that reaps its own completions; one with a reaper thread |
 //! | `feeder`, `pattern`, `pace`, `verify` | what is submitted next: slots, blocks, intended times, checkable content |
 //! | `clock`, `tally`, `phases`, `usage` | stamps; sums and latency; time by phase; CPU time |
@@ -22,6 +22,7 @@ mod apart;
 mod buffers;
 pub mod clock;
 mod cpus;
+mod device;
 mod extents;
 mod feeder;
 mod gate;
@@ -35,12 +36,14 @@ mod scratch;
 pub mod spec;
 mod tally;
 pub mod target;
+#[cfg(test)]
+mod tests;
 mod usage;
 pub mod verify;
 mod worker;
 
-use std::sync::PoisonError;
 use std::sync::Mutex;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -100,9 +103,9 @@ pub fn run(
     let clock = clock::Clock::get();
     let target = target::Target::open(spec, progress, stop)?;
     let parties = spec.jobs as usize * if spec.reaper == ReaperKind::Same { 1 } else { 2 };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|e| {
-        Error::machine("the machine's clock stands before 1970", "set it").because(e)
-    })?;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_err(|e| Error::machine("the machine's clock stands before 1970", "set it").because(e))?;
     let shared = Shared {
         spec,
         clock,
@@ -116,7 +119,8 @@ pub fn run(
     // Forked while this thread is the only one.
     let neighbours = neighbour::Neighbours::start(spec.neighbours, &spec.neighbour_cpus)?;
     let finished = Mutex::new(Vec::new());
-    let mut conductor = Conductor { shared: &shared, boundary, progress, stop, started_unix_s: now.as_secs(), sqpoll_ns: None };
+    let mut conductor =
+        Conductor { shared: &shared, boundary, progress, stop, started_unix_s: now.as_secs(), sqpoll_ns: None };
     std::thread::scope(|scope| {
         for job in 0..spec.jobs {
             let (shared, finished) = (&shared, &finished);

@@ -20,6 +20,8 @@ pub enum EngineKind {
     PosixAio,
     Sync,
     Null,
+    /// NVMe passthrough; refused by `spec` and hidden from the help: it is not in this version.
+    #[value(hide = true)]
     IoUringCmd,
 }
 
@@ -164,7 +166,7 @@ pub struct LoadOptions {
     pub engine: EngineKind,
 
     /// Ring setup flags, exactly these: coop_taskrun, taskrun_flag, defer_taskrun, single_issuer, sqpoll, iopoll,
-    /// hybrid_iopoll, submit_all, cqsize=N
+    /// hybrid_iopoll, submit_all, no_sqarray, cqsize=N
     #[arg(long, value_name = "FLAGS", default_value = "", hide_default_value = true)]
     pub ring: String,
 
@@ -228,7 +230,7 @@ pub struct LoadOptions {
     #[arg(long, value_name = "WHAT", default_value = "none")]
     pub neighbour: String,
 
-    /// Target: a file, a block device, or a character device for io_uring_cmd
+    /// Target: a file or a block device
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 
@@ -299,7 +301,9 @@ mod tests {
 
     #[test]
     fn toml_takes_the_same_names_and_refuses_others() {
-        let o: LoadOptions = toml::from_str("bs = \"8k\"\nsq-cpu = 1\nwarmup = \"1s\"\nrw = \"randrw\"\nengine = \"posix_aio\"").unwrap();
+        let o: LoadOptions =
+            toml::from_str("bs = \"8k\"\nsq-cpu = 1\nwarmup = \"1s\"\nrw = \"randrw\"\nengine = \"posix_aio\"")
+                .unwrap();
         assert_eq!((o.bs, o.sq_cpu, o.warmup), (Bytes(8192), Some(1), Span(Duration::from_secs(1))));
         assert_eq!((o.rw, o.engine), (Rw::RandRw, EngineKind::PosixAio));
         assert!(toml::from_str::<LoadOptions>("dpeth = 3").unwrap_err().to_string().contains("dpeth"));

@@ -85,7 +85,10 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
     }
     if let Some(first) = sum.first_mismatch {
         return Err(Error::machine(
-            format!("--verify: {} of {} I/Os read data that is not what was written; the first: {first}", sum.mismatches, sum.ios),
+            format!(
+                "--verify: {} of {} I/Os read data that is not what was written; the first: {first}",
+                sum.mismatches, sum.ios
+            ),
             "if the target was written by something else since, lay it out anew or write it all with --verify; else suspect the storage",
         ));
     }

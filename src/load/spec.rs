@@ -326,7 +326,10 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
     }
     if o.batch == 0 || o.batch > o.depth {
         return Err(Error::input(
-            format!("--batch {} with --depth {}: a submission cannot hold more I/Os than are in flight", o.batch, o.depth),
+            format!(
+                "--batch {} with --depth {}: a submission cannot hold more I/Os than are in flight",
+                o.batch, o.depth
+            ),
             format!("use a --batch from 1 to {}", o.depth),
         ));
     }
@@ -357,7 +360,9 @@ fn reaper(o: &LoadOptions, online: &[u32]) -> Result<ReaperKind> {
                 cpus::online(cpu, online, "--reaper thread")?;
                 ReaperKind::Thread { cpu: Some(cpu) }
             }
-            None => return Err(Error::input(format!("--reaper '{other}' is unknown"), "use same, thread or thread:CPU")),
+            None => {
+                return Err(Error::input(format!("--reaper '{other}' is unknown"), "use same, thread or thread:CPU"));
+            }
         },
     };
     if matches!(o.engine, EngineKind::Sync | EngineKind::Null) {
@@ -374,7 +379,10 @@ fn neighbours(text: &str) -> Result<u32> {
         "none" => Ok(0),
         other => match other.strip_prefix("busy:").and_then(|n| n.parse().ok()) {
             Some(n) if (1..=64).contains(&n) => Ok(n),
-            _ => Err(Error::input(format!("--neighbour '{other}' is unknown"), "use none, or busy:N with N from 1 to 64")),
+            _ => Err(Error::input(
+                format!("--neighbour '{other}' is unknown"),
+                "use none, or busy:N with N from 1 to 64",
+            )),
         },
     }
 }
@@ -426,7 +434,9 @@ mod tests {
         assert!(refused(LoadOptions { ring: "defer_taskrun".into(), ..options() }).contains("add single_issuer"));
         assert!(refused(LoadOptions { sq_cpu: Some(1), ..options() }).contains("add sqpoll to --ring"));
         assert!(refused(LoadOptions { batch: 32, ..options() }).contains("--batch 32 with --depth 16"));
-        assert!(refused(LoadOptions { engine: EngineKind::Libaio, ring: "iopoll".into(), ..options() }).contains("--ring"));
+        assert!(
+            refused(LoadOptions { engine: EngineKind::Libaio, ring: "iopoll".into(), ..options() }).contains("--ring")
+        );
         assert!(refused(LoadOptions { rw: Rw::Nop, engine: EngineKind::Sync, ..options() }).contains("no-op"));
         assert!(refused(LoadOptions { register: "file".into(), ..options() }).contains("'file'"));
         assert!(refused(LoadOptions { neighbour: "busy".into(), ..options() }).contains("busy:N"));

@@ -13,12 +13,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use linux_raw_sys::ioctl;
-
 use crate::error::{Error, Result};
 use crate::measurement::Warning;
 
 use super::buffers::PAGE;
+use super::device;
 use super::extents;
 use super::options::Rw;
 use super::spec::LoadSpec;
@@ -67,7 +66,10 @@ impl Target {
         let name = path.display();
         let kind = std::fs::metadata(path).map_err(|e| cannot("look at", path, e))?.file_type();
         if kind.is_dir() {
-            return Err(Error::input(format!("{name} is a directory"), "name a file in it, with --size to have it made"));
+            return Err(Error::input(
+                format!("{name} is a directory"),
+                "name a file in it, with --size to have it made",
+            ));
         }
         if !kind.is_file() && !kind.is_block_device() {
             return Err(Error::input(format!("{name} is neither a file nor a block device"), "name one with --file"));
@@ -78,7 +80,7 @@ impl Target {
                 "add --allow-write to destroy its contents, or name a file that does not exist, with --size",
             ));
         }
-        let claim = if kind.is_block_device() && spec.writes() { Some(claim(path)?) } else { None };
+        let claim = if kind.is_block_device() && spec.writes() { Some(device::claim(path)?) } else { None };
         let first = open_file(spec, path)?;
         let has = size(&first, kind.is_block_device()).map_err(|e| cannot("tell the size of", path, e))?;
         let bytes = usable(spec, path, has)?;
@@ -101,13 +103,15 @@ impl Target {
     }
 }
 
-fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
+pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
     let what = format!("cannot {what} {}", path.display());
     match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
             Error::machine(what, "run as a user who may, or choose another --file").because(e)
         }
-        Some(libc::EMFILE) => Error::machine(what, "raise the limit of open files (ulimit -n), or use fewer --jobs").because(e),
+        Some(libc::EMFILE) => {
+            Error::machine(what, "raise the limit of open files (ulimit -n), or use fewer --jobs").because(e)
+        }
         Some(libc::EROFS) => Error::machine(what, "choose a --file on a file system that can be written").because(e),
         Some(libc::ENOSPC | libc::EDQUOT) => {
             Error::machine(what, "make room there, use a smaller --size, or choose another --file").because(e)
@@ -118,9 +122,16 @@ fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
 }
 
 fn open_file(spec: &LoadSpec, path: &Path) -> Result<File> {
-    let flags = if spec.direct { libc::O_DIRECT } else { 0 };
+    let flags = libc::O_CLOEXEC | if spec.direct { libc::O_DIRECT } else { 0 };
     let reads = !matches!(spec.rw, Rw::Write | Rw::RandWrite);
-    match OpenOptions::new().read(reads).write(spec.writes()).custom_flags(flags | libc::O_CLOEXEC).open(path) {
+    let open = |flags| OpenOptions::new().read(reads).write(spec.writes()).custom_flags(flags).open(path);
+    // A read load must not write access times. Only the owner and root may ask for that; for others it makes no
+    // difference to what is measured but a check of 1 to 2 % of a cached read.
+    let opened = match open(flags | libc::O_NOATIME) {
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) => open(flags),
+        other => other,
+    };
+    match opened {
         Ok(file) => Ok(file),
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) && spec.direct => Err(no_direct(path)),
         Err(e) => Err(cannot("open", path, e)),
@@ -134,28 +145,8 @@ fn no_direct(path: &Path) -> Error {
     )
 }
 
-/// Claims a block device for writing: the kernel refuses if it is mounted, or held by RAID, LVM or swap.
-fn claim(path: &Path) -> Result<File> {
-    match OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path) {
-        Ok(file) => Ok(file),
-        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(Error::input(
-            format!("{} is in use: mounted, or part of a RAID, a volume group or swap; a write load would destroy it", path.display()),
-            "unmount it first, or choose another device or a file",
-        )),
-        Err(e) => Err(cannot("open", path, e)),
-    }
-}
-
 fn size(file: &File, device: bool) -> io::Result<u64> {
-    if !device {
-        return Ok(file.metadata()?.len());
-    }
-    let mut bytes = 0u64;
-    // SAFETY: BLKGETSIZE64 writes one u64.
-    match unsafe { libc::ioctl(file.as_raw_fd(), ioctl::BLKGETSIZE64.into(), &mut bytes) } {
-        0 => Ok(bytes),
-        _ => Err(io::Error::last_os_error()),
-    }
+    if device { device::bytes(file) } else { Ok(file.metadata()?.len()) }
 }
 
 /// The bytes to be used, checked against what there is.
@@ -196,12 +187,8 @@ fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> R
     let (memory, offset) = match direct_alignment(path) {
         Some(a) => a,
         None if device => {
-            let mut bytes: libc::c_int = 0;
-            // SAFETY: BLKSSZGET writes one int.
-            if unsafe { libc::ioctl(file.as_raw_fd(), ioctl::BLKSSZGET.into(), &mut bytes) } != 0 {
-                return Err(cannot("tell the block size of", path, io::Error::last_os_error()));
-            }
-            (bytes as u32, bytes as u32)
+            let bytes = device::block_bytes(file).map_err(|e| cannot("tell the block size of", path, e))?;
+            (bytes, bytes)
         }
         None => return Ok(()), // a kernel before 6.1: the first I/O will tell
     };
@@ -210,7 +197,11 @@ fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> R
     }
     if !spec.block_bytes.is_multiple_of(offset) {
         return Err(Error::input(
-            format!("--bs {} is not a multiple of the {offset}-byte logical blocks of {}, as direct I/O needs", spec.block_bytes, path.display()),
+            format!(
+                "--bs {} is not a multiple of the {offset}-byte logical blocks of {}, as direct I/O needs",
+                spec.block_bytes,
+                path.display()
+            ),
             format!("use --bs {}, or --buffered", spec.block_bytes.next_multiple_of(offset)),
         ));
     }
@@ -245,12 +236,8 @@ fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), stop: 
             "use a larger --size or a smaller --bs",
         ));
     }
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|e| cannot("make", path, e))?;
+    let file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|e| cannot("make", path, e))?;
     match lay_out(&file, bytes, progress, stop) {
         Ok(true) => Ok(()),
         Ok(false) => {

@@ -98,9 +98,8 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
     })?;
     let memory = buffers.memory();
     let of_job = engine::Job { memory, fd, batch: spec.batch };
-    let target = || {
-        fd.ok_or_else(|| Error::input(format!("--engine {} needs a target", spec.engine), "name one with --file"))
-    };
+    let target =
+        || fd.ok_or_else(|| Error::input(format!("--engine {} needs a target", spec.engine), "name one with --file"));
     let at = At { shared, job, buffers };
     match spec.engine {
         EngineKind::Null => {
@@ -124,7 +123,9 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
             shared.sq_tids[job as usize].store(o.sq_tid.unwrap_or(0), Ordering::Relaxed);
             at.drive(o.submitter, o.reaper, o.granted)
         }
-        EngineKind::IoUringCmd => Err(Error::input("--engine io_uring_cmd is not in this version", "use --engine io_uring")),
+        EngineKind::IoUringCmd => {
+            Err(Error::input("--engine io_uring_cmd is not in this version", "use --engine io_uring"))
+        }
     }
 }
 
@@ -149,13 +150,13 @@ impl At<'_, '_> {
         if spec.verify {
             feeder = feeder.verify(region, seed);
         }
-        let scratch = Pages::new(spec.scratch).map_err(|e| {
-            Error::machine("cannot get the scratch memory", "leave --scratch away").because(e)
-        })?;
+        let scratch = Pages::new(spec.scratch)
+            .map_err(|e| Error::machine("cannot get the scratch memory", "leave --scratch away").because(e))?;
         let mut in_flight = 0;
         let outcome = match spec.reaper {
             ReaperKind::Same => {
-                let mut worker = Same { shared, job, submitter, reaper, feeder, scratch, found: Vec::new(), in_flight: 0 };
+                let mut worker =
+                    Same { shared, job, submitter, reaper, feeder, scratch, found: Vec::new(), in_flight: 0 };
                 worker.found.reserve_exact(spec.depth as usize);
                 let outcome = worker.all_stages(granted);
                 in_flight = worker.in_flight;
@@ -292,13 +293,23 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
             measured = Some(self.stage(stage)?);
             Ok(())
         })?;
-        let Some(((tally, ticks, began, ended), usage)) = measured.zip(usage) else { return Err(super::outcome::called_off()) };
+        let Some(((tally, ticks, began, ended), usage)) = measured.zip(usage) else {
+            return Err(super::outcome::called_off());
+        };
         let calls = self.syscalls().zip(calls_before).map(|(after, before)| after - before);
         let cpu = spec.cpus.get(self.job as usize);
         Ok(JobOutcome {
-            lateness: self.feeder.lateness(ended.min(limits(shared, self.job, Stage::Measured, began).until), &shared.clock),
+            lateness: self
+                .feeder
+                .lateness(ended.min(limits(shared, self.job, Stage::Measured, began).until), &shared.clock),
             tally,
-            parts: vec![Part { tid: usage::tid(), usage, bound: cpu.map(|&c| cpus::is_bound(c)), ticks, syscalls: calls }],
+            parts: vec![Part {
+                tid: usage::tid(),
+                usage,
+                bound: cpu.map(|&c| cpus::is_bound(c)),
+                ticks,
+                syscalls: calls,
+            }],
             began,
             ended,
             granted,
@@ -383,11 +394,11 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
             }
             if !self.found.is_empty() {
                 tally.settle(clock, &self.feeder.slots, &memory, &self.found, found_at);
-                for c in &self.found {
-                    self.feeder.give_back(c.slot);
-                }
+                self.feeder.give_all_back(&self.found);
                 if let Some(pages) = &mut self.scratch {
-                    pages.advance(self.found.len() as u64).map_err(|e| broken(spec, "touching its scratch memory", e))?;
+                    pages
+                        .advance(self.found.len() as u64)
+                        .map_err(|e| broken(spec, "touching its scratch memory", e))?;
                 }
                 self.found.clear();
                 done.store(tally.ios, Ordering::Relaxed);

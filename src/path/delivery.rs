@@ -9,19 +9,30 @@ pub enum Carrier {
     /// Posted by its own submission: nothing was queued.
     Inline,
     /// Task work inside a system call, without a sleep before it.
-    RunInSyscall { nr: u32 },
+    RunInSyscall {
+        nr: u32,
+    },
     /// Task work inside io_uring_enter, after the sleep that `waker` ended.
-    RunAfterSleep { waker: Waker },
+    RunAfterSleep {
+        waker: Waker,
+    },
     /// Task work on the way out of a system call.
-    RunAtSyscallExit { nr: u32 },
+    RunAtSyscallExit {
+        nr: u32,
+    },
     /// Task work on return from an interrupt or exception, by the symbol of the entry (`None`: symbols can't be read)
     /// and, for a device's, the line whose handler ran last.
-    RunAtReturn { entry: Option<String>, line: Option<Line> },
+    RunAtReturn {
+        entry: Option<String>,
+        line: Option<Line>,
+    },
     SqpollThread,
     IowqWorker,
     DevicePoll,
     /// It was posted in interrupt context (native aio), as the waker says.
-    Interrupt { by: Waker },
+    Interrupt {
+        by: Waker,
+    },
     KernelWorker,
     /// A thread that has nothing to do with it posted it, as far as could be seen.
     Stranger,
@@ -158,10 +169,7 @@ mod tests {
         assert_eq!(at("asm_sysvec_apic_timer_interrupt"), (Vehicle::TimerTick, None));
         assert_eq!(at("asm_common_interrupt"), (Vehicle::DeviceIrq, Some("36 virtio1-req.0".into())));
         assert_eq!(at("asm_exc_page_fault"), (Vehicle::PageFault, None));
-        assert_eq!(
-            at("asm_sysvec_call_function_single"),
-            (Vehicle::OtherIrq, Some("call_function_single".into()))
-        );
+        assert_eq!(at("asm_sysvec_call_function_single"), (Vehicle::OtherIrq, Some("call_function_single".into())));
         assert_eq!(at("ret_from_fork_asm").0, Vehicle::Unknown);
         assert_eq!(Carrier::RunAtReturn { entry: None, line: None }.vehicle().0, Vehicle::Unknown);
     }

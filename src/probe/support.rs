@@ -189,7 +189,9 @@ pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
             "run as root, or with CAP_BPF and CAP_PERFMON; under lockdown=confidentiality or a container's seccomp \
              filter only the host's owner can allow it",
         ),
-        NotFound => ("the kernel lacks a type or tracepoint that the program reads".into(), "report this kernel's version"),
+        NotFound => {
+            ("the kernel lacks a type or tracepoint that the program reads".into(), "report this kernel's version")
+        }
         _ => ("the kernel refused the program".into(), "report this kernel's version and its configuration"),
     }
 }

@@ -197,9 +197,8 @@ impl<'room> Watch<'room> {
             let mut info = libbpf_sys::bpf_prog_info::default();
             let mut size = size_of::<libbpf_sys::bpf_prog_info>() as u32;
             // SAFETY: info is a plain struct of that size, which the kernel fills up to its own version's length.
-            let failed = unsafe {
-                libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut size)
-            };
+            let failed =
+                unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut size) };
             if failed != 0 {
                 return Err(Error::machine("cannot read how many events the probes missed", "report this")
                     .because(std::io::Error::last_os_error()));

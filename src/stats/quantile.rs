@@ -58,7 +58,10 @@ mod tests {
             h.record(v).unwrap();
         }
         let s = summary(&h);
-        assert_eq!((s.count, s.min, s.p50, s.p90, s.p99, s.max), (1000, Some(1), Some(500), Some(900), Some(990), Some(1000)));
+        assert_eq!(
+            (s.count, s.min, s.p50, s.p90, s.p99, s.max),
+            (1000, Some(1), Some(500), Some(900), Some(990), Some(1000))
+        );
         assert_eq!(s.p99_9, None);
         assert_eq!(s.mean, Some(500.5));
         let none = summary(&histogram::new());

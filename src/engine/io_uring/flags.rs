@@ -17,11 +17,13 @@ pub enum Flag {
     Iopoll,
     HybridIopoll,
     SubmitAll,
+    /// No array of indices between the submission queue and its entries.
+    NoSqarray,
     Cqsize,
 }
 
 impl Flag {
-    pub const ALL: [Flag; 9] = [
+    pub const ALL: [Flag; 10] = [
         Flag::CoopTaskrun,
         Flag::TaskrunFlag,
         Flag::DeferTaskrun,
@@ -30,6 +32,7 @@ impl Flag {
         Flag::Iopoll,
         Flag::HybridIopoll,
         Flag::SubmitAll,
+        Flag::NoSqarray,
         Flag::Cqsize,
     ];
 
@@ -43,6 +46,7 @@ impl Flag {
             Flag::Iopoll => "iopoll",
             Flag::HybridIopoll => "hybrid_iopoll",
             Flag::SubmitAll => "submit_all",
+            Flag::NoSqarray => "no_sqarray",
             Flag::Cqsize => "cqsize",
         }
     }
@@ -57,6 +61,7 @@ impl Flag {
             Flag::Iopoll => sys::IORING_SETUP_IOPOLL,
             Flag::HybridIopoll => sys::IORING_SETUP_HYBRID_IOPOLL,
             Flag::SubmitAll => sys::IORING_SETUP_SUBMIT_ALL,
+            Flag::NoSqarray => sys::IORING_SETUP_NO_SQARRAY,
             Flag::Cqsize => sys::IORING_SETUP_CQSIZE,
         }
     }
@@ -70,6 +75,7 @@ impl Flag {
             Flag::CoopTaskrun | Flag::TaskrunFlag => "5.19",
             Flag::SingleIssuer => "6.0",
             Flag::DeferTaskrun => "6.1",
+            Flag::NoSqarray => "6.6",
             Flag::HybridIopoll => "6.13",
         }
     }

@@ -77,13 +77,16 @@ pub fn open(config: &Config, job: &Job) -> Result<Opened> {
             .map_err(|e| refusal::of_register("the target", config, &job.memory, e))?;
     }
     if config.register_buffers {
-        register_buffers(&ring, &job.memory).map_err(|e| refusal::of_register("the buffers", config, &job.memory, e))?;
+        register_buffers(&ring, &job.memory)
+            .map_err(|e| refusal::of_register("the buffers", config, &job.memory, e))?;
     }
     let sqpoll = config.setup.has(Flag::Sqpoll);
     let handle = Handle::by_descriptor(&ring);
     let submitter = Queue {
         tail: ring.sq_tail().load(Ordering::Relaxed),
-        pending: 0,
+        taken: ring.sq_tail().load(Ordering::Relaxed),
+        known_head: ring.sq_head().load(Ordering::Relaxed),
+        entries: ring.params.sq_entries,
         template: Template::new(config, job),
         sqpoll,
         handle,
@@ -112,9 +115,7 @@ fn register_buffers(ring: &Ring, memory: &Memory) -> io::Result<()> {
         .map(|slot| libc::iovec { iov_base: memory.address(slot).cast(), iov_len: memory.block_bytes as usize })
         .collect();
     // SAFETY: live vectors over buffers that stay mapped until the ring is closed or beyond.
-    unsafe {
-        ring.register(sys::io_uring_register_op::IORING_REGISTER_BUFFERS, vectors.as_ptr().cast(), memory.slots)
-    }
+    unsafe { ring.register(sys::io_uring_register_op::IORING_REGISTER_BUFFERS, vectors.as_ptr().cast(), memory.slots) }
 }
 
 /// The SQPOLL thread's id, from the ring's fdinfo.
@@ -156,15 +157,22 @@ impl Template {
         }
     }
 
+    /// Fills a submission entry in place.
+    ///
+    /// # Safety
+    /// `at` is an entry that is ours to write.
     #[inline]
-    fn fill(&self, io: &Io) -> sys::io_uring_sqe {
-        // SAFETY: a plain C structure, valid when all zero.
-        let mut sqe: sys::io_uring_sqe = unsafe { std::mem::zeroed() };
+    unsafe fn fill(&self, at: *mut sys::io_uring_sqe, io: &Io) {
+        // SAFETY: ours to write by the caller's promise; a plain C structure, valid when all zero.
+        let sqe = unsafe {
+            at.write_bytes(0, 1);
+            &mut *at
+        };
         sqe.flags = self.flags;
         sqe.fd = self.fd;
         sqe.user_data = u64::from(io.slot);
         sqe.opcode = match io.op {
-            Op::Nop => return sqe, // IORING_OP_NOP is 0 and takes no more
+            Op::Nop => return, // IORING_OP_NOP is 0 and takes no more
             Op::Read => self.read,
             Op::Write => self.write,
         };
@@ -175,7 +183,6 @@ impl Template {
             // At most 16384 buffers can be registered; `open` failed if there were more.
             sqe.__bindgen_anon_4.buf_index = io.slot as u16;
         }
-        sqe
     }
 }
 
@@ -184,8 +191,12 @@ pub struct Queue {
     ring: Arc<Ring>,
     /// Our copy of the submission tail, ahead of the shared one by what was queued since the last `submit`.
     tail: u32,
-    /// Published to the kernel's queue and not consumed by it; always 0 with SQPOLL, whose thread takes them itself.
-    pending: u32,
+    /// The tail up to which the kernel has taken entries (SQPOLL: up to which they were left to its thread).
+    taken: u32,
+    /// The submission head as last read; behind the shared one at most, which is safe.
+    known_head: u32,
+    /// Number of submission entries; a power of two.
+    entries: u32,
     template: Template,
     sqpoll: bool,
     handle: Handle,
@@ -203,14 +214,16 @@ impl Submitter for Queue {
 
     #[inline]
     fn queue(&mut self, io: &Io) -> Queued {
-        // Acquire: the kernel has read an entry before it moves the head past it.
-        if self.tail.wrapping_sub(self.ring.sq_head().load(Ordering::Acquire)) >= self.ring.params.sq_entries {
-            return Queued::Busy;
+        if self.tail.wrapping_sub(self.known_head) >= self.entries {
+            // Acquire: the kernel has read an entry before it moves the head past it.
+            self.known_head = self.ring.sq_head().load(Ordering::Acquire);
+            if self.tail.wrapping_sub(self.known_head) >= self.entries {
+                return Queued::Busy;
+            }
         }
         // SAFETY: the entry lies beyond the tail that the kernel knows and within the ring: ours until the tail passes it.
-        unsafe { self.ring.sqe(self.tail).write(self.template.fill(io)) };
+        unsafe { self.template.fill(self.ring.sqe(self.tail), io) };
         self.tail = self.tail.wrapping_add(1);
-        self.pending += 1;
         Queued::Queued
     }
 
@@ -219,23 +232,21 @@ impl Submitter for Queue {
         // Release: the entries are written before the kernel sees the tail.
         self.ring.sq_tail().store(self.tail, Ordering::Release);
         if self.sqpoll {
-            self.pending = 0;
+            self.taken = self.tail;
             // The tail must be visible before the flag is read, or both sides could miss each other
             // (io_uring(7): a full barrier).
             fence(Ordering::SeqCst);
             if self.ring.sq_flags().load(Ordering::Relaxed) & sys::IORING_SQ_NEED_WAKEUP != 0 {
                 self.syscalls += 1;
-                self.handle
-                    .enter(0, 0, sys::IORING_ENTER_SQ_WAKEUP, None)
-                    .map_err(io::Error::from_raw_os_error)?;
+                self.handle.enter(0, 0, sys::IORING_ENTER_SQ_WAKEUP, None).map_err(io::Error::from_raw_os_error)?;
             }
             return Ok(());
         }
-        while self.pending > 0 {
+        while self.pending() > 0 {
             self.syscalls += 1;
-            match self.handle.enter(self.pending, 0, 0, None) {
+            match self.handle.enter(self.pending(), 0, 0, None) {
                 Ok(0) => break,
-                Ok(taken) => self.pending -= taken,
+                Ok(taken) => self.taken = self.taken.wrapping_add(taken),
                 Err(libc::EINTR) => {}
                 // No memory for a request, or completions have overflown: reap first.
                 Err(libc::EAGAIN | libc::EBUSY) => break,
@@ -245,8 +256,9 @@ impl Submitter for Queue {
         Ok(())
     }
 
+    #[inline]
     fn pending(&self) -> u32 {
-        self.pending
+        self.tail.wrapping_sub(self.taken)
     }
 
     fn syscalls(&self) -> Option<u64> {
@@ -274,11 +286,12 @@ impl Completions {
         let tail = self.ring.cq_tail().load(Ordering::Acquire);
         let room = (out.capacity() - out.len()) as u32;
         let count = tail.wrapping_sub(self.head).min(room);
-        for i in 0..count {
+        let (ring, head) = (&self.ring, self.head);
+        out.extend((0..count).map(|i| {
             // SAFETY: between our head and a tail read with acquire order.
-            let (slot, result) = unsafe { self.ring.cqe(self.head.wrapping_add(i)) };
-            out.push(Completion { slot: slot as u32, result });
-        }
+            let (slot, result) = unsafe { ring.cqe(head.wrapping_add(i)) };
+            Completion { slot: slot as u32, result }
+        }));
         self.head = self.head.wrapping_add(count);
         count
     }
@@ -307,7 +320,7 @@ impl Completions {
             std::hint::spin_loop();
             looks = looks.wrapping_add(1);
             // Reading the time at every look would make looks rare.
-            if looks % 8 == 0 && deadline.is_some_and(|d| Instant::now() >= d) {
+            if looks.is_multiple_of(8) && deadline.is_some_and(|d| Instant::now() >= d) {
                 return Ok(());
             }
         }

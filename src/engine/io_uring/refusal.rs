@@ -59,20 +59,31 @@ fn invalid(config: &Config, cause: io::Error) -> Error {
             && e.raw_os_error() == Some(libc::EINVAL)
         {
             return Error::machine(
-                format!("ring flag {} is refused by this kernel ({}): it is there since {}", flag.name(), release(), flag.since()),
+                format!(
+                    "ring flag {} is refused by this kernel ({}): it is there since {}",
+                    flag.name(),
+                    release(),
+                    flag.since()
+                ),
                 format!("leave {} away or use a newer kernel; see `iotrail check`", flag.name()),
             );
         }
     }
     if let Some(cpu) = config.sq_cpu {
         return Error::machine(
-            format!("cannot bind the SQPOLL thread to CPU {cpu}: the kernel refuses it (offline, or outside this process's cpuset)"),
+            format!(
+                "cannot bind the SQPOLL thread to CPU {cpu}: the kernel refuses it (offline, or outside this process's cpuset)"
+            ),
             "choose another --sq-cpu",
         );
     }
     let names = config.setup.names().join(", ");
     Error::machine(
-        format!("this kernel ({}) refuses a ring of {} entries with the flags [{names}] together", release(), config.sq_entries),
+        format!(
+            "this kernel ({}) refuses a ring of {} entries with the flags [{names}] together",
+            release(),
+            config.sq_entries
+        ),
         "leave some away, or use a smaller --depth",
     )
     .because(cause)
@@ -130,7 +141,9 @@ fn locked_limit() -> String {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a live structure of the right type.
     match unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } {
-        0 if limit.rlim_cur != libc::RLIM_INFINITY => format!("the limit of locked memory is {} KiB", limit.rlim_cur / 1024),
+        0 if limit.rlim_cur != libc::RLIM_INFINITY => {
+            format!("the limit of locked memory is {} KiB", limit.rlim_cur / 1024)
+        }
         _ => "the limit of locked memory is too small".into(),
     }
 }

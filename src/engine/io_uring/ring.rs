@@ -73,14 +73,15 @@ impl Ring {
         if params.features & FEATURES != FEATURES {
             return Err(io::Error::from_raw_os_error(libc::ENOSYS));
         }
-        let sq = params.sq_off.array as usize + params.sq_entries as usize * size_of::<u32>();
+        let array = if params.flags & sys::IORING_SETUP_NO_SQARRAY == 0 { params.sq_entries as usize } else { 0 };
+        let sq = params.sq_off.array as usize + array * size_of::<u32>();
         let cq = params.cq_off.cqes as usize + params.cq_entries as usize * size_of::<sys::io_uring_cqe>();
         let queues = Mapping::of_ring(fd.as_raw_fd(), sq.max(cq), sys::IORING_OFF_SQ_RING)?;
         let bytes = params.sq_entries as usize * size_of::<sys::io_uring_sqe>();
         let entries = Mapping::of_ring(fd.as_raw_fd(), bytes, sys::IORING_OFF_SQES)?;
         let ring = Self { fd, queues, entries, params };
-        // Entry i of the queue is always submission entry i.
-        for i in 0..ring.params.sq_entries {
+        // Entry i of the queue is always submission entry i; without the array that is the kernel's own rule.
+        for i in 0..array as u32 {
             ring.shared(ring.params.sq_off.array + i * 4).store(i, Ordering::Relaxed);
         }
         Ok(ring)
@@ -91,7 +92,7 @@ impl Ring {
     }
 
     fn shared(&self, offset: u32) -> &AtomicU32 {
-        debug_assert!(offset as usize + 4 <= self.queues.bytes && offset % 4 == 0);
+        debug_assert!(offset as usize + 4 <= self.queues.bytes && offset.is_multiple_of(4));
         // SAFETY: the kernel's offsets lie within the mapping, are aligned to 4, and the memory is only accessed
         // atomically; the mapping lives as long as `self`.
         unsafe { &*self.queues.base.as_ptr().add(offset as usize).cast::<AtomicU32>() }
@@ -143,7 +144,12 @@ impl Ring {
     ///
     /// # Safety
     /// `arg` and `count` are what the operation takes, and point to live memory.
-    pub unsafe fn register(&self, op: sys::io_uring_register_op, arg: *const libc::c_void, count: u32) -> io::Result<()> {
+    pub unsafe fn register(
+        &self,
+        op: sys::io_uring_register_op,
+        arg: *const libc::c_void,
+        count: u32,
+    ) -> io::Result<()> {
         // SAFETY: by the caller's promise.
         let done = unsafe { libc::syscall(libc::SYS_io_uring_register, self.fd(), op as u32, arg, count) };
         if done < 0 { Err(last_error()) } else { Ok(()) }
@@ -194,16 +200,21 @@ impl Handle {
 
     /// io_uring_enter(2). Returns the number of entries consumed, or the errno.
     #[inline]
-    pub fn enter(self, submit: u32, min: u32, flags: u32, wait: Option<&sys::io_uring_getevents_arg>) -> Result<u32, i32> {
+    pub fn enter(
+        self,
+        submit: u32,
+        min: u32,
+        flags: u32,
+        wait: Option<&sys::io_uring_getevents_arg>,
+    ) -> Result<u32, i32> {
         let (arg, bytes, flags) = match wait {
             Some(arg) => (std::ptr::from_ref(arg), size_of_val(arg), flags | sys::IORING_ENTER_EXT_ARG),
             None => (std::ptr::null(), 0, flags),
         };
         // SAFETY: the argument is null or a live structure of the size given; entries submitted name buffers that the
         // load keeps alive until they are reaped.
-        let done = unsafe {
-            libc::syscall(libc::SYS_io_uring_enter, self.fd, submit, min, flags | self.flags, arg, bytes)
-        };
+        let done =
+            unsafe { libc::syscall(libc::SYS_io_uring_enter, self.fd, submit, min, flags | self.flags, arg, bytes) };
         // An errno is always set after -1.
         if done < 0 { Err(last_error().raw_os_error().unwrap_or(libc::EIO)) } else { Ok(done as u32) }
     }
