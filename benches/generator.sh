@@ -3,10 +3,13 @@
 # from fio's source). Page-cached 4 KiB random reads, depth 128, batch 32, registered files and buffers, latency on,
 # all pinned to one CPU; interleaved rounds, medians. No probes. Some 90 seconds.
 #
+# t/io_uring and fio set ring flags by themselves (coop_taskrun, single_issuer, defer_taskrun, no_sqarray, a registered
+# ring). iotrail sets none unasked: it runs once with the same flags, and once with none.
+#
 # usage: generator.sh [IOTRAIL] [ROUNDS]
 set -eu
 iotrail=${1:-target/release/iotrail}
-rounds=${2:-7}
+rounds=${2:-5}
 cpu=${CPU:-0}
 seconds=2
 
@@ -66,7 +69,9 @@ theirs_fio() {
 
 round=0
 while [ "$round" -lt "$rounds" ]; do
-    ours iotrail --file "$file" --buffered --register files,buffers
+    ours iotrail --file "$file" --buffered --register files,buffers,ring \
+        --ring coop_taskrun,single_issuer,defer_taskrun,no_sqarray
+    ours iotrail-plain --file "$file" --buffered --register files,buffers
     if [ -n "$peer_t" ]; then theirs_t; fi
     if have fio; then theirs_fio; fi
     ours iotrail-nop --rw nop
@@ -79,7 +84,8 @@ median() { # name; nothing where there are no results
 
 own=$(median iotrail)
 echo "page-cached 4 KiB reads, I/Os per CPU second, median of $rounds interleaved rounds on CPU $cpu:"
-printf '  %-12s %12s\n' iotrail "$own"
+printf '  %-12s %12s   with their ring flags\n' iotrail "$own"
+printf '  %-12s %12s   without ring flags\n' iotrail "$(median iotrail-plain)"
 for peer in t/io_uring fio; do
     theirs=$(median "$peer")
     if [ -n "$theirs" ]; then
