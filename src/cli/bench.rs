@@ -7,8 +7,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::error::{Error, Result};
 use crate::experiment::{cell, interrupt};
-use crate::load::{Doing, Progress};
 use crate::load::options::LoadOptions;
+use crate::load::{Doing, Progress};
 use crate::report::terminal;
 use crate::store::Store;
 

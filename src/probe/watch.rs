@@ -191,7 +191,9 @@ impl<'room> Watch<'room> {
         let mut misses = 0;
         for program in self.skel.object().progs() {
             // The nested program is skipped while it runs itself; the first one then takes that event.
-            if program.name() == "interrupt_ipi_send_nested" || !self.plan.attach.iter().any(|name| program.name() == *name) {
+            if program.name() == "interrupt_ipi_send_nested"
+                || !self.plan.attach.iter().any(|name| program.name() == *name)
+            {
                 continue;
             }
             let mut info = libbpf_sys::bpf_prog_info::default();

@@ -37,8 +37,7 @@ fn proc_interrupts() -> Result<(), Failed> {
     near("reschedule IPIs on the load's CPU", resched, res, 0.01);
     near("kicks are nearly all of them", kicks, res, 0.02);
     let lines = &m.host.target.as_ref().expect("a file has a target").interrupts;
-    let theirs: u64 =
-        lines.iter().flat_map(|l| seen.row(&l.irq.to_string())).flat_map(|row| &row.counts).sum();
+    let theirs: u64 = lines.iter().flat_map(|l| seen.row(&l.irq.to_string())).flat_map(|row| &row.counts).sum();
     let ours = m.per_io.device_irqs.expect("irq_handler_entry is there") * m.ios as f64;
     near("the disk's interrupts", ours, theirs as f64, 0.01);
     Ok(())

@@ -14,11 +14,8 @@ pub fn missing() -> Option<String> {
         return Some("not root".into());
     }
     let programs = iotrail::probe::support::survey();
-    let refused: Vec<_> = programs
-        .iter()
-        .filter(|p| p.state != iotrail::probe::support::State::Loads)
-        .map(|p| p.name)
-        .collect();
+    let refused: Vec<_> =
+        programs.iter().filter(|p| p.state != iotrail::probe::support::State::Loads).map(|p| p.name).collect();
     if !refused.is_empty() {
         return Some(format!("these probes don't load here: {}", refused.join(", ")));
     }
@@ -67,12 +64,7 @@ pub fn run(options: &str) -> Measurement {
         .args(options.split_whitespace())
         .output()
         .expect("the built binary starts");
-    assert!(
-        out.status.success(),
-        "bench {options}: {}: {}",
-        out.status,
-        String::from_utf8_lossy(&out.stderr)
-    );
+    assert!(out.status.success(), "bench {options}: {}: {}", out.status, String::from_utf8_lossy(&out.stderr));
     serde_json::from_slice(&out.stdout).expect("--json prints one measurement")
 }
 

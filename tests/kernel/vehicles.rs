@@ -118,7 +118,8 @@ fn cached() -> Result<(), Failed> {
 
 fn libaio() -> Result<(), Failed> {
     // Its completions happen in interrupts, of which some can escape the probes (see `interrupts_missed`).
-    let m = run(&format!("--file {} --engine libaio --depth 4 --runtime 1s --trace on", crate::bench::file().display()));
+    let m =
+        run(&format!("--file {} --engine libaio --depth 4 --runtime 1s --trace on", crate::bench::file().display()));
     let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();
     assert_eq!(Some(sum), m.probe.completions_seen);
     assert_eq!(Some(m.ios - sum), m.probe.untracked);

@@ -1,0 +1,83 @@
+#!/bin/sh
+# What watching costs the watched: CPU time per completion of the no-op load with the default probes, and with bpftrace
+# counting the same completions (where it is installed and root allows), each against the unwatched load; then IOPS of
+# direct reads with and without the probes. Interleaved rounds; medians of the rounds' differences and ratios.
+# Needs root. Some 90 seconds.
+#
+# usage: observer.sh [IOTRAIL] [ROUNDS]
+set -eu
+iotrail=${1:-target/release/iotrail}
+rounds=${2:-7}
+cpu=${CPU:-0}
+script='tracepoint:io_uring:io_uring_complete { @completions[pid] = count(); }
+        tracepoint:io_uring:io_uring_task_work_run { @runs[pid] = count(); }'
+
+if [ "$(id -u)" != 0 ]; then
+    echo "cost of watching: skipped, the probes need root"
+    exit 0
+fi
+dir=$(mktemp -d)
+tracer=
+stop_tracer() {
+    if [ -n "$tracer" ]; then kill -INT "$tracer" 2>/dev/null || true; wait "$tracer" 2>/dev/null || true; tracer=; fi
+}
+trap 'stop_tracer; rm -rf "$dir"' EXIT INT TERM
+
+# One number out of JSON on standard input: the first value of the key.
+value() { tr -d ' \n' | grep -o "\"$1\":[0-9.]*" | head -n 1 | cut -d: -f2; }
+
+nop() { # trace: CPU nanoseconds per completion
+    json=$("$iotrail" bench --rw nop --depth 16 --batch 8 --cpus "$cpu" --runtime 1s --warmup 200ms --trace "$1" --json)
+    printf '%s %s %s\n' "$(printf %s "$json" | value user_ns)" "$(printf %s "$json" | value system_ns)" \
+        "$(printf %s "$json" | value ios)" | awk '{ printf "%.2f\n", ($1 + $2) / $3 }'
+}
+
+direct() { # trace: IOPS
+    "$iotrail" bench --file "$dir/file" --depth 16 --runtime 2s --trace "$1" --json | value iops
+}
+
+start_tracer() {
+    bpftrace -e "$script" >"$dir/tracer" 2>&1 &
+    tracer=$!
+    # It says so when it is attached.
+    waited=0
+    while ! grep -q Attaching "$dir/tracer"; do
+        waited=$((waited + 1))
+        if [ "$waited" -gt 100 ] || ! kill -0 "$tracer" 2>/dev/null; then return 1; fi
+        sleep 0.1
+    done
+    sleep 1
+}
+
+median() { sort -n "$1" | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)] }'; }
+
+"$iotrail" bench --file "$dir/file" --size 256m --count 64 --warmup 0 --trace off --json >/dev/null
+have_bpftrace=
+if command -v bpftrace >/dev/null 2>&1; then have_bpftrace=1; fi
+
+round=0
+while [ "$round" -lt "$rounds" ]; do
+    off=$(nop off)
+    on=$(nop on)
+    echo "$off" >>"$dir/off"
+    awk -v a="$on" -v b="$off" 'BEGIN { printf "%.2f\n", a - b }' >>"$dir/probes"
+    if [ -n "$have_bpftrace" ] && start_tracer; then
+        traced=$(nop off)
+        stop_tracer
+        awk -v a="$traced" -v b="$off" 'BEGIN { printf "%.2f\n", a - b }' >>"$dir/bpftrace"
+    fi
+    stop_tracer
+    awk -v a="$(direct on)" -v b="$(direct off)" 'BEGIN { printf "%.4f\n", a / b }' >>"$dir/direct"
+    round=$((round + 1))
+done
+
+echo "cost of watching, median of $rounds interleaved rounds, CPU $cpu:"
+printf '  no-ops, unwatched          %8s ns of CPU time per completion\n' "$(median "$dir/off")"
+printf '  with the default probes    %+8.1f ns\n' "$(median "$dir/probes")"
+if [ -s "$dir/bpftrace" ]; then
+    printf '  with bpftrace              %+8.1f ns   %s times as much\n' "$(median "$dir/bpftrace")" \
+        "$(awk -v a="$(median "$dir/bpftrace")" -v b="$(median "$dir/probes")" 'BEGIN { printf "%.1f", a / b }')"
+else
+    echo "  with bpftrace              not installed"
+fi
+printf '  direct 4 KiB reads, depth 16: %s times the IOPS of the unwatched load\n' "$(median "$dir/direct")"
