@@ -327,25 +327,26 @@ impl<R: Reaper> Reaping<'_, '_, R> {
         }
         self.reaper.start().map_err(|e| worker::broken(spec, "starting", e))?;
         let mut found = Vec::with_capacity(spec.depth as usize);
+        let mut tally = Tally::new(worker::full_result(spec));
         let (mut measured, mut calls, mut stages) = (None, None, 0);
         let usage = worker::stages(shared, |_| {
             let before = self.reaper.syscalls();
-            let (done, futexes) = self.stage(stages, &mut found)?;
+            let (done, futexes) = self.stage(stages, &mut found, &mut tally)?;
             calls = self.reaper.syscalls().zip(before).map(|(after, before)| after - before + futexes);
             measured = Some(done);
             stages += 1;
             Ok(())
         })?;
-        let Some(((tally, ticks, ended), usage)) = measured.zip(usage) else { return Ok(None) };
+        let Some(((ticks, ended), usage)) = measured.zip(usage) else { return Ok(None) };
         let bound = self.cpu.map(cpus::is_bound);
         Ok(Some(Reaped { tally, part: Part { tid: usage::tid(), usage, bound, ticks, syscalls: calls }, ended }))
     }
 
-    fn stage(&mut self, stages: u32, found: &mut Vec<Completion>) -> Result<((Tally, Ticks, u64), u64)> {
+    fn stage(&mut self, stages: u32, found: &mut Vec<Completion>, tally: &mut Tally) -> Result<((Ticks, u64), u64)> {
         let (shared, spec, clock, job) = (self.shared, self.shared.spec, &self.shared.clock, self.job);
         let wait = spec.engine_wait();
         let done: &AtomicU64 = &shared.done[job as usize];
-        let mut tally = Tally::new(worker::full_result(spec));
+        tally.clear();
         let mut ticks = Ticks::default();
         let mut tail = self.link.tail.load(Ordering::Relaxed);
         let mut futexes = 0;
@@ -394,11 +395,11 @@ impl<R: Reaper> Reaping<'_, '_, R> {
             }
             found.clear();
             if tally.errors > 0 {
-                worker::check_errors(spec, &tally)?;
+                worker::check_errors(spec, tally)?;
             }
         }
         ticks.total = clock.now() - began;
         let scratch = self.scratch.as_ref().map_or(0, |p| p.syscalls) - scratch_before;
-        Ok(((tally, ticks, last), futexes + scratch))
+        Ok(((ticks, last), futexes + scratch))
     }
 }

@@ -67,6 +67,14 @@ impl Tally {
         }
     }
 
+    /// Forgets all. A stage begins so: the memory was touched by the stage before, and measuring faults no page of it in.
+    pub fn clear(&mut self) {
+        self.histogram.reset();
+        (self.ios, self.bytes, self.errors, self.short_ios, self.mismatches) = (0, 0, 0, 0, 0);
+        self.errnos.clear();
+        self.first_mismatch = None;
+    }
+
     /// Counts what one look found at tick `now`. I/Os of one submission that are found together have one latency and
     /// are recorded as one value with a count.
     #[inline]

@@ -288,12 +288,13 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         self.reaper.start().map_err(|e| broken(spec, "starting", e))?;
         let mut measured = None;
         let mut calls_before = None;
+        let mut tally = Tally::new(full_result(spec));
         let usage = stages(shared, |stage| {
             calls_before = self.syscalls();
-            measured = Some(self.stage(stage)?);
+            measured = Some(self.stage(stage, &mut tally)?);
             Ok(())
         })?;
-        let Some(((tally, ticks, began, ended), usage)) = measured.zip(usage) else {
+        let Some(((ticks, began, ended), usage)) = measured.zip(usage) else {
             return Err(super::outcome::called_off());
         };
         let calls = self.syscalls().zip(calls_before).map(|(after, before)| after - before);
@@ -321,13 +322,13 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         self.submitter.syscalls().zip(self.reaper.syscalls()).map(|(s, r)| s + r + scratch + self.feeder.naps)
     }
 
-    /// One stage, from an empty ring to an empty ring: what it adds up to, and its first and last stamp.
-    fn stage(&mut self, stage: Stage) -> Result<(Tally, Ticks, u64, u64)> {
+    /// One stage, from an empty ring to an empty ring: `tally` is what it adds up to; returns its phases, its first and its last stamp.
+    fn stage(&mut self, stage: Stage, tally: &mut Tally) -> Result<(Ticks, u64, u64)> {
         let (shared, spec, clock, job) = (self.shared, self.shared.spec, &self.shared.clock, self.job);
         let (wait, think_ns) = (spec.engine_wait(), spec.think_ns);
         let memory = self.feeder.memory();
         let done = &shared.done[job as usize];
-        let mut tally = Tally::new(full_result(spec));
+        tally.clear();
         let mut ticks = Ticks::default();
         let began = clock.now();
         let Limits { ios, until, pace } = limits(shared, job, stage, began);
@@ -403,7 +404,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
                 self.found.clear();
                 done.store(tally.ios, Ordering::Relaxed);
                 if tally.errors > 0 {
-                    check_errors(spec, &tally)?;
+                    check_errors(spec, tally)?;
                 }
                 if think_ns > 0 {
                     think(clock, think_ns);
@@ -412,7 +413,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         }
         let ended = clock.now();
         ticks.total = ended - began;
-        Ok((tally, ticks, began, ended))
+        Ok((ticks, began, ended))
     }
 
     /// How many completions to wait for, and until when. Waits only where nothing more can be submitted.
