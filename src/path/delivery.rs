@@ -70,12 +70,12 @@ pub enum Waker {
         name: &'static str,
         cpu: u32,
     },
-    /// The block softirq that a device's interrupt raised.
+    /// A softirq that a device's handler raised.
     SoftirqOfIrq {
         line: Line,
         cpu: u32,
     },
-    /// The block softirq that a kernel vector raised.
+    /// A softirq that a kernel vector's handler raised.
     SoftirqOfVector {
         name: &'static str,
         cpu: u32,

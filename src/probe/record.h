@@ -20,6 +20,8 @@ enum vector {
 	VEC_MAX = 8,
 };
 
+#define SOFTIRQ_MAX 16 /* the kernel has 10; power of two: it masks an index */
+
 /* How a completion came to be posted, as observed; Rust names the vehicle (`path/delivery.rs`). */
 enum carrier {
 	BY_RUN_IN_SYSCALL = 0, /* task work inside system call `nr`; slept = 0 */
@@ -38,9 +40,9 @@ enum waker {
 	WAKER_NONE = 0,
 	WAKER_IRQ,    /* in the handler of interrupt line `waker_nr` */
 	WAKER_VECTOR, /* in a kernel vector (enum vector) */
-	WAKER_SOFTIRQ_OF_IRQ,    /* in the block softirq, which the handler of line `waker_nr` raised */
-	WAKER_SOFTIRQ_OF_VECTOR, /* in the block softirq, which a kernel vector's handler raised */
-	WAKER_SOFTIRQ, /* in another softirq, `waker_nr` */
+	WAKER_SOFTIRQ_OF_IRQ,    /* in a softirq that the handler of line `waker_nr` raised */
+	WAKER_SOFTIRQ_OF_VECTOR, /* in a softirq that a kernel vector's handler raised */
+	WAKER_SOFTIRQ, /* in softirq `waker_nr`, raised by something else */
 	WAKER_OTHER,  /* a thread */
 };
 
@@ -72,6 +74,12 @@ struct irq_count {
 	__u64 on_watched;
 };
 
+/* The interrupt in whose handler a softirq was raised: at most one of the two is not 0. */
+struct raiser {
+	__u32 irq;    /* interrupt line + 1 */
+	__u32 vector; /* enum vector + 1 */
+};
+
 struct cpu_slot {
 	/* hot: one completion touches these */
 	__u64 pending; /* posted by the current thread; what carried them isn't known yet */
@@ -87,9 +95,10 @@ struct cpu_slot {
 	__u32 in_irq;          /* interrupt line + 1 while its handler runs */
 	__u32 last_irq;        /* the line of the last handler that ran here, + 1 */
 	__u32 in_vector;       /* enum vector + 1 while its handler runs */
-	__u32 last_vector;     /* enum vector + 1 if the last interrupt here was the kernel's own, 0 if a device's */
 	__u32 in_softirq;      /* softirq number + 1 while it runs */
 	__u32 in_ipi_send;     /* the program for sent IPIs is running */
+	__u32 pad;
+	struct raiser raisers[SOFTIRQ_MAX]; /* who raised each softirq last */
 	/* counts */
 	__u64 runs;
 	__u64 run_items;

@@ -65,6 +65,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "interrupt_call_function_exit" "call_function_exit" Counts false "ends of function-call IPIs" "wake-ups by them" None;
     "interrupt_irq_work_entry" "irq_work_entry" Counts false "irq work" "its count" None;
     "interrupt_irq_work_exit" "irq_work_exit" Counts false "ends of irq work" "wake-ups by it" None;
+    "interrupt_softirq_raise" "softirq_raise" Counts false "who raises softirqs" "the interrupt behind a softirq's wake-ups" None;
     "interrupt_softirq_entry" "softirq_entry" Counts false "softirqs" "wake-ups by them, told apart from a thread's" None;
     "interrupt_softirq_exit" "softirq_exit" Counts false "ends of softirqs" "wake-ups by them" None;
     "interrupt_ipi_send" "ipi_send_cpu" Counts false "IPIs sent, by call site" "kicks per I/O" Some("6.4");
@@ -218,7 +219,7 @@ mod tests {
     fn a_run_attaches_what_its_roles_want() {
         let facts = Facts { tracepoints: Some(all()) };
         let ring = plan(&facts, &[Role::Ring, Role::Counts]).unwrap();
-        assert_eq!(ring.attach.len(), 23);
+        assert_eq!(ring.attach.len(), 24);
         assert!(ring.missing.is_empty());
         assert!(!ring.attach.contains(&"mode_sys_exit"), "system-call probes are not in the default set");
         assert!(plan(&facts, &[Role::Syscalls]).unwrap().attach == ["mode_sys_exit"]);

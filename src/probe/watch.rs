@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::host::irq::Interrupts;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 448);
+const _: () = assert!(size_of::<types::cpu_slot>() == 576);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);
@@ -150,8 +150,8 @@ impl<'room> Watch<'room> {
                 in_irq: slot.in_irq,
                 last_irq: slot.last_irq,
                 in_vector: slot.in_vector,
-                last_vector: slot.last_vector,
                 in_softirq: slot.in_softirq,
+                raisers: slot.raisers,
                 ..types::cpu_slot::default()
             };
         }

@@ -43,7 +43,7 @@ static __always_inline int vector_entry(__u32 vector)
 	struct cpu_slot *slot = this_slot();
 	bool here = watched(task);
 
-	slot->in_vector = slot->last_vector = vector + 1;
+	slot->in_vector = vector + 1;
 	slot->vectors[vector].count++;
 	slot->watched_here = here;
 	if (here)
@@ -87,7 +87,6 @@ int BPF_PROG(interrupt_handler_entry, int irq)
 	__u32 line = irq;
 
 	slot->in_irq = slot->last_irq = line + 1;
-	slot->last_vector = 0;
 	struct irq_count *count = bpf_map_lookup_elem(&irqs, &line);
 	if (count) {
 		count->count++;
@@ -106,6 +105,17 @@ SEC("tp_btf/irq_handler_exit")
 int BPF_PROG(interrupt_handler_exit, int irq)
 {
 	this_slot()->in_irq = 0;
+	return 0;
+}
+
+SEC("tp_btf/softirq_raise")
+int BPF_PROG(interrupt_softirq_raise, unsigned int number)
+{
+	struct cpu_slot *slot = this_slot();
+	struct raiser *raiser = &slot->raisers[number & (SOFTIRQ_MAX - 1)];
+
+	raiser->irq = slot->in_irq;
+	raiser->vector = slot->in_irq ? 0 : slot->in_vector;
 	return 0;
 }
 

@@ -57,12 +57,8 @@ static __always_inline struct thread_state *state_of(__u32 tid, struct cpu_slot 
 	return state;
 }
 
-/* include/linux/interrupt.h */
-#define BLOCK_SOFTIRQ 4
-
-/* What runs on this CPU right now, besides the current thread. The block softirq is raised by the interrupt that brought
- * the completion, the device's or another CPU's function call, and runs on that interrupt's way out; other softirqs may
- * as well have been raised by a thread.
+/* What runs on this CPU right now, besides the current thread. A softirq counts as its raiser's when that was an
+ * interrupt: the block softirq as the device's, say, even where a thread (ksoftirqd) runs it later.
  */
 static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
 {
@@ -74,17 +70,16 @@ static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
 		*nr = slot->in_vector - 1;
 		return WAKER_VECTOR;
 	}
-	if (slot->in_softirq == BLOCK_SOFTIRQ + 1) {
-		if (slot->last_vector) {
-			*nr = slot->last_vector - 1;
-			return WAKER_SOFTIRQ_OF_VECTOR;
-		}
-		if (slot->last_irq) {
-			*nr = slot->last_irq - 1;
+	if (slot->in_softirq) {
+		struct raiser *raiser = &slot->raisers[(slot->in_softirq - 1) & (SOFTIRQ_MAX - 1)];
+		if (raiser->irq) {
+			*nr = raiser->irq - 1;
 			return WAKER_SOFTIRQ_OF_IRQ;
 		}
-	}
-	if (slot->in_softirq) {
+		if (raiser->vector) {
+			*nr = raiser->vector - 1;
+			return WAKER_SOFTIRQ_OF_VECTOR;
+		}
 		*nr = slot->in_softirq - 1;
 		return WAKER_SOFTIRQ;
 	}
