@@ -1,5 +1,9 @@
 //! From what was observed about a completion's posting to its vehicle and the detail that goes with it.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
 use super::entry::{self, Entry};
 use super::vehicle::Vehicle;
 
@@ -43,9 +47,10 @@ pub enum Carrier {
 }
 
 /// An interrupt line and its handler's name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
     pub irq: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
@@ -59,7 +64,8 @@ impl std::fmt::Display for Line {
 }
 
 /// Who ended a sleep, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Waker {
     Irq {
         line: Line,
@@ -67,7 +73,7 @@ pub enum Waker {
     },
     /// A kernel vector by its name: `timer`, `call_function_single` …
     Vector {
-        name: &'static str,
+        name: Cow<'static, str>,
         cpu: u32,
     },
     /// A softirq that a device's handler raised.
@@ -77,7 +83,7 @@ pub enum Waker {
     },
     /// A softirq that a kernel vector's handler raised.
     SoftirqOfVector {
-        name: &'static str,
+        name: Cow<'static, str>,
         cpu: u32,
     },
     Softirq {
@@ -112,7 +118,7 @@ impl std::fmt::Display for Waker {
 }
 
 /// System call numbers that decide a vehicle; the same on every 64-bit architecture since 5.1.
-const IO_URING_ENTER: u32 = 426;
+pub(crate) const IO_URING_ENTER: u32 = 426;
 
 fn syscall_name(nr: u32) -> String {
     match syscalls::Sysno::new(nr as usize) {

@@ -1,5 +1,8 @@
 //! What records of a completion mean: which kernel entry carried it, and so its vehicle. Pure: no I/O, no kernel, no clock.
 
+pub mod assemble;
 pub mod delivery;
 pub mod entry;
+pub mod event;
+pub mod loss;
 pub mod vehicle;

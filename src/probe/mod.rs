@@ -2,9 +2,11 @@
 //! can load ([`support`]), the names of kernel addresses ([`symbols`]), and one watched span ([`watch`]) with what it
 //! yields ([`observed`]).
 //!
-//! Aggregate mode only: nothing crosses per event. What each number means is in `docs/completion-path.md`.
+//! Aggregate mode: nothing crosses per event. [`recording`] takes out the deciding events themselves, beside it. What each
+//! number means is in `docs/completion-path.md`.
 
 pub mod observed;
+pub mod recording;
 pub mod support;
 pub mod symbols;
 pub mod watch;

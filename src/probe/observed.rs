@@ -51,7 +51,7 @@ pub(super) struct Raw {
 }
 
 /// The name of a line's handler.
-fn handler(p: &Interrupts, irq: u32) -> Option<String> {
+pub(super) fn handler(p: &Interrupts, irq: u32) -> Option<String> {
     p.row(&irq.to_string()).map(|row| row.name.clone())
 }
 
@@ -173,26 +173,27 @@ pub(super) fn observe(
 
 fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Carrier {
     use types::carrier as c;
+    let by = || waker(key.waker, key.waker_nr, key.waker_cpu, line);
     match key.carrier {
         c::BY_RUN_IN_SYSCALL => Carrier::RunInSyscall { nr: key.nr },
-        c::BY_RUN_AFTER_SLEEP => Carrier::RunAfterSleep { waker: waker(key, line) },
+        c::BY_RUN_AFTER_SLEEP => Carrier::RunAfterSleep { waker: by() },
         c::BY_RUN_AT_EXIT => Carrier::RunAtSyscallExit { nr: key.nr },
         c::BY_RUN_AT_RETURN => Carrier::RunAtReturn {
             entry: symbols.and_then(|s| s.caller(key.entry)).map(str::to_owned),
             line: key.nr.checked_sub(1).map(line),
         },
-        c::BY_IRQ | c::BY_SOFTIRQ => Carrier::Interrupt { by: waker(key, line) },
+        c::BY_IRQ | c::BY_SOFTIRQ => Carrier::Interrupt { by: by() },
         c::BY_KWORKER => Carrier::KernelWorker,
         c::BY_SUBMITTER => Carrier::Submitter,
         _ => Carrier::Stranger,
     }
 }
 
-fn waker(key: &types::delivery_key, line: &dyn Fn(u32) -> Line) -> Waker {
+/// A waker in words, from what the probes noted of it.
+pub(super) fn waker(kind: types::waker, nr: u32, cpu: u32, line: &dyn Fn(u32) -> Line) -> Waker {
     use types::waker as w;
-    let (nr, cpu) = (key.waker_nr, key.waker_cpu);
-    let name = || vector(types::vector(nr)).1;
-    match key.waker {
+    let name = || vector(types::vector(nr)).1.into();
+    match kind {
         w::WAKER_IRQ => Waker::Irq { line: line(nr), cpu },
         w::WAKER_VECTOR => Waker::Vector { name: name(), cpu },
         w::WAKER_SOFTIRQ_OF_IRQ => Waker::SoftirqOfIrq { line: line(nr), cpu },

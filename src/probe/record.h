@@ -3,6 +3,8 @@
  *
  * Aggregate mode: nothing crosses per event. Plain counters stand in one slot per CPU (no atomics: only that CPU
  * writes there, except `expect_resched`, which a sender sets); what needs a key stands in per-CPU hashes.
+ *
+ * Recording, beside it: one `struct event` per event that decides a vehicle, over a ring buffer.
  */
 #ifndef IOTRAIL_RECORD_H
 #define IOTRAIL_RECORD_H
@@ -109,6 +111,7 @@ struct cpu_slot {
 	__u64 rw_calls;
 	__u64 nested_ipis;     /* IPIs that were sent while that program ran, and were counted all the same */
 	__u64 lost;
+	__u64 record_lost;     /* events that found the ring buffer full */
 	struct irq_count vectors[VEC_MAX];
 } __attribute__((aligned(64)));
 
@@ -121,6 +124,44 @@ struct thread_state {
 	__u32 waker_nr;
 	__u32 waker_cpu;
 	__u32 pad;
+};
+
+enum event_kind {
+	EVENT_COMPLETE = 0, /* a completion was posted; `poster` */
+	EVENT_RUN,	    /* a run of task work of a thread that is not io_uring's own; `items`, `nr`, `entry`, `line` */
+	EVENT_WAIT,	    /* io_uring_enter begins to wait */
+	EVENT_SWITCHED_OUT, /* the thread leaves the CPU; if EVENT_ASLEEP: `nr` */
+	EVENT_SWITCHED_IN,
+	EVENT_WOKEN,	    /* `waker`, `waker_nr`, on `cpu`; `tid` is the woken thread's */
+};
+
+/* Who posted a completion. */
+enum poster {
+	POSTED_BY_SUBMITTER = 0, /* the thread itself, inline or by a run: the events after it tell */
+	POSTED_BY_SQPOLL,
+	POSTED_BY_IOWQ,
+	POSTED_BY_IOPOLL,
+};
+
+enum event_flag {
+	EVENT_FINISHED = 1, /* the system call has its result: it is on its way out */
+	EVENT_LOOPED = 2,   /* a deferred run that went round its list more than once */
+	EVENT_ASLEEP = 4,   /* it leaves the CPU to sleep, not because it was preempted */
+};
+
+struct event {
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+	__u64 entry;   /* return address of the outermost entry */
+	__u32 cpu;
+	__u32 tid;
+	enum event_kind kind;
+	enum poster poster;
+	enum waker waker;
+	__u32 waker_nr;
+	__s32 nr;    /* system call number of the outermost entry; negative: an interrupt or exception */
+	__u32 line;  /* line of the last handler that ran on this CPU, + 1 */
+	__u32 items; /* as the kernel reports it */
+	enum event_flag flags; /* any of them together */
 };
 
 #endif

@@ -7,6 +7,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 
 use super::observed::{self, Observed, Raw};
+use super::recording::{Capacity, Recorder, Recording};
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
 use super::support::{self, Facts, Plan, Role};
 use super::symbols::Symbols;
@@ -73,11 +74,22 @@ pub struct Watch<'room> {
     symbols: Option<&'static Symbols>,
     before: Option<Interrupts>,
     misses_before: u64,
+    recorder: Option<Recorder>,
 }
 
 impl<'room> Watch<'room> {
     /// Loads and attaches. Errors say what the kernel or the privileges don't allow.
     pub fn open(room: &'room mut Room, subject: Subject) -> Result<Self> {
+        Self::open_with(room, subject, None)
+    }
+
+    /// As [`open`](Self::open), and records the events that decide the vehicles of io_uring's completions: to be
+    /// [drained](Self::drain) before the ring buffer is full, and [taken](Self::recording) at the end.
+    pub fn open_recording(room: &'room mut Room, subject: Subject, capacity: Capacity) -> Result<Self> {
+        Self::open_with(room, subject, Some(capacity))
+    }
+
+    fn open_with(room: &'room mut Room, subject: Subject, recording: Option<Capacity>) -> Result<Self> {
         support::quiet();
         let refused = |why: String, remedy: &str| {
             Error::machine(format!("the probes cannot be loaded: {why}"), format!("{remedy}, or run with --trace off"))
@@ -98,12 +110,16 @@ impl<'room> Watch<'room> {
         let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
         constants.watched_tgid = subject.tgid;
         constants.unwatched_tid = subject.unwatched_tid;
-        constants.iopoll_possible = matches!(subject.interface, Interface::IoUring { iopoll: true });
+        constants.recording = recording.is_some();
+        constants.poster_asked = recording.is_some() || matches!(subject.interface, Interface::IoUring { iopoll: true });
         // 0 where it isn't there: never equal to a callback, so nothing is mistaken for it.
         let address = |name| symbols.and_then(|s| s.address(name)).unwrap_or_default();
         constants.aio_complete_address = address("aio_complete_rw");
         constants.blkdev_end_io_async_address = address("blkdev_bio_end_io_async");
         constants.blkdev_end_io_address = address("blkdev_bio_end_io");
+        if let Some(capacity) = recording {
+            open.maps.events.set_max_entries(capacity.ring_bytes).map_err(load_error)?;
+        }
         for mut program in open.open_object_mut().progs_mut() {
             let wanted = plan.attach.iter().any(|name| program.name() == *name);
             program.set_autoload(wanted);
@@ -115,7 +131,9 @@ impl<'room> Watch<'room> {
                 links.push(program.attach().map_err(load_error)?);
             }
         }
-        Ok(Watch { skel, _links: links, plan, subject, symbols, before: None, misses_before: 0 })
+        let recorder =
+            recording.map(|c| Recorder::open(&skel.maps.events, c.events)).transpose().map_err(load_error)?;
+        Ok(Watch { skel, _links: links, plan, subject, symbols, before: None, misses_before: 0, recorder })
     }
 
     /// Programs that were wanted and are not there: name and what is lost.
@@ -155,6 +173,9 @@ impl<'room> Watch<'room> {
                 ..types::cpu_slot::default()
             };
         }
+        if let Some(recorder) = &self.recorder {
+            recorder.restart()?;
+        }
         self.misses_before = self.recursion_misses()?;
         self.before = crate::host::irq::snapshot().ok();
         Ok(())
@@ -184,6 +205,19 @@ impl<'room> Watch<'room> {
             }
         }
         Ok(observed::observe(&raw, &self.subject, &self.plan, self.symbols, interrupts.as_ref()))
+    }
+
+    /// Takes recorded events out of the ring buffer, to make room in it.
+    pub fn drain(&self) -> Result<()> {
+        self.recorder.iter().try_for_each(Recorder::drain)
+    }
+
+    /// What was recorded since [`begin`](Self::begin) or the last call; `None` unless it was opened to record.
+    pub fn recording(&mut self) -> Result<Option<Recording>> {
+        let Some(recorder) = &self.recorder else { return Ok(None) };
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        let lost = bss.slots.iter().map(|slot| slot.record_lost).sum();
+        recorder.take(lost, self.symbols, crate::host::irq::snapshot().ok().as_ref()).map(Some)
     }
 
     /// Events that were dropped because the same program was already running on that CPU.
@@ -227,7 +261,7 @@ fn per_cpu<K: Copy, V: Copy>(map: &impl MapCore) -> Result<Vec<(K, u32, V)>> {
 }
 
 /// A record as the programs wrote it.
-fn read<T: Copy>(bytes: &[u8]) -> T {
+pub(super) fn read<T: Copy>(bytes: &[u8]) -> T {
     assert!(bytes.len() >= size_of::<T>(), "a record is shorter than record.h says");
     // SAFETY: the bytes are a whole T, written by the programs with the layout that T was generated from; all of its
     // fields are integers, for which every bit pattern is valid.

@@ -20,6 +20,8 @@ static __always_inline void carried(__u64 items, bool all)
 	/* SQPOLL threads run task work hundreds of times per I/O; their completions are told by the thread. */
 	if (task->flags & PF_IO_WORKER)
 		return;
+	if (recording)
+		record_run(items, all, task, slot);
 	__u64 pending = slot->pending;
 	__u64 here = items < pending && !all ? items : pending;
 	slot->pending = 0;
@@ -80,6 +82,8 @@ int BPF_PROG(delivery_cqring_wait, void *ring, int min_events)
 	if (!watched(task))
 		return 0;
 	struct cpu_slot *slot = this_slot();
+	if (recording)
+		record_plain(EVENT_WAIT, task->pid, slot);
 	/* No run is under way here: what is pending was posted inline. */
 	if (!(task->flags & PF_IO_WORKER)) {
 		slot->inlined += slot->pending;

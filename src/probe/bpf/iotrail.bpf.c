@@ -1,5 +1,6 @@
 /* The one object: its parts share the slots and the filter in state.h, so they are one translation unit. */
 #include "state.h"
+#include "recording.h"
 #include "ring.bpf.c"
 #include "delivery.bpf.c"
 #include "sched.bpf.c"

@@ -1,5 +1,23 @@
 /* Completions: the one event that every io_uring completion costs. */
 
+const volatile bool poster_asked = false; /* a ring may be polled, or events are recorded: one constant for both, since
+					   * each costs every completion a look even where it is false */
+
+/* A polled request is marked when the poll finds it done; others on such a ring (no-ops, errors) are not. */
+static __always_inline bool polled(void *ring, void *req)
+{
+	return (BPF_CORE_READ((struct io_ring_ctx *)ring, flags) & IORING_SETUP_IOPOLL) && req &&
+	       BPF_CORE_READ((struct io_kiocb *)req, iopoll_completed);
+}
+
+/* An io-wq worker has its worker structure there, an SQPOLL thread nothing. */
+static __always_inline enum poster poster_of(struct task_struct *task)
+{
+	if (task->flags & PF_IO_WORKER)
+		return task->worker_private ? POSTED_BY_IOWQ : POSTED_BY_SQPOLL;
+	return POSTED_BY_SUBMITTER;
+}
+
 /* io_uring_complete(ring, req, …): the arguments after the second changed in 6.17 (a CQE pointer instead of its members);
  * only the first two are used.
  */
@@ -13,20 +31,26 @@ int BPF_PROG(ring_complete, void *ring, void *req)
 		return 0;
 	struct cpu_slot *slot = this_slot();
 	slot->seen++;
-	if (task->flags & PF_IO_WORKER) {
-		/* An io-wq worker has its worker structure there, an SQPOLL thread nothing. */
-		if (task->worker_private)
-			slot->iowq++;
-		else
-			slot->sqpoll++;
-		return 0;
+	if (poster_asked) {
+		enum poster poster = poster_of(task);
+		if (poster == POSTED_BY_SUBMITTER && polled(ring, req))
+			poster = POSTED_BY_IOPOLL;
+		if (recording)
+			record_completion(poster, task->pid, slot);
+		if (poster == POSTED_BY_IOPOLL) {
+			slot->iopoll++;
+			return 0;
+		}
 	}
-	/* A polled request is marked when the poll finds it done; others on such a ring (no-ops, errors) are not. */
-	if (iopoll_possible && (BPF_CORE_READ((struct io_ring_ctx *)ring, flags) & IORING_SETUP_IOPOLL) && req &&
-	    BPF_CORE_READ((struct io_kiocb *)req, iopoll_completed)) {
-		slot->iopoll++;
-		return 0;
+	switch (poster_of(task)) {
+	case POSTED_BY_IOWQ:
+		slot->iowq++;
+		break;
+	case POSTED_BY_SQPOLL:
+		slot->sqpoll++;
+		break;
+	default:
+		slot->pending++;
 	}
-	slot->pending++;
 	return 0;
 }

@@ -15,6 +15,8 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		if (!watched_mm && prev->mm)
 			watched_mm = (__u64)prev->mm;
 		bool asleep = !preempt && prev_state != 0;
+		if (recording)
+			record_switched_out(asleep, prev, slot);
 		/* A sleep of io_uring_enter's wait; other sleeps leave no mark. */
 		if (slot->pending || asleep) {
 			struct thread_state *state = state_of(prev->pid, slot);
@@ -35,6 +37,8 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 	}
 	if (in) {
 		__u32 tid = next->pid;
+		if (recording)
+			record_plain(EVENT_SWITCHED_IN, tid, slot);
 		struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
 		if (state) {
 			slot->pending = state->pending;
@@ -55,6 +59,8 @@ int BPF_PROG(sched_waked, struct task_struct *task)
 		return 0;
 	}
 	slot->woke_watched = 1;
+	if (recording)
+		record_woken(task, slot);
 	__u32 tid = task->pid;
 	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
 	if (!state)

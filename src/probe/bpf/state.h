@@ -12,7 +12,6 @@
 /* Filters and choices are constants, so that the verifier drops what a run does not need. */
 const volatile __u32 watched_tgid = 0;
 const volatile __u32 unwatched_tid = 0; /* the thread of ours that only waits for the load */
-const volatile bool iopoll_possible = false;
 const volatile __u64 aio_complete_address = 0;
 const volatile __u64 blkdev_end_io_async_address = 0;
 const volatile __u64 blkdev_end_io_address = 0;
