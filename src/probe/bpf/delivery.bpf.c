@@ -22,16 +22,26 @@ static __always_inline void carried(__u64 items, bool all)
 		return;
 	if (recording)
 		record_run(items, all, task, slot);
+	__u32 tid = task->pid;
+	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
 	__u64 pending = slot->pending;
+	if (state) {
+		/* Still parked: the thread's last switch-in was not seen. */
+		pending += state->pending;
+		state->pending = 0;
+	}
 	__u64 here = items < pending && !all ? items : pending;
 	slot->pending = 0;
 	slot->inlined += pending - here;
-	if (here == 0)
-		return;
 
 	struct delivery_key key = {};
 	struct entry entry;
 	entry_of(task, &entry, true);
+	bool in_enter = entry.nr == NR_io_uring_enter && !entry.finished;
+	if (state && !in_enter)
+		state->waiting = state->slept = 0;
+	if (here == 0)
+		return;
 	if (entry.nr < 0) {
 		key.carrier = BY_RUN_AT_RETURN;
 		key.entry = entry.address;
@@ -42,14 +52,13 @@ static __always_inline void carried(__u64 items, bool all)
 	} else {
 		key.carrier = BY_RUN_IN_SYSCALL;
 		key.nr = entry.nr;
-		__u32 tid = task->pid;
-		struct thread_state *state = entry.nr == NR_io_uring_enter ? bpf_map_lookup_elem(&threads, &tid) : 0;
-		if (state && state->slept) {
+		if (in_enter && state && state->slept) {
 			key.carrier = BY_RUN_AFTER_SLEEP;
 			key.waker = state->waker;
 			key.waker_nr = state->waker_nr;
 			key.waker_cpu = state->waker_cpu;
 			state->slept = 0;
+			state->waker = WAKER_NONE;
 		}
 	}
 	add(&deliveries, &key, here, slot);
@@ -85,14 +94,16 @@ int BPF_PROG(delivery_cqring_wait, void *ring, int min_events)
 	if (recording)
 		record_plain(EVENT_WAIT, task->pid, slot);
 	/* No run is under way here: what is pending was posted inline. */
-	if (!(task->flags & PF_IO_WORKER)) {
-		slot->inlined += slot->pending;
-		slot->pending = 0;
-	}
+	slot->inlined += slot->pending;
+	slot->pending = 0;
 	struct thread_state *state = state_of(task->pid, slot);
 	if (state) {
+		slot->inlined += state->pending;
+		state->pending = 0;
 		state->waiting = 1;
 		state->slept = 0;
+		/* A wake-up that is not seen must not pass for the one before it. */
+		state->waker = WAKER_NONE;
 	}
 	return 0;
 }

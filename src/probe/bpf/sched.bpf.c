@@ -29,7 +29,7 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 					if (entry.nr == NR_io_uring_enter && !entry.finished)
 						state->slept = 1;
 					else
-						state->waiting = 0;
+						state->waiting = state->slept = 0;
 				}
 			}
 			slot->pending = 0;
