@@ -5,7 +5,9 @@
 
 mod agreement;
 mod bench;
+mod golden;
 mod probes;
+mod replay;
 mod vehicles;
 
 use libtest_mimic::{Arguments, Trial};
@@ -13,7 +15,7 @@ use libtest_mimic::{Arguments, Trial};
 fn main() {
     let args = Arguments::from_args();
     let missing = bench::missing();
-    let trials: Vec<Trial> = [vehicles::trials(), agreement::trials(), probes::trials()]
+    let trials: Vec<Trial> = [vehicles::trials(), agreement::trials(), probes::trials(), replay::trials()]
         .into_iter()
         .flatten()
         .map(|trial| trial.with_ignored_flag(missing.is_some()))

@@ -1,0 +1,144 @@
+//! The aggregation in the probes against the events it was made of: the same run, recorded and assembled completion by
+//! completion, must come to the same vehicles.
+//!
+//! With IOTRAIL_GOLDEN_WRITE=1 short runs are recorded as well, into tests/golden: their events, and as the expected
+//! answer what the aggregation counted.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use iotrail::measurement::Measurement;
+use iotrail::path::assemble::{Assembled, assemble};
+use iotrail::path::event::{Event, What};
+use iotrail::path::vehicle::Vehicle;
+use iotrail::probe::observed::Observed;
+use iotrail::probe::recording::{Capacity, Recording};
+use iotrail::probe::watch::{Interface, Room, Subject, Watch};
+use libtest_mimic::{Failed, Trial};
+
+use crate::bench::{file, run};
+
+/// Name, options, and I/Os of the short run that is kept as a golden file (0: none is).
+const CONFIGURATIONS: [(&str, &str, u32); 17] = [
+    ("peek_default", "--depth 1 --cpus non-irq --wait peek --count 20000", 16),
+    ("peek_coop", "--ring coop_taskrun --depth 1 --cpus non-irq --wait peek --count 500", 8),
+    ("peek_taskrun_flag", "--ring coop_taskrun,taskrun_flag --depth 1 --cpus non-irq --wait peek --count 20000", 16),
+    ("peek_irq_cpu", "--depth 1 --cpus irq --wait peek --count 20000", 16),
+    ("blocking", "--depth 1 --cpus non-irq --count 20000", 16),
+    ("blocking_irq_cpu", "--depth 1 --cpus irq --count 20000", 0),
+    ("defer_block", "--ring defer_taskrun,single_issuer --depth 1 --cpus non-irq --count 20000", 16),
+    ("defer_deep", "--ring defer_taskrun,single_issuer --depth 64 --batch 8 --count 50000", 48),
+    ("sqpoll", "--ring sqpoll --depth 4 --wait peek --count 20000", 16),
+    ("force_async", "--force-async --buffered --depth 4 --count 10000", 8),
+    ("cached", "--buffered --depth 8 --batch 8 --count 50000", 64),
+    ("nop", "--rw nop --depth 32 --batch 32 --count 100000", 0),
+    ("depth_16_batch_4", "--depth 16 --batch 4 --count 20000", 32),
+    ("two_jobs", "--jobs 2 --depth 16 --batch 4 --count 20000", 32),
+    ("two_jobs_on_one_cpu", "--jobs 2 --cpus 0 --depth 4 --wait peek --count 10000", 0),
+    ("busy_neighbour", "--depth 4 --cpus non-irq --wait peek --neighbour busy:1 --count 10000", 0),
+    ("reaper_thread", "--depth 8 --reaper thread --wait block --count 10000", 0),
+];
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials: Vec<Trial> = CONFIGURATIONS
+        .into_iter()
+        .map(|(name, options, _)| Trial::test(format!("replay::{name}"), move || agrees(name, options)))
+        .collect();
+    if std::env::var_os("IOTRAIL_GOLDEN_WRITE").is_some() {
+        for (name, options, ios) in CONFIGURATIONS.into_iter().filter(|(_, _, ios)| *ios > 0) {
+            trials.push(Trial::test(format!("replay::golden::{name}"), move || crate::golden::write(name, options, ios)));
+        }
+    }
+    trials
+}
+
+/// One run, counted and recorded.
+pub struct Watched {
+    pub load: Measurement,
+    pub counted: Observed,
+    pub recording: Recording,
+}
+
+/// Runs `bench` unwatched by itself and watches it from here, from before its first instruction to after its last.
+pub fn watch(options: &str) -> Result<Watched, Failed> {
+    let target = match options.contains("--rw nop") {
+        true => String::new(),
+        false => format!("--file {}", file().display()),
+    };
+    if options.contains("--buffered") {
+        // What is read is in the page cache.
+        run(&format!("{target} --rw read --buffered --bs 64k --count 1024 --trace off"));
+    }
+    // The shell waits for a line, then becomes the bench: the same process, so that its tgid is known beforehand.
+    let mut child = Command::new("sh")
+        .args(["-c", "read go && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_iotrail")])
+        .args(["bench", "--json", "--trace", "off", "--warmup", "0"])
+        .args(target.split_whitespace())
+        .args(options.split_whitespace())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let watched = watch_child(&mut child);
+    if watched.is_err() {
+        // It may still wait for its line. An end that came first is as good.
+        child.kill()?;
+    }
+    let out = child.wait_with_output()?;
+    let (counted, recording) = watched?;
+    if !out.status.success() {
+        return Err(format!("bench {options}: {}", String::from_utf8_lossy(&out.stderr)).into());
+    }
+    Ok(Watched { load: serde_json::from_slice(&out.stdout)?, counted, recording })
+}
+
+fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
+    let tgid = child.id();
+    // As `bench` watches itself: its first thread only waits for the load.
+    let subject =
+        Subject { tgid, unwatched_tid: tgid, interface: Interface::IoUring { iopoll: false }, target_irqs: vec![] };
+    let capacity = Capacity { ring_bytes: 16 << 20, events: 1 << 20 };
+    let mut room = Room::default();
+    let mut watch = Watch::open_recording(&mut room, subject, capacity)?;
+    watch.begin()?;
+    child.stdin.take().expect("it is piped").write_all(b"go\n")?;
+    while child.try_wait()?.is_none() {
+        watch.drain()?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let counted = watch.end()?;
+    let recording = watch.recording()?.expect("it was opened to record");
+    Ok((counted, recording))
+}
+
+/// What the aggregation counted, in the assembler's form.
+pub fn counts(counted: &Observed) -> BTreeMap<(Vehicle, Option<String>), u64> {
+    counted.vehicles.iter().map(|v| ((v.vehicle, v.detail.clone()), v.completions)).collect()
+}
+
+/// Events of a kind.
+fn number(events: &[Event], of: fn(&What) -> bool) -> u64 {
+    events.iter().filter(|e| of(&e.what)).count() as u64
+}
+
+fn agrees(name: &str, options: &str) -> Result<(), Failed> {
+    let Watched { load, counted, recording } = watch(options)?;
+    let Assembled { completions, oddities } = assemble(&recording.events);
+    assert_eq!((recording.lost, recording.beyond_capacity, counted.lost), (0, 0, 0), "nothing is lost");
+    assert_eq!(completions.len() as u64, load.ios, "one posted event per I/O");
+    assert_eq!(counted.seen, load.ios, "one counted completion per I/O");
+    assert_eq!(Assembled { completions, oddities }.vehicles(), counts(&counted), "{name}: assembled, counted");
+    let left = number(&recording.events, |e| matches!(e, What::SwitchedOut { .. }));
+    assert_eq!(left, counted.context_switches, "context switches");
+    // An SQPOLL thread's runs are counted, and not recorded: they carry nothing that is not told by the thread.
+    if !options.contains("sqpoll") {
+        let runs = number(&recording.events, |e| matches!(e, What::Run { .. }));
+        assert_eq!(Some(runs), counted.task_work_runs, "runs of task work");
+    }
+    // A request that an io-wq worker finished is freed by an item of task work, which posts nothing.
+    let frees = if options.contains("--force-async") { oddities.overclaimed_runs } else { 0 };
+    assert_eq!(oddities.total() - oddities.of_blindness() - frees, 0, "{name}: {oddities:?}");
+    Ok(())
+}
