@@ -111,7 +111,8 @@ impl<'room> Watch<'room> {
         constants.watched_tgid = subject.tgid;
         constants.unwatched_tid = subject.unwatched_tid;
         constants.recording = recording.is_some();
-        constants.poster_asked = recording.is_some() || matches!(subject.interface, Interface::IoUring { iopoll: true });
+        constants.poster_asked =
+            recording.is_some() || matches!(subject.interface, Interface::IoUring { iopoll: true });
         // 0 where it isn't there: never equal to a callback, so nothing is mistaken for it.
         let address = |name| symbols.and_then(|s| s.address(name)).unwrap_or_default();
         constants.aio_complete_address = address("aio_complete_rw");

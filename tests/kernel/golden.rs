@@ -37,7 +37,8 @@ pub fn write(name: &str, options: &str, ios: u32) -> Result<(), Failed> {
     let oddities = iotrail::path::assemble::assemble(&events).oddities;
     let odd: serde_json::Map<String, serde_json::Value> =
         oddities.named().into_iter().filter(|(_, n)| *n > 0).map(|(class, n)| (class.into(), n.into())).collect();
-    let expected = serde_json::json!({"recorded": format!("bench {options}"), "vehicles": vehicles, "oddities": odd});
+    let expected =
+        serde_json::json!({"about": format!("recorded: bench {options}"), "vehicles": vehicles, "oddities": odd});
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     fs::write(folder.join(format!("{name}.jsonl")), lines)?;
     fs::write(folder.join(format!("{name}.expected.json")), serde_json::to_string_pretty(&expected)? + "\n")?;

@@ -48,7 +48,8 @@ pub fn trials() -> Vec<Trial> {
         .collect();
     if std::env::var_os("IOTRAIL_GOLDEN_WRITE").is_some() {
         for (name, options, ios) in CONFIGURATIONS.into_iter().filter(|(_, _, ios)| *ios > 0) {
-            trials.push(Trial::test(format!("replay::golden::{name}"), move || crate::golden::write(name, options, ios)));
+            trials
+                .push(Trial::test(format!("replay::golden::{name}"), move || crate::golden::write(name, options, ios)));
         }
     }
     trials

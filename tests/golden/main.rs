@@ -1,0 +1,78 @@
+//! Recorded events → expected vehicles, without root and without a kernel.
+//!
+//! `NAME.jsonl` holds the events, one a line; `NAME.expected.json` what they come to. Those named `made_…` are written by
+//! hand, one hard case each; the others are real runs, whose expected vehicles are what the probes counted at the time
+//! (tests/kernel/golden.rs writes them).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use iotrail::path::assemble::assemble;
+use iotrail::path::event::Event;
+use iotrail::path::loss::Oddities;
+use iotrail::path::vehicle::Vehicle;
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    /// What was run, or what the case shows.
+    #[serde(rename = "about")]
+    _about: String,
+    vehicles: Vec<Count>,
+    oddities: Oddities,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Count {
+    vehicle: Vehicle,
+    detail: Option<String>,
+    completions: u64,
+}
+
+fn main() {
+    let args = Arguments::from_args();
+    let trials = names().into_iter().map(|name| Trial::test(name.clone(), move || replay(&name))).collect();
+    libtest_mimic::run(&args, trials).exit();
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+/// Of all cases; a file without its other half is one that fails.
+fn names() -> BTreeSet<String> {
+    let names: BTreeSet<String> = fs::read_dir(folder())
+        .expect("the folder of this test")
+        .filter_map(|entry| {
+            let file = entry.expect("a readable folder").file_name().into_string().expect("names are plain");
+            let name = file.strip_suffix(".jsonl").or_else(|| file.strip_suffix(".expected.json"))?;
+            Some(name.to_owned())
+        })
+        .collect();
+    assert!(!names.is_empty(), "no golden file in {}", folder().display());
+    names
+}
+
+fn read(file: &str) -> Result<String, Failed> {
+    fs::read_to_string(folder().join(file)).map_err(|e| format!("{file}: {e}").into())
+}
+
+fn replay(name: &str) -> Result<(), Failed> {
+    let expected: Expected = serde_json::from_str(&read(&format!("{name}.expected.json"))?)?;
+    let mut events = vec![];
+    for (number, line) in read(&format!("{name}.jsonl"))?.lines().enumerate() {
+        let event: Event = serde_json::from_str(line).map_err(|e| format!("{name}.jsonl:{}: {e}", number + 1))?;
+        assert_eq!(serde_json::to_string(&event)?, line, "{name}.jsonl:{}: written as it was read", number + 1);
+        events.push(event);
+    }
+    let vehicles: BTreeMap<_, _> =
+        expected.vehicles.into_iter().map(|c| ((c.vehicle, c.detail), c.completions)).collect();
+    let assembled = assemble(&events);
+    assert_eq!(assembled.vehicles(), vehicles, "assembled, expected");
+    assert_eq!(assembled.oddities, expected.oddities, "assembled, expected");
+    Ok(())
+}
