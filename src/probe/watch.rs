@@ -213,7 +213,7 @@ impl<'room> Watch<'room> {
         self.recorder.iter().try_for_each(Recorder::drain)
     }
 
-    /// What was recorded since [`begin`](Self::begin) or the last call; `None` unless it was opened to record.
+    /// Takes out what was recorded since [`begin`](Self::begin), once; `None` unless it was opened to record.
     pub fn recording(&mut self) -> Result<Option<Recording>> {
         let Some(recorder) = &self.recorder else { return Ok(None) };
         let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");

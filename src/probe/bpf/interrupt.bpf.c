@@ -88,13 +88,17 @@ int BPF_PROG(interrupt_handler_entry, int irq)
 
 	slot->in_irq = slot->last_irq = line + 1;
 	struct irq_count *count = bpf_map_lookup_elem(&irqs, &line);
+	if (!count) {
+		/* As in add(): another CPU may be ahead. */
+		struct irq_count zero = {};
+		bpf_map_update_elem(&irqs, &line, &zero, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&irqs, &line);
+	}
 	if (count) {
 		count->count++;
 		count->on_watched += here;
 	} else {
-		struct irq_count first = { .count = 1, .on_watched = here };
-		if (bpf_map_update_elem(&irqs, &line, &first, BPF_NOEXIST))
-			slot->lost++;
+		slot->lost++;
 	}
 	if (here)
 		count_return(task, VEC_MAX, slot);

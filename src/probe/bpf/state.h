@@ -86,13 +86,20 @@ static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
 	return WAKER_OTHER;
 }
 
-/* Adds to a counter in a per-CPU hash; a full map is a counted loss. */
+/* Adds to a counter in a per-CPU hash; a full map is a counted loss. Another CPU may put the same key there in between:
+ * that is no failure, the counter is there then.
+ */
 static __always_inline void add(void *map, const void *key, __u64 n, struct cpu_slot *slot)
 {
 	__u64 *value = bpf_map_lookup_elem(map, key);
+	if (!value) {
+		__u64 zero = 0;
+		bpf_map_update_elem(map, key, &zero, BPF_NOEXIST);
+		value = bpf_map_lookup_elem(map, key);
+	}
 	if (value)
 		*value += n;
-	else if (bpf_map_update_elem(map, key, &n, BPF_NOEXIST))
+	else
 		slot->lost++;
 }
 
