@@ -220,10 +220,18 @@ pub struct Probe {
     pub completions_seen: Option<u64>,
     /// Completions that the load had and the probes can't follow (an interface without tracepoints).
     pub untracked: Option<u64>,
-    /// Events lost: failed map updates, missed program runs.
+    /// Losses that completions and vehicles rest on: failed map updates, events missed by the programs that follow them.
     pub lost: Option<u64>,
+    /// Events that single programs missed because they were already running on that CPU, by program.
+    pub missed: Vec<Missed>,
     /// Names of the attached programs.
     pub programs: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    pub program: String,
+    pub events: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -149,6 +149,7 @@ fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnin
             completions_seen: Some(o.seen),
             untracked: Some(outcome.ios.saturating_sub(o.seen)),
             lost: Some(o.lost),
+            missed: o.missed,
             programs: o.programs,
         };
         batches = o.run_batches.iter().map(|&(at_least, runs)| TaskWorkBatch { at_least, runs }).collect();
@@ -191,6 +192,13 @@ fn doubts(o: &Observed, ios: u64) -> Vec<Warning> {
             "events_lost",
             format!("{} events were lost: a counter's map was full or a probe interrupted itself", o.lost),
             "take the counts as lower bounds",
+        ));
+    }
+    for m in &o.missed {
+        doubts.push(Warning::new(
+            "events_missed",
+            format!("{} missed {} events, which arrived while it was running", m.program, m.events),
+            "its count is low by at most that; `iotrail check --json` says what each program is for",
         ));
     }
     if o.seen < ios {

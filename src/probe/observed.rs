@@ -7,7 +7,7 @@ use super::support::Plan;
 use super::symbols::Symbols;
 use super::watch::{Interface, Subject};
 use crate::host::irq::Interrupts;
-use crate::measurement::{Interrupt, Ipi, VehicleCount};
+use crate::measurement::{Interrupt, Ipi, Missed, VehicleCount};
 use crate::path::delivery::{Carrier, Line, Waker};
 use crate::path::entry::{self, Entry};
 
@@ -17,7 +17,10 @@ pub struct Observed {
     /// Sums to `seen`.
     pub vehicles: Vec<VehicleCount>,
     pub seen: u64,
+    /// Losses that completions rest on.
     pub lost: u64,
+    /// Events that single programs missed, by program; those of `lost` among them.
+    pub missed: Vec<Missed>,
     /// `None`: the program for it is not there, or symbols can't be read.
     pub kicks: Option<u64>,
     pub resched_ipis: Option<u64>,
@@ -42,8 +45,8 @@ pub(super) struct Raw {
     pub slots: Vec<types::cpu_slot>,
     /// Completions whose thread is off the CPU.
     pub parked: u64,
-    /// Events dropped by the kernel's recursion guard.
-    pub misses: u64,
+    /// Events dropped by the kernel's recursion guard, by program.
+    pub misses: BTreeMap<&'static str, u64>,
     pub deliveries: Vec<(types::delivery_key, u32, u64)>,
     pub irqs: Vec<(u32, u32, types::irq_count)>,
     pub returns: Vec<(types::return_key, u32, u64)>,
@@ -93,6 +96,25 @@ fn cause(v: types::vector) -> &'static str {
     }
 }
 
+/// Programs that only count beside the completions: what they miss makes that count low and no vehicle wrong.
+fn counts_only(program: &str) -> bool {
+    program.starts_with("interrupt_") || program.starts_with("mode_page")
+}
+
+/// What each program missed. The nested program takes what the first one for sent IPIs misses, and the first one what
+/// the nested one misses.
+fn missed(raw: &Raw, nested_ipis: u64) -> Vec<Missed> {
+    let lost = |(program, events): (&&'static str, &u64)| {
+        let events = match *program {
+            "interrupt_ipi_send" => events.saturating_sub(nested_ipis),
+            "interrupt_ipi_send_nested" => 0,
+            _ => *events,
+        };
+        (events > 0).then(|| Missed { program: (*program).into(), events })
+    };
+    raw.misses.iter().filter_map(lost).collect()
+}
+
 pub(super) fn observe(
     raw: &Raw,
     subject: &Subject,
@@ -112,18 +134,16 @@ pub(super) fn observe(
         (Carrier::DevicePoll, sum(|s| s.iopoll)),
     ];
     let calls = sum(|s| s.rw_calls);
-    let mut seen = sum(|s| s.seen);
+    let missed = missed(raw, sum(|s| s.nested_ipis));
     match subject.interface {
         Interface::OwnCalls => carriers.push((Carrier::Submitter, calls)),
         Interface::HelperCalls => carriers.push((Carrier::HelperThread, calls)),
         Interface::IoUring { .. } | Interface::Aio => {}
     }
-    if matches!(subject.interface, Interface::OwnCalls | Interface::HelperCalls) {
-        seen += calls;
-    }
     for (key, _, count) in &raw.deliveries {
         carriers.push((carrier(key, symbols, &line), *count));
     }
+    let seen = carriers.iter().map(|(_, count)| count).sum();
     let mut by_vehicle = BTreeMap::new();
     for (carrier, count) in carriers.into_iter().filter(|(_, count)| *count > 0) {
         *by_vehicle.entry(carrier.vehicle()).or_insert(0) += count;
@@ -152,7 +172,8 @@ pub(super) fn observe(
     Observed {
         vehicles,
         seen,
-        lost: sum(|s| s.lost) + raw.misses.saturating_sub(sum(|s| s.nested_ipis)),
+        lost: sum(|s| s.lost) + missed.iter().filter(|m| !counts_only(&m.program)).map(|m| m.events).sum::<u64>(),
+        missed,
         kicks,
         resched_ipis: has("interrupt_reschedule_entry")
             .then(|| sum(|s| s.vectors[types::vector::VEC_RESCHED.0 as usize].on_watched)),

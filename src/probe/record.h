@@ -85,7 +85,6 @@ struct raiser {
 struct cpu_slot {
 	/* hot: one completion touches these */
 	__u64 pending; /* posted by the current thread; what carried them isn't known yet */
-	__u64 seen;    /* all completions seen here */
 	__u64 sqpoll;
 	__u64 iowq;
 	__u64 iopoll;

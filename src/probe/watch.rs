@@ -1,5 +1,6 @@
 //! One watched span: load the programs that the subject needs, attach, zero, read.
 
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -73,7 +74,7 @@ pub struct Watch<'room> {
     subject: Subject,
     symbols: Option<&'static Symbols>,
     before: Option<Interrupts>,
-    misses_before: u64,
+    misses_before: BTreeMap<&'static str, u64>,
     recorder: Option<Recorder>,
 }
 
@@ -134,7 +135,16 @@ impl<'room> Watch<'room> {
         }
         let recorder =
             recording.map(|c| Recorder::open(&skel.maps.events, c.events)).transpose().map_err(load_error)?;
-        Ok(Watch { skel, _links: links, plan, subject, symbols, before: None, misses_before: 0, recorder })
+        Ok(Watch {
+            skel,
+            _links: links,
+            plan,
+            subject,
+            symbols,
+            before: None,
+            misses_before: BTreeMap::new(),
+            recorder,
+        })
     }
 
     /// Programs that were wanted and are not there: name and what is lost.
@@ -193,7 +203,7 @@ impl<'room> Watch<'room> {
         let maps = &self.skel.maps;
         let mut raw = Raw {
             slots: bss.slots.to_vec(),
-            misses: self.recursion_misses()?.saturating_sub(self.misses_before),
+            misses: self.misses_since_begin()?,
             deliveries: per_cpu(&maps.deliveries)?,
             irqs: per_cpu(&maps.irqs)?,
             returns: per_cpu(&maps.returns)?,
@@ -221,16 +231,19 @@ impl<'room> Watch<'room> {
         recorder.take(lost, self.symbols, crate::host::irq::snapshot().ok().as_ref()).map(Some)
     }
 
-    /// Events that were dropped because the same program was already running on that CPU.
-    fn recursion_misses(&self) -> Result<u64> {
-        let mut misses = 0;
+    fn misses_since_begin(&self) -> Result<BTreeMap<&'static str, u64>> {
+        let mut misses = self.recursion_misses()?;
+        for (name, before) in &self.misses_before {
+            misses.entry(name).and_modify(|n| *n -= before);
+        }
+        Ok(misses)
+    }
+
+    /// Events that each program did not see because it was already running on that CPU.
+    fn recursion_misses(&self) -> Result<BTreeMap<&'static str, u64>> {
+        let mut misses = BTreeMap::new();
         for program in self.skel.object().progs() {
-            // The nested program is skipped while it runs itself; the first one then takes that event.
-            if program.name() == "interrupt_ipi_send_nested"
-                || !self.plan.attach.iter().any(|name| program.name() == *name)
-            {
-                continue;
-            }
+            let Some(name) = self.plan.attach.iter().find(|name| program.name() == **name) else { continue };
             let mut info = libbpf_sys::bpf_prog_info::default();
             let mut size = size_of::<libbpf_sys::bpf_prog_info>() as u32;
             // SAFETY: info is a plain struct of that size, which the kernel fills up to its own version's length.
@@ -240,7 +253,7 @@ impl<'room> Watch<'room> {
                 return Err(Error::machine("cannot read how many events the probes missed", "report this")
                     .because(std::io::Error::last_os_error()));
             }
-            misses += info.recursion_misses;
+            misses.insert(*name, info.recursion_misses);
         }
         Ok(misses)
     }

@@ -115,6 +115,7 @@ pub fn measurement() -> Measurement {
             completions_seen: Some(500),
             untracked: Some(0),
             lost: Some(0),
+            missed: vec![],
             programs: vec!["ring".into(), "interrupt".into()],
         },
         host: Host {

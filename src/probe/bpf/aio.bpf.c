@@ -43,7 +43,6 @@ static __always_inline void aio_completed(void)
 	default:
 		key.carrier = BY_SOFTIRQ;
 	}
-	slot->seen++;
 	add(&deliveries, &key, 1, slot);
 }
 

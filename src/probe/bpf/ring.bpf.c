@@ -30,7 +30,6 @@ int BPF_PROG(ring_complete, void *ring, void *req)
 	if ((__u32)task->tgid != watched_tgid)
 		return 0;
 	struct cpu_slot *slot = this_slot();
-	slot->seen++;
 	if (poster_asked) {
 		enum poster poster = poster_of(task);
 		if (poster == POSTED_BY_SUBMITTER && polled(ring, req))
