@@ -102,6 +102,7 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Outcome> {
     let clock = clock::Clock::get();
+    buffers::check_room(spec.jobs, spec.depth, spec.block_bytes)?;
     let target = target::Target::open(spec, progress, stop)?;
     let parties = spec.jobs as usize * if spec.reaper == ReaperKind::Same { 1 } else { 2 };
     let now = SystemTime::now()
