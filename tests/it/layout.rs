@@ -63,8 +63,8 @@ fn stopped() -> End {
 
 fn refused() -> End {
     let place = Place::new();
-    // Of this size it would take minutes, if it were written first.
-    let ended = run(&mut bench(&place, "--count 8 --size 20g --bs 1000 --file x"));
+    // Of this size it would take seconds, if it were written first.
+    let ended = run(&mut bench(&place, "--count 8 --size 4g --bs 1000 --file x"));
     assert_eq!(ended.status, 2);
     assert!(ended.one_line().starts_with("--bs 1000 is not a multiple of the "), "{}", ended.stderr);
     assert_eq!(place.contents().len(), 0);

@@ -63,6 +63,7 @@ fn main() {
     let args = Arguments::from_args();
     let args = Arguments { test_threads: args.test_threads.or(Some(2)), ..args };
     let conclusion = libtest_mimic::run(&args, trials);
+    tool::remove_file();
     let skipped = SKIPPED.lock().unwrap_or_else(PoisonError::into_inner);
     for skip in skipped.iter() {
         eprintln!("skipped: {skip}");

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -177,17 +177,24 @@ pub fn bench(place: &Place, options: &str) -> Command {
     command
 }
 
+static FILE: Mutex<Option<Place>> = Mutex::new(None);
+
 /// A file of 4 MiB that loads may read, laid out once by the tool itself.
-pub fn file() -> &'static Path {
-    static FILE: OnceLock<(Place, PathBuf)> = OnceLock::new();
-    let (_, path) = FILE.get_or_init(|| {
+pub fn file() -> PathBuf {
+    let mut file = FILE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = file.get_or_insert_with(|| {
         let place = Place::new();
-        let path = place.join("data");
-        run(bench(&place, "--count 1 --size 4m --file").arg(&path)).ok();
-        assert_eq!(path.metadata().expect("it was made").len(), 4 << 20);
-        (place, path)
+        run(&mut bench(&place, "--count 1 --size 4m --file data")).ok();
+        place
     });
+    let path = place.join("data");
+    assert_eq!(path.metadata().expect("it was made").len(), 4 << 20);
     path
+}
+
+/// Removes it again, once no test needs it any more.
+pub fn remove_file() {
+    drop(FILE.lock().unwrap_or_else(PoisonError::into_inner).take());
 }
 
 pub fn is_root() -> bool {
