@@ -6,9 +6,11 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::error::{Error, Result};
-use crate::experiment::{cell, interrupt};
+use crate::experiment::cell::{self, Measured};
+use crate::experiment::interrupt;
 use crate::load::options::LoadOptions;
 use crate::load::{Doing, Progress};
+use crate::measurement::Measurement;
 use crate::report::terminal;
 use crate::store::Store;
 
@@ -29,23 +31,36 @@ pub struct BenchArgs {
 pub fn run(args: &BenchArgs) -> Result<u8> {
     // A store that can't be written is found out before the load, not after it.
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
+    let measured = measure(args, store.as_mut());
+    if let (Err(_), Some(store)) = (&measured, store) {
+        store.abandon();
+    }
+    let measurement = measured?;
+    match args.json {
+        true => terminal::print_json(&measurement)?,
+        false => terminal::print(&terminal::bench(&measurement))?,
+    }
+    Ok(0)
+}
+
+/// Runs the load and stores what it yields.
+fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
     let stop = interrupt::raise_flag()?;
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
-    let measured = cell::run(&args.load, &mut |p: Progress| bar.set_message(words(p)), stop)?;
+    let measured = cell::run(&args.load, &mut |p: Progress| bar.set_message(words(p)), stop);
     bar.finish_and_clear();
-
-    if measured.measurement.ios == 0 {
-        return Err(Error::machine("not one I/O was measured", "give it more time with --runtime"));
+    let Measured { measurement, histogram, interrupted } = measured?;
+    if measurement.ios == 0 {
+        return Err(match interrupted {
+            true => Error::machine("stopped before an I/O was measured", "let it run longer"),
+            false => Error::machine("not one I/O was measured", "give it more time with --runtime"),
+        });
     }
-    if let Some(store) = &mut store {
-        store.save_single(&measured.measurement, &measured.histogram)?;
+    if let Some(store) = store {
+        store.save_single(&measurement, &histogram)?;
     }
-    match args.json {
-        true => terminal::print_json(&measured.measurement)?,
-        false => terminal::print(&terminal::bench(&measured.measurement))?,
-    }
-    Ok(0)
+    Ok(measurement)
 }
 
 /// What the load is at, for a terminal's one line.

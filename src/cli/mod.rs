@@ -1,8 +1,14 @@
 //! One file per command: arguments → one call → one printer.
 
+use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::error::{Error, Result};
+use crate::report::terminal;
 
 pub mod bench;
 pub mod check;
@@ -31,18 +37,89 @@ enum Command {
 
 /// Exit status: 0 done, 1 a finding that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow it.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let result = match &cli.command {
-        Command::Check(args) => check::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Run(args) => run::run(args),
-        Command::List(args) => list::run(args),
+    let result = match Cli::try_parse() {
+        Ok(cli) => match &cli.command {
+            Command::Check(args) => check::run(args),
+            Command::Bench(args) => bench::run(args),
+            Command::Run(args) => run::run(args),
+            Command::List(args) => list::run(args),
+        },
+        Err(e) => told_by_parser(&e, std::env::args_os().nth(1).as_deref()),
     };
     match result {
         Ok(status) => ExitCode::from(status),
         Err(e) => {
-            eprintln!("iotrail: {e}");
+            // What an error quotes (names of files, say) must not steer the terminal.
+            terminal::say(&format!("iotrail: {}", terminal::sanitise(&e.to_string())));
             ExitCode::from(e.exit_status())
         }
+    }
+}
+
+/// Help and version are answers; everything else that the parser says is wrong use, in one line like every other error.
+/// `first` is the first argument: the command, if there is one of that name.
+fn told_by_parser(e: &clap::Error, first: Option<&OsStr>) -> Result<u8> {
+    match e.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let colour = std::io::stdout().is_terminal();
+            let text = if colour { e.render().ansi().to_string() } else { e.render().to_string() };
+            terminal::print(&text)?;
+            Ok(0)
+        }
+        // Nothing was asked for: what could be is the best answer, but nobody's result.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            terminal::say(e.render().to_string().trim_end());
+            Ok(2)
+        }
+        _ => {
+            let command = first.and_then(|name| Cli::command().find_subcommand(name).map(|c| c.get_name().to_owned()));
+            Err(wrong_use(&e.render().to_string(), command.as_deref()))
+        }
+    }
+}
+
+/// The parser's words without its layout: what is wrong, then its tip, or where the options of `command` are listed.
+fn wrong_use(text: &str, command: Option<&str>) -> Error {
+    let mut what: Vec<&str> = Vec::new();
+    let mut tip = None;
+    for line in text.lines().map(str::trim).filter(|l| !l.is_empty()) {
+        if let Some(rest) = line.strip_prefix("tip: ") {
+            tip.get_or_insert(rest);
+        } else if !line.starts_with("Usage: ") && !line.starts_with("For more information") {
+            what.push(line.strip_prefix("error: ").unwrap_or(line));
+        }
+    }
+    let command = command.map_or_else(String::new, |c| format!(" {c}"));
+    Error::input(what.join(" "), tip.map_or(format!("see `iotrail{command} --help`"), str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(args: &[&str]) -> String {
+        let e = Cli::try_parse_from(args).unwrap_err();
+        told_by_parser(&e, args.get(1).map(OsStr::new)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn wrong_use_is_one_line_with_what_there_is_instead() {
+        assert_eq!(
+            line(&["iotrail", "bench", "--engine", "foo"]),
+            "invalid value 'foo' for '--engine <ENGINE>' \
+             [possible values: io_uring, libaio, posix_aio, sync, null]; see `iotrail bench --help`"
+        );
+        assert_eq!(
+            line(&["iotrail", "bench", "--dept", "3"]),
+            "unexpected argument '--dept' found; a similar argument exists: '--depth'"
+        );
+        assert_eq!(
+            line(&["iotrail", "run"]),
+            "the following required arguments were not provided: <EXPERIMENT>; see `iotrail run --help`"
+        );
+        assert_eq!(
+            line(&["iotrail", "bench", "--runtime", "5"]),
+            "invalid value '5' for '--runtime <TIME>': '5' has no unit of time: write 5s or 5ms; see `iotrail bench --help`"
+        );
     }
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::answer::conclude::{Conclusion, conclude};
 use crate::error::{Error, Result};
-use crate::experiment::execute::{Outcome, Started, Step, execute, resume, start};
+use crate::experiment::execute::{Outcome, Started, Step, execute, nothing_to_resume, resume, start};
 use crate::experiment::file::Experiment;
 use crate::experiment::plan::{Facts, Plan, Target, absolute, needs_target, plan};
 use crate::experiment::schedule::fresh_seed;
@@ -88,23 +88,17 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         }
         return Ok(0);
     }
-    let mut store = Store::create_or_open(&args.store.clone().map_or_else(default_path, Ok)?)?;
-    let started = if args.resume {
-        resume(&plan, &store, host::kernel::release().as_deref())?
-    } else {
-        start(&plan, args.seed.or(experiment.seed).unwrap_or_else(fresh_seed), &mut store)?
+    let path = args.store.clone().map_or_else(default_path, Ok)?;
+    let mut store = match args.resume {
+        // A store that is not there holds nothing to resume, and is not made for that.
+        true => Store::open(&path)?.ok_or_else(|| nothing_to_resume(&plan.name, &path))?,
+        false => Store::create_or_open(&path)?,
     };
-    if let (true, Some(path)) = (target.scratch, &target.path) {
-        scratch::make_folder(path)?;
-        terminal::say(&format!("target: {} (kept for later runs)", terminal::sanitise(&path.display().to_string())));
+    let measured = measure_and_load(args, &plan, &target, &experiment, &mut store);
+    if measured.is_err() {
+        store.abandon();
     }
-    let outcome = measure(&plan, &started, &mut store)?;
-    let Some(record) = store.load(started.run)? else {
-        return Err(Error::machine(
-            format!("run {} is no longer in {}", started.run, store.path().display()),
-            "another program removed it",
-        ));
-    };
+    let (outcome, record) = measured?;
     if args.json {
         terminal::print_json(&Printed { record: &record, conclusions: conclude(&record) })?;
     } else {
@@ -121,6 +115,33 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         again(args)
     ));
     Ok(1)
+}
+
+/// Starts or takes up the run, measures what is to come, and reads back all that is stored of it.
+fn measure_and_load(
+    args: &RunArgs,
+    plan: &Plan,
+    target: &Target,
+    experiment: &Experiment,
+    store: &mut Store,
+) -> Result<(Outcome, RunRecord)> {
+    let started = if args.resume {
+        resume(plan, store, host::kernel::release().as_deref())?
+    } else {
+        start(plan, args.seed.or(experiment.seed).unwrap_or_else(fresh_seed), store)?
+    };
+    if let (true, Some(path)) = (target.scratch, &target.path) {
+        scratch::make_folder(path)?;
+        terminal::say(&format!("target: {} (kept for later runs)", terminal::sanitise(&path.display().to_string())));
+    }
+    let outcome = measure(plan, &started, store)?;
+    let record = store.load(started.run)?.ok_or_else(|| {
+        Error::machine(
+            format!("run {} is no longer in {}", started.run, store.path().display()),
+            "another program removed it",
+        )
+    })?;
+    Ok((outcome, record))
 }
 
 /// The options that a resumed run needs again.

@@ -122,6 +122,13 @@ fn calling_tid() -> u32 {
 fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnings: Vec<Warning>) -> Measured {
     let seconds = outcome.elapsed_ns as f64 / 1e9;
     warnings.extend(outcome.warnings);
+    if outcome.interrupted {
+        warnings.push(Warning::new(
+            "interrupted",
+            "the load was stopped before its end: the numbers are of the part that ran",
+            "run it again to measure all of it",
+        ));
+    }
     // What the load counted itself is exact; where its interface hides its calls, the probes counted.
     let syscalls = outcome.syscalls.or(observed.as_ref().and_then(|o| o.syscalls));
     let ratio = |n: Option<u64>| n.filter(|_| outcome.ios > 0).map(|n| n as f64 / outcome.ios as f64);

@@ -1,6 +1,7 @@
 //! The run itself: slot after slot, each measurement stored before the next one starts.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -50,13 +51,18 @@ pub fn start(plan: &Plan, seed: u32, store: &mut Store) -> Result<Started> {
     Ok(Started { run, seed, planned: slots.len(), slots })
 }
 
+/// What `--resume` says where there is no unfinished run.
+pub fn nothing_to_resume(experiment: &str, store: &Path) -> Error {
+    Error::input(
+        format!("no run of '{experiment}' in {} waits to be resumed", store.display()),
+        "start one without --resume",
+    )
+}
+
 /// Takes up the last run of this experiment that has not ended; refuses where this plan would measure something else.
 pub fn resume(plan: &Plan, store: &Store, kernel: Option<&str>) -> Result<Started> {
     let Some(last) = store.last_unfinished(&plan.name)? else {
-        return Err(Error::input(
-            format!("no run of '{}' in {} waits to be resumed", plan.name, store.path().display()),
-            "start one without --resume",
-        ));
+        return Err(nothing_to_resume(&plan.name, store.path()));
     };
     let refuse = |why: String| {
         Error::input(

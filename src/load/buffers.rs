@@ -4,9 +4,29 @@ use std::io;
 use std::ptr::NonNull;
 
 use crate::engine::Memory;
+use crate::error::{Error, Result};
 
 /// The page size that buffers are aligned to; a multiple of every logical block size in use.
 pub const PAGE: usize = 4096;
+
+/// Refuses buffers that the machine has no memory for: they are faulted in at once, and what the kernel does about too many
+/// of them is kill a process of its choice. Where the kernel does not tell, nothing is refused.
+pub fn check_room(jobs: u32, slots: u32, block_bytes: u32) -> Result<()> {
+    let bytes = u128::from(jobs) * u128::from(slots) * (block_bytes as usize).next_multiple_of(PAGE) as u128;
+    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|m| available_kib(&m));
+    match available {
+        Some(kib) if bytes > u128::from(kib) << 10 => Err(Error::machine(
+            format!("the I/O buffers need {} MiB of memory, and {} MiB are available", bytes >> 20, kib >> 10),
+            "use a smaller --depth, --bs or --jobs",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// MemAvailable of proc_meminfo(5).
+fn available_kib(meminfo: &str) -> Option<u64> {
+    meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?.trim().strip_suffix(" kB")?.parse().ok()
+}
 
 /// Anonymous memory, owned by the worker that made it.
 pub struct Buffers {
@@ -52,5 +72,19 @@ impl Drop for Buffers {
         // SAFETY: our own mapping; by the engines' contract no I/O is in flight (else `leak` was called).
         let done = unsafe { libc::munmap(self.memory.base.as_ptr().cast(), bytes) };
         debug_assert_eq!(done, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_there_is_is_refused_and_little_is_not() {
+        assert_eq!(available_kib("MemTotal: 9 kB\nMemAvailable:   1234 kB\n"), Some(1234));
+        assert_eq!(available_kib("MemTotal: 9 kB\n"), None);
+        check_room(1, 16, 4096).unwrap();
+        let e = check_room(4096, 32768, 1 << 30).unwrap_err();
+        assert!(e.to_string().starts_with("the I/O buffers need 137438953472 MiB of memory, and "), "{e}");
     }
 }

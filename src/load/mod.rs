@@ -3,7 +3,7 @@
 //! | file | responsible for |
 //! |---|---|
 //! | `options`, `spec`, `cpus` | what was asked for; the validated plan; CPU lists and binding |
-//! | `target`, `device`, `extents` | the file or device: opened, checked, made and laid out; who uses it; its holes |
+//! | `target`, `layout`, `device`, `extents` | the file or device: opened and checked; made; who uses it; its holes |
 //! | `worker`, `apart` | a job that reaps its own completions; one with a reaper thread |
 //! | `feeder`, `pattern`, `pace`, `verify` | what is submitted next: slots, blocks, intended times, checkable content |
 //! | `clock`, `tally`, `phases`, `usage` | stamps; sums and latency; time by phase; CPU time |
@@ -26,6 +26,7 @@ mod device;
 mod extents;
 mod feeder;
 mod gate;
+mod layout;
 mod neighbour;
 pub mod options;
 mod outcome;
@@ -101,6 +102,7 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Outcome> {
     let clock = clock::Clock::get();
+    buffers::check_room(spec.jobs, spec.depth, spec.block_bytes)?;
     let target = target::Target::open(spec, progress, stop)?;
     let parties = spec.jobs as usize * if spec.reaper == ReaperKind::Same { 1 } else { 2 };
     let now = SystemTime::now()

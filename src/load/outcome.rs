@@ -173,7 +173,7 @@ fn remedy(spec: &LoadSpec, errno: i32) -> String {
     use crate::engine::io_uring::flags::Flag;
     match errno {
         libc::EOPNOTSUPP if spec.engine == EngineKind::IoUring && spec.ring.has(Flag::Iopoll) => {
-            "iopoll needs a device with poll queues (nvme.poll_queues=N) and a file system that polls: leave iopoll away".into()
+            "iopoll needs a device with poll queues (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: leave iopoll away".into()
         }
         libc::EINVAL if spec.engine == EngineKind::IoUring && spec.file.is_none() => {
             "the kernel does not take this operation with these flags; see `iotrail check`".into()

@@ -73,6 +73,8 @@ pub struct LoadSpec {
 const RUNTIME: Duration = Duration::from_secs(5);
 /// The kernel's limit of submission entries (IORING_MAX_ENTRIES).
 const DEPTH_MAX: u32 = 32768;
+/// A thread that thinks looks at nothing else: beyond this it would not hear that it is to stop.
+const THINK_MAX_NS: u64 = 1_000_000_000;
 
 impl LoadSpec {
     /// Checks what was asked for and settles the rest. `target` is what is known of the target (its interrupts decide
@@ -114,6 +116,12 @@ impl LoadSpec {
             && !(rate.is_finite() && rate > 0.0)
         {
             return Err(Error::input(format!("--rate {rate} is no rate"), "use I/Os per second, above 0"));
+        }
+        if o.think > THINK_MAX_NS {
+            return Err(Error::input(
+                format!("--think {} is out of range", o.think),
+                "use at most 1000000000, a second",
+            ));
         }
         let end = match (o.count, o.runtime) {
             (Some(_), Some(_)) => {
@@ -292,6 +300,12 @@ fn ring(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
             "leave --buffered away",
         ));
     }
+    if setup.has(Flag::SingleIssuer) && o.reaper.trim() != "same" && listed(&o.register).any(|w| w == "ring") {
+        return Err(Error::input(
+            "ring flag single_issuer is refused by the kernel with --reaper thread and --register ring: only the submitting thread may register",
+            "leave ring out of --register, or use --reaper same",
+        ));
+    }
     if setup.has(Flag::DeferTaskrun) && o.reaper.trim() != "same" {
         return Err(Error::input(
             "ring flag defer_taskrun is refused by the kernel with --reaper thread: only the submitting thread may wait",
@@ -301,8 +315,13 @@ fn ring(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
     Ok(setup)
 }
 
+/// The words of a comma list.
+fn listed(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|w| !w.is_empty())
+}
+
 fn register(o: &LoadOptions, needs_file: bool) -> Result<Vec<&str>> {
-    let list: Vec<&str> = o.register.split(',').map(str::trim).filter(|w| !w.is_empty()).collect();
+    let list: Vec<&str> = listed(&o.register).collect();
     for word in &list {
         if !["files", "buffers", "ring"].contains(word) {
             return Err(Error::input(format!("'{word}' cannot be registered"), "use some of files, buffers, ring"));
@@ -442,6 +461,10 @@ mod tests {
         assert!(refused(LoadOptions { neighbour: "busy".into(), ..options() }).contains("busy:N"));
         assert!(refused(LoadOptions { reaper: "thread:9".into(), ..options() }).contains("CPU 9"));
         assert!(refused(LoadOptions { rate: Some(0.0), ..options() }).contains("--rate 0"));
+        assert!(refused(LoadOptions { think: 1_000_000_001, ..options() }).contains("a second"));
+        let registers =
+            LoadOptions { ring: "single_issuer".into(), reaper: "thread".into(), register: "ring".into(), ..options() };
+        assert!(refused(registers).contains("leave ring out of --register"));
         let both = LoadOptions { count: Some(1), runtime: Some(Span(RUNTIME)), ..options() };
         assert!(refused(both).contains("both"));
         assert!(refused(LoadOptions { bs: Bytes(1000), verify: true, ..options() }).contains("512"));

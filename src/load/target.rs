@@ -1,28 +1,24 @@
-//! What the load runs against: opened once for each job, checked, and where it is missing made and laid out.
+//! What the load runs against: opened once for each job, checked, and where it is missing made (`layout.rs`).
 //!
-//! A file that we made stays after a load that ran, so that the next one reuses it; it goes again if laying it out
-//! fails. An existing file is only read, unless writing is allowed; a device that is mounted or held is never written.
+//! A file that we made stays after a load that ran, so that the next one reuses it. An existing file is only read, unless writing is allowed; a device that is mounted or held is never written.
 
-use std::ffi::CString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::atomic::AtomicBool;
 
 use crate::error::{Error, Result};
 use crate::measurement::Warning;
 
+use super::Progress;
 use super::buffers::PAGE;
 use super::device;
 use super::extents;
+use super::layout;
 use super::options::Rw;
 use super::spec::LoadSpec;
-use super::verify;
-use super::{Doing, Progress};
 
 /// A target that is ready to be used by every job.
 pub struct Target {
@@ -49,15 +45,15 @@ impl Target {
         let made = match std::fs::metadata(path) {
             Ok(_) => false,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                make(spec, path, progress, stop)?;
+                layout::make(spec, path, progress, stop)?;
                 true
             }
             Err(e) => return Err(cannot("look at", path, e)),
         };
         let opened = Self::open_existing(spec, path, made, &mut warnings);
         if opened.is_err() && made {
-            // It cannot be used after all (no O_DIRECT, say).
-            remove(path);
+            // It cannot be used after all (too few file descriptors for the jobs, say).
+            layout::remove(path);
         }
         opened
     }
@@ -116,7 +112,9 @@ pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
         Some(libc::ENOSPC | libc::EDQUOT) => {
             Error::machine(what, "make room there, use a smaller --size, or choose another --file").because(e)
         }
+        Some(libc::EFBIG) => Error::machine(what, "use a smaller --size, or choose another --file").because(e),
         Some(libc::ENOENT | libc::ENOTDIR) => Error::input(what, "see that its folder exists").because(e),
+        Some(libc::ELOOP | libc::ENAMETOOLONG) => Error::input(what, "name a file that can be there").because(e),
         _ => Error::machine(what, "choose another --file").because(e),
     }
 }
@@ -138,7 +136,7 @@ fn open_file(spec: &LoadSpec, path: &Path) -> Result<File> {
     }
 }
 
-fn no_direct(path: &Path) -> Error {
+pub fn no_direct(path: &Path) -> Error {
     Error::machine(
         format!("the file system of {} has no direct I/O (O_DIRECT)", path.display()),
         "add --buffered, or choose a --file on another file system",
@@ -183,8 +181,8 @@ fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
 }
 
 /// O_DIRECT needs whole logical blocks, and memory aligned to what the device asks for.
-fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> Result<()> {
-    let (memory, offset) = match direct_alignment(path) {
+pub fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> Result<()> {
+    let (memory, offset) = match direct_alignment(file) {
         Some(a) => a,
         None if device => {
             let bytes = device::block_bytes(file).map_err(|e| cannot("tell the block size of", path, e))?;
@@ -216,80 +214,11 @@ fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> R
 
 /// Alignment of memory and of offsets and lengths for O_DIRECT (statx STATX_DIOALIGN, Linux 6.1); 0: no direct I/O;
 /// `None`: the kernel or the file system does not tell.
-fn direct_alignment(path: &Path) -> Option<(u32, u32)> {
-    let name = CString::new(path.as_os_str().as_bytes()).ok()?;
+fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     // SAFETY: a plain C structure, valid when all zero.
     let mut s: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: a live string and a live structure.
-    let done = unsafe { libc::statx(libc::AT_FDCWD, name.as_ptr(), 0, libc::STATX_DIOALIGN, &mut s) };
+    // SAFETY: a live descriptor, an empty name (which means that descriptor) and a live structure.
+    let done =
+        unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut s) };
     (done == 0 && s.stx_mask & libc::STATX_DIOALIGN != 0).then_some((s.stx_dio_mem_align, s.stx_dio_offset_align))
-}
-
-/// Makes the file and writes all of it with real (verifiable) data, so that every block is there.
-fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<()> {
-    let Some(bytes) = spec.size else {
-        return Err(Error::input(format!("{} does not exist", path.display()), "give --size to have it made"));
-    };
-    if bytes < u64::from(spec.block_bytes) {
-        return Err(Error::input(
-            format!("--size {bytes} is less than one block of {}", spec.block_bytes),
-            "use a larger --size or a smaller --bs",
-        ));
-    }
-    let file =
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|e| cannot("make", path, e))?;
-    match lay_out(&file, bytes, progress, stop) {
-        Ok(true) => Ok(()),
-        Ok(false) => {
-            remove(path);
-            Err(Error::machine(format!("stopped while laying out {}", path.display()), "it was removed again"))
-        }
-        Err(e) => {
-            remove(path);
-            let e = cannot("lay out", path, e);
-            Err(Error { remedy: format!("{} (it was removed again)", e.remedy), ..e })
-        }
-    }
-}
-
-/// Writes and syncs `bytes`; false if stopped.
-fn lay_out(mut file: &File, bytes: u64, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> io::Result<bool> {
-    // A disk without room says so here, before anything is written. Not every file system can tell.
-    // SAFETY: a live descriptor.
-    match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } {
-        0 => {}
-        _ => match io::Error::last_os_error() {
-            e if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {}
-            e => return Err(e),
-        },
-    }
-    let began = Instant::now();
-    let mut told = began;
-    let mut block = vec![0; 1 << 20];
-    let mut done = 0u64;
-    while done < bytes {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
-        let now = block.len().min(usize::try_from(bytes - done).unwrap_or(usize::MAX));
-        verify::fill(&mut block, done, 0);
-        file.write_all(&block[..now])?;
-        done += now as u64;
-        if told.elapsed() >= super::TICK {
-            told = Instant::now();
-            progress(Progress { doing: Doing::LayingOut, done, total: Some(bytes), elapsed: began.elapsed() });
-        }
-    }
-    file.sync_all()?;
-    // Direct I/O need not find the pages in the cache; a refusal changes no result.
-    // SAFETY: a live descriptor.
-    let advice = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    debug_assert_eq!(advice, 0);
-    Ok(true)
-}
-
-fn remove(path: &Path) {
-    if let Err(e) = std::fs::remove_file(path) {
-        eprintln!("iotrail: cannot remove {} again: {e}", path.display());
-    }
 }

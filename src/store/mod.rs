@@ -28,6 +28,8 @@ use crate::run_record::{CellRecord, RunRecord, SCHEMA, Table};
 pub struct Store {
     db: Connection,
     path: PathBuf,
+    /// What opening it made: the file, then its folders, innermost first.
+    made: Vec<PathBuf>,
 }
 
 /// A line of `list`.
@@ -62,6 +64,7 @@ pub struct Unfinished {
 impl Store {
     /// Opens the store, making it and its folder where there is none.
     pub fn create_or_open(path: &Path) -> Result<Self> {
+        let made: Vec<PathBuf> = path.ancestors().take_while(|p| is_missing(p)).map(Path::to_owned).collect();
         if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             std::fs::create_dir_all(dir).map_err(|e| {
                 Error::machine(
@@ -71,7 +74,31 @@ impl Store {
                 .because(e)
             })?;
         }
-        Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+        match Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE) {
+            Ok(store) => Ok(Self { made, ..store }),
+            Err(e) => {
+                // It got no further than an empty file (a disk without room, say).
+                if path.metadata().is_ok_and(|m| m.len() == 0) || is_missing(path) {
+                    take_back(&made);
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// For a command that failed: if this opening made the store and nothing is stored in it, the file and its folders are
+    /// removed again. A store that was there before, or that another process has begun to fill, stays.
+    pub fn abandon(self) {
+        if self.made.is_empty() {
+            return;
+        }
+        // Under the write lock nobody else stores; whoever waits for it finds the file gone and is refused by SQLite
+        // (SQLITE_READONLY_DBMOVED).
+        let empty = self.db.execute_batch("BEGIN IMMEDIATE").is_ok()
+            && self.db.query_row("SELECT count(*) FROM runs", [], |r| r.get::<_, i64>(0)).is_ok_and(|n| n == 0);
+        if empty {
+            take_back(&self.made);
+        }
     }
 
     /// Opens a store that is there; `None` if it isn't.
@@ -87,6 +114,12 @@ impl Store {
         if path.is_dir() {
             return Err(Error::input(
                 format!("{} is a folder, not a store", path.display()),
+                "name a file with --store",
+            ));
+        }
+        if path.exists() && !path.is_file() {
+            return Err(Error::input(
+                format!("{} is no file, so no store", path.display()),
                 "name a file with --store",
             ));
         }
@@ -125,7 +158,7 @@ impl Store {
         }
         db.pragma_update(None, "foreign_keys", true).map_err(fail)?;
         db.pragma_update(None, "synchronous", "FULL").map_err(fail)?;
-        Ok(Self { db, path: path.to_owned() })
+        Ok(Self { db, path: path.to_owned(), made: Vec::new() })
     }
 
     pub fn path(&self) -> &Path {
@@ -318,6 +351,21 @@ impl Store {
             )
             .because(e)
         })
+    }
+}
+
+fn is_missing(path: &Path) -> bool {
+    !path.as_os_str().is_empty() && path.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Removes a file, then its folders as far as they are empty. What cannot be removed is in use by somebody else or harmless,
+/// and the caller already has an error to tell.
+fn take_back(made: &[PathBuf]) {
+    for path in made {
+        let removed = if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };
+        if removed.is_err_and(|e| e.kind() != std::io::ErrorKind::NotFound) {
+            return;
+        }
     }
 }
 

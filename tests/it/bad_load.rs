@@ -1,0 +1,356 @@
+//! Loads that cannot be: one line each, with what is wrong and what to do, the exit status, and nothing left behind.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, symlink};
+use std::path::Path;
+
+use crate::tool::{Ended, Place, bench, file, run};
+use crate::{End, Test, confine};
+
+pub const TESTS: &[Test] = &[
+    ("bad_load::each_is_refused_in_one_line_and_leaves_nothing", refused),
+    ("bad_load::words_of_the_command_line_too", words),
+    ("bad_load::polling_a_disk_without_poll_queues_is_one_clear_error", iopoll),
+    ("bad_load::a_mounted_device_is_never_written", mounted_device),
+];
+
+/// Options of `bench` on the 4 KiB file `f`, and the line; `*` stands for what this machine decides.
+const REFUSED: &[(&str, &str)] = &[
+    // The target.
+    ("--file missing", "missing does not exist; give --size to have it made"),
+    (
+        "--file no/where --size 1m",
+        "cannot make no/where: No such file or directory (os error 2); see that its folder exists",
+    ),
+    ("--file f/x", "cannot look at f/x: Not a directory (os error 20); see that its folder exists"),
+    ("--file .", ". is a directory; name a file in it, with --size to have it made"),
+    ("--file pipe", "pipe is neither a file nor a device; name a file, a folder or a device"),
+    ("--file /dev/null", "/dev/null is neither a file nor a block device; name one with --file"),
+    (
+        "--file dangling --size 1m",
+        "dangling is a symbolic link to something that does not exist; name the file itself, or remove the link",
+    ),
+    ("--file loop", "cannot look at loop: Too many levels of symbolic links (os error 40); *"),
+    ("--file new --size 1000", "--size 1000 is less than one block of 4096; use a larger --size or a smaller --bs"),
+    (
+        "--file f --size 8k",
+        "f has 4096 bytes, not the 8192 of --size; use a smaller --size, or remove the file to have it made",
+    ),
+    ("--file f --bs 8k", "f has 4096 bytes to use, less than one block of 8192; use a smaller --bs, or a larger file"),
+    (
+        "--file f --rw read --jobs 2",
+        "f has 1 blocks, and this load needs 2: each job works on its own share; use a larger file, a smaller --bs, or fewer --jobs or a smaller --depth",
+    ),
+    (
+        "--file f --rw randwrite",
+        "--rw randwrite would overwrite f, which exists; add --allow-write to destroy its contents, or name a file that does not exist, with --size",
+    ),
+    ("--file f --rw write", "--rw write would overwrite f, which exists; add --allow-write to *"),
+    ("--file f --rw randrw", "--rw randrw would overwrite f, which exists; add --allow-write to *"),
+    (
+        "",
+        "--engine io_uring with --rw randread needs a target; name one with --file; a missing file is made with --size",
+    ),
+    // Sizes and numbers.
+    (
+        "--file f --bs 1000",
+        "--bs 1000 is not a multiple of the *-byte logical blocks of f, as direct I/O needs; use --bs *, or --buffered",
+    ),
+    ("--file f --bs 0", "--bs 0 is out of range; use 1 byte to 1 GiB"),
+    ("--file f --bs 2g", "--bs 2147483648 is out of range; use 1 byte to 1 GiB"),
+    ("--file f --depth 0", "--depth 0 is out of range; use 1 to 32768"),
+    ("--file f --depth 32769", "--depth 32769 is out of range; use 1 to 32768"),
+    (
+        "--file f --batch 0",
+        "--batch 0 with --depth 16: a submission cannot hold more I/Os than are in flight; use a --batch from 1 to 16",
+    ),
+    (
+        "--file f --depth 4 --batch 5",
+        "--batch 5 with --depth 4: a submission cannot hold more I/Os than are in flight; use a --batch from 1 to 4",
+    ),
+    ("--file f --jobs 0", "--jobs 0 is out of range; use 1 to 4096"),
+    ("--file f --jobs 4097", "--jobs 4097 is out of range; use 1 to 4096"),
+    ("--file f --rate 0", "--rate 0 is no rate; use I/Os per second, above 0"),
+    ("--file f --rate nan", "--rate NaN is no rate; use I/Os per second, above 0"),
+    ("--file f --rate inf", "--rate inf is no rate; use I/Os per second, above 0"),
+    ("--file f --count 0", "--count 0 measures nothing; use 1 or more"),
+    ("--file f --runtime 0", "--runtime 0 measures nothing; use a longer time"),
+    ("--file f --think 1000000001", "--think 1000000001 is out of range; use at most 1000000000, a second"),
+    (
+        "--rw nop --bs 1g --depth 32768 --jobs 4096",
+        "the I/O buffers need 137438953472 MiB of memory, and * MiB are available; use a smaller --depth, --bs or --jobs",
+    ),
+    // Ring flags.
+    (
+        "--file f --ring sqpol",
+        "'sqpol' is no ring flag; use some of coop_taskrun, taskrun_flag, defer_taskrun, single_issuer, sqpoll, iopoll, hybrid_iopoll, submit_all, no_sqarray, cqsize=N",
+    ),
+    ("--file f --ring coop_taskrun,coop_taskrun", "ring flag coop_taskrun is given twice; name it once"),
+    ("--file f --ring coop_taskrun=1", "ring flag coop_taskrun takes no value; leave it away"),
+    (
+        "--file f --ring defer_taskrun",
+        "ring flag defer_taskrun is refused by the kernel without single_issuer; add single_issuer",
+    ),
+    (
+        "--file f --ring sqpoll,coop_taskrun",
+        "ring flag sqpoll is refused by the kernel together with coop_taskrun: its own thread runs the task work; leave coop_taskrun away",
+    ),
+    (
+        "--file f --ring sqpoll,single_issuer,defer_taskrun",
+        "ring flag sqpoll is refused by the kernel together with defer_taskrun: its own thread runs the task work; leave defer_taskrun away",
+    ),
+    (
+        "--file f --ring sqpoll,taskrun_flag",
+        "ring flag sqpoll is refused by the kernel together with taskrun_flag: its own thread runs the task work; leave taskrun_flag away",
+    ),
+    (
+        "--file f --ring taskrun_flag",
+        "ring flag taskrun_flag is refused by the kernel without coop_taskrun or defer_taskrun; add coop_taskrun",
+    ),
+    ("--file f --ring hybrid_iopoll", "ring flag hybrid_iopoll is refused by the kernel without iopoll; add iopoll"),
+    (
+        "--file f --ring iopoll --buffered",
+        "ring flag iopoll is refused by the kernel for I/O through the page cache; leave --buffered away",
+    ),
+    ("--file f --ring cqsize", "ring flag cqsize needs a value; write cqsize=4096"),
+    ("--file f --ring cqsize=", "cqsize= is no number of entries; write cqsize=4096"),
+    ("--file f --ring cqsize=x", "cqsize=x is no number of entries; write cqsize=4096"),
+    ("--file f --ring cqsize=0", "cqsize=0 is no number of entries; write cqsize=4096"),
+    (
+        "--file f --ring cqsize=8",
+        "cqsize=8 is refused by the kernel: the completion queue must not be smaller than the submission queue (16 entries); use cqsize=16 or more, or a smaller --depth",
+    ),
+    ("--file f --ring cqsize=65537", "cqsize=65537 is refused by the kernel: at most 65536; use cqsize=65536 or less"),
+    ("--file f --sq-cpu 0", "--sq-cpu is for the SQPOLL thread; add sqpoll to --ring"),
+    ("--file f --sq-idle 5", "--sq-idle is for the SQPOLL thread; add sqpoll to --ring"),
+    // What belongs to the ring, on others.
+    (
+        "--file f --engine libaio --ring coop_taskrun",
+        "--ring is io_uring's; --engine libaio has no ring; leave it away, or use --engine io_uring",
+    ),
+    (
+        "--file f --engine sync --register files",
+        "--register is io_uring's; --engine sync has no ring; leave it away, or use --engine io_uring",
+    ),
+    (
+        "--file f --engine posix_aio --force-async",
+        "--force-async is io_uring's; --engine posix_aio has no ring; leave it away, or use --engine io_uring",
+    ),
+    (
+        "--file f --engine libaio --rw nop",
+        "--rw nop is io_uring's no-op; --engine libaio has none; use --engine io_uring, or --engine null",
+    ),
+    ("--file f --engine io_uring_cmd", "--engine io_uring_cmd is not in this version; use --engine io_uring"),
+    ("--file f --register file", "'file' cannot be registered; use some of files, buffers, ring"),
+    ("--rw nop --register files", "--register files: a no-op has no file; leave files away"),
+    (
+        "--rw nop --register buffers --depth 16385",
+        "--register buffers: the kernel takes at most 16384, one per I/O in flight, not 16385; use a smaller --depth",
+    ),
+    // Threads and CPUs.
+    ("--file f --cpus 9999", "--cpus: CPU 9999 is not there; use some of 0*"),
+    ("--file f --cpus 1-0", "'1-0' is no list of CPUs; write 0,2-3, or irq or non-irq"),
+    ("--file f --cpus all", "'all' is no list of CPUs; write 0,2-3, or irq or non-irq"),
+    ("--file f --ring sqpoll --sq-cpu 9999", "--sq-cpu: CPU 9999 is not there; use some of 0*"),
+    ("--file f --reaper thread:9999", "--reaper thread: CPU 9999 is not there; use some of 0*"),
+    ("--file f --reaper other", "--reaper 'other' is unknown; use same, thread or thread:CPU"),
+    (
+        "--file f --reaper thread --ring single_issuer,defer_taskrun",
+        "ring flag defer_taskrun is refused by the kernel with --reaper thread: only the submitting thread may wait; leave defer_taskrun away, or use --reaper same",
+    ),
+    (
+        "--file f --reaper thread --ring single_issuer --register ring",
+        "ring flag single_issuer is refused by the kernel with --reaper thread and --register ring: only the submitting thread may register; leave ring out of --register, or use --reaper same",
+    ),
+    (
+        "--file f --reaper thread --engine sync",
+        "--reaper thread: --engine sync completes its I/Os when they are submitted; leave it away",
+    ),
+    ("--file f --neighbour busy", "--neighbour 'busy' is unknown; use none, or busy:N with N from 1 to 64"),
+    ("--file f --neighbour busy:0", "--neighbour 'busy:0' is unknown; use none, or busy:N with N from 1 to 64"),
+    ("--file f --neighbour busy:65", "--neighbour 'busy:65' is unknown; use none, or busy:N with N from 1 to 64"),
+    (
+        "--file f --verify --bs 1000 --buffered",
+        "--verify needs a block size that is a multiple of 512 bytes; use another --bs",
+    ),
+    ("--rw nop --verify", "--verify has nothing to check without a target; leave it away"),
+    // What the parser refuses.
+    (
+        "--file f --engine aio",
+        "invalid value 'aio' for '--engine <ENGINE>' [possible values: io_uring, libaio, posix_aio, sync, null]; see `iotrail bench --help`",
+    ),
+    (
+        "--file f --rw rnd",
+        "invalid value 'rnd' for '--rw <RW>' [possible values: randread, read, randwrite, write, randrw, nop]; a similar value exists: 'randrw'",
+    ),
+    (
+        "--file f --depth x",
+        "invalid value 'x' for '--depth <N>': invalid digit found in string; see `iotrail bench --help`",
+    ),
+    (
+        "--file f --bs 4q",
+        "invalid value '4q' for '--bs <SIZE>': 'q' is no unit of size: use k, m, g or t; see `iotrail bench --help`",
+    ),
+    (
+        "--file f --bs 99999999t",
+        "invalid value '99999999t' for '--bs <SIZE>': '99999999t' is more than 64 bits hold; see `iotrail bench --help`",
+    ),
+    (
+        "--file f --runtime 5",
+        "invalid value '5' for '--runtime <TIME>': '5' has no unit of time: write 5s or 5ms; see `iotrail bench --help`",
+    ),
+    (
+        "--file f --runtime 1s --count 5",
+        "the argument '--runtime <TIME>' cannot be used with '--count <N>'; see `iotrail bench --help`",
+    ),
+    (
+        "--file f --direct --buffered",
+        "the argument '--direct' cannot be used with '--buffered'; see `iotrail bench --help`",
+    ),
+    ("--file f --dept 4", "unexpected argument '--dept' found; a similar argument exists: '--depth'"),
+    (
+        "--file f --depth 4 --depth 5",
+        "the argument '--depth <N>' cannot be used multiple times; see `iotrail bench --help`",
+    ),
+];
+
+/// Whether `line` is what `pattern` says, `*` standing for anything.
+fn matches(line: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| line.strip_prefix(first)) else { return false };
+    let mut last = "";
+    let open = pattern.contains('*');
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        (rest, last) = (&rest[at + part.len()..], part);
+    }
+    rest.is_empty() || (open && last.is_empty())
+}
+
+/// One line that matches, and the status.
+#[track_caller]
+pub fn assert_refused(ended: &Ended, status: i32, pattern: &str) {
+    assert_eq!(ended.status, status, "{}", ended.stderr);
+    let line = ended.one_line();
+    assert!(matches(line, pattern), "\n  said: {line}\n  not:  {pattern}");
+}
+
+fn refused() -> End {
+    assert!(
+        matches("a 12 b", "a * b") && matches("a 12", "a *") && !matches("a 12 bc", "a * b") && !matches("ab", "a")
+    );
+    let place = Place::new();
+    place.write("f", [7; 4096]);
+    symlink("nowhere", place.join("dangling")).expect("our own folder");
+    symlink("loop", place.join("loop")).expect("our own folder");
+    let pipe = std::ffi::CString::new(place.join("pipe").into_os_string().into_encoded_bytes()).expect("no NUL");
+    // SAFETY: a live string.
+    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+    let before = place.contents();
+    for (options, line) in REFUSED {
+        let memory = line.starts_with("the I/O buffers");
+        let mut command = bench(&place, options);
+        command.args(["--neighbour", "busy:1"].iter().filter(|_| !options.contains("--neighbour")));
+        command.args(["--store", "s.db"]);
+        assert_refused(&run(&mut command), if memory { 3 } else { 2 }, line);
+        assert_eq!(place.contents(), before, "bench {options} leaves something behind");
+    }
+    End::Passed
+}
+
+fn words() -> End {
+    let place = Place::new();
+    for (args, line) in [
+        ("foo", "unrecognized subcommand 'foo'; see `iotrail --help`"),
+        ("benhc", "unrecognized subcommand 'benhc'; a similar subcommand exists: 'bench'"),
+        ("--foo", "unexpected argument '--foo' found; see `iotrail --help`"),
+        ("run", "the following required arguments were not provided: <EXPERIMENT>; see `iotrail run --help`"),
+        (
+            "run coop --size much",
+            "invalid value 'much' for '--size <SIZE>': 'much' is no unit of size: use k, m, g or t; see `iotrail run --help`",
+        ),
+        ("run coop --resume --plan", "the argument '--resume' cannot be used with '--plan'; see `iotrail run --help`"),
+        (
+            "check --file missing",
+            "cannot look at missing: No such file or directory (os error 2); name a file, a folder or a device that exists",
+        ),
+        ("list extra", "unexpected argument 'extra' found; see `iotrail list --help`"),
+    ] {
+        assert_refused(&run(&mut place.tool(args.split(' '))), 2, line);
+    }
+    // What is quoted does not steer the terminal, and stays on the line.
+    let ended = run(&mut place.tool(["bench", "--file", "a\nb\u{1b}[31mc"]));
+    assert_refused(&ended, 2, "a*b\\u{1b}[31mc does not exist; give --size to have it made");
+    assert_eq!(place.contents().len(), 0);
+    End::Passed
+}
+
+fn iopoll() -> End {
+    let place = Place::new();
+    let check = run(place.tool(["check", "--json", "--file"]).arg(file())).ok().json();
+    let queues = check["host"]["target"]["poll_queues"].as_u64();
+    for flags in ["iopoll", "iopoll,hybrid_iopoll", "iopoll,sqpoll"] {
+        for more in ["", "--wait peek", "--jobs 2 --depth 1"] {
+            let ended = run(bench(&place, &format!("--ring {flags} --count 100 {more} --file")).arg(file()));
+            if queues.is_some_and(|n| n > 0) {
+                ended.ok();
+                continue;
+            }
+            let line = format!(
+                "every randread on {} failed: Operation not supported (os error 95); iopoll needs a device with poll queues \
+                 (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: leave iopoll away",
+                file().display()
+            );
+            assert_refused(&ended, 3, &line);
+        }
+    }
+    End::Passed
+}
+
+/// A mounted block device, as /proc/mounts names it, that the kernel itself would not give away.
+fn mounted_at() -> Result<(String, String), String> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").map_err(|e| e.to_string())?;
+    for line in mounts.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let Some(source) = fields.iter().position(|f| *f == "-").and_then(|dash| fields.get(dash + 2)) else {
+            continue;
+        };
+        let Ok(meta) = std::fs::metadata(source) else { continue };
+        let number = format!("{}:{}", libc::major(meta.rdev()), libc::minor(meta.rdev()));
+        if meta.file_type().is_block_device() && number == fields[2] {
+            return Ok(((*source).to_owned(), fields[4].to_owned()));
+        }
+    }
+    Err("no file system of a block device is mounted here".into())
+}
+
+fn mounted_device() -> End {
+    let (device, at) = match mounted_at() {
+        Ok(found) => found,
+        Err(reason) => return End::Skipped(reason),
+    };
+    if let Some(reason) = confine::cannot_filter() {
+        return End::Skipped(reason);
+    }
+    // Where we may ask, the kernel has to say that it is in use; asked for reading only.
+    let claimed = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(Path::new(&device));
+    assert!(claimed.is_err(), "{device} is mounted at {at}, and the kernel gives it away?");
+    let place = Place::new();
+    for rw in ["write", "randwrite", "randrw"] {
+        for engine in ["io_uring", "sync", "libaio", "posix_aio"] {
+            // The child can open nothing for writing, whatever the tool does: this asks only whether it refuses by itself.
+            let options = format!("--engine {engine} --rw {rw} --count 1 --depth 1 --file {device}");
+            let ended = run(confine::read_only(&mut bench(&place, &options)));
+            assert_refused(
+                &ended,
+                2,
+                &format!("--rw {rw} would overwrite {device}, which exists; add --allow-write to *"),
+            );
+            let ended = run(confine::read_only(&mut bench(&place, &format!("{options} --allow-write"))));
+            let line = format!(
+                "{device} is in use (mounted at *); a write load would destroy it; unmount or release it first, or choose another device or a file"
+            );
+            assert_refused(&ended, 2, &line);
+        }
+    }
+    End::Passed
+}

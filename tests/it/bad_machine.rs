@@ -1,0 +1,203 @@
+//! Machines that do not allow it: no permission, no room, no io_uring, no memory to lock.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::bad_load::assert_refused;
+use crate::confine::{self, Rule};
+use crate::tool::{Place, bench, file, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("bad_machine::no_permission", no_permission),
+    ("bad_machine::a_disk_that_is_full", full_disk),
+    ("bad_machine::a_disk_without_room_for_the_store", full_disk_of_the_store),
+    ("bad_machine::a_disk_that_fills_while_it_is_written", fills),
+    ("bad_machine::a_file_system_without_direct_io", no_direct),
+    ("bad_machine::memory_that_may_not_be_locked", locked_memory),
+    ("bad_machine::io_uring_that_is_forbidden", no_io_uring),
+    ("bad_machine::a_target_whose_interrupts_cannot_be_told", no_interrupts),
+    ("bad_machine::probes_that_are_asked_for_and_not_to_be_had", no_probes),
+];
+
+fn no_permission() -> End {
+    let place = Place::public();
+    let copy = confine::public_copy(&place);
+    place.write("closed", [7; 8192]);
+    std::fs::set_permissions(place.join("closed"), std::fs::Permissions::from_mode(0o000)).expect("our own file");
+    std::fs::create_dir(place.join("folder")).expect("our own folder");
+    std::fs::set_permissions(place.join("folder"), std::fs::Permissions::from_mode(0o555)).expect("our own folder");
+    let before = place.contents();
+    for (options, what) in [
+        ("--file closed", "open closed"),
+        ("--file closed --rw randwrite --allow-write", "open closed"),
+        ("--file folder/new --size 1m", "make folder/new"),
+    ] {
+        let args = format!("bench --trace off --count 8 {options}");
+        let ended = run(confine::unprivileged(&mut place.command(&copy, args.split(' '))));
+        let line =
+            format!("cannot {what}: Permission denied (os error 13); run as a user who may, or choose another --file");
+        assert_refused(&ended, 3, &line);
+        assert_eq!(place.contents(), before);
+    }
+    End::Passed
+}
+
+/// `bench` in a folder `at` with a file system of its own, then what is in that folder.
+fn on_its_own(
+    kind: &'static std::ffi::CStr,
+    size: &'static std::ffi::CStr,
+    options: &str,
+) -> Result<crate::tool::Ended, String> {
+    if let Some(reason) = confine::cannot_mount(kind) {
+        return Err(reason);
+    }
+    let place = Place::new();
+    std::fs::create_dir(place.join("at")).expect("our own folder");
+    let script = "\"$0\" bench --trace off --warmup 0 --count 8 \"$@\"; s=$?; ls -A at; exit $s";
+    let mut command = place.command("sh".as_ref(), ["-c", script, crate::tool::BINARY]);
+    command.args(options.split(' '));
+    Ok(run(confine::mounted(&mut command, kind, size, c"at")))
+}
+
+fn full_disk() -> End {
+    match on_its_own(c"tmpfs", c"size=1m", "--buffered --file at/x --size 2m") {
+        Ok(ended) => assert_refused(
+            &ended,
+            3,
+            "cannot lay out at/x: No space left on device (os error 28); make room there, use a smaller --size, or choose another --file",
+        ),
+        Err(reason) => return End::Skipped(reason),
+    }
+    End::Passed
+}
+
+fn full_disk_of_the_store() -> End {
+    match on_its_own(c"tmpfs", c"size=8k", "--rw nop --store at/deep/s.db") {
+        Ok(ended) => assert_refused(
+            &ended,
+            3,
+            "no room to store in at/deep/s.db; free space there, or name another file with --store",
+        ),
+        Err(reason) => return End::Skipped(reason),
+    }
+    End::Passed
+}
+
+fn fills() -> End {
+    if let Some(reason) = confine::cannot_filter() {
+        return End::Skipped(reason);
+    }
+    let place = Place::new();
+    let mut command = bench(&place, "--count 8 --file x --size 4m");
+    // A file system that cannot promise the room beforehand, and has none when the data is to be written.
+    let rules = [Rule::Refuse(libc::SYS_fallocate, libc::EOPNOTSUPP), Rule::Refuse(libc::SYS_fsync, libc::ENOSPC)];
+    let ended = run(confine::filter(&mut command, &rules));
+    assert_refused(
+        &ended,
+        3,
+        "cannot lay out x: No space left on device (os error 28); make room there, use a smaller --size, or choose another --file",
+    );
+    assert_eq!(place.contents().len(), 0);
+    End::Passed
+}
+
+fn no_direct() -> End {
+    match on_its_own(c"ramfs", c"", "--file at/x --size 1m") {
+        Ok(ended) => assert_refused(
+            &ended,
+            3,
+            "the file system of at/x has no direct I/O (O_DIRECT); add --buffered, or choose a --file on another file system",
+        ),
+        Err(reason) => return End::Skipped(reason),
+    }
+    match on_its_own(c"ramfs", c"", "--file at/x --size 1m --buffered --json") {
+        Ok(ended) => assert_eq!((ended.status, ended.stdout.ends_with("\nx\n")), (0, true), "{}", ended.stderr),
+        Err(reason) => return End::Skipped(reason),
+    }
+    End::Passed
+}
+
+fn locked_memory() -> End {
+    let place = Place::public();
+    let copy = confine::public_copy(&place);
+    let args = "bench --trace off --rw nop --register buffers --depth 1024 --count 8";
+    let mut command = place.command(&copy, args.split(' '));
+    let ended = run(confine::locked_memory(confine::unprivileged(&mut command), 1 << 20));
+    assert_refused(
+        &ended,
+        3,
+        "cannot register 4096 KiB of buffers with the ring: the limit of locked memory is 1024 KiB; raise it (ulimit -l 4160, for each job), use a smaller --depth, or leave buffers out of --register",
+    );
+    End::Passed
+}
+
+fn no_io_uring() -> End {
+    if let Some(reason) = confine::cannot_filter() {
+        return End::Skipped(reason);
+    }
+    let place = Place::new();
+    for (errno, line) in [
+        (
+            libc::EPERM,
+            "cannot set up an io_uring: not permitted: a seccomp filter or security module forbids it; run outside the container or allow io_uring_setup in its profile, or use --engine libaio",
+        ),
+        (
+            libc::ENOSYS,
+            "cannot set up an io_uring: this kernel has none or one before 5.11, or a seccomp filter hides it; use a kernel from 5.11, leave the container, or use --engine libaio",
+        ),
+        (
+            libc::ENOMEM,
+            "cannot set up an io_uring of 16 entries: not enough memory, or the limit of locked memory is *; use a smaller --depth or fewer --jobs, or raise ulimit -l",
+        ),
+        (
+            libc::EMFILE,
+            "cannot set up an io_uring: this process has no file descriptor left; raise the limit (ulimit -n), or use fewer --jobs",
+        ),
+    ] {
+        let rules = [Rule::Refuse(libc::SYS_io_uring_setup, errno)];
+        for options in ["--rw nop --count 8", "--rw nop --count 8 --jobs 3 --neighbour busy:1"] {
+            assert_refused(&run(confine::filter(&mut bench(&place, options), &rules)), 3, line);
+        }
+    }
+    // The remedy works.
+    let rules = [Rule::Refuse(libc::SYS_io_uring_setup, libc::EPERM)];
+    run(confine::filter(bench(&place, "--engine libaio --count 8 --file").arg(file()), &rules)).ok();
+    // And check says the same, without failing.
+    let check = run(confine::filter(&mut place.tool(["check", "--json"]), &rules)).ok().json();
+    let items = check["items"].as_array().expect("a list");
+    let of_ring = items.iter().find(|i| i["id"] == "engine.io_uring").expect("the engine is told of");
+    assert_eq!(of_ring["state"], "missing", "{of_ring}");
+    assert!(of_ring["restore"].is_string(), "{of_ring}");
+    End::Passed
+}
+
+fn no_interrupts() -> End {
+    let place = Place::new();
+    for list in ["irq", "non-irq"] {
+        let line = format!(
+            "--cpus {list}: the CPUs of the target's interrupts cannot be told (no block device, or none of its own); name the CPUs: --cpus 0,2-3"
+        );
+        assert_refused(&run(&mut bench(&place, &format!("--rw nop --count 8 --cpus {list}"))), 3, &line);
+        match on_its_own(c"tmpfs", c"size=4m", &format!("--buffered --file at/x --size 1m --cpus {list}")) {
+            Ok(ended) => assert_refused(&ended, 3, &line),
+            Err(reason) => return End::Skipped(reason),
+        }
+    }
+    End::Passed
+}
+
+fn no_probes() -> End {
+    let place = Place::public();
+    let ended = confine::run_unprivileged(&place, "bench --rw nop --count 8 --warmup 0 --trace on");
+    assert_eq!(ended.status, 3, "{}", ended.stderr);
+    let line = ended.one_line();
+    assert!(line.contains("; "), "a remedy: {line}");
+    assert!(!line.contains("errno") && !line.contains("libbpf"), "in the user's words: {line}");
+    // `auto` measures all the same and says so.
+    let copy = place.join("iotrail");
+    let args = ["bench", "--rw", "nop", "--count", "8", "--warmup", "0", "--json"];
+    let m = run(confine::unprivileged(&mut place.command(&copy, args))).ok().json();
+    crate::options::sound(&m);
+    assert_eq!((&m["probe"]["mode"], &m["warnings"][0]["code"]), (&"off".into(), &"not_watched".into()));
+    End::Passed
+}

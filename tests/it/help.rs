@@ -1,0 +1,71 @@
+//! Help lists what there is, all of it and nothing else.
+
+use std::collections::BTreeSet;
+
+use crate::tool::{Place, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("help::the_commands_are_those_that_work", commands),
+    ("help::each_command_lists_its_options", options),
+    ("help::the_version_is_the_packages", version),
+];
+
+fn help(args: &[&str]) -> String {
+    let ended = run(&mut Place::new().tool(args)).ok();
+    assert_eq!(ended.stderr, "");
+    ended.stdout
+}
+
+/// The long options that a help text describes: what its lines begin with.
+fn options_of(text: &str) -> BTreeSet<&str> {
+    let lines = text.lines().map(str::trim).filter(|l| l.starts_with('-'));
+    lines.filter_map(|l| l.split_whitespace().find(|w| w.starts_with("--"))).collect()
+}
+
+fn commands() -> End {
+    let text = help(&["--help"]);
+    let listed: Vec<&str> = text
+        .lines()
+        .skip_while(|l| *l != "Commands:")
+        .skip(1)
+        .take_while(|l| !l.is_empty())
+        .filter(|l| l.starts_with("  ") && !l.starts_with("   "))
+        .filter_map(|l| l.split_whitespace().next())
+        .collect();
+    assert_eq!(listed, ["check", "bench", "run", "list", "help"]);
+    for command in listed {
+        assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
+    }
+    // Asked nothing, it answers with what could be asked; that is nobody's result.
+    let ended = run(&mut Place::new().tool([""; 0]));
+    assert_eq!((ended.status, ended.stdout.as_str()), (2, ""));
+    assert!(ended.stderr.contains("Usage: iotrail <COMMAND>"));
+    End::Passed
+}
+
+fn options() -> End {
+    let of_bench = "--allow-write --batch --bs --buffered --count --cpus --depth --direct --engine --file --force-async --help --jobs \
+                    --json --neighbour --rate --reaper --register --ring --runtime --rw --scratch --size --sq-cpu --sq-idle --store \
+                    --think --trace --verify --wait --warmup";
+    for (command, expected) in [
+        ("bench", of_bench),
+        ("check", "--file --help --json"),
+        ("list", "--help --json --store"),
+        ("run", "--file --help --json --plan --quick --resume --seed --size --store"),
+    ] {
+        let text = help(&[command, "--help"]);
+        let listed = options_of(&text);
+        assert_eq!(listed.into_iter().collect::<Vec<_>>().join(" "), expected, "{command}");
+        // The short form is there too.
+        assert!(help(&[command, "-h"]).contains(&format!("Usage: iotrail {command}")));
+    }
+    let text = help(&["bench", "--help"]);
+    assert!(!text.contains("io_uring_cmd"), "it is not in this version");
+    End::Passed
+}
+
+fn version() -> End {
+    assert_eq!(help(&["--version"]), format!("iotrail {}\n", env!("CARGO_PKG_VERSION")));
+    End::Passed
+}

@@ -1,0 +1,72 @@
+//! A target that is made: whole, or not there at all.
+
+use std::path::Path;
+use std::process::Child;
+
+use crate::tool::{Place, bench, end, kill, run, wait_for};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("layout::a_target_is_made_whole_and_used_again", whole),
+    ("layout::a_kill_on_the_way_leaves_nothing", killed),
+    ("layout::a_stop_on_the_way_leaves_nothing", stopped),
+    ("layout::what_cannot_be_used_is_refused_before_it_is_written", refused),
+];
+
+fn whole() -> End {
+    let place = Place::new();
+    run(&mut bench(&place, "--count 8 --size 3m --file x")).ok();
+    let bytes = std::fs::read(place.join("x")).expect("it was made");
+    assert_eq!(bytes.len(), 3 << 20);
+    assert!(bytes.chunks(512).all(|sector| sector.iter().any(|b| *b != 0)), "every block was written");
+    let before = place.contents();
+    assert_eq!(before.len(), 1, "{before:?}");
+    run(&mut bench(&place, "--count 8 --file x")).ok();
+    assert_eq!(place.contents(), before, "a read load changes nothing");
+    End::Passed
+}
+
+/// A load that is laying out a target so large that it is not done before we are.
+fn laying_out(place: &Place) -> Child {
+    let child = bench(place, "--count 8 --size 2g --file x").spawn().expect("the tool starts");
+    let folder = place.path().to_owned();
+    let written = move |fd: std::fs::DirEntry| {
+        let to = std::fs::read_link(fd.path()).ok()?;
+        let size = std::fs::metadata(fd.path()).ok()?.len();
+        (to.starts_with(&folder) && size > 0).then_some(())
+    };
+    wait_for("the first byte of the target", || {
+        std::fs::read_dir(Path::new("/proc").join(child.id().to_string()).join("fd")).ok()?.flatten().find_map(&written)
+    });
+    child
+}
+
+fn killed() -> End {
+    let place = Place::new();
+    let child = laying_out(&place);
+    kill(child.id(), libc::SIGKILL);
+    assert_eq!(end(child).status, 128 + libc::SIGKILL);
+    assert_eq!(place.contents().len(), 0, "{:?}", place.contents());
+    End::Passed
+}
+
+fn stopped() -> End {
+    let place = Place::new();
+    let child = laying_out(&place);
+    kill(child.id(), libc::SIGINT);
+    let ended = end(child);
+    assert_eq!(ended.status, 3);
+    assert_eq!(ended.one_line(), "stopped while laying out x; nothing of it was kept");
+    assert_eq!(place.contents().len(), 0, "{:?}", place.contents());
+    End::Passed
+}
+
+fn refused() -> End {
+    let place = Place::new();
+    // Of this size it would take seconds, if it were written first.
+    let ended = run(&mut bench(&place, "--count 8 --size 4g --bs 1000 --file x"));
+    assert_eq!(ended.status, 2);
+    assert!(ended.one_line().starts_with("--bs 1000 is not a multiple of the "), "{}", ended.stderr);
+    assert_eq!(place.contents().len(), 0);
+    End::Passed
+}

@@ -1,0 +1,79 @@
+//! The command line from outside: the built binary, run as a user without root runs it.
+//!
+//! Nothing here needs probes, root or a certain disk. What a machine cannot set up is skipped: a third outcome, printed with
+//! its reason and counted; under CI a skip fails the run, since the gate's machine can set up everything.
+
+mod bad_experiment;
+mod bad_load;
+mod bad_machine;
+mod confine;
+mod help;
+mod json;
+mod layout;
+mod measurement;
+mod options;
+mod output;
+mod run;
+mod stop;
+mod store;
+mod tool;
+
+use std::sync::{Mutex, PoisonError};
+
+use libtest_mimic::{Arguments, Trial};
+
+/// How a test that did not fail ended.
+pub enum End {
+    Passed,
+    /// This machine cannot set it up; why.
+    Skipped(String),
+}
+
+/// A test's name and body.
+pub type Test = (&'static str, fn() -> End);
+
+static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn trial((name, body): Test) -> Trial {
+    Trial::test(name, move || {
+        if let End::Skipped(reason) = body() {
+            SKIPPED.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{name}: {reason}"));
+        }
+        Ok(())
+    })
+}
+
+fn main() {
+    let tests = [
+        help::TESTS,
+        options::TESTS,
+        measurement::TESTS,
+        json::TESTS,
+        run::TESTS,
+        stop::TESTS,
+        layout::TESTS,
+        output::TESTS,
+        store::TESTS,
+        bad_load::TESTS,
+        bad_machine::TESTS,
+        bad_experiment::TESTS,
+    ];
+    let trials = tests.into_iter().flatten().copied().map(trial).collect();
+    // Counts are asserted and never times, but for the patience of the watchdogs: two at a time leave them some.
+    let args = Arguments::from_args();
+    let args = Arguments { test_threads: args.test_threads.or(Some(2)), ..args };
+    let conclusion = libtest_mimic::run(&args, trials);
+    tool::remove_file();
+    let skipped = SKIPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    for skip in skipped.iter() {
+        eprintln!("skipped: {skip}");
+    }
+    if !skipped.is_empty() {
+        eprintln!("{} of the tests that are shown as ok were skipped", skipped.len());
+        if std::env::var_os("CI").is_some() {
+            eprintln!("under CI a skip is a failure");
+            std::process::exit(1);
+        }
+    }
+    conclusion.exit();
+}

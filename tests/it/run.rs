@@ -1,0 +1,94 @@
+//! `run` on an experiment file: planned, measured, stored, printed.
+
+use serde_json::{Value, json};
+
+use crate::measurement::check;
+use crate::options::sound;
+use crate::tool::{Place, file, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("run::a_small_experiment_is_planned_measured_stored_and_printed", small),
+    ("run::a_seed_gives_its_order_again", seeds),
+];
+
+/// Two cells, two repeats, on the file that is named with --file.
+pub fn experiment(place: &Place, load: &str) {
+    place.write(
+        "e.toml",
+        format!(
+            "name = \"tiny\"\ntitle = \"Two depths\"\nquestion = \"Does it run?\"\nexpect = \"Yes.\"\nrepeats = 2\n\n\
+             [load]\ntrace = \"off\"\nwarmup = \"0\"\n{load}\n\n[matrix]\ndepth = [1, 4]\n\n\
+             [[arm]]\nname = \"default\"\n\n[[arm]]\nname = \"coop\"\nring = \"coop_taskrun\"\n\n\
+             [quick]\n[quick.matrix]\ndepth = [4]\n"
+        ),
+    );
+}
+
+fn small() -> End {
+    let place = Place::new();
+    experiment(&place, "count = 200");
+    let before = place.contents();
+    let plan = run(place.tool(["run", "e.toml", "--quick", "--plan", "--json", "--seed", "7", "--file"]).arg(file()))
+        .ok()
+        .json();
+    assert_eq!(plan["schema"], "iotrail.plan/1");
+    assert_eq!((&plan["seed"], &plan["repeats"], &plan["estimated_without_ios"]), (&json!(7), &json!(2), &json!(800)));
+    let planned: Vec<&Value> = plan["cells"].as_array().expect("a list").iter().map(|c| &c["params"]).collect();
+    assert_eq!(planned, [&json!({"depth": 4, "arm": "default"}), &json!({"depth": 4, "arm": "coop"})]);
+    assert_eq!(plan["order"].as_array().map(Vec::len), Some(4));
+    assert_eq!(place.contents(), before, "--plan makes nothing");
+
+    let args = ["run", "e.toml", "--quick", "--seed", "7", "--store", "s.db", "--json", "--file"];
+    let ended = run(place.tool(args).arg(file())).ok();
+    assert_eq!(ended.stderr, "", "no progress where no terminal is");
+    let r = ended.json();
+    check(
+        &r,
+        "schema string, run number, experiment string, title string, question string, expect string, quick bool, seed number,
+         repeats number, axes list, arms list, started_unix_s number, finished_unix_s number, cells list, cells[].params object,
+         cells[].untestable string?, cells[].measurements list, comparisons list, conclusions list, conclusions[].about string,
+         conclusions[].sentences list",
+    );
+    assert_eq!((&r["schema"], &r["run"], &r["quick"]), (&json!("iotrail.run/1"), &json!(1), &json!(true)));
+    assert_eq!((&r["axes"], &r["arms"]), (&json!(["depth", "arm"]), &json!(["default", "coop"])));
+    let cells = r["cells"].as_array().expect("a list");
+    assert_eq!(cells.len(), 2);
+    for (cell, flags) in cells.iter().zip([json!([]), json!(["coop_taskrun"])]) {
+        let measurements = cell["measurements"].as_array().expect("a list");
+        assert_eq!(measurements.len(), 2);
+        for m in measurements {
+            sound(m);
+            assert_eq!(
+                (&m["ios"], &m["load"]["depth"], &m["load"]["ring"]["granted"]),
+                (&json!(200), &json!(4), &flags)
+            );
+        }
+    }
+    let listed = run(&mut place.tool(["list", "--store", "s.db", "--json"])).ok().json();
+    let runs = listed["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 1);
+    assert_eq!((&runs[0]["done"], &runs[0]["planned"], &runs[0]["experiment"]), (&json!(4), &json!(4), &json!("tiny")));
+    // The whole of it too, as people read it.
+    let text = run(place.tool(["run", "e.toml", "--store", "s.db", "--file"]).arg(file())).ok();
+    assert!(text.stdout.contains("Does it run?") && text.stdout.contains("coop"), "{}", text.stdout);
+    End::Passed
+}
+
+fn seeds() -> End {
+    let place = Place::new();
+    experiment(&place, "count = 8");
+    let order = |seed: &str| {
+        let plan =
+            run(&mut place.tool(["run", "e.toml", "--plan", "--json", "--file", "x", "--seed", seed])).ok().json();
+        let slot = |s: &Value| (s["repeat"].as_u64(), s["cell"].as_u64());
+        plan["order"].as_array().expect("a list").iter().map(slot).collect::<Vec<_>>()
+    };
+    assert_eq!(order("3"), order("3"));
+    assert!((0..20).any(|n| order(&n.to_string()) != order("3")), "other seeds give other orders");
+    let mut all = order("3");
+    all.sort_unstable();
+    let expected: Vec<_> = (1..=2).flat_map(|r| (1..=4).map(move |c| (Some(r), Some(c)))).collect();
+    assert_eq!(all, expected, "every repeat holds every cell once");
+    End::Passed
+}

@@ -1,0 +1,115 @@
+//! Stopped by Ctrl-C, and killed: what is done is kept, and what was begun leaves nothing.
+
+use std::path::Path;
+use std::process::Child;
+
+use rusqlite::{Connection, OpenFlags};
+use serde_json::{Value, json};
+
+use crate::run::experiment;
+use crate::tool::{Ended, Place, bench, end, file, kill, run, wait_for};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("stop::ctrl_c_keeps_what_is_done_and_resume_does_the_rest", ctrl_c),
+    ("stop::a_killed_run_leaves_a_readable_store_and_no_process", killed),
+    ("stop::a_stopped_bench_prints_what_it_has_and_says_so", stopped_bench),
+];
+
+/// Measurements that the store holds; `None`: it is not there yet, or in the middle of a transaction.
+fn stored(store: &Path) -> Option<Vec<String>> {
+    let db = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
+    let mut query = db.prepare("SELECT json FROM measurements ORDER BY measurement").ok()?;
+    let rows = query.query_map([], |r| r.get(0)).ok()?;
+    rows.collect::<rusqlite::Result<_>>().ok()
+}
+
+fn first_stored(place: &Place) {
+    wait_for("the first measurement in the store", || stored(&place.join("s.db")).filter(|m| !m.is_empty()));
+}
+
+/// An experiment of 8 measurements with busy neighbours.
+fn begin(place: &Place) -> Child {
+    experiment(place, "runtime = \"150ms\"\nneighbour = \"busy:1\"");
+    let args = ["run", "e.toml", "--store", "s.db", "--json", "--file"];
+    place.tool(args).arg(file()).spawn().expect("the tool starts")
+}
+
+fn done(r: &Value) -> usize {
+    let of = |c: &Value| c["measurements"].as_array().map_or(0, Vec::len);
+    r["cells"].as_array().expect("a list").iter().map(of).sum()
+}
+
+/// Resumes as `line` says, and compares with what was stored before.
+#[track_caller]
+fn resume(place: &Place, command: &str) -> Ended {
+    let before = stored(&place.join("s.db")).expect("the store can be read");
+    let ended = run(&mut place.tool(command.split(' '))).ok();
+    let after = stored(&place.join("s.db")).expect("the store can be read");
+    assert_eq!(after.len(), 8, "everything is measured");
+    assert_eq!(after[..before.len()], before, "what was stored stays as it was");
+    ended
+}
+
+fn ctrl_c() -> End {
+    let place = Place::new();
+    let child = begin(&place);
+    first_stored(&place);
+    kill(child.id(), libc::SIGINT);
+    let ended = end(child);
+    assert_eq!(ended.status, 1, "{}", ended.stderr);
+    let r = ended.json();
+    let kept = done(&r);
+    assert!((1..8).contains(&kept), "{kept}");
+    assert!(r["finished_unix_s"].is_null());
+    let line = ended.stderr.lines().last().expect("a line");
+    let (said, command) = line.split_once("; go on with: iotrail ").expect("how to go on");
+    assert_eq!(said, format!("stopped: {kept} of 8 measurements are stored"));
+    // Exactly as it says.
+    assert!(command.ends_with(" --resume"), "{command}");
+    let ended = resume(&place, command);
+    assert!(ended.stdout.contains("Does it run?"));
+    // Nothing is left to be resumed.
+    let ended = run(&mut place.tool(command.split(' ')));
+    assert_eq!(ended.status, 2);
+    assert_eq!(ended.one_line(), "no run of 'tiny' in s.db waits to be resumed; start one without --resume");
+    End::Passed
+}
+
+fn killed() -> End {
+    let place = Place::new();
+    let child = begin(&place);
+    first_stored(&place);
+    kill(child.id(), libc::SIGKILL);
+    // Neighbours hold the same standard output: its end is theirs.
+    let ended = end(child);
+    assert_eq!((ended.status, ended.stdout.as_str()), (128 + libc::SIGKILL, ""));
+    let listed = run(&mut place.tool(["list", "--store", "s.db", "--json"])).ok().json();
+    let kept = listed["runs"][0]["done"].as_u64().expect("a number");
+    assert!((1..8).contains(&kept), "{kept}");
+    assert_eq!((&listed["runs"][0]["planned"], &listed["runs"][0]["finished_unix_s"]), (&json!(8), &Value::Null));
+    let command = format!("run e.toml --store s.db --json --file {} --resume", file().display());
+    assert_eq!(done(&resume(&place, &command).json()), 8);
+    End::Passed
+}
+
+fn stopped_bench() -> End {
+    let place = Place::new();
+    let child = bench(&place, "--rw nop --runtime 1h --neighbour busy:1 --json").spawn().expect("the tool starts");
+    wait_for("the load's thread at work", || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
+        tasks.flatten().find(|t| {
+            let read = |name: &str| std::fs::read_to_string(t.path().join(name)).unwrap_or_default();
+            let ran_ns = read("schedstat").split(' ').next().and_then(|n| n.parse::<u64>().ok());
+            read("comm").starts_with("load-") && ran_ns.is_some_and(|n| n > 20_000_000)
+        })
+    });
+    kill(child.id(), libc::SIGINT);
+    let ended = end(child).ok();
+    assert_eq!(ended.stderr, "");
+    let m = ended.json();
+    crate::options::sound(&m);
+    let codes: Vec<_> = m["warnings"].as_array().expect("a list").iter().map(|w| &w["code"]).collect();
+    assert_eq!(codes, ["interrupted"]);
+    End::Passed
+}

@@ -1,0 +1,203 @@
+//! Runs the built binary as a user would, in a folder of its own, and watches what it leaves behind.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// No command of these tests takes a tenth of this; one that hangs fails its test and not the whole run.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_iotrail");
+
+/// A folder on the disk that the build is on; removed at the end.
+pub struct Place(tempfile::TempDir);
+
+impl Place {
+    pub fn new() -> Self {
+        Self::under(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    }
+
+    /// One that every user can reach and write to.
+    pub fn public() -> Self {
+        let place = Self::under(&std::env::temp_dir());
+        let mode = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(place.path(), mode).expect("a folder of our own");
+        place
+    }
+
+    fn under(folder: &Path) -> Self {
+        Self(tempfile::Builder::new().prefix("it-").tempdir_in(folder).expect("a temporary folder can be made"))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.join(name);
+        std::fs::write(&path, content).expect("a file in a folder of our own");
+        path
+    }
+
+    /// The tool in this folder, with nothing of the user's own state in reach and a process group of its own.
+    pub fn tool<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        self.command(BINARY.as_ref(), args)
+    }
+
+    pub fn command<S: AsRef<OsStr>>(&self, program: &Path, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .current_dir(self.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.join("home"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        command
+    }
+
+    /// Every file and folder below, with what a change of it would change.
+    pub fn contents(&self) -> BTreeMap<PathBuf, (u64, Option<std::time::SystemTime>, bool)> {
+        let mut found = BTreeMap::new();
+        let mut folders = vec![self.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).expect("our own folder").map(|e| e.expect("its entry")) {
+                let meta = std::fs::symlink_metadata(entry.path()).expect("what is there");
+                if meta.is_dir() {
+                    folders.push(entry.path());
+                }
+                // A folder's time changes with what comes and goes in it.
+                found
+                    .insert(entry.path(), (meta.len(), meta.modified().ok().filter(|_| meta.is_file()), meta.is_dir()));
+            }
+        }
+        found
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit status; 128 + the signal if one killed it.
+    pub status: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        assert_eq!(self.status, 0, "{}", self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("no JSON ({e}): {}{}", self.stdout, self.stderr))
+    }
+
+    /// One line on standard error that begins with the program's name, nothing on standard output: the rest of that line.
+    #[track_caller]
+    pub fn one_line(&self) -> &str {
+        assert_eq!(self.stdout, "", "standard output is for results");
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        let [line] = lines[..] else { panic!("not one line: {:?}", self.stderr) };
+        line.strip_prefix("iotrail: ").unwrap_or_else(|| panic!("whose line is this? {line}"))
+    }
+}
+
+/// Waits for the end of a command, and of every process that it has started: they hold its standard output too.
+#[track_caller]
+pub fn end(child: Child) -> Ended {
+    let id = child.id();
+    let (tell, told) = channel();
+    std::thread::spawn(move || tell.send(child.wait_with_output()));
+    let Ok(output) = told.recv_timeout(PATIENCE) else {
+        kill(id, libc::SIGKILL);
+        panic!("process {id} or a child of it did not end within {PATIENCE:?}");
+    };
+    let output = output.expect("our own child can be waited for");
+    Ended {
+        status: output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)),
+        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+/// Starts a command and waits for its end; no process of its group may outlive it.
+#[track_caller]
+pub fn run(command: &mut Command) -> Ended {
+    let child = command.spawn().expect("the command starts");
+    let group = child.id();
+    let ended = end(child);
+    // SAFETY: signal 0 only asks whether the group is there.
+    let left = unsafe { libc::kill(-(group as libc::pid_t), 0) } == 0;
+    assert!(!left, "a process of {command:?} is left behind");
+    ended
+}
+
+/// Sends a signal to one process that we have started and not waited for.
+pub fn kill(id: u32, signal: libc::c_int) {
+    // SAFETY: a child of ours; at worst it has ended and is a zombie.
+    unsafe { libc::kill(id as libc::pid_t, signal) };
+}
+
+/// Asks `happened` again and again until it answers.
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = happened() {
+            return answer;
+        }
+        assert!(began.elapsed() < PATIENCE, "waited in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// `bench` with these options (whole words), short and unwatched.
+pub fn bench(place: &Place, options: &str) -> Command {
+    let mut command = place.tool(["bench", "--trace", "off", "--warmup", "0"]);
+    command.args(options.split_whitespace());
+    command
+}
+
+static FILE: Mutex<Option<Place>> = Mutex::new(None);
+
+/// A file of 4 MiB that loads may read, laid out once by the tool itself.
+pub fn file() -> PathBuf {
+    let mut file = FILE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = file.get_or_insert_with(|| {
+        let place = Place::new();
+        run(&mut bench(&place, "--count 1 --size 4m --file data")).ok();
+        place
+    });
+    let path = place.join("data");
+    assert_eq!(path.metadata().expect("it was made").len(), 4 << 20);
+    path
+}
+
+/// Removes it again, once no test needs it any more.
+pub fn remove_file() {
+    drop(FILE.lock().unwrap_or_else(PoisonError::into_inner).take());
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
