@@ -75,6 +75,20 @@ pub fn watched(options: &str) -> Measurement {
     m
 }
 
+/// The same, at most three times, until a vehicle carried that share. Whatever else runs on the machine sends interrupts
+/// of its own, which carry completions too; a vehicle that the kernel's code makes the rule shows in one quiet second.
+pub fn watched_until(options: &str, vehicle: Vehicle, at_least: f64) -> Measurement {
+    for _ in 0..2 {
+        let m = watched(options);
+        if share(&m, vehicle) >= at_least {
+            return m;
+        }
+    }
+    let m = watched(options);
+    assert_share(&m, vehicle, at_least);
+    m
+}
+
 /// What holds for every watched measurement of an interface that the probes can follow.
 pub fn exact(m: &Measurement) {
     let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();

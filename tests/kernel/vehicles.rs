@@ -4,7 +4,7 @@ use iotrail::measurement::Measurement;
 use iotrail::path::vehicle::Vehicle;
 use libtest_mimic::{Failed, Trial};
 
-use crate::bench::{assert_share, run, share, watched};
+use crate::bench::{assert_share, run, share, watched, watched_until};
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -30,33 +30,39 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn peek_default() -> Result<(), Failed> {
-    let m = watched("--depth 1 --cpus non-irq --wait peek --runtime 2s");
-    assert_share(&m, Vehicle::ReschedIpi, 0.95);
+    let m = watched_until("--depth 1 --cpus non-irq --wait peek --runtime 2s", Vehicle::ReschedIpi, 0.95);
     let kicks = m.per_io.kicks.expect("ipi_send_cpu is there");
     assert!((0.9..=1.1).contains(&kicks), "{kicks} kicks per I/O");
     Ok(())
 }
 
 fn peek_coop() -> Result<(), Failed> {
-    let m = watched("--ring coop_taskrun --depth 1 --cpus non-irq --wait peek --runtime 2s");
-    assert_share(&m, Vehicle::TimerTick, 0.95);
+    let m = watched_until(
+        "--ring coop_taskrun --depth 1 --cpus non-irq --wait peek --runtime 2s",
+        Vehicle::TimerTick,
+        0.95,
+    );
     assert!(m.per_io.kicks.expect("ipi_send_cpu is there") < 0.02);
-    let hz = f64::from(iotrail::host::clock::tick_hz().expect("the kernel's configuration can be read"));
-    assert!((0.8 * hz..=1.1 * hz).contains(&m.iops), "{} IOPS at {hz} ticks per second", m.iops);
+    // Where the job has the CPU to itself that is the kernel's tick rate; beside others, its own part of the ticks.
+    let ticks = m.interrupts.iter().find(|i| i.vector == "LOC" && i.cpu == m.load.cpus[0]).expect("ticks are counted");
+    let per_tick = m.ios as f64 / ticks.on_watched as f64;
+    assert!((0.8..=1.1).contains(&per_tick), "{} I/Os in {} ticks over the job", m.ios, ticks.on_watched);
+    let hz = f64::from(iotrail::host::clock::tick_hz().expect("the coarse clock has a resolution"));
+    assert!(m.iops <= 1.1 * hz, "{} IOPS at {hz} ticks per second", m.iops);
     Ok(())
 }
 
 fn peek_taskrun_flag() -> Result<(), Failed> {
-    let m = watched("--ring coop_taskrun,taskrun_flag --depth 1 --cpus non-irq --wait peek --runtime 1s");
-    assert_share(&m, Vehicle::Enter, 0.95);
+    let options = "--ring coop_taskrun,taskrun_flag --depth 1 --cpus non-irq --wait peek --runtime 1s";
+    watched_until(options, Vehicle::Enter, 0.95);
     Ok(())
 }
 
 fn defer_taskrun() -> Result<(), Failed> {
     for wait in ["peek", "block"] {
         let ring = "--ring defer_taskrun,single_issuer";
-        let m = watched(&format!("{ring} --depth 1 --cpus non-irq --wait {wait} --runtime 1s"));
-        assert_share(&m, Vehicle::Enter, 0.95);
+        let m =
+            watched_until(&format!("{ring} --depth 1 --cpus non-irq --wait {wait} --runtime 1s"), Vehicle::Enter, 0.95);
         assert_eq!(m.load.ring.granted, ["defer_taskrun", "single_issuer"]);
     }
     Ok(())
@@ -71,8 +77,7 @@ fn detailed(m: &Measurement, vehicle: Vehicle, detail: &str) -> f64 {
 }
 
 fn blocking() -> Result<(), Failed> {
-    let m = watched("--depth 1 --cpus non-irq --runtime 1s");
-    assert_share(&m, Vehicle::Enter, 0.95);
+    let m = watched_until("--depth 1 --cpus non-irq --runtime 1s", Vehicle::Enter, 0.95);
     let irq = &m.host.target.as_ref().expect("a file has a target").interrupts[0];
     let woken = detailed(&m, Vehicle::Enter, &format!("slept, woken by irq {} ", irq.irq));
     assert!(woken >= 0.9, "{woken}: {:?}", m.vehicles);
@@ -80,8 +85,7 @@ fn blocking() -> Result<(), Failed> {
 }
 
 fn peek_irq_cpu() -> Result<(), Failed> {
-    let m = watched("--depth 1 --cpus irq --wait peek --runtime 1s");
-    assert_share(&m, Vehicle::DeviceIrq, 0.95);
+    let m = watched_until("--depth 1 --cpus irq --wait peek --runtime 1s", Vehicle::DeviceIrq, 0.95);
     let irq = &m.host.target.as_ref().expect("a file has a target").interrupts[0];
     let named = detailed(&m, Vehicle::DeviceIrq, &format!("{} {}", irq.irq, irq.name));
     assert!(named >= 0.95, "{named}: {:?}", m.vehicles);
