@@ -48,7 +48,8 @@ fn peek_coop() -> Result<(), Failed> {
     let per_tick = m.ios as f64 / ticks.on_watched as f64;
     assert!((0.8..=1.1).contains(&per_tick), "{} I/Os in {} ticks over the job", m.ios, ticks.on_watched);
     let hz = f64::from(iotrail::host::clock::tick_hz().expect("the coarse clock has a resolution"));
-    assert!(m.iops <= 1.1 * hz, "{} IOPS at {hz} ticks per second", m.iops);
+    // Up to 5 % may have come otherwise, and other timers than the tick use its vector.
+    assert!(m.iops <= 1.25 * hz, "{} IOPS at {hz} ticks per second", m.iops);
     Ok(())
 }
 
