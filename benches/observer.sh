@@ -1,6 +1,6 @@
 #!/bin/sh
 # What watching costs the watched: CPU time per completion of the no-op load with the default probes, and with bpftrace
-# counting the same completions (where it is installed and root allows), each against the unwatched load; then IOPS of
+# counting the same (where it is installed and root allows), each against the unwatched load; then IOPS of
 # direct reads with and without the probes. Interleaved rounds; medians of the rounds' differences and ratios.
 # Needs root. Some 90 seconds.
 #
@@ -9,8 +9,12 @@ set -eu
 iotrail=${1:-target/release/iotrail}
 rounds=${2:-7}
 cpu=${CPU:-0}
-script='tracepoint:io_uring:io_uring_complete { @completions[pid] = count(); }
-        tracepoint:io_uring:io_uring_task_work_run { @runs[pid] = count(); }'
+# The probes' own rule (docs/completion-path.md), so that both give the same counts: of the completions pending at a run of
+# n items the last n came by it, those before it inline.
+script='tracepoint:io_uring:io_uring_complete { @pending[tid]++; }
+        tracepoint:io_uring:io_uring_task_work_run /args->count > 0/ {
+            $run = (uint64)args->count < @pending[tid] ? (uint64)args->count : @pending[tid];
+            @run[tid] = sum($run); @inlined[tid] = sum(@pending[tid] - $run); @pending[tid] = 0; }'
 
 if [ "$(id -u)" != 0 ]; then
     echo "cost of watching: skipped, the probes need root"

@@ -101,20 +101,6 @@ fn counts_only(program: &str) -> bool {
     program.starts_with("interrupt_") || program.starts_with("mode_page")
 }
 
-/// What each program missed. The nested program takes what the first one for sent IPIs misses, and the first one what
-/// the nested one misses.
-fn missed(raw: &Raw, nested_ipis: u64) -> Vec<Missed> {
-    let lost = |(program, events): (&&'static str, &u64)| {
-        let events = match *program {
-            "interrupt_ipi_send" => events.saturating_sub(nested_ipis),
-            "interrupt_ipi_send_nested" => 0,
-            _ => *events,
-        };
-        (events > 0).then(|| Missed { program: (*program).into(), events })
-    };
-    raw.misses.iter().filter_map(lost).collect()
-}
-
 pub(super) fn observe(
     raw: &Raw,
     subject: &Subject,
@@ -134,7 +120,12 @@ pub(super) fn observe(
         (Carrier::DevicePoll, sum(|s| s.iopoll)),
     ];
     let calls = sum(|s| s.rw_calls);
-    let missed = missed(raw, sum(|s| s.nested_ipis));
+    let missed: Vec<Missed> = raw
+        .misses
+        .iter()
+        .filter(|(_, events)| **events > 0)
+        .map(|(program, events)| Missed { program: (*program).into(), events: *events })
+        .collect();
     match subject.interface {
         Interface::OwnCalls => carriers.push((Carrier::Submitter, calls)),
         Interface::HelperCalls => carriers.push((Carrier::HelperThread, calls)),

@@ -97,8 +97,6 @@ struct cpu_slot {
 	__u32 last_irq;        /* the line of the last handler that ran here, + 1 */
 	__u32 in_vector;       /* enum vector + 1 while its handler runs */
 	__u32 in_softirq;      /* softirq number + 1 while it runs */
-	__u32 in_ipi_send;     /* the program for sent IPIs is running */
-	__u32 pad;
 	struct raiser raisers[SOFTIRQ_MAX]; /* who raised each softirq last */
 	/* counts */
 	__u64 runs;
@@ -108,7 +106,6 @@ struct cpu_slot {
 	__u64 page_faults;
 	__u64 syscalls;
 	__u64 rw_calls;
-	__u64 nested_ipis;     /* IPIs that were sent while that program ran, and were counted all the same */
 	__u64 lost;
 	__u64 record_lost;     /* events that found the ring buffer full */
 	struct irq_count vectors[VEC_MAX];

@@ -138,47 +138,22 @@ int BPF_PROG(interrupt_softirq_exit, unsigned int number)
 }
 
 /* An IPI is the watched process's when a watched thread runs on the CPU it goes to, or when it follows, on the sender's
- * CPU, the wake-up of a watched thread. A reschedule IPI has no callback.
+ * CPU, the wake-up of a watched thread. A reschedule IPI has no callback. A thread sends IPIs with interrupts on: those
+ * that an interrupt sends while this runs for a thread's are missed, and counted as missed (`recursion_misses`).
  */
-static __always_inline void ipi_sent(__u32 cpu, __u64 site, void *callback, struct cpu_slot *slot)
+SEC("tp_btf/ipi_send_cpu")
+int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *callback)
 {
+	struct cpu_slot *slot = this_slot();
 	struct cpu_slot *target = &slots[cpu & (IOTRAIL_MAX_CPUS - 1)];
 
 	if (!target->watched_here && !slot->woke_watched)
-		return;
+		return 0;
 	struct ipi_key key = { .site = site, .to_cpu = cpu, .resched = callback == 0 };
 	if (!target->watched_here)
 		slot->woke_watched = 0; /* one IPI per wake-up */
 	if (key.resched)
 		target->expect_resched = 1;
 	add(&ipis, &key, 1, slot);
-}
-
-/* A thread sends IPIs with interrupts on. An interrupt can hit while this program runs for it, and its own IPIs (kicks,
- * often) then find the program busy on this CPU: the kernel skips a program that is already running. A second program on
- * the same tracepoint takes those.
- */
-SEC("tp_btf/ipi_send_cpu")
-int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *callback)
-{
-	struct cpu_slot *slot = this_slot();
-
-	slot->in_ipi_send = 1;
-	barrier();
-	ipi_sent(cpu, site, callback, slot);
-	barrier();
-	slot->in_ipi_send = 0;
-	return 0;
-}
-
-SEC("tp_btf/ipi_send_cpu")
-int BPF_PROG(interrupt_ipi_send_nested, unsigned int cpu, unsigned long site, void *callback)
-{
-	struct cpu_slot *slot = this_slot();
-
-	if (!slot->in_ipi_send)
-		return 0;
-	slot->nested_ipis++;
-	ipi_sent(cpu, site, callback, slot);
 	return 0;
 }
