@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
 BIN = target/release/iotrail
 
-.PHONY: run build deps test unit kernel lint bench install clean
+.PHONY: run build deps test lint bench install clean
 
 # The main job: COOP_TASKRUN against the default, on a file of this machine's disk.
 run: build
@@ -25,6 +25,8 @@ deps:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is not installed: get Rust 1.88 or later with rustup"; exit 2; }
 
 # Everything: the rooms that need no privileges, then the ones that need root and a disk.
+# One test compares its counts with strace's.
+test: PACKAGES += strace
 test: deps
 	$(CARGO) test --release --locked
 
