@@ -100,7 +100,6 @@ struct cpu_slot {
 	struct raiser raisers[SOFTIRQ_MAX]; /* who raised each softirq last */
 	/* counts */
 	__u64 runs;
-	__u64 run_items;
 	__u64 run_batch[16]; /* runs by floor(log2(items)), the last one open-ended */
 	__u64 switches;
 	__u64 page_faults;

@@ -10,7 +10,6 @@ static __always_inline void carried(__u64 items, bool all)
 		return;
 	struct cpu_slot *slot = this_slot();
 	slot->runs++;
-	slot->run_items += items;
 	__u32 batch = 0;
 	/* floor(log2(items)), bounded; items is small */
 	for (__u32 i = 1; i < 16; i++)
