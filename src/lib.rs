@@ -22,6 +22,7 @@
 //! | [`report`] | measurements → text on a terminal |
 //! | [`measurement`] | the central noun: what one load, watched, yields; the JSON schema |
 //! | [`run_record`] | a run of an experiment and its cells; the JSON schema |
+//! | [`trace_record`] | what watching a program yields; the JSON schema |
 //! | [`error`] | what a user is told, and the exit status |
 
 pub mod answer;
@@ -38,3 +39,4 @@ pub mod report;
 pub mod run_record;
 pub mod stats;
 pub mod store;
+pub mod trace_record;

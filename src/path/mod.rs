@@ -5,4 +5,5 @@ pub mod delivery;
 pub mod entry;
 pub mod event;
 pub mod loss;
+pub mod trail;
 pub mod vehicle;

@@ -1,0 +1,241 @@
+//! What watching a program yields: these types *are* the JSON schema `iotrail.trace/1` (`docs/formats.md`). Answers and
+//! reports take this and never what made it.
+//!
+//! Counts are exact unless their name says `followed`: those are of the requests that were followed whole (a sample of
+//! `followed.one_in`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::measurement::{
+    Host, Interrupt, Ipi, Latency, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning,
+};
+
+pub const SCHEMA: &str = "iotrail.trace/1";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraceRecord {
+    pub schema: String,
+    pub version: String,
+    pub started_unix_s: u64,
+    /// What was asked to be watched: the command, the process, or all.
+    pub subject: Subject,
+    pub total: Total,
+    /// In the order of their creation, as far as it was seen.
+    pub rings: Vec<RingRecord>,
+    pub findings: Vec<Finding>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    Command { argv: Vec<String>, exit_status: Option<i32> },
+    Process { tgid: u32, comm: String },
+    All,
+}
+
+/// A measurement without `load` and `phases` (there is no load of ours), and what a program of others' adds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Total {
+    pub elapsed_ns: u64,
+    /// Completions.
+    pub ios: u64,
+    pub bytes: u64,
+    pub errors: u64,
+    pub short_ios: u64,
+    pub iops: f64,
+    /// Of the followed requests: posted − submitted.
+    pub latency_ns: Latency,
+    pub cpu: TraceCpu,
+    pub vehicles: Vec<VehicleCount>,
+    pub per_io: PerIo,
+    pub mode_switches: Vec<ModeSwitch>,
+    pub task_work_batches: Vec<TaskWorkBatch>,
+    pub interrupts: Vec<Interrupt>,
+    pub ipis: Vec<Ipi>,
+    pub order: Option<crate::measurement::Order>,
+    pub followed: Followed,
+    pub opcodes: Vec<OpcodeRecord>,
+    pub stages: Option<StageRecord>,
+    /// Requests by how many the io_uring_enter call that brought them was asked to submit, of the followed ones.
+    pub enter_batches: Vec<EnterBatch>,
+    /// Followed completions by the CPU on which they were ready and the one on which they were posted.
+    pub cpu_pairs: Vec<CpuPair>,
+    /// Followed completions by how many items the task-work run that carried them ran.
+    pub run_items: Vec<RunItems>,
+    pub processes: Vec<ProcessRecord>,
+    pub iowq: IowqRecord,
+    /// Page faults from user mode of the watched threads; null where not counted.
+    pub page_faults: Option<u64>,
+    pub context_switches: u64,
+    pub probe: Probe,
+    pub host: Host,
+    pub warnings: Vec<Warning>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TraceCpu {
+    /// Of the watched processes while they were watched, helper threads included; null where /proc could not be read.
+    pub user_ns: Option<u64>,
+    pub system_ns: Option<u64>,
+}
+
+/// How many requests were followed whole.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Followed {
+    /// One request in so many; 1: all.
+    pub one_in: u32,
+    pub completions: u64,
+    /// Of `completions`: those with both *issued* and *ready* seen.
+    pub with_stages: u64,
+    /// Chosen, but given up: no room to keep them.
+    pub no_room: u64,
+    /// Whole, but lost on the way: the ring buffer was full.
+    pub ring_buffer_full: u64,
+    /// Chosen, and not complete when watching ended.
+    pub unfinished: u64,
+}
+
+/// Requests of one opcode.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpcodeRecord {
+    pub opcode: String,
+    /// Submissions seen.
+    pub requests: u64,
+    /// Completions posted, the `more` and `notifications` among them.
+    pub completions: u64,
+    /// Sum of the results of reads, writes, sends and receives.
+    pub bytes: u64,
+    pub errors: u64,
+    /// Of plain reads and writes: fewer bytes than asked for.
+    pub short: u64,
+    pub more: u64,
+    pub notifications: u64,
+    /// Handed to io-wq because the program asked for it.
+    pub punted_asked: u64,
+    /// Handed to io-wq because it would have blocked.
+    pub punted_would_block: u64,
+    /// By errno's name: `EAGAIN`.
+    pub errnos: Vec<ErrnoCount>,
+    pub latency_ns: Latency,
+    pub stages: Option<StageRecord>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrnoCount {
+    pub errno: String,
+    pub count: u64,
+}
+
+/// Means over the followed completions with both *issued* and *ready*; the three sum to `total_ns`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageRecord {
+    pub completions: u64,
+    pub issue_ns: f64,
+    pub wait_ns: f64,
+    pub delivery_ns: f64,
+    pub total_ns: f64,
+    pub delivery_delay_ns: Latency,
+}
+
+/// io_uring_enter calls that asked for so many requests, in powers of two, estimated from the followed requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EnterBatch {
+    pub at_least: u64,
+    /// Followed requests in such calls.
+    pub requests: u64,
+    /// Estimated calls: each request stands for 1/batch of one, times `one_in`.
+    pub calls: f64,
+}
+
+/// Followed completions that were ready on one CPU and posted on another, or the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuPair {
+    pub ready_cpu: u32,
+    pub posted_cpu: u32,
+    pub completions: u64,
+}
+
+/// Followed completions carried by runs of exactly so many items; completions / items estimates the runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunItems {
+    pub items: u32,
+    pub completions: u64,
+}
+
+/// One ring.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RingRecord {
+    /// From 0, within this trace.
+    pub ring: u32,
+    pub tgid: u32,
+    pub comm: String,
+    /// File descriptors that name it, in that process; empty: not found in /proc.
+    pub fds: Vec<u32>,
+    /// Setup flags, as the kernel has them, by the names of `--ring`.
+    pub flags: Vec<String>,
+    pub sq_entries: u32,
+    pub cq_entries: u32,
+    /// It existed before watching began.
+    pub found: bool,
+    pub requests: u64,
+    pub completions: u64,
+    pub bytes: u64,
+    pub errors: u64,
+    /// Completions that found the completion queue full.
+    pub overflows: u64,
+    pub opcodes: Vec<OpcodeRecord>,
+    pub vehicles: Vec<VehicleCount>,
+    pub latency_ns: Latency,
+    pub stages: Option<StageRecord>,
+    pub enter_batches: Vec<EnterBatch>,
+    pub run_items: Vec<RunItems>,
+    pub sqpoll: Option<SqpollRecord>,
+}
+
+/// The submission-queue thread's use of its CPU while watched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SqpollRecord {
+    pub tid: u32,
+    pub cpu: Option<i32>,
+    pub elapsed_ns: u64,
+    /// CPU time it took; null where /proc did not say.
+    pub cpu_ns: Option<u64>,
+    /// Of that, doing work, by the kernel's own count (fdinfo SqWorkTime against SqTotalTime, 6.9 and later).
+    pub work_ns: Option<u64>,
+    /// Times the thread was woken because it had gone to sleep.
+    pub wakeups: Option<u64>,
+    /// Requests that it submitted.
+    pub requests: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessRecord {
+    pub tgid: u32,
+    pub comm: String,
+    /// Alive when watching began.
+    pub found: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct IowqRecord {
+    /// Different worker threads seen.
+    pub workers: u64,
+    /// Most at one time; null where it could not be counted.
+    pub most_at_once: Option<u64>,
+    /// Completions that a worker posted itself.
+    pub completions: u64,
+}
+
+/// A diagnosis, with its evidence and what would change it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    pub code: String,
+    /// `note` or `warning`.
+    pub severity: String,
+    pub text: String,
+    /// Units are in the names.
+    pub evidence: std::collections::BTreeMap<String, f64>,
+    pub remedy: String,
+    /// The ring it is about; null: the whole program.
+    pub ring: Option<u32>,
+}
