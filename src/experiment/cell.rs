@@ -12,7 +12,7 @@ use crate::load::spec::LoadSpec;
 use crate::load::{self, Boundary, Outcome, Progress};
 use crate::measurement::{Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, TaskWorkBatch, Warning};
 use crate::probe::observed::Observed;
-use crate::probe::watch::{Interface, Room, Subject, Watch};
+use crate::probe::watch::{Interface, Room, Subject, Watch, Who};
 use crate::stats::quantile;
 
 /// What one cell yields.
@@ -36,10 +36,10 @@ pub fn run(options: &LoadOptions, progress: &mut dyn FnMut(Progress), stop: &Ato
         Some(interface) if spec.trace != Trace::Off => {
             // The calling thread only waits while the load runs; all other threads are the load's or its helpers.
             let subject = Subject {
-                tgid: std::process::id(),
-                unwatched_tid: calling_tid(),
+                who: Who::Process { tgid: std::process::id(), unwatched_tid: calling_tid() },
                 interface,
                 target_irqs: host.target.iter().flat_map(|t| &t.interrupts).map(|i| i.irq).collect(),
+                follow: None,
             };
             match Watch::open(&mut room, subject) {
                 Ok(watch) => Some(watch),

@@ -7,6 +7,7 @@
 
 pub mod observed;
 pub mod recording;
+pub mod rings;
 pub mod support;
 pub mod symbols;
 pub mod watch;

@@ -38,6 +38,15 @@ pub struct Observed {
     pub interrupts: Vec<Interrupt>,
     pub ipis: Vec<Ipi>,
     pub programs: Vec<String>,
+    /// Page faults from user mode; `None`: the program for it is not there.
+    pub page_faults: Option<u64>,
+    /// By ring and opcode; empty unless the subject asked to follow.
+    pub rings: Vec<super::rings::RingCounts>,
+    pub follow_loss: super::rings::FollowLoss,
+    /// Different io-wq worker threads that ran.
+    pub iowq_workers: u64,
+    /// Processes that were watched: tgid and name.
+    pub processes: Vec<(u32, String)>,
 }
 
 /// The counters as they were read.
@@ -129,7 +138,7 @@ pub(super) fn observe(
     match subject.interface {
         Interface::OwnCalls => carriers.push((Carrier::Submitter, calls)),
         Interface::HelperCalls => carriers.push((Carrier::HelperThread, calls)),
-        Interface::IoUring { .. } | Interface::Aio => {}
+        Interface::IoUring { .. } | Interface::Aio | Interface::Any => {}
     }
     for (key, _, count) in &raw.deliveries {
         carriers.push((carrier(key, symbols, &line), *count));
@@ -159,7 +168,7 @@ pub(super) fn observe(
             })
             .sum()
     });
-    let is_ring = matches!(subject.interface, Interface::IoUring { .. });
+    let is_ring = matches!(subject.interface, Interface::IoUring { .. } | Interface::Any);
     Observed {
         vehicles,
         seen,
@@ -180,6 +189,11 @@ pub(super) fn observe(
         interrupts: interrupts(raw, subject, proc_interrupts),
         ipis,
         programs: plan.attach.iter().map(|s| s.to_string()).collect(),
+        page_faults: has("mode_page_fault").then(|| sum(|s| s.page_faults)),
+        rings: vec![],
+        follow_loss: Default::default(),
+        iowq_workers: 0,
+        processes: vec![],
     }
 }
 

@@ -35,6 +35,8 @@ pub enum Interface {
     },
     /// Native aio: by the end of direct I/O.
     Aio,
+    /// io_uring and native aio, in a program that is not known.
+    Any,
     /// The submitting thread's own pread and pwrite calls.
     OwnCalls,
     /// pread and pwrite calls of helper threads (glibc's POSIX AIO).
@@ -46,20 +48,45 @@ impl Interface {
         match self {
             Interface::IoUring { .. } => &[Role::Ring, Role::Counts],
             Interface::Aio => &[Role::Aio, Role::Counts],
+            Interface::Any => &[Role::Ring, Role::Aio, Role::Counts],
             Interface::OwnCalls | Interface::HelperCalls => &[Role::Syscalls, Role::Counts],
         }
     }
 }
 
-/// Who is watched.
+/// Whose threads are watched, io_uring's own helpers of theirs included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// One process.
+    Process {
+        tgid: u32,
+        /// The one thread of it that is not watched; 0: all are.
+        unwatched_tid: u32,
+    },
+    /// The processes named by [`Watch::follow`], and the children that they make from then on.
+    Followed,
+    /// Every process that uses io_uring.
+    Everyone,
+}
+
+/// Requests followed whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Follow {
+    /// One request in so many, chosen at random; 1: all.
+    pub one_in: u32,
+    /// Power of two, at least a page; between two calls of [`Watch::trails`] it must hold all that ends.
+    pub ring_bytes: u32,
+}
+
+/// Who is watched, and how.
 #[derive(Debug, Clone)]
 pub struct Subject {
-    pub tgid: u32,
-    /// The one thread of that process that is not watched; 0: all are.
-    pub unwatched_tid: u32,
+    pub who: Who,
     pub interface: Interface,
     /// Interrupt lines that carry the target's completions.
     pub target_irqs: Vec<u32>,
+    /// Counts by ring and opcode, and follows requests; `None`: neither.
+    pub follow: Option<Follow>,
 }
 
 /// Where the loaded object stands; it must outlive the [`Watch`].
@@ -109,8 +136,10 @@ impl<'room> Watch<'room> {
 
         let mut open = IotrailSkelBuilder::default().open(room.0.insert(MaybeUninit::uninit())).map_err(load_error)?;
         let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
-        constants.watched_tgid = subject.tgid;
-        constants.unwatched_tid = subject.unwatched_tid;
+        if let Who::Process { tgid, unwatched_tid } = subject.who {
+            constants.watched_tgid = tgid;
+            constants.unwatched_tid = unwatched_tid;
+        }
         constants.recording = recording.is_some();
         constants.poster_asked =
             recording.is_some() || matches!(subject.interface, Interface::IoUring { iopoll: true });
@@ -221,6 +250,16 @@ impl<'room> Watch<'room> {
     /// Takes recorded events out of the ring buffer, to make room in it.
     pub fn drain(&self) -> Result<()> {
         self.recorder.iter().try_for_each(Recorder::drain)
+    }
+
+    /// Adds a process to the watched ones, for [`Who::Followed`]. Its children from now on are watched too.
+    pub fn follow(&mut self, _tgid: u32) -> Result<()> {
+        Err(Error::machine("not there yet", "wait"))
+    }
+
+    /// Hands over the requests that were followed to their end since the last call.
+    pub fn trails(&mut self, _each: &mut dyn FnMut(crate::path::trail::Trail)) -> Result<()> {
+        Ok(())
     }
 
     /// Takes out what was recorded since [`begin`](Self::begin), once; `None` unless it was opened to record.

@@ -15,7 +15,7 @@ use iotrail::path::event::{Event, What};
 use iotrail::path::vehicle::Vehicle;
 use iotrail::probe::observed::Observed;
 use iotrail::probe::recording::{Capacity, Recording};
-use iotrail::probe::watch::{Interface, Room, Subject, Watch};
+use iotrail::probe::watch::{Interface, Room, Subject, Watch, Who};
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, run};
@@ -98,8 +98,12 @@ pub fn watch(options: &str) -> Result<Watched, Failed> {
 fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
     let tgid = child.id();
     // As `bench` watches itself: its first thread only waits for the load.
-    let subject =
-        Subject { tgid, unwatched_tid: tgid, interface: Interface::IoUring { iopoll: false }, target_irqs: vec![] };
+    let subject = Subject {
+        who: Who::Process { tgid, unwatched_tid: tgid },
+        interface: Interface::IoUring { iopoll: false },
+        target_irqs: vec![],
+        follow: None,
+    };
     let capacity = Capacity { ring_bytes: 16 << 20, events: 1 << 20 };
     let mut room = Room::default();
     let mut watch = Watch::open_recording(&mut room, subject, capacity)?;
