@@ -2,17 +2,18 @@
 # What watching costs the watched: CPU time per completion of the no-op load with the default probes, and with bpftrace
 # counting the same (where it is installed and root allows), each against the unwatched load; then IOPS of
 # direct reads with and without the probes. Interleaved rounds; medians of the rounds' differences and ratios.
-# Needs root. Some 90 seconds.
+# Needs root. Some two minutes.
 #
 # usage: observer.sh [IOTRAIL] [ROUNDS]
 set -eu
 iotrail=${1:-target/release/iotrail}
 rounds=${2:-7}
 cpu=${CPU:-0}
-# The probes' own rule (docs/completion-path.md), so that both give the same counts: of the completions pending at a run of
-# n items the last n came by it, those before it inline.
-script='tracepoint:io_uring:io_uring_complete { @pending[tid]++; }
-        tracepoint:io_uring:io_uring_task_work_run /args->count > 0/ {
+# The probes' own rule (docs/completion-path.md), so that both give the same counts: of one process, the completions of
+# io_uring's own threads (PF_IO_WORKER) apart; of those pending at a run of n items the last n came by it, those before it inline.
+script='tracepoint:io_uring:io_uring_complete /pid == PID/ {
+            if (((struct task_struct *)curtask)->flags & 0x10) { @helper[tid] = count(); } else { @pending[tid]++; } }
+        tracepoint:io_uring:io_uring_task_work_run /pid == PID && args->count > 0/ {
             $run = (uint64)args->count < @pending[tid] ? (uint64)args->count : @pending[tid];
             @run[tid] = sum($run); @inlined[tid] = sum(@pending[tid] - $run); @pending[tid] = 0; }'
 
@@ -30,22 +31,35 @@ trap 'stop_tracer; rm -rf "$dir"' EXIT INT TERM
 # One number out of JSON on standard input: the first value of the key.
 value() { tr -d ' \n' | grep -o "\"$1\":[0-9.]*" | head -n 1 | cut -d: -f2; }
 
-nop() { # trace: CPU nanoseconds per completion
-    json=$("$iotrail" bench --rw nop --depth 16 --batch 8 --cpus "$cpu" --runtime 1s --warmup 200ms --trace "$1" --json)
+nop="--rw nop --depth 16 --batch 8 --cpus $cpu --runtime 1s --json"
+
+cost() { # JSON on standard input: CPU nanoseconds per completion
+    json=$(cat)
     printf '%s %s %s\n' "$(printf %s "$json" | value user_ns)" "$(printf %s "$json" | value system_ns)" \
         "$(printf %s "$json" | value ios)" | awk '{ printf "%.2f\n", ($1 + $2) / $3 }'
+}
+
+# The load under bpftrace: it attaches while the load warms up, to the load's process.
+traced() {
+    "$iotrail" bench $nop --warmup 5s --trace off >"$dir/json" &
+    load=$!
+    start_tracer "$load" || { wait "$load"; stop_tracer; return 1; }
+    wait "$load"
+    stop_tracer
+    grep -q '@pending\[' "$dir/tracer" || { echo "bpftrace counted nothing" >&2; return 1; }
+    cost <"$dir/json"
 }
 
 direct() { # trace: IOPS
     "$iotrail" bench --file "$dir/file" --depth 16 --runtime 2s --trace "$1" --json | value iops
 }
 
-start_tracer() {
-    bpftrace -e "$script" >"$dir/tracer" 2>&1 &
+start_tracer() { # process
+    bpftrace -e "$(printf %s "$script" | sed "s/PID/$1/g")" >"$dir/tracer" 2>&1 &
     tracer=$!
-    # It says so when it is attached.
+    # It says so when it attaches.
     waited=0
-    while ! grep -q Attaching "$dir/tracer"; do
+    while ! grep -q Attaching "$dir/tracer" 2>/dev/null; do
         waited=$((waited + 1))
         if [ "$waited" -gt 100 ] || ! kill -0 "$tracer" 2>/dev/null; then return 1; fi
         sleep 0.1
@@ -61,13 +75,11 @@ if command -v bpftrace >/dev/null 2>&1; then have_bpftrace=1; fi
 
 round=0
 while [ "$round" -lt "$rounds" ]; do
-    off=$(nop off)
-    on=$(nop on)
+    off=$("$iotrail" bench $nop --warmup 200ms --trace off | cost)
+    on=$("$iotrail" bench $nop --warmup 200ms --trace on | cost)
     echo "$off" >>"$dir/off"
     awk -v a="$on" -v b="$off" 'BEGIN { printf "%.2f\n", a - b }' >>"$dir/probes"
-    if [ -n "$have_bpftrace" ] && start_tracer; then
-        traced=$(nop off)
-        stop_tracer
+    if [ -n "$have_bpftrace" ] && traced=$(traced); then
         awk -v a="$traced" -v b="$off" 'BEGIN { printf "%.2f\n", a - b }' >>"$dir/bpftrace"
     fi
     stop_tracer

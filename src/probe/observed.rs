@@ -140,7 +140,7 @@ pub(super) fn observe(
         Interface::HelperCalls => carriers.push((Carrier::HelperThread, calls)),
         Interface::IoUring { .. } | Interface::Aio | Interface::Any => {}
     }
-    for (key, _, count) in &raw.deliveries {
+    for (key, _, count) in raw.deliveries.iter().filter(|(_, _, count)| *count > 0) {
         carriers.push((carrier(key, symbols, &line), *count));
     }
     let seen = carriers.iter().map(|(_, count)| count).sum();
@@ -242,7 +242,7 @@ fn ipis(raw: &Raw, symbols: Option<&Symbols>) -> Vec<Ipi> {
 fn returns(raw: &Raw, symbols: Option<&Symbols>, page_faults: Option<u64>) -> Option<BTreeMap<&'static str, u64>> {
     let symbols = symbols?;
     let mut by_cause = BTreeMap::from([("page_fault", page_faults?)]);
-    for (key, _, count) in &raw.returns {
+    for (key, _, count) in raw.returns.iter().filter(|(_, _, count)| *count > 0) {
         let entry = symbols.caller(key.entry).and_then(entry::of_symbol);
         if entry.is_some_and(|e| came_from_user(key.vector, &e)) {
             *by_cause.entry(cause(key.vector)).or_insert(0) += count;
@@ -254,11 +254,13 @@ fn returns(raw: &Raw, symbols: Option<&Symbols>, page_faults: Option<u64>) -> Op
 fn interrupts(raw: &Raw, subject: &Subject, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
     let mut rows: BTreeMap<(String, u32), (String, u64, u64)> = BTreeMap::new();
     for (irq, cpu, n) in &raw.irqs {
-        if n.on_watched > 0 || (n.count > 0 && subject.target_irqs.contains(irq)) {
-            let name = proc_interrupts.and_then(|p| handler(p, *irq)).unwrap_or_default();
-            rows.insert((irq.to_string(), *cpu), (name, n.count, n.on_watched));
-        }
+        let name = proc_interrupts.and_then(|p| handler(p, *irq)).unwrap_or_default();
+        let row = rows.entry((irq.to_string(), *cpu)).or_insert((name, 0, 0));
+        row.1 += n.count;
+        row.2 += n.on_watched;
     }
+    let of_target = |line: &str| subject.target_irqs.iter().any(|irq| irq.to_string() == line);
+    rows.retain(|(line, _), (_, count, on_watched)| *on_watched > 0 || (*count > 0 && of_target(line)));
     for (cpu, slot) in raw.slots.iter().enumerate() {
         for (i, n) in slot.vectors.iter().enumerate().filter(|(_, n)| n.on_watched > 0) {
             let (mnemonic, name) = vector(types::vector(i as u32));

@@ -55,7 +55,7 @@ struct delivery_key {
 	enum waker waker;
 	__u32 waker_nr;
 	__u32 waker_cpu;
-	__u32 pad;
+	__u32 ring; /* its number where counts are kept by ring, else 0 */
 };
 
 /* A return to user mode from an interrupt: its vector (or VEC_MAX for a device's) and the kernel entry beneath it. */
@@ -82,13 +82,36 @@ struct raiser {
 	__u32 vector; /* enum vector + 1 */
 };
 
+/* Whose thread is current, as far as it was seen. */
+enum current {
+	CURRENT_UNSEEN = 0, /* none that is watched, or one whose switch-in was not seen: ask the task */
+	CURRENT_SUBMITTER,  /* a watched thread of the program's own */
+	CURRENT_HELPER,     /* an SQPOLL or io-wq thread of a watched process */
+};
+
 struct cpu_slot {
 	/* hot: one completion touches these */
-	__u64 pending; /* posted by the current thread; what carried them isn't known yet */
+	enum current current;
+	__u32 tid;     /* whose state stands in the next four, 0: nobody's */
+	__u64 pending; /* posted by that thread; what carried them isn't known yet */
+	__u32 waiting; /* io_uring_enter began to wait */
+	__u32 slept;   /* and slept since */
+	enum waker waker; /* who ended the last sleep */
+	__u32 waker_nr;
+	__u32 waker_cpu;
+	__u32 pad;
 	__u64 sqpoll;
 	__u64 iowq;
 	__u64 iopoll;
 	__u64 inlined;
+	/* The last key of each kind, with what it counts and its hash does not hold yet: most events repeat the one before. */
+	struct delivery_key last_delivery;
+	__u64 last_delivery_count;
+	struct ipi_key last_ipi;
+	__u64 last_ipi_count;
+	struct return_key last_return;
+	__u64 last_return_count;
+	struct irq_count last_line_count; /* of line `last_irq` */
 	/* context */
 	__u32 watched_here;    /* a watched thread is current */
 	__u32 expect_resched;  /* a reschedule IPI for a watched thread is on its way */
@@ -110,7 +133,7 @@ struct cpu_slot {
 	struct irq_count vectors[VEC_MAX];
 } __attribute__((aligned(64)));
 
-/* Kept by thread, since a thread may move between a completion and the run that carried it. */
+/* A thread's state while it is off the CPU, and its last waker's until it is on one again. */
 struct thread_state {
 	__u64 pending;
 	__u32 waiting;

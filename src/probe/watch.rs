@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::host::irq::Interrupts;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 512);
+const _: () = assert!(size_of::<types::cpu_slot>() == 704);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);
@@ -204,6 +204,8 @@ impl<'room> Watch<'room> {
         for slot in &mut bss.slots {
             // What stands now on the CPU stays; the counts go.
             *slot = types::cpu_slot {
+                current: slot.current,
+                tid: slot.tid,
                 watched_here: slot.watched_here,
                 in_irq: slot.in_irq,
                 last_irq: slot.last_irq,
@@ -239,6 +241,16 @@ impl<'room> Watch<'room> {
             ipis: per_cpu(&maps.ipis)?,
             parked: 0,
         };
+        // What the slots hold of their last keys.
+        for (cpu, slot) in bss.slots.iter().enumerate() {
+            let cpu = cpu as u32;
+            raw.deliveries.push((slot.last_delivery, cpu, slot.last_delivery_count));
+            raw.ipis.push((slot.last_ipi, cpu, slot.last_ipi_count));
+            raw.returns.push((slot.last_return, cpu, slot.last_return_count));
+            if slot.last_line_count.count > 0 {
+                raw.irqs.push((slot.last_irq - 1, cpu, slot.last_line_count));
+            }
+        }
         for key in maps.threads.keys() {
             if let Some(value) = maps.threads.lookup(&key, MapFlags::ANY).map_err(unreadable)? {
                 raw.parked += read::<types::thread_state>(&value).pending;

@@ -8,6 +8,7 @@
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct pt_regs {
+	unsigned long r15; /* the first member: any word can be read as one */
 	unsigned long ax;
 	unsigned long orig_ax;
 };
@@ -33,12 +34,17 @@ static __always_inline void entry_of(struct task_struct *task, struct entry *e, 
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
-	e->nr = BPF_CORE_READ(regs, orig_ax);
-	e->finished = (long)BPF_CORE_READ(regs, ax) != -X86_ENOSYS;
+	e->nr = regs->orig_ax;
+	e->finished = (long)regs->ax != -X86_ENOSYS;
 	e->address = 0;
+	if (!want_address)
+		return;
 	/* The entry code's first call pushes its return address just below the saved registers. */
-	if (want_address)
-		bpf_probe_read_kernel(&e->address, sizeof(e->address), (void *)regs - sizeof(e->address));
+	void *below = (void *)regs - sizeof(e->address);
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		e->address = bpf_core_cast(below, struct pt_regs)->r15;
+	else /* before 6.2 */
+		bpf_probe_read_kernel(&e->address, sizeof(e->address), below);
 }
 
 static __always_inline long syscall_nr(struct pt_regs *regs)

@@ -2,7 +2,7 @@
  * pending, the last `items` came by this run, and the ones before it were posted inline, while being submitted.
  */
 
-static __always_inline void carried(__u64 items, bool all)
+static __always_inline void ran(__u64 items, bool all)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
@@ -21,25 +21,19 @@ static __always_inline void carried(__u64 items, bool all)
 		return;
 	if (recording)
 		record_run(items, all, task, slot);
-	__u32 tid = task->pid;
-	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
+	here(task, slot);
 	__u64 pending = slot->pending;
-	if (state) {
-		/* Still parked: the thread's last switch-in was not seen. */
-		pending += state->pending;
-		state->pending = 0;
-	}
-	__u64 here = items < pending && !all ? items : pending;
+	__u64 carried = items < pending && !all ? items : pending;
 	slot->pending = 0;
-	slot->inlined += pending - here;
+	slot->inlined += pending - carried;
 
 	struct delivery_key key = {};
 	struct entry entry;
 	entry_of(task, &entry, true);
 	bool in_enter = entry.nr == NR_io_uring_enter && !entry.finished;
-	if (state && !in_enter)
-		state->waiting = state->slept = 0;
-	if (here == 0)
+	if (!in_enter)
+		slot->waiting = slot->slept = 0;
+	if (carried == 0)
 		return;
 	if (entry.nr < 0) {
 		key.carrier = BY_RUN_AT_RETURN;
@@ -51,22 +45,23 @@ static __always_inline void carried(__u64 items, bool all)
 	} else {
 		key.carrier = BY_RUN_IN_SYSCALL;
 		key.nr = entry.nr;
-		if (in_enter && state && state->slept) {
+		if (in_enter && slot->slept) {
 			key.carrier = BY_RUN_AFTER_SLEEP;
-			key.waker = state->waker;
-			key.waker_nr = state->waker_nr;
-			key.waker_cpu = state->waker_cpu;
-			state->slept = 0;
-			state->waker = WAKER_NONE;
+			key.waker = slot->waker;
+			/* Nobody seen: nothing of the one before it either. */
+			key.waker_nr = slot->waker ? slot->waker_nr : 0;
+			key.waker_cpu = slot->waker ? slot->waker_cpu : 0;
+			slot->slept = 0;
+			slot->waker = WAKER_NONE;
 		}
 	}
-	add(&deliveries, &key, here, slot);
+	ADD_CACHED(deliveries, last_delivery, key, carried, slot);
 }
 
 SEC("tp_btf/io_uring_task_work_run")
 int BPF_PROG(delivery_task_work_run, void *tctx, unsigned int count)
 {
-	carried(count, false);
+	ran(count, false);
 	return 0;
 }
 
@@ -77,7 +72,7 @@ SEC("tp_btf/io_uring_local_work_run")
 int BPF_PROG(delivery_local_work_run, void *ring, int count, unsigned int loops)
 {
 	if (count > 0)
-		carried(count, loops > 1);
+		ran(count, loops > 1);
 	return 0;
 }
 
@@ -92,17 +87,12 @@ int BPF_PROG(delivery_cqring_wait, void *ring, int min_events)
 	struct cpu_slot *slot = this_slot();
 	if (recording)
 		record_plain(EVENT_WAIT, task->pid, slot);
+	here(task, slot);
 	/* No run is under way here: what is pending was posted inline. */
 	slot->inlined += slot->pending;
 	slot->pending = 0;
-	struct thread_state *state = state_of(task->pid, slot);
-	if (state) {
-		slot->inlined += state->pending;
-		state->pending = 0;
-		state->waiting = 1;
-		state->slept = 0;
-		/* A wake-up that is not seen must not pass for the one before it. */
-		state->waker = WAKER_NONE;
-	}
+	slot->waiting = 1;
+	slot->slept = 0;
+	slot->waker = WAKER_NONE;
 	return 0;
 }

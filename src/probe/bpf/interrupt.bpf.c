@@ -34,7 +34,7 @@ static __always_inline void count_return(struct task_struct *task, __u32 vector,
 	if (entry.nr >= 0)
 		return; /* inside a system call: no return to user mode of its own */
 	struct return_key key = { .entry = entry.address, .vector = vector };
-	add(&returns, &key, 1, slot);
+	ADD_CACHED(returns, last_return, key, 1, slot);
 }
 
 static __always_inline int vector_entry(__u32 vector)
@@ -78,15 +78,13 @@ VECTOR(call_function, VEC_CALL_MANY)
 VECTOR(irq_work, VEC_IRQ_WORK)
 VECTOR(x86_platform_ipi, VEC_PLATFORM)
 
-SEC("tp_btf/irq_handler_entry")
-int BPF_PROG(interrupt_handler_entry, int irq)
+/* Puts away what the slot counted of its last line. */
+static __always_inline void count_line(struct cpu_slot *slot)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct cpu_slot *slot = this_slot();
-	bool here = watched(task);
-	__u32 line = irq;
+	__u32 line = slot->last_irq - 1;
 
-	slot->in_irq = slot->last_irq = line + 1;
+	if (!slot->last_line_count.count)
+		return;
 	struct irq_count *count = bpf_map_lookup_elem(&irqs, &line);
 	if (!count) {
 		/* As in add(): another CPU may be ahead. */
@@ -95,11 +93,29 @@ int BPF_PROG(interrupt_handler_entry, int irq)
 		count = bpf_map_lookup_elem(&irqs, &line);
 	}
 	if (count) {
-		count->count++;
-		count->on_watched += here;
+		count->count += slot->last_line_count.count;
+		count->on_watched += slot->last_line_count.on_watched;
 	} else {
 		slot->lost++;
 	}
+	slot->last_line_count.count = slot->last_line_count.on_watched = 0;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(interrupt_handler_entry, int irq)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu_slot *slot = this_slot();
+	bool here = watched(task);
+	__u32 line = irq;
+
+	if (slot->last_irq != line + 1) {
+		count_line(slot);
+		slot->last_irq = line + 1;
+	}
+	slot->in_irq = line + 1;
+	slot->last_line_count.count++;
+	slot->last_line_count.on_watched += here;
 	if (here)
 		count_return(task, VEC_MAX, slot);
 	return 0;
@@ -154,6 +170,6 @@ int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *cal
 		slot->woke_watched = 0; /* one IPI per wake-up */
 	if (key.resched)
 		target->expect_resched = 1;
-	add(&ipis, &key, 1, slot);
+	ADD_CACHED(ipis, last_ipi, key, 1, slot);
 	return 0;
 }

@@ -100,4 +100,7 @@ struct blkdev_dio {
 
 #pragma clang attribute pop
 
+/* Typed reads of any address without a helper's call; since 6.2 (a35b9af4ec2c). */
+extern void *bpf_rdonly_cast(const void *address, __u32 btf_id) __attribute__((section(".ksyms"), weak));
+
 #endif

@@ -3,8 +3,8 @@
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
-	bool out = watched(prev), in = watched(next);
 	struct cpu_slot *slot = this_slot();
+	bool out = watched(prev), in = watched(next);
 
 	if (!out && !in) {
 		slot->watched_here = 0;
@@ -17,33 +17,22 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		bool asleep = !preempt && prev_state != 0;
 		if (recording)
 			record_switched_out(asleep, prev, slot);
+		here(prev, slot);
 		/* A sleep of io_uring_enter's wait; other sleeps leave no mark. */
-		if (slot->pending || asleep) {
-			struct thread_state *state = state_of(prev->pid, slot);
-			if (state) {
-				/* Adds: where a switch-in was not seen (see docs/completion-path.md), some may still be parked. */
-				state->pending += slot->pending;
-				if (asleep && state->waiting) {
-					struct entry entry;
-					entry_of(prev, &entry, false);
-					if (entry.nr == NR_io_uring_enter && !entry.finished)
-						state->slept = 1;
-					else
-						state->waiting = state->slept = 0;
-				}
-			}
-			slot->pending = 0;
+		if (asleep && slot->waiting) {
+			struct entry entry;
+			entry_of(prev, &entry, false);
+			if (entry.nr == NR_io_uring_enter && !entry.finished)
+				slot->slept = 1;
+			else
+				slot->waiting = slot->slept = 0;
 		}
+		park(slot);
 	}
 	if (in) {
-		__u32 tid = next->pid;
 		if (recording)
-			record_plain(EVENT_SWITCHED_IN, tid, slot);
-		struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
-		if (state) {
-			slot->pending = state->pending;
-			state->pending = 0;
-		}
+			record_plain(EVENT_SWITCHED_IN, next->pid, slot);
+		unpark(next, slot);
 	}
 	slot->watched_here = in;
 	return 0;

@@ -43,17 +43,12 @@ static __always_inline bool watched(struct task_struct *task)
 	return (__u32)task->tgid == watched_tgid && (__u32)task->pid != unwatched_tid;
 }
 
-static __always_inline struct thread_state *state_of(__u32 tid, struct cpu_slot *slot)
+static __always_inline bool same(const __u64 *a, const __u64 *b, int words)
 {
-	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
-	if (state)
-		return state;
-	struct thread_state fresh = {};
-	bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST);
-	state = bpf_map_lookup_elem(&threads, &tid);
-	if (!state)
-		slot->lost++;
-	return state;
+	for (int i = 0; i < words; i++)
+		if (a[i] != b[i])
+			return false;
+	return true;
 }
 
 /* What runs on this CPU right now, besides the current thread. A softirq counts as its raiser's when that was an
@@ -101,6 +96,85 @@ static __always_inline void add(void *map, const void *key, __u64 n, struct cpu_
 		*value += n;
 	else
 		slot->lost++;
+}
+
+/* The same, through the slot's last key. */
+#define ADD_CACHED(map, last, key, n, slot)                                                        \
+	do {                                                                                       \
+		if (!same((__u64 *)&(slot)->last, (__u64 *)&(key), sizeof(key) / sizeof(__u64))) { \
+			if ((slot)->last##_count)                                                  \
+				add(&map, &(slot)->last, (slot)->last##_count, slot);              \
+			(slot)->last = (key);                                                      \
+			(slot)->last##_count = 0;                                                  \
+		}                                                                                  \
+		(slot)->last##_count += (n);                                                       \
+	} while (0)
+
+/* Puts away the state of the thread that leaves this CPU. */
+static __always_inline void park(struct cpu_slot *slot)
+{
+	__u32 tid = slot->tid;
+
+	if (!tid)
+		return;
+	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
+	if (!state && (slot->pending || slot->waiting)) {
+		struct thread_state fresh = {};
+		bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST);
+		state = bpf_map_lookup_elem(&threads, &tid);
+		if (!state)
+			slot->lost++;
+	}
+	if (state) {
+		/* A later waker stays: a thread may be woken before it has left. */
+		if (slot->waker && !state->waker) {
+			state->waker_nr = slot->waker_nr;
+			state->waker_cpu = slot->waker_cpu;
+			state->waker = slot->waker;
+		}
+		state->pending += slot->pending;
+		state->waiting = slot->waiting;
+		state->slept = slot->slept;
+	}
+	slot->tid = 0;
+	slot->current = CURRENT_UNSEEN;
+	slot->pending = 0;
+	slot->waiting = slot->slept = 0;
+}
+
+/* Takes up the state of the watched thread that is on this CPU. */
+static __always_inline void unpark(struct task_struct *task, struct cpu_slot *slot)
+{
+	__u32 tid = task->pid;
+	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
+
+	slot->tid = tid;
+	slot->current = task->flags & PF_IO_WORKER ? CURRENT_HELPER : CURRENT_SUBMITTER;
+	slot->waker = WAKER_NONE;
+	if (!state) {
+		slot->pending = 0;
+		slot->waiting = slot->slept = 0;
+		return;
+	}
+	slot->pending = state->pending;
+	slot->waiting = state->waiting;
+	slot->slept = state->slept;
+	slot->waker_nr = state->waker_nr;
+	slot->waker_cpu = state->waker_cpu;
+	slot->waker = state->waker;
+	/* A wake-up that is not seen must not pass for the one before it. */
+	state->waker = WAKER_NONE;
+	state->pending = 0;
+	state->waiting = state->slept = 0;
+}
+
+/* The watched thread is current, whether or not it was seen to come (see docs/completion-path.md). */
+static __always_inline void here(struct task_struct *task, struct cpu_slot *slot)
+{
+	if (slot->tid == (__u32)task->pid)
+		return;
+	park(slot);
+	unpark(task, slot);
 }
 
 #endif
