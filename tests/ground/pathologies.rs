@@ -1,0 +1,181 @@
+//! How delivery goes wrong: late, by too many interrupts, on the wrong CPU, one at a time. And a program without fault.
+
+use anyhow::{Result, ensure};
+
+use crate::load::{BLOCK, Memory, blocking, faults, groups, peeking, spin};
+use crate::ring::{DEFER, Flag, Ring};
+use crate::run::{Run, Scenario};
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "stranded_until_tick",
+        about: "COOP_TASKRUN, 8 direct reads in flight, looked for from user mode on a CPU without the interrupt",
+        finding: Some("stranded"),
+        allowed: &["reordered", "wrong_core"],
+        count: 3_000,
+        run: stranded_until_tick,
+    },
+    Scenario {
+        name: "kick_storm",
+        about: "no flags, 32 direct reads in flight, looked for from user mode on a CPU without the interrupt",
+        finding: Some("kick_storm"),
+        allowed: &["reordered", "wrong_core"],
+        count: 20_000,
+        run: kick_storm,
+    },
+    Scenario {
+        name: "wrong_core",
+        about: "DEFER_TASKRUN, one direct read at a time, waiting on a CPU without the interrupt: another CPU wakes it",
+        finding: Some("wrong_core"),
+        allowed: &[],
+        count: 3_000,
+        run: wrong_core,
+    },
+    Scenario {
+        name: "one_per_enter",
+        about: "16 requests at hand, each submitted with an io_uring_enter of its own",
+        finding: Some("one_per_enter"),
+        allowed: &["reordered"],
+        count: 4_000,
+        run: one_per_enter,
+    },
+    Scenario {
+        name: "faulting_poller",
+        about: "a polling loop on the interrupt's CPU that touches 4 fresh pages per read",
+        finding: Some("faulting_poller"),
+        allowed: &[],
+        count: 3_000,
+        run: faulting_poller,
+    },
+    Scenario {
+        name: "chatty_poller",
+        about: "a polling loop on the interrupt's CPU with 4 stray system calls per read",
+        finding: Some("chatty_poller"),
+        allowed: &[],
+        count: 3_000,
+        run: chatty_poller,
+    },
+    Scenario {
+        name: "clean",
+        about: "DEFER_TASKRUN, batches of 16 direct reads, waited for in io_uring_enter: nothing to find",
+        finding: None,
+        allowed: &[],
+        count: 4_000,
+        run: clean,
+    },
+];
+
+fn stranded_until_tick(run: &mut Run) -> Result<()> {
+    let mut target = run.direct()?;
+    run.pin_without_interrupt(&mut target)?;
+    let mut ring = Ring::open(8, &[Flag::CoopTaskrun])?;
+    run.start()?;
+    peeking(&mut ring, &mut target, run.count, 8, || spin(1))?;
+    run.finish(ring);
+    run.report.mostly("timer_tick", 0.8);
+    Ok(())
+}
+
+fn kick_storm(run: &mut Run) -> Result<()> {
+    let mut target = run.direct()?;
+    run.pin_without_interrupt(&mut target)?;
+    let mut ring = Ring::open(32, &[])?;
+    run.start()?;
+    peeking(&mut ring, &mut target, run.count, 32, || spin(1))?;
+    run.finish(ring);
+    run.report.mostly("resched_ipi", 0.5);
+    Ok(())
+}
+
+fn wrong_core(run: &mut Run) -> Result<()> {
+    let mut target = run.direct()?;
+    run.pin_without_interrupt(&mut target)?;
+    let mut ring = Ring::open(1, &DEFER)?;
+    run.start()?;
+    blocking(&mut ring, &mut target, run.count, 1)?;
+    run.finish(ring);
+    run.report.mostly("enter", 0.99);
+    Ok(())
+}
+
+fn one_per_enter(run: &mut Run) -> Result<()> {
+    let mut target = run.direct()?;
+    run.pin_if_asked()?;
+    let mut ring = Ring::open(16, &DEFER)?;
+    run.start()?;
+    let mut alone = 0;
+    groups(run.count, 16, |group| {
+        for _ in 0..group {
+            let read = target.read();
+            ring.push(read, BLOCK as u32);
+            ring.submit()?;
+            alone += 1;
+        }
+        ring.wait(group)
+    })?;
+    run.finish(ring);
+    run.fact("enters_with_one_request", alone);
+    run.report.mostly("enter", 0.99);
+    Ok(())
+}
+
+/// A read in flight, then four times a bit of computing and one of `stray`, then looking until it is there.
+fn polling(run: &mut Run, mut stray: impl FnMut()) -> Result<()> {
+    let mut target = run.direct()?;
+    run.pin_with_interrupt(&mut target)?;
+    let mut ring = Ring::open(1, &[Flag::CoopTaskrun])?;
+    run.start()?;
+    for _ in 0..run.count {
+        let read = target.read();
+        ring.push(read, BLOCK as u32);
+        ring.submit()?;
+        let mut found = 0;
+        for _ in 0..4 {
+            spin(100);
+            found += ring.reap();
+            stray();
+        }
+        while found == 0 {
+            found = ring.reap();
+        }
+    }
+    run.finish(ring);
+    run.report.mostly("device_irq", 0.9);
+    Ok(())
+}
+
+fn faulting_poller(run: &mut Run) -> Result<()> {
+    let pages = 4 * run.count as usize;
+    let fresh = Memory::new(pages)?;
+    let mut next = 0;
+    let before = faults();
+    polling(run, || {
+        fresh.touch(next);
+        next += 1;
+    })?;
+    ensure!(faults() - before >= pages as u64, "fewer page faults than fresh pages");
+    run.fact("page_faults", pages as u64);
+    Ok(())
+}
+
+fn chatty_poller(run: &mut Run) -> Result<()> {
+    let mut calls = 0;
+    // SAFETY: getppid has no arguments and cannot fail.
+    polling(run, || {
+        calls += 1;
+        unsafe { libc::getppid() };
+    })?;
+    run.fact("getppid_calls", calls);
+    Ok(())
+}
+
+fn clean(run: &mut Run) -> Result<()> {
+    let mut target = run.direct()?;
+    run.pin_if_asked()?;
+    let mut ring = Ring::open(16, &DEFER)?;
+    run.start()?;
+    blocking(&mut ring, &mut target, run.count, 16)?;
+    run.finish(ring);
+    run.report.mostly("enter", 0.99);
+    Ok(())
+}
