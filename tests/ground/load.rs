@@ -49,7 +49,12 @@ impl Target {
     }
 
     pub fn read(&mut self) -> squeue::Entry {
-        let (offset, buffer) = (self.offset(), self.buffer());
+        let offset = self.offset();
+        self.read_at(offset)
+    }
+
+    pub fn read_at(&mut self, offset: u64) -> squeue::Entry {
+        let buffer = self.buffer();
         opcode::Read::new(types::Fd(self.fd()), buffer, BLOCK as u32).offset(offset).build()
     }
 
@@ -77,6 +82,20 @@ pub fn blocking(ring: &mut Ring, target: &mut Target, count: u32, batch: u32) ->
     groups(count, batch, |group| {
         for _ in 0..group {
             let read = target.read();
+            ring.push(read, BLOCK as u32);
+        }
+        ring.enter(group, group)?;
+        ring.wait(group)
+    })
+}
+
+/// The same with the offsets of each group in ascending order, so that no scheduler has a reason to change it.
+pub fn blocking_ascending(ring: &mut Ring, target: &mut Target, count: u32, batch: u32) -> Result<()> {
+    groups(count, batch, |group| {
+        let mut offsets: Vec<u64> = (0..group).map(|_| target.offset()).collect();
+        offsets.sort_unstable();
+        for offset in offsets {
+            let read = target.read_at(offset);
             ring.push(read, BLOCK as u32);
         }
         ring.enter(group, group)?;

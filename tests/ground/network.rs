@@ -111,7 +111,8 @@ fn multishot_recv(run: &mut Run) -> Result<()> {
     const GROUP: u16 = 1;
     run.pin_if_asked()?;
     let (ours, theirs) = socketpair(libc::SOCK_SEQPACKET)?;
-    let mut ring = Ring::open(1, &DEFER)?;
+    // The completion queue takes the messages of two groups: none may overflow, which would end the request.
+    let mut ring = Ring::open(8, &DEFER)?;
     let mut buffers = Buffers::register(&ring, GROUP, 16)?;
     (0..16).for_each(|buffer| buffers.give(buffer));
     run.start()?;

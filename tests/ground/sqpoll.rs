@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::load::BLOCK;
 use crate::ring::{Flag, Ring};
@@ -57,16 +57,19 @@ fn now_and_then(run: &mut Run, idle_ms: u32, every: Duration) -> Result<()> {
     Ok(())
 }
 
-/// CPU time of this process's submission-queue thread.
+/// CPU time of this process's submission-queue thread. Its name is its own first act, so it may take a moment.
 fn thread_cpu_ms() -> Result<u64> {
-    for task in std::fs::read_dir("/proc/self/task")? {
-        let task = task?.path();
-        if std::fs::read_to_string(task.join("comm"))?.starts_with("iou-sqp-") {
-            // Nanoseconds on a CPU come first.
-            let text = std::fs::read_to_string(task.join("schedstat"))?;
-            let on_cpu = text.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
-            return Ok(on_cpu.context("/proc/self/task/*/schedstat")? / 1_000_000);
+    for _ in 0..1_000 {
+        for task in std::fs::read_dir("/proc/self/task")? {
+            let task = task?.path();
+            if std::fs::read_to_string(task.join("comm"))?.starts_with("iou-sqp-") {
+                // Nanoseconds on a CPU come first.
+                let text = std::fs::read_to_string(task.join("schedstat"))?;
+                let on_cpu = text.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
+                return Ok(on_cpu.context("/proc/self/task/*/schedstat")? / 1_000_000);
+            }
         }
+        std::thread::sleep(Duration::from_millis(1));
     }
-    anyhow::bail!("no submission-queue thread")
+    bail!("no submission-queue thread")
 }

@@ -256,7 +256,7 @@ fn other_irq(run: &mut Run) -> Result<()> {
                 // SAFETY: no memory is involved.
                 unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0) };
                 sent += 1;
-                spin(2_000);
+                spin(200);
             }
             Ok(sent)
         });
@@ -306,7 +306,7 @@ fn page_fault(run: &mut Run) -> Result<()> {
             fresh.touch(touched);
             touched += 1;
         }
-        spin(400);
+        spin(100);
     })?;
     ensure!(touched < PAGES, "the fresh pages ran out: a smaller --count");
     run.finish(ring);
