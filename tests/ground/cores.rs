@@ -15,17 +15,17 @@ pub struct Cores {
 const READS: u64 = 24;
 
 pub fn find(target: &mut Target) -> Result<Cores> {
-    let allowed = affinity()?;
+    let before = affinity()?;
     let mut cores = Cores { with: None, without: None };
-    for cpu in (0..libc::CPU_SETSIZE as usize).filter(|&cpu| is_set(cpu, &allowed)) {
+    for cpu in allowed()? {
         pin(cpu)?;
-        let before = device_interrupts()?;
+        let earlier = device_interrupts()?;
         for _ in 0..READS {
             target.read_one()?;
         }
         let after = device_interrupts()?;
-        let taken = after.iter().zip(&before).flat_map(|(after, before)| {
-            after.iter().zip(before).enumerate().map(|(cpu, (after, before))| (after - before, cpu))
+        let taken = after.iter().zip(&earlier).flat_map(|(after, earlier)| {
+            after.iter().zip(earlier).enumerate().map(|(cpu, (after, earlier))| (after - earlier, cpu))
         });
         match taken.max() {
             Some((count, by)) if count >= READS / 2 && by == cpu => cores.with = cores.with.or(Some(cpu)),
@@ -33,7 +33,7 @@ pub fn find(target: &mut Target) -> Result<Cores> {
             _ => Err(Unsupported("the reads cause no device interrupts".into()))?,
         }
     }
-    set_affinity(&allowed)?;
+    set_affinity(&before)?;
     Ok(cores)
 }
 
@@ -55,11 +55,17 @@ pub fn pin(cpu: usize) -> Result<()> {
     set_affinity(&set).with_context(|| format!("running on CPU {cpu}"))
 }
 
-/// Another CPU than this one that we may run on.
+/// Another CPU than this one that we could run on before we were pinned.
 pub fn another(than: usize) -> Result<usize> {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").context("which CPUs are online")?;
     let last = online.trim().rsplit([',', '-']).next().and_then(|n| n.parse::<usize>().ok()).unwrap_or(0);
     (0..=last).rev().find(|&cpu| cpu != than).ok_or_else(|| Unsupported("there is one CPU only".into()).into())
+}
+
+/// The CPUs that this thread may run on.
+pub fn allowed() -> Result<Vec<usize>> {
+    let set = affinity()?;
+    Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| is_set(cpu, &set)).collect())
 }
 
 fn is_set(cpu: usize, set: &libc::cpu_set_t) -> bool {

@@ -212,7 +212,7 @@ fn capped_batches_sqpoll(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-fn poll(fd: &OwnedFd) -> squeue::Entry {
+pub fn poll(fd: &OwnedFd) -> squeue::Entry {
     opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), libc::POLLIN as u32).build()
 }
 
@@ -225,10 +225,10 @@ pub fn eventfd() -> Result<OwnedFd> {
     }
 }
 
-fn signal(fd: &OwnedFd) -> Result<()> {
+pub fn signal(fd: &OwnedFd) -> Result<()> {
     write_all(fd.as_raw_fd(), &1u64.to_ne_bytes())
 }
 
-fn reset(fd: &OwnedFd) -> Result<()> {
+pub fn reset(fd: &OwnedFd) -> Result<()> {
     read_all(fd.as_raw_fd(), &mut [0; 8])
 }

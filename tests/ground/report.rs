@@ -58,7 +58,7 @@ pub struct RingReport {
     pub sq_wakeups: u64,
     /// Requests that failed before they were submitted: they have a CQE, but no io_uring_submit_req.
     pub refused: u64,
-    /// CQEs that found the queue full and waited in the kernel's list.
+    /// CQEs that found the queue full and waited in the kernel's list. They are among the completions.
     pub overflows: u64,
     /// Requests that the kernel hands to io-wq, by opcode, where that is certain.
     pub punted: BTreeMap<String, u64>,

@@ -148,7 +148,12 @@ impl Run {
         self.pin(found.ok_or_else(|| Unsupported("each CPU takes the interrupts of its own reads".into()))?)
     }
 
-    fn pin(&mut self, cpu: usize) -> Result<()> {
+    /// The CPU that the caller asked for.
+    pub fn cpu(&self) -> Option<usize> {
+        self.args.cpu
+    }
+
+    pub fn pin(&mut self, cpu: usize) -> Result<()> {
         let cpu = self.args.cpu.unwrap_or(cpu);
         self.report.cpu = Some(cpu);
         cores::pin(cpu)

@@ -335,6 +335,7 @@ fn iopoll(run: &mut Run) -> Result<()> {
     blocking(&mut ring, &mut target, run.count, 16)?;
     run.finish(ring);
     let read = &run.report.rings[0].opcodes["read"];
+    run.report.expected.other.max = read.completions;
     if read.errnos.contains_key(&libc::EOPNOTSUPP) {
         return Err(Unsupported("the device has no poll queues: reads end with EOPNOTSUPP".into()).into());
     }
