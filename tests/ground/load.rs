@@ -89,13 +89,14 @@ pub fn blocking(ring: &mut Ring, target: &mut Target, count: u32, batch: u32) ->
     })
 }
 
-/// The same with the offsets of each group in ascending order, so that no scheduler has a reason to change it.
+/// The same at ascending offsets, not adjacent: a scheduler has nothing to sort and nothing to merge.
 pub fn blocking_ascending(ring: &mut Ring, target: &mut Target, count: u32, batch: u32) -> Result<()> {
+    let stride = (target.blocks / u64::from(count)).max(2);
+    let mut next = 0;
     groups(count, batch, |group| {
-        let mut offsets: Vec<u64> = (0..group).map(|_| target.offset()).collect();
-        offsets.sort_unstable();
-        for offset in offsets {
-            let read = target.read_at(offset);
+        for _ in 0..group {
+            let read = target.read_at(next % target.blocks * BLOCK as u64);
+            next += stride;
             ring.push(read, BLOCK as u32);
         }
         ring.enter(group, group)?;

@@ -19,6 +19,7 @@ mod sqpoll;
 mod vehicles;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -62,8 +63,17 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     .flatten()
 }
 
-fn main() -> Result<()> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match perform(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ground: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(args: Args) -> Result<()> {
     if args.scenario == "list" {
         for scenario in scenarios() {
             println!("{:<24} {}", scenario.name, scenario.about);
@@ -73,8 +83,6 @@ fn main() -> Result<()> {
     let scenario = scenarios()
         .find(|scenario| scenario.name == args.scenario)
         .with_context(|| format!("there is no scenario `{}`; `ground list` prints them", args.scenario))?;
-    // SAFETY: alarm only sets a timer: a scenario that hangs ends with SIGALRM, not never.
-    unsafe { libc::alarm(120) };
     let report = Run::new(scenario, args).perform(scenario)?;
     println!("{}", serde_json::to_string(&report)?);
     Ok(())

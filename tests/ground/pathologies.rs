@@ -235,9 +235,9 @@ fn faulting_poller(run: &mut Run) -> Result<()> {
 
 fn chatty_poller(run: &mut Run) -> Result<()> {
     let mut calls = 0;
-    // SAFETY: getppid has no arguments and cannot fail.
     polling(run, || {
         calls += 1;
+        // SAFETY: getppid has no arguments and cannot fail.
         unsafe { libc::getppid() };
     })?;
     run.fact("getppid_calls", calls);

@@ -70,6 +70,8 @@ impl Run {
             std::io::stdin().lock().read_line(&mut String::new()).context("waiting for a line on standard input")?;
         }
         self.pause();
+        // SAFETY: alarm only sets a timer: a scenario that hangs ends with SIGALRM, not never.
+        unsafe { libc::alarm(120) };
         self.started = Some(Instant::now());
         Ok(())
     }
