@@ -131,7 +131,7 @@ pub fn peeking(ring: &mut Ring, target: &mut Target, count: u32, depth: u32, mut
 }
 
 /// Cuts `count` into groups of `size`, the last one smaller.
-pub fn groups(count: u32, size: u32, mut group: impl FnMut(u32) -> Result<()>) -> Result<()> {
+pub fn groups<T>(count: u32, size: u32, mut group: impl FnMut(u32) -> Result<T>) -> Result<()> {
     let mut left = count;
     while left > 0 {
         let now = left.min(size);

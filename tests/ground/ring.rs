@@ -139,14 +139,14 @@ impl Ring {
         reaped
     }
 
-    /// Waits in the kernel until `count` completions are taken out.
-    pub fn wait(&mut self, count: u32) -> Result<()> {
-        let mut missing = count - self.reap().min(count);
-        while missing > 0 {
-            self.enter(0, missing)?;
-            missing -= self.reap().min(missing);
+    /// Waits in the kernel until at least `count` completions are taken out; says how many were.
+    pub fn wait(&mut self, count: u32) -> Result<u32> {
+        let mut taken = self.reap();
+        while taken < count {
+            self.enter(0, count - taken)?;
+            taken += self.reap();
         }
-        Ok(())
+        Ok(taken)
     }
 
     pub fn count_enters(&mut self, enters: u64) {
