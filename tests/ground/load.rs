@@ -1,0 +1,211 @@
+//! Reads of 4 KiB at random offsets, and the ways to wait for them.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+use anyhow::{Context, Result, ensure};
+use io_uring::{opcode, squeue, types};
+
+use crate::ring::Ring;
+
+pub const BLOCK: usize = 4096;
+
+/// A file, memory to read into, and the offsets: a fixed sequence, the same in each run.
+pub struct Target {
+    file: File,
+    blocks: u64,
+    seed: u64,
+    /// As many blocks as are ever in flight. Reads in flight may share one: nobody looks at what was read.
+    memory: Memory,
+    next: usize,
+}
+
+const SLOTS: usize = 64;
+
+impl Target {
+    pub fn new(file: File) -> Result<Target> {
+        let blocks = std::io::Seek::seek(&mut &file, std::io::SeekFrom::End(0))? / BLOCK as u64;
+        ensure!(blocks > 0, "the file to read from has less than one block");
+        let memory = Memory::new(SLOTS)?;
+        memory.touch_all();
+        Ok(Target { file, blocks: blocks.min(1 << 20), seed: 0x9e37_79b9_7f4a_7c15, memory, next: 0 })
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    pub fn offset(&mut self) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed % self.blocks * BLOCK as u64
+    }
+
+    pub fn buffer(&mut self) -> *mut u8 {
+        self.next = (self.next + 1) % SLOTS;
+        self.memory.page(self.next)
+    }
+
+    pub fn read(&mut self) -> squeue::Entry {
+        let offset = self.offset();
+        self.read_at(offset)
+    }
+
+    pub fn read_at(&mut self, offset: u64) -> squeue::Entry {
+        let buffer = self.buffer();
+        opcode::Read::new(types::Fd(self.fd()), buffer, BLOCK as u32).offset(offset).build()
+    }
+
+    /// A read outside any ring.
+    pub fn read_one(&mut self) -> Result<()> {
+        let (offset, buffer) = (self.offset(), self.buffer());
+        // SAFETY: a block of our own memory, which nothing else reads meanwhile.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(buffer, BLOCK) };
+        self.file.read_exact_at(buffer, offset).context("reading")
+    }
+
+    /// Reads all that may be read, so that it is in the page cache.
+    pub fn fill_cache(&self) -> Result<()> {
+        let mut chunk = vec![0; 1 << 20];
+        let mut offset = 0;
+        while offset < self.blocks * BLOCK as u64 {
+            offset += self.file.read_at(&mut chunk, offset).context("reading")? as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Reads in groups of `batch`: pushed and submitted with one enter, which waits for all of them.
+pub fn blocking(ring: &mut Ring, target: &mut Target, count: u32, batch: u32) -> Result<()> {
+    groups(count, batch, |group| {
+        for _ in 0..group {
+            let read = target.read();
+            ring.push(read, BLOCK as u32);
+        }
+        ring.enter(group, group)?;
+        ring.wait(group)
+    })
+}
+
+/// The same at ascending offsets, not adjacent: a scheduler has nothing to sort and nothing to merge.
+pub fn blocking_ascending(ring: &mut Ring, target: &mut Target, count: u32, batch: u32) -> Result<()> {
+    let stride = (target.blocks / u64::from(count)).max(2);
+    let mut next = 0;
+    groups(count, batch, |group| {
+        for _ in 0..group {
+            let read = target.read_at(next % target.blocks * BLOCK as u64);
+            next += stride;
+            ring.push(read, BLOCK as u32);
+        }
+        ring.enter(group, group)?;
+        ring.wait(group)
+    })
+}
+
+/// Keeps up to `depth` reads in flight and looks at the completion ring from user mode; `between` is called after each
+/// look that found nothing.
+pub fn peeking(ring: &mut Ring, target: &mut Target, count: u32, depth: u32, mut between: impl FnMut()) -> Result<()> {
+    let (mut pushed, mut done) = (0, 0);
+    while done < count {
+        let room = (count - pushed).min(depth - (pushed - done));
+        for _ in 0..room {
+            let read = target.read();
+            ring.push(read, BLOCK as u32);
+        }
+        pushed += room;
+        if room > 0 {
+            ring.submit()?;
+        }
+        loop {
+            let found = ring.reap();
+            done += found;
+            if found > 0 {
+                break;
+            }
+            between();
+        }
+    }
+    Ok(())
+}
+
+/// Cuts `count` into groups of `size`, the last one smaller.
+pub fn groups<T>(count: u32, size: u32, mut group: impl FnMut(u32) -> Result<T>) -> Result<()> {
+    let mut left = count;
+    while left > 0 {
+        let now = left.min(size);
+        group(now)?;
+        left -= now;
+    }
+    Ok(())
+}
+
+/// Computes for a while in user mode: about a nanosecond or a few per turn, no system call, no memory.
+pub fn spin(turns: u32) {
+    for _ in 0..turns {
+        std::hint::spin_loop();
+    }
+}
+
+/// Voluntary context switches of this thread: it slept.
+pub fn sleeps() -> u64 {
+    usage().ru_nvcsw as u64
+}
+
+/// Page faults of this thread that needed no I/O.
+pub fn faults() -> u64 {
+    usage().ru_minflt as u64
+}
+
+fn usage() -> libc::rusage {
+    // SAFETY: the call fills the structure that it is given.
+    unsafe {
+        let mut usage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage
+    }
+}
+
+/// Anonymous pages of 4 KiB, aligned, fresh until they are touched.
+pub struct Memory {
+    base: *mut u8,
+    pages: usize,
+}
+
+impl Memory {
+    pub fn new(pages: usize) -> Result<Memory> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice, unmapped in drop.
+        let base = unsafe {
+            let base =
+                libc::mmap(std::ptr::null_mut(), pages * BLOCK, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            ensure!(base != libc::MAP_FAILED, "mmap of {pages} pages: {}", std::io::Error::last_os_error());
+            libc::madvise(base, pages * BLOCK, libc::MADV_NOHUGEPAGE);
+            base.cast()
+        };
+        Ok(Memory { base, pages })
+    }
+
+    pub fn page(&self, index: usize) -> *mut u8 {
+        assert!(index < self.pages);
+        // SAFETY: within the mapping.
+        unsafe { self.base.add(index * BLOCK) }
+    }
+
+    pub fn touch(&self, index: usize) {
+        // SAFETY: within the mapping, which is writable.
+        unsafe { self.page(index).write_volatile(1) }
+    }
+
+    pub fn touch_all(&self) {
+        (0..self.pages).for_each(|page| self.touch(page));
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and whole; who read into it has reaped its completions.
+        unsafe { libc::munmap(self.base.cast(), self.pages * BLOCK) };
+    }
+}

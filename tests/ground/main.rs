@@ -1,0 +1,89 @@
+//! Ground truth: a program that makes each vehicle and each pathology on demand, and prints what it injected.
+//!
+//! It shares no code with iotrail, so that what iotrail sees can be compared with what was done. One scenario per run;
+//! at its end one line of JSON (`report.rs`) on standard output. A scenario that this kernel or machine cannot produce
+//! says so in `unsupported`, and the exit status is 0.
+
+mod cores;
+mod interfaces;
+mod load;
+mod network;
+mod pathologies;
+mod processes;
+mod readiness;
+mod report;
+mod results;
+mod ring;
+mod run;
+mod sqpoll;
+mod vehicles;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use run::{Run, Scenario};
+
+#[derive(Parser)]
+#[command(about = "Makes each vehicle and each pathology of asynchronous I/O on demand, and prints what it did")]
+pub struct Args {
+    /// A scenario, or `list`
+    scenario: String,
+    /// I/Os; each scenario has its own default and ends within 3 s with it
+    #[arg(long)]
+    count: Option<u32>,
+    /// What is read; by default a file of 64 MiB in a temporary folder. It is never written
+    #[arg(long)]
+    file: Option<PathBuf>,
+    /// Run on this CPU instead of the one that the scenario would choose
+    #[arg(long)]
+    cpu: Option<usize>,
+    /// Once the rings exist, print `ready` on standard error and wait for a line on standard input
+    #[arg(long)]
+    start_on_stdin: bool,
+    /// Once the rings exist, and before they are closed, stand still for this long
+    #[arg(long, default_value_t = 0)]
+    pause_ms: u64,
+}
+
+fn scenarios() -> impl Iterator<Item = &'static Scenario> {
+    [
+        vehicles::SCENARIOS,
+        interfaces::SCENARIOS,
+        network::SCENARIOS,
+        readiness::SCENARIOS,
+        processes::SCENARIOS,
+        pathologies::SCENARIOS,
+        sqpoll::SCENARIOS,
+        results::SCENARIOS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn main() -> ExitCode {
+    match perform(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ground: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(args: Args) -> Result<()> {
+    if args.scenario == "list" {
+        for scenario in scenarios() {
+            println!("{:<24} {}", scenario.name, scenario.about);
+        }
+        return Ok(());
+    }
+    let scenario = scenarios()
+        .find(|scenario| scenario.name == args.scenario)
+        .with_context(|| format!("there is no scenario `{}`; `ground list` prints them", args.scenario))?;
+    let report = Run::new(scenario, args).perform(scenario)?;
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(())
+}

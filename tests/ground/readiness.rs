@@ -1,0 +1,236 @@
+//! Requests that become ready when this program says so: polls of eventfds, timeouts, links. No device takes part.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use anyhow::{Result, ensure};
+use io_uring::{opcode, squeue, types};
+
+use crate::load::{BLOCK, groups};
+use crate::network::{read_all, write_all};
+use crate::ring::{DEFER, Flag, Ring};
+use crate::run::{Run, Scenario};
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "eventfd_polls",
+        about: "polls of 16 eventfds that are made ready in the order of submission",
+        finding: None,
+        allowed: &[],
+        count: 8_000,
+        run: eventfd_polls,
+    },
+    Scenario {
+        name: "reordered",
+        about: "polls of 16 eventfds that are made ready in the reverse order of submission",
+        finding: Some("reordered"),
+        allowed: &[],
+        count: 8_000,
+        run: reordered,
+    },
+    Scenario {
+        name: "timeouts",
+        about: "10 timeouts of 0.3 to 3 ms, waited for in io_uring_enter",
+        finding: None,
+        allowed: &[],
+        count: 1_000,
+        run: timeouts,
+    },
+    Scenario {
+        name: "reordered_timeouts",
+        about: "10 timeouts of 3 to 0.3 ms: the one submitted last ends first",
+        finding: Some("reordered"),
+        allowed: &[],
+        count: 1_000,
+        run: reordered_timeouts,
+    },
+    Scenario {
+        name: "linked",
+        about: "chains of 4 linked cached reads, and as many of 3 whose first one fails",
+        finding: None,
+        allowed: &["errors", "reordered"],
+        count: 7_000,
+        run: linked,
+    },
+    Scenario {
+        name: "capped_batches",
+        about: "256 polls ready at once, io_uring_enter waiting for one: the kernel runs 20 of them per call",
+        finding: Some("capped_batch"),
+        allowed: &[],
+        count: 25_600,
+        run: capped_batches,
+    },
+    Scenario {
+        name: "capped_batches_sqpoll",
+        about: "256 polls ready at once on a ring with SQPOLL, whose thread runs 32 per turn",
+        finding: Some("capped_batch"),
+        allowed: &["reordered"],
+        count: 25_600,
+        run: capped_batches_sqpoll,
+    },
+];
+
+fn eventfd_polls(run: &mut Run) -> Result<()> {
+    polls(run, |fds| fds.iter().try_for_each(signal))
+}
+
+fn reordered(run: &mut Run) -> Result<()> {
+    polls(run, |fds| fds.iter().rev().try_for_each(signal))?;
+    run.fact("order_lost_when_made_ready", run.report.rings[0].order.overtaken);
+    Ok(())
+}
+
+fn polls(run: &mut Run, make_ready: impl Fn(&[OwnedFd]) -> Result<()>) -> Result<()> {
+    const POLLS: u32 = 16;
+    run.pin_if_asked()?;
+    let fds: Vec<OwnedFd> = (0..POLLS).map(|_| eventfd()).collect::<Result<_>>()?;
+    let mut ring = Ring::open(POLLS, &DEFER)?;
+    run.start()?;
+    groups(run.count, POLLS, |group| {
+        let fds = &fds[..group as usize];
+        fds.iter().for_each(|fd| ring.push(poll(fd), 0));
+        ring.submit()?;
+        make_ready(fds)?;
+        ring.wait(group)?;
+        fds.iter().try_for_each(reset)
+    })?;
+    run.finish(ring);
+    run.report.all("enter");
+    run.report.all("enter:ready");
+    Ok(())
+}
+
+fn timeouts(run: &mut Run) -> Result<()> {
+    timed(run, |index| index + 1)
+}
+
+fn reordered_timeouts(run: &mut Run) -> Result<()> {
+    timed(run, |index| 10 - index)
+}
+
+/// `step` says when each of 10 timeouts ends, in units of 0.3 ms.
+fn timed(run: &mut Run, step: impl Fn(u32) -> u32) -> Result<()> {
+    run.pin_if_asked()?;
+    let times: Vec<_> = (0..10).map(|index| types::Timespec::new().nsec(300_000 * step(index))).collect();
+    let mut ring = Ring::open(16, &DEFER)?;
+    run.start()?;
+    groups(run.count, 10, |group| {
+        times.iter().take(group as usize).for_each(|time| ring.push(opcode::Timeout::new(time).build(), 0));
+        ring.enter(group, group)?;
+        ring.wait(group)
+    })?;
+    run.finish(ring);
+    run.report.all("enter");
+    let all = run.report.completions();
+    run.report.between("enter:slept", all * 9 / 10, all);
+    Ok(())
+}
+
+fn linked(run: &mut Run) -> Result<()> {
+    const NO_FILE: types::Fd = types::Fd(-1);
+    run.pin_if_asked()?;
+    let mut target = run.cached()?;
+    let mut ring = Ring::open(8, &DEFER)?;
+    run.start()?;
+    let chains = u64::from(run.count / 7);
+    groups(run.count / 7, 1, |_| {
+        let link = squeue::Flags::IO_LINK;
+        for flags in [link, link, link, squeue::Flags::empty()] {
+            let read = target.read().flags(flags);
+            ring.push(read, BLOCK as u32);
+        }
+        let broken = opcode::Read::new(NO_FILE, target.buffer(), BLOCK as u32).build().flags(link);
+        ring.push(broken, BLOCK as u32);
+        for flags in [link, squeue::Flags::empty()] {
+            let read = target.read().flags(flags);
+            ring.push(read, BLOCK as u32);
+        }
+        ring.enter(7, 7)?;
+        ring.wait(7)
+    })?;
+    run.finish(ring);
+    run.fact("whole_chains", chains);
+    run.fact("broken_chains", chains);
+    // The first of each chain ends while it is submitted, the others by the task work that the one before queued.
+    run.report.exactly("inline", 2 * chains);
+    run.report.exactly("enter", 5 * chains);
+    Ok(())
+}
+
+const POLLERS: u32 = 256;
+
+fn capped_batches(run: &mut Run) -> Result<()> {
+    // IO_LOCAL_TW_DEFAULT_MAX, since Linux 6.13.
+    const CAP: u32 = 20;
+    run.pin_if_asked()?;
+    let fds: Vec<OwnedFd> = (0..POLLERS).map(|_| eventfd()).collect::<Result<_>>()?;
+    let mut ring = Ring::open(POLLERS, &DEFER)?;
+    run.start()?;
+    let (mut capped, mut largest) = (0, 0);
+    groups(run.count, POLLERS, |group| {
+        let fds = &fds[..group as usize];
+        fds.iter().for_each(|fd| ring.push(poll(fd), 0));
+        ring.submit()?;
+        fds.iter().try_for_each(signal)?;
+        let mut left = group;
+        while left > 0 {
+            ring.enter(0, 1)?;
+            let batch = ring.reap();
+            capped += u64::from(batch == CAP);
+            largest = largest.max(u64::from(batch));
+            left -= batch;
+        }
+        fds.iter().try_for_each(reset)
+    })?;
+    run.finish(ring);
+    run.fact("batches_of_20", capped);
+    run.fact("largest_batch", largest);
+    run.report.all("enter");
+    Ok(())
+}
+
+fn capped_batches_sqpoll(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let fd = eventfd()?;
+    let mut ring = Ring::open(POLLERS, &[Flag::Sqpoll(1_000, None)])?;
+    run.start()?;
+    groups(run.count, POLLERS, |group| {
+        (0..group).for_each(|_| ring.push(poll(&fd), 0));
+        ring.submit()?;
+        // All are polls of one eventfd, so that one write makes them ready at once, the newest first.
+        // All are armed a while after the thread has taken the last one.
+        while !ring.uring.submission().is_empty() {
+            std::hint::spin_loop();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        signal(&fd)?;
+        let mut left = group;
+        while left > 0 {
+            left -= ring.reap();
+        }
+        reset(&fd)
+    })?;
+    run.finish(ring);
+    run.report.all("sqpoll");
+    Ok(())
+}
+
+pub fn poll(fd: &OwnedFd) -> squeue::Entry {
+    opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), libc::POLLIN as u32).build()
+}
+
+pub fn eventfd() -> Result<OwnedFd> {
+    // SAFETY: the call gives a new descriptor, which is ours from then on.
+    unsafe {
+        let fd = libc::eventfd(0, libc::EFD_CLOEXEC);
+        ensure!(fd >= 0, std::io::Error::last_os_error());
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+pub fn signal(fd: &OwnedFd) -> Result<()> {
+    write_all(fd.as_raw_fd(), &1u64.to_ne_bytes())
+}
+
+pub fn reset(fd: &OwnedFd) -> Result<()> {
+    read_all(fd.as_raw_fd(), &mut [0; 8])
+}

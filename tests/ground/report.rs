@@ -1,0 +1,136 @@
+//! What a scenario did, as one line of JSON: counts that it knows because it made the requests and read the completions.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Default)]
+pub struct Report {
+    pub scenario: &'static str,
+    pub tgid: u32,
+    /// Why this kernel or machine cannot do what the name says; the numbers then are of what was tried.
+    pub unsupported: Option<String>,
+    /// The finding that must be reported; null: none.
+    pub finding: Option<&'static str>,
+    /// Findings that are true of this scenario as well, and may be reported.
+    pub allowed: &'static [&'static str],
+    /// Where the load was pinned, and which CPU takes the interrupts of its reads.
+    pub cpu: Option<usize>,
+    pub irq_cpu: Option<usize>,
+    pub rings: Vec<RingReport>,
+    /// I/Os that went through no ring, by interface.
+    pub others: BTreeMap<&'static str, Op>,
+    pub expected: Expected,
+    /// Figures of one scenario; their names say what they are.
+    pub facts: BTreeMap<&'static str, u64>,
+    /// From the first request to the last completion.
+    pub elapsed_ms: u64,
+}
+
+/// The vehicles of all CQEs and other completions together.
+#[derive(Serialize, Default)]
+pub struct Expected {
+    /// All completions: those of the rings and of the other interfaces.
+    pub completions: u64,
+    /// By vehicle, or `vehicle:detail`, in completions. A vehicle that is not named has at most `other.max`.
+    pub vehicles: BTreeMap<&'static str, Range>,
+    pub other: Range,
+}
+
+#[derive(Serialize, Default, Clone, Copy)]
+pub struct Range {
+    pub min: u64,
+    pub max: u64,
+}
+
+/// One ring. It goes from a child to its parent as JSON, too.
+#[derive(Serialize, Deserialize, Default)]
+pub struct RingReport {
+    pub tgid: u32,
+    pub tid: u32,
+    pub fd: i32,
+    pub flags: Vec<String>,
+    pub sq_entries: u32,
+    pub cq_entries: u32,
+    pub opcodes: BTreeMap<String, Op>,
+    /// io_uring_enter calls, and those of them that woke the SQPOLL thread.
+    pub enters: u64,
+    pub sq_wakeups: u64,
+    /// Requests that failed before they were submitted: they have a CQE, but no io_uring_submit_req.
+    pub refused: u64,
+    /// CQEs that found the queue full and waited in the kernel's list. They are among the completions.
+    pub overflows: u64,
+    /// Requests that the kernel hands to io-wq, by opcode, where that is certain.
+    pub punted: BTreeMap<String, u64>,
+    pub order: Order,
+}
+
+/// Requests and completions of one opcode, or of one interface.
+#[derive(Serialize, Deserialize, Default, Clone)]
+pub struct Op {
+    pub requests: u64,
+    /// CQEs: with multishot and zero copy a request has several.
+    pub completions: u64,
+    pub bytes: u64,
+    /// Completions with a negative result; which, in `errnos`.
+    pub errors: u64,
+    /// Transfers of fewer bytes than asked for.
+    pub short: u64,
+    /// CQEs with IORING_CQE_F_MORE, and with IORING_CQE_F_NOTIF.
+    pub more: u64,
+    pub notif: u64,
+    pub errnos: BTreeMap<i32, u64>,
+}
+
+/// The order of the last CQE of each request against the order of submission.
+#[derive(Serialize, Deserialize, Default)]
+pub struct Order {
+    pub completions: u64,
+    /// Completions that came after one that was submitted later.
+    pub overtaken: u64,
+    /// By how many submissions, at most.
+    pub max_displacement: u64,
+}
+
+impl Op {
+    pub fn add(&mut self, result: i32, asked: u32) {
+        self.completions += 1;
+        if result < 0 {
+            self.errors += 1;
+            *self.errnos.entry(-result).or_default() += 1;
+        } else if asked > 0 {
+            self.bytes += result as u64;
+            self.short += u64::from((result as u32) < asked);
+        }
+    }
+}
+
+impl Report {
+    /// All completions counted so far.
+    pub fn completions(&self) -> u64 {
+        let rings = self.rings.iter().flat_map(|ring| ring.opcodes.values());
+        rings.chain(self.others.values()).map(|op| op.completions).sum()
+    }
+
+    /// Exactly so many by this vehicle.
+    pub fn exactly(&mut self, vehicle: &'static str, completions: u64) {
+        self.between(vehicle, completions, completions);
+    }
+
+    pub fn between(&mut self, vehicle: &'static str, min: u64, max: u64) {
+        self.expected.vehicles.insert(vehicle, Range { min, max });
+    }
+
+    /// Every completion by this vehicle.
+    pub fn all(&mut self, vehicle: &'static str) {
+        self.exactly(vehicle, self.completions());
+    }
+
+    /// At least this share of the completions by this vehicle, the rest by whatever came along.
+    pub fn mostly(&mut self, vehicle: &'static str, share: f64) {
+        let all = self.completions();
+        let least = (all as f64 * share) as u64;
+        self.between(vehicle, least, all);
+        self.expected.other.max = all - least;
+    }
+}

@@ -1,0 +1,249 @@
+//! What completions say, and who had to do the work: punting, overflow, errors, short reads.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use anyhow::{Result, ensure};
+use io_uring::{opcode, types};
+
+use crate::load::{BLOCK, Target, blocking, groups};
+use crate::network::{pipe, write_all};
+use crate::ring::{DEFER, Flag, Ring};
+use crate::run::{Run, Scenario, Unsupported, c_path};
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "punted",
+        about: "openat with O_CREAT, buffered write, fsync, statx: each is handed to io-wq; close is not",
+        finding: Some("punted"),
+        allowed: &[],
+        count: 500,
+        run: punted,
+    },
+    Scenario {
+        name: "iowq_fanout",
+        about: "32 splices from empty pipes at once: each blocks an io-wq worker of its own",
+        finding: Some("iowq_fanout"),
+        allowed: &["punted", "reordered"],
+        count: 1_600,
+        run: iowq_fanout,
+    },
+    Scenario {
+        name: "cq_overflow",
+        about: "64 no-ops for a completion queue of 16: 48 wait in the kernel each time",
+        finding: Some("cq_overflow"),
+        allowed: &[],
+        count: 6_400,
+        run: cq_overflow,
+    },
+    Scenario {
+        name: "iopoll_without_queues",
+        about: "IOPOLL on a device without poll queues: each read ends with EOPNOTSUPP",
+        finding: Some("iopoll_without_queues"),
+        allowed: &["errors", "punted", "iowq_fanout"],
+        count: 1_600,
+        run: iopoll_without_queues,
+    },
+    Scenario {
+        name: "short_reads",
+        about: "cached reads of which one in 4 meets the end of the file, and one in 8 lies beyond it",
+        finding: Some("short_reads"),
+        allowed: &[],
+        count: 8_000,
+        run: short_reads,
+    },
+    Scenario {
+        name: "errors",
+        about: "of 8 cached reads: one of no file, one of a wrong address, one refused before it is submitted",
+        finding: Some("errors"),
+        allowed: &[],
+        count: 8_000,
+        run: errors,
+    },
+];
+
+fn punted(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let folder = run.folder()?;
+    let path = c_path(&folder.join("made"));
+    let block = [7u8; BLOCK];
+    // SAFETY: all zeroes is a valid statx; the kernel fills it.
+    let mut status = Box::<libc::statx>::new(unsafe { std::mem::zeroed() });
+    let mut ring = Ring::open(4, &[])?;
+    run.start()?;
+    let one = |ring: &mut Ring, entry, asked| -> Result<i32> {
+        ring.push(entry, asked);
+        ring.submit()?;
+        let mut result = 0;
+        while ring.reap_each(|cqe| result = cqe.result) == 0 {
+            ring.enter(0, 1)?;
+        }
+        ensure!(result >= 0, std::io::Error::from_raw_os_error(-result));
+        Ok(result)
+    };
+    for _ in 0..run.count / 5 {
+        let open = opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr());
+        let fd = types::Fd(one(&mut ring, open.flags(libc::O_RDWR | libc::O_CREAT).mode(0o600).build(), 0)?);
+        one(&mut ring, opcode::Write::new(fd, block.as_ptr(), BLOCK as u32).build(), BLOCK as u32)?;
+        one(&mut ring, opcode::Fsync::new(fd).build(), 0)?;
+        let into = std::ptr::from_mut(&mut *status).cast();
+        let stat = opcode::Statx::new(fd, c"".as_ptr(), into).flags(libc::AT_EMPTY_PATH).mask(libc::STATX_SIZE);
+        one(&mut ring, stat.build(), 0)?;
+        one(&mut ring, opcode::Close::new(fd).build(), 0)?;
+    }
+    for code in [opcode::OpenAt::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Statx::CODE] {
+        ring.punted(code);
+    }
+    run.finish(ring);
+    let rounds = u64::from(run.count / 5);
+    run.report.exactly("iowq", 4 * rounds);
+    run.report.exactly("inline", rounds);
+    Ok(())
+}
+
+fn iowq_fanout(run: &mut Run) -> Result<()> {
+    const PIPES: u32 = 32;
+    run.pin_if_asked()?;
+    let pipes: Vec<(OwnedFd, OwnedFd)> = (0..PIPES).map(|_| pipe()).collect::<Result<_>>()?;
+    let nowhere = OpenOptions::new().write(true).open("/dev/null")?;
+    let mut ring = Ring::open(PIPES, &[])?;
+    run.start()?;
+    let mut most = 0;
+    groups(run.count, PIPES, |group| {
+        let pipes = &pipes[..group as usize];
+        for (reader, _) in pipes {
+            let (from, to) = (types::Fd(reader.as_raw_fd()), types::Fd(nowhere.as_raw_fd()));
+            ring.push(opcode::Splice::new(from, -1, to, -1, 8).build(), 8);
+        }
+        ring.submit()?;
+        // Each one has a worker before the first may go on.
+        let mut workers = workers()?;
+        for _ in 0..1_000 {
+            if workers >= u64::from(group) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            workers = self::workers()?;
+        }
+        most = workers.max(most);
+        pipes.iter().try_for_each(|(_, writer)| write_all(writer.as_raw_fd(), &[7; 8]))?;
+        ring.wait(group)
+    })?;
+    ring.punted(opcode::Splice::CODE);
+    run.finish(ring);
+    run.fact("workers", most);
+    run.report.all("iowq");
+    Ok(())
+}
+
+/// io-wq workers of this process.
+fn workers() -> Result<u64> {
+    let mut workers = 0;
+    for task in std::fs::read_dir("/proc/self/task")? {
+        // A worker may end meanwhile.
+        let name = std::fs::read_to_string(task?.path().join("comm")).unwrap_or_default();
+        workers += u64::from(name.starts_with("iou-wrk-"));
+    }
+    Ok(workers)
+}
+
+fn cq_overflow(run: &mut Run) -> Result<()> {
+    const QUEUE: u32 = 16;
+    run.pin_if_asked()?;
+    let mut ring = Ring::open(QUEUE, &[Flag::CqSize(QUEUE)])?;
+    run.start()?;
+    let mut overflows = 0;
+    groups(run.count, 4 * QUEUE, |group| {
+        groups(group, QUEUE, |part| {
+            (0..part).for_each(|_| ring.push(opcode::Nop::new().build(), 0));
+            ring.submit()
+        })?;
+        overflows += u64::from(group.saturating_sub(QUEUE));
+        ring.wait(group)
+    })?;
+    ring.overflowed(overflows);
+    run.finish(ring);
+    // A CQE that overflows has the event io_uring_cqe_overflow in place of io_uring_complete.
+    let all = run.report.completions();
+    run.report.between("inline", all - overflows, all);
+    Ok(())
+}
+
+fn iopoll_without_queues(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let mut target = run.direct()?;
+    let mut ring = Ring::open(16, &[Flag::Iopoll])?;
+    run.start()?;
+    blocking(&mut ring, &mut target, run.count, 16)?;
+    // The first try cannot block and ends with EAGAIN; the worker then gets EOPNOTSUPP, and task work posts it.
+    ring.punted(opcode::Read::CODE);
+    run.finish(ring);
+    run.report.expected.other.max = run.report.completions();
+    let read = &run.report.rings[0].opcodes["read"];
+    if read.errnos.get(&libc::EOPNOTSUPP) != Some(&read.completions) {
+        return Err(Unsupported("the device has poll queues: its reads succeed".into()).into());
+    }
+    Ok(())
+}
+
+/// A file of ten blocks and 1000 bytes, in the page cache.
+fn odd_file(run: &mut Run) -> Result<Target> {
+    let path = run.folder()?.join("odd");
+    let mut file = File::create_new(&path)?;
+    file.write_all(&[7; 10 * BLOCK + 1_000])?;
+    file.sync_all()?;
+    let target = Target::new(File::open(path)?)?;
+    target.fill_cache()?;
+    Ok(target)
+}
+
+fn short_reads(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let mut target = odd_file(run)?;
+    let mut ring = Ring::open(8, &[])?;
+    run.start()?;
+    groups(run.count, 8, |group| {
+        for index in 0..group {
+            let offset = match index {
+                0 | 1 => 10 * BLOCK as u64,
+                2 => 20 * BLOCK as u64,
+                _ => target.offset(),
+            };
+            let read = opcode::Read::new(types::Fd(target.fd()), target.buffer(), BLOCK as u32).offset(offset);
+            ring.push(read.build(), BLOCK as u32);
+        }
+        ring.submit()?;
+        ring.wait(group)
+    })?;
+    run.finish(ring);
+    run.report.all("inline");
+    Ok(())
+}
+
+fn errors(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let mut target = odd_file(run)?;
+    let wrong_address = 8 as *mut u8;
+    let mut ring = Ring::open(8, &DEFER)?;
+    run.start()?;
+    groups(run.count, 8, |group| {
+        for index in 0..group {
+            let (offset, buffer, file) = (target.offset(), target.buffer(), types::Fd(target.fd()));
+            let read = match index {
+                0 => opcode::Read::new(types::Fd(-1), buffer, BLOCK as u32),
+                1 => opcode::Read::new(file, wrong_address, BLOCK as u32),
+                // No such priority class.
+                2 => opcode::Read::new(file, buffer, BLOCK as u32).ioprio(7 << 13),
+                _ => opcode::Read::new(file, buffer, BLOCK as u32),
+            };
+            ring.push(read.offset(offset).build(), BLOCK as u32);
+        }
+        ring.refused(u64::from(group > 2));
+        ring.submit()?;
+        ring.wait(group)
+    })?;
+    run.finish(ring);
+    run.report.all("inline");
+    Ok(())
+}

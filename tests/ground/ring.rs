@@ -1,0 +1,230 @@
+//! A ring that counts: what was pushed, by opcode, and what came back.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, Result};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
+
+use crate::report::{Op, Order, RingReport};
+
+/// Setup flags, exactly those that are asked for.
+#[derive(Clone, Copy)]
+pub enum Flag {
+    CoopTaskrun,
+    DeferTaskrun,
+    SingleIssuer,
+    Iopoll,
+    /// Idle time in milliseconds, and the thread's CPU.
+    Sqpoll(u32, Option<usize>),
+    CqSize(u32),
+}
+
+pub const DEFER: [Flag; 2] = [Flag::DeferTaskrun, Flag::SingleIssuer];
+
+pub struct Ring {
+    pub uring: IoUring,
+    pub tally: Tally,
+    sqpoll: bool,
+    setup: RingReport,
+}
+
+/// One CQE, taken apart.
+pub struct Done {
+    pub result: i32,
+    pub flags: u32,
+}
+
+/// The counts. Apart from the ring, so that threads can share one.
+#[derive(Default)]
+pub struct Tally {
+    ops: BTreeMap<u8, Op>,
+    order: Order,
+    next: u32,
+    newest: u32,
+}
+
+impl Ring {
+    pub fn open(entries: u32, flags: &[Flag]) -> Result<Ring> {
+        let mut builder = IoUring::builder();
+        let mut names = Vec::new();
+        let mut sqpoll = false;
+        for flag in flags {
+            let name = match *flag {
+                Flag::CoopTaskrun => (builder.setup_coop_taskrun(), "coop_taskrun").1,
+                Flag::DeferTaskrun => (builder.setup_defer_taskrun(), "defer_taskrun").1,
+                Flag::SingleIssuer => (builder.setup_single_issuer(), "single_issuer").1,
+                Flag::Iopoll => (builder.setup_iopoll(), "iopoll").1,
+                Flag::CqSize(size) => (builder.setup_cqsize(size), "cqsize").1,
+                Flag::Sqpoll(idle, cpu) => {
+                    sqpoll = true;
+                    builder.setup_sqpoll(idle);
+                    if let Some(cpu) = cpu {
+                        builder.setup_sqpoll_cpu(cpu as u32);
+                        names.push("sq_aff".to_string());
+                    }
+                    "sqpoll"
+                }
+            };
+            names.push(name.to_string());
+        }
+        let uring = builder.build(entries).with_context(|| format!("io_uring_setup with {names:?}"))?;
+        let setup = RingReport {
+            tgid: std::process::id(),
+            // SAFETY: gettid has no arguments and cannot fail.
+            tid: unsafe { libc::gettid() } as u32,
+            fd: uring.as_raw_fd(),
+            flags: names,
+            sq_entries: uring.params().sq_entries(),
+            cq_entries: uring.params().cq_entries(),
+            ..Default::default()
+        };
+        Ok(Ring { uring, tally: Tally::default(), sqpoll, setup })
+    }
+
+    /// Queues a request in the submission ring. `asked` is how many bytes it transfers at most, 0 for one that moves none.
+    pub fn push(&mut self, entry: squeue::Entry, asked: u32) {
+        let entry = self.tally.stamp(entry, asked);
+        // SAFETY: the callers keep files, buffers and arguments until the request has its last completion.
+        unsafe { self.uring.submission().push(&entry).expect("the submission ring has room") }
+    }
+
+    /// One io_uring_enter, which waits if `wait` is not 0. Returns how many were submitted.
+    pub fn enter(&mut self, submit: u32, wait: u32) -> Result<u32> {
+        let flags = if wait > 0 { EnterFlags::GETEVENTS } else { EnterFlags::empty() };
+        self.enter_with(submit, wait, flags)
+    }
+
+    pub fn enter_with(&mut self, submit: u32, wait: u32, flags: EnterFlags) -> Result<u32> {
+        self.setup.enters += 1;
+        // SAFETY: no argument is passed; the requests are the callers'.
+        match unsafe { self.uring.submitter().enter::<libc::sigset_t>(submit, wait, flags.bits(), None) } {
+            Ok(taken) => Ok(taken as u32),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(error).context("io_uring_enter"),
+        }
+    }
+
+    /// Submits all that was pushed: with one enter, more if the kernel stops at a request; with SQPOLL with none, unless
+    /// its thread sleeps.
+    pub fn submit(&mut self) -> Result<()> {
+        if self.sqpoll {
+            if self.uring.submission().need_wakeup() {
+                self.setup.sq_wakeups += 1;
+                self.enter_with(0, 0, EnterFlags::SQ_WAKEUP)?;
+            }
+            return Ok(());
+        }
+        loop {
+            let queued = self.uring.submission().len() as u32;
+            if queued == 0 {
+                return Ok(());
+            }
+            self.enter(queued, 0)?;
+        }
+    }
+
+    /// Takes out and counts all completions that are there, without entering the kernel.
+    pub fn reap(&mut self) -> u32 {
+        self.reap_each(|_| ())
+    }
+
+    pub fn reap_each(&mut self, mut each: impl FnMut(Done)) -> u32 {
+        let mut reaped = 0;
+        for cqe in self.uring.completion() {
+            each(self.tally.take(&cqe));
+            reaped += 1;
+        }
+        reaped
+    }
+
+    /// Waits in the kernel until at least `count` completions are taken out; says how many were.
+    pub fn wait(&mut self, count: u32) -> Result<u32> {
+        let mut taken = self.reap();
+        while taken < count {
+            self.enter(0, count - taken)?;
+            taken += self.reap();
+        }
+        Ok(taken)
+    }
+
+    pub fn count_enters(&mut self, enters: u64) {
+        self.setup.enters += enters;
+    }
+
+    /// Takes note that all requests of an opcode are handed to io-wq.
+    pub fn punted(&mut self, code: u8) {
+        let requests = self.tally.ops.get(&code).map_or(0, |op| op.requests);
+        self.setup.punted.insert(name(code).to_string(), requests);
+    }
+
+    pub fn refused(&mut self, requests: u64) {
+        self.setup.refused += requests;
+    }
+
+    pub fn overflowed(&mut self, completions: u64) {
+        self.setup.overflows += completions;
+    }
+
+    pub fn report(mut self) -> RingReport {
+        assert_eq!(self.uring.submission().len(), 0, "requests were never submitted");
+        let Tally { ops, order, .. } = self.tally;
+        for (code, op) in &ops {
+            let finished = op.completions - op.more;
+            assert_eq!(op.requests, finished, "requests and final completions of {}", name(*code));
+        }
+        let opcodes = ops.into_iter().map(|(code, op)| (name(code).to_string(), op)).collect();
+        RingReport { opcodes, order, ..self.setup }
+    }
+}
+
+impl Tally {
+    /// Numbers a request. Its user data carry the opcode, the bytes asked for, and the number.
+    pub fn stamp(&mut self, entry: squeue::Entry, asked: u32) -> squeue::Entry {
+        let code = entry.get_opcode() as u8;
+        self.next += 1;
+        self.ops.entry(code).or_default().requests += 1;
+        assert!(asked < 1 << 24);
+        entry.user_data(u64::from(code) << 56 | u64::from(asked) << 32 | u64::from(self.next))
+    }
+
+    pub fn take(&mut self, cqe: &cqueue::Entry) -> Done {
+        let data = cqe.user_data();
+        let (code, asked, seq) = ((data >> 56) as u8, (data >> 32) as u32 & 0xff_ffff, data as u32);
+        let op = self.ops.get_mut(&code).expect("the completion is of a request that was pushed");
+        let (more, notif) = (cqueue::more(cqe.flags()), cqueue::notif(cqe.flags()));
+        op.add(cqe.result(), if notif { 0 } else { asked });
+        op.more += u64::from(more);
+        op.notif += u64::from(notif);
+        if !more {
+            self.order.completions += 1;
+            if seq < self.newest {
+                self.order.overtaken += 1;
+                self.order.max_displacement = self.order.max_displacement.max(u64::from(self.newest - seq));
+            }
+            self.newest = self.newest.max(seq);
+        }
+        Done { result: cqe.result(), flags: cqe.flags() }
+    }
+}
+
+/// The kernel's name of an opcode, in lower case.
+fn name(code: u8) -> &'static str {
+    match code {
+        opcode::Nop::CODE => "nop",
+        opcode::Fsync::CODE => "fsync",
+        opcode::PollAdd::CODE => "poll_add",
+        opcode::Timeout::CODE => "timeout",
+        opcode::OpenAt::CODE => "openat",
+        opcode::Close::CODE => "close",
+        opcode::Statx::CODE => "statx",
+        opcode::Read::CODE => "read",
+        opcode::Write::CODE => "write",
+        opcode::Send::CODE => "send",
+        opcode::Recv::CODE => "recv",
+        opcode::Splice::CODE => "splice",
+        opcode::SendZc::CODE => "send_zc",
+        _ => panic!("opcode {code} has no name here"),
+    }
+}
