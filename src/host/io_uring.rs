@@ -110,6 +110,11 @@ const OPCODES: &[(&str, Version)] = opcodes! {
     (6, 16): "pipe";
 };
 
+/// The name of an operation; `None`: this version does not know the number.
+pub fn opcode_name(number: u32) -> Option<&'static str> {
+    OPCODES.get(number as usize).map(|(name, _)| *name)
+}
+
 /// A ring without any flag.
 pub fn ring(circumstances: &Circumstances) -> Result<(), Refusal> {
     setup(0).map(drop).map_err(|e| circumstances.ring(errno(&e)))

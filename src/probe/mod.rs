@@ -2,6 +2,8 @@
 //! can load ([`support`]), the names of kernel addresses ([`symbols`]), and one watched span ([`watch`]) with what it
 //! yields ([`observed`]).
 //!
+//! Other people's programs: [`rings`] holds what is counted by ring and opcode; requests followed whole cross one by one.
+//!
 //! Aggregate mode: nothing crosses per event. [`recording`] takes out the deciding events themselves, beside it. What each
 //! number means is in `docs/completion-path.md`.
 
@@ -10,6 +12,7 @@ pub mod recording;
 pub mod rings;
 pub mod support;
 pub mod symbols;
+mod trails;
 pub mod watch;
 
 pub(crate) mod skel {

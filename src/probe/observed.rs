@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::rings::{FollowLoss, OpcodeCounts, RingCounts};
 use super::skel::types;
 use super::support::Plan;
 use super::symbols::Symbols;
@@ -41,8 +42,8 @@ pub struct Observed {
     /// Page faults from user mode; `None`: the program for it is not there.
     pub page_faults: Option<u64>,
     /// By ring and opcode; empty unless the subject asked to follow.
-    pub rings: Vec<super::rings::RingCounts>,
-    pub follow_loss: super::rings::FollowLoss,
+    pub rings: Vec<RingCounts>,
+    pub follow_loss: FollowLoss,
     /// Different io-wq worker threads that ran.
     pub iowq_workers: u64,
     /// Processes that were watched: tgid and name.
@@ -50,6 +51,7 @@ pub struct Observed {
 }
 
 /// The counters as they were read.
+#[derive(Default)]
 pub(super) struct Raw {
     pub slots: Vec<types::cpu_slot>,
     /// Completions whose thread is off the CPU.
@@ -60,6 +62,13 @@ pub(super) struct Raw {
     pub irqs: Vec<(u32, u32, types::irq_count)>,
     pub returns: Vec<(types::return_key, u32, u64)>,
     pub ipis: Vec<(types::ipi_key, u32, u64)>,
+    /// Where requests are followed: each ring in the order of its number, with its errors.
+    pub rings: Vec<(types::ring_info, types::ring_count, Vec<(types::errno_key, u64)>)>,
+    /// `parked`, by ring.
+    pub parked_segments: Vec<types::segment>,
+    pub processes: Vec<(u32, String)>,
+    pub workers: u64,
+    pub unfinished: u64,
 }
 
 /// The name of a line's handler.
@@ -122,11 +131,12 @@ pub(super) fn observe(
     let line = |irq: u32| Line { irq, name: proc_interrupts.and_then(|p| handler(p, irq)) };
 
     // What is still pending when the load stands still came without a run: inline.
+    let rings = |f: fn(&types::ring_count) -> u64| raw.rings.iter().map(|(_, count, _)| f(count)).sum::<u64>();
     let mut carriers: Vec<(Carrier, u64)> = vec![
-        (Carrier::Inline, sum(|s| s.inlined) + sum(|s| s.pending) + raw.parked),
-        (Carrier::SqpollThread, sum(|s| s.sqpoll)),
-        (Carrier::IowqWorker, sum(|s| s.iowq)),
-        (Carrier::DevicePoll, sum(|s| s.iopoll)),
+        (Carrier::Inline, sum(|s| s.inlined) + rings(|r| r.inlined) + sum(|s| s.pending) + raw.parked),
+        (Carrier::SqpollThread, sum(|s| s.sqpoll) + rings(|r| r.sqpoll)),
+        (Carrier::IowqWorker, sum(|s| s.iowq) + rings(|r| r.iowq)),
+        (Carrier::DevicePoll, sum(|s| s.iopoll) + rings(|r| r.iopoll)),
     ];
     let calls = sum(|s| s.rw_calls);
     let missed: Vec<Missed> = raw
@@ -144,15 +154,7 @@ pub(super) fn observe(
         carriers.push((carrier(key, symbols, &line), *count));
     }
     let seen = carriers.iter().map(|(_, count)| count).sum();
-    let mut by_vehicle = BTreeMap::new();
-    for (carrier, count) in carriers.into_iter().filter(|(_, count)| *count > 0) {
-        *by_vehicle.entry(carrier.vehicle()).or_insert(0) += count;
-    }
-    let mut vehicles: Vec<VehicleCount> = by_vehicle
-        .into_iter()
-        .map(|((vehicle, detail), completions)| VehicleCount { vehicle, completions, detail, delay_ns: None })
-        .collect();
-    vehicles.sort_by(|a, b| b.completions.cmp(&a.completions).then(a.vehicle.cmp(&b.vehicle)));
+    let vehicles = vehicles(carriers);
 
     let ipis = ipis(raw, symbols);
     let kicks = (has("interrupt_ipi_send") && symbols.is_some())
@@ -190,14 +192,93 @@ pub(super) fn observe(
         ipis,
         programs: plan.attach.iter().map(|s| s.to_string()).collect(),
         page_faults: has("mode_page_fault").then(|| sum(|s| s.page_faults)),
-        rings: vec![],
-        follow_loss: Default::default(),
-        iowq_workers: 0,
-        processes: vec![],
+        rings: by_ring(raw, symbols, &line),
+        follow_loss: FollowLoss {
+            no_room: sum(|s| s.no_room),
+            ring_buffer_full: sum(|s| s.trails_lost),
+            no_completion: sum(|s| s.no_completion),
+            unfinished: raw.unfinished,
+        },
+        iowq_workers: raw.workers,
+        processes: raw.processes.clone(),
     }
 }
 
-fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Carrier {
+/// Carriers in the measurement's words, the most frequent vehicle first.
+fn vehicles(carriers: Vec<(Carrier, u64)>) -> Vec<VehicleCount> {
+    let mut by_vehicle = BTreeMap::new();
+    for (carrier, count) in carriers.into_iter().filter(|(_, count)| *count > 0) {
+        *by_vehicle.entry(carrier.vehicle()).or_insert(0) += count;
+    }
+    let mut vehicles: Vec<VehicleCount> = by_vehicle
+        .into_iter()
+        .map(|((vehicle, detail), completions)| VehicleCount { vehicle, completions, detail, delay_ns: None })
+        .collect();
+    vehicles.sort_by(|a, b| b.completions.cmp(&a.completions).then(a.vehicle.cmp(&b.vehicle)));
+    vehicles
+}
+
+fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<RingCounts> {
+    let pending = raw.slots.iter().flat_map(|s| s.segments).chain(raw.parked_segments.iter().copied());
+    let pending: Vec<types::segment> = pending.filter(|s| s.count > 0).collect();
+    let ring = |(number, (info, count, errnos)): (usize, &(types::ring_info, types::ring_count, Vec<_>))| {
+        let number = number as u32;
+        let still: u64 = pending.iter().filter(|s| s.ring == number).map(|s| u64::from(s.count)).sum();
+        let mut carriers = vec![
+            (Carrier::Inline, count.inlined + still),
+            (Carrier::SqpollThread, count.sqpoll),
+            (Carrier::IowqWorker, count.iowq),
+            (Carrier::DevicePoll, count.iopoll),
+        ];
+        let of_ring = raw.deliveries.iter().filter(|(key, ..)| key.ring == number && by_task_work(key));
+        carriers.extend(of_ring.map(|(key, _, n)| (carrier(key, symbols, line), *n)));
+        RingCounts {
+            ring: number,
+            tgid: info.tgid,
+            comm: super::trails::text(&info.comm),
+            setup_flags: info.setup_flags,
+            sq_entries: info.sq_entries,
+            cq_entries: info.cq_entries,
+            found: info.found != 0,
+            overflows: count.overflows,
+            opcodes: opcodes(count, errnos),
+            vehicles: vehicles(carriers),
+        }
+    };
+    raw.rings.iter().enumerate().map(ring).collect()
+}
+
+/// A run of io_uring's task work: native aio's completions are of no ring.
+fn by_task_work(key: &types::delivery_key) -> bool {
+    use types::carrier as c;
+    matches!(key.carrier, c::BY_RUN_IN_SYSCALL | c::BY_RUN_AFTER_SLEEP | c::BY_RUN_AT_EXIT | c::BY_RUN_AT_RETURN)
+}
+
+fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec<OpcodeCounts> {
+    let used = count.ops.iter().enumerate().filter(|(_, op)| op.requests > 0 || op.completions > 0);
+    used.map(|(number, op)| {
+        let mut by_errno = BTreeMap::new();
+        for (key, n) in errnos.iter().filter(|(key, _)| usize::from(key.opcode) == number) {
+            *by_errno.entry(i32::from(key.number)).or_insert(0) += n;
+        }
+        OpcodeCounts {
+            opcode: super::trails::opcode(number as u32),
+            requests: op.requests,
+            completions: op.completions,
+            bytes: op.bytes,
+            errors: op.errors,
+            short: op.shorts,
+            more: op.more,
+            notifications: op.notifications,
+            punted_asked: op.punted_asked,
+            punted_would_block: op.punted_would_block,
+            errnos: by_errno.into_iter().filter(|(_, n)| *n > 0).collect(),
+        }
+    })
+    .collect()
+}
+
+pub(super) fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Carrier {
     use types::carrier as c;
     let by = || waker(key.waker, key.waker_nr, key.waker_cpu, line);
     match key.carrier {
@@ -211,6 +292,10 @@ fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line: &dyn Fn(u
         c::BY_IRQ | c::BY_SOFTIRQ => Carrier::Interrupt { by: by() },
         c::BY_KWORKER => Carrier::KernelWorker,
         c::BY_SUBMITTER => Carrier::Submitter,
+        c::BY_SUBMISSION => Carrier::Inline,
+        c::BY_SQPOLL => Carrier::SqpollThread,
+        c::BY_IOWQ => Carrier::IowqWorker,
+        c::BY_IOPOLL => Carrier::DevicePoll,
         _ => Carrier::Stranger,
     }
 }

@@ -35,6 +35,11 @@ enum carrier {
 	BY_OTHER,              /* in the context of a thread that is neither a kernel worker nor watched */
 	BY_KWORKER,            /* by a kernel worker (native aio) */
 	BY_SUBMITTER,          /* by the submitting thread itself (native aio) */
+	/* Of single requests only; by CPU these are counted in the slots. */
+	BY_SUBMISSION, /* while it was being submitted */
+	BY_SQPOLL,
+	BY_IOWQ,
+	BY_IOPOLL,
 };
 
 /* Who ended a sleep. */
@@ -89,6 +94,14 @@ enum current {
 	CURRENT_HELPER,     /* an SQPOLL or io-wq thread of a watched process */
 };
 
+/* Completions of one ring among those pending, in order. */
+struct segment {
+	__u32 ring;
+	__u32 count;
+};
+#define TRAILS_WAITING_MAX 512 /* completed, of one thread, that wait for their run */
+#define SEGMENTS_MAX 4 /* rings that one thread posts to between two runs; beyond it they count as the last one's */
+
 struct cpu_slot {
 	/* hot: one completion touches these */
 	enum current current;
@@ -99,7 +112,21 @@ struct cpu_slot {
 	enum waker waker; /* who ended the last sleep */
 	__u32 waker_nr;
 	__u32 waker_cpu;
-	__u32 pad;
+	/* The rest of that thread's state where requests are followed. */
+	struct segment segments[SEGMENTS_MAX];
+	__u32 trails_waiting;
+	__u32 trails;      /* its completed trails that wait for their run: index + 1 of the last, 0: none */
+	__u32 submitting;  /* the followed request whose submission is under way: index + 1 */
+	__u64 woken_ns;    /* the last time it was woken */
+	__u64 running_ns;  /* and had this CPU */
+	__u64 ring_address; /* the last ring, its number and the count of rings then */
+	__u32 ring;
+	__u32 ring_epoch;
+	__u64 running;     /* address of the current task, watched or not */
+	__u32 switched;    /* context switches of this CPU */
+	__u32 until_next;  /* submissions until the next followed one */
+	__u64 random;
+	__u64 addresses[4]; /* passing through: see address_of */
 	__u64 sqpoll;
 	__u64 iowq;
 	__u64 iopoll;
@@ -130,6 +157,9 @@ struct cpu_slot {
 	__u64 rw_calls;
 	__u64 lost;
 	__u64 record_lost;     /* events that found the ring buffer full */
+	__u64 no_room;         /* chosen requests that were given up */
+	__u64 trails_lost;     /* followed to their end, but the ring buffer was full */
+	__u64 no_completion;   /* followed, and reused before a completion was seen */
 	struct irq_count vectors[VEC_MAX];
 } __attribute__((aligned(64)));
 
@@ -141,7 +171,125 @@ struct thread_state {
 	enum waker waker;
 	__u32 waker_nr;
 	__u32 waker_cpu;
+	__u32 trails;
+	__u32 trails_waiting;
 	__u32 pad;
+	__u64 woken_ns;
+	struct segment segments[SEGMENTS_MAX];
+};
+
+/* Rings and their counts. */
+#define OPCODES_MAX 128
+#define OPCODE_NONE 127 /* a completion of no request that can be told */
+
+struct op_count {
+	__u64 requests;
+	__u64 completions;
+	__u64 bytes; /* results that are not negative, summed */
+	__u64 errors;
+	__u64 shorts;
+	__u64 more;
+	__u64 notifications;
+	__u64 punted_asked;
+	__u64 punted_would_block;
+};
+
+struct ring_count {
+	struct op_count ops[OPCODES_MAX];
+	__u64 inlined;
+	__u64 sqpoll;
+	__u64 iowq;
+	__u64 iopoll;
+	__u64 overflows;
+};
+
+struct ring_info {
+	__u64 address;
+	__u32 tgid;
+	__u32 setup_flags;
+	__u32 sq_entries;
+	__u32 cq_entries;
+	__u32 found; /* not seen to be made */
+	char comm[16];
+	__u32 pad;
+};
+
+struct errno_key {
+	__u32 ring;
+	__u16 opcode;
+	__u16 number;
+};
+
+struct process_info {
+	char comm[16];
+};
+
+enum course {
+	COURSE_DIRECT = 0,
+	COURSE_BLOCK,
+	COURSE_POLL,
+};
+
+enum meanwhile {
+	MEANWHILE_UNSEEN = 0,
+	MEANWHILE_RUNNING,
+	MEANWHILE_RUNNABLE,
+	MEANWHILE_SLEEPING,
+};
+
+enum punt {
+	PUNT_NONE = 0,
+	PUNT_ASKED,
+	PUNT_WOULD_BLOCK,
+};
+
+/* One request, from its submission to what carried its completion. A stamp of 0: not seen. CLOCK_MONOTONIC. */
+struct trail {
+	__u64 request;
+	__u64 task; /* of the submitter */
+	__u64 user_data;
+	__u64 submitted_ns;
+	__u64 issued_ns;
+	__u64 ready_ns;
+	__u64 posted_ns;
+	__u64 woken_ns;
+	__u64 running_ns;
+	__u64 entry; /* as in delivery_key, which the next ones up to waker_cpu are from */
+	enum carrier carrier;
+	__u32 nr;
+	enum waker waker;
+	__u32 waker_nr;
+	__u32 waker_cpu;
+	__u32 ring;
+	__u32 tgid;
+	__u32 tid;
+	__u32 submitted_cpu;
+	__u32 issued_cpu;
+	__u32 ready_cpu;
+	__u32 posted_cpu;
+	__u32 asked_bytes; /* 0: no plain length */
+	__u32 enter_batch; /* 0: not submitted by io_uring_enter */
+	__s32 result;
+	__u32 cqe_flags;
+	enum waker woken_by; /* as `waker`, whichever way its completion came */
+	__u32 woken_by_nr;
+	__u32 woken_by_cpu;
+	__u32 run_items;
+	__u32 position; /* its place among the pending */
+	__u32 next;     /* the one that completed before it: index + 1 */
+	__u32 serial;   /* of its place in the table: a block request may name one that is over */
+	__u32 bios;     /* on their way */
+	__u32 block_requests;
+	enum course course;
+	enum punt punt;
+	enum meanwhile meanwhile;
+	__u32 meanwhile_cpu;
+	__u32 meanwhile_tid;
+	__u32 switched; /* that CPU's count then */
+	__u32 switches; /* and since, at the posting; all ones: not known */
+	__u32 opcode;
+	__u32 pad;
+	char meanwhile_comm[16];
 };
 
 enum event_kind {

@@ -47,6 +47,8 @@ pub struct FollowLoss {
     pub no_room: u64,
     /// Whole, but the ring buffer was full.
     pub ring_buffer_full: u64,
+    /// Their place was used again before a completion was seen: it was skipped (IOSQE_CQE_SKIP_SUCCESS), or missed.
+    pub no_completion: u64,
     /// Not complete when watching ended.
     pub unfinished: u64,
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::btf::types::{Enum64, FuncProto, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::skel::IotrailSkelBuilder;
@@ -14,8 +14,12 @@ use super::skel::IotrailSkelBuilder;
 /// What a program is for; decides which runs want it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// io_uring's completions and what carried them.
+    /// io_uring's completions, counted by CPU alone.
+    Completion,
+    /// What carried io_uring's completions.
     Ring,
+    /// Requests by ring and opcode, the stages of the followed ones, the processes' children.
+    Follow,
     /// Native aio's completions.
     Aio,
     /// Context, interrupts and switches: every run.
@@ -47,7 +51,7 @@ macro_rules! programs {
 
 #[rustfmt::skip]
 pub const PROGRAMS: &[Program] = programs! {
-    "ring_complete" "io_uring_complete" Ring true "io_uring completions" "all vehicles of io_uring" None;
+    "ring_complete" "io_uring_complete" Completion true "io_uring completions" "all vehicles of io_uring" None;
     "delivery_task_work_run" "io_uring_task_work_run" Ring true "task-work runs" "all vehicles of io_uring" None;
     "delivery_local_work_run" "io_uring_local_work_run" Ring true "deferred task-work runs" "vehicles under DEFER_TASKRUN" None;
     "delivery_cqring_wait" "io_uring_cqring_wait" Ring false "the start of a wait" "slept told apart from ready" None;
@@ -73,6 +77,23 @@ pub const PROGRAMS: &[Program] = programs! {
     "mode_sys_exit" "sys_exit" Syscalls true "system calls out of our sight" "system calls of POSIX AIO, its vehicle" None;
     "aio_iomap_complete" "iomap_dio_complete" Aio false "native aio on a file system" "its vehicle" Some("6.6");
     "aio_block_complete" "block_rq_complete" Aio false "native aio on a block device" "its vehicle" None;
+    "follow_submit" "io_uring_submit_req" Follow true "io_uring submissions" "requests by opcode, latencies" Some("6.4");
+    "follow_submit_sqe" "io_uring_submit_sqe" Follow true "io_uring submissions" "requests by opcode, latencies" None;
+    "follow_complete" "io_uring_complete" Follow true "io_uring completions" "all vehicles of io_uring" Some("6.17");
+    "follow_complete_members" "io_uring_complete" Follow true "io_uring completions" "all vehicles of io_uring" None;
+    "follow_create" "io_uring_create" Follow false "rings being made" "rings that reuse an address, told apart" None;
+    "follow_punt" "io_uring_queue_async_work" Follow false "requests handed to io-wq" "what was punted, by opcode" None;
+    "follow_overflow" "io_uring_cqe_overflow" Follow false "completions that find no room" "overflows" None;
+    "follow_poll_arm" "io_uring_poll_arm" Follow false "polls being armed" "stages of sockets and pipes" None;
+    "follow_task_add" "io_uring_task_add" Follow false "polls being woken" "stages of sockets and pipes" None;
+    "block_queued" "block_bio_queue" Follow false "block I/O of followed requests" "stages of files and block devices" None;
+    "block_was_split" "block_split" Follow false "block I/O that is split" "stages of what is split: then wrong, not unknown" None;
+    "block_issued" "block_rq_issue" Follow false "block I/O being issued" "stages of files and block devices" None;
+    "block_completed" "block_rq_complete" Follow false "block I/O being done" "stages of files and block devices" None;
+    "block_bio_completed" "block_bio_complete" Follow false "block I/O of stacked devices" "stages of stacked devices" None;
+    "process_forked" "sched_process_fork" Follow false "children being made" "children of the watched" None;
+    "process_executes" "sched_process_exec" Follow false "programs being run" "processes' names" None;
+    "process_exits" "sched_process_exit" Follow false "threads' ends" "completions left at a thread's end" None;
 };
 
 /// What can be known before loading.
@@ -80,6 +101,10 @@ pub const PROGRAMS: &[Program] = programs! {
 pub struct Facts {
     /// Tracepoints with BTF arguments; `None`: the kernel has no readable BTF.
     pub tracepoints: Option<BTreeSet<&'static str>>,
+    /// io_uring_complete hands over the completion queue entry, as it does since 6.17 (072d37b0cd66); before, its members.
+    pub completion_is_entry: bool,
+    /// REQ_F_… bits of requests that post many completions; 0: not found, and such completions have no opcode.
+    pub multishot_flags: u64,
 }
 
 impl Facts {
@@ -96,7 +121,43 @@ impl Facts {
             .iter()
             .map(|p| p.tracepoint)
             .filter(|tp| btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tp}")).is_some());
-        Facts { tracepoints: Some(present.collect()) }
+        let tracepoints = Some(present.collect());
+        let arguments = btf
+            .type_by_name::<Typedef<'_>>("btf_trace_io_uring_complete")
+            .and_then(|t| t.next_type())
+            .and_then(|pointer| pointer.next_type())
+            .and_then(|function| FuncProto::try_from(function).ok())
+            .map(|f| f.len());
+        let value = |name: &str| {
+            let mut members = btf.type_by_kind::<Enum64<'_>>().flat_map(|e| {
+                e.iter().filter(|m| m.name.is_some_and(|n| n == name)).map(|m| m.value as u64).collect::<Vec<_>>()
+            });
+            members.next().unwrap_or(0)
+        };
+        Facts {
+            tracepoints,
+            // A context pointer stands before the tracepoint's own arguments.
+            completion_is_entry: arguments == Some(4),
+            multishot_flags: value("REQ_F_APOLL_MULTISHOT") | value("REQ_F_MULTISHOT"),
+        }
+    }
+
+    /// Whether the program is the one for this kernel, of those that do the same on different kernels.
+    fn fits(&self, p: &Program) -> bool {
+        let has = |tp: &str| self.tracepoints.as_ref().is_some_and(|all| all.contains(tp));
+        match p.name {
+            "follow_complete" => self.completion_is_entry,
+            "follow_complete_members" => !self.completion_is_entry,
+            // Renamed in 6.4 (2ad57931db64).
+            "follow_submit_sqe" => has("io_uring_submit_sqe") && !has("io_uring_submit_req"),
+            "follow_submit" => has("io_uring_submit_req") || !has("io_uring_submit_sqe"),
+            _ => true,
+        }
+    }
+
+    /// The programs for this kernel.
+    pub fn programs(&self) -> impl Iterator<Item = &'static Program> {
+        PROGRAMS.iter().filter(|p| self.fits(p))
     }
 }
 
@@ -114,7 +175,7 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
         return Err("the kernel has no readable BTF (/sys/kernel/btf/vmlinux)".into());
     };
     let mut plan = Plan { attach: vec![], missing: vec![] };
-    for p in PROGRAMS.iter().filter(|p| roles.contains(&p.role)) {
+    for p in facts.programs().filter(|p| roles.contains(&p.role)) {
         if tracepoints.contains(p.tracepoint) {
             plan.attach.push(p.name);
         } else if p.required {
@@ -140,7 +201,7 @@ pub enum State {
     Missing { why: String, lost: &'static str, restore: String },
 }
 
-/// Loads each program alone and takes it out again: about 20 ms each.
+/// Loads each program for this kernel alone and takes it out again: about 20 ms each.
 pub fn survey() -> Vec<ProgramCheck> {
     quiet();
     let facts = Facts::of_this_kernel();
@@ -149,8 +210,8 @@ pub fn survey() -> Vec<ProgramCheck> {
         purpose: p.purpose,
         state: State::Missing { why, lost: p.lost, restore: restore.into() },
     };
-    PROGRAMS
-        .iter()
+    facts
+        .programs()
         .map(|p| {
             let Some(tracepoints) = &facts.tracepoints else {
                 return missing(p, "no readable BTF".into(), "a kernel built with CONFIG_DEBUG_INFO_BTF");
@@ -210,14 +271,18 @@ pub fn quiet() {
 mod tests {
     use super::*;
 
+    fn facts(tracepoints: BTreeSet<&'static str>) -> Facts {
+        Facts { tracepoints: Some(tracepoints), completion_is_entry: true, multishot_flags: 0 }
+    }
+
     fn all() -> BTreeSet<&'static str> {
         PROGRAMS.iter().map(|p| p.tracepoint).collect()
     }
 
     #[test]
     fn a_run_attaches_what_its_roles_want() {
-        let facts = Facts { tracepoints: Some(all()) };
-        let ring = plan(&facts, &[Role::Ring, Role::Counts]).unwrap();
+        let facts = facts(all());
+        let ring = plan(&facts, &[Role::Completion, Role::Ring, Role::Counts]).unwrap();
         assert_eq!(ring.attach.len(), 23);
         assert!(ring.missing.is_empty());
         assert!(!ring.attach.contains(&"mode_sys_exit"), "system-call probes are not in the default set");
@@ -225,13 +290,31 @@ mod tests {
     }
 
     #[test]
+    fn each_kernel_has_one_program_for_submissions_and_one_for_completions() {
+        let names = |f: &Facts| {
+            let plan = plan(f, &[Role::Follow]).unwrap();
+            let both = plan.attach.iter().filter(|n| n.contains("submit") || n.contains("complete_") || n.ends_with("_complete"));
+            both.copied().collect::<Vec<_>>()
+        };
+        assert_eq!(names(&facts(all())), ["follow_submit", "follow_complete"]);
+        let mut old = all();
+        old.remove("io_uring_submit_req");
+        let old = Facts { completion_is_entry: false, ..facts(old) };
+        assert_eq!(names(&old), ["follow_submit_sqe", "follow_complete_members"]);
+        let mut none = all();
+        none.remove("io_uring_submit_req");
+        none.remove("io_uring_submit_sqe");
+        assert!(plan(&facts(none), &[Role::Follow]).unwrap_err().contains("io_uring_submit_req"));
+    }
+
+    #[test]
     fn a_missing_tracepoint_is_named_and_a_required_one_refuses() {
         let mut some = all();
         some.remove("ipi_send_cpu"); // before 6.4
-        let got = plan(&Facts { tracepoints: Some(some.clone()) }, &[Role::Counts]).unwrap();
+        let got = plan(&facts(some.clone()), &[Role::Counts]).unwrap();
         assert_eq!(got.missing, [("interrupt_ipi_send", "kicks per I/O")]);
         some.remove("io_uring_complete");
-        let e = plan(&Facts { tracepoints: Some(some) }, &[Role::Ring]).unwrap_err();
+        let e = plan(&facts(some), &[Role::Completion]).unwrap_err();
         assert_eq!(e, "this kernel has no tracepoint io_uring_complete");
         assert!(plan(&Facts::default(), &[Role::Ring]).unwrap_err().contains("BTF"));
     }

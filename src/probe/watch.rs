@@ -12,19 +12,28 @@ use super::recording::{Capacity, Recorder, Recording};
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
 use super::support::{self, Facts, Plan, Role};
 use super::symbols::Symbols;
+use super::trails::{self, Trails, Words};
 use crate::error::{Error, Result};
 use crate::host::irq::Interrupts;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 704);
+const _: () = assert!(size_of::<types::cpu_slot>() == 832);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);
 const _: () = assert!(size_of::<types::irq_count>() == 16);
-const _: () = assert!(size_of::<types::thread_state>() == 32);
+const _: () = assert!(size_of::<types::thread_state>() == 80);
+const _: () = assert!(size_of::<types::ring_count>() == 128 * 72 + 40);
+const _: () = assert!(size_of::<types::trail>() == 232);
 
 /// `IOTRAIL_MAX_CPUS`.
 const MAX_CPUS: usize = 1024;
+
+/// Rings told apart in one watched span; the rest are counted together. 9.3 kB per ring and CPU.
+const RINGS_MAX: u32 = 512;
+
+/// `BUCKETS * WAYS`: requests that can be followed at one time.
+const TRAILS_MAX: u32 = 4096 * 8;
 
 /// How the watched process's completions can be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,12 +53,14 @@ pub enum Interface {
 }
 
 impl Interface {
-    fn roles(self) -> &'static [Role] {
+    /// `follow`: the programs that follow requests count the completions themselves.
+    fn roles(self, follow: bool) -> Vec<Role> {
+        let completions = if follow { Role::Follow } else { Role::Completion };
         match self {
-            Interface::IoUring { .. } => &[Role::Ring, Role::Counts],
-            Interface::Aio => &[Role::Aio, Role::Counts],
-            Interface::Any => &[Role::Ring, Role::Aio, Role::Counts],
-            Interface::OwnCalls | Interface::HelperCalls => &[Role::Syscalls, Role::Counts],
+            Interface::IoUring { .. } => vec![completions, Role::Ring, Role::Counts],
+            Interface::Aio => vec![Role::Aio, Role::Counts],
+            Interface::Any => vec![completions, Role::Ring, Role::Aio, Role::Counts],
+            Interface::OwnCalls | Interface::HelperCalls => vec![Role::Syscalls, Role::Counts],
         }
     }
 }
@@ -101,6 +112,7 @@ pub struct Watch<'room> {
     subject: Subject,
     symbols: Option<&'static Symbols>,
     before: Option<Interrupts>,
+    trails: Option<Trails>,
     misses_before: BTreeMap<&'static str, u64>,
     recorder: Option<Recorder>,
 }
@@ -122,7 +134,7 @@ impl<'room> Watch<'room> {
         let refused = |why: String, remedy: &str| {
             Error::machine(format!("the probes cannot be loaded: {why}"), format!("{remedy}, or run with --trace off"))
         };
-        let plan = support::plan(Facts::of_this_kernel(), subject.interface.roles())
+        let plan = support::plan(Facts::of_this_kernel(), &subject.interface.roles(subject.follow.is_some()))
             .map_err(|why| refused(why, "`iotrail check` lists what this kernel has"))?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(|e| refused(e.to_string(), "report this"))?;
         if cpus > MAX_CPUS {
@@ -148,6 +160,19 @@ impl<'room> Watch<'room> {
         constants.aio_complete_address = address("aio_complete_rw");
         constants.blkdev_end_io_async_address = address("blkdev_bio_end_io_async");
         constants.blkdev_end_io_address = address("blkdev_bio_end_io");
+        if let Some(follow) = subject.follow {
+            constants.following = true;
+            constants.everyone = subject.who == Who::Everyone;
+            constants.own_tgid = std::process::id();
+            constants.one_in = follow.one_in.max(1);
+            constants.rings_max = RINGS_MAX;
+            constants.multishot_flags = Facts::of_this_kernel().multishot_flags;
+            open.maps.ring_numbers.set_max_entries(4096).map_err(load_error)?;
+            open.maps.ring_infos.set_max_entries(RINGS_MAX).map_err(load_error)?;
+            open.maps.ring_counts.set_max_entries(RINGS_MAX).map_err(load_error)?;
+            open.maps.trails.set_max_entries(TRAILS_MAX).map_err(load_error)?;
+            open.maps.trails_out.set_max_entries(follow.ring_bytes).map_err(load_error)?;
+        }
         if let Some(capacity) = recording {
             open.maps.events.set_max_entries(capacity.ring_bytes).map_err(load_error)?;
         }
@@ -164,7 +189,9 @@ impl<'room> Watch<'room> {
         }
         let recorder =
             recording.map(|c| Recorder::open(&skel.maps.events, c.events)).transpose().map_err(load_error)?;
+        let trails = subject.follow.map(|_| Trails::open(&skel.maps.trails_out)).transpose().map_err(load_error)?;
         Ok(Watch {
+            trails,
             skel,
             _links: links,
             plan,
@@ -181,8 +208,15 @@ impl<'room> Watch<'room> {
         &self.plan.missing
     }
 
-    /// Forgets all that was counted so far. Exact when the watched threads stand still.
+    /// Forgets all that was counted so far. Exact when the watched threads stand still. Where requests are followed, nothing
+    /// has been counted yet: counting begins here, once.
     pub fn begin(&mut self) -> Result<()> {
+        if self.subject.follow.is_some() {
+            self.misses_before = self.recursion_misses()?;
+            self.before = crate::host::irq::snapshot().ok();
+            self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").counting = 1;
+            return Ok(());
+        }
         for map in [
             &self.skel.maps.threads,
             &self.skel.maps.deliveries,
@@ -225,6 +259,11 @@ impl<'room> Watch<'room> {
 
     /// What was counted since [`begin`](Self::begin). Exact when the watched threads stand still.
     pub fn end(&mut self) -> Result<Observed> {
+        if self.subject.follow.is_some() {
+            self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").counting = 0;
+            // Programs that are under way come to their end.
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
         let after = crate::host::irq::snapshot().ok();
         let interrupts = match (&self.before, &after) {
             (Some(before), Some(after)) => Some(after.since(before)),
@@ -240,6 +279,7 @@ impl<'room> Watch<'room> {
             returns: per_cpu(&maps.returns)?,
             ipis: per_cpu(&maps.ipis)?,
             parked: 0,
+            ..Raw::default()
         };
         // What the slots hold of their last keys.
         for (cpu, slot) in bss.slots.iter().enumerate() {
@@ -256,7 +296,42 @@ impl<'room> Watch<'room> {
                 raw.parked += read::<types::thread_state>(&value).pending;
             }
         }
+        if self.subject.follow.is_some() {
+            raw.rings = self.rings()?;
+            raw.processes = entries::<u32, types::process_info>(&maps.followed)?
+                .into_iter()
+                .map(|(tgid, info)| (tgid, trails::text(&info.comm)))
+                .collect();
+            raw.workers = maps.workers.keys().count() as u64;
+            raw.unfinished = entries::<u32, [u64; 8]>(&maps.requests)?
+                .iter()
+                .flat_map(|(_, tags)| tags)
+                .filter(|tag| **tag != 0 && **tag & 1 == 0)
+                .count() as u64;
+            for (_, state) in entries::<u32, types::thread_state>(&maps.threads)? {
+                raw.parked_segments.extend(state.segments);
+            }
+        }
         Ok(observed::observe(&raw, &self.subject, &self.plan, self.symbols, interrupts.as_ref()))
+    }
+
+    /// Each numbered ring: what it is, and its counts on all CPUs.
+    fn rings(&self) -> Result<Vec<(types::ring_info, types::ring_count, Vec<(types::errno_key, u64)>)>> {
+        let made = self.skel.maps.bss_data.as_deref().expect("the object has counters").rings_made;
+        let errnos = per_cpu::<types::errno_key, u64>(&self.skel.maps.errnos)?;
+        let mut rings = vec![];
+        for number in 0..made.min(RINGS_MAX) {
+            let key = number.to_ne_bytes();
+            let info = self.skel.maps.ring_infos.lookup(&key, MapFlags::ANY).map_err(unreadable)?;
+            let counts = self.skel.maps.ring_counts.lookup_percpu(&key, MapFlags::ANY).map_err(unreadable)?;
+            let mut sum = types::ring_count::default();
+            for count in counts.iter().flatten() {
+                add(&mut sum, &read(count));
+            }
+            let of_ring = errnos.iter().filter(|(key, ..)| key.ring == number).map(|(key, _, n)| (*key, *n)).collect();
+            rings.push((info.map(|i| read(&i)).unwrap_or_default(), sum, of_ring));
+        }
+        Ok(rings)
     }
 
     /// Takes recorded events out of the ring buffer, to make room in it.
@@ -265,13 +340,25 @@ impl<'room> Watch<'room> {
     }
 
     /// Adds a process to the watched ones, for [`Who::Followed`]. Its children from now on are watched too.
-    pub fn follow(&mut self, _tgid: u32) -> Result<()> {
-        Err(Error::machine("not there yet", "wait"))
+    pub fn follow(&mut self, tgid: u32) -> Result<()> {
+        let mut info = types::process_info::default();
+        // It may be gone already; its name is not needed for anything else.
+        let comm = std::fs::read(format!("/proc/{tgid}/comm")).unwrap_or_default();
+        for (to, from) in info.comm.iter_mut().take(15).zip(comm.iter().take_while(|b| **b != b'\n')) {
+            *to = *from as i8;
+        }
+        // SAFETY: a process_info is 16 plain bytes.
+        let value: [u8; 16] = unsafe { std::mem::transmute(info) };
+        self.skel.maps.followed.update(&tgid.to_ne_bytes(), &value, MapFlags::ANY).map_err(|e| {
+            Error::machine(format!("process {tgid} cannot be followed"), "report this").because(e)
+        })
     }
 
     /// Hands over the requests that were followed to their end since the last call.
-    pub fn trails(&mut self, _each: &mut dyn FnMut(crate::path::trail::Trail)) -> Result<()> {
-        Ok(())
+    pub fn trails(&mut self, each: &mut dyn FnMut(crate::path::trail::Trail)) -> Result<()> {
+        let Some(trails) = &self.trails else { return Ok(()) };
+        let words = Words { symbols: self.symbols, interrupts: self.before.as_ref(), rings_max: RINGS_MAX };
+        trails.take(&words, each)
     }
 
     /// Takes out what was recorded since [`begin`](Self::begin), once; `None` unless it was opened to record.
@@ -323,6 +410,37 @@ fn per_cpu<K: Copy, V: Copy>(map: &impl MapCore) -> Result<Vec<(K, u32, V)>> {
         }
     }
     Ok(all)
+}
+
+/// All entries of a map.
+fn entries<K: Copy, V: Copy>(map: &impl MapCore) -> Result<Vec<(K, V)>> {
+    let mut all = vec![];
+    for key in map.keys() {
+        if let Some(value) = map.lookup(&key, MapFlags::ANY).map_err(unreadable)? {
+            all.push((read::<K>(&key), read::<V>(&value)));
+        }
+    }
+    Ok(all)
+}
+
+/// Adds one CPU's counts.
+fn add(sum: &mut types::ring_count, one: &types::ring_count) {
+    for (sum, one) in sum.ops.iter_mut().zip(&one.ops) {
+        sum.requests += one.requests;
+        sum.completions += one.completions;
+        sum.bytes += one.bytes;
+        sum.errors += one.errors;
+        sum.shorts += one.shorts;
+        sum.more += one.more;
+        sum.notifications += one.notifications;
+        sum.punted_asked += one.punted_asked;
+        sum.punted_would_block += one.punted_would_block;
+    }
+    sum.inlined += one.inlined;
+    sum.sqpoll += one.sqpoll;
+    sum.iowq += one.iowq;
+    sum.iopoll += one.iopoll;
+    sum.overflows += one.overflows;
 }
 
 /// A record as the programs wrote it.

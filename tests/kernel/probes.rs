@@ -1,6 +1,6 @@
 //! The probes' own promises.
 
-use iotrail::probe::support::{PROGRAMS, State, survey};
+use iotrail::probe::support::{Facts, State, survey};
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::watched;
@@ -14,7 +14,7 @@ pub fn trials() -> Vec<Trial> {
 
 fn every_program_loads() -> Result<(), Failed> {
     let got = survey();
-    assert_eq!(got.len(), PROGRAMS.len());
+    assert_eq!(got.len(), Facts::of_this_kernel().programs().count());
     let refused: Vec<_> = got.iter().filter(|p| p.state != State::Loads).collect();
     assert!(refused.is_empty(), "{refused:?}");
     Ok(())

@@ -9,17 +9,23 @@ static __always_inline bool aio_of_watched(struct kiocb *iocb)
 		return false;
 	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
 	struct kioctx *ctx = BPF_CORE_READ(aio, ki_ctx);
-	struct mm_struct *mm = (struct mm_struct *)watched_mm;
-	if (!ctx || !mm)
+	if (!ctx)
 		return false;
-	struct kioctx_table *table = BPF_CORE_READ(mm, ioctx_table);
 	__u32 id = BPF_CORE_READ(ctx, id);
-	if (!table || id >= BPF_CORE_READ(table, nr))
-		return false;
-	struct kioctx *mine = 0;
-	bpf_probe_read_kernel(&mine, sizeof(mine),
-			      (void *)table + bpf_core_field_offset(struct kioctx_table, table) + id * sizeof(mine));
-	return mine == ctx;
+	for (int i = 0; i < MMS_MAX; i++) {
+		struct mm_struct *mm = (struct mm_struct *)watched_mms[i];
+		if (!mm)
+			return false;
+		struct kioctx_table *table = BPF_CORE_READ(mm, ioctx_table);
+		if (!table || id >= BPF_CORE_READ(table, nr))
+			continue;
+		struct kioctx *mine = 0;
+		bpf_probe_read_kernel(&mine, sizeof(mine),
+				      (void *)table + bpf_core_field_offset(struct kioctx_table, table) + id * sizeof(mine));
+		if (mine == ctx)
+			return true;
+	}
+	return false;
 }
 
 static __always_inline void aio_completed(void)
@@ -50,12 +56,12 @@ static __always_inline void aio_completed(void)
 SEC("tp_btf/iomap_dio_complete")
 int BPF_PROG(aio_iomap_complete, struct kiocb *iocb)
 {
-	if (aio_of_watched(iocb))
+	if (!not_counting() && aio_of_watched(iocb))
 		aio_completed();
 	return 0;
 }
 
-#define MAX_BIOS 64
+#define MAX_BIOS 16
 
 /* Block devices opened directly: one bio an I/O, or several that count down a reference. */
 SEC("tp_btf/block_rq_complete")
@@ -63,6 +69,8 @@ int BPF_PROG(aio_block_complete, struct request *rq)
 {
 	struct bio *bio = BPF_CORE_READ(rq, bio);
 
+	if (not_counting())
+		return 0;
 	for (int i = 0; i < MAX_BIOS && bio; i++) {
 		__u64 end = (__u64)BPF_CORE_READ(bio, bi_end_io);
 		if (end && (end == blkdev_end_io_async_address || end == blkdev_end_io_address)) {

@@ -10,6 +10,7 @@
 struct pt_regs {
 	unsigned long r15; /* the first member: any word can be read as one */
 	unsigned long ax;
+	unsigned long si; /* second argument of a system call */
 	unsigned long orig_ax;
 };
 #pragma clang attribute pop
@@ -45,6 +46,14 @@ static __always_inline void entry_of(struct task_struct *task, struct entry *e, 
 		e->address = bpf_core_cast(below, struct pt_regs)->r15;
 	else /* before 6.2 */
 		bpf_probe_read_kernel(&e->address, sizeof(e->address), below);
+}
+
+/* What the io_uring_enter call that is under way was asked to submit; 0: none is. */
+static __always_inline __u32 enter_batch(struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	return regs->orig_ax == NR_io_uring_enter && (long)regs->ax == -X86_ENOSYS ? regs->si : 0;
 }
 
 static __always_inline long syscall_nr(struct pt_regs *regs)

@@ -6,9 +6,11 @@ static __always_inline void ran(__u64 items, bool all)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (!watched(task) || items == 0)
+	if (items == 0 || not_counting())
 		return;
 	struct cpu_slot *slot = this_slot();
+	if (slot->current == CURRENT_UNSEEN && !watched(task))
+		return;
 	slot->runs++;
 	__u32 batch = 0;
 	/* floor(log2(items)), bounded; items is small */
@@ -25,7 +27,8 @@ static __always_inline void ran(__u64 items, bool all)
 	__u64 pending = slot->pending;
 	__u64 carried = items < pending && !all ? items : pending;
 	slot->pending = 0;
-	slot->inlined += pending - carried;
+	if (!following)
+		slot->inlined += pending - carried;
 
 	struct delivery_key key = {};
 	struct entry entry;
@@ -33,8 +36,13 @@ static __always_inline void ran(__u64 items, bool all)
 	bool in_enter = entry.nr == NR_io_uring_enter && !entry.finished;
 	if (!in_enter)
 		slot->waiting = slot->slept = 0;
-	if (carried == 0)
+	if (carried == 0) {
+		if (following) {
+			slot->pending = pending;
+			all_inline(slot);
+		}
 		return;
+	}
 	if (entry.nr < 0) {
 		key.carrier = BY_RUN_AT_RETURN;
 		key.entry = entry.address;
@@ -55,7 +63,25 @@ static __always_inline void ran(__u64 items, bool all)
 			slot->waker = WAKER_NONE;
 		}
 	}
-	ADD_CACHED(deliveries, last_delivery, key, carried, slot);
+	if (!following) {
+		ADD_CACHED(deliveries, last_delivery, key, carried, slot);
+		return;
+	}
+	/* By ring: the first `left` of them came inline. */
+	__u64 left = pending - carried;
+	for (int i = 0; i < SEGMENTS_MAX; i++) {
+		struct segment *s = &slot->segments[i];
+		__u32 inlined = s->count < left ? s->count : left;
+		if (inlined)
+			count_inlined(s->ring, inlined);
+		left -= inlined;
+		key.ring = s->ring;
+		if (s->count > inlined)
+			ADD_CACHED(deliveries, last_delivery, key, s->count - inlined, slot);
+		s->count = 0;
+	}
+	if (slot->trails)
+		trails_end(&key, pending, carried, items);
 }
 
 SEC("tp_btf/io_uring_task_work_run")
@@ -82,15 +108,15 @@ int BPF_PROG(delivery_cqring_wait, void *ring, int min_events)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (!watched(task))
-		return 0;
 	struct cpu_slot *slot = this_slot();
+	if (slot->current == CURRENT_UNSEEN && !watched(task))
+		return 0;
 	if (recording)
 		record_plain(EVENT_WAIT, task->pid, slot);
 	here(task, slot);
-	/* No run is under way here: what is pending was posted inline. */
-	slot->inlined += slot->pending;
-	slot->pending = 0;
+	/* No run is under way here. */
+	all_inline(slot);
+	slot->submitting = 0;
 	slot->waiting = 1;
 	slot->slept = 0;
 	slot->waker = WAKER_NONE;

@@ -44,8 +44,10 @@ static __always_inline int vector_entry(__u32 vector)
 	bool here = watched(task);
 
 	slot->in_vector = vector + 1;
-	slot->vectors[vector].count++;
 	slot->watched_here = here;
+	if (not_counting())
+		return 0;
+	slot->vectors[vector].count++;
 	if (here)
 		count_return(task, vector, slot);
 	/* An IPI that wakes a watched thread finds the CPU idle, or another program on it. */
@@ -114,6 +116,8 @@ int BPF_PROG(interrupt_handler_entry, int irq)
 		slot->last_irq = line + 1;
 	}
 	slot->in_irq = line + 1;
+	if (not_counting())
+		return 0;
 	slot->last_line_count.count++;
 	slot->last_line_count.on_watched += here;
 	if (here)
@@ -163,7 +167,7 @@ int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *cal
 	struct cpu_slot *slot = this_slot();
 	struct cpu_slot *target = &slots[cpu & (IOTRAIL_MAX_CPUS - 1)];
 
-	if (!target->watched_here && !slot->woke_watched)
+	if ((!target->watched_here && !slot->woke_watched) || not_counting())
 		return 0;
 	struct ipi_key key = { .site = site, .to_cpu = cpu, .resched = callback == 0 };
 	if (!target->watched_here)

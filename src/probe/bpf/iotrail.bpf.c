@@ -1,11 +1,15 @@
 /* The one object: its parts share the slots and the filter in state.h, so they are one translation unit. */
 #include "state.h"
 #include "recording.h"
+#include "follow.h"
 #include "ring.bpf.c"
 #include "delivery.bpf.c"
 #include "sched.bpf.c"
 #include "interrupt.bpf.c"
 #include "mode.bpf.c"
 #include "aio.bpf.c"
+#include "follow.bpf.c"
+#include "block.bpf.c"
+#include "process.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -24,7 +24,10 @@ typedef _Bool bool;
 
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
@@ -36,6 +39,16 @@ enum { BPF_RB_NO_WAKEUP = 1 };
 
 /* include/uapi/linux/io_uring.h */
 #define IORING_SETUP_IOPOLL (1U << 0)
+#define IORING_CQE_F_MORE (1U << 1)
+#define IORING_CQE_F_NOTIF (1U << 3)
+#define IORING_OP_READ_FIXED 4
+#define IORING_OP_WRITE_FIXED 5
+#define IORING_OP_POLL_ADD 6
+#define IORING_OP_TIMEOUT 11
+#define IORING_OP_READ 22
+#define IORING_OP_WRITE 23
+/* include/linux/io_uring_types.h: IOSQE_ASYNC_BIT */
+#define REQ_F_FORCE_ASYNC (1U << 4)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -52,8 +65,16 @@ struct mm_struct {
 	struct kioctx_table *ioctx_table;
 };
 
+struct thread_info {
+	u32 cpu;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state;
 	unsigned int flags;
+	int on_cpu;
+	char comm[16];
 	int pid;
 	int tgid;
 	void *worker_private;
@@ -64,14 +85,44 @@ struct pt_regs; /* arch.h */
 
 struct io_ring_ctx {
 	unsigned int flags;
+	unsigned int sq_entries;
+	unsigned int cq_entries;
+};
+
+struct io_cqe {
+	u64 user_data;
+};
+
+struct io_wq_work {
+	int cancel_seq;
 };
 
 struct io_kiocb {
+	u8 opcode;
 	u8 iopoll_completed;
+	u64 flags;
+	struct io_cqe cqe;
+	struct io_ring_ctx *ctx;
+	struct io_wq_work work;
+};
+
+struct io_worker {
+	struct io_wq_work *cur_work;
+};
+
+struct io_uring_cqe {
+	u64 user_data;
+	__s32 res;
+	u32 flags;
 };
 
 struct kiocb {
 	void *ki_complete;
+};
+
+/* What an io_kiocb holds of a read or write, from its start. */
+struct io_rw {
+	u32 len;
 };
 
 struct aio_kiocb {

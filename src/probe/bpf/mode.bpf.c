@@ -3,7 +3,7 @@
 SEC("tp_btf/page_fault_user")
 int BPF_PROG(mode_page_fault, unsigned long address, struct pt_regs *regs, unsigned long code)
 {
-	if (watched(bpf_get_current_task_btf()))
+	if (!not_counting() && watched(bpf_get_current_task_btf()))
 		this_slot()->page_faults++;
 	return 0;
 }

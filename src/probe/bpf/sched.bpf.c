@@ -1,19 +1,40 @@
 /* Context switches and wake-ups of the watched threads. */
 
+/* For native aio's completions (aio.bpf.c). */
+static __always_inline void remember_mm(__u64 mm)
+{
+	if (!mm || !aio_complete_address)
+		return;
+	for (int i = 0; i < MMS_MAX; i++) {
+		if (watched_mms[i] == mm)
+			return;
+		if (!watched_mms[i]) {
+			watched_mms[i] = mm;
+			return;
+		}
+	}
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
 	struct cpu_slot *slot = this_slot();
-	bool out = watched(prev), in = watched(next);
+	bool out = slot->tid == (__u32)prev->pid && slot->tid ? true : watched(prev);
+	bool in = watched(next);
+
+	if (following) {
+		slot->running = (__u64)next;
+		slot->switched++;
+	}
 
 	if (!out && !in) {
 		slot->watched_here = 0;
 		return 0;
 	}
 	if (out) {
-		slot->switches++;
-		if (!watched_mm && prev->mm)
-			watched_mm = (__u64)prev->mm;
+		if (!not_counting())
+			slot->switches++;
+		remember_mm((__u64)prev->mm);
 		bool asleep = !preempt && prev_state != 0;
 		if (recording)
 			record_switched_out(asleep, prev, slot);
@@ -33,6 +54,11 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		if (recording)
 			record_plain(EVENT_SWITCHED_IN, next->pid, slot);
 		unpark(next, slot);
+		if (following && slot->current == CURRENT_HELPER && next->worker_private) {
+			__u32 tid = next->pid, once = 1;
+			if (!bpf_map_lookup_elem(&workers, &tid))
+				bpf_map_update_elem(&workers, &tid, &once, BPF_ANY);
+		}
 	}
 	slot->watched_here = in;
 	return 0;
@@ -54,6 +80,8 @@ int BPF_PROG(sched_waked, struct task_struct *task)
 	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
 	if (!state)
 		return 0;
+	if (following)
+		state->woken_ns = bpf_ktime_get_ns();
 	state->waker_cpu = bpf_get_smp_processor_id();
 	state->waker = context_of(slot, &state->waker_nr);
 	return 0;

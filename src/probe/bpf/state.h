@@ -16,8 +16,14 @@ const volatile __u64 aio_complete_address = 0;
 const volatile __u64 blkdev_end_io_async_address = 0;
 const volatile __u64 blkdev_end_io_address = 0;
 
+const volatile bool following = false; /* counts by ring, and trails: see follow.h */
+const volatile bool everyone = false;
+const volatile __u32 own_tgid = 0;
+__u32 counting; /* where `following`: between the two ends of the watched span */
+
 struct cpu_slot slots[IOTRAIL_MAX_CPUS];
-__u64 watched_mm; /* address of the watched process's mm_struct; only compared, and read through probe reads */
+#define MMS_MAX 16
+__u64 watched_mms[MMS_MAX]; /* addresses of the watched processes' mm_structs; only compared, and read through probe reads */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -38,8 +44,37 @@ static __always_inline struct cpu_slot *this_slot(void)
 	return &slots[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
 }
 
+/* Watched processes, where there is more than the one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32); /* tgid */
+	__type(value, struct process_info);
+} followed SEC(".maps");
+
+/* A typed pointer as a plain number: the verifier lets one be stored, and what is read back is a number. Each level of
+ * interruption has a place of its own.
+ */
+static __always_inline __u64 address_of(const void *pointer, struct cpu_slot *slot)
+{
+	__u32 level = slot->in_irq ? 3 : slot->in_vector ? 2 : slot->in_softirq ? 1 : 0;
+	volatile __u64 *place = &slot->addresses[level];
+
+	*place = (__u64)pointer;
+	return *place;
+}
+
+static __always_inline bool not_counting(void)
+{
+	return following && !counting;
+}
+
 static __always_inline bool watched(struct task_struct *task)
 {
+	if (following) {
+		__u32 tgid = task->tgid;
+		return task->pid && bpf_map_lookup_elem(&followed, &tgid);
+	}
 	return (__u32)task->tgid == watched_tgid && (__u32)task->pid != unwatched_tid;
 }
 
@@ -135,6 +170,15 @@ static __always_inline void park(struct cpu_slot *slot)
 		state->pending += slot->pending;
 		state->waiting = slot->waiting;
 		state->slept = slot->slept;
+		if (following) {
+			__builtin_memcpy(state->segments, slot->segments, sizeof(state->segments));
+			state->trails = slot->trails;
+			state->trails_waiting = slot->trails_waiting;
+		}
+	}
+	if (following) {
+		__builtin_memset(slot->segments, 0, sizeof(slot->segments));
+		slot->trails = slot->trails_waiting = slot->submitting = 0;
 	}
 	slot->tid = 0;
 	slot->current = CURRENT_UNSEEN;
@@ -151,8 +195,10 @@ static __always_inline void unpark(struct task_struct *task, struct cpu_slot *sl
 	slot->tid = tid;
 	slot->current = task->flags & PF_IO_WORKER ? CURRENT_HELPER : CURRENT_SUBMITTER;
 	slot->waker = WAKER_NONE;
+	if (following)
+		slot->running_ns = bpf_ktime_get_ns();
 	if (!state) {
-		slot->pending = 0;
+		slot->pending = slot->woken_ns = 0;
 		slot->waiting = slot->slept = 0;
 		return;
 	}
@@ -166,6 +212,14 @@ static __always_inline void unpark(struct task_struct *task, struct cpu_slot *sl
 	state->waker = WAKER_NONE;
 	state->pending = 0;
 	state->waiting = state->slept = 0;
+	if (following) {
+		slot->woken_ns = state->woken_ns;
+		__builtin_memcpy(slot->segments, state->segments, sizeof(slot->segments));
+		slot->trails = state->trails;
+		slot->trails_waiting = state->trails_waiting;
+		__builtin_memset(state->segments, 0, sizeof(state->segments));
+		state->trails = state->trails_waiting = 0;
+	}
 }
 
 /* The watched thread is current, whether or not it was seen to come (see docs/completion-path.md). */

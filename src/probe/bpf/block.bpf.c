@@ -1,0 +1,161 @@
+/* The block I/O of followed requests: its bios are those queued while the request is submitted, or while an io-wq worker
+ * works on it; they are followed by address through issue to completion.
+ */
+
+__u32 bios_followed; /* on their way: nothing to look for while there are none */
+
+static __always_inline struct bio_bucket *bios_near(__u64 bio)
+{
+	__u32 b = bucket_of(bio);
+
+	return bpf_map_lookup_elem(&bios, &b);
+}
+
+/* The trail that a bio is of; it is taken out of the table if `end`. */
+static __always_inline struct trail *trail_of_bio(__u64 bio, bool end)
+{
+	struct bio_bucket *bucket = bios_near(bio);
+
+	if (!bucket)
+		return 0;
+	for (int i = 0; i < WAYS; i++) {
+		if (bucket->tags[i] != bio)
+			continue;
+		struct trail *trail = trail_at(bucket->trails[i]);
+		__u32 serial = bucket->serials[i];
+		if (end) {
+			bucket->tags[i] = 0;
+			__sync_fetch_and_sub(&bios_followed, 1);
+		}
+		return trail && trail->serial == serial ? trail : 0;
+	}
+	return 0;
+}
+
+/* The followed request that the current thread is submitting or, in a worker, working on. */
+static __always_inline struct trail *at_work(struct cpu_slot *slot, __u32 *index)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (slot->current == CURRENT_HELPER && task->worker_private) {
+		struct io_wq_work *work = BPF_CORE_READ((struct io_worker *)task->worker_private, cur_work);
+		if (!work)
+			return 0;
+		return trail_of((__u64)work - bpf_core_field_offset(struct io_kiocb, work), index);
+	}
+	if (!slot->submitting || slot->in_irq || slot->in_softirq)
+		return 0;
+	*index = slot->submitting - 1;
+	struct trail *trail = trail_at(*index);
+	if (!trail || trail->tid != (__u32)task->pid)
+		return 0;
+	/* Its submission may be over, and this the thread's own I/O. */
+	return slot->current == CURRENT_HELPER || enter_batch(task) ? trail : 0;
+}
+
+SEC("tp_btf/block_bio_queue")
+int BPF_PROG(block_queued, struct bio *bio)
+{
+	struct cpu_slot *slot = this_slot();
+	__u64 address = address_of(bio, slot);
+	__u32 index = 0;
+
+	if (!counting || slot->current == CURRENT_UNSEEN)
+		return 0;
+	struct trail *trail = at_work(slot, &index);
+	if (!trail)
+		return 0;
+	trail->course = COURSE_BLOCK;
+	trail->bios++;
+	struct bio_bucket *bucket = bios_near(address);
+	if (!bucket)
+		return 0;
+	for (int i = 0; i < WAYS; i++) {
+		if (bucket->tags[i] == address) {
+			/* One whose end was not seen; the address is this one's now. */
+			bucket->trails[i] = index;
+			bucket->serials[i] = trail->serial;
+			return 0;
+		}
+	}
+	for (int i = 0; i < WAYS; i++) {
+		if (!bucket->tags[i] && __sync_val_compare_and_swap(&bucket->tags[i], 0, address) == 0) {
+			bucket->trails[i] = index;
+			bucket->serials[i] = trail->serial;
+			__sync_fetch_and_add(&bios_followed, 1);
+			return 0;
+		}
+	}
+	return 0; /* no room: it stays on its way, and so the stages are unknown */
+}
+
+/* Half of it goes its own way: when all is ready can't be told. */
+SEC("tp_btf/block_split")
+int BPF_PROG(block_was_split, struct bio *bio)
+{
+	struct trail *trail = bios_followed ? trail_of_bio(address_of(bio, this_slot()), false) : 0;
+
+	if (trail)
+		trail->bios += 1 << 16;
+	return 0;
+}
+
+static __noinline int bio_issued(__u64 bio)
+{
+	struct trail *trail = trail_of_bio(bio, false);
+
+	if (!trail)
+		return 0;
+	trail->block_requests++;
+	if (!trail->issued_ns) {
+		trail->issued_ns = bpf_ktime_get_ns();
+		trail->issued_cpu = bpf_get_smp_processor_id();
+	}
+	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(block_issued, struct request *rq)
+{
+	if (!bios_followed)
+		return 0;
+	struct bio *bio = rq->bio;
+	for (int i = 0; i < MAX_BIOS && bio; i++) {
+		bio_issued(address_of(bio, this_slot()));
+		bio = bio->bi_next;
+	}
+	return 0;
+}
+
+static __noinline int bio_done(__u64 bio)
+{
+	struct trail *trail = trail_of_bio(bio, true);
+
+	if (!trail)
+		return 0;
+	trail->bios--;
+	ready(trail);
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(block_completed, struct request *rq)
+{
+	if (!bios_followed)
+		return 0;
+	struct bio *bio = rq->bio;
+	for (int i = 0; i < MAX_BIOS && bio; i++) {
+		bio_done(address_of(bio, this_slot()));
+		bio = bio->bi_next;
+	}
+	return 0;
+}
+
+/* Devices without requests of their own (device mapper, md, …). */
+SEC("tp_btf/block_bio_complete")
+int BPF_PROG(block_bio_completed, void *queue, struct bio *bio)
+{
+	if (bios_followed)
+		bio_done(address_of(bio, this_slot()));
+	return 0;
+}

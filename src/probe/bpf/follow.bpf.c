@@ -1,0 +1,373 @@
+/* Requests by ring and opcode, and the stages of the followed ones that io_uring's own events show. */
+
+static __always_inline __u32 opcode_of(void *request)
+{
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast(request, struct io_kiocb)->opcode;
+	return BPF_CORE_READ((struct io_kiocb *)request, opcode);
+}
+
+static __always_inline __u32 length_of(void *request)
+{
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast(request, struct io_rw)->len;
+	return BPF_CORE_READ((struct io_rw *)request, len);
+}
+
+static __always_inline bool plain_length(__u32 opcode)
+{
+	return opcode == IORING_OP_READ || opcode == IORING_OP_WRITE || opcode == IORING_OP_READ_FIXED ||
+	       opcode == IORING_OP_WRITE_FIXED;
+}
+
+static __always_inline struct op_count *op_of(struct ring_count *count, __u32 opcode)
+{
+	return &count->ops[opcode & (OPCODES_MAX - 1)];
+}
+
+/* What the submitter does when its completion is ready. It may be gone: then what stands there is not its number. */
+static __always_inline void look_at_submitter(struct trail *trail)
+{
+	struct task_struct *task = (struct task_struct *)trail->task;
+
+	if (BPF_CORE_READ(task, pid) != (int)trail->tid)
+		return;
+	__u32 cpu = BPF_CORE_READ(task, thread_info.cpu);
+	struct cpu_slot *there = &slots[cpu & (IOTRAIL_MAX_CPUS - 1)];
+	trail->meanwhile_cpu = cpu;
+	trail->switched = there->switched;
+	if (BPF_CORE_READ(task, on_cpu)) {
+		trail->meanwhile = MEANWHILE_RUNNING;
+		return;
+	}
+	struct task_struct *other = (struct task_struct *)there->running;
+	if (!other)
+		return;
+	trail->meanwhile = BPF_CORE_READ(task, __state) ? MEANWHILE_SLEEPING : MEANWHILE_RUNNABLE;
+	trail->meanwhile_tid = BPF_CORE_READ(other, pid);
+	bpf_core_read_str(trail->meanwhile_comm, sizeof(trail->meanwhile_comm), &other->comm);
+}
+
+/* The device or the peer is done, as far as is known now: the last one counts. */
+static __always_inline void ready(struct trail *trail)
+{
+	trail->ready_ns = bpf_ktime_get_ns();
+	trail->ready_cpu = bpf_get_smp_processor_id();
+	trail->meanwhile = MEANWHILE_UNSEEN;
+	look_at_submitter(trail);
+}
+
+static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task, __u32 ring)
+{
+	struct cpu_slot *slot = this_slot();
+	__u64 request = address_of(req, slot);
+	__u32 index = 0;
+
+	struct trail *trail = trail_of(request, &index);
+	if (trail)
+		slot->no_completion++; /* its completion was skipped (IOSQE_CQE_SKIP_SUCCESS) or not seen */
+	else
+		trail = remember(request, &index);
+	if (!trail) {
+		slot->no_room++;
+		return 0;
+	}
+	__u32 serial = trail->serial + 1;
+	__builtin_memset(trail, 0, sizeof(*trail));
+	trail->serial = serial;
+	trail->request = request;
+	trail->task = bpf_get_current_task();
+	trail->user_data = req->cqe.user_data;
+	trail->opcode = req->opcode;
+	trail->ring = ring;
+	trail->tgid = task->tgid;
+	trail->tid = task->pid;
+	trail->asked_bytes = plain_length(trail->opcode) ? length_of(req) : 0;
+	trail->enter_batch = task->flags & PF_IO_WORKER ? 0 : enter_batch(task);
+	trail->submitted_cpu = bpf_get_smp_processor_id();
+	trail->submitted_ns = bpf_ktime_get_ns();
+	slot->submitting = index + 1;
+	return 0;
+}
+
+/* One in `one_in`, at random gaps: a regular one would beat with the program's own batches. */
+static __always_inline bool chosen(struct cpu_slot *slot)
+{
+	if (one_in <= 1)
+		return true;
+	if (slot->until_next) {
+		slot->until_next--;
+		return false;
+	}
+	__u64 x = slot->random ? slot->random : bpf_ktime_get_ns() | 1;
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	slot->random = x;
+	slot->until_next = (__u32)(x >> 32) % (2 * one_in - 1);
+	return true;
+}
+
+static __always_inline int submitted(struct io_kiocb *req)
+{
+	if (!counting)
+		return 0;
+	struct cpu_slot *slot = this_slot();
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (slot->current == CURRENT_UNSEEN) {
+		if (!adopted(task))
+			return 0;
+		here(task, slot);
+	}
+	/* A run of task work tells of itself before the thread submits again. */
+	if (slot->pending)
+		all_inline(slot);
+	__u32 opcode = req->opcode;
+	__u32 ring = ring_number(req->ctx, slot);
+	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
+	if (!count)
+		return 0;
+	op_of(count, opcode)->requests++;
+	if ((req->flags & multishot_flags) || opcode == IORING_OP_POLL_ADD || opcode == IORING_OP_TIMEOUT) {
+		struct many_key key = { .user_data = req->cqe.user_data, .ring = slot->ring_address };
+		bpf_map_update_elem(&many, &key, &opcode, BPF_ANY);
+	}
+	slot->submitting = 0;
+	if (chosen(slot))
+		return follow_this(req, task, ring);
+	/* Its place may be that of one whose completion was not seen. */
+	__u32 index;
+	__u64 request = address_of(req, slot);
+	if (one_in > 1 && trail_of(request, &index)) {
+		slot->no_completion++;
+		retag(request, 0);
+	}
+	return 0;
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(follow_submit, struct io_kiocb *req)
+{
+	return submitted(req);
+}
+
+/* Its name before 6.4 (2ad57931db64). */
+SEC("tp_btf/io_uring_submit_sqe")
+int BPF_PROG(follow_submit_sqe, struct io_kiocb *req)
+{
+	return submitted(req);
+}
+
+/* The completion of a followed request. */
+static __noinline int trail_posted(struct trail *trail, enum poster poster, __s32 result, __u32 cqe_flags)
+{
+	struct cpu_slot *slot = this_slot();
+	__u64 request = trail->request;
+
+	trail->posted_ns = bpf_ktime_get_ns();
+	trail->posted_cpu = bpf_get_smp_processor_id();
+	trail->result = result;
+	trail->cqe_flags = cqe_flags;
+	if (trail->course == COURSE_BLOCK && trail->bios)
+		trail->ready_ns = 0; /* the end of some of its I/O was not seen */
+	trail->switches = ~0u;
+	if (trail->meanwhile && trail->meanwhile_cpu == trail->posted_cpu)
+		trail->switches = slot->switched - trail->switched;
+	if (poster == POSTED_BY_SUBMITTER) {
+		trail->woken_ns = slot->woken_ns;
+		trail->running_ns = slot->running_ns;
+		trail->woken_by = slot->waker;
+		trail->woken_by_nr = slot->waker_nr;
+		trail->woken_by_cpu = slot->waker_cpu;
+		if (slot->trails_waiting >= TRAILS_WAITING_MAX) {
+			slot->no_room++;
+			retag(request, 0);
+			return 0;
+		}
+		slot->trails_waiting++;
+		trail->position = slot->pending;
+		trail->next = slot->trails;
+		__u32 index = 0;
+		if (trail_of(request, &index))
+			slot->trails = index + 1;
+		retag(request, COMPLETED(request));
+		return 0;
+	}
+	trail->carrier = poster == POSTED_BY_SQPOLL ? BY_SQPOLL : poster == POSTED_BY_IOWQ ? BY_IOWQ : BY_IOPOLL;
+	trail_end(trail, slot);
+	trail->serial++;
+	retag(request, 0);
+	return 0;
+}
+
+static __noinline int count_error(__u32 ring, __u32 opcode, __s32 result)
+{
+	struct errno_key key = { .ring = ring, .opcode = opcode, .number = -result };
+
+	add(&errnos, &key, 1, this_slot());
+	return 0;
+}
+
+static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 user_data, __s32 result, __u32 cqe_flags)
+{
+	if (!counting)
+		return 0;
+	struct cpu_slot *slot = this_slot();
+	enum poster poster = POSTED_BY_SUBMITTER;
+	if (slot->current != CURRENT_SUBMITTER) {
+		struct task_struct *task = bpf_get_current_task_btf();
+		if (slot->current == CURRENT_UNSEEN) {
+			if (!adopted(task))
+				return 0;
+			here(task, slot);
+		}
+		poster = poster_of(task);
+	}
+	if (poster == POSTED_BY_SUBMITTER && (ring->flags & IORING_SETUP_IOPOLL) && polled(ring, req))
+		poster = POSTED_BY_IOPOLL;
+	__u32 number = ring_number(ring, slot);
+	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &number);
+	if (!count)
+		return 0;
+	__u32 opcode = OPCODE_NONE;
+	if (req) {
+		opcode = opcode_of(req);
+	} else {
+		struct many_key key = { .user_data = user_data, .ring = slot->ring_address };
+		__u32 *known = bpf_map_lookup_elem(&many, &key);
+		if (known)
+			opcode = *known;
+	}
+	struct op_count *op = op_of(count, opcode);
+	op->completions++;
+	if (cqe_flags & IORING_CQE_F_NOTIF) {
+		op->notifications++;
+	} else if (result < 0) {
+		op->errors++;
+		count_error(number, opcode, result);
+	} else if (result) {
+		op->bytes += result;
+	}
+	if (cqe_flags & IORING_CQE_F_MORE)
+		op->more++;
+	if (req && plain_length(opcode) && result >= 0 && (__u32)result < length_of(req))
+		op->shorts++;
+	switch (poster) {
+	case POSTED_BY_IOPOLL:
+		count->iopoll++;
+		break;
+	case POSTED_BY_IOWQ:
+		count->iowq++;
+		break;
+	case POSTED_BY_SQPOLL:
+		count->sqpoll++;
+		break;
+	default:
+		slot->pending++;
+		segment_add(slot, number, 1);
+	}
+	slot->submitting = 0;
+	__u32 index;
+	struct trail *trail = req ? trail_of((__u64)req, &index) : 0;
+	if (trail)
+		return trail_posted(trail, poster, result, cqe_flags);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(follow_complete, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
+{
+	return posted(ring, req, cqe->user_data, cqe->res, cqe->flags);
+}
+
+/* Before 6.17 (072d37b0cd66) the completion queue entry's members stood in its place, and the ring was a plain address. */
+SEC("tp_btf/io_uring_complete")
+int follow_complete_members(__u64 *args)
+{
+	struct io_ring_ctx *ring = bpf_ksym_exists(bpf_rdonly_cast) ? bpf_core_cast((void *)args[0], struct io_ring_ctx) : 0;
+
+	if (!ring)
+		return 0;
+	return posted(ring, (void *)args[1], args[2], (__s32)args[3], (__u32)args[4]);
+}
+
+SEC("tp_btf/io_uring_create")
+int BPF_PROG(follow_create, int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 setup_flags)
+{
+	if (counting && adopted(bpf_get_current_task_btf()))
+		number_ring(ring, false, setup_flags, sq_entries, cq_entries, this_slot());
+	return 0;
+}
+
+SEC("tp_btf/io_uring_queue_async_work")
+int BPF_PROG(follow_punt, struct io_kiocb *req)
+{
+	struct cpu_slot *slot = this_slot();
+
+	if (!counting || (slot->current == CURRENT_UNSEEN && !watched(bpf_get_current_task_btf())))
+		return 0;
+	__u32 ring = ring_number(req->ctx, slot);
+	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
+	if (!count)
+		return 0;
+	bool asked = req->flags & REQ_F_FORCE_ASYNC;
+	struct op_count *op = op_of(count, req->opcode);
+	if (asked)
+		op->punted_asked++;
+	else
+		op->punted_would_block++;
+	__u32 index;
+	struct trail *trail = trail_of(address_of(req, slot), &index);
+	if (trail)
+		trail->punt = asked ? PUNT_ASKED : PUNT_WOULD_BLOCK;
+	return 0;
+}
+
+/* A completion that finds the queue full has this event and no other, neither now nor when it is handed over; its request is
+ * not named.
+ */
+SEC("tp_btf/io_uring_cqe_overflow")
+int BPF_PROG(follow_overflow, void *address, __u64 user_data, __s32 result, __u32 cqe_flags)
+{
+	struct io_ring_ctx *ring = bpf_ksym_exists(bpf_rdonly_cast) ? bpf_core_cast(address, struct io_ring_ctx) : 0;
+	struct cpu_slot *slot = this_slot();
+
+	if (!ring || !counting)
+		return 0;
+	posted(ring, 0, user_data, result, cqe_flags);
+	if (slot->current == CURRENT_UNSEEN)
+		return 0; /* nobody's who is watched */
+	__u32 number = ring_number(ring, slot);
+	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &number);
+	if (count)
+		count->overflows++;
+	return 0;
+}
+
+SEC("tp_btf/io_uring_poll_arm")
+int BPF_PROG(follow_poll_arm, struct io_kiocb *req)
+{
+	__u32 index;
+	struct trail *trail = counting ? trail_of(address_of(req, this_slot()), &index) : 0;
+
+	if (!trail)
+		return 0;
+	trail->course = COURSE_POLL;
+	if (!trail->issued_ns) {
+		trail->issued_ns = bpf_ktime_get_ns();
+		trail->issued_cpu = bpf_get_smp_processor_id();
+	}
+	return 0;
+}
+
+/* The poll's wake-up: only requests that wait in a poll pass here. */
+SEC("tp_btf/io_uring_task_add")
+int BPF_PROG(follow_task_add, struct io_kiocb *req)
+{
+	__u32 index;
+	struct trail *trail = counting ? trail_of(address_of(req, this_slot()), &index) : 0;
+
+	if (trail)
+		ready(trail);
+	return 0;
+}

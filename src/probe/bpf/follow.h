@@ -1,0 +1,306 @@
+/* Other people's programs: counts by ring and opcode, and chosen requests followed from their submission to what carried
+ * their completion (a trail each). All of it only where `following`.
+ */
+#ifndef IOTRAIL_FOLLOW_H
+#define IOTRAIL_FOLLOW_H
+
+#include "state.h"
+
+const volatile __u32 one_in = 1;
+const volatile __u64 multishot_flags = 0; /* REQ_F_… bits of a request that posts many completions; from BTF */
+const volatile struct trail trail_layout = {};         /* never read: a ring buffer has no value type */
+
+__u32 rings_made; /* rings numbered so far; also the epoch of what the slots remember */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64); /* address */
+	__type(value, __u32);
+} ring_numbers SEC(".maps");
+
+/* The last entry stands for all rings that found no room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ring_info);
+} ring_infos SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ring_count);
+} ring_counts SEC(".maps");
+
+const volatile __u32 rings_max = 1;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct errno_key);
+	__type(value, __u64);
+} errnos SEC(".maps");
+
+/* Which operation a completion without a request is of: the later ones of multishot requests name their user data alone. */
+struct many_key {
+	__u64 user_data;
+	__u64 ring;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct many_key);
+	__type(value, __u32);
+} many SEC(".maps");
+
+/* Io-wq workers that ran. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u32);
+} workers SEC(".maps");
+
+/* The followed requests by address: a bucket is one cache line, looked at as a whole. */
+#define BUCKETS 4096
+#define WAYS 8
+
+struct bucket {
+	__u64 tags[WAYS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BUCKETS);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} requests SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* BUCKETS * WAYS where requests are followed */
+	__type(key, __u32);
+	__type(value, struct trail);
+} trails SEC(".maps");
+
+/* The same for the block layer's bios, each with the trail that it is of. */
+struct bio_bucket {
+	__u64 tags[WAYS];
+	__u32 trails[WAYS];
+	__u32 serials[WAYS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BUCKETS);
+	__type(key, __u32);
+	__type(value, struct bio_bucket);
+} bios SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} trails_out SEC(".maps");
+
+static __always_inline __u32 bucket_of(__u64 address)
+{
+	/* Fibonacci hashing; the low bits of an address say nothing. */
+	return (address >> 5) * 0x9E3779B97F4A7C15ull >> 52 & (BUCKETS - 1);
+}
+
+static __always_inline struct trail *trail_at(__u32 index)
+{
+	return bpf_map_lookup_elem(&trails, &index);
+}
+
+/* The trail of a request, and its index; none: it is not followed. */
+static __always_inline struct trail *trail_of(__u64 request, __u32 *index)
+{
+	__u32 b = bucket_of(request);
+	struct bucket *bucket = bpf_map_lookup_elem(&requests, &b);
+
+	if (!bucket)
+		return 0;
+	for (int i = 0; i < WAYS; i++)
+		if (bucket->tags[i] == request) {
+			*index = b * WAYS + i;
+			return trail_at(*index);
+		}
+	return 0;
+}
+
+/* Its completion is posted; its place is kept until it is known what carried it, and no longer found by the address, which
+ * the kernel may use again.
+ */
+#define COMPLETED(request) ((request) | 1)
+
+static __always_inline void retag(__u64 from, __u64 to)
+{
+	__u32 b = bucket_of(from & ~1ull);
+	struct bucket *bucket = bpf_map_lookup_elem(&requests, &b);
+
+	if (!bucket)
+		return;
+	for (int i = 0; i < WAYS; i++)
+		if (bucket->tags[i] == from)
+			bucket->tags[i] = to;
+}
+
+/* A place for a request; none: its bucket is full. */
+static __always_inline struct trail *remember(__u64 request, __u32 *index)
+{
+	__u32 b = bucket_of(request);
+	struct bucket *bucket = bpf_map_lookup_elem(&requests, &b);
+
+	if (!bucket)
+		return 0;
+	for (int i = 0; i < WAYS; i++)
+		if (!bucket->tags[i] && __sync_val_compare_and_swap(&bucket->tags[i], 0, request) == 0) {
+			*index = b * WAYS + i;
+			return trail_at(*index);
+		}
+	return 0;
+}
+
+/* The ring's number: the slot knows the last one's. */
+static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, __u32 setup_flags, __u32 sq_entries,
+					 __u32 cq_entries, struct cpu_slot *slot)
+{
+	__u64 address = address_of(ring, slot);
+	__u32 number = __sync_fetch_and_add(&rings_made, 1);
+
+	if (number >= rings_max - 1)
+		number = rings_max - 1;
+	bpf_map_update_elem(&ring_numbers, &address, &number, BPF_ANY);
+	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
+	if (info) {
+		info->address = address;
+		info->tgid = bpf_get_current_pid_tgid() >> 32;
+		info->setup_flags = setup_flags;
+		info->sq_entries = sq_entries;
+		info->cq_entries = cq_entries;
+		info->found = found;
+		bpf_get_current_comm(info->comm, sizeof(info->comm));
+	}
+	slot->ring_address = address;
+	slot->ring_epoch = rings_made;
+	slot->ring = number;
+	return number;
+}
+
+static __always_inline __u32 ring_number(struct io_ring_ctx *ring, struct cpu_slot *slot)
+{
+	__u64 address = address_of(ring, slot);
+
+	/* An address may be used again, but not without a ring being made. */
+	if (slot->ring_address == address && slot->ring_epoch == rings_made)
+		return slot->ring;
+	__u32 *known = bpf_map_lookup_elem(&ring_numbers, &address);
+	if (known) {
+		slot->ring_address = address;
+		slot->ring_epoch = rings_made;
+		slot->ring = *known;
+		return *known;
+	}
+	return number_ring(ring, true, BPF_CORE_READ(ring, flags), BPF_CORE_READ(ring, sq_entries),
+			   BPF_CORE_READ(ring, cq_entries), slot);
+}
+
+/* `n` more are pending, of this ring. */
+static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32 n)
+{
+	for (int i = 0; i < SEGMENTS_MAX; i++) {
+		struct segment *s = &slot->segments[i];
+		bool last = i == SEGMENTS_MAX - 1 || !slot->segments[i + 1].count;
+
+		if (s->count && !(last && (s->ring == ring || i == SEGMENTS_MAX - 1)))
+			continue;
+		if (!s->count)
+			s->ring = ring;
+		s->count += n;
+		return;
+	}
+}
+
+static __always_inline void count_inlined(__u32 ring, __u32 n)
+{
+	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
+
+	if (count)
+		count->inlined += n;
+}
+
+/* A followed request is over, or (multishot) has one more completion. */
+static __always_inline void trail_end(struct trail *trail, struct cpu_slot *slot)
+{
+	if (bpf_ringbuf_output(&trails_out, trail, sizeof(*trail), BPF_RB_NO_WAKEUP))
+		slot->trails_lost++;
+}
+
+/* Ends the completed trails of the current thread: those among the last `carried` of `pending` by `key`, the others inline. */
+static __noinline int trails_end(struct delivery_key *key, __u64 pending, __u64 carried, __u32 items)
+{
+	struct cpu_slot *slot = this_slot();
+	__u32 next = slot->trails;
+
+	slot->trails = slot->trails_waiting = 0;
+	for (int i = 0; i < TRAILS_WAITING_MAX && next; i++) {
+		struct trail *trail = trail_at(next - 1);
+		if (!trail)
+			return 0;
+		next = trail->next;
+		if (key && trail->position > pending - carried) {
+			trail->carrier = key->carrier;
+			trail->nr = key->nr;
+			trail->entry = key->entry;
+			trail->waker = key->waker;
+			trail->waker_nr = key->waker_nr;
+			trail->waker_cpu = key->waker_cpu;
+			trail->run_items = items;
+		} else {
+			trail->carrier = BY_SUBMISSION;
+		}
+		trail_end(trail, slot);
+		trail->serial++;
+		retag(COMPLETED(trail->request), 0);
+	}
+	return 0;
+}
+
+/* What is pending on the current thread was posted inline. */
+static __always_inline void all_inline(struct cpu_slot *slot)
+{
+	if (!following) {
+		slot->inlined += slot->pending;
+		slot->pending = 0;
+		return;
+	}
+	for (int i = 0; i < SEGMENTS_MAX; i++) {
+		struct segment *s = &slot->segments[i];
+		if (s->count)
+			count_inlined(s->ring, s->count);
+		s->count = 0;
+	}
+	if (slot->trails)
+		trails_end(0, 0, 0, 0);
+	slot->pending = 0;
+}
+
+/* A process that uses io_uring is followed from then on, if every one is asked for. */
+static __always_inline bool adopted(struct task_struct *task)
+{
+	if (watched(task))
+		return true;
+	if (!everyone || (__u32)task->tgid == own_tgid)
+		return false;
+	__u32 tgid = task->tgid;
+	struct process_info info = {};
+	bpf_get_current_comm(info.comm, sizeof(info.comm));
+	bpf_map_update_elem(&followed, &tgid, &info, BPF_ANY);
+	return true;
+}
+
+#endif

@@ -1,0 +1,159 @@
+//! Requests that were followed to their end, from the programs' records to words.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+
+use super::observed;
+use super::skel::types;
+use super::symbols::Symbols;
+use super::watch::read;
+use crate::error::{Error, Result};
+use crate::host::irq::Interrupts;
+use crate::path::delivery::Line;
+use crate::path::trail::{Course, Meanwhile, Punt, Stamp, Trail, Wake};
+
+/// The reader's side of the ring buffer.
+pub(super) struct Trails {
+    ring: RingBuffer<'static>,
+    arrived: Rc<RefCell<VecDeque<types::trail>>>,
+}
+
+impl Trails {
+    pub(super) fn open(map: &dyn MapCore) -> libbpf_rs::Result<Self> {
+        let arrived = Rc::new(RefCell::new(VecDeque::new()));
+        let mut builder = RingBufferBuilder::new();
+        let into = Rc::clone(&arrived);
+        builder.add(map, move |record| {
+            into.borrow_mut().push_back(read(record));
+            0
+        })?;
+        Ok(Trails { ring: builder.build()?, arrived })
+    }
+
+    /// Hands over what has arrived, in the order of arrival.
+    pub(super) fn take(&self, words: &Words<'_>, each: &mut dyn FnMut(Trail)) -> Result<()> {
+        let failed = |e| Error::machine("cannot read the followed requests", "report this").because(e);
+        self.ring.consume().map_err(failed)?;
+        loop {
+            let Some(raw) = self.arrived.borrow_mut().pop_front() else { return Ok(()) };
+            each(words.trail(&raw));
+        }
+    }
+}
+
+/// What turns numbers into names.
+pub(super) struct Words<'a> {
+    pub symbols: Option<&'a Symbols>,
+    pub interrupts: Option<&'a Interrupts>,
+    /// The last ring number stands for all that found no room.
+    pub rings_max: u32,
+}
+
+/// The name of an operation; numbers that this version does not know keep their number.
+pub(super) fn opcode(number: u32) -> String {
+    match number {
+        OPCODE_NONE => "unknown".into(),
+        n => crate::host::io_uring::opcode_name(n).map_or_else(|| format!("op_{n}"), str::to_owned),
+    }
+}
+
+/// `OPCODE_NONE` of record.h.
+pub(super) const OPCODE_NONE: u32 = 127;
+
+const IORING_CQE_F_MORE: u32 = 1 << 1;
+const IORING_CQE_F_NOTIF: u32 = 1 << 3;
+
+impl Words<'_> {
+    fn trail(&self, raw: &types::trail) -> Trail {
+        use types::{course as c, meanwhile as m, punt as p};
+        let stamp = |ns: u64, cpu: u32| (ns != 0).then_some(Stamp { ns, cpu });
+        let line = |irq: u32| Line { irq, name: self.interrupts.and_then(|i| observed::handler(i, irq)) };
+        let key = types::delivery_key {
+            carrier: raw.carrier,
+            nr: raw.nr,
+            entry: raw.entry,
+            waker: raw.waker,
+            waker_nr: raw.waker_nr,
+            waker_cpu: raw.waker_cpu,
+            ring: raw.ring,
+        };
+        let (vehicle, detail) = observed::carrier(&key, self.symbols, &line).vehicle();
+        let comm = || text(&raw.meanwhile_comm);
+        let meanwhile = match raw.meanwhile {
+            m::MEANWHILE_RUNNING => Some(Meanwhile::Running { cpu: raw.meanwhile_cpu }),
+            m::MEANWHILE_RUNNABLE => {
+                Some(Meanwhile::Runnable { cpu: raw.meanwhile_cpu, tid: raw.meanwhile_tid, comm: comm() })
+            }
+            m::MEANWHILE_SLEEPING => {
+                Some(Meanwhile::Sleeping { cpu: raw.meanwhile_cpu, tid: raw.meanwhile_tid, comm: comm() })
+            }
+            _ => None,
+        };
+        // A wake-up of before is none of this completion's.
+        let woken_for_it = raw.woken_ns >= raw.ready_ns && raw.ready_ns != 0 && raw.woken_ns <= raw.posted_ns;
+        let wake = (woken_for_it && matches!(meanwhile, Some(Meanwhile::Sleeping { .. } | Meanwhile::Runnable { .. })))
+            .then(|| Wake {
+                woken: Stamp { ns: raw.woken_ns, cpu: raw.woken_by_cpu },
+                by: observed::waker(raw.woken_by, raw.woken_by_nr, raw.woken_by_cpu, &line),
+                running: stamp(raw.running_ns, raw.posted_cpu).filter(|s| s.ns >= raw.woken_ns),
+            });
+        Trail {
+            ring: (raw.ring + 1 < self.rings_max).then_some(raw.ring),
+            tgid: raw.tgid,
+            tid: raw.tid,
+            opcode: opcode(raw.opcode),
+            user_data: raw.user_data,
+            asked_bytes: (raw.asked_bytes != 0).then_some(raw.asked_bytes.into()),
+            result: raw.result,
+            more: raw.cqe_flags & IORING_CQE_F_MORE != 0,
+            notification: raw.cqe_flags & IORING_CQE_F_NOTIF != 0,
+            enter_batch: (raw.enter_batch != 0).then_some(raw.enter_batch),
+            punted: match raw.punt {
+                p::PUNT_ASKED => Some(Punt::Asked),
+                p::PUNT_WOULD_BLOCK => Some(Punt::WouldBlock),
+                _ => None,
+            },
+            submitted: Stamp { ns: raw.submitted_ns, cpu: raw.submitted_cpu },
+            issued: stamp(raw.issued_ns, raw.issued_cpu),
+            ready: stamp(raw.ready_ns, raw.ready_cpu),
+            queued: None,
+            posted: Stamp { ns: raw.posted_ns, cpu: raw.posted_cpu },
+            course: match raw.course {
+                c::COURSE_BLOCK => Course::Block,
+                c::COURSE_POLL => Course::Poll,
+                _ => Course::Direct,
+            },
+            block_requests: raw.block_requests,
+            vehicle,
+            detail,
+            run_items: (raw.run_items != 0).then_some(raw.run_items),
+            meanwhile,
+            wake,
+            switches_meanwhile: (raw.switches != u32::MAX && raw.ready_ns != 0).then_some(raw.switches),
+        }
+    }
+}
+
+/// A comm as the kernel keeps it: up to the first zero byte.
+pub(super) fn text(bytes: &[i8]) -> String {
+    let bytes: Vec<u8> = bytes.iter().map(|b| *b as u8).take_while(|b| *b != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_have_the_names_of_the_headers() {
+        // include/uapi/linux/io_uring.h
+        for (number, name) in [(0, "nop"), (4, "read_fixed"), (22, "read"), (47, "send_zc"), (58, "recv_zc"), (62, "pipe")] {
+            assert_eq!(opcode(number), name);
+        }
+        assert_eq!(opcode(OPCODE_NONE), "unknown");
+        assert_eq!(opcode(250), "op_250");
+    }
+}
