@@ -183,6 +183,10 @@ pub struct RingRecord {
     pub errors: u64,
     /// Completions that found the completion queue full.
     pub overflows: u64,
+    /// From its first followed submission to its last followed completion: what its rates are taken over; null where
+    /// nothing was followed.
+    #[serde(default)]
+    pub active_ns: Option<u64>,
     pub opcodes: Vec<OpcodeRecord>,
     pub vehicles: Vec<VehicleCount>,
     pub latency_ns: Latency,
@@ -238,4 +242,11 @@ pub struct Finding {
     pub remedy: String,
     /// The ring it is about; null: the whole program.
     pub ring: Option<u32>,
+}
+
+impl Finding {
+    /// It costs something that could be had back, or puts the numbers in doubt; a note only explains.
+    pub fn warns(&self) -> bool {
+        self.severity == "warning"
+    }
 }
