@@ -1,7 +1,7 @@
 //! The screen of one measurement.
 
 use super::layout::{Column, Style, field, paragraph, table};
-use crate::answer::finding::{Severity, findings};
+use crate::answer::finding::findings;
 use crate::answer::words::{UNKNOWN, bytes, count, percent, plural, span, three_digits};
 use crate::measurement::{Latency, LoadRecord, Measurement, PerIo};
 
@@ -280,9 +280,9 @@ fn notes(out: &mut String, style: Style, m: &Measurement) {
     out.push('\n');
     for f in found {
         let end = if f.remedy.is_empty() { ".".into() } else { format!(". To change it: {}.", f.remedy) };
-        let (mark, warns) = match f.severity {
-            Severity::Note => ("note: ", false),
-            Severity::Warning => ("warning: ", true),
+        let (mark, warns) = match f.warns() {
+            false => ("note: ", false),
+            true => ("warning: ", true),
         };
         note(out, style, mark, &format!("{}{end}", f.text), warns);
     }
