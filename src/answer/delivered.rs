@@ -12,8 +12,8 @@ pub const WORTH_SAYING: f64 = 0.05;
 /// delivery takes when nothing is wrong, and a hundredth of the tick's own period.
 const WAITED_NS: u64 = 50_000;
 
-/// A kick for every fourth I/O: below it, most I/Os found the thread in the kernel already.
-const KICKS_PER_IO: f64 = 0.25;
+/// A kick for every other I/O: below it, most I/Os found the thread in the kernel already, or came several at a time.
+const KICKS_PER_IO: f64 = 0.5;
 /// A kick takes about a microsecond of the thread it interrupts (in a virtual machine several): a thousandth of a CPU.
 const KICKS_PER_S: f64 = 1_000.0;
 /// A hundredth of a CPU.

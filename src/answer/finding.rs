@@ -225,7 +225,7 @@ mod tests {
         assert!(!only(&m, "kick_storm").unwrap().warns());
         m.iops = 900.0;
         assert_eq!(only(&m, "kick_storm"), None);
-        (m.per_io.kicks, m.iops) = (Some(0.2), 100_000.0);
+        (m.per_io.kicks, m.iops) = (Some(0.4), 100_000.0);
         assert_eq!(only(&m, "kick_storm"), None);
         m.per_io.kicks = None;
         assert_eq!(only(&m, "kick_storm"), None);

@@ -1,6 +1,6 @@
 //! How many requests one call submits, and how many completions one run of task work carries.
 
-use super::{ENOUGH, in_flight, ring_seconds};
+use super::{ENOUGH_FOLLOWED, in_flight, only_waits, ring_seconds};
 use crate::answer::delivered::has;
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{count, percent, three_digits};
@@ -9,7 +9,7 @@ use crate::trace_record::{RingRecord, TraceRecord};
 /// Nearly all calls: what is left may be the filling of the queue at the start.
 const SINGLE: f64 = 0.9;
 /// With fewer requests in flight there are not several to be submitted at once.
-const SEVERAL: f64 = 4.0;
+const SEVERAL: f64 = 3.0;
 /// An io_uring_enter takes half a microsecond before it does anything: below this, less than a thousandth of a CPU.
 const ENTERS_PER_S: f64 = 1_000.0;
 /// A hundredth of a CPU.
@@ -20,8 +20,8 @@ pub fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let calls: f64 = r.enter_batches.iter().map(|b| b.calls).sum();
     let single: f64 = r.enter_batches.iter().filter(|b| b.at_least <= 1).map(|b| b.calls).sum();
     let calls_per_s = calls / ring_seconds(t, r)?;
-    let in_flight = in_flight(t, r)?;
-    if followed < ENOUGH || single < SINGLE * calls || calls_per_s < ENTERS_PER_S || in_flight < SEVERAL {
+    let in_flight = in_flight(t, r, |opcode| !only_waits(opcode))?;
+    if followed < ENOUGH_FOLLOWED || single < SINGLE * calls || calls_per_s < ENTERS_PER_S || in_flight < SEVERAL {
         return None;
     }
     let text = format!(
@@ -80,37 +80,43 @@ fn version(kernel: &str) -> Option<(u32, u32)> {
 
 /// Most of the completions: they came in full runs.
 const PINNED: f64 = 0.5;
-/// More in flight than the limit, by half: with as many as the limit, full runs are the program's own batches.
+/// More in flight, or submitted at once, than the limit, by half: with as many as the limit, full runs are the program's own
+/// batches.
 const BACKLOG: f64 = 1.5;
 /// Of larger runs there may be as few as a look that asked for more brings.
 const ABOVE: f64 = 0.05;
 
 pub fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let carried: u64 = r.run_items.iter().map(|i| i.completions).sum();
-    if carried < ENOUGH {
+    if carried < ENOUGH_FOLLOWED {
         return None;
     }
     let of = |which: &dyn Fn(u32) -> bool| {
         let these: u64 = r.run_items.iter().filter(|i| which(i.items)).map(|i| i.completions).sum();
         these as f64 / carried as f64
     };
-    let in_flight = in_flight(t, r)?;
     let cap = caps(r, &t.total.host.kernel)
         .into_iter()
         .find(|cap| of(&|items| items == cap.items) >= PINNED && of(&|items| items > cap.items) <= ABOVE)?;
-    if in_flight < BACKLOG * f64::from(cap.items) {
+    let more = BACKLOG * f64::from(cap.items);
+    // Polls and timeouts as well: whatever is ready, runs.
+    let in_flight = in_flight(t, r, |_| true);
+    let submitted: u64 = r.enter_batches.iter().map(|b| b.requests).sum();
+    let at_once: u64 = r.enter_batches.iter().filter(|b| b.at_least as f64 >= more).map(|b| b.requests).sum();
+    if in_flight.is_none_or(|n| n < more) && (at_once as f64) < PINNED * submitted.max(1) as f64 {
         return None;
     }
     let share = of(&|items| items == cap.items);
+    let depth = in_flight.map(|n| format!(", while {} requests were in flight on average", three_digits(n)));
     let text = format!(
-        "{} of completions came in task-work runs of exactly {}, the kernel's limit, while {} requests were in flight on \
-         average: {}",
+        "{} of completions came in task-work runs of exactly {}, the kernel's limit{}: {}",
         percent(share),
         cap.items,
-        three_digits(in_flight),
+        depth.unwrap_or_default(),
         cap.why
     );
-    let evidence = [("share", share), ("run_items", f64::from(cap.items)), ("in_flight", in_flight)];
+    let mut evidence = vec![("share", share), ("run_items", f64::from(cap.items))];
+    evidence.extend(in_flight.map(|n| ("in_flight", n)));
     Some(Finding::new("capped_batch", Severity::Warning, text, cap.remedy, &evidence))
 }
 

@@ -12,9 +12,15 @@ pub fn all(t: &TraceRecord) -> impl Iterator<Item = Finding> {
 }
 
 fn lost(t: &TraceRecord) -> Option<Finding> {
-    let lost = t.total.probe.lost.filter(|n| *n > 0)?;
-    let text = format!("the probes lost {} events: the counts are too low", count(lost as f64));
-    Some(Finding::new("lost", Severity::Note, text, "repeat with less else running", &[("lost", lost as f64)]))
+    let lost = t.total.probe.lost?;
+    let share = lost as f64 / (t.total.ios + lost).max(1) as f64;
+    if share < MATTERS {
+        return None;
+    }
+    let text =
+        format!("the probes lost {} events: the counts are too low by up to {}", count(lost as f64), percent(share));
+    let evidence = [("lost", lost as f64), ("share", share)];
+    Some(Finding::new("lost", Severity::Note, text, "repeat with less else running", &evidence))
 }
 
 fn untracked(t: &TraceRecord) -> Option<Finding> {

@@ -124,14 +124,25 @@ const AT_HOME: [&str; 47] = [
     "writev",
 ];
 
-/// Completions that came in with a system call that had nothing to do with them: the loop makes calls while it looks.
+/// System calls for each I/O beside io_uring_enter: one and two may belong to the I/O itself (an eventfd, a message).
+const STRAY_PER_IO: f64 = 3.0;
+
+/// A loop that looks for completions makes system calls while it does: they carry completions they have nothing to do
+/// with, or there are many of them for each I/O.
 pub fn chatty(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    if r.completions < ENOUGH {
+        return None;
+    }
+    carrying_calls(t, r).or_else(|| stray_calls(t, r))
+}
+
+fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let strayed = |v: &VehicleCount| {
         let call = v.detail.as_deref();
         v.vehicle == Vehicle::SyscallExit && call.is_some_and(|call| AT_HOME.binary_search(&call).is_err())
     };
     let share = share_of(&r.vehicles, strayed);
-    if r.completions < ENOUGH || share < WORTH_SAYING {
+    if share < WORTH_SAYING {
         return None;
     }
     let most = r.vehicles.iter().filter(|v| strayed(v)).max_by_key(|v| v.completions)?;
@@ -151,6 +162,25 @@ pub fn chatty(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     evidence.extend(calls.map(|x| ("syscalls_per_io", x)));
     evidence.extend(t.total.per_io.mode_switches.map(|x| ("mode_switches_per_io", x)));
     Some(Finding::new("chatty_poller", Severity::Warning, text, &remedy, &evidence))
+}
+
+fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let calls = t.total.per_io.syscalls?;
+    let enters: f64 = t.total.enter_batches.iter().map(|b| b.calls).sum();
+    let stray = calls - enters / t.total.ios.max(1) as f64;
+    let looks = from_user_mode(&r.vehicles);
+    if stray < STRAY_PER_IO || looks < MOSTLY {
+        return None;
+    }
+    let text = format!(
+        "{} system calls per I/O beside those that submit, of a program that looks for completions from user mode, where {} of \
+         them came in: the loop leaves user mode for other things",
+        three_digits(stray),
+        percent(looks)
+    );
+    let remedy = "take these calls out of the loop (`strace -c` names them), or make them once for many I/Os";
+    let evidence = [("stray_syscalls_per_io", stray), ("syscalls_per_io", calls), ("from_user_mode_share", looks)];
+    Some(Finding::new("chatty_poller", Severity::Warning, text, remedy, &evidence))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the completions themselves said: no room for them, no buffer, an error.
 
 use super::{ENOUGH, only_waits};
-use crate::answer::delivered::has;
+use crate::answer::delivered::{WORTH_SAYING, has};
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{count, list, percent};
 use crate::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
@@ -99,4 +99,35 @@ pub fn errors(t: &TraceRecord) -> Option<Finding> {
                   nothing about the others";
     let evidence = [("errors", all as f64), ("share", share)];
     Some(Finding::new("errors", Severity::Warning, text, remedy, &evidence))
+}
+
+/// Plain reads and writes of fewer bytes than asked for. One finding for reads, one for writes.
+pub fn short(t: &TraceRecord) -> Vec<Finding> {
+    [
+        (
+            "read",
+            "short_reads",
+            Severity::Note,
+            "the end of a file, a pipe or a socket gives what it has, and that is no fault; elsewhere the rest has to be read \
+             again, so ask for as much as is there",
+        ),
+        (
+            "write",
+            "short_writes",
+            Severity::Warning,
+            "a full device or a limit cuts writes short, and the rest is not written unless the program submits it again",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(kind, code, severity, remedy)| {
+        let of_kind = || t.total.opcodes.iter().filter(|o| o.opcode.starts_with(kind));
+        let (short, all) = of_kind().fold((0, 0), |(short, all), o| (short + o.short, all + o.completions));
+        let share = short as f64 / all.max(1) as f64;
+        if all < ENOUGH || share < WORTH_SAYING {
+            return None;
+        }
+        let text = format!("{} of the {kind}s ({}) gave fewer bytes than asked for", percent(share), count(short as f64));
+        Some(Finding::new(code, severity, text, remedy, &[("share", share), ("short", short as f64)]))
+    })
+    .collect()
 }
