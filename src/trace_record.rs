@@ -28,8 +28,18 @@ pub struct TraceRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    Command { argv: Vec<String>, exit_status: Option<i32> },
-    Process { tgid: u32, comm: String },
+    Command {
+        argv: Vec<String>,
+        exit_status: Option<i32>,
+    },
+    Process {
+        tgid: u32,
+        comm: String,
+    },
+    /// Several that were named.
+    Processes {
+        tgids: Vec<u32>,
+    },
     All,
 }
 
@@ -183,6 +193,10 @@ pub struct RingRecord {
     pub errors: u64,
     /// Completions that found the completion queue full.
     pub overflows: u64,
+    /// From its first followed submission to its last followed completion: what its rates are taken over; null where
+    /// nothing was followed.
+    #[serde(default)]
+    pub active_ns: Option<u64>,
     pub opcodes: Vec<OpcodeRecord>,
     pub vehicles: Vec<VehicleCount>,
     pub latency_ns: Latency,
@@ -224,6 +238,8 @@ pub struct IowqRecord {
     pub most_at_once: Option<u64>,
     /// Completions that a worker posted itself.
     pub completions: u64,
+    /// CPU time of the workers that were met in /proc; null where it did not say.
+    pub cpu_ns: Option<u64>,
 }
 
 /// A diagnosis, with its evidence and what would change it.
@@ -238,4 +254,11 @@ pub struct Finding {
     pub remedy: String,
     /// The ring it is about; null: the whole program.
     pub ring: Option<u32>,
+}
+
+impl Finding {
+    /// It costs something that could be had back, or puts the numbers in doubt; a note only explains.
+    pub fn warns(&self) -> bool {
+        self.severity == "warning"
+    }
 }

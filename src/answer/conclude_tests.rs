@@ -68,7 +68,7 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
             "Most completions of coop were carried by timer_tick (100 %) at depth 1 and enter (100 %) at depth 4 and 16; 0.00 \
              kicks per I/O.",
             "With coop completions wait for the timer tick (250 I/Os and 250 ticks a second, 1.00 a tick, at depth 1): \
-             COOP_TASKRUN sends no interrupt for them and the job makes no system call while it peeks, so their task work \
+             COOP_TASKRUN sends no interrupt for them and the thread makes no system call while it peeks, so their task work \
              waits until the kernel is entered for another reason, and the next one is the tick.",
         ]
     );

@@ -1,19 +1,12 @@
 //! Diagnoses of a single measurement: what stands out, the numbers that show it, and what would change it.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
+use super::delivered::{self, WORTH_SAYING, share};
 use super::words::{count, percent, three_digits};
 use crate::measurement::Measurement;
 use crate::path::vehicle::Vehicle;
+pub use crate::trace_record::Finding;
 
-/// Below this share of the completions, or this many kicks per I/O, something is part of the ordinary mixture of vehicles and
-/// not worth a sentence.
-const WORTH_SAYING: f64 = 0.05;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// Explains.
     Note,
@@ -21,35 +14,40 @@ pub enum Severity {
     Warning,
 }
 
-/// One sentence, with its evidence.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Finding {
-    pub code: String,
-    pub severity: Severity,
-    pub text: String,
-    /// The numbers that the sentence rests on, by name; units are in the names.
-    pub evidence: BTreeMap<String, f64>,
-    /// What to do about it; empty where there is nothing to be done.
-    pub remedy: String,
+impl Severity {
+    /// A warning where `it_costs`, else a note.
+    pub fn warning_if(it_costs: bool) -> Self {
+        if it_costs { Severity::Warning } else { Severity::Note }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+        }
+    }
 }
 
 impl Finding {
-    fn new(code: &str, severity: Severity, text: String, remedy: &str, evidence: &[(&str, f64)]) -> Self {
+    /// About everything that was watched. `evidence`: the numbers that the sentence rests on, units in their names.
+    /// `remedy`: empty where there is nothing to be done.
+    pub(super) fn new(code: &str, severity: Severity, text: String, remedy: &str, evidence: &[(&str, f64)]) -> Self {
         let evidence = evidence.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect();
-        Self { code: code.into(), severity, text, evidence, remedy: remedy.into() }
+        let severity = severity.name().into();
+        Self { code: code.into(), severity, text, evidence, remedy: remedy.into(), ring: None }
     }
 }
 
 /// Everything that can be said of one measurement, the most telling first.
 pub fn findings(m: &Measurement) -> Vec<Finding> {
     [
-        timer_tick(m),
-        kicks(m),
+        stranded(m),
+        delivered::kick_storm(m.per_io.kicks, m.iops),
         device_irq(m),
         iowq(m),
         not_granted(m),
         errors(m),
-        unknown(m),
+        delivered::unknown_vehicle(&m.vehicles),
         lost(m),
         miscounted(m),
         blind(m),
@@ -57,16 +55,6 @@ pub fn findings(m: &Measurement) -> Vec<Finding> {
     .into_iter()
     .flatten()
     .collect()
-}
-
-fn share(m: &Measurement, vehicle: Vehicle) -> f64 {
-    let seen: u64 = m.vehicles.iter().map(|v| v.completions).sum();
-    let these: u64 = m.vehicles.iter().filter(|v| v.vehicle == vehicle).map(|v| v.completions).sum();
-    if seen == 0 { 0.0 } else { these as f64 / seen as f64 }
-}
-
-fn has_flag(m: &Measurement, flag: &str) -> bool {
-    m.load.ring.requested.iter().any(|f| f == flag)
 }
 
 /// Timer interrupts a second on the CPUs of the jobs, as counted during the measurement. With no tick stopped, this is the
@@ -83,63 +71,26 @@ pub fn tick_rate(m: &Measurement) -> Option<f64> {
 
 /// Why completions wait for the tick under these options, and nothing more than these options say.
 pub fn why_the_tick(m: &Measurement) -> &'static str {
-    if m.load.engine == "io_uring"
-        && has_flag(m, "coop_taskrun")
-        && m.load.wait == "peek"
-        && !has_flag(m, "taskrun_flag")
-    {
-        "COOP_TASKRUN sends no interrupt for them and the job makes no system call while it peeks, so their task work \
-         waits until the kernel is entered for another reason, and the next one is the tick"
-    } else {
-        "nothing else entered the kernel on the job's CPU before it"
-    }
+    delivered::why_the_tick(&m.load.ring.requested, m.load.wait == "peek")
 }
 
-fn timer_tick(m: &Measurement) -> Option<Finding> {
-    let share = share(m, Vehicle::TimerTick);
-    if share < WORTH_SAYING {
-        return None;
-    }
-    let mut text = format!("{} of completions waited for the timer tick: {}", percent(share), why_the_tick(m));
-    let mut evidence = vec![("share", share), ("iops", m.iops)];
+fn stranded(m: &Measurement) -> Option<Finding> {
+    let mut f = delivered::stranded(&m.vehicles, &m.load.ring.requested, m.load.wait == "peek")?;
+    f.evidence.insert("iops".into(), m.iops);
     if let Some(ticks) = tick_rate(m) {
-        text += &format!(
+        f.text += &format!(
             ". The CPU took {} ticks a second and {} I/Os completed a second: {} a tick",
             count(ticks.round()),
             count(m.iops.round()),
             three_digits(m.iops / (ticks * m.load.cpus.len() as f64))
         );
-        evidence.push(("ticks_per_s", ticks));
+        f.evidence.insert("ticks_per_s".into(), ticks);
     }
-    let remedy = if has_flag(m, "coop_taskrun") && !has_flag(m, "taskrun_flag") {
-        "add taskrun_flag, with which a job that peeks enters the kernel when the ring says that task work waits; or \
-         --wait block; or leave coop_taskrun out"
-    } else {
-        ""
-    };
-    let severity = if share >= 0.5 { Severity::Warning } else { Severity::Note };
-    Some(Finding::new("timer-tick", severity, text, remedy, &evidence))
-}
-
-fn kicks(m: &Measurement) -> Option<Finding> {
-    let kicks = m.per_io.kicks.filter(|k| *k >= WORTH_SAYING)?;
-    let text = format!(
-        "{} kicks per I/O: the job was running when completions were ready, and another CPU sent it a reschedule interrupt \
-         to make it notice",
-        three_digits(kicks)
-    );
-    let remedy = match (m.load.wait.as_str(), m.load.engine.as_str()) {
-        ("peek", "io_uring") => {
-            "coop_taskrun,taskrun_flag sends none; nor does a CPU that takes the target's interrupt need one"
-        }
-        (_, "io_uring") => "coop_taskrun sends none; nor does a CPU that takes the target's interrupt need one",
-        _ => "",
-    };
-    Some(Finding::new("kicks", Severity::Note, text, remedy, &[("kicks_per_io", kicks)]))
+    Some(f)
 }
 
 fn device_irq(m: &Measurement) -> Option<Finding> {
-    let share = share(m, Vehicle::DeviceIrq);
+    let share = share(&m.vehicles, Vehicle::DeviceIrq);
     // Half: the vehicle that explains the measurement, not one among others.
     if share < 0.5 {
         return None;
@@ -151,18 +102,18 @@ fn device_irq(m: &Measurement) -> Option<Finding> {
          the kernel without a kick",
         percent(share)
     );
-    Some(Finding::new("device-irq", Severity::Note, text, "", &[("share", share)]))
+    Some(Finding::new("device_irq", Severity::Note, text, "", &[("share", share)]))
 }
 
 fn iowq(m: &Measurement) -> Option<Finding> {
-    let share = share(m, Vehicle::Iowq);
+    let share = share(&m.vehicles, Vehicle::Iowq);
     if m.load.force_async || share < WORTH_SAYING {
         return None;
     }
     let text = format!("{} of completions came from io-wq workers, which nobody asked for", percent(share));
     let remedy = "the file system or the device could not take these requests without waiting: try --direct, laid-out files, or \
                   a smaller depth";
-    Some(Finding::new("io-wq", Severity::Warning, text, remedy, &[("share", share)]))
+    Some(Finding::new("iowq", Severity::Warning, text, remedy, &[("share", share)]))
 }
 
 fn not_granted(m: &Measurement) -> Option<Finding> {
@@ -173,7 +124,7 @@ fn not_granted(m: &Measurement) -> Option<Finding> {
     }
     let text = format!("ring flags asked for and not granted: {}", missing.join(", "));
     Some(Finding::new(
-        "not-granted",
+        "not_granted",
         Severity::Warning,
         text,
         "run `iotrail check`",
@@ -188,16 +139,6 @@ fn errors(m: &Measurement) -> Option<Finding> {
     let text = format!("of {} I/Os {} failed and {} came back short", m.ios, m.errors, m.short_ios);
     let evidence = [("errors", m.errors as f64), ("short_ios", m.short_ios as f64)];
     Some(Finding::new("errors", Severity::Warning, text, "look at the kernel's log for the target", &evidence))
-}
-
-fn unknown(m: &Measurement) -> Option<Finding> {
-    let share = share(m, Vehicle::Unknown);
-    // One in a hundred is the accuracy that the other shares are read with.
-    if share < 0.01 {
-        return None;
-    }
-    let text = format!("for {} of completions it could not be told what carried them", percent(share));
-    Some(Finding::new("unknown-vehicle", Severity::Warning, text, "run `iotrail check`", &[("share", share)]))
 }
 
 fn lost(m: &Measurement) -> Option<Finding> {
@@ -248,15 +189,15 @@ mod tests {
 
     #[test]
     fn coop_and_peek_wait_for_the_tick_and_the_words_say_why() {
-        let f = only(&sample::measurement(), "timer-tick").unwrap();
+        let f = only(&sample::measurement(), "stranded").unwrap();
         assert_eq!(
             f.text,
-            "99.4 % of completions waited for the timer tick: COOP_TASKRUN sends no interrupt for them and the job makes no \
+            "99.4 % of completions waited for the timer tick: COOP_TASKRUN sends no interrupt for them and the thread makes no \
              system call while it peeks, so their task work waits until the kernel is entered for another reason, and the \
              next one is the tick. The CPU took 250 ticks a second and 250 I/Os completed a second: 1.00 a tick"
         );
         assert!(f.remedy.starts_with("add taskrun_flag"));
-        assert_eq!((f.severity, f.evidence["ticks_per_s"]), (Severity::Warning, 250.0));
+        assert_eq!((f.warns(), f.evidence["ticks_per_s"], f.evidence["iops"]), (true, 250.0, 250.0));
     }
 
     #[test]
@@ -264,30 +205,35 @@ mod tests {
         let mut m = sample::measurement();
         m.load.ring.requested.clear();
         m.interrupts.clear();
-        let f = only(&m, "timer-tick").unwrap();
+        let f = only(&m, "stranded").unwrap();
         assert_eq!(
             f.text,
-            "99.4 % of completions waited for the timer tick: nothing else entered the kernel on the job's CPU before it"
+            "99.4 % of completions waited for the timer tick: nothing else entered the kernel on the thread's CPU before it"
         );
-        assert_eq!(f.remedy, "");
-        assert_eq!(only(&carried_by(Vehicle::Enter, None), "timer-tick"), None);
+        assert!(f.remedy.starts_with("wait in io_uring_enter"));
+        assert_eq!(only(&carried_by(Vehicle::Enter, None), "stranded"), None);
     }
 
     #[test]
-    fn kicks_are_explained_where_there_are_some() {
+    fn kicks_are_explained_where_there_are_many() {
         let mut m = carried_by(Vehicle::ReschedIpi, None);
-        m.per_io.kicks = Some(1.0);
-        let f = only(&m, "kicks").unwrap();
-        assert!(f.text.starts_with("1.00 kicks per I/O: ") && f.remedy.starts_with("coop_taskrun,taskrun_flag"));
-        m.per_io.kicks = Some(0.01);
-        assert_eq!(only(&m, "kicks"), None);
+        (m.per_io.kicks, m.iops) = (Some(1.0), 14_900.0);
+        let f = only(&m, "kick_storm").unwrap();
+        assert!(f.text.starts_with("1.00 kicks per I/O, 14.9 k a second: ") && f.remedy.starts_with("coop_taskrun"));
+        assert!(f.warns());
+        m.iops = 2_000.0;
+        assert!(!only(&m, "kick_storm").unwrap().warns());
+        m.iops = 900.0;
+        assert_eq!(only(&m, "kick_storm"), None);
+        (m.per_io.kicks, m.iops) = (Some(0.4), 100_000.0);
+        assert_eq!(only(&m, "kick_storm"), None);
         m.per_io.kicks = None;
-        assert_eq!(only(&m, "kicks"), None);
+        assert_eq!(only(&m, "kick_storm"), None);
     }
 
     #[test]
     fn the_interrupt_that_carries_is_named() {
-        let f = only(&carried_by(Vehicle::DeviceIrq, Some("36 virtio1-req.0")), "device-irq").unwrap();
+        let f = only(&carried_by(Vehicle::DeviceIrq, Some("36 virtio1-req.0")), "device_irq").unwrap();
         assert_eq!(
             f.text,
             "100 % of completions were posted on return from a device's interrupt (36 virtio1-req.0) on the job's own CPU: \
@@ -298,7 +244,7 @@ mod tests {
     #[test]
     fn doubt_is_said() {
         let mut m = sample::measurement();
-        assert!(["lost", "miscounted", "blind", "errors", "not-granted"].iter().all(|c| only(&m, c).is_none()));
+        assert!(["lost", "miscounted", "blind", "errors", "not_granted"].iter().all(|c| only(&m, c).is_none()));
         m.probe.lost = Some(3);
         m.probe.completions_seen = Some(499);
         m.errors = 2;
@@ -314,7 +260,7 @@ mod tests {
         assert_eq!(only(&m, "lost").unwrap().text, "the probes lost 3 events: the counts are too low");
         assert_eq!(only(&m, "miscounted").unwrap().text, "the probes saw 499 completions of the load's 500");
         assert_eq!(only(&m, "errors").unwrap().text, "of 500 I/Os 2 failed and 0 came back short");
-        assert_eq!(only(&m, "not-granted").unwrap().text, "ring flags asked for and not granted: coop_taskrun");
+        assert_eq!(only(&m, "not_granted").unwrap().text, "ring flags asked for and not granted: coop_taskrun");
         assert_eq!(
             only(&m, "blind").unwrap().text,
             "the probes saw 900 of the 1000 interrupts 36 (virtio1-req.0) that /proc/interrupts counted on CPU 0"
@@ -324,8 +270,8 @@ mod tests {
     #[test]
     fn unasked_workers_are_a_finding_and_asked_ones_are_not() {
         let mut m = carried_by(Vehicle::Iowq, None);
-        assert!(only(&m, "io-wq").unwrap().text.starts_with("100 % of completions came from io-wq workers"));
+        assert!(only(&m, "iowq").unwrap().text.starts_with("100 % of completions came from io-wq workers"));
         m.load.force_async = true;
-        assert_eq!(only(&m, "io-wq"), None);
+        assert_eq!(only(&m, "iowq"), None);
     }
 }

@@ -1,6 +1,8 @@
 //! What measurements mean, in words. Pure: numbers in, sentences out; nothing is said that the numbers given don't say.
 
 pub mod conclude;
+pub mod delivered;
+pub mod diagnose;
 pub mod finding;
 pub mod group;
 pub mod spread;

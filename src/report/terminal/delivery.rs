@@ -1,7 +1,7 @@
 //! How completions were delivered, cell by cell: medians over the repeats, with the range of IOPS beside them.
 
-use super::bench::ratio;
 use super::layout::{Column, table};
+use super::measured::ratio;
 use crate::answer::group::{Group, vehicle_shares};
 use crate::answer::spread::Spread;
 use crate::answer::words::{UNKNOWN, count, three_digits};

@@ -4,7 +4,9 @@ mod bench;
 mod cost;
 mod delivery;
 mod layout;
+mod measured;
 mod run;
+mod trace;
 
 use std::io::Write as _;
 
@@ -12,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::measurement::Measurement;
 use crate::run_record::RunRecord;
 use crate::store::RunSummary;
+use crate::trace_record::TraceRecord;
 
 pub use self::layout::{Style, WIDTH, field, paragraph, sanitise};
 
@@ -23,6 +26,11 @@ pub fn bench(m: &Measurement) -> String {
 /// A run of an experiment: a table for each group of cells, then what is concluded.
 pub fn run(run: &RunRecord) -> String {
     run::screen(run, Style::of_stdout())
+}
+
+/// A watched program, as `trace` prints it.
+pub fn trace(t: &TraceRecord) -> String {
+    trace::screen(t, Style::of_stdout())
 }
 
 /// The stored runs, one a line.

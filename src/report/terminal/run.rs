@@ -1,7 +1,7 @@
 //! The screen of a run, and the list of runs.
 
-use super::bench::note;
 use super::layout::{Column, Style, field, paragraph, table};
+use super::measured::{headed, note};
 use super::{cost, delivery};
 use crate::answer::conclude::conclude;
 use crate::answer::group::{groups, row_axis};
@@ -152,7 +152,5 @@ pub fn list(runs: &[RunSummary], style: Style) -> String {
         let kernels = if r.kernels.is_empty() { UNKNOWN.into() } else { r.kernels.join(", ") };
         vec![r.run.to_string(), r.experiment.clone(), r.started.clone(), format!("{}/{}", r.done, r.planned), kernels]
     };
-    let text = table(&columns, runs.iter().map(row).collect());
-    let (heading, body) = text.split_once('\n').unwrap_or((text.as_str(), ""));
-    format!("{}\n{body}\n", style.bold(heading))
+    headed(style, &table(&columns, runs.iter().map(row).collect()))
 }

@@ -1,3 +1,5 @@
+mod of_a_trace;
+
 use super::layout::sanitise;
 use super::*;
 use crate::experiment::plan::tests::two_by_two;

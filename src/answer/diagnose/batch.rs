@@ -1,0 +1,135 @@
+//! How many requests one call submits, and how many completions one run of task work carries.
+
+use super::{ENOUGH_FOLLOWED, in_flight, only_waits, ring_seconds};
+use crate::answer::delivered::has;
+use crate::answer::finding::{Finding, Severity};
+use crate::answer::words::{count, percent, three_digits};
+use crate::trace_record::{RingRecord, TraceRecord};
+
+/// Nearly all calls: what is left may be the filling of the queue at the start.
+const SINGLE: f64 = 0.9;
+/// With fewer requests in flight there are not several to be submitted at once.
+const SEVERAL: f64 = 3.0;
+/// An io_uring_enter takes half a microsecond before it does anything: below this, less than a thousandth of a CPU.
+const ENTERS_PER_S: f64 = 1_000.0;
+/// A hundredth of a CPU.
+const ENTERS_COST_PER_S: f64 = 20_000.0;
+
+pub fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let followed: u64 = r.enter_batches.iter().map(|b| b.requests).sum();
+    let calls: f64 = r.enter_batches.iter().map(|b| b.calls).sum();
+    let single: f64 = r.enter_batches.iter().filter(|b| b.at_least <= 1).map(|b| b.calls).sum();
+    let calls_per_s = calls / ring_seconds(t, r)?;
+    let in_flight = in_flight(t, r, |opcode| !only_waits(opcode))?;
+    if followed < ENOUGH_FOLLOWED || single < SINGLE * calls || calls_per_s < ENTERS_PER_S || in_flight < SEVERAL {
+        return None;
+    }
+    let text = format!(
+        "{} of the io_uring_enter calls submitted a single request, {} calls a second, while {} requests were in flight on \
+         average",
+        percent(single / calls),
+        count(calls_per_s),
+        three_digits(in_flight)
+    );
+    let remedy = "reap all completions that are there, prepare the requests that follow from them, and submit these with one \
+                  io_uring_enter: they share the cost of the call, and the block layer and the driver get them together";
+    let evidence = [("share", single / calls), ("enters_per_s", calls_per_s), ("in_flight", in_flight)];
+    Some(Finding::new("one_per_enter", Severity::warning_if(calls_per_s >= ENTERS_COST_PER_S), text, remedy, &evidence))
+}
+
+/// The most that one run of task work does, where the kernel has such a limit.
+struct Cap {
+    items: u32,
+    why: &'static str,
+    remedy: &'static str,
+}
+
+const DEFERRED: Cap = Cap {
+    items: 20,
+    why: "with DEFER_TASKRUN the kernel runs 20 at a time unless the call waits for more",
+    remedy: "let io_uring_enter wait for more completions than 20 (min_complete): that number is the limit then, and one \
+             pass through the kernel brings them all",
+};
+
+const SQPOLL_REMEDY: &str = "the rest waits while the thread looks for submissions: keep fewer requests in flight on this \
+                             ring, or spread them over rings with a thread each";
+
+/// The kernel's limits, by ring and version, the later one first. Without DEFER_TASKRUN and SQPOLL there is none.
+fn caps(r: &RingRecord, kernel: &str) -> Vec<Cap> {
+    let since = |major, minor| version(kernel).is_some_and(|v| v >= (major, minor));
+    if has(&r.flags, "defer_taskrun") {
+        // IO_LOCAL_TW_DEFAULT_MAX: f46b9cdb22f7, Linux 6.13.
+        return if since(6, 13) { vec![DEFERRED] } else { vec![] };
+    }
+    // IORING_TW_CAP_ENTRIES_VALUE: 8 with af5d68f8892f, Linux 6.9; 32 from 6.16 on and in the stable kernels since May 2025.
+    if !has(&r.flags, "sqpoll") || !since(6, 9) {
+        return vec![];
+    }
+    let why = |items| match items {
+        32 => "the submission-queue thread runs 32 at a time",
+        _ => "the submission-queue thread of this kernel runs 8 at a time (later ones: 32)",
+    };
+    [32, 8].map(|items| Cap { items, why: why(items), remedy: SQPOLL_REMEDY }).into()
+}
+
+/// Major and minor of `6.18.44-fc`.
+fn version(kernel: &str) -> Option<(u32, u32)> {
+    let mut parts = kernel.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Most of the completions: they came in full runs.
+const PINNED: f64 = 0.5;
+/// More in flight, or submitted at once, than the limit, by half: with as many as the limit, full runs are the program's own
+/// batches.
+const BACKLOG: f64 = 1.5;
+/// Of larger runs there may be as few as a look that asked for more brings.
+const ABOVE: f64 = 0.05;
+
+pub fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let carried: u64 = r.run_items.iter().map(|i| i.completions).sum();
+    if carried < ENOUGH_FOLLOWED {
+        return None;
+    }
+    let of = |which: &dyn Fn(u32) -> bool| {
+        let these: u64 = r.run_items.iter().filter(|i| which(i.items)).map(|i| i.completions).sum();
+        these as f64 / carried as f64
+    };
+    let cap = caps(r, &t.total.host.kernel)
+        .into_iter()
+        .find(|cap| of(&|items| items == cap.items) >= PINNED && of(&|items| items > cap.items) <= ABOVE)?;
+    let more = BACKLOG * f64::from(cap.items);
+    // Polls and timeouts as well: whatever is ready, runs.
+    let in_flight = in_flight(t, r, |_| true);
+    let submitted: u64 = r.enter_batches.iter().map(|b| b.requests).sum();
+    let at_once: u64 = r.enter_batches.iter().filter(|b| b.at_least as f64 >= more).map(|b| b.requests).sum();
+    if in_flight.is_none_or(|n| n < more) && (at_once as f64) < PINNED * submitted.max(1) as f64 {
+        return None;
+    }
+    let share = of(&|items| items == cap.items);
+    let depth = in_flight.map(|n| format!(", while {} requests were in flight on average", three_digits(n)));
+    let text = format!(
+        "{} of completions came in task-work runs of exactly {}, the kernel's limit{}: {}",
+        percent(share),
+        cap.items,
+        depth.unwrap_or_default(),
+        cap.why
+    );
+    let mut evidence = vec![("share", share), ("run_items", f64::from(cap.items))];
+    evidence.extend(in_flight.map(|n| ("in_flight", n)));
+    Some(Finding::new("capped_batch", Severity::Warning, text, cap.remedy, &evidence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(
+            ["6.18.44-fc", "7.2-rc1", "6.1.0-13-amd64"].map(version),
+            [Some((6, 18)), Some((7, 2)), Some((6, 1))]
+        );
+        assert_eq!(version(""), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! Diagnoses of a watched program: what stands out in its trace, the figures that show it, and what would change it.
+//!
+//! | file | about |
+//! |---|---|
+//! | `notify` | how a thread comes to know: the tick, kicks, the CPU it runs on |
+//! | `batch` | how many requests a call submits, how many completions a run carries |
+//! | `polling` | what breaks a loop that looks at the ring, and polling of a device that has no queue for it |
+//! | `sqpoll` | the submission-queue thread's use of its CPU |
+//! | `workers` | what goes to io-wq, and to how many |
+//! | `results` | what completions said: no room, no buffer, failed |
+//! | `order` | completions out of submission order |
+//! | `doubt` | what the watching missed |
+//!
+//! A rule fires on figures that were measured, never on flags alone, and says nothing where there are too few of them. A
+//! program that waits in the kernel, in batches, where its interrupts arrive, yields no finding.
+
+mod batch;
+mod doubt;
+mod notify;
+mod order;
+mod polling;
+mod results;
+#[cfg(test)]
+pub mod sample;
+mod sqpoll;
+#[cfg(test)]
+mod tests;
+mod workers;
+
+use super::delivered;
+use super::finding::Finding;
+use crate::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
+
+/// Completions below which a share is no habit of the program: 5 % of them are five.
+const ENOUGH: u64 = 100;
+
+/// Followed completions below which a share of one half or more is not told from chance: of 50, it is right within 7 %
+/// (one standard deviation). Fewer than [`ENOUGH`], since they are a sample.
+const ENOUGH_FOLLOWED: u64 = 50;
+
+/// Everything that can be said of one trace: what costs most first, doubts last.
+pub fn findings(t: &TraceRecord) -> Vec<Finding> {
+    let mut all: Vec<Finding> = Vec::new();
+    all.extend(of_rings(t, notify::stranded));
+    all.extend(notify::kick_storm(t));
+    all.extend(notify::wrong_core(t));
+    all.extend(of_rings(t, polling::iopoll_without_queues));
+    all.extend(of_rings(t, polling::faulting));
+    all.extend(of_rings(t, polling::chatty));
+    all.extend(of_rings(t, sqpoll::napping));
+    all.extend(of_rings(t, sqpoll::spinning));
+    all.extend(of_rings(t, batch::one_per_enter));
+    all.extend(of_rings(t, batch::capped));
+    all.extend(of_rings(t, results::cq_overflow));
+    all.extend(results::buffers_exhausted(t));
+    all.extend(results::errors(t));
+    all.extend(results::short(t));
+    all.extend(workers::punted(t));
+    all.extend(workers::fanout(t));
+    all.extend(order::reordered(t));
+    all.extend(delivered::unknown_vehicle(&t.total.vehicles).filter(|_| t.total.ios >= ENOUGH));
+    all.extend(doubt::all(t));
+    all
+}
+
+type RingRule = fn(&TraceRecord, &RingRecord) -> Option<Finding>;
+
+/// What a rule says of the rings, once: of the one where it costs most, with how many others it holds for.
+fn of_rings(t: &TraceRecord, rule: RingRule) -> Option<Finding> {
+    let found = t.rings.iter().filter_map(|r| Some((r, rule(t, r)?)));
+    let mut found: Vec<(&RingRecord, Finding)> = found.collect();
+    found.sort_by_key(|(r, f)| std::cmp::Reverse((f.warns(), r.completions)));
+    let rings = found.len();
+    let (ring, mut f) = found.into_iter().next()?;
+    f.ring = Some(ring.ring);
+    if t.rings.len() > 1 {
+        f.text = format!("ring {} of {} ({}): {}", ring.ring, ring.comm, ring.tgid, f.text);
+        f.evidence.insert("rings".into(), rings as f64);
+    }
+    if rings > 1 {
+        f.text += &format!(". It holds for {rings} of {} rings, and most for this one", t.rings.len());
+    }
+    Some(f)
+}
+
+/// How long the ring was in use, in seconds; `None` where no time passed.
+fn ring_seconds(t: &TraceRecord, r: &RingRecord) -> Option<f64> {
+    let ns = r.active_ns.unwrap_or(t.total.elapsed_ns);
+    (ns > 0).then_some(ns as f64 / 1e9)
+}
+
+/// How long rings were in use, in seconds: no longer than all of them one after the other. Rates over it are no higher
+/// than they were.
+fn seconds(t: &TraceRecord) -> Option<f64> {
+    let active = t.rings.iter().try_fold(0u64, |sum, r| sum.checked_add(r.active_ns?)).filter(|ns| *ns > 0);
+    let ns = active.map_or(t.total.elapsed_ns, |ns| ns.min(t.total.elapsed_ns));
+    (ns > 0).then_some(ns as f64 / 1e9)
+}
+
+/// Requests that wait for something else than work to be done: however many are in flight, they may have come one by one.
+fn only_waits(opcode: &str) -> bool {
+    let names = ["poll_", "timeout", "link_timeout", "accept", "epoll_wait", "waitid", "futex_wait", "msg_ring"];
+    names.iter().any(|n| opcode.starts_with(n))
+}
+
+/// Requests of some opcodes in flight, on average while the ring was in use: Little's law, rate × mean latency. Multishot
+/// requests, which have no one latency, are left out. `None`: no latency is known.
+fn in_flight(t: &TraceRecord, r: &RingRecord, of: fn(&str) -> bool) -> Option<f64> {
+    let seconds = ring_seconds(t, r)?;
+    let one = |o: &OpcodeRecord| Some(o.completions as f64 / seconds * o.latency_ns.mean? / 1e9);
+    let plain = r.opcodes.iter().filter(|o| o.more == 0 && of(&o.opcode));
+    let known: Vec<f64> = plain.filter_map(one).collect();
+    (!known.is_empty()).then(|| known.iter().sum())
+}

@@ -1,0 +1,109 @@
+//! How a thread comes to know of its completions: the tick, kicks, and the CPU it runs on.
+
+use super::{ENOUGH, ENOUGH_FOLLOWED};
+use crate::answer::delivered::{self, has, share, share_of};
+use crate::answer::finding::{Finding, Severity};
+use crate::answer::words::{percent, three_digits};
+use crate::measurement::{Interrupt, Ipi};
+use crate::path::vehicle::Vehicle;
+use crate::trace_record::{CpuPair, RingRecord, TraceRecord};
+
+pub fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    if r.completions < ENOUGH {
+        return None;
+    }
+    // The tick found the thread in user mode, else another entry would have carried: it looks at the ring, or computes.
+    let mut f = delivered::stranded(&r.vehicles, &r.flags, true)?;
+    if let Some((cpu, line)) = crossing(t).and_then(|c| Some((c.ready_cpu, line_on(t, c.ready_cpu)?))) {
+        f.remedy +=
+            &format!("; or run the thread on CPU {cpu}, where each interrupt of {} would carry them", line.name);
+        f.evidence.insert("interrupt_cpu".into(), f64::from(cpu));
+    }
+    Some(f)
+}
+
+pub fn kick_storm(t: &TraceRecord) -> Option<Finding> {
+    if t.total.ios < ENOUGH {
+        return None;
+    }
+    let mut f = delivered::kick_storm(t.total.per_io.kicks, t.total.ios as f64 / super::seconds(t)?)?;
+    // Kicks are not counted by ring, but only these ask for them.
+    let kicked: Vec<&RingRecord> = t.rings.iter().filter(|r| asks_for_kicks(r)).collect();
+    if let [one] = kicked.as_slice() {
+        f.ring = Some(one.ring);
+    }
+    Some(f)
+}
+
+fn asks_for_kicks(r: &RingRecord) -> bool {
+    let quiet = ["coop_taskrun", "defer_taskrun", "sqpoll", "iopoll"];
+    r.completions > 0 && !quiet.iter().any(|flag| has(&r.flags, flag))
+}
+
+/// Half: with less, no single CPU is the right one.
+const CROSSING: f64 = 0.5;
+/// Times for each I/O that the thread is told from the other CPU. In batches, one wakes it for many, and being elsewhere
+/// costs little.
+const TOLD_PER_IO: f64 = 0.25;
+/// Interrupts of the device for each completion that crosses: with fewer, something else made them ready there.
+const INTERRUPTS_PER_IO: f64 = 0.1;
+
+/// The pair of different CPUs, ready and posted, that most followed completions crossed, if it is half of all.
+fn crossing(t: &TraceRecord) -> Option<&CpuPair> {
+    let all: u64 = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
+    let most = t.total.cpu_pairs.iter().filter(|p| p.ready_cpu != p.posted_cpu).max_by_key(|p| p.completions)?;
+    (all >= ENOUGH_FOLLOWED && most.completions as f64 >= CROSSING * all as f64).then_some(most)
+}
+
+/// The device's line that interrupted this CPU most.
+fn line_on(t: &TraceRecord, cpu: u32) -> Option<&Interrupt> {
+    let device = |i: &&Interrupt| i.cpu == cpu && i.count > 0 && i.vector.bytes().all(|b| b.is_ascii_digit());
+    t.total.interrupts.iter().filter(device).max_by_key(|i| i.count)
+}
+
+/// The thread runs on one CPU and its device interrupts another, which has to tell it each time.
+pub fn wrong_core(t: &TraceRecord) -> Option<Finding> {
+    let pair = crossing(t)?;
+    let line = line_on(t, pair.ready_cpu)?;
+    let crossing = pair.completions as f64 * f64::from(t.total.followed.one_in);
+    // A submission-queue thread looks by itself: nobody has to tell it.
+    if (line.count as f64) < INTERRUPTS_PER_IO * crossing || share(&t.total.vehicles, Vehicle::Sqpoll) >= CROSSING {
+        return None;
+    }
+    let across = |i: &&Ipi| i.from_cpu == pair.ready_cpu && i.to_cpu == pair.posted_cpu;
+    let ipis: u64 = t.total.ipis.iter().filter(across).map(|i| i.count).sum();
+    let ipis_per_io = ipis as f64 / t.total.ios.max(1) as f64;
+    // A CPU that polls while it is idle is told without an interrupt: then the thread's sleeps count.
+    let place = format!("on CPU {}", pair.ready_cpu);
+    let woken =
+        |detail: &str| detail.starts_with("slept") && detail.trim_end_matches(" (its softirq)").ends_with(&place);
+    let woken = share_of(&t.total.vehicles, |v| v.detail.as_deref().is_some_and(woken));
+    let sleeps_per_io = if woken >= CROSSING { t.total.per_io.context_switches.unwrap_or(0.0) } else { 0.0 };
+    let told = ipis_per_io.max(sleeps_per_io);
+    if told < TOLD_PER_IO {
+        return None;
+    }
+    let all: u64 = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
+    let crossed = pair.completions as f64 / all as f64;
+    let (ready, posted) = (pair.ready_cpu, pair.posted_cpu);
+    let text = format!(
+        "{} of completions were ready on CPU {ready}, which takes the interrupts of {} ({}), and posted on CPU {posted}, \
+         where the thread runs: CPU {ready} had to tell CPU {posted} {} times per I/O",
+        percent(crossed),
+        line.name,
+        line.vector,
+        three_digits(told)
+    );
+    let remedy = format!(
+        "run the thread on CPU {ready} (`taskset -c {ready}`): there the device's own interrupt brings the completion in; \
+         or, where the line's affinity can be set, move the line to CPU {posted}"
+    );
+    let evidence = [
+        ("share", crossed),
+        ("told_per_io", told),
+        ("ipis_per_io", ipis_per_io),
+        ("ready_cpu", f64::from(ready)),
+        ("posted_cpu", f64::from(posted)),
+    ];
+    Some(Finding::new("wrong_core", Severity::Warning, text, &remedy, &evidence))
+}

@@ -1,0 +1,133 @@
+//! What the completions themselves said: no room for them, no buffer, an error.
+
+use super::{ENOUGH, only_waits};
+use crate::answer::delivered::{WORTH_SAYING, has};
+use crate::answer::finding::{Finding, Severity};
+use crate::answer::words::{count, list, percent};
+use crate::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
+
+/// From one in a hundred on it costs; single ones only show that the limit was reached.
+const COSTS: f64 = 0.01;
+
+/// Completions of this opcode that ended with one of these errors.
+pub fn errno(o: &OpcodeRecord, names: &[&str]) -> u64 {
+    o.errnos.iter().filter(|e| names.contains(&e.errno.as_str())).map(|e| e.count).sum()
+}
+
+pub fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    if r.overflows == 0 {
+        return None;
+    }
+    let share = r.overflows as f64 / r.completions.max(r.overflows) as f64;
+    let text = format!(
+        "{} completions ({}) found the completion queue of {} entries full: each was kept in memory allocated for it, until the \
+         program had made room and entered the kernel for it, and a multishot request ends there",
+        count(r.overflows as f64),
+        percent(share),
+        r.cq_entries
+    );
+    let remedy = "a completion queue with room for all that can complete between two looks (IORING_SETUP_CQSIZE; by default it \
+                  has twice the submission queue's entries, and multishot requests complete more than once), or look more often";
+    let evidence = [("overflows", r.overflows as f64), ("share", share), ("cq_entries", f64::from(r.cq_entries))];
+    Some(Finding::new("cq_overflow", Severity::warning_if(share >= COSTS), text, remedy, &evidence))
+}
+
+/// Requests that take a provided buffer when there is something to put into it.
+fn receives(opcode: &str) -> bool {
+    opcode.starts_with("recv") || opcode.starts_with("read")
+}
+
+/// Provided buffers ran out.
+pub fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
+    let receiving: Vec<&OpcodeRecord> = t.total.opcodes.iter().filter(|o| receives(&o.opcode)).collect();
+    let hit: Vec<&&OpcodeRecord> = receiving.iter().filter(|o| errno(o, &["ENOBUFS"]) > 0).collect();
+    let ended: u64 = hit.iter().map(|o| errno(o, &["ENOBUFS"])).sum();
+    if ended == 0 {
+        return None;
+    }
+    let completions: u64 = hit.iter().map(|o| o.completions).sum();
+    let share = ended as f64 / completions.max(ended) as f64;
+    let names = list(&hit.iter().map(|o| o.opcode.clone()).collect::<Vec<_>>());
+    let text = format!(
+        "{} completions of {names} ({}) ended with ENOBUFS: data was there and no provided buffer; a multishot request ends with \
+         it and has to be submitted again",
+        count(ended as f64),
+        percent(share)
+    );
+    let remedy = "more or larger buffers in the group than arrive between two looks, and each given back as soon as it is read; \
+                  with incremental buffers (IOU_PBUF_RING_INC, Linux 6.12) small messages share one";
+    let evidence = [("enobufs", ended as f64), ("share", share)];
+    Some(Finding::new("buffers_exhausted", Severity::warning_if(share >= COSTS), text, remedy, &evidence))
+}
+
+/// What a program has to expect: nothing there yet, taken back, time is up, the other side has gone.
+const ORDINARY: [&str; 8] =
+    ["EAGAIN", "EINTR", "ECANCELED", "ETIME", "ETIMEDOUT", "EPIPE", "ECONNRESET", "EINPROGRESS"];
+
+/// Opcodes that move data or make it durable: an open of a file that is not there is an answer, a read that fails is not.
+fn moves_data(opcode: &str) -> bool {
+    ["read", "write", "fsync", "sync_file_range", "send", "recv", "splice", "tee", "uring_cmd", "fallocate"]
+        .iter()
+        .any(|name| opcode.starts_with(name))
+}
+
+/// Failed I/O that no other finding explains.
+pub fn errors(t: &TraceRecord) -> Option<Finding> {
+    let polls = t.rings.iter().any(|r| has(&r.flags, "iopoll"));
+    let explained = |o: &OpcodeRecord, name: &str| {
+        ORDINARY.contains(&name)
+            || (name == "ENOBUFS" && receives(&o.opcode))
+            || (name == "EOPNOTSUPP" && polls)
+            || only_waits(&o.opcode)
+    };
+    let mut failed: Vec<(&str, &str, u64)> = Vec::new();
+    for o in t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)) {
+        let odd = o.errnos.iter().filter(|e| !explained(o, &e.errno));
+        failed.extend(odd.map(|e| (o.opcode.as_str(), e.errno.as_str(), e.count)));
+    }
+    let completions: u64 = t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)).map(|o| o.completions).sum();
+    let all: u64 = failed.iter().map(|f| f.2).sum();
+    let share = all as f64 / completions.max(1) as f64;
+    if completions < ENOUGH || share < COSTS {
+        return None;
+    }
+    failed.sort_by_key(|f| std::cmp::Reverse(f.2));
+    let shown: Vec<String> =
+        failed.iter().take(3).map(|(op, errno, n)| format!("{} of {op} with {errno}", count(*n as f64))).collect();
+    let text = format!("{} of the I/Os failed, {}", percent(share), list(&shown));
+    let remedy = "find out what the error means for this operation: a failing request is not the same work, and its times say \
+                  nothing about the others";
+    let evidence = [("errors", all as f64), ("share", share)];
+    Some(Finding::new("errors", Severity::Warning, text, remedy, &evidence))
+}
+
+/// Plain reads and writes of fewer bytes than asked for. One finding for reads, one for writes.
+pub fn short(t: &TraceRecord) -> Vec<Finding> {
+    [
+        (
+            "read",
+            "short_reads",
+            Severity::Note,
+            "the end of a file, a pipe or a socket gives what it has, and that is no fault; elsewhere the rest has to be read \
+             again, so ask for as much as is there",
+        ),
+        (
+            "write",
+            "short_writes",
+            Severity::Warning,
+            "a full device or a limit cuts writes short, and the rest is not written unless the program submits it again",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(kind, code, severity, remedy)| {
+        let of_kind = || t.total.opcodes.iter().filter(|o| o.opcode.starts_with(kind));
+        let (short, all) = of_kind().fold((0, 0), |(short, all), o| (short + o.short, all + o.completions));
+        let share = short as f64 / all.max(1) as f64;
+        if all < ENOUGH || share < WORTH_SAYING {
+            return None;
+        }
+        let text = format!("{} of the {kind}s ({}) gave fewer bytes than asked for", percent(share), count(short as f64));
+        Some(Finding::new(code, severity, text, remedy, &[("share", share), ("short", short as f64)]))
+    })
+    .collect()
+}

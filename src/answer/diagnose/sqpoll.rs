@@ -1,0 +1,72 @@
+//! The submission-queue thread's use of its CPU.
+
+use super::ring_seconds;
+use crate::answer::finding::{Finding, Severity};
+use crate::answer::words::{percent, span, three_digits};
+use crate::trace_record::{RingRecord, SqpollRecord, TraceRecord};
+
+/// Wake-ups for each request: one for ten and more, and the calls that SQPOLL was to save are back.
+const WAKEUPS_PER_REQUEST: f64 = 0.1;
+/// Fewer wake-ups are no habit.
+const WAKEUPS: u64 = 20;
+
+fn naps(s: &SqpollRecord) -> Option<(u64, f64)> {
+    let wakeups = s.wakeups.filter(|n| *n >= WAKEUPS)?;
+    let per_request = wakeups as f64 / s.requests.max(1) as f64;
+    (per_request >= WAKEUPS_PER_REQUEST).then_some((wakeups, per_request))
+}
+
+/// It falls asleep between requests, and each one has to wake it.
+pub fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let s = r.sqpoll.as_ref()?;
+    let (wakeups, per_request) = naps(s)?;
+    let apart_ns = ring_seconds(t, r)? * 1e9 / wakeups as f64;
+    let text = format!(
+        "the submission-queue thread (tid {}) had to be woken {wakeups} times for {} requests, every {} ({} wake-ups per \
+         request): each time an io_uring_enter, and the request waits until the thread runs",
+        s.tid,
+        s.requests,
+        span(apart_ns),
+        three_digits(per_request)
+    );
+    let remedy = format!(
+        "a longer sq_thread_idle, above the {} between bursts, keeps it awake and costs that much CPU; where requests are so \
+         far apart, a ring without SQPOLL submits them with the one call that wakes it now",
+        span(apart_ns)
+    );
+    let evidence =
+        [("wakeups_per_request", per_request), ("wakeups", wakeups as f64), ("between_wakeups_ns", apart_ns)];
+    Some(Finding::new("sqpoll_napping", Severity::Warning, text, &remedy, &evidence))
+}
+
+/// Less than this of its CPU time is work: nineteen of twenty turns find nothing.
+const WORK: f64 = 0.05;
+/// Of a CPU: below it, it costs little even if all of it is in vain.
+const OF_A_CPU: f64 = 0.1;
+/// The kernel counts the thread's time by its ticks on some configurations: in less, a few of them decide.
+const LONG_ENOUGH_NS: u64 = 100_000_000;
+
+/// It burns a CPU to look at an empty queue.
+pub fn spinning(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let s = r.sqpoll.as_ref()?;
+    let (cpu, work) = (s.cpu_ns.filter(|ns| *ns > 0)?, s.work_ns?);
+    let (of_a_cpu, worked) = (cpu as f64 / s.elapsed_ns.max(1) as f64, work as f64 / cpu as f64);
+    // A thread that sleeps between requests wants another remedy.
+    if s.elapsed_ns < LONG_ENOUGH_NS || of_a_cpu < OF_A_CPU || worked >= WORK || naps(s).is_some() {
+        return None;
+    }
+    let place = s.cpu.map(|cpu| format!(" on CPU {cpu}")).unwrap_or_default();
+    let text = format!(
+        "the submission-queue thread (tid {}{place}) took {} of a CPU and worked in {} of that, for {} requests: the rest it \
+         spent looking at an empty queue",
+        s.tid,
+        percent(of_a_cpu),
+        percent(worked),
+        s.requests
+    );
+    let remedy = "at this rate one io_uring_enter per batch costs less: a ring with DEFER_TASKRUN in SQPOLL's place; or a \
+                  shorter sq_thread_idle, so that it sleeps sooner; or several rings on one thread (IORING_SETUP_ATTACH_WQ)";
+    let evidence =
+        [("work_share", worked), ("cpu_share", of_a_cpu), ("cpu_ns", cpu as f64), ("requests", s.requests as f64)];
+    Some(Finding::new("sqpoll_spinning", Severity::Warning, text, remedy, &evidence))
+}

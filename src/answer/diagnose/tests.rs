@@ -1,0 +1,529 @@
+//! Each finding on a trace of its own, and on no other's.
+
+use super::sample::{carried, clean, latency, opcode, ring, with_ring};
+use super::*;
+use crate::measurement::{Interrupt, Ipi, VehicleCount};
+use crate::path::vehicle::Vehicle;
+use crate::trace_record::{CpuPair, EnterBatch, ErrnoCount, IowqRecord, RunItems, SqpollRecord};
+
+fn codes(t: &TraceRecord) -> Vec<String> {
+    findings(t).into_iter().map(|f| f.code).collect()
+}
+
+fn only(t: &TraceRecord, code: &str) -> Finding {
+    let mut found: Vec<Finding> = findings(t).into_iter().filter(|f| f.code == code).collect();
+    assert_eq!(found.len(), 1, "{code}: {found:?}");
+    found.remove(0)
+}
+
+fn delivered_by(vehicles: Vec<VehicleCount>) -> TraceRecord {
+    with_ring(|r| {
+        r.flags = vec!["coop_taskrun".into()];
+        r.vehicles = vehicles;
+    })
+}
+
+fn stranded() -> TraceRecord {
+    let mut t = with_ring(|r| {
+        r.flags = vec!["coop_taskrun".into()];
+        r.vehicles = vec![
+            carried(Vehicle::TimerTick, 490, None, Some(2_000_000)),
+            carried(Vehicle::DeviceIrq, 10, Some("36 nvme0q2"), Some(2_000)),
+        ];
+        (r.requests, r.completions) = (500, 500);
+        r.opcodes = vec![opcode("read", 500, 3_900_000)];
+        r.enter_batches = vec![EnterBatch { at_least: 1, requests: 500, calls: 500.0 }];
+        r.run_items = vec![RunItems { items: 1, completions: 500 }];
+    });
+    t.total.cpu_pairs = vec![CpuPair { ready_cpu: 1, posted_cpu: 0, completions: 500 }];
+    t
+}
+
+/// Sockets written to by a thread on another CPU.
+fn kick_storm() -> TraceRecord {
+    let mut t = with_ring(|r| {
+        r.flags.clear();
+        r.vehicles = vec![carried(Vehicle::ReschedIpi, 80_000, None, Some(2_000))];
+        r.run_items = vec![RunItems { items: 1, completions: 80_000 }];
+    });
+    t.total.per_io.kicks = Some(0.98);
+    t.total.ipis = vec![Ipi { site: "task_work_add".into(), from_cpu: 0, to_cpu: 1, count: 78_400 }];
+    t.total.cpu_pairs = vec![CpuPair { ready_cpu: 0, posted_cpu: 1, completions: 80_000 }];
+    t
+}
+
+/// Waits in the kernel, one request at a time, on a CPU that the drive does not interrupt.
+fn wrong_core() -> TraceRecord {
+    let mut t = with_ring(|r| {
+        r.enter_batches = vec![EnterBatch { at_least: 1, requests: 80_000, calls: 80_000.0 }];
+        r.run_items = vec![RunItems { items: 1, completions: 80_000 }];
+        r.opcodes = vec![opcode("read", 80_000, 20_000)];
+    });
+    t.total.cpu_pairs = vec![
+        CpuPair { ready_cpu: 1, posted_cpu: 0, completions: 79_000 },
+        CpuPair { ready_cpu: 1, posted_cpu: 1, completions: 1_000 },
+    ];
+    t.total.ipis = vec![Ipi { site: "ttwu_queue_wakelist".into(), from_cpu: 1, to_cpu: 0, count: 79_000 }];
+    t.total.interrupts[0].count = 80_000;
+    t
+}
+
+fn one_per_enter() -> TraceRecord {
+    with_ring(|r| {
+        r.opcodes = vec![opcode("read", 80_000, 400_000)];
+        r.enter_batches = vec![
+            EnterBatch { at_least: 1, requests: 79_984, calls: 79_984.0 },
+            EnterBatch { at_least: 16, requests: 16, calls: 1.0 },
+        ];
+    })
+}
+
+fn capped_batch() -> TraceRecord {
+    with_ring(|r| {
+        r.opcodes = vec![opcode("read", 80_000, 1_500_000)];
+        r.enter_batches = vec![EnterBatch { at_least: 64, requests: 80_000, calls: 1_250.0 }];
+        r.run_items = vec![RunItems { items: 4, completions: 5_000 }, RunItems { items: 20, completions: 75_000 }];
+    })
+}
+
+fn iopoll_without_queues() -> TraceRecord {
+    with_ring(|r| {
+        r.flags = vec!["iopoll".into()];
+        let mut o = opcode("read", 80_000, 1_000);
+        (o.bytes, o.errors) = (0, 80_000);
+        o.errnos = vec![ErrnoCount { errno: "EOPNOTSUPP".into(), count: 80_000 }];
+        (r.opcodes, r.errors) = (vec![o], 80_000);
+        r.vehicles = vec![carried(Vehicle::Inline, 80_000, None, None)];
+    })
+}
+
+fn sqpoll(change: impl FnOnce(&mut SqpollRecord)) -> TraceRecord {
+    with_ring(|r| {
+        r.flags = vec!["sqpoll".into()];
+        r.vehicles = vec![carried(Vehicle::Sqpoll, 80_000, None, Some(2_000))];
+        r.enter_batches.clear();
+        let mut s = SqpollRecord {
+            tid: 1240,
+            cpu: Some(1),
+            elapsed_ns: 2_000_000_000,
+            cpu_ns: Some(1_960_000_000),
+            work_ns: Some(500_000_000),
+            wakeups: Some(2),
+            requests: 80_000,
+        };
+        change(&mut s);
+        r.sqpoll = Some(s);
+    })
+}
+
+fn sqpoll_spinning() -> TraceRecord {
+    sqpoll(|s| s.work_ns = Some(20_000_000))
+}
+
+fn sqpoll_napping() -> TraceRecord {
+    sqpoll(|s| (s.cpu_ns, s.work_ns, s.wakeups, s.requests) = (Some(900_000_000), Some(5_000_000), Some(380), 400))
+}
+
+fn punted() -> TraceRecord {
+    with_ring(|r| {
+        r.opcodes[0].punted_asked = 80_000;
+        let mut fsync = opcode("fsync", 900, 2_000_000);
+        fsync.punted_would_block = 900;
+        r.opcodes.push(fsync);
+        r.vehicles = vec![carried(Vehicle::Iowq, 80_900, None, None)];
+    })
+}
+
+fn iowq_fanout() -> TraceRecord {
+    let mut t = with_ring(|r| r.vehicles = vec![carried(Vehicle::Iowq, 80_000, None, None)]);
+    // What the workers do was too little of each opcode to be said of it.
+    t.total.opcodes[0].punted_would_block = 3_000;
+    t.total.iowq = IowqRecord { workers: 40, most_at_once: Some(32), completions: 3_000, cpu_ns: None };
+    t
+}
+
+fn cq_overflow() -> TraceRecord {
+    with_ring(|r| r.overflows = 4_000)
+}
+
+fn buffers_exhausted() -> TraceRecord {
+    with_ring(|r| {
+        let mut o = opcode("recv", 1_200, 20_000);
+        (o.more, o.errors) = (800, 400);
+        o.errnos = vec![ErrnoCount { errno: "ENOBUFS".into(), count: 400 }];
+        r.opcodes.push(o);
+    })
+}
+
+fn errors() -> TraceRecord {
+    with_ring(|r| {
+        r.opcodes[0].errnos =
+            vec![ErrnoCount { errno: "EIO".into(), count: 2_000 }, ErrnoCount { errno: "EAGAIN".into(), count: 9_000 }];
+        r.opcodes[0].errors = 11_000;
+    })
+}
+
+fn short_reads() -> TraceRecord {
+    with_ring(|r| r.opcodes[0].short = 20_000)
+}
+
+fn faulting_poller() -> TraceRecord {
+    let mut t = delivered_by(vec![
+        carried(Vehicle::PageFault, 70_000, None, Some(900)),
+        carried(Vehicle::Inline, 10_000, None, None),
+    ]);
+    t.total.page_faults = Some(400_000);
+    t
+}
+
+fn chatty_poller() -> TraceRecord {
+    let mut t = delivered_by(vec![
+        carried(Vehicle::SyscallExit, 60_000, Some("getppid"), Some(900)),
+        carried(Vehicle::SyscallExit, 1_000, Some("brk"), Some(900)),
+        carried(Vehicle::Inline, 19_000, None, None),
+    ]);
+    t.total.per_io.syscalls = Some(41.0);
+    t
+}
+
+fn reordered() -> TraceRecord {
+    let mut t = clean();
+    let order = t.total.order.as_mut().unwrap();
+    (order.inversions, order.max_displacement) = (40_000, 15);
+    (order.by.task_work, order.by.device) = (36_000, 4_000);
+    t
+}
+
+fn unknown_vehicle() -> TraceRecord {
+    with_ring(|r| r.vehicles.push(carried(Vehicle::Unknown, 4_000, Some("return through x"), None)))
+}
+
+fn lost() -> TraceRecord {
+    let mut t = clean();
+    t.total.probe.lost = Some(300);
+    t
+}
+
+fn untracked() -> TraceRecord {
+    let mut t = clean();
+    t.total.probe.untracked = Some(900);
+    t
+}
+
+fn unfollowed() -> TraceRecord {
+    let mut t = clean();
+    t.total.followed.no_room = 1_000;
+    t
+}
+
+type Make = fn() -> TraceRecord;
+
+/// A code, and the trace that has it.
+const MATRIX: [(&str, Make); 21] = [
+    ("stranded", stranded),
+    ("kick_storm", kick_storm),
+    ("wrong_core", wrong_core),
+    ("one_per_enter", one_per_enter),
+    ("capped_batch", capped_batch),
+    ("iopoll_without_queues", iopoll_without_queues),
+    ("sqpoll_spinning", sqpoll_spinning),
+    ("sqpoll_napping", sqpoll_napping),
+    ("punted", punted),
+    ("iowq_fanout", iowq_fanout),
+    ("cq_overflow", cq_overflow),
+    ("buffers_exhausted", buffers_exhausted),
+    ("errors", errors),
+    ("short_reads", short_reads),
+    ("faulting_poller", faulting_poller),
+    ("chatty_poller", chatty_poller),
+    ("reordered", reordered),
+    ("unknown_vehicle", unknown_vehicle),
+    ("lost", lost),
+    ("untracked", untracked),
+    ("unfollowed", unfollowed),
+];
+
+#[test]
+fn a_clean_program_has_no_finding() {
+    assert_eq!(codes(&clean()), Vec::<String>::new());
+    let busy = sqpoll(|_| {});
+    assert_eq!(codes(&busy), Vec::<String>::new());
+}
+
+#[test]
+fn each_finding_is_on_its_own_trace_and_on_no_other() {
+    for (code, make) in MATRIX {
+        let mut got = codes(&make());
+        got.dedup();
+        assert_eq!(got, [code], "in the trace of {code}");
+    }
+}
+
+#[test]
+fn each_finding_has_figures_and_says_what_would_help() {
+    for (code, make) in MATRIX {
+        for f in findings(&make()) {
+            assert!(!f.evidence.is_empty() && f.evidence.values().all(|x| x.is_finite()), "{code}: {f:?}");
+            assert!(!f.remedy.is_empty(), "{code}");
+            for part in [&f.text, &f.remedy] {
+                assert!(!part.ends_with('.') && !part.contains("  "), "{code}: {part}");
+            }
+            let doubt = ["lost", "untracked", "unfollowed"].contains(&code);
+            assert!(!(doubt && f.warns()), "{code}");
+        }
+    }
+}
+
+#[test]
+fn too_few_completions_say_nothing() {
+    for (code, make) in MATRIX {
+        let mut t = make();
+        let few = |n: &mut u64| *n = (*n).min(9);
+        for r in &mut t.rings {
+            few(&mut r.completions);
+            r.vehicles.iter_mut().for_each(|v| few(&mut v.completions));
+            r.enter_batches.iter_mut().for_each(|b| few(&mut b.requests));
+            r.run_items.iter_mut().for_each(|i| few(&mut i.completions));
+            if let Some(s) = &mut r.sqpoll {
+                s.wakeups = Some(9);
+                s.elapsed_ns = 9_000_000;
+            }
+        }
+        few(&mut t.total.ios);
+        few(&mut t.total.iowq.completions);
+        t.total.cpu_pairs.iter_mut().for_each(|p| few(&mut p.completions));
+        for o in &mut t.total.opcodes {
+            for n in [&mut o.requests, &mut o.completions, &mut o.punted_asked, &mut o.punted_would_block] {
+                few(n);
+            }
+        }
+        few(&mut t.total.order.as_mut().unwrap().completions);
+        // Counted one by one, these are no shares of anything.
+        let exact = ["cq_overflow", "buffers_exhausted", "lost", "untracked", "unfollowed"];
+        assert_eq!(codes(&t).is_empty(), !exact.contains(&code), "{code}: {:?}", findings(&t));
+    }
+}
+
+#[test]
+fn the_tick_is_explained_by_the_flags_and_the_right_cpu_is_named() {
+    let f = only(&stranded(), "stranded");
+    assert_eq!(
+        f.text,
+        "98 % of completions waited for the timer tick (2.00 ms after they were ready, at the median): COOP_TASKRUN sends no \
+         interrupt for them and the thread makes no system call while it peeks, so their task work waits until the kernel is \
+         entered for another reason, and the next one is the tick"
+    );
+    assert!(f.remedy.starts_with("add taskrun_flag"));
+    assert!(f.remedy.ends_with("or run the thread on CPU 1, where each interrupt of nvme0q2 would carry them"));
+    assert_eq!((f.evidence["delay_p50_ns"], f.evidence["interrupt_cpu"], f.ring), (2e6, 1.0, Some(0)));
+    // The tick that comes a moment later carries what nobody waited for.
+    let mut soon = stranded();
+    soon.rings[0].vehicles[0].delay_ns.as_mut().unwrap().p50 = Some(4_000);
+    assert_eq!(codes(&soon), Vec::<String>::new());
+}
+
+#[test]
+fn kicks_count_by_the_second_and_name_the_ring_that_asks_for_them() {
+    let f = only(&kick_storm(), "kick_storm");
+    assert!(f.text.starts_with("0.980 kicks per I/O, 39.2 k a second: "), "{}", f.text);
+    assert_eq!((f.warns(), f.ring), (true, Some(0)));
+    let mut slow = kick_storm();
+    slow.rings[0].active_ns = Some(100_000_000_000);
+    slow.total.elapsed_ns = 100_000_000_000;
+    assert_eq!(codes(&slow), Vec::<String>::new());
+}
+
+#[test]
+fn the_right_core_is_where_the_drive_interrupts() {
+    let f = only(&wrong_core(), "wrong_core");
+    assert!(
+        f.text.starts_with("98.8 % of completions were ready on CPU 1") || f.text.starts_with("99 %"),
+        "{}",
+        f.text
+    );
+    assert!(
+        f.text
+            .contains("nvme0q2 (36), and posted on CPU 0, where the thread runs: CPU 1 had to tell CPU 0 0.988 times")
+    );
+    assert!(f.remedy.starts_with("run the thread on CPU 1 (`taskset -c 1`)"));
+    // In batches, one interrupt across tells of many.
+    let mut batches = wrong_core();
+    batches.total.ipis[0].count = 5_000;
+    assert_eq!(codes(&batches), Vec::<String>::new());
+    // A CPU that polls while idle is told without an interrupt, and the thread is woken all the same.
+    batches.total.per_io.context_switches = Some(1.0);
+    assert_eq!(codes(&batches), ["wrong_core"]);
+    // Without a device that interrupts there, it was another thread that made them ready.
+    let mut no_device = wrong_core();
+    no_device.total.interrupts[0] = Interrupt { vector: "LOC".into(), ..no_device.total.interrupts[0].clone() };
+    assert_eq!(codes(&no_device), Vec::<String>::new());
+    let mut idle_device = wrong_core();
+    idle_device.total.interrupts[0].count = 900;
+    assert_eq!(codes(&idle_device), Vec::<String>::new());
+    // Threads on every CPU: none is the right one for all.
+    let mut many = wrong_core();
+    many.total.cpu_pairs = (0..4).map(|cpu| CpuPair { ready_cpu: 1, posted_cpu: cpu, completions: 20_000 }).collect();
+    assert_eq!(codes(&many), Vec::<String>::new());
+}
+
+#[test]
+fn single_submissions_need_something_to_be_batched_with() {
+    let f = only(&one_per_enter(), "one_per_enter");
+    assert!(f.text.contains("40.0 k calls a second, while 17.6 requests were in flight"), "{}", f.text);
+    assert!(f.warns());
+    let mut alone = one_per_enter();
+    alone.rings[0].opcodes[0].latency_ns = latency(80_000, 20_000);
+    assert_eq!(codes(&alone), Vec::<String>::new());
+    // Timeouts in flight are none that could go along.
+    alone.rings[0].opcodes.push(opcode("timeout", 4_000, 1_000_000_000));
+    assert_eq!(codes(&alone), Vec::<String>::new());
+}
+
+#[test]
+fn the_limit_is_that_of_the_ring_and_the_kernel() {
+    let f = only(&capped_batch(), "capped_batch");
+    assert!(f.text.starts_with("94 % of completions came in task-work runs of exactly 20"), "{}", f.text);
+    let changed = |change: &dyn Fn(&mut TraceRecord)| {
+        let mut t = capped_batch();
+        change(&mut t);
+        codes(&t)
+    };
+    let none = Vec::<String>::new();
+    assert_eq!(changed(&|t| t.total.host.kernel = "6.12.9".into()), none);
+    assert_eq!(changed(&|t| t.total.host.kernel = "?".into()), none);
+    assert_eq!(changed(&|t| t.rings[0].flags = vec!["coop_taskrun".into()]), none);
+    // The program's own batches of 20.
+    let shallow = |t: &mut TraceRecord| t.rings[0].opcodes[0].latency_ns.mean = Some(500_000.0);
+    let own = |t: &mut TraceRecord| {
+        shallow(t);
+        t.rings[0].enter_batches[0].at_least = 16;
+    };
+    assert_eq!(changed(&own), none);
+    // Bursts of 64, with pauses that make few of them in flight on average.
+    assert_eq!(changed(&shallow), ["capped_batch"]);
+    // It asks for more and gets it.
+    assert_eq!(changed(&|t| t.rings[0].run_items[0] = RunItems { items: 32, completions: 9_000 }), none);
+    for items in [8, 32] {
+        let polled = |t: &mut TraceRecord| {
+            t.rings[0].flags = vec!["sqpoll".into()];
+            t.rings[0].run_items[1].items = items;
+        };
+        assert_eq!(changed(&polled), ["capped_batch"], "{items}");
+    }
+}
+
+#[test]
+fn a_ring_that_never_polls_is_told_even_without_errors() {
+    let mut t = clean();
+    t.rings[0].flags = vec!["iopoll".into()];
+    let f = only(&t, "iopoll_without_queues");
+    assert!(f.text.starts_with("a ring with IOPOLL, and not one of its 80.0 k completions"), "{}", f.text);
+    t.rings[0].vehicles = vec![carried(Vehicle::Iopoll, 80_000, None, Some(1_000))];
+    assert_eq!(codes(&t), Vec::<String>::new());
+}
+
+#[test]
+fn the_submission_thread_spins_or_naps() {
+    let f = only(&sqpoll_spinning(), "sqpoll_spinning");
+    assert!(f.text.contains("on CPU 1) took 98 % of a CPU and worked in 1 % of that"), "{}", f.text);
+    let f = only(&sqpoll_napping(), "sqpoll_napping");
+    assert!(f.text.contains("woken 380 times for 400 requests, every 5.26 ms (0.950 wake-ups"), "{}", f.text);
+    assert_eq!(codes(&sqpoll(|s| (s.work_ns, s.wakeups) = (None, None))), Vec::<String>::new());
+}
+
+#[test]
+fn punting_is_told_by_opcode_and_cause() {
+    let said = findings(&punted());
+    assert!(
+        said[0].text.starts_with("100 % of the read requests (80.0 k) went to io-wq because the program asked for it")
+    );
+    assert!(said[0].warns() && said[0].evidence["asked"] == 1.0);
+    assert!(
+        said[1].text.starts_with("100 % of the fsync requests (900) went to io-wq because this operation runs only")
+    );
+    assert!(!said[1].warns() && said[1].evidence["would_block"] == 1.0);
+    assert_eq!(said.len(), 2);
+}
+
+#[test]
+fn chatter_is_not_the_way_out_of_a_call_that_waits_or_writes() {
+    let f = only(&chatty_poller(), "chatty_poller");
+    assert!(f.text.contains("getppid foremost (41.0 system calls per I/O in all)"), "{}", f.text);
+    assert!(f.text.starts_with("76 % of completions"), "{}", f.text);
+    for call in ["write", "epoll_wait", "io_uring_enter"] {
+        let home = delivered_by(vec![carried(Vehicle::SyscallExit, 80_000, Some(call), Some(900))]);
+        assert_eq!(codes(&home), Vec::<String>::new(), "{call}");
+    }
+}
+
+#[test]
+fn calls_that_carry_nothing_count_where_there_are_many_for_each_io() {
+    let mut t = delivered_by(vec![carried(Vehicle::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(900))]);
+    t.total.enter_batches = vec![EnterBatch { at_least: 1, requests: 80_000, calls: 80_000.0 }];
+    t.total.per_io.syscalls = Some(5.0);
+    let f = only(&t, "chatty_poller");
+    assert!(f.text.starts_with("4.00 system calls per I/O beside those that submit"), "{}", f.text);
+    t.total.per_io.syscalls = Some(3.0);
+    assert_eq!(codes(&t), Vec::<String>::new());
+    let mut waits = clean();
+    waits.total.per_io.syscalls = Some(5.0);
+    assert_eq!(codes(&waits), Vec::<String>::new());
+}
+
+#[test]
+fn faults_that_carry_nothing_count_where_the_program_polls() {
+    let mut t = delivered_by(vec![carried(Vehicle::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(900))]);
+    t.total.page_faults = Some(160_000);
+    let f = only(&t, "faulting_poller");
+    assert!(f.text.contains("2.00 page faults per I/O"), "{}", f.text);
+    t.total.page_faults = Some(9_000);
+    assert_eq!(codes(&t), Vec::<String>::new());
+    let mut waits = clean();
+    waits.total.page_faults = Some(160_000);
+    assert_eq!(codes(&waits), Vec::<String>::new());
+}
+
+#[test]
+fn the_place_where_the_order_was_lost_is_named() {
+    let f = only(&reordered(), "reordered");
+    assert!(f.text.ends_with("the order was lost in: task work 45 %, device 5 %, block layer 0.2 %"), "{}", f.text);
+    assert!(f.remedy.contains("in the task work, several CPUs"), "{}", f.remedy);
+    let of = |inversions, max_displacement, device| {
+        let mut t = clean();
+        let order = t.total.order.as_mut().unwrap();
+        (order.inversions, order.max_displacement, order.by.device, order.by.block) =
+            (inversions, max_displacement, device, 0);
+        t
+    };
+    // 16 in an order of the drive's own: 79 % overtake another. All turned round: 94 %.
+    assert_eq!(codes(&of(63_200, 15, 63_200)), Vec::<String>::new());
+    assert_eq!(codes(&of(75_000, 15, 75_000)), ["reordered"]);
+    // Of 64: 93 and 98 %.
+    assert_eq!(codes(&of(74_200, 63, 74_200)), Vec::<String>::new());
+    let f = only(&of(78_700, 63, 0), "reordered");
+    assert!(f.text.ends_with("the order was lost in: a place that was not followed"), "{}", f.text);
+}
+
+#[test]
+fn reads_and_writes_that_come_back_short() {
+    let f = only(&short_reads(), "short_reads");
+    assert_eq!(f.text, "25 % of the reads (20.0 k) gave fewer bytes than asked for");
+    assert!(!f.warns());
+    let mut t = short_reads();
+    t.total.opcodes[0].opcode = "write_fixed".into();
+    assert!(only(&t, "short_writes").warns());
+}
+
+#[test]
+fn many_rings_make_one_finding() {
+    let mut t = cq_overflow();
+    for n in 1..4 {
+        let mut more = ring(n);
+        more.overflows = if n == 3 { 0 } else { 10 };
+        t.rings.push(more);
+    }
+    let f = only(&t, "cq_overflow");
+    assert!(f.text.starts_with("ring 0 of fio (1234): 4.00 k completions (5 %) found"), "{}", f.text);
+    assert!(f.text.ends_with("It holds for 3 of 4 rings, and most for this one"), "{}", f.text);
+    assert_eq!((f.ring, f.evidence["rings"]), (Some(0), 3.0));
+}

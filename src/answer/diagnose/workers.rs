@@ -1,0 +1,100 @@
+//! What goes to io-wq's worker threads, why, and to how many of them.
+
+use crate::answer::delivered::WORTH_SAYING;
+use crate::answer::finding::{Finding, Severity};
+use crate::answer::words::{count, percent};
+use crate::trace_record::{OpcodeRecord, TraceRecord};
+
+/// Fewer requests in a worker are no habit.
+const PUNTS: u64 = 50;
+
+/// Requests that were handed to io-wq: one finding for each opcode and cause.
+pub fn punted(t: &TraceRecord) -> Vec<Finding> {
+    let mut opcodes: Vec<&OpcodeRecord> = t.total.opcodes.iter().collect();
+    opcodes.sort_by_key(|o| std::cmp::Reverse(o.punted_asked + o.punted_would_block));
+    opcodes.into_iter().flat_map(|o| [asked(o), would_block(o)]).flatten().collect()
+}
+
+fn share(punts: u64, o: &OpcodeRecord) -> Option<f64> {
+    let share = punts as f64 / o.requests.max(punts).max(1) as f64;
+    (punts >= PUNTS && share >= WORTH_SAYING).then_some(share)
+}
+
+fn finding(o: &OpcodeRecord, punts: u64, share: f64, severity: Severity, why: &str, remedy: &str) -> Finding {
+    let text = format!(
+        "{} of the {} requests ({}) went to io-wq because {why}: a worker thread does each, which takes two more context \
+         switches",
+        percent(share),
+        o.opcode,
+        count(punts as f64)
+    );
+    Finding::new("punted", severity, text, remedy, &[("share", share), ("punted", punts as f64)])
+}
+
+fn asked(o: &OpcodeRecord) -> Option<Finding> {
+    let share = share(o.punted_asked, o)?;
+    let remedy = "without IOSQE_ASYNC the kernel first tries to issue the request in the submitting thread, and goes to a \
+                  worker only where that would block";
+    let mut f = finding(o, o.punted_asked, share, Severity::Warning, "the program asked for it (IOSQE_ASYNC)", remedy);
+    f.evidence.insert("asked".into(), 1.0);
+    Some(f)
+}
+
+fn would_block(o: &OpcodeRecord) -> Option<Finding> {
+    let share = share(o.punted_would_block, o)?;
+    let (severity, why, remedy) = match o.opcode.as_str() {
+        op if op.starts_with("read") => (
+            Severity::Warning,
+            "they would have blocked",
+            "what the page cache lacks and cannot be read without waiting (a file system without FMODE_NOWAIT, a full request \
+             queue) blocks: O_DIRECT on files laid out beforehand, or fewer requests in flight than the device's nr_requests",
+        ),
+        op if op.starts_with("write") => (
+            Severity::Warning,
+            "they would have blocked",
+            "buffered writes that wait for memory or a lock, and writes that allocate blocks, block: O_DIRECT into a file that \
+             is laid out and written before (fallocate alone leaves extents to convert), no two writers that extend one file",
+        ),
+        op if op.starts_with("send") || op.starts_with("recv") || matches!(op, "accept" | "connect") => (
+            Severity::Warning,
+            "they would have blocked and could not be polled",
+            "give sockets to these requests: on what can be polled, the kernel waits for readiness without a worker",
+        ),
+        _ => (
+            Severity::Note,
+            "this operation runs only where it may block",
+            "nothing makes it run without a worker; if the workers are in the way, IORING_REGISTER_IOWQ_MAX_WORKERS limits and \
+             IORING_REGISTER_IOWQ_AFF places them",
+        ),
+    };
+    let mut f = finding(o, o.punted_would_block, share, severity, why, remedy);
+    f.evidence.insert("would_block".into(), 1.0);
+    Some(f)
+}
+
+/// Workers at one time for each CPU: one may run and one may wait; what is beyond them waits for those.
+const WORKERS_PER_CPU: u64 = 2;
+/// Below it, threads are no burden anywhere.
+const WORKERS: u64 = 8;
+
+pub fn fanout(t: &TraceRecord) -> Option<Finding> {
+    let (most, cpus) = (t.total.iowq.most_at_once?, u64::from(t.total.host.cpus));
+    let punts: u64 = t.total.opcodes.iter().map(|o| o.punted_asked + o.punted_would_block).sum();
+    if cpus == 0 || most < (WORKERS_PER_CPU * cpus).max(WORKERS) || punts.max(t.total.iowq.completions) < PUNTS {
+        return None;
+    }
+    let others = match t.total.iowq.workers {
+        all if all > most => format!(", {all} different ones in all"),
+        _ => String::new(),
+    };
+    let text = format!(
+        "{most} io-wq workers at one time on {cpus} CPUs{others}: they contend for the CPUs, for locks of the file and with the \
+         threads that submit"
+    );
+    let remedy = format!(
+        "limit them with IORING_REGISTER_IOWQ_MAX_WORKERS (for bounded work, files, and for unbounded work, sockets and the \
+         rest), to {cpus} and upwards from there; or keep the requests out of io-wq, as under `punted`"
+    );
+    let evidence = [("workers_at_once", most as f64), ("workers", t.total.iowq.workers as f64), ("cpus", cpus as f64)];
+    Some(Finding::new("iowq_fanout", Severity::Warning, text, &remedy, &evidence))
+}

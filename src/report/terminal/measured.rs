@@ -1,0 +1,198 @@
+//! Parts of the screens of whatever was measured, a load of ours or another's program.
+
+use super::layout::{Column, Style, paragraph, table};
+use crate::answer::words::{UNKNOWN, count, percent, plural, span, three_digits};
+use crate::measurement::{
+    Delay, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning,
+};
+use crate::trace_record::Finding;
+
+pub fn latency(l: &Latency) -> Vec<String> {
+    let text = |name: &str, ns: Option<f64>| format!("{name} {}", ns.map_or(UNKNOWN.into(), span));
+    let whole = |name: &str, ns: Option<u64>| text(name, ns.map(|n| n as f64));
+    vec![
+        text("mean", l.mean),
+        whole("min", l.min),
+        whole("p50", l.p50),
+        whole("p90", l.p90),
+        whole("p95", l.p95),
+        whole("p99", l.p99),
+        whole("p99.9", l.p99_9),
+        whole("p99.99", l.p99_99),
+        whole("max", l.max),
+    ]
+}
+
+/// What carried the completions, the most first; what is beyond `most` rows is summed in one.
+pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most: usize) {
+    let seen: u64 = vehicles.iter().map(|v| v.completions).sum();
+    if seen == 0 {
+        return;
+    }
+    let mut sorted: Vec<_> = vehicles.iter().filter(|v| v.completions > 0).collect();
+    sorted.sort_by_key(|v| std::cmp::Reverse(v.completions));
+    let delays = sorted.iter().any(|v| v.delay_ns.is_some());
+    let ns = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| span(n as f64));
+    let row = |vehicle: String, detail: String, completions: u64, delay: Option<&Delay>| {
+        let mut row = vec![vehicle, detail, completions.to_string(), percent(completions as f64 / seen as f64)];
+        if delays {
+            row.extend([ns(delay.and_then(|d| d.p50)), ns(delay.and_then(|d| d.p99))]);
+        }
+        row
+    };
+    // One row that stands for one only would say less in the same space.
+    let shown = if sorted.len().saturating_sub(1) > most { most } else { sorted.len() };
+    let one = |v: &&VehicleCount| {
+        row(v.vehicle.to_string(), v.detail.clone().unwrap_or_default(), v.completions, v.delay_ns.as_ref())
+    };
+    let mut rows: Vec<Vec<String>> = sorted[..shown].iter().map(one).collect();
+    if let rest @ [_, ..] = &sorted[shown..] {
+        let completions = rest.iter().map(|v| v.completions).sum();
+        rows.push(row("others".into(), format!("{} more rows", rest.len()), completions, None));
+    }
+    let mut columns = vec![
+        Column { heading: "carried by", width: 12, number: false },
+        Column { heading: "detail", width: if delays { 26 } else { 42 }, number: false },
+        Column { heading: "completions", width: 11, number: true },
+        Column { heading: "share", width: 8, number: true },
+    ];
+    if delays {
+        columns.push(Column { heading: "delay p50", width: 9, number: true });
+        columns.push(Column { heading: "p99", width: 8, number: true });
+    }
+    out.push_str(&headed(style, &table(&columns, rows)));
+    out.push('\n');
+}
+
+/// A table with its heading in bold, and a line end.
+pub fn headed(style: Style, table: &str) -> String {
+    let (heading, body) = table.split_once('\n').unwrap_or((table, ""));
+    format!("{}\n{body}\n", style.bold(heading))
+}
+
+/// Empty where the order was not followed.
+pub fn order(order: Option<&Order>) -> Vec<String> {
+    let Some(order) = order else { return Vec::new() };
+    let mut items = vec![
+        format!(
+            "{} of {} completions overtook another",
+            count(order.inversions as f64),
+            count(order.completions as f64)
+        ),
+        format!("at most {} places off", order.max_displacement),
+    ];
+    let by = [("block layer", order.by.block), ("device", order.by.device), ("task work", order.by.task_work)];
+    items.extend(by.iter().filter(|(_, n)| *n > 0).map(|(place, n)| format!("{place} {}", count(*n as f64))));
+    items
+}
+
+pub fn per_io(p: &PerIo) -> Vec<String> {
+    [
+        ("system calls", p.syscalls),
+        ("kicks", p.kicks),
+        ("reschedule IPIs", p.resched_ipis),
+        ("device interrupts", p.device_irqs),
+        ("mode switches", p.mode_switches),
+        ("context switches", p.context_switches),
+        ("task-work runs", p.task_work_runs),
+    ]
+    .map(|(name, x)| format!("{name} {}", x.map_or(UNKNOWN.into(), ratio)))
+    .to_vec()
+}
+
+/// Two decimals where these say something: per I/O, nothing below a thousandth matters.
+pub fn ratio(x: f64) -> String {
+    match x {
+        0.0 => "0".into(),
+        x if x < 0.001 => "<0.001".into(),
+        x if x < 0.1 => format!("{x:.3}"),
+        x if x < 100.0 => format!("{x:.2}"),
+        x => three_digits(x),
+    }
+}
+
+pub fn mode_switches(switches: &[ModeSwitch]) -> Vec<String> {
+    let some = switches.iter().filter(|s| s.count > 0);
+    some.map(|s| format!("{} {}", s.cause, count(s.count as f64))).collect()
+}
+
+/// Runs by the number of completions each carried, in powers of two.
+pub fn task_work(batches: &[TaskWorkBatch]) -> Vec<String> {
+    let some = batches.iter().filter(|b| b.runs > 0);
+    some.map(|b| {
+        let items = match b.at_least {
+            0 | 1 => format!("of {}", b.at_least),
+            n => format!("of {n} to {}", n * 2 - 1),
+        };
+        format!("{} runs {items}", count(b.runs as f64))
+    })
+    .collect()
+}
+
+pub fn interrupts(interrupts: &[Interrupt]) -> Vec<String> {
+    let mut some: Vec<_> = interrupts.iter().filter(|i| i.count > 0 || i.proc_count.is_some_and(|n| n > 0)).collect();
+    some.sort_by_key(|i| std::cmp::Reverse(i.count));
+    let one = |i: &&Interrupt| {
+        let differs = i.proc_count.filter(|n| *n != i.count);
+        let proc = differs.map(|n| format!(" (/proc/interrupts {})", count(n as f64))).unwrap_or_default();
+        format!("{} {} on CPU {}: {}{proc}", i.vector, i.name, i.cpu, count(i.count as f64))
+    };
+    some.iter().map(one).collect()
+}
+
+pub fn ipis(ipis: &[Ipi]) -> Vec<String> {
+    let mut some: Vec<_> = ipis.iter().filter(|i| i.count > 0).collect();
+    some.sort_by_key(|i| std::cmp::Reverse(i.count));
+    let kick = |site: &str| if site == "task_work_add" { " (kicks)" } else { "" };
+    some.iter()
+        .map(|i| format!("{}{} CPU {} to {}: {}", i.site, kick(&i.site), i.from_cpu, i.to_cpu, count(i.count as f64)))
+        .collect()
+}
+
+pub fn probes(probe: &Probe) -> Vec<String> {
+    let number = |name: &str, n: Option<u64>| format!("{} {name}", n.map_or(UNKNOWN.into(), |n| n.to_string()));
+    if probe.mode == "off" {
+        return vec!["off: what delivered the completions is not known".into()];
+    }
+    vec![
+        probe.mode.clone(),
+        number("completions seen", probe.completions_seen),
+        number("untracked", probe.untracked),
+        number("events lost", probe.lost),
+    ]
+}
+
+pub fn host(h: &Host) -> Vec<String> {
+    let mut items = vec![
+        format!("{}, Linux {}", h.hostname, h.kernel),
+        format!("{}, {}", h.cpu_model, plural(h.cpus as usize, "CPU")),
+    ];
+    items.extend(h.clock_source.as_ref().map(|c| format!("clock {c}")));
+    items.extend(h.lockdown.as_ref().map(|l| format!("lockdown {l}")));
+    items.extend(h.virtualisation.as_ref().map(|v| format!("virtualisation {v}")));
+    items
+}
+
+pub fn findings(out: &mut String, style: Style, findings: &[Finding]) {
+    for f in findings {
+        let end = if f.remedy.is_empty() { ".".into() } else { format!(". To change it: {}.", f.remedy) };
+        let mark = if f.warns() { "warning: " } else { "note: " };
+        note(out, style, mark, &format!("{}{end}", f.text), f.warns());
+    }
+}
+
+pub fn warnings(out: &mut String, style: Style, warnings: &[Warning]) {
+    for w in warnings {
+        let end = if w.remedy.is_empty() { String::new() } else { format!("; {}", w.remedy) };
+        note(out, style, "warning: ", &format!("{}{end}", w.text), true);
+    }
+}
+
+pub fn note(out: &mut String, style: Style, mark: &str, text: &str, warns: bool) {
+    let mut wrapped = String::new();
+    paragraph(&mut wrapped, mark, text);
+    for line in wrapped.lines() {
+        out.push_str(&if warns { style.warning(line) } else { line.to_owned() });
+        out.push('\n');
+    }
+}

@@ -1,0 +1,96 @@
+use super::*;
+use crate::answer::diagnose;
+use crate::answer::diagnose::sample::{carried, clean, opcode, ring};
+use crate::measurement::Warning;
+use crate::trace_record::{ErrnoCount, IowqRecord, RunItems, SqpollRecord, Subject, TraceRecord};
+
+/// Two rings, one of them with a submission-queue thread that spins, and most of what a screen can hold.
+fn busy() -> TraceRecord {
+    let mut t = clean();
+    t.subject = Subject::Command { argv: vec!["server".into(), "--port=80".into()], exit_status: None };
+    let mut r = ring(1);
+    (r.comm, r.flags, r.found) = ("server".into(), vec!["sqpoll".into()], true);
+    let mut recv = opcode("recv", 3_000, 40_000);
+    (recv.completions, recv.more, recv.errors) = (9_000, 6_000, 3);
+    recv.errnos = vec![ErrnoCount { errno: "ECONNRESET".into(), count: 3 }];
+    (r.opcodes, r.completions) = (vec![recv], 9_000);
+    r.vehicles = (0..20).map(|n| carried(Vehicle::Sqpoll, 450, Some(&format!("detail {n}")), None)).collect();
+    r.run_items = vec![RunItems { items: 2, completions: 9_000 }];
+    r.enter_batches.clear();
+    r.sqpoll = Some(SqpollRecord {
+        tid: 1240,
+        cpu: Some(1),
+        elapsed_ns: 2_000_000_000,
+        cpu_ns: Some(1_960_000_000),
+        work_ns: Some(20_000_000),
+        wakeups: Some(0),
+        requests: 3_000,
+    });
+    t.rings.push(r);
+    t.total.iowq = IowqRecord { workers: 3, most_at_once: None, completions: 12, cpu_ns: Some(4_000_000) };
+    t.total.warnings.push(Warning::new("virtual-machine", "this is a virtual machine", "compare ratios, not times"));
+    t.findings = diagnose::findings(&t);
+    t
+}
+
+#[test]
+fn the_screen_of_a_watched_program() {
+    let text = trace::screen(&busy(), PLAIN);
+    narrow(&text);
+    assert_eq!(text, include_str!("trace.txt"), "\n{text}");
+}
+
+#[test]
+fn one_ring_says_it_once() {
+    let text = trace::screen(&clean(), PLAIN);
+    narrow(&text);
+    assert_eq!(text.matches("carried by").count(), 1, "{text}");
+    assert!(text.contains("watched      fio job.fio · exit status 0 · for 2.50 s\n"), "{text}");
+    assert!(!text.contains("warning") && !text.contains("note:"), "{text}");
+}
+
+#[test]
+fn many_rings_are_summed_and_it_is_said() {
+    let mut t = clean();
+    t.rings = (0..40).map(ring).collect();
+    for r in &mut t.rings {
+        r.completions = 1_000 * u64::from(r.ring);
+    }
+    let text = trace::screen(&t, PLAIN);
+    narrow(&text);
+    let shown: Vec<&str> = text.lines().filter(|l| l.starts_with("ring ")).map(|l| &l[..7]).collect();
+    assert_eq!(shown, ["ring 39", "ring 38", "ring 37", "ring 36"]);
+    assert!(text.contains("other rings  36 more, less busy · 2.88 M requests · 630 k completions · "), "{text}");
+}
+
+#[test]
+fn what_a_program_calls_itself_cannot_steer_the_terminal() {
+    let nasty = format!("\x1b]0;x\x07{}\u{9b}31m世界\u{202e}", "long/".repeat(30));
+    let mut t = busy();
+    t.subject = Subject::Process { tgid: 7, comm: nasty.clone() };
+    t.total.processes[0].comm = nasty.clone();
+    for r in &mut t.rings {
+        r.comm = nasty.clone();
+        r.opcodes[0].opcode = nasty.clone();
+        r.vehicles[0].detail = Some(nasty.clone());
+    }
+    t.findings = diagnose::findings(&t);
+    assert!(t.findings[0].text.contains('\x1b'));
+    narrow(&trace::screen(&t, PLAIN));
+}
+
+#[test]
+fn what_is_not_known_is_said_to_be_so() {
+    let mut t = clean();
+    t.rings.clear();
+    t.total.vehicles.clear();
+    t.total.opcodes.clear();
+    t.total.stages = None;
+    t.total.order = None;
+    (t.total.cpu.user_ns, t.total.latency_ns) = (None, Default::default());
+    t.total.cpu_pairs.clear();
+    let text = trace::screen(&t, PLAIN);
+    narrow(&text);
+    assert!(text.contains("CPU          user – · system 800 ms (32 % of a CPU)\n"), "{text}");
+    assert!(text.contains("system calls –"), "{text}");
+}

@@ -1,0 +1,365 @@
+//! The screen of a watched program.
+
+use super::layout::{Column, Style, field, table};
+use super::measured::{self, headed};
+use crate::answer::words::{UNKNOWN, bytes, count, percent, plural, span};
+use crate::measurement::{Latency, VehicleCount};
+use crate::trace_record::{
+    EnterBatch, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SqpollRecord, StageRecord, Subject,
+    Total, TraceRecord,
+};
+
+/// Rings that are shown in full, the busiest first.
+const RINGS: usize = 4;
+/// Rows of a table of vehicles: each waker has one, and on a large machine there are many.
+const VEHICLES: usize = 10;
+/// Processes that are named.
+const PROCESSES: usize = 6;
+/// Sizes of batches and runs that are listed, the most frequent first.
+const SIZES: usize = 6;
+
+pub fn screen(t: &TraceRecord, style: Style) -> String {
+    let mut out = String::new();
+    let o = &mut out;
+    field(o, style, "watched", &subject(t));
+    field(o, style, "processes", &processes(&t.total.processes));
+    field(o, style, "I/O", &throughput(t));
+    field(o, style, "followed", &followed(&t.total));
+    field(o, style, "CPU", &cpu(&t.total));
+
+    let mut busiest: Vec<&RingRecord> = t.rings.iter().collect();
+    busiest.sort_by_key(|r| (std::cmp::Reverse(r.completions), r.ring));
+    // One ring less shown in full than there are would only hide that one.
+    let shown = if busiest.len() > RINGS + 1 { RINGS } else { busiest.len() };
+    for r in &busiest[..shown] {
+        o.push('\n');
+        ring(o, style, t, r);
+    }
+    if let rest @ [_, ..] = &busiest[shown..] {
+        o.push('\n');
+        field(o, style, "other rings", &others(rest));
+    }
+    o.push('\n');
+    whole(o, style, t);
+
+    if !(t.findings.is_empty() && t.total.warnings.is_empty()) {
+        o.push('\n');
+        measured::findings(o, style, &t.findings);
+        measured::warnings(o, style, &t.total.warnings);
+    }
+    out
+}
+
+fn subject(t: &TraceRecord) -> Vec<String> {
+    let what = match &t.subject {
+        Subject::Command { argv, exit_status } => {
+            let end = match exit_status {
+                Some(status) => format!("exit status {status}"),
+                None => "no exit status known".into(),
+            };
+            vec![argv.join(" "), end]
+        }
+        Subject::Process { tgid, comm } => vec![format!("{comm} ({tgid})")],
+        Subject::Processes { tgids } => {
+            let list: Vec<String> = tgids.iter().map(u32::to_string).collect();
+            vec![format!("processes {}", list.join(", "))]
+        }
+        Subject::All => vec!["all programs".into()],
+    };
+    [what, vec![format!("for {}", span(t.total.elapsed_ns as f64))]].concat()
+}
+
+fn processes(processes: &[ProcessRecord]) -> Vec<String> {
+    let one = |p: &ProcessRecord| format!("{} ({})", p.comm, p.tgid);
+    let mut items: Vec<String> = processes.iter().take(PROCESSES).map(one).collect();
+    if processes.len() > PROCESSES {
+        items.push(format!("and {} more", processes.len() - PROCESSES));
+    }
+    items
+}
+
+fn throughput(t: &TraceRecord) -> Vec<String> {
+    let total = &t.total;
+    let mut items = vec![
+        format!("{} completions", count(total.ios as f64)),
+        format!("{} a second", count(total.iops)),
+        bytes(total.bytes),
+        plural(total.errors as usize, "error"),
+        format!("{} short", count(total.short_ios as f64)),
+    ];
+    if total.elapsed_ns > 0 {
+        let per_s = total.bytes as f64 / (total.elapsed_ns as f64 / 1e9);
+        items.insert(3, format!("{}/s", bytes(per_s.round() as u64)));
+    }
+    items
+}
+
+/// Which completions latencies and stages are of.
+fn followed(total: &Total) -> Vec<String> {
+    let f = &total.followed;
+    let which = if f.one_in == 1 { "all requests".into() } else { format!("1 of {} requests", f.one_in) };
+    let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
+    let mut items = vec![
+        which,
+        format!("{} completions", count(f.completions as f64)),
+        format!("{} with all stages", count(f.with_stages as f64)),
+    ];
+    items.extend(some(f.unfinished, "unfinished at the end"));
+    items.extend(some(f.no_room, "given up: no room"));
+    items.extend(some(f.ring_buffer_full, "lost: buffer full"));
+    items
+}
+
+fn cpu(total: &Total) -> Vec<String> {
+    let of = |name: &str, ns: Option<u64>| match (ns, total.elapsed_ns) {
+        (None, _) => format!("{name} {UNKNOWN}"),
+        (Some(ns), 0) => format!("{name} {}", span(ns as f64)),
+        (Some(ns), wall) => format!("{name} {} ({} of a CPU)", span(ns as f64), percent(ns as f64 / wall as f64)),
+    };
+    vec![of("user", total.cpu.user_ns), of("system", total.cpu.system_ns)]
+}
+
+fn ring(o: &mut String, style: Style, t: &TraceRecord, r: &RingRecord) {
+    let mut head = vec![format!("{} ({})", r.comm, r.tgid)];
+    match r.fds.as_slice() {
+        [] => {}
+        fds => head.push(format!("fd {}", fds.iter().map(u32::to_string).collect::<Vec<_>>().join(","))),
+    }
+    head.push(if r.flags.is_empty() { "no flags".into() } else { r.flags.join(",") });
+    head.push(format!("{} and {} entries", r.sq_entries, r.cq_entries));
+    if r.found {
+        head.push("there before".into());
+    }
+    if r.overflows > 0 {
+        head.push(format!("{} overflows", count(r.overflows as f64)));
+    }
+    field(o, style, &format!("ring {}", r.ring), &head);
+    opcodes(o, style, &r.opcodes);
+    o.push('\n');
+    measured::vehicles(o, style, &r.vehicles, VEHICLES);
+    field(o, style, "stages", &stages(r.stages.as_ref()));
+    field(o, style, "submitted", &enter_batches(&r.enter_batches));
+    field(o, style, "task work", &run_items(&r.run_items, t.total.followed.one_in));
+    field(o, style, "SQPOLL", &sqpoll(r.sqpoll.as_ref()));
+}
+
+fn opcodes(o: &mut String, style: Style, opcodes: &[OpcodeRecord]) {
+    let number = |heading, width| Column { heading, width, number: true };
+    let columns = [
+        Column { heading: "opcode", width: 15, number: false },
+        number("requests", 8),
+        number("done", 6),
+        number("bytes", 8),
+        number("errors", 6),
+        number("io-wq", 6),
+        number("p50", 7),
+        number("p99", 7),
+        number("max", 7),
+    ];
+    let mut sorted: Vec<&OpcodeRecord> = opcodes.iter().filter(|o| o.requests + o.completions > 0).collect();
+    if sorted.is_empty() {
+        return;
+    }
+    sorted.sort_by_key(|o| std::cmp::Reverse((o.completions, o.requests)));
+    let ns = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| span(n as f64));
+    let whole = |n: u64| count(n as f64);
+    let row = |op: &&OpcodeRecord| {
+        let l: &Latency = &op.latency_ns;
+        vec![
+            op.opcode.clone(),
+            whole(op.requests),
+            whole(op.completions),
+            bytes(op.bytes),
+            whole(op.errors),
+            whole(op.punted_asked + op.punted_would_block),
+            ns(l.p50),
+            ns(l.p99),
+            ns(l.max),
+        ]
+    };
+    o.push_str(&headed(style, &table(&columns, sorted.iter().map(row).collect())));
+    for op in sorted {
+        field(o, style, "", &odd(op));
+    }
+}
+
+/// What an opcode's row has no column for.
+fn odd(op: &OpcodeRecord) -> Vec<String> {
+    let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
+    let mut items: Vec<String> = [
+        some(op.short, "short"),
+        some(op.more, "with more to come"),
+        some(op.notifications, "notifications"),
+        some(op.punted_asked, "to io-wq as asked"),
+        some(op.punted_would_block, "to io-wq to block"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    items.extend(op.errnos.iter().map(|e| format!("{} {}", count(e.count as f64), e.errno)));
+    match items.first_mut() {
+        Some(first) => *first = format!("{}: {first}", op.opcode),
+        None => return items,
+    }
+    items
+}
+
+/// The parts of the mean latency.
+fn stages(stages: Option<&StageRecord>) -> Vec<String> {
+    let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return Vec::new() };
+    let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
+    let delay = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", span(ns as f64)));
+    let delays: Vec<String> =
+        [delay("p50", s.delivery_delay_ns.p50), delay("p99", s.delivery_delay_ns.p99)].into_iter().flatten().collect();
+    let mut items = vec![
+        part("issue", s.issue_ns),
+        part("wait", s.wait_ns),
+        part("delivery", s.delivery_ns),
+        format!("of {} on average", span(s.total_ns)),
+    ];
+    if !delays.is_empty() {
+        items.push(format!("delivery delay {}", delays.join(", ")));
+    }
+    items
+}
+
+/// Calls by how many requests they brought.
+fn enter_batches(batches: &[EnterBatch]) -> Vec<String> {
+    let calls: f64 = batches.iter().map(|b| b.calls).sum();
+    let requests: f64 = batches.iter().map(|b| b.requests as f64).sum();
+    if calls <= 0.0 || requests <= 0.0 {
+        return Vec::new();
+    }
+    let mut most: Vec<&EnterBatch> = batches.iter().collect();
+    most.sort_by(|a, b| b.calls.total_cmp(&a.calls));
+    let shown = most.iter().take(SIZES).filter(|b| b.calls > 0.0);
+    let one = |b: &&EnterBatch| {
+        let size = match b.at_least {
+            0 | 1 => "1".to_owned(),
+            n => format!("{n} to {}", n * 2 - 1),
+        };
+        format!("{} of {size}", percent(b.calls / calls))
+    };
+    let about = format!("about {} io_uring_enter calls", count(calls.round()));
+    std::iter::once(about).chain(shown.map(one)).collect()
+}
+
+/// Completions by the size of the run that carried them.
+fn run_items(items: &[RunItems], one_in: u32) -> Vec<String> {
+    let carried: u64 = items.iter().map(|i| i.completions).sum();
+    if carried == 0 {
+        return Vec::new();
+    }
+    let runs: f64 = items.iter().filter(|i| i.items > 0).map(|i| i.completions as f64 / f64::from(i.items)).sum();
+    let mut most: Vec<&RunItems> = items.iter().filter(|i| i.completions > 0).collect();
+    most.sort_by_key(|i| std::cmp::Reverse(i.completions));
+    let one = |i: &&RunItems| format!("{} in runs of {}", percent(i.completions as f64 / carried as f64), i.items);
+    let about = format!("about {} runs", count((runs * f64::from(one_in)).round()));
+    let rest: u64 = most.iter().skip(SIZES).map(|i| i.completions).sum();
+    let rest = (rest > 0).then(|| format!("{} in others", percent(rest as f64 / carried as f64)));
+    std::iter::once(about).chain(most.iter().take(SIZES).map(one)).chain(rest).collect()
+}
+
+fn sqpoll(s: Option<&SqpollRecord>) -> Vec<String> {
+    let Some(s) = s else { return Vec::new() };
+    let place = s.cpu.filter(|cpu| *cpu >= 0).map(|cpu| format!(", bound to CPU {cpu}")).unwrap_or_default();
+    let of_a_cpu = s.cpu_ns.filter(|_| s.elapsed_ns > 0).map(|ns| percent(ns as f64 / s.elapsed_ns as f64));
+    let worked = s.work_ns.zip(s.cpu_ns.filter(|ns| *ns > 0)).map(|(work, cpu)| percent(work as f64 / cpu as f64));
+    vec![
+        format!("tid {}{place}", s.tid),
+        format!("{} of a CPU", of_a_cpu.unwrap_or(UNKNOWN.into())),
+        format!("{} of that work", worked.unwrap_or(UNKNOWN.into())),
+        format!("{} requests", count(s.requests as f64)),
+        format!("woken {} times", s.wakeups.map_or(UNKNOWN.into(), |n| count(n as f64))),
+    ]
+}
+
+/// The rings that are not shown, in one.
+fn others(rings: &[&RingRecord]) -> Vec<String> {
+    let sum = |f: fn(&RingRecord) -> u64| rings.iter().map(|r| f(r)).sum::<u64>();
+    vec![
+        format!("{} more, less busy", rings.len()),
+        format!("{} requests", count(sum(|r| r.requests) as f64)),
+        format!("{} completions", count(sum(|r| r.completions) as f64)),
+        bytes(sum(|r| r.bytes)),
+        plural(sum(|r| r.errors) as usize, "error"),
+        format!("{} overflows", count(sum(|r| r.overflows) as f64)),
+        "--json has each".into(),
+    ]
+}
+
+/// What is counted for the program as a whole.
+fn whole(o: &mut String, style: Style, t: &TraceRecord) {
+    let total = &t.total;
+    // One ring that did it all has said it.
+    let said = |r: &RingRecord| sum(&r.vehicles) == sum(&total.vehicles);
+    if !matches!(t.rings.as_slice(), [one] if said(one)) {
+        field(
+            o,
+            style,
+            "in all",
+            &[
+                plural(t.rings.len(), "ring"),
+                match total.processes.len() {
+                    1 => "1 process".to_owned(),
+                    n => format!("{n} processes"),
+                },
+            ],
+        );
+        measured::vehicles(o, style, &total.vehicles, VEHICLES);
+        if t.rings.is_empty() {
+            opcodes(o, style, &total.opcodes);
+        }
+        field(o, style, "latency", &latency(&total.latency_ns));
+        field(o, style, "stages", &stages(total.stages.as_ref()));
+    }
+    field(o, style, "per I/O", &measured::per_io(&total.per_io));
+    let mut switches = measured::mode_switches(&total.mode_switches);
+    let counted = total.mode_switches.iter().any(|s| s.cause == "page_fault");
+    switches.extend(total.page_faults.filter(|_| !counted).map(|n| format!("page_fault {}", count(n as f64))));
+    field(o, style, "to user mode", &switches);
+    field(o, style, "run sizes", &measured::task_work(&total.task_work_batches));
+    field(o, style, "io-wq", &iowq(&total.iowq));
+    field(o, style, "interrupts", &measured::interrupts(&total.interrupts));
+    field(o, style, "IPIs", &measured::ipis(&total.ipis));
+    field(o, style, "ready where", &cpu_pairs(total));
+    field(o, style, "order", &measured::order(total.order.as_ref()));
+    field(o, style, "probes", &measured::probes(&total.probe));
+    field(o, style, "host", &measured::host(&total.host));
+}
+
+fn sum(vehicles: &[VehicleCount]) -> u64 {
+    vehicles.iter().map(|v| v.completions).sum()
+}
+
+fn latency(l: &Latency) -> Vec<String> {
+    if l.count == 0 { Vec::new() } else { measured::latency(l) }
+}
+
+fn iowq(w: &IowqRecord) -> Vec<String> {
+    if w.workers == 0 && w.completions == 0 {
+        return Vec::new();
+    }
+    let mut items = vec![
+        plural(w.workers as usize, "worker"),
+        format!("at most {} at a time", w.most_at_once.map_or(UNKNOWN.into(), |n| n.to_string())),
+        format!("{} completions", count(w.completions as f64)),
+    ];
+    items.extend(w.cpu_ns.map(|ns| format!("{} of CPU time", span(ns as f64))));
+    items
+}
+
+/// Where completions were ready, and where they were posted.
+fn cpu_pairs(total: &Total) -> Vec<String> {
+    let all: u64 = total.cpu_pairs.iter().map(|p| p.completions).sum();
+    let mut most: Vec<_> = total.cpu_pairs.iter().filter(|p| p.completions > 0).collect();
+    most.sort_by_key(|p| std::cmp::Reverse(p.completions));
+    let one = |p: &&crate::trace_record::CpuPair| {
+        let share = percent(p.completions as f64 / all as f64);
+        match p.ready_cpu == p.posted_cpu {
+            true => format!("{share} on CPU {} and posted there", p.ready_cpu),
+            false => format!("{share} on CPU {}, posted on CPU {}", p.ready_cpu, p.posted_cpu),
+        }
+    };
+    most.iter().take(SIZES).map(one).collect()
+}
