@@ -28,8 +28,18 @@ pub struct TraceRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    Command { argv: Vec<String>, exit_status: Option<i32> },
-    Process { tgid: u32, comm: String },
+    Command {
+        argv: Vec<String>,
+        exit_status: Option<i32>,
+    },
+    Process {
+        tgid: u32,
+        comm: String,
+    },
+    /// Several that were named.
+    Processes {
+        tgids: Vec<u32>,
+    },
     All,
 }
 
@@ -224,6 +234,8 @@ pub struct IowqRecord {
     pub most_at_once: Option<u64>,
     /// Completions that a worker posted itself.
     pub completions: u64,
+    /// CPU time of the workers that were met in /proc; null where it did not say.
+    pub cpu_ns: Option<u64>,
 }
 
 /// A diagnosis, with its evidence and what would change it.
