@@ -164,8 +164,8 @@ pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: 
     let elapsed = began.elapsed();
     let over = watched.have_ended();
     processes.look(true);
-    take(&mut watch, &mut summary, &mut processes)?;
     let observed = watch.end()?;
+    take(&mut watch, &mut summary, &mut processes)?;
 
     if let Watched::Command(command) = &mut watched {
         if !stopped {

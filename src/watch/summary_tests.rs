@@ -91,7 +91,7 @@ fn observed(rings: Vec<RingCounts>, vehicles: Vec<VehicleCount>) -> Observed {
         programs: vec!["ring_complete".into()],
         page_faults: Some(5),
         rings,
-        follow_loss: FollowLoss { no_room: 0, ring_buffer_full: 0, unfinished: 4 },
+        follow_loss: FollowLoss { unfinished: 4, ..FollowLoss::default() },
         iowq_workers: 3,
         processes: vec![],
     }
@@ -302,7 +302,7 @@ fn a_ring_with_a_thread_of_its_own() {
 
 #[test]
 fn what_was_lost_on_the_way_is_said() {
-    let loss = FollowLoss { no_room: 2, ring_buffer_full: 3, unfinished: 0 };
+    let loss = FollowLoss { no_room: 2, ring_buffer_full: 3, ..FollowLoss::default() };
     let r = record(1, [], Observed { follow_loss: loss, ..observed(vec![], vec![]) }, &[]);
     assert_eq!((r.total.followed.no_room, r.total.followed.ring_buffer_full), (2, 3));
     assert_eq!(r.total.warnings[0].code, "followed_lost");
