@@ -40,3 +40,4 @@ pub mod run_record;
 pub mod stats;
 pub mod store;
 pub mod trace_record;
+pub mod watch;

@@ -14,6 +14,7 @@ pub mod bench;
 pub mod check;
 pub mod list;
 pub mod run;
+pub mod trace;
 
 /// Follows asynchronous I/O from submission to the moment the application has its result.
 #[derive(Debug, Parser)]
@@ -31,6 +32,8 @@ enum Command {
     Bench(Box<bench::BenchArgs>),
     /// A built-in experiment by name, or a TOML file: plan, run, store, report
     Run(run::RunArgs),
+    /// Watch any program: who delivered its completions, how late, where the time went
+    Trace(trace::TraceArgs),
     /// The experiments there are, and the runs that are stored
     List(list::ListArgs),
 }
@@ -42,6 +45,7 @@ pub fn main() -> ExitCode {
             Command::Check(args) => check::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Run(args) => run::run(args),
+            Command::Trace(args) => trace::run(args),
             Command::List(args) => list::run(args),
         },
         Err(e) => told_by_parser(&e, std::env::args_os().nth(1).as_deref()),

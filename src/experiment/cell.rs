@@ -14,6 +14,7 @@ use crate::measurement::{Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, Ta
 use crate::probe::observed::Observed;
 use crate::probe::watch::{Interface, Room, Subject, Watch, Who};
 use crate::stats::quantile;
+use crate::watch;
 
 /// What one cell yields.
 pub struct Measured {
@@ -191,23 +192,9 @@ fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnin
     Measured { measurement, histogram: outcome.histogram, interrupted: outcome.interrupted }
 }
 
-/// Where the counts must not be taken at their word.
+/// Where the counts must not be taken at their word, or disagree with the load's own.
 fn doubts(o: &Observed, ios: u64) -> Vec<Warning> {
-    let mut doubts = vec![];
-    if o.lost > 0 {
-        doubts.push(Warning::new(
-            "events_lost",
-            format!("{} events were lost: a counter's map was full or a probe interrupted itself", o.lost),
-            "take the counts as lower bounds",
-        ));
-    }
-    for m in &o.missed {
-        doubts.push(Warning::new(
-            "events_missed",
-            format!("{} missed {} events, which arrived while it was running", m.program, m.events),
-            "its count is low by at most that; `iotrail check --json` says what each program is for",
-        ));
-    }
+    let mut doubts = watch::doubts::doubts(o);
     if o.seen < ios {
         doubts.push(Warning::new(
             "untracked",
@@ -221,21 +208,6 @@ fn doubts(o: &Observed, ios: u64) -> Vec<Warning> {
             format!("the probes saw {} completions, the load {ios}", o.seen),
             "another ring of this process was busy; report this",
         ));
-    }
-    // The kernel's own count is the observer that nothing escapes.
-    for i in &o.interrupts {
-        // The two are not read at the same instant: a few apart is no miss.
-        let Some(proc) = i.proc_count.filter(|p| p.saturating_sub(i.count) > 5) else { continue };
-        if (i.count as f64) < 0.99 * proc as f64 {
-            doubts.push(Warning::new(
-                "interrupts_missed",
-                format!(
-                    "the probes saw {} of the {proc} interrupts {} {} on CPU {} that /proc/interrupts counted",
-                    i.count, i.vector, i.name, i.cpu
-                ),
-                "counts of interrupts and their wake-ups are low by that share; completions are not affected",
-            ));
-        }
     }
     doubts
 }

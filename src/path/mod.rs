@@ -5,5 +5,6 @@ pub mod delivery;
 pub mod entry;
 pub mod event;
 pub mod loss;
+pub mod order;
 pub mod trail;
 pub mod vehicle;

@@ -33,7 +33,7 @@ fn commands() -> End {
         .filter(|l| l.starts_with("  ") && !l.starts_with("   "))
         .filter_map(|l| l.split_whitespace().next())
         .collect();
-    assert_eq!(listed, ["check", "bench", "run", "list", "help"]);
+    assert_eq!(listed, ["check", "bench", "run", "trace", "list", "help"]);
     for command in listed {
         assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
     }
@@ -52,6 +52,7 @@ fn options() -> End {
         ("bench", of_bench),
         ("check", "--file --help --json"),
         ("list", "--help --json --store"),
+        ("trace", "--all --duration --fail-on --help --json --one-in --pid"),
         ("run", "--file --help --json --plan --quick --resume --seed --size --store"),
     ] {
         let text = help(&[command, "--help"]);

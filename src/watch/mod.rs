@@ -1,0 +1,28 @@
+//! Other people's programs: what is asked to be watched, what /proc says of it beside the probes, and the record that the two
+//! make together.
+//!
+//! | module | responsible for |
+//! |---|---|
+//! | [`subject`] | a command, processes, or everyone: validated before anything is loaded |
+//! | [`command`] | a command that stands still until the probes are there |
+//! | [`end`] | the end of a process |
+//! | [`namespace`] | the numbers by which the kernel itself knows processes |
+//! | [`procfs`] | the texts of /proc that are read here |
+//! | [`rings`] | which file descriptor is which ring |
+//! | [`processes`] | CPU time, helper threads, children: sampled |
+//! | [`summary`] | counts and followed requests → the record; pure |
+//! | [`durations`] | one set of spans |
+//! | [`doubts`] | where the counts must not be taken at their word |
+//! | [`session`] | one watched span from its beginning to its end |
+
+pub mod command;
+pub mod doubts;
+pub mod durations;
+pub mod end;
+pub mod namespace;
+pub mod processes;
+pub mod procfs;
+pub mod rings;
+pub mod session;
+pub mod subject;
+pub mod summary;

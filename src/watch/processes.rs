@@ -1,0 +1,339 @@
+//! What /proc says of the watched processes while they run: CPU time, children, io_uring's helper threads, rings. Sampled: what
+//! comes and goes between two looks is not seen.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use super::procfs::{self, Stat, Status};
+use super::rings::{self, SeenRings};
+
+/// Between two looks, at least.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// A look waits for so many times what the last one took: looking takes one hundredth of a CPU at most.
+const REST: u32 = 100;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    pub user_ns: u64,
+    pub system_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    SubmissionQueue,
+    Worker,
+}
+
+/// By the names that the kernel gives (io_uring/sqpoll.c, io_uring/io-wq.c).
+fn kind(comm: &str) -> Option<Kind> {
+    match comm {
+        _ if comm.starts_with("iou-sqp-") => Some(Kind::SubmissionQueue),
+        _ if comm.starts_with("iou-wrk-") => Some(Kind::Worker),
+        _ => None,
+    }
+}
+
+/// A counter that only grows, over the time that it was watched; `None`: not readable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Span {
+    first: Option<u64>,
+    last: Option<u64>,
+}
+
+impl Span {
+    fn take(&mut self, value: Option<u64>) {
+        self.last = value.or(self.last);
+    }
+
+    fn grown(self) -> Option<u64> {
+        self.last?.checked_sub(self.first?)
+    }
+}
+
+/// One of io_uring's own threads.
+#[derive(Debug, Clone, Copy)]
+struct Helper {
+    kind: Kind,
+    on_cpu_ns: Span,
+    voluntary_switches: Span,
+    since: Instant,
+    until: Instant,
+}
+
+/// A submission-queue thread while it was watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SqThread {
+    pub elapsed_ns: u64,
+    pub cpu_ns: Option<u64>,
+    /// Times that it gave its CPU away to wait, which is its way to sleep.
+    pub sleeps: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Tracked {
+    comm: String,
+    found: bool,
+    /// `None`: gone, or no longer the same process.
+    start_ticks: Option<u64>,
+    user_ticks: Span,
+    system_ticks: Span,
+    /// Every thread that was seen; `None`: one of the program's own.
+    threads: HashMap<u32, Option<Helper>>,
+}
+
+/// The watched processes, from the beginning of the watched span.
+#[derive(Debug)]
+pub struct Processes {
+    there_before: HashSet<u32>,
+    with_children: bool,
+    tracked: BTreeMap<u32, Tracked>,
+    pub rings: SeenRings,
+    most_workers: Option<u64>,
+    next: Instant,
+}
+
+impl Processes {
+    /// The span begins. With `with_children` the children of tracked processes are tracked too.
+    pub fn new(with_children: bool) -> Self {
+        Self {
+            there_before: procfs::processes().into_iter().collect(),
+            with_children,
+            tracked: BTreeMap::new(),
+            rings: SeenRings::default(),
+            most_workers: None,
+            next: Instant::now(),
+        }
+    }
+
+    /// Tracks a process. `found`: it did something before the span that is not to be counted.
+    pub fn track(&mut self, tgid: u32, found: bool) {
+        if self.tracked.contains_key(&tgid) {
+            return;
+        }
+        let Some(stat) = Stat::of(tgid) else { return };
+        let first = |value| Span { first: Some(if found { value } else { 0 }), last: Some(value) };
+        self.tracked.insert(
+            tgid,
+            Tracked {
+                found,
+                start_ticks: Some(stat.start_ticks),
+                user_ticks: first(stat.user_ticks),
+                system_ticks: first(stat.system_ticks),
+                comm: stat.comm,
+                threads: HashMap::new(),
+            },
+        );
+        let children = self.look_at(tgid, found, true).children;
+        self.track_children(&children);
+    }
+
+    /// One that did something that was followed, whoever its parent is.
+    pub fn noticed(&mut self, tgid: u32) {
+        let found = self.was_there(tgid);
+        self.track(tgid, found);
+    }
+
+    fn track_children(&mut self, children: &[u32]) {
+        for child in children.iter().filter(|_| self.with_children).copied().collect::<Vec<_>>() {
+            // Those that were there before are followed only where the session said so, and then tracked already.
+            if !self.was_there(child) {
+                self.track(child, false);
+            }
+        }
+    }
+
+    /// Alive when the span began.
+    pub fn was_there(&self, tgid: u32) -> bool {
+        self.tracked.get(&tgid).map_or_else(|| self.there_before.contains(&tgid), |t| t.found)
+    }
+
+    /// Looks, if it is time to.
+    pub fn sample(&mut self) {
+        if Instant::now() >= self.next {
+            self.look(false);
+        }
+    }
+
+    /// Looks at all of them; a `thorough` look, at the end, at every ring too.
+    pub fn look(&mut self, thorough: bool) {
+        let began = Instant::now();
+        let (mut workers, mut children) = (0, vec![]);
+        for tgid in self.tracked.keys().copied().collect::<Vec<_>>() {
+            let seen = self.look_at(tgid, false, thorough);
+            workers += seen.workers;
+            children.extend(seen.children);
+        }
+        self.most_workers = self.most_workers.max(Some(workers));
+        self.track_children(&children);
+        let now = Instant::now();
+        self.next = now + PERIOD.max((now - began) * REST);
+    }
+
+    fn look_at(&mut self, tgid: u32, found: bool, thorough: bool) -> Look {
+        let Some(tracked) = self.tracked.get_mut(&tgid) else { return Look::default() };
+        let Some(start) = tracked.start_ticks else { return Look::default() };
+        let Some(stat) = Stat::of(tgid).filter(|s| s.start_ticks == start) else {
+            tracked.start_ticks = None;
+            return Look::default();
+        };
+        tracked.user_ticks.take(Some(stat.user_ticks));
+        tracked.system_ticks.take(Some(stat.system_ticks));
+        tracked.comm = stat.comm;
+        let threads = procfs::threads(tgid);
+        let mut workers = 0;
+        for &tid in &threads {
+            let helper = tracked.threads.entry(tid).or_insert_with(|| Helper::of(tgid, tid, found));
+            if let Some(helper) = helper {
+                helper.look(tgid, tid);
+                workers += u64::from(helper.kind == Kind::Worker);
+            }
+        }
+        self.rings.sample(tgid, found, thorough);
+        let children = if self.with_children { procfs::children(tgid, &threads) } else { vec![] };
+        Look { workers, children }
+    }
+
+    /// The watched processes that were tracked: number and name.
+    pub fn names(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.tracked.iter().map(|(tgid, t)| (*tgid, t.comm.as_str()))
+    }
+
+    /// CPU time in the span. `ended`: a command that was waited for; the kernel's account of it has all its children that
+    /// were waited for, those included that no look has met.
+    pub fn cpu(&self, ended: Option<CpuTime>) -> Option<CpuTime> {
+        let to_ns = |ticks: u64| ticks * (1_000_000_000 / procfs::ticks_per_second());
+        let mut sum = ended;
+        for t in self.tracked.values().filter(|t| ended.is_none() || t.start_ticks.is_some()) {
+            let (Some(user), Some(system)) = (t.user_ticks.grown(), t.system_ticks.grown()) else { continue };
+            let sum = sum.get_or_insert_default();
+            sum.user_ns += to_ns(user);
+            sum.system_ns += to_ns(system);
+        }
+        sum
+    }
+
+    pub fn sq_thread(&self, tgid: u32, tid: u32) -> Option<SqThread> {
+        let helper = (*self.tracked.get(&tgid)?.threads.get(&tid)?)?;
+        (helper.kind == Kind::SubmissionQueue).then(|| SqThread {
+            elapsed_ns: (helper.until - helper.since).as_nanos() as u64,
+            cpu_ns: helper.on_cpu_ns.grown(),
+            sleeps: helper.voluntary_switches.grown(),
+        })
+    }
+
+    /// Most io-wq workers in one look; `None`: there was no look.
+    pub fn most_workers(&self) -> Option<u64> {
+        self.most_workers
+    }
+
+    /// CPU time of all io-wq workers that were met; `None`: /proc did not say for one.
+    pub fn workers_cpu_ns(&self) -> Option<u64> {
+        let helpers = self.tracked.values().flat_map(|t| t.threads.values().flatten());
+        helpers.filter(|h| h.kind == Kind::Worker).map(|h| h.on_cpu_ns.grown()).sum()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Look {
+    workers: u64,
+    children: Vec<u32>,
+}
+
+impl Helper {
+    /// `None`: the thread is one of the program's own.
+    fn of(tgid: u32, tid: u32, found: bool) -> Option<Self> {
+        let kind = kind(&procfs::comm(tgid, tid)?)?;
+        let now = Instant::now();
+        let first = |value| Span { first: if found { value } else { Some(0) }, last: None };
+        Some(Helper {
+            kind,
+            on_cpu_ns: first(procfs::on_cpu_ns(tgid, tid)),
+            voluntary_switches: first(Status::of(tid).and_then(|s| s.voluntary_switches)),
+            since: now,
+            until: now,
+        })
+    }
+
+    fn look(&mut self, tgid: u32, tid: u32) {
+        self.on_cpu_ns.take(procfs::on_cpu_ns(tgid, tid));
+        if self.kind == Kind::SubmissionQueue {
+            self.voluntary_switches.take(Status::of(tid).and_then(|s| s.voluntary_switches));
+        }
+        self.until = Instant::now();
+    }
+}
+
+/// All processes below `tgid` that are there now, nearest first.
+pub fn descendants(tgid: u32) -> Vec<u32> {
+    let mut found = vec![];
+    let mut open = vec![tgid];
+    while let Some(parent) = open.pop() {
+        for child in procfs::children(parent, &procfs::threads(parent)) {
+            // Numbers are reused while this looks: nobody is met twice.
+            if child != tgid && !found.contains(&child) {
+                found.push(child);
+                open.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// All processes whose rings /proc shows.
+pub fn with_rings() -> Vec<u32> {
+    let us = std::process::id();
+    procfs::processes().into_iter().filter(|tgid| *tgid != us && rings::has_rings(*tgid)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn helper_threads_by_name() {
+        assert_eq!(kind("iou-sqp-5164"), Some(Kind::SubmissionQueue));
+        assert_eq!(kind("iou-wrk-5194"), Some(Kind::Worker));
+        assert_eq!(kind("load-0"), None);
+    }
+
+    #[test]
+    fn a_counter_grows_from_where_it_was_found() {
+        let mut span = Span { first: Some(5), last: None };
+        assert_eq!(span.grown(), None);
+        span.take(Some(12));
+        span.take(None);
+        assert_eq!(span.grown(), Some(7));
+        assert_eq!(Span { first: None, last: Some(3) }.grown(), None);
+    }
+
+    #[test]
+    fn a_child_is_tracked_and_its_time_counts() {
+        let mut processes = Processes::new(true);
+        assert!(processes.was_there(std::process::id()));
+        let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; sleep 600 & wait";
+        let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        processes.track(child.id(), false);
+        assert_eq!(processes.cpu(None).map(|_| ()), Some(()));
+        let sleep = loop {
+            processes.look(true);
+            let sleeps = |p: &Processes| p.names().find(|(_, name)| *name == "sleep").map(|(tgid, _)| tgid);
+            if let Some(tgid) = sleeps(&processes) {
+                break tgid;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(descendants(child.id()), [sleep]);
+        let cpu = processes.cpu(None).unwrap();
+        assert!(cpu.user_ns + cpu.system_ns > 0, "{cpu:?}");
+        assert!(!processes.was_there(sleep) && !processes.was_there(child.id()));
+        assert_eq!((processes.most_workers(), processes.workers_cpu_ns()), (Some(0), Some(0)));
+        // SAFETY: a child of our child, which has not been waited for.
+        unsafe { libc::kill(sleep as libc::pid_t, libc::SIGKILL) };
+        child.wait().unwrap();
+        processes.look(true);
+        // What was waited for is told by the kernel; nothing is counted twice.
+        let told = CpuTime { user_ns: 7, system_ns: 8 };
+        assert_eq!(processes.cpu(Some(told)), Some(told));
+    }
+}

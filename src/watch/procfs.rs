@@ -1,0 +1,158 @@
+//! The texts of /proc that are read here, and nothing else of it: parsed purely, `None` where they are not as expected.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// /proc/PID/stat or /proc/TGID/task/TID/stat (proc_pid_stat(5)). Of a process, times are of all its threads, ended ones and
+/// io_uring's helpers included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    pub comm: String,
+    pub flags: u32,
+    /// In ticks of [`ticks_per_second`].
+    pub user_ticks: u64,
+    pub system_ticks: u64,
+    /// After the boot; tells a process from a later one of the same number.
+    pub start_ticks: u64,
+}
+
+/// PF_KTHREAD (include/linux/sched.h).
+const KERNEL_THREAD: u32 = 0x0020_0000;
+
+impl Stat {
+    pub fn parse(text: &str) -> Option<Stat> {
+        // The name may hold anything, brackets and spaces included.
+        let (open, close) = (text.find('(')?, text.rfind(')')?);
+        let rest: Vec<&str> = text.get(close + 1..)?.split_whitespace().collect();
+        // proc_pid_stat(5) counts from 1, and the first of `rest` is its third.
+        let field = |n: usize| rest.get(n - 3).copied();
+        Some(Stat {
+            comm: text.get(open + 1..close)?.to_owned(),
+            flags: field(9)?.parse().ok()?,
+            user_ticks: field(14)?.parse().ok()?,
+            system_ticks: field(15)?.parse().ok()?,
+            start_ticks: field(22)?.parse().ok()?,
+        })
+    }
+
+    pub fn of(tgid: u32) -> Option<Stat> {
+        Self::parse(&text(format!("/proc/{tgid}/stat"))?)
+    }
+
+    pub fn is_kernel_thread(&self) -> bool {
+        self.flags & KERNEL_THREAD != 0
+    }
+}
+
+/// /proc/PID/status (proc_pid_status(5)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    pub tgid: u32,
+    /// Its numbers, from the PID namespace that this /proc is of inwards to its own.
+    pub numbers: Vec<u32>,
+    /// Times that the thread gave its CPU away to wait.
+    pub voluntary_switches: Option<u64>,
+}
+
+impl Status {
+    pub fn parse(text: &str) -> Option<Status> {
+        let field = |name: &str| {
+            text.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| *k == name).map(|(_, v)| v.trim())
+        };
+        let tgid = field("Tgid")?.parse().ok()?;
+        let numbers = match field("NSpid") {
+            Some(list) => list.split_whitespace().map(|n| n.parse().ok()).collect::<Option<_>>()?,
+            None => vec![field("Pid")?.parse().ok()?],
+        };
+        let voluntary_switches = field("voluntary_ctxt_switches").and_then(|n| n.parse().ok());
+        Some(Status { tgid, numbers, voluntary_switches })
+    }
+
+    /// Of any thread, by its own number.
+    pub fn of(tid: u32) -> Option<Status> {
+        Self::parse(&text(format!("/proc/{tid}/status"))?)
+    }
+}
+
+/// The first field of a schedstat: time on a CPU, exact to the scheduler's clock.
+pub fn on_cpu_ns(tgid: u32, tid: u32) -> Option<u64> {
+    text(format!("/proc/{tgid}/task/{tid}/schedstat"))?.split_whitespace().next()?.parse().ok()
+}
+
+/// A thread's name.
+pub fn comm(tgid: u32, tid: u32) -> Option<String> {
+    text(format!("/proc/{tgid}/task/{tid}/comm")).map(|name| name.trim_end().to_owned())
+}
+
+/// A process's threads now; empty when it is gone.
+pub fn threads(tgid: u32) -> Vec<u32> {
+    numbers(format!("/proc/{tgid}/task"))
+}
+
+/// All processes now.
+pub fn processes() -> Vec<u32> {
+    numbers("/proc")
+}
+
+/// The children that a process's threads have now. Needs CONFIG_PROC_CHILDREN; empty without.
+pub fn children(tgid: u32, threads: &[u32]) -> Vec<u32> {
+    let of = |tid| text(format!("/proc/{tgid}/task/{tid}/children")).unwrap_or_default();
+    threads.iter().flat_map(|tid| list(&of(tid))).collect()
+}
+
+fn list(text: &str) -> Vec<u32> {
+    text.split_whitespace().filter_map(|n| n.parse().ok()).collect()
+}
+
+/// The entries of a folder that are numbers.
+pub fn numbers(folder: impl Into<PathBuf>) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(folder.into()) else { return Vec::new() };
+    entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// A whole file; names in it may be any bytes.
+pub fn text(path: impl Into<PathBuf>) -> Option<String> {
+    fs::read(path.into()).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// USER_HZ: what the times in /proc count in.
+pub fn ticks_per_second() -> u64 {
+    // SAFETY: takes a number and returns one.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|n| *n > 0).unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces() {
+        let text =
+            "812 (a) R (b) c) S 29982 29982 30050 0 -1 2129984 102 0 0 0 17 23 4 5 20 0 1 0 1311910 3133440 415 0\n";
+        let stat = Stat::parse(text).unwrap();
+        assert_eq!(stat.comm, "a) R (b) c");
+        assert_eq!((stat.user_ticks, stat.system_ticks, stat.start_ticks), (17, 23, 1311910));
+        assert!(stat.is_kernel_thread());
+        assert_eq!(Stat::parse("812 (x"), None);
+        assert_eq!(Stat::parse("812 (x) S 1 2"), None);
+    }
+
+    #[test]
+    fn numbers_inwards_and_switches() {
+        let s =
+            Status::parse("Name:\tx\nTgid:\t300\nPid:\t301\nNSpid:\t301\t7\nvoluntary_ctxt_switches:\t12\n").unwrap();
+        assert_eq!(s, Status { tgid: 300, numbers: vec![301, 7], voluntary_switches: Some(12) });
+        let old = Status::parse("Tgid:\t300\nPid:\t301\n").unwrap();
+        assert_eq!((old.numbers, old.voluntary_switches), (vec![301], None));
+        assert_eq!(Status::parse(""), None);
+    }
+
+    #[test]
+    fn this_process() {
+        let us = std::process::id();
+        assert!(processes().contains(&us) && threads(us).contains(&us));
+        assert!(!Stat::of(us).unwrap().is_kernel_thread());
+        assert_eq!(Status::of(us).unwrap().tgid, us);
+        assert_eq!(list("12 13 \n"), [12, 13]);
+    }
+}

@@ -1,0 +1,277 @@
+//! One watched span: the probes are attached, the subject goes on (or starts), what was followed is taken out as it comes, and
+//! at the end counts, followed requests and /proc's view become one record.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::command::Gated;
+use super::end;
+use super::namespace::Namespace;
+use super::processes::{self, Processes};
+use super::subject::{Asked, Process};
+use super::summary::{Seen, Span, Summary};
+use crate::error::{Error, Kind, Result};
+use crate::host;
+use crate::host::privileges::{Capability, Privileges};
+use crate::measurement::Warning;
+use crate::probe::watch::{Follow, Interface, Room, Subject, Watch, Who};
+use crate::trace_record::{self, ProcessRecord, TraceRecord};
+
+/// Between two looks at what was followed.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// So long a command is waited for once it was asked to end.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How it is watched.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    /// `None`: until the subject ends, or until it is stopped.
+    pub duration: Option<Duration>,
+    /// One request in so many is followed whole.
+    pub one_in: u32,
+    /// A command's standard output goes to our standard error.
+    pub stdout_apart: bool,
+    pub namespace: Namespace,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    pub elapsed: Duration,
+    /// Completions of followed requests.
+    pub followed: u64,
+}
+
+/// Whether, and how, it is to be stopped before its end.
+pub struct Stop<'a> {
+    pub asked: &'a dyn Fn() -> bool,
+    /// The signal that asked for it, where the command has not got it too (as from a terminal).
+    pub to_pass_on: &'a dyn Fn() -> Option<libc::c_int>,
+}
+
+/// Whether this process may load the probes, before anything is started.
+pub fn allowed() -> Result<()> {
+    let privileges = Privileges::read();
+    let has = |capability| privileges.has(capability) != Some(false);
+    if has(Capability::SysAdmin) || (has(Capability::Bpf) && has(Capability::Perfmon)) {
+        return Ok(());
+    }
+    let inside = privileges.initial_namespace == Some(false) && privileges.euid == 0;
+    Err(Error::machine(
+        match inside {
+            true => "in this user namespace, root may not load the probes (BPF programs)",
+            false => "this user may not load the probes (BPF programs)",
+        },
+        match inside {
+            true => "run iotrail on the host, outside the container",
+            false => "run as root, or with CAP_BPF and CAP_PERFMON",
+        },
+    ))
+}
+
+/// Who is watched, while it is.
+enum Watched {
+    Command(Gated),
+    Processes(Vec<Process>),
+    Everyone,
+}
+
+impl Watched {
+    fn have_ended(&mut self) -> bool {
+        match self {
+            Watched::Command(command) => command.ended().is_some(),
+            Watched::Processes(processes) => processes.iter().all(|p| p.end.is_there()),
+            Watched::Everyone => false,
+        }
+    }
+
+    /// Waits for an end, so long at most.
+    fn wait(&self, patience: Duration) {
+        match self {
+            Watched::Command(command) => end::wait([command.end()].into_iter(), patience),
+            Watched::Processes(processes) => end::wait(processes.iter().map(|p| &p.end), patience),
+            Watched::Everyone => end::wait([].into_iter(), patience),
+        }
+    }
+}
+
+pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: &Stop<'_>) -> Result<TraceRecord> {
+    allowed()?;
+    let host = host::facts(None)?;
+    let mut room = Room::default();
+    let mut watch = Watch::open(
+        &mut room,
+        Subject {
+            who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
+            interface: Interface::Any,
+            target_irqs: vec![],
+            follow: Some(Follow { one_in: how.one_in, ring_bytes: ring_bytes(how.one_in) }),
+        },
+    )
+    .map_err(refused)?;
+    let mut warnings: Vec<Warning> = watch
+        .missing()
+        .iter()
+        .map(|(name, lost)| {
+            Warning::new("probe_missing", format!("this kernel has no {name}: {lost} unknown"), "see `iotrail check`")
+        })
+        .collect();
+    if how.namespace == Namespace::Hidden {
+        warnings.push(Warning::new(
+            "pid_namespace",
+            "this is a PID namespace of its own: numbers of processes are the host's, and /proc tells nothing of them here",
+            "run iotrail on the host for file descriptors, CPU times and names",
+        ));
+    }
+
+    let mut watched = match asked {
+        Asked::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart)?),
+        Asked::Processes(processes) => Watched::Processes(processes),
+        Asked::Everyone => Watched::Everyone,
+    };
+    let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
+    follow(&watched, &mut watch, &mut processes, how.namespace)?;
+
+    let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    watch.begin()?;
+    if let Watched::Command(command) = &mut watched {
+        command.release()?;
+    }
+    let began = Instant::now();
+    let mut summary = Summary::new(how.one_in);
+    let mut until = how.duration.map(|d| began + d);
+    let mut stopped = false;
+    while !watched.have_ended() {
+        let now = Instant::now();
+        if until.is_some_and(|until| now >= until) {
+            break;
+        }
+        if !stopped && (stop.asked)() {
+            stopped = true;
+            let Watched::Command(command) = &mut watched else { break };
+            if let Some(signal) = (stop.to_pass_on)() {
+                command.signal(signal);
+            }
+            // What it still does until it has ended belongs to it.
+            until = Some(now + PATIENCE);
+        }
+        take(&mut watch, &mut summary, &mut processes)?;
+        processes.sample();
+        progress(Progress { elapsed: began.elapsed(), followed: summary.completions() });
+        watched.wait(until.map_or(PERIOD, |until| PERIOD.min(until.saturating_duration_since(Instant::now()))));
+    }
+    let elapsed = began.elapsed();
+    let over = watched.have_ended();
+    processes.look(true);
+    let observed = watch.end()?;
+    take(&mut watch, &mut summary, &mut processes)?;
+
+    if let Watched::Command(command) = &mut watched {
+        if !stopped {
+            command.signal(libc::SIGTERM);
+        }
+        let ended = if stopped { command.ended() } else { command.wait(PATIENCE) };
+        if ended.is_none() {
+            warnings.push(Warning::new(
+                "still_running",
+                format!("the command (process {}) was asked to end and still runs, unwatched", command.tgid()),
+                "end it yourself",
+            ));
+        }
+    }
+    let (subject, ended) = subject(&mut watched);
+    // The kernel's account of a command that ended later than the span has more than the span.
+    let cpu = processes.cpu(ended.filter(|_| over));
+    let mut names: BTreeMap<u32, String> = processes.names().map(|(tgid, name)| (tgid, name.to_owned())).collect();
+    names.extend(observed.processes.iter().cloned());
+    let span = Span {
+        started_unix_s,
+        elapsed_ns: elapsed.as_nanos() as u64,
+        subject,
+        host,
+        cpu,
+        processes: names
+            .into_iter()
+            .map(|(tgid, comm)| ProcessRecord { tgid, comm, found: processes.was_there(tgid) })
+            .collect(),
+        most_workers: processes.most_workers(),
+        workers_cpu_ns: processes.workers_cpu_ns(),
+        warnings,
+    };
+    let seen = Seen { rings: processes.rings.all(), sq_thread: &|tgid, tid| processes.sq_thread(tgid, tid) };
+    Ok(summary.record(observed, &seen, span))
+}
+
+/// The refusal of a bench's probes speaks of an option that is not here.
+fn refused(mut e: Error) -> Error {
+    if e.kind == Kind::Machine
+        && let Some(remedy) = e.remedy.strip_suffix(", or run with --trace off")
+    {
+        e.remedy = remedy.to_owned();
+    }
+    e
+}
+
+/// Room for what ends between two looks: at one in one, a million requests a second and more.
+fn ring_bytes(one_in: u32) -> u32 {
+    if one_in < 16 { 32 << 20 } else { 4 << 20 }
+}
+
+/// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves.
+fn follow(watched: &Watched, watch: &mut Watch<'_>, seen: &mut Processes, namespace: Namespace) -> Result<()> {
+    match watched {
+        Watched::Command(command) => {
+            let number = command.tgid();
+            let tgid = namespace.kernels_number(number)?.ok_or_else(|| {
+                Error::machine(format!("cannot tell the kernel's number of process {number}"), "report this")
+            })?;
+            watch.follow(tgid)?;
+            seen.track(tgid, false);
+        }
+        Watched::Processes(roots) => {
+            let mut all: Vec<u32> = vec![];
+            for root in roots {
+                let mut new = vec![root.tgid];
+                // A child that is made while we look is followed through its parent, or is seen by the next look.
+                while !new.is_empty() {
+                    for tgid in &new {
+                        watch.follow(*tgid)?;
+                    }
+                    all.append(&mut new);
+                    new = processes::descendants(root.tgid).into_iter().filter(|d| !all.contains(d)).collect();
+                }
+            }
+            all.into_iter().for_each(|tgid| seen.track(tgid, true));
+        }
+        Watched::Everyone => processes::with_rings().into_iter().for_each(|tgid| seen.track(tgid, true)),
+    }
+    Ok(())
+}
+
+fn take(watch: &mut Watch<'_>, summary: &mut Summary, processes: &mut Processes) -> Result<()> {
+    let mut last = 0;
+    watch.trails(&mut |trail| {
+        // Most of them come from the process that the one before came from.
+        if trail.tgid != last {
+            last = trail.tgid;
+            processes.noticed(last);
+        }
+        summary.take(trail);
+    })
+}
+
+fn subject(watched: &mut Watched) -> (trace_record::Subject, Option<processes::CpuTime>) {
+    match watched {
+        Watched::Command(command) => {
+            let ended = command.ended();
+            let exit_status = ended.map(|e| e.status);
+            (trace_record::Subject::Command { argv: command.argv(), exit_status }, ended.map(|e| e.cpu))
+        }
+        Watched::Processes(processes) => match processes.as_slice() {
+            [p] => (trace_record::Subject::Process { tgid: p.tgid, comm: p.comm.clone() }, None),
+            several => (trace_record::Subject::Processes { tgids: several.iter().map(|p| p.tgid).collect() }, None),
+        },
+        Watched::Everyone => (trace_record::Subject::All, None),
+    }
+}

@@ -1,0 +1,469 @@
+//! Counts and followed requests → the record. Pure.
+//!
+//! Counts are the probes' and exact; times and places are of the followed requests. A request's first completion is its
+//! latency. What comes after it (a multishot request's later completions, a zero-copy send's notification) is no latency of
+//! anything, and a multishot request's completions that announce more are none either; how late each was delivered counts.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::durations::Durations;
+use super::processes::{CpuTime, SqThread};
+use super::rings::{self, SQPOLL, SeenRing};
+use crate::measurement::{Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
+use crate::path::order::{self, Passage};
+use crate::path::trail::Trail;
+use crate::path::vehicle::Vehicle;
+use crate::probe::observed::Observed;
+use crate::probe::rings::{OpcodeCounts, RingCounts};
+use crate::trace_record::{
+    CpuPair, EnterBatch, ErrnoCount, Followed, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SCHEMA,
+    SqpollRecord, StageRecord, Subject, Total, TraceCpu, TraceRecord,
+};
+
+/// The order of so many followed requests is kept, the first ones: 40 bytes each.
+const ORDERED: usize = 1 << 20;
+
+/// Of one set of completions.
+#[derive(Debug, Clone, Default)]
+struct Times {
+    latency: Durations,
+    stages: Stages,
+}
+
+/// Sums in nanoseconds over completions with both *issued* and *ready*.
+#[derive(Debug, Clone, Default)]
+struct Stages {
+    completions: u64,
+    issue: u64,
+    wait: u64,
+    delivery: u64,
+    delays: Durations,
+}
+
+impl Times {
+    fn take(&mut self, trail: &Trail) {
+        self.latency.take(trail.latency_ns());
+        if let Some(stages) = trail.stages() {
+            self.stages.completions += 1;
+            self.stages.issue += stages.issue_ns;
+            self.stages.wait += stages.wait_ns;
+            self.stages.delivery += stages.delivery_ns;
+            self.stages.delays.take(stages.delivery_ns);
+        }
+    }
+
+    fn add(&mut self, other: &Times) {
+        self.latency.add(&other.latency);
+        self.stages.completions += other.stages.completions;
+        self.stages.issue += other.stages.issue;
+        self.stages.wait += other.stages.wait;
+        self.stages.delivery += other.stages.delivery;
+        self.stages.delays.add(&other.stages.delays);
+    }
+}
+
+impl Stages {
+    fn record(&self) -> Option<StageRecord> {
+        let mean = |sum: u64| sum as f64 / self.completions as f64;
+        (self.completions > 0).then(|| StageRecord {
+            completions: self.completions,
+            issue_ns: mean(self.issue),
+            wait_ns: mean(self.wait),
+            delivery_ns: mean(self.delivery),
+            total_ns: mean(self.issue + self.wait + self.delivery),
+            delivery_delay_ns: self.delays.latency(),
+        })
+    }
+}
+
+/// What was followed of one ring, or of what belongs to no ring.
+#[derive(Debug, Clone, Default)]
+struct Part {
+    by_opcode: BTreeMap<String, Times>,
+    delays: BTreeMap<(Vehicle, Option<String>), Durations>,
+    /// By the power of two below: requests, and the sum of each one's share of its call.
+    batches: BTreeMap<u64, (u64, f64)>,
+    run_items: BTreeMap<u32, u64>,
+    /// The thread that submitted last.
+    tid: u32,
+}
+
+impl Part {
+    fn times(&self) -> Times {
+        let mut sum = Times::default();
+        self.by_opcode.values().for_each(|times| sum.add(times));
+        sum
+    }
+
+    fn add(&mut self, other: &Part) {
+        for (opcode, times) in &other.by_opcode {
+            self.by_opcode.entry(opcode.clone()).or_default().add(times);
+        }
+        for (vehicle, delays) in &other.delays {
+            self.delays.entry(vehicle.clone()).or_default().add(delays);
+        }
+        for (at_least, (requests, share)) in &other.batches {
+            let batch = self.batches.entry(*at_least).or_default();
+            (batch.0, batch.1) = (batch.0 + requests, batch.1 + share);
+        }
+        for (items, completions) in &other.run_items {
+            *self.run_items.entry(*items).or_default() += completions;
+        }
+    }
+
+    /// The exact counts, with the delays of those that were followed.
+    fn vehicles(&self, counts: &[VehicleCount]) -> Vec<VehicleCount> {
+        let delay = |c: &VehicleCount| self.delays.get(&(c.vehicle, c.detail.clone()))?.delay();
+        counts.iter().map(|c| VehicleCount { delay_ns: delay(c), ..c.clone() }).collect()
+    }
+
+    fn enter_batches(&self, one_in: u32) -> Vec<EnterBatch> {
+        let record = |(at_least, (requests, share)): (&u64, &(u64, f64))| EnterBatch {
+            at_least: *at_least,
+            requests: *requests,
+            calls: share * f64::from(one_in),
+        };
+        self.batches.iter().map(record).collect()
+    }
+
+    fn run_items(&self) -> Vec<RunItems> {
+        self.run_items.iter().map(|(&items, &completions)| RunItems { items, completions }).collect()
+    }
+
+    fn opcode(&self, counts: &OpcodeCounts) -> OpcodeRecord {
+        let none = Times::default();
+        let times = self.by_opcode.get(&counts.opcode).unwrap_or(&none);
+        OpcodeRecord {
+            opcode: counts.opcode.clone(),
+            requests: counts.requests,
+            completions: counts.completions,
+            bytes: counts.bytes,
+            errors: counts.errors,
+            short: counts.short,
+            more: counts.more,
+            notifications: counts.notifications,
+            punted_asked: counts.punted_asked,
+            punted_would_block: counts.punted_would_block,
+            errnos: errnos(&counts.errnos),
+            latency_ns: times.latency.latency(),
+            stages: times.stages.record(),
+        }
+    }
+}
+
+/// Followed requests as they come.
+#[derive(Debug)]
+pub struct Summary {
+    one_in: u32,
+    completions: u64,
+    parts: BTreeMap<Option<u32>, Part>,
+    cpu_pairs: BTreeMap<(u32, u32), u64>,
+    /// Requests of which more completions are to come: ring, thread, user data, submission.
+    open: HashSet<(Option<u32>, u32, u64, u64)>,
+    passages: Vec<Passage>,
+}
+
+/// What is known of the watched span beside the probes.
+#[derive(Debug)]
+pub struct Span {
+    pub started_unix_s: u64,
+    pub elapsed_ns: u64,
+    pub subject: Subject,
+    pub host: Host,
+    pub cpu: Option<CpuTime>,
+    pub processes: Vec<ProcessRecord>,
+    pub most_workers: Option<u64>,
+    pub workers_cpu_ns: Option<u64>,
+    pub warnings: Vec<Warning>,
+}
+
+/// What /proc showed of the rings and their threads.
+pub struct Seen<'a> {
+    pub rings: Vec<&'a SeenRing>,
+    /// By process and thread.
+    pub sq_thread: &'a dyn Fn(u32, u32) -> Option<SqThread>,
+}
+
+impl Summary {
+    /// One request in `one_in` is followed.
+    pub fn new(one_in: u32) -> Self {
+        Summary {
+            one_in,
+            completions: 0,
+            parts: BTreeMap::new(),
+            cpu_pairs: BTreeMap::new(),
+            open: HashSet::new(),
+            passages: vec![],
+        }
+    }
+
+    /// Followed completions so far.
+    pub fn completions(&self) -> u64 {
+        self.completions
+    }
+
+    pub fn take(&mut self, trail: Trail) {
+        self.completions += 1;
+        let key = (trail.ring, trail.tid, trail.user_data, trail.submitted.ns);
+        let is_first = if trail.more { self.open.insert(key) } else { !self.open.remove(&key) };
+        let is_first = is_first && !trail.notification;
+        // A zero-copy send's result announces nothing but its notification.
+        let is_result = !trail.more || matches!(trail.opcode.as_str(), "send_zc" | "sendmsg_zc");
+
+        let part = self.parts.entry(trail.ring).or_default();
+        part.tid = trail.tid;
+        if is_first && is_result {
+            part.by_opcode.entry(trail.opcode.clone()).or_default().take(&trail);
+            if self.passages.len() < ORDERED {
+                self.passages.extend(Passage::of(&trail));
+            }
+        }
+        if let Some(batch) = trail.enter_batch.filter(|batch| is_first && *batch > 0) {
+            let counted = part.batches.entry(1 << batch.ilog2()).or_default();
+            (counted.0, counted.1) = (counted.0 + 1, counted.1 + 1.0 / f64::from(batch));
+        }
+        if let Some(items) = trail.run_items {
+            *part.run_items.entry(items).or_default() += 1;
+        }
+        if let Some(ready) = trail.ready {
+            *self.cpu_pairs.entry((ready.cpu, trail.posted.cpu)).or_default() += 1;
+        }
+        if let Some(delay) = trail.delay_ns() {
+            part.delays.entry((trail.vehicle, trail.detail)).or_default().take(delay);
+        }
+    }
+
+    pub fn record(self, observed: Observed, seen: &Seen<'_>, span: Span) -> TraceRecord {
+        let none = Part::default();
+        let part = |ring: u32| self.parts.get(&Some(ring)).unwrap_or(&none);
+        let sq_tids: HashMap<u32, u32> = observed
+            .rings
+            .iter()
+            .filter(|c| c.setup_flags & SQPOLL != 0)
+            .filter_map(|c| Some((c.ring, self.parts.get(&Some(c.ring))?.tid)))
+            .collect();
+        let matched = rings::matched(&observed.rings, &seen.rings, &sq_tids);
+        let rings: Vec<RingRecord> = observed
+            .rings
+            .iter()
+            .zip(matched)
+            .map(|(counts, found)| {
+                let sqpoll = sqpoll(counts, found, sq_tids.get(&counts.ring).copied(), seen);
+                ring(counts, found, part(counts.ring), self.one_in, sqpoll)
+            })
+            .collect();
+        let mut all = Part::default();
+        self.parts.values().for_each(|part| all.add(part));
+        let total = total(observed, &all, &self, span.elapsed_ns);
+        TraceRecord {
+            schema: SCHEMA.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            started_unix_s: span.started_unix_s,
+            subject: span.subject,
+            total: Total {
+                cpu: TraceCpu {
+                    user_ns: span.cpu.map(|cpu| cpu.user_ns),
+                    system_ns: span.cpu.map(|cpu| cpu.system_ns),
+                },
+                processes: span.processes,
+                iowq: IowqRecord { most_at_once: span.most_workers, cpu_ns: span.workers_cpu_ns, ..total.iowq },
+                host: span.host,
+                warnings: [span.warnings, total.warnings].concat(),
+                ..total
+            },
+            rings,
+            findings: vec![],
+        }
+    }
+}
+
+/// What the probes say of all; what only /proc says is left to the caller.
+fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> Total {
+    let opcodes = merged(&observed.rings);
+    let sum = |f: fn(&OpcodeCounts) -> u64| opcodes.iter().map(f).sum::<u64>();
+    let ios = observed.seen;
+    let ratio = |n: Option<u64>| n.filter(|_| ios > 0).map(|n| n as f64 / ios as f64);
+    let mut mode_switches = vec![];
+    if let Some(syscalls) = observed.syscalls {
+        mode_switches.push(ModeSwitch { cause: "syscall".into(), count: syscalls });
+    }
+    if let Some(returns) = &observed.returns {
+        mode_switches.extend(returns.iter().map(|(cause, n)| ModeSwitch { cause: (*cause).into(), count: *n }));
+    }
+    // Without system calls the sum is of no use.
+    let switches = observed.syscalls.zip(observed.returns.as_ref()).map(|(calls, r)| calls + r.values().sum::<u64>());
+    let times = all.times();
+    let mut warnings = super::doubts::doubts(&observed);
+    let loss = observed.follow_loss;
+    if loss.no_room + loss.ring_buffer_full > 0 {
+        warnings.push(Warning::new(
+            "followed_lost",
+            format!(
+                "of the requests that were followed, {} were given up for want of room and {} were lost on the way",
+                loss.no_room, loss.ring_buffer_full
+            ),
+            "counts are not affected; follow fewer: a larger --one-in",
+        ));
+    }
+    Total {
+        elapsed_ns,
+        ios,
+        bytes: sum(|o| o.bytes),
+        errors: sum(|o| o.errors),
+        short_ios: sum(|o| o.short),
+        iops: if elapsed_ns > 0 { ios as f64 * 1e9 / elapsed_ns as f64 } else { 0.0 },
+        latency_ns: times.latency.latency(),
+        cpu: TraceCpu::default(),
+        vehicles: all.vehicles(&observed.vehicles),
+        per_io: PerIo {
+            syscalls: ratio(observed.syscalls),
+            kicks: ratio(observed.kicks),
+            resched_ipis: ratio(observed.resched_ipis),
+            device_irqs: ratio(observed.device_irqs),
+            mode_switches: ratio(switches),
+            context_switches: ratio(Some(observed.context_switches)),
+            task_work_runs: ratio(observed.task_work_runs),
+        },
+        mode_switches,
+        task_work_batches: observed
+            .run_batches
+            .iter()
+            .map(|&(at_least, runs)| TaskWorkBatch { at_least, runs })
+            .collect(),
+        interrupts: observed.interrupts,
+        ipis: observed.ipis,
+        order: order::order(&summary.passages),
+        followed: Followed {
+            one_in: summary.one_in,
+            completions: summary.completions,
+            with_stages: times.stages.completions,
+            no_room: loss.no_room,
+            ring_buffer_full: loss.ring_buffer_full,
+            unfinished: loss.unfinished,
+        },
+        opcodes: opcodes.iter().map(|o| all.opcode(o)).collect(),
+        stages: times.stages.record(),
+        enter_batches: all.enter_batches(summary.one_in),
+        cpu_pairs: summary
+            .cpu_pairs
+            .iter()
+            .map(|(&(ready_cpu, posted_cpu), &completions)| CpuPair { ready_cpu, posted_cpu, completions })
+            .collect(),
+        run_items: all.run_items(),
+        processes: vec![],
+        iowq: IowqRecord {
+            workers: observed.iowq_workers,
+            completions: observed.vehicles.iter().filter(|v| v.vehicle == Vehicle::Iowq).map(|v| v.completions).sum(),
+            ..IowqRecord::default()
+        },
+        page_faults: observed.page_faults,
+        context_switches: observed.context_switches,
+        probe: Probe {
+            mode: "aggregate".into(),
+            completions_seen: Some(observed.seen),
+            untracked: None,
+            lost: Some(observed.lost),
+            missed: observed.missed,
+            programs: observed.programs,
+        },
+        host: Host::default(),
+        warnings,
+    }
+}
+
+fn ring(
+    counts: &RingCounts,
+    seen: Option<&SeenRing>,
+    part: &Part,
+    one_in: u32,
+    sqpoll: Option<SqpollRecord>,
+) -> RingRecord {
+    let sum = |f: fn(&OpcodeCounts) -> u64| counts.opcodes.iter().map(f).sum::<u64>();
+    let times = part.times();
+    RingRecord {
+        ring: counts.ring,
+        tgid: counts.tgid,
+        comm: counts.comm.clone(),
+        fds: seen.map_or(vec![], |ring| ring.fds.iter().copied().collect()),
+        flags: rings::flag_names(counts.setup_flags, counts.cq_entries),
+        sq_entries: counts.sq_entries,
+        cq_entries: counts.cq_entries,
+        found: counts.found,
+        requests: sum(|o| o.requests),
+        completions: sum(|o| o.completions),
+        bytes: sum(|o| o.bytes),
+        errors: sum(|o| o.errors),
+        overflows: counts.overflows,
+        opcodes: counts.opcodes.iter().map(|o| part.opcode(o)).collect(),
+        vehicles: part.vehicles(&counts.vehicles),
+        latency_ns: times.latency.latency(),
+        stages: times.stages.record(),
+        enter_batches: part.enter_batches(one_in),
+        run_items: part.run_items(),
+        sqpoll,
+    }
+}
+
+/// `None`: the ring has no thread, or neither /proc nor a followed request told which.
+fn sqpoll(
+    counts: &RingCounts,
+    found: Option<&SeenRing>,
+    by_trails: Option<u32>,
+    seen: &Seen<'_>,
+) -> Option<SqpollRecord> {
+    if counts.setup_flags & SQPOLL == 0 {
+        return None;
+    }
+    let tid = found.and_then(|ring| ring.sq_thread).or(by_trails)?;
+    let thread = (seen.sq_thread)(counts.tgid, tid);
+    Some(SqpollRecord {
+        tid,
+        cpu: found.and_then(|ring| ring.sq_cpu),
+        elapsed_ns: thread.map_or(0, |t| t.elapsed_ns),
+        cpu_ns: thread.and_then(|t| t.cpu_ns),
+        work_ns: found.and_then(SeenRing::work_ns),
+        wakeups: thread.and_then(|t| t.sleeps),
+        requests: counts.opcodes.iter().map(|o| o.requests).sum(),
+    })
+}
+
+/// Every opcode once, over all rings.
+fn merged(rings: &[RingCounts]) -> Vec<OpcodeCounts> {
+    let mut by_name: BTreeMap<&str, OpcodeCounts> = BTreeMap::new();
+    for o in rings.iter().flat_map(|ring| &ring.opcodes) {
+        let sum = by_name
+            .entry(&o.opcode)
+            .or_insert_with(|| OpcodeCounts { opcode: o.opcode.clone(), ..OpcodeCounts::default() });
+        sum.requests += o.requests;
+        sum.completions += o.completions;
+        sum.bytes += o.bytes;
+        sum.errors += o.errors;
+        sum.short += o.short;
+        sum.more += o.more;
+        sum.notifications += o.notifications;
+        sum.punted_asked += o.punted_asked;
+        sum.punted_would_block += o.punted_would_block;
+        for (errno, count) in &o.errnos {
+            match sum.errnos.iter_mut().find(|(e, _)| e == errno) {
+                Some((_, n)) => *n += count,
+                None => sum.errnos.push((*errno, *count)),
+            }
+        }
+    }
+    let mut merged: Vec<OpcodeCounts> = by_name.into_values().collect();
+    merged.sort_by_key(|o| std::cmp::Reverse(o.completions));
+    merged
+}
+
+/// By name, the most frequent first.
+fn errnos(counts: &[(i32, u64)]) -> Vec<ErrnoCount> {
+    let name = |errno: i32| syscalls::Errno::new(errno).name().map_or(format!("errno {errno}"), str::to_owned);
+    let mut named: Vec<ErrnoCount> =
+        counts.iter().map(|&(errno, count)| ErrnoCount { errno: name(errno), count }).collect();
+    named.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.errno.cmp(&b.errno)));
+    named
+}
+
+#[cfg(test)]
+#[path = "summary_tests.rs"]
+mod tests;

@@ -1,0 +1,309 @@
+//! Hand-made counts and followed requests, and the exact numbers that they make.
+
+use super::*;
+use crate::measurement::{Delay, Order, OrderBy};
+use crate::path::trail::{Course, Stamp};
+use crate::probe::rings::FollowLoss;
+
+fn at(ns: u64, cpu: u32) -> Stamp {
+    Stamp { ns, cpu }
+}
+
+/// A read of ring 0, submitted at `submitted`, posted 100 ns later by the timer tick; nothing between is known.
+fn trail(submitted: u64) -> Trail {
+    Trail {
+        ring: Some(0),
+        tgid: 7,
+        tid: 8,
+        opcode: "read".into(),
+        user_data: submitted,
+        asked_bytes: Some(4096),
+        result: 4096,
+        more: false,
+        notification: false,
+        enter_batch: None,
+        punted: None,
+        submitted: at(submitted, 0),
+        issued: None,
+        ready: None,
+        queued: None,
+        posted: at(submitted + 100, 0),
+        course: Course::Direct,
+        block_requests: 0,
+        vehicle: Vehicle::TimerTick,
+        detail: None,
+        run_items: None,
+        meanwhile: None,
+        wake: None,
+        switches_meanwhile: None,
+    }
+}
+
+/// The same with its stages: 10 ns to its issue, 50 to ready on CPU 1, 40 to its posting.
+fn staged(submitted: u64) -> Trail {
+    Trail {
+        issued: Some(at(submitted + 10, 0)),
+        ready: Some(at(submitted + 60, 1)),
+        course: Course::Block,
+        ..trail(submitted)
+    }
+}
+
+fn vehicle(vehicle: Vehicle, detail: Option<&str>, completions: u64) -> VehicleCount {
+    VehicleCount { vehicle, completions, detail: detail.map(str::to_owned), delay_ns: None }
+}
+
+fn opcode(name: &str, requests: u64, completions: u64) -> OpcodeCounts {
+    OpcodeCounts { opcode: name.into(), requests, completions, ..OpcodeCounts::default() }
+}
+
+fn counted(ring: u32, opcodes: Vec<OpcodeCounts>, vehicles: Vec<VehicleCount>) -> RingCounts {
+    RingCounts {
+        ring,
+        tgid: 7,
+        comm: "db".into(),
+        setup_flags: 0,
+        sq_entries: 8,
+        cq_entries: 16,
+        found: false,
+        overflows: 0,
+        opcodes,
+        vehicles,
+    }
+}
+
+fn observed(rings: Vec<RingCounts>, vehicles: Vec<VehicleCount>) -> Observed {
+    Observed {
+        seen: vehicles.iter().map(|v| v.completions).sum(),
+        vehicles,
+        lost: 0,
+        missed: vec![],
+        kicks: Some(3),
+        resched_ipis: None,
+        device_irqs: Some(6),
+        returns: Some([("timer_tick", 9)].into()),
+        context_switches: 12,
+        task_work_runs: Some(2),
+        run_batches: vec![(4, 2)],
+        syscalls: None,
+        interrupts: vec![],
+        ipis: vec![],
+        programs: vec!["ring_complete".into()],
+        page_faults: Some(5),
+        rings,
+        follow_loss: FollowLoss { unfinished: 4, ..FollowLoss::default() },
+        iowq_workers: 3,
+        processes: vec![],
+    }
+}
+
+fn record(one_in: u32, trails: impl IntoIterator<Item = Trail>, observed: Observed, seen: &[SeenRing]) -> TraceRecord {
+    let mut summary = Summary::new(one_in);
+    trails.into_iter().for_each(|t| summary.take(t));
+    let span = Span {
+        started_unix_s: 1,
+        elapsed_ns: 2_000_000_000,
+        subject: Subject::All,
+        host: Host::default(),
+        cpu: Some(CpuTime { user_ns: 21, system_ns: 22 }),
+        processes: vec![],
+        most_workers: Some(2),
+        workers_cpu_ns: None,
+        warnings: vec![],
+    };
+    let thread = |_, tid| (tid == 8).then_some(SqThread { elapsed_ns: 1000, cpu_ns: Some(900), sleeps: Some(5) });
+    summary.record(observed, &Seen { rings: seen.iter().collect(), sq_thread: &thread }, span)
+}
+
+/// Only followed requests; no counts.
+fn followed(one_in: u32, trails: impl IntoIterator<Item = Trail>) -> Total {
+    record(one_in, trails, observed(vec![], vec![]), &[]).total
+}
+
+#[test]
+fn counts_are_the_probes_own() {
+    let tick = || vehicle(Vehicle::TimerTick, None, 6);
+    let slept = || vehicle(Vehicle::Enter, Some("slept"), 4);
+    let worker = vehicle(Vehicle::Iowq, None, 2);
+    let errors = OpcodeCounts { errors: 2, ..opcode("read", 5, 4) };
+    let rings = vec![
+        counted(
+            0,
+            vec![OpcodeCounts { bytes: 100, short: 1, ..opcode("read", 6, 6) }, opcode("nop", 2, 2)],
+            vec![tick()],
+        ),
+        counted(1, vec![OpcodeCounts { bytes: 7, errnos: vec![(11, 2)], ..errors }], vec![slept()]),
+    ];
+    let r = record(64, [], observed(rings, vec![tick(), slept(), worker]), &[]);
+    let t = &r.total;
+    assert_eq!((t.ios, t.bytes, t.errors, t.short_ios, t.iops), (12, 107, 2, 1, 6.0));
+    assert_eq!((t.per_io.kicks, t.per_io.device_irqs, t.per_io.syscalls), (Some(0.25), Some(0.5), None));
+    assert_eq!((t.per_io.mode_switches, t.per_io.context_switches), (None, Some(1.0)));
+    assert_eq!(t.iowq, IowqRecord { workers: 3, most_at_once: Some(2), completions: 2, cpu_ns: None });
+    assert_eq!((t.cpu.user_ns, t.cpu.system_ns, t.page_faults), (Some(21), Some(22), Some(5)));
+    assert_eq!((t.followed.one_in, t.followed.completions, t.followed.unfinished), (64, 0, 4));
+    let opcodes: Vec<_> = t.opcodes.iter().map(|o| (o.opcode.as_str(), o.requests, o.completions, o.bytes)).collect();
+    assert_eq!(opcodes, [("read", 11, 10, 107), ("nop", 2, 2, 0)]);
+    assert_eq!(t.opcodes[0].errnos, [ErrnoCount { errno: "EAGAIN".into(), count: 2 }]);
+    let rings: Vec<_> = r.rings.iter().map(|r| (r.ring, r.requests, r.completions, r.bytes, r.errors)).collect();
+    assert_eq!(rings, [(0, 8, 8, 100, 0), (1, 5, 4, 7, 2)]);
+    assert_eq!((&t.order, &t.stages, t.latency_ns.count, t.latency_ns.p50), (&None, &None, 0, None));
+    assert!(t.vehicles.iter().all(|v| v.delay_ns.is_none()) && t.warnings.is_empty());
+}
+
+#[test]
+fn latencies_by_ring_and_opcode() {
+    let write = |submitted, took| Trail {
+        ring: Some(1),
+        opcode: "write".into(),
+        posted: at(submitted + took, 0),
+        ..trail(submitted)
+    };
+    let trails = (0..20).map(|i| trail(i * 1000)).chain((0..10).map(|i| write(i * 1000, 300)));
+    let rings = vec![
+        counted(0, vec![opcode("read", 20, 20)], vec![]),
+        counted(1, vec![opcode("write", 9, 9), opcode("fsync", 1, 1)], vec![]),
+    ];
+    let r = record(1, trails, observed(rings, vec![]), &[]);
+    assert_eq!((r.total.latency_ns.count, r.total.latency_ns.max), (30, Some(300)));
+    assert_eq!((r.rings[0].latency_ns.count, r.rings[0].latency_ns.p50), (20, Some(100)));
+    assert_eq!((r.rings[1].latency_ns.count, r.rings[1].latency_ns.mean), (10, Some(300.0)));
+    let of = |name: &str| r.total.opcodes.iter().find(|o| o.opcode == name).map(|o| o.latency_ns.count);
+    assert_eq!((of("read"), of("write"), of("fsync")), (Some(20), Some(10), Some(0)));
+}
+
+#[test]
+fn stages_are_means_and_sum_to_the_whole() {
+    let slow = Trail { issued: Some(at(1030, 0)), ready: Some(at(1040, 0)), posted: at(1100, 0), ..trail(1000) };
+    // A clock that went back between two CPUs: the stages of this one are not known.
+    let backwards = Trail { ready: Some(at(2005, 1)), issued: Some(at(2010, 0)), ..trail(2000) };
+    let t = followed(1, [staged(0), slow, backwards, trail(5000)]);
+    let s = t.stages.unwrap();
+    assert_eq!((s.completions, s.issue_ns, s.wait_ns, s.delivery_ns, s.total_ns), (2, 20.0, 30.0, 50.0, 100.0));
+    assert_eq!((s.delivery_delay_ns.count, s.delivery_delay_ns.min, s.delivery_delay_ns.max), (2, Some(40), Some(60)));
+    assert_eq!((t.followed.completions, t.followed.with_stages, t.latency_ns.count), (4, 2, 4));
+    let pairs: Vec<_> = t.cpu_pairs.iter().map(|p| (p.ready_cpu, p.posted_cpu, p.completions)).collect();
+    assert_eq!(pairs, [(0, 0, 1), (1, 0, 2)]);
+}
+
+#[test]
+fn delays_stand_beside_their_vehicle_and_detail() {
+    let by =
+        |submitted, detail: &str| Trail { vehicle: Vehicle::Enter, detail: Some(detail.into()), ..staged(submitted) };
+    let mut late = by(0, "ready");
+    late.posted.ns += 500;
+    let counts = || {
+        vec![
+            vehicle(Vehicle::Enter, Some("ready"), 70),
+            vehicle(Vehicle::Enter, Some("slept"), 5),
+            vehicle(Vehicle::Inline, None, 3),
+        ]
+    };
+    let ring = counted(0, vec![opcode("read", 78, 78)], counts());
+    let r = record(64, [by(1, "ready"), late, by(9, "slept")], observed(vec![ring], counts()), &[]);
+    let delay = |max| Some(Delay { p50: None, p99: None, max: Some(max) });
+    for vehicles in [&r.total.vehicles, &r.rings[0].vehicles] {
+        let delays: Vec<_> = vehicles.iter().map(|v| (v.completions, v.delay_ns.clone())).collect();
+        assert_eq!(delays, [(70, delay(540)), (5, delay(40)), (3, None)]);
+    }
+}
+
+#[test]
+fn what_follows_a_first_completion_is_no_latency() {
+    let more = |opcode: &str, user_data, posted, more| Trail {
+        opcode: opcode.into(),
+        user_data,
+        more,
+        posted: at(posted, 0),
+        ready: Some(at(posted - 7, 0)),
+        enter_batch: Some(4),
+        ..trail(0)
+    };
+    let multishot = [100, 200, 300].map(|ns| more("recv", 1, ns, true));
+    let sent = more("send_zc", 2, 50, true);
+    let freed = Trail { notification: true, ..more("send_zc", 2, 90, false) };
+    let last = more("recv", 1, 400, false);
+    // A later request with the same user data is another one.
+    let again = Trail { submitted: at(500, 0), ..more("recv", 1, 560, false) };
+    let trails = multishot.into_iter().chain([sent, freed, last, again]);
+    let ring =
+        counted(0, vec![opcode("recv", 2, 5), opcode("send_zc", 1, 2)], vec![vehicle(Vehicle::TimerTick, None, 7)]);
+    let r = record(8, trails, observed(vec![ring], vec![]), &[]);
+    let of = |name: &str| r.total.opcodes.iter().find(|o| o.opcode == name).unwrap().latency_ns.clone();
+    assert_eq!((of("send_zc").count, of("send_zc").max), (1, Some(50)));
+    assert_eq!((of("recv").count, of("recv").max), (1, Some(60)));
+    assert_eq!(r.total.followed.completions, 7);
+    // But each was delivered, after its own delay.
+    assert_eq!(r.rings[0].vehicles[0].delay_ns, Some(Delay { p50: None, p99: None, max: Some(7) }));
+    // Three requests of calls of four, each of which stands for eight.
+    let batches: Vec<_> = r.total.enter_batches.iter().map(|b| (b.at_least, b.requests, b.calls)).collect();
+    assert_eq!(batches, [(4, 3, 6.0)]);
+}
+
+#[test]
+fn batches_and_runs() {
+    let of = |batch, items| Trail { enter_batch: Some(batch), run_items: Some(items), ..trail(0) };
+    let alone = Trail { run_items: None, ..of(1, 0) };
+    let ring = counted(0, vec![], vec![]);
+    let r = record(2, [of(2, 8), of(3, 8), alone, of(32, 1), trail(9)], observed(vec![ring], vec![]), &[]);
+    for batches in [&r.total.enter_batches, &r.rings[0].enter_batches] {
+        let batches: Vec<_> = batches.iter().map(|b| (b.at_least, b.requests, b.calls)).collect();
+        assert_eq!(batches, [(1, 1, 2.0), (2, 2, 2.0 * (0.5 + 1.0 / 3.0)), (32, 1, 2.0 / 32.0)]);
+    }
+    let runs: Vec<_> = r.rings[0].run_items.iter().map(|r| (r.items, r.completions)).collect();
+    assert_eq!((runs, &r.total.run_items), (vec![(1, 1), (8, 2)], &r.rings[0].run_items));
+}
+
+#[test]
+fn the_order_of_first_completions() {
+    let at_ns = |submitted, posted| Trail { posted: at(posted, 0), ..trail(submitted) };
+    let other_ring = Trail { ring: Some(1), ..at_ns(0, 999) };
+    let no_ring = Trail { ring: None, ..at_ns(0, 9999) };
+    let t = followed(1, [at_ns(1, 50), at_ns(2, 40), at_ns(3, 30), other_ring, no_ring]);
+    let expected =
+        Order { completions: 4, inversions: 2, max_displacement: 2, by: OrderBy { block: 0, device: 0, task_work: 0 } };
+    assert_eq!(t.order, Some(expected));
+}
+
+#[test]
+fn a_ring_with_a_thread_of_its_own() {
+    let polled = RingCounts { setup_flags: SQPOLL, ..counted(0, vec![opcode("read", 40, 39)], vec![]) };
+    let seen = SeenRing {
+        tgid: 7,
+        fds: [5, 3].into(),
+        sq_entries: 8,
+        cq_entries: 16,
+        found: false,
+        first_tail: 0,
+        last_tail: 39,
+        sq_thread: Some(8),
+        sq_cpu: Some(1),
+        first_work_ns: Some(100),
+        last_work_ns: Some(400),
+    };
+    let expected = SqpollRecord {
+        tid: 8,
+        cpu: Some(1),
+        elapsed_ns: 1000,
+        cpu_ns: Some(900),
+        work_ns: Some(400),
+        wakeups: Some(5),
+        requests: 40,
+    };
+    let r = record(1, [trail(0)], observed(vec![polled.clone()], vec![]), &[seen]);
+    assert_eq!((&r.rings[0].fds, &r.rings[0].sqpoll), (&vec![3, 5], &Some(expected.clone())));
+    assert_eq!(r.rings[0].flags, ["sqpoll"]);
+    // The followed request told the thread, /proc nothing of the ring.
+    let r = record(1, [trail(0)], observed(vec![polled.clone()], vec![]), &[]);
+    assert_eq!(r.rings[0].sqpoll, Some(SqpollRecord { cpu: None, work_ns: None, ..expected }));
+    let r = record(1, [], observed(vec![polled], vec![]), &[]);
+    assert_eq!((&r.rings[0].fds, &r.rings[0].sqpoll), (&vec![], &None));
+}
+
+#[test]
+fn what_was_lost_on_the_way_is_said() {
+    let loss = FollowLoss { no_room: 2, ring_buffer_full: 3, ..FollowLoss::default() };
+    let r = record(1, [], Observed { follow_loss: loss, ..observed(vec![], vec![]) }, &[]);
+    assert_eq!((r.total.followed.no_room, r.total.followed.ring_buffer_full), (2, 3));
+    assert_eq!(r.total.warnings[0].code, "followed_lost");
+}

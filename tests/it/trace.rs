@@ -1,0 +1,127 @@
+//! `trace`, as far as it goes without probes: what is asked, and why not.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::bad_load::assert_refused;
+use crate::confine::{self, NOBODY};
+use crate::tool::{Place, end, is_root, kill, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("trace::exactly_one_subject", one_subject),
+    ("trace::a_command_that_cannot_be_run", no_command),
+    ("trace::a_process_that_cannot_be_watched", no_process),
+    ("trace::options_that_make_no_sense", options),
+    ("trace::a_user_who_may_not_load_probes", no_rights),
+    ("trace::a_pid_namespace_of_its_own", namespace),
+];
+
+/// The line, and nothing run or written.
+#[track_caller]
+fn refused(args: &[&str], status: i32, line: &str) {
+    let place = Place::new();
+    assert_refused(&run(&mut place.tool([&["trace"], args].concat())), status, line);
+    assert_eq!(place.contents().len(), 0);
+}
+
+fn one_subject() -> End {
+    let two =
+        "more than one kind of subject is named; give one of: a command after --, processes with -p, everyone with -a";
+    refused(&["-p", "1", "--", "touch", "x"], 2, two);
+    refused(&["-a", "--", "touch", "x"], 2, two);
+    refused(&["-a", "-p", "1"], 2, two);
+    let none = "nothing to watch; name a command (iotrail trace -- CMD), a process (-p TGID), or everyone (-a)";
+    refused(&[], 2, none);
+    refused(&["--"], 2, none);
+    refused(&["touch", "x"], 2, "unexpected argument 'touch' found; *");
+    End::Passed
+}
+
+fn no_command() -> End {
+    refused(
+        &["--", "no-such-program", "x"],
+        2,
+        "there is no program no-such-program in PATH; name one that is, or its path",
+    );
+    refused(
+        &["--json", "--", "./absent"],
+        2,
+        "cannot run ./absent: No such file or directory (os error 2); name a program that is there",
+    );
+    refused(&["--", "/proc/self/status"], 2, "cannot run /proc/self/status: it may not be run; see chmod +x");
+    refused(&["--", "/"], 2, "cannot run /: it is a folder; name a program in it");
+    refused(&["--", ""], 2, "the command to watch has no name; name a program after --");
+    End::Passed
+}
+
+fn no_process() -> End {
+    refused(&["-p", "2147483647"], 2, "there is no process 2147483647; `ps` lists what there is");
+    for wrong in ["0", "-1", "x", "4294967296"] {
+        refused(&["-p", wrong], 2, "invalid value '*' for '--pid <TGID>': *; see `iotrail trace --help`");
+    }
+    // A thread, which is alive for as long as the load is.
+    let place = Place::new();
+    let child = crate::tool::bench(&place, "--rw nop --runtime 1h").spawn().expect("the tool starts");
+    let thread = crate::tool::wait_for("a thread", || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
+        let mut tids = tasks.flatten().filter_map(|t| t.file_name().to_str()?.parse::<u32>().ok());
+        tids.find(|tid| *tid != child.id())
+    });
+    let line = format!("{thread} is a thread of process {0}; watch all of it: -p {0}", child.id());
+    refused(&["-p", &thread.to_string()], 2, &line);
+    kill(child.id(), libc::SIGINT);
+    end(child).ok();
+    if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
+        let line = "process 2 (kthreadd) is a thread of the kernel: *; name the program whose requests it serves, *";
+        refused(&["-p", "2"], 2, line);
+    }
+    End::Passed
+}
+
+fn options() -> End {
+    for (option, value) in [
+        ("-d", "0"),
+        ("-d", "soon"),
+        ("--one-in", "0"),
+        ("--one-in", "-1"),
+        ("--one-in", "2000000"),
+        ("--duration", "-5"),
+    ] {
+        refused(&[option, value, "--", "touch", "x"], 2, "invalid value '*' for '*; see `iotrail trace --help`");
+    }
+    End::Passed
+}
+
+fn no_rights() -> End {
+    let place = Place::public();
+    let copy = confine::public_copy(&place);
+    let before = place.contents();
+    let line = "this user may not load the probes (BPF programs); run as root, or with CAP_BPF and CAP_PERFMON";
+    for args in [&["-a"] as &[&str], &["--", "touch", "x"], &["--json", "-p", "1"]] {
+        let mut command = place.command(&copy, [&["trace"], args].concat());
+        assert_refused(&run(confine::unprivileged(&mut command)), 3, line);
+        assert_eq!(place.contents(), before, "nothing was run");
+    }
+    // Wrong input is told first: no right would help.
+    let ended = run(confine::unprivileged(&mut place.command(&copy, ["trace", "-p", "2147483647"])));
+    assert_refused(&ended, 2, "there is no process 2147483647; *");
+    if is_root() {
+        assert_eq!(NOBODY, 65534, "whom the refusals above were for");
+    }
+    End::Passed
+}
+
+fn namespace() -> End {
+    let place = Place::new();
+    if !is_root() || !Path::new("/usr/bin/unshare").exists() {
+        return End::Skipped("no PID namespace of its own for a child process: not root, or no unshare(1)".into());
+    }
+    let inside = ["--pid", "--fork", "--mount-proc", crate::tool::BINARY, "trace", "--", "touch", "x"];
+    let mut command = place.command("/usr/bin/unshare".as_ref(), inside);
+    let ended = run(command.stdin(Stdio::null()));
+    let line = "this is a PID namespace of its own, and the numbers by which the kernel knows its processes can't be told in here; *";
+    assert_refused(&ended, 3, line);
+    assert_eq!(place.contents().len(), 0);
+    End::Passed
+}
