@@ -10,11 +10,12 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::answer::diagnose;
 use crate::error::Result;
 use crate::experiment::interrupt;
 use crate::load::options::Span;
 use crate::report::terminal;
-use crate::trace_record::{Finding, TraceRecord};
+use crate::trace_record::TraceRecord;
 use crate::watch::namespace::Namespace;
 use crate::watch::session::{self, How, Progress, Stop};
 use crate::watch::subject::{self, Asked};
@@ -67,10 +68,10 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     let asked = subject::resolve(&args.command, &args.processes, args.all, namespace)?;
     let how = How { duration: args.duration, one_in: args.one_in, stdout_apart: args.json, namespace };
     let mut record = watch(asked, &how)?;
-    record.findings = diagnoses(&record);
+    record.findings = diagnose::findings(&record);
     match args.json {
         true => terminal::print_json(&record)?,
-        false => terminal::print(&screen(&record)?)?,
+        false => terminal::print(&terminal::trace(&record))?,
     }
     Ok(u8::from(record.findings.iter().any(|f| args.fail_on.contains(&f.code))))
 }
@@ -90,23 +91,6 @@ fn watch(asked: Asked, how: &How) -> Result<TraceRecord> {
     let record = session::watch(asked, how, &mut progress, &stop);
     bar.finish_and_clear();
     record
-}
-
-/// The call of the diagnoses.
-fn diagnoses(_record: &TraceRecord) -> Vec<Finding> {
-    vec![]
-}
-
-/// The call of the printer.
-fn screen(record: &TraceRecord) -> Result<String> {
-    let total = &record.total;
-    Ok(format!(
-        "{} completions in {:.2} s, {} of them followed, {} rings\n",
-        total.ios,
-        total.elapsed_ns as f64 / 1e9,
-        total.followed.completions,
-        record.rings.len()
-    ))
 }
 
 #[cfg(test)]

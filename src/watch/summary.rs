@@ -86,6 +86,8 @@ struct Part {
     run_items: BTreeMap<u32, u64>,
     /// The thread that submitted last.
     tid: u32,
+    /// First followed submission and last followed posting, CLOCK_MONOTONIC.
+    active: Option<(u64, u64)>,
 }
 
 impl Part {
@@ -212,6 +214,8 @@ impl Summary {
 
         let part = self.parts.entry(trail.ring).or_default();
         part.tid = trail.tid;
+        let (from, to) = part.active.unwrap_or((trail.submitted.ns, trail.posted.ns));
+        part.active = Some((from.min(trail.submitted.ns), to.max(trail.posted.ns)));
         if is_first && is_result {
             part.by_opcode.entry(trail.opcode.clone()).or_default().take(&trail);
             if self.passages.len() < ORDERED {
@@ -394,6 +398,7 @@ fn ring(
         bytes: sum(|o| o.bytes),
         errors: sum(|o| o.errors),
         overflows: counts.overflows,
+        active_ns: part.active.map(|(from, to)| to.saturating_sub(from)),
         opcodes: counts.opcodes.iter().map(|o| part.opcode(o)).collect(),
         vehicles: part.vehicles(&counts.vehicles),
         latency_ns: times.latency.latency(),
