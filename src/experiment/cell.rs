@@ -29,7 +29,7 @@ pub struct Measured {
 pub fn run(options: &LoadOptions, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Measured> {
     let host = host_facts(options.file.as_deref())?;
     let spec = LoadSpec::resolve(options, host.target.as_ref(), &host::cpu::online()?)?;
-    let mut warnings = spec.warnings.clone();
+    let mut warnings = Vec::new();
 
     let mut room = Room::default();
     let mut watch = match interface(&spec) {
