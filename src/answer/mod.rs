@@ -1,6 +1,7 @@
 //! What measurements mean, in words. Pure: numbers in, sentences out; nothing is said that the numbers given don't say.
 
 pub mod conclude;
+pub mod doubt;
 pub mod finding;
 pub mod group;
 pub mod spread;

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use hdrhistogram::Histogram;
 
+use crate::answer::doubt::doubts;
 use crate::error::Result;
 use crate::host;
 use crate::load::options::{EngineKind, LoadOptions, Trace};
@@ -142,7 +143,6 @@ fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnin
     let mut probe = Probe { mode: "off".into(), ..Probe::default() };
     let (mut vehicles, mut interrupts, mut ipis, mut batches) = (vec![], vec![], vec![], vec![]);
     if let Some(o) = observed {
-        warnings.extend(doubts(&o, outcome.ios));
         per_io.kicks = ratio(o.kicks);
         per_io.resched_ipis = ratio(o.resched_ipis);
         per_io.device_irqs = ratio(o.device_irqs);
@@ -163,7 +163,7 @@ fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnin
         (vehicles, interrupts, ipis) = (o.vehicles, o.interrupts, o.ipis);
     }
 
-    let measurement = Measurement {
+    let mut measurement = Measurement {
         schema: SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         started_unix_s: outcome.started_unix_s,
@@ -188,54 +188,7 @@ fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnin
         host,
         warnings,
     };
+    let doubts = doubts(&measurement);
+    measurement.warnings.extend(doubts);
     Measured { measurement, histogram: outcome.histogram, interrupted: outcome.interrupted }
-}
-
-/// Where the counts must not be taken at their word.
-fn doubts(o: &Observed, ios: u64) -> Vec<Warning> {
-    let mut doubts = vec![];
-    if o.lost > 0 {
-        doubts.push(Warning::new(
-            "events_lost",
-            format!("{} events were lost: a counter's map was full or a probe interrupted itself", o.lost),
-            "take the counts as lower bounds",
-        ));
-    }
-    for m in &o.missed {
-        doubts.push(Warning::new(
-            "events_missed",
-            format!("{} missed {} events, which arrived while it was running", m.program, m.events),
-            "its count is low by at most that; `iotrail check --json` says what each program is for",
-        ));
-    }
-    if o.seen < ios {
-        doubts.push(Warning::new(
-            "untracked",
-            format!("{} of {ios} completions left no trace that the probes can follow", ios - o.seen),
-            "docs/completion-path.md says which interfaces do that and when",
-        ));
-    }
-    if o.seen > ios {
-        doubts.push(Warning::new(
-            "seen_too_many",
-            format!("the probes saw {} completions, the load {ios}", o.seen),
-            "another ring of this process was busy; report this",
-        ));
-    }
-    // The kernel's own count is the observer that nothing escapes.
-    for i in &o.interrupts {
-        // The two are not read at the same instant: a few apart is no miss.
-        let Some(proc) = i.proc_count.filter(|p| p.saturating_sub(i.count) > 5) else { continue };
-        if (i.count as f64) < 0.99 * proc as f64 {
-            doubts.push(Warning::new(
-                "interrupts_missed",
-                format!(
-                    "the probes saw {} of the {proc} interrupts {} {} on CPU {} that /proc/interrupts counted",
-                    i.count, i.vector, i.name, i.cpu
-                ),
-                "counts of interrupts and their wake-ups are low by that share; completions are not affected",
-            ));
-        }
-    }
-    doubts
 }
