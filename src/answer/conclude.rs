@@ -35,7 +35,7 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
         let common = if common.is_empty() { String::new() } else { format!(" ({common})") };
         whole.push(format!("Not testable here: {}{common}: {reason}.", plural(cells, "cell")));
     }
-    whole.extend(doubts(run));
+    whole.extend(unwatched(run));
     if run.done() > 0 {
         whole.push(caveat(run));
     }
@@ -63,44 +63,15 @@ fn caveat(run: &RunRecord) -> String {
     )
 }
 
-/// Losses and failures over the whole run.
-fn doubts(run: &RunRecord) -> Vec<String> {
-    let all = || run.cells.iter().flat_map(|c| &c.measurements);
-    let mut out = Vec::new();
-    let errors: u64 = all().map(|m| m.errors).sum();
-    if errors > 0 {
-        out.push(format!(
-            "{} failed in {}.",
-            plural(errors as usize, "I/O"),
-            plural(all().filter(|m| m.errors > 0).count(), "measurement")
-        ));
-    }
-    let lossy = all().filter(|m| m.probe.lost.is_some_and(|n| n > 0)).count();
-    if lossy > 0 {
-        out.push(format!("The probes lost events in {}: counts there are too low.", plural(lossy, "measurement")));
-    }
-    let unknown = all().filter(|m| often_unknown(m)).count();
-    if unknown > 0 {
-        out.push(format!(
-            "In {} the vehicle of more than 1 % of completions could not be told.",
-            plural(unknown, "measurement")
-        ));
-    }
-    let unwatched = all().filter(|m| m.probe.mode == "off").count();
-    if unwatched > 0 {
-        out.push(format!(
-            "{} not watched: what delivered completions there is not known.",
-            if unwatched == 1 { "1 measurement was".into() } else { format!("{unwatched} measurements were") }
-        ));
-    }
-    out
-}
-
-/// More than one completion in a hundred, the accuracy that the shares are read with.
-fn often_unknown(m: &Measurement) -> bool {
-    let seen: u64 = m.vehicles.iter().map(|v| v.completions).sum();
-    let unknown: u64 = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum();
-    unknown as f64 > 0.01 * seen as f64
+/// Other doubts are the measurements' own warnings (`doubt.rs`).
+fn unwatched(run: &RunRecord) -> Option<String> {
+    let all = run.cells.iter().flat_map(|c| &c.measurements);
+    let said = match all.filter(|m| m.probe.mode == "off").count() {
+        0 => return None,
+        1 => "1 measurement was".into(),
+        n => format!("{n} measurements were"),
+    };
+    Some(format!("{said} not watched: what delivered completions there is not known."))
 }
 
 fn iops(cell: &CellRecord) -> Option<Spread> {

@@ -91,14 +91,3 @@ pub fn kick_storm(kicks_per_io: Option<f64>, ios_per_s: f64) -> Option<Finding> 
     let evidence = [("kicks_per_io", per_io), ("kicks_per_s", per_s)];
     Some(Finding::new("kick_storm", Severity::warning_if(per_s >= KICKS_COST_PER_S), text, remedy, &evidence))
 }
-
-/// Completions whose vehicle could not be told.
-pub fn unknown_vehicle(vehicles: &[VehicleCount]) -> Option<Finding> {
-    let share = share(vehicles, Vehicle::Unknown);
-    // One in a hundred is the accuracy that the other shares are read with.
-    if share < 0.01 {
-        return None;
-    }
-    let text = format!("for {} of completions it could not be told what carried them", percent(share));
-    Some(Finding::new("unknown_vehicle", Severity::Warning, text, "run `iotrail check`", &[("share", share)]))
-}

@@ -1,4 +1,5 @@
-//! Diagnoses of a single measurement: what stands out, the numbers that show it, and what would change it.
+//! Diagnoses of a single measurement: what stands out, the numbers that show it, and what would change it. What puts the
+//! numbers in doubt is not here: the measurement has it in its warnings (`doubt.rs`).
 
 use super::delivered::{self, WORTH_SAYING, share};
 use super::words::{count, percent, three_digits};
@@ -10,7 +11,7 @@ pub use crate::trace_record::Finding;
 pub enum Severity {
     /// Explains.
     Note,
-    /// Costs something that could be had back, or puts the numbers in doubt.
+    /// Costs something that could be had back.
     Warning,
 }
 
@@ -40,21 +41,10 @@ impl Finding {
 
 /// Everything that can be said of one measurement, the most telling first.
 pub fn findings(m: &Measurement) -> Vec<Finding> {
-    [
-        stranded(m),
-        delivered::kick_storm(m.per_io.kicks, m.iops),
-        device_irq(m),
-        iowq(m),
-        not_granted(m),
-        errors(m),
-        delivered::unknown_vehicle(&m.vehicles),
-        lost(m),
-        miscounted(m),
-        blind(m),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    [stranded(m), delivered::kick_storm(m.per_io.kicks, m.iops), device_irq(m), iowq(m), not_granted(m)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Timer interrupts a second on the CPUs of the jobs, as counted during the measurement. With no tick stopped, this is the
@@ -132,49 +122,10 @@ fn not_granted(m: &Measurement) -> Option<Finding> {
     ))
 }
 
-fn errors(m: &Measurement) -> Option<Finding> {
-    if m.errors == 0 && m.short_ios == 0 {
-        return None;
-    }
-    let text = format!("of {} I/Os {} failed and {} came back short", m.ios, m.errors, m.short_ios);
-    let evidence = [("errors", m.errors as f64), ("short_ios", m.short_ios as f64)];
-    Some(Finding::new("errors", Severity::Warning, text, "look at the kernel's log for the target", &evidence))
-}
-
-fn lost(m: &Measurement) -> Option<Finding> {
-    let lost = m.probe.lost.filter(|n| *n > 0)?;
-    let text = format!("the probes lost {lost} events: the counts are too low");
-    Some(Finding::new("lost", Severity::Warning, text, "repeat with less else running", &[("lost", lost as f64)]))
-}
-
-fn miscounted(m: &Measurement) -> Option<Finding> {
-    let seen = m.probe.completions_seen? + m.probe.untracked.unwrap_or(0);
-    if seen == m.ios {
-        return None;
-    }
-    let text = format!("the probes saw {seen} completions of the load's {}", m.ios);
-    let evidence = [("seen", seen as f64), ("ios", m.ios as f64)];
-    Some(Finding::new("miscounted", Severity::Warning, text, "take the shares, not the counts", &evidence))
-}
-
-fn blind(m: &Measurement) -> Option<Finding> {
-    let both = m.interrupts.iter().filter_map(|i| Some((i, i.proc_count.filter(|n| *n > 0)?)));
-    // One in a hundred, as the counts are compared elsewhere, and more than the edges of the two spans can make.
-    let off = both.filter(|(i, proc)| proc.saturating_sub(i.count) as f64 > (*proc as f64 * 0.01).max(10.0));
-    let (worst, proc) = off.max_by_key(|(i, proc)| proc - i.count)?;
-    let text = format!(
-        "the probes saw {} of the {proc} interrupts {} ({}) that /proc/interrupts counted on CPU {}",
-        worst.count, worst.vector, worst.name, worst.cpu
-    );
-    let remedy = "the host keeps BPF programs from running at times: read interrupt counts from /proc/interrupts";
-    let evidence = [("seen", worst.count as f64), ("proc_count", proc as f64)];
-    Some(Finding::new("blind", Severity::Warning, text, remedy, &evidence))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurement::{Interrupt, VehicleCount};
+    use crate::measurement::VehicleCount;
     use crate::store::sample;
 
     fn only(m: &Measurement, code: &str) -> Option<Finding> {
@@ -242,29 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn doubt_is_said() {
+    fn a_flag_that_was_not_granted_is_named() {
         let mut m = sample::measurement();
-        assert!(["lost", "miscounted", "blind", "errors", "not_granted"].iter().all(|c| only(&m, c).is_none()));
-        m.probe.lost = Some(3);
-        m.probe.completions_seen = Some(499);
-        m.errors = 2;
+        assert_eq!(only(&m, "not_granted"), None);
         m.load.ring.granted.clear();
-        m.interrupts.push(Interrupt {
-            vector: "36".into(),
-            name: "virtio1-req.0".into(),
-            cpu: 0,
-            count: 900,
-            on_watched: 0,
-            proc_count: Some(1000),
-        });
-        assert_eq!(only(&m, "lost").unwrap().text, "the probes lost 3 events: the counts are too low");
-        assert_eq!(only(&m, "miscounted").unwrap().text, "the probes saw 499 completions of the load's 500");
-        assert_eq!(only(&m, "errors").unwrap().text, "of 500 I/Os 2 failed and 0 came back short");
         assert_eq!(only(&m, "not_granted").unwrap().text, "ring flags asked for and not granted: coop_taskrun");
-        assert_eq!(
-            only(&m, "blind").unwrap().text,
-            "the probes saw 900 of the 1000 interrupts 36 (virtio1-req.0) that /proc/interrupts counted on CPU 0"
-        );
     }
 
     #[test]

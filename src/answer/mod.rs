@@ -3,6 +3,7 @@
 pub mod conclude;
 pub mod delivered;
 pub mod diagnose;
+pub mod doubt;
 pub mod finding;
 pub mod group;
 pub mod spread;

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::answer::conclude::{Conclusion, conclude};
 use crate::error::{Error, Result};
-use crate::experiment::execute::{Outcome, Started, Step, execute, nothing_to_resume, resume, start};
+use crate::experiment::execute::{Execution, Outcome, Started, Step, execute, nothing_to_resume, resume, start};
 use crate::experiment::file::Experiment;
 use crate::experiment::plan::{Facts, Plan, Target, absolute, needs_target, plan};
 use crate::experiment::schedule::fresh_seed;
@@ -186,14 +186,14 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
     let stop: &AtomicBool = interrupt::raise_flag()?;
     // Both closures show something, one after the other.
     let progress = RefCell::new(progress::Progress::new(plan, started));
-    let outcome = execute(
+    let outcome = execute(Execution {
         plan,
         started,
         store,
         stop,
-        &mut |load| cell::run(load, &mut |at| progress.borrow().load(&at), stop),
-        &mut |step: Step<'_>| progress.borrow_mut().show(&step),
-    );
+        measure: &mut |load| cell::run(load, &mut |at| progress.borrow().load(&at), stop),
+        tell: &mut |step: Step<'_>| progress.borrow_mut().show(&step),
+    });
     progress.borrow().end();
     outcome
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use hdrhistogram::Histogram;
 
+use crate::answer::doubt::doubts;
 use crate::error::Result;
 use crate::host;
 use crate::load::options::{EngineKind, LoadOptions, Trace};
@@ -14,7 +15,6 @@ use crate::measurement::{Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, Ta
 use crate::probe::observed::Observed;
 use crate::probe::watch::{Interface, Room, Subject, Watch, Who};
 use crate::stats::quantile;
-use crate::watch;
 
 /// What one cell yields.
 pub struct Measured {
@@ -30,7 +30,7 @@ pub struct Measured {
 pub fn run(options: &LoadOptions, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Measured> {
     let host = host_facts(options.file.as_deref())?;
     let spec = LoadSpec::resolve(options, host.target.as_ref(), &host::cpu::online()?)?;
-    let mut warnings = spec.warnings.clone();
+    let mut warnings = Vec::new();
 
     let mut room = Room::default();
     let mut watch = match interface(&spec) {
@@ -143,7 +143,6 @@ fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnin
     let mut probe = Probe { mode: "off".into(), ..Probe::default() };
     let (mut vehicles, mut interrupts, mut ipis, mut batches) = (vec![], vec![], vec![], vec![]);
     if let Some(o) = observed {
-        warnings.extend(doubts(&o, outcome.ios));
         per_io.kicks = ratio(o.kicks);
         per_io.resched_ipis = ratio(o.resched_ipis);
         per_io.device_irqs = ratio(o.device_irqs);
@@ -164,7 +163,7 @@ fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnin
         (vehicles, interrupts, ipis) = (o.vehicles, o.interrupts, o.ipis);
     }
 
-    let measurement = Measurement {
+    let mut measurement = Measurement {
         schema: SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         started_unix_s: outcome.started_unix_s,
@@ -189,25 +188,7 @@ fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnin
         host,
         warnings,
     };
+    let doubts = doubts(&measurement);
+    measurement.warnings.extend(doubts);
     Measured { measurement, histogram: outcome.histogram, interrupted: outcome.interrupted }
-}
-
-/// Where the counts must not be taken at their word, or disagree with the load's own.
-fn doubts(o: &Observed, ios: u64) -> Vec<Warning> {
-    let mut doubts = watch::doubts::doubts(o);
-    if o.seen < ios {
-        doubts.push(Warning::new(
-            "untracked",
-            format!("{} of {ios} completions left no trace that the probes can follow", ios - o.seen),
-            "docs/completion-path.md says which interfaces do that and when",
-        ));
-    }
-    if o.seen > ios {
-        doubts.push(Warning::new(
-            "seen_too_many",
-            format!("the probes saw {} completions, the load {ios}", o.seen),
-            "another ring of this process was busy; report this",
-        ));
-    }
-    doubts
 }

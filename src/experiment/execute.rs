@@ -95,31 +95,30 @@ fn slots(plan: &Plan, seed: u32) -> Result<Vec<Slot>> {
     Ok(order(&cells, plan.repeats, seed))
 }
 
-/// Measures what is to come. `measure` runs one cell; a measurement that `stop` cut short is dropped. A run that fails before
-/// anything is stored leaves no trace: there is nothing to report and nothing to resume.
-pub fn execute(
-    plan: &Plan,
-    started: &Started,
-    store: &mut Store,
-    stop: &AtomicBool,
-    measure: &mut dyn FnMut(&LoadOptions) -> Result<Measured>,
-    tell: &mut dyn FnMut(Step<'_>),
-) -> Result<Outcome> {
-    let outcome = measure_slots(plan, started, store, stop, measure, tell);
-    if outcome.is_err() && store.done(started.run)?.is_empty() {
-        store.forget(started.run)?;
+/// What measuring a run takes.
+pub struct Execution<'a> {
+    pub plan: &'a Plan,
+    pub started: &'a Started,
+    pub store: &'a mut Store,
+    pub stop: &'a AtomicBool,
+    /// Runs one cell.
+    pub measure: &'a mut dyn FnMut(&LoadOptions) -> Result<Measured>,
+    pub tell: &'a mut dyn FnMut(Step<'_>),
+}
+
+/// Measures what is to come; a measurement that `stop` cut short is dropped. A run that fails before anything is stored
+/// leaves no trace: there is nothing to report and nothing to resume.
+pub fn execute(mut e: Execution<'_>) -> Result<Outcome> {
+    let outcome = measure_slots(&mut e);
+    let run = e.started.run;
+    if outcome.is_err() && e.store.done(run)?.is_empty() {
+        e.store.forget(run)?;
     }
     outcome
 }
 
-fn measure_slots(
-    plan: &Plan,
-    started: &Started,
-    store: &mut Store,
-    stop: &AtomicBool,
-    measure: &mut dyn FnMut(&LoadOptions) -> Result<Measured>,
-    tell: &mut dyn FnMut(Step<'_>),
-) -> Result<Outcome> {
+fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
+    let Execution { plan, started, store, stop, measure, tell } = execution;
     let mut untestable: HashSet<u32> = HashSet::new();
     let mut last_reason = None;
     let mut done = started.planned - started.slots.len();
@@ -188,7 +187,15 @@ mod tests {
             n += 1;
             Ok(measured(n == 6))
         };
-        let outcome = execute(&plan, &started, &mut store, &stop, &mut measure, &mut |_| {}).unwrap();
+        let outcome = execute(Execution {
+            plan: &plan,
+            started: &started,
+            store: &mut store,
+            stop: &stop,
+            measure: &mut measure,
+            tell: &mut |_| {},
+        })
+        .unwrap();
         assert_eq!(outcome, Outcome::Interrupted);
         let record = store.load(started.run).unwrap().unwrap();
         assert_eq!((record.done(), record.planned(), record.finished_unix_s), (5, 12, None));
@@ -202,7 +209,15 @@ mod tests {
                 seen.push((done, Slot { cell: cell.number, repeat }));
             }
         };
-        let outcome = execute(&plan, &again, &mut store, &stop, &mut |_| Ok(measured(false)), &mut tell).unwrap();
+        let outcome = execute(Execution {
+            plan: &plan,
+            started: &again,
+            store: &mut store,
+            stop: &stop,
+            measure: &mut |_| Ok(measured(false)),
+            tell: &mut tell,
+        })
+        .unwrap();
         assert_eq!(outcome, Outcome::Finished);
         assert_eq!(seen.first(), Some(&(5, started.slots[5])));
         assert_eq!(seen.len(), 7);
@@ -240,7 +255,15 @@ mod tests {
             Ok(measured(false))
         };
         let stop = AtomicBool::new(false);
-        let outcome = execute(&plan, &started, &mut store, &stop, &mut measure, &mut |_| {}).unwrap();
+        let outcome = execute(Execution {
+            plan: &plan,
+            started: &started,
+            store: &mut store,
+            stop: &stop,
+            measure: &mut measure,
+            tell: &mut |_| {},
+        })
+        .unwrap();
         assert_eq!((outcome, tries), (Outcome::Finished, 1));
         let record = store.load(started.run).unwrap().unwrap();
         assert_eq!((record.done(), record.planned()), (9, 9));
@@ -255,12 +278,28 @@ mod tests {
         let stop = AtomicBool::new(false);
         let started = start(&plan, 1, &mut store).unwrap();
         let mut bad = |_: &LoadOptions| Err(Error::input("the file is too small", "use another"));
-        let e = execute(&plan, &started, &mut store, &stop, &mut bad, &mut |_| {}).unwrap_err();
+        let e = execute(Execution {
+            plan: &plan,
+            started: &started,
+            store: &mut store,
+            stop: &stop,
+            measure: &mut bad,
+            tell: &mut |_| {},
+        })
+        .unwrap_err();
         assert_eq!(e.exit_status(), 2);
         assert_eq!(store.load(started.run).unwrap(), None);
         let started = start(&plan, 1, &mut store).unwrap();
         let mut refused = |_: &LoadOptions| Err(Error::machine("io_uring is disabled", "sysctl"));
-        let e = execute(&plan, &started, &mut store, &stop, &mut refused, &mut |_| {}).unwrap_err();
+        let e = execute(Execution {
+            plan: &plan,
+            started: &started,
+            store: &mut store,
+            stop: &stop,
+            measure: &mut refused,
+            tell: &mut |_| {},
+        })
+        .unwrap_err();
         assert_eq!(e.exit_status(), 3);
         assert_eq!(store.list().unwrap(), []);
     }
@@ -272,7 +311,15 @@ mod tests {
         let started = start(&plan, 1, &mut store).unwrap();
         let stop = AtomicBool::new(true);
         let mut never = |_: &LoadOptions| -> Result<Measured> { unreachable!("nothing is to be measured") };
-        let outcome = execute(&plan, &started, &mut store, &stop, &mut never, &mut |_| {}).unwrap();
+        let outcome = execute(Execution {
+            plan: &plan,
+            started: &started,
+            store: &mut store,
+            stop: &stop,
+            measure: &mut never,
+            tell: &mut |_| {},
+        })
+        .unwrap();
         assert_eq!(outcome, Outcome::Interrupted);
     }
 }

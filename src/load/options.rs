@@ -1,6 +1,6 @@
 //! The load's options, as given: on `bench`'s command line and in an experiment's TOML, by the same names.
 //!
-//! One struct serves both. It holds what was asked for; `spec.rs` turns it, once, into the validated [`LoadSpec`](super::spec::LoadSpec)
+//! One struct serves both. It holds what was asked for; `spec` turns it, once, into the validated [`LoadSpec`](super::spec::LoadSpec)
 //! that everything later takes. Nothing after that parses or guesses a default.
 
 use std::path::PathBuf;

@@ -127,7 +127,8 @@ fn the_boundaries_come_in_order_on_the_calling_thread() {
     assert_eq!(seen, [Boundary::Ready, Boundary::MeasureBegins, Boundary::MeasureEnds]);
     assert!(told >= 1);
     assert!(!got.tids.contains(&super::usage::tid()));
-    assert!((600_000_000..700_000_000).contains(&got.elapsed_ns), "{}", got.elapsed_ns);
+    // Not less than asked for; more only as far as others keep the CPU.
+    assert!((600_000_000..5_000_000_000).contains(&got.elapsed_ns), "{}", got.elapsed_ns);
 }
 
 #[test]
@@ -153,7 +154,11 @@ fn the_open_loop_keeps_its_rate_and_counts_from_the_intended_time() {
         [(EngineKind::IoUring, Wait::Block), (EngineKind::Libaio, Wait::Peek), (EngineKind::Sync, Wait::Block)]
     {
         let got = go(&LoadOptions { engine, wait, ..base.clone() }).unwrap();
-        assert!((990..=1001).contains(&got.ios), "{engine}: {}", got.ios);
+        // Where others hold the CPU at the end some are not submitted in time; then that is said, with their number.
+        let not_met = got.warnings.iter().filter(|w| w.code == "rate_not_met");
+        let missed: u64 = not_met.map(|w| w.text.split(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+        assert!((999..=1001).contains(&(got.ios + missed)), "{engine}: {} and {missed} missed", got.ios);
+        assert!(got.ios >= 500, "{engine}: {}", got.ios);
     }
     // 20 µs of thinking for each of 100,000 I/Os a second: half of them cannot be, and the last is late by half the time.
     let o = LoadOptions { engine: EngineKind::Null, rate: Some(100_000.0), think: 20_000, depth: 1, ..base };

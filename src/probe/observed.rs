@@ -50,6 +50,9 @@ pub struct Observed {
     pub processes: Vec<(u32, String)>,
 }
 
+/// One ring: what it is, its counts on all CPUs, and its errors.
+pub(super) type RawRing = (types::ring_info, types::ring_count, Vec<(types::errno_key, u64)>);
+
 /// The counters as they were read.
 #[derive(Default)]
 pub(super) struct Raw {
@@ -63,7 +66,7 @@ pub(super) struct Raw {
     pub returns: Vec<(types::return_key, u32, u64)>,
     pub ipis: Vec<(types::ipi_key, u32, u64)>,
     /// Where requests are followed: each ring in the order of its number, with its errors.
-    pub rings: Vec<(types::ring_info, types::ring_count, Vec<(types::errno_key, u64)>)>,
+    pub rings: Vec<RawRing>,
     /// `parked`, by ring.
     pub parked_segments: Vec<types::segment>,
     pub processes: Vec<(u32, String)>,
@@ -221,7 +224,7 @@ fn vehicles(carriers: Vec<(Carrier, u64)>) -> Vec<VehicleCount> {
 fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<RingCounts> {
     let pending = raw.slots.iter().flat_map(|s| s.segments).chain(raw.parked_segments.iter().copied());
     let pending: Vec<types::segment> = pending.filter(|s| s.count > 0).collect();
-    let ring = |(number, (info, count, errnos)): (usize, &(types::ring_info, types::ring_count, Vec<_>))| {
+    let ring = |(number, (info, count, errnos)): (usize, &RawRing)| {
         let number = number as u32;
         let still: u64 = pending.iter().filter(|s| s.ring == number).map(|s| u64::from(s.count)).sum();
         let mut carriers = vec![

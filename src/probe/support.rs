@@ -293,7 +293,10 @@ mod tests {
     fn each_kernel_has_one_program_for_submissions_and_one_for_completions() {
         let names = |f: &Facts| {
             let plan = plan(f, &[Role::Follow]).unwrap();
-            let both = plan.attach.iter().filter(|n| n.contains("submit") || n.contains("complete_") || n.ends_with("_complete"));
+            let both = plan
+                .attach
+                .iter()
+                .filter(|n| n.contains("submit") || n.contains("complete_") || n.ends_with("_complete"));
             both.copied().collect::<Vec<_>>()
         };
         assert_eq!(names(&facts(all())), ["follow_submit", "follow_complete"]);

@@ -150,7 +150,9 @@ mod tests {
     #[test]
     fn operations_have_the_names_of_the_headers() {
         // include/uapi/linux/io_uring.h
-        for (number, name) in [(0, "nop"), (4, "read_fixed"), (22, "read"), (47, "send_zc"), (58, "recv_zc"), (62, "pipe")] {
+        for (number, name) in
+            [(0, "nop"), (4, "read_fixed"), (22, "read"), (47, "send_zc"), (58, "recv_zc"), (62, "pipe")]
+        {
             assert_eq!(opcode(number), name);
         }
         assert_eq!(opcode(OPCODE_NONE), "unknown");

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 
-use super::observed::{self, Observed, Raw};
+use super::observed::{self, Observed, Raw, RawRing};
 use super::recording::{Capacity, Recorder, Recording};
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
 use super::support::{self, Facts, Plan, Role};
@@ -316,7 +316,7 @@ impl<'room> Watch<'room> {
     }
 
     /// Each numbered ring: what it is, and its counts on all CPUs.
-    fn rings(&self) -> Result<Vec<(types::ring_info, types::ring_count, Vec<(types::errno_key, u64)>)>> {
+    fn rings(&self) -> Result<Vec<RawRing>> {
         let made = self.skel.maps.bss_data.as_deref().expect("the object has counters").rings_made;
         let errnos = per_cpu::<types::errno_key, u64>(&self.skel.maps.errnos)?;
         let mut rings = vec![];
@@ -349,9 +349,11 @@ impl<'room> Watch<'room> {
         }
         // SAFETY: a process_info is 16 plain bytes.
         let value: [u8; 16] = unsafe { std::mem::transmute(info) };
-        self.skel.maps.followed.update(&tgid.to_ne_bytes(), &value, MapFlags::ANY).map_err(|e| {
-            Error::machine(format!("process {tgid} cannot be followed"), "report this").because(e)
-        })
+        self.skel
+            .maps
+            .followed
+            .update(&tgid.to_ne_bytes(), &value, MapFlags::ANY)
+            .map_err(|e| Error::machine(format!("process {tgid} cannot be followed"), "report this").because(e))
     }
 
     /// Hands over the requests that were followed to their end since the last call.

@@ -1,3 +1,7 @@
+use std::collections::HashSet;
+
+use super::schema::{Found, VERSION};
+use super::write::insert_measurement;
 use super::*;
 use crate::experiment::plan::tests::two_by_two;
 

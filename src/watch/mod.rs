@@ -12,11 +12,9 @@
 //! | [`processes`] | CPU time, helper threads, children: sampled |
 //! | [`summary`] | counts and followed requests → the record; pure |
 //! | [`durations`] | one set of spans |
-//! | [`doubts`] | where the counts must not be taken at their word |
 //! | [`session`] | one watched span from its beginning to its end |
 
 pub mod command;
-pub mod doubts;
 pub mod durations;
 pub mod end;
 pub mod namespace;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::durations::Durations;
 use super::processes::{CpuTime, SqThread};
 use super::rings::{self, SQPOLL, SeenRing};
+use crate::answer::doubt::{self, Counts};
 use crate::measurement::{Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
 use crate::path::order::{self, Passage};
 use crate::path::trail::Trail;
@@ -297,7 +298,16 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
     // Without system calls the sum is of no use.
     let switches = observed.syscalls.zip(observed.returns.as_ref()).map(|(calls, r)| calls + r.values().sum::<u64>());
     let times = all.times();
-    let mut warnings = super::doubts::doubts(&observed);
+    let probe = Probe {
+        mode: "aggregate".into(),
+        completions_seen: Some(observed.seen),
+        untracked: None,
+        lost: Some(observed.lost),
+        missed: observed.missed,
+        programs: observed.programs,
+    };
+    let mut warnings =
+        doubt::doubts(Counts { ios, probe: &probe, vehicles: &observed.vehicles, interrupts: &observed.interrupts });
     let loss = observed.follow_loss;
     if loss.no_room + loss.ring_buffer_full > 0 {
         warnings.push(Warning::new(
@@ -362,14 +372,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         },
         page_faults: observed.page_faults,
         context_switches: observed.context_switches,
-        probe: Probe {
-            mode: "aggregate".into(),
-            completions_seen: Some(observed.seen),
-            untracked: None,
-            lost: Some(observed.lost),
-            missed: observed.missed,
-            programs: observed.programs,
-        },
+        probe,
         host: Host::default(),
         warnings,
     }

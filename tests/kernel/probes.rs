@@ -1,14 +1,17 @@
 //! The probes' own promises.
 
+use std::process::Command;
+
 use iotrail::probe::support::{Facts, State, survey};
 use libtest_mimic::{Failed, Trial};
 
-use crate::bench::watched;
+use crate::bench::{file, watched};
 
 pub fn trials() -> Vec<Trial> {
     vec![
         Trial::test("probes::every_program_loads_alone", every_program_loads),
         Trial::test("probes::what_is_attached_is_listed", attached_is_listed),
+        Trial::test("probes::what_they_did_not_see_is_said_once", unseen_is_said_once),
     ]
 }
 
@@ -25,5 +28,18 @@ fn attached_is_listed() -> Result<(), Failed> {
     assert_eq!(m.probe.mode, "aggregate");
     assert!(m.probe.programs.iter().any(|p| p == "ring_complete"));
     assert!(!m.probe.programs.iter().any(|p| p == "mode_sys_exit"), "no system-call probe by default");
+    Ok(())
+}
+
+fn unseen_is_said_once() -> Result<(), Failed> {
+    // Native aio through the page cache is synchronous, and leaves no event.
+    let options = ["--engine", "libaio", "--buffered", "--count", "200", "--warmup", "0", "--trace", "on", "--file"];
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrail")).arg("bench").args(options).arg(file()).output()?;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout)?;
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words.matches("warning: 200 of 200 completions left no trace").count(), 1, "{text}");
+    assert_eq!(words.matches("200 untracked").count(), 1, "{text}");
+    assert_eq!(words.matches("warning: ").count(), 2, "this one, and what --buffered means for libaio: {text}");
     Ok(())
 }

@@ -9,13 +9,11 @@
 //! | `workers` | what goes to io-wq, and to how many |
 //! | `results` | what completions said: no room, no buffer, failed |
 //! | `order` | completions out of submission order |
-//! | `doubt` | what the watching missed |
 //!
 //! A rule fires on figures that were measured, never on flags alone, and says nothing where there are too few of them. A
 //! program that waits in the kernel, in batches, where its interrupts arrive, yields no finding.
 
 mod batch;
-mod doubt;
 mod notify;
 mod order;
 mod polling;
@@ -27,7 +25,6 @@ mod sqpoll;
 mod tests;
 mod workers;
 
-use super::delivered;
 use super::finding::Finding;
 use crate::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
@@ -38,7 +35,8 @@ const ENOUGH: u64 = 100;
 /// (one standard deviation). Fewer than [`ENOUGH`], since they are a sample.
 const ENOUGH_FOLLOWED: u64 = 50;
 
-/// Everything that can be said of one trace: what costs most first, doubts last.
+/// Everything that can be said of one trace: what costs most first. Doubts are not here: the trace has them
+/// in its warnings (`answer/doubt.rs`).
 pub fn findings(t: &TraceRecord) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
     all.extend(of_rings(t, notify::stranded));
@@ -58,8 +56,6 @@ pub fn findings(t: &TraceRecord) -> Vec<Finding> {
     all.extend(workers::punted(t));
     all.extend(workers::fanout(t));
     all.extend(order::reordered(t));
-    all.extend(delivered::unknown_vehicle(&t.total.vehicles).filter(|_| t.total.ios >= ENOUGH));
-    all.extend(doubt::all(t));
     all
 }
 

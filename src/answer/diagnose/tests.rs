@@ -194,32 +194,10 @@ fn reordered() -> TraceRecord {
     t
 }
 
-fn unknown_vehicle() -> TraceRecord {
-    with_ring(|r| r.vehicles.push(carried(Vehicle::Unknown, 4_000, Some("return through x"), None)))
-}
-
-fn lost() -> TraceRecord {
-    let mut t = clean();
-    t.total.probe.lost = Some(300);
-    t
-}
-
-fn untracked() -> TraceRecord {
-    let mut t = clean();
-    t.total.probe.untracked = Some(900);
-    t
-}
-
-fn unfollowed() -> TraceRecord {
-    let mut t = clean();
-    t.total.followed.no_room = 1_000;
-    t
-}
-
 type Make = fn() -> TraceRecord;
 
 /// A code, and the trace that has it.
-const MATRIX: [(&str, Make); 21] = [
+const MATRIX: [(&str, Make); 17] = [
     ("stranded", stranded),
     ("kick_storm", kick_storm),
     ("wrong_core", wrong_core),
@@ -237,10 +215,6 @@ const MATRIX: [(&str, Make); 21] = [
     ("faulting_poller", faulting_poller),
     ("chatty_poller", chatty_poller),
     ("reordered", reordered),
-    ("unknown_vehicle", unknown_vehicle),
-    ("lost", lost),
-    ("untracked", untracked),
-    ("unfollowed", unfollowed),
 ];
 
 #[test]
@@ -268,8 +242,6 @@ fn each_finding_has_figures_and_says_what_would_help() {
             for part in [&f.text, &f.remedy] {
                 assert!(!part.ends_with('.') && !part.contains("  "), "{code}: {part}");
             }
-            let doubt = ["lost", "untracked", "unfollowed"].contains(&code);
-            assert!(!(doubt && f.warns()), "{code}");
         }
     }
 }
@@ -299,7 +271,7 @@ fn too_few_completions_say_nothing() {
         }
         few(&mut t.total.order.as_mut().unwrap().completions);
         // Counted one by one, these are no shares of anything.
-        let exact = ["cq_overflow", "buffers_exhausted", "lost", "untracked", "unfollowed"];
+        let exact = ["cq_overflow", "buffers_exhausted"];
         assert_eq!(codes(&t).is_empty(), !exact.contains(&code), "{code}: {:?}", findings(&t));
     }
 }

@@ -14,6 +14,8 @@
 pub mod flags;
 mod refusal;
 pub mod ring;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::os::fd::RawFd;

@@ -14,14 +14,14 @@ use crate::error::{Error, Result};
 pub fn of_setup(config: &Config, cause: io::Error) -> Error {
     const WHAT: &str = "cannot set up an io_uring";
     match cause.raw_os_error() {
-        Some(libc::EPERM) => match disabled() {
+        Some(libc::EPERM) => match setting("io_uring_disabled") {
             Some(2) => Error::machine(
                 format!("{WHAT}: io_uring is switched off on this machine (kernel.io_uring_disabled = 2)"),
                 "as root: sysctl kernel.io_uring_disabled=0, or use --engine libaio",
             ),
             Some(1) => Error::machine(
                 format!("{WHAT}: io_uring is kept to privileged users here (kernel.io_uring_disabled = 1)"),
-                "run as root or in the group that kernel.io_uring_group names, or use --engine libaio",
+                who_may(setting("io_uring_group")),
             ),
             _ => Error::machine(
                 format!("{WHAT}: not permitted: a seccomp filter or security module forbids it"),
@@ -129,8 +129,15 @@ pub fn of_register(what: &str, config: &Config, memory: &Memory, cause: io::Erro
     }
 }
 
-fn disabled() -> Option<u32> {
-    std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?.trim().parse().ok()
+/// What helps while io_uring is kept to root and to the group that kernel.io_uring_group names (none: -1).
+fn who_may(group: Option<i32>) -> String {
+    let group = group.filter(|gid| *gid >= 0).map(|gid| format!(" or in the group {gid}")).unwrap_or_default();
+    format!("run as root{group}, open it to all (as root: sysctl kernel.io_uring_disabled=0), or use --engine libaio")
+}
+
+/// A setting of the kernel's, `kernel.NAME`.
+fn setting(name: &str) -> Option<i32> {
+    std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse().ok()
 }
 
 fn release() -> String {
@@ -145,5 +152,18 @@ fn locked_limit() -> String {
             format!("the limit of locked memory is {} KiB", limit.rlim_cur / 1024)
         }
         _ => "the limit of locked memory is too small".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_may_is_named_where_there_is_one() {
+        let rest = ", open it to all (as root: sysctl kernel.io_uring_disabled=0), or use --engine libaio";
+        assert_eq!(who_may(Some(-1)), format!("run as root{rest}"));
+        assert_eq!(who_may(None), format!("run as root{rest}"));
+        assert_eq!(who_may(Some(7)), format!("run as root or in the group 7{rest}"));
     }
 }

@@ -63,6 +63,22 @@ fn the_screen_of_one_measurement_says_what_it_knows_and_no_more() {
 }
 
 #[test]
+fn a_doubt_is_shown_once_with_the_measurement_and_with_the_run() {
+    let mut m = sample::measurement();
+    (m.probe.lost, m.probe.untracked, m.probe.completions_seen) = (Some(3), Some(100), Some(400));
+    (m.vehicles[0].vehicle, m.interrupts[1].count) = (Vehicle::Unknown, 0);
+    m.warnings = crate::answer::doubt::doubts(&m);
+    let mut r = record();
+    r.cells[0].measurements[0] = m.clone();
+    for text in [bench::screen(&m, PLAIN), run::screen(&r, PLAIN)] {
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for once in ["the probes lost", "100 of 500 completions", "could not be told", "of the 500 interrupts 36"] {
+            assert_eq!(flat.matches(once).count(), 1, "'{once}' in\n{text}");
+        }
+    }
+}
+
+#[test]
 fn text_from_outside_cannot_steer_the_terminal() {
     assert_eq!(sanitise("a\x1b[2Jb\u{202e}c\n"), "a\\u{1b}[2Jb\\u{202e}c\\u{a}");
     let mut m = sample::measurement();

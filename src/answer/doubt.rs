@@ -1,0 +1,190 @@
+//! Where a measurement's numbers must not be taken at their word. Asked once, when it is made; the answers stay with it, as
+//! its warnings.
+
+use super::words::{percent, plural};
+use crate::measurement::{Interrupt, Measurement, Probe, VehicleCount, Warning};
+use crate::path::vehicle::Vehicle;
+
+/// One in a hundred: the accuracy that shares and counts are read with.
+const ACCURACY: f64 = 0.01;
+
+/// The counts of one watched span, whoever's load it was.
+#[derive(Debug, Clone, Copy)]
+pub struct Counts<'a> {
+    pub ios: u64,
+    pub probe: &'a Probe,
+    pub vehicles: &'a [VehicleCount],
+    pub interrupts: &'a [Interrupt],
+}
+
+impl<'a> From<&'a Measurement> for Counts<'a> {
+    fn from(m: &'a Measurement) -> Self {
+        Self { ios: m.ios, probe: &m.probe, vehicles: &m.vehicles, interrupts: &m.interrupts }
+    }
+}
+
+/// What the span's own numbers say against it.
+pub fn doubts<'a>(of: impl Into<Counts<'a>>) -> Vec<Warning> {
+    let c = &of.into();
+    [lost(c), missed(c), untracked(c), seen_too_many(c), unknown(c), interrupts_missed(c)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn lost(m: &Counts<'_>) -> Option<Warning> {
+    let lost = m.probe.lost.filter(|n| *n > 0)?;
+    Some(Warning::new(
+        "events_lost",
+        format!(
+            "the probes lost {}: a counter's map was full or a probe interrupted itself",
+            plural(lost as usize, "event")
+        ),
+        "take the counts as lower bounds, or repeat with less else running",
+    ))
+}
+
+fn missed(m: &Counts<'_>) -> Option<Warning> {
+    if m.probe.missed.is_empty() {
+        return None;
+    }
+    let each: Vec<String> =
+        m.probe.missed.iter().map(|missed| format!("{} {}", missed.program, missed.events)).collect();
+    Some(Warning::new(
+        "events_missed",
+        format!("events were missed that arrived while their own program was running: {}", each.join(", ")),
+        "what a program counts is low by at most that; `iotrail check --json` says what each is for",
+    ))
+}
+
+fn untracked(m: &Counts<'_>) -> Option<Warning> {
+    let untracked = m.probe.untracked.filter(|n| *n > 0)?;
+    Some(Warning::new(
+        "untracked",
+        format!("{untracked} of {} completions left no trace that the probes can follow", m.ios),
+        "docs/completion-path.md says which interfaces do that and when",
+    ))
+}
+
+fn seen_too_many(m: &Counts<'_>) -> Option<Warning> {
+    let seen = m.probe.completions_seen.filter(|n| *n > m.ios)?;
+    Some(Warning::new(
+        "seen_too_many",
+        format!("the probes saw {seen} completions, the load {}", m.ios),
+        "another ring of this process was busy: take the shares, not the counts, and report this",
+    ))
+}
+
+fn unknown(m: &Counts<'_>) -> Option<Warning> {
+    let seen: u64 = m.vehicles.iter().map(|v| v.completions).sum();
+    let unknown: u64 = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum();
+    let share = unknown as f64 / seen.max(1) as f64;
+    (share >= ACCURACY).then(|| {
+        Warning::new(
+            "unknown_vehicle",
+            format!("for {} of completions it could not be told what carried them", percent(share)),
+            "run `iotrail check`",
+        )
+    })
+}
+
+/// The kernel's own count is the observer that nothing escapes.
+fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
+    // The two are not read at the same instant: a few apart is no miss.
+    const EDGES: f64 = 10.0;
+    let both = m.interrupts.iter().filter_map(|i| Some((i, i.proc_count?)));
+    let off = both.filter(|(i, proc)| proc.saturating_sub(i.count) as f64 > (*proc as f64 * ACCURACY).max(EDGES));
+    let off: Vec<_> = off.collect();
+    let (worst, proc) = off.iter().max_by_key(|(i, proc)| proc - i.count)?;
+    let others = match off.len() - 1 {
+        0 => String::new(),
+        n => format!(", and too few of {}", plural(n, "other")),
+    };
+    Some(Warning::new(
+        "interrupts_missed",
+        format!(
+            "the probes saw {} of the {proc} interrupts {} {} on CPU {} that /proc/interrupts counted{others}",
+            worst.count, worst.vector, worst.name, worst.cpu
+        ),
+        "counts of interrupts and their wake-ups are low by that share; completions are not affected",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measurement::{Interrupt, Missed, VehicleCount};
+    use crate::store::sample;
+
+    fn codes(m: &Measurement) -> Vec<String> {
+        doubts(m).into_iter().map(|w| w.code).collect()
+    }
+
+    fn text(m: &Measurement, code: &str) -> String {
+        doubts(m).into_iter().find(|w| w.code == code).unwrap().text
+    }
+
+    fn interrupt(cpu: u32, count: u64, proc_count: Option<u64>) -> Interrupt {
+        Interrupt { vector: "36".into(), name: "virtio1-req.0".into(), cpu, count, on_watched: 0, proc_count }
+    }
+
+    #[test]
+    fn whole_numbers_and_unwatched_loads_leave_no_doubt() {
+        let mut m = sample::measurement();
+        assert_eq!(doubts(&m), []);
+        (m.probe, m.vehicles, m.interrupts) = Default::default();
+        assert_eq!(doubts(&m), []);
+    }
+
+    #[test]
+    fn each_doubt_has_its_sentence() {
+        let mut m = sample::measurement();
+        m.probe.lost = Some(3);
+        m.probe.missed = vec![
+            Missed { program: "interrupt_ipi_send".into(), events: 1 },
+            Missed { program: "ring_complete".into(), events: 3 },
+        ];
+        (m.probe.completions_seen, m.probe.untracked) = (Some(490), Some(10));
+        assert_eq!(codes(&m), ["events_lost", "events_missed", "untracked"]);
+        assert_eq!(
+            text(&m, "events_lost"),
+            "the probes lost 3 events: a counter's map was full or a probe interrupted itself"
+        );
+        assert_eq!(
+            text(&m, "events_missed"),
+            "events were missed that arrived while their own program was running: interrupt_ipi_send 1, ring_complete 3"
+        );
+        assert_eq!(text(&m, "untracked"), "10 of 500 completions left no trace that the probes can follow");
+        m = sample::measurement();
+        m.probe.completions_seen = Some(501);
+        assert_eq!(codes(&m), ["seen_too_many"]);
+        assert_eq!(text(&m, "seen_too_many"), "the probes saw 501 completions, the load 500");
+    }
+
+    #[test]
+    fn unknown_vehicles_are_a_doubt_from_one_in_a_hundred_on() {
+        let mut m = sample::measurement();
+        let by = |vehicle, completions| VehicleCount { vehicle, completions, detail: None, delay_ns: None };
+        m.vehicles = vec![by(Vehicle::Enter, 496), by(Vehicle::Unknown, 4)];
+        assert_eq!(doubts(&m), []);
+        m.vehicles = vec![by(Vehicle::Enter, 495), by(Vehicle::Unknown, 5)];
+        assert_eq!(text(&m, "unknown_vehicle"), "for 1 % of completions it could not be told what carried them");
+    }
+
+    #[test]
+    fn interrupts_that_the_kernel_counted_and_the_probes_did_not_are_said_once() {
+        let mut m = sample::measurement();
+        m.interrupts = vec![interrupt(0, 989, None), interrupt(0, 0, Some(10)), interrupt(0, 99_000, Some(100_000))];
+        assert_eq!(doubts(&m), []);
+        m.interrupts.push(interrupt(1, 900, Some(1000)));
+        assert_eq!(
+            text(&m, "interrupts_missed"),
+            "the probes saw 900 of the 1000 interrupts 36 virtio1-req.0 on CPU 1 that /proc/interrupts counted"
+        );
+        m.interrupts.push(interrupt(0, 0, Some(11)));
+        assert_eq!(codes(&m), ["interrupts_missed"]);
+        assert!(
+            text(&m, "interrupts_missed").ends_with("on CPU 1 that /proc/interrupts counted, and too few of 1 other")
+        );
+    }
+}

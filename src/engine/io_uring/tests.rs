@@ -1,0 +1,63 @@
+//! What the kernel's rules demand of the two halves, on real rings; without io_uring these fail rather than pass.
+
+use std::time::Duration;
+
+use super::*;
+
+/// Completion entries; the kernel allows no fewer than submission entries.
+const ENTRIES: u32 = 8;
+const ALL: u32 = 5 * ENTRIES + 3;
+
+/// No-ops on a ring with these flags and a small completion queue, as many as the kernel takes before any is reaped, until
+/// all are through. Returns their slots in the order in which they came back, and whether the kernel said that completions
+/// had overflown.
+fn no_ops_beyond_the_queue(flags: &str, wait: Wait) -> (Vec<u32>, bool) {
+    let setup = format!("cqsize={ENTRIES},{flags}").parse().unwrap();
+    let config = Config { setup, sq_entries: ENTRIES, ..Config::default() };
+    // A no-op touches no memory.
+    let memory = Memory { base: std::ptr::NonNull::dangling(), stride: 4096, block_bytes: 512, slots: 0 };
+    let Opened { mut submitter, mut reaper, .. } = open(&config, &Job { memory, fd: None, batch: 1 }).unwrap();
+    let ring = Arc::clone(&reaper.ring);
+    assert_eq!(ring.params.cq_entries, ENTRIES);
+    let overflown = || ring.sq_flags().load(Ordering::Acquire) & sys::IORING_SQ_CQ_OVERFLOW != 0;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let (mut found, mut seen, mut queued) = (Vec::with_capacity(2 * ALL as usize), false, 0);
+    while found.len() < ALL as usize {
+        while queued < ALL {
+            match submitter.queue(&Io { op: Op::Nop, slot: queued, offset: 0 }) {
+                Queued::Queued => queued += 1,
+                // The kernel takes no more (EBUSY), or its thread has not yet.
+                _ if submitter.pending() > 0 || overflown() => break,
+                _ => std::thread::yield_now(),
+            }
+            submitter.submit().unwrap();
+        }
+        while ring.sq_head().load(Ordering::Acquire) != submitter.tail && !overflown() {
+            submitter.submit().unwrap();
+            assert!(Instant::now() < deadline, "{flags}: {queued} queued, not all are taken");
+        }
+        seen |= overflown();
+        let in_flight = queued - submitter.pending() - found.len() as u32;
+        reaper.poll(in_flight, wait, Some(deadline), &mut found).unwrap();
+        reaper.clear();
+        assert!(Instant::now() < deadline, "{flags} {wait:?}: {} of {queued} came back", found.len());
+    }
+    // None comes twice.
+    reaper.get_events().unwrap();
+    reaper.poll(0, wait, Some(deadline), &mut found).unwrap();
+    assert!(!overflown(), "nothing is left that has overflown");
+    assert!(found.iter().all(|c| c.result == 0), "{found:?}");
+    (found.iter().map(|c| c.slot).collect(), seen)
+}
+
+#[test]
+fn completions_beyond_the_queue_come_back_once_each() {
+    for flags in ["", "coop_taskrun", "coop_taskrun,taskrun_flag", "defer_taskrun,single_issuer", "sqpoll", "iopoll"] {
+        for wait in [Wait::Peek, Wait::Block] {
+            let (mut slots, overflown) = no_ops_beyond_the_queue(flags, wait);
+            assert!(overflown, "{flags} {wait:?}: the kernel never said that completions had overflown");
+            slots.sort_unstable();
+            assert_eq!(slots, (0..ALL).collect::<Vec<_>>(), "{flags} {wait:?}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The validated plan of a load. Nothing after this parses or guesses a default.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `resolve` | options → the plan, once |
+//! | `ring` | the options that are io_uring's |
+//! | `record` | the plan as a measurement records it |
+
+mod record;
+mod resolve;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::options::{EngineKind, Rw, Scratch, Trace, Wait};
+use crate::engine;
+use crate::engine::io_uring::flags::Setup;
+use crate::measurement::Warning;
+
+/// Who reaps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReaperKind {
+    /// The submitting thread.
+    Same,
+    /// A thread of its own, on that CPU; `None`: where the scheduler puts it.
+    Thread { cpu: Option<u32> },
+}
+
+/// When the measured part ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    After(Duration),
+    /// This many I/Os over all jobs.
+    Ios(u64),
+}
+
+/// A load, resolved: every combination is one that can run, as far as can be told without touching the target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadSpec {
+    pub engine: EngineKind,
+    pub ring: Setup,
+    pub sq_cpu: Option<u32>,
+    pub sq_idle_ms: Option<u32>,
+    pub register_files: bool,
+    pub register_buffers: bool,
+    pub register_ring: bool,
+    pub force_async: bool,
+    pub rw: Rw,
+    pub block_bytes: u32,
+    pub depth: u32,
+    pub batch: u32,
+    pub jobs: u32,
+    pub cpus_requested: Option<String>,
+    /// The CPU of each job; empty: not pinned.
+    pub cpus: Vec<u32>,
+    pub wait: Wait,
+    pub reaper: ReaperKind,
+    pub think_ns: u64,
+    pub scratch: Scratch,
+    /// Computing processes on each of `neighbour_cpus`.
+    pub neighbours: u32,
+    /// The load's CPUs, each once: those of the jobs, or all online ones where the jobs are not pinned.
+    pub neighbour_cpus: Vec<u32>,
+    pub file: Option<PathBuf>,
+    pub size: Option<u64>,
+    pub direct: bool,
+    pub end: End,
+    pub warmup: Duration,
+    /// I/Os per second over all jobs; `None`: closed loop.
+    pub rate: Option<f64>,
+    pub verify: bool,
+    pub allow_write: bool,
+    pub trace: Trace,
+    /// What was resolved otherwise than asked for.
+    pub warnings: Vec<Warning>,
+}
+
+impl LoadSpec {
+    /// Whether the load writes to its target.
+    pub fn writes(&self) -> bool {
+        matches!(self.rw, Rw::Write | Rw::RandWrite | Rw::RandRw)
+    }
+
+    /// How the engine is to wait.
+    pub fn engine_wait(&self) -> engine::Wait {
+        match self.wait {
+            Wait::Block => engine::Wait::Block,
+            Wait::Peek => engine::Wait::Peek,
+        }
+    }
+
+    /// What the ring is asked for.
+    pub fn ring_config(&self) -> engine::io_uring::Config {
+        engine::io_uring::Config {
+            setup: self.ring.clone(),
+            sq_entries: self.depth,
+            sq_cpu: self.sq_cpu,
+            sq_idle_ms: self.sq_idle_ms,
+            register_files: self.register_files,
+            register_buffers: self.register_buffers,
+            register_ring: self.register_ring,
+            force_async: self.force_async,
+        }
+    }
+}

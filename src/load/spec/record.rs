@@ -1,0 +1,51 @@
+//! The plan as a measurement records it.
+
+use super::{End, LoadSpec, ReaperKind};
+use crate::measurement::{LoadRecord, Ring};
+
+impl LoadSpec {
+    /// `granted` are the ring flags that the kernel's answer held.
+    pub fn record(&self, granted: &[String]) -> LoadRecord {
+        let registered =
+            [("files", self.register_files), ("buffers", self.register_buffers), ("ring", self.register_ring)];
+        LoadRecord {
+            engine: self.engine.to_string(),
+            ring: Ring { requested: self.ring.names(), granted: granted.to_vec() },
+            sq_cpu: self.sq_cpu,
+            sq_idle_ms: self.sq_idle_ms,
+            register: registered.iter().filter(|(_, on)| *on).map(|(name, _)| name.to_string()).collect(),
+            force_async: self.force_async,
+            rw: self.rw.to_string(),
+            bs: u64::from(self.block_bytes),
+            depth: self.depth,
+            batch: self.batch,
+            jobs: self.jobs,
+            cpus_requested: self.cpus_requested.clone(),
+            cpus: self.cpus.clone(),
+            wait: self.wait.to_string(),
+            reaper: match self.reaper {
+                ReaperKind::Same => "same".into(),
+                ReaperKind::Thread { cpu: None } => "thread".into(),
+                ReaperKind::Thread { cpu: Some(cpu) } => format!("thread:{cpu}"),
+            },
+            think_ns: self.think_ns,
+            scratch: self.scratch.to_string(),
+            neighbour: if self.neighbours == 0 { "none".into() } else { format!("busy:{}", self.neighbours) },
+            file: self.file.as_ref().map(|p| p.display().to_string()),
+            size: self.size,
+            direct: self.direct,
+            runtime_ns: match self.end {
+                End::After(span) => Some(span.as_nanos() as u64),
+                End::Ios(_) => None,
+            },
+            count: match self.end {
+                End::After(_) => None,
+                End::Ios(n) => Some(n),
+            },
+            warmup_ns: self.warmup.as_nanos() as u64,
+            rate: self.rate,
+            verify: self.verify,
+            trace: self.trace.to_string(),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+use super::*;
+use crate::load::options::{Bytes, EngineKind, LoadOptions, Rw, Span};
+use crate::measurement::{Target, TargetInterrupt};
+
+fn options() -> LoadOptions {
+    LoadOptions { file: Some("/data/x".into()), ..LoadOptions::default() }
+}
+
+fn refused(o: LoadOptions) -> String {
+    let e = LoadSpec::resolve(&o, None, &[0, 1]).unwrap_err();
+    assert_eq!(e.exit_status(), 2);
+    e.to_string()
+}
+
+#[test]
+fn jobs_go_round_the_cpus() {
+    let o = LoadOptions { jobs: 3, cpus: Some("0-1".into()), ..options() };
+    let spec = LoadSpec::resolve(&o, None, &[0, 1]).unwrap();
+    assert_eq!(spec.cpus, [0, 1, 0]);
+    assert_eq!(spec.neighbour_cpus, [0, 1]);
+    assert_eq!(spec.end, End::After(Duration::from_secs(5)));
+    assert!(refused(LoadOptions { cpus: Some("0,7".into()), ..options() }).contains("CPU 7"));
+}
+
+#[test]
+fn irq_means_the_cpus_of_the_targets_interrupts() {
+    let irq = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: vec![1] };
+    let target = Target { interrupts: vec![irq], ..Target::default() };
+    let cpus = |list: &str, online: &[u32]| {
+        let o = LoadOptions { cpus: Some(list.into()), ..options() };
+        LoadSpec::resolve(&o, Some(&target), online).map(|s| s.cpus).map_err(|e| e.to_string())
+    };
+    assert_eq!(cpus("irq", &[0, 1]), Ok(vec![1]));
+    assert_eq!(cpus("non-irq", &[0, 1]), Ok(vec![0]));
+    assert!(cpus("non-irq", &[1]).unwrap_err().contains("every online CPU"));
+    let o = LoadOptions { cpus: Some("irq".into()), ..options() };
+    assert_eq!(LoadSpec::resolve(&o, None, &[0, 1]).unwrap_err().exit_status(), 3);
+}
+
+#[test]
+fn what_cannot_run_is_refused_in_one_line_with_a_remedy() {
+    assert!(refused(LoadOptions::default()).contains("needs a target; name one with --file"));
+    assert!(refused(LoadOptions { ring: "defer_taskrun".into(), ..options() }).contains("add single_issuer"));
+    assert!(refused(LoadOptions { sq_cpu: Some(1), ..options() }).contains("add sqpoll to --ring"));
+    assert!(refused(LoadOptions { batch: 32, ..options() }).contains("--batch 32 with --depth 16"));
+    assert!(refused(LoadOptions { engine: EngineKind::Libaio, ring: "iopoll".into(), ..options() }).contains("--ring"));
+    assert!(refused(LoadOptions { rw: Rw::Nop, engine: EngineKind::Sync, ..options() }).contains("no-op"));
+    assert!(refused(LoadOptions { register: "file".into(), ..options() }).contains("'file'"));
+    assert!(refused(LoadOptions { neighbour: "busy".into(), ..options() }).contains("busy:N"));
+    assert!(refused(LoadOptions { reaper: "thread:9".into(), ..options() }).contains("CPU 9"));
+    assert!(refused(LoadOptions { rate: Some(0.0), ..options() }).contains("--rate 0"));
+    assert!(refused(LoadOptions { think: 1_000_000_001, ..options() }).contains("a second"));
+    let registers =
+        LoadOptions { ring: "single_issuer".into(), reaper: "thread".into(), register: "ring".into(), ..options() };
+    assert!(refused(registers).contains("leave ring out of --register"));
+    let both = LoadOptions { count: Some(1), runtime: Some(Span(Duration::from_secs(5))), ..options() };
+    assert!(refused(both).contains("both"));
+    assert!(refused(LoadOptions { bs: Bytes(1000), verify: true, ..options() }).contains("512"));
+}
+
+#[test]
+fn the_record_holds_what_was_resolved() {
+    let o = LoadOptions {
+        ring: "single_issuer,defer_taskrun,cqsize=64".into(),
+        register: "files,ring".into(),
+        count: Some(9),
+        neighbour: "busy:2".into(),
+        ..options()
+    };
+    let r = LoadSpec::resolve(&o, None, &[0]).unwrap().record(&["single_issuer".into()]);
+    assert_eq!(r.ring.requested, ["defer_taskrun", "single_issuer", "cqsize=64"]);
+    assert_eq!(r.ring.granted, ["single_issuer"]);
+    assert_eq!((r.count, r.runtime_ns, r.bs, r.neighbour.as_str()), (Some(9), None, 4096, "busy:2"));
+    assert_eq!(r.register, ["files", "ring"]);
+    assert!(r.direct && r.cpus.is_empty());
+}
+
+#[test]
+fn sync_runs_at_depth_one_and_says_so() {
+    let spec = LoadSpec::resolve(&LoadOptions { engine: EngineKind::Sync, ..options() }, None, &[0]).unwrap();
+    assert_eq!((spec.depth, spec.batch), (1, 1));
+    assert_eq!(spec.warnings[0].code, "sync_depth");
+}
