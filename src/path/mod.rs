@@ -5,4 +5,6 @@ pub mod delivery;
 pub mod entry;
 pub mod event;
 pub mod loss;
+pub mod place;
+pub mod sample;
 pub mod vehicle;
