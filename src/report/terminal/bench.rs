@@ -3,7 +3,7 @@
 use super::layout::{Column, Style, field, paragraph, table};
 use crate::answer::finding::{Severity, findings};
 use crate::answer::words::{UNKNOWN, bytes, count, percent, plural, span, three_digits};
-use crate::measurement::{Latency, LoadRecord, Measurement, PerIo};
+use crate::measurement::{CpuShare, Latency, LoadRecord, Measurement, PerIo};
 
 pub fn screen(m: &Measurement, style: Style) -> String {
     let mut out = String::new();
@@ -30,6 +30,7 @@ pub fn screen(m: &Measurement, style: Style) -> String {
         field(o, style, "order", &[text, format!("at most {} places off", order.max_displacement)]);
     }
     field(o, style, "probes", &probes(m));
+    where_the_cpu_went(o, style, m);
     field(o, style, "host", &host(m));
     notes(o, style, m);
     out
@@ -258,6 +259,38 @@ fn probes(m: &Measurement) -> Vec<String> {
         number("untracked", m.probe.untracked),
         number("events lost", m.probe.lost),
     ]
+}
+
+/// Places that got a sample, the most frequent first; then how they were taken.
+fn where_the_cpu_went(out: &mut String, style: Style, m: &Measurement) {
+    let (Some(shares), Some(how)) = (&m.cpu_shares, &m.cpu_samples) else { return };
+    let mut sorted: Vec<_> = shares.iter().filter(|s| s.samples > 0).collect();
+    sorted.sort_by_key(|s| std::cmp::Reverse(s.samples));
+    let part = |x: Option<f64>| x.map_or(UNKNOWN.into(), percent);
+    let row = |s: &&CpuShare| vec![s.place.to_string(), s.samples.to_string(), part(s.share), part(s.lo), part(s.hi)];
+    let columns = [
+        Column { heading: "CPU time went to", width: 22, number: false },
+        Column { heading: "samples", width: 9, number: true },
+        Column { heading: "share", width: 8, number: true },
+        Column { heading: "95 %: from", width: 10, number: true },
+        Column { heading: "to", width: 8, number: true },
+    ];
+    let text = table(&columns, sorted.iter().map(row).collect());
+    let (heading, body) = text.split_once('\n').unwrap_or((text.as_str(), ""));
+    out.push_str(&format!("\n{}\n{body}\n", style.bold(heading)));
+    let cpus: Vec<String> = how.idle_cpus.iter().map(u32::to_string).collect();
+    let mut items = vec![
+        format!("{} taken at {} Hz by {}", how.taken, how.hz, how.clock),
+        format!("{} elsewhere", how.elsewhere),
+        format!("{} lost", how.lost),
+        if cpus.is_empty() { "no idle CPU counted".into() } else { format!("idle is of CPU {}", cpus.join(",")) },
+    ];
+    if !how.unplaced.is_empty() {
+        let functions: Vec<String> = how.unplaced.iter().map(|f| format!("{} {}", f.function, f.samples)).collect();
+        items.push(format!("other: {}", functions.join(", ")));
+    }
+    field(out, style, "samples", &items);
+    out.push('\n');
 }
 
 fn host(m: &Measurement) -> Vec<String> {
