@@ -1,4 +1,4 @@
-//! Compiles the BPF object and generates its Rust skeleton, with the twins of `record.h`, into OUT_DIR.
+//! Compiles the BPF objects and generates their Rust skeletons, with the twins of their records, into OUT_DIR.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -6,7 +6,7 @@ use std::{env, fs};
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("iotrail.skel.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let bpf = PathBuf::from("src/probe/bpf");
     println!("cargo:rerun-if-changed=src/probe/record.h");
     for entry in fs::read_dir(&bpf).expect("src/probe/bpf is part of the source") {
@@ -17,9 +17,12 @@ fn main() {
         Ok(other) => panic!("no entry decoding for {other} yet: see src/probe/bpf/arch.h"),
         Err(_) => panic!("cargo sets CARGO_CFG_TARGET_ARCH"),
     };
-    SkeletonBuilder::new()
-        .source(bpf.join("iotrail.bpf.c"))
-        .clang_args([&format!("-D__TARGET_ARCH_{arch}"), "-mcpu=v3", "-Wall", "-Wno-unused-function"])
-        .build_and_generate(&out)
-        .unwrap_or_else(|e| panic!("the BPF programs did not compile (is clang installed?): {e:?}"));
+    // The programs that follow completions, and those that sample the CPUs: loaded apart.
+    for object in ["iotrail", "profile"] {
+        SkeletonBuilder::new()
+            .source(bpf.join(format!("{object}.bpf.c")))
+            .clang_args([&format!("-D__TARGET_ARCH_{arch}"), "-mcpu=v3", "-Wall", "-Wno-unused-function"])
+            .build_and_generate(out.join(format!("{object}.skel.rs")))
+            .unwrap_or_else(|e| panic!("the BPF programs did not compile (is clang installed?): {e:?}"));
+    }
 }

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cli → experiment → load, probe, host → engine, path, stats
-//!          ↘ answer, store, report → run_record → measurement → path, stats
+//!          ↘ answer, store, report, export → run_record → measurement → path, stats
 //! ```
 //!
 //! | module | responsible for |
@@ -20,6 +20,7 @@
 //! | [`answer`] | what measurements mean, in words; pure |
 //! | [`store`] | one SQLite file: runs, cells, measurements |
 //! | [`report`] | measurements → text on a terminal |
+//! | [`export`] | files for other tools: folded stacks, flame graphs |
 //! | [`measurement`] | the central noun: what one load, watched, yields; the JSON schema |
 //! | [`run_record`] | a run of an experiment and its cells; the JSON schema |
 //! | [`trace_record`] | what watching a program yields; the JSON schema |
@@ -30,6 +31,7 @@ pub mod cli;
 pub mod engine;
 pub mod error;
 pub mod experiment;
+pub mod export;
 pub mod host;
 pub mod load;
 pub mod measurement;

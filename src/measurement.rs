@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::path::place::Place;
 use crate::path::vehicle::Vehicle;
 
 pub const SCHEMA: &str = "iotrail.measurement/1";
@@ -42,6 +43,12 @@ pub struct Measurement {
     /// Completion order; null where it could not be followed.
     pub order: Option<Order>,
     pub probe: Probe,
+    /// Where the CPU went, by samples; null where none were taken. Every place is there; their samples sum to
+    /// `cpu_samples.taken`.
+    #[serde(default)]
+    pub cpu_shares: Option<Vec<CpuShare>>,
+    #[serde(default)]
+    pub cpu_samples: Option<CpuSamples>,
     pub host: Host,
     pub warnings: Vec<Warning>,
 }
@@ -226,6 +233,46 @@ pub struct Probe {
     pub missed: Vec<Missed>,
     /// Names of the attached programs.
     pub programs: Vec<String>,
+}
+
+/// Samples that fell on one place, and their share of all that were taken with its 95 % interval (`stats::share`); null where too few
+/// were taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CpuShare {
+    pub place: Place,
+    pub samples: u64,
+    pub share: Option<f64>,
+    pub lo: Option<f64>,
+    pub hi: Option<f64>,
+}
+
+/// How the CPUs were sampled. Paced by time, `expected` = `taken` + `elsewhere` + `lost`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuSamples {
+    /// `time` or `cycles`.
+    pub clock: String,
+    /// Samples per second and CPU that were asked for.
+    pub hz: u32,
+    /// Between two samples of a CPU; null: paced by cycles.
+    pub period_ns: Option<u64>,
+    /// What the shares are of: samples of the watched threads, on any CPU, and of the idle task on `idle_cpus`.
+    pub taken: u64,
+    /// Other programs' samples, and idle ones of other CPUs.
+    pub elsewhere: u64,
+    /// Samples that did not come, or found no room to be kept in.
+    pub lost: u64,
+    /// Samples that the span had periods for, over all CPUs; null: paced by cycles.
+    pub expected: Option<u64>,
+    /// CPUs whose idle time is in the shares: the load's, or, where it is not pinned, those that it was seen on.
+    pub idle_cpus: Vec<u32>,
+    /// Innermost functions of samples whose place is `other`, the most frequent first, ten at most.
+    pub unplaced: Vec<FunctionSamples>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionSamples {
+    pub function: String,
+    pub samples: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::cli::profile::ProfileArgs;
 use crate::error::{Error, Result};
 use crate::experiment::cell::{self, Measured};
 use crate::experiment::interrupt;
@@ -18,6 +19,9 @@ use crate::store::Store;
 pub struct BenchArgs {
     #[command(flatten)]
     load: LoadOptions,
+
+    #[command(flatten)]
+    profile: ProfileArgs,
 
     /// One measurement as JSON on standard output
     #[arg(long)]
@@ -43,14 +47,14 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Runs the load and stores what it yields.
+/// Runs the load, stores what it yields, and writes the samples' files.
 fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
     let stop = interrupt::raise_flag()?;
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
-    let measured = cell::run(&args.load, &mut |p: Progress| bar.set_message(words(p)), stop);
+    let measured = cell::run(&args.load, args.profile.sampling(), &mut |p: Progress| bar.set_message(words(p)), stop);
     bar.finish_and_clear();
-    let Measured { measurement, histogram, interrupted } = measured?;
+    let Measured { measurement, histogram, samples, interrupted } = measured?;
     if measurement.ios == 0 {
         return Err(match interrupted {
             true => Error::machine("stopped before an I/O was measured", "let it run longer"),
@@ -59,6 +63,9 @@ fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
     }
     if let Some(store) = store {
         store.save_single(&measurement, &histogram)?;
+    }
+    if let Some(how) = &measurement.cpu_samples {
+        args.profile.export(&samples, how)?;
     }
     Ok(measurement)
 }

@@ -13,6 +13,7 @@ use crate::report::terminal;
 pub mod bench;
 pub mod check;
 pub mod list;
+mod profile;
 pub mod run;
 pub mod trace;
 

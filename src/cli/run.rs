@@ -191,7 +191,7 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
         started,
         store,
         stop,
-        measure: &mut |load| cell::run(load, &mut |at| progress.borrow().load(&at), stop),
+        measure: &mut |load| cell::run(load, None, &mut |at| progress.borrow().load(&at), stop),
         tell: &mut |step: Step<'_>| progress.borrow_mut().show(&step),
     });
     progress.borrow().end();

@@ -9,10 +9,13 @@ use crate::answer::doubt::doubts;
 use crate::error::Result;
 use crate::host;
 use crate::load::options::{EngineKind, LoadOptions, Trace};
-use crate::load::spec::LoadSpec;
+use crate::load::spec::{LoadSpec, ReaperKind};
 use crate::load::{self, Boundary, Outcome, Progress};
-use crate::measurement::{Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, TaskWorkBatch, Warning};
+use crate::measurement::{CpuSamples, Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, TaskWorkBatch, Warning};
+use crate::path::sample::Sample;
 use crate::probe::observed::Observed;
+use crate::probe::profile::{self, Clock, Profiler, Whom};
+use crate::probe::sampled::Profile;
 use crate::probe::watch::{Interface, Room, Subject, Watch, Who};
 use crate::stats::quantile;
 
@@ -21,13 +24,28 @@ pub struct Measured {
     pub measurement: Measurement,
     /// Latencies in nanoseconds, all jobs together.
     pub histogram: Histogram<u64>,
+    /// What the measurement's CPU shares are made of; empty unless samples were asked for.
+    pub samples: Vec<Sample>,
     /// Stopped before its end: the numbers are of a shorter run than was asked for.
     pub interrupted: bool,
 }
 
-/// Runs the load once, watched as `options.trace` asks. Counts and load cover exactly the same I/Os: both boundaries lie
+/// How the CPUs are to be sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampling {
+    pub clock: Clock,
+    /// Samples per second and CPU.
+    pub hz: u32,
+}
+
+/// Runs the load once, watched as `options.trace` asks, and sampled where that is asked for. Counts and load cover exactly the same I/Os: both boundaries lie
 /// where nothing is in flight.
-pub fn run(options: &LoadOptions, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Measured> {
+pub fn run(
+    options: &LoadOptions,
+    sampling: Option<Sampling>,
+    progress: &mut dyn FnMut(Progress),
+    stop: &AtomicBool,
+) -> Result<Measured> {
     let host = host_facts(options.file.as_deref())?;
     let spec = LoadSpec::resolve(options, host.target.as_ref(), &host::cpu::online()?)?;
     let mut warnings = Vec::new();
@@ -58,14 +76,31 @@ pub fn run(options: &LoadOptions, progress: &mut dyn FnMut(Progress), stop: &Ato
         _ => None,
     };
 
+    let mut sampling_room = profile::Room::default();
+    let mut profiler = sampling
+        .map(|s| {
+            let whom = Whom::Tgids(vec![std::process::id()]);
+            let subject = profile::Subject { whom, exclude_tid: calling_tid(), clock: s.clock, hz: s.hz };
+            Profiler::open(&mut sampling_room, subject)
+        })
+        .transpose()?;
+
     let mut observed: Option<Observed> = None;
+    let mut profiled: Option<Profile> = None;
     let mut failed: Option<crate::error::Error> = None;
     let mut boundary = |at: Boundary| {
-        let Some(watch) = watch.as_mut() else { return };
+        // Sampled is what is between: neither the resetting of the counters nor the reading.
         let result = match at {
             Boundary::Ready => Ok(()),
-            Boundary::MeasureBegins => watch.begin(),
-            Boundary::MeasureEnds => watch.end().map(|o| observed = Some(o)),
+            Boundary::MeasureBegins => watch
+                .as_mut()
+                .map_or(Ok(()), Watch::begin)
+                .and_then(|()| profiler.as_mut().map_or(Ok(()), Profiler::begin)),
+            Boundary::MeasureEnds => (|| {
+                profiled = profiler.as_mut().map(Profiler::end).transpose()?;
+                observed = watch.as_mut().map(Watch::end).transpose()?;
+                Ok(())
+            })(),
         };
         if let Err(e) = result {
             failed.get_or_insert(e);
@@ -80,7 +115,36 @@ pub fn run(options: &LoadOptions, progress: &mut dyn FnMut(Progress), stop: &Ato
             Warning::new("probe_missing", format!("this kernel has no {name}: {lost} unknown"), "see `iotrail check`")
         }));
     }
-    Ok(measured(outcome, observed, host, warnings))
+    let mut measured = measured(outcome, observed, host, warnings);
+    if let Some(profile) = profiled {
+        let pinned: Vec<u32> = spec.cpus.iter().copied().chain(reaper_cpu(&spec)).chain(spec.sq_cpu).collect();
+        let shares = profile.shares((!spec.cpus.is_empty()).then_some(&pinned));
+        measured.measurement.warnings.extend(samples_lost(&shares.how));
+        measured.measurement.cpu_shares = Some(shares.shares);
+        measured.measurement.cpu_samples = Some(shares.how);
+        measured.samples = shares.samples;
+    }
+    Ok(measured)
+}
+
+/// Losses that shares could lean from.
+fn samples_lost(how: &CpuSamples) -> Option<Warning> {
+    let expected = how.expected.unwrap_or(how.taken + how.elsewhere + how.lost);
+    (how.lost as f64 > 0.05 * expected as f64).then(|| {
+        Warning::new(
+            "samples_lost",
+            format!("{} of {expected} samples of the CPUs were lost", how.lost),
+            "the shares are of the others; a virtual machine whose host is busy loses samples, and so do long stretches \
+             with interrupts off",
+        )
+    })
+}
+
+fn reaper_cpu(spec: &LoadSpec) -> Option<u32> {
+    match spec.reaper {
+        ReaperKind::Thread { cpu } => cpu,
+        ReaperKind::Same => None,
+    }
 }
 
 /// What this machine is, with the target as far as it can be told before it exists: a missing file is laid out in its
@@ -185,10 +249,12 @@ fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnin
         ipis,
         order: None,
         probe,
+        cpu_shares: None,
+        cpu_samples: None,
         host,
         warnings,
     };
     let doubts = doubts(&measurement);
     measurement.warnings.extend(doubts);
-    Measured { measurement, histogram: outcome.histogram, interrupted: outcome.interrupted }
+    Measured { measurement, histogram: outcome.histogram, samples: vec![], interrupted: outcome.interrupted }
 }

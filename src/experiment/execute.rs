@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn measured(interrupted: bool) -> Measured {
-        Measured { measurement: sample::measurement(), histogram: sample::histogram(), interrupted }
+        Measured { measurement: sample::measurement(), histogram: sample::histogram(), samples: vec![], interrupted }
     }
 
     #[test]

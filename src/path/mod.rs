@@ -6,5 +6,7 @@ pub mod entry;
 pub mod event;
 pub mod loss;
 pub mod order;
+pub mod place;
+pub mod sample;
 pub mod trail;
 pub mod vehicle;

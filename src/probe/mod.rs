@@ -1,6 +1,7 @@
 //! The probes: BPF programs on tracepoints. `bpf/` holds the kernel half, `record.h` what crosses, and here stand what
 //! can load ([`support`]), the names of kernel addresses ([`symbols`]), and one watched span ([`watch`]) with what it
-//! yields ([`observed`]).
+//! yields ([`observed`]). Samples of what the CPUs run ([`profile`], [`sampled`])
+//! are an object of their own.
 //!
 //! Other people's programs: [`rings`] holds what is counted by ring and opcode; requests followed whole cross one by one.
 //!
@@ -8,8 +9,10 @@
 //! number means is in `docs/completion-path.md`.
 
 pub mod observed;
+pub mod profile;
 pub mod recording;
 pub mod rings;
+pub mod sampled;
 pub mod support;
 pub mod symbols;
 mod trails;
@@ -18,4 +21,9 @@ pub mod watch;
 pub(crate) mod skel {
     #![allow(clippy::all, dead_code, non_camel_case_types, non_snake_case, unused)]
     include!(concat!(env!("OUT_DIR"), "/iotrail.skel.rs"));
+}
+
+pub(crate) mod profile_skel {
+    #![allow(clippy::all, dead_code, non_camel_case_types, non_snake_case, unused)]
+    include!(concat!(env!("OUT_DIR"), "/profile.skel.rs"));
 }

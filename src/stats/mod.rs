@@ -1,4 +1,5 @@
-//! Pure numbers: histograms and quantiles.
+//! Pure numbers: histograms, quantiles, shares of samples.
 
 pub mod histogram;
 pub mod quantile;
+pub mod share;

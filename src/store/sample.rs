@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 
 use crate::measurement::*;
+use crate::path::place::Place;
 use crate::path::vehicle::Vehicle;
 
 pub fn histogram() -> Histogram<u64> {
@@ -118,6 +119,28 @@ pub fn measurement() -> Measurement {
             missed: vec![],
             programs: vec!["ring".into(), "interrupt".into()],
         },
+        cpu_shares: Some(
+            [(Place::User, 1984, 0.995), (Place::Interrupt, 10, 0.005)]
+                .map(|(place, samples, share)| CpuShare {
+                    place,
+                    samples,
+                    share: Some(share),
+                    lo: Some(share - 0.003),
+                    hi: Some(share + 0.003),
+                })
+                .to_vec(),
+        ),
+        cpu_samples: Some(CpuSamples {
+            clock: "time".into(),
+            hz: 997,
+            period_ns: Some(1_003_009),
+            taken: 1994,
+            elsewhere: 1993,
+            lost: 1,
+            expected: Some(3988),
+            idle_cpus: vec![0],
+            unplaced: vec![FunctionSamples { function: "a_function".into(), samples: 3 }],
+        }),
         host: Host {
             hostname: "bench".into(),
             kernel: "6.18.0".into(),

@@ -1,0 +1,94 @@
+//! Options of the commands that sample the CPUs, and the files they make of the samples.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use crate::error::{Error, Result};
+use crate::experiment::cell::Sampling;
+use crate::export::{flamegraph, folded};
+use crate::measurement::CpuSamples;
+use crate::path::sample::Sample;
+use crate::probe::profile::{Clock, DEFAULT_HZ, MAX_HZ};
+
+#[derive(Debug, Clone, Args)]
+pub struct ProfileArgs {
+    /// Sample the CPUs: which part of the time goes to copying, the block layer, task work …
+    #[arg(long)]
+    profile: bool,
+
+    /// Samples per second and CPU
+    #[arg(long, value_name = "HZ", default_value_t = DEFAULT_HZ, requires = "profile",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_HZ)))]
+    profile_hz: u32,
+
+    /// What paces the samples: time (everywhere, idle included, blind while interrupts are off), or the hardware's cycle
+    /// counter (sees those, not idle)
+    #[arg(long, value_enum, default_value_t = Pace::Time, requires = "profile")]
+    profile_by: Pace,
+
+    /// Draw the samples' kernel stacks as a flame graph (SVG)
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    flamegraph: Option<PathBuf>,
+
+    /// Write the samples' kernel stacks as folded stacks
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    folded: Option<PathBuf>,
+
+    /// Stacks of --flamegraph and --folded: all, or those under task work
+    #[arg(long, value_enum, default_value_t = Stacks::All, requires = "profile")]
+    stacks: Stacks,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Pace {
+    Time,
+    Cycles,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Stacks {
+    All,
+    TaskWork,
+}
+
+impl ProfileArgs {
+    /// `None`: samples are not asked for.
+    pub fn sampling(&self) -> Option<Sampling> {
+        let clock = match self.profile_by {
+            Pace::Time => Clock::Time,
+            Pace::Cycles => Clock::Cycles,
+        };
+        self.profile.then_some(Sampling { clock, hz: self.profile_hz })
+    }
+
+    /// Writes the files that were asked for.
+    pub fn export(&self, samples: &[Sample], how: &CpuSamples) -> Result<()> {
+        let (under, of) = match self.stacks {
+            Stacks::All => (folded::Under::All, "CPU samples"),
+            Stacks::TaskWork => (folded::Under::TaskWork, "CPU samples under task work"),
+        };
+        if self.folded.is_none() && self.flamegraph.is_none() {
+            return Ok(());
+        }
+        let lines = folded::lines(samples, under);
+        if let Some(path) = &self.folded {
+            let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
+            write(path, text.as_bytes())?;
+        }
+        if let Some(path) = &self.flamegraph {
+            let subtitle = format!("kernel stacks by thread, {} samples a second and CPU, {} lost", how.hz, how.lost);
+            let svg = flamegraph::svg(&lines, of, &subtitle).map_err(|e| {
+                let remedy = "measure for longer, or other --stacks";
+                Error::machine(format!("cannot draw {}", path.display()), remedy).because(e)
+            })?;
+            write(path, &svg)?;
+        }
+        Ok(())
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |e| Error::machine(format!("cannot write {}", path.display()), "give another path").because(e);
+    std::fs::write(path, bytes).map_err(failed)
+}

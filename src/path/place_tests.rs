@@ -1,0 +1,120 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// Stacks as Linux 6.18 gave them, innermost function first, each with the place that a reader of the kernel's source gave it.
+const RECORDED: &str = include_str!("place_stacks.txt");
+
+#[test]
+fn recorded_stacks_count_for_the_right_place() {
+    let wrong: Vec<String> = RECORDED
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| {
+            let (expected, stack) = line.split_once(' ').expect("a place and a stack");
+            let got = of_stack(&stack.split(' ').collect::<Vec<_>>());
+            (got.name() != expected).then(|| format!("{got} {stack}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "otherwise than expected:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_innermost_function_that_a_table_knows_decides() {
+    for (expected, stack) in [
+        (Place::Copy, "_copy_to_iter filemap_read io_read io_issue_sqe io_submit_sqes do_syscall_64"),
+        (Place::FileSystem, "xas_load filemap_read io_read io_issue_sqe io_submit_sqes do_syscall_64"),
+        // A helper counts for its caller.
+        (Place::Driver, "_raw_spin_unlock_irqrestore virtio_queue_rq blk_mq_dispatch_rq_list"),
+        (Place::BlockLayer, "kmem_cache_alloc_noprof bio_alloc_bioset iomap_dio_bio_iter"),
+        // The same io_read under submission, and under task work.
+        (Place::Submit, "io_read io_issue_sqe io_submit_sqes"),
+        (Place::TaskWork, "io_read io_issue_sqe io_req_task_submit tctx_task_work_run"),
+        // What an interrupt came upon does not matter.
+        (Place::Interrupt, "_raw_spin_lock asm_sysvec_apic_timer_interrupt _copy_to_iter filemap_read"),
+        (Place::Ipi, "irqentry_exit_to_user_mode asm_sysvec_reschedule_ipi"),
+        (Place::Ipi, "native_smp_send_reschedule try_to_wake_up"),
+        (Place::Driver, "virtblk_done vring_interrupt handle_irq_event asm_common_interrupt do_idle"),
+        (Place::Idle, "pv_native_safe_halt default_idle do_idle cpu_startup_entry"),
+        (Place::Memory, "mas_walk lock_vma_under_rcu exc_page_fault asm_exc_page_fault _copy_to_iter"),
+        (Place::Network, "native_queued_spin_lock_slowpath __tcp_transmit_skb tcp_write_xmit"),
+        (Place::Tracing, "htab_map_hash bpf_prog_0123456789abcdef_ring_complete bpf_trace_run3 io_submit_sqes"),
+        (Place::Other, "never_heard_of nor_of_this"),
+        (Place::Other, ""),
+    ] {
+        assert_eq!(of_stack(&stack.split_whitespace().collect::<Vec<_>>()), expected, "{stack}");
+    }
+}
+
+#[test]
+fn what_compilers_append_is_left_off() {
+    for name in ["finish_task_switch", "finish_task_switch.isra.0", "finish_task_switch.constprop.0.cold"] {
+        assert_eq!(of_function(name), Some(Place::WakeUpAndScheduling), "{name}");
+    }
+    assert_eq!(base("__blk_mq_free_request.part.0"), "blk_mq_free_request");
+    assert_eq!(of_function("__schedule"), of_function("schedule"));
+}
+
+#[test]
+fn older_names_are_known() {
+    for (name, place) in [
+        ("io_submit_sqe", Place::Submit),                   // 6.1
+        ("copy_user_enhanced_fast_string", Place::Copy),    // up to 6.3
+        ("copyout", Place::Copy),                           // up to 6.6
+        ("__io_run_local_work", Place::TaskWork),           // 6.1 on
+        ("exit_to_user_mode_prepare", Place::SyscallEntry), // up to 6.11
+        ("__do_softirq", Place::Interrupt),                 // up to 6.8
+        ("scheduler_tick", Place::Interrupt),               // up to 6.9
+        ("x2apic_send_IPI", Place::Ipi),
+        ("mwait_idle_with_hints.constprop.0", Place::Idle),
+    ] {
+        assert_eq!(of_function(name), Some(place), "{name}");
+    }
+}
+
+#[test]
+fn no_name_stands_twice_and_none_carries_what_is_left_off() {
+    let mut seen = BTreeSet::new();
+    for name in RULES.iter().flat_map(|r| r.names.iter().chain(r.prefixes)) {
+        assert!(seen.insert(name), "{name} stands twice");
+        assert_eq!(base(name), *name);
+    }
+    // A name that its own rule's prefix takes anyway says nothing.
+    for rule in RULES {
+        for name in rule.names {
+            assert!(
+                !rule.prefixes.iter().any(|p| name.starts_with(p)),
+                "{name} is taken by a prefix of {:?}",
+                rule.place
+            );
+        }
+    }
+    assert_eq!(RULES.iter().map(|r| r.place).collect::<BTreeSet<_>>().len(), RULES.len());
+}
+
+#[test]
+fn the_json_name_is_the_displayed_name() {
+    for p in Place::ALL {
+        assert_eq!(serde_json::to_value(p).unwrap(), p.to_string());
+    }
+}
+
+#[test]
+fn an_interrupts_frames_end_at_its_entry() {
+    let stack = [
+        "hrtimer_interrupt",
+        "sysvec_apic_timer_interrupt",
+        "asm_sysvec_apic_timer_interrupt",
+        "default_idle",
+        "do_idle",
+    ];
+    assert_eq!(interrupted(&stack), 3);
+    assert_eq!(interrupted(&["x", "y"]), 2);
+}
+
+#[test]
+fn task_work_is_found_by_its_outermost_runner() {
+    assert_eq!(task_work(&["io_req_task_complete", "tctx_task_work", "task_work_run", "do_syscall_64"]), Some(2));
+    assert_eq!(task_work(&["io_req_rw_complete", "__io_run_local_work", "io_cqring_wait"]), Some(1));
+    assert_eq!(task_work(&["schedule", "do_syscall_64"]), None);
+}

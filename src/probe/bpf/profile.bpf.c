@@ -1,0 +1,258 @@
+/* Where the CPU goes: what each CPU runs, sampled, counted by kernel stack. An object of its own: it is loaded only where
+ * samples were asked for, and shares nothing with the programs that follow completions.
+ *
+ * The samples come from one perf event per CPU that user space opens. On the cpu-clock event that is an hrtimer, so a
+ * region with interrupts off is sampled at its end.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#define BPF_MAP_TYPE_PERCPU_ARRAY 6
+#define COMM_LEN 16
+#define MAX_FRAMES 127 /* kernel.perf_event_max_stack, as it comes */
+#define MAX_STACKS 8192
+
+/* A kernel stack, innermost address first. Copied once for each that differs. */
+struct stack {
+	__u64 frames;
+	__u64 address[MAX_FRAMES];
+};
+
+/* Samples that cannot be told apart. */
+struct sample_key {
+	__u64 stack; /* its hash; 0: the CPU was in user mode */
+	__u32 tgid;  /* 0: the CPU was idle (or in an interrupt from there) */
+	__u32 cpu;
+	char comm[COMM_LEN];
+};
+
+/* What happened to the samples of one CPU. */
+struct tally {
+	__u64 kept;
+	__u64 unwatched; /* of programs that are not watched */
+	__u64 no_room;   /* a map was full */
+};
+
+const volatile bool watch_all = false;
+const volatile __u32 exclude_tid = 0;
+/* The idle tasks' samples come by their timer. */
+const volatile bool idle_by_timer = false;
+
+/* Who is watched. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u8);
+} tgids SEC(".maps");
+
+/* Addresses of our events' timers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u64);
+	__type(value, __u8);
+} timers SEC(".maps");
+
+/* Not a stack-trace map: there a second stack in the same bucket is either refused or takes over the first one's counts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_STACKS);
+	__type(key, __u64);
+	__type(value, struct stack);
+} stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4 * MAX_STACKS);
+	__type(key, struct sample_key);
+	__type(value, __u64);
+} samples SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tally);
+} tallies SEC(".maps");
+
+/* Room for one stack: on one CPU, one of the two programs below runs at a time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct stack);
+} room SEC(".maps");
+
+/* Keeps the stack, if it is a new one; its hash, or 0 where there is no room. An empty stack (the kernel could not unwind
+ * it) is a stack too.
+ */
+static __always_inline __u64 keep(struct stack *stack, long bytes)
+{
+	__u64 hash = 0x9e3779b97f4a7c15ULL;
+
+	stack->frames = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	for (int i = 0; i < MAX_FRAMES; i++) {
+		if (i >= stack->frames)
+			break;
+		hash = (hash ^ stack->address[i]) * 0xff51afd7ed558ccdULL;
+		hash ^= hash >> 32;
+	}
+	if (!hash)
+		hash = 1;
+	if (bpf_map_lookup_elem(&stacks, &hash))
+		return hash;
+	bpf_map_update_elem(&stacks, &hash, stack, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&stacks, &hash) ? hash : 0;
+}
+
+static __always_inline void count(struct tally *tally, __u32 tgid, __u64 stack)
+{
+	struct sample_key key = { .stack = stack, .tgid = tgid, .cpu = bpf_get_smp_processor_id() };
+	__u64 *n;
+
+	if (tgid)
+		bpf_get_current_comm(key.comm, sizeof(key.comm));
+	n = bpf_map_lookup_elem(&samples, &key);
+	if (!n) {
+		__u64 zero = 0;
+		bpf_map_update_elem(&samples, &key, &zero, BPF_NOEXIST);
+		n = bpf_map_lookup_elem(&samples, &key);
+	}
+	if (n) {
+		*n += 1; /* the CPU is in the key */
+		tally->kept++;
+	} else {
+		tally->no_room++;
+	}
+}
+
+#if defined(__TARGET_ARCH_x86)
+/* include/uapi/asm/ptrace.h and linux/bpf_perf_event.h: a program's context, a stable layout. */
+struct bpf_perf_event_data {
+	unsigned long before[16]; /* r15 … orig_rax */
+	unsigned long ip, cs, flags, sp, ss;
+	__u64 sample_period;
+	__u64 addr;
+};
+#define USER_MODE(ctx) (((ctx)->cs & 3) == 3)
+#else
+#error "say here how the sampled registers show user mode"
+#endif
+
+SEC("perf_event")
+int profile_sample(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 tgid = task->tgid, zero = 0;
+	struct tally *tally = bpf_map_lookup_elem(&tallies, &zero);
+	struct stack *stack = bpf_map_lookup_elem(&room, &zero);
+
+	if (!tally || !stack)
+		return 0;
+	if (!task->pid) {
+		if (idle_by_timer)
+			return 0;
+	} else if (task->pid == exclude_tid || !(watch_all || bpf_map_lookup_elem(&tgids, &tgid))) {
+		tally->unwatched++;
+		return 0;
+	}
+	if (USER_MODE(ctx)) {
+		count(tally, tgid, 0);
+		return 0;
+	}
+	__u64 hash = keep(stack, bpf_get_stack(ctx, stack->address, sizeof(stack->address), 0));
+	if (hash)
+		count(tally, tgid, hash);
+	else
+		tally->no_room++;
+	return 0;
+}
+
+/* Some virtual machines' kernels hand out no samples of some CPUs' idle tasks, though the event's timer fires there like
+ * everywhere. So where the event is a timer, that is what counts idle. The stack has the timer's interrupt on top.
+ */
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(profile_idle, void *timer, void *now)
+{
+	__u64 address = (__u64)timer;
+	__u32 zero = 0;
+
+	if (((struct task_struct *)bpf_get_current_task_btf())->pid || !bpf_map_lookup_elem(&timers, &address))
+		return 0;
+	struct tally *tally = bpf_map_lookup_elem(&tallies, &zero);
+	struct stack *stack = bpf_map_lookup_elem(&room, &zero);
+	if (!tally || !stack)
+		return 0;
+	__u64 hash = keep(stack, bpf_get_stack(ctx, stack->address, sizeof(stack->address), 0));
+	if (hash)
+		count(tally, 0, hash);
+	else
+		tally->no_room++;
+	return 0;
+}
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct hrtimer {
+	u8 is_rel;
+};
+
+struct hw_perf_event {
+	struct hrtimer hrtimer;
+};
+
+struct perf_event {
+	struct hw_perf_event hw;
+};
+
+struct file {
+	void *private_data;
+};
+
+struct seq_file {
+	void *private;
+};
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+};
+
+#pragma clang attribute pop
+
+const volatile __u32 own_tgid = 0;
+
+/* One of our files, were it a perf event: user space knows which are. */
+struct event_file {
+	__u64 fd;
+	__u64 timer;
+};
+struct event_file unused_event_file; /* for its twin in user space */
+
+SEC("iter/task_file")
+int profile_timers(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+
+	/* Threads share their files. */
+	if (!task || !file || task->tgid != own_tgid || task->pid != own_tgid)
+		return 0;
+	struct perf_event *event = file->private_data;
+	struct event_file out = {
+		.fd = ctx->fd,
+		.timer = (__u64)__builtin_preserve_access_index(&event->hw.hrtimer),
+	};
+	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,178 @@
+//! Where the CPU goes: what must be so by the kernel's code, and against the kernel's own accounting of CPU time.
+
+use std::collections::BTreeMap;
+
+use iotrail::measurement::{CpuSamples, Measurement};
+use iotrail::path::place::Place;
+use libtest_mimic::{Failed, Trial};
+
+use crate::bench::{file, run};
+
+type Test = fn() -> Result<(), Failed>;
+
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 6] = [
+        ("cached_reads_copy", cached),
+        ("a_nop_load_submits", nop),
+        ("blocking_reads_leave_the_cpu_idle", blocking),
+        ("samples_agree_with_the_kernels_cpu_time", cpu_time),
+        ("code_with_interrupts_off_is_sampled_at_its_end", interrupts_off),
+        ("the_files_hold_the_samples", files),
+    ];
+    tests.into_iter().map(|(name, test)| Trial::test(format!("profile::{name}"), test)).collect()
+}
+
+/// Runs it sampled; whatever the load, the numbers add up.
+fn sampled(options: &str) -> Measurement {
+    let m = run(&format!("--profile --warmup 200ms {options}"));
+    let (shares, how) = (m.cpu_shares.as_ref().expect("sampled"), how(&m));
+    assert_eq!(shares.iter().map(|s| s.place).collect::<Vec<_>>(), Place::ALL);
+    assert_eq!(shares.iter().map(|s| s.samples).sum::<u64>(), how.taken);
+    let sum: f64 = shares.iter().map(|s| s.share.expect("enough samples")).sum();
+    assert!((sum - 1.0).abs() < 1e-9, "shares sum to 1: {sum}");
+    for s in shares {
+        let (lo, share, hi) = (s.lo.expect("as share"), s.share.expect("seen"), s.hi.expect("as share"));
+        assert!(0.0 <= lo && lo <= share && share <= hi && hi <= 1.0, "{s:?}");
+    }
+    // Every period of every CPU is accounted for: the events count their own time. A timer may fire once more at the end.
+    let expected = how.expected.expect("paced by time");
+    let all = how.taken + how.elsewhere + how.lost;
+    assert!((expected..=expected + u64::from(m.host.cpus)).contains(&all), "{all} of {expected}: {how:?}");
+    let by_wall_time = m.elapsed_ns as f64 / 1e9 * f64::from(how.hz) * f64::from(m.host.cpus);
+    let ratio = expected as f64 / by_wall_time;
+    assert!((0.99..=1.05).contains(&ratio), "{expected} samples expected, {by_wall_time} by wall time");
+    m
+}
+
+fn how(m: &Measurement) -> &CpuSamples {
+    m.cpu_samples.as_ref().expect("sampled")
+}
+
+fn share(m: &Measurement, place: Place) -> f64 {
+    let shares = m.cpu_shares.as_ref().expect("sampled");
+    shares.iter().find(|s| s.place == place).expect("all places").share.expect("enough samples")
+}
+
+fn cached() -> Result<(), Failed> {
+    let load = format!("--file {} --buffered --bs 64k --depth 4 --cpus 0 --trace off", file().display());
+    run(&format!("{load} --rw read --count 1024 --warmup 0"));
+    let m = sampled(&format!("{load} --runtime 2s"));
+    let copy = share(&m, Place::Copy);
+    for place in Place::ALL {
+        let kernel = !matches!(place, Place::Copy | Place::Idle | Place::User);
+        assert!(!kernel || share(&m, place) < copy, "{place} takes more than copy: {:?}", m.cpu_shares);
+    }
+    assert!(copy > 0.4, "{copy}");
+    Ok(())
+}
+
+fn nop() -> Result<(), Failed> {
+    let m = sampled("--rw nop --depth 32 --batch 32 --cpus 0 --runtime 2s --trace off");
+    let own = share(&m, Place::User) + share(&m, Place::Submit) + share(&m, Place::SyscallEntry);
+    assert!(own > 0.95, "{own}: {:?}", m.cpu_shares);
+    assert!(share(&m, Place::Submit) > 0.5, "{:?}", m.cpu_shares);
+    assert!(share(&m, Place::Other) < 0.02, "{:?}", how(&m).unplaced);
+    // With the probes on, they show in their own place, and nowhere else.
+    let watched = sampled("--rw nop --depth 32 --batch 32 --cpus 0 --runtime 2s --trace on");
+    let tracing = share(&watched, Place::Tracing);
+    assert!(tracing > 0.1 && share(&m, Place::Tracing) < 0.02, "{tracing} of {:?}", watched.cpu_shares);
+    Ok(())
+}
+
+/// Nanoseconds that a CPU was idle since boot, by the kernel's own count (in ticks of 10 ms).
+fn idle_ns(cpu: u32) -> u64 {
+    let stat = std::fs::read_to_string("/proc/stat").expect("/proc is there");
+    let line = stat.lines().find(|l| l.starts_with(&format!("cpu{cpu} "))).expect("a line for each CPU");
+    let ticks = line.split_ascii_whitespace().skip(4).take(2); // idle, iowait
+    ticks.map(|n| n.parse::<u64>().expect("a number")).sum::<u64>() * 10_000_000
+}
+
+fn blocking() -> Result<(), Failed> {
+    // Other programs may keep the CPU from being idle: it shows in one quiet run of three.
+    for _ in 0..3 {
+        let (before, started) = (
+            iotrail::host::cpu::online()?.into_iter().map(|c| (c, idle_ns(c))).collect::<BTreeMap<_, _>>(),
+            std::time::Instant::now(),
+        );
+        let m = sampled(&format!("--file {} --depth 1 --cpus non-irq --runtime 2s --trace off", file().display()));
+        let cpu = m.load.cpus[0];
+        let by_kernel = (idle_ns(cpu) - before[&cpu]) as f64;
+        let outside = started.elapsed().as_nanos() as f64 - m.elapsed_ns as f64;
+        let period = how(&m).period_ns.expect("paced by time") as f64;
+        let by_samples = share(&m, Place::Idle) * how(&m).taken as f64 * period;
+        // Beyond the measured span there is more of it; lost samples may have been idle ones.
+        let error = 0.03 * m.elapsed_ns as f64;
+        let least = by_kernel - outside - error - how(&m).lost as f64 * period;
+        assert!(
+            (least..=by_kernel + error).contains(&by_samples),
+            "{by_samples} ns idle by samples, {by_kernel} by /proc/stat"
+        );
+        if share(&m, Place::Idle) > 0.2 {
+            return Ok(());
+        }
+    }
+    Err("the CPU was hardly idle in three runs".into())
+}
+
+/// The scheduler's count of a thread's CPU time; the samples of that thread are as many periods. Of loads that seldom sleep:
+/// the scheduler charges time of each switch that the thread is not current in.
+fn cpu_time() -> Result<(), Failed> {
+    for load in ["--rw nop --depth 32 --batch 32", "--buffered --bs 64k", "--depth 1 --wait peek"] {
+        let m = sampled(&format!("--file {} {load} --cpus non-irq --runtime 2s --trace off", file().display()));
+        let how = how(&m);
+        let busy = how.taken - (share(&m, Place::Idle) * how.taken as f64).round() as u64;
+        let by_samples = busy as f64 * how.period_ns.expect("paced by time") as f64;
+        let by_kernel = (m.cpu.user_ns + m.cpu.system_ns) as f64;
+        // Lost samples may be its own; 2 % for interrupts' time, which the scheduler gives to the thread and samples to idle.
+        let lost = how.lost as f64 * how.period_ns.expect("paced by time") as f64;
+        let error = 4.0 * (busy as f64).sqrt() / busy as f64 + 0.02;
+        let range = by_kernel * (1.0 - error) - lost..=by_kernel * (1.0 + error);
+        assert!(
+            range.contains(&by_samples),
+            "{load}: {by_samples} ns by samples, {by_kernel} by the scheduler: {how:?}"
+        );
+    }
+    Ok(())
+}
+
+fn scratch(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// The sampling timer is an interrupt itself: it cannot come within another's handler, only when that has ended.
+fn interrupts_off() -> Result<(), Failed> {
+    let folded = scratch("interrupts.folded");
+    let load = format!("--file {} --depth 4 --wait peek --cpus irq --runtime 3s --trace off", file().display());
+    let m = sampled(&format!("{load} --folded {}", folded.display()));
+    let taken = how(&m).taken;
+    let text = std::fs::read_to_string(&folded)?;
+    let with = |function: &str| -> u64 {
+        let stacks = text.lines().filter(|l| l.split([';', ' ']).any(|f| f == function));
+        stacks.map(|l| l.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok()).expect("a count")).sum()
+    };
+    assert_eq!(with("handle_irq_event") + with("hrtimer_interrupt"), 0, "of {taken}");
+    // What follows the handler with interrupts on is seen: the softirqs that it raised, and the return.
+    assert!(with("asm_common_interrupt") > 0, "of {taken}:\n{text}");
+    Ok(())
+}
+
+fn files() -> Result<(), Failed> {
+    let (folded, svg) = (scratch("files.folded"), scratch("files.svg"));
+    let load = format!("--file {} --depth 8 --runtime 1s", file().display());
+    let m = sampled(&format!("{load} --folded {} --flamegraph {}", folded.display(), svg.display()));
+    let count = |text: &str| -> u64 {
+        text.lines().map(|l| l.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok()).expect("a count")).sum()
+    };
+    assert_eq!(count(&std::fs::read_to_string(&folded)?), how(&m).taken);
+    let drawn = std::fs::read_to_string(&svg)?;
+    assert!(drawn.contains(&format!("all ({} samples, 100%)", how(&m).taken)), "{}", &drawn[..drawn.len().min(3000)]);
+    // Under task work only: every stack begins there.
+    let m = sampled(&format!("{load} --stacks task-work --folded {}", folded.display()));
+    let text = std::fs::read_to_string(&folded)?;
+    assert!(count(&text) > 0 && count(&text) < how(&m).taken);
+    for line in text.lines() {
+        let first = line.split([';', ' ']).nth(1);
+        assert!(matches!(first, Some("task_work_run" | "tctx_task_work" | "tctx_task_work_run")), "{line}");
+    }
+    Ok(())
+}
