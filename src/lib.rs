@@ -23,6 +23,8 @@
 //! | [`measurement`] | the central noun: what one load, watched, yields; the JSON schema |
 //! | [`run_record`] | a run of an experiment and its cells; the JSON schema |
 //! | [`trace_record`] | what watching a program yields; the JSON schema |
+//! | [`watch`] | other people's programs: their rings, followed requests, recordings |
+//! | [`recorded`] | what a recording holds; its schema |
 //! | [`error`] | what a user is told, and the exit status |
 
 pub mod answer;
@@ -35,6 +37,7 @@ pub mod load;
 pub mod measurement;
 pub mod path;
 pub mod probe;
+pub mod recorded;
 pub mod report;
 pub mod run_record;
 pub mod stats;

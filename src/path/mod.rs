@@ -5,6 +5,11 @@ pub mod delivery;
 pub mod entry;
 pub mod event;
 pub mod loss;
+pub mod multishot;
 pub mod order;
+#[cfg(test)]
+pub(crate) mod sample;
+pub mod slowest;
+pub mod timeline;
 pub mod trail;
 pub mod vehicle;

@@ -13,6 +13,7 @@
 //! | [`summary`] | counts and followed requests → the record; pure |
 //! | [`durations`] | one set of spans |
 //! | [`doubts`] | where the counts must not be taken at their word |
+//! | [`recording`] | followed requests in a file: written while they come, read again |
 //! | [`session`] | one watched span from its beginning to its end |
 
 pub mod command;
@@ -22,6 +23,7 @@ pub mod end;
 pub mod namespace;
 pub mod processes;
 pub mod procfs;
+pub mod recording;
 pub mod rings;
 pub mod session;
 pub mod subject;
