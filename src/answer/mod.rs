@@ -3,7 +3,9 @@
 pub mod conclude;
 pub mod delivered;
 pub mod diagnose;
+pub mod explain;
 pub mod finding;
 pub mod group;
 pub mod spread;
+pub mod timeline;
 pub mod words;
