@@ -25,6 +25,7 @@
 //! | [`trace_record`] | what watching a program yields; the JSON schema |
 //! | [`watch`] | other people's programs: their rings, followed requests, recordings |
 //! | [`recorded`] | what a recording holds; its schema |
+//! | [`export`] | recordings for other programs, one file per format |
 //! | [`error`] | what a user is told, and the exit status |
 
 pub mod answer;
@@ -32,6 +33,7 @@ pub mod cli;
 pub mod engine;
 pub mod error;
 pub mod experiment;
+pub mod export;
 pub mod host;
 pub mod load;
 pub mod measurement;

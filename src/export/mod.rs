@@ -1,0 +1,3 @@
+//! Files for other tools to read, one module per format. What is exported comes in as records, never from what made them.
+
+pub mod perfetto;
