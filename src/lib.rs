@@ -3,8 +3,8 @@
 //! Imports point one way, from what decides to what is decided on:
 //!
 //! ```text
-//! cli → experiment → load, probe, host → engine, path, stats
-//!          ↘ answer, store, report → run_record → measurement → path, stats
+//! cli → experiment, watch → load, probe, host → engine, path, stats
+//!          ↘ answer, store, report, export → run_record, trace_record, recorded → measurement → path, stats
 //! ```
 //!
 //! | module | responsible for |

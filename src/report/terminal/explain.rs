@@ -1,7 +1,7 @@
 //! The screen of `explain`: what the recording is and lacks, then the slowest I/Os one by one.
 
-use super::bench::note;
 use super::layout::{Column, Style, field, paragraph, table};
+use super::measured::note;
 use crate::answer::explain::{Explained, ExplainedIo};
 use crate::answer::timeline::request;
 use crate::answer::words::{UNKNOWN, list, plural, span};
@@ -23,6 +23,9 @@ fn head(out: &mut String, style: Style, file: &str, e: &Explained) {
     let subject = match &h.subject {
         Subject::Command { argv, .. } => argv.join(" "),
         Subject::Process { tgid, comm } => format!("process {tgid} ({comm})"),
+        Subject::Processes { tgids } => {
+            format!("processes {}", list(&tgids.iter().map(u32::to_string).collect::<Vec<_>>()))
+        }
         Subject::All => "every process".into(),
     };
     field(
