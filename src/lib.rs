@@ -3,8 +3,8 @@
 //! Imports point one way, from what decides to what is decided on:
 //!
 //! ```text
-//! cli → experiment → load, probe, host → engine, path, stats
-//!          ↘ answer, store, report, export → run_record → measurement → path, stats
+//! cli → experiment, watch → load, probe, host → engine, path, stats
+//!          ↘ answer, store, report, export → run_record, trace_record, recorded → measurement → path, stats
 //! ```
 //!
 //! | module | responsible for |
@@ -24,6 +24,9 @@
 //! | [`measurement`] | the central noun: what one load, watched, yields; the JSON schema |
 //! | [`run_record`] | a run of an experiment and its cells; the JSON schema |
 //! | [`trace_record`] | what watching a program yields; the JSON schema |
+//! | [`watch`] | other people's programs: their rings, followed requests, recordings |
+//! | [`recorded`] | what a recording holds; its schema |
+//! | [`export`] | recordings for other programs, one file per format |
 //! | [`error`] | what a user is told, and the exit status |
 
 pub mod answer;
@@ -37,6 +40,7 @@ pub mod load;
 pub mod measurement;
 pub mod path;
 pub mod probe;
+pub mod recorded;
 pub mod report;
 pub mod run_record;
 pub mod stats;

@@ -12,6 +12,8 @@ use crate::report::terminal;
 
 pub mod bench;
 pub mod check;
+pub mod explain;
+pub mod export;
 pub mod list;
 mod profile;
 pub mod run;
@@ -37,6 +39,10 @@ enum Command {
     Trace(trace::TraceArgs),
     /// The experiments there are, and the runs that are stored
     List(list::ListArgs),
+    /// The slowest I/Os of a recording, each as a timeline in words
+    Explain(explain::ExplainArgs),
+    /// A recording for another program: Perfetto
+    Export(export::ExportArgs),
 }
 
 /// Exit status: 0 done, 1 a finding that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow it.
@@ -48,6 +54,8 @@ pub fn main() -> ExitCode {
             Command::Run(args) => run::run(args),
             Command::Trace(args) => trace::run(args),
             Command::List(args) => list::run(args),
+            Command::Explain(args) => explain::run(args),
+            Command::Export(args) => export::run(args),
         },
         Err(e) => told_by_parser(&e, std::env::args_os().nth(1).as_deref()),
     };

@@ -5,8 +5,13 @@ pub mod delivery;
 pub mod entry;
 pub mod event;
 pub mod loss;
+pub mod multishot;
 pub mod order;
 pub mod place;
 pub mod sample;
+pub mod slowest;
+pub mod timeline;
 pub mod trail;
+#[cfg(test)]
+pub(crate) mod trail_sample;
 pub mod vehicle;

@@ -1,5 +1,5 @@
 //! One I/O followed whole, from its submission to the posting of its completion: stamps, places, and what carried it.
-//! Pure data; the probes fill it (`probe::trails`), recordings keep it one JSON line each.
+//! Pure data; the probes fill it (`probe::trails`), recordings keep it (`watch::recording`).
 
 use serde::{Deserialize, Serialize};
 

@@ -12,6 +12,7 @@
 //! | [`processes`] | CPU time, helper threads, children: sampled |
 //! | [`summary`] | counts and followed requests → the record; pure |
 //! | [`durations`] | one set of spans |
+//! | [`recording`] | followed requests in a file: written while they come, read again |
 //! | [`session`] | one watched span from its beginning to its end |
 
 pub mod command;
@@ -20,6 +21,7 @@ pub mod end;
 pub mod namespace;
 pub mod processes;
 pub mod procfs;
+pub mod recording;
 pub mod rings;
 pub mod session;
 pub mod subject;

@@ -2,7 +2,9 @@
 //!
 //! `NAME.jsonl` holds the events, one a line; `NAME.expected.json` what they come to. Those named `made_…` are written by
 //! hand, one hard case each; the others are real runs, whose expected vehicles are what the probes counted at the time
-//! (tests/kernel/golden.rs writes them).
+//! (tests/kernel/golden.rs writes them). Recordings of whole I/Os are in `explain.rs`.
+
+mod explain;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,8 +37,8 @@ struct Count {
 
 fn main() {
     let args = Arguments::from_args();
-    let trials = names().into_iter().map(|name| Trial::test(name.clone(), move || replay(&name))).collect();
-    libtest_mimic::run(&args, trials).exit();
+    let events = names().into_iter().map(|name| Trial::test(name.clone(), move || replay(&name)));
+    libtest_mimic::run(&args, events.chain(explain::trials()).collect()).exit();
 }
 
 fn folder() -> PathBuf {

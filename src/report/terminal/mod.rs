@@ -3,6 +3,7 @@
 mod bench;
 mod cost;
 mod delivery;
+mod explain;
 mod layout;
 mod measured;
 mod run;
@@ -10,6 +11,7 @@ mod trace;
 
 use std::io::Write as _;
 
+use crate::answer::explain::Explained;
 use crate::error::{Error, Result};
 use crate::measurement::Measurement;
 use crate::run_record::RunRecord;
@@ -31,6 +33,11 @@ pub fn run(run: &RunRecord) -> String {
 /// A watched program, as `trace` prints it.
 pub fn trace(t: &TraceRecord) -> String {
     trace::screen(t, Style::of_stdout())
+}
+
+/// The slowest I/Os of a recording, each as a timeline in words; `file` is the recording's name.
+pub fn explain(file: &str, e: &Explained) -> String {
+    explain::screen(file, e, Style::of_stdout())
 }
 
 /// The stored runs, one a line.

@@ -1,0 +1,67 @@
+//! `iotrail explain`: the slowest I/Os of a recording.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::answer::explain::{Selection, explain};
+use crate::error::Result;
+use crate::path::slowest::By;
+use crate::recorded::Ending;
+use crate::report::terminal;
+use crate::watch::recording::Reader;
+
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// A recording, made with `iotrail trace --record FILE`
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// So many I/Os
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    slowest: usize,
+
+    /// What slow means: the time from submission to posting, or that from ready to posting
+    #[arg(long, value_enum, default_value_t = Slow::Latency)]
+    by: Slow,
+
+    /// Only those of this ring, by its number in the recording
+    #[arg(long, value_name = "R")]
+    ring: Option<u32>,
+
+    /// Only those with this opcode: read_fixed, send_zc …
+    #[arg(long, value_name = "OP")]
+    opcode: Option<String>,
+
+    /// JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Slow {
+    Latency,
+    Delay,
+}
+
+pub fn run(args: &ExplainArgs) -> Result<u8> {
+    let reader = Reader::open(&args.file)?;
+    let header = reader.header().clone();
+    let wanted = Selection {
+        slowest: args.slowest,
+        by: match args.by {
+            Slow::Latency => By::Latency,
+            Slow::Delay => By::Delay,
+        },
+        ring: args.ring,
+        opcode: args.opcode.clone(),
+    };
+    // After the last entry there is an ending.
+    let ending = |r: &Reader| r.ending().cloned().unwrap_or(Ending::Cut { at_byte: 0 });
+    let explained = explain(header, reader, ending, &wanted)?;
+    match args.json {
+        true => terminal::print_json(&explained)?,
+        false => terminal::print(&terminal::explain(&args.file.display().to_string(), &explained))?,
+    }
+    Ok(0)
+}

@@ -1,0 +1,35 @@
+//! A trail for tests to start from.
+
+use super::trail::{Course, Stamp, Trail};
+use super::vehicle::Vehicle;
+
+/// A read of one block, whose completion lay from 101 µs until the tick at 3 ms.
+pub fn trail() -> Trail {
+    let stamp = |ns: u64, cpu| Stamp { ns: 5_000_000_000 + ns, cpu };
+    Trail {
+        ring: Some(0),
+        tgid: 4711,
+        tid: 4712,
+        opcode: "read_fixed".into(),
+        user_data: 7,
+        asked_bytes: Some(4096),
+        result: 4096,
+        more: false,
+        notification: false,
+        enter_batch: Some(1),
+        punted: None,
+        submitted: stamp(0, 0),
+        issued: Some(stamp(12_000, 0)),
+        ready: Some(stamp(101_000, 1)),
+        queued: None,
+        posted: stamp(3_000_000, 0),
+        course: Course::Block,
+        block_requests: 1,
+        vehicle: Vehicle::TimerTick,
+        detail: None,
+        run_items: Some(1),
+        meanwhile: None,
+        wake: None,
+        switches_meanwhile: Some(0),
+    }
+}
