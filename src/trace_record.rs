@@ -76,6 +76,9 @@ pub struct Total {
     pub iowq: IowqRecord,
     /// Page faults from user mode of the watched threads; null where not counted.
     pub page_faults: Option<u64>,
+    /// System calls other than io_uring_enter, of threads that submit; null where not counted.
+    #[serde(default)]
+    pub stray_calls: Option<u64>,
     pub context_switches: u64,
     pub probe: Probe,
     pub host: Host,

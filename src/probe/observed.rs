@@ -41,11 +41,15 @@ pub struct Observed {
     pub programs: Vec<String>,
     /// Page faults from user mode; `None`: the program for it is not there.
     pub page_faults: Option<u64>,
+    /// System calls other than io_uring_enter, of threads that submit; `None`: not counted.
+    pub stray_calls: Option<u64>,
     /// By ring and opcode; empty unless the subject asked to follow.
     pub rings: Vec<RingCounts>,
     pub follow_loss: FollowLoss,
     /// Different io-wq worker threads that ran.
     pub iowq_workers: u64,
+    /// Most of them alive at one time, of those that ran.
+    pub iowq_most: u64,
     /// Processes that were watched: tgid and name.
     pub processes: Vec<(u32, String)>,
 }
@@ -70,7 +74,8 @@ pub(super) struct Raw {
     /// `parked`, by ring.
     pub parked_segments: Vec<types::segment>,
     pub processes: Vec<(u32, String)>,
-    pub workers: u64,
+    /// Io-wq workers: made, and most at one time.
+    pub workers: (u64, u64),
     pub unfinished: u64,
 }
 
@@ -191,9 +196,10 @@ pub(super) fn observe(
             .filter(|(_, runs)| *runs > 0)
             .collect(),
         syscalls: has("mode_sys_exit").then(|| sum(|s| s.syscalls)),
-        interrupts: interrupts(raw, subject, proc_interrupts),
+        interrupts: interrupts(raw, seen, subject, proc_interrupts),
         ipis,
         programs: plan.attach.iter().map(|s| s.to_string()).collect(),
+        stray_calls: (has("mode_sys_exit") && subject.follow.is_some()).then(|| sum(|s| s.stray_calls)),
         page_faults: has("mode_page_fault").then(|| sum(|s| s.page_faults)),
         rings: by_ring(raw, symbols, &line),
         follow_loss: FollowLoss {
@@ -202,7 +208,8 @@ pub(super) fn observe(
             no_completion: sum(|s| s.no_completion),
             unfinished: raw.unfinished,
         },
-        iowq_workers: raw.workers,
+        iowq_workers: raw.workers.0,
+        iowq_most: raw.workers.1,
         processes: raw.processes.clone(),
     }
 }
@@ -257,6 +264,13 @@ fn by_task_work(key: &types::delivery_key) -> bool {
     matches!(key.carrier, c::BY_RUN_IN_SYSCALL | c::BY_RUN_AFTER_SLEEP | c::BY_RUN_AT_EXIT | c::BY_RUN_AT_RETURN)
 }
 
+/// Operations whose result is a number of bytes.
+fn counts_bytes(opcode: u32) -> bool {
+    let name = super::trails::opcode(opcode);
+    let verbs = ["read", "write", "send", "recv", "splice", "tee"];
+    verbs.iter().any(|verb| name.starts_with(verb))
+}
+
 fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec<OpcodeCounts> {
     let used = count.ops.iter().enumerate().filter(|(_, op)| op.requests > 0 || op.completions > 0);
     used.map(|(number, op)| {
@@ -268,7 +282,7 @@ fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec
             opcode: super::trails::opcode(number as u32),
             requests: op.requests,
             completions: op.completions,
-            bytes: op.bytes,
+            bytes: if counts_bytes(number as u32) { op.bytes } else { 0 },
             errors: op.errors,
             short: op.shorts,
             more: op.more,
@@ -339,7 +353,7 @@ fn returns(raw: &Raw, symbols: Option<&Symbols>, page_faults: Option<u64>) -> Op
     Some(by_cause)
 }
 
-fn interrupts(raw: &Raw, subject: &Subject, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
+fn interrupts(raw: &Raw, seen: u64, subject: &Subject, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
     let mut rows: BTreeMap<(String, u32), (String, u64, u64)> = BTreeMap::new();
     for (irq, cpu, n) in &raw.irqs {
         let name = proc_interrupts.and_then(|p| handler(p, *irq)).unwrap_or_default();
@@ -348,7 +362,11 @@ fn interrupts(raw: &Raw, subject: &Subject, proc_interrupts: Option<&Interrupts>
         row.2 += n.on_watched;
     }
     let of_target = |line: &str| subject.target_irqs.iter().any(|irq| irq.to_string() == line);
-    rows.retain(|(line, _), (_, count, on_watched)| *on_watched > 0 || (*count > 0 && of_target(line)));
+    // Without a known target, a line that comes for every tenth completion or more may be what brings them.
+    let worth = if subject.follow.is_some() { (seen / 10).max(1) } else { u64::MAX };
+    rows.retain(|(line, _), (_, count, on_watched)| {
+        *on_watched > 0 || (*count > 0 && of_target(line)) || *count >= worth
+    });
     for (cpu, slot) in raw.slots.iter().enumerate() {
         for (i, n) in slot.vectors.iter().enumerate().filter(|(_, n)| n.on_watched > 0) {
             let (mnemonic, name) = vector(types::vector(i as u32));

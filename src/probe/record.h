@@ -114,6 +114,9 @@ struct cpu_slot {
 	__u32 waker_cpu;
 	/* The rest of that thread's state where requests are followed. */
 	struct segment segments[SEGMENTS_MAX];
+	__u32 submitted;   /* by it since the last run or wait: so many at most can have completed inline */
+	__u32 submits;     /* it has submitted */
+	__u64 last_request; /* address of the one it submitted last */
 	__u32 trails_waiting;
 	__u32 trails;      /* its completed trails that wait for their run: index + 1 of the last, 0: none */
 	__u32 submitting;  /* the followed request whose submission is under way: index + 1 */
@@ -155,6 +158,7 @@ struct cpu_slot {
 	__u64 page_faults;
 	__u64 syscalls;
 	__u64 rw_calls;
+	__u64 stray_calls;     /* other than io_uring_enter, of threads that submit */
 	__u64 lost;
 	__u64 record_lost;     /* events that found the ring buffer full */
 	__u64 no_room;         /* chosen requests that were given up */
@@ -173,6 +177,8 @@ struct thread_state {
 	__u32 waker_cpu;
 	__u32 trails;
 	__u32 trails_waiting;
+	__u32 submitted;
+	__u32 submits;
 	__u32 pad;
 	__u64 woken_ns;
 	struct segment segments[SEGMENTS_MAX];

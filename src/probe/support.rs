@@ -79,6 +79,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "aio_block_complete" "block_rq_complete" Aio false "native aio on a block device" "its vehicle" None;
     "follow_submit" "io_uring_submit_req" Follow true "io_uring submissions" "requests by opcode, latencies" Some("6.4");
     "follow_submit_sqe" "io_uring_submit_sqe" Follow true "io_uring submissions" "requests by opcode, latencies" None;
+    "follow_refused" "io_uring_req_failed" Follow false "io_uring requests that are refused" "their number by opcode" None;
     "follow_complete" "io_uring_complete" Follow true "io_uring completions" "all vehicles of io_uring" Some("6.17");
     "follow_complete_members" "io_uring_complete" Follow true "io_uring completions" "all vehicles of io_uring" None;
     "follow_create" "io_uring_create" Follow false "rings being made" "rings that reuse an address, told apart" None;

@@ -33,6 +33,16 @@ impl Trails {
         Ok(Trails { ring: builder.build()?, arrived })
     }
 
+    /// The last ones of a watched span: completed, and by no run that came after.
+    pub(super) fn leave(&self, waiting: Vec<types::trail>) {
+        self.arrived.borrow_mut().extend(waiting.into_iter().map(|mut trail| {
+            if trail.carrier != types::carrier::BY_SQPOLL {
+                trail.carrier = types::carrier::BY_SUBMISSION;
+            }
+            trail
+        }));
+    }
+
     /// Hands over what has arrived, in the order of arrival.
     pub(super) fn take(&self, words: &Words<'_>, each: &mut dyn FnMut(Trail)) -> Result<()> {
         let failed = |e| Error::machine("cannot read the followed requests", "report this").because(e);

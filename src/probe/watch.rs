@@ -22,7 +22,7 @@ const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);
 const _: () = assert!(size_of::<types::irq_count>() == 16);
-const _: () = assert!(size_of::<types::thread_state>() == 80);
+const _: () = assert!(size_of::<types::thread_state>() == 88);
 const _: () = assert!(size_of::<types::ring_count>() == 128 * 72 + 40);
 const _: () = assert!(size_of::<types::trail>() == 232);
 
@@ -59,7 +59,7 @@ impl Interface {
         match self {
             Interface::IoUring { .. } => vec![completions, Role::Ring, Role::Counts],
             Interface::Aio => vec![Role::Aio, Role::Counts],
-            Interface::Any => vec![completions, Role::Ring, Role::Aio, Role::Counts],
+            Interface::Any => vec![completions, Role::Ring, Role::Aio, Role::Counts, Role::Syscalls],
             Interface::OwnCalls | Interface::HelperCalls => vec![Role::Syscalls, Role::Counts],
         }
     }
@@ -296,13 +296,16 @@ impl<'room> Watch<'room> {
                 raw.parked += read::<types::thread_state>(&value).pending;
             }
         }
+        if let Some(trails) = &self.trails {
+            trails.leave(self.waiting()?);
+        }
         if self.subject.follow.is_some() {
             raw.rings = self.rings()?;
             raw.processes = entries::<u32, types::process_info>(&maps.followed)?
                 .into_iter()
                 .map(|(tgid, info)| (tgid, trails::text(&info.comm)))
                 .collect();
-            raw.workers = maps.workers.keys().count() as u64;
+            raw.workers = (bss.workers_made.into(), bss.workers_most.into());
             raw.unfinished = entries::<u32, [u64; 8]>(&maps.requests)?
                 .iter()
                 .flat_map(|(_, tags)| tags)
@@ -313,6 +316,22 @@ impl<'room> Watch<'room> {
             }
         }
         Ok(observed::observe(&raw, &self.subject, &self.plan, self.symbols, interrupts.as_ref()))
+    }
+
+    /// Followed requests that have completed, and of which no run of task work told what carried them.
+    fn waiting(&self) -> Result<Vec<types::trail>> {
+        let mut waiting = vec![];
+        for (bucket, tags) in entries::<u32, [u64; 8]>(&self.skel.maps.requests)? {
+            for way in (0..8).filter(|way| tags[*way] & 1 == 1) {
+                let index = bucket * 8 + way as u32;
+                if let Some(trail) =
+                    self.skel.maps.trails.lookup(&index.to_ne_bytes(), MapFlags::ANY).map_err(unreadable)?
+                {
+                    waiting.push(read(&trail));
+                }
+            }
+        }
+        Ok(waiting)
     }
 
     /// Each numbered ring: what it is, and its counts on all CPUs.

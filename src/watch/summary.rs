@@ -271,7 +271,12 @@ impl Summary {
                     system_ns: span.cpu.map(|cpu| cpu.system_ns),
                 },
                 processes: span.processes,
-                iowq: IowqRecord { most_at_once: span.most_workers, cpu_ns: span.workers_cpu_ns, ..total.iowq },
+                // A look at /proc finds those too that were asleep throughout.
+                iowq: IowqRecord {
+                    most_at_once: span.most_workers.max(total.iowq.most_at_once),
+                    cpu_ns: span.workers_cpu_ns,
+                    ..total.iowq
+                },
                 host: span.host,
                 warnings: [span.warnings, total.warnings].concat(),
                 ..total
@@ -367,10 +372,12 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         processes: vec![],
         iowq: IowqRecord {
             workers: observed.iowq_workers,
+            most_at_once: Some(observed.iowq_most),
             completions: observed.vehicles.iter().filter(|v| v.vehicle == Vehicle::Iowq).map(|v| v.completions).sum(),
             ..IowqRecord::default()
         },
         page_faults: observed.page_faults,
+        stray_calls: observed.stray_calls,
         context_switches: observed.context_switches,
         probe,
         host: Host::default(),

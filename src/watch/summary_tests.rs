@@ -90,6 +90,7 @@ fn observed(rings: Vec<RingCounts>, vehicles: Vec<VehicleCount>) -> Observed {
         ipis: vec![],
         programs: vec!["ring_complete".into()],
         page_faults: Some(5),
+        stray_calls: Some(7),
         rings,
         follow_loss: FollowLoss { unfinished: 4, ..FollowLoss::default() },
         iowq_workers: 3,

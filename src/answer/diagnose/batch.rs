@@ -103,7 +103,9 @@ pub fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let in_flight = in_flight(t, r, |_| true);
     let submitted: u64 = r.enter_batches.iter().map(|b| b.requests).sum();
     let at_once: u64 = r.enter_batches.iter().filter(|b| b.at_least as f64 >= more).map(|b| b.requests).sum();
-    if in_flight.is_none_or(|n| n < more) && (at_once as f64) < PINNED * submitted.max(1) as f64 {
+    // Neither is known of a submission-queue thread's multishot requests: then full runs, and none above, speak alone.
+    let unknown = in_flight.is_none() && submitted == 0;
+    if !unknown && in_flight.is_none_or(|n| n < more) && (at_once as f64) < PINNED * submitted.max(1) as f64 {
         return None;
     }
     let share = of(&|items| items == cap.items);

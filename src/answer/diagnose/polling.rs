@@ -165,21 +165,19 @@ fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
 }
 
 fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
-    let calls = t.total.per_io.syscalls?;
-    let enters: f64 = t.total.enter_batches.iter().map(|b| b.calls).sum();
-    let stray = calls - enters / t.total.ios.max(1) as f64;
+    let stray = t.total.stray_calls? as f64 / t.total.ios.max(1) as f64;
     let looks = from_user_mode(&r.vehicles);
     if stray < STRAY_PER_IO || looks < MOSTLY {
         return None;
     }
     let text = format!(
-        "{} system calls per I/O beside those that submit, of a program that looks for completions from user mode, where {} of \
+        "{} system calls per I/O beside io_uring_enter, made by threads that submit, of a program that looks for completions from user mode, where {} of \
          them came in: the loop leaves user mode for other things",
         three_digits(stray),
         percent(looks)
     );
     let remedy = "take these calls out of the loop (`strace -c` names them), or make them once for many I/Os";
-    let evidence = [("stray_syscalls_per_io", stray), ("syscalls_per_io", calls), ("from_user_mode_share", looks)];
+    let evidence = [("stray_syscalls_per_io", stray), ("from_user_mode_share", looks)];
     Some(Finding::new("chatty_poller", Severity::Warning, text, remedy, &evidence))
 }
 

@@ -163,6 +163,7 @@ pub fn clean() -> TraceRecord {
             processes: vec![ProcessRecord { tgid: 1234, comm: "fio".into(), found: false }],
             iowq: IowqRecord::default(),
             page_faults: Some(1_900),
+            stray_calls: Some(0),
             context_switches: 5_000,
             probe: Probe {
                 mode: "aggregate".into(),

@@ -27,13 +27,22 @@ static __always_inline void ran(__u64 items, bool all)
 			batch = i;
 	slot->run_batch[batch & 15]++;
 	/* SQPOLL threads run task work hundreds of times per I/O; their completions are told by the thread. */
-	if (task->flags & PF_IO_WORKER)
+	if (task->flags & PF_IO_WORKER) {
+		if (following && slot->trails)
+			trails_end(0, 0, items, slot);
 		return;
+	}
 	if (recording)
 		record_run(items, all, task, slot);
 	here(task, slot);
 	__u64 pending = slot->pending;
 	__u64 carried = items < pending && !all ? items : pending;
+	if (following) {
+		/* An item may post many (multishot). What was not submitted since can't be inline. */
+		if (pending > slot->submitted && pending - slot->submitted > carried)
+			carried = pending - slot->submitted;
+		slot->submitted = 0;
+	}
 	slot->pending = 0;
 	if (!following)
 		slot->inlined += pending - carried;

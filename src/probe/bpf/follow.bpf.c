@@ -20,9 +20,26 @@ static __always_inline bool plain_length(__u32 opcode)
 	       opcode == IORING_OP_WRITE_FIXED;
 }
 
+/* Requests whose later completions name their user data alone, beside those that `multishot_flags` tell. */
+static __always_inline bool posts_more(__u32 opcode)
+{
+	return opcode == IORING_OP_POLL_ADD || opcode == IORING_OP_TIMEOUT || opcode == IORING_OP_SEND_ZC ||
+	       opcode == IORING_OP_SENDMSG_ZC;
+}
+
 static __always_inline struct op_count *op_of(struct ring_count *count, __u32 opcode)
 {
 	return &count->ops[opcode & (OPCODES_MAX - 1)];
+}
+
+/* The request that the current thread submitted last goes another way: it is not posted inline. */
+static __always_inline void went_away(__u64 request, struct cpu_slot *slot)
+{
+	if (slot->last_request != request)
+		return;
+	slot->last_request = 0;
+	if (slot->submitted)
+		slot->submitted--;
 }
 
 /* What the submitter does when its completion is ready. It may be gone: then what stands there is not its number. */
@@ -120,15 +137,18 @@ static __always_inline int submitted(struct io_kiocb *req)
 		here(task, slot);
 	}
 	/* A run of task work tells of itself before the thread submits again. */
-	if (slot->pending)
+	if (slot->pending || slot->trails)
 		all_inline();
+	slot->submitted++;
+	slot->submits = 1;
+	slot->last_request = address_of(req, slot);
 	__u32 opcode = req->opcode;
 	__u32 ring = ring_number(req->ctx, slot);
 	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
 	if (!count)
 		return 0;
 	op_of(count, opcode)->requests++;
-	if ((req->flags & multishot_flags) || opcode == IORING_OP_POLL_ADD || opcode == IORING_OP_TIMEOUT) {
+	if ((req->flags & multishot_flags) || posts_more(opcode)) {
 		struct many_key key = { .user_data = req->cqe.user_data, .ring = slot->ring_address };
 		bpf_map_update_elem(&many, &key, &opcode, BPF_ANY);
 	}
@@ -149,6 +169,22 @@ SEC("tp_btf/io_uring_submit_req")
 int BPF_PROG(follow_submit, struct io_kiocb *req)
 {
 	return submitted(req);
+}
+
+/* Refused before it was a submission: it has a completion all the same. */
+SEC("tp_btf/io_uring_req_failed")
+int BPF_PROG(follow_refused, void *entry, struct io_kiocb *req)
+{
+	struct cpu_slot *slot = this_slot();
+
+	if (!counting || (slot->current == CURRENT_UNSEEN && !adopted(bpf_get_current_task_btf())))
+		return 0;
+	__u32 ring = ring_number(req->ctx, slot);
+	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
+	if (count)
+		op_of(count, req->opcode)->requests++;
+	slot->submitted++;
+	return 0;
 }
 
 /* Its name before 6.4 (2ad57931db64). */
@@ -173,7 +209,8 @@ static __noinline int trail_posted(struct trail *trail, enum poster poster, __s3
 	trail->switches = ~0u;
 	if (trail->meanwhile && trail->meanwhile_cpu == trail->posted_cpu)
 		trail->switches = slot->switched - trail->switched;
-	if (poster == POSTED_BY_SUBMITTER) {
+	if (poster == POSTED_BY_SUBMITTER || poster == POSTED_BY_SQPOLL) {
+		trail->carrier = poster == POSTED_BY_SQPOLL ? BY_SQPOLL : 0;
 		trail->woken_ns = slot->woken_ns;
 		trail->running_ns = slot->running_ns;
 		trail->woken_by = slot->waker;
@@ -193,7 +230,7 @@ static __noinline int trail_posted(struct trail *trail, enum poster poster, __s3
 		retag(request, COMPLETED(request));
 		return 0;
 	}
-	trail->carrier = poster == POSTED_BY_SQPOLL ? BY_SQPOLL : poster == POSTED_BY_IOWQ ? BY_IOWQ : BY_IOPOLL;
+	trail->carrier = poster == POSTED_BY_IOWQ ? BY_IOWQ : BY_IOPOLL;
 	trail_end(trail, slot);
 	trail->serial++;
 	retag(request, 0);
@@ -230,7 +267,8 @@ static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 use
 	if (!count)
 		return 0;
 	__u32 opcode = OPCODE_NONE;
-	if (req) {
+	/* A notification has a request of its own, a no-op by its opcode. */
+	if (req && !(cqe_flags & IORING_CQE_F_NOTIF)) {
 		opcode = opcode_of(req);
 	} else {
 		struct many_key key = { .user_data = user_data, .ring = slot->ring_address };
@@ -317,7 +355,9 @@ int BPF_PROG(follow_punt, struct io_kiocb *req)
 	else
 		op->punted_would_block++;
 	__u32 index;
-	struct trail *trail = trail_of(address_of(req, slot), &index);
+	__u64 request = address_of(req, slot);
+	went_away(request, slot);
+	struct trail *trail = trail_of(request, &index);
 	if (trail)
 		trail->punt = asked ? PUNT_ASKED : PUNT_WOULD_BLOCK;
 	return 0;
@@ -348,8 +388,13 @@ SEC("tp_btf/io_uring_poll_arm")
 int BPF_PROG(follow_poll_arm, struct io_kiocb *req)
 {
 	__u32 index;
-	struct trail *trail = counting ? trail_of(address_of(req, this_slot()), &index) : 0;
+	struct cpu_slot *slot = this_slot();
 
+	if (!counting)
+		return 0;
+	__u64 request = address_of(req, slot);
+	went_away(request, slot);
+	struct trail *trail = trail_of(request, &index);
 	if (!trail)
 		return 0;
 	trail->course = COURSE_POLL;

@@ -56,7 +56,11 @@ struct {
 	__type(value, __u32);
 } many SEC(".maps");
 
-/* Io-wq workers that ran. */
+__u32 workers_made; /* io-wq workers that ran */
+__u32 workers_now;
+__u32 workers_most;
+
+/* Those of them that live. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -255,7 +259,9 @@ static int trail_ends(__u32 i, struct ending *ending)
 		return 1;
 	ending->next = trail->next;
 	struct delivery_key *key = ending->key;
-	if (key && trail->position > ending->inlined) {
+	if (trail->carrier == BY_SQPOLL) {
+		trail->run_items = ending->items;
+	} else if (key && trail->position > ending->inlined) {
 		trail->carrier = key->carrier;
 		trail->nr = key->nr;
 		trail->entry = key->entry;
@@ -301,7 +307,7 @@ static __noinline int all_inline(void)
 	}
 	if (slot->trails)
 		trails_end(0, 0, 0, slot);
-	slot->pending = 0;
+	slot->pending = slot->submitted = 0;
 	return 0;
 }
 

@@ -47,6 +47,8 @@ enum { BPF_RB_NO_WAKEUP = 1 };
 #define IORING_OP_TIMEOUT 11
 #define IORING_OP_READ 22
 #define IORING_OP_WRITE 23
+#define IORING_OP_SEND_ZC 47
+#define IORING_OP_SENDMSG_ZC 48
 /* include/linux/io_uring_types.h: IOSQE_ASYNC_BIT */
 #define REQ_F_FORCE_ASYNC (1U << 4)
 

@@ -14,11 +14,14 @@ int BPF_PROG(mode_page_fault, unsigned long address, struct pt_regs *regs, unsig
 SEC("tp_btf/sys_exit")
 int BPF_PROG(mode_sys_exit, struct pt_regs *regs, long ret)
 {
-	if (!watched(bpf_get_current_task_btf()))
-		return 0;
 	struct cpu_slot *slot = this_slot();
+	/* Other programs' calls pass here too: where requests are followed, a thread that was seen to come is enough. */
+	if (following ? slot->current == CURRENT_UNSEEN || !counting : !watched(bpf_get_current_task_btf()))
+		return 0;
 	slot->syscalls++;
 	long nr = syscall_nr(regs);
+	if (following && slot->submits && nr != NR_io_uring_enter)
+		slot->stray_calls++;
 	if (nr == NR_pread64 || nr == NR_pwrite64)
 		slot->rw_calls++;
 	return 0;

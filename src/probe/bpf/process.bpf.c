@@ -11,6 +11,7 @@ int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *chi
 	bpf_get_current_comm(info.comm, sizeof(info.comm));
 	if (bpf_map_update_elem(&followed, &tgid, &info, BPF_ANY))
 		this_slot()->lost++;
+	remember_mm((__u64)child->mm);
 	return 0;
 }
 
@@ -20,8 +21,10 @@ int BPF_PROG(process_executes, struct task_struct *task)
 	__u32 tgid = task->tgid;
 	struct process_info *info = bpf_map_lookup_elem(&followed, &tgid);
 
-	if (info)
-		bpf_get_current_comm(info->comm, sizeof(info->comm));
+	if (!info)
+		return 0;
+	bpf_get_current_comm(info->comm, sizeof(info->comm));
+	remember_mm((__u64)task->mm);
 	return 0;
 }
 
@@ -37,5 +40,7 @@ int BPF_PROG(process_exits, struct task_struct *task)
 	here(task, slot);
 	all_inline();
 	bpf_map_delete_elem(&threads, &tid);
+	if (!bpf_map_delete_elem(&workers, &tid))
+		__sync_fetch_and_sub(&workers_now, 1);
 	return 0;
 }

@@ -1,20 +1,5 @@
 /* Context switches and wake-ups of the watched threads. */
 
-/* For native aio's completions (aio.bpf.c). */
-static __always_inline void remember_mm(__u64 mm)
-{
-	if (!mm || !aio_complete_address)
-		return;
-	for (int i = 0; i < MMS_MAX; i++) {
-		if (watched_mms[i] == mm)
-			return;
-		if (!watched_mms[i]) {
-			watched_mms[i] = mm;
-			return;
-		}
-	}
-}
-
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
@@ -56,8 +41,13 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		unpark(next, slot);
 		if (following && slot->current == CURRENT_HELPER && next->worker_private) {
 			__u32 tid = next->pid, once = 1;
-			if (!bpf_map_lookup_elem(&workers, &tid))
-				bpf_map_update_elem(&workers, &tid, &once, BPF_ANY);
+			if (!not_counting() && !bpf_map_lookup_elem(&workers, &tid) &&
+			    !bpf_map_update_elem(&workers, &tid, &once, BPF_NOEXIST)) {
+				__u32 now = __sync_fetch_and_add(&workers_now, 1) + 1;
+				__sync_fetch_and_add(&workers_made, 1);
+				if (now > workers_most)
+					workers_most = now;
+			}
 		}
 	}
 	slot->watched_here = in;

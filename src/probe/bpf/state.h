@@ -153,7 +153,7 @@ static __always_inline void park(struct cpu_slot *slot)
 	if (!tid)
 		return;
 	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
-	if (!state && (slot->pending || slot->waiting)) {
+	if (!state && (slot->pending || slot->waiting || (following && slot->submits))) {
 		struct thread_state fresh = {};
 		bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST);
 		state = bpf_map_lookup_elem(&threads, &tid);
@@ -174,11 +174,14 @@ static __always_inline void park(struct cpu_slot *slot)
 			__builtin_memcpy(state->segments, slot->segments, sizeof(state->segments));
 			state->trails = slot->trails;
 			state->trails_waiting = slot->trails_waiting;
+			state->submitted = slot->submitted;
+			state->submits = slot->submits;
 		}
 	}
 	if (following) {
 		__builtin_memset(slot->segments, 0, sizeof(slot->segments));
-		slot->trails = slot->trails_waiting = slot->submitting = 0;
+		slot->trails = slot->trails_waiting = slot->submitting = slot->submitted = slot->submits = 0;
+		slot->last_request = 0;
 	}
 	slot->tid = 0;
 	slot->current = CURRENT_UNSEEN;
@@ -217,8 +220,10 @@ static __always_inline void unpark(struct task_struct *task, struct cpu_slot *sl
 		__builtin_memcpy(slot->segments, state->segments, sizeof(slot->segments));
 		slot->trails = state->trails;
 		slot->trails_waiting = state->trails_waiting;
+		slot->submitted = state->submitted;
+		slot->submits = state->submits;
 		__builtin_memset(state->segments, 0, sizeof(state->segments));
-		state->trails = state->trails_waiting = 0;
+		state->trails = state->trails_waiting = state->submitted = 0;
 	}
 }
 
@@ -229,6 +234,21 @@ static __always_inline void here(struct task_struct *task, struct cpu_slot *slot
 		return;
 	park(slot);
 	unpark(task, slot);
+}
+
+/* For native aio's completions (aio.bpf.c). */
+static __always_inline void remember_mm(__u64 mm)
+{
+	if (!mm || !aio_complete_address)
+		return;
+	for (int i = 0; i < MMS_MAX; i++) {
+		if (watched_mms[i] == mm)
+			return;
+		if (!watched_mms[i]) {
+			watched_mms[i] = mm;
+			return;
+		}
+	}
 }
 
 #endif
