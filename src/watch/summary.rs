@@ -373,6 +373,8 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         page_faults: observed.page_faults,
         context_switches: observed.context_switches,
         probe,
+        cpu_shares: None,
+        cpu_samples: None,
         host: Host::default(),
         warnings,
     }
