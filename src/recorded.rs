@@ -37,7 +37,6 @@ pub struct ClockOrigin {
 /// In the order of the file, which is that in which things came to be known: nearly, but not exactly, by time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "all but one in thousands are trails")]
 pub enum Entry {
     Trail(Trail),
     /// A later completion of a request (`path::multishot`), where the ones before it may not be in the recording.

@@ -115,6 +115,11 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         let (path, length) = file?;
         let what = words::plural(completions as usize, "completion");
         terminal::say(&format!("{}: {what} recorded, {}", path.display(), words::bytes(length)));
+        if completions == 0 && record.total.ios > 0 {
+            terminal::say(
+                "iotrail: warning: these completions were counted and none was followed: only io_uring's are",
+            );
+        }
     }
     Ok(u8::from(record.findings.iter().any(|f| args.fail_on.contains(&f.code))))
 }

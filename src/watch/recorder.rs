@@ -65,7 +65,7 @@ pub struct Recorder {
 
 enum To {
     File { path: PathBuf, batch: Vec<Trail>, thread: FileThread },
-    Slowest { header: Header, slowest: Slowest, losses: Vec<Losses>, file: Option<(PathBuf, Writer)> },
+    Slowest { header: Box<Header>, slowest: Slowest, losses: Vec<Losses>, file: Option<(PathBuf, Writer)> },
 }
 
 impl Recorder {
@@ -74,7 +74,9 @@ impl Recorder {
         let file =
             keep.file.as_ref().map(|(path, existing)| Ok((path.clone(), Writer::create(path, &header, *existing)?)));
         let to = match (keep.slowest, file.transpose()?) {
-            (Some(k), file) => To::Slowest { header, slowest: Slowest::new(k, By::Latency), losses: vec![], file },
+            (Some(k), file) => {
+                To::Slowest { header: Box::new(header), slowest: Slowest::new(k, By::Latency), losses: vec![], file }
+            }
             (None, Some((path, writer))) => {
                 let thread = FileThread::start(writer)?;
                 To::File { path, batch: Vec::with_capacity(BATCH), thread }
@@ -115,9 +117,10 @@ impl Recorder {
         }
     }
 
-    /// Ends it. Of `end`, the losses are set here.
-    pub fn finish(self, loss: FollowLoss, end: End) -> Kept {
-        let end = End { losses: losses(self.completions, loss), unfinished: loss.unfinished, ..end };
+    /// Ends it: watching had ended at `at_ns`. Of `end`, the losses are set here.
+    pub fn finish(self, at_ns: u64, loss: FollowLoss, end: End) -> Kept {
+        let losses = Losses { at_ns, ..losses(self.completions, loss) };
+        let end = End { losses, unfinished: loss.unfinished, ..end };
         match self.to {
             To::File { path, batch, thread } => {
                 thread.send(Message::Trails(batch));
@@ -128,7 +131,7 @@ impl Recorder {
                 let entries = by_posting(slowest, losses);
                 let completions = entries.iter().filter(|e| !matches!(e, Entry::Losses(_))).count() as u64;
                 let written = file.map(|(path, writer)| Ok((path, write(writer, &entries, &end)?)));
-                Kept { file: written, completions, slowest: Some(Flight { header, entries, end }) }
+                Kept { file: written, completions, slowest: Some(Flight { header: *header, entries, end }) }
             }
         }
     }

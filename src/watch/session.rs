@@ -234,6 +234,7 @@ pub fn watch(
         watched.wait(until.map_or(PERIOD, |until| PERIOD.min(until.saturating_duration_since(Instant::now()))));
     }
     let elapsed = began.elapsed();
+    let ended_ns = recorder::now().monotonic_ns;
     let over = watched.have_ended();
     processes.look(true);
     // What ends the watch is none of the watched programs' CPU time.
@@ -287,7 +288,7 @@ pub fn watch(
     }
     let kept = recorder.map(|recorder| {
         let (rings, processes) = (record.rings.clone(), record.total.processes.clone());
-        recorder.finish(loss, End { rings, processes, ..End::default() })
+        recorder.finish(ended_ns, loss, End { rings, processes, ..End::default() })
     });
     Ok(Traced { record, kept, samples })
 }

@@ -8,6 +8,7 @@ mod bench;
 mod golden;
 mod probes;
 mod profile;
+mod record;
 mod replay;
 mod vehicles;
 
@@ -16,12 +17,18 @@ use libtest_mimic::{Arguments, Trial};
 fn main() {
     let args = Arguments::from_args();
     let missing = bench::missing();
-    let trials: Vec<Trial> =
-        [vehicles::trials(), agreement::trials(), probes::trials(), profile::trials(), replay::trials()]
-            .into_iter()
-            .flatten()
-            .map(|trial| trial.with_ignored_flag(missing.is_some()))
-            .collect();
+    let trials: Vec<Trial> = [
+        vehicles::trials(),
+        agreement::trials(),
+        probes::trials(),
+        profile::trials(),
+        record::trials(),
+        replay::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|trial| trial.with_ignored_flag(missing.is_some()))
+    .collect();
     if let Some(reason) = &missing {
         eprintln!("all {} kernel tests are skipped: {reason}", trials.len());
         if std::env::var_os("CI").is_some() {

@@ -5,6 +5,7 @@ use super::measured::note;
 use crate::answer::explain::{Explained, ExplainedIo};
 use crate::answer::timeline::request;
 use crate::answer::words::{UNKNOWN, list, plural, span};
+use crate::path::vehicle::Vehicle;
 use crate::recorded::Ending;
 use crate::trace_record::Subject;
 
@@ -152,7 +153,10 @@ fn one(out: &mut String, style: Style, e: &Explained, number: usize, io: &Explai
     out.push('\n');
     let mut also = Vec::new();
     match t.switches_meanwhile {
-        Some(n) if n > 0 => also.push(format!("its CPU switched threads {} meanwhile", times(n))),
+        // What a worker or a helper carried did not wait for that CPU.
+        Some(n) if n > 0 && !matches!(t.vehicle, Vehicle::Iowq | Vehicle::Kworker | Vehicle::Thread) => {
+            also.push(format!("its CPU switched threads {} meanwhile", times(n)))
+        }
         _ => (),
     }
     if t.more {
