@@ -57,8 +57,8 @@ pub struct TraceArgs {
     #[arg(long, requires = "record")]
     force: bool,
 
-    /// Keep the K slowest of the followed requests in memory, and at the end tell each one's course as `iotrail explain` does.
-    /// With --record, only these are recorded
+    /// Keep the K slowest of the followed requests in memory, and at the end tell each one's course as `iotrail explain` does;
+    /// what --record records are then only these
     #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     slowest: Option<u32>,
 
