@@ -18,6 +18,9 @@ pub struct Header {
     pub subject: Subject,
     /// One request in so many is recorded; 1: all.
     pub one_in: u32,
+    /// So many of these at most are in the recording, the slowest; null: all.
+    #[serde(default)]
+    pub slowest: Option<u64>,
     pub origin: ClockOrigin,
     pub host: Host,
 }
@@ -34,9 +37,10 @@ pub struct ClockOrigin {
 /// In the order of the file, which is that in which things came to be known: nearly, but not exactly, by time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "all but one in thousands are trails")]
 pub enum Entry {
     Trail(Trail),
+    /// A later completion of a request (`path::multishot`), where the ones before it may not be in the recording.
+    Later(Trail),
     Losses(Losses),
 }
 

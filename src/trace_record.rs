@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::measurement::{
-    Host, Interrupt, Ipi, Latency, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning,
+    CpuSamples, CpuShare, Host, Interrupt, Ipi, Latency, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning,
 };
 
 pub const SCHEMA: &str = "iotrail.trace/1";
@@ -81,6 +81,11 @@ pub struct Total {
     pub stray_calls: Option<u64>,
     pub context_switches: u64,
     pub probe: Probe,
+    /// Where the watched threads' CPU time went, helper threads included; null: not sampled.
+    #[serde(default)]
+    pub cpu_shares: Option<Vec<CpuShare>>,
+    #[serde(default)]
+    pub cpu_samples: Option<CpuSamples>,
     pub host: Host,
     pub warnings: Vec<Warning>,
 }

@@ -2,7 +2,7 @@
 //! its warnings.
 
 use super::words::{percent, plural};
-use crate::measurement::{Interrupt, Measurement, Probe, VehicleCount, Warning};
+use crate::measurement::{CpuSamples, Interrupt, Measurement, Probe, VehicleCount, Warning};
 use crate::path::vehicle::Vehicle;
 
 /// One in a hundred: the accuracy that shares and counts are read with.
@@ -108,6 +108,19 @@ fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
         ),
         "counts of interrupts and their wake-ups are low by that share; completions are not affected",
     ))
+}
+
+/// Losses that the shares of the CPU could lean from.
+pub fn samples_lost(how: &CpuSamples) -> Option<Warning> {
+    let expected = how.expected.unwrap_or(how.taken + how.elsewhere + how.lost);
+    (how.lost as f64 > 0.05 * expected as f64).then(|| {
+        Warning::new(
+            "samples_lost",
+            format!("{} of {expected} samples of the CPUs were lost", how.lost),
+            "the shares are of the others; a virtual machine whose host is busy loses samples, and so do long stretches \
+             with interrupts off",
+        )
+    })
 }
 
 #[cfg(test)]

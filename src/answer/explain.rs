@@ -99,20 +99,23 @@ where
     let (mut completions, mut selected, mut last_ns) = (0, 0, origin);
     let (mut rings, mut opcodes) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     for entry in entries.by_ref() {
-        match entry? {
-            Entry::Losses(now) => losses.note(now, origin),
-            Entry::Trail(t) => {
-                completions += 1;
-                last_ns = last_ns.max(t.posted.ns);
-                if wanted.wants(&t) {
-                    selected += 1;
-                    slowest.offer(&t);
-                }
-                rings.extend(t.ring);
-                if !opcodes.contains(&t.opcode) {
-                    opcodes.insert(t.opcode);
-                }
+        let (t, later) = match entry? {
+            Entry::Losses(now) => {
+                losses.note(now, origin);
+                continue;
             }
+            Entry::Trail(t) => (t, false),
+            Entry::Later(t) => (t, true),
+        };
+        completions += 1;
+        last_ns = last_ns.max(t.posted.ns);
+        if wanted.wants(&t) {
+            selected += 1;
+            if later { slowest.offer_later(&t) } else { slowest.offer(&t) }
+        }
+        rings.extend(t.ring);
+        if !opcodes.contains(&t.opcode) {
+            opcodes.insert(t.opcode);
         }
     }
     let ending = ending(&entries);

@@ -92,6 +92,7 @@ fn known(t: &Trail, stage: Stage) -> String {
         (Stage::Ready, Course::Block) if requests > 1 => format!("the last of {requests} block requests was done"),
         (Stage::Ready, Course::Block) => "the device was done".into(),
         (Stage::Ready, Course::Poll) => "the poll was woken".into(),
+        (Stage::Ready, Course::Direct) if polls(t) => "the poll was woken".into(),
         (Stage::Ready, Course::Direct) => String::new(),
         (Stage::Queued, _) => "task work was added".into(),
         (Stage::Posted, _) => posted(t),
@@ -119,10 +120,21 @@ fn unknown(t: &Trail, stage: Stage) -> Option<&'static str> {
         Stage::Issued | Stage::Ready if followed => Some("not known: it was not seen"),
         // Done on the spot: there is nothing between.
         Stage::Issued | Stage::Ready if t.vehicle == Vehicle::Inline => None,
+        Stage::Issued if polls(t) => Some("not known: it was armed while it was being submitted"),
+        Stage::Issued | Stage::Ready if is_timeout(t) => Some("not known: no probe stands at timers"),
         Stage::Issued | Stage::Ready => Some("not known: neither block I/O nor a poll, or not seen as such"),
         Stage::Queued if by_task_work(t.vehicle) => Some("not known: no probe stands there"),
         _ => None,
     }
+}
+
+/// It is a poll itself: its submission arms it.
+fn polls(t: &Trail) -> bool {
+    t.opcode == "poll_add"
+}
+
+fn is_timeout(t: &Trail) -> bool {
+    matches!(t.opcode.as_str(), "timeout" | "link_timeout")
 }
 
 fn by_task_work(v: Vehicle) -> bool {
@@ -217,6 +229,7 @@ fn why(t: &Trail, longest: &Span) -> String {
             (Course::Direct, _) => "what it waited for is not known".into(),
         },
         (Issued, Posted) => format!("{} and delivery together, since when it was ready is not known", waited_for(t)),
+        (Submitted, Ready) if polls(t) => "nothing made what it polls ready until then".into(),
         (Submitted, Ready) => {
             format!("submission and {} together, since when it was issued is not known", waited_for(t))
         }
@@ -261,6 +274,14 @@ fn untold(t: &Trail) -> String {
             format!("it was handed to io-wq {}, and what the worker did with it was not seen", because(punt))
         }
         (Vehicle::Iowq, None, _) => "an io-wq worker did it, and how it got there was not seen".into(),
+        _ if is_timeout(t) => {
+            "a timeout ends when its time is up, or the completions that it counts are there".into()
+        }
+        (_, _, Course::Direct) if t.enter_batch.is_some_and(|n| n > 1) => {
+            "what it waited for is not known: neither block I/O nor a poll, or not seen as such; a linked request waits \
+             for the ones before it"
+                .into()
+        }
         (_, _, Course::Direct) => {
             "what it waited for is not known: neither block I/O nor a poll, or not seen as such".into()
         }
@@ -273,18 +294,25 @@ fn why_delivered_then(t: &Trail) -> String {
     if let Some(wake) = &t.wake {
         return slept(t, wake);
     }
+    let who = submitter(t);
+    // Running all the time: it was on its CPU at both ends, and no other thread was between.
+    let running = matches!(t.meanwhile, Some(Meanwhile::Running { cpu }) if cpu == t.posted.cpu)
+        && t.switches_meanwhile.is_none_or(|n| n == 0);
     let state = match &t.meanwhile {
-        Some(Meanwhile::Running { cpu }) => format!("the thread was running on CPU {cpu}"),
+        Some(Meanwhile::Running { cpu }) if running => format!("{who} was running on CPU {cpu}"),
+        Some(Meanwhile::Running { cpu }) if *cpu != t.posted.cpu => {
+            format!("{who} was running on CPU {cpu}, but lost it and went on on CPU {}", t.posted.cpu)
+        }
+        Some(Meanwhile::Running { cpu }) => format!("{who} was running on CPU {cpu}, but lost it for a time"),
         Some(Meanwhile::Runnable { cpu, tid, comm }) => {
-            format!("the thread waited for CPU {cpu}, which {} had", thread(*tid, comm))
+            format!("{who} waited for CPU {cpu}, which {} had", thread(*tid, comm))
         }
-        Some(Meanwhile::Sleeping { cpu, tid: 0, .. }) => format!("the thread slept, and CPU {cpu} was idle"),
+        Some(Meanwhile::Sleeping { cpu, tid: 0, .. }) => format!("{who} slept, and CPU {cpu} was idle"),
         Some(Meanwhile::Sleeping { cpu, tid, comm }) => {
-            format!("the thread slept, and CPU {cpu} ran {}", thread(*tid, comm))
+            format!("{who} slept, and CPU {cpu} ran {}", thread(*tid, comm))
         }
-        None => "what the thread did is not known".into(),
+        None => format!("what {who} did is not known"),
     };
-    let running = matches!(t.meanwhile, Some(Meanwhile::Running { .. }));
     let detail = |what: &str| t.detail.as_ref().map_or(what.to_owned(), |d| format!("{what} ({d})"));
     // What comes to a running thread's CPU takes the completion along; to others it comes when they run again.
     let entry = |what: &str| match running {
@@ -305,13 +333,19 @@ fn why_delivered_then(t: &Trail) -> String {
         Vehicle::SyscallExit => format!("{ran} on its way out of a system call{}", of(&t.detail)),
         Vehicle::Inline => "its own submission posted it, and was under way until then".into(),
         Vehicle::Iopoll => format!("{state}; the device was polled only in its next io_uring_enter"),
-        Vehicle::Sqpoll => "the submission-queue thread came to it only then".into(),
-        Vehicle::Iowq => "the io-wq worker posted it only then".into(),
+        Vehicle::Sqpoll if t.meanwhile.is_none() => format!("{who} came to it only then"),
+        Vehicle::Sqpoll => format!("{state}; it came to it only then"),
+        Vehicle::Iowq => "the io-wq worker posted it only then, and what it did until then was not seen".into(),
         Vehicle::IrqDirect => format!("it was posted in interrupt context{}", of(&t.detail)),
         Vehicle::Thread => "the helper thread came to it only then".into(),
         Vehicle::Kworker => "the kernel worker that had to finish it came to it only then".into(),
         Vehicle::Unknown => format!("{state}; what carried it could not be told{}", of(&t.detail)),
     }
+}
+
+/// The thread that a trail's `tid`, `meanwhile` and `wake` are of.
+fn submitter(t: &Trail) -> &'static str {
+    if t.vehicle == Vehicle::Sqpoll { "the submission-queue thread" } else { "the thread" }
 }
 
 fn of(detail: &Option<String>) -> String {
@@ -331,7 +365,7 @@ fn slept(t: &Trail, wake: &Wake) -> String {
     let ready = t.ready.map_or(wake.woken.ns, |r| r.ns);
     let took = |from: u64, to: u64| to.saturating_sub(from);
     let asleep = took(ready, wake.woken.ns);
-    let woken = format!("the thread slept and was woken by {}", wake.by);
+    let woken = format!("{} slept and was woken by {}", submitter(t), wake.by);
     let Some(running) = wake.running else {
         return format!("{woken}, {} after it was ready; when it got a CPU is not known", span(asleep as f64));
     };
@@ -379,6 +413,34 @@ mod tests {
                  the timer tick."
             ]
         );
+    }
+
+    #[test]
+    fn a_thread_that_lost_its_cpu_did_not_hold_it_all_the_time() {
+        let mut t = trail();
+        t.meanwhile = Some(Meanwhile::Running { cpu: 0 });
+        t.switches_meanwhile = Some(4);
+        assert!(headline(&t, false)[0].ends_with(
+            "posted: the thread was running on CPU 0, but lost it for a time; it was posted on return from the timer \
+             interrupt."
+        ));
+        (t.posted.cpu, t.switches_meanwhile) = (1, None);
+        assert!(headline(&t, false)[0].contains("running on CPU 0, but lost it and went on on CPU 1; it was posted"));
+        t.vehicle = Vehicle::Sqpoll;
+        t.meanwhile = Some(Meanwhile::Runnable { cpu: 0, tid: 54, comm: "kworker/0:1H".into() });
+        assert!(headline(&t, false)[0].ends_with(
+            "posted: the submission-queue thread waited for CPU 0, which kworker/0:1H (54) had; it came to it only then."
+        ));
+    }
+
+    #[test]
+    fn polls_and_timeouts_in_their_own_words() {
+        let mut t = trail();
+        (t.opcode, t.asked_bytes, t.issued, t.course) = ("poll_add".into(), None, None, Course::Direct);
+        t.ready = Some(at(&t, 2_000_000, 1));
+        assert!(headline(&t, false)[0].ends_with("submitted and ready: nothing made what it polls ready until then."));
+        (t.opcode, t.ready) = ("timeout".into(), None);
+        assert!(headline(&t, false)[0].contains("posted: a timeout ends when its time is up"));
     }
 
     #[test]

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::error::{Error, Result};
-use crate::experiment::cell::Sampling;
 use crate::export::{flamegraph, folded};
 use crate::measurement::CpuSamples;
 use crate::path::sample::Sample;
-use crate::probe::profile::{Clock, DEFAULT_HZ, MAX_HZ};
+use crate::probe::profile::{Clock, DEFAULT_HZ, MAX_HZ, Sampling};
 
 #[derive(Debug, Clone, Args)]
 pub struct ProfileArgs {

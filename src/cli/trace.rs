@@ -4,20 +4,28 @@
 //! the result.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 
-use crate::answer::diagnose;
+use crate::answer::explain::{Explained, ExplainedIo, Selection, explain};
+use crate::answer::{diagnose, words};
+use crate::cli::profile::ProfileArgs;
 use crate::error::Result;
 use crate::experiment::interrupt;
 use crate::load::options::Span;
+use crate::path::slowest::By;
+use crate::recorded::Ending;
 use crate::report::terminal;
 use crate::trace_record::TraceRecord;
 use crate::watch::namespace::Namespace;
-use crate::watch::session::{self, How, Progress, Stop};
+use crate::watch::recorder::{Flight, Keep};
+use crate::watch::recording::Existing;
+use crate::watch::session::{self, Extra, How, Progress, Stop, Traced};
 use crate::watch::subject::{self, Asked};
 
 #[derive(Debug, Args)]
@@ -37,9 +45,25 @@ pub struct TraceArgs {
     duration: Option<Duration>,
 
     /// Follow one request in N whole, for latencies, stages and order; 1: all, which costs about 0.3 µs each. Counts are of all
-    /// requests whatever N is
-    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    one_in: u32,
+    /// requests whatever N is. Default: 64; with --record or --slowest 1
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    one_in: Option<u32>,
+
+    /// Record every followed request whole into this file, for `iotrail explain` and `iotrail export`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
+    /// Replace the recording's file if it is there
+    #[arg(long, requires = "record")]
+    force: bool,
+
+    /// Keep the K slowest of the followed requests in memory, and at the end tell each one's course as `iotrail explain` does;
+    /// what --record records are then only these
+    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    slowest: Option<u32>,
+
+    #[command(flatten)]
+    profile: ProfileArgs,
 
     /// Exit with status 1 if the finding of this code is there; may be given several times
     #[arg(long, value_name = "CODE")]
@@ -66,17 +90,57 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
 pub fn run(args: &TraceArgs) -> Result<u8> {
     let namespace = Namespace::of_this_process();
     let asked = subject::resolve(&args.command, &args.processes, args.all, namespace)?;
-    let how = How { duration: args.duration, one_in: args.one_in, stdout_apart: args.json, namespace };
-    let mut record = watch(asked, &how)?;
+    let existing = if args.force { Existing::Replace } else { Existing::Keep };
+    let keep =
+        Keep { file: args.record.clone().map(|path| (path, existing)), slowest: args.slowest.map(|k| k as usize) };
+    let one_in = args.one_in.unwrap_or(if keep.any() { 1 } else { 64 });
+    let how = How { duration: args.duration, one_in, stdout_apart: args.json, namespace };
+    let extra = Extra { keep, sampling: args.profile.sampling() };
+    let Traced { mut record, kept, samples } = watch(asked, &how, &extra)?;
     record.findings = diagnose::findings(&record);
+    let (file, slowest) = kept.map_or((None, None), |kept| (kept.file.map(|f| (f, kept.completions)), kept.slowest));
+    let slowest = slowest.map(told).transpose()?;
     match args.json {
-        true => terminal::print_json(&record)?,
-        false => terminal::print(&terminal::trace(&record))?,
+        true => terminal::print_json(&Printed { record: &record, slowest: slowest.as_ref().map(|e| &e.ios[..]) })?,
+        false => {
+            terminal::print(&terminal::trace(&record))?;
+            terminal::print(&slowest.as_ref().map_or(String::new(), terminal::slowest))?;
+        }
+    }
+    // What could not be written is told when everything else is out.
+    if let Some(how) = &record.total.cpu_samples {
+        args.profile.export(&samples, how)?;
+    }
+    if let Some((file, completions)) = file {
+        let (path, length) = file?;
+        let what = words::plural(completions as usize, "completion");
+        terminal::say(&format!("{}: {what} recorded, {}", path.display(), words::bytes(length)));
+        if completions == 0 && record.total.ios > 0 {
+            terminal::say(
+                "iotrail: warning: these completions were counted and none was followed: only io_uring's are",
+            );
+        }
     }
     Ok(u8::from(record.findings.iter().any(|f| args.fail_on.contains(&f.code))))
 }
 
-fn watch(asked: Asked, how: &How) -> Result<TraceRecord> {
+/// The record, and what was asked for beside it.
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    record: &'a TraceRecord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slowest: Option<&'a [ExplainedIo]>,
+}
+
+/// What was kept in memory, as if it had been recorded.
+fn told(flight: Flight) -> Result<Explained> {
+    let all = Selection { slowest: flight.entries.len(), by: By::Latency, ring: None, opcode: None };
+    let end = Ending::Whole(Box::new(flight.end));
+    explain(flight.header, flight.entries.into_iter().map(Ok), |_| end, &all)
+}
+
+fn watch(asked: Asked, how: &How, extra: &Extra) -> Result<Traced> {
     let stop = interrupt::raise_flag()?;
     // A command writes to the same terminal: a line that is drawn again and again would be in its way.
     let drawn = !matches!(asked, Asked::Command(_));
@@ -88,7 +152,7 @@ fn watch(asked: Asked, how: &How) -> Result<TraceRecord> {
         let seconds = p.elapsed.as_secs_f64();
         bar.set_message(format!("watching: {seconds:.1} s, {} completions followed (Ctrl-C ends it)", p.followed));
     };
-    let record = session::watch(asked, how, &mut progress, &stop);
+    let record = session::watch(asked, how, extra, &mut progress, &stop);
     bar.finish_and_clear();
     record
 }

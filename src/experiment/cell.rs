@@ -5,16 +5,16 @@ use std::sync::atomic::AtomicBool;
 
 use hdrhistogram::Histogram;
 
-use crate::answer::doubt::doubts;
+use crate::answer::doubt::{doubts, samples_lost};
 use crate::error::Result;
 use crate::host;
 use crate::load::options::{EngineKind, LoadOptions, Trace};
 use crate::load::spec::{LoadSpec, ReaperKind};
 use crate::load::{self, Boundary, Outcome, Progress};
-use crate::measurement::{CpuSamples, Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, TaskWorkBatch, Warning};
+use crate::measurement::{Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, TaskWorkBatch, Warning};
 use crate::path::sample::Sample;
 use crate::probe::observed::Observed;
-use crate::probe::profile::{self, Clock, Profiler, Whom};
+use crate::probe::profile::{self, Profiler, Sampling, Whom};
 use crate::probe::sampled::Profile;
 use crate::probe::watch::{Interface, Room, Subject, Watch, Who};
 use crate::stats::quantile;
@@ -28,14 +28,6 @@ pub struct Measured {
     pub samples: Vec<Sample>,
     /// Stopped before its end: the numbers are of a shorter run than was asked for.
     pub interrupted: bool,
-}
-
-/// How the CPUs are to be sampled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sampling {
-    pub clock: Clock,
-    /// Samples per second and CPU.
-    pub hz: u32,
 }
 
 /// Runs the load once, watched as `options.trace` asks, and sampled where that is asked for. Counts and load cover exactly the same I/Os: both boundaries lie
@@ -125,19 +117,6 @@ pub fn run(
         measured.samples = shares.samples;
     }
     Ok(measured)
-}
-
-/// Losses that shares could lean from.
-fn samples_lost(how: &CpuSamples) -> Option<Warning> {
-    let expected = how.expected.unwrap_or(how.taken + how.elsewhere + how.lost);
-    (how.lost as f64 > 0.05 * expected as f64).then(|| {
-        Warning::new(
-            "samples_lost",
-            format!("{} of {expected} samples of the CPUs were lost", how.lost),
-            "the shares are of the others; a virtual machine whose host is busy loses samples, and so do long stretches \
-             with interrupts off",
-        )
-    })
 }
 
 fn reaper_cpu(spec: &LoadSpec) -> Option<u32> {

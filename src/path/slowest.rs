@@ -58,6 +58,15 @@ impl Slowest {
     /// *ready* there is no delivery delay, and a later completion has no latency, for which its delivery delay stands in.
     pub fn offer(&mut self, trail: &Trail) {
         let later = self.multishot.is_later(trail);
+        self.rank(trail, later);
+    }
+
+    /// The same of one that is known to be a [later](Multishot::is_later) completion.
+    pub fn offer_later(&mut self, trail: &Trail) {
+        self.rank(trail, true);
+    }
+
+    fn rank(&mut self, trail: &Trail, later: bool) {
         let by_delay = later || self.by == By::Delay;
         let slowness = if by_delay { trail.delay_ns() } else { Some(trail.latency_ns()) };
         let Some(slowness_ns) = slowness else { return };

@@ -62,6 +62,14 @@ impl Clock {
     }
 }
 
+/// How the CPUs are to be sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampling {
+    pub clock: Clock,
+    /// Samples per second and CPU.
+    pub hz: u32,
+}
+
 /// What a profile is taken of, and how.
 #[derive(Debug, Clone)]
 pub struct Subject {

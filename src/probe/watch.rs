@@ -9,6 +9,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 
 use super::observed::{self, Observed, Raw, RawRing};
 use super::recording::{Capacity, Recorder, Recording};
+use super::rings::FollowLoss;
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
 use super::support::{self, Facts, Plan, Role};
 use super::symbols::Symbols;
@@ -380,6 +381,21 @@ impl<'room> Watch<'room> {
         let Some(trails) = &self.trails else { return Ok(()) };
         let words = Words { symbols: self.symbols, interrupts: self.before.as_ref(), rings_max: RINGS_MAX };
         trails.take(&words, each)
+    }
+
+    /// What has become of the chosen requests up to now: a sum over counters in shared memory, no system call. What is
+    /// unfinished is known at the end only, and 0 here.
+    pub fn follow_loss(&self) -> FollowLoss {
+        let slots = &self.skel.maps.bss_data.as_deref().expect("the object has counters").slots;
+        // SAFETY: live and aligned; programs may be writing, and a count that is a moment old is as good.
+        let sum =
+            |of: fn(&types::cpu_slot) -> &u64| slots.iter().map(|s| unsafe { std::ptr::read_volatile(of(s)) }).sum();
+        FollowLoss {
+            no_room: sum(|s| &s.no_room),
+            ring_buffer_full: sum(|s| &s.trails_lost),
+            no_completion: sum(|s| &s.no_completion),
+            unfinished: 0,
+        }
     }
 
     /// Takes out what was recorded since [`begin`](Self::begin), once; `None` unless it was opened to record.

@@ -13,6 +13,8 @@
 //! | [`summary`] | counts and followed requests → the record; pure |
 //! | [`durations`] | one set of spans |
 //! | [`recording`] | followed requests in a file: written while they come, read again |
+//! | [`recorder`] | what is kept of followed requests: a file, or the slowest |
+//! | [`sampler`] | samples of their CPU time |
 //! | [`session`] | one watched span from its beginning to its end |
 
 pub mod command;
@@ -21,8 +23,10 @@ pub mod end;
 pub mod namespace;
 pub mod processes;
 pub mod procfs;
+pub mod recorder;
 pub mod recording;
 pub mod rings;
+pub mod sampler;
 pub mod session;
 pub mod subject;
 pub mod summary;

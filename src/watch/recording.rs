@@ -92,6 +92,12 @@ impl Writer {
         if self.content.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
 
+    /// The same of [`Entry::Later`].
+    pub fn push_later(&mut self, trail: &Trail) -> Result<()> {
+        self.encode(&EntryRef::Later(trail))?;
+        if self.content.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
+    }
+
     /// What has become of the chosen requests up to now. To be called about once a second: what was pushed before it is in
     /// the file after it.
     pub fn losses(&mut self, losses: Losses) -> Result<()> {
@@ -152,6 +158,7 @@ impl Writer {
 #[serde(rename_all = "snake_case")]
 enum EntryRef<'a> {
     Trail(&'a Trail),
+    Later(&'a Trail),
     Losses(&'a Losses),
 }
 

@@ -8,13 +8,19 @@ use super::command::Gated;
 use super::end;
 use super::namespace::Namespace;
 use super::processes::{self, Processes};
+use super::recorder::{self, Keep, Kept, Recorder};
+use super::sampler::Sampler;
 use super::subject::{Asked, Process};
 use super::summary::{Seen, Span, Summary};
+use crate::answer::doubt;
 use crate::error::{Error, Kind, Result};
 use crate::host;
 use crate::host::privileges::{Capability, Privileges};
 use crate::measurement::Warning;
+use crate::path::sample::Sample;
+use crate::probe::profile::{self, Sampling};
 use crate::probe::watch::{Follow, Interface, Room, Subject, Watch, Who};
+use crate::recorded::{self, End, Header};
 use crate::trace_record::{self, ProcessRecord, TraceRecord};
 
 /// Between two looks at what was followed.
@@ -33,6 +39,22 @@ pub struct How {
     /// A command's standard output goes to our standard error.
     pub stdout_apart: bool,
     pub namespace: Namespace,
+}
+
+/// What is wanted beside the counts.
+#[derive(Debug, Clone, Default)]
+pub struct Extra {
+    pub keep: Keep,
+    pub sampling: Option<Sampling>,
+}
+
+/// What a watched span yields.
+pub struct Traced {
+    pub record: TraceRecord,
+    /// `None`: nothing was to be kept.
+    pub kept: Option<Kept>,
+    /// What the record's CPU shares are made of; empty unless samples were asked for.
+    pub samples: Vec<Sample>,
 }
 
 /// How far it is.
@@ -100,8 +122,20 @@ fn all_ended(processes: &[Process]) -> bool {
     processes.iter().all(|p| p.end.is_there())
 }
 
-pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: &Stop<'_>) -> Result<TraceRecord> {
+pub fn watch(
+    asked: Asked,
+    how: &How,
+    extra: &Extra,
+    progress: &mut dyn FnMut(Progress),
+    stop: &Stop<'_>,
+) -> Result<Traced> {
     allowed()?;
+    if extra.sampling.is_some() && how.namespace == Namespace::Hidden {
+        return Err(Error::machine(
+            "the CPU cannot be sampled in a PID namespace of its own: its processes can't be told apart in here",
+            "run iotrail on the host, or leave out --profile",
+        ));
+    }
     let host = host::facts(None)?;
     let mut room = Room::default();
     let mut watch = Watch::open(
@@ -129,6 +163,9 @@ pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: 
         ));
     }
 
+    let mut sampling_room = profile::Room::default();
+    let mut sampler = extra.sampling.map(|s| Sampler::open(&mut sampling_room, s)).transpose()?;
+
     let mut watched = match asked {
         Asked::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart)?),
         Asked::Processes(processes) => Watched::Processes(processes),
@@ -148,7 +185,22 @@ pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: 
     }
 
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    // Before anything starts: a file that cannot be made is found out here.
+    let header = Header {
+        schema: recorded::SCHEMA.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        subject: subject(&mut watched).0,
+        one_in: how.one_in,
+        slowest: extra.keep.slowest.map(|k| k as u64),
+        origin: recorder::now(),
+        host: host.clone(),
+    };
+    let mut recorder = Recorder::start(&extra.keep, header)?;
     watch.begin()?;
+    if let Some(sampler) = &mut sampler {
+        sampler.tell(&processes);
+        sampler.begin()?;
+    }
     if let Watched::Command(command) = &mut watched {
         command.release()?;
     }
@@ -170,16 +222,25 @@ pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: 
             // What it still does until it has ended belongs to it.
             until = Some(now + PATIENCE);
         }
-        take(&mut watch, &mut summary, &mut processes)?;
+        take(&mut watch, &mut summary, &mut processes, recorder.as_mut())?;
         processes.sample();
+        if let Some(sampler) = &mut sampler {
+            sampler.tell(&processes);
+        }
+        if let Some(recorder) = recorder.as_mut().filter(|r| r.is_note_due()) {
+            recorder.note(watch.follow_loss());
+        }
         progress(Progress { elapsed: began.elapsed(), followed: summary.completions() });
         watched.wait(until.map_or(PERIOD, |until| PERIOD.min(until.saturating_duration_since(Instant::now()))));
     }
     let elapsed = began.elapsed();
+    let ended_ns = recorder::now().monotonic_ns;
     let over = watched.have_ended();
     processes.look(true);
+    // What ends the watch is none of the watched programs' CPU time.
+    let shares = sampler.as_mut().map(Sampler::end).transpose()?;
     let observed = watch.end()?;
-    take(&mut watch, &mut summary, &mut processes)?;
+    take(&mut watch, &mut summary, &mut processes, recorder.as_mut())?;
 
     if let Watched::Command(command) = &mut watched {
         if !stopped {
@@ -215,7 +276,21 @@ pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: 
         warnings,
     };
     let seen = Seen { rings: processes.rings.all(), sq_thread: &|tgid, tid| processes.sq_thread(tgid, tid) };
-    Ok(summary.record(observed, &seen, span))
+    let loss = observed.follow_loss;
+    let mut record = summary.record(observed, &seen, span);
+    let mut samples = vec![];
+    if let Some(shares) = shares {
+        record.total.warnings.extend(doubt::samples_lost(&shares.how));
+        record.total.warnings.extend(sampler.as_ref().and_then(Sampler::doubt));
+        record.total.cpu_shares = Some(shares.shares);
+        record.total.cpu_samples = Some(shares.how);
+        samples = shares.samples;
+    }
+    let kept = recorder.map(|recorder| {
+        let (rings, processes) = (record.rings.clone(), record.total.processes.clone());
+        recorder.finish(ended_ns, loss, End { rings, processes, ..End::default() })
+    });
+    Ok(Traced { record, kept, samples })
 }
 
 /// The refusal of a bench's probes speaks of an option that is not here.
@@ -264,13 +339,21 @@ fn follow(watched: &Watched, watch: &mut Watch<'_>, seen: &mut Processes, namesp
     Ok(())
 }
 
-fn take(watch: &mut Watch<'_>, summary: &mut Summary, processes: &mut Processes) -> Result<()> {
+fn take(
+    watch: &mut Watch<'_>,
+    summary: &mut Summary,
+    processes: &mut Processes,
+    mut recorder: Option<&mut Recorder>,
+) -> Result<()> {
     let mut last = 0;
     watch.trails(&mut |trail| {
         // Most of them come from the process that the one before came from.
         if trail.tgid != last {
             last = trail.tgid;
             processes.noticed(last);
+        }
+        if let Some(recorder) = &mut recorder {
+            recorder.take(&trail);
         }
         summary.take(trail);
     })

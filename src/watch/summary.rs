@@ -380,6 +380,8 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         stray_calls: observed.stray_calls,
         context_switches: observed.context_switches,
         probe,
+        cpu_shares: None,
+        cpu_samples: None,
         host: Host::default(),
         warnings,
     }

@@ -73,6 +73,7 @@ fn write(source: &str, path: &Path) -> Result<(), Failed> {
         match (parsed, &mut writer) {
             (Line::Entry(entry), Some(w)) => match *entry {
                 Entry::Trail(t) => w.push(&t)?,
+                Entry::Later(t) => w.push_later(&t)?,
                 Entry::Losses(l) => w.losses(l)?,
             },
             (Line::End(end), w) => {

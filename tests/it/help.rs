@@ -55,7 +55,11 @@ fn options() -> End {
         ("list", "--help --json --store"),
         ("explain", "--by --help --json --opcode --ring --slowest"),
         ("export", "--force --help --perfetto"),
-        ("trace", "--all --duration --fail-on --help --json --one-in --pid"),
+        (
+            "trace",
+            "--all --duration --fail-on --flamegraph --folded --force --help --json --one-in --pid --profile --profile-by \
+                   --profile-hz --record --slowest --stacks",
+        ),
         ("run", "--file --help --json --plan --quick --resume --seed --size --store"),
     ] {
         let text = help(&[command, "--help"]);

@@ -9,6 +9,7 @@ mod golden;
 mod ground;
 mod probes;
 mod profile;
+mod record;
 mod replay;
 mod vehicles;
 
@@ -23,6 +24,7 @@ fn main() {
         agreement::trials(),
         probes::trials(),
         profile::trials(),
+        record::trials(),
         replay::trials(),
     ]
     .into_iter()

@@ -173,6 +173,8 @@ pub fn clean() -> TraceRecord {
                 missed: vec![],
                 programs: vec!["ring".into()],
             },
+            cpu_shares: None,
+            cpu_samples: None,
             host: Host {
                 hostname: "bench".into(),
                 kernel: "6.18.44".into(),

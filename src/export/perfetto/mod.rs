@@ -97,7 +97,11 @@ impl<'a, W: Write> Exporter<'a, W> {
     pub fn entry(&mut self, entry: &Entry) -> io::Result<()> {
         self.start()?;
         match entry {
-            Entry::Trail(trail) => self.trail(trail),
+            Entry::Trail(trail) => {
+                let later = self.multishot.is_later(trail);
+                self.trail(trail, later)
+            }
+            Entry::Later(trail) => self.trail(trail, true),
             Entry::Losses(losses) => self.losses(losses),
         }
     }
@@ -127,10 +131,9 @@ impl<'a, W: Write> Exporter<'a, W> {
         })
     }
 
-    fn trail(&mut self, t: &Trail) -> io::Result<()> {
+    fn trail(&mut self, t: &Trail, later: bool) -> io::Result<()> {
         self.written.ios += 1;
         let io = self.written.ios;
-        let later = self.multishot.is_later(t);
         let mut spans = t.spans();
         spans.retain(|s| !later || s.from >= Stage::Ready);
         if spans.is_empty() {

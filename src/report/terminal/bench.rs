@@ -1,10 +1,10 @@
 //! The screen of one measurement.
 
-use super::layout::{Column, Style, field, table};
+use super::layout::{Style, field};
 use super::measured;
 use crate::answer::finding::findings;
-use crate::answer::words::{UNKNOWN, bytes, count, percent, plural, span};
-use crate::measurement::{CpuShare, LoadRecord, Measurement};
+use crate::answer::words::{bytes, count, percent, plural, span};
+use crate::measurement::{LoadRecord, Measurement};
 
 pub fn screen(m: &Measurement, style: Style) -> String {
     let mut out = String::new();
@@ -24,7 +24,7 @@ pub fn screen(m: &Measurement, style: Style) -> String {
     field(o, style, "IPIs", &measured::ipis(&m.ipis));
     field(o, style, "order", &measured::order(m.order.as_ref()));
     field(o, style, "probes", &measured::probes(&m.probe));
-    where_the_cpu_went(o, style, m);
+    measured::where_the_cpu_went(o, style, m.cpu_shares.as_deref(), m.cpu_samples.as_ref());
     field(o, style, "host", &measured::host(&m.host));
     let found = findings(m);
     if !(found.is_empty() && m.warnings.is_empty()) {
@@ -129,35 +129,4 @@ fn cpu(m: &Measurement) -> Vec<String> {
     let mut items = vec![of("user", m.cpu.user_ns), of("system", m.cpu.system_ns)];
     items.extend(m.cpu.sqpoll_ns.map(|ns| of("SQPOLL thread", ns)));
     items
-}
-/// Places that got a sample, the most frequent first; then how they were taken.
-fn where_the_cpu_went(out: &mut String, style: Style, m: &Measurement) {
-    let (Some(shares), Some(how)) = (&m.cpu_shares, &m.cpu_samples) else { return };
-    let mut sorted: Vec<_> = shares.iter().filter(|s| s.samples > 0).collect();
-    sorted.sort_by_key(|s| std::cmp::Reverse(s.samples));
-    let part = |x: Option<f64>| x.map_or(UNKNOWN.into(), percent);
-    let row = |s: &&CpuShare| vec![s.place.to_string(), s.samples.to_string(), part(s.share), part(s.lo), part(s.hi)];
-    let columns = [
-        Column { heading: "CPU time went to", width: 22, number: false },
-        Column { heading: "samples", width: 9, number: true },
-        Column { heading: "share", width: 8, number: true },
-        Column { heading: "95 %: from", width: 10, number: true },
-        Column { heading: "to", width: 8, number: true },
-    ];
-    let text = table(&columns, sorted.iter().map(row).collect());
-    let (heading, body) = text.split_once('\n').unwrap_or((text.as_str(), ""));
-    out.push_str(&format!("\n{}\n{body}\n", style.bold(heading)));
-    let cpus: Vec<String> = how.idle_cpus.iter().map(u32::to_string).collect();
-    let mut items = vec![
-        format!("{} taken at {} Hz by {}", how.taken, how.hz, how.clock),
-        format!("{} elsewhere", how.elsewhere),
-        format!("{} lost", how.lost),
-        if cpus.is_empty() { "no idle CPU counted".into() } else { format!("idle is of CPU {}", cpus.join(",")) },
-    ];
-    if !how.unplaced.is_empty() {
-        let functions: Vec<String> = how.unplaced.iter().map(|f| format!("{} {}", f.function, f.samples)).collect();
-        items.push(format!("other: {}", functions.join(", ")));
-    }
-    field(out, style, "samples", &items);
-    out.push('\n');
 }

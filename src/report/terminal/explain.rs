@@ -5,12 +5,20 @@ use super::measured::note;
 use crate::answer::explain::{Explained, ExplainedIo};
 use crate::answer::timeline::request;
 use crate::answer::words::{UNKNOWN, list, plural, span};
+use crate::path::vehicle::Vehicle;
 use crate::recorded::Ending;
 use crate::trace_record::Subject;
 
 pub fn screen(file: &str, e: &Explained, style: Style) -> String {
     let mut out = String::new();
     head(&mut out, style, file, e);
+    out.push_str(&ios(e, style));
+    out
+}
+
+/// The I/Os alone, each after an empty line.
+pub fn ios(e: &Explained, style: Style) -> String {
+    let mut out = String::new();
     for (i, io) in e.ios.iter().enumerate() {
         out.push('\n');
         one(&mut out, style, e, i + 1, io);
@@ -38,7 +46,13 @@ fn head(out: &mut String, style: Style, file: &str, e: &Explained) {
         1 => "every request followed".to_owned(),
         n => format!("one request in {n} followed"),
     };
-    let mut recorded = vec![plural(e.completions as usize, "completion"), share, span(e.length_ns as f64)];
+    let completions = plural(e.completions as usize, "completion");
+    let completions = match (h.slowest, e.losses) {
+        (None, _) => completions,
+        (Some(_), Some(all)) => format!("{completions}, the slowest of {}", all.followed),
+        (Some(_), None) => format!("{completions}, the slowest"),
+    };
+    let mut recorded = vec![completions, share, span(e.length_ns as f64)];
     if !e.rings().is_empty() {
         recorded.push(plural(e.rings().len(), "ring"));
     }
@@ -139,7 +153,10 @@ fn one(out: &mut String, style: Style, e: &Explained, number: usize, io: &Explai
     out.push('\n');
     let mut also = Vec::new();
     match t.switches_meanwhile {
-        Some(n) if n > 0 => also.push(format!("its CPU switched threads {} meanwhile", times(n))),
+        // What a worker or a helper carried did not wait for that CPU.
+        Some(n) if n > 0 && !matches!(t.vehicle, Vehicle::Iowq | Vehicle::Kworker | Vehicle::Thread) => {
+            also.push(format!("its CPU switched threads {} meanwhile", times(n)))
+        }
         _ => (),
     }
     if t.more {

@@ -1,9 +1,10 @@
 //! Parts of the screens of whatever was measured, a load of ours or another's program.
 
-use super::layout::{Column, Style, paragraph, table};
+use super::layout::{Column, Style, field, paragraph, table};
 use crate::answer::words::{UNKNOWN, count, percent, plural, span, three_digits};
 use crate::measurement::{
-    Delay, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning,
+    CpuSamples, CpuShare, Delay, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, TaskWorkBatch,
+    VehicleCount, Warning,
 };
 use crate::trace_record::Finding;
 
@@ -61,6 +62,38 @@ pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most:
         columns.push(Column { heading: "p99", width: 8, number: true });
     }
     out.push_str(&headed(style, &table(&columns, rows)));
+    out.push('\n');
+}
+
+/// Places that got a sample, the most frequent first; then how they were taken.
+pub fn where_the_cpu_went(out: &mut String, style: Style, shares: Option<&[CpuShare]>, how: Option<&CpuSamples>) {
+    let (Some(shares), Some(how)) = (shares, how) else { return };
+    let mut sorted: Vec<_> = shares.iter().filter(|s| s.samples > 0).collect();
+    sorted.sort_by_key(|s| std::cmp::Reverse(s.samples));
+    let part = |x: Option<f64>| x.map_or(UNKNOWN.into(), percent);
+    let row = |s: &&CpuShare| vec![s.place.to_string(), s.samples.to_string(), part(s.share), part(s.lo), part(s.hi)];
+    let columns = [
+        Column { heading: "CPU time went to", width: 22, number: false },
+        Column { heading: "samples", width: 9, number: true },
+        Column { heading: "share", width: 8, number: true },
+        Column { heading: "95 %: from", width: 10, number: true },
+        Column { heading: "to", width: 8, number: true },
+    ];
+    let text = table(&columns, sorted.iter().map(row).collect());
+    out.push('\n');
+    out.push_str(&headed(style, &text));
+    let cpus: Vec<String> = how.idle_cpus.iter().map(u32::to_string).collect();
+    let mut items = vec![
+        format!("{} taken at {} Hz by {}", how.taken, how.hz, how.clock),
+        format!("{} elsewhere", how.elsewhere),
+        format!("{} lost", how.lost),
+        if cpus.is_empty() { "no idle CPU counted".into() } else { format!("idle is of CPU {}", cpus.join(",")) },
+    ];
+    if !how.unplaced.is_empty() {
+        let functions: Vec<String> = how.unplaced.iter().map(|f| format!("{} {}", f.function, f.samples)).collect();
+        items.push(format!("other: {}", functions.join(", ")));
+    }
+    field(out, style, "samples", &items);
     out.push('\n');
 }
 

@@ -40,6 +40,11 @@ pub fn explain(file: &str, e: &Explained) -> String {
     explain::screen(file, e, Style::of_stdout())
 }
 
+/// The I/Os that `e` holds, each as a timeline in words, below the screen of the trace that kept them.
+pub fn slowest(e: &Explained) -> String {
+    explain::ios(e, Style::of_stdout())
+}
+
 /// The stored runs, one a line.
 pub fn list(runs: &[RunSummary]) -> String {
     run::list(runs, Style::of_stdout())

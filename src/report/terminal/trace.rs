@@ -325,6 +325,7 @@ fn whole(o: &mut String, style: Style, t: &TraceRecord) {
     field(o, style, "ready where", &cpu_pairs(total));
     field(o, style, "order", &measured::order(total.order.as_ref()));
     field(o, style, "probes", &measured::probes(&total.probe));
+    measured::where_the_cpu_went(o, style, total.cpu_shares.as_deref(), total.cpu_samples.as_ref());
     field(o, style, "host", &measured::host(&total.host));
 }
 

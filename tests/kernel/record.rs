@@ -1,0 +1,131 @@
+//! `trace --record`, `--slowest` and `--profile` on a load of our own, whose I/Os are known.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use iotrail::measurement::Measurement;
+use iotrail::path::place::Place;
+use iotrail::recorded::{Ending, Entry, Header};
+use iotrail::trace_record::TraceRecord;
+use iotrail::watch::recording::Reader;
+use libtest_mimic::{Failed, Trial};
+
+use crate::bench::{file, until};
+
+type Test = fn() -> Result<(), Failed>;
+
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 4] = [
+        ("all_of_80_000_nops_a_second_are_recorded", || all_recorded("--rw nop --depth 32 --batch 8")),
+        ("all_of_80_000_cached_reads_a_second_are_recorded", || {
+            all_recorded(&format!("--file {} --buffered --depth 32 --batch 8", file().display()))
+        }),
+        ("the_slowest_alone_are_recorded", slowest),
+        ("a_child_is_sampled", child_sampled),
+    ];
+    tests.into_iter().map(|(name, test)| Trial::test(format!("record::{name}"), test)).collect()
+}
+
+const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
+
+/// `trace --json` of a `bench --json`: what both print, and what was asked for beside the record.
+fn traced(trace: &[&str], bench: &str) -> (TraceRecord, serde_json::Value, Measurement) {
+    let out = Command::new(TOOL)
+        .args(["trace", "--json"])
+        .args(trace)
+        .args(["--", TOOL, "bench", "--json", "--trace", "off", "--warmup", "0"])
+        .args(bench.split_whitespace())
+        .output()
+        .expect("the built binary starts");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "trace of bench {bench}: {}: {stderr}", out.status);
+    let printed: serde_json::Value = serde_json::from_slice(&out.stdout).expect("--json prints one document");
+    // The command's standard output is our standard error.
+    let json = &stderr[stderr.find('{').expect("bench prints its measurement")..];
+    let measured = serde_json::Deserializer::from_str(json).into_iter().next().expect("one").expect("a measurement");
+    (serde_json::from_value(printed.clone()).expect("a record"), printed, measured)
+}
+
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn read(path: &Path) -> (Header, Vec<Entry>, Ending) {
+    let mut reader = Reader::open(path).expect("a recording");
+    let entries = reader.by_ref().collect::<Result<Vec<Entry>, _>>().expect("whole entries");
+    (reader.header().clone(), entries, reader.ending().expect("read to its end").clone())
+}
+
+fn all_recorded(load: &str) -> Result<(), Failed> {
+    let path = scratch("all.iotrail");
+    let recorded = ["--record", path.to_str().expect("a plain name"), "--force"];
+    until(
+        || {
+            let (record, _, m) = traced(&recorded, &format!("{load} --rate 80000 --count 240000"));
+            let (header, entries, ending) = read(&path);
+            let trails = entries.iter().filter(|e| matches!(e, Entry::Trail(_))).count() as u64;
+            let end = ending.end().expect("it was ended");
+            assert_eq!((header.one_in, header.slowest), (1, None));
+            assert_eq!((m.ios, record.total.ios, trails), (240_000, 240_000, 240_000), "{:?}", end.losses);
+            assert_eq!((end.losses.followed, end.losses.lost(), end.unfinished), (240_000, 0, 0));
+            // Losses were noted while it ran, about once a second; an end is noted by itself.
+            let notes = (entries.len() as u64 - trails) as f64;
+            let seconds = record.total.elapsed_ns as f64 / 1e9;
+            assert!((seconds / 2.0 - 1.0..=seconds).contains(&notes), "{notes} notes in {seconds} s");
+            m
+        },
+        |m| (m.iops > 76_000.0).then_some(()).ok_or(format!("the load itself came to {} a second", m.iops)),
+    );
+    let out = Command::new(TOOL).args(["explain", "--json", "--slowest", "7"]).arg(&path).output()?;
+    let explained: serde_json::Value = serde_json::from_slice(&out.stdout)?;
+    assert_eq!(explained["completions"], 240_000);
+    assert_eq!(explained["ios"].as_array().map(Vec::len), Some(7));
+    std::fs::remove_file(&path)?;
+    Ok(())
+}
+
+fn slowest() -> Result<(), Failed> {
+    let path = scratch("slowest.iotrail");
+    let options = ["--slowest", "3", "--record", path.to_str().expect("a plain name"), "--force"];
+    let load = format!("--file {} --depth 4 --count 4000", file().display());
+    let (record, printed, m) = traced(&options, &load);
+    let (header, entries, ending) = read(&path);
+    let latency = |e: &Entry| match e {
+        Entry::Trail(t) | Entry::Later(t) => Some(t.latency_ns()),
+        Entry::Losses(_) => None,
+    };
+    let mut latencies: Vec<u64> = entries.iter().filter_map(latency).collect();
+    latencies.sort_unstable_by(|a, b| b.cmp(a));
+    assert_eq!((header.slowest, latencies.len()), (Some(3), 3));
+    assert_eq!(ending.end().map(|e| e.losses.followed), Some(m.ios));
+    // The slowest of all is among them: the histogram's largest, to its accuracy.
+    let max = record.total.latency_ns.max.expect("all were followed") as f64;
+    assert!((latencies[0] as f64 / max - 1.0).abs() < 0.01, "{latencies:?} and {max}");
+    let told: Vec<u64> = printed["slowest"]
+        .as_array()
+        .expect("asked for")
+        .iter()
+        .map(|io| io["latency_ns"].as_u64().expect("a number"))
+        .collect();
+    assert_eq!(told, latencies);
+    std::fs::remove_file(&path)?;
+    Ok(())
+}
+
+/// The shell is the command, and its child does the work: it is sampled from when it is met on.
+fn child_sampled() -> Result<(), Failed> {
+    let load =
+        format!("{TOOL} bench --trace off --rw nop --depth 32 --batch 32 --warmup 0 --runtime 2s --cpus 0; true");
+    let out = Command::new(TOOL).args(["trace", "--json", "--profile", "--", "sh", "-c", &load]).output()?;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let record: TraceRecord = serde_json::from_slice(&out.stdout)?;
+    let (shares, how) = (record.total.cpu_shares.ok_or("sampled")?, record.total.cpu_samples.ok_or("sampled")?);
+    assert_eq!(shares.iter().map(|s| s.samples).sum::<u64>(), how.taken);
+    let of = |places: &[Place]| shares.iter().filter(|s| places.contains(&s.place)).map(|s| s.samples).sum::<u64>();
+    let busy = how.taken - of(&[Place::Idle]);
+    let cpu = record.total.cpu.user_ns.zip(record.total.cpu.system_ns).map(|(u, s)| u + s).ok_or("/proc is there")?;
+    let sampled = busy as f64 * how.period_ns.ok_or("paced by time")? as f64 / cpu as f64;
+    assert!((0.8..=1.05).contains(&sampled), "{sampled} of {cpu} ns of CPU time was sampled: {how:?}");
+    assert!(of(&[Place::Submit, Place::Tracing, Place::User]) > busy / 2, "{shares:?}");
+    Ok(())
+}
