@@ -14,13 +14,17 @@
 //! | [`durations`] | one set of spans |
 //! | [`recording`] | followed requests in a file: written while they come, read again |
 //! | [`session`] | one watched span from its beginning to its end |
+//! | [`rates`] | counts at two moments and what was followed between → rates; pure |
+//! | [`live`] | a watched span of which rates are told while it lasts |
 
 pub mod command;
 pub mod durations;
 pub mod end;
+pub mod live;
 pub mod namespace;
 pub mod processes;
 pub mod procfs;
+pub mod rates;
 pub mod recording;
 pub mod rings;
 pub mod session;

@@ -18,7 +18,7 @@ use crate::probe::watch::{Follow, Interface, Room, Subject, Watch, Who};
 use crate::trace_record::{self, ProcessRecord, TraceRecord};
 
 /// Between two looks at what was followed.
-const PERIOD: Duration = Duration::from_millis(20);
+pub(super) const PERIOD: Duration = Duration::from_millis(20);
 
 /// So long a command is waited for once it was asked to end.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -71,14 +71,14 @@ pub fn allowed() -> Result<()> {
 }
 
 /// Who is watched, while it is.
-enum Watched {
+pub(super) enum Watched {
     Command(Gated),
     Processes(Vec<Process>),
     Everyone,
 }
 
 impl Watched {
-    fn have_ended(&mut self) -> bool {
+    pub fn have_ended(&mut self) -> bool {
         match self {
             Watched::Command(command) => command.ended().is_some(),
             Watched::Processes(processes) => processes.iter().all(|p| p.end.is_there()),
@@ -87,7 +87,7 @@ impl Watched {
     }
 
     /// Waits for an end, so long at most.
-    fn wait(&self, patience: Duration) {
+    pub fn wait(&self, patience: Duration) {
         match self {
             Watched::Command(command) => end::wait([command.end()].into_iter(), patience),
             Watched::Processes(processes) => end::wait(processes.iter().map(|p| &p.end), patience),
@@ -204,7 +204,7 @@ pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: 
 }
 
 /// The refusal of a bench's probes speaks of an option that is not here.
-fn refused(mut e: Error) -> Error {
+pub(super) fn refused(mut e: Error) -> Error {
     if e.kind == Kind::Machine
         && let Some(remedy) = e.remedy.strip_suffix(", or run with --trace off")
     {
@@ -214,12 +214,12 @@ fn refused(mut e: Error) -> Error {
 }
 
 /// Room for what ends between two looks: at one in one, a million requests a second and more.
-fn ring_bytes(one_in: u32) -> u32 {
+pub(super) fn ring_bytes(one_in: u32) -> u32 {
     if one_in < 16 { 32 << 20 } else { 4 << 20 }
 }
 
 /// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves.
-fn follow(watched: &Watched, watch: &mut Watch<'_>, seen: &mut Processes, namespace: Namespace) -> Result<()> {
+pub(super) fn follow(watched: &Watched, watch: &mut Watch<'_>, seen: &mut Processes, namespace: Namespace) -> Result<()> {
     match watched {
         Watched::Command(command) => {
             let number = command.tgid();
@@ -249,7 +249,7 @@ fn follow(watched: &Watched, watch: &mut Watch<'_>, seen: &mut Processes, namesp
     Ok(())
 }
 
-fn take(watch: &mut Watch<'_>, summary: &mut Summary, processes: &mut Processes) -> Result<()> {
+pub(super) fn take(watch: &mut Watch<'_>, summary: &mut Summary, processes: &mut Processes) -> Result<()> {
     let mut last = 0;
     watch.trails(&mut |trail| {
         // Most of them come from the process that the one before came from.
