@@ -292,9 +292,8 @@ impl<'room> Watch<'room> {
         // read is read twice. Where keys change all the time no look is free of that, and it is about few.
         const ATTEMPTS: usize = 3;
         let same_keys = |then: &types::cpu_slot, now: &types::cpu_slot| {
-            let delivery = |k: &types::delivery_key| {
-                (k.carrier.0, k.nr, k.entry, k.waker.0, k.waker_nr, k.waker_cpu, k.ring)
-            };
+            let delivery =
+                |k: &types::delivery_key| (k.carrier.0, k.nr, k.entry, k.waker.0, k.waker_nr, k.waker_cpu, k.ring);
             let ipi = |k: &types::ipi_key| (k.site, k.to_cpu, k.resched);
             delivery(&then.last_delivery) == delivery(&now.last_delivery)
                 && then.last_delivery_count <= now.last_delivery_count

@@ -219,7 +219,12 @@ pub(super) fn ring_bytes(one_in: u32) -> u32 {
 }
 
 /// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves.
-pub(super) fn follow(watched: &Watched, watch: &mut Watch<'_>, seen: &mut Processes, namespace: Namespace) -> Result<()> {
+pub(super) fn follow(
+    watched: &Watched,
+    watch: &mut Watch<'_>,
+    seen: &mut Processes,
+    namespace: Namespace,
+) -> Result<()> {
     match watched {
         Watched::Command(command) => {
             let number = command.tgid();

@@ -33,7 +33,7 @@ fn commands() -> End {
         .filter(|l| l.starts_with("  ") && !l.starts_with("   "))
         .filter_map(|l| l.split_whitespace().next())
         .collect();
-    assert_eq!(listed, ["check", "bench", "run", "trace", "list", "explain", "export", "help"]);
+    assert_eq!(listed, ["check", "bench", "run", "trace", "top", "list", "explain", "export", "help"]);
     for command in listed {
         assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
     }
@@ -56,6 +56,7 @@ fn options() -> End {
         ("explain", "--by --help --json --opcode --ring --slowest"),
         ("export", "--force --help --perfetto"),
         ("trace", "--all --duration --fail-on --help --json --one-in --pid"),
+        ("top", "--all --count --help --interval --json --one-in --pid"),
         ("run", "--file --help --json --plan --quick --resume --seed --size --store"),
     ] {
         let text = help(&[command, "--help"]);

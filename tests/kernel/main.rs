@@ -9,6 +9,7 @@ mod golden;
 mod probes;
 mod profile;
 mod replay;
+mod top;
 mod vehicles;
 
 use libtest_mimic::{Arguments, Trial};
@@ -17,7 +18,7 @@ fn main() {
     let args = Arguments::from_args();
     let missing = bench::missing();
     let trials: Vec<Trial> =
-        [vehicles::trials(), agreement::trials(), probes::trials(), profile::trials(), replay::trials()]
+        [vehicles::trials(), agreement::trials(), probes::trials(), profile::trials(), replay::trials(), top::trials()]
             .into_iter()
             .flatten()
             .map(|trial| trial.with_ignored_flag(missing.is_some()))
