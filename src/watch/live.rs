@@ -100,6 +100,7 @@ fn known(
         .filter_map(|c| Some((c.ring, followed.get(&Some(c.ring))?.tid)))
         .collect();
     let matched = rings::matched(&observed.rings, &processes.rings.all(), &sq_tids);
+    let names: HashMap<u32, &str> = processes.names().collect();
     let mut alive: HashMap<u32, bool> = HashMap::new();
     let known = observed.rings.iter().zip(matched).map(|(counts, seen)| {
         let by_trails = sq_tids.get(&counts.ring).copied();
@@ -108,6 +109,7 @@ fn known(
         let alive = namespace == Namespace::Hidden
             || *alive.entry(counts.tgid).or_insert_with(|| Stat::of(counts.tgid).is_some());
         let known = Known {
+            comm: names.get(&counts.tgid).map(|name| (*name).to_owned()),
             fds: seen.map_or(vec![], |ring| ring.fds.iter().copied().collect()),
             sq_thread: tid.and_then(|tid| processes.sq_thread(counts.tgid, tid)),
             gone: !alive,

@@ -18,6 +18,8 @@ use crate::top_record::{OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, Top
 /// What /proc tells of a ring.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
+    /// The process's name, where it could be told; the probes know that of the thread which made the ring.
+    pub comm: Option<String>,
     pub fds: Vec<u32>,
     /// Its submission-queue thread, from the beginning.
     pub sq_thread: Option<SqThread>,
@@ -67,8 +69,9 @@ impl Meter {
         let mut all = Sum::default();
         let mut sq_now = HashMap::new();
         for ring in &now.rings {
-            let grown = grown_ring(ring, ring_before(ring.ring));
             let known = known.get(&ring.ring).cloned().unwrap_or_default();
+            let mut grown = grown_ring(ring, ring_before(ring.ring));
+            grown.comm = known.comm.unwrap_or(grown.comm);
             let mut sum = Sum::default();
             sum.take(&grown, part(ring.ring));
             all.add(&sum);
@@ -78,7 +81,7 @@ impl Meter {
                 continue;
             }
             let (process, of_process) = by_process.entry(ring.tgid).or_default();
-            (process.tgid, process.comm) = (ring.tgid, ring.comm.clone());
+            (process.tgid, process.comm) = (ring.tgid, grown.comm.clone());
             process.rings += 1;
             process.sqpoll_cpu = sqpoll_cpu.map(|cpu| cpu + process.sqpoll_cpu.unwrap_or(0.0)).or(process.sqpoll_cpu);
             of_process.add(&sum);

@@ -151,11 +151,12 @@ fn what_was_followed_is_of_its_interval() {
 fn a_thread_for_submission_is_told_by_what_it_took_since_the_last_look() {
     let thread = |elapsed_ns, cpu_ns| {
         let sq_thread = Some(SqThread { elapsed_ns, cpu_ns, sleeps: None });
-        HashMap::from([(0, Known { sq_thread, fds: vec![5], gone: false })])
+        HashMap::from([(0, Known { sq_thread, comm: Some("database".into()), ..Known::default() })])
     };
     let mut meter = Meter::new(1);
     let mut turn = |known: HashMap<u32, Known>| {
         let record = meter.turn(observed(vec![ring(0, 100)], 0), &BTreeMap::new(), &known, TWO_SECONDS);
+        assert_eq!(record.rings[0].comm, if known.is_empty() { "db" } else { "database" });
         assert_eq!(record.rings[0].sqpoll_cpu, record.processes[0].sqpoll_cpu);
         record.rings[0].sqpoll_cpu
     };

@@ -67,7 +67,8 @@ impl Screen {
         let text = match self.page() {
             _ if self.help => "any key: back",
             Page::Ring(_) => "q quit  Esc back  ↑↓ scroll  f freeze  ? help",
-            _ => "q quit  ? help  ↑↓ Enter open  Esc back  ←→ sort  r reverse  f freeze  p processes",
+            Page::RingsOf(_) => "q quit  ? help  Esc back  ↑↓ Enter open  ←→ sort  r reverse  f freeze",
+            _ => "q quit  ? help  ↑↓ Enter open  ←→ sort  r reverse  f freeze  p processes",
         };
         Line::styled(text, Style::new().add_modifier(Modifier::DIM))
     }

@@ -56,7 +56,7 @@ impl Screen {
     }
 
     pub fn take(&mut self, record: TopRecord) {
-        *(if self.frozen { &mut self.newest } else { &mut self.shown }) = Some(record);
+        *(if self.frozen && self.shown.is_some() { &mut self.newest } else { &mut self.shown }) = Some(record);
     }
 
     pub(super) fn page(&self) -> Page {
@@ -97,6 +97,7 @@ impl Screen {
         let is_ring = matches!(self.page(), Page::Ring(_));
         match key.code {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+            KeyCode::Char(_) if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {}
             KeyCode::Char('q') => return false,
             _ if self.help => self.help = false,
             KeyCode::Char('?' | 'h') => self.help = true,

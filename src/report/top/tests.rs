@@ -63,7 +63,7 @@ fn at_40_by_10() {
             "",
             "",
             "e enter 75 %  t timer_tick 25 %  s sqpol",
-            "q quit  ? help  ↑↓ Enter open  Esc back",
+            "q quit  ? help  ↑↓ Enter open  ←→ sort",
         ]
     );
 }
