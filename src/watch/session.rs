@@ -81,7 +81,7 @@ impl Watched {
     pub fn have_ended(&mut self) -> bool {
         match self {
             Watched::Command(command) => command.ended().is_some(),
-            Watched::Processes(processes) => processes.iter().all(|p| p.end.is_there()),
+            Watched::Processes(processes) => all_ended(processes),
             Watched::Everyone => false,
         }
     }
@@ -94,6 +94,10 @@ impl Watched {
             Watched::Everyone => end::wait([].into_iter(), patience),
         }
     }
+}
+
+fn all_ended(processes: &[Process]) -> bool {
+    processes.iter().all(|p| p.end.is_there())
 }
 
 pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: &Stop<'_>) -> Result<TraceRecord> {
@@ -132,6 +136,16 @@ pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: 
     };
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
     follow(&watched, &mut watch, &mut processes, how.namespace)?;
+
+    if let Watched::Processes(gone) = &watched
+        && all_ended(gone)
+    {
+        let names: Vec<String> = gone.iter().map(|p| format!("{} ({})", p.tgid, p.comm)).collect();
+        return Err(Error::input(
+            format!("process {} has ended before it could be watched", names.join(", ")),
+            "start it with the watch: iotrail trace -- CMD",
+        ));
+    }
 
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     watch.begin()?;
@@ -183,8 +197,9 @@ pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: 
     let (subject, ended) = subject(&mut watched);
     // The kernel's account of a command that ended later than the span has more than the span.
     let cpu = processes.cpu(ended.filter(|_| over));
-    let mut names: BTreeMap<u32, String> = processes.names().map(|(tgid, name)| (tgid, name.to_owned())).collect();
-    names.extend(observed.processes.iter().cloned());
+    // The probes' name of one that is found at its I/O is the thread's.
+    let mut names: BTreeMap<u32, String> = observed.processes.iter().cloned().collect();
+    names.extend(processes.names().map(|(tgid, name)| (tgid, name.to_owned())));
     let span = Span {
         started_unix_s,
         elapsed_ns: elapsed.as_nanos() as u64,

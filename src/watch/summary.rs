@@ -436,7 +436,8 @@ fn sqpoll(
     if counts.setup_flags & SQPOLL == 0 {
         return None;
     }
-    let tid = found.and_then(|ring| ring.sq_thread).or(by_trails)?;
+    // Until its thread has started, fdinfo names the one that made the ring: what was seen to submit goes before.
+    let tid = by_trails.or(found.and_then(|ring| ring.sq_thread))?;
     let thread = (seen.sq_thread)(counts.tgid, tid);
     Some(SqpollRecord {
         tid,

@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linux_raw_sys::io_uring as sys;
 
@@ -120,11 +120,23 @@ fn register_buffers(ring: &Ring, memory: &Memory) -> io::Result<()> {
     unsafe { ring.register(sys::io_uring_register_op::IORING_REGISTER_BUFFERS, vectors.as_ptr().cast(), memory.slots) }
 }
 
-/// The SQPOLL thread's id, from the ring's fdinfo.
+/// The SQPOLL thread's id, from the ring's fdinfo. The thread writes it there itself: until it runs, its maker's stands there.
 fn sq_thread(fd: RawFd) -> Option<i32> {
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-    let tid = info.lines().find_map(|l| l.strip_prefix("SqThread:"))?.trim().parse().ok()?;
-    (tid > 0).then_some(tid)
+    const PATIENCE: Duration = Duration::from_millis(200);
+    // SAFETY: gettid takes nothing and cannot fail.
+    let maker = unsafe { libc::gettid() };
+    let began = Instant::now();
+    loop {
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+        let tid: i32 = info.lines().find_map(|l| l.strip_prefix("SqThread:"))?.trim().parse().ok()?;
+        if tid > 0 && tid != maker {
+            return Some(tid);
+        }
+        if began.elapsed() > PATIENCE {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// The parts of a submission entry that are the same for every I/O of a job.

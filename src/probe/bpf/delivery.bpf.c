@@ -2,6 +2,14 @@
  * pending, the last `items` came by this run, and the ones before it were posted inline, while being submitted.
  */
 
+static __noinline int count_delivery(struct delivery_key *key, __u64 n)
+{
+	struct cpu_slot *slot = this_slot();
+
+	ADD_CACHED(deliveries, last_delivery, *key, n, slot);
+	return 0;
+}
+
 static __always_inline void ran(__u64 items, bool all)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -39,7 +47,7 @@ static __always_inline void ran(__u64 items, bool all)
 	if (carried == 0) {
 		if (following) {
 			slot->pending = pending;
-			all_inline(slot);
+			all_inline();
 		}
 		return;
 	}
@@ -64,7 +72,7 @@ static __always_inline void ran(__u64 items, bool all)
 		}
 	}
 	if (!following) {
-		ADD_CACHED(deliveries, last_delivery, key, carried, slot);
+		count_delivery(&key, carried);
 		return;
 	}
 	/* By ring: the first `left` of them came inline. */
@@ -77,11 +85,11 @@ static __always_inline void ran(__u64 items, bool all)
 		left -= inlined;
 		key.ring = s->ring;
 		if (s->count > inlined)
-			ADD_CACHED(deliveries, last_delivery, key, s->count - inlined, slot);
+			count_delivery(&key, s->count - inlined);
 		s->count = 0;
 	}
 	if (slot->trails)
-		trails_end(&key, pending, carried, items);
+		trails_end(&key, pending - carried, items, slot);
 }
 
 SEC("tp_btf/io_uring_task_work_run")
@@ -115,7 +123,7 @@ int BPF_PROG(delivery_cqring_wait, void *ring, int min_events)
 		record_plain(EVENT_WAIT, task->pid, slot);
 	here(task, slot);
 	/* No run is under way here. */
-	all_inline(slot);
+	all_inline();
 	slot->submitting = 0;
 	slot->waiting = 1;
 	slot->slept = 0;

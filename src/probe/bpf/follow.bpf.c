@@ -121,7 +121,7 @@ static __always_inline int submitted(struct io_kiocb *req)
 	}
 	/* A run of task work tells of itself before the thread submits again. */
 	if (slot->pending)
-		all_inline(slot);
+		all_inline();
 	__u32 opcode = req->opcode;
 	__u32 ring = ring_number(req->ctx, slot);
 	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);

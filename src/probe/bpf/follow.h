@@ -240,43 +240,58 @@ static __always_inline void trail_end(struct trail *trail, struct cpu_slot *slot
 		slot->trails_lost++;
 }
 
-/* Ends the completed trails of the current thread: those among the last `carried` of `pending` by `key`, the others inline. */
-static __noinline int trails_end(struct delivery_key *key, __u64 pending, __u64 carried, __u32 items)
-{
-	struct cpu_slot *slot = this_slot();
-	__u32 next = slot->trails;
+struct ending {
+	struct delivery_key *key; /* none: all were inline */
+	__u64 inlined;            /* so many of the pending, the first ones */
+	__u32 items;
+	__u32 next;
+};
 
-	slot->trails = slot->trails_waiting = 0;
-	for (int i = 0; i < TRAILS_WAITING_MAX && next; i++) {
-		struct trail *trail = trail_at(next - 1);
-		if (!trail)
-			return 0;
-		next = trail->next;
-		if (key && trail->position > pending - carried) {
-			trail->carrier = key->carrier;
-			trail->nr = key->nr;
-			trail->entry = key->entry;
-			trail->waker = key->waker;
-			trail->waker_nr = key->waker_nr;
-			trail->waker_cpu = key->waker_cpu;
-			trail->run_items = items;
-		} else {
-			trail->carrier = BY_SUBMISSION;
-		}
-		trail_end(trail, slot);
-		trail->serial++;
-		retag(COMPLETED(trail->request), 0);
+static int trail_ends(__u32 i, struct ending *ending)
+{
+	struct trail *trail = ending->next ? trail_at(ending->next - 1) : 0;
+
+	if (!trail)
+		return 1;
+	ending->next = trail->next;
+	struct delivery_key *key = ending->key;
+	if (key && trail->position > ending->inlined) {
+		trail->carrier = key->carrier;
+		trail->nr = key->nr;
+		trail->entry = key->entry;
+		trail->waker = key->waker;
+		trail->waker_nr = key->waker_nr;
+		trail->waker_cpu = key->waker_cpu;
+		trail->run_items = ending->items;
+	} else {
+		trail->carrier = BY_SUBMISSION;
 	}
+	trail_end(trail, this_slot());
+	trail->serial++;
+	retag(COMPLETED(trail->request), 0);
 	return 0;
 }
 
-/* What is pending on the current thread was posted inline. */
-static __always_inline void all_inline(struct cpu_slot *slot)
+/* Ends the completed trails of the current thread. A helper's loop, since the verifier walks through a loop of C's once for
+ * each of its turns.
+ */
+static __always_inline void trails_end(struct delivery_key *key, __u64 inlined, __u32 items, struct cpu_slot *slot)
 {
+	struct ending ending = { .key = key, .inlined = inlined, .items = items, .next = slot->trails };
+
+	slot->trails = slot->trails_waiting = 0;
+	bpf_loop(TRAILS_WAITING_MAX, trail_ends, &ending, 0);
+}
+
+/* What is pending on the current thread was posted inline. */
+static __noinline int all_inline(void)
+{
+	struct cpu_slot *slot = this_slot();
+
 	if (!following) {
 		slot->inlined += slot->pending;
 		slot->pending = 0;
-		return;
+		return 0;
 	}
 	for (int i = 0; i < SEGMENTS_MAX; i++) {
 		struct segment *s = &slot->segments[i];
@@ -285,8 +300,9 @@ static __always_inline void all_inline(struct cpu_slot *slot)
 		s->count = 0;
 	}
 	if (slot->trails)
-		trails_end(0, 0, 0, 0);
+		trails_end(0, 0, 0, slot);
 	slot->pending = 0;
+	return 0;
 }
 
 /* A process that uses io_uring is followed from then on, if every one is asked for. */

@@ -35,7 +35,7 @@ int BPF_PROG(process_exits, struct task_struct *task)
 	if (!watched(task))
 		return 0;
 	here(task, slot);
-	all_inline(slot);
+	all_inline();
 	bpf_map_delete_elem(&threads, &tid);
 	return 0;
 }
