@@ -57,6 +57,7 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
     };
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
     session::follow(&watched, &mut watch, &mut processes, how.namespace)?;
+    session::still_there(&watched)?;
     listener.begins(watch.missing())?;
 
     watch.begin()?;
@@ -104,7 +105,8 @@ fn known(
     let mut alive: HashMap<u32, bool> = HashMap::new();
     let known = observed.rings.iter().zip(matched).map(|(counts, seen)| {
         let by_trails = sq_tids.get(&counts.ring).copied();
-        let tid = seen.and_then(|ring| ring.sq_thread).or(by_trails).filter(|_| counts.setup_flags & SQPOLL != 0);
+        // As in a trace: what was seen to submit goes before what fdinfo named.
+        let tid = by_trails.or(seen.and_then(|ring| ring.sq_thread)).filter(|_| counts.setup_flags & SQPOLL != 0);
         // Where /proc has other numbers than the kernel, nobody's end is seen there.
         let alive = namespace == Namespace::Hidden
             || *alive.entry(counts.tgid).or_insert_with(|| Stat::of(counts.tgid).is_some());

@@ -137,16 +137,7 @@ pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: 
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
     follow(&watched, &mut watch, &mut processes, how.namespace)?;
 
-    if let Watched::Processes(gone) = &watched
-        && all_ended(gone)
-    {
-        let names: Vec<String> = gone.iter().map(|p| format!("{} ({})", p.tgid, p.comm)).collect();
-        return Err(Error::input(
-            format!("process {} has ended before it could be watched", names.join(", ")),
-            "start it with the watch: iotrail trace -- CMD",
-        ));
-    }
-
+    still_there(&watched)?;
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     watch.begin()?;
     if let Watched::Command(command) = &mut watched {
@@ -216,6 +207,20 @@ pub fn watch(asked: Asked, how: &How, progress: &mut dyn FnMut(Progress), stop: 
     };
     let seen = Seen { rings: processes.rings.all(), sq_thread: &|tgid, tid| processes.sq_thread(tgid, tid) };
     Ok(summary.record(observed, &seen, span))
+}
+
+/// Loading takes its time: what was there when it was asked for may be gone.
+pub(super) fn still_there(watched: &Watched) -> Result<()> {
+    if let Watched::Processes(gone) = watched
+        && all_ended(gone)
+    {
+        let names: Vec<String> = gone.iter().map(|p| format!("{} ({})", p.tgid, p.comm)).collect();
+        return Err(Error::input(
+            format!("process {} has ended before it could be watched", names.join(", ")),
+            "start it with the watch: iotrail trace -- CMD",
+        ));
+    }
+    Ok(())
 }
 
 /// The refusal of a bench's probes speaks of an option that is not here.
