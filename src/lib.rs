@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cli → experiment, watch → load, probe, host → engine, path, stats
-//!          ↘ answer, store, report, export → run_record, trace_record, recorded → measurement → path, stats
+//!          ↘ answer, store, report, export → run_record, trace_record, top_record, recorded → measurement → path, stats
 //! ```
 //!
 //! | module | responsible for |
@@ -24,6 +24,7 @@
 //! | [`measurement`] | the central noun: what one load, watched, yields; the JSON schema |
 //! | [`run_record`] | a run of an experiment and its cells; the JSON schema |
 //! | [`trace_record`] | what watching a program yields; the JSON schema |
+//! | [`top_record`] | what a watched program does a second, once an interval; the JSON schema |
 //! | [`watch`] | other people's programs: their rings, followed requests, recordings |
 //! | [`recorded`] | what a recording holds; its schema |
 //! | [`export`] | recordings for other programs, one file per format |
@@ -45,5 +46,6 @@ pub mod report;
 pub mod run_record;
 pub mod stats;
 pub mod store;
+pub mod top_record;
 pub mod trace_record;
 pub mod watch;

@@ -17,6 +17,7 @@ pub mod export;
 pub mod list;
 mod profile;
 pub mod run;
+pub mod top;
 pub mod trace;
 
 /// Follows asynchronous I/O from submission to the moment the application has its result.
@@ -37,6 +38,8 @@ enum Command {
     Run(run::RunArgs),
     /// Watch any program: who delivered its completions, how late, where the time went
     Trace(trace::TraceArgs),
+    /// The same, live: what each process and ring does a second
+    Top(top::TopArgs),
     /// The experiments there are, and the runs that are stored
     List(list::ListArgs),
     /// The slowest I/Os of a recording, each as a timeline in words
@@ -53,6 +56,7 @@ pub fn main() -> ExitCode {
             Command::Bench(args) => bench::run(args),
             Command::Run(args) => run::run(args),
             Command::Trace(args) => trace::run(args),
+            Command::Top(args) => top::run(args),
             Command::List(args) => list::run(args),
             Command::Explain(args) => explain::run(args),
             Command::Export(args) => export::run(args),

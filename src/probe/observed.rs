@@ -161,17 +161,20 @@ pub(super) fn observe(
     for (key, _, count) in raw.deliveries.iter().filter(|(_, _, count)| *count > 0) {
         carriers.push((carrier(key, symbols, &line), *count));
     }
-    let seen = carriers.iter().map(|(_, count)| count).sum();
+    let seen: u64 = carriers.iter().map(|(_, count)| count).sum();
     let vehicles = vehicles(carriers);
 
     let ipis = ipis(raw, symbols);
     let kicks = (has("interrupt_ipi_send") && symbols.is_some())
         .then(|| ipis.iter().filter(|i| entry::is_kick_site(&i.site)).map(|i| i.count).sum());
+    // Without a known target, the lines that come for every tenth completion or more are taken for its.
+    let worth = if subject.follow.is_some() { (seen / 10).max(1) } else { u64::MAX };
     let device_irqs = has("interrupt_handler_entry").then(|| {
         let of_target = |irq: &u32| subject.target_irqs.contains(irq);
         raw.irqs
             .iter()
             .map(|(irq, _, n)| match subject.target_irqs.is_empty() {
+                true if n.count >= worth => n.count,
                 true => n.on_watched,
                 false if of_target(irq) => n.count,
                 false => 0,
@@ -278,6 +281,7 @@ fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec
         for (key, n) in errnos.iter().filter(|(key, _)| usize::from(key.opcode) == number) {
             *by_errno.entry(i32::from(key.number)).or_insert(0) += n;
         }
+        let always = super::trails::always_punted(&super::trails::opcode(number as u32));
         OpcodeCounts {
             opcode: super::trails::opcode(number as u32),
             requests: op.requests,
@@ -287,8 +291,8 @@ fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec
             short: op.shorts,
             more: op.more,
             notifications: op.notifications,
-            punted_asked: op.punted_asked,
-            punted_would_block: op.punted_would_block,
+            punted_asked: if always { 0 } else { op.punted_asked },
+            punted_would_block: op.punted_would_block + if always { op.punted_asked } else { 0 },
             errnos: by_errno.into_iter().filter(|(_, n)| *n > 0).collect(),
         }
     })

@@ -70,6 +70,36 @@ pub(super) fn opcode(number: u32) -> String {
     }
 }
 
+/// Operations that the kernel hands to io-wq whatever the program asks: their preparation sets REQ_F_FORCE_ASYNC as IOSQE_ASYNC
+/// does (io_uring/{sync,splice,fs,xattr,net,statx,truncate,openclose}.c).
+pub(super) fn always_punted(opcode: &str) -> bool {
+    const ALWAYS: [&str; 22] = [
+        "fsync",
+        "sync_file_range",
+        "fallocate",
+        "splice",
+        "tee",
+        "renameat",
+        "unlinkat",
+        "mkdirat",
+        "symlinkat",
+        "linkat",
+        "fsetxattr",
+        "setxattr",
+        "fgetxattr",
+        "getxattr",
+        "shutdown",
+        "statx",
+        "madvise",
+        "fadvise",
+        "ftruncate",
+        "waitid",
+        "openat",
+        "openat2",
+    ];
+    ALWAYS.contains(&opcode)
+}
+
 /// `OPCODE_NONE` of record.h.
 pub(super) const OPCODE_NONE: u32 = 127;
 
@@ -122,7 +152,8 @@ impl Words<'_> {
             notification: raw.cqe_flags & IORING_CQE_F_NOTIF != 0,
             enter_batch: (raw.enter_batch != 0).then_some(raw.enter_batch),
             punted: match raw.punt {
-                p::PUNT_ASKED => Some(Punt::Asked),
+                p::PUNT_ASKED if !always_punted(&opcode(raw.opcode)) => Some(Punt::Asked),
+                p::PUNT_ASKED => Some(Punt::WouldBlock),
                 p::PUNT_WOULD_BLOCK => Some(Punt::WouldBlock),
                 _ => None,
             },

@@ -265,33 +265,9 @@ impl<'room> Watch<'room> {
             // Programs that are under way come to their end.
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
-        let after = crate::host::irq::snapshot().ok();
-        let interrupts = match (&self.before, &after) {
-            (Some(before), Some(after)) => Some(after.since(before)),
-            _ => None,
-        };
-        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        let interrupts = self.interrupts();
+        let mut raw = self.counters()?;
         let maps = &self.skel.maps;
-        let mut raw = Raw {
-            slots: bss.slots.to_vec(),
-            misses: self.misses_since_begin()?,
-            deliveries: per_cpu(&maps.deliveries)?,
-            irqs: per_cpu(&maps.irqs)?,
-            returns: per_cpu(&maps.returns)?,
-            ipis: per_cpu(&maps.ipis)?,
-            parked: 0,
-            ..Raw::default()
-        };
-        // What the slots hold of their last keys.
-        for (cpu, slot) in bss.slots.iter().enumerate() {
-            let cpu = cpu as u32;
-            raw.deliveries.push((slot.last_delivery, cpu, slot.last_delivery_count));
-            raw.ipis.push((slot.last_ipi, cpu, slot.last_ipi_count));
-            raw.returns.push((slot.last_return, cpu, slot.last_return_count));
-            if slot.last_line_count.count > 0 {
-                raw.irqs.push((slot.last_irq - 1, cpu, slot.last_line_count));
-            }
-        }
         for key in maps.threads.keys() {
             if let Some(value) = maps.threads.lookup(&key, MapFlags::ANY).map_err(unreadable)? {
                 raw.parked += read::<types::thread_state>(&value).pending;
@@ -301,12 +277,6 @@ impl<'room> Watch<'room> {
             trails.leave(self.waiting()?);
         }
         if self.subject.follow.is_some() {
-            raw.rings = self.rings()?;
-            raw.processes = entries::<u32, types::process_info>(&maps.followed)?
-                .into_iter()
-                .map(|(tgid, info)| (tgid, trails::text(&info.comm)))
-                .collect();
-            raw.workers = (bss.workers_made.into(), bss.workers_most.into());
             raw.unfinished = entries::<u32, [u64; 8]>(&maps.requests)?
                 .iter()
                 .flat_map(|(_, tags)| tags)
@@ -316,7 +286,88 @@ impl<'room> Watch<'room> {
                 raw.parked_segments.extend(state.segments);
             }
         }
-        Ok(observed::observe(&raw, &self.subject, &self.plan, self.symbols, interrupts.as_ref()))
+        Ok(self.observed(&raw, interrupts.as_ref()))
+    }
+
+    /// What was counted since [`begin`](Self::begin) up to now; counting goes on. Completions whose vehicle is not decided yet
+    /// are not among the vehicles, and unfinished requests are not counted. A count may be a moment older than another.
+    pub fn look(&self) -> Result<Observed> {
+        // Per CPU, the last key's count is kept in the CPU's slot, and goes to a map with the next key: one that goes while we
+        // read is read twice. Where keys change all the time no look is free of that, and it is about few.
+        const ATTEMPTS: usize = 3;
+        let same_keys = |then: &types::cpu_slot, now: &types::cpu_slot| {
+            let delivery =
+                |k: &types::delivery_key| (k.carrier.0, k.nr, k.entry, k.waker.0, k.waker_nr, k.waker_cpu, k.ring);
+            let ipi = |k: &types::ipi_key| (k.site, k.to_cpu, k.resched);
+            delivery(&then.last_delivery) == delivery(&now.last_delivery)
+                && then.last_delivery_count <= now.last_delivery_count
+                && ipi(&then.last_ipi) == ipi(&now.last_ipi)
+                && then.last_ipi_count <= now.last_ipi_count
+        };
+        let interrupts = self.interrupts();
+        let mut raw = self.counters()?;
+        for _ in 1..ATTEMPTS {
+            if raw.slots.iter().zip(&self.slots()).all(|(then, now)| same_keys(then, now)) {
+                break;
+            }
+            raw = self.counters()?;
+        }
+        for slot in &mut raw.slots {
+            slot.pending = 0;
+            slot.segments = Default::default();
+        }
+        Ok(self.observed(&raw, interrupts.as_ref()))
+    }
+
+    /// /proc's counts since [`begin`](Self::begin).
+    fn interrupts(&self) -> Option<Interrupts> {
+        Some(crate::host::irq::snapshot().ok()?.since(self.before.as_ref()?))
+    }
+
+    /// The slots as they are now; programs may be writing to them.
+    fn slots(&self) -> Vec<types::cpu_slot> {
+        let slots = &self.skel.maps.bss_data.as_deref().expect("the object has counters").slots;
+        // SAFETY: live and aligned; all fields are integers, so that what is torn is only a wrong number.
+        slots.iter().map(|slot| unsafe { std::ptr::read_volatile(slot) }).collect()
+    }
+
+    /// The counters as they are, but for what is parked and unfinished.
+    fn counters(&self) -> Result<Raw> {
+        let slots = self.slots();
+        let maps = &self.skel.maps;
+        let mut raw = Raw {
+            misses: self.misses_since_begin()?,
+            deliveries: per_cpu(&maps.deliveries)?,
+            irqs: per_cpu(&maps.irqs)?,
+            returns: per_cpu(&maps.returns)?,
+            ipis: per_cpu(&maps.ipis)?,
+            ..Raw::default()
+        };
+        // What the slots hold of their last keys.
+        for (cpu, slot) in slots.iter().enumerate() {
+            let cpu = cpu as u32;
+            raw.deliveries.push((slot.last_delivery, cpu, slot.last_delivery_count));
+            raw.ipis.push((slot.last_ipi, cpu, slot.last_ipi_count));
+            raw.returns.push((slot.last_return, cpu, slot.last_return_count));
+            if slot.last_line_count.count > 0 {
+                raw.irqs.push((slot.last_irq - 1, cpu, slot.last_line_count));
+            }
+        }
+        raw.slots = slots;
+        if self.subject.follow.is_some() {
+            raw.rings = self.rings()?;
+            raw.processes = entries::<u32, types::process_info>(&maps.followed)?
+                .into_iter()
+                .map(|(tgid, info)| (tgid, trails::text(&info.comm)))
+                .collect();
+            let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+            raw.workers = (bss.workers_made.into(), bss.workers_most.into());
+        }
+        Ok(raw)
+    }
+
+    fn observed(&self, raw: &Raw, interrupts: Option<&Interrupts>) -> Observed {
+        observed::observe(raw, &self.subject, &self.plan, self.symbols, interrupts)
     }
 
     /// Followed requests that have completed, and of which no run of task work told what carried them.

@@ -16,13 +16,17 @@
 //! | [`recorder`] | what is kept of followed requests: a file, or the slowest |
 //! | [`sampler`] | samples of their CPU time |
 //! | [`session`] | one watched span from its beginning to its end |
+//! | [`rates`] | counts at two moments and what was followed between → rates; pure |
+//! | [`live`] | a watched span of which rates are told while it lasts |
 
 pub mod command;
 pub mod durations;
 pub mod end;
+pub mod live;
 pub mod namespace;
 pub mod processes;
 pub mod procfs;
+pub mod rates;
 pub mod recorder;
 pub mod recording;
 pub mod rings;

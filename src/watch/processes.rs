@@ -216,7 +216,8 @@ impl Processes {
     pub fn sq_thread(&self, tgid: u32, tid: u32) -> Option<SqThread> {
         let helper = (*self.tracked.get(&tgid)?.threads.get(&tid)?)?;
         (helper.kind == Kind::SubmissionQueue).then(|| SqThread {
-            elapsed_ns: (helper.until - helper.since).as_nanos() as u64,
+            // A thread made meanwhile has run before the first look at it.
+            elapsed_ns: ((helper.until - helper.since).as_nanos() as u64).max(helper.on_cpu_ns.grown().unwrap_or(0)),
             cpu_ns: helper.on_cpu_ns.grown(),
             sleeps: helper.voluntary_switches.grown(),
         })

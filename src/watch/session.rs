@@ -24,7 +24,7 @@ use crate::recorded::{self, End, Header};
 use crate::trace_record::{self, ProcessRecord, TraceRecord};
 
 /// Between two looks at what was followed.
-const PERIOD: Duration = Duration::from_millis(20);
+pub(super) const PERIOD: Duration = Duration::from_millis(20);
 
 /// So long a command is waited for once it was asked to end.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -93,14 +93,14 @@ pub fn allowed() -> Result<()> {
 }
 
 /// Who is watched, while it is.
-enum Watched {
+pub(super) enum Watched {
     Command(Gated),
     Processes(Vec<Process>),
     Everyone,
 }
 
 impl Watched {
-    fn have_ended(&mut self) -> bool {
+    pub fn have_ended(&mut self) -> bool {
         match self {
             Watched::Command(command) => command.ended().is_some(),
             Watched::Processes(processes) => all_ended(processes),
@@ -109,7 +109,7 @@ impl Watched {
     }
 
     /// Waits for an end, so long at most.
-    fn wait(&self, patience: Duration) {
+    pub fn wait(&self, patience: Duration) {
         match self {
             Watched::Command(command) => end::wait([command.end()].into_iter(), patience),
             Watched::Processes(processes) => end::wait(processes.iter().map(|p| &p.end), patience),
@@ -174,16 +174,7 @@ pub fn watch(
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
     follow(&watched, &mut watch, &mut processes, how.namespace)?;
 
-    if let Watched::Processes(gone) = &watched
-        && all_ended(gone)
-    {
-        let names: Vec<String> = gone.iter().map(|p| format!("{} ({})", p.tgid, p.comm)).collect();
-        return Err(Error::input(
-            format!("process {} has ended before it could be watched", names.join(", ")),
-            "start it with the watch: iotrail trace -- CMD",
-        ));
-    }
-
+    still_there(&watched)?;
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     // Before anything starts: a file that cannot be made is found out here.
     let header = Header {
@@ -293,8 +284,22 @@ pub fn watch(
     Ok(Traced { record, kept, samples })
 }
 
+/// Loading takes its time: what was there when it was asked for may be gone.
+pub(super) fn still_there(watched: &Watched) -> Result<()> {
+    if let Watched::Processes(gone) = watched
+        && all_ended(gone)
+    {
+        let names: Vec<String> = gone.iter().map(|p| format!("{} ({})", p.tgid, p.comm)).collect();
+        return Err(Error::input(
+            format!("process {} has ended before it could be watched", names.join(", ")),
+            "start it with the watch: iotrail trace -- CMD",
+        ));
+    }
+    Ok(())
+}
+
 /// The refusal of a bench's probes speaks of an option that is not here.
-fn refused(mut e: Error) -> Error {
+pub(super) fn refused(mut e: Error) -> Error {
     if e.kind == Kind::Machine
         && let Some(remedy) = e.remedy.strip_suffix(", or run with --trace off")
     {
@@ -304,12 +309,17 @@ fn refused(mut e: Error) -> Error {
 }
 
 /// Room for what ends between two looks: at one in one, a million requests a second and more.
-fn ring_bytes(one_in: u32) -> u32 {
+pub(super) fn ring_bytes(one_in: u32) -> u32 {
     if one_in < 16 { 32 << 20 } else { 4 << 20 }
 }
 
 /// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves.
-fn follow(watched: &Watched, watch: &mut Watch<'_>, seen: &mut Processes, namespace: Namespace) -> Result<()> {
+pub(super) fn follow(
+    watched: &Watched,
+    watch: &mut Watch<'_>,
+    seen: &mut Processes,
+    namespace: Namespace,
+) -> Result<()> {
     match watched {
         Watched::Command(command) => {
             let number = command.tgid();
@@ -339,7 +349,7 @@ fn follow(watched: &Watched, watch: &mut Watch<'_>, seen: &mut Processes, namesp
     Ok(())
 }
 
-fn take(
+pub(super) fn take(
     watch: &mut Watch<'_>,
     summary: &mut Summary,
     processes: &mut Processes,

@@ -26,14 +26,14 @@ const ORDERED: usize = 1 << 20;
 
 /// Of one set of completions.
 #[derive(Debug, Clone, Default)]
-struct Times {
-    latency: Durations,
-    stages: Stages,
+pub(super) struct Times {
+    pub latency: Durations,
+    pub stages: Stages,
 }
 
 /// Sums in nanoseconds over completions with both *issued* and *ready*.
 #[derive(Debug, Clone, Default)]
-struct Stages {
+pub(super) struct Stages {
     completions: u64,
     issue: u64,
     wait: u64,
@@ -53,7 +53,7 @@ impl Times {
         }
     }
 
-    fn add(&mut self, other: &Times) {
+    pub fn add(&mut self, other: &Times) {
         self.latency.add(&other.latency);
         self.stages.completions += other.stages.completions;
         self.stages.issue += other.stages.issue;
@@ -64,7 +64,7 @@ impl Times {
 }
 
 impl Stages {
-    fn record(&self) -> Option<StageRecord> {
+    pub fn record(&self) -> Option<StageRecord> {
         let mean = |sum: u64| sum as f64 / self.completions as f64;
         (self.completions > 0).then(|| StageRecord {
             completions: self.completions,
@@ -79,20 +79,20 @@ impl Stages {
 
 /// What was followed of one ring, or of what belongs to no ring.
 #[derive(Debug, Clone, Default)]
-struct Part {
-    by_opcode: BTreeMap<String, Times>,
+pub(super) struct Part {
+    pub by_opcode: BTreeMap<String, Times>,
     delays: BTreeMap<(Vehicle, Option<String>), Durations>,
     /// By the power of two below: requests, and the sum of each one's share of its call.
     batches: BTreeMap<u64, (u64, f64)>,
     run_items: BTreeMap<u32, u64>,
     /// The thread that submitted last.
-    tid: u32,
+    pub tid: u32,
     /// First followed submission and last followed posting, CLOCK_MONOTONIC.
     active: Option<(u64, u64)>,
 }
 
 impl Part {
-    fn times(&self) -> Times {
+    pub fn times(&self) -> Times {
         let mut sum = Times::default();
         self.by_opcode.values().for_each(|times| sum.add(times));
         sum
@@ -115,9 +115,16 @@ impl Part {
     }
 
     /// The exact counts, with the delays of those that were followed.
-    fn vehicles(&self, counts: &[VehicleCount]) -> Vec<VehicleCount> {
+    pub fn vehicles(&self, counts: &[VehicleCount]) -> Vec<VehicleCount> {
         let delay = |c: &VehicleCount| self.delays.get(&(c.vehicle, c.detail.clone()))?.delay();
         counts.iter().map(|c| VehicleCount { delay_ns: delay(c), ..c.clone() }).collect()
+    }
+
+    /// Delivery delays of all.
+    pub fn all_delays(&self) -> Durations {
+        let mut sum = Durations::default();
+        self.delays.values().for_each(|delays| sum.add(delays));
+        sum
     }
 
     fn enter_batches(&self, one_in: u32) -> Vec<EnterBatch> {
@@ -236,6 +243,13 @@ impl Summary {
         if let Some(delay) = trail.delay_ns() {
             part.delays.entry((trail.vehicle, trail.detail)).or_default().take(delay);
         }
+    }
+
+    /// What was followed since the last turn, by ring; only what later completions rest on is kept.
+    pub(super) fn turn(&mut self) -> BTreeMap<Option<u32>, Part> {
+        self.cpu_pairs.clear();
+        self.passages.clear();
+        std::mem::take(&mut self.parts)
     }
 
     pub fn record(self, observed: Observed, seen: &Seen<'_>, span: Span) -> TraceRecord {

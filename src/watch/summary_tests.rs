@@ -94,6 +94,7 @@ fn observed(rings: Vec<RingCounts>, vehicles: Vec<VehicleCount>) -> Observed {
         rings,
         follow_loss: FollowLoss { unfinished: 4, ..FollowLoss::default() },
         iowq_workers: 3,
+        iowq_most: 3,
         processes: vec![],
     }
 }

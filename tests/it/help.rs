@@ -33,7 +33,7 @@ fn commands() -> End {
         .filter(|l| l.starts_with("  ") && !l.starts_with("   "))
         .filter_map(|l| l.split_whitespace().next())
         .collect();
-    assert_eq!(listed, ["check", "bench", "run", "trace", "list", "explain", "export", "help"]);
+    assert_eq!(listed, ["check", "bench", "run", "trace", "top", "list", "explain", "export", "help"]);
     for command in listed {
         assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
     }
@@ -60,6 +60,7 @@ fn options() -> End {
             "--all --duration --fail-on --flamegraph --folded --force --help --json --one-in --pid --profile --profile-by \
                    --profile-hz --record --slowest --stacks",
         ),
+        ("top", "--all --count --help --interval --json --one-in --pid"),
         ("run", "--file --help --json --plan --quick --resume --seed --size --store"),
     ] {
         let text = help(&[command, "--help"]);

@@ -17,6 +17,7 @@ mod run;
 mod stop;
 mod store;
 mod tool;
+mod top;
 mod trace;
 
 use std::sync::{Mutex, PoisonError};
@@ -59,6 +60,7 @@ fn main() {
         bad_machine::TESTS,
         bad_experiment::TESTS,
         trace::TESTS,
+        top::TESTS,
     ];
     let trials = tests.into_iter().flatten().copied().map(trial).collect();
     // Counts are asserted and never times, but for the patience of the watchdogs: two at a time leave them some.

@@ -11,6 +11,7 @@ mod probes;
 mod profile;
 mod record;
 mod replay;
+mod top;
 mod vehicles;
 
 use libtest_mimic::{Arguments, Trial};
@@ -26,6 +27,7 @@ fn main() {
         profile::trials(),
         record::trials(),
         replay::trials(),
+        top::trials(),
     ]
     .into_iter()
     .flatten()

@@ -40,19 +40,21 @@ fn asks_for_kicks(r: &RingRecord) -> bool {
     r.completions > 0 && !quiet.iter().any(|flag| has(&r.flags, flag))
 }
 
-/// Half: with less, no single CPU is the right one.
-const CROSSING: f64 = 0.5;
+/// Three of four: threads on two CPUs cross half of the time by chance.
+const CROSSING: f64 = 0.75;
 /// Times for each I/O that the thread is told from the other CPU. In batches, one wakes it for many, and being elsewhere
 /// costs little.
 const TOLD_PER_IO: f64 = 0.25;
 /// Interrupts of the device for each completion that crosses: with fewer, something else made them ready there.
 const INTERRUPTS_PER_IO: f64 = 0.1;
 
-/// The pair of different CPUs, ready and posted, that most followed completions crossed, if it is half of all.
+/// The pair of different CPUs, ready and posted, that most followed completions crossed, if it is most of all.
 fn crossing(t: &TraceRecord) -> Option<&CpuPair> {
     let all: u64 = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
     let most = t.total.cpu_pairs.iter().filter(|p| p.ready_cpu != p.posted_cpu).max_by_key(|p| p.completions)?;
-    (all >= ENOUGH_FOLLOWED && most.completions as f64 >= CROSSING * all as f64).then_some(most)
+    // Those whose moment was seen must be most of what was followed, else they speak for a part alone.
+    let enough = all >= ENOUGH_FOLLOWED && 2 * all >= t.total.followed.completions;
+    (enough && most.completions as f64 >= CROSSING * all as f64).then_some(most)
 }
 
 /// The device's line that interrupted this CPU most.

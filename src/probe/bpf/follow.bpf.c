@@ -157,10 +157,9 @@ static __always_inline int submitted(struct io_kiocb *req)
 		return follow_this(req, task, ring);
 	/* Its place may be that of one whose completion was not seen. */
 	__u32 index;
-	__u64 request = address_of(req, slot);
-	if (one_in > 1 && trail_of(request, &index)) {
+	if (one_in > 1 && trail_of(address_of(req, slot), &index)) {
 		slot->no_completion++;
-		retag(request, 0);
+		retag_at(index, 0);
 	}
 	return 0;
 }
@@ -195,11 +194,13 @@ int BPF_PROG(follow_submit_sqe, struct io_kiocb *req)
 }
 
 /* The completion of a followed request. */
-static __noinline int trail_posted(struct trail *trail, enum poster poster, __s32 result, __u32 cqe_flags)
+static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32 cqe_flags)
 {
 	struct cpu_slot *slot = this_slot();
-	__u64 request = trail->request;
+	struct trail *trail = trail_at(index);
 
+	if (!trail)
+		return 0;
 	trail->posted_ns = bpf_ktime_get_ns();
 	trail->posted_cpu = bpf_get_smp_processor_id();
 	trail->result = result;
@@ -218,22 +219,20 @@ static __noinline int trail_posted(struct trail *trail, enum poster poster, __s3
 		trail->woken_by_cpu = slot->waker_cpu;
 		if (slot->trails_waiting >= TRAILS_WAITING_MAX) {
 			slot->no_room++;
-			retag(request, 0);
+			retag_at(index, 0);
 			return 0;
 		}
 		slot->trails_waiting++;
 		trail->position = slot->pending;
 		trail->next = slot->trails;
-		__u32 index = 0;
-		if (trail_of(request, &index))
-			slot->trails = index + 1;
-		retag(request, COMPLETED(request));
+		slot->trails = index + 1;
+		retag_at(index, COMPLETED(trail->request));
 		return 0;
 	}
 	trail->carrier = poster == POSTED_BY_IOWQ ? BY_IOWQ : BY_IOPOLL;
 	trail_end(trail, slot);
 	trail->serial++;
-	retag(request, 0);
+	retag_at(index, 0);
 	return 0;
 }
 
@@ -305,10 +304,10 @@ static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 use
 		segment_add(slot, number, 1);
 	}
 	slot->submitting = 0;
-	__u32 index;
+	__u32 index = 0;
 	struct trail *trail = req ? trail_of((__u64)req, &index) : 0;
 	if (trail)
-		return trail_posted(trail, poster, result, cqe_flags);
+		return trail_posted(index, poster, result, cqe_flags);
 	return 0;
 }
 

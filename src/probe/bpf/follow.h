@@ -141,16 +141,13 @@ static __always_inline struct trail *trail_of(__u64 request, __u32 *index)
  */
 #define COMPLETED(request) ((request) | 1)
 
-static __always_inline void retag(__u64 from, __u64 to)
+static __always_inline void retag_at(__u32 index, __u64 to)
 {
-	__u32 b = bucket_of(from & ~1ull);
+	__u32 b = index / WAYS;
 	struct bucket *bucket = bpf_map_lookup_elem(&requests, &b);
 
-	if (!bucket)
-		return;
-	for (int i = 0; i < WAYS; i++)
-		if (bucket->tags[i] == from)
-			bucket->tags[i] = to;
+	if (bucket)
+		bucket->tags[index % WAYS] = to;
 }
 
 /* A place for a request; none: its bucket is full. */
@@ -253,7 +250,8 @@ struct ending {
 
 static int trail_ends(__u32 i, struct ending *ending)
 {
-	struct trail *trail = ending->next ? trail_at(ending->next - 1) : 0;
+	__u32 index = ending->next - 1;
+	struct trail *trail = ending->next ? trail_at(index) : 0;
 
 	if (!trail)
 		return 1;
@@ -274,7 +272,8 @@ static int trail_ends(__u32 i, struct ending *ending)
 	}
 	trail_end(trail, this_slot());
 	trail->serial++;
-	retag(COMPLETED(trail->request), 0);
+	/* By its place: another thread may hold a completed one of the same address. */
+	retag_at(index, 0);
 	return 0;
 }
 

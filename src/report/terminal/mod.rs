@@ -10,10 +10,11 @@ mod run;
 mod trace;
 
 use std::io::Write as _;
+use std::ops::ControlFlow;
 
 use crate::answer::explain::Explained;
 use crate::error::{Error, Result};
-use crate::measurement::Measurement;
+use crate::measurement::{Measurement, VehicleCount};
 use crate::run_record::RunRecord;
 use crate::store::RunSummary;
 use crate::trace_record::TraceRecord;
@@ -35,6 +36,11 @@ pub fn trace(t: &TraceRecord) -> String {
     trace::screen(t, Style::of_stdout())
 }
 
+/// What carried completions, the most first, as part of a longer text.
+pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount]) {
+    measured::vehicles(out, style, vehicles, 10);
+}
+
 /// The slowest I/Os of a recording, each as a timeline in words; `file` is the recording's name.
 pub fn explain(file: &str, e: &Explained) -> String {
     explain::screen(file, e, Style::of_stdout())
@@ -52,12 +58,16 @@ pub fn list(runs: &[RunSummary]) -> String {
 
 /// Writes to standard output. A reader that has gone away (`| head`) has seen what it wanted; a full disk is an error.
 pub fn print(text: &str) -> Result<()> {
+    print_on(text).map(drop)
+}
+
+/// As [`print`]; breaks off when the reader has gone away.
+pub fn print_on(text: &str) -> Result<ControlFlow<()>> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error::machine("cannot write to standard output", "check where it leads").because(e))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(ControlFlow::Continue(())),
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
+        Err(e) => Err(Error::machine("cannot write to standard output", "check where it leads").because(e)),
     }
 }
 

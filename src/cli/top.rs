@@ -1,0 +1,215 @@
+//! `iotrail top`: what other programs' rings do a second, live.
+
+use std::io::IsTerminal as _;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+
+use crate::error::{Error, Result};
+use crate::experiment::interrupt;
+use crate::load::options::Span;
+use crate::report::terminal::{self, Style};
+use crate::report::top::{Screen, block};
+use crate::top_record::TopRecord;
+use crate::watch::live::{self, How, Listener};
+use crate::watch::namespace::Namespace;
+use crate::watch::subject::{self, Asked};
+
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// A process, with the children that it has and makes; may be given several times
+    #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    processes: Vec<u32>,
+
+    /// Every process that uses io_uring [default unless -p is given]
+    #[arg(short, long)]
+    all: bool,
+
+    /// Time between two looks (seconds, or 500ms, 2m); at least 100ms
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", allow_negative_numbers = true, value_parser = interval)]
+    interval: Duration,
+
+    /// End after so many intervals
+    #[arg(short = 'n', long, value_name = "COUNT", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+
+    /// Follow one request in N whole, for latencies and delays; 1: all, which costs about 0.3 µs each. Counts are of all
+    /// requests whatever N is
+    #[arg(long, value_name = "N", default_value_t = 16, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    one_in: u32,
+
+    /// One JSON object a line and interval on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// A number of seconds, or a span with its unit.
+fn interval(text: &str) -> std::result::Result<Duration, String> {
+    let span = match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| format!("'{text}' is no span of time"))?,
+        Err(_) => text.parse::<Span>()?.0,
+    };
+    if span < Duration::from_millis(100) { Err("an interval is at least 100ms".into()) } else { Ok(span) }
+}
+
+pub fn run(args: &TopArgs) -> Result<u8> {
+    let namespace = Namespace::of_this_process();
+    let asked = subject::resolve(&[], &args.processes, args.all || args.processes.is_empty(), namespace)?;
+    let how = How { interval: args.interval, one_in: args.one_in, namespace };
+    let stop = interrupt::raise_flag()?;
+    let ending = Ending { count: args.count, stop };
+    if !args.json && std::io::stdout().is_terminal() {
+        let screen = Screen::new(words(&asked), Style::of_stdout().colour);
+        live::watch(asked, &how, &mut Drawn { screen, terminal: None, ending })?;
+    } else {
+        live::watch(asked, &how, &mut Printed { json: args.json, ending })?;
+    }
+    Ok(0)
+}
+
+fn words(asked: &Asked) -> String {
+    match asked {
+        Asked::Processes(processes) => match processes.as_slice() {
+            [one] => format!("{} ({})", one.comm, one.tgid),
+            several => format!("{} processes", several.len()),
+        },
+        Asked::Everyone | Asked::Command(_) => "all programs".into(),
+    }
+}
+
+/// What ends it, beside the end of what is watched.
+struct Ending {
+    count: Option<u64>,
+    stop: &'static AtomicBool,
+}
+
+impl Ending {
+    fn after(&self, interval: u64) -> ControlFlow<()> {
+        match self.count {
+            Some(count) if interval >= count => ControlFlow::Break(()),
+            _ => self.now(),
+        }
+    }
+
+    fn now(&self) -> ControlFlow<()> {
+        if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// A line or a block each interval.
+struct Printed {
+    json: bool,
+    ending: Ending,
+}
+
+impl Listener for Printed {
+    fn begins(&mut self, missing: &[(&'static str, &'static str)]) -> Result<()> {
+        for (name, lost) in missing {
+            terminal::say(&format!("iotrail: this kernel has no {name}: {lost} unknown; see `iotrail check`"));
+        }
+        Ok(())
+    }
+
+    fn interval(&mut self, record: TopRecord) -> Result<ControlFlow<()>> {
+        let text = match self.json {
+            true => serde_json::to_string(&record).map(|line| line + "\n").map_err(|e| {
+                Error::machine("cannot write the result as JSON", "report this with the command").because(e)
+            })?,
+            false => block(&record, Style::of_stdout()),
+        };
+        let broken = terminal::print_on(&text)?.is_break();
+        Ok(if broken { ControlFlow::Break(()) } else { self.ending.after(record.interval) })
+    }
+
+    fn meanwhile(&mut self) -> Result<ControlFlow<()>> {
+        Ok(self.ending.now())
+    }
+}
+
+/// A screen, from the beginning of watching until this is dropped.
+struct Drawn {
+    screen: Screen,
+    terminal: Option<DefaultTerminal>,
+    ending: Ending,
+}
+
+impl Drawn {
+    fn draw(&mut self) -> Result<()> {
+        let Some(terminal) = &mut self.terminal else { return Ok(()) };
+        terminal.draw(|frame| self.screen.draw(frame)).map(drop).map_err(no_terminal)
+    }
+}
+
+fn no_terminal(cause: std::io::Error) -> Error {
+    Error::machine("cannot draw on this terminal", "send the output elsewhere for plain lines: iotrail top | cat")
+        .because(cause)
+}
+
+impl Listener for Drawn {
+    fn begins(&mut self, _missing: &[(&'static str, &'static str)]) -> Result<()> {
+        // From here on a panic restores the terminal before it says anything.
+        self.terminal = Some(ratatui::try_init().map_err(no_terminal)?);
+        self.draw()
+    }
+
+    fn interval(&mut self, record: TopRecord) -> Result<ControlFlow<()>> {
+        let number = record.interval;
+        self.screen.take(record);
+        self.draw()?;
+        Ok(self.ending.after(number))
+    }
+
+    fn meanwhile(&mut self) -> Result<ControlFlow<()>> {
+        let mut changed = false;
+        while event::poll(Duration::ZERO).map_err(no_terminal)? {
+            changed = true;
+            if let Event::Key(key) = event::read().map_err(no_terminal)?
+                && !self.screen.key(key)
+            {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        if changed {
+            self.draw()?;
+        }
+        Ok(self.ending.now())
+    }
+}
+
+impl Drop for Drawn {
+    fn drop(&mut self) {
+        if self.terminal.take().is_some() {
+            ratatui::restore();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_with_and_without_a_unit() {
+        assert_eq!(interval("1"), Ok(Duration::from_secs(1)));
+        assert_eq!(interval("0.25"), Ok(Duration::from_millis(250)));
+        assert_eq!(interval("500ms"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "0.05", "-1", "soon", "inf", "nan", "1e300"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn it_ends_after_so_many_intervals_or_when_asked_to() {
+        static STOP: AtomicBool = AtomicBool::new(false);
+        let ending = Ending { count: Some(2), stop: &STOP };
+        assert_eq!([1, 2, 3].map(|n| ending.after(n).is_break()), [false, true, true]);
+        let endless = Ending { count: None, stop: &STOP };
+        assert!(endless.after(1_000_000).is_continue());
+        STOP.store(true, Ordering::Relaxed);
+        assert!(endless.after(1).is_break() && endless.now().is_break());
+    }
+}

@@ -1,0 +1,122 @@
+//! A watched span of which rates are told while it lasts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::namespace::Namespace;
+use super::processes::Processes;
+use super::procfs::Stat;
+use super::rates::{Known, Meter, Moment};
+use super::rings::{self, SQPOLL};
+use super::session::{self, PERIOD, Watched};
+use super::subject::Asked;
+use super::summary::{Part, Summary};
+use crate::error::{Error, Result};
+use crate::probe::observed::Observed;
+use crate::probe::watch::{Follow, Interface, Room, Subject, Watch, Who};
+use crate::top_record::TopRecord;
+
+/// How it is watched.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    pub interval: Duration,
+    /// One request in so many is followed whole.
+    pub one_in: u32,
+    pub namespace: Namespace,
+}
+
+/// Hears of what goes on while it is watched.
+pub trait Listener {
+    /// Programs that are wanted and are not there: name and what is lost. Watching begins.
+    fn begins(&mut self, missing: &[(&'static str, &'static str)]) -> Result<()>;
+    /// An interval has ended.
+    fn interval(&mut self, record: TopRecord) -> Result<ControlFlow<()>>;
+    /// Called again and again between intervals; must not wait.
+    fn meanwhile(&mut self) -> Result<ControlFlow<()>>;
+}
+
+/// Watches until the processes have ended or the listener breaks off.
+pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()> {
+    session::allowed()?;
+    let mut room = Room::default();
+    let mut watch = Watch::open(
+        &mut room,
+        Subject {
+            who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
+            interface: Interface::Any,
+            target_irqs: vec![],
+            follow: Some(Follow { one_in: how.one_in, ring_bytes: session::ring_bytes(how.one_in) }),
+        },
+    )
+    .map_err(session::refused)?;
+    let mut watched = match asked {
+        Asked::Processes(processes) => Watched::Processes(processes),
+        Asked::Everyone => Watched::Everyone,
+        Asked::Command(_) => return Err(Error::input("a command is not watched live", "see `iotrail trace --help`")),
+    };
+    let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
+    session::follow(&watched, &mut watch, &mut processes, how.namespace)?;
+    session::still_there(&watched)?;
+    listener.begins(watch.missing())?;
+
+    watch.begin()?;
+    let mut began = Instant::now();
+    let (mut summary, mut meter) = (Summary::new(how.one_in), Meter::new(how.one_in));
+    loop {
+        let over = watched.have_ended();
+        session::take(&mut watch, &mut summary, &mut processes, None)?;
+        processes.sample();
+        let now = Instant::now();
+        if over || now >= began + how.interval {
+            let observed = watch.look()?;
+            let read = Instant::now();
+            let followed = summary.turn();
+            let known = known(&observed, &followed, &processes, how.namespace);
+            let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+            let end = Moment { elapsed_ns: (read - began).as_nanos() as u64, unix_s };
+            began = read;
+            if listener.interval(meter.turn(observed, &followed, &known, end))?.is_break() || over {
+                return Ok(());
+            }
+        }
+        if listener.meanwhile()?.is_break() {
+            return Ok(());
+        }
+        watched.wait(PERIOD.min((began + how.interval).saturating_duration_since(Instant::now())));
+    }
+}
+
+/// What /proc tells of each ring.
+fn known(
+    observed: &Observed,
+    followed: &BTreeMap<Option<u32>, Part>,
+    processes: &Processes,
+    namespace: Namespace,
+) -> HashMap<u32, Known> {
+    let sq_tids: HashMap<u32, u32> = observed
+        .rings
+        .iter()
+        .filter(|c| c.setup_flags & SQPOLL != 0)
+        .filter_map(|c| Some((c.ring, followed.get(&Some(c.ring))?.tid)))
+        .collect();
+    let matched = rings::matched(&observed.rings, &processes.rings.all(), &sq_tids);
+    let names: HashMap<u32, &str> = processes.names().collect();
+    let mut alive: HashMap<u32, bool> = HashMap::new();
+    let known = observed.rings.iter().zip(matched).map(|(counts, seen)| {
+        let by_trails = sq_tids.get(&counts.ring).copied();
+        // As in a trace: what was seen to submit goes before what fdinfo named.
+        let tid = by_trails.or(seen.and_then(|ring| ring.sq_thread)).filter(|_| counts.setup_flags & SQPOLL != 0);
+        // Where /proc has other numbers than the kernel, nobody's end is seen there.
+        let alive = namespace == Namespace::Hidden
+            || *alive.entry(counts.tgid).or_insert_with(|| Stat::of(counts.tgid).is_some());
+        let known = Known {
+            comm: names.get(&counts.tgid).map(|name| (*name).to_owned()),
+            fds: seen.map_or(vec![], |ring| ring.fds.iter().copied().collect()),
+            sq_thread: tid.and_then(|tid| processes.sq_thread(counts.tgid, tid)),
+            gone: !alive,
+        };
+        (counts.ring, known)
+    });
+    known.collect()
+}

@@ -1,0 +1,318 @@
+//! Counts at two moments, and what was followed between them → rates. Pure.
+//!
+//! A ring keeps its number, and a new one begins at zero. Counts only grow; where one look caught a count higher than the
+//! next (`Watch::look` reads while programs write), nothing was counted in between.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::durations::Durations;
+use super::processes::SqThread;
+use super::rings;
+use super::summary::{Part, Times};
+use crate::measurement::VehicleCount;
+use crate::path::vehicle::Vehicle;
+use crate::probe::observed::Observed;
+use crate::probe::rings::{OpcodeCounts, RingCounts};
+use crate::top_record::{OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, TopRecord, TotalRates, VehicleShare};
+
+/// What /proc tells of a ring.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// The process's name, where it could be told; the probes know that of the thread which made the ring.
+    pub comm: Option<String>,
+    pub fds: Vec<u32>,
+    /// Its submission-queue thread, from the beginning.
+    pub sq_thread: Option<SqThread>,
+    /// Its process has ended.
+    pub gone: bool,
+}
+
+/// The end of an interval.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    pub elapsed_ns: u64,
+    pub unix_s: u64,
+}
+
+/// Turns counts that grow into rates, interval by interval.
+#[derive(Debug)]
+pub struct Meter {
+    one_in: u32,
+    interval: u64,
+    /// At the last interval's end; `None`: all counts were zero.
+    before: Option<Observed>,
+    sq_before: HashMap<u32, SqThread>,
+}
+
+impl Meter {
+    pub fn new(one_in: u32) -> Self {
+        Meter { one_in, interval: 0, before: None, sq_before: HashMap::new() }
+    }
+
+    /// The interval that ends with `now`. `followed`: by ring, what completed in it.
+    pub(super) fn turn(
+        &mut self,
+        now: Observed,
+        followed: &BTreeMap<Option<u32>, Part>,
+        known: &HashMap<u32, Known>,
+        end: Moment,
+    ) -> TopRecord {
+        self.interval += 1;
+        let seconds = end.elapsed_ns as f64 / 1e9;
+        let per_s = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        let nothing = Part::default();
+        let part = |ring: u32| followed.get(&Some(ring)).unwrap_or(&nothing);
+        let ring_before = |ring: u32| self.before.as_ref()?.rings.iter().find(|b| b.ring == ring);
+
+        let mut rings = vec![];
+        let mut by_process: BTreeMap<u32, (ProcessRates, Sum)> = BTreeMap::new();
+        let mut all = Sum::default();
+        let mut sq_now = HashMap::new();
+        for ring in &now.rings {
+            let known = known.get(&ring.ring).cloned().unwrap_or_default();
+            let mut grown = grown_ring(ring, ring_before(ring.ring));
+            grown.comm = known.comm.unwrap_or(grown.comm);
+            let mut sum = Sum::default();
+            sum.take(&grown, part(ring.ring));
+            all.add(&sum);
+            let sqpoll_cpu = known.sq_thread.and_then(|now| used(now, self.sq_before.get(&ring.ring)));
+            sq_now.extend(known.sq_thread.map(|thread| (ring.ring, thread)));
+            if known.gone && sum.requests + sum.completions == 0 {
+                continue;
+            }
+            let (process, of_process) = by_process.entry(ring.tgid).or_default();
+            (process.tgid, process.comm) = (ring.tgid, grown.comm.clone());
+            process.rings += 1;
+            process.sqpoll_cpu = sqpoll_cpu.map(|cpu| cpu + process.sqpoll_cpu.unwrap_or(0.0)).or(process.sqpoll_cpu);
+            of_process.add(&sum);
+            rings.push(ring_rates(&grown, sum, part(ring.ring), known.fds, sqpoll_cpu, &per_s));
+        }
+        let mut processes: Vec<ProcessRates> = by_process
+            .into_values()
+            .map(|(process, sum)| ProcessRates { rates: sum.rates(&per_s), ..process })
+            .collect();
+        rings.sort_by(|a, b| busier(&a.rates, &b.rates).then(a.ring.cmp(&b.ring)));
+        processes.sort_by(|a, b| busier(&a.rates, &b.rates).then(a.tgid.cmp(&b.tgid)));
+
+        let total = self.total(&now, all, followed.get(&None), &per_s);
+        self.before = Some(now);
+        self.sq_before = sq_now;
+        TopRecord {
+            schema: SCHEMA.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            interval: self.interval,
+            ended_unix_s: end.unix_s,
+            elapsed_ns: end.elapsed_ns,
+            one_in: self.one_in,
+            total,
+            processes,
+            rings,
+        }
+    }
+
+    /// `sum`: of all rings.
+    fn total(&self, now: &Observed, mut sum: Sum, apart: Option<&Part>, per_s: &dyn Fn(u64) -> f64) -> TotalRates {
+        let before = self.before.as_ref();
+        let grown = |of: fn(&Observed) -> u64| of(now).saturating_sub(before.map_or(0, of));
+        // Of one and the same look: what it read twice is in both.
+        let of_no_ring = grown(|o| {
+            let of_rings: u64 = o.rings.iter().flat_map(|r| &r.vehicles).map(|v| v.completions).sum();
+            o.seen.saturating_sub(of_rings)
+        });
+        sum.completions += of_no_ring;
+        sum.vehicles.clear();
+        sum.carried(&grown_vehicles(&now.vehicles, before.map_or(&[], |b| &b.vehicles)));
+        if let Some(part) = apart {
+            sum.followed(part);
+        }
+        TotalRates {
+            rates: sum.rates(per_s),
+            of_no_ring_per_s: per_s(of_no_ring),
+            kicks_per_s: now.kicks.map(|_| per_s(grown(|o| o.kicks.unwrap_or(0)))),
+            context_switches_per_s: per_s(grown(|o| o.context_switches)),
+            lost: grown(|o| o.lost),
+            followed_lost: grown(|o| o.follow_loss.no_room + o.follow_loss.ring_buffer_full),
+        }
+    }
+}
+
+fn busier(a: &Rates, b: &Rates) -> std::cmp::Ordering {
+    let key = |r: &Rates| (r.completions_per_s, r.requests_per_s);
+    key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal)
+}
+
+/// CPUs that the thread took; `None`: not told, or it was not looked at since.
+fn used(now: SqThread, before: Option<&SqThread>) -> Option<f64> {
+    let (elapsed, cpu) = match before {
+        Some(b) => (now.elapsed_ns.checked_sub(b.elapsed_ns)?, now.cpu_ns?.checked_sub(b.cpu_ns?)?),
+        None => (now.elapsed_ns, now.cpu_ns?),
+    };
+    (elapsed > 0).then(|| cpu as f64 / elapsed as f64)
+}
+
+/// Counts and followed requests of one interval.
+#[derive(Debug, Default)]
+struct Sum {
+    requests: u64,
+    completions: u64,
+    bytes: u64,
+    errors: u64,
+    punts: u64,
+    overflows: u64,
+    vehicles: BTreeMap<Vehicle, u64>,
+    times: Times,
+    delays: Durations,
+}
+
+impl Sum {
+    fn take(&mut self, ring: &RingCounts, part: &Part) {
+        for o in &ring.opcodes {
+            self.requests += o.requests;
+            self.completions += o.completions;
+            self.bytes += o.bytes;
+            self.errors += o.errors;
+            self.punts += punts(o);
+        }
+        self.overflows += ring.overflows;
+        self.carried(&ring.vehicles);
+        self.followed(part);
+    }
+
+    fn carried(&mut self, vehicles: &[VehicleCount]) {
+        for v in vehicles {
+            *self.vehicles.entry(v.vehicle).or_default() += v.completions;
+        }
+    }
+
+    fn followed(&mut self, part: &Part) {
+        self.times.add(&part.times());
+        self.delays.add(&part.all_delays());
+    }
+
+    fn add(&mut self, other: &Sum) {
+        self.requests += other.requests;
+        self.completions += other.completions;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.punts += other.punts;
+        self.overflows += other.overflows;
+        for (vehicle, n) in &other.vehicles {
+            *self.vehicles.entry(*vehicle).or_default() += n;
+        }
+        self.times.add(&other.times);
+        self.delays.add(&other.delays);
+    }
+
+    fn rates(&self, per_s: &dyn Fn(u64) -> f64) -> Rates {
+        let carried: u64 = self.vehicles.values().sum();
+        let mut vehicles: Vec<VehicleShare> = self
+            .vehicles
+            .iter()
+            .filter(|(_, n)| **n > 0)
+            .map(|(&vehicle, &completions)| VehicleShare {
+                vehicle,
+                completions,
+                share: completions as f64 / carried as f64,
+            })
+            .collect();
+        vehicles.sort_by_key(|v| std::cmp::Reverse(v.completions));
+        Rates {
+            requests_per_s: per_s(self.requests),
+            completions_per_s: per_s(self.completions),
+            bytes_per_s: per_s(self.bytes),
+            errors_per_s: per_s(self.errors),
+            punts_per_s: per_s(self.punts),
+            overflows: self.overflows,
+            latency_ns: self.times.latency.latency(),
+            delivery_delay_ns: self.delays.latency(),
+            vehicles,
+        }
+    }
+}
+
+fn punts(o: &OpcodeCounts) -> u64 {
+    o.punted_asked + o.punted_would_block
+}
+
+fn ring_rates(
+    grown: &RingCounts,
+    sum: Sum,
+    part: &Part,
+    fds: Vec<u32>,
+    sqpoll_cpu: Option<f64>,
+    per_s: &dyn Fn(u64) -> f64,
+) -> RingRates {
+    let opcode = |o: &OpcodeCounts| OpcodeRates {
+        opcode: o.opcode.clone(),
+        requests_per_s: per_s(o.requests),
+        completions_per_s: per_s(o.completions),
+        bytes_per_s: per_s(o.bytes),
+        errors_per_s: per_s(o.errors),
+        punts_per_s: per_s(punts(o)),
+        latency_ns: part.by_opcode.get(&o.opcode).map(|times| times.latency.latency()).unwrap_or_default(),
+    };
+    let mut opcodes: Vec<&OpcodeCounts> = grown.opcodes.iter().filter(|o| o.requests + o.completions > 0).collect();
+    opcodes.sort_by_key(|o| std::cmp::Reverse((o.completions, o.requests)));
+    let mut carried = part.vehicles(&grown.vehicles);
+    carried.sort_by_key(|v| std::cmp::Reverse(v.completions));
+    RingRates {
+        ring: grown.ring,
+        tgid: grown.tgid,
+        comm: grown.comm.clone(),
+        fds,
+        flags: rings::flag_names(grown.setup_flags, grown.cq_entries),
+        sq_entries: grown.sq_entries,
+        cq_entries: grown.cq_entries,
+        rates: sum.rates(per_s),
+        sqpoll_cpu,
+        opcodes: opcodes.into_iter().map(opcode).collect(),
+        carried,
+        stages: sum.times.stages.record(),
+    }
+}
+
+/// What a ring did since `before`.
+fn grown_ring(now: &RingCounts, before: Option<&RingCounts>) -> RingCounts {
+    let Some(before) = before else { return now.clone() };
+    let opcode = |o: &OpcodeCounts| {
+        let none = OpcodeCounts::default();
+        let b = before.opcodes.iter().find(|b| b.opcode == o.opcode).unwrap_or(&none);
+        let errno = |(errno, n): &(i32, u64)| {
+            let b = b.errnos.iter().find(|(e, _)| e == errno).map_or(0, |(_, n)| *n);
+            (*errno, n.saturating_sub(b))
+        };
+        OpcodeCounts {
+            opcode: o.opcode.clone(),
+            requests: o.requests.saturating_sub(b.requests),
+            completions: o.completions.saturating_sub(b.completions),
+            bytes: o.bytes.saturating_sub(b.bytes),
+            errors: o.errors.saturating_sub(b.errors),
+            short: o.short.saturating_sub(b.short),
+            more: o.more.saturating_sub(b.more),
+            notifications: o.notifications.saturating_sub(b.notifications),
+            punted_asked: o.punted_asked.saturating_sub(b.punted_asked),
+            punted_would_block: o.punted_would_block.saturating_sub(b.punted_would_block),
+            errnos: o.errnos.iter().map(errno).filter(|(_, n)| *n > 0).collect(),
+        }
+    };
+    RingCounts {
+        overflows: now.overflows.saturating_sub(before.overflows),
+        opcodes: now.opcodes.iter().map(opcode).collect(),
+        vehicles: grown_vehicles(&now.vehicles, &before.vehicles),
+        ..now.clone()
+    }
+}
+
+fn grown_vehicles(now: &[VehicleCount], before: &[VehicleCount]) -> Vec<VehicleCount> {
+    let was = |v: &VehicleCount| {
+        before.iter().find(|b| (b.vehicle, &b.detail) == (v.vehicle, &v.detail)).map_or(0, |b| b.completions)
+    };
+    now.iter()
+        .map(|v| VehicleCount { completions: v.completions.saturating_sub(was(v)), ..v.clone() })
+        .filter(|v| v.completions > 0)
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "rates_tests.rs"]
+mod tests;

@@ -1,0 +1,42 @@
+//! `top`, as far as it goes without probes.
+
+use crate::bad_load::assert_refused;
+use crate::confine;
+use crate::tool::{Place, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] =
+    &[("top::what_cannot_be_watched", refusals), ("top::a_user_who_may_not_load_probes", no_rights)];
+
+fn refusals() -> End {
+    for (args, line) in [
+        (&["-p", "2147483647"] as &[&str], "there is no process 2147483647; `ps` lists what there is"),
+        (
+            &["-a", "-p", "1"],
+            "more than one kind of subject is named; give one of: a command after --, processes with -p, everyone with -a",
+        ),
+        (
+            &["-i", "0"],
+            "invalid value '0' for '--interval <SECONDS>': an interval is at least 100ms; see `iotrail top --help`",
+        ),
+        (&["-i", "soon"], "invalid value 'soon' for '--interval <SECONDS>': *; see `iotrail top --help`"),
+        (&["-n", "0"], "invalid value '0' for '--count <COUNT>': *; see `iotrail top --help`"),
+        (&["-p", "0"], "invalid value '0' for '--pid <TGID>': *; see `iotrail top --help`"),
+    ] {
+        let place = Place::new();
+        assert_refused(&run(&mut place.tool([&["top"], args].concat())), 2, line);
+        assert_eq!(place.contents().len(), 0);
+    }
+    End::Passed
+}
+
+fn no_rights() -> End {
+    let place = Place::public();
+    let copy = confine::public_copy(&place);
+    let line = "this user may not load the probes (BPF programs); run as root, or with CAP_BPF and CAP_PERFMON";
+    for args in [&["top"] as &[&str], &["top", "--json"], &["top", "-p", "1"]] {
+        let mut command = place.command(&copy, args);
+        assert_refused(&run(confine::unprivileged(&mut command)), 3, line);
+    }
+    End::Passed
+}
