@@ -141,7 +141,7 @@ fn counts_are_the_probes_own() {
     assert_eq!((t.ios, t.bytes, t.errors, t.short_ios, t.iops), (12, 107, 2, 1, 6.0));
     assert_eq!((t.per_io.kicks, t.per_io.device_irqs, t.per_io.syscalls), (Some(0.25), Some(0.5), None));
     assert_eq!((t.per_io.mode_switches, t.per_io.context_switches), (None, Some(1.0)));
-    assert_eq!(t.iowq, IowqRecord { workers: 3, most_at_once: Some(2), completions: 2, cpu_ns: None });
+    assert_eq!(t.iowq, IowqRecord { workers: 3, most_at_once: Some(3), completions: 2, cpu_ns: None });
     assert_eq!((t.cpu.user_ns, t.cpu.system_ns, t.page_faults), (Some(21), Some(22), Some(5)));
     assert_eq!((t.followed.one_in, t.followed.completions, t.followed.unfinished), (64, 0, 4));
     let opcodes: Vec<_> = t.opcodes.iter().map(|o| (o.opcode.as_str(), o.requests, o.completions, o.bytes)).collect();

@@ -36,6 +36,7 @@ fn stranded() -> TraceRecord {
         r.run_items = vec![RunItems { items: 1, completions: 500 }];
     });
     t.total.cpu_pairs = vec![CpuPair { ready_cpu: 1, posted_cpu: 0, completions: 500 }];
+    t.total.followed.completions = 500;
     t
 }
 

@@ -24,7 +24,7 @@ fn busy() -> TraceRecord {
         cpu_ns: Some(1_960_000_000),
         work_ns: Some(20_000_000),
         wakeups: Some(0),
-        requests: 3_000,
+        requests: 1_500,
     });
     t.rings.push(r);
     t.total.iowq = IowqRecord { workers: 3, most_at_once: None, completions: 12, cpu_ns: Some(4_000_000) };
