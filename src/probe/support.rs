@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Enum64, FuncProto, Typedef};
+use libbpf_rs::btf::types::{Enum64, Func, FuncProto, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::skel::IotrailSkelBuilder;
@@ -104,6 +104,8 @@ pub struct Facts {
     pub tracepoints: Option<BTreeSet<&'static str>>,
     /// io_uring_complete hands over the completion queue entry, as it does since 6.17 (072d37b0cd66); before, its members.
     pub completion_is_entry: bool,
+    /// bpf_rdonly_cast is there (6.2, a35b9af4ec2c): what a tracepoint hands over as a plain address can be read as what it is.
+    pub typed_reads: bool,
     /// REQ_F_… bits of requests that post many completions; 0: not found, and such completions have no opcode.
     pub multishot_flags: u64,
 }
@@ -139,6 +141,7 @@ impl Facts {
             tracepoints,
             // A context pointer stands before the tracepoint's own arguments.
             completion_is_entry: arguments == Some(4),
+            typed_reads: btf.type_by_name::<Func<'_>>("bpf_rdonly_cast").is_some(),
             multishot_flags: value("REQ_F_APOLL_MULTISHOT") | value("REQ_F_MULTISHOT"),
         }
     }
@@ -175,6 +178,9 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
     let Some(tracepoints) = &facts.tracepoints else {
         return Err("the kernel has no readable BTF (/sys/kernel/btf/vmlinux)".into());
     };
+    if roles.contains(&Role::Follow) && !facts.completion_is_entry && !facts.typed_reads {
+        return Err("other programs' requests can be followed from Linux 6.2 on (bpf_rdonly_cast)".into());
+    }
     let mut plan = Plan { attach: vec![], missing: vec![] };
     for p in facts.programs().filter(|p| roles.contains(&p.role)) {
         if tracepoints.contains(p.tracepoint) {
@@ -273,7 +279,7 @@ mod tests {
     use super::*;
 
     fn facts(tracepoints: BTreeSet<&'static str>) -> Facts {
-        Facts { tracepoints: Some(tracepoints), completion_is_entry: true, multishot_flags: 0 }
+        Facts { tracepoints: Some(tracepoints), completion_is_entry: true, typed_reads: true, multishot_flags: 0 }
     }
 
     fn all() -> BTreeSet<&'static str> {
@@ -305,6 +311,9 @@ mod tests {
         old.remove("io_uring_submit_req");
         let old = Facts { completion_is_entry: false, ..facts(old) };
         assert_eq!(names(&old), ["follow_submit_sqe", "follow_complete_members"]);
+        let untyped = Facts { typed_reads: false, ..old.clone() };
+        assert!(plan(&untyped, &[Role::Follow]).unwrap_err().contains("6.2"));
+        assert!(plan(&untyped, &[Role::Completion]).is_ok(), "a load of our own needs it not");
         let mut none = all();
         none.remove("io_uring_submit_req");
         none.remove("io_uring_submit_sqe");

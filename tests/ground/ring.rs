@@ -86,8 +86,16 @@ impl Ring {
     /// Queues a request in the submission ring. `asked` is how many bytes it transfers at most, 0 for one that moves none.
     pub fn push(&mut self, entry: squeue::Entry, asked: u32) {
         let entry = self.tally.stamp(entry, asked);
-        // SAFETY: the callers keep files, buffers and arguments until the request has its last completion.
-        unsafe { self.uring.submission().push(&entry).expect("the submission ring has room") }
+        let began = std::time::Instant::now();
+        loop {
+            // SAFETY: the callers keep files, buffers and arguments until the request has its last completion.
+            match unsafe { self.uring.submission().push(&entry) } {
+                Ok(()) => return,
+                // A completion may come before the submission-queue thread has given its entry's place back.
+                Err(_) if self.sqpoll && began.elapsed().as_secs() < 5 => std::thread::yield_now(),
+                Err(e) => panic!("the submission ring has room: {e}"),
+            }
+        }
     }
 
     /// One io_uring_enter, which waits if `wait` is not 0. Returns how many were submitted.

@@ -132,7 +132,9 @@ pub fn early(m: &Measurement) -> f64 {
 /// Whether a vehicle carried nearly all completions but the [early](early) ones.
 pub fn rule(m: &Measurement, vehicle: Vehicle) -> Result<(), String> {
     let got = share(m, vehicle);
-    if got >= 0.8 && got >= 0.95 * (1.0 - early(m)) {
+    // A disk of a fast host may be done before most submissions return: that leaves few to judge, but never a wrong one.
+    let late = 1.0 - early(m);
+    if got >= 0.95 * late || late * (m.ios as f64) < 50.0 {
         return Ok(());
     }
     Err(format!("{vehicle} carried {got:.4} of {}: {:?}", m.ios, m.vehicles))
