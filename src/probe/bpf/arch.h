@@ -58,7 +58,7 @@ static __always_inline __u32 enter_batch(struct task_struct *task)
 
 static __always_inline long syscall_nr(struct pt_regs *regs)
 {
-	return BPF_CORE_READ(regs, orig_ax);
+	return regs->orig_ax;
 }
 
 #else

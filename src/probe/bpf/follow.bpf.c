@@ -77,7 +77,7 @@ static __always_inline void ready(struct trail *trail)
 static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task, __u32 ring)
 {
 	struct cpu_slot *slot = this_slot();
-	__u64 request = address_of(req, slot);
+	__u64 request = address_in_thread(req, slot);
 	__u32 index = 0;
 
 	struct trail *trail = trail_of(request, &index);
@@ -125,42 +125,65 @@ static __always_inline bool chosen(struct cpu_slot *slot)
 	return true;
 }
 
+/* The current thread was not seen to come. Whether it is one of the watched. */
+static __noinline int seen_here(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (!adopted(task))
+		return 0;
+	here(task, this_slot());
+	return 1;
+}
+
+static __noinline int posts_many(struct io_kiocb *req)
+{
+	struct many_key key = { .user_data = req->cqe.user_data, .ring = this_slot()->ring_address };
+	__u32 opcode = req->opcode;
+
+	bpf_map_update_elem(&many, &key, &opcode, BPF_ANY);
+	return 0;
+}
+
+/* Where one in some is followed: the place of this one may be that of one whose completion was not seen. */
+static __noinline int not_chosen(__u64 request)
+{
+	__u32 index;
+
+	if (trail_of(request, &index)) {
+		this_slot()->no_completion++;
+		retag_at(index, 0);
+	}
+	return 0;
+}
+
 static __always_inline int submitted(struct io_kiocb *req)
 {
 	if (!counting)
 		return 0;
 	struct cpu_slot *slot = this_slot();
-	struct task_struct *task = bpf_get_current_task_btf();
-	if (slot->current == CURRENT_UNSEEN) {
-		if (!adopted(task))
-			return 0;
-		here(task, slot);
-	}
+	if (slot->current == CURRENT_UNSEEN && !seen_here())
+		return 0;
 	/* A run of task work tells of itself before the thread submits again. */
 	if (slot->pending || slot->trails)
 		all_inline();
 	slot->submitted++;
 	slot->submits = 1;
-	slot->last_request = address_of(req, slot);
+	slot->submitting = 0;
+	__u64 request = address_in_thread(req, slot);
+	slot->last_request = request;
 	__u32 opcode = req->opcode;
 	__u32 ring = ring_number(req->ctx, slot);
 	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
 	if (!count)
 		return 0;
 	op_of(count, opcode)->requests++;
-	if ((req->flags & multishot_flags) || posts_more(opcode)) {
-		struct many_key key = { .user_data = req->cqe.user_data, .ring = slot->ring_address };
-		bpf_map_update_elem(&many, &key, &opcode, BPF_ANY);
-	}
-	slot->submitting = 0;
+	if ((req->flags & multishot_flags) || posts_more(opcode))
+		posts_many(req);
 	if (chosen(slot))
-		return follow_this(req, task, ring);
-	/* Its place may be that of one whose completion was not seen. */
-	__u32 index;
-	if (one_in > 1 && trail_of(address_of(req, slot), &index)) {
-		slot->no_completion++;
-		retag_at(index, 0);
-	}
+		return follow_this(req, bpf_get_current_task_btf(), ring);
+	if (followed_now)
+		return not_chosen(request);
 	return 0;
 }
 
@@ -251,13 +274,9 @@ static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 use
 	struct cpu_slot *slot = this_slot();
 	enum poster poster = POSTED_BY_SUBMITTER;
 	if (slot->current != CURRENT_SUBMITTER) {
-		struct task_struct *task = bpf_get_current_task_btf();
-		if (slot->current == CURRENT_UNSEEN) {
-			if (!adopted(task))
-				return 0;
-			here(task, slot);
-		}
-		poster = poster_of(task);
+		if (slot->current == CURRENT_UNSEEN && !seen_here())
+			return 0;
+		poster = poster_of(bpf_get_current_task_btf());
 	}
 	if (poster == POSTED_BY_SUBMITTER && (ring->flags & IORING_SETUP_IOPOLL) && polled(ring, req))
 		poster = POSTED_BY_IOPOLL;
