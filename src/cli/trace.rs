@@ -27,6 +27,7 @@ use crate::watch::recorder::{Flight, Keep};
 use crate::watch::recording::Existing;
 use crate::watch::session::{self, Extra, How, Progress, Stop, Traced};
 use crate::watch::subject::{self, Asked};
+use crate::watch::windows::Windows;
 
 #[derive(Debug, Args)]
 #[command(override_usage = "iotrail trace [OPTIONS] <-- CMD [ARGS]... | -p TGID | -a>")]
@@ -45,9 +46,14 @@ pub struct TraceArgs {
     duration: Option<Duration>,
 
     /// Follow one request in N whole, for latencies, stages and order; 1: all, which costs about 0.3 µs each. Counts are of all
-    /// requests whatever N is. Default: 64; with --record or --slowest 1
+    /// requests whatever N is. Default: 64; with --record, --slowest or --windows 1
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
+
+    /// Attach the probes for so long only in each period, at a random moment of it (as 10ms/1s): counts, rates and findings are
+    /// of these windows alone. What costs 100 ns a request all the time costs a hundredth of that in one hundredth of the time
+    #[arg(long, value_name = "OPEN/PERIOD", conflicts_with = "profile")]
+    windows: Option<Windows>,
 
     /// Record every followed request whole into this file, for `iotrail explain` and `iotrail export`
     #[arg(long, value_name = "FILE")]
@@ -93,8 +99,8 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
     let keep =
         Keep { file: args.record.clone().map(|path| (path, existing)), slowest: args.slowest.map(|k| k as usize) };
-    let one_in = args.one_in.unwrap_or(if keep.any() { 1 } else { 64 });
-    let how = How { duration: args.duration, one_in, stdout_apart: args.json, namespace };
+    let one_in = args.one_in.unwrap_or(if keep.any() || args.windows.is_some() { 1 } else { 64 });
+    let how = How { duration: args.duration, one_in, windows: args.windows, stdout_apart: args.json, namespace };
     let extra = Extra { keep, sampling: args.profile.sampling() };
     let Traced { mut record, kept, samples } = watch(asked, &how, &extra)?;
     record.findings = diagnose::findings(&record);

@@ -44,6 +44,8 @@ pub enum Carrier {
     Submitter,
     /// A user-space helper thread's own system call (POSIX AIO).
     HelperThread,
+    /// The probes were taken out before it was known.
+    Undecided,
 }
 
 /// An interrupt line and its handler's name.
@@ -153,6 +155,7 @@ impl Carrier {
             Carrier::KernelWorker => (Vehicle::Kworker, None),
             Carrier::Stranger => (Vehicle::Unknown, Some("in a thread that is not watched".into())),
             Carrier::HelperThread => (Vehicle::Thread, None),
+            Carrier::Undecided => (Vehicle::Unknown, Some("the window closed before it was known".into())),
         }
     }
 }

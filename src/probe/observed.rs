@@ -73,6 +73,8 @@ pub(super) struct Raw {
     pub rings: Vec<RawRing>,
     /// `parked`, by ring.
     pub parked_segments: Vec<types::segment>,
+    /// Completions of which a closing window left open what carried them, by ring.
+    pub undecided: Vec<types::segment>,
     pub processes: Vec<(u32, String)>,
     /// Io-wq workers: made, and most at one time.
     pub workers: (u64, u64),
@@ -145,6 +147,7 @@ pub(super) fn observe(
         (Carrier::SqpollThread, sum(|s| s.sqpoll) + rings(|r| r.sqpoll)),
         (Carrier::IowqWorker, sum(|s| s.iowq) + rings(|r| r.iowq)),
         (Carrier::DevicePoll, sum(|s| s.iopoll) + rings(|r| r.iopoll)),
+        (Carrier::Undecided, raw.undecided.iter().map(|s| u64::from(s.count)).sum()),
     ];
     let calls = sum(|s| s.rw_calls);
     let missed: Vec<Missed> = raw
@@ -234,6 +237,7 @@ fn vehicles(carriers: Vec<(Carrier, u64)>) -> Vec<VehicleCount> {
 fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<RingCounts> {
     let pending = raw.slots.iter().flat_map(|s| s.segments).chain(raw.parked_segments.iter().copied());
     let pending: Vec<types::segment> = pending.filter(|s| s.count > 0).collect();
+    let undecided = |ring| raw.undecided.iter().filter(|s| s.ring == ring).map(|s| u64::from(s.count)).sum();
     let ring = |(number, (info, count, errnos)): (usize, &RawRing)| {
         let number = number as u32;
         let still: u64 = pending.iter().filter(|s| s.ring == number).map(|s| u64::from(s.count)).sum();
@@ -242,6 +246,7 @@ fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> 
             (Carrier::SqpollThread, count.sqpoll),
             (Carrier::IowqWorker, count.iowq),
             (Carrier::DevicePoll, count.iopoll),
+            (Carrier::Undecided, undecided(number)),
         ];
         let of_ring = raw.deliveries.iter().filter(|(key, ..)| key.ring == number && by_task_work(key));
         carriers.extend(of_ring.map(|(key, _, n)| (carrier(key, symbols, line), *n)));

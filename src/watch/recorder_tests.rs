@@ -13,6 +13,7 @@ fn header(slowest: Option<u64>) -> Header {
         subject: Subject::All,
         one_in: 1,
         slowest,
+        windows: None,
         origin: now(),
         host: Host::default(),
     }

@@ -340,6 +340,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
     }
     Total {
         elapsed_ns,
+        windows: None,
         ios,
         bytes: sum(|o| o.bytes),
         errors: sum(|o| o.errors),

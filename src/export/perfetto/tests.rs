@@ -15,6 +15,7 @@ fn header() -> Header {
         subject: Subject::All,
         one_in: 1,
         slowest: None,
+        windows: None,
         origin: ClockOrigin { monotonic_ns: 5_000_000_000, unix_ns: 1_790_000_000_000_000_000 },
         host: Host::default(),
     }

@@ -111,11 +111,13 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 static __always_inline bool chosen(struct cpu_slot *slot)
 {
 	if (one_in <= 1)
-		return true;
+		return !finishing;
 	if (slot->until_next) {
 		slot->until_next--;
 		return false;
 	}
+	if (finishing)
+		return false;
 	__u64 x = slot->random ? slot->random : bpf_ktime_get_ns() | 1;
 	x ^= x << 13;
 	x ^= x >> 7;
@@ -350,7 +352,7 @@ int follow_complete_members(__u64 *args)
 SEC("tp_btf/io_uring_create")
 int BPF_PROG(follow_create, int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 setup_flags)
 {
-	if (counting && adopted(bpf_get_current_task_btf()))
+	if (adopted(bpf_get_current_task_btf()))
 		number_ring(ring, false, setup_flags, sq_entries, cq_entries, this_slot());
 	return 0;
 }

@@ -10,6 +10,7 @@ const volatile __u32 one_in = 1;
 const volatile __u64 multishot_flags = 0; /* REQ_F_… bits of a request that posts many completions; from BTF */
 const volatile struct trail trail_layout = {};         /* never read: a ring buffer has no value type */
 
+__u32 finishing; /* no more requests are chosen; those that are go on to their end */
 __u32 rings_made; /* rings numbered so far; also the epoch of what the slots remember */
 
 struct {

@@ -66,7 +66,18 @@ fn subject(t: &TraceRecord) -> Vec<String> {
         }
         Subject::All => vec!["all programs".into()],
     };
-    [what, vec![format!("for {}", span(t.total.elapsed_ns as f64))]].concat()
+    let watched = span(t.total.elapsed_ns as f64);
+    let time = match t.total.windows {
+        None => format!("for {watched}"),
+        Some(w) => format!(
+            "for {watched} in {} over {} ({} in each {}): all that follows is of these alone",
+            plural(w.opened as usize, "window"),
+            span(w.span_ns as f64),
+            span(w.open_ns as f64),
+            span(w.period_ns as f64),
+        ),
+    };
+    [what, vec![time]].concat()
 }
 
 fn processes(processes: &[ProcessRecord]) -> Vec<String> {
