@@ -140,7 +140,10 @@ pub fn watch(
         ));
     }
     if extra.sampling.is_some() && how.windows.is_some() {
-        return Err(Error::input("the CPU is sampled all the time, not by windows", "leave out --windows or --profile"));
+        return Err(Error::input(
+            "the CPU is sampled all the time, not by windows",
+            "leave out --windows or --profile",
+        ));
     }
     let host = host::facts(None)?;
     let mut room = Room::default();

@@ -120,7 +120,8 @@ fn clear(map: &impl MapCore) -> Result<u64> {
     let mut tags = 0;
     for key in map.keys() {
         let Some(bucket) = map.lookup(&key, MapFlags::ANY).map_err(unreadable)? else { continue };
-        let here = bucket[..TAGS].chunks_exact(size_of::<u64>()).filter(|tag| tag.iter().any(|byte| *byte != 0)).count();
+        let here =
+            bucket[..TAGS].chunks_exact(size_of::<u64>()).filter(|tag| tag.iter().any(|byte| *byte != 0)).count();
         if here > 0 {
             tags += here as u64;
             map.update(&key, &vec![0; bucket.len()], MapFlags::ANY).map_err(unreadable)?;
