@@ -1,8 +1,8 @@
 #!/bin/sh
 # What `trace` costs a program that it watches: CPU time per request of the no-op load (depth 16, batch 8), unwatched, watched by
-# `trace -p` (all counted, one in 64 followed), and by uringscope where it is on PATH; then IOPS per CPU second of page-cached reads
-# (depth 128, batch 32), unwatched and recorded with one request in 100. Interleaved rounds; medians.
-# Needs root. Some four minutes.
+# `trace -p` (all counted, one in 64 followed), and by uringscope where it is on PATH; then of page-cached reads (depth 128, batch 32:
+# about a million a second), unwatched, recorded one request in 100, and recorded whole in one hundredth of the time. Interleaved
+# rounds; medians. Needs root. Some six minutes.
 #
 # usage: watching.sh [IOTRAIL] [ROUNDS]
 set -eu
@@ -33,10 +33,10 @@ cost() { # JSON on standard input: CPU nanoseconds per request
 median() { sort -n "$1" | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)] }'; }
 
 # The load under a tracer, which is given the load's process and has the warm-up to attach itself.
-watched() { # load's options -- tracer's command
+watched() { # load's options, tracer's command
     load=$1
     shift
-    "$iotrail" bench $load --cpus "$cpu" --warmup 3s --runtime 1s --trace off --json >"$dir/json" &
+    "$iotrail" bench $load --cpus "$cpu" --warmup 2s --trace off --json >"$dir/json" &
     pid=$!
     sleep 0.3
     if [ $# -gt 0 ]; then
@@ -48,8 +48,14 @@ watched() { # load's options -- tracer's command
     cost <"$dir/json"
 }
 
-nop="--rw nop --depth 16 --batch 8"
-cached="--file $dir/file --buffered --depth 128 --batch 32 --register files,buffers"
+# What the tracer that ended last says it lost.
+lost() {
+    for key in no_room ring_buffer_full lost; do value "$key" <"$dir/tracer"; done >>"$dir/lost"
+    tr -d ' \n' <"$dir/tracer" | grep -o '"followed":{"one_in":[0-9]*,"completions":[0-9]*' | grep -o '[0-9]*$' >>"$dir/followed"
+}
+
+nop="--rw nop --depth 16 --batch 8 --runtime 1s"
+cached="--file $dir/file --buffered --depth 128 --batch 32 --register files,buffers --runtime 4s"
 "$iotrail" bench --file "$dir/file" --size 256m --buffered --rw read --count 65536 --warmup 0 --trace off --json >/dev/null
 have_uringscope=
 if command -v uringscope >/dev/null 2>&1; then have_uringscope=1; fi
@@ -64,9 +70,11 @@ while [ "$round" -lt "$rounds" ]; do
     fi
     off=$(watched "$cached")
     echo "$off" >>"$dir/cached"
-    awk -v a="$(watched "$cached" "$iotrail" trace --json --one-in 100 --force --record "$dir/recording")" -v b="$off" \
-        'BEGIN { printf "%.4f\n", a / b }' >>"$dir/recorded"
-    grep -A6 '"follow' "$dir/tracer" | grep -E 'no_room|ring_buffer_full' | tr -d ' ,\n' >>"$dir/lost" || true
+    recorded="$iotrail trace --json --force --record $dir/recording"
+    awk -v a="$(watched "$cached" $recorded --one-in 100)" -v b="$off" 'BEGIN { printf "%.4f\n", a / b }' >>"$dir/one_in"
+    lost
+    awk -v a="$(watched "$cached" $recorded --windows 10ms/1s)" -v b="$off" 'BEGIN { printf "%.4f\n", a / b }' >>"$dir/windows"
+    lost
     round=$((round + 1))
 done
 
@@ -80,4 +88,7 @@ else
     echo "  uringscope -p                 not installed"
 fi
 printf '  cached reads, unwatched       %8s ns of CPU time per request\n' "$(median "$dir/cached")"
-printf '  recorded, one in 100          %8s times as much\n' "$(median "$dir/recorded")"
+printf '  recorded, one in 100          %8s times as much\n' "$(median "$dir/one_in")"
+printf '  recorded, 10 ms of each second%8s times as much\n' "$(median "$dir/windows")"
+awk '{ n += $1 } END { printf "  lost by all recordings        %8d", n }' "$dir/lost"
+awk '{ n += $1 } END { printf " of %d followed requests\n", n }' "$dir/followed"
