@@ -4,13 +4,14 @@
 //! latency. What comes after it (a multishot request's later completions, a zero-copy send's notification) is no latency of
 //! anything, and a multishot request's completions that announce more are none either; how late each was delivered counts.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use super::durations::Durations;
 use super::processes::{CpuTime, SqThread};
 use super::rings::{self, SQPOLL, SeenRing};
 use crate::answer::doubt::{self, Counts};
 use crate::measurement::{Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
+use crate::path::multishot::Multishot;
 use crate::path::order::{self, Passage};
 use crate::path::trail::Trail;
 use crate::path::vehicle::Vehicle;
@@ -168,8 +169,7 @@ pub struct Summary {
     completions: u64,
     parts: BTreeMap<Option<u32>, Part>,
     cpu_pairs: BTreeMap<(u32, u32), u64>,
-    /// Requests of which more completions are to come: ring, thread, user data, submission.
-    open: HashSet<(Option<u32>, u32, u64, u64)>,
+    multishot: Multishot,
     passages: Vec<Passage>,
 }
 
@@ -202,7 +202,7 @@ impl Summary {
             completions: 0,
             parts: BTreeMap::new(),
             cpu_pairs: BTreeMap::new(),
-            open: HashSet::new(),
+            multishot: Multishot::default(),
             passages: vec![],
         }
     }
@@ -214,11 +214,8 @@ impl Summary {
 
     pub fn take(&mut self, trail: Trail) {
         self.completions += 1;
-        let key = (trail.ring, trail.tid, trail.user_data, trail.submitted.ns);
-        let is_first = if trail.more { self.open.insert(key) } else { !self.open.remove(&key) };
-        let is_first = is_first && !trail.notification;
-        // A zero-copy send's result announces nothing but its notification.
-        let is_result = !trail.more || matches!(trail.opcode.as_str(), "send_zc" | "sendmsg_zc");
+        let is_first = !self.multishot.is_later(&trail);
+        let is_result = !trail.more || trail.is_zero_copy_send();
 
         let part = self.parts.entry(trail.ring).or_default();
         part.tid = trail.tid;
