@@ -12,6 +12,7 @@ use ratatui::crossterm::event::{self, Event};
 use crate::error::{Error, Result};
 use crate::experiment::interrupt;
 use crate::load::options::Span;
+use crate::measurement::Warning;
 use crate::report::terminal::{self, Style};
 use crate::report::top::{Screen, block};
 use crate::top_record::TopRecord;
@@ -107,9 +108,9 @@ struct Printed {
 }
 
 impl Listener for Printed {
-    fn begins(&mut self, missing: &[(&'static str, &'static str)]) -> Result<()> {
-        for (name, lost) in missing {
-            terminal::say(&format!("iotrail: this kernel has no {name}: {lost} unknown; see `iotrail check`"));
+    fn begins(&mut self, missing: &[Warning]) -> Result<()> {
+        for w in missing {
+            terminal::say(&format!("iotrail: {}; {}", w.text, w.remedy));
         }
         Ok(())
     }
@@ -150,7 +151,7 @@ fn no_terminal(cause: std::io::Error) -> Error {
 }
 
 impl Listener for Drawn {
-    fn begins(&mut self, _missing: &[(&'static str, &'static str)]) -> Result<()> {
+    fn begins(&mut self, _missing: &[Warning]) -> Result<()> {
         // From here on a panic restores the terminal before it says anything.
         self.terminal = Some(ratatui::try_init().map_err(no_terminal)?);
         self.draw()

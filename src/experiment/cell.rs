@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use hdrhistogram::Histogram;
 
 use crate::answer::doubt::{doubts, samples_lost};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host;
 use crate::load::options::{EngineKind, LoadOptions, Trace};
 use crate::load::spec::{LoadSpec, ReaperKind};
@@ -30,8 +30,8 @@ pub struct Measured {
     pub interrupted: bool,
 }
 
-/// Runs the load once, watched as `options.trace` asks, and sampled where that is asked for. Counts and load cover exactly the same I/Os: both boundaries lie
-/// where nothing is in flight.
+/// Runs the load once, watched as `options.trace` asks, and sampled where that is asked for. Counts and load cover exactly
+/// the same I/Os: both boundaries lie where nothing is in flight.
 pub fn run(
     options: &LoadOptions,
     sampling: Option<Sampling>,
@@ -52,7 +52,7 @@ pub fn run(
                 target_irqs: host.target.iter().flat_map(|t| &t.interrupts).map(|i| i.irq).collect(),
                 follow: None,
             };
-            match Watch::open(&mut room, subject) {
+            match Watch::open(&mut room, subject).map_err(or_unwatched) {
                 Ok(watch) => Some(watch),
                 Err(e) if spec.trace == Trace::On => return Err(e),
                 Err(e) => {
@@ -79,7 +79,7 @@ pub fn run(
 
     let mut observed: Option<Observed> = None;
     let mut profiled: Option<Profile> = None;
-    let mut failed: Option<crate::error::Error> = None;
+    let mut failed: Option<Error> = None;
     let mut boundary = |at: Boundary| {
         // Sampled is what is between: neither the resetting of the counters nor the reading.
         let result = match at {
@@ -103,9 +103,7 @@ pub fn run(
         return Err(e);
     }
     if let Some(watch) = &watch {
-        warnings.extend(watch.missing().iter().map(|(name, lost)| {
-            Warning::new("probe_missing", format!("this kernel has no {name}: {lost} unknown"), "see `iotrail check`")
-        }));
+        warnings.extend(watch.missing());
     }
     let mut measured = measured(outcome, observed, host, warnings);
     if let Some(profile) = profiled {
@@ -117,6 +115,11 @@ pub fn run(
         measured.samples = shares.samples;
     }
     Ok(measured)
+}
+
+/// A load needs no probes.
+fn or_unwatched(e: Error) -> Error {
+    Error { remedy: format!("{}, or run with --trace off", e.remedy), ..e }
 }
 
 fn reaper_cpu(spec: &LoadSpec) -> Option<u32> {

@@ -18,6 +18,7 @@ use super::symbols::Symbols;
 use super::trails::{self, Trails, Words};
 use crate::error::{Error, Result};
 use crate::host::irq::Interrupts;
+use crate::measurement::Warning;
 
 // `record.h`'s sizes, as the programs were compiled with them.
 const _: () = assert!(size_of::<types::cpu_slot>() == 832);
@@ -201,9 +202,12 @@ impl<'room> Watch<'room> {
         })
     }
 
-    /// Programs that were wanted and are not there: name and what is lost.
-    pub fn missing(&self) -> &[(&'static str, &'static str)] {
-        &self.plan.missing
+    /// One for each program that was wanted and is not there.
+    pub fn missing(&self) -> Vec<Warning> {
+        let warning = |(name, lost): &(&str, &str)| {
+            Warning::new("probe_missing", format!("this kernel has no {name}: {lost} unknown"), "see `iotrail check`")
+        };
+        self.plan.missing.iter().map(warning).collect()
     }
 
     /// Forgets all that was counted so far. Exact when the watched threads stand still. Where requests are followed, nothing
@@ -492,7 +496,7 @@ impl<'room> Watch<'room> {
 }
 
 fn refused(why: String, remedy: &str) -> Error {
-    Error::machine(format!("the probes cannot be loaded: {why}"), format!("{remedy}, or run with --trace off"))
+    Error::machine(format!("the probes cannot be loaded: {why}"), remedy)
 }
 
 fn load_error(e: libbpf_rs::Error) -> Error {

@@ -13,8 +13,9 @@ use super::session::{self, PERIOD, Watched};
 use super::subject::Asked;
 use super::summary::{Part, Summary};
 use crate::error::{Error, Result};
+use crate::measurement::Warning;
 use crate::probe::observed::Observed;
-use crate::probe::watch::{Follow, Interface, Room, Subject, Watch, Who};
+use crate::probe::watch::{Room, Watch};
 use crate::top_record::TopRecord;
 
 /// How it is watched.
@@ -28,8 +29,8 @@ pub struct How {
 
 /// Hears of what goes on while it is watched.
 pub trait Listener {
-    /// Programs that are wanted and are not there: name and what is lost. Watching begins.
-    fn begins(&mut self, missing: &[(&'static str, &'static str)]) -> Result<()>;
+    /// Watching begins, without what is missing.
+    fn begins(&mut self, missing: &[Warning]) -> Result<()>;
     /// An interval has ended.
     fn interval(&mut self, record: TopRecord) -> Result<ControlFlow<()>>;
     /// Called again and again between intervals; must not wait.
@@ -40,16 +41,7 @@ pub trait Listener {
 pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()> {
     session::allowed()?;
     let mut room = Room::default();
-    let mut watch = Watch::open(
-        &mut room,
-        Subject {
-            who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
-            interface: Interface::Any,
-            target_irqs: vec![],
-            follow: Some(Follow { one_in: how.one_in, ring_bytes: session::ring_bytes(how.one_in) }),
-        },
-    )
-    .map_err(session::refused)?;
+    let mut watch = Watch::open(&mut room, session::probed(&asked, how.one_in))?;
     let mut watched = match asked {
         Asked::Processes(processes) => Watched::Processes(processes),
         Asked::Everyone => Watched::Everyone,
@@ -58,7 +50,7 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
     session::follow(&watched, &mut watch, &mut processes, how.namespace)?;
     session::still_there(&watched)?;
-    listener.begins(watch.missing())?;
+    listener.begins(&watch.missing())?;
 
     watch.begin()?;
     let mut began = Instant::now();

@@ -14,7 +14,7 @@ use super::subject::{Asked, Process};
 use super::summary::{Seen, Span, Summary};
 use super::windows::{Schedule, Step, Windows};
 use crate::answer::doubt;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::host;
 use crate::host::privileges::{Capability, Privileges};
 use crate::measurement::Warning;
@@ -147,23 +147,8 @@ pub fn watch(
     }
     let host = host::facts(None)?;
     let mut room = Room::default();
-    let mut watch = Watch::open(
-        &mut room,
-        Subject {
-            who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
-            interface: Interface::Any,
-            target_irqs: vec![],
-            follow: Some(Follow { one_in: how.one_in, ring_bytes: ring_bytes(how.one_in) }),
-        },
-    )
-    .map_err(refused)?;
-    let mut warnings: Vec<Warning> = watch
-        .missing()
-        .iter()
-        .map(|(name, lost)| {
-            Warning::new("probe_missing", format!("this kernel has no {name}: {lost} unknown"), "see `iotrail check`")
-        })
-        .collect();
+    let mut watch = Watch::open(&mut room, probed(&asked, how.one_in))?;
+    let mut warnings = watch.missing();
     if how.namespace == Namespace::Hidden {
         warnings.push(Warning::new(
             "pid_namespace",
@@ -389,19 +374,16 @@ pub(super) fn still_there(watched: &Watched) -> Result<()> {
     Ok(())
 }
 
-/// The refusal of a bench's probes speaks of an option that is not here.
-pub(super) fn refused(mut e: Error) -> Error {
-    if e.kind == Kind::Machine
-        && let Some(remedy) = e.remedy.strip_suffix(", or run with --trace off")
-    {
-        e.remedy = remedy.to_owned();
+/// What the probes are to look at.
+pub(super) fn probed(asked: &Asked, one_in: u32) -> Subject {
+    // Room for what ends between two looks: at one in one, a million requests a second and more.
+    let ring_bytes = if one_in < 16 { 32 << 20 } else { 4 << 20 };
+    Subject {
+        who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
+        interface: Interface::Any,
+        target_irqs: vec![],
+        follow: Some(Follow { one_in, ring_bytes }),
     }
-    e
-}
-
-/// Room for what ends between two looks: at one in one, a million requests a second and more.
-pub(super) fn ring_bytes(one_in: u32) -> u32 {
-    if one_in < 16 { 32 << 20 } else { 4 << 20 }
 }
 
 /// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves.
