@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::namespace::Namespace;
 use super::processes::Processes;
 use super::procfs::Stat;
 use super::rates::{Known, Meter, Moment};
+use super::recorder;
 use super::rings::{self, SQPOLL};
 use super::session::{self, PERIOD, Watched};
 use super::subject::Asked;
-use super::summary::{Part, Summary};
+use super::summary::{self, Part, Summary};
 use crate::error::{Error, Result};
 use crate::measurement::Warning;
 use crate::probe::observed::Observed;
@@ -65,7 +66,7 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
             let read = Instant::now();
             let followed = summary.turn();
             let known = known(&observed, &followed, &processes, how.namespace);
-            let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+            let unix_s = recorder::now().unix_ns / 1_000_000_000;
             let end = Moment { elapsed_ns: (read - began).as_nanos() as u64, unix_s };
             began = read;
             if listener.interval(meter.turn(observed, &followed, &known, end))?.is_break() || over {
@@ -86,12 +87,7 @@ fn known(
     processes: &Processes,
     namespace: Namespace,
 ) -> HashMap<u32, Known> {
-    let sq_tids: HashMap<u32, u32> = observed
-        .rings
-        .iter()
-        .filter(|c| c.setup_flags & SQPOLL != 0)
-        .filter_map(|c| Some((c.ring, followed.get(&Some(c.ring))?.tid)))
-        .collect();
+    let sq_tids = summary::sq_tids(&observed.rings, followed);
     let matched = rings::matched(&observed.rings, &processes.rings.all(), &sq_tids);
     let names: HashMap<u32, &str> = processes.names().collect();
     let mut alive: HashMap<u32, bool> = HashMap::new();

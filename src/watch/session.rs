@@ -2,7 +2,7 @@
 //! at the end counts, followed requests and /proc's view become one record.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::command::Gated;
 use super::end;
@@ -169,7 +169,7 @@ pub fn watch(
     follow(&watched, &mut watch, &mut processes, how.namespace)?;
 
     still_there(&watched)?;
-    let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let origin = recorder::now();
     // Before anything starts: a file that cannot be made is found out here.
     let header = Header {
         schema: recorded::SCHEMA.into(),
@@ -178,7 +178,7 @@ pub fn watch(
         one_in: how.one_in,
         slowest: extra.keep.slowest.map(|k| k as u64),
         windows: how.windows.map(|w| (w.open.as_nanos() as u64, w.period.as_nanos() as u64)),
-        origin: recorder::now(),
+        origin,
         host: host.clone(),
     };
     let mut recorder = Recorder::start(&extra.keep, header)?;
@@ -258,7 +258,7 @@ pub fn watch(
     let mut names: BTreeMap<u32, String> = observed.processes.iter().cloned().collect();
     names.extend(processes.names().map(|(tgid, name)| (tgid, name.to_owned())));
     let span = Span {
-        started_unix_s,
+        started_unix_s: origin.unix_ns / 1_000_000_000,
         elapsed_ns: elapsed.as_nanos() as u64,
         subject,
         host,

@@ -252,12 +252,7 @@ impl Summary {
     pub fn record(self, observed: Observed, seen: &Seen<'_>, span: Span) -> TraceRecord {
         let none = Part::default();
         let part = |ring: u32| self.parts.get(&Some(ring)).unwrap_or(&none);
-        let sq_tids: HashMap<u32, u32> = observed
-            .rings
-            .iter()
-            .filter(|c| c.setup_flags & SQPOLL != 0)
-            .filter_map(|c| Some((c.ring, self.parts.get(&Some(c.ring))?.tid)))
-            .collect();
+        let sq_tids = sq_tids(&observed.rings, &self.parts);
         let matched = rings::matched(&observed.rings, &seen.rings, &sq_tids);
         let rings: Vec<RingRecord> = observed
             .rings
@@ -296,6 +291,12 @@ impl Summary {
             findings: vec![],
         }
     }
+}
+
+/// The submission-queue threads that were seen to submit, by ring.
+pub(super) fn sq_tids(rings: &[RingCounts], followed: &BTreeMap<Option<u32>, Part>) -> HashMap<u32, u32> {
+    let polled = rings.iter().filter(|c| c.setup_flags & SQPOLL != 0);
+    polled.filter_map(|c| Some((c.ring, followed.get(&Some(c.ring))?.tid))).collect()
 }
 
 /// What the probes say of all; what only /proc says is left to the caller.
