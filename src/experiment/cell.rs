@@ -70,9 +70,9 @@ pub fn run(
 
     let mut sampling_room = profile::Room::default();
     let mut profiler = sampling
-        .map(|s| {
+        .map(|sampling| {
             let whom = Whom::Tgids(vec![std::process::id()]);
-            let subject = profile::Subject { whom, exclude_tid: calling_tid(), clock: s.clock, hz: s.hz };
+            let subject = profile::Subject { whom, exclude_tid: calling_tid(), sampling };
             Profiler::open(&mut sampling_room, subject)
         })
         .transpose()?;
