@@ -9,9 +9,9 @@ use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
+use crate::cli::seconds;
 use crate::error::{Error, Result};
 use crate::experiment::interrupt;
-use crate::load::options::Span;
 use crate::measurement::Warning;
 use crate::report::terminal::{self, Style};
 use crate::report::top::{Screen, block};
@@ -48,12 +48,8 @@ pub struct TopArgs {
     json: bool,
 }
 
-/// A number of seconds, or a span with its unit.
 fn interval(text: &str) -> std::result::Result<Duration, String> {
-    let span = match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| format!("'{text}' is no span of time"))?,
-        Err(_) => text.parse::<Span>()?.0,
-    };
+    let span = seconds(text)?;
     if span < Duration::from_millis(100) { Err("an interval is at least 100ms".into()) } else { Ok(span) }
 }
 

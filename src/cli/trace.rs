@@ -15,9 +15,9 @@ use serde::Serialize;
 use crate::answer::explain::{Explained, ExplainedIo, Selection, explain};
 use crate::answer::{diagnose, words};
 use crate::cli::profile::ProfileArgs;
+use crate::cli::seconds;
 use crate::error::Result;
 use crate::experiment::interrupt;
-use crate::load::options::Span;
 use crate::path::slowest::By;
 use crate::recorded::Ending;
 use crate::report::terminal;
@@ -42,7 +42,7 @@ pub struct TraceArgs {
 
     /// Watch for so long (seconds, or 500ms, 2m); a command is then asked to end (SIGTERM). Default: until the command or the
     /// processes have ended, or Ctrl-C
-    #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
+    #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = duration)]
     duration: Option<Duration>,
 
     /// Follow one request in N whole, for latencies, stages and order; 1: all, which costs about 0.3 µs each. Counts are of all
@@ -84,12 +84,8 @@ pub struct TraceArgs {
     command: Vec<OsString>,
 }
 
-/// A number of seconds, or a span with its unit.
-fn seconds(text: &str) -> std::result::Result<Duration, String> {
-    let span = match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| format!("'{text}' is no span of time"))?,
-        Err(_) => text.parse::<Span>()?.0,
-    };
+fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let span = seconds(text)?;
     if span.is_zero() { Err("nothing can be watched in no time".into()) } else { Ok(span) }
 }
 
@@ -169,11 +165,11 @@ mod tests {
 
     #[test]
     fn spans_with_and_without_a_unit() {
-        assert_eq!(seconds("5"), Ok(Duration::from_secs(5)));
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        assert_eq!(seconds("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("5"), Ok(Duration::from_secs(5)));
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         for wrong in ["0", "0s", "-1", "soon", "inf", "nan", "1e300"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
+            assert!(duration(wrong).is_err(), "{wrong}");
         }
     }
 }
