@@ -6,6 +6,7 @@ use super::rings::{FollowLoss, OpcodeCounts, RingCounts};
 use super::skel::types;
 use super::support::Plan;
 use super::symbols::Symbols;
+use super::trails;
 use super::watch::{Interface, Subject};
 use crate::host::irq::Interrupts;
 use crate::measurement::{Interrupt, Ipi, Missed, VehicleCount};
@@ -170,7 +171,7 @@ pub(super) fn observe(
     let ipis = ipis(raw, symbols);
     let kicks = (has("interrupt_ipi_send") && symbols.is_some())
         .then(|| ipis.iter().filter(|i| entry::is_kick_site(&i.site)).map(|i| i.count).sum());
-    // Without a known target, the lines that come for every tenth completion or more are taken for its.
+    // Without a known target, the lines that come for every tenth completion or more may be what brings them.
     let worth = if subject.follow.is_some() { (seen / 10).max(1) } else { u64::MAX };
     let device_irqs = has("interrupt_handler_entry").then(|| {
         let of_target = |irq: &u32| subject.target_irqs.contains(irq);
@@ -202,7 +203,7 @@ pub(super) fn observe(
             .filter(|(_, runs)| *runs > 0)
             .collect(),
         syscalls: has("mode_sys_exit").then(|| sum(|s| s.syscalls)),
-        interrupts: interrupts(raw, seen, subject, proc_interrupts),
+        interrupts: interrupts(raw, subject, worth, proc_interrupts),
         ipis,
         programs: plan.attach.iter().map(|s| s.to_string()).collect(),
         stray_calls: (has("mode_sys_exit") && subject.follow.is_some()).then(|| sum(|s| s.stray_calls)),
@@ -253,7 +254,7 @@ fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> 
         RingCounts {
             ring: number,
             tgid: info.tgid,
-            comm: super::trails::text(&info.comm),
+            comm: trails::text(&info.comm),
             setup_flags: info.setup_flags,
             sq_entries: info.sq_entries,
             cq_entries: info.cq_entries,
@@ -273,10 +274,9 @@ fn by_task_work(key: &types::delivery_key) -> bool {
 }
 
 /// Operations whose result is a number of bytes.
-fn counts_bytes(opcode: u32) -> bool {
-    let name = super::trails::opcode(opcode);
+fn counts_bytes(opcode: &str) -> bool {
     let verbs = ["read", "write", "send", "recv", "splice", "tee"];
-    verbs.iter().any(|verb| name.starts_with(verb))
+    verbs.iter().any(|verb| opcode.starts_with(verb))
 }
 
 fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec<OpcodeCounts> {
@@ -286,12 +286,12 @@ fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec
         for (key, n) in errnos.iter().filter(|(key, _)| usize::from(key.opcode) == number) {
             *by_errno.entry(i32::from(key.number)).or_insert(0) += n;
         }
-        let always = super::trails::always_punted(&super::trails::opcode(number as u32));
+        let opcode = trails::opcode(number as u32);
+        let always = trails::always_punted(&opcode);
         OpcodeCounts {
-            opcode: super::trails::opcode(number as u32),
             requests: op.requests,
             completions: op.completions,
-            bytes: if counts_bytes(number as u32) { op.bytes } else { 0 },
+            bytes: if counts_bytes(&opcode) { op.bytes } else { 0 },
             errors: op.errors,
             short: op.shorts,
             more: op.more,
@@ -299,6 +299,7 @@ fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec
             punted_asked: if always { 0 } else { op.punted_asked },
             punted_would_block: op.punted_would_block + if always { op.punted_asked } else { 0 },
             errnos: by_errno.into_iter().filter(|(_, n)| *n > 0).collect(),
+            opcode,
         }
     })
     .collect()
@@ -362,7 +363,8 @@ fn returns(raw: &Raw, symbols: Option<&Symbols>, page_faults: Option<u64>) -> Op
     Some(by_cause)
 }
 
-fn interrupts(raw: &Raw, seen: u64, subject: &Subject, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
+/// `worth`: a line that comes so often is listed, whoever's it is.
+fn interrupts(raw: &Raw, subject: &Subject, worth: u64, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
     let mut rows: BTreeMap<(String, u32), (String, u64, u64)> = BTreeMap::new();
     for (irq, cpu, n) in &raw.irqs {
         let name = proc_interrupts.and_then(|p| handler(p, *irq)).unwrap_or_default();
@@ -371,8 +373,6 @@ fn interrupts(raw: &Raw, seen: u64, subject: &Subject, proc_interrupts: Option<&
         row.2 += n.on_watched;
     }
     let of_target = |line: &str| subject.target_irqs.iter().any(|irq| irq.to_string() == line);
-    // Without a known target, a line that comes for every tenth completion or more may be what brings them.
-    let worth = if subject.follow.is_some() { (seen / 10).max(1) } else { u64::MAX };
     rows.retain(|(line, _), (_, count, on_watched)| {
         *on_watched > 0 || (*count > 0 && of_target(line)) || *count >= worth
     });

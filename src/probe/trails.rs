@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use linux_raw_sys::io_uring::{IORING_CQE_F_MORE, IORING_CQE_F_NOTIF};
 
 use super::observed;
 use super::skel::types;
@@ -103,9 +104,6 @@ pub(super) fn always_punted(opcode: &str) -> bool {
 /// `OPCODE_NONE` of record.h.
 pub(super) const OPCODE_NONE: u32 = 127;
 
-const IORING_CQE_F_MORE: u32 = 1 << 1;
-const IORING_CQE_F_NOTIF: u32 = 1 << 3;
-
 impl Words<'_> {
     fn trail(&self, raw: &types::trail) -> Trail {
         use types::{course as c, meanwhile as m, punt as p};
@@ -120,6 +118,7 @@ impl Words<'_> {
             waker_cpu: raw.waker_cpu,
             ring: raw.ring,
         };
+        let opcode = opcode(raw.opcode);
         let (vehicle, detail) = observed::carrier(&key, self.symbols, &line).vehicle();
         let comm = || text(&raw.meanwhile_comm);
         let meanwhile = match raw.meanwhile {
@@ -144,7 +143,6 @@ impl Words<'_> {
             ring: (raw.ring + 1 < self.rings_max).then_some(raw.ring),
             tgid: raw.tgid,
             tid: raw.tid,
-            opcode: opcode(raw.opcode),
             user_data: raw.user_data,
             asked_bytes: (raw.asked_bytes != 0).then_some(raw.asked_bytes.into()),
             result: raw.result,
@@ -152,11 +150,11 @@ impl Words<'_> {
             notification: raw.cqe_flags & IORING_CQE_F_NOTIF != 0,
             enter_batch: (raw.enter_batch != 0).then_some(raw.enter_batch),
             punted: match raw.punt {
-                p::PUNT_ASKED if !always_punted(&opcode(raw.opcode)) => Some(Punt::Asked),
-                p::PUNT_ASKED => Some(Punt::WouldBlock),
-                p::PUNT_WOULD_BLOCK => Some(Punt::WouldBlock),
+                p::PUNT_ASKED if !always_punted(&opcode) => Some(Punt::Asked),
+                p::PUNT_ASKED | p::PUNT_WOULD_BLOCK => Some(Punt::WouldBlock),
                 _ => None,
             },
+            opcode,
             submitted: Stamp { ns: raw.submitted_ns, cpu: raw.submitted_cpu },
             issued: stamp(raw.issued_ns, raw.issued_cpu),
             ready: stamp(raw.ready_ns, raw.ready_cpu),
