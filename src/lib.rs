@@ -3,7 +3,7 @@
 //! Imports point one way, from what decides to what is decided on:
 //!
 //! ```text
-//! cli → experiment, watch → load, probe, host → engine, path, stats
+//! cli → experiment, watch → load, probe → engine → host, path, stats
 //!          ↘ answer, store, report, export → run_record, trace_record, top_record, recorded → measurement → path, stats
 //! ```
 //!
