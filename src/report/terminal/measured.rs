@@ -6,7 +6,7 @@ use crate::measurement::{
     CpuSamples, CpuShare, Delay, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, TaskWorkBatch,
     VehicleCount, Warning,
 };
-use crate::trace_record::Finding;
+use crate::trace_record::{Finding, StageRecord};
 
 pub fn latency(l: &Latency) -> Vec<String> {
     let text = |name: &str, ns: Option<f64>| format!("{name} {}", ns.map_or(UNKNOWN.into(), span));
@@ -23,6 +23,9 @@ pub fn latency(l: &Latency) -> Vec<String> {
         whole("max", l.max),
     ]
 }
+
+/// Rows of a table of vehicles beside other tables: each waker has one, and on a large machine there are many.
+pub const VEHICLES: usize = 10;
 
 /// What carried the completions, the most first; what is beyond `most` rows is summed in one.
 pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most: usize) {
@@ -63,6 +66,18 @@ pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most:
     }
     out.push_str(&headed(style, &table(&columns, rows)));
     out.push('\n');
+}
+
+/// The parts of the mean latency.
+pub fn stages(stages: Option<&StageRecord>) -> Vec<String> {
+    let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return Vec::new() };
+    let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
+    vec![
+        part("issue", s.issue_ns),
+        part("wait", s.wait_ns),
+        part("delivery", s.delivery_ns),
+        format!("of {} on average", span(s.total_ns)),
+    ]
 }
 
 /// Places that got a sample, the most frequent first; then how they were taken.

@@ -1,7 +1,7 @@
 //! The screen of a watched program.
 
 use super::layout::{Column, Style, field, table};
-use super::measured::{self, headed};
+use super::measured::{self, VEHICLES, headed};
 use crate::answer::words::{UNKNOWN, bytes, count, percent, plural, span};
 use crate::measurement::{Latency, VehicleCount};
 use crate::trace_record::{
@@ -11,8 +11,6 @@ use crate::trace_record::{
 
 /// Rings that are shown in full, the busiest first.
 const RINGS: usize = 4;
-/// Rows of a table of vehicles: each waker has one, and on a large machine there are many.
-const VEHICLES: usize = 10;
 /// Processes that are named.
 const PROCESSES: usize = 6;
 /// Sizes of batches and runs that are listed, the most frequent first.
@@ -215,19 +213,13 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
     items
 }
 
-/// The parts of the mean latency.
+/// The parts of the mean latency, and quantiles of the last one.
 fn stages(stages: Option<&StageRecord>) -> Vec<String> {
-    let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return Vec::new() };
-    let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
+    let mut items = measured::stages(stages);
+    let Some(s) = stages.filter(|_| !items.is_empty()) else { return items };
     let delay = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", span(ns as f64)));
     let delays: Vec<String> =
         [delay("p50", s.delivery_delay_ns.p50), delay("p99", s.delivery_delay_ns.p99)].into_iter().flatten().collect();
-    let mut items = vec![
-        part("issue", s.issue_ns),
-        part("wait", s.wait_ns),
-        part("delivery", s.delivery_ns),
-        format!("of {} on average", span(s.total_ns)),
-    ];
     if !delays.is_empty() {
         items.push(format!("delivery delay {}", delays.join(", ")));
     }
