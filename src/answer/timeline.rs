@@ -389,7 +389,7 @@ fn slept(t: &Trail, wake: &Wake) -> String {
 mod tests {
     use super::*;
     use crate::path::delivery::Waker;
-    use crate::path::trail_sample::trail;
+    use crate::path::trail_example::trail;
 
     fn at(t: &Trail, ns: u64, cpu: u32) -> Stamp {
         Stamp { ns: t.submitted.ns + ns, cpu }

@@ -34,7 +34,7 @@ impl Multishot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::trail_sample::trail;
+    use crate::path::trail_example::trail;
 
     #[test]
     fn all_but_the_first() {

@@ -14,7 +14,7 @@ use crate::path::delivery::{Carrier, Line, Waker};
 use crate::path::entry::{self, Entry};
 
 /// What was counted over one watched span.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     /// Sums to `seen`.
     pub vehicles: Vec<VehicleCount>,

@@ -4,7 +4,7 @@ use super::proto::Trace;
 use super::*;
 use crate::measurement::Host;
 use crate::path::trail::{Course, Stamp};
-use crate::path::trail_sample::trail;
+use crate::path::trail_example::trail;
 use crate::recorded::ClockOrigin;
 use crate::trace_record::{ProcessRecord, Subject};
 
