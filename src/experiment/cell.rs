@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use hdrhistogram::Histogram;
 
 use crate::answer::doubt::{doubts, samples_lost};
+use crate::engine::io_uring::flags::Flag;
 use crate::error::{Error, Result};
 use crate::host;
 use crate::load::options::{EngineKind, LoadOptions, Trace};
@@ -107,7 +108,7 @@ pub fn run(
     }
     let mut measured = measured(outcome, observed, host, warnings);
     if let Some(profile) = profiled {
-        let pinned: Vec<u32> = spec.cpus.iter().copied().chain(reaper_cpu(&spec)).chain(spec.sq_cpu).collect();
+        let pinned: Vec<u32> = spec.cpus.iter().copied().chain(reaper_cpu(&spec)).chain(spec.ring.sq_cpu).collect();
         let shares = profile.shares((!spec.cpus.is_empty()).then_some(&pinned));
         measured.measurement.warnings.extend(samples_lost(&shares.how));
         measured.measurement.cpu_shares = Some(shares.shares);
@@ -152,7 +153,7 @@ fn host_facts(file: Option<&Path>) -> Result<Host> {
 fn interface(spec: &LoadSpec) -> Option<Interface> {
     match spec.engine {
         EngineKind::IoUring | EngineKind::IoUringCmd => {
-            Some(Interface::IoUring { iopoll: spec.ring.names().iter().any(|f| f == "iopoll") })
+            Some(Interface::IoUring { iopoll: spec.ring.setup.has(Flag::Iopoll) })
         }
         EngineKind::Libaio => Some(Interface::Aio),
         EngineKind::PosixAio => Some(Interface::HelperCalls),
