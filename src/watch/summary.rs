@@ -10,6 +10,7 @@ use super::durations::Durations;
 use super::processes::{CpuTime, SqThread};
 use super::rings::{self, SQPOLL, SeenRing};
 use crate::answer::doubt::{self, Counts};
+use crate::answer::words;
 use crate::measurement::{Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
 use crate::path::multishot::Multishot;
 use crate::path::order::{self, Passage};
@@ -488,9 +489,8 @@ fn merged(rings: &[RingCounts]) -> Vec<OpcodeCounts> {
 
 /// By name, the most frequent first.
 fn errnos(counts: &[(i32, u64)]) -> Vec<ErrnoCount> {
-    let name = |errno: i32| syscalls::Errno::new(errno).name().map_or(format!("errno {errno}"), str::to_owned);
     let mut named: Vec<ErrnoCount> =
-        counts.iter().map(|&(errno, count)| ErrnoCount { errno: name(errno), count }).collect();
+        counts.iter().map(|&(errno, count)| ErrnoCount { errno: words::errno(errno), count }).collect();
     named.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.errno.cmp(&b.errno)));
     named
 }
