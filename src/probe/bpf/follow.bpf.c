@@ -255,9 +255,7 @@ static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result
 		return 0;
 	}
 	trail->carrier = poster == POSTED_BY_IOWQ ? BY_IOWQ : BY_IOPOLL;
-	trail_end(trail, slot);
-	trail->serial++;
-	retag_at(index, 0);
+	trail_end(trail, index, slot);
 	return 0;
 }
 

@@ -255,11 +255,15 @@ static __always_inline void count_inlined(__u32 ring, __u32 n)
 		count->inlined += n;
 }
 
-/* A followed request is over, or (multishot) has one more completion. */
-static __always_inline void trail_end(struct trail *trail, struct cpu_slot *slot)
+/* A followed request is over: it is handed on, and its place is free. By its place, since another thread may hold a
+ * completed one of the same address.
+ */
+static __always_inline void trail_end(struct trail *trail, __u32 index, struct cpu_slot *slot)
 {
 	if (bpf_ringbuf_output(&trails_out, trail, sizeof(*trail), BPF_RB_NO_WAKEUP))
 		slot->trails_lost++;
+	trail->serial++;
+	retag_at(index, 0);
 }
 
 struct ending {
@@ -291,10 +295,7 @@ static int trail_ends(__u32 i, struct ending *ending)
 	} else {
 		trail->carrier = BY_SUBMISSION;
 	}
-	trail_end(trail, this_slot());
-	trail->serial++;
-	/* By its place: another thread may hold a completed one of the same address. */
-	retag_at(index, 0);
+	trail_end(trail, index, this_slot());
 	return 0;
 }
 
