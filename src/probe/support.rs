@@ -159,6 +159,11 @@ impl Facts {
         }
     }
 
+    /// Whether a completion's result can be read, whichever way it is handed over.
+    fn can_follow(&self) -> bool {
+        self.completion_is_entry || self.typed_reads
+    }
+
     /// The programs for this kernel.
     pub fn programs(&self) -> impl Iterator<Item = &'static Program> {
         PROGRAMS.iter().filter(|p| self.fits(p))
@@ -178,7 +183,7 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
     let Some(tracepoints) = &facts.tracepoints else {
         return Err("the kernel has no readable BTF (/sys/kernel/btf/vmlinux)".into());
     };
-    if roles.contains(&Role::Follow) && !facts.completion_is_entry && !facts.typed_reads {
+    if roles.contains(&Role::Follow) && !facts.can_follow() {
         return Err("other programs' requests can be followed from Linux 6.2 on (bpf_rdonly_cast)".into());
     }
     let mut plan = Plan { attach: vec![], missing: vec![] };
@@ -226,6 +231,9 @@ pub fn survey() -> Vec<ProgramCheck> {
             if !tracepoints.contains(p.tracepoint) {
                 let restore = p.since.map_or("a kernel with this tracepoint".into(), |v| format!("Linux {v} or later"));
                 return missing(p, format!("no tracepoint {}", p.tracepoint), &restore);
+            }
+            if p.role == Role::Follow && !facts.can_follow() {
+                return missing(p, "no bpf_rdonly_cast".into(), "Linux 6.2 or later");
             }
             match try_load(p.name) {
                 Ok(()) => ProgramCheck { name: p.name, purpose: p.purpose, state: State::Loads },
