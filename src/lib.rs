@@ -26,7 +26,7 @@
 //! | [`top_record`] | what a watched program does a second, once an interval; the JSON schema |
 //! | [`watch`] | other people's programs: their rings, followed requests, recordings |
 //! | [`recorded`] | what a recording holds; its schema |
-//! | [`export`] | files for other programs, one module per format: Perfetto, folded stacks, flame graphs |
+//! | [`export`] | recordings and samples for other programs, one file per format |
 //! | [`error`] | what a user is told, and the exit status |
 
 pub mod answer;
