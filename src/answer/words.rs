@@ -37,6 +37,11 @@ pub fn span(ns: f64) -> String {
     scaled(ns, 1e3, &["ns", "µs", "ms", "s"])
 }
 
+/// A span that may not be known.
+pub fn known_span(ns: Option<u64>) -> String {
+    ns.map_or(UNKNOWN.into(), |ns| span(ns as f64))
+}
+
 /// A size: `4 KiB`, `1.50 GiB`.
 pub fn bytes(n: u64) -> String {
     scaled(n as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"]).replace(".00 ", " ")

@@ -1,7 +1,7 @@
 //! Parts of the screens of whatever was measured, a load of ours or another's program.
 
 use super::layout::{Column, Style, field, paragraph, table};
-use crate::answer::words::{UNKNOWN, count, percent, plural, span, three_digits};
+use crate::answer::words::{UNKNOWN, count, known_span, percent, plural, span, three_digits};
 use crate::measurement::{
     CpuSamples, CpuShare, Delay, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, TaskWorkBatch,
     VehicleCount, Warning,
@@ -9,10 +9,9 @@ use crate::measurement::{
 use crate::trace_record::{Finding, StageRecord};
 
 pub fn latency(l: &Latency) -> Vec<String> {
-    let text = |name: &str, ns: Option<f64>| format!("{name} {}", ns.map_or(UNKNOWN.into(), span));
-    let whole = |name: &str, ns: Option<u64>| text(name, ns.map(|n| n as f64));
+    let whole = |name: &str, ns: Option<u64>| format!("{name} {}", known_span(ns));
     vec![
-        text("mean", l.mean),
+        format!("mean {}", l.mean.map_or(UNKNOWN.into(), span)),
         whole("min", l.min),
         whole("p50", l.p50),
         whole("p90", l.p90),
@@ -36,11 +35,10 @@ pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most:
     let mut sorted: Vec<_> = vehicles.iter().filter(|v| v.completions > 0).collect();
     sorted.sort_by_key(|v| std::cmp::Reverse(v.completions));
     let delays = sorted.iter().any(|v| v.delay_ns.is_some());
-    let ns = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| span(n as f64));
     let row = |vehicle: String, detail: String, completions: u64, delay: Option<&Delay>| {
         let mut row = vec![vehicle, detail, completions.to_string(), percent(completions as f64 / seen as f64)];
         if delays {
-            row.extend([ns(delay.and_then(|d| d.p50)), ns(delay.and_then(|d| d.p99))]);
+            row.extend([known_span(delay.and_then(|d| d.p50)), known_span(delay.and_then(|d| d.p99))]);
         }
         row
     };

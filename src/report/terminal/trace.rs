@@ -2,7 +2,7 @@
 
 use super::layout::{Column, Style, field, table};
 use super::measured::{self, VEHICLES, headed};
-use crate::answer::words::{UNKNOWN, bytes, count, percent, plural, span};
+use crate::answer::words::{UNKNOWN, bytes, count, known_span, percent, plural, span};
 use crate::measurement::{Latency, VehicleCount};
 use crate::trace_record::{
     EnterBatch, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SqpollRecord, StageRecord, Subject,
@@ -170,7 +170,6 @@ fn opcodes(o: &mut String, style: Style, opcodes: &[OpcodeRecord]) {
         return;
     }
     sorted.sort_by_key(|o| std::cmp::Reverse((o.completions, o.requests)));
-    let ns = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| span(n as f64));
     let whole = |n: u64| count(n as f64);
     let row = |op: &&OpcodeRecord| {
         let l: &Latency = &op.latency_ns;
@@ -181,9 +180,9 @@ fn opcodes(o: &mut String, style: Style, opcodes: &[OpcodeRecord]) {
             bytes(op.bytes),
             whole(op.errors),
             whole(op.punted_asked + op.punted_would_block),
-            ns(l.p50),
-            ns(l.p99),
-            ns(l.max),
+            known_span(l.p50),
+            known_span(l.p99),
+            known_span(l.max),
         ]
     };
     o.push_str(&headed(style, &table(&columns, sorted.iter().map(row).collect())));

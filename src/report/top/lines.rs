@@ -1,7 +1,7 @@
 //! The same without a terminal, and one ring in words: text of at most 80 columns.
 
 use super::columns::{Column, Row, fit};
-use crate::answer::words::{UNKNOWN, bytes, count, percent, plural, span};
+use crate::answer::words::{UNKNOWN, bytes, count, known_span, percent, plural};
 use crate::measurement::Latency;
 use crate::report::terminal::layout::{self, table};
 use crate::report::terminal::measured::{self, VEHICLES, headed};
@@ -136,7 +136,7 @@ fn quantiles(l: &Latency) -> Vec<String> {
     if l.count == 0 {
         return vec![];
     }
-    let text = |name: &str, ns: Option<u64>| format!("{name} {}", ns.map_or(UNKNOWN.into(), |n| span(n as f64)));
+    let text = |name: &str, ns: Option<u64>| format!("{name} {}", known_span(ns));
     let of = plural(l.count as usize, "followed completion");
     vec![text("p50", l.p50), text("p99", l.p99), text("max", l.max), format!("of {of}")]
 }
@@ -153,7 +153,6 @@ fn opcodes(out: &mut String, style: Style, opcodes: &[OpcodeRates]) {
         number("p50", 8),
         number("p99", 8),
     ];
-    let ns = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| span(n as f64));
     let row = |o: &OpcodeRates| {
         vec![
             o.opcode.clone(),
@@ -162,8 +161,8 @@ fn opcodes(out: &mut String, style: Style, opcodes: &[OpcodeRates]) {
             bytes(o.bytes_per_s.round() as u64),
             count(o.errors_per_s),
             count(o.punts_per_s),
-            ns(o.latency_ns.p50),
-            ns(o.latency_ns.p99),
+            known_span(o.latency_ns.p50),
+            known_span(o.latency_ns.p99),
         ]
     };
     out.push_str(&headed(style, &table(&columns, opcodes.iter().map(row).collect())));
