@@ -168,6 +168,13 @@ fn short_reads() -> TraceRecord {
     with_ring(|r| r.opcodes[0].short = 20_000)
 }
 
+fn short_writes() -> TraceRecord {
+    with_ring(|r| {
+        r.opcodes = vec![opcode("write", 80_000, 100_000)];
+        r.opcodes[0].short = 20_000;
+    })
+}
+
 fn faulting_poller() -> TraceRecord {
     let mut t = delivered_by(vec![
         carried(Vehicle::PageFault, 70_000, None, Some(900)),
@@ -198,7 +205,7 @@ fn reordered() -> TraceRecord {
 type Make = fn() -> TraceRecord;
 
 /// A code, and the trace that has it.
-const MATRIX: [(&str, Make); 17] = [
+const MATRIX: [(&str, Make); 18] = [
     ("stranded", stranded),
     ("kick_storm", kick_storm),
     ("wrong_core", wrong_core),
@@ -213,10 +220,28 @@ const MATRIX: [(&str, Make); 17] = [
     ("buffers_exhausted", buffers_exhausted),
     ("errors", errors),
     ("short_reads", short_reads),
+    ("short_writes", short_writes),
     ("faulting_poller", faulting_poller),
     ("chatty_poller", chatty_poller),
     ("reordered", reordered),
 ];
+
+#[test]
+fn the_codes_are_those_that_findings_have_and_the_documents_list() {
+    let mut made = MATRIX.map(|(code, _)| code);
+    let mut codes = CODES;
+    // One row for each, or for two; the first column has the codes.
+    let documents = include_str!("../../../docs/formats.md");
+    let table = documents.split_once("| code | it fires when |").expect("the table of findings").1;
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut documented: Vec<&str> =
+        rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2)).collect();
+    made.sort_unstable();
+    codes.sort_unstable();
+    documented.sort_unstable();
+    assert_eq!(made, codes);
+    assert_eq!(documented, codes);
+}
 
 #[test]
 fn a_clean_program_has_no_finding() {
