@@ -159,13 +159,16 @@ pub struct ErrnoCount {
     pub count: u64,
 }
 
-/// Means over the followed completions with both *issued* and *ready*; the three sum to `total_ns`.
+/// Means over the followed completions with both *issued* and *ready*; `issue_ns`, `wait_ns` and `delivery_ns` sum to `total_ns`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageRecord {
     pub completions: u64,
     pub issue_ns: f64,
     pub wait_ns: f64,
     pub delivery_ns: f64,
+    /// Of `delivery_ns`: until a kernel worker of the file system had finished the I/O; null where none was seen.
+    #[serde(default)]
+    pub file_system_ns: Option<f64>,
     pub total_ns: f64,
     pub delivery_delay_ns: Latency,
 }

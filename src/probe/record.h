@@ -257,6 +257,7 @@ struct trail {
 	__u64 submitted_ns;
 	__u64 issued_ns;
 	__u64 ready_ns;
+	__u64 ended_ns;
 	__u64 posted_ns;
 	__u64 woken_ns;
 	__u64 running_ns;
@@ -294,7 +295,7 @@ struct trail {
 	__u32 switched; /* that CPU's count then */
 	__u32 switches; /* and since, at the posting; all ones: not known */
 	__u32 opcode;
-	__u32 pad;
+	__u32 ended_cpu;
 	char meanwhile_comm[16];
 };
 

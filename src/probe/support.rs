@@ -92,6 +92,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "block_issued" "block_rq_issue" Follow false "block I/O being issued" "stages of files and block devices" None;
     "block_completed" "block_rq_complete" Follow false "block I/O being done" "stages of files and block devices" None;
     "block_bio_completed" "block_bio_complete" Follow false "block I/O of stacked devices" "stages of stacked devices" None;
+    "block_ended" "iomap_dio_complete" Follow false "direct I/O that a worker of the file system ends" "its wait for that worker, told apart from task work" Some("6.6");
     "process_forked" "sched_process_fork" Follow false "children being made" "children of the watched" None;
     "process_executes" "sched_process_exec" Follow false "programs being run" "processes' names" None;
     "process_exits" "sched_process_exit" Follow false "threads' ends" "completions left at a thread's end" None;

@@ -27,7 +27,7 @@ const _: () = assert!(size_of::<types::ipi_key>() == 16);
 const _: () = assert!(size_of::<types::irq_count>() == 16);
 const _: () = assert!(size_of::<types::thread_state>() == 88);
 const _: () = assert!(size_of::<types::ring_count>() == 128 * 72 + 40);
-const _: () = assert!(size_of::<types::trail>() == 232);
+const _: () = assert!(size_of::<types::trail>() == 240);
 
 /// `IOTRAIL_MAX_CPUS`.
 const MAX_CPUS: usize = 1024;

@@ -21,7 +21,7 @@ use crate::trace_record::{
     SqpollRecord, StageRecord, Subject, Total, TraceCpu, TraceRecord,
 };
 
-/// The order of so many followed requests is kept, the first ones: 40 bytes each.
+/// The order of so many followed requests is kept, the first ones: 56 bytes each.
 const ORDERED: usize = 1 << 20;
 
 /// Of one set of completions.
@@ -38,6 +38,9 @@ pub(super) struct Stages {
     issue: u64,
     wait: u64,
     delivery: u64,
+    /// Of `delivery`, and of how many completions.
+    file_system: u64,
+    ended: u64,
     delays: Durations,
 }
 
@@ -49,6 +52,8 @@ impl Times {
             self.stages.issue += stages.issue_ns;
             self.stages.wait += stages.wait_ns;
             self.stages.delivery += stages.delivery_ns;
+            self.stages.file_system += stages.file_system_ns;
+            self.stages.ended += u64::from(trail.ended.is_some());
             self.stages.delays.take(stages.delivery_ns);
         }
     }
@@ -59,6 +64,8 @@ impl Times {
         self.stages.issue += other.stages.issue;
         self.stages.wait += other.stages.wait;
         self.stages.delivery += other.stages.delivery;
+        self.stages.file_system += other.stages.file_system;
+        self.stages.ended += other.stages.ended;
         self.stages.delays.add(&other.stages.delays);
     }
 }
@@ -71,6 +78,7 @@ impl Stages {
             issue_ns: mean(self.issue),
             wait_ns: mean(self.wait),
             delivery_ns: mean(self.delivery),
+            file_system_ns: (self.ended > 0).then(|| mean(self.file_system)),
             total_ns: mean(self.issue + self.wait + self.delivery),
             delivery_delay_ns: self.delays.latency(),
         })
@@ -338,6 +346,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
             "counts are not affected; follow fewer: a larger --one-in",
         ));
     }
+    let ends_seen = probe.programs.iter().any(|name| name == "block_ended");
     Total {
         elapsed_ns,
         windows: None,
@@ -366,7 +375,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
             .collect(),
         interrupts: observed.interrupts,
         ipis: observed.ipis,
-        order: order::order(&summary.passages),
+        order: order::order(&summary.passages, ends_seen),
         followed: Followed {
             one_in: summary.one_in,
             completions: summary.completions,

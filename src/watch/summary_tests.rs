@@ -26,6 +26,7 @@ fn trail(submitted: u64) -> Trail {
         submitted: at(submitted, 0),
         issued: None,
         ready: None,
+        ended: None,
         queued: None,
         posted: at(submitted + 100, 0),
         course: Course::Direct,
@@ -189,6 +190,14 @@ fn stages_are_means_and_sum_to_the_whole() {
 }
 
 #[test]
+fn the_file_systems_worker_is_a_part_of_delivery() {
+    let ended = |submitted| Trail { ended: Some(at(submitted + 90, 1)), ..staged(submitted) };
+    let s = followed(1, [ended(0), staged(1000)]).stages.unwrap();
+    assert_eq!((s.delivery_ns, s.file_system_ns, s.total_ns), (40.0, Some(15.0), 100.0));
+    assert_eq!(followed(1, [staged(0)]).stages.unwrap().file_system_ns, None);
+}
+
+#[test]
 fn delays_stand_beside_their_vehicle_and_detail() {
     let by =
         |submitted, detail: &str| Trail { vehicle: Vehicle::Enter, detail: Some(detail.into()), ..staged(submitted) };
@@ -262,8 +271,8 @@ fn the_order_of_first_completions() {
     let other_ring = Trail { ring: Some(1), ..at_ns(0, 999) };
     let no_ring = Trail { ring: None, ..at_ns(0, 9999) };
     let t = followed(1, [at_ns(1, 50), at_ns(2, 40), at_ns(3, 30), other_ring, no_ring]);
-    let expected =
-        Order { completions: 4, inversions: 2, max_displacement: 2, by: OrderBy { block: 0, device: 0, task_work: 0 } };
+    let by = OrderBy { block: 0, device: 0, file_system: None, task_work: 0 };
+    let expected = Order { completions: 4, inversions: 2, max_displacement: 2, by };
     assert_eq!(t.order, Some(expected));
 }
 

@@ -20,6 +20,7 @@ pub fn reordered(t: &TraceRecord) -> Option<Finding> {
     let order = t.total.order.as_ref().filter(|o| o.completions >= ENOUGH)?;
     let share = |n: u64| n as f64 / order.completions as f64;
     let (block, device, task_work) = (share(order.by.block), share(order.by.device), share(order.by.task_work));
+    let file_system = order.by.file_system.map(share);
     let whole = share(order.inversions);
     if task_work < WORTH_SAYING && (order.max_displacement < 2 || whole < turned_round(order.max_displacement)) {
         return None;
@@ -32,6 +33,11 @@ pub fn reordered(t: &TraceRecord) -> Option<Finding> {
              `none` sorts least",
         ),
         (device, "device", "requests end as it can end them, and only fewer in flight at a time changes that"),
+        (
+            file_system.unwrap_or(0.0),
+            "file system",
+            "kernel workers finish direct writes, and those of several CPUs overtake each other",
+        ),
         (
             task_work,
             "task work",
@@ -52,12 +58,13 @@ pub fn reordered(t: &TraceRecord) -> Option<Finding> {
         "a program that needs an order has to say so (IOSQE_IO_LINK for a chain, IOSQE_IO_DRAIN for a barrier), and one that \
          does not goes by user_data{place}"
     );
-    let evidence = [
+    let mut evidence = vec![
         ("inversions_share", whole),
         ("max_displacement", order.max_displacement as f64),
         ("block_share", block),
         ("device_share", device),
         ("task_work_share", task_work),
     ];
+    evidence.extend(file_system.map(|share| ("file_system_share", share)));
     Some(Finding::new("reordered", Severity::Note, text, &remedy, &evidence))
 }

@@ -50,6 +50,7 @@ fn stages(completions: u64, p50: u64) -> StageRecord {
         issue_ns: total * 0.1,
         wait_ns: total * 0.8,
         delivery_ns: total * 0.1,
+        file_system_ns: None,
         total_ns: total,
         delivery_delay_ns: latency(completions, p50 / 10),
     }
@@ -143,7 +144,7 @@ pub fn clean() -> TraceRecord {
                 completions: 80_000,
                 inversions: 4_000,
                 max_displacement: 9,
-                by: OrderBy { block: 200, device: 3_800, task_work: 0 },
+                by: OrderBy { block: 200, device: 3_800, file_system: Some(0), task_work: 0 },
             }),
             followed: Followed {
                 one_in: 1,

@@ -232,6 +232,8 @@ static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result
 	trail->cqe_flags = cqe_flags;
 	if (trail->course == COURSE_BLOCK && trail->bios)
 		trail->ready_ns = 0; /* the end of some of its I/O was not seen */
+	if (trail->ended_ns < trail->ready_ns)
+		trail->ended_ns = 0; /* of an earlier try: only a part was done then */
 	trail->switches = ~0u;
 	if (trail->meanwhile && trail->meanwhile_cpu == trail->posted_cpu)
 		trail->switches = slot->switched - trail->switched;

@@ -114,7 +114,12 @@ pub fn order(order: Option<&Order>) -> Vec<String> {
         ),
         format!("at most {} places off", order.max_displacement),
     ];
-    let by = [("block layer", order.by.block), ("device", order.by.device), ("task work", order.by.task_work)];
+    let by = [
+        ("block layer", order.by.block),
+        ("device", order.by.device),
+        ("file system", order.by.file_system.unwrap_or(0)),
+        ("task work", order.by.task_work),
+    ];
     items.extend(by.iter().filter(|(_, n)| *n > 0).map(|(place, n)| format!("{place} {}", count(*n as f64))));
     items
 }
