@@ -128,6 +128,14 @@ impl Processes {
         self.track_children(&children);
     }
 
+    /// What a tracked process has used up to now is not counted: a command's, which waits at its gate.
+    pub fn count_cpu_from_now(&mut self, tgid: u32) {
+        if let Some(tracked) = self.tracked.get_mut(&tgid) {
+            tracked.user_ticks.first = tracked.user_ticks.last;
+            tracked.system_ticks.first = tracked.system_ticks.last;
+        }
+    }
+
     /// One that did something that was followed, whoever its parent is.
     pub fn noticed(&mut self, tgid: u32) {
         let found = self.was_there(tgid);
@@ -215,10 +223,11 @@ impl Processes {
 
     pub fn sq_thread(&self, tgid: u32, tid: u32) -> Option<SqThread> {
         let helper = (*self.tracked.get(&tgid)?.threads.get(&tid)?)?;
+        let (looked_at, cpu_ns) = ((helper.until - helper.since).as_nanos() as u64, helper.on_cpu_ns.grown());
         (helper.kind == Kind::SubmissionQueue).then(|| SqThread {
             // A thread made meanwhile has run before the first look at it.
-            elapsed_ns: ((helper.until - helper.since).as_nanos() as u64).max(helper.on_cpu_ns.grown().unwrap_or(0)),
-            cpu_ns: helper.on_cpu_ns.grown(),
+            elapsed_ns: cpu_ns.map_or(looked_at, |cpu| cpu.max(looked_at)),
+            cpu_ns,
             sleeps: helper.voluntary_switches.grown(),
         })
     }

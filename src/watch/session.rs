@@ -145,12 +145,19 @@ pub fn watch(
             "leave out --windows or --profile",
         ));
     }
+    // First of all: a command's process begins as a copy of ours and has to give back what it is a copy of when it becomes the
+    // program, in the program's time.
+    let mut watched = match asked {
+        Asked::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart)?),
+        Asked::Processes(processes) => Watched::Processes(processes),
+        Asked::Everyone => Watched::Everyone,
+    };
     let host = host::facts(None)?;
     let mut room = Room::default();
     let mut watch = Watch::open(
         &mut room,
         Subject {
-            who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
+            who: if matches!(watched, Watched::Everyone) { Who::Everyone } else { Who::Followed },
             interface: Interface::Any,
             target_irqs: vec![],
             follow: Some(Follow { one_in: how.one_in, ring_bytes: ring_bytes(how.one_in) }),
@@ -175,11 +182,6 @@ pub fn watch(
     let mut sampling_room = profile::Room::default();
     let mut sampler = extra.sampling.map(|s| Sampler::open(&mut sampling_room, s)).transpose()?;
 
-    let mut watched = match asked {
-        Asked::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart)?),
-        Asked::Processes(processes) => Watched::Processes(processes),
-        Asked::Everyone => Watched::Everyone,
-    };
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
     follow(&watched, &mut watch, &mut processes, how.namespace)?;
 
@@ -205,10 +207,10 @@ pub fn watch(
         sampler.tell(&processes);
         sampler.begin()?;
     }
+    let began = Instant::now();
     if let Watched::Command(command) = &mut watched {
         command.release()?;
     }
-    let began = Instant::now();
     let mut windows = how.windows.map(|windows| Opening::new(windows, began));
     let mut summary = Summary::new(how.one_in);
     let mut until = how.duration.map(|d| began + d);
@@ -419,6 +421,7 @@ pub(super) fn follow(
             })?;
             watch.follow(tgid)?;
             seen.track(tgid, false);
+            seen.count_cpu_from_now(tgid);
         }
         Watched::Processes(roots) => {
             let mut all: Vec<u32> = vec![];
