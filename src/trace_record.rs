@@ -124,6 +124,13 @@ pub struct Followed {
     pub no_room: u64,
     /// Whole, but lost on the way: the ring buffer was full.
     pub ring_buffer_full: u64,
+    /// Chosen, and without a completion as far as was seen: the program asked for none if they succeed
+    /// (IOSQE_CQE_SKIP_SUCCESS).
+    #[serde(default)]
+    pub skipped: u64,
+    /// Chosen, and over without a completion that was seen: it overflowed, or was missed.
+    #[serde(default)]
+    pub no_completion: u64,
     /// Chosen, and not complete when watching ended.
     pub unfinished: u64,
 }
@@ -134,6 +141,9 @@ pub struct OpcodeRecord {
     pub opcode: String,
     /// Submissions seen.
     pub requests: u64,
+    /// Of these, those that asked for no completion if they succeed (IOSQE_CQE_SKIP_SUCCESS).
+    #[serde(default)]
+    pub skips: u64,
     /// Completions posted, the `more` and `notifications` among them.
     pub completions: u64,
     /// Sum of the results of reads, writes, sends and receives.

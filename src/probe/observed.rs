@@ -78,6 +78,8 @@ pub(super) struct Raw {
     pub processes: Vec<(u32, String)>,
     /// Io-wq workers: made, and most at one time.
     pub workers: (u64, u64),
+    /// Followed requests without a completion at the end: those that ask for none, and the others.
+    pub skipped: u64,
     pub unfinished: u64,
 }
 
@@ -212,6 +214,7 @@ pub(super) fn observe(
             no_room: sum(|s| s.no_room),
             ring_buffer_full: sum(|s| s.trails_lost),
             no_completion: sum(|s| s.no_completion),
+            skipped: sum(|s| s.skipped) + raw.skipped,
             unfinished: raw.unfinished,
         },
         iowq_workers: raw.workers.0,
@@ -290,6 +293,7 @@ fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec
         OpcodeCounts {
             opcode: super::trails::opcode(number as u32),
             requests: op.requests,
+            skips: op.skips,
             completions: op.completions,
             bytes: if counts_bytes(number as u32) { op.bytes } else { 0 },
             errors: op.errors,

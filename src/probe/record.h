@@ -164,6 +164,7 @@ struct cpu_slot {
 	__u64 no_room;         /* chosen requests that were given up */
 	__u64 trails_lost;     /* followed to their end, but the ring buffer was full */
 	__u64 no_completion;   /* followed, and reused before a completion was seen */
+	__u64 skipped;         /* the same of those that ask for none if they succeed */
 	struct irq_count vectors[VEC_MAX];
 } __attribute__((aligned(64)));
 
@@ -190,6 +191,7 @@ struct thread_state {
 
 struct op_count {
 	__u64 requests;
+	__u64 skips; /* of these, those that ask for no completion if they succeed */
 	__u64 completions;
 	__u64 bytes; /* results that are not negative, summed */
 	__u64 errors;
@@ -296,6 +298,8 @@ struct trail {
 	__u32 switches; /* and since, at the posting; all ones: not known */
 	__u32 opcode;
 	__u32 ended_cpu;
+	__u32 skips; /* it asks for no completion if it succeeds */
+	__u32 pad;
 	char meanwhile_comm[16];
 };
 

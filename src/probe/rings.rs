@@ -28,6 +28,7 @@ pub struct RingCounts {
 pub struct OpcodeCounts {
     pub opcode: String,
     pub requests: u64,
+    pub skips: u64,
     pub completions: u64,
     pub bytes: u64,
     pub errors: u64,
@@ -47,8 +48,10 @@ pub struct FollowLoss {
     pub no_room: u64,
     /// Whole, but the ring buffer was full.
     pub ring_buffer_full: u64,
-    /// Their place was used again before a completion was seen: it was skipped (IOSQE_CQE_SKIP_SUCCESS), or missed.
+    /// Their place was used again before a completion was seen: it overflowed, or was missed.
     pub no_completion: u64,
-    /// Not complete when watching ended.
+    /// They asked for no completion if they succeed (IOSQE_CQE_SKIP_SUCCESS), and none was seen.
+    pub skipped: u64,
+    /// Of the others, not complete when watching ended.
     pub unfinished: u64,
 }

@@ -20,19 +20,19 @@ use crate::error::{Error, Result};
 use crate::host::irq::Interrupts;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 832);
+const _: () = assert!(size_of::<types::cpu_slot>() == 896);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);
 const _: () = assert!(size_of::<types::irq_count>() == 16);
 const _: () = assert!(size_of::<types::thread_state>() == 88);
-const _: () = assert!(size_of::<types::ring_count>() == 128 * 72 + 40);
-const _: () = assert!(size_of::<types::trail>() == 240);
+const _: () = assert!(size_of::<types::ring_count>() == 128 * 80 + 40);
+const _: () = assert!(size_of::<types::trail>() == 248);
 
 /// `IOTRAIL_MAX_CPUS`.
 const MAX_CPUS: usize = 1024;
 
-/// Rings told apart in one watched span; the rest are counted together. 9.3 kB per ring and CPU.
+/// Rings told apart in one watched span; the rest are counted together. 10.3 kB per ring and CPU.
 const RINGS_MAX: u32 = 512;
 
 /// `BUCKETS * WAYS`: requests that can be followed at one time.
@@ -260,7 +260,7 @@ impl<'room> Watch<'room> {
         if let Some(windows) = &self.windows {
             let mut raw = self.counters()?;
             raw.undecided = windows.undecided.clone();
-            raw.unfinished = windows.unfinished;
+            (raw.skipped, raw.unfinished) = (windows.skipped, windows.unfinished);
             return Ok(self.observed(&raw, self.interrupts().as_ref()));
         }
         if self.subject.follow.is_some() {
@@ -277,14 +277,13 @@ impl<'room> Watch<'room> {
             }
         }
         if let Some(trails) = &self.trails {
-            trails.leave(self.waiting()?);
+            // Completed, and no run of task work told what carried them.
+            trails.leave(self.kept(|tag| tag & 1 == 1)?);
         }
         if self.subject.follow.is_some() {
-            raw.unfinished = entries::<u32, [u64; 8]>(&maps.requests)?
-                .iter()
-                .flat_map(|(_, tags)| tags)
-                .filter(|tag| **tag != 0 && **tag & 1 == 0)
-                .count() as u64;
+            let open = self.kept(|tag| tag != 0 && tag & 1 == 0)?;
+            raw.skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
+            raw.unfinished = open.len() as u64 - raw.skipped;
             for (_, state) in entries::<u32, types::thread_state>(&maps.threads)? {
                 raw.parked_segments.extend(state.segments);
             }
@@ -376,20 +375,20 @@ impl<'room> Watch<'room> {
         observed::observe(raw, &self.subject, &self.plan, self.symbols, interrupts)
     }
 
-    /// Followed requests that have completed, and of which no run of task work told what carried them.
-    fn waiting(&self) -> Result<Vec<types::trail>> {
-        let mut waiting = vec![];
+    /// Followed requests that have a place, by its tag: see follow.h.
+    fn kept(&self, wanted: fn(u64) -> bool) -> Result<Vec<types::trail>> {
+        let mut kept = vec![];
         for (bucket, tags) in entries::<u32, [u64; 8]>(&self.skel.maps.requests)? {
-            for way in (0..8).filter(|way| tags[*way] & 1 == 1) {
+            for way in (0..8).filter(|way| wanted(tags[*way])) {
                 let index = bucket * 8 + way as u32;
                 if let Some(trail) =
                     self.skel.maps.trails.lookup(&index.to_ne_bytes(), MapFlags::ANY).map_err(unreadable)?
                 {
-                    waiting.push(read(&trail));
+                    kept.push(read(&trail));
                 }
             }
         }
-        Ok(waiting)
+        Ok(kept)
     }
 
     /// Each numbered ring: what it is, and its counts on all CPUs.
@@ -451,6 +450,7 @@ impl<'room> Watch<'room> {
             no_room: sum(|s| &s.no_room),
             ring_buffer_full: sum(|s| &s.trails_lost),
             no_completion: sum(|s| &s.no_completion),
+            skipped: sum(|s| &s.skipped),
             unfinished: 0,
         }
     }
@@ -530,6 +530,7 @@ fn entries<K: Copy, V: Copy>(map: &impl MapCore) -> Result<Vec<(K, V)>> {
 fn add(sum: &mut types::ring_count, one: &types::ring_count) {
     for (sum, one) in sum.ops.iter_mut().zip(&one.ops) {
         sum.requests += one.requests;
+        sum.skips += one.skips;
         sum.completions += one.completions;
         sum.bytes += one.bytes;
         sum.errors += one.errors;

@@ -284,6 +284,7 @@ fn grown_ring(now: &RingCounts, before: Option<&RingCounts>) -> RingCounts {
         OpcodeCounts {
             opcode: o.opcode.clone(),
             requests: o.requests.saturating_sub(b.requests),
+            skips: o.skips.saturating_sub(b.skips),
             completions: o.completions.saturating_sub(b.completions),
             bytes: o.bytes.saturating_sub(b.bytes),
             errors: o.errors.saturating_sub(b.errors),

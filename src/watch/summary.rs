@@ -154,6 +154,7 @@ impl Part {
         OpcodeRecord {
             opcode: counts.opcode.clone(),
             requests: counts.requests,
+            skips: counts.skips,
             completions: counts.completions,
             bytes: counts.bytes,
             errors: counts.errors,
@@ -382,6 +383,8 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
             with_stages: times.stages.completions,
             no_room: loss.no_room,
             ring_buffer_full: loss.ring_buffer_full,
+            skipped: loss.skipped,
+            no_completion: loss.no_completion,
             unfinished: loss.unfinished,
         },
         opcodes: opcodes.iter().map(|o| all.opcode(o)).collect(),
@@ -477,6 +480,7 @@ fn merged(rings: &[RingCounts]) -> Vec<OpcodeCounts> {
             .entry(&o.opcode)
             .or_insert_with(|| OpcodeCounts { opcode: o.opcode.clone(), ..OpcodeCounts::default() });
         sum.requests += o.requests;
+        sum.skips += o.skips;
         sum.completions += o.completions;
         sum.bytes += o.bytes;
         sum.errors += o.errors;

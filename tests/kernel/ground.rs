@@ -99,6 +99,7 @@ fn counts(trace: &TraceRecord, truth: &Value) {
         let want = wanted.remove(o.opcode.as_str()).unwrap_or_default();
         let got = [
             ("requests", o.requests),
+            ("skips", o.skips),
             ("bytes", o.bytes),
             ("errors", o.errors),
             ("short", o.short),
@@ -117,6 +118,11 @@ fn counts(trace: &TraceRecord, truth: &Value) {
 
     let f = &total.followed;
     assert_eq!((f.no_room, f.ring_buffer_full), (0, 0), "{scenario}: followed requests lost");
+    let of_rings = |key| {
+        rings.iter().flat_map(|r| r["opcodes"].as_object().expect("opcodes").values()).map(move |o| number(o, key))
+    };
+    assert_eq!(f.skipped, of_rings("skipped").sum::<u64>(), "{scenario}: no completion, as asked");
+    assert_eq!(f.no_completion + f.unfinished, overflows, "{scenario}: no completion that was seen");
     let refused: u64 = rings.iter().map(|r| number(r, "refused")).sum();
     let whole: u64 = total.opcodes.iter().map(|o| o.completions - o.more.min(o.completions)).sum();
     if total.opcodes.iter().all(|o| o.more == 0) {

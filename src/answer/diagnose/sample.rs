@@ -29,6 +29,7 @@ pub fn opcode(name: &str, requests: u64, p50: u64) -> OpcodeRecord {
     OpcodeRecord {
         opcode: name.into(),
         requests,
+        skips: 0,
         completions: requests,
         bytes: requests * 4096,
         errors: 0,
@@ -152,6 +153,8 @@ pub fn clean() -> TraceRecord {
                 with_stages: 79_990,
                 no_room: 4,
                 ring_buffer_full: 0,
+                skipped: 0,
+                no_completion: 0,
                 unfinished: 2,
             },
             opcodes: r.opcodes.clone(),

@@ -74,6 +74,15 @@ static __always_inline void ready(struct trail *trail)
 	look_at_submitter(trail);
 }
 
+/* The place of a followed request is taken again, and no completion of it was seen. */
+static __always_inline void count_uncompleted(struct trail *trail, struct cpu_slot *slot)
+{
+	if (trail->skips)
+		slot->skipped++;
+	else
+		slot->no_completion++;
+}
+
 static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task, __u32 ring)
 {
 	struct cpu_slot *slot = this_slot();
@@ -82,7 +91,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 
 	struct trail *trail = trail_of(request, &index);
 	if (trail)
-		slot->no_completion++; /* its completion was skipped (IOSQE_CQE_SKIP_SUCCESS) or not seen */
+		count_uncompleted(trail, slot);
 	else
 		trail = remember(request, &index);
 	if (!trail) {
@@ -99,6 +108,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	trail->ring = ring;
 	trail->tgid = task->tgid;
 	trail->tid = task->pid;
+	trail->skips = !!(req->flags & REQ_F_CQE_SKIP);
 	trail->asked_bytes = plain_length(trail->opcode) ? length_of(req) : 0;
 	trail->enter_batch = task->flags & PF_IO_WORKER ? 0 : enter_batch(task);
 	trail->submitted_cpu = bpf_get_smp_processor_id();
@@ -151,9 +161,10 @@ static __noinline int posts_many(struct io_kiocb *req)
 static __noinline int not_chosen(__u64 request)
 {
 	__u32 index;
+	struct trail *trail = trail_of(request, &index);
 
-	if (trail_of(request, &index)) {
-		this_slot()->no_completion++;
+	if (trail) {
+		count_uncompleted(trail, this_slot());
 		retag_at(index, 0);
 	}
 	return 0;
@@ -179,7 +190,10 @@ static __always_inline int submitted(struct io_kiocb *req)
 	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
 	if (!count)
 		return 0;
-	op_of(count, opcode)->requests++;
+	struct op_count *op = op_of(count, opcode);
+	op->requests++;
+	if (req->flags & REQ_F_CQE_SKIP)
+		op->skips++;
 	if ((req->flags & multishot_flags) || posts_more(opcode))
 		posts_many(req);
 	if (chosen(slot))

@@ -115,6 +115,8 @@ fn followed(total: &Total) -> Vec<String> {
         format!("{} completions", count(f.completions as f64)),
         format!("{} with all stages", count(f.with_stages as f64)),
     ];
+    items.extend(some(f.skipped, "without a completion, as asked"));
+    items.extend(some(f.no_completion, "without a completion that was seen"));
     items.extend(some(f.unfinished, "unfinished at the end"));
     items.extend(some(f.no_room, "given up: no room"));
     items.extend(some(f.ring_buffer_full, "lost: buffer full"));
@@ -199,6 +201,7 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
     let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
     let mut items: Vec<String> = [
         some(op.short, "short"),
+        some(op.skips, "asked for no completion"),
         some(op.more, "with more to come"),
         some(op.notifications, "notifications"),
         some(op.punted_asked, "to io-wq as asked"),
