@@ -149,7 +149,7 @@ pub struct OpcodeRecord {
     /// Sum of the results of reads, writes, sends and receives.
     pub bytes: u64,
     pub errors: u64,
-    /// Of plain reads and writes: fewer bytes than asked for.
+    /// Of plain reads and writes: fewer bytes than asked for. What is read into a provided buffer is as much as there is.
     pub short: u64,
     pub more: u64,
     pub notifications: u64,

@@ -58,7 +58,7 @@ pub struct Trail {
     /// The operation's name, as IORING_OP_… in lower case: `read_fixed`.
     pub opcode: String,
     pub user_data: u64,
-    /// Bytes asked for, where the operation has one plain length.
+    /// Bytes asked for, where the operation has one plain length of its own (and takes no provided buffer).
     pub asked_bytes: Option<u64>,
     /// The completion's result: bytes, or a negative errno.
     pub result: i32,

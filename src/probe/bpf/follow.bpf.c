@@ -20,6 +20,14 @@ static __always_inline bool plain_length(__u32 opcode)
 	       opcode == IORING_OP_WRITE_FIXED;
 }
 
+/* It takes the provided buffer that is next: its length is that buffer's (io_rw.len once it has one), which says nothing of how
+ * much the program hopes for.
+ */
+static __always_inline bool takes_a_buffer(void *request)
+{
+	return BPF_CORE_READ((struct io_kiocb *)request, flags) & REQ_F_BUFFER_SELECT;
+}
+
 /* Requests whose later completions name their user data alone, beside those that `multishot_flags` tell. */
 static __always_inline bool posts_more(__u32 opcode)
 {
@@ -109,7 +117,8 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	trail->tgid = task->tgid;
 	trail->tid = task->pid;
 	trail->skips = !!(req->flags & REQ_F_CQE_SKIP);
-	trail->asked_bytes = plain_length(trail->opcode) ? length_of(req) : 0;
+	bool plain = plain_length(trail->opcode) && !(req->flags & REQ_F_BUFFER_SELECT);
+	trail->asked_bytes = plain ? length_of(req) : 0;
 	trail->enter_batch = task->flags & PF_IO_WORKER ? 0 : enter_batch(task);
 	trail->submitted_cpu = bpf_get_smp_processor_id();
 	trail->submitted_ns = bpf_ktime_get_ns();
@@ -324,7 +333,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 use
 	}
 	if (cqe_flags & IORING_CQE_F_MORE)
 		op->more++;
-	if (req && plain_length(opcode) && result >= 0 && (__u32)result < length_of(req))
+	if (req && plain_length(opcode) && result >= 0 && (__u32)result < length_of(req) && !takes_a_buffer(req))
 		op->shorts++;
 	switch (poster) {
 	case POSTED_BY_IOPOLL:
