@@ -204,8 +204,8 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
         some(op.skips, "asked for no completion"),
         some(op.more, "with more to come"),
         some(op.notifications, "notifications"),
-        some(op.punted_asked, "to io-wq as asked"),
-        some(op.punted_would_block, "to io-wq to block"),
+        some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
+        some(op.punted_would_block, "handed to io-wq: would have blocked"),
     ]
     .into_iter()
     .flatten()

@@ -41,6 +41,22 @@ fn the_screen_of_a_watched_program() {
 }
 
 #[test]
+fn punts_are_told_with_their_cause() {
+    let mut t = clean();
+    let read = &mut t.rings[0].opcodes[0];
+    (read.punted_asked, read.punted_would_block, read.skips) = (7, 12, 3);
+    let text = trace::screen(&t, PLAIN);
+    narrow(&text);
+    for told in [
+        "handed to io-wq as asked (IOSQE_ASYNC)",
+        "12 handed to io-wq: would have blocked",
+        "read: 3 asked for no completion",
+    ] {
+        assert!(text.contains(told), "{text}");
+    }
+}
+
+#[test]
 fn one_ring_says_it_once() {
     let text = trace::screen(&clean(), PLAIN);
     narrow(&text);
