@@ -191,6 +191,9 @@ pub struct EnterBatch {
     pub requests: u64,
     /// Estimated calls: each request stands for 1/batch of one, times `one_in`.
     pub calls: f64,
+    /// The estimate's 95 % interval (`stats::estimate`); of few requests it says little.
+    #[serde(default)]
+    pub calls_ci95: Option<[f64; 2]>,
 }
 
 /// Followed completions that were ready on one CPU and posted on another, or the same.

@@ -16,6 +16,7 @@ use crate::path::trail::Trail;
 use crate::path::vehicle::Vehicle;
 use crate::probe::observed::Observed;
 use crate::probe::rings::{OpcodeCounts, RingCounts};
+use crate::stats::estimate;
 use crate::trace_record::{
     CpuPair, EnterBatch, ErrnoCount, Followed, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SCHEMA,
     SqpollRecord, StageRecord, Subject, Total, TraceCpu, TraceRecord,
@@ -140,6 +141,7 @@ impl Part {
             at_least: *at_least,
             requests: *requests,
             calls: share * f64::from(one_in),
+            calls_ci95: estimate::interval(&[(*requests, *share)], one_in).map(|t| [t.lo, t.hi]),
         };
         self.batches.iter().map(record).collect()
     }

@@ -261,6 +261,9 @@ fn batches_and_runs() {
         let batches: Vec<_> = batches.iter().map(|b| (b.at_least, b.requests, b.calls)).collect();
         assert_eq!(batches, [(1, 1, 2.0), (2, 2, 2.0 * (0.5 + 1.0 / 3.0)), (32, 1, 2.0 / 32.0)]);
     }
+    // What few requests tell of calls is little.
+    let [lo, hi] = r.total.enter_batches[0].calls_ci95.unwrap();
+    assert!(lo < 0.2 && hi > 11.0, "{lo} to {hi}");
     let runs: Vec<_> = r.rings[0].run_items.iter().map(|r| (r.items, r.completions)).collect();
     assert_eq!((runs, &r.total.run_items), (vec![(1, 1), (8, 2)], &r.rings[0].run_items));
 }

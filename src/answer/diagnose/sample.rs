@@ -85,7 +85,7 @@ pub fn ring(number: u32) -> RingRecord {
         vehicles: slept(),
         latency_ns: latency(80_000, 100_000),
         stages: Some(stages(80_000, 100_000)),
-        enter_batches: vec![EnterBatch { at_least: 16, requests: 80_000, calls: 5_000.0 }],
+        enter_batches: vec![EnterBatch { at_least: 16, requests: 80_000, calls: 5_000.0, calls_ci95: None }],
         run_items: vec![
             RunItems { items: 4, completions: 8_000 },
             RunItems { items: 12, completions: 24_000 },

@@ -32,7 +32,7 @@ fn stranded() -> TraceRecord {
         ];
         (r.requests, r.completions) = (500, 500);
         r.opcodes = vec![opcode("read", 500, 3_900_000)];
-        r.enter_batches = vec![EnterBatch { at_least: 1, requests: 500, calls: 500.0 }];
+        r.enter_batches = vec![EnterBatch { at_least: 1, requests: 500, calls: 500.0, calls_ci95: None }];
         r.run_items = vec![RunItems { items: 1, completions: 500 }];
     });
     t.total.cpu_pairs = vec![CpuPair { ready_cpu: 1, posted_cpu: 0, completions: 500 }];
@@ -56,7 +56,7 @@ fn kick_storm() -> TraceRecord {
 /// Waits in the kernel, one request at a time, on a CPU that the drive does not interrupt.
 fn wrong_core() -> TraceRecord {
     let mut t = with_ring(|r| {
-        r.enter_batches = vec![EnterBatch { at_least: 1, requests: 80_000, calls: 80_000.0 }];
+        r.enter_batches = vec![EnterBatch { at_least: 1, requests: 80_000, calls: 80_000.0, calls_ci95: None }];
         r.run_items = vec![RunItems { items: 1, completions: 80_000 }];
         r.opcodes = vec![opcode("read", 80_000, 20_000)];
     });
@@ -73,8 +73,8 @@ fn one_per_enter() -> TraceRecord {
     with_ring(|r| {
         r.opcodes = vec![opcode("read", 80_000, 400_000)];
         r.enter_batches = vec![
-            EnterBatch { at_least: 1, requests: 79_984, calls: 79_984.0 },
-            EnterBatch { at_least: 16, requests: 16, calls: 1.0 },
+            EnterBatch { at_least: 1, requests: 79_984, calls: 79_984.0, calls_ci95: None },
+            EnterBatch { at_least: 16, requests: 16, calls: 1.0, calls_ci95: None },
         ];
     })
 }
@@ -82,7 +82,7 @@ fn one_per_enter() -> TraceRecord {
 fn capped_batch() -> TraceRecord {
     with_ring(|r| {
         r.opcodes = vec![opcode("read", 80_000, 1_500_000)];
-        r.enter_batches = vec![EnterBatch { at_least: 64, requests: 80_000, calls: 1_250.0 }];
+        r.enter_batches = vec![EnterBatch { at_least: 64, requests: 80_000, calls: 1_250.0, calls_ci95: None }];
         r.run_items = vec![RunItems { items: 4, completions: 5_000 }, RunItems { items: 20, completions: 75_000 }];
     })
 }
