@@ -131,6 +131,12 @@ fn counts_only(program: &str) -> bool {
     program.starts_with("interrupt_") || program.starts_with("mode_page")
 }
 
+/// Losses that completions rest on.
+pub(super) fn lost(raw: &Raw) -> u64 {
+    let missed = raw.misses.iter().filter(|(program, _)| !counts_only(program)).map(|(_, events)| events);
+    raw.slots.iter().map(|s| s.lost).sum::<u64>() + missed.sum::<u64>()
+}
+
 pub(super) fn observe(
     raw: &Raw,
     subject: &Subject,
@@ -190,7 +196,7 @@ pub(super) fn observe(
     Observed {
         vehicles,
         seen,
-        lost: sum(|s| s.lost) + missed.iter().filter(|m| !counts_only(&m.program)).map(|m| m.events).sum::<u64>(),
+        lost: lost(raw),
         missed,
         kicks,
         resched_ipis: has("interrupt_reschedule_entry")
@@ -283,7 +289,7 @@ fn counts_bytes(opcode: u32) -> bool {
 }
 
 fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec<OpcodeCounts> {
-    let used = count.ops.iter().enumerate().filter(|(_, op)| op.requests > 0 || op.completions > 0);
+    let used = count.ops.iter().enumerate().filter(|(_, op)| op.requests + op.completions + op.errors > 0);
     used.map(|(number, op)| {
         let mut by_errno = BTreeMap::new();
         for (key, n) in errnos.iter().filter(|(key, _)| usize::from(key.opcode) == number) {

@@ -10,6 +10,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 
 use super::observed::{self, Observed, Raw, RawRing};
+use super::overflow;
 use super::recording::{Capacity, Recorder, Recording};
 use super::rings::FollowLoss;
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
@@ -287,6 +288,11 @@ impl<'room> Watch<'room> {
             for (_, state) in entries::<u32, types::thread_state>(&maps.threads)? {
                 raw.parked_segments.extend(state.segments);
             }
+        }
+        if observed::lost(&raw) == 0 {
+            // Of a ring that was made in this span everything was seen. The last number stands for many rings.
+            let whole = raw.rings.iter_mut().take(RINGS_MAX as usize - 1).filter(|(info, ..)| info.found == 0);
+            whole.for_each(|(_, counts, errnos)| overflow::name(&mut counts.ops, errnos));
         }
         Ok(self.observed(&raw, interrupts.as_ref()))
     }
