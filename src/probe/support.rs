@@ -9,6 +9,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum64, Func, FuncProto, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
+use super::profile_skel::ProfileSkelBuilder;
 use super::skel::IotrailSkelBuilder;
 
 /// What a program is for; decides which runs want it.
@@ -97,6 +98,13 @@ pub const PROGRAMS: &[Program] = programs! {
     "process_executes" "sched_process_exec" Follow false "programs being run" "processes' names" None;
     "process_exits" "sched_process_exit" Follow false "threads' ends" "completions left at a thread's end" None;
 };
+
+/// The programs that sample the CPU (`--profile`), which are an object of their own: name, what it is for, what is lost.
+const SAMPLING: [(&str, &str, &str); 3] = [
+    ("profile_sample", "samples of what the CPUs run", "where the CPU goes (--profile)"),
+    ("profile_idle", "samples of idle CPUs", "where the CPU goes, sampled by time"),
+    ("profile_timers", "which timers are the samples' own", "where the CPU goes, sampled by time"),
+];
 
 /// What can be known before loading.
 #[derive(Debug, Clone, Default)]
@@ -228,20 +236,27 @@ pub fn survey() -> Vec<ProgramCheck> {
                 let restore = p.since.map_or("a kernel with this tracepoint".into(), |v| format!("Linux {v} or later"));
                 return missing(p, format!("no tracepoint {}", p.tracepoint), &restore);
             }
-            match try_load(p.name) {
-                Ok(()) => ProgramCheck { name: p.name, purpose: p.purpose, state: State::Loads },
-                Err(e) => {
-                    let (why, restore) = refusal(&e);
-                    missing(p, why, restore)
-                }
-            }
+            tried(p.name, p.purpose, p.lost, try_load::<IotrailSkelBuilder>(p.name))
         })
+        .chain(SAMPLING.map(|(name, purpose, lost)| tried(name, purpose, lost, try_load::<ProfileSkelBuilder>(name))))
         .collect()
 }
 
-fn try_load(name: &str) -> libbpf_rs::Result<()> {
+fn tried(name: &'static str, purpose: &'static str, lost: &'static str, how: libbpf_rs::Result<()>) -> ProgramCheck {
+    let state = how.map_or_else(
+        |e| {
+            let (why, restore) = refusal(&e);
+            State::Missing { why, lost, restore: restore.into() }
+        },
+        |()| State::Loads,
+    );
+    ProgramCheck { name, purpose, state }
+}
+
+/// One program of an object.
+fn try_load<S: Default + for<'o> SkelBuilder<'o>>(name: &str) -> libbpf_rs::Result<()> {
     let mut room = MaybeUninit::<OpenObject>::uninit();
-    let mut open = IotrailSkelBuilder::default().open(&mut room)?;
+    let mut open = S::default().open(&mut room)?;
     for mut program in open.open_object_mut().progs_mut() {
         let chosen = program.name() == name;
         program.set_autoload(chosen);
