@@ -1,12 +1,13 @@
 //! Which programs a run wants, and which of them this kernel can take: facts first, then a pure decision.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Enum64, Func, FuncProto, Typedef};
+use libbpf_rs::btf::types::{Enum, Enum64, Func, FuncProto, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::profile_skel::ProfileSkelBuilder;
@@ -106,6 +107,9 @@ const SAMPLING: [(&str, &str, &str); 3] = [
     ("profile_timers", "which timers are the samples' own", "where the CPU goes, sampled by time"),
 ];
 
+/// The flag that every kernel since 6.0 has, beside others.
+const MULTISHOT: &str = "REQ_F_APOLL_MULTISHOT";
+
 /// What can be known before loading.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
@@ -115,8 +119,8 @@ pub struct Facts {
     pub completion_is_entry: bool,
     /// bpf_rdonly_cast is there (6.2, a35b9af4ec2c): what a tracepoint hands over as a plain address can be read as what it is.
     pub typed_reads: bool,
-    /// REQ_F_… bits of requests that post many completions; 0: not found, and such completions have no opcode.
-    pub multishot_flags: u64,
+    /// REQ_F_… bits of requests that post many completions; `None`: not found.
+    pub multishot_flags: Option<u64>,
 }
 
 impl Facts {
@@ -140,18 +144,21 @@ impl Facts {
             .and_then(|pointer| pointer.next_type())
             .and_then(|function| FuncProto::try_from(function).ok())
             .map(|f| f.len());
+        // An enumeration of 64 bits where one of the flags needs them, else of 32.
         let value = |name: &str| {
-            let mut members = btf.type_by_kind::<Enum64<'_>>().flat_map(|e| {
-                e.iter().filter(|m| m.name.is_some_and(|n| n == name)).map(|m| m.value as u64).collect::<Vec<_>>()
-            });
-            members.next().unwrap_or(0)
+            let is = |n: Option<&OsStr>| n.is_some_and(|n| n == name);
+            let wide =
+                || btf.type_by_kind::<Enum64<'_>>().find_map(|e| e.iter().find(|m| is(m.name)).map(|m| m.value as u64));
+            let narrow =
+                || btf.type_by_kind::<Enum<'_>>().find_map(|e| e.iter().find(|m| is(m.name)).map(|m| m.value as u64));
+            wide().or_else(narrow)
         };
         Facts {
             tracepoints,
             // A context pointer stands before the tracepoint's own arguments.
             completion_is_entry: arguments == Some(4),
             typed_reads: btf.type_by_name::<Func<'_>>("bpf_rdonly_cast").is_some(),
-            multishot_flags: value("REQ_F_APOLL_MULTISHOT") | value("REQ_F_MULTISHOT"),
+            multishot_flags: [MULTISHOT, "REQ_F_MULTISHOT"].into_iter().filter_map(value).reduce(|a, b| a | b),
         }
     }
 
@@ -199,6 +206,9 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
         } else {
             plan.missing.push((p.name, p.lost));
         }
+    }
+    if roles.contains(&Role::Follow) && facts.multishot_flags.is_none() {
+        plan.missing.push((MULTISHOT, "operations of multishot requests' later completions"));
     }
     Ok(plan)
 }
@@ -295,7 +305,7 @@ mod tests {
     use super::*;
 
     fn facts(tracepoints: BTreeSet<&'static str>) -> Facts {
-        Facts { tracepoints: Some(tracepoints), completion_is_entry: true, typed_reads: true, multishot_flags: 0 }
+        Facts { tracepoints: Some(tracepoints), completion_is_entry: true, typed_reads: true, multishot_flags: Some(0) }
     }
 
     fn all() -> BTreeSet<&'static str> {
@@ -342,6 +352,10 @@ mod tests {
         some.remove("ipi_send_cpu"); // before 6.4
         let got = plan(&facts(some.clone()), &[Role::Counts]).unwrap();
         assert_eq!(got.missing, [("interrupt_ipi_send", "kicks per I/O")]);
+        let unflagged = Facts { multishot_flags: None, ..facts(all()) };
+        let got = plan(&unflagged, &[Role::Follow]).unwrap();
+        assert_eq!(got.missing, [("REQ_F_APOLL_MULTISHOT", "operations of multishot requests' later completions")]);
+        assert!(plan(&unflagged, &[Role::Completion]).unwrap().missing.is_empty(), "a load of our own needs it not");
         some.remove("io_uring_complete");
         let e = plan(&facts(some), &[Role::Completion]).unwrap_err();
         assert_eq!(e, "this kernel has no tracepoint io_uring_complete");

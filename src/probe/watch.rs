@@ -164,7 +164,8 @@ impl<'room> Watch<'room> {
             constants.own_tgid = std::process::id();
             constants.one_in = follow.one_in.max(1);
             constants.rings_max = RINGS_MAX;
-            constants.multishot_flags = Facts::of_this_kernel().multishot_flags;
+            // Without them the plan says what is missing.
+            constants.multishot_flags = Facts::of_this_kernel().multishot_flags.unwrap_or(0);
             open.maps.ring_numbers.set_max_entries(4096).map_err(load_error)?;
             open.maps.ring_infos.set_max_entries(RINGS_MAX).map_err(load_error)?;
             open.maps.ring_counts.set_max_entries(RINGS_MAX).map_err(load_error)?;
