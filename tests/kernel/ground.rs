@@ -34,7 +34,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Beside the tests' own binaries: target/PROFILE/deps/kernel-… → target/PROFILE/examples/ground.
-fn ground() -> PathBuf {
+pub fn ground() -> PathBuf {
     let this = std::env::current_exe().expect("the test has a path");
     let profile = this.parent().and_then(|deps| deps.parent()).expect("in target/PROFILE/deps");
     profile.join("examples/ground")
