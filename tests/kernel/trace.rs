@@ -10,15 +10,17 @@ use iotrail::trace_record::{RingRecord, TraceRecord};
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
+use crate::bench::until;
 use crate::ground::ground;
 
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 3] = [
+    let tests: [(&str, Test); 4] = [
         ("a_commands_cpu_time_begins_with_it", cpu_time),
         ("everyone_is_several_busy_programs", everyone),
         ("a_command_in_a_pid_namespace_of_its_own", nested),
+        ("direct_writes_wait_for_the_file_systems_worker", file_system),
     ];
     tests.into_iter().map(|(name, test)| Trial::test(format!("trace::{name}"), test)).collect()
 }
@@ -183,6 +185,36 @@ fn nested() -> Result<(), Failed> {
             assert_eq!((r.comm.as_str(), r.found), ("ground", false), "{scenario}");
             assert!(trace.total.processes.iter().any(|p| p.tgid == r.tgid && p.comm == "ground"), "{scenario}");
         }
+    }
+    Ok(())
+}
+
+/// On ext4 and xfs. Reads need no worker, so that those that are ready after a write overtake it there.
+fn file_system() -> Result<(), Failed> {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("order.dat");
+    let file = path.to_str().ok_or("a plain name")?;
+    let load = ["--rw", "randrw", "--depth", "16", "--batch", "8", "--count", "4000", "--size", "16m", "--allow-write"];
+    let watched = || -> Result<TraceRecord, Failed> {
+        let bench = ["--one-in", "1", "--", TOOL, "bench", "--trace", "off", "--warmup", "0", "--file", file];
+        traced(&[&bench[..], &load].concat())
+    };
+    // It is laid out first: blocks that were never written are another matter.
+    watched()?;
+    let t = until(
+        || watched().expect("a load and its watch").total,
+        |t| {
+            let by = &t.order.as_ref().ok_or("all were followed")?.by;
+            let lost = by.file_system.ok_or("the end of direct I/O is seen")?;
+            (lost >= 100 && by.task_work * 10 <= lost).then_some(()).ok_or(format!("{by:?}"))
+        },
+    );
+    std::fs::remove_file(&path)?;
+    let host = t.host;
+    for o in t.opcodes.iter().filter(|o| ["read", "write"].contains(&o.opcode.as_str())) {
+        let stages = o.stages.as_ref().ok_or("block I/O has stages")?;
+        let worker = stages.file_system_ns;
+        assert_eq!(worker.is_some(), o.opcode == "write", "{}: {stages:?} on {host:?}", o.opcode);
+        assert!(worker.is_none_or(|ns| 0.0 < ns && ns <= stages.delivery_ns), "{stages:?}");
     }
     Ok(())
 }

@@ -22,7 +22,8 @@ pub fn reordered(t: &TraceRecord) -> Option<Finding> {
     let (block, device, task_work) = (share(order.by.block), share(order.by.device), share(order.by.task_work));
     let file_system = order.by.file_system.map(share);
     let whole = share(order.inversions);
-    if task_work < WORTH_SAYING && (order.max_displacement < 2 || whole < turned_round(order.max_displacement)) {
+    let in_the_kernel = task_work.max(file_system.unwrap_or(0.0));
+    if in_the_kernel < WORTH_SAYING && (order.max_displacement < 2 || whole < turned_round(order.max_displacement)) {
         return None;
     }
     let places = [
@@ -36,7 +37,7 @@ pub fn reordered(t: &TraceRecord) -> Option<Finding> {
         (
             file_system.unwrap_or(0.0),
             "file system",
-            "kernel workers finish direct writes, and those of several CPUs overtake each other",
+            "a kernel worker has to finish direct writes, and what needs none overtakes them",
         ),
         (
             task_work,

@@ -485,6 +485,12 @@ fn the_place_where_the_order_was_lost_is_named() {
     let f = only(&reordered(), "reordered");
     assert!(f.text.ends_with("the order was lost in: task work 45 %, device 5 %, block layer 0.2 %"), "{}", f.text);
     assert!(f.remedy.contains("in the task work, several CPUs"), "{}", f.remedy);
+    let mut writes = reordered();
+    let by = &mut writes.total.order.as_mut().unwrap().by;
+    (by.file_system, by.task_work) = (Some(by.task_work), 0);
+    let f = only(&writes, "reordered");
+    assert!(f.text.ends_with("the order was lost in: file system 45 %, device 5 %, block layer 0.2 %"), "{}", f.text);
+    assert!(f.remedy.contains("in the file system, a kernel worker"), "{}", f.remedy);
     let of = |inversions, max_displacement, device| {
         let mut t = clean();
         let order = t.total.order.as_mut().unwrap();
