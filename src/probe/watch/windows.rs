@@ -119,7 +119,7 @@ fn forget_the_moment(slot: &mut types::cpu_slot) {
 
 /// Empties a table of buckets; how many tags were in it.
 fn clear(map: &impl MapCore) -> Result<u64> {
-    const TAGS: usize = 8 * size_of::<u64>();
+    const TAGS: usize = size_of::<[u64; 8]>();
     let mut tags = 0;
     for key in map.keys() {
         let Some(bucket) = map.lookup(&key, MapFlags::ANY).map_err(unreadable)? else { continue };
