@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rings::{FollowLoss, OpcodeCounts, RingCounts};
+use super::rings::{FollowLoss, OpcodeCounts, Process, RingCounts};
 use super::skel::types;
 use super::support::Plan;
 use super::symbols::Symbols;
@@ -50,8 +50,8 @@ pub struct Observed {
     pub iowq_workers: u64,
     /// Most of them alive at one time, of those that ran.
     pub iowq_most: u64,
-    /// Processes that were watched: tgid and name.
-    pub processes: Vec<(u32, String)>,
+    /// Processes that were watched.
+    pub processes: Vec<Process>,
 }
 
 /// One ring: what it is, its counts on all CPUs, and its errors.
@@ -75,7 +75,7 @@ pub(super) struct Raw {
     pub parked_segments: Vec<types::segment>,
     /// Completions of which a closing window left open what carried them, by ring.
     pub undecided: Vec<types::segment>,
-    pub processes: Vec<(u32, String)>,
+    pub processes: Vec<Process>,
     /// Io-wq workers: made, and most at one time.
     pub workers: (u64, u64),
     /// Followed requests without a completion at the end: those that ask for none, and the others.

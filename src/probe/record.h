@@ -230,6 +230,7 @@ struct errno_key {
 
 struct process_info {
 	char comm[16];
+	__u64 executed_ns; /* when it became the program of that name, CLOCK_MONOTONIC; 0: not seen to */
 };
 
 enum course {

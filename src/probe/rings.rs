@@ -41,6 +41,16 @@ pub struct OpcodeCounts {
     pub errnos: Vec<(i32, u64)>,
 }
 
+/// A watched process as the programs know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    pub tgid: u32,
+    /// Its program's name, or that of the thread that made it or was met at its I/O.
+    pub comm: String,
+    /// When it was seen to become that program, CLOCK_MONOTONIC; 0: it was not.
+    pub executed_ns: u64,
+}
+
 /// What became of the requests that were chosen to be followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FollowLoss {

@@ -12,7 +12,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 use super::observed::{self, Observed, Raw, RawRing};
 use super::overflow;
 use super::recording::{Capacity, Recorder, Recording};
-use super::rings::FollowLoss;
+use super::rings::{FollowLoss, Process};
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
 use super::support::{self, Facts, Plan, Role};
 use super::symbols::Symbols;
@@ -370,7 +370,7 @@ impl<'room> Watch<'room> {
             raw.rings = self.rings()?;
             raw.processes = entries::<u32, types::process_info>(&maps.followed)?
                 .into_iter()
-                .map(|(tgid, info)| (tgid, trails::text(&info.comm)))
+                .map(|(tgid, info)| Process { tgid, comm: trails::text(&info.comm), executed_ns: info.executed_ns })
                 .collect();
             let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
             raw.workers = (bss.workers_made.into(), bss.workers_most.into());
@@ -430,8 +430,8 @@ impl<'room> Watch<'room> {
         for (to, from) in info.comm.iter_mut().take(15).zip(comm.iter().take_while(|b| **b != b'\n')) {
             *to = *from as i8;
         }
-        // SAFETY: a process_info is 16 plain bytes.
-        let value: [u8; 16] = unsafe { std::mem::transmute(info) };
+        // SAFETY: a process_info is 24 plain bytes.
+        let value: [u8; 24] = unsafe { std::mem::transmute(info) };
         self.skel
             .maps
             .followed

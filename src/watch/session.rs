@@ -271,9 +271,10 @@ pub fn watch(
     let (subject, ended) = subject(&mut watched);
     // The kernel's account of a command that ended later than the span has more than the span.
     let cpu = processes.cpu(ended.filter(|_| over)).filter(|_| windows.is_none());
-    // The probes' name of one that is found at its I/O is the thread's.
-    let mut names: BTreeMap<u32, String> = observed.processes.iter().cloned().collect();
-    names.extend(processes.names().map(|(tgid, name)| (tgid, name.to_owned())));
+    // The probes' name of one that is found at its I/O is the thread's; that of /proc may be of before it became its program.
+    let mut names: BTreeMap<u32, String> = processes.names().map(|(tgid, name)| (tgid, name.to_owned())).collect();
+    let newer = observed.processes.iter().filter(|p| !processes.looked_at_since(p.tgid, p.executed_ns));
+    names.extend(newer.map(|p| (p.tgid, p.comm.clone())));
     let span = Span {
         started_unix_s,
         elapsed_ns: elapsed.as_nanos() as u64,

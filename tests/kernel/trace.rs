@@ -16,7 +16,8 @@ use crate::ground::ground;
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
+        ("a_short_command_has_its_own_name", name),
         ("a_commands_cpu_time_begins_with_it", cpu_time),
         ("everyone_is_several_busy_programs", everyone),
         ("a_command_in_a_pid_namespace_of_its_own", nested),
@@ -32,6 +33,13 @@ fn traced(args: &[&str]) -> Result<TraceRecord, Failed> {
     let out = Command::new(TOOL).args(["trace", "--json"]).args(args).output()?;
     assert!(out.status.success(), "trace {args:?}: {}", String::from_utf8_lossy(&out.stderr));
     Ok(serde_json::from_slice(&out.stdout)?)
+}
+
+/// Over before anybody looks at /proc: where its process waited at the gate it was another program.
+fn name() -> Result<(), Failed> {
+    let processes = traced(&["--", "true"])?.total.processes;
+    assert_eq!(processes.iter().map(|p| (p.comm.as_str(), p.found)).collect::<Vec<_>>(), [("true", false)]);
+    Ok(())
 }
 
 /// One thread uses no more CPU time than time goes by; what its process did before it was this command is not its.
@@ -183,7 +191,8 @@ fn nested() -> Result<(), Failed> {
         for r in &trace.rings {
             assert!(!inside.contains(&r.tgid.into()), "{scenario}: ring {} has a number from inside", r.ring);
             assert_eq!((r.comm.as_str(), r.found), ("ground", false), "{scenario}");
-            assert!(trace.total.processes.iter().any(|p| p.tgid == r.tgid && p.comm == "ground"), "{scenario}");
+            let named = trace.total.processes.iter().any(|p| p.tgid == r.tgid && p.comm == "ground");
+            assert!(named, "{scenario}: {:?}", trace.total.processes);
         }
     }
     Ok(())
