@@ -216,6 +216,10 @@ pub struct Order {
 pub struct OrderBy {
     pub block: u64,
     pub device: u64,
+    /// In kernel workers of a file system; null where the end of direct I/O is not seen (before Linux 6.6): then under
+    /// `task_work`.
+    #[serde(default)]
+    pub file_system: Option<u64>,
     pub task_work: u64,
 }
 

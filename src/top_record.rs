@@ -82,7 +82,7 @@ pub struct ProcessRates {
     pub rings: usize,
     #[serde(flatten)]
     pub rates: Rates,
-    /// Its submission-queue threads together, in CPUs; null: it has none, or /proc did not say.
+    /// Its submission-queue threads together, in CPUs; null: it has none, or /proc did not say for one.
     pub sqpoll_cpu: Option<f64>,
 }
 

@@ -124,6 +124,13 @@ pub struct Followed {
     pub no_room: u64,
     /// Whole, but lost on the way: the ring buffer was full.
     pub ring_buffer_full: u64,
+    /// Chosen, and without a completion as far as was seen: the program asked for none if they succeed
+    /// (IOSQE_CQE_SKIP_SUCCESS).
+    #[serde(default)]
+    pub skipped: u64,
+    /// Chosen, and over without a completion that was seen: it overflowed, or was missed.
+    #[serde(default)]
+    pub no_completion: u64,
     /// Chosen, and not complete when watching ended.
     pub unfinished: u64,
 }
@@ -134,12 +141,15 @@ pub struct OpcodeRecord {
     pub opcode: String,
     /// Submissions seen.
     pub requests: u64,
+    /// Of these, those that asked for no completion if they succeed (IOSQE_CQE_SKIP_SUCCESS).
+    #[serde(default)]
+    pub skips: u64,
     /// Completions posted, the `more` and `notifications` among them.
     pub completions: u64,
     /// Sum of the results of reads, writes, sends and receives.
     pub bytes: u64,
     pub errors: u64,
-    /// Of plain reads and writes: fewer bytes than asked for.
+    /// Of plain reads and writes: fewer bytes than asked for. What is read into a provided buffer is as much as there is.
     pub short: u64,
     pub more: u64,
     pub notifications: u64,
@@ -159,15 +169,25 @@ pub struct ErrnoCount {
     pub count: u64,
 }
 
-/// Means over the followed completions with both *issued* and *ready*; the three sum to `total_ns`.
+/// Means over the followed completions with both *issued* and *ready*; `issue_ns`, `wait_ns` and `delivery_ns` sum to `total_ns`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageRecord {
     pub completions: u64,
     pub issue_ns: f64,
     pub wait_ns: f64,
     pub delivery_ns: f64,
+    /// Of `delivery_ns`: until a kernel worker of the file system had finished the I/O; null where none was seen.
+    #[serde(default)]
+    pub file_system_ns: Option<f64>,
     pub total_ns: f64,
     pub delivery_delay_ns: Latency,
+}
+
+impl StageRecord {
+    /// The part of the delivery delay that was spent in a kernel worker of the file system.
+    pub fn file_system_share(&self) -> Option<f64> {
+        self.file_system_ns.filter(|_| self.delivery_ns > 0.0).map(|ns| ns / self.delivery_ns)
+    }
 }
 
 /// io_uring_enter calls that asked for so many requests, in powers of two, estimated from the followed requests.
@@ -178,6 +198,9 @@ pub struct EnterBatch {
     pub requests: u64,
     /// Estimated calls: each request stands for 1/batch of one, times `one_in`.
     pub calls: f64,
+    /// The estimate's 95 % interval (`stats::estimate`); of few requests it says little.
+    #[serde(default)]
+    pub calls_ci95: Option<[f64; 2]>,
 }
 
 /// Followed completions that were ready on one CPU and posted on another, or the same.

@@ -36,9 +36,7 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
         whole.push(format!("Not testable here: {}{common}: {reason}.", plural(cells, "cell")));
     }
     whole.extend(unwatched(run));
-    if run.done() > 0 {
-        whole.push(caveat(run));
-    }
+    whole.extend(caveat(run));
     if !whole.is_empty() {
         all.push(Conclusion { about: WHOLE_RUN.into(), sentences: whole });
     }
@@ -50,17 +48,18 @@ fn of_groups(groups: Vec<Group<'_>>, say: impl Fn(&Group<'_>) -> Vec<String>) ->
     groups.iter().map(conclude).filter(|c| !c.sentences.is_empty()).collect()
 }
 
-/// What the words above rest on. With few repeats chance alone parts ranges often, and the reader has to know.
-fn caveat(run: &RunRecord) -> String {
-    let fewest = run.cells.iter().map(|c| c.measurements.len()).filter(|n| *n > 0).min().unwrap_or(0);
+/// What the words above rest on; `None`: nothing was measured. With few repeats chance alone parts ranges often, and the reader
+/// has to know.
+fn caveat(run: &RunRecord) -> Option<String> {
+    let fewest = run.cells.iter().map(|c| c.measurements.len()).filter(|n| *n > 0).min()?;
     if fewest < 2 {
-        return "A difference is not told from chance with one repeat; run more.".into();
+        return Some("A difference is not told from chance with one repeat; run more.".into());
     }
-    format!(
+    Some(format!(
         "Ratios are of medians, with the smallest and the largest that any two repeats give. An arm is called \
          higher or lower where the ranges do not overlap; with {fewest} repeats, chance parts the ranges of two equal arms in {} of comparisons.",
         percent(chance_of_ranges_apart(fewest))
-    )
+    ))
 }
 
 /// Other doubts are the measurements' own warnings (`doubt.rs`).

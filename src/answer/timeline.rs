@@ -87,6 +87,7 @@ fn known(t: &Trail, stage: Stage) -> String {
         (Stage::Ready, Course::Poll) => "the poll was woken".into(),
         (Stage::Ready, Course::Direct) if polls(t) => "the poll was woken".into(),
         (Stage::Ready, Course::Direct) => String::new(),
+        (Stage::Ended, _) => FINISHED.into(),
         (Stage::Queued, _) => "task work was added".into(),
         (Stage::Posted, _) => posted(t),
     }
@@ -188,7 +189,7 @@ pub fn headline(t: &Trail, later: bool) -> Vec<String> {
     let Some(longest) = t.longest().filter(|_| !later) else {
         sentences.push(match (spans.is_empty(), delay_known) {
             (true, _) => "Its stamps are out of order: nothing can be said of its stages.".into(),
-            (_, true) => format!("Delivery took {}: {}.", span(delivery as f64), why_delivered_then(t)),
+            (_, true) => delivery_took(t, &spans, delivery),
             (_, false) => "When it was ready is not known.".into(),
         });
         return sentences;
@@ -200,10 +201,18 @@ pub fn headline(t: &Trail, later: bool) -> Vec<String> {
     };
     sentences.push(format!("{spent}: {}.", why(t, &longest)));
     if longest.from < Stage::Ready && delay_known {
-        sentences.push(format!("Delivery took {}: {}.", span(delivery as f64), why_delivered_then(t)));
+        sentences.push(delivery_took(t, &spans, delivery));
     }
     sentences
 }
+
+fn delivery_took(t: &Trail, spans: &[Span], delivery_ns: u64) -> String {
+    let worker = spans.iter().find(|s| (s.from, s.to) == (Stage::Ready, Stage::Ended));
+    let until = worker.map(|s| format!(", {} of it until {FINISHED}", span(s.ns() as f64))).unwrap_or_default();
+    format!("Delivery took {}{until}: {}.", span(delivery_ns as f64), why_delivered_then(t))
+}
+
+const FINISHED: &str = "a kernel worker of the file system had finished it";
 
 fn why(t: &Trail, longest: &Span) -> String {
     use Stage::*;
@@ -221,8 +230,12 @@ fn why(t: &Trail, longest: &Span) -> String {
         (Submitted, Ready) => {
             format!("submission and {} together, since when it was issued is not known", waited_for(t))
         }
-        (Ready, Queued) => "it was ready, but no task work had been added for it yet".into(),
-        (Ready | Queued, Posted) => why_delivered_then(t),
+        (Ready, Ended) => {
+            "the device was done, and a kernel worker of the file system had to finish it before it could be delivered"
+                .into()
+        }
+        (Ready | Ended, Queued) => "it was ready, but no task work had been added for it yet".into(),
+        (Ready | Ended | Queued, Posted) => why_delivered_then(t),
         _ => "what came between is not known".into(),
     }
 }
@@ -350,16 +363,18 @@ fn thread(tid: u32, comm: &str) -> String {
 
 /// The three parts of a delivery to a sleeper, the longest one told.
 fn slept(t: &Trail, wake: &Wake) -> String {
-    let ready = t.ready.map_or(wake.woken.ns, |r| r.ns);
+    let ready = t.deliverable().map_or(wake.woken.ns, |r| r.ns);
     let took = |from: u64, to: u64| to.saturating_sub(from);
     let asleep = took(ready, wake.woken.ns);
+    let after =
+        format!("{} after it {}", span(asleep as f64), if t.ended.is_some() { "had ended" } else { "was ready" });
     let woken = format!("{} slept and was woken by {}", submitter(t), wake.by);
     let Some(running) = wake.running else {
-        return format!("{woken}, {} after it was ready; when it got a CPU is not known", span(asleep as f64));
+        return format!("{woken}, {after}; when it got a CPU is not known");
     };
     let (waited, ran) = (took(wake.woken.ns, running.ns), took(running.ns, t.posted.ns));
     if asleep >= waited && asleep >= ran {
-        format!("{woken}, but only {} after it was ready", span(asleep as f64))
+        format!("{woken}, but only {after}")
     } else if waited >= ran {
         let who = match &t.meanwhile {
             Some(Meanwhile::Sleeping { cpu, tid, comm } | Meanwhile::Runnable { cpu, tid, comm }) if *tid != 0 => {
@@ -419,6 +434,29 @@ mod tests {
         assert!(headline(&t, false)[0].ends_with(
             "posted: the submission-queue thread waited for CPU 0, which kworker/0:1H (54) had; it came to it only then."
         ));
+    }
+
+    #[test]
+    fn the_file_systems_worker_is_named() {
+        let mut t = trail();
+        (t.opcode, t.meanwhile) = ("write".into(), Some(Meanwhile::Running { cpu: 0 }));
+        t.ended = Some(at(&t, 2_900_000, 1));
+        assert_eq!(
+            headline(&t, false),
+            [
+                "2.80 ms of 3.00 ms were spent between ready and ended: the device was done, and a kernel worker of the file \
+              system had to finish it before it could be delivered."
+            ]
+        );
+        (t.ended, t.posted) = (Some(at(&t, 105_000, 1)), at(&t, 110_000, 0));
+        assert_eq!(
+            headline(&t, false)[1],
+            "Delivery took 9.00 µs, 4.00 µs of it until a kernel worker of the file system had finished it: the thread was \
+             running on CPU 0 and nothing entered the kernel there until the timer tick."
+        );
+        let ended = moments(&t).into_iter().find(|m| m.what == "ended").unwrap();
+        assert_eq!((ended.after_ns, ended.text.as_str()), (Some(105_000), FINISHED));
+        assert!(moments(&trail()).iter().all(|m| m.what != "ended"), "most I/O has no such worker");
     }
 
     #[test]

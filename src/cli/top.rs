@@ -148,6 +148,8 @@ fn no_terminal(cause: std::io::Error) -> Error {
 
 impl Listener for Drawn {
     fn begins(&mut self, _missing: &[Warning]) -> Result<()> {
+        // Whoever asks twice for the end gets it when the terminal is as it was.
+        interrupt::hold()?;
         // From here on a panic restores the terminal before it says anything.
         self.terminal = Some(ratatui::try_init().map_err(no_terminal)?);
         self.draw()
@@ -181,6 +183,8 @@ impl Drop for Drawn {
     fn drop(&mut self) {
         if self.terminal.take().is_some() {
             ratatui::restore();
+            // Nothing is left to be put back: what cannot be had any more is only the way out by a signal.
+            interrupt::let_go().ok();
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -72,7 +73,7 @@ pub struct TraceArgs {
     profile: ProfileArgs,
 
     /// Exit with status 1 if the finding of this code is there; may be given several times
-    #[arg(long, value_name = "CODE")]
+    #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(diagnose::CODES))]
     fail_on: Vec<String>,
 
     /// The result as JSON on standard output; the command's own standard output goes to standard error

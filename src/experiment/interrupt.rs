@@ -27,19 +27,34 @@ pub fn sent_to_us_alone() -> Option<libc::c_int> {
 /// From now on SIGINT and SIGTERM raise the returned flag instead of killing the process, the first time each. System calls
 /// that they hit are restarted where the kernel can.
 pub fn raise_flag() -> Result<&'static AtomicBool> {
+    // The handler is gone after one delivery, so that the second signal kills.
+    handle(ask_to_stop as *const () as libc::sighandler_t, libc::SA_RESETHAND)?;
+    Ok(&STOP)
+}
+
+/// Until [`let_go`] a second signal does not kill either: something has to be put back first.
+pub fn hold() -> Result<()> {
+    handle(ask_to_stop as *const () as libc::sighandler_t, 0)
+}
+
+/// As before [`hold`]: where a signal has come meanwhile, the next one kills.
+pub fn let_go() -> Result<()> {
+    if STOP.load(Ordering::Relaxed) { handle(libc::SIG_DFL, 0) } else { raise_flag().map(drop) }
+}
+
+fn handle(handler: libc::sighandler_t, once: libc::c_int) -> Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         // SAFETY: an all-zero sigaction is a valid one (no flags, empty mask, default handler).
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = ask_to_stop as *const () as libc::sighandler_t;
-        // The handler is gone after one delivery, so that the second signal kills.
-        action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND | libc::SA_SIGINFO;
+        action.sa_sigaction = handler;
+        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO | once;
         // SAFETY: `action` lives through the call and its handler is async-signal-safe; the old action is not asked for.
         if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
             return Err(Error::machine("cannot take Ctrl-C", "a seccomp filter may forbid rt_sigaction")
                 .because(std::io::Error::last_os_error()));
         }
     }
-    Ok(&STOP)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -54,12 +69,20 @@ mod tests {
         unsafe { libc::raise(libc::SIGTERM) };
         assert!(stop.load(Ordering::Relaxed));
         assert_eq!(sent_to_us_alone(), Some(libc::SIGTERM));
-        // SAFETY: only asks for the present action, into a valid place.
-        let now = unsafe {
-            let mut now: libc::sigaction = std::mem::zeroed();
-            assert_eq!(libc::sigaction(libc::SIGTERM, std::ptr::null(), &mut now), 0);
-            now.sa_sigaction
+        let now = || {
+            // SAFETY: only asks for the present action, into a valid place.
+            unsafe {
+                let mut now: libc::sigaction = std::mem::zeroed();
+                assert_eq!(libc::sigaction(libc::SIGTERM, std::ptr::null(), &mut now), 0);
+                now.sa_sigaction
+            }
         };
-        assert_eq!(now, libc::SIG_DFL);
+        assert_eq!(now(), libc::SIG_DFL);
+        hold().unwrap();
+        // SAFETY: as above; the handler is set again.
+        unsafe { libc::raise(libc::SIGTERM) };
+        assert_ne!(now(), libc::SIG_DFL, "as often as it comes");
+        let_go().unwrap();
+        assert_eq!(now(), libc::SIG_DFL);
     }
 }

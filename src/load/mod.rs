@@ -223,9 +223,12 @@ impl Conductor<'_, '_> {
         }
     }
 
+    /// Of all jobs' threads together: every job has one, or none has. `None`: one is not known.
     fn sqpoll_time(&self) -> Option<u64> {
-        let tids = self.shared.sq_tids.iter().map(|t| t.load(Ordering::Relaxed)).filter(|&t| t != 0);
-        let times: Vec<Option<u64>> = tids.map(usage::of_tid).collect();
-        if times.is_empty() { None } else { times.into_iter().sum() }
+        sum_of_all(self.shared.sq_tids.iter().map(|t| t.load(Ordering::Relaxed)), usage::of_tid)
     }
+}
+
+fn sum_of_all(tids: impl Iterator<Item = i32>, time: impl Fn(i32) -> Option<u64>) -> Option<u64> {
+    tids.map(|tid| if tid == 0 { None } else { time(tid) }).sum()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::options::{Bytes, EngineKind, LoadOptions, Rw, Scratch, Span, Wait};
 use super::spec::LoadSpec;
-use super::{Boundary, Doing, Outcome, run, verify};
+use super::{Boundary, Doing, Outcome, run, sum_of_all, verify};
 use crate::error::{Error, Result};
 
 static NOT_STOPPED: AtomicBool = AtomicBool::new(false);
@@ -66,6 +66,15 @@ fn every_engine_does_exactly_what_was_asked_for() {
             assert_eq!(got.syscalls.is_none(), engine == EngineKind::PosixAio);
         }
     }
+}
+
+#[test]
+fn a_time_that_one_thread_is_missing_in_is_not_known() {
+    let time = |tid: i32| (tid != 7).then_some(tid as u64);
+    assert_eq!(sum_of_all([3, 4].into_iter(), time), Some(7));
+    assert_eq!(sum_of_all([3, 0].into_iter(), time), None, "a job's thread was not told");
+    assert_eq!(sum_of_all([3, 7].into_iter(), time), None, "/proc does not say");
+    assert_eq!(sum_of_all([0, 0].into_iter(), time), None, "there are none");
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub struct Shared<'a> {
     pub halt: AtomicBool,
     /// I/Os of the stage that runs, by job; for the progress display.
     pub done: Vec<AtomicU64>,
-    /// SQPOLL threads, by job; 0 without one.
+    /// SQPOLL threads, by job; 0: none, or it could not be told.
     pub sq_tids: Vec<AtomicI32>,
     /// Whole blocks of the target; 0 without one.
     pub blocks: u64,
@@ -120,7 +120,9 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
         }
         EngineKind::IoUring => {
             let o = engine::io_uring::open(&spec.ring, &of_job)?;
-            shared.sq_tids[job as usize].store(o.sq_tid.unwrap_or(0), Ordering::Relaxed);
+            if let Some(tid) = o.sq_tid {
+                shared.sq_tids[job as usize].store(tid, Ordering::Relaxed);
+            }
             at.drive(o.submitter, o.reaper, o.granted)
         }
         EngineKind::IoUringCmd => {

@@ -8,12 +8,14 @@ pub enum Stage {
     Submitted,
     Issued,
     Ready,
+    Ended,
     Queued,
     Posted,
 }
 
 impl Stage {
-    pub const ALL: [Stage; 5] = [Stage::Submitted, Stage::Issued, Stage::Ready, Stage::Queued, Stage::Posted];
+    pub const ALL: [Stage; 6] =
+        [Stage::Submitted, Stage::Issued, Stage::Ready, Stage::Ended, Stage::Queued, Stage::Posted];
 
     /// The stable name, as in the documentation and the JSON.
     pub fn name(self) -> &'static str {
@@ -21,6 +23,7 @@ impl Stage {
             Stage::Submitted => "submitted",
             Stage::Issued => "issued",
             Stage::Ready => "ready",
+            Stage::Ended => "ended",
             Stage::Queued => "queued",
             Stage::Posted => "posted",
         }
@@ -48,6 +51,7 @@ impl Trail {
             Stage::Submitted => Some(self.submitted),
             Stage::Issued => self.issued,
             Stage::Ready => self.ready,
+            Stage::Ended => self.ended,
             Stage::Queued => self.queued,
             Stage::Posted => Some(self.posted),
         }
@@ -71,7 +75,7 @@ impl Trail {
         })
     }
 
-    /// The I/O without gaps or overlaps, from its submission to its posting: one span at least, four at most, which sum to
+    /// The I/O without gaps or overlaps, from its submission to its posting: one span at least, five at most, which sum to
     /// the latency. Stamps out of order are left out. Empty if it was posted before it was submitted.
     pub fn spans(&self) -> Vec<Span> {
         let known: Vec<_> = self.known().collect();

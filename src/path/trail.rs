@@ -25,7 +25,7 @@ pub enum Course {
     Poll,
 }
 
-/// What the submitting thread was doing when its completion was ready.
+/// What the submitting thread was doing when its completion could be delivered: at *ready*, or *ended* where that is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Meanwhile {
@@ -37,7 +37,7 @@ pub enum Meanwhile {
     Sleeping { cpu: u32, tid: u32, comm: String },
 }
 
-/// The sleep that the submitting thread was in when the completion was ready, and its end.
+/// The sleep that the submitting thread was in when the completion could be delivered, and its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {
     /// When somebody woke it.
@@ -58,7 +58,7 @@ pub struct Trail {
     /// The operation's name, as IORING_OP_… in lower case: `read_fixed`.
     pub opcode: String,
     pub user_data: u64,
-    /// Bytes asked for, where the operation has one plain length.
+    /// Bytes asked for, where the operation has one plain length of its own (and takes no provided buffer).
     pub asked_bytes: Option<u64>,
     /// The completion's result: bytes, or a negative errno.
     pub result: i32,
@@ -74,6 +74,9 @@ pub struct Trail {
     pub submitted: Stamp,
     pub issued: Option<Stamp>,
     pub ready: Option<Stamp>,
+    /// A kernel worker of the file system had finished it (direct writes, mostly); `None`: none had to, or it was not seen.
+    #[serde(default)]
+    pub ended: Option<Stamp>,
     /// Task work was added: known only where the kernel allows a probe there.
     pub queued: Option<Stamp>,
     pub posted: Stamp,
@@ -87,7 +90,7 @@ pub struct Trail {
     pub run_items: Option<u32>,
     pub meanwhile: Option<Meanwhile>,
     pub wake: Option<Wake>,
-    /// Context switches of the submitting thread's last CPU between *ready* and *posted*.
+    /// Context switches of the submitting thread's last CPU between the moment of `meanwhile` and *posted*.
     pub switches_meanwhile: Option<u32>,
 }
 
@@ -109,6 +112,8 @@ pub struct Stages {
     pub wait_ns: u64,
     /// ready → posted: delivery delay.
     pub delivery_ns: u64,
+    /// ready → ended, a part of `delivery_ns`: the file system, where a kernel worker of its had to finish it; else 0.
+    pub file_system_ns: u64,
 }
 
 impl Trail {
@@ -127,6 +132,11 @@ impl Trail {
         self.ready.map(|ready| self.posted.ns.saturating_sub(ready.ns))
     }
 
+    /// When it could be delivered.
+    pub fn deliverable(&self) -> Option<Stamp> {
+        self.ended.or(self.ready)
+    }
+
     /// `None` where *issued* or *ready* is not known.
     pub fn stages(&self) -> Option<Stages> {
         let (issued, ready) = (self.issued?, self.ready?);
@@ -134,6 +144,7 @@ impl Trail {
             issue_ns: issued.ns.checked_sub(self.submitted.ns)?,
             wait_ns: ready.ns.checked_sub(issued.ns)?,
             delivery_ns: self.posted.ns.checked_sub(ready.ns)?,
+            file_system_ns: self.ended.map_or(Some(0), |ended| ended.ns.checked_sub(ready.ns))?,
         })
     }
 }

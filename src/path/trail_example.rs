@@ -21,6 +21,7 @@ pub fn trail() -> Trail {
         submitted: stamp(0, 0),
         issued: Some(stamp(12_000, 0)),
         ready: Some(stamp(101_000, 1)),
+        ended: None,
         queued: None,
         posted: stamp(3_000_000, 0),
         course: Course::Block,

@@ -3,12 +3,14 @@
 //! yields ([`observed`]). Samples of what the CPUs run ([`profile`], [`sampled`])
 //! are an object of their own.
 //!
-//! Other people's programs: [`rings`] holds what is counted by ring and opcode; requests followed whole cross one by one.
+//! Other people's programs: [`rings`] holds what is counted by ring and opcode (`overflow`: whose the completions are that find no
+//! room); requests followed whole cross one by one.
 //!
 //! Aggregate mode: nothing crosses per event. [`recording`] takes out the deciding events themselves, beside it. What each
 //! number means is in `docs/completion-path.md`.
 
 pub mod observed;
+mod overflow;
 pub mod profile;
 pub mod recording;
 pub mod rings;

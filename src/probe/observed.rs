@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rings::{FollowLoss, OpcodeCounts, RingCounts};
+use super::rings::{FollowLoss, OpcodeCounts, Process, RingCounts};
 use super::skel::types;
 use super::support::Plan;
 use super::symbols::Symbols;
@@ -51,8 +51,8 @@ pub struct Observed {
     pub iowq_workers: u64,
     /// Most of them alive at one time, of those that ran.
     pub iowq_most: u64,
-    /// Processes that were watched: tgid and name.
-    pub processes: Vec<(u32, String)>,
+    /// Processes that were watched.
+    pub processes: Vec<Process>,
 }
 
 /// One ring: what it is, its counts on all CPUs, and its errors.
@@ -76,9 +76,11 @@ pub(super) struct Raw {
     pub parked_segments: Vec<types::segment>,
     /// Completions of which a closing window left open what carried them, by ring.
     pub undecided: Vec<types::segment>,
-    pub processes: Vec<(u32, String)>,
+    pub processes: Vec<Process>,
     /// Io-wq workers: made, and most at one time.
     pub workers: (u64, u64),
+    /// Followed requests without a completion at the end: those that ask for none, and the others.
+    pub skipped: u64,
     pub unfinished: u64,
 }
 
@@ -128,6 +130,12 @@ fn cause(v: types::vector) -> &'static str {
 /// Programs that only count beside the completions: what they miss makes that count low and no vehicle wrong.
 fn counts_only(program: &str) -> bool {
     program.starts_with("interrupt_") || program.starts_with("mode_page")
+}
+
+/// Losses that completions rest on.
+pub(super) fn lost(raw: &Raw) -> u64 {
+    let missed = raw.misses.iter().filter(|(program, _)| !counts_only(program)).map(|(_, events)| events);
+    raw.slots.iter().map(|s| s.lost).sum::<u64>() + missed.sum::<u64>()
 }
 
 pub(super) fn observe(
@@ -189,7 +197,7 @@ pub(super) fn observe(
     Observed {
         vehicles,
         seen,
-        lost: sum(|s| s.lost) + missed.iter().filter(|m| !counts_only(&m.program)).map(|m| m.events).sum::<u64>(),
+        lost: lost(raw),
         missed,
         kicks,
         resched_ipis: has("interrupt_reschedule_entry")
@@ -213,6 +221,7 @@ pub(super) fn observe(
             no_room: sum(|s| s.no_room),
             ring_buffer_full: sum(|s| s.trails_lost),
             no_completion: sum(|s| s.no_completion),
+            skipped: sum(|s| s.skipped) + raw.skipped,
             unfinished: raw.unfinished,
         },
         iowq_workers: raw.workers.0,
@@ -280,7 +289,7 @@ fn counts_bytes(opcode: &str) -> bool {
 }
 
 fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec<OpcodeCounts> {
-    let used = count.ops.iter().enumerate().filter(|(_, op)| op.requests > 0 || op.completions > 0);
+    let used = count.ops.iter().enumerate().filter(|(_, op)| op.requests + op.completions + op.errors > 0);
     used.map(|(number, op)| {
         let mut by_errno = BTreeMap::new();
         for (key, n) in errnos.iter().filter(|(key, _)| usize::from(key.opcode) == number) {
@@ -290,6 +299,7 @@ fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec
         let always = trails::always_punted(&opcode);
         OpcodeCounts {
             requests: op.requests,
+            skips: op.skips,
             completions: op.completions,
             bytes: if counts_bytes(&opcode) { op.bytes } else { 0 },
             errors: op.errors,

@@ -164,6 +164,7 @@ struct cpu_slot {
 	__u64 no_room;         /* chosen requests that were given up */
 	__u64 trails_lost;     /* followed to their end, but the ring buffer was full */
 	__u64 no_completion;   /* followed, and reused before a completion was seen */
+	__u64 skipped;         /* the same of those that ask for none if they succeed */
 	struct irq_count vectors[VEC_MAX];
 } __attribute__((aligned(64)));
 
@@ -190,6 +191,7 @@ struct thread_state {
 
 struct op_count {
 	__u64 requests;
+	__u64 skips; /* of these, those that ask for no completion if they succeed */
 	__u64 completions;
 	__u64 bytes; /* results that are not negative, summed */
 	__u64 errors;
@@ -228,6 +230,7 @@ struct errno_key {
 
 struct process_info {
 	char comm[16];
+	__u64 executed_ns; /* when it became the program of that name, CLOCK_MONOTONIC; 0: not seen to */
 };
 
 enum course {
@@ -257,6 +260,7 @@ struct trail {
 	__u64 submitted_ns;
 	__u64 issued_ns;
 	__u64 ready_ns;
+	__u64 ended_ns;
 	__u64 posted_ns;
 	__u64 woken_ns;
 	__u64 running_ns;
@@ -294,6 +298,8 @@ struct trail {
 	__u32 switched; /* that CPU's count then */
 	__u32 switches; /* and since, at the posting; all ones: not known */
 	__u32 opcode;
+	__u32 ended_cpu;
+	__u32 skips; /* it asks for no completion if it succeeds */
 	__u32 pad;
 	char meanwhile_comm[16];
 };

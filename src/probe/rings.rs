@@ -28,6 +28,7 @@ pub struct RingCounts {
 pub struct OpcodeCounts {
     pub opcode: String,
     pub requests: u64,
+    pub skips: u64,
     pub completions: u64,
     pub bytes: u64,
     pub errors: u64,
@@ -40,6 +41,16 @@ pub struct OpcodeCounts {
     pub errnos: Vec<(i32, u64)>,
 }
 
+/// A watched process as the programs know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    pub tgid: u32,
+    /// Its program's name, or that of the thread that made it or was met at its I/O.
+    pub comm: String,
+    /// When it was seen to become that program, CLOCK_MONOTONIC; 0: it was not.
+    pub executed_ns: u64,
+}
+
 /// What became of the requests that were chosen to be followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FollowLoss {
@@ -47,8 +58,10 @@ pub struct FollowLoss {
     pub no_room: u64,
     /// Whole, but the ring buffer was full.
     pub ring_buffer_full: u64,
-    /// Their place was used again before a completion was seen: it was skipped (IOSQE_CQE_SKIP_SUCCESS), or missed.
+    /// Their place was used again before a completion was seen: it overflowed, or was missed.
     pub no_completion: u64,
-    /// Not complete when watching ended.
+    /// They asked for no completion if they succeed (IOSQE_CQE_SKIP_SUCCESS), and none was seen.
+    pub skipped: u64,
+    /// Of the others, not complete when watching ended.
     pub unfinished: u64,
 }

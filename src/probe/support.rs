@@ -1,14 +1,16 @@
 //! Which programs a run wants, and which of them this kernel can take: facts first, then a pure decision.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Enum64, Func, FuncProto, Typedef};
+use libbpf_rs::btf::types::{Enum, Enum64, Func, FuncProto, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
+use super::profile_skel::ProfileSkelBuilder;
 use super::skel::IotrailSkelBuilder;
 
 /// What a program is for; decides which runs want it.
@@ -92,10 +94,21 @@ pub const PROGRAMS: &[Program] = programs! {
     "block_issued" "block_rq_issue" Follow false "block I/O being issued" "stages of files and block devices" None;
     "block_completed" "block_rq_complete" Follow false "block I/O being done" "stages of files and block devices" None;
     "block_bio_completed" "block_bio_complete" Follow false "block I/O of stacked devices" "stages of stacked devices" None;
+    "block_ended" "iomap_dio_complete" Follow false "direct I/O that a worker of the file system ends" "its wait for that worker, told apart from task work" Some("6.6");
     "process_forked" "sched_process_fork" Follow false "children being made" "children of the watched" None;
     "process_executes" "sched_process_exec" Follow false "programs being run" "processes' names" None;
     "process_exits" "sched_process_exit" Follow false "threads' ends" "completions left at a thread's end" None;
 };
+
+/// The programs that sample the CPU (`--profile`), which are an object of their own: name, what it is for, what is lost.
+const SAMPLING: [(&str, &str, &str); 3] = [
+    ("profile_sample", "samples of what the CPUs run", "where the CPU goes (--profile)"),
+    ("profile_idle", "samples of idle CPUs", "where the CPU goes, sampled by time"),
+    ("profile_timers", "which timers are the samples' own", "where the CPU goes, sampled by time"),
+];
+
+/// The flag that every kernel since 6.0 has, beside others.
+const MULTISHOT: &str = "REQ_F_APOLL_MULTISHOT";
 
 /// What can be known before loading.
 #[derive(Debug, Clone, Default)]
@@ -106,8 +119,8 @@ pub struct Facts {
     pub completion_is_entry: bool,
     /// bpf_rdonly_cast is there (6.2, a35b9af4ec2c): what a tracepoint hands over as a plain address can be read as what it is.
     pub typed_reads: bool,
-    /// REQ_F_… bits of requests that post many completions; 0: not found, and such completions have no opcode.
-    pub multishot_flags: u64,
+    /// REQ_F_… bits of requests that post many completions; `None`: not found.
+    pub multishot_flags: Option<u64>,
 }
 
 impl Facts {
@@ -131,18 +144,21 @@ impl Facts {
             .and_then(|pointer| pointer.next_type())
             .and_then(|function| FuncProto::try_from(function).ok())
             .map(|f| f.len());
+        // An enumeration of 64 bits where one of the flags needs them, else of 32.
         let value = |name: &str| {
-            let mut members = btf.type_by_kind::<Enum64<'_>>().flat_map(|e| {
-                e.iter().filter(|m| m.name.is_some_and(|n| n == name)).map(|m| m.value as u64).collect::<Vec<_>>()
-            });
-            members.next().unwrap_or(0)
+            let is = |n: Option<&OsStr>| n.is_some_and(|n| n == name);
+            let wide =
+                || btf.type_by_kind::<Enum64<'_>>().find_map(|e| e.iter().find(|m| is(m.name)).map(|m| m.value as u64));
+            let narrow =
+                || btf.type_by_kind::<Enum<'_>>().find_map(|e| e.iter().find(|m| is(m.name)).map(|m| m.value as u64));
+            wide().or_else(narrow)
         };
         Facts {
             tracepoints,
             // A context pointer stands before the tracepoint's own arguments.
             completion_is_entry: arguments == Some(4),
             typed_reads: btf.type_by_name::<Func<'_>>("bpf_rdonly_cast").is_some(),
-            multishot_flags: value("REQ_F_APOLL_MULTISHOT") | value("REQ_F_MULTISHOT"),
+            multishot_flags: [MULTISHOT, "REQ_F_MULTISHOT"].into_iter().filter_map(value).reduce(|a, b| a | b),
         }
     }
 
@@ -196,6 +212,9 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
             plan.missing.push((p.name, p.lost));
         }
     }
+    if roles.contains(&Role::Follow) && facts.multishot_flags.is_none() {
+        plan.missing.push((MULTISHOT, "operations of multishot requests' later completions"));
+    }
     Ok(plan)
 }
 
@@ -235,20 +254,27 @@ pub fn survey() -> Vec<ProgramCheck> {
             if p.role == Role::Follow && !facts.can_follow() {
                 return missing(p, "no bpf_rdonly_cast".into(), "Linux 6.2 or later");
             }
-            match try_load(p.name) {
-                Ok(()) => ProgramCheck { name: p.name, purpose: p.purpose, state: State::Loads },
-                Err(e) => {
-                    let (why, restore) = refusal(&e);
-                    missing(p, why, restore)
-                }
-            }
+            tried(p.name, p.purpose, p.lost, try_load::<IotrailSkelBuilder>(p.name))
         })
+        .chain(SAMPLING.map(|(name, purpose, lost)| tried(name, purpose, lost, try_load::<ProfileSkelBuilder>(name))))
         .collect()
 }
 
-fn try_load(name: &str) -> libbpf_rs::Result<()> {
+fn tried(name: &'static str, purpose: &'static str, lost: &'static str, how: libbpf_rs::Result<()>) -> ProgramCheck {
+    let state = how.map_or_else(
+        |e| {
+            let (why, restore) = refusal(&e);
+            State::Missing { why, lost, restore: restore.into() }
+        },
+        |()| State::Loads,
+    );
+    ProgramCheck { name, purpose, state }
+}
+
+/// One program of an object.
+fn try_load<S: Default + for<'o> SkelBuilder<'o>>(name: &str) -> libbpf_rs::Result<()> {
     let mut room = MaybeUninit::<OpenObject>::uninit();
-    let mut open = IotrailSkelBuilder::default().open(&mut room)?;
+    let mut open = S::default().open(&mut room)?;
     for mut program in open.open_object_mut().progs_mut() {
         let chosen = program.name() == name;
         program.set_autoload(chosen);
@@ -287,7 +313,7 @@ mod tests {
     use super::*;
 
     fn facts(tracepoints: BTreeSet<&'static str>) -> Facts {
-        Facts { tracepoints: Some(tracepoints), completion_is_entry: true, typed_reads: true, multishot_flags: 0 }
+        Facts { tracepoints: Some(tracepoints), completion_is_entry: true, typed_reads: true, multishot_flags: Some(0) }
     }
 
     fn all() -> BTreeSet<&'static str> {
@@ -334,6 +360,10 @@ mod tests {
         some.remove("ipi_send_cpu"); // before 6.4
         let got = plan(&facts(some.clone()), &[Role::Counts]).unwrap();
         assert_eq!(got.missing, [("interrupt_ipi_send", "kicks per I/O")]);
+        let unflagged = Facts { multishot_flags: None, ..facts(all()) };
+        let got = plan(&unflagged, &[Role::Follow]).unwrap();
+        assert_eq!(got.missing, [("REQ_F_APOLL_MULTISHOT", "operations of multishot requests' later completions")]);
+        assert!(plan(&unflagged, &[Role::Completion]).unwrap().missing.is_empty(), "a load of our own needs it not");
         some.remove("io_uring_complete");
         let e = plan(&facts(some), &[Role::Completion]).unwrap_err();
         assert_eq!(e, "this kernel has no tracepoint io_uring_complete");

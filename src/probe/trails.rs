@@ -132,7 +132,8 @@ impl Words<'_> {
             _ => None,
         };
         // A wake-up of before is none of this completion's.
-        let woken_for_it = raw.woken_ns >= raw.ready_ns && raw.ready_ns != 0 && raw.woken_ns <= raw.posted_ns;
+        let to_deliver_ns = raw.ready_ns.max(raw.ended_ns);
+        let woken_for_it = raw.woken_ns >= to_deliver_ns && to_deliver_ns != 0 && raw.woken_ns <= raw.posted_ns;
         let wake = (woken_for_it && matches!(meanwhile, Some(Meanwhile::Sleeping { .. } | Meanwhile::Runnable { .. })))
             .then(|| Wake {
                 woken: Stamp { ns: raw.woken_ns, cpu: raw.woken_by_cpu },
@@ -158,6 +159,7 @@ impl Words<'_> {
             submitted: Stamp { ns: raw.submitted_ns, cpu: raw.submitted_cpu },
             issued: stamp(raw.issued_ns, raw.issued_cpu),
             ready: stamp(raw.ready_ns, raw.ready_cpu),
+            ended: stamp(raw.ended_ns, raw.ended_cpu),
             queued: None,
             posted: Stamp { ns: raw.posted_ns, cpu: raw.posted_cpu },
             course: match raw.course {
@@ -171,7 +173,7 @@ impl Words<'_> {
             run_items: (raw.run_items != 0).then_some(raw.run_items),
             meanwhile,
             wake,
-            switches_meanwhile: (raw.switches != u32::MAX && raw.ready_ns != 0).then_some(raw.switches),
+            switches_meanwhile: (raw.switches != u32::MAX && to_deliver_ns != 0).then_some(raw.switches),
         }
     }
 }

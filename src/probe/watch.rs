@@ -10,8 +10,9 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 
 use super::observed::{self, Observed, Raw, RawRing};
+use super::overflow;
 use super::recording::{Capacity, Recorder, Recording};
-use super::rings::FollowLoss;
+use super::rings::{FollowLoss, Process};
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
 use super::support::{self, Facts, Plan, Role};
 use super::symbols::Symbols;
@@ -21,19 +22,19 @@ use crate::host::irq::Interrupts;
 use crate::measurement::Warning;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 832);
+const _: () = assert!(size_of::<types::cpu_slot>() == 896);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);
 const _: () = assert!(size_of::<types::irq_count>() == 16);
 const _: () = assert!(size_of::<types::thread_state>() == 88);
-const _: () = assert!(size_of::<types::ring_count>() == 128 * 72 + 40);
-const _: () = assert!(size_of::<types::trail>() == 232);
+const _: () = assert!(size_of::<types::ring_count>() == 128 * 80 + 40);
+const _: () = assert!(size_of::<types::trail>() == 248);
 
 /// `IOTRAIL_MAX_CPUS`.
 const MAX_CPUS: usize = 1024;
 
-/// Rings told apart in one watched span; the rest are counted together. 9.3 kB per ring and CPU.
+/// Rings told apart in one watched span; the rest are counted together. 10.3 kB per ring and CPU.
 const RINGS_MAX: u32 = 512;
 
 /// `BUCKETS * WAYS`: requests that can be followed at one time.
@@ -164,7 +165,8 @@ impl<'room> Watch<'room> {
             constants.own_tgid = std::process::id();
             constants.one_in = follow.one_in.max(1);
             constants.rings_max = RINGS_MAX;
-            constants.multishot_flags = Facts::of_this_kernel().multishot_flags;
+            // Without them the plan says what is missing.
+            constants.multishot_flags = Facts::of_this_kernel().multishot_flags.unwrap_or(0);
             open.maps.ring_numbers.set_max_entries(4096).map_err(load_error)?;
             open.maps.ring_infos.set_max_entries(RINGS_MAX).map_err(load_error)?;
             open.maps.ring_counts.set_max_entries(RINGS_MAX).map_err(load_error)?;
@@ -264,7 +266,7 @@ impl<'room> Watch<'room> {
         if let Some(windows) = &self.windows {
             let mut raw = self.counters()?;
             raw.undecided = windows.undecided.clone();
-            raw.unfinished = windows.unfinished;
+            (raw.skipped, raw.unfinished) = (windows.skipped, windows.unfinished);
             return Ok(self.observed(&raw, self.interrupts().as_ref()));
         }
         if self.subject.follow.is_some() {
@@ -281,17 +283,21 @@ impl<'room> Watch<'room> {
             }
         }
         if let Some(trails) = &self.trails {
-            trails.leave(self.waiting()?);
+            // Completed, and no run of task work told what carried them.
+            trails.leave(self.kept(|tag| tag & 1 == 1)?);
         }
         if self.subject.follow.is_some() {
-            raw.unfinished = entries::<u32, [u64; 8]>(&maps.requests)?
-                .iter()
-                .flat_map(|(_, tags)| tags)
-                .filter(|tag| **tag != 0 && **tag & 1 == 0)
-                .count() as u64;
+            let open = self.kept(|tag| tag != 0 && tag & 1 == 0)?;
+            raw.skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
+            raw.unfinished = open.len() as u64 - raw.skipped;
             for (_, state) in entries::<u32, types::thread_state>(&maps.threads)? {
                 raw.parked_segments.extend(state.segments);
             }
+        }
+        if observed::lost(&raw) == 0 {
+            // Of a ring that was made in this span everything was seen. The last number stands for many rings.
+            let whole = raw.rings.iter_mut().take(RINGS_MAX as usize - 1).filter(|(info, ..)| info.found == 0);
+            whole.for_each(|(_, counts, errnos)| overflow::name(&mut counts.ops, errnos));
         }
         Ok(self.observed(&raw, interrupts.as_ref()))
     }
@@ -368,7 +374,7 @@ impl<'room> Watch<'room> {
             raw.rings = self.rings()?;
             raw.processes = entries::<u32, types::process_info>(&maps.followed)?
                 .into_iter()
-                .map(|(tgid, info)| (tgid, trails::text(&info.comm)))
+                .map(|(tgid, info)| Process { tgid, comm: trails::text(&info.comm), executed_ns: info.executed_ns })
                 .collect();
             let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
             raw.workers = (bss.workers_made.into(), bss.workers_most.into());
@@ -380,20 +386,20 @@ impl<'room> Watch<'room> {
         observed::observe(raw, &self.subject, &self.plan, self.symbols, interrupts)
     }
 
-    /// Followed requests that have completed, and of which no run of task work told what carried them.
-    fn waiting(&self) -> Result<Vec<types::trail>> {
-        let mut waiting = vec![];
+    /// Followed requests that have a place, by its tag: see follow.h.
+    fn kept(&self, wanted: fn(u64) -> bool) -> Result<Vec<types::trail>> {
+        let mut kept = vec![];
         for (bucket, tags) in entries::<u32, [u64; 8]>(&self.skel.maps.requests)? {
-            for way in (0..8).filter(|way| tags[*way] & 1 == 1) {
+            for way in (0..8).filter(|way| wanted(tags[*way])) {
                 let index = bucket * 8 + way as u32;
                 if let Some(trail) =
                     self.skel.maps.trails.lookup(&index.to_ne_bytes(), MapFlags::ANY).map_err(unreadable)?
                 {
-                    waiting.push(read(&trail));
+                    kept.push(read(&trail));
                 }
             }
         }
-        Ok(waiting)
+        Ok(kept)
     }
 
     /// Each numbered ring: what it is, and its counts on all CPUs.
@@ -428,8 +434,8 @@ impl<'room> Watch<'room> {
         for (to, from) in info.comm.iter_mut().take(15).zip(comm.iter().take_while(|b| **b != b'\n')) {
             *to = *from as i8;
         }
-        // SAFETY: a process_info is 16 plain bytes.
-        let value: [u8; 16] = unsafe { std::mem::transmute(info) };
+        // SAFETY: a process_info is 24 plain bytes.
+        let value: [u8; 24] = unsafe { std::mem::transmute(info) };
         self.skel
             .maps
             .followed
@@ -455,6 +461,7 @@ impl<'room> Watch<'room> {
             no_room: sum(|s| &s.no_room),
             ring_buffer_full: sum(|s| &s.trails_lost),
             no_completion: sum(|s| &s.no_completion),
+            skipped: sum(|s| &s.skipped),
             unfinished: 0,
         }
     }
@@ -534,6 +541,7 @@ fn entries<K: Copy, V: Copy>(map: &impl MapCore) -> Result<Vec<(K, V)>> {
 fn add(sum: &mut types::ring_count, one: &types::ring_count) {
     for (sum, one) in sum.ops.iter_mut().zip(&one.ops) {
         sum.requests += one.requests;
+        sum.skips += one.skips;
         sum.completions += one.completions;
         sum.bytes += one.bytes;
         sum.errors += one.errors;

@@ -62,6 +62,7 @@ pub const VERSION: i32 = MIGRATIONS.len() as i32;
 pub enum Found {
     /// Nothing in it yet.
     Empty,
+    /// From version 1 on: a store has its mark since it has its tables.
     Ours {
         version: i32,
     },
@@ -74,7 +75,7 @@ pub fn look(db: &Connection) -> rusqlite::Result<Found> {
     let (id, version) = (pragma("application_id")?, pragma("user_version")?);
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
     Ok(match (id, version, tables) {
-        (APPLICATION_ID, version, _) => Found::Ours { version },
+        (APPLICATION_ID, version @ 1.., _) => Found::Ours { version },
         (0, 0, 0) => Found::Empty,
         _ => Found::Foreign,
     })
@@ -82,8 +83,7 @@ pub fn look(db: &Connection) -> rusqlite::Result<Found> {
 
 /// Brings the store from `version` to [`VERSION`], all or nothing: the marks change in the same transaction as the tables.
 pub fn migrate(tx: &Transaction<'_>, version: i32) -> rusqlite::Result<()> {
-    let from = usize::try_from(version).unwrap_or(0);
-    for step in &MIGRATIONS[from..] {
+    for (_, step) in (0..).zip(MIGRATIONS).filter(|(from, _)| *from >= version) {
         tx.execute_batch(step)?;
     }
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;

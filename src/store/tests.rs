@@ -153,6 +153,17 @@ fn a_newer_store_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_version_that_no_store_has_is_no_stores() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = begun(&dir);
+    store.db.pragma_update(None, "user_version", -1).unwrap();
+    let path = store.path().to_owned();
+    drop(store);
+    let text = refused(&path);
+    assert!(text.contains("not a store of iotrail"), "{text}");
+}
+
+#[test]
 fn a_truncated_store_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);

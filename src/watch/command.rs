@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ use crate::error::{Error, Result};
 pub struct Gated {
     argv: Vec<OsString>,
     tgid: u32,
+    /// What its process had used when it came to the gate.
+    cpu_before: CpuTime,
     end: End,
     gate: Option<PipeWriter>,
     /// Ends when the program runs, or could not be run.
@@ -31,7 +33,7 @@ pub struct Gated {
 pub struct Ended {
     /// The exit status; 128 + the signal if one killed it.
     pub status: i32,
-    /// Of the command and of all its children that were waited for.
+    /// Of the command, from its gate on, and of all its children that were waited for.
     pub cpu: CpuTime,
 }
 
@@ -101,15 +103,18 @@ impl Gated {
             .name("spawn".into())
             .spawn(move || command.spawn().map(drop))
             .map_err(cannot_start)?;
-        let mut tgid = [0; 4];
-        if let Err(cause) = told.read_exact(&mut tgid) {
+        let (mut tgid, mut user_ns, mut system_ns) = ([0; 4], [0; 8], [0; 8]);
+        let heard =
+            [&mut tgid[..], &mut user_ns[..], &mut system_ns[..]].into_iter().try_for_each(|b| told.read_exact(b));
+        if let Err(cause) = heard {
             let spawned = spawner.join().unwrap_or_else(|_| Err(io::Error::other("its thread broke down")));
             return Err(cannot_start(spawned.err().unwrap_or(cause)));
         }
         let tgid = u32::from_ne_bytes(tgid);
+        let cpu_before = CpuTime { user_ns: u64::from_ne_bytes(user_ns), system_ns: u64::from_ne_bytes(system_ns) };
         // A child that is given up here sees its gate close.
         let end = End::of(tgid).map_err(cannot_start)?;
-        Ok(Gated { argv: argv.to_vec(), tgid, end, gate: Some(gate), spawner: Some(spawner), ended: None })
+        Ok(Gated { argv: argv.to_vec(), tgid, cpu_before, end, gate: Some(gate), spawner: Some(spawner), ended: None })
     }
 
     pub fn argv(&self) -> Vec<String> {
@@ -147,11 +152,17 @@ impl Gated {
             // SAFETY: a child of ours that nobody else waits for, and two live places for the answer.
             let pid = unsafe { libc::wait4(self.tgid as libc::pid_t, &mut status, libc::WNOHANG, &mut usage) };
             if pid == self.tgid as libc::pid_t {
-                let status = ExitStatus::from_raw(status);
-                let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+                let (all, before) = (cpu_time(&usage), self.cpu_before);
                 self.ended = Some(Ended {
-                    status: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
-                    cpu: CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) },
+                    // Without WUNTRACED there is no third way to be waited for.
+                    status: match libc::WIFEXITED(status) {
+                        true => libc::WEXITSTATUS(status),
+                        false => 128 + libc::WTERMSIG(status),
+                    },
+                    cpu: CpuTime {
+                        user_ns: all.user_ns.saturating_sub(before.user_ns),
+                        system_ns: all.system_ns.saturating_sub(before.system_ns),
+                    },
                 });
             }
         }
@@ -187,15 +198,25 @@ impl Drop for Gated {
     }
 }
 
-/// In the child, before it becomes the program.
+fn cpu_time(usage: &libc::rusage) -> CpuTime {
+    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+    CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
+}
+
+/// In the child, before it becomes the program. Tells its number and what it has used up to here, which is none of the
+/// program's.
 fn wait_at_gate(mut tell: &PipeWriter, mut at_gate: &PipeReader, outer_end: RawFd) -> io::Result<()> {
     // SAFETY: the child's own copy of the other end, which nothing in the child uses; while it is open, the gate would
-    // not be seen to close. getpid cannot fail.
-    let tgid = unsafe {
+    // not be seen to close. getpid cannot fail, nor can getrusage, which fills a plain C structure that is valid when zero.
+    let (tgid, used) = unsafe {
         libc::close(outer_end);
-        libc::getpid() as u32
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        (libc::getpid() as u32, cpu_time(&usage))
     };
     tell.write_all(&tgid.to_ne_bytes())?;
+    tell.write_all(&used.user_ns.to_ne_bytes())?;
+    tell.write_all(&used.system_ns.to_ne_bytes())?;
     let mut opened = [0];
     match at_gate.read(&mut opened)? {
         1 => Ok(()),

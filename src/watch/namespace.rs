@@ -33,8 +33,10 @@ impl Namespace {
         match self {
             Namespace::Initial => Ok(Some(tgid)),
             Namespace::Translated => {
-                let ours = std::fs::read_link("/proc/self/ns/pid").ok();
-                let same = |n: &u32| std::fs::read_link(format!("/proc/{n}/ns/pid")).ok() == ours;
+                let ours = std::fs::read_link("/proc/self/ns/pid").map_err(|e| {
+                    Error::machine("cannot tell this PID namespace from others", "report this").because(e)
+                })?;
+                let same = |n: &u32| std::fs::read_link(format!("/proc/{n}/ns/pid")).is_ok_and(|theirs| theirs == ours);
                 let all: HashMap<u32, Status> =
                     procfs::processes().into_iter().filter_map(|n| Some((n, Status::of(n)?))).collect();
                 Ok(all.iter().find(|(n, s)| s.numbers.last() == Some(&tgid) && same(n)).map(|(n, _)| *n))

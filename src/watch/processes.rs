@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::procfs::{self, Stat, Status};
+use super::recorder::now;
 use super::rings::{self, SeenRings};
 
 /// Between two looks, at least.
@@ -73,6 +74,8 @@ pub struct SqThread {
 #[derive(Debug)]
 struct Tracked {
     comm: String,
+    /// When that was its name, CLOCK_MONOTONIC.
+    looked_ns: u64,
     found: bool,
     /// `None`: gone, or no longer the same process.
     start_ticks: Option<u64>,
@@ -111,6 +114,7 @@ impl Processes {
         if self.tracked.contains_key(&tgid) {
             return;
         }
+        let looked_ns = now().monotonic_ns;
         let Some(stat) = Stat::of(tgid) else { return };
         let first = |value| Span { first: Some(if found { value } else { 0 }), last: Some(value) };
         self.tracked.insert(
@@ -121,11 +125,20 @@ impl Processes {
                 user_ticks: first(stat.user_ticks),
                 system_ticks: first(stat.system_ticks),
                 comm: stat.comm,
+                looked_ns,
                 threads: HashMap::new(),
             },
         );
         let children = self.look_at(tgid, found, true).children;
         self.track_children(&children);
+    }
+
+    /// What a tracked process has used up to now is not counted: a command's, which waits at its gate.
+    pub fn count_cpu_from_now(&mut self, tgid: u32) {
+        if let Some(tracked) = self.tracked.get_mut(&tgid) {
+            tracked.user_ticks.first = tracked.user_ticks.last;
+            tracked.system_ticks.first = tracked.system_ticks.last;
+        }
     }
 
     /// One that did something that was followed, whoever its parent is.
@@ -173,13 +186,14 @@ impl Processes {
     fn look_at(&mut self, tgid: u32, found: bool, thorough: bool) -> Look {
         let Some(tracked) = self.tracked.get_mut(&tgid) else { return Look::default() };
         let Some(start) = tracked.start_ticks else { return Look::default() };
+        let looked_ns = now().monotonic_ns;
         let Some(stat) = Stat::of(tgid).filter(|s| s.start_ticks == start) else {
             tracked.start_ticks = None;
             return Look::default();
         };
         tracked.user_ticks.take(Some(stat.user_ticks));
         tracked.system_ticks.take(Some(stat.system_ticks));
-        tracked.comm = stat.comm;
+        (tracked.comm, tracked.looked_ns) = (stat.comm, looked_ns);
         let threads = procfs::threads(tgid);
         let mut workers = 0;
         for &tid in &threads {
@@ -199,6 +213,11 @@ impl Processes {
         self.tracked.iter().map(|(tgid, t)| (*tgid, t.comm.as_str()))
     }
 
+    /// Whether /proc has told its name at that moment (CLOCK_MONOTONIC) or later.
+    pub fn looked_at_since(&self, tgid: u32, ns: u64) -> bool {
+        self.tracked.get(&tgid).is_some_and(|t| t.looked_ns >= ns)
+    }
+
     /// CPU time in the span. `ended`: a command that was waited for; the kernel's account of it has all its children that
     /// were waited for, those included that no look has met.
     pub fn cpu(&self, ended: Option<CpuTime>) -> Option<CpuTime> {
@@ -215,10 +234,11 @@ impl Processes {
 
     pub fn sq_thread(&self, tgid: u32, tid: u32) -> Option<SqThread> {
         let helper = (*self.tracked.get(&tgid)?.threads.get(&tid)?)?;
+        let (looked_at, cpu_ns) = ((helper.until - helper.since).as_nanos() as u64, helper.on_cpu_ns.grown());
         (helper.kind == Kind::SubmissionQueue).then(|| SqThread {
             // A thread made meanwhile has run before the first look at it.
-            elapsed_ns: ((helper.until - helper.since).as_nanos() as u64).max(helper.on_cpu_ns.grown().unwrap_or(0)),
-            cpu_ns: helper.on_cpu_ns.grown(),
+            elapsed_ns: cpu_ns.map_or(looked_at, |cpu| cpu.max(looked_at)),
+            cpu_ns,
             sleeps: helper.voluntary_switches.grown(),
         })
     }

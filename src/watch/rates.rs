@@ -65,7 +65,8 @@ impl Meter {
         let ring_before = |ring: u32| self.before.as_ref()?.rings.iter().find(|b| b.ring == ring);
 
         let mut rings = vec![];
-        let mut by_process: BTreeMap<u32, (ProcessRates, Sum)> = BTreeMap::new();
+        // With the CPUs that each submission-queue thread took.
+        let mut by_process: BTreeMap<u32, (ProcessRates, Sum, Vec<Option<f64>>)> = BTreeMap::new();
         let mut all = Sum::default();
         let mut sq_now = HashMap::new();
         for ring in &now.rings {
@@ -80,16 +81,22 @@ impl Meter {
             if known.gone && sum.requests + sum.completions == 0 {
                 continue;
             }
-            let (process, of_process) = by_process.entry(ring.tgid).or_default();
+            let (process, of_process, threads) = by_process.entry(ring.tgid).or_default();
             (process.tgid, process.comm) = (ring.tgid, grown.comm.clone());
             process.rings += 1;
-            process.sqpoll_cpu = sqpoll_cpu.map(|cpu| cpu + process.sqpoll_cpu.unwrap_or(0.0)).or(process.sqpoll_cpu);
+            if ring.setup_flags & rings::SQPOLL != 0 {
+                threads.push(sqpoll_cpu);
+            }
             of_process.add(&sum);
             rings.push(ring_rates(&grown, sum, part(ring.ring), known.fds, sqpoll_cpu, &per_s));
         }
         let mut processes: Vec<ProcessRates> = by_process
             .into_values()
-            .map(|(process, sum)| ProcessRates { rates: sum.rates(&per_s), ..process })
+            .map(|(process, sum, threads)| ProcessRates {
+                rates: sum.rates(&per_s),
+                sqpoll_cpu: if threads.is_empty() { None } else { threads.into_iter().sum() },
+                ..process
+            })
             .collect();
         rings.sort_by(|a, b| busier(&a.rates, &b.rates).then(a.ring.cmp(&b.ring)));
         processes.sort_by(|a, b| busier(&a.rates, &b.rates).then(a.tgid.cmp(&b.tgid)));
@@ -128,12 +135,18 @@ impl Meter {
         TotalRates {
             rates: sum.rates(per_s),
             of_no_ring_per_s: per_s(of_no_ring),
-            kicks_per_s: now.kicks.map(|_| per_s(grown(|o| o.kicks.unwrap_or(0)))),
+            kicks_per_s: grown_kicks(now, before).map(per_s),
             context_switches_per_s: per_s(grown(|o| o.context_switches)),
             lost: grown(|o| o.lost),
             followed_lost: grown(|o| o.follow_loss.no_room + o.follow_loss.ring_buffer_full),
         }
     }
+}
+
+/// `None`: not counted at one of the two ends.
+fn grown_kicks(now: &Observed, before: Option<&Observed>) -> Option<u64> {
+    let was = before.map_or(Some(0), |b| b.kicks)?;
+    Some(now.kicks?.saturating_sub(was))
 }
 
 fn busier(a: &Rates, b: &Rates) -> std::cmp::Ordering {
@@ -284,6 +297,7 @@ fn grown_ring(now: &RingCounts, before: Option<&RingCounts>) -> RingCounts {
         OpcodeCounts {
             opcode: o.opcode.clone(),
             requests: o.requests.saturating_sub(b.requests),
+            skips: o.skips.saturating_sub(b.skips),
             completions: o.completions.saturating_sub(b.completions),
             bytes: o.bytes.saturating_sub(b.bytes),
             errors: o.errors.saturating_sub(b.errors),

@@ -139,7 +139,8 @@ fn a_thread_for_submission_is_told_by_what_it_took_since_the_last_look() {
     };
     let mut meter = Meter::new(1);
     let mut turn = |known: HashMap<u32, Known>| {
-        let record = meter.turn(observed(vec![ring(0, 100)], 0), &BTreeMap::new(), &known, TWO_SECONDS);
+        let polled = RingCounts { setup_flags: rings::SQPOLL, ..ring(0, 100) };
+        let record = meter.turn(observed(vec![polled], 0), &BTreeMap::new(), &known, TWO_SECONDS);
         assert_eq!(record.rings[0].comm, if known.is_empty() { "db" } else { "database" });
         assert_eq!(record.rings[0].sqpoll_cpu, record.processes[0].sqpoll_cpu);
         record.rings[0].sqpoll_cpu
@@ -149,6 +150,31 @@ fn a_thread_for_submission_is_told_by_what_it_took_since_the_last_look() {
     assert_eq!(turn(thread(3000, Some(1500))), None, "nobody looked");
     assert_eq!(turn(HashMap::new()), None);
     assert_eq!(turn(thread(5000, None)), None, "/proc did not say");
+}
+
+#[test]
+fn a_process_is_not_known_where_one_of_its_threads_is_not() {
+    let known = |second| {
+        let thread =
+            |cpu_ns| Known { sq_thread: Some(SqThread { elapsed_ns: 1000, cpu_ns, sleeps: None }), ..Known::default() };
+        HashMap::from([(0, thread(Some(500))), (1, thread(second))])
+    };
+    let of_process = |known: &HashMap<u32, Known>| {
+        let polled = |number| RingCounts { setup_flags: rings::SQPOLL, ..ring(number, 100) };
+        let now = observed(vec![polled(0), polled(1), ring(2, 100)], 0);
+        Meter::new(1).turn(now, &BTreeMap::new(), known, TWO_SECONDS).processes[0].sqpoll_cpu
+    };
+    assert_eq!(of_process(&known(Some(250))), Some(0.75));
+    assert_eq!(of_process(&known(None)), None);
+}
+
+#[test]
+fn kicks_that_were_not_counted_at_both_ends_have_no_rate() {
+    let mut meter = Meter::new(1);
+    let uncounted = Observed { kicks: None, ..observed(vec![ring(0, 100)], 0) };
+    assert_eq!(turn(&mut meter, uncounted).total.kicks_per_s, None);
+    assert_eq!(turn(&mut meter, observed(vec![ring(0, 100)], 60)).total.kicks_per_s, None, "since when is not known");
+    assert_eq!(turn(&mut meter, observed(vec![ring(0, 100)], 80)).total.kicks_per_s, Some(30.0));
 }
 
 #[test]

@@ -145,9 +145,17 @@ pub fn watch(
             "leave out --windows or --profile",
         ));
     }
+    let subject_of_watch = probed(&asked, how.one_in);
+    // First of all: a command's process begins as a copy of ours and has to give back what it is a copy of when it becomes the
+    // program, in the program's time.
+    let mut watched = match asked {
+        Asked::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart)?),
+        Asked::Processes(processes) => Watched::Processes(processes),
+        Asked::Everyone => Watched::Everyone,
+    };
     let host = host::facts(None)?;
     let mut room = Room::default();
-    let mut watch = Watch::open(&mut room, probed(&asked, how.one_in))?;
+    let mut watch = Watch::open(&mut room, subject_of_watch)?;
     let mut warnings = watch.missing();
     if how.namespace == Namespace::Hidden {
         warnings.push(Warning::new(
@@ -160,11 +168,6 @@ pub fn watch(
     let mut sampling_room = profile::Room::default();
     let mut sampler = extra.sampling.map(|s| Sampler::open(&mut sampling_room, s)).transpose()?;
 
-    let mut watched = match asked {
-        Asked::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart)?),
-        Asked::Processes(processes) => Watched::Processes(processes),
-        Asked::Everyone => Watched::Everyone,
-    };
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
     follow(&watched, &mut watch, &mut processes, how.namespace)?;
 
@@ -190,10 +193,10 @@ pub fn watch(
         sampler.tell(&processes);
         sampler.begin()?;
     }
+    let began = Instant::now();
     if let Watched::Command(command) = &mut watched {
         command.release()?;
     }
-    let began = Instant::now();
     let mut windows = how.windows.map(|windows| Opening::new(windows, began));
     let mut summary = Summary::new(how.one_in);
     let mut until = how.duration.map(|d| began + d);
@@ -254,9 +257,10 @@ pub fn watch(
     let (subject, ended) = subject(&mut watched);
     // The kernel's account of a command that ended later than the span has more than the span.
     let cpu = processes.cpu(ended.filter(|_| over)).filter(|_| windows.is_none());
-    // The probes' name of one that is found at its I/O is the thread's.
-    let mut names: BTreeMap<u32, String> = observed.processes.iter().cloned().collect();
-    names.extend(processes.names().map(|(tgid, name)| (tgid, name.to_owned())));
+    // The probes' name of one that is found at its I/O is the thread's; that of /proc may be of before it became its program.
+    let mut names: BTreeMap<u32, String> = processes.names().map(|(tgid, name)| (tgid, name.to_owned())).collect();
+    let newer = observed.processes.iter().filter(|p| !processes.looked_at_since(p.tgid, p.executed_ns));
+    names.extend(newer.map(|p| (p.tgid, p.comm.clone())));
     let span = Span {
         started_unix_s: origin.unix_ns / 1_000_000_000,
         elapsed_ns: elapsed.as_nanos() as u64,
@@ -401,6 +405,7 @@ pub(super) fn follow(
             })?;
             watch.follow(tgid)?;
             seen.track(tgid, false);
+            seen.count_cpu_from_now(tgid);
         }
         Watched::Processes(roots) => {
             let mut all: Vec<u32> = vec![];

@@ -18,12 +18,13 @@ use crate::path::trail::Trail;
 use crate::path::vehicle::Vehicle;
 use crate::probe::observed::Observed;
 use crate::probe::rings::{OpcodeCounts, RingCounts};
+use crate::stats::estimate;
 use crate::trace_record::{
     CpuPair, EnterBatch, ErrnoCount, Followed, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SCHEMA,
     SqpollRecord, StageRecord, Subject, Total, TraceCpu, TraceRecord,
 };
 
-/// The order of so many followed requests is kept, the first ones: 40 bytes each.
+/// The order of so many followed requests is kept, the first ones: 56 bytes each.
 const ORDERED: usize = 1 << 20;
 
 /// Of one set of completions.
@@ -40,6 +41,9 @@ pub(super) struct Stages {
     issue: u64,
     wait: u64,
     delivery: u64,
+    /// Of `delivery`, and of how many completions.
+    file_system: u64,
+    ended: u64,
     delays: Durations,
 }
 
@@ -51,6 +55,8 @@ impl Times {
             self.stages.issue += stages.issue_ns;
             self.stages.wait += stages.wait_ns;
             self.stages.delivery += stages.delivery_ns;
+            self.stages.file_system += stages.file_system_ns;
+            self.stages.ended += u64::from(trail.ended.is_some());
             self.stages.delays.take(stages.delivery_ns);
         }
     }
@@ -61,6 +67,8 @@ impl Times {
         self.stages.issue += other.stages.issue;
         self.stages.wait += other.stages.wait;
         self.stages.delivery += other.stages.delivery;
+        self.stages.file_system += other.stages.file_system;
+        self.stages.ended += other.stages.ended;
         self.stages.delays.add(&other.stages.delays);
     }
 }
@@ -73,6 +81,7 @@ impl Stages {
             issue_ns: mean(self.issue),
             wait_ns: mean(self.wait),
             delivery_ns: mean(self.delivery),
+            file_system_ns: (self.ended > 0).then(|| mean(self.file_system)),
             total_ns: mean(self.issue + self.wait + self.delivery),
             delivery_delay_ns: self.delays.latency(),
         })
@@ -134,6 +143,7 @@ impl Part {
             at_least: *at_least,
             requests: *requests,
             calls: share * f64::from(one_in),
+            calls_ci95: estimate::interval(&[(*requests, *share)], one_in).map(|t| [t.lo, t.hi]),
         };
         self.batches.iter().map(record).collect()
     }
@@ -148,6 +158,7 @@ impl Part {
         OpcodeRecord {
             opcode: counts.opcode.clone(),
             requests: counts.requests,
+            skips: counts.skips,
             completions: counts.completions,
             bytes: counts.bytes,
             errors: counts.errors,
@@ -337,6 +348,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
             "counts are not affected; follow fewer: a larger --one-in",
         ));
     }
+    let ends_seen = probe.programs.iter().any(|name| name == "block_ended");
     Total {
         elapsed_ns,
         windows: None,
@@ -365,13 +377,15 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
             .collect(),
         interrupts: observed.interrupts,
         ipis: observed.ipis,
-        order: order::order(&summary.passages),
+        order: order::order(&summary.passages, ends_seen),
         followed: Followed {
             one_in: summary.one_in,
             completions: summary.completions,
             with_stages: times.stages.completions,
             no_room: loss.no_room,
             ring_buffer_full: loss.ring_buffer_full,
+            skipped: loss.skipped,
+            no_completion: loss.no_completion,
             unfinished: loss.unfinished,
         },
         opcodes: opcodes.iter().map(|o| all.opcode(o)).collect(),
@@ -467,6 +481,7 @@ fn merged(rings: &[RingCounts]) -> Vec<OpcodeCounts> {
             .entry(&o.opcode)
             .or_insert_with(|| OpcodeCounts { opcode: o.opcode.clone(), ..OpcodeCounts::default() });
         sum.requests += o.requests;
+        sum.skips += o.skips;
         sum.completions += o.completions;
         sum.bytes += o.bytes;
         sum.errors += o.errors;

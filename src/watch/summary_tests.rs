@@ -170,6 +170,14 @@ fn stages_are_means_and_sum_to_the_whole() {
 }
 
 #[test]
+fn the_file_systems_worker_is_a_part_of_delivery() {
+    let ended = |submitted| Trail { ended: Some(at(submitted + 90, 1)), ..staged(submitted) };
+    let s = followed(1, [ended(0), staged(1000)]).stages.unwrap();
+    assert_eq!((s.delivery_ns, s.file_system_ns, s.total_ns), (40.0, Some(15.0), 100.0));
+    assert_eq!(followed(1, [staged(0)]).stages.unwrap().file_system_ns, None);
+}
+
+#[test]
 fn delays_stand_beside_their_vehicle_and_detail() {
     let by =
         |submitted, detail: &str| Trail { vehicle: Vehicle::Enter, detail: Some(detail.into()), ..staged(submitted) };
@@ -233,6 +241,9 @@ fn batches_and_runs() {
         let batches: Vec<_> = batches.iter().map(|b| (b.at_least, b.requests, b.calls)).collect();
         assert_eq!(batches, [(1, 1, 2.0), (2, 2, 2.0 * (0.5 + 1.0 / 3.0)), (32, 1, 2.0 / 32.0)]);
     }
+    // What few requests tell of calls is little.
+    let [lo, hi] = r.total.enter_batches[0].calls_ci95.unwrap();
+    assert!(lo < 0.2 && hi > 11.0, "{lo} to {hi}");
     let runs: Vec<_> = r.rings[0].run_items.iter().map(|r| (r.items, r.completions)).collect();
     assert_eq!((runs, &r.total.run_items), (vec![(1, 1), (8, 2)], &r.rings[0].run_items));
 }
@@ -243,8 +254,8 @@ fn the_order_of_first_completions() {
     let other_ring = Trail { ring: Some(1), ..at_ns(0, 999) };
     let no_ring = Trail { ring: None, ..at_ns(0, 9999) };
     let t = followed(1, [at_ns(1, 50), at_ns(2, 40), at_ns(3, 30), other_ring, no_ring]);
-    let expected =
-        Order { completions: 4, inversions: 2, max_displacement: 2, by: OrderBy { block: 0, device: 0, task_work: 0 } };
+    let by = OrderBy { block: 0, device: 0, file_system: None, task_work: 0 };
+    let expected = Order { completions: 4, inversions: 2, max_displacement: 2, by };
     assert_eq!(t.order, Some(expected));
 }
 

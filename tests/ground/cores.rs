@@ -40,7 +40,8 @@ pub fn find(target: &mut Target) -> Result<Cores> {
 /// Of each numbered interrupt line, the count of each CPU.
 fn device_interrupts() -> Result<Vec<Vec<u64>>> {
     let text = std::fs::read_to_string("/proc/interrupts").context("/proc/interrupts")?;
-    let cpus = text.lines().next().unwrap_or_default().split_whitespace().count();
+    let heading = text.lines().next().context("/proc/interrupts is empty")?;
+    let cpus = heading.split_whitespace().count();
     let numbered =
         text.lines().filter_map(|line| line.split_once(':')).filter(|(n, _)| n.trim().parse::<u32>().is_ok());
     Ok(numbered.map(|(_, rest)| rest.split_whitespace().take(cpus).map_while(|n| n.parse().ok()).collect()).collect())
@@ -58,7 +59,8 @@ pub fn pin(cpu: usize) -> Result<()> {
 /// Another CPU than this one that we could run on before we were pinned.
 pub fn another(than: usize) -> Result<usize> {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").context("which CPUs are online")?;
-    let last = online.trim().rsplit([',', '-']).next().and_then(|n| n.parse::<usize>().ok()).unwrap_or(0);
+    let last = online.trim().rsplit([',', '-']).next().and_then(|n| n.parse::<usize>().ok());
+    let last = last.with_context(|| format!("CPUs {online:?}"))?;
     (0..=last).rev().find(|&cpu| cpu != than).ok_or_else(|| Unsupported("there is one CPU only".into()).into())
 }
 

@@ -38,6 +38,14 @@ pub const SCENARIOS: &[Scenario] = &[
         run: multishot_recv,
     },
     Scenario {
+        name: "provided_buffers",
+        about: "reads of a socket into provided buffers, which each message fills by a quarter: none is short",
+        finding: None,
+        allowed: &[],
+        count: 8_000,
+        run: provided_buffers,
+    },
+    Scenario {
         name: "zero_copy",
         about: "SEND_ZC over TCP on the loopback device: one completion and one notification each",
         finding: None,
@@ -143,6 +151,33 @@ fn multishot_recv(run: &mut Run) -> Result<()> {
     run.finish(ring);
     run.report.rings[0].opcodes.get_mut("recv").expect("one was pushed").bytes = bytes;
     run.report.all("enter");
+    Ok(())
+}
+
+fn provided_buffers(run: &mut Run) -> Result<()> {
+    const GROUP: u16 = 1;
+    const PART: usize = MESSAGE / 4;
+    run.pin_if_asked()?;
+    let (ours, theirs) = socketpair(libc::SOCK_SEQPACKET)?;
+    let mut ring = Ring::open(8, &DEFER)?;
+    let mut buffers = Buffers::register(&ring, GROUP, 8)?;
+    (0..8).for_each(|buffer| buffers.give(buffer));
+    run.start()?;
+    groups(run.count, 8, |group| {
+        for _ in 0..group {
+            write_all(theirs.as_raw_fd(), &[7; PART])?;
+            let read = opcode::Read::new(types::Fd(ours.as_raw_fd()), std::ptr::null_mut(), MESSAGE as u32);
+            let entry = read.offset(u64::MAX).buf_group(GROUP).build().flags(squeue::Flags::BUFFER_SELECT);
+            ring.push(entry, PART as u32);
+        }
+        ring.enter(group, group)?;
+        ring.reap_each(|cqe| {
+            io_uring::cqueue::buffer_select(cqe.flags).into_iter().for_each(|buffer| buffers.give(buffer));
+        });
+        Ok(())
+    })?;
+    run.finish(ring);
+    run.report.all("inline");
     Ok(())
 }
 

@@ -69,6 +69,9 @@ pub struct RingReport {
 #[derive(Serialize, Deserialize, Default, Clone)]
 pub struct Op {
     pub requests: u64,
+    /// Of these, those that ask for no completion if they succeed, and those of them that do.
+    pub skips: u64,
+    pub skipped: u64,
     /// CQEs: with multishot and zero copy a request has several.
     pub completions: u64,
     pub bytes: u64,

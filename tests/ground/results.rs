@@ -54,6 +54,14 @@ pub const SCENARIOS: &[Scenario] = &[
         run: short_reads,
     },
     Scenario {
+        name: "skipped",
+        about: "of 8 no-ops, 6 have no completion, as they ask for; a read of no file asks for it too, and has one",
+        finding: Some("errors"),
+        allowed: &[],
+        count: 8_000,
+        run: skipped,
+    },
+    Scenario {
         name: "errors",
         about: "of 8 cached reads: one of no file, one of a wrong address, one refused before it is submitted",
         finding: Some("errors"),
@@ -215,6 +223,30 @@ fn short_reads(run: &mut Run) -> Result<()> {
         }
         ring.submit()?;
         ring.wait(group)
+    })?;
+    run.finish(ring);
+    run.report.all("inline");
+    Ok(())
+}
+
+fn skipped(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let mut buffer = [0u8; 8];
+    let mut ring = Ring::open(8, &[])?;
+    run.start()?;
+    groups(run.count, 8, |group| {
+        for index in 0..group {
+            match index {
+                0 => ring.push(opcode::Nop::new().build(), 0),
+                1 => {
+                    let of_no_file = opcode::Read::new(types::Fd(-1), buffer.as_mut_ptr(), 8);
+                    ring.push_skipping(of_no_file.build(), 8, false);
+                }
+                _ => ring.push_skipping(opcode::Nop::new().build(), 0, true),
+            }
+        }
+        ring.submit()?;
+        ring.wait(group.min(2))
     })?;
     run.finish(ring);
     run.report.all("inline");

@@ -133,7 +133,10 @@ pub fn end(child: Child) -> Ended {
     };
     let output = output.expect("our own child can be waited for");
     Ended {
-        status: output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)),
+        status: match (output.status.code(), output.status.signal()) {
+            (Some(code), _) => code,
+            (None, signal) => 128 + signal.expect("it has not exited, so a signal has ended it"),
+        },
         stdout: String::from_utf8(output.stdout).expect("UTF-8"),
         stderr: String::from_utf8(output.stderr).expect("UTF-8"),
     }

@@ -12,6 +12,7 @@ mod profile;
 mod record;
 mod replay;
 mod top;
+mod trace;
 mod vehicles;
 
 use libtest_mimic::{Arguments, Trial};
@@ -28,6 +29,7 @@ fn main() {
         record::trials(),
         replay::trials(),
         top::trials(),
+        trace::trials(),
     ]
     .into_iter()
     .flatten()

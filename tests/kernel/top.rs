@@ -1,6 +1,10 @@
 //! `top` beside a load that says itself how much it did.
 
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use iotrail::measurement::Measurement;
 use iotrail::top_record::{SCHEMA, TopRecord};
@@ -12,6 +16,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         Trial::test("top::completions_a_second_agree_with_the_load", completions),
         Trial::test("top::a_reader_that_goes_away_ends_it", reader_goes),
+        Trial::test("top::two_signals_leave_the_terminal_as_it_was", terminal_is_put_back),
     ]
 }
 
@@ -95,5 +100,59 @@ fn reader_goes() -> Result<(), Failed> {
     let out = Command::new("sh").args(["-c", &script]).output()?;
     assert_eq!(String::from_utf8_lossy(&out.stderr), "status 0\n");
     assert_eq!(String::from_utf8(out.stdout)?.lines().count(), 1);
+    Ok(())
+}
+
+/// A terminal of 80 by 24: the side of the one who looks, and the program's.
+fn terminal() -> (File, OwnedFd) {
+    let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let (mut outer, mut inner) = (-1, -1);
+    // SAFETY: two places for the descriptors and a live size; the rest is not asked for. Both are ours from then on.
+    unsafe {
+        let none = std::ptr::null_mut();
+        assert_eq!(libc::openpty(&mut outer, &mut inner, none, std::ptr::null(), &size), 0);
+        (File::from_raw_fd(outer), OwnedFd::from_raw_fd(inner))
+    }
+}
+
+fn modes(terminal: &OwnedFd) -> libc::tcflag_t {
+    // SAFETY: a plain C structure, valid when zero, which the call fills.
+    let mut modes: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: an open terminal and a place for its modes.
+    assert_eq!(unsafe { libc::tcgetattr(terminal.as_raw_fd(), &mut modes) }, 0);
+    modes.c_lflag
+}
+
+fn terminal_is_put_back() -> Result<(), Failed> {
+    let (mut outer, inner) = terminal();
+    let before = modes(&inner);
+    let side = || inner.try_clone().map(Stdio::from);
+    let mut top = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["top", "-i", "0.2"])
+        .env("TERM", "xterm")
+        .stdin(side()?)
+        .stdout(side()?)
+        .stderr(side()?)
+        .spawn()?;
+    let mut shown = vec![];
+    let mut look = |until: &[u8]| {
+        let began = Instant::now();
+        let mut part = [0; 4096];
+        while !shown.windows(until.len()).any(|w| w == until) {
+            assert!(began.elapsed() < Duration::from_secs(30), "not shown: {}", String::from_utf8_lossy(until));
+            let n = outer.read(&mut part).expect("the other side is open here too");
+            shown.extend_from_slice(&part[..n]);
+        }
+    };
+    look(b"\x1b[?1049h");
+    assert_ne!(modes(&inner), before, "the screen takes every key");
+    for _ in 0..2 {
+        // SAFETY: a signal to our own child, which nobody has waited for; the call touches no memory.
+        assert_eq!(unsafe { libc::kill(top.id() as libc::pid_t, libc::SIGINT) }, 0);
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    assert_eq!(top.wait()?.code(), Some(0), "it ends by itself");
+    assert_eq!(modes(&inner), before);
+    look(b"\x1b[?1049l");
     Ok(())
 }

@@ -16,9 +16,11 @@ const ENTERS_PER_S: f64 = 1_000.0;
 const ENTERS_COST_PER_S: f64 = 20_000.0;
 
 pub fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
-    let followed: u64 = r.enter_batches.iter().map(|b| b.requests).sum();
+    let singles = || r.enter_batches.iter().filter(|b| b.at_least <= 1);
+    // Those of large batches stand for few calls.
+    let followed: u64 = singles().map(|b| b.requests).sum();
     let calls: f64 = r.enter_batches.iter().map(|b| b.calls).sum();
-    let single: f64 = r.enter_batches.iter().filter(|b| b.at_least <= 1).map(|b| b.calls).sum();
+    let single: f64 = singles().map(|b| b.calls).sum();
     let calls_per_s = calls / ring_seconds(t, r)?;
     let in_flight = in_flight(t, r, |opcode| !only_waits(opcode))?;
     if followed < ENOUGH_FOLLOWED || single < SINGLE * calls || calls_per_s < ENTERS_PER_S || in_flight < SEVERAL {

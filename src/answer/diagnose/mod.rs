@@ -35,6 +35,28 @@ const ENOUGH: u64 = 100;
 /// (one standard deviation). Fewer than [`ENOUGH`], since they are a sample.
 const ENOUGH_FOLLOWED: u64 = 50;
 
+/// The codes that findings can have.
+pub const CODES: [&str; 18] = [
+    "stranded",
+    "kick_storm",
+    "wrong_core",
+    "iopoll_without_queues",
+    "faulting_poller",
+    "chatty_poller",
+    "sqpoll_napping",
+    "sqpoll_spinning",
+    "one_per_enter",
+    "capped_batch",
+    "cq_overflow",
+    "buffers_exhausted",
+    "errors",
+    "short_reads",
+    "short_writes",
+    "punted",
+    "iowq_fanout",
+    "reordered",
+];
+
 /// Everything that can be said of one trace: what costs most first. Doubts are not here: the trace has them
 /// in its warnings (`answer/doubt.rs`).
 pub fn findings(t: &TraceRecord) -> Vec<Finding> {

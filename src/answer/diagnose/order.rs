@@ -20,8 +20,10 @@ pub fn reordered(t: &TraceRecord) -> Option<Finding> {
     let order = t.total.order.as_ref().filter(|o| o.completions >= ENOUGH)?;
     let share = |n: u64| n as f64 / order.completions as f64;
     let (block, device, task_work) = (share(order.by.block), share(order.by.device), share(order.by.task_work));
+    let file_system = order.by.file_system.map(share);
     let whole = share(order.inversions);
-    if task_work < WORTH_SAYING && (order.max_displacement < 2 || whole < turned_round(order.max_displacement)) {
+    let in_the_kernel = task_work.max(file_system.unwrap_or(0.0));
+    if in_the_kernel < WORTH_SAYING && (order.max_displacement < 2 || whole < turned_round(order.max_displacement)) {
         return None;
     }
     let places = [
@@ -32,6 +34,11 @@ pub fn reordered(t: &TraceRecord) -> Option<Finding> {
              `none` sorts least",
         ),
         (device, "device", "requests end as it can end them, and only fewer in flight at a time changes that"),
+        (
+            file_system.unwrap_or(0.0),
+            "file system",
+            "a kernel worker has to finish direct writes, and what needs none overtakes them",
+        ),
         (
             task_work,
             "task work",
@@ -52,12 +59,13 @@ pub fn reordered(t: &TraceRecord) -> Option<Finding> {
         "a program that needs an order has to say so (IOSQE_IO_LINK for a chain, IOSQE_IO_DRAIN for a barrier), and one that \
          does not goes by user_data{place}"
     );
-    let evidence = [
+    let mut evidence = vec![
         ("inversions_share", whole),
         ("max_displacement", order.max_displacement as f64),
         ("block_share", block),
         ("device_share", device),
         ("task_work_share", task_work),
     ];
+    evidence.extend(file_system.map(|share| ("file_system_share", share)));
     Some(Finding::new("reordered", Severity::Note, text, &remedy, &evidence))
 }

@@ -29,6 +29,7 @@ pub fn opcode(name: &str, requests: u64, p50: u64) -> OpcodeRecord {
     OpcodeRecord {
         opcode: name.into(),
         requests,
+        skips: 0,
         completions: requests,
         bytes: requests * 4096,
         errors: 0,
@@ -50,6 +51,7 @@ fn stages(completions: u64, p50: u64) -> StageRecord {
         issue_ns: total * 0.1,
         wait_ns: total * 0.8,
         delivery_ns: total * 0.1,
+        file_system_ns: None,
         total_ns: total,
         delivery_delay_ns: latency(completions, p50 / 10),
     }
@@ -83,7 +85,7 @@ pub fn ring(number: u32) -> RingRecord {
         vehicles: slept(),
         latency_ns: latency(80_000, 100_000),
         stages: Some(stages(80_000, 100_000)),
-        enter_batches: vec![EnterBatch { at_least: 16, requests: 80_000, calls: 5_000.0 }],
+        enter_batches: vec![EnterBatch { at_least: 16, requests: 80_000, calls: 5_000.0, calls_ci95: None }],
         run_items: vec![
             RunItems { items: 4, completions: 8_000 },
             RunItems { items: 12, completions: 24_000 },
@@ -143,7 +145,7 @@ pub fn clean() -> TraceRecord {
                 completions: 80_000,
                 inversions: 4_000,
                 max_displacement: 9,
-                by: OrderBy { block: 200, device: 3_800, task_work: 0 },
+                by: OrderBy { block: 200, device: 3_800, file_system: Some(0), task_work: 0 },
             }),
             followed: Followed {
                 one_in: 1,
@@ -151,6 +153,8 @@ pub fn clean() -> TraceRecord {
                 with_stages: 79_990,
                 no_room: 4,
                 ring_buffer_full: 0,
+                skipped: 0,
+                no_completion: 0,
                 unfinished: 2,
             },
             opcodes: r.opcodes.clone(),

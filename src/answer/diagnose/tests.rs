@@ -32,7 +32,7 @@ fn stranded() -> TraceRecord {
         ];
         (r.requests, r.completions) = (500, 500);
         r.opcodes = vec![opcode("read", 500, 3_900_000)];
-        r.enter_batches = vec![EnterBatch { at_least: 1, requests: 500, calls: 500.0 }];
+        r.enter_batches = vec![EnterBatch { at_least: 1, requests: 500, calls: 500.0, calls_ci95: None }];
         r.run_items = vec![RunItems { items: 1, completions: 500 }];
     });
     t.total.cpu_pairs = vec![CpuPair { ready_cpu: 1, posted_cpu: 0, completions: 500 }];
@@ -56,7 +56,7 @@ fn kick_storm() -> TraceRecord {
 /// Waits in the kernel, one request at a time, on a CPU that the drive does not interrupt.
 fn wrong_core() -> TraceRecord {
     let mut t = with_ring(|r| {
-        r.enter_batches = vec![EnterBatch { at_least: 1, requests: 80_000, calls: 80_000.0 }];
+        r.enter_batches = vec![EnterBatch { at_least: 1, requests: 80_000, calls: 80_000.0, calls_ci95: None }];
         r.run_items = vec![RunItems { items: 1, completions: 80_000 }];
         r.opcodes = vec![opcode("read", 80_000, 20_000)];
     });
@@ -73,8 +73,8 @@ fn one_per_enter() -> TraceRecord {
     with_ring(|r| {
         r.opcodes = vec![opcode("read", 80_000, 400_000)];
         r.enter_batches = vec![
-            EnterBatch { at_least: 1, requests: 79_984, calls: 79_984.0 },
-            EnterBatch { at_least: 16, requests: 16, calls: 1.0 },
+            EnterBatch { at_least: 1, requests: 79_984, calls: 79_984.0, calls_ci95: None },
+            EnterBatch { at_least: 16, requests: 16, calls: 1.0, calls_ci95: None },
         ];
     })
 }
@@ -82,7 +82,7 @@ fn one_per_enter() -> TraceRecord {
 fn capped_batch() -> TraceRecord {
     with_ring(|r| {
         r.opcodes = vec![opcode("read", 80_000, 1_500_000)];
-        r.enter_batches = vec![EnterBatch { at_least: 64, requests: 80_000, calls: 1_250.0 }];
+        r.enter_batches = vec![EnterBatch { at_least: 64, requests: 80_000, calls: 1_250.0, calls_ci95: None }];
         r.run_items = vec![RunItems { items: 4, completions: 5_000 }, RunItems { items: 20, completions: 75_000 }];
     })
 }
@@ -168,6 +168,13 @@ fn short_reads() -> TraceRecord {
     with_ring(|r| r.opcodes[0].short = 20_000)
 }
 
+fn short_writes() -> TraceRecord {
+    with_ring(|r| {
+        r.opcodes = vec![opcode("write", 80_000, 100_000)];
+        r.opcodes[0].short = 20_000;
+    })
+}
+
 fn faulting_poller() -> TraceRecord {
     let mut t = delivered_by(vec![
         carried(Vehicle::PageFault, 70_000, None, Some(900)),
@@ -198,7 +205,7 @@ fn reordered() -> TraceRecord {
 type Make = fn() -> TraceRecord;
 
 /// A code, and the trace that has it.
-const MATRIX: [(&str, Make); 17] = [
+const MATRIX: [(&str, Make); 18] = [
     ("stranded", stranded),
     ("kick_storm", kick_storm),
     ("wrong_core", wrong_core),
@@ -213,10 +220,28 @@ const MATRIX: [(&str, Make); 17] = [
     ("buffers_exhausted", buffers_exhausted),
     ("errors", errors),
     ("short_reads", short_reads),
+    ("short_writes", short_writes),
     ("faulting_poller", faulting_poller),
     ("chatty_poller", chatty_poller),
     ("reordered", reordered),
 ];
+
+#[test]
+fn the_codes_are_those_that_findings_have_and_the_documents_list() {
+    let mut made = MATRIX.map(|(code, _)| code);
+    let mut codes = CODES;
+    // One row for each, or for two; the first column has the codes.
+    let documents = include_str!("../../../docs/formats.md");
+    let table = documents.split_once("| code | it fires when |").expect("the table of findings").1;
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut documented: Vec<&str> =
+        rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2)).collect();
+    made.sort_unstable();
+    codes.sort_unstable();
+    documented.sort_unstable();
+    assert_eq!(made, codes);
+    assert_eq!(documented, codes);
+}
 
 #[test]
 fn a_clean_program_has_no_finding() {
@@ -460,6 +485,12 @@ fn the_place_where_the_order_was_lost_is_named() {
     let f = only(&reordered(), "reordered");
     assert!(f.text.ends_with("the order was lost in: task work 45 %, device 5 %, block layer 0.2 %"), "{}", f.text);
     assert!(f.remedy.contains("in the task work, several CPUs"), "{}", f.remedy);
+    let mut writes = reordered();
+    let by = &mut writes.total.order.as_mut().unwrap().by;
+    (by.file_system, by.task_work) = (Some(by.task_work), 0);
+    let f = only(&writes, "reordered");
+    assert!(f.text.ends_with("the order was lost in: file system 45 %, device 5 %, block layer 0.2 %"), "{}", f.text);
+    assert!(f.remedy.contains("in the file system, a kernel worker"), "{}", f.remedy);
     let of = |inversions, max_displacement, device| {
         let mut t = clean();
         let order = t.total.order.as_mut().unwrap();

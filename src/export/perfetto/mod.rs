@@ -7,7 +7,7 @@
 //! ├─ io-wq           the same of what was handed to a worker; all of what a worker did unseen
 //! └─ ring N
 //!    ├─ waiting      issued → ready: the device, or the other side
-//!    └─ delivery     ready → (queued →) posted, named by the vehicle
+//!    └─ delivery     ready → (ended →) (queued →) posted, named by the vehicle
 //! lost (…)           counters, beside the processes
 //! ```
 //!
@@ -293,7 +293,7 @@ fn place(t: &Trail, span: &Span) -> (Place, &'static str) {
         (Stage::Submitted, Stage::Posted) if t.vehicle == Vehicle::Inline => {
             (Place::Thread { tgid, tid }, "submission")
         }
-        (Stage::Ready | Stage::Queued, _) => (ring, "delivery"),
+        (Stage::Ready | Stage::Ended | Stage::Queued, _) => (ring, "delivery"),
         _ => (ring, "waiting"),
     }
 }
@@ -303,8 +303,9 @@ fn name(t: &Trail, span: &Span) -> String {
         (Stage::Submitted, Stage::Issued) => format!("issue {}", t.opcode),
         (Stage::Submitted, Stage::Posted) if t.vehicle == Vehicle::Inline => format!("inline {}", t.opcode),
         (Stage::Issued, Stage::Ready) => format!("wait {}", t.opcode),
-        (Stage::Ready, Stage::Queued) => "until queued".into(),
-        (Stage::Ready | Stage::Queued, _) => format!("delivery: {}", t.vehicle),
+        (Stage::Ready, Stage::Ended) => "file system's worker".into(),
+        (Stage::Ready | Stage::Ended, Stage::Queued) => "until queued".into(),
+        (Stage::Ready | Stage::Ended | Stage::Queued, _) => format!("delivery: {}", t.vehicle),
         // Some stage between is not known.
         (from, to) => format!("{} → {} {}", from.name(), to.name(), t.opcode),
     }

@@ -151,6 +151,30 @@ int BPF_PROG(block_completed, struct request *rq)
 	return 0;
 }
 
+/* The end of direct I/O that a worker of the file system finishes (writes on ext4 and xfs). A read or write of io_uring's has
+ * its kiocb first in its command, which is first in the request: they have one address. Direct I/O that ends elsewhere, in
+ * the interrupt or in task work, has no worker to wait for. The tracepoint is there since 6.6.
+ */
+SEC("tp_btf/iomap_dio_complete")
+int BPF_PROG(block_ended, struct kiocb *iocb)
+{
+	struct cpu_slot *slot = this_slot();
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 index = 0, nr;
+
+	if (!counting || !(task->flags & PF_WQ_WORKER) || context_of(slot, &nr) != WAKER_OTHER)
+		return 0;
+	struct trail *trail = trail_of(address_of(iocb, slot), &index);
+	if (!trail)
+		return 0;
+	trail->ended_ns = bpf_ktime_get_ns();
+	trail->ended_cpu = bpf_get_smp_processor_id();
+	/* Task work is added only now. */
+	trail->meanwhile = MEANWHILE_UNSEEN;
+	look_at_submitter(trail);
+	return 0;
+}
+
 /* Devices without requests of their own (device mapper, md, …). */
 SEC("tp_btf/block_bio_complete")
 int BPF_PROG(block_bio_completed, void *queue, struct bio *bio)

@@ -20,6 +20,14 @@ static __always_inline bool plain_length(__u32 opcode)
 	       opcode == IORING_OP_WRITE_FIXED;
 }
 
+/* It takes the provided buffer that is next: its length is that buffer's (io_rw.len once it has one), which says nothing of how
+ * much the program hopes for.
+ */
+static __always_inline bool takes_a_buffer(void *request)
+{
+	return BPF_CORE_READ((struct io_kiocb *)request, flags) & REQ_F_BUFFER_SELECT;
+}
+
 /* Requests whose later completions name their user data alone, beside those that `multishot_flags` tell. */
 static __always_inline bool posts_more(__u32 opcode)
 {
@@ -74,6 +82,15 @@ static __always_inline void ready(struct trail *trail)
 	look_at_submitter(trail);
 }
 
+/* The place of a followed request is taken again, and no completion of it was seen. */
+static __always_inline void count_uncompleted(struct trail *trail, struct cpu_slot *slot)
+{
+	if (trail->skips)
+		slot->skipped++;
+	else
+		slot->no_completion++;
+}
+
 static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task, __u32 ring)
 {
 	struct cpu_slot *slot = this_slot();
@@ -82,7 +99,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 
 	struct trail *trail = trail_of(request, &index);
 	if (trail)
-		slot->no_completion++; /* its completion was skipped (IOSQE_CQE_SKIP_SUCCESS) or not seen */
+		count_uncompleted(trail, slot);
 	else
 		trail = remember(request, &index);
 	if (!trail) {
@@ -99,7 +116,9 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	trail->ring = ring;
 	trail->tgid = task->tgid;
 	trail->tid = task->pid;
-	trail->asked_bytes = plain_length(trail->opcode) ? length_of(req) : 0;
+	trail->skips = !!(req->flags & REQ_F_CQE_SKIP);
+	bool plain = plain_length(trail->opcode) && !(req->flags & REQ_F_BUFFER_SELECT);
+	trail->asked_bytes = plain ? length_of(req) : 0;
 	trail->enter_batch = task->flags & PF_IO_WORKER ? 0 : enter_batch(task);
 	trail->submitted_cpu = bpf_get_smp_processor_id();
 	trail->submitted_ns = bpf_ktime_get_ns();
@@ -151,9 +170,10 @@ static __noinline int posts_many(struct io_kiocb *req)
 static __noinline int not_chosen(__u64 request)
 {
 	__u32 index;
+	struct trail *trail = trail_of(request, &index);
 
-	if (trail_of(request, &index)) {
-		this_slot()->no_completion++;
+	if (trail) {
+		count_uncompleted(trail, this_slot());
 		retag_at(index, 0);
 	}
 	return 0;
@@ -179,7 +199,10 @@ static __always_inline int submitted(struct io_kiocb *req)
 	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
 	if (!count)
 		return 0;
-	op_of(count, opcode)->requests++;
+	struct op_count *op = op_of(count, opcode);
+	op->requests++;
+	if (req->flags & REQ_F_CQE_SKIP)
+		op->skips++;
 	if ((req->flags & multishot_flags) || posts_more(opcode))
 		posts_many(req);
 	if (chosen(slot))
@@ -232,6 +255,8 @@ static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result
 	trail->cqe_flags = cqe_flags;
 	if (trail->course == COURSE_BLOCK && trail->bios)
 		trail->ready_ns = 0; /* the end of some of its I/O was not seen */
+	if (trail->ended_ns < trail->ready_ns)
+		trail->ended_ns = 0; /* of an earlier try: only a part was done then */
 	trail->switches = ~0u;
 	if (trail->meanwhile && trail->meanwhile_cpu == trail->posted_cpu)
 		trail->switches = slot->switched - trail->switched;
@@ -306,7 +331,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 use
 	}
 	if (cqe_flags & IORING_CQE_F_MORE)
 		op->more++;
-	if (req && plain_length(opcode) && result >= 0 && (__u32)result < length_of(req))
+	if (req && plain_length(opcode) && result >= 0 && (__u32)result < length_of(req) && !takes_a_buffer(req))
 		op->shorts++;
 	switch (poster) {
 	case POSTED_BY_IOPOLL:

@@ -51,6 +51,10 @@ enum { BPF_RB_NO_WAKEUP = 1 };
 #define IORING_OP_SENDMSG_ZC 48
 /* include/linux/io_uring_types.h: IOSQE_ASYNC_BIT */
 #define REQ_F_FORCE_ASYNC (1U << 4)
+/* … IOSQE_BUFFER_SELECT_BIT */
+#define REQ_F_BUFFER_SELECT (1U << 5)
+/* … IOSQE_CQE_SKIP_SUCCESS_BIT; the kernel takes it back where the request fails. */
+#define REQ_F_CQE_SKIP (1U << 6)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

@@ -24,6 +24,7 @@ int BPF_PROG(process_executes, struct task_struct *task)
 	if (!info)
 		return 0;
 	bpf_get_current_comm(info->comm, sizeof(info->comm));
+	info->executed_ns = bpf_ktime_get_ns();
 	remember_mm((__u64)task->mm);
 	return 0;
 }

@@ -15,6 +15,7 @@ const ALWAYS: [&str; 4] = ["follow_create", "process_forked", "process_executes"
 #[derive(Default)]
 pub(super) struct Windows {
     pub undecided: Vec<types::segment>,
+    pub skipped: u64,
     pub unfinished: u64,
     /// /proc's counts in them; `None`: not readable.
     pub interrupts: Option<Interrupts>,
@@ -63,7 +64,9 @@ impl Watch<'_> {
         self.detach();
         // Programs that are under way come to their end.
         std::thread::sleep(Duration::from_millis(2));
+        let skipped = self.kept(|tag| tag != 0 && tag & 1 == 0)?.iter().filter(|trail| trail.skips != 0).count() as u64;
         let mut windows = self.windows.take().unwrap_or_default();
+        windows.skipped += skipped;
         if let (Some(now), Some(opened)) = (now, windows.opened.take()) {
             let grown = now.since(&opened);
             match &mut windows.interrupts {
@@ -83,7 +86,7 @@ impl Watch<'_> {
             forget_the_moment(slot);
         }
         if bss.followed_now > 0 {
-            windows.unfinished += clear(&maps.requests)?;
+            windows.unfinished += clear(&maps.requests)?.saturating_sub(skipped);
             bss.followed_now = 0;
         }
         if bss.bios_followed > 0 {

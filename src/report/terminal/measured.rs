@@ -70,12 +70,15 @@ pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most:
 pub fn stages(stages: Option<&StageRecord>) -> Vec<String> {
     let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return Vec::new() };
     let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
-    vec![
+    let mut items = vec![
         part("issue", s.issue_ns),
         part("wait", s.wait_ns),
         part("delivery", s.delivery_ns),
         format!("of {} on average", span(s.total_ns)),
-    ]
+    ];
+    let worker = |share| format!("{} of delivery in a kernel worker of the file system", percent(share));
+    items.extend(s.file_system_share().map(worker));
+    items
 }
 
 /// Places that got a sample, the most frequent first; then how they were taken.
@@ -127,7 +130,12 @@ pub fn order(order: Option<&Order>) -> Vec<String> {
         ),
         format!("at most {} places off", order.max_displacement),
     ];
-    let by = [("block layer", order.by.block), ("device", order.by.device), ("task work", order.by.task_work)];
+    let by = [
+        ("block layer", order.by.block),
+        ("device", order.by.device),
+        ("file system", order.by.file_system.unwrap_or(0)),
+        ("task work", order.by.task_work),
+    ];
     items.extend(by.iter().filter(|(_, n)| *n > 0).map(|(place, n)| format!("{place} {}", count(*n as f64))));
     items
 }

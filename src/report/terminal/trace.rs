@@ -4,6 +4,7 @@ use super::layout::{Column, Style, field, table};
 use super::measured::{self, VEHICLES, headed};
 use crate::answer::words::{UNKNOWN, bytes, count, known_span, percent, plural, span};
 use crate::measurement::{Latency, VehicleCount};
+use crate::stats::estimate;
 use crate::trace_record::{
     EnterBatch, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SqpollRecord, StageRecord, Subject,
     Total, TraceRecord,
@@ -113,6 +114,8 @@ fn followed(total: &Total) -> Vec<String> {
         format!("{} completions", count(f.completions as f64)),
         format!("{} with all stages", count(f.with_stages as f64)),
     ];
+    items.extend(some(f.skipped, "without a completion, as asked"));
+    items.extend(some(f.no_completion, "without a completion that was seen"));
     items.extend(some(f.unfinished, "unfinished at the end"));
     items.extend(some(f.no_room, "given up: no room"));
     items.extend(some(f.ring_buffer_full, "lost: buffer full"));
@@ -147,7 +150,7 @@ fn ring(o: &mut String, style: Style, t: &TraceRecord, r: &RingRecord) {
     o.push('\n');
     measured::vehicles(o, style, &r.vehicles, VEHICLES);
     field(o, style, "stages", &stages(r.stages.as_ref()));
-    field(o, style, "submitted", &enter_batches(&r.enter_batches));
+    field(o, style, "submitted", &enter_batches(&r.enter_batches, t.total.followed.one_in));
     field(o, style, "task work", &run_items(&r.run_items, t.total.followed.one_in));
     field(o, style, "SQPOLL", &sqpoll(r.sqpoll.as_ref()));
 }
@@ -196,10 +199,11 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
     let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
     let mut items: Vec<String> = [
         some(op.short, "short"),
+        some(op.skips, "asked for no completion"),
         some(op.more, "with more to come"),
         some(op.notifications, "notifications"),
-        some(op.punted_asked, "to io-wq as asked"),
-        some(op.punted_would_block, "to io-wq to block"),
+        some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
+        some(op.punted_would_block, "handed to io-wq: would have blocked"),
     ]
     .into_iter()
     .flatten()
@@ -226,12 +230,19 @@ fn stages(stages: Option<&StageRecord>) -> Vec<String> {
 }
 
 /// Calls by how many requests they brought.
-fn enter_batches(batches: &[EnterBatch]) -> Vec<String> {
+fn enter_batches(batches: &[EnterBatch], one_in: u32) -> Vec<String> {
+    let taken: Vec<(u64, f64)> = batches.iter().map(|b| (b.requests, b.calls / f64::from(one_in.max(1)))).collect();
+    let requests: u64 = batches.iter().map(|b| b.requests).sum();
     let calls: f64 = batches.iter().map(|b| b.calls).sum();
-    let requests: f64 = batches.iter().map(|b| b.requests as f64).sum();
-    if calls <= 0.0 || requests <= 0.0 {
+    if calls <= 0.0 || requests == 0 {
         return Vec::new();
     }
+    let Some(total) = estimate::total(&taken, one_in) else {
+        return vec![format!(
+            "io_uring_enter calls {UNKNOWN}: {} followed, which is too few",
+            plural(requests as usize, "request")
+        )];
+    };
     let mut most: Vec<&EnterBatch> = batches.iter().collect();
     most.sort_by(|a, b| b.calls.total_cmp(&a.calls));
     let shown = most.iter().take(SIZES).filter(|b| b.calls > 0.0);
@@ -242,8 +253,14 @@ fn enter_batches(batches: &[EnterBatch]) -> Vec<String> {
         };
         format!("{} of {size}", percent(b.calls / calls))
     };
-    let about = format!("about {} io_uring_enter calls", count(calls.round()));
+    let about = format!("about {} io_uring_enter calls", estimated(&total));
     std::iter::once(about).chain(shown.map(one)).collect()
+}
+
+/// With its interval, where it has one.
+fn estimated(t: &estimate::Total) -> String {
+    let of = |n: f64| count(n.round());
+    if t.lo == t.hi { of(t.total) } else { format!("{} ({} to {})", of(t.total), of(t.lo), of(t.hi)) }
 }
 
 /// Completions by the size of the run that carried them.
@@ -252,11 +269,14 @@ fn run_items(items: &[RunItems], one_in: u32) -> Vec<String> {
     if carried == 0 {
         return Vec::new();
     }
-    let runs: f64 = items.iter().filter(|i| i.items > 0).map(|i| i.completions as f64 / f64::from(i.items)).sum();
+    let runs = items.iter().filter(|i| i.items > 0).map(|i| (i.completions, i.completions as f64 / f64::from(i.items)));
+    let Some(runs) = estimate::total(&runs.collect::<Vec<_>>(), one_in) else {
+        return vec![format!("runs {UNKNOWN}: {} followed, which is too few", plural(carried as usize, "completion"))];
+    };
     let mut most: Vec<&RunItems> = items.iter().filter(|i| i.completions > 0).collect();
     most.sort_by_key(|i| std::cmp::Reverse(i.completions));
     let one = |i: &&RunItems| format!("{} in runs of {}", percent(i.completions as f64 / carried as f64), i.items);
-    let about = format!("about {} runs", count((runs * f64::from(one_in)).round()));
+    let about = format!("about {} runs", estimated(&runs));
     let rest: u64 = most.iter().skip(SIZES).map(|i| i.completions).sum();
     let rest = (rest > 0).then(|| format!("{} in others", percent(rest as f64 / carried as f64)));
     std::iter::once(about).chain(most.iter().take(SIZES).map(one)).chain(rest).collect()

@@ -2,7 +2,7 @@ use super::*;
 use crate::answer::diagnose;
 use crate::answer::diagnose::sample::{carried, clean, opcode, ring};
 use crate::measurement::Warning;
-use crate::trace_record::{ErrnoCount, IowqRecord, RunItems, SqpollRecord, Subject, TraceRecord};
+use crate::trace_record::{EnterBatch, ErrnoCount, IowqRecord, RunItems, SqpollRecord, Subject, TraceRecord};
 
 /// Two rings, one of them with a submission-queue thread that spins, and most of what a screen can hold.
 fn busy() -> TraceRecord {
@@ -38,6 +38,45 @@ fn the_screen_of_a_watched_program() {
     let text = trace::screen(&busy(), PLAIN);
     narrow(&text);
     assert_eq!(text, include_str!("trace.txt"), "\n{text}");
+}
+
+#[test]
+fn the_file_systems_worker_is_a_part_of_delivery() {
+    let mut t = clean();
+    let s = t.rings[0].stages.as_mut().unwrap();
+    s.file_system_ns = Some(s.delivery_ns * 0.75);
+    let text = trace::screen(&t, PLAIN);
+    narrow(&text);
+    assert!(text.contains("75 % of delivery in a kernel worker of the file system"), "{text}");
+}
+
+#[test]
+fn punts_are_told_with_their_cause() {
+    let mut t = clean();
+    let read = &mut t.rings[0].opcodes[0];
+    (read.punted_asked, read.punted_would_block, read.skips) = (7, 12, 3);
+    let text = trace::screen(&t, PLAIN);
+    narrow(&text);
+    for told in [
+        "handed to io-wq as asked (IOSQE_ASYNC)",
+        "12 handed to io-wq: would have blocked",
+        "read: 3 asked for no completion",
+    ] {
+        assert!(text.contains(told), "{text}");
+    }
+}
+
+#[test]
+fn a_sample_too_small_is_no_estimate() {
+    let mut t = clean();
+    t.total.followed.one_in = 64;
+    let r = &mut t.rings[0];
+    r.enter_batches = vec![EnterBatch { at_least: 1, requests: 1, calls: 64.0, calls_ci95: Some([1.0, 357.0]) }];
+    r.run_items = vec![RunItems { items: 1, completions: 400 }];
+    let text = trace::screen(&t, PLAIN);
+    narrow(&text);
+    assert!(text.contains("submitted    io_uring_enter calls –: 1 request followed, which is too few\n"), "{text}");
+    assert!(text.contains("task work    about 25.6 k (23.2 k to 28.2 k) runs · 100 % in runs of 1\n"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,229 @@
+//! `trace` on programs whose doings are known, beside the scenarios of `ground`.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iotrail::trace_record::{RingRecord, TraceRecord};
+use libtest_mimic::{Failed, Trial};
+use serde_json::Value;
+
+use crate::bench::until;
+use crate::ground::ground;
+
+type Test = fn() -> Result<(), Failed>;
+
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 5] = [
+        ("a_short_command_has_its_own_name", name),
+        ("a_commands_cpu_time_begins_with_it", cpu_time),
+        ("everyone_is_several_busy_programs", everyone),
+        ("a_command_in_a_pid_namespace_of_its_own", nested),
+        ("direct_writes_wait_for_the_file_systems_worker", file_system),
+    ];
+    tests.into_iter().map(|(name, test)| Trial::test(format!("trace::{name}"), test)).collect()
+}
+
+const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
+
+/// `trace --json` with these arguments.
+fn traced(args: &[&str]) -> Result<TraceRecord, Failed> {
+    let out = Command::new(TOOL).args(["trace", "--json"]).args(args).output()?;
+    assert!(out.status.success(), "trace {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    Ok(serde_json::from_slice(&out.stdout)?)
+}
+
+/// Over before anybody looks at /proc: where its process waited at the gate it was another program.
+fn name() -> Result<(), Failed> {
+    let processes = traced(&["--", "true"])?.total.processes;
+    assert_eq!(processes.iter().map(|p| (p.comm.as_str(), p.found)).collect::<Vec<_>>(), [("true", false)]);
+    Ok(())
+}
+
+/// One thread uses no more CPU time than time goes by; what its process did before it was this command is not its.
+fn cpu_time() -> Result<(), Failed> {
+    let total = traced(&["--", "true"])?.total;
+    let cpu = total.cpu.user_ns.zip(total.cpu.system_ns).map(|(user, system)| user + system).ok_or("it has ended")?;
+    assert!(cpu > 0 && cpu <= total.elapsed_ns, "{cpu} ns of CPU time in {} ns", total.elapsed_ns);
+    Ok(())
+}
+
+/// Requests, completions, bytes, errors and short ones by opcode.
+type Counts = BTreeMap<String, [u64; 5]>;
+
+fn counted<'a>(rings: impl Iterator<Item = &'a RingRecord>) -> Counts {
+    let mut sums = Counts::new();
+    for o in rings.flat_map(|r| &r.opcodes) {
+        let sum = sums.entry(o.opcode.clone()).or_default();
+        for (sum, n) in sum.iter_mut().zip([o.requests, o.completions, o.bytes, o.errors, o.short]) {
+            *sum += n;
+        }
+    }
+    sums
+}
+
+/// What `ground` says that it did in these rings.
+fn done<'a>(rings: impl Iterator<Item = &'a Value>) -> Counts {
+    let mut sums = Counts::new();
+    for (opcode, o) in rings.flat_map(|r| r["opcodes"].as_object().expect("opcodes")) {
+        let sum = sums.entry(opcode.clone()).or_default();
+        for (sum, key) in sum.iter_mut().zip(["requests", "completions", "bytes", "errors", "short"]) {
+            *sum += o[key].as_u64().expect("a count");
+        }
+    }
+    sums
+}
+
+/// What holds of every ring, whoever else is watched.
+fn whole(trace: &TraceRecord) {
+    assert_eq!(trace.total.probe.lost, Some(0));
+    for r in &trace.rings {
+        let carried: u64 = r.vehicles.iter().map(|v| v.completions).sum();
+        assert_eq!(carried, r.completions, "ring {} of {}", r.ring, r.comm);
+    }
+}
+
+/// A ground program that waits to be told to start; ended if the test does not wait for it.
+struct Program(Child, BufReader<ChildStderr>);
+
+impl Program {
+    fn ready(scenario: &str, count: u32) -> Result<Self, Failed> {
+        let mut child = Command::new(ground())
+            .args([scenario, "--start-on-stdin", "--count", &count.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut says = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut line = String::new();
+        says.read_line(&mut line)?;
+        assert_eq!(line, "ready\n", "{scenario}");
+        Ok(Program(child, says))
+    }
+
+    fn start(&mut self) -> Result<(), Failed> {
+        Ok(self.0.stdin.take().expect("it has not started").write_all(b"\n")?)
+    }
+
+    /// What it did, once it has ended.
+    fn truth(mut self) -> Result<Value, Failed> {
+        let (mut said, mut failed) = (String::new(), String::new());
+        self.0.stdout.take().expect("it is piped").read_to_string(&mut said)?;
+        self.1.read_to_string(&mut failed)?;
+        assert!(self.0.wait()?.success(), "{failed}");
+        Ok(serde_json::from_str(&said)?)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Fails only where it has ended, and was waited for.
+        if let Ok(()) = self.0.kill() {
+            self.0.wait().expect("our own child");
+        }
+    }
+}
+
+/// Programs that all have rings when the watch begins, and end before it does: each one's counts are its own.
+fn everyone() -> Result<(), Failed> {
+    let scenarios = [("short_reads", 160_000), ("pipes", 40_000), ("sockets", 80_000), ("fork_children", 6_000)];
+    let mut programs =
+        scenarios.map(|(name, count)| Program::ready(name, count)).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let recording = Path::new(env!("CARGO_TARGET_TMPDIR")).join("everyone.iotrail");
+    if recording.exists() {
+        std::fs::remove_file(&recording)?;
+    }
+    let watch = Command::new(TOOL)
+        .args(["trace", "-a", "--json", "--one-in", "1", "--force", "--record"])
+        .arg(&recording)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    // The recording is begun right before the watch is.
+    let began = Instant::now();
+    while !recording.exists() {
+        assert!(began.elapsed() < Duration::from_secs(30), "nothing is watched");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    programs.iter_mut().try_for_each(Program::start)?;
+    let truths = programs.into_iter().map(Program::truth).collect::<Result<Vec<_>, _>>()?;
+    // SAFETY: a signal to our own child, which nobody has waited for; the call touches no memory.
+    assert_eq!(unsafe { libc::kill(watch.id() as libc::pid_t, libc::SIGINT) }, 0);
+    let out = watch.wait_with_output()?;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    std::fs::remove_file(&recording)?;
+    let trace: TraceRecord = serde_json::from_slice(&out.stdout)?;
+    whole(&trace);
+    for truth in truths {
+        for ring in truth["rings"].as_array().expect("rings") {
+            let of = |r: &&RingRecord| Some(u64::from(r.tgid)) == ring["tgid"].as_u64();
+            let got: Vec<&RingRecord> = trace.rings.iter().filter(of).collect();
+            let [one] = got[..] else { panic!("{} rings of {}: {got:?}", got.len(), ring["tgid"]) };
+            assert_eq!(counted([one].into_iter()), done([ring].into_iter()), "{}", truth["scenario"]);
+            assert!(one.found && one.comm == "ground", "{one:?}");
+            assert!(trace.total.processes.iter().any(|p| p.tgid == one.tgid && p.found), "{:?}", trace.total.processes);
+        }
+    }
+    Ok(())
+}
+
+/// Its processes have numbers of their own in there; the kernel's are what the trace goes by.
+fn nested() -> Result<(), Failed> {
+    for scenario in ["short_reads", "fork_children", "punted"] {
+        let out = Command::new(TOOL)
+            .args(["trace", "--json", "--one-in", "1", "--", "unshare", "--pid", "--fork", "--mount-proc"])
+            .arg(ground())
+            .arg(scenario)
+            .output()?;
+        let said = String::from_utf8_lossy(&out.stderr);
+        let truth = said.lines().rev().find(|l| l.starts_with('{')).ok_or_else(|| format!("{scenario}: {said}"))?;
+        let truth: Value = serde_json::from_str(truth)?;
+        let trace: TraceRecord = serde_json::from_slice(&out.stdout)?;
+        whole(&trace);
+        let rings = truth["rings"].as_array().expect("rings");
+        assert_eq!(trace.rings.len(), rings.len(), "{scenario}");
+        assert_eq!(counted(trace.rings.iter()), done(rings.iter()), "{scenario}");
+        let inside: Vec<u64> = rings.iter().filter_map(|r| r["tgid"].as_u64()).collect();
+        assert!(inside.iter().all(|tgid| *tgid < 10), "a namespace of its own: {inside:?}");
+        for r in &trace.rings {
+            assert!(!inside.contains(&r.tgid.into()), "{scenario}: ring {} has a number from inside", r.ring);
+            assert_eq!((r.comm.as_str(), r.found), ("ground", false), "{scenario}");
+            let named = trace.total.processes.iter().any(|p| p.tgid == r.tgid && p.comm == "ground");
+            assert!(named, "{scenario}: {:?}", trace.total.processes);
+        }
+    }
+    Ok(())
+}
+
+/// On ext4 and xfs. Reads need no worker, so that those that are ready after a write overtake it there.
+fn file_system() -> Result<(), Failed> {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("order.dat");
+    let file = path.to_str().ok_or("a plain name")?;
+    let load = ["--rw", "randrw", "--depth", "16", "--batch", "8", "--count", "4000", "--size", "16m", "--allow-write"];
+    let watched = || -> Result<TraceRecord, Failed> {
+        let bench = ["--one-in", "1", "--", TOOL, "bench", "--trace", "off", "--warmup", "0", "--file", file];
+        traced(&[&bench[..], &load].concat())
+    };
+    // It is laid out first: blocks that were never written are another matter.
+    watched()?;
+    let t = until(
+        || watched().expect("a load and its watch").total,
+        |t| {
+            let by = &t.order.as_ref().ok_or("all were followed")?.by;
+            let lost = by.file_system.ok_or("the end of direct I/O is seen")?;
+            (lost >= 100 && by.task_work * 10 <= lost).then_some(()).ok_or(format!("{by:?}"))
+        },
+    );
+    std::fs::remove_file(&path)?;
+    let host = t.host;
+    for o in t.opcodes.iter().filter(|o| ["read", "write"].contains(&o.opcode.as_str())) {
+        let stages = o.stages.as_ref().ok_or("block I/O has stages")?;
+        let worker = stages.file_system_ns;
+        assert_eq!(worker.is_some(), o.opcode == "write", "{}: {stages:?} on {host:?}", o.opcode);
+        assert!(worker.is_none_or(|ns| 0.0 < ns && ns <= stages.delivery_ns), "{stages:?}");
+    }
+    Ok(())
+}
