@@ -183,6 +183,13 @@ pub struct StageRecord {
     pub delivery_delay_ns: Latency,
 }
 
+impl StageRecord {
+    /// The part of the delivery delay that was spent in a kernel worker of the file system.
+    pub fn file_system_share(&self) -> Option<f64> {
+        self.file_system_ns.filter(|_| self.delivery_ns > 0.0).map(|ns| ns / self.delivery_ns)
+    }
+}
+
 /// io_uring_enter calls that asked for so many requests, in powers of two, estimated from the followed requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnterBatch {

@@ -232,10 +232,8 @@ fn stages(stages: Option<&StageRecord>) -> Vec<String> {
         part("delivery", s.delivery_ns),
         format!("of {} on average", span(s.total_ns)),
     ];
-    if let Some(ns) = s.file_system_ns {
-        let of_it = if s.delivery_ns > 0.0 { ns / s.delivery_ns } else { 0.0 };
-        items.push(format!("{} of delivery in a kernel worker of the file system", percent(of_it)));
-    }
+    let worker = |share| format!("{} of delivery in a kernel worker of the file system", percent(share));
+    items.extend(s.file_system_share().map(worker));
     if !delays.is_empty() {
         items.push(format!("delivery delay {}", delays.join(", ")));
     }

@@ -143,12 +143,15 @@ fn quantiles(l: &Latency) -> Vec<String> {
 fn stages(stages: Option<&StageRecord>) -> Vec<String> {
     let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return vec![] };
     let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
-    vec![
+    let mut items = vec![
         part("issue", s.issue_ns),
         part("wait", s.wait_ns),
         part("delivery", s.delivery_ns),
         format!("of {} on average", span(s.total_ns)),
-    ]
+    ];
+    let worker = |share| format!("{} of delivery in a kernel worker of the file system", percent(share));
+    items.extend(s.file_system_share().map(worker));
+    items
 }
 
 fn opcodes(out: &mut String, style: Style, opcodes: &[OpcodeRates]) {

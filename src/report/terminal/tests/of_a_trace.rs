@@ -41,6 +41,16 @@ fn the_screen_of_a_watched_program() {
 }
 
 #[test]
+fn the_file_systems_worker_is_a_part_of_delivery() {
+    let mut t = clean();
+    let s = t.rings[0].stages.as_mut().unwrap();
+    s.file_system_ns = Some(s.delivery_ns * 0.75);
+    let text = trace::screen(&t, PLAIN);
+    narrow(&text);
+    assert!(text.contains("75 % of delivery in a kernel worker of the file system"), "{text}");
+}
+
+#[test]
 fn punts_are_told_with_their_cause() {
     let mut t = clean();
     let read = &mut t.rings[0].opcodes[0];
