@@ -38,7 +38,10 @@ pub fn hostname() -> Option<String> {
 
 /// Whether the kernel has its own type information for BPF programs (CONFIG_DEBUG_INFO_BTF) and this process can read it.
 pub fn btf() -> bool {
-    File::open("/sys/kernel/btf/vmlinux").is_ok()
+    // BTF_MAGIC, in this machine's order of bytes.
+    let mut magic = [0; 2];
+    let read = File::open("/sys/kernel/btf/vmlinux").and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && u16::from_ne_bytes(magic) == 0xeb9f
 }
 
 /// Whether /proc/kallsyms shows this process real addresses (kernel.kptr_restrict hides them as zeros); `None` without

@@ -157,6 +157,14 @@ pub fn watch(
     let mut room = Room::default();
     let mut watch = Watch::open(&mut room, subject_of_watch)?;
     let mut warnings = watch.missing();
+    if host::kernel::settings().io_uring_disabled == Some(2) {
+        warnings.push(Warning::new(
+            "io_uring_disabled",
+            "kernel.io_uring_disabled is 2: nobody can make a ring on this machine; rings that are there already are seen, and so is \
+             native aio",
+            "as root: sysctl kernel.io_uring_disabled=0",
+        ));
+    }
     if how.namespace == Namespace::Hidden {
         warnings.push(Warning::new(
             "pid_namespace",
