@@ -44,6 +44,8 @@ pub enum Carrier {
     Submitter,
     /// A user-space helper thread's own system call (POSIX AIO).
     HelperThread,
+    /// Its result was reaped; what posted it was not seen (native aio).
+    Unseen,
 }
 
 /// An interrupt line and its handler's name.
@@ -153,6 +155,7 @@ impl Carrier {
             Carrier::KernelWorker => (Vehicle::Kworker, None),
             Carrier::Stranger => (Vehicle::Unknown, Some("in a thread that is not watched".into())),
             Carrier::HelperThread => (Vehicle::Thread, None),
+            Carrier::Unseen => (Vehicle::Unknown, Some("its end was not seen".into())),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! number means is in `docs/completion-path.md`.
 
 pub mod observed;
+mod posix_aio;
 pub mod profile;
 pub mod recording;
 pub mod rings;

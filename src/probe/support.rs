@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use libbpf_rs::OpenObject;
@@ -9,6 +10,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum64, Func, FuncProto, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
+use super::posix_aio;
 use super::skel::IotrailSkelBuilder;
 
 /// What a program is for; decides which runs want it.
@@ -22,13 +24,16 @@ pub enum Role {
     Follow,
     /// Native aio's completions.
     Aio,
+    /// What programs of others' ask of native and POSIX AIO.
+    AioCalls,
     /// Context, interrupts and switches: every run.
     Counts,
     /// System calls that the load does not issue itself; costs on each of them.
     Syscalls,
 }
 
-/// One BPF program: its name in the object, the tracepoint that it hangs on, and what is not known without it.
+/// One BPF program: its name in the object, the tracepoint that it hangs on (or a library's function), and what is not known
+/// without it.
 #[derive(Debug)]
 pub struct Program {
     pub name: &'static str,
@@ -77,6 +82,8 @@ pub const PROGRAMS: &[Program] = programs! {
     "mode_sys_exit" "sys_exit" Syscalls true "system calls out of our sight" "system calls of POSIX AIO, its vehicle" None;
     "aio_iomap_complete" "iomap_dio_complete" Aio false "native aio on a file system" "its vehicle" Some("6.6");
     "aio_block_complete" "block_rq_complete" Aio false "native aio on a block device" "its vehicle" None;
+    "aio_submits" "sys_enter_io_submit" AioCalls false "native aio being submitted" "requests, opcodes and latencies of native aio" None;
+    "posix_aio_called" "aio_read" AioCalls false "POSIX AIO, in glibc" "requests of POSIX AIO" None;
     "follow_submit" "io_uring_submit_req" Follow true "io_uring submissions" "requests by opcode, latencies" Some("6.4");
     "follow_submit_sqe" "io_uring_submit_sqe" Follow true "io_uring submissions" "requests by opcode, latencies" None;
     "follow_refused" "io_uring_req_failed" Follow false "io_uring requests that are refused" "their number by opcode" None;
@@ -120,10 +127,15 @@ impl Facts {
     /// Reads /sys/kernel/btf/vmlinux.
     pub fn read() -> Facts {
         let Ok(btf) = Btf::from_vmlinux() else { return Facts::default() };
-        let present = PROGRAMS
-            .iter()
-            .map(|p| p.tracepoint)
-            .filter(|tp| btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tp}")).is_some());
+        let there = |tp: &str| match tp {
+            "aio_read" => !posix_aio::libraries(std::process::id()).is_empty(),
+            // A system call's own, with CONFIG_FTRACE_SYSCALLS; libbpf finds its number in the same places.
+            _ if tp.starts_with("sys_enter_") => ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+                .iter()
+                .any(|tracefs| Path::new(tracefs).join("events/syscalls").join(tp).exists()),
+            _ => btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tp}")).is_some(),
+        };
+        let present = PROGRAMS.iter().map(|p| p.tracepoint).filter(|tp| there(tp));
         let tracepoints = Some(present.collect());
         let arguments = btf
             .type_by_name::<Typedef<'_>>("btf_trace_io_uring_complete")
@@ -224,8 +236,12 @@ pub fn survey() -> Vec<ProgramCheck> {
                 return missing(p, "no readable BTF".into(), "a kernel built with CONFIG_DEBUG_INFO_BTF");
             };
             if !tracepoints.contains(p.tracepoint) {
-                let restore = p.since.map_or("a kernel with this tracepoint".into(), |v| format!("Linux {v} or later"));
-                return missing(p, format!("no tracepoint {}", p.tracepoint), &restore);
+                let (what, restore) = match (p.tracepoint, p.since) {
+                    ("aio_read", _) => ("library with", "a build of iotrail that uses glibc".into()),
+                    (_, Some(v)) => ("tracepoint", format!("Linux {v} or later")),
+                    (_, None) => ("tracepoint", "a kernel with this tracepoint".into()),
+                };
+                return missing(p, format!("no {what} {}", p.tracepoint), &restore);
             }
             match try_load(p.name) {
                 Ok(()) => ProgramCheck { name: p.name, purpose: p.purpose, state: State::Loads },

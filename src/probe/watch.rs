@@ -1,6 +1,6 @@
 //! One watched span: load the programs that the subject needs, attach, zero, read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -8,8 +8,9 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 
 use super::observed::{self, Observed, Raw, RawRing};
+use super::posix_aio;
 use super::recording::{Capacity, Recorder, Recording};
-use super::rings::FollowLoss;
+use super::rings::{FollowLoss, Reaped};
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
 use super::support::{self, Facts, Plan, Role};
 use super::symbols::Symbols;
@@ -18,20 +19,24 @@ use crate::error::{Error, Result};
 use crate::host::irq::Interrupts;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 832);
+const _: () = assert!(size_of::<types::cpu_slot>() == 896);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);
 const _: () = assert!(size_of::<types::irq_count>() == 16);
-const _: () = assert!(size_of::<types::thread_state>() == 88);
-const _: () = assert!(size_of::<types::ring_count>() == 128 * 72 + 40);
+const _: () = assert!(size_of::<types::thread_state>() == 96);
+const _: () = assert!(size_of::<types::ring_count>() == 128 * 72 + 48);
+const _: () = assert!(size_of::<types::reaped>() == 32);
 const _: () = assert!(size_of::<types::trail>() == 232);
 
 /// `IOTRAIL_MAX_CPUS`.
 const MAX_CPUS: usize = 1024;
 
-/// Rings told apart in one watched span; the rest are counted together. 9.3 kB per ring and CPU.
+/// Rings and contexts told apart in one watched span; the rest are counted together. 9.3 kB per ring and CPU.
 const RINGS_MAX: u32 = 512;
+
+/// `AIO_REQUESTS_MAX`.
+const AIO_REQUESTS_MAX: u32 = 65536;
 
 /// `BUCKETS * WAYS`: requests that can be followed at one time.
 const TRAILS_MAX: u32 = 4096 * 8;
@@ -45,7 +50,7 @@ pub enum Interface {
     },
     /// Native aio: by the end of direct I/O.
     Aio,
-    /// io_uring and native aio, in a program that is not known.
+    /// io_uring, native aio and POSIX AIO, in a program that is not known.
     Any,
     /// The submitting thread's own pread and pwrite calls.
     OwnCalls,
@@ -60,7 +65,9 @@ impl Interface {
         match self {
             Interface::IoUring { .. } => vec![completions, Role::Ring, Role::Counts],
             Interface::Aio => vec![Role::Aio, Role::Counts],
-            Interface::Any => vec![completions, Role::Ring, Role::Aio, Role::Counts, Role::Syscalls],
+            Interface::Any => {
+                vec![completions, Role::Ring, Role::Aio, Role::AioCalls, Role::Counts, Role::Syscalls]
+            }
             Interface::OwnCalls | Interface::HelperCalls => vec![Role::Syscalls, Role::Counts],
         }
     }
@@ -77,7 +84,7 @@ pub enum Who {
     },
     /// The processes named by [`Watch::follow`], and the children that they make from then on.
     Followed,
-    /// Every process that uses io_uring.
+    /// Every process that uses io_uring, native aio or POSIX AIO.
     Everyone,
 }
 
@@ -108,7 +115,9 @@ pub struct Room(Option<MaybeUninit<OpenObject>>);
 /// Attached programs. Dropping it detaches them.
 pub struct Watch<'room> {
     skel: IotrailSkel<'room>,
-    _links: Vec<Link>,
+    links: Vec<Link>,
+    /// Those that POSIX AIO's probes are attached to.
+    libraries: BTreeSet<posix_aio::File>,
     plan: Plan,
     subject: Subject,
     symbols: Option<&'static Symbols>,
@@ -172,6 +181,7 @@ impl<'room> Watch<'room> {
             open.maps.ring_infos.set_max_entries(RINGS_MAX).map_err(load_error)?;
             open.maps.ring_counts.set_max_entries(RINGS_MAX).map_err(load_error)?;
             open.maps.trails.set_max_entries(TRAILS_MAX).map_err(load_error)?;
+            open.maps.aio_requests.set_max_entries(AIO_REQUESTS_MAX).map_err(load_error)?;
             open.maps.trails_out.set_max_entries(follow.ring_bytes).map_err(load_error)?;
         }
         if let Some(capacity) = recording {
@@ -184,24 +194,43 @@ impl<'room> Watch<'room> {
         let mut skel = open.load().map_err(load_error)?;
         let mut links = vec![];
         for program in skel.object_mut().progs_mut() {
-            if plan.attach.iter().any(|name| program.name() == *name) {
+            if plan.attach.iter().any(|name| program.name() == *name) && program.name() != posix_aio::PROGRAM {
                 links.push(program.attach().map_err(load_error)?);
             }
         }
         let recorder =
             recording.map(|c| Recorder::open(&skel.maps.events, c.events)).transpose().map_err(load_error)?;
         let trails = subject.follow.map(|_| Trails::open(&skel.maps.trails_out)).transpose().map_err(load_error)?;
-        Ok(Watch {
+        let mut watch = Watch {
             trails,
             skel,
-            _links: links,
+            links,
+            libraries: BTreeSet::new(),
             plan,
             subject,
             symbols,
             before: None,
             misses_before: BTreeMap::new(),
             recorder,
-        })
+        };
+        // A command begins with our library, and most programs have the same.
+        watch.attach_to_library(std::process::id());
+        Ok(watch)
+    }
+
+    /// Looks into the library in which a process has POSIX AIO, if that one is not looked into yet.
+    fn attach_to_library(&mut self, tgid: u32) {
+        if !self.plan.attach.contains(&posix_aio::PROGRAM) {
+            return;
+        }
+        for (file, paths) in posix_aio::libraries(tgid) {
+            if self.libraries.insert(file) {
+                match posix_aio::attach(&self.skel.progs.posix_aio_called, &paths) {
+                    Ok(links) => self.links.extend(links),
+                    Err(_) => self.plan.missing.push((posix_aio::PROGRAM, "requests of POSIX AIO")),
+                }
+            }
+        }
     }
 
     /// Programs that were wanted and are not there: name and what is lost.
@@ -412,6 +441,7 @@ impl<'room> Watch<'room> {
 
     /// Adds a process to the watched ones, for [`Who::Followed`]. Its children from now on are watched too.
     pub fn follow(&mut self, tgid: u32) -> Result<()> {
+        self.attach_to_library(tgid);
         let mut info = types::process_info::default();
         // It may be gone already; its name is not needed for anything else.
         let comm = std::fs::read(format!("/proc/{tgid}/comm")).unwrap_or_default();
@@ -432,6 +462,13 @@ impl<'room> Watch<'room> {
         let Some(trails) = &self.trails else { return Ok(()) };
         let words = Words { symbols: self.symbols, interrupts: self.before.as_ref(), rings_max: RINGS_MAX };
         trails.take(&words, each)
+    }
+
+    /// The same of requests of native and POSIX AIO, as far as [`trails`](Self::trails) has met with them.
+    pub fn reaped(&mut self, each: &mut dyn FnMut(Reaped)) {
+        if let Some(trails) = &self.trails {
+            trails.take_reaped(each);
+        }
     }
 
     /// What has become of the chosen requests up to now: a sum over counters in shared memory, no system call. What is
@@ -514,7 +551,8 @@ fn entries<K: Copy, V: Copy>(map: &impl MapCore) -> Result<Vec<(K, V)>> {
 /// Adds one CPU's counts.
 fn add(sum: &mut types::ring_count, one: &types::ring_count) {
     for (sum, one) in sum.ops.iter_mut().zip(&one.ops) {
-        sum.requests += one.requests;
+        // One that was not taken may be counted down on another CPU.
+        sum.requests = sum.requests.wrapping_add(one.requests);
         sum.completions += one.completions;
         sum.bytes += one.bytes;
         sum.errors += one.errors;
@@ -529,6 +567,7 @@ fn add(sum: &mut types::ring_count, one: &types::ring_count) {
     sum.iowq += one.iowq;
     sum.iopoll += one.iopoll;
     sum.overflows += one.overflows;
+    sum.unseen += one.unseen;
 }
 
 /// A record as the programs wrote it.

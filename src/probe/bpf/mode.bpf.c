@@ -15,11 +15,14 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(mode_sys_exit, struct pt_regs *regs, long ret)
 {
 	struct cpu_slot *slot = this_slot();
+	long nr = syscall_nr(regs);
+	/* Nothing of native aio may be missed, not even where the thread was not seen to come. */
+	if (following && counting && aio_calls(nr) && adopted(bpf_get_current_task_btf()))
+		aio_returned(regs, nr, ret);
 	/* Other programs' calls pass here too: where requests are followed, a thread that was seen to come is enough. */
 	if (following ? slot->current == CURRENT_UNSEEN || !counting : !watched(bpf_get_current_task_btf()))
 		return 0;
 	slot->syscalls++;
-	long nr = syscall_nr(regs);
 	if (following && slot->submits && nr != NR_io_uring_enter)
 		slot->stray_calls++;
 	if (nr == NR_pread64 || nr == NR_pwrite64)
