@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Enum64, Func, FuncProto, Typedef};
+use libbpf_rs::btf::types::{Enum, Enum64, Func, FuncProto, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::posix_aio;
@@ -84,6 +84,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "aio_block_complete" "block_rq_complete" Aio false "native aio on a block device" "its vehicle" None;
     "aio_submits" "sys_enter_io_submit" AioCalls false "native aio being submitted" "requests, opcodes and latencies of native aio" None;
     "posix_aio_called" "aio_read" AioCalls false "POSIX AIO, in glibc" "requests of POSIX AIO" None;
+    "posix_aio_called_each" "aio_read" AioCalls false "POSIX AIO, in another glibc" "requests of POSIX AIO" None;
     "follow_submit" "io_uring_submit_req" Follow true "io_uring submissions" "requests by opcode, latencies" Some("6.4");
     "follow_submit_sqe" "io_uring_submit_sqe" Follow true "io_uring submissions" "requests by opcode, latencies" None;
     "follow_refused" "io_uring_req_failed" Follow false "io_uring requests that are refused" "their number by opcode" None;
@@ -113,6 +114,8 @@ pub struct Facts {
     pub completion_is_entry: bool,
     /// bpf_rdonly_cast is there (6.2, a35b9af4ec2c): what a tracepoint hands over as a plain address can be read as what it is.
     pub typed_reads: bool,
+    /// Many functions of a library can be probed as one (6.6, 89ae89f53d20).
+    pub uprobe_multi: bool,
     /// REQ_F_… bits of requests that post many completions; 0: not found, and such completions have no opcode.
     pub multishot_flags: u64,
 }
@@ -154,6 +157,9 @@ impl Facts {
             // A context pointer stands before the tracepoint's own arguments.
             completion_is_entry: arguments == Some(4),
             typed_reads: btf.type_by_name::<Func<'_>>("bpf_rdonly_cast").is_some(),
+            uprobe_multi: btf
+                .type_by_kind::<Enum<'_>>()
+                .any(|e| e.iter().any(|m| m.name.is_some_and(|n| n == "BPF_TRACE_UPROBE_MULTI"))),
             multishot_flags: value("REQ_F_APOLL_MULTISHOT") | value("REQ_F_MULTISHOT"),
         }
     }
@@ -162,6 +168,7 @@ impl Facts {
     fn fits(&self, p: &Program) -> bool {
         let has = |tp: &str| self.tracepoints.as_ref().is_some_and(|all| all.contains(tp));
         match p.name {
+            "posix_aio_called" => self.uprobe_multi,
             "follow_complete" => self.completion_is_entry,
             "follow_complete_members" => !self.completion_is_entry,
             // Renamed in 6.4 (2ad57931db64).
@@ -295,7 +302,13 @@ mod tests {
     use super::*;
 
     fn facts(tracepoints: BTreeSet<&'static str>) -> Facts {
-        Facts { tracepoints: Some(tracepoints), completion_is_entry: true, typed_reads: true, multishot_flags: 0 }
+        Facts {
+            tracepoints: Some(tracepoints),
+            completion_is_entry: true,
+            typed_reads: true,
+            uprobe_multi: true,
+            multishot_flags: 0,
+        }
     }
 
     fn all() -> BTreeSet<&'static str> {

@@ -1,6 +1,6 @@
 //! One watched span: load the programs that the subject needs, attach, zero, read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -8,7 +8,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 
 use super::observed::{self, Observed, Raw, RawRing};
-use super::posix_aio;
+use super::posix_aio::{self, Libraries};
 use super::recording::{Capacity, Recorder, Recording};
 use super::rings::{FollowLoss, Reaped};
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
@@ -115,9 +115,8 @@ pub struct Room(Option<MaybeUninit<OpenObject>>);
 /// Attached programs. Dropping it detaches them.
 pub struct Watch<'room> {
     skel: IotrailSkel<'room>,
-    links: Vec<Link>,
-    /// Those that POSIX AIO's probes are attached to.
-    libraries: BTreeSet<posix_aio::File>,
+    _links: Vec<Link>,
+    posix_aio: Libraries,
     plan: Plan,
     subject: Subject,
     symbols: Option<&'static Symbols>,
@@ -194,7 +193,7 @@ impl<'room> Watch<'room> {
         let mut skel = open.load().map_err(load_error)?;
         let mut links = vec![];
         for program in skel.object_mut().progs_mut() {
-            if plan.attach.iter().any(|name| program.name() == *name) && program.name() != posix_aio::PROGRAM {
+            if plan.attach.iter().any(|name| program.name() == *name) && !posix_aio::is(&program) {
                 links.push(program.attach().map_err(load_error)?);
             }
         }
@@ -204,8 +203,8 @@ impl<'room> Watch<'room> {
         let mut watch = Watch {
             trails,
             skel,
-            links,
-            libraries: BTreeSet::new(),
+            _links: links,
+            posix_aio: Libraries::default(),
             plan,
             subject,
             symbols,
@@ -220,16 +219,13 @@ impl<'room> Watch<'room> {
 
     /// Looks into the library in which a process has POSIX AIO, if that one is not looked into yet.
     fn attach_to_library(&mut self, tgid: u32) {
-        if !self.plan.attach.contains(&posix_aio::PROGRAM) {
+        if !self.plan.attach.contains(&posix_aio::EACH) {
             return;
         }
-        for (file, paths) in posix_aio::libraries(tgid) {
-            if self.libraries.insert(file) {
-                match posix_aio::attach(&self.skel.progs.posix_aio_called, &paths) {
-                    Ok(links) => self.links.extend(links),
-                    Err(_) => self.plan.missing.push((posix_aio::PROGRAM, "requests of POSIX AIO")),
-                }
-            }
+        let programs = &self.skel.progs;
+        let at_once = self.plan.attach.contains(&posix_aio::AT_ONCE).then_some(&programs.posix_aio_called);
+        if self.posix_aio.attach(at_once, &programs.posix_aio_called_each, tgid).is_err() {
+            self.plan.missing.push((posix_aio::EACH, "requests of POSIX AIO"));
         }
     }
 

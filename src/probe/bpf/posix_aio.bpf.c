@@ -12,18 +12,6 @@
 #define LIO_READ 0
 #define LIO_WRITE 1
 
-static __always_inline __u32 posix_number(struct task_struct *task)
-{
-	__u64 address = task->tgid;
-	__u32 *known = bpf_map_lookup_elem(&ring_numbers, &address);
-	__u32 number;
-
-	if (known)
-		return *known;
-	number_new(address, INTERFACE_POSIX_AIO, &number);
-	return number;
-}
-
 struct posix_call {
 	__u64 at; /* the user's array of control blocks */
 	__u64 time_ns;
@@ -74,15 +62,22 @@ static __always_inline void posix_returns(__u64 block, __u32 ring)
 		aio_reaped(block, ring, error ? -error : result);
 }
 
-SEC("uprobe")
-int posix_aio_called(struct pt_regs *regs)
+static __always_inline int posix_called(struct pt_regs *regs, __u64 function)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
 	if (!counting || !adopted(task))
 		return 0;
-	struct posix_call call = { .time_ns = bpf_ktime_get_ns(), .ring = posix_number(task), .tid = task->pid };
-	switch (bpf_get_attach_cookie(regs)) {
+	struct posix_call call = { .time_ns = bpf_ktime_get_ns(), .tid = task->pid };
+	__u64 address = task->tgid;
+	__u32 *known = bpf_map_lookup_elem(&ring_numbers, &address);
+	if (known)
+		call.ring = *known;
+	else if (function != FUNCTION_AIO_RETURN)
+		number_new(address, INTERFACE_POSIX_AIO, &call.ring);
+	else
+		return 0;
+	switch (function) {
 	case FUNCTION_AIO_READ:
 		return posix_submitted(argument(regs, 1), POSIX_AIO_READ, &call);
 	case FUNCTION_AIO_WRITE:
@@ -97,4 +92,17 @@ int posix_aio_called(struct pt_regs *regs)
 		posix_returns(argument(regs, 1), call.ring);
 	}
 	return 0;
+}
+
+/* All at once, since 6.6: each probe on its own takes the kernel 0.1 s to be rid of. */
+SEC("uprobe.multi")
+int posix_aio_called(struct pt_regs *regs)
+{
+	return posix_called(regs, bpf_get_attach_cookie(regs));
+}
+
+SEC("uprobe")
+int posix_aio_called_each(struct pt_regs *regs)
+{
+	return posix_called(regs, bpf_get_attach_cookie(regs));
 }

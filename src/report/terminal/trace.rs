@@ -167,6 +167,7 @@ fn context(o: &mut String, style: Style, c: &ContextRecord) {
     opcodes(o, style, &c.opcodes);
     o.push('\n');
     measured::vehicles(o, style, &c.vehicles, VEHICLES);
+    field(o, style, "latency", &latency(&c.latency_ns));
 }
 
 /// The contexts that are not shown, in one.
