@@ -69,9 +69,9 @@ fn place(address: usize, maps: &str) -> Option<(&str, usize)> {
     maps.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let (from, to) = words.next()?.split_once('-')?;
-        let offset = number(words.nth(1)?)?;
-        let inside = (number(from)?..number(to)?).contains(&address);
-        inside.then_some((&line[line.find('/')?..], address - number(from)? + offset))
+        let (from, to, offset) = (number(from)?, number(to)?, number(words.nth(1)?)?);
+        let path = &line[line.find('/')?..];
+        (from..to).contains(&address).then(|| (path, address - from + offset))
     })
 }
 
