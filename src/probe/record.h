@@ -121,8 +121,14 @@ struct cpu_slot {
 	__u32 trails;      /* its completed trails that wait for their run: index + 1 of the last, 0: none */
 	__u32 submitting;  /* the followed request whose submission is under way: index + 1 */
 	__u32 aio_tail;      /* while it is in io_submit: the end of the context's ring when it came, + 1 */
+	__u32 aio_tgid;      /* the last context of native aio: whose, */
+	__u64 aio_submit_ns; /* (and when it came) */
+	__u64 aio_user_id;   /* its name there, */
+	__u64 aio_context;   /* its address, */
+	__u32 aio_entries;
+	__u32 aio_ring;      /* its number */
+	__u32 aio_epoch;     /* and the count of rings then */
 	__u32 pad;
-	__u64 aio_submit_ns; /* and when it came */
 	__u64 woken_ns;    /* the last time it was woken */
 	__u64 running_ns;  /* and had this CPU */
 	__u64 ring_address; /* the last ring, its number and the count of rings then */

@@ -232,12 +232,34 @@ static __noinline int number_context(__u64 address, bool found)
 	return number;
 }
 
-static __always_inline __u32 context_number(struct kioctx *ctx)
+/* The context that the current thread's call names, into the slot, which knows the last one. */
+static __noinline int context_called(__u64 user_id)
 {
+	struct cpu_slot *slot = this_slot();
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	/* A name may be used again, but not without a context being made. */
+	if (slot->aio_user_id == user_id && slot->aio_tgid == tgid && slot->aio_epoch == rings_made)
+		return 1;
+	struct kioctx *ctx = context_named(user_id);
+	if (!ctx)
+		return 0;
 	__u64 address = (__u64)ctx;
 	__u32 *known = bpf_map_lookup_elem(&ring_numbers, &address);
+	slot->aio_ring = known ? *known : number_context(address, true);
+	slot->aio_user_id = user_id;
+	slot->aio_tgid = tgid;
+	slot->aio_context = address;
+	slot->aio_entries = BPF_CORE_READ(ctx, nr_events);
+	slot->aio_epoch = rings_made;
+	return 1;
+}
 
-	return known ? *known : number_context(address, true);
+static __always_inline __u32 tail_of(struct cpu_slot *slot)
+{
+	struct kioctx *ctx = (struct kioctx *)slot->aio_context;
+
+	return BPF_CORE_READ(ctx, tail);
 }
 
 /* One call of a context. */
@@ -276,22 +298,19 @@ int aio_submits(struct trace_event_raw_sys_enter *args)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct cpu_slot *slot = this_slot();
 
-	if (!counting || !adopted(task))
-		return 0;
-	struct kioctx *ctx = context_named(args->args[0]);
-	if (!ctx)
+	if (!counting || (slot->current == CURRENT_UNSEEN && !adopted(task)) || !context_called(args->args[0]))
 		return 0;
 	here(task, slot);
-	slot->aio_tail = BPF_CORE_READ(ctx, tail) + 1;
+	slot->aio_tail = tail_of(slot) + 1;
 	slot->aio_submit_ns = bpf_ktime_get_ns();
 	struct aio_call call = {
 		.at = args->args[2],
 		.time_ns = slot->aio_submit_ns,
-		.ring = context_number(ctx),
+		.ring = slot->aio_ring,
 		.tid = task->pid,
 	};
-	__u64 nr = args->args[1], most = BPF_CORE_READ(ctx, nr_events);
-	bpf_loop(nr < most ? nr : most, aio_submit, &call, 0);
+	__u64 nr = args->args[1];
+	bpf_loop(nr < slot->aio_entries ? nr : slot->aio_entries, aio_submit, &call, 0);
 	return 0;
 }
 
@@ -370,10 +389,14 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret)
 	here(task, slot);
 	__u32 tail = slot->aio_tail;
 	slot->aio_tail = 0;
-	struct kioctx *ctx = context_named(user_id);
-	if (!ctx)
+	if (!context_called(user_id))
 		return 0;
-	struct aio_call call = { .ring = context_number(ctx), .tid = task->pid, .time_ns = slot->aio_submit_ns };
+	struct aio_call call = {
+		.time_ns = slot->aio_submit_ns,
+		.ring = slot->aio_ring,
+		.tid = task->pid,
+		.entries = slot->aio_entries,
+	};
 	if (nr != NR_io_submit) {
 		call.at = argument(regs, 4);
 		if (ret > 0)
@@ -382,7 +405,6 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret)
 	}
 	if (!tail)
 		return 0;
-	call.entries = BPF_CORE_READ(ctx, nr_events);
 	__u64 asked = argument(regs, 2);
 	__u32 taken = ret > 0 ? ret : 0, wanted = asked < call.entries ? asked : call.entries;
 	if (taken < wanted) {
@@ -390,7 +412,7 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret)
 		call.first = taken;
 		bpf_loop(wanted - taken, aio_refuse, &call, 0);
 	}
-	__u32 now = BPF_CORE_READ(ctx, tail);
+	__u32 now = tail_of(slot);
 	call.at = user_id;
 	call.first = tail - 1;
 	__u32 posted = now >= call.first ? now - call.first : now + call.entries - call.first;

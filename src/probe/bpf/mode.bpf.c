@@ -21,7 +21,7 @@ int BPF_PROG(mode_sys_exit, struct pt_regs *regs, long ret)
 	/* Other programs' calls pass here too: where requests are followed, a thread that was seen to come is enough. What is told
 	 * by number is asked for exactly.
 	 */
-	if (following && counting && aio_calls(nr) && adopted(task))
+	if (following && counting && aio_calls(nr) && (slot->current != CURRENT_UNSEEN || adopted(task)))
 		aio_returned(regs, nr, ret);
 	if (following ? !counting || (slot->current == CURRENT_UNSEEN && !(rw && watched(task))) : !watched(task))
 		return 0;
