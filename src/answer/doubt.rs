@@ -123,8 +123,9 @@ pub fn nothing_asynchronous(syscalls: Option<u64>, pread_pwrite: Option<u64>) ->
     Warning::new(
         "nothing_asynchronous",
         format!("no request of io_uring, native aio or POSIX AIO was seen{instead}"),
-        "I/O by plain system calls is synchronous to the thread that makes it: `strace -fc` counts all kinds of them, and \
-         --profile shows where the time goes; if another process does the I/O, watch that one (-p) or everyone (-a)",
+        "plain system calls are synchronous to the thread that makes them: `strace -fc` counts all kinds of them, and \
+         --profile shows where the time goes; if another process does the I/O, watch that one (-p) or everyone (-a); if the \
+         program brings a glibc of its own, its POSIX AIO is seen with -p alone",
     )
 }
 

@@ -120,12 +120,12 @@ struct cpu_slot {
 	__u32 trails_waiting;
 	__u32 trails;      /* its completed trails that wait for their run: index + 1 of the last, 0: none */
 	__u32 submitting;  /* the followed request whose submission is under way: index + 1 */
-	__u32 aio_tail;      /* while it is in io_submit: the end of the context's ring when it came, + 1 */
-	__u32 aio_tgid;      /* the last context of native aio: whose, */
-	__u64 aio_submit_ns; /* (and when it came) */
-	__u64 aio_user_id;   /* its name there, */
+	__u64 aio_submit_ns; /* while it is in io_submit: when it came, */
+	__u32 aio_tail;      /* and the end of the context's ring then, + 1 */
+	__u32 aio_entries;   /* the last context of native aio: events in its ring, */
 	__u64 aio_context;   /* its address, */
-	__u32 aio_entries;
+	__u64 aio_user_id;   /* its name */
+	__u32 aio_tgid;      /* in this process, */
 	__u32 aio_ring;      /* its number */
 	__u32 aio_epoch;     /* and the count of rings then */
 	__u32 pad;
