@@ -38,6 +38,7 @@ lint: deps
 bench: build
 	sh benches/generator.sh $(BIN)
 	sh benches/observer.sh $(BIN)
+	sh benches/watching.sh $(BIN)
 	sh benches/profile.sh $(BIN)
 
 install: build

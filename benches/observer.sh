@@ -1,13 +1,15 @@
 #!/bin/sh
 # What watching costs the watched: CPU time per completion of the no-op load with the default probes, and with bpftrace
 # counting the same (where it is installed and root allows), each against the unwatched load; then IOPS of
-# direct reads with and without the probes. Interleaved rounds; medians of the rounds' differences and ratios.
-# Needs root. Some two minutes.
+# direct reads with and without the probes. Interleaved rounds; medians of the rounds' differences and ratios. A disk's IOPS
+# vary more from second to second than watching costs: so the direct reads have many short pairs, their order alternating.
+# Needs root. Some five minutes.
 #
-# usage: observer.sh [IOTRAIL] [ROUNDS]
+# usage: observer.sh [IOTRAIL] [ROUNDS] [PAIRS of direct reads]
 set -eu
 iotrail=${1:-target/release/iotrail}
 rounds=${2:-7}
+pairs=${3:-60}
 cpu=${CPU:-0}
 # The probes' own rule (docs/completion-path.md), so that both give the same counts: of one process, the completions of
 # io_uring's own threads (PF_IO_WORKER) apart; of those pending at a run of n items the last n came by it, those before it inline.
@@ -51,7 +53,14 @@ traced() {
 }
 
 direct() { # trace: IOPS
-    "$iotrail" bench --file "$dir/file" --depth 16 --runtime 2s --trace "$1" --json | value iops
+    "$iotrail" bench --file "$dir/file" --depth 16 --warmup 100ms --runtime 1s --trace "$1" --json | value iops
+}
+
+# Of the ratios in the file: the median, and the 95 % interval that order statistics give it (sign test).
+ratio() {
+    sort -n "$1" | awk '{ v[NR] = $1 } END {
+        k = int((NR - 1.96 * sqrt(NR)) / 2); if (k < 1) k = 1
+        printf "%s (95 %% interval %s to %s)", v[int((NR + 1) / 2)], v[k], v[NR + 1 - k] }'
 }
 
 start_tracer() { # process
@@ -83,8 +92,14 @@ while [ "$round" -lt "$rounds" ]; do
         awk -v a="$traced" -v b="$off" 'BEGIN { printf "%.2f\n", a - b }' >>"$dir/bpftrace"
     fi
     stop_tracer
-    awk -v a="$(direct on)" -v b="$(direct off)" 'BEGIN { printf "%.4f\n", a / b }' >>"$dir/direct"
     round=$((round + 1))
+done
+
+pair=0
+while [ "$pair" -lt "$pairs" ]; do
+    if [ $((pair % 2)) = 0 ]; then on=$(direct on) off=$(direct off); else off=$(direct off) on=$(direct on); fi
+    awk -v a="$on" -v b="$off" 'BEGIN { printf "%.4f\n", a / b }' >>"$dir/direct"
+    pair=$((pair + 1))
 done
 
 echo "cost of watching, median of $rounds interleaved rounds, CPU $cpu:"
@@ -96,4 +111,5 @@ if [ -s "$dir/bpftrace" ]; then
 else
     echo "  with bpftrace              not installed"
 fi
-printf '  direct 4 KiB reads, depth 16: %s times the IOPS of the unwatched load\n' "$(median "$dir/direct")"
+printf '  direct 4 KiB reads, depth 16: %s times the IOPS of the unwatched load, %s pairs\n' \
+    "$(ratio "$dir/direct")" "$pairs"

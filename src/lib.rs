@@ -3,7 +3,7 @@
 //! Imports point one way, from what decides to what is decided on:
 //!
 //! ```text
-//! cli → experiment, watch → load, probe, host → engine, path, stats
+//! cli → experiment, watch → load, probe → engine → host, path, stats
 //!          ↘ answer, store, report, export → run_record, trace_record, top_record, recorded → measurement → path, stats
 //! ```
 //!
@@ -20,14 +20,13 @@
 //! | [`answer`] | what measurements mean, in words; pure |
 //! | [`store`] | one SQLite file: runs, cells, measurements |
 //! | [`report`] | measurements → text on a terminal |
-//! | [`export`] | files for other tools: folded stacks, flame graphs |
 //! | [`measurement`] | the central noun: what one load, watched, yields; the JSON schema |
 //! | [`run_record`] | a run of an experiment and its cells; the JSON schema |
 //! | [`trace_record`] | what watching a program yields; the JSON schema |
 //! | [`top_record`] | what a watched program does a second, once an interval; the JSON schema |
 //! | [`watch`] | other people's programs: their rings, followed requests, recordings |
 //! | [`recorded`] | what a recording holds; its schema |
-//! | [`export`] | recordings for other programs, one file per format |
+//! | [`export`] | recordings and samples for other programs, one file per format |
 //! | [`error`] | what a user is told, and the exit status |
 
 pub mod answer;

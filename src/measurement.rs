@@ -221,7 +221,7 @@ pub struct OrderBy {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// `off`, `aggregate` or `record`.
+    /// `off` or `aggregate`.
     pub mode: String,
     /// Null when nothing was watched.
     pub completions_seen: Option<u64>,

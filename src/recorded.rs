@@ -21,6 +21,9 @@ pub struct Header {
     /// So many of these at most are in the recording, the slowest; null: all.
     #[serde(default)]
     pub slowest: Option<u64>,
+    /// Recorded in windows of so many nanoseconds, one in each period of so many; null: all the time.
+    #[serde(default)]
+    pub windows: Option<(u64, u64)>,
     pub origin: ClockOrigin,
     pub host: Host,
 }

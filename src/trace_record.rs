@@ -49,7 +49,11 @@ pub enum Subject {
 /// A measurement without `load` and `phases` (there is no load of ours), and what a program of others' adds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Total {
+    /// Watched: where it was by windows, their sum.
     pub elapsed_ns: u64,
+    /// Null: all the time. Otherwise counts, rates and findings are of the windows alone, and CPU times are not told.
+    #[serde(default)]
+    pub windows: Option<Windows>,
     /// Completions.
     pub ios: u64,
     pub bytes: u64,
@@ -94,6 +98,17 @@ pub struct Total {
     pub cpu_samples: Option<CpuSamples>,
     pub host: Host,
     pub warnings: Vec<Warning>,
+}
+
+/// Spans of time in which the probes were attached: one in each period, at a random moment of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Windows {
+    /// Requests are chosen for so long; until the last of them is done, for as long again at most, the rest goes on.
+    pub open_ns: u64,
+    pub period_ns: u64,
+    pub opened: u64,
+    /// From the first period's beginning to the end of the watch.
+    pub span_ns: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

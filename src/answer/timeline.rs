@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::words::{bytes, span};
+use super::words::{bytes, errno, span};
 use crate::path::timeline::{Span, Stage};
 use crate::path::trail::{Course, Meanwhile, Punt, Stamp, Trail, Wake};
 use crate::path::vehicle::Vehicle;
@@ -22,18 +22,11 @@ pub struct Moment {
 pub fn request(t: &Trail) -> String {
     let asked = t.asked_bytes.map_or_else(|| t.opcode.clone(), |n| format!("{} {}", t.opcode, bytes(n)));
     match (t.result, t.asked_bytes) {
-        (e, _) if e < 0 => format!("{asked}: {}", errno(e.unsigned_abs())),
+        (e, _) if e < 0 => format!("{asked}: {}", errno(e.saturating_neg())),
         (n, Some(all)) if u64::from(n.unsigned_abs()) < all => {
             format!("{asked}: only {}", bytes(n.unsigned_abs().into()))
         }
         _ => asked,
-    }
-}
-
-fn errno(number: u32) -> String {
-    match syscalls::Errno::new(number as i32).name() {
-        Some(name) => name.to_owned(),
-        None => format!("error {number}"),
     }
 }
 
@@ -155,17 +148,12 @@ fn by_task_work(v: Vehicle) -> bool {
 }
 
 fn posted(t: &Trail) -> String {
-    let detail = |name: &str| match &t.detail {
-        Some(d) => format!("{name} ({d})"),
-        None => name.to_owned(),
-    };
+    let detail = |name: &str| format!("{name}{}", of(&t.detail));
     let by = match t.vehicle {
         Vehicle::Inline => "inline, while it was being submitted".into(),
         // The detail names the waker, which is told by itself.
         Vehicle::Enter if t.wake.is_some() => "enter: in io_uring_enter, after a sleep".into(),
-        Vehicle::Enter => {
-            format!("enter: in io_uring_enter{}", t.detail.as_ref().map_or(String::new(), |d| format!(" ({d})")))
-        }
+        Vehicle::Enter => detail("enter: in io_uring_enter"),
         Vehicle::SyscallExit => detail("syscall_exit: leaving a system call"),
         Vehicle::ReschedIpi => "resched_ipi: on return from a reschedule interrupt".into(),
         Vehicle::DeviceIrq => detail("device_irq: on return from a device's interrupt"),
@@ -313,7 +301,7 @@ fn why_delivered_then(t: &Trail) -> String {
         }
         None => format!("what {who} did is not known"),
     };
-    let detail = |what: &str| t.detail.as_ref().map_or(what.to_owned(), |d| format!("{what} ({d})"));
+    let detail = |what: &str| format!("{what}{}", of(&t.detail));
     // What comes to a running thread's CPU takes the completion along; to others it comes when they run again.
     let entry = |what: &str| match running {
         true => format!("{state} and nothing entered the kernel there until {}", detail(what)),
@@ -389,7 +377,7 @@ fn slept(t: &Trail, wake: &Wake) -> String {
 mod tests {
     use super::*;
     use crate::path::delivery::Waker;
-    use crate::path::trail_sample::trail;
+    use crate::path::trail_example::trail;
 
     fn at(t: &Trail, ns: u64, cpu: u32) -> Stamp {
         Stamp { ns: t.submitted.ns + ns, cpu }

@@ -37,6 +37,11 @@ pub fn span(ns: f64) -> String {
     scaled(ns, 1e3, &["ns", "µs", "ms", "s"])
 }
 
+/// A span that may not be known.
+pub fn known_span(ns: Option<u64>) -> String {
+    ns.map_or(UNKNOWN.into(), |ns| span(ns as f64))
+}
+
 /// A size: `4 KiB`, `1.50 GiB`.
 pub fn bytes(n: u64) -> String {
     scaled(n as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"]).replace(".00 ", " ")
@@ -67,6 +72,11 @@ pub fn plural(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
+/// An error of a system call or request by its name: `EAGAIN`. `number` is positive.
+pub fn errno(number: i32) -> String {
+    syscalls::Errno::new(number).name().map_or_else(|| format!("errno {number}"), str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +95,11 @@ mod tests {
             ["0 %", "<0.1 %", "0.4 %", "50 %", "99.4 %", ">99.9 %", "100 %"]
         );
         assert_eq!([0.0256, 1.154, 12.34, 387.9].map(three_digits), ["0.026", "1.15", "12.3", "388"]);
+    }
+
+    #[test]
+    fn errors_have_their_names() {
+        assert_eq!([11, 104, 4000].map(errno), ["EAGAIN", "ECONNRESET", "errno 4000"]);
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::error::{Error, Result};
+use crate::load::options::Span;
 use crate::report::terminal;
 
 pub mod bench;
@@ -70,6 +72,14 @@ pub fn main() -> ExitCode {
             terminal::say(&format!("iotrail: {}", terminal::sanitise(&e.to_string())));
             ExitCode::from(e.exit_status())
         }
+    }
+}
+
+/// A number of seconds, or a span with its unit.
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| format!("'{text}' is no span of time")),
+        Err(_) => Ok(text.parse::<Span>()?.0),
     }
 }
 

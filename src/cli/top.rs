@@ -9,9 +9,10 @@ use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
+use crate::cli::seconds;
 use crate::error::{Error, Result};
 use crate::experiment::interrupt;
-use crate::load::options::Span;
+use crate::measurement::Warning;
 use crate::report::terminal::{self, Style};
 use crate::report::top::{Screen, block};
 use crate::top_record::TopRecord;
@@ -47,12 +48,8 @@ pub struct TopArgs {
     json: bool,
 }
 
-/// A number of seconds, or a span with its unit.
 fn interval(text: &str) -> std::result::Result<Duration, String> {
-    let span = match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| format!("'{text}' is no span of time"))?,
-        Err(_) => text.parse::<Span>()?.0,
-    };
+    let span = seconds(text)?;
     if span < Duration::from_millis(100) { Err("an interval is at least 100ms".into()) } else { Ok(span) }
 }
 
@@ -107,9 +104,9 @@ struct Printed {
 }
 
 impl Listener for Printed {
-    fn begins(&mut self, missing: &[(&'static str, &'static str)]) -> Result<()> {
-        for (name, lost) in missing {
-            terminal::say(&format!("iotrail: this kernel has no {name}: {lost} unknown; see `iotrail check`"));
+    fn begins(&mut self, missing: &[Warning]) -> Result<()> {
+        for w in missing {
+            terminal::say(&format!("iotrail: {}; {}", w.text, w.remedy));
         }
         Ok(())
     }
@@ -150,7 +147,7 @@ fn no_terminal(cause: std::io::Error) -> Error {
 }
 
 impl Listener for Drawn {
-    fn begins(&mut self, _missing: &[(&'static str, &'static str)]) -> Result<()> {
+    fn begins(&mut self, _missing: &[Warning]) -> Result<()> {
         // From here on a panic restores the terminal before it says anything.
         self.terminal = Some(ratatui::try_init().map_err(no_terminal)?);
         self.draw()

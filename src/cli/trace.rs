@@ -15,9 +15,9 @@ use serde::Serialize;
 use crate::answer::explain::{Explained, ExplainedIo, Selection, explain};
 use crate::answer::{diagnose, words};
 use crate::cli::profile::ProfileArgs;
+use crate::cli::seconds;
 use crate::error::Result;
 use crate::experiment::interrupt;
-use crate::load::options::Span;
 use crate::path::slowest::By;
 use crate::recorded::Ending;
 use crate::report::terminal;
@@ -27,6 +27,7 @@ use crate::watch::recorder::{Flight, Keep};
 use crate::watch::recording::Existing;
 use crate::watch::session::{self, Extra, How, Progress, Stop, Traced};
 use crate::watch::subject::{self, Asked};
+use crate::watch::windows::Windows;
 
 #[derive(Debug, Args)]
 #[command(override_usage = "iotrail trace [OPTIONS] <-- CMD [ARGS]... | -p TGID | -a>")]
@@ -41,13 +42,18 @@ pub struct TraceArgs {
 
     /// Watch for so long (seconds, or 500ms, 2m); a command is then asked to end (SIGTERM). Default: until the command or the
     /// processes have ended, or Ctrl-C
-    #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
+    #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = duration)]
     duration: Option<Duration>,
 
     /// Follow one request in N whole, for latencies, stages and order; 1: all, which costs about 0.3 µs each. Counts are of all
-    /// requests whatever N is. Default: 64; with --record or --slowest 1
+    /// requests whatever N is. Default: 64; with --record, --slowest or --windows 1
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
+
+    /// Attach the probes for so long only in each period, at a random moment of it (as 10ms/1s): counts, rates and findings are
+    /// of these windows alone. What costs 100 ns a request all the time costs a hundredth of that in one hundredth of the time
+    #[arg(long, value_name = "OPEN/PERIOD", conflicts_with = "profile")]
+    windows: Option<Windows>,
 
     /// Record every followed request whole into this file, for `iotrail explain` and `iotrail export`
     #[arg(long, value_name = "FILE")]
@@ -78,12 +84,8 @@ pub struct TraceArgs {
     command: Vec<OsString>,
 }
 
-/// A number of seconds, or a span with its unit.
-fn seconds(text: &str) -> std::result::Result<Duration, String> {
-    let span = match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| format!("'{text}' is no span of time"))?,
-        Err(_) => text.parse::<Span>()?.0,
-    };
+fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let span = seconds(text)?;
     if span.is_zero() { Err("nothing can be watched in no time".into()) } else { Ok(span) }
 }
 
@@ -93,8 +95,8 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
     let keep =
         Keep { file: args.record.clone().map(|path| (path, existing)), slowest: args.slowest.map(|k| k as usize) };
-    let one_in = args.one_in.unwrap_or(if keep.any() { 1 } else { 64 });
-    let how = How { duration: args.duration, one_in, stdout_apart: args.json, namespace };
+    let one_in = args.one_in.unwrap_or(if keep.any() || args.windows.is_some() { 1 } else { 64 });
+    let how = How { duration: args.duration, one_in, windows: args.windows, stdout_apart: args.json, namespace };
     let extra = Extra { keep, sampling: args.profile.sampling() };
     let Traced { mut record, kept, samples } = watch(asked, &how, &extra)?;
     record.findings = diagnose::findings(&record);
@@ -161,11 +163,11 @@ mod tests {
 
     #[test]
     fn spans_with_and_without_a_unit() {
-        assert_eq!(seconds("5"), Ok(Duration::from_secs(5)));
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        assert_eq!(seconds("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("5"), Ok(Duration::from_secs(5)));
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         for wrong in ["0", "0s", "-1", "soon", "inf", "nan", "1e300"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
+            assert!(duration(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use hdrhistogram::Histogram;
 
 use crate::answer::doubt::{doubts, samples_lost};
-use crate::error::Result;
+use crate::engine::io_uring::flags::Flag;
+use crate::error::{Error, Result};
 use crate::host;
 use crate::load::options::{EngineKind, LoadOptions, Trace};
 use crate::load::spec::{LoadSpec, ReaperKind};
@@ -30,8 +31,8 @@ pub struct Measured {
     pub interrupted: bool,
 }
 
-/// Runs the load once, watched as `options.trace` asks, and sampled where that is asked for. Counts and load cover exactly the same I/Os: both boundaries lie
-/// where nothing is in flight.
+/// Runs the load once, watched as `options.trace` asks, and sampled where that is asked for. Counts and load cover exactly
+/// the same I/Os: both boundaries lie where nothing is in flight.
 pub fn run(
     options: &LoadOptions,
     sampling: Option<Sampling>,
@@ -52,7 +53,7 @@ pub fn run(
                 target_irqs: host.target.iter().flat_map(|t| &t.interrupts).map(|i| i.irq).collect(),
                 follow: None,
             };
-            match Watch::open(&mut room, subject) {
+            match Watch::open(&mut room, subject).map_err(or_unwatched) {
                 Ok(watch) => Some(watch),
                 Err(e) if spec.trace == Trace::On => return Err(e),
                 Err(e) => {
@@ -70,16 +71,16 @@ pub fn run(
 
     let mut sampling_room = profile::Room::default();
     let mut profiler = sampling
-        .map(|s| {
+        .map(|sampling| {
             let whom = Whom::Tgids(vec![std::process::id()]);
-            let subject = profile::Subject { whom, exclude_tid: calling_tid(), clock: s.clock, hz: s.hz };
+            let subject = profile::Subject { whom, exclude_tid: calling_tid(), sampling };
             Profiler::open(&mut sampling_room, subject)
         })
         .transpose()?;
 
     let mut observed: Option<Observed> = None;
     let mut profiled: Option<Profile> = None;
-    let mut failed: Option<crate::error::Error> = None;
+    let mut failed: Option<Error> = None;
     let mut boundary = |at: Boundary| {
         // Sampled is what is between: neither the resetting of the counters nor the reading.
         let result = match at {
@@ -103,13 +104,11 @@ pub fn run(
         return Err(e);
     }
     if let Some(watch) = &watch {
-        warnings.extend(watch.missing().iter().map(|(name, lost)| {
-            Warning::new("probe_missing", format!("this kernel has no {name}: {lost} unknown"), "see `iotrail check`")
-        }));
+        warnings.extend(watch.missing());
     }
     let mut measured = measured(outcome, observed, host, warnings);
     if let Some(profile) = profiled {
-        let pinned: Vec<u32> = spec.cpus.iter().copied().chain(reaper_cpu(&spec)).chain(spec.sq_cpu).collect();
+        let pinned: Vec<u32> = spec.cpus.iter().copied().chain(reaper_cpu(&spec)).chain(spec.ring.sq_cpu).collect();
         let shares = profile.shares((!spec.cpus.is_empty()).then_some(&pinned));
         measured.measurement.warnings.extend(samples_lost(&shares.how));
         measured.measurement.cpu_shares = Some(shares.shares);
@@ -117,6 +116,11 @@ pub fn run(
         measured.samples = shares.samples;
     }
     Ok(measured)
+}
+
+/// A load needs no probes.
+fn or_unwatched(e: Error) -> Error {
+    Error { remedy: format!("{}, or run with --trace off", e.remedy), ..e }
 }
 
 fn reaper_cpu(spec: &LoadSpec) -> Option<u32> {
@@ -149,7 +153,7 @@ fn host_facts(file: Option<&Path>) -> Result<Host> {
 fn interface(spec: &LoadSpec) -> Option<Interface> {
     match spec.engine {
         EngineKind::IoUring | EngineKind::IoUringCmd => {
-            Some(Interface::IoUring { iopoll: spec.ring.names().iter().any(|f| f == "iopoll") })
+            Some(Interface::IoUring { iopoll: spec.ring.setup.has(Flag::Iopoll) })
         }
         EngineKind::Libaio => Some(Interface::Aio),
         EngineKind::PosixAio => Some(Interface::HelperCalls),

@@ -175,6 +175,17 @@ mod tests {
         Measured { measurement: sample::measurement(), histogram: sample::histogram(), samples: vec![], interrupted }
     }
 
+    /// Executes what is to come, and nobody is told of it.
+    fn untold(
+        plan: &Plan,
+        started: &Started,
+        store: &mut Store,
+        stop: &AtomicBool,
+        measure: &mut dyn FnMut(&LoadOptions) -> Result<Measured>,
+    ) -> Result<Outcome> {
+        execute(Execution { plan, started, store, stop, measure, tell: &mut |_| {} })
+    }
+
     #[test]
     fn an_interrupted_run_keeps_what_is_whole_and_resumes_with_the_rest_in_the_same_order() {
         let (_dir, mut store) = fresh();
@@ -187,15 +198,7 @@ mod tests {
             n += 1;
             Ok(measured(n == 6))
         };
-        let outcome = execute(Execution {
-            plan: &plan,
-            started: &started,
-            store: &mut store,
-            stop: &stop,
-            measure: &mut measure,
-            tell: &mut |_| {},
-        })
-        .unwrap();
+        let outcome = untold(&plan, &started, &mut store, &stop, &mut measure).unwrap();
         assert_eq!(outcome, Outcome::Interrupted);
         let record = store.load(started.run).unwrap().unwrap();
         assert_eq!((record.done(), record.planned(), record.finished_unix_s), (5, 12, None));
@@ -255,15 +258,7 @@ mod tests {
             Ok(measured(false))
         };
         let stop = AtomicBool::new(false);
-        let outcome = execute(Execution {
-            plan: &plan,
-            started: &started,
-            store: &mut store,
-            stop: &stop,
-            measure: &mut measure,
-            tell: &mut |_| {},
-        })
-        .unwrap();
+        let outcome = untold(&plan, &started, &mut store, &stop, &mut measure).unwrap();
         assert_eq!((outcome, tries), (Outcome::Finished, 1));
         let record = store.load(started.run).unwrap().unwrap();
         assert_eq!((record.done(), record.planned()), (9, 9));
@@ -278,28 +273,12 @@ mod tests {
         let stop = AtomicBool::new(false);
         let started = start(&plan, 1, &mut store).unwrap();
         let mut bad = |_: &LoadOptions| Err(Error::input("the file is too small", "use another"));
-        let e = execute(Execution {
-            plan: &plan,
-            started: &started,
-            store: &mut store,
-            stop: &stop,
-            measure: &mut bad,
-            tell: &mut |_| {},
-        })
-        .unwrap_err();
+        let e = untold(&plan, &started, &mut store, &stop, &mut bad).unwrap_err();
         assert_eq!(e.exit_status(), 2);
         assert_eq!(store.load(started.run).unwrap(), None);
         let started = start(&plan, 1, &mut store).unwrap();
         let mut refused = |_: &LoadOptions| Err(Error::machine("io_uring is disabled", "sysctl"));
-        let e = execute(Execution {
-            plan: &plan,
-            started: &started,
-            store: &mut store,
-            stop: &stop,
-            measure: &mut refused,
-            tell: &mut |_| {},
-        })
-        .unwrap_err();
+        let e = untold(&plan, &started, &mut store, &stop, &mut refused).unwrap_err();
         assert_eq!(e.exit_status(), 3);
         assert_eq!(store.list().unwrap(), []);
     }
@@ -311,15 +290,7 @@ mod tests {
         let started = start(&plan, 1, &mut store).unwrap();
         let stop = AtomicBool::new(true);
         let mut never = |_: &LoadOptions| -> Result<Measured> { unreachable!("nothing is to be measured") };
-        let outcome = execute(Execution {
-            plan: &plan,
-            started: &started,
-            store: &mut store,
-            stop: &stop,
-            measure: &mut never,
-            tell: &mut |_| {},
-        })
-        .unwrap();
+        let outcome = untold(&plan, &started, &mut store, &stop, &mut never).unwrap();
         assert_eq!(outcome, Outcome::Interrupted);
     }
 }

@@ -101,6 +101,19 @@ impl Interrupts {
         self.row(vector)?.counts.get(column).copied()
     }
 
+    /// Adds what arrived in another span of time. What only one of the two has is left as it is there.
+    pub fn add(&mut self, other: &Interrupts) {
+        if self.cpus != other.cpus {
+            return;
+        }
+        for row in &other.rows {
+            match self.rows.iter_mut().find(|r| r.vector == row.vector && r.name == row.name) {
+                Some(sum) => sum.counts.iter_mut().zip(&row.counts).for_each(|(sum, n)| *sum += n),
+                None => self.rows.push(row.clone()),
+            }
+        }
+    }
+
     /// What arrived after `earlier`, on the CPUs that are in both. A row that is new since then, or whose number was
     /// given to another handler, counts from zero, as the kernel's counter did.
     pub fn since(&self, earlier: &Interrupts) -> Interrupts {

@@ -45,7 +45,7 @@ impl Circumstances {
     }
 
     /// io_uring_setup refused a plain ring.
-    pub(super) fn ring(&self, errno: i32) -> Refusal {
+    pub fn ring(&self, errno: i32) -> Refusal {
         let filter = || {
             Refusal::new(
                 "the seccomp filter of this process (a container's or a service's) refuses io_uring",
@@ -201,7 +201,10 @@ mod tests {
         let off = Seccomp::Off;
         assert!(why(with(new, Some(2), !0, off), libc::EPERM).contains("is 2: nobody"));
         assert!(why(with(new, Some(1), 0, off), libc::EPERM).contains("is 1: only its group"));
-        assert!(with(new, Some(1), 0, off).ring(libc::EPERM).restore.contains("group 7"));
+        assert!(with(new, Some(1), 0, off).ring(libc::EPERM).restore.contains("join the group 7"));
+        let mut nobody = with(new, Some(1), 0, off);
+        nobody.settings.io_uring_group = Some(-1);
+        assert!(nobody.ring(libc::EPERM).restore.contains("name a group in kernel.io_uring_group"));
         assert!(why(with(new, Some(1), !0, off), libc::EPERM).contains("security module"));
         assert!(why(with(new, Some(0), 0, Seccomp::Filter), libc::EPERM).contains("seccomp"));
         assert!(why(with(new, Some(0), 0, Seccomp::Filter), libc::ENOSYS).contains("seccomp"));

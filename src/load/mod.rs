@@ -31,7 +31,7 @@ mod neighbour;
 pub mod options;
 mod outcome;
 mod pace;
-mod pattern;
+pub(crate) mod pattern;
 mod phases;
 mod scratch;
 pub mod spec;

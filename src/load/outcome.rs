@@ -172,7 +172,7 @@ fn describe(errno: i32) -> String {
 fn remedy(spec: &LoadSpec, errno: i32) -> String {
     use crate::engine::io_uring::flags::Flag;
     match errno {
-        libc::EOPNOTSUPP if spec.engine == EngineKind::IoUring && spec.ring.has(Flag::Iopoll) => {
+        libc::EOPNOTSUPP if spec.engine == EngineKind::IoUring && spec.ring.setup.has(Flag::Iopoll) => {
             "iopoll needs a device with poll queues (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: leave iopoll away".into()
         }
         libc::EINVAL if spec.engine == EngineKind::IoUring && spec.file.is_none() => {

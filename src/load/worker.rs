@@ -119,7 +119,7 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
             at.drive(s, r, Vec::new())
         }
         EngineKind::IoUring => {
-            let o = engine::io_uring::open(&spec.ring_config(), &of_job)?;
+            let o = engine::io_uring::open(&spec.ring, &of_job)?;
             shared.sq_tids[job as usize].store(o.sq_tid.unwrap_or(0), Ordering::Relaxed);
             at.drive(o.submitter, o.reaper, o.granted)
         }

@@ -46,6 +46,8 @@ pub enum Carrier {
     HelperThread,
     /// Its result was reaped; what posted it was not seen (native aio).
     Unseen,
+    /// The probes were taken out before it was known.
+    Undecided,
 }
 
 /// An interrupt line and its handler's name.
@@ -156,6 +158,7 @@ impl Carrier {
             Carrier::Stranger => (Vehicle::Unknown, Some("in a thread that is not watched".into())),
             Carrier::HelperThread => (Vehicle::Thread, None),
             Carrier::Unseen => (Vehicle::Unknown, Some("its end was not seen".into())),
+            Carrier::Undecided => (Vehicle::Unknown, Some("the window closed before it was known".into())),
         }
     }
 }

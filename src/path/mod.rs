@@ -13,5 +13,5 @@ pub mod slowest;
 pub mod timeline;
 pub mod trail;
 #[cfg(test)]
-pub(crate) mod trail_sample;
+pub(crate) mod trail_example;
 pub mod vehicle;

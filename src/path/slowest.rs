@@ -91,7 +91,7 @@ impl Slowest {
 mod tests {
     use super::*;
     use crate::path::trail::Stamp;
-    use crate::path::trail_sample::trail;
+    use crate::path::trail_example::trail;
 
     fn of(latency_ns: u64, user_data: u64) -> Trail {
         let mut t = trail();

@@ -87,7 +87,7 @@ impl Trail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::trail_sample::trail;
+    use crate::path::trail_example::trail;
 
     fn names(t: &Trail) -> Vec<(&'static str, &'static str, u64)> {
         t.spans().iter().map(|s| (s.from.name(), s.to.name(), s.ns())).collect()

@@ -117,6 +117,11 @@ impl Trail {
         self.posted.ns.saturating_sub(self.submitted.ns)
     }
 
+    /// Its result announces nothing but its notification: `more` is set, and no other result comes.
+    pub fn is_zero_copy_send(&self) -> bool {
+        matches!(self.opcode.as_str(), "send_zc" | "sendmsg_zc")
+    }
+
     /// Delivery delay, where *ready* is known.
     pub fn delay_ns(&self) -> Option<u64> {
         self.ready.map(|ready| self.posted.ns.saturating_sub(ready.ns))

@@ -6,6 +6,7 @@ use super::rings::{ContextCounts, ContextKind, FollowLoss, OpcodeCounts, RingCou
 use super::skel::types;
 use super::support::Plan;
 use super::symbols::Symbols;
+use super::trails;
 use super::watch::{Interface, Subject};
 use crate::host::irq::Interrupts;
 use crate::measurement::{Interrupt, Ipi, Missed, VehicleCount};
@@ -13,7 +14,7 @@ use crate::path::delivery::{Carrier, Line, Waker};
 use crate::path::entry::{self, Entry};
 
 /// What was counted over one watched span.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     /// Sums to `seen`.
     pub vehicles: Vec<VehicleCount>,
@@ -77,6 +78,8 @@ pub(super) struct Raw {
     pub rings: Vec<RawRing>,
     /// `parked`, by ring.
     pub parked_segments: Vec<types::segment>,
+    /// Completions of which a closing window left open what carried them, by ring.
+    pub undecided: Vec<types::segment>,
     pub processes: Vec<(u32, String)>,
     /// Io-wq workers: made, and most at one time.
     pub workers: (u64, u64),
@@ -150,6 +153,7 @@ pub(super) fn observe(
         (Carrier::IowqWorker, sum(|s| s.iowq) + rings(|r| r.iowq)),
         (Carrier::DevicePoll, sum(|s| s.iopoll) + rings(|r| r.iopoll)),
         (Carrier::Unseen, rings(|r| r.unseen)),
+        (Carrier::Undecided, raw.undecided.iter().map(|s| u64::from(s.count)).sum()),
     ];
     let contexts = by_context(raw, symbols, &line);
     let of_glibc = contexts.iter().filter(|c| c.kind == ContextKind::PosixAio).flat_map(|c| &c.opcodes);
@@ -175,7 +179,7 @@ pub(super) fn observe(
     let ipis = ipis(raw, symbols);
     let kicks = (has("interrupt_ipi_send") && symbols.is_some())
         .then(|| ipis.iter().filter(|i| entry::is_kick_site(&i.site)).map(|i| i.count).sum());
-    // Without a known target, the lines that come for every tenth completion or more are taken for its.
+    // Without a known target, the lines that come for every tenth completion or more may be what brings them.
     let worth = if subject.follow.is_some() { (seen / 10).max(1) } else { u64::MAX };
     let device_irqs = has("interrupt_handler_entry").then(|| {
         let of_target = |irq: &u32| subject.target_irqs.contains(irq);
@@ -207,7 +211,7 @@ pub(super) fn observe(
             .filter(|(_, runs)| *runs > 0)
             .collect(),
         syscalls: has("mode_sys_exit").then(|| sum(|s| s.syscalls)),
-        interrupts: interrupts(raw, seen, subject, proc_interrupts),
+        interrupts: interrupts(raw, subject, worth, proc_interrupts),
         ipis,
         programs: plan.attach.iter().map(|s| s.to_string()).collect(),
         stray_calls: (has("mode_sys_exit") && subject.follow.is_some()).then(|| sum(|s| s.stray_calls)),
@@ -244,6 +248,7 @@ fn vehicles(carriers: Vec<(Carrier, u64)>) -> Vec<VehicleCount> {
 fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<RingCounts> {
     let pending = raw.slots.iter().flat_map(|s| s.segments).chain(raw.parked_segments.iter().copied());
     let pending: Vec<types::segment> = pending.filter(|s| s.count > 0).collect();
+    let undecided = |ring| raw.undecided.iter().filter(|s| s.ring == ring).map(|s| u64::from(s.count)).sum();
     let ring = |(number, info, count, errnos): Numbered<'_>| {
         let still: u64 = pending.iter().filter(|s| s.ring == number).map(|s| u64::from(s.count)).sum();
         let mut carriers = vec![
@@ -251,12 +256,13 @@ fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> 
             (Carrier::SqpollThread, count.sqpoll),
             (Carrier::IowqWorker, count.iowq),
             (Carrier::DevicePoll, count.iopoll),
+            (Carrier::Undecided, undecided(number)),
         ];
         carriers.extend(delivered(raw, number, symbols, line));
         RingCounts {
             ring: number,
             tgid: info.tgid,
-            comm: super::trails::text(&info.comm),
+            comm: trails::text(&info.comm),
             setup_flags: info.setup_flags,
             sq_entries: info.sq_entries,
             cq_entries: info.cq_entries,
@@ -316,10 +322,9 @@ fn delivered<'a>(
 }
 
 /// Operations whose result is a number of bytes.
-fn counts_bytes(opcode: u32) -> bool {
-    let name = super::trails::opcode(opcode);
+fn counts_bytes(opcode: &str) -> bool {
     let verbs = ["read", "write", "send", "recv", "splice", "tee", "pread", "pwrite", "aio_read", "aio_write"];
-    verbs.iter().any(|verb| name.starts_with(verb))
+    verbs.iter().any(|verb| opcode.starts_with(verb))
 }
 
 fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec<OpcodeCounts> {
@@ -329,12 +334,12 @@ fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec
         for (key, n) in errnos.iter().filter(|(key, _)| usize::from(key.opcode) == number) {
             *by_errno.entry(i32::from(key.number)).or_insert(0) += n;
         }
-        let always = super::trails::always_punted(&super::trails::opcode(number as u32));
+        let opcode = trails::opcode(number as u32);
+        let always = trails::always_punted(&opcode);
         OpcodeCounts {
-            opcode: super::trails::opcode(number as u32),
             requests: op.requests,
             completions: op.completions,
-            bytes: if counts_bytes(number as u32) { op.bytes } else { 0 },
+            bytes: if counts_bytes(&opcode) { op.bytes } else { 0 },
             errors: op.errors,
             short: op.shorts,
             more: op.more,
@@ -342,6 +347,7 @@ fn opcodes(count: &types::ring_count, errnos: &[(types::errno_key, u64)]) -> Vec
             punted_asked: if always { 0 } else { op.punted_asked },
             punted_would_block: op.punted_would_block + if always { op.punted_asked } else { 0 },
             errnos: by_errno.into_iter().filter(|(_, n)| *n > 0).collect(),
+            opcode,
         }
     })
     .collect()
@@ -405,7 +411,8 @@ fn returns(raw: &Raw, symbols: Option<&Symbols>, page_faults: Option<u64>) -> Op
     Some(by_cause)
 }
 
-fn interrupts(raw: &Raw, seen: u64, subject: &Subject, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
+/// `worth`: a line that comes so often is listed, whoever's it is.
+fn interrupts(raw: &Raw, subject: &Subject, worth: u64, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
     let mut rows: BTreeMap<(String, u32), (String, u64, u64)> = BTreeMap::new();
     for (irq, cpu, n) in &raw.irqs {
         let name = proc_interrupts.and_then(|p| handler(p, *irq)).unwrap_or_default();
@@ -414,8 +421,6 @@ fn interrupts(raw: &Raw, seen: u64, subject: &Subject, proc_interrupts: Option<&
         row.2 += n.on_watched;
     }
     let of_target = |line: &str| subject.target_irqs.iter().any(|irq| irq.to_string() == line);
-    // Without a known target, a line that comes for every tenth completion or more may be what brings them.
-    let worth = if subject.follow.is_some() { (seen / 10).max(1) } else { u64::MAX };
     rows.retain(|(line, _), (_, count, on_watched)| {
         *on_watched > 0 || (*count > 0 && of_target(line)) || *count >= worth
     });

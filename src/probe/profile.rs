@@ -17,6 +17,7 @@ use super::profile_skel::{ProfileSkel, ProfileSkelBuilder, types};
 use super::sampled::Profile;
 use super::support;
 use super::symbols::Symbols;
+use super::trails::text;
 use super::watch::read;
 use crate::error::{Error, Result};
 use crate::host;
@@ -76,9 +77,7 @@ pub struct Subject {
     pub whom: Whom,
     /// One thread that is not sampled; 0: all are.
     pub exclude_tid: u32,
-    pub clock: Clock,
-    /// Samples per second and CPU.
-    pub hz: u32,
+    pub sampling: Sampling,
 }
 
 /// Where the loaded object stands; it must outlive the [`Profiler`].
@@ -97,11 +96,9 @@ impl<'room> Profiler<'room> {
     /// Loads the programs and opens the events, which stand still.
     pub fn open(room: &'room mut Room, subject: Subject) -> Result<Self> {
         support::quiet();
-        if !(1..=MAX_HZ).contains(&subject.hz) {
-            return Err(Error::input(
-                format!("{} samples a second are not possible", subject.hz),
-                format!("use 1 to {MAX_HZ}"),
-            ));
+        let Sampling { clock, hz } = subject.sampling;
+        if !(1..=MAX_HZ).contains(&hz) {
+            return Err(Error::input(format!("{hz} samples a second are not possible"), format!("use 1 to {MAX_HZ}")));
         }
         if Symbols::of_this_kernel().is_none() {
             return Err(Error::machine(
@@ -113,7 +110,7 @@ impl<'room> Profiler<'room> {
             let (why, remedy) = support::refusal(&e);
             Error::machine(format!("the CPU cannot be sampled: {why}"), remedy).because(e)
         };
-        let by_timer = subject.clock == Clock::Time;
+        let by_timer = clock == Clock::Time;
 
         let mut open = ProfileSkelBuilder::default().open(room.0.insert(MaybeUninit::uninit())).map_err(refused)?;
         let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
@@ -131,7 +128,7 @@ impl<'room> Profiler<'room> {
         }
         let program = profiler.skel.progs.profile_sample.as_fd().as_raw_fd();
         for cpu in host::cpu::online()? {
-            let event = Event::open(cpu, profiler.subject.clock, profiler.subject.hz)?;
+            let event = Event::open(cpu, profiler.subject.sampling)?;
             event.run(program)?;
             profiler.events.push(event);
         }
@@ -167,7 +164,7 @@ impl<'room> Profiler<'room> {
     /// Stops the events, and gives what they saw since [`begin`](Self::begin).
     pub fn end(&mut self) -> Result<Profile> {
         self.events.iter().try_for_each(|e| e.control(Control::Disable))?;
-        let Subject { clock, hz, .. } = self.subject;
+        let Sampling { clock, hz } = self.subject.sampling;
         let expected = match clock {
             Clock::Time => {
                 let mut periods = 0;
@@ -201,22 +198,15 @@ impl<'room> Profiler<'room> {
         for key in maps.samples.keys() {
             let Some(value) = maps.samples.lookup(&key, MapFlags::ANY).map_err(unreadable)? else { continue };
             let key: types::sample_key = read(&key);
-            let comm: Vec<u8> = key.comm.iter().map(|c| *c as u8).take_while(|c| *c != 0).collect();
             let mut stack = match key.stack {
                 0 => Stack::User,
                 // A sample is counted after its stack was kept.
                 hash => Stack::Kernel(stacks.get(&hash).cloned().unwrap_or_default()),
             };
-            if let (Stack::Kernel(frames), 0, Clock::Time) = (&mut stack, key.tgid, self.subject.clock) {
+            if let (Stack::Kernel(frames), 0, Clock::Time) = (&mut stack, key.tgid, self.subject.sampling.clock) {
                 frames.drain(..place::interrupted(frames));
             }
-            samples.push(Sample {
-                tgid: key.tgid,
-                comm: String::from_utf8_lossy(&comm).into_owned(),
-                cpu: key.cpu,
-                stack,
-                count: read(&value),
-            });
+            samples.push(Sample { tgid: key.tgid, comm: text(&key.comm), cpu: key.cpu, stack, count: read(&value) });
         }
         Ok(samples)
     }
@@ -271,7 +261,7 @@ enum Control {
 const SET_BPF: libc::c_ulong = 0x4004_2408;
 
 impl Event {
-    fn open(cpu: u32, clock: Clock, hz: u32) -> Result<Self> {
+    fn open(cpu: u32, Sampling { clock, hz }: Sampling) -> Result<Self> {
         let mut attr = libbpf_sys::perf_event_attr {
             size: size_of::<libbpf_sys::perf_event_attr>() as u32,
             read_format: libbpf_sys::PERF_FORMAT_TOTAL_TIME_ENABLED.into(),

@@ -3,7 +3,7 @@
 use crate::measurement::VehicleCount;
 
 /// One io_uring instance of a watched process.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct RingCounts {
     /// Number within the watched span, from 0: that of `Trail::ring`.
     pub ring: u32,

@@ -178,6 +178,11 @@ impl Facts {
         }
     }
 
+    /// Whether a completion's result can be read, whichever way it is handed over.
+    fn can_follow(&self) -> bool {
+        self.completion_is_entry || self.typed_reads
+    }
+
     /// The programs for this kernel.
     pub fn programs(&self) -> impl Iterator<Item = &'static Program> {
         PROGRAMS.iter().filter(|p| self.fits(p))
@@ -197,7 +202,7 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
     let Some(tracepoints) = &facts.tracepoints else {
         return Err("the kernel has no readable BTF (/sys/kernel/btf/vmlinux)".into());
     };
-    if roles.contains(&Role::Follow) && !facts.completion_is_entry && !facts.typed_reads {
+    if roles.contains(&Role::Follow) && !facts.can_follow() {
         return Err("other programs' requests can be followed from Linux 6.2 on (bpf_rdonly_cast)".into());
     }
     let mut plan = Plan { attach: vec![], missing: vec![] };
@@ -249,6 +254,9 @@ pub fn survey() -> Vec<ProgramCheck> {
                     (_, None) => ("tracepoint", "a kernel with this tracepoint".into()),
                 };
                 return missing(p, format!("no {what} {}", p.tracepoint), &restore);
+            }
+            if p.role == Role::Follow && !facts.can_follow() {
+                return missing(p, "no bpf_rdonly_cast".into(), "Linux 6.2 or later");
             }
             match try_load(p.name) {
                 Ok(()) => ProgramCheck { name: p.name, purpose: p.purpose, state: State::Loads },

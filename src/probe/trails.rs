@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use linux_raw_sys::io_uring::{IORING_CQE_F_MORE, IORING_CQE_F_NOTIF};
 
 use super::observed;
 use super::rings::Reaped;
@@ -133,9 +134,6 @@ pub(super) const OPCODE_NONE: u32 = 127;
 const NATIVE_AIO_OPCODES: u32 = 96;
 const POSIX_AIO_OPCODES: u32 = 112;
 
-const IORING_CQE_F_MORE: u32 = 1 << 1;
-const IORING_CQE_F_NOTIF: u32 = 1 << 3;
-
 impl Words<'_> {
     fn trail(&self, raw: &types::trail) -> Trail {
         use types::{course as c, meanwhile as m, punt as p};
@@ -150,6 +148,7 @@ impl Words<'_> {
             waker_cpu: raw.waker_cpu,
             ring: raw.ring,
         };
+        let opcode = opcode(raw.opcode);
         let (vehicle, detail) = observed::carrier(&key, self.symbols, &line).vehicle();
         let comm = || text(&raw.meanwhile_comm);
         let meanwhile = match raw.meanwhile {
@@ -174,7 +173,6 @@ impl Words<'_> {
             ring: (raw.ring + 1 < self.rings_max).then_some(raw.ring),
             tgid: raw.tgid,
             tid: raw.tid,
-            opcode: opcode(raw.opcode),
             user_data: raw.user_data,
             asked_bytes: (raw.asked_bytes != 0).then_some(raw.asked_bytes.into()),
             result: raw.result,
@@ -182,11 +180,11 @@ impl Words<'_> {
             notification: raw.cqe_flags & IORING_CQE_F_NOTIF != 0,
             enter_batch: (raw.enter_batch != 0).then_some(raw.enter_batch),
             punted: match raw.punt {
-                p::PUNT_ASKED if !always_punted(&opcode(raw.opcode)) => Some(Punt::Asked),
-                p::PUNT_ASKED => Some(Punt::WouldBlock),
-                p::PUNT_WOULD_BLOCK => Some(Punt::WouldBlock),
+                p::PUNT_ASKED if !always_punted(&opcode) => Some(Punt::Asked),
+                p::PUNT_ASKED | p::PUNT_WOULD_BLOCK => Some(Punt::WouldBlock),
                 _ => None,
             },
+            opcode,
             submitted: Stamp { ns: raw.submitted_ns, cpu: raw.submitted_cpu },
             issued: stamp(raw.issued_ns, raw.issued_cpu),
             ready: stamp(raw.ready_ns, raw.ready_cpu),

@@ -1,5 +1,7 @@
 //! One watched span: load the programs that the subject needs, attach, zero, read.
 
+mod windows;
+
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,6 +19,7 @@ use super::symbols::Symbols;
 use super::trails::{self, Trails, Words};
 use crate::error::{Error, Result};
 use crate::host::irq::Interrupts;
+use crate::measurement::Warning;
 
 // `record.h`'s sizes, as the programs were compiled with them.
 const _: () = assert!(size_of::<types::cpu_slot>() == 896);
@@ -115,8 +118,10 @@ pub struct Room(Option<MaybeUninit<OpenObject>>);
 /// Attached programs. Dropping it detaches them.
 pub struct Watch<'room> {
     skel: IotrailSkel<'room>,
-    _links: Vec<Link>,
+    links: Vec<(&'static str, Link)>,
     posix_aio: Libraries,
+    /// Where it is watched by windows.
+    windows: Option<windows::Windows>,
     plan: Plan,
     subject: Subject,
     symbols: Option<&'static Symbols>,
@@ -140,9 +145,6 @@ impl<'room> Watch<'room> {
 
     fn open_with(room: &'room mut Room, subject: Subject, recording: Option<Capacity>) -> Result<Self> {
         support::quiet();
-        let refused = |why: String, remedy: &str| {
-            Error::machine(format!("the probes cannot be loaded: {why}"), format!("{remedy}, or run with --trace off"))
-        };
         let plan = support::plan(Facts::of_this_kernel(), &subject.interface.roles(subject.follow.is_some()))
             .map_err(|why| refused(why, "`iotrail check` lists what this kernel has"))?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(|e| refused(e.to_string(), "report this"))?;
@@ -150,11 +152,6 @@ impl<'room> Watch<'room> {
             return Err(refused(format!("{cpus} CPUs are more than the {} it keeps", MAX_CPUS), "report this"));
         }
         let symbols = Symbols::of_this_kernel();
-        let load_error = |e: libbpf_rs::Error| {
-            let (why, remedy) = support::refusal(&e);
-            refused(why, remedy).because(e)
-        };
-
         let mut open = IotrailSkelBuilder::default().open(room.0.insert(MaybeUninit::uninit())).map_err(load_error)?;
         let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
         if let Who::Process { tgid, unwatched_tid } = subject.who {
@@ -193,8 +190,9 @@ impl<'room> Watch<'room> {
         let mut skel = open.load().map_err(load_error)?;
         let mut links = vec![];
         for program in skel.object_mut().progs_mut() {
-            if plan.attach.iter().any(|name| program.name() == *name) && !posix_aio::is(&program) {
-                links.push(program.attach().map_err(load_error)?);
+            let name = plan.attach.iter().find(|name| program.name() == **name);
+            if let Some(name) = name.filter(|_| !posix_aio::is(&program)) {
+                links.push((*name, program.attach().map_err(load_error)?));
             }
         }
         let recorder =
@@ -203,8 +201,9 @@ impl<'room> Watch<'room> {
         let mut watch = Watch {
             trails,
             skel,
-            _links: links,
+            links,
             posix_aio: Libraries::default(),
+            windows: None,
             plan,
             subject,
             symbols,
@@ -229,9 +228,12 @@ impl<'room> Watch<'room> {
         }
     }
 
-    /// Programs that were wanted and are not there: name and what is lost.
-    pub fn missing(&self) -> &[(&'static str, &'static str)] {
-        &self.plan.missing
+    /// One for each program that was wanted and is not there.
+    pub fn missing(&self) -> Vec<Warning> {
+        let warning = |(name, lost): &(&str, &str)| {
+            Warning::new("probe_missing", format!("this kernel has no {name}: {lost} unknown"), "see `iotrail check`")
+        };
+        self.plan.missing.iter().map(warning).collect()
     }
 
     /// Forgets all that was counted so far. Exact when the watched threads stand still. Where requests are followed, nothing
@@ -285,6 +287,12 @@ impl<'room> Watch<'room> {
 
     /// What was counted since [`begin`](Self::begin). Exact when the watched threads stand still.
     pub fn end(&mut self) -> Result<Observed> {
+        if let Some(windows) = &self.windows {
+            let mut raw = self.counters()?;
+            raw.undecided = windows.undecided.clone();
+            raw.unfinished = windows.unfinished;
+            return Ok(self.observed(&raw, self.interrupts().as_ref()));
+        }
         if self.subject.follow.is_some() {
             self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").counting = 0;
             // Programs that are under way come to their end.
@@ -344,8 +352,11 @@ impl<'room> Watch<'room> {
         Ok(self.observed(&raw, interrupts.as_ref()))
     }
 
-    /// /proc's counts since [`begin`](Self::begin).
+    /// /proc's counts since [`begin`](Self::begin), or in the windows.
     fn interrupts(&self) -> Option<Interrupts> {
+        if let Some(windows) = &self.windows {
+            return windows.interrupts.clone();
+        }
         Some(crate::host::irq::snapshot().ok()?.since(self.before.as_ref()?))
     }
 
@@ -516,6 +527,15 @@ impl<'room> Watch<'room> {
         }
         Ok(misses)
     }
+}
+
+fn refused(why: String, remedy: &str) -> Error {
+    Error::machine(format!("the probes cannot be loaded: {why}"), remedy)
+}
+
+fn load_error(e: libbpf_rs::Error) -> Error {
+    let (why, remedy) = support::refusal(&e);
+    refused(why, remedy).because(e)
 }
 
 fn unreadable(e: libbpf_rs::Error) -> Error {

@@ -3,7 +3,6 @@
 //! The journal is a rollback journal, not a write-ahead log: a store is then one file at all times between two
 //! transactions, and can be copied or sent as it is. What a log would buy, readers that never wait and cheaper commits,
 //! counts for nothing at one commit a measurement. `synchronous=FULL` makes each commit outlive a kill and a crash.
-
 //!
 //! | file | responsible for |
 //! |---|---|

@@ -24,45 +24,30 @@ impl Default for Durations {
 
 impl Durations {
     pub fn take(&mut self, ns: u64) {
-        if let Durations::Few(values) = self {
-            if values.len() < FEW {
+        match self {
+            Durations::Many(histogram) => histogram.saturating_record(ns.max(1)),
+            Durations::Few(values) => {
                 values.push(ns);
-                return;
+                if values.len() > FEW {
+                    *self = Durations::Many(of(values, histogram::new()));
+                }
             }
-            *self = Durations::Many(self.histogram());
-        }
-        if let Durations::Many(histogram) = self {
-            histogram.saturating_record(ns.max(1));
         }
     }
 
     pub fn add(&mut self, other: &Durations) {
-        match other {
-            Durations::Few(values) => values.iter().for_each(|ns| self.take(*ns)),
-            Durations::Many(theirs) => {
-                let mut ours = self.histogram();
-                // The same bounds and digits on both sides.
-                ours.add(theirs).expect("histograms of one kind");
-                *self = Durations::Many(ours);
-            }
-        }
-    }
-
-    fn histogram(&self) -> Histogram<u64> {
-        match self {
-            Durations::Few(values) => {
-                let mut histogram = histogram::new();
-                values.iter().for_each(|ns| histogram.saturating_record((*ns).max(1)));
-                histogram
-            }
-            Durations::Many(histogram) => histogram.clone(),
+        match (&mut *self, other) {
+            (_, Durations::Few(values)) => values.iter().for_each(|ns| self.take(*ns)),
+            (Durations::Few(values), Durations::Many(theirs)) => *self = Durations::Many(of(values, theirs.clone())),
+            // The same bounds and digits on both sides.
+            (Durations::Many(ours), Durations::Many(theirs)) => ours.add(theirs).expect("histograms of one kind"),
         }
     }
 
     pub fn latency(&self) -> Latency {
         match self {
             Durations::Few(values) if values.is_empty() => Latency::default(),
-            Durations::Few(_) => quantile::summary(&self.histogram()),
+            Durations::Few(values) => quantile::summary(&of(values, histogram::new())),
             Durations::Many(histogram) => quantile::summary(histogram),
         }
     }
@@ -72,6 +57,12 @@ impl Durations {
         let Latency { count, p50, p99, max, .. } = self.latency();
         (count > 0).then_some(Delay { p50, p99, max })
     }
+}
+
+/// The histogram, with these values in it too.
+fn of(values: &[u64], mut histogram: Histogram<u64>) -> Histogram<u64> {
+    values.iter().for_each(|ns| histogram.saturating_record((*ns).max(1)));
+    histogram
 }
 
 #[cfg(test)]

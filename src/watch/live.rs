@@ -2,19 +2,21 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::namespace::Namespace;
 use super::processes::Processes;
 use super::procfs::Stat;
 use super::rates::{Known, Meter, Moment};
+use super::recorder;
 use super::rings::{self, SQPOLL};
 use super::session::{self, PERIOD, Watched};
 use super::subject::Asked;
-use super::summary::{Part, Summary};
+use super::summary::{self, Part, Summary};
 use crate::error::{Error, Result};
+use crate::measurement::Warning;
 use crate::probe::observed::Observed;
-use crate::probe::watch::{Follow, Interface, Room, Subject, Watch, Who};
+use crate::probe::watch::{Room, Watch};
 use crate::top_record::TopRecord;
 
 /// How it is watched.
@@ -28,8 +30,8 @@ pub struct How {
 
 /// Hears of what goes on while it is watched.
 pub trait Listener {
-    /// Programs that are wanted and are not there: name and what is lost. Watching begins.
-    fn begins(&mut self, missing: &[(&'static str, &'static str)]) -> Result<()>;
+    /// Watching begins, without what is missing.
+    fn begins(&mut self, missing: &[Warning]) -> Result<()>;
     /// An interval has ended.
     fn interval(&mut self, record: TopRecord) -> Result<ControlFlow<()>>;
     /// Called again and again between intervals; must not wait.
@@ -40,16 +42,7 @@ pub trait Listener {
 pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()> {
     session::allowed()?;
     let mut room = Room::default();
-    let mut watch = Watch::open(
-        &mut room,
-        Subject {
-            who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
-            interface: Interface::Any,
-            target_irqs: vec![],
-            follow: Some(Follow { one_in: how.one_in, ring_bytes: session::ring_bytes(how.one_in) }),
-        },
-    )
-    .map_err(session::refused)?;
+    let mut watch = Watch::open(&mut room, session::probed(&asked, how.one_in))?;
     let mut watched = match asked {
         Asked::Processes(processes) => Watched::Processes(processes),
         Asked::Everyone => Watched::Everyone,
@@ -58,7 +51,7 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
     session::follow(&watched, &mut watch, &mut processes, how.namespace)?;
     session::still_there(&watched)?;
-    listener.begins(watch.missing())?;
+    listener.begins(&watch.missing())?;
 
     watch.begin()?;
     let mut began = Instant::now();
@@ -73,7 +66,7 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
             let read = Instant::now();
             let followed = summary.turn();
             let known = known(&observed, &followed, &processes, how.namespace);
-            let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+            let unix_s = recorder::now().unix_ns / 1_000_000_000;
             let end = Moment { elapsed_ns: (read - began).as_nanos() as u64, unix_s };
             began = read;
             if listener.interval(meter.turn(observed, &followed, &known, end))?.is_break() || over {
@@ -94,12 +87,7 @@ fn known(
     processes: &Processes,
     namespace: Namespace,
 ) -> HashMap<u32, Known> {
-    let sq_tids: HashMap<u32, u32> = observed
-        .rings
-        .iter()
-        .filter(|c| c.setup_flags & SQPOLL != 0)
-        .filter_map(|c| Some((c.ring, followed.get(&Some(c.ring))?.tid)))
-        .collect();
+    let sq_tids = summary::sq_tids(&observed.rings, followed);
     let matched = rings::matched(&observed.rings, &processes.rings.all(), &sq_tids);
     let names: HashMap<u32, &str> = processes.names().collect();
     let mut alive: HashMap<u32, bool> = HashMap::new();

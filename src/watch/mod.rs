@@ -16,6 +16,7 @@
 //! | [`recorder`] | what is kept of followed requests: a file, or the slowest |
 //! | [`sampler`] | samples of their CPU time |
 //! | [`session`] | one watched span from its beginning to its end |
+//! | [`windows`] | when the probes are attached, where they are not all the time; pure |
 //! | [`rates`] | counts at two moments and what was followed between → rates; pure |
 //! | [`live`] | a watched span of which rates are told while it lasts |
 
@@ -34,3 +35,4 @@ pub mod sampler;
 pub mod session;
 pub mod subject;
 pub mod summary;
+pub mod windows;

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::path::trail::Trail;
-use crate::path::trail_sample;
-use crate::probe::rings::FollowLoss;
+use crate::path::trail_example;
 use crate::watch::summary::Summary;
 
 const TWO_SECONDS: Moment = Moment { elapsed_ns: 2_000_000_000, unix_s: 9 };
@@ -18,10 +17,8 @@ fn ring(ring: u32, reads: u64) -> RingCounts {
         ring,
         tgid: 7,
         comm: "db".into(),
-        setup_flags: 0,
         sq_entries: 8,
         cq_entries: 16,
-        found: false,
         overflows: reads / 100,
         opcodes: vec![OpcodeCounts {
             opcode: "read".into(),
@@ -34,6 +31,7 @@ fn ring(ring: u32, reads: u64) -> RingCounts {
             ..OpcodeCounts::default()
         }],
         vehicles: vec![carried(Vehicle::Enter, reads - 10), carried(Vehicle::TimerTick, 10)],
+        ..RingCounts::default()
     }
 }
 
@@ -44,28 +42,10 @@ fn observed(rings: Vec<RingCounts>, aio: u64) -> Observed {
     Observed {
         seen: vehicles.iter().map(|v| v.completions).sum(),
         vehicles,
-        lost: 0,
-        missed: vec![],
         kicks: Some(aio * 3),
-        resched_ipis: None,
-        device_irqs: None,
-        returns: None,
         context_switches: aio * 2,
-        task_work_runs: None,
-        run_batches: vec![],
-        syscalls: None,
-        interrupts: vec![],
-        ipis: vec![],
-        programs: vec![],
-        page_faults: None,
-        stray_calls: None,
-        pread_pwrite_calls: None,
         rings,
-        contexts: vec![],
-        follow_loss: FollowLoss::default(),
-        iowq_workers: 0,
-        iowq_most: 0,
-        processes: vec![],
+        ..Observed::default()
     }
 }
 
@@ -130,7 +110,7 @@ fn no_time_is_no_rate() {
 #[test]
 fn what_was_followed_is_of_its_interval() {
     let mut summary = Summary::new(1);
-    let stages = Trail { opcode: "read".into(), ..trail_sample::trail() };
+    let stages = Trail { opcode: "read".into(), ..trail_example::trail() };
     for user_data in 0..20 {
         summary.take(Trail { user_data, ..stages.clone() });
     }

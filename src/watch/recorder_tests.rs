@@ -1,7 +1,7 @@
 use super::*;
 use crate::measurement::Host;
 use crate::path::trail::Stamp;
-use crate::path::trail_sample::trail;
+use crate::path::trail_example::trail;
 use crate::recorded::{Ending, SCHEMA};
 use crate::trace_record::Subject;
 use crate::watch::recording::Reader;
@@ -13,6 +13,7 @@ fn header(slowest: Option<u64>) -> Header {
         subject: Subject::All,
         one_in: 1,
         slowest,
+        windows: None,
         origin: now(),
         host: Host::default(),
     }

@@ -289,14 +289,12 @@ mod tests {
         RingCounts {
             ring,
             tgid,
-            comm: "x".into(),
             setup_flags,
             sq_entries: entries,
             cq_entries: 2 * entries,
             found: true,
-            overflows: 0,
             opcodes: vec![OpcodeCounts { completions, ..OpcodeCounts::default() }],
-            vehicles: vec![],
+            ..RingCounts::default()
         }
     }
 

@@ -18,7 +18,7 @@ pub struct Sampler<'room> {
 
 impl<'room> Sampler<'room> {
     pub fn open(room: &'room mut Room, sampling: Sampling) -> Result<Self> {
-        let subject = Subject { whom: Whom::Tgids(vec![]), exclude_tid: 0, clock: sampling.clock, hz: sampling.hz };
+        let subject = Subject { whom: Whom::Tgids(vec![]), exclude_tid: 0, sampling };
         Ok(Sampler { profiler: Profiler::open(room, subject)?, told: BTreeSet::new(), refused: 0 })
     }
 

@@ -2,7 +2,7 @@
 //! at the end counts, followed requests and /proc's view become one record.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::command::Gated;
 use super::end;
@@ -12,8 +12,9 @@ use super::recorder::{self, Keep, Kept, Recorder};
 use super::sampler::Sampler;
 use super::subject::{Asked, Process};
 use super::summary::{Seen, Span, Summary};
+use super::windows::{Schedule, Step, Windows};
 use crate::answer::doubt;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::host;
 use crate::host::privileges::{Capability, Privileges};
 use crate::measurement::Warning;
@@ -36,6 +37,8 @@ pub struct How {
     pub duration: Option<Duration>,
     /// One request in so many is followed whole.
     pub one_in: u32,
+    /// `None`: all the time.
+    pub windows: Option<Windows>,
     /// A command's standard output goes to our standard error.
     pub stdout_apart: bool,
     pub namespace: Namespace,
@@ -136,25 +139,16 @@ pub fn watch(
             "run iotrail on the host, or leave out --profile",
         ));
     }
+    if extra.sampling.is_some() && how.windows.is_some() {
+        return Err(Error::input(
+            "the CPU is sampled all the time, not by windows",
+            "leave out --windows or --profile",
+        ));
+    }
     let host = host::facts(None)?;
     let mut room = Room::default();
-    let mut watch = Watch::open(
-        &mut room,
-        Subject {
-            who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
-            interface: Interface::Any,
-            target_irqs: vec![],
-            follow: Some(Follow { one_in: how.one_in, ring_bytes: ring_bytes(how.one_in) }),
-        },
-    )
-    .map_err(refused)?;
-    let mut warnings: Vec<Warning> = watch
-        .missing()
-        .iter()
-        .map(|(name, lost)| {
-            Warning::new("probe_missing", format!("this kernel has no {name}: {lost} unknown"), "see `iotrail check`")
-        })
-        .collect();
+    let mut watch = Watch::open(&mut room, probed(&asked, how.one_in))?;
+    let mut warnings = watch.missing();
     if how.namespace == Namespace::Hidden {
         warnings.push(Warning::new(
             "pid_namespace",
@@ -175,7 +169,7 @@ pub fn watch(
     follow(&watched, &mut watch, &mut processes, how.namespace)?;
 
     still_there(&watched)?;
-    let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let origin = recorder::now();
     // Before anything starts: a file that cannot be made is found out here.
     let header = Header {
         schema: recorded::SCHEMA.into(),
@@ -183,11 +177,15 @@ pub fn watch(
         subject: subject(&mut watched).0,
         one_in: how.one_in,
         slowest: extra.keep.slowest.map(|k| k as u64),
-        origin: recorder::now(),
+        windows: how.windows.map(|w| (w.open.as_nanos() as u64, w.period.as_nanos() as u64)),
+        origin,
         host: host.clone(),
     };
     let mut recorder = Recorder::start(&extra.keep, header)?;
-    watch.begin()?;
+    match how.windows {
+        None => watch.begin()?,
+        Some(_) => watch.begin_closed()?,
+    }
     if let Some(sampler) = &mut sampler {
         sampler.tell(&processes);
         sampler.begin()?;
@@ -196,6 +194,7 @@ pub fn watch(
         command.release()?;
     }
     let began = Instant::now();
+    let mut windows = how.windows.map(|windows| Opening::new(windows, began));
     let mut summary = Summary::new(how.one_in);
     let mut until = how.duration.map(|d| began + d);
     let mut stopped = false;
@@ -222,9 +221,15 @@ pub fn watch(
             recorder.note(watch.follow_loss());
         }
         progress(Progress { elapsed: began.elapsed(), followed: summary.completions() });
-        watched.wait(until.map_or(PERIOD, |until| PERIOD.min(until.saturating_duration_since(Instant::now()))));
+        let mut rest = until.map_or(PERIOD, |until| PERIOD.min(until.saturating_duration_since(Instant::now())));
+        if let Some(windows) = &mut windows {
+            windows.turn(&mut watch)?;
+            rest = rest.min(windows.schedule.rest(Instant::now()));
+        }
+        watched.wait(rest);
     }
-    let elapsed = began.elapsed();
+    let windows = windows.map(|windows| windows.end(&mut watch, began)).transpose()?;
+    let elapsed = windows.map_or(began.elapsed(), |(_, watched)| watched);
     let ended_ns = recorder::now().monotonic_ns;
     let over = watched.have_ended();
     processes.look(true);
@@ -248,12 +253,12 @@ pub fn watch(
     }
     let (subject, ended) = subject(&mut watched);
     // The kernel's account of a command that ended later than the span has more than the span.
-    let cpu = processes.cpu(ended.filter(|_| over));
+    let cpu = processes.cpu(ended.filter(|_| over)).filter(|_| windows.is_none());
     // The probes' name of one that is found at its I/O is the thread's.
     let mut names: BTreeMap<u32, String> = observed.processes.iter().cloned().collect();
     names.extend(processes.names().map(|(tgid, name)| (tgid, name.to_owned())));
     let span = Span {
-        started_unix_s,
+        started_unix_s: origin.unix_ns / 1_000_000_000,
         elapsed_ns: elapsed.as_nanos() as u64,
         subject,
         host,
@@ -263,12 +268,15 @@ pub fn watch(
             .map(|(tgid, comm)| ProcessRecord { tgid, comm, found: processes.was_there(tgid) })
             .collect(),
         most_workers: processes.most_workers(),
-        workers_cpu_ns: processes.workers_cpu_ns(),
+        workers_cpu_ns: processes.workers_cpu_ns().filter(|_| windows.is_none()),
         warnings,
     };
     let seen = Seen { rings: processes.rings.all(), sq_thread: &|tgid, tid| processes.sq_thread(tgid, tid) };
     let loss = observed.follow_loss;
     let mut record = summary.record(observed, &seen, span);
+    if let Some((windows, _)) = windows {
+        of_windows(&mut record, windows);
+    }
     let mut samples = vec![];
     if let Some(shares) = shares {
         record.total.warnings.extend(doubt::samples_lost(&shares.how));
@@ -282,6 +290,74 @@ pub fn watch(
         recorder.finish(ended_ns, loss, End { rings, processes, ..End::default() })
     });
     Ok(Traced { record, kept, samples })
+}
+
+/// Windows as they open and close.
+struct Opening {
+    windows: Windows,
+    schedule: Schedule,
+    open_since: Option<Instant>,
+    watched: Duration,
+    opened: u64,
+}
+
+impl Opening {
+    fn new(windows: Windows, now: Instant) -> Self {
+        let seed = recorder::now().monotonic_ns;
+        Opening {
+            windows,
+            schedule: Schedule::new(windows, now, seed),
+            open_since: None,
+            watched: Duration::ZERO,
+            opened: 0,
+        }
+    }
+
+    /// Does what is due.
+    fn turn(&mut self, watch: &mut Watch<'_>) -> Result<()> {
+        let unfinished = if self.schedule.is_finishing() { watch.finish_window() } else { 0 };
+        match self.schedule.step(Instant::now(), unfinished) {
+            Some(Step::Open) => {
+                watch.open_window()?;
+                self.open_since = Some(Instant::now());
+                self.opened += 1;
+            }
+            Some(Step::Finish) => drop(watch.finish_window()),
+            Some(Step::Close) => self.close(watch)?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, watch: &mut Watch<'_>) -> Result<()> {
+        self.watched += self.open_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        watch.close_window()
+    }
+
+    /// What there was of them, and the time that they were open.
+    fn end(mut self, watch: &mut Watch<'_>, began: Instant) -> Result<(trace_record::Windows, Duration)> {
+        if self.open_since.is_some() {
+            self.close(watch)?;
+        }
+        let windows = trace_record::Windows {
+            open_ns: self.windows.open.as_nanos() as u64,
+            period_ns: self.windows.period.as_nanos() as u64,
+            opened: self.opened,
+            span_ns: began.elapsed().as_nanos() as u64,
+        };
+        Ok((windows, self.watched))
+    }
+}
+
+/// What /proc says is of all the time, and is left out beside counts that are not.
+fn of_windows(record: &mut TraceRecord, windows: trace_record::Windows) {
+    record.total.windows = Some(windows);
+    for ring in &mut record.rings {
+        ring.active_ns = None;
+        if let Some(sqpoll) = &mut ring.sqpoll {
+            (sqpoll.elapsed_ns, sqpoll.cpu_ns, sqpoll.work_ns, sqpoll.wakeups) = (0, None, None, None);
+        }
+    }
 }
 
 /// Loading takes its time: what was there when it was asked for may be gone.
@@ -298,19 +374,16 @@ pub(super) fn still_there(watched: &Watched) -> Result<()> {
     Ok(())
 }
 
-/// The refusal of a bench's probes speaks of an option that is not here.
-pub(super) fn refused(mut e: Error) -> Error {
-    if e.kind == Kind::Machine
-        && let Some(remedy) = e.remedy.strip_suffix(", or run with --trace off")
-    {
-        e.remedy = remedy.to_owned();
+/// What the probes are to look at.
+pub(super) fn probed(asked: &Asked, one_in: u32) -> Subject {
+    // Room for what ends between two looks: at one in one, a million requests a second and more.
+    let ring_bytes = if one_in < 16 { 32 << 20 } else { 4 << 20 };
+    Subject {
+        who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
+        interface: Interface::Any,
+        target_irqs: vec![],
+        follow: Some(Follow { one_in, ring_bytes }),
     }
-    e
-}
-
-/// Room for what ends between two looks: at one in one, a million requests a second and more.
-pub(super) fn ring_bytes(one_in: u32) -> u32 {
-    if one_in < 16 { 32 << 20 } else { 4 << 20 }
 }
 
 /// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves.

@@ -4,13 +4,15 @@
 //! latency. What comes after it (a multishot request's later completions, a zero-copy send's notification) is no latency of
 //! anything, and a multishot request's completions that announce more are none either; how late each was delivered counts.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use super::durations::Durations;
 use super::processes::{CpuTime, SqThread};
 use super::rings::{self, SQPOLL, SeenRing};
 use crate::answer::doubt::{self, Counts};
+use crate::answer::words;
 use crate::measurement::{Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
+use crate::path::multishot::Multishot;
 use crate::path::order::{self, Passage};
 use crate::path::trail::Trail;
 use crate::path::vehicle::Vehicle;
@@ -173,8 +175,7 @@ pub struct Summary {
     completions: u64,
     parts: BTreeMap<Option<u32>, Part>,
     cpu_pairs: BTreeMap<(u32, u32), u64>,
-    /// Requests of which more completions are to come: ring, thread, user data, submission.
-    open: HashSet<(Option<u32>, u32, u64, u64)>,
+    multishot: Multishot,
     passages: Vec<Passage>,
 }
 
@@ -207,7 +208,7 @@ impl Summary {
             completions: 0,
             parts: BTreeMap::new(),
             cpu_pairs: BTreeMap::new(),
-            open: HashSet::new(),
+            multishot: Multishot::default(),
             passages: vec![],
         }
     }
@@ -219,11 +220,8 @@ impl Summary {
 
     pub fn take(&mut self, trail: Trail) {
         self.completions += 1;
-        let key = (trail.ring, trail.tid, trail.user_data, trail.submitted.ns);
-        let is_first = if trail.more { self.open.insert(key) } else { !self.open.remove(&key) };
-        let is_first = is_first && !trail.notification;
-        // A zero-copy send's result announces nothing but its notification.
-        let is_result = !trail.more || matches!(trail.opcode.as_str(), "send_zc" | "sendmsg_zc");
+        let is_first = !self.multishot.is_later(&trail);
+        let is_result = !trail.more || trail.is_zero_copy_send();
 
         let part = self.parts.entry(trail.ring).or_default();
         part.tid = trail.tid;
@@ -271,12 +269,7 @@ impl Summary {
     pub fn record(self, observed: Observed, seen: &Seen<'_>, span: Span) -> TraceRecord {
         let none = Part::default();
         let part = |ring: u32| self.parts.get(&Some(ring)).unwrap_or(&none);
-        let sq_tids: HashMap<u32, u32> = observed
-            .rings
-            .iter()
-            .filter(|c| c.setup_flags & SQPOLL != 0)
-            .filter_map(|c| Some((c.ring, self.parts.get(&Some(c.ring))?.tid)))
-            .collect();
+        let sq_tids = sq_tids(&observed.rings, &self.parts);
         let matched = rings::matched(&observed.rings, &seen.rings, &sq_tids);
         let rings: Vec<RingRecord> = observed
             .rings
@@ -317,6 +310,12 @@ impl Summary {
             findings: vec![],
         }
     }
+}
+
+/// The submission-queue threads that were seen to submit, by ring.
+pub(super) fn sq_tids(rings: &[RingCounts], followed: &BTreeMap<Option<u32>, Part>) -> HashMap<u32, u32> {
+    let polled = rings.iter().filter(|c| c.setup_flags & SQPOLL != 0);
+    polled.filter_map(|c| Some((c.ring, followed.get(&Some(c.ring))?.tid))).collect()
 }
 
 /// What the probes say of all; what only /proc says is left to the caller.
@@ -366,6 +365,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
     }
     Total {
         elapsed_ns,
+        windows: None,
         ios,
         bytes: sum(|o| o.bytes),
         errors: sum(|o| o.errors),
@@ -540,9 +540,8 @@ fn merged<'a>(opcodes: impl Iterator<Item = &'a OpcodeCounts>) -> Vec<OpcodeCoun
 
 /// By name, the most frequent first.
 fn errnos(counts: &[(i32, u64)]) -> Vec<ErrnoCount> {
-    let name = |errno: i32| syscalls::Errno::new(errno).name().map_or(format!("errno {errno}"), str::to_owned);
     let mut named: Vec<ErrnoCount> =
-        counts.iter().map(|&(errno, count)| ErrnoCount { errno: name(errno), count }).collect();
+        counts.iter().map(|&(errno, count)| ErrnoCount { errno: words::errno(errno), count }).collect();
     named.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.errno.cmp(&b.errno)));
     named
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::measurement::{Delay, Order, OrderBy};
 use crate::path::trail::{Course, Stamp};
+use crate::path::trail_example;
 use crate::probe::rings::{ContextKind, FollowLoss};
 
 fn at(ns: u64, cpu: u32) -> Stamp {
@@ -12,30 +13,18 @@ fn at(ns: u64, cpu: u32) -> Stamp {
 /// A read of ring 0, submitted at `submitted`, posted 100 ns later by the timer tick; nothing between is known.
 fn trail(submitted: u64) -> Trail {
     Trail {
-        ring: Some(0),
         tgid: 7,
         tid: 8,
         opcode: "read".into(),
         user_data: submitted,
-        asked_bytes: Some(4096),
-        result: 4096,
-        more: false,
-        notification: false,
         enter_batch: None,
-        punted: None,
         submitted: at(submitted, 0),
         issued: None,
         ready: None,
-        queued: None,
         posted: at(submitted + 100, 0),
         course: Course::Direct,
-        block_requests: 0,
-        vehicle: Vehicle::TimerTick,
-        detail: None,
         run_items: None,
-        meanwhile: None,
-        wake: None,
-        switches_meanwhile: None,
+        ..trail_example::trail()
     }
 }
 
@@ -62,13 +51,11 @@ fn counted(ring: u32, opcodes: Vec<OpcodeCounts>, vehicles: Vec<VehicleCount>) -
         ring,
         tgid: 7,
         comm: "db".into(),
-        setup_flags: 0,
         sq_entries: 8,
         cq_entries: 16,
-        found: false,
-        overflows: 0,
         opcodes,
         vehicles,
+        ..RingCounts::default()
     }
 }
 
@@ -76,18 +63,12 @@ fn observed(rings: Vec<RingCounts>, vehicles: Vec<VehicleCount>) -> Observed {
     Observed {
         seen: vehicles.iter().map(|v| v.completions).sum(),
         vehicles,
-        lost: 0,
-        missed: vec![],
         kicks: Some(3),
-        resched_ipis: None,
         device_irqs: Some(6),
         returns: Some([("timer_tick", 9)].into()),
         context_switches: 12,
         task_work_runs: Some(2),
         run_batches: vec![(4, 2)],
-        syscalls: None,
-        interrupts: vec![],
-        ipis: vec![],
         programs: vec!["ring_complete".into()],
         page_faults: Some(5),
         stray_calls: Some(7),
@@ -97,7 +78,7 @@ fn observed(rings: Vec<RingCounts>, vehicles: Vec<VehicleCount>) -> Observed {
         follow_loss: FollowLoss { unfinished: 4, ..FollowLoss::default() },
         iowq_workers: 3,
         iowq_most: 3,
-        processes: vec![],
+        ..Observed::default()
     }
 }
 

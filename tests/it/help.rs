@@ -58,7 +58,7 @@ fn options() -> End {
         (
             "trace",
             "--all --duration --fail-on --flamegraph --folded --force --help --json --one-in --pid --profile --profile-by \
-                   --profile-hz --record --slowest --stacks",
+                   --profile-hz --record --slowest --stacks --windows",
         ),
         ("top", "--all --count --help --interval --json --one-in --pid"),
         ("run", "--file --help --json --plan --quick --resume --seed --size --store"),

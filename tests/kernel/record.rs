@@ -5,6 +5,7 @@ use std::process::Command;
 
 use iotrail::measurement::Measurement;
 use iotrail::path::place::Place;
+use iotrail::path::vehicle::Vehicle;
 use iotrail::recorded::{Ending, Entry, Header};
 use iotrail::trace_record::TraceRecord;
 use iotrail::watch::recording::Reader;
@@ -15,12 +16,13 @@ use crate::bench::{file, until};
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("all_of_80_000_nops_a_second_are_recorded", || all_recorded("--rw nop --depth 32 --batch 8")),
         ("all_of_80_000_cached_reads_a_second_are_recorded", || {
             all_recorded(&format!("--file {} --buffered --depth 32 --batch 8", file().display()))
         }),
         ("the_slowest_alone_are_recorded", slowest),
+        ("windows_hold_whole_requests", windows),
         ("a_child_is_sampled", child_sampled),
     ];
     tests.into_iter().map(|(name, test)| Trial::test(format!("record::{name}"), test)).collect()
@@ -108,6 +110,52 @@ fn slowest() -> Result<(), Failed> {
         .map(|io| io["latency_ns"].as_u64().expect("a number"))
         .collect();
     assert_eq!(told, latencies);
+    std::fs::remove_file(&path)?;
+    Ok(())
+}
+
+fn windows() -> Result<(), Failed> {
+    const DEPTH: u64 = 8;
+    let path = scratch("windows.iotrail");
+    let options = ["--windows", "20ms/200ms", "--record", path.to_str().expect("a plain name"), "--force"];
+    let load = format!("--file {} --depth {DEPTH} --runtime 3s", file().display());
+    let (record, _, m) = traced(&options, &load);
+    let (header, entries, ending) = read(&path);
+    let total = &record.total;
+    let windows = total.windows.ok_or("it was watched by windows")?;
+    assert_eq!(
+        (header.windows, windows.open_ns, windows.period_ns),
+        (Some((20_000_000, 200_000_000)), 20_000_000, 200_000_000)
+    );
+    // A busy machine may miss one, and never makes up for it.
+    assert!((8..=windows.span_ns / windows.period_ns + 1).contains(&windows.opened), "{windows:?}");
+    let share = total.elapsed_ns as f64 / windows.span_ns as f64;
+    assert!((0.05..0.35).contains(&share), "{share} of the time was watched: {windows:?}");
+
+    // What a window cuts off: the I/Os in flight at its beginning and its end.
+    let cut = windows.opened * DEPTH;
+    let requests: u64 = total.opcodes.iter().map(|o| o.requests).sum();
+    assert!(requests.abs_diff(total.ios) <= cut, "{requests} requests, {} completions", total.ios);
+    assert_eq!(total.vehicles.iter().map(|v| v.completions).sum::<u64>(), total.ios);
+    let unknown: u64 = total.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum();
+    assert!(unknown <= cut, "{:?}", total.vehicles);
+    assert!(total.ios > 0 && (total.ios as f64) < 0.5 * m.ios as f64, "{} of {}", total.ios, m.ios);
+    let rate = total.iops / m.iops;
+    assert!((0.5..2.0).contains(&rate), "{} a second in the windows, {} in all", total.iops, m.iops);
+    // Made before the first window, and the same one in all.
+    assert_eq!(record.rings.iter().map(|r| r.found).collect::<Vec<_>>(), [false]);
+    assert_eq!((total.cpu.user_ns, record.rings[0].active_ns), (None, None), "/proc tells of all the time");
+
+    // Each window's requests lie together, and each is whole.
+    let end = ending.end().ok_or("it was ended")?;
+    assert_eq!(end.losses.lost(), 0);
+    let mut trails: Vec<_> =
+        entries.iter().filter_map(|e| if let Entry::Trail(t) = e { Some(t) } else { None }).collect();
+    assert_eq!(trails.len() as u64, total.followed.completions);
+    trails.sort_by_key(|t| t.submitted.ns);
+    let groups = 1 + trails.windows(2).filter(|t| t[1].submitted.ns - t[0].submitted.ns > 30_000_000).count() as u64;
+    assert!(groups <= windows.opened && groups + 1 >= windows.opened, "{groups} groups, {windows:?}");
+    assert!(trails.iter().all(|t| t.posted.ns >= t.submitted.ns));
     std::fs::remove_file(&path)?;
     Ok(())
 }

@@ -103,6 +103,7 @@ pub fn clean() -> TraceRecord {
         subject: Subject::Command { argv: vec!["fio".into(), "job.fio".into()], exit_status: Some(0) },
         total: Total {
             elapsed_ns: 2_500_000_000,
+            windows: None,
             ios: 80_000,
             bytes: r.bytes,
             errors: 0,

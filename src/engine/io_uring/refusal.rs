@@ -9,43 +9,24 @@ use super::flags::Flag;
 use super::ring;
 use crate::engine::Memory;
 use crate::error::{Error, Result};
+use crate::host::kernel;
+use crate::host::privileges::Privileges;
+use crate::host::refusal::{Circumstances, Refusal};
 
-/// io_uring_setup failed.
+/// io_uring_setup failed. Why is the machine's to say (`host::refusal`); here stands what a load can do about it.
 pub fn of_setup(config: &Config, cause: io::Error) -> Error {
     const WHAT: &str = "cannot set up an io_uring";
-    match cause.raw_os_error() {
-        Some(libc::EPERM) => match setting("io_uring_disabled") {
-            Some(2) => Error::machine(
-                format!("{WHAT}: io_uring is switched off on this machine (kernel.io_uring_disabled = 2)"),
-                "as root: sysctl kernel.io_uring_disabled=0, or use --engine libaio",
-            ),
-            Some(1) => Error::machine(
-                format!("{WHAT}: io_uring is kept to privileged users here (kernel.io_uring_disabled = 1)"),
-                who_may(setting("io_uring_group")),
-            ),
-            _ => Error::machine(
-                format!("{WHAT}: not permitted: a seccomp filter or security module forbids it"),
-                "run outside the container or allow io_uring_setup in its profile, or use --engine libaio",
-            ),
-        },
-        Some(libc::ENOSYS) => Error::machine(
-            format!("{WHAT}: this kernel has none or one before 5.11, or a seccomp filter hides it"),
-            "use a kernel from 5.11, leave the container, or use --engine libaio",
-        ),
-        Some(libc::EMFILE) => Error::machine(
-            format!("{WHAT}: this process has no file descriptor left"),
-            "raise the limit (ulimit -n), or use fewer --jobs",
-        ),
-        Some(libc::ENFILE) => {
-            Error::machine(format!("{WHAT}: the machine has no file descriptor left"), "raise sysctl fs.file-max")
+    let (what, instead) = match cause.raw_os_error() {
+        Some(libc::EINVAL) => return invalid(config, cause),
+        Some(libc::EPERM | libc::ENOSYS) => (WHAT.to_owned(), "use --engine libaio"),
+        Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN) => (WHAT.to_owned(), "use fewer --jobs"),
+        Some(libc::ENOMEM) => {
+            (format!("{WHAT} of {} entries", config.sq_entries), "use a smaller --depth or fewer --jobs")
         }
-        Some(libc::ENOMEM) => Error::machine(
-            format!("{WHAT} of {} entries: not enough memory, or {}", config.sq_entries, locked_limit()),
-            "use a smaller --depth or fewer --jobs, or raise ulimit -l",
-        ),
-        Some(libc::EINVAL) => invalid(config, cause),
-        _ => Error::machine(WHAT, "see `iotrail check`").because(cause),
-    }
+        _ => return Error::machine(WHAT, "see `iotrail check`").because(cause),
+    };
+    let Refusal { why, restore } = Circumstances::read().ring(cause.raw_os_error().unwrap_or_default());
+    Error::machine(format!("{what}: {why}"), format!("{restore}, or {instead}"))
 }
 
 /// EINVAL says nothing more: asks the kernel about each flag alone to find the one that it does not take.
@@ -129,41 +110,13 @@ pub fn of_register(what: &str, config: &Config, memory: &Memory, cause: io::Erro
     }
 }
 
-/// What helps while io_uring is kept to root and to the group that kernel.io_uring_group names (none: -1).
-fn who_may(group: Option<i32>) -> String {
-    let group = group.filter(|gid| *gid >= 0).map(|gid| format!(" or in the group {gid}")).unwrap_or_default();
-    format!("run as root{group}, open it to all (as root: sysctl kernel.io_uring_disabled=0), or use --engine libaio")
-}
-
-/// A setting of the kernel's, `kernel.NAME`.
-fn setting(name: &str) -> Option<i32> {
-    std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse().ok()
-}
-
 fn release() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/osrelease").map_or("release unknown".into(), |s| s.trim().to_string())
+    kernel::release().unwrap_or_else(|| "release unknown".into())
 }
 
 fn locked_limit() -> String {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a live structure of the right type.
-    match unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } {
-        0 if limit.rlim_cur != libc::RLIM_INFINITY => {
-            format!("the limit of locked memory is {} KiB", limit.rlim_cur / 1024)
-        }
+    match Privileges::read().memlock_bytes {
+        Some((Some(bytes), _)) => format!("the limit of locked memory is {} KiB", bytes / 1024),
         _ => "the limit of locked memory is too small".into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_group_that_may_is_named_where_there_is_one() {
-        let rest = ", open it to all (as root: sysctl kernel.io_uring_disabled=0), or use --engine libaio";
-        assert_eq!(who_may(Some(-1)), format!("run as root{rest}"));
-        assert_eq!(who_may(None), format!("run as root{rest}"));
-        assert_eq!(who_may(Some(7)), format!("run as root or in the group 7{rest}"));
     }
 }

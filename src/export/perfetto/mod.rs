@@ -312,16 +312,9 @@ fn name(t: &Trail, span: &Span) -> String {
 
 fn annotations(t: &Trail, span: &Span, io: u64, first: bool) -> Vec<DebugAnnotation> {
     let mut all = Vec::new();
-    let number = |name: &str, n: u64| DebugAnnotation {
-        name: Some(name.into()),
-        uint_value: Some(n),
-        ..DebugAnnotation::default()
-    };
-    let text = |name: &str, s: String| DebugAnnotation {
-        name: Some(name.into()),
-        string_value: Some(s),
-        ..DebugAnnotation::default()
-    };
+    let named = |name: &str| DebugAnnotation { name: Some(name.into()), ..DebugAnnotation::default() };
+    let number = |name: &str, n: u64| DebugAnnotation { uint_value: Some(n), ..named(name) };
+    let text = |name: &str, s: String| DebugAnnotation { string_value: Some(s), ..named(name) };
     all.push(number("io", io));
     all.push(number("begin_cpu", span.begin.cpu.into()));
     all.push(number("end_cpu", span.end.cpu.into()));
@@ -329,7 +322,7 @@ fn annotations(t: &Trail, span: &Span, io: u64, first: bool) -> Vec<DebugAnnotat
         all.push(text("opcode", t.opcode.clone()));
         all.push(text("user_data", format!("{:#x}", t.user_data)));
         all.extend(t.asked_bytes.map(|n| number("asked_bytes", n)));
-        all.push(DebugAnnotation { int_value: Some(t.result.into()), ..text_named("result") });
+        all.push(DebugAnnotation { int_value: Some(t.result.into()), ..named("result") });
         all.extend(t.enter_batch.map(|n| number("enter_batch", n.into())));
         all.extend(t.punted.map(|p| {
             let why = match p {
@@ -351,10 +344,6 @@ fn annotations(t: &Trail, span: &Span, io: u64, first: bool) -> Vec<DebugAnnotat
         all.extend(t.switches_meanwhile.map(|n| number("switches_meanwhile", n.into())));
     }
     all
-}
-
-fn text_named(name: &str) -> DebugAnnotation {
-    DebugAnnotation { name: Some(name.into()), ..DebugAnnotation::default() }
 }
 
 fn meanwhile(m: &Meanwhile) -> String {

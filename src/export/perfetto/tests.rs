@@ -4,7 +4,7 @@ use super::proto::Trace;
 use super::*;
 use crate::measurement::Host;
 use crate::path::trail::{Course, Stamp};
-use crate::path::trail_sample::trail;
+use crate::path::trail_example::trail;
 use crate::recorded::ClockOrigin;
 use crate::trace_record::{ProcessRecord, Subject};
 
@@ -15,6 +15,7 @@ fn header() -> Header {
         subject: Subject::All,
         one_in: 1,
         slowest: None,
+        windows: None,
         origin: ClockOrigin { monotonic_ns: 5_000_000_000, unix_ns: 1_790_000_000_000_000_000 },
         host: Host::default(),
     }

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use super::options::{EngineKind, Rw, Scratch, Trace, Wait};
 use crate::engine;
-use crate::engine::io_uring::flags::Setup;
 use crate::measurement::Warning;
 
 /// Who reaps.
@@ -41,13 +40,8 @@ pub enum End {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadSpec {
     pub engine: EngineKind,
-    pub ring: Setup,
-    pub sq_cpu: Option<u32>,
-    pub sq_idle_ms: Option<u32>,
-    pub register_files: bool,
-    pub register_buffers: bool,
-    pub register_ring: bool,
-    pub force_async: bool,
+    /// What the ring is asked for; other engines have none.
+    pub ring: engine::io_uring::Config,
     pub rw: Rw,
     pub block_bytes: u32,
     pub depth: u32,
@@ -89,20 +83,6 @@ impl LoadSpec {
         match self.wait {
             Wait::Block => engine::Wait::Block,
             Wait::Peek => engine::Wait::Peek,
-        }
-    }
-
-    /// What the ring is asked for.
-    pub fn ring_config(&self) -> engine::io_uring::Config {
-        engine::io_uring::Config {
-            setup: self.ring.clone(),
-            sq_entries: self.depth,
-            sq_cpu: self.sq_cpu,
-            sq_idle_ms: self.sq_idle_ms,
-            register_files: self.register_files,
-            register_buffers: self.register_buffers,
-            register_ring: self.register_ring,
-            force_async: self.force_async,
         }
     }
 }

@@ -6,15 +6,16 @@ use crate::measurement::{LoadRecord, Ring};
 impl LoadSpec {
     /// `granted` are the ring flags that the kernel's answer held.
     pub fn record(&self, granted: &[String]) -> LoadRecord {
+        let ring = &self.ring;
         let registered =
-            [("files", self.register_files), ("buffers", self.register_buffers), ("ring", self.register_ring)];
+            [("files", ring.register_files), ("buffers", ring.register_buffers), ("ring", ring.register_ring)];
         LoadRecord {
             engine: self.engine.to_string(),
-            ring: Ring { requested: self.ring.names(), granted: granted.to_vec() },
-            sq_cpu: self.sq_cpu,
-            sq_idle_ms: self.sq_idle_ms,
+            ring: Ring { requested: ring.setup.names(), granted: granted.to_vec() },
+            sq_cpu: ring.sq_cpu,
+            sq_idle_ms: ring.sq_idle_ms,
             register: registered.iter().filter(|(_, on)| *on).map(|(name, _)| name.to_string()).collect(),
-            force_async: self.force_async,
+            force_async: ring.force_async,
             rw: self.rw.to_string(),
             bs: u64::from(self.block_bytes),
             depth: self.depth,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{End, LoadSpec, ReaperKind, ring};
+use crate::engine::io_uring::Config;
 use crate::error::{Error, Result};
 use crate::load::options::{EngineKind, LoadOptions, Rw};
 use crate::load::{cpus, verify};
@@ -24,7 +25,7 @@ impl LoadSpec {
         let o = options;
         let mut warnings = Vec::new();
         let needs_file = o.engine != EngineKind::Null && o.rw != Rw::Nop;
-        let ring = ring::setup(o, needs_file)?;
+        let setup = ring::setup(o, needs_file)?;
         let register = ring::register(o, needs_file)?;
         let (depth, batch) = depth_and_batch(o, &mut warnings)?;
         if o.jobs == 0 || o.jobs > 4096 {
@@ -92,13 +93,16 @@ impl LoadSpec {
         }
         Ok(LoadSpec {
             engine: o.engine,
-            ring,
-            sq_cpu: o.sq_cpu,
-            sq_idle_ms: o.sq_idle,
-            register_files: register.contains(&"files"),
-            register_buffers: register.contains(&"buffers"),
-            register_ring: register.contains(&"ring"),
-            force_async: o.force_async,
+            ring: Config {
+                setup,
+                sq_entries: depth,
+                sq_cpu: o.sq_cpu,
+                sq_idle_ms: o.sq_idle,
+                register_files: register.contains(&"files"),
+                register_buffers: register.contains(&"buffers"),
+                register_ring: register.contains(&"ring"),
+                force_async: o.force_async,
+            },
             rw: o.rw,
             block_bytes,
             depth,

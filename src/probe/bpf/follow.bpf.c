@@ -77,7 +77,7 @@ static __always_inline void ready(struct trail *trail)
 static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task, __u32 ring)
 {
 	struct cpu_slot *slot = this_slot();
-	__u64 request = address_of(req, slot);
+	__u64 request = address_in_thread(req, slot);
 	__u32 index = 0;
 
 	struct trail *trail = trail_of(request, &index);
@@ -111,11 +111,13 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 static __always_inline bool chosen(struct cpu_slot *slot)
 {
 	if (one_in <= 1)
-		return true;
+		return !finishing;
 	if (slot->until_next) {
 		slot->until_next--;
 		return false;
 	}
+	if (finishing)
+		return false;
 	__u64 x = slot->random ? slot->random : bpf_ktime_get_ns() | 1;
 	x ^= x << 13;
 	x ^= x >> 7;
@@ -125,42 +127,65 @@ static __always_inline bool chosen(struct cpu_slot *slot)
 	return true;
 }
 
+/* The current thread was not seen to come. Whether it is one of the watched. */
+static __noinline int seen_here(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (!adopted(task))
+		return 0;
+	here(task, this_slot());
+	return 1;
+}
+
+static __noinline int posts_many(struct io_kiocb *req)
+{
+	struct many_key key = { .user_data = req->cqe.user_data, .ring = this_slot()->ring_address };
+	__u32 opcode = req->opcode;
+
+	bpf_map_update_elem(&many, &key, &opcode, BPF_ANY);
+	return 0;
+}
+
+/* Where one in some is followed: the place of this one may be that of one whose completion was not seen. */
+static __noinline int not_chosen(__u64 request)
+{
+	__u32 index;
+
+	if (trail_of(request, &index)) {
+		this_slot()->no_completion++;
+		retag_at(index, 0);
+	}
+	return 0;
+}
+
 static __always_inline int submitted(struct io_kiocb *req)
 {
 	if (!counting)
 		return 0;
 	struct cpu_slot *slot = this_slot();
-	struct task_struct *task = bpf_get_current_task_btf();
-	if (slot->current == CURRENT_UNSEEN) {
-		if (!adopted(task))
-			return 0;
-		here(task, slot);
-	}
+	if (slot->current == CURRENT_UNSEEN && !seen_here())
+		return 0;
 	/* A run of task work tells of itself before the thread submits again. */
 	if (slot->pending || slot->trails)
 		all_inline();
 	slot->submitted++;
 	slot->submits = 1;
-	slot->last_request = address_of(req, slot);
+	slot->submitting = 0;
+	__u64 request = address_in_thread(req, slot);
+	slot->last_request = request;
 	__u32 opcode = req->opcode;
 	__u32 ring = ring_number(req->ctx, slot);
 	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
 	if (!count)
 		return 0;
 	op_of(count, opcode)->requests++;
-	if ((req->flags & multishot_flags) || posts_more(opcode)) {
-		struct many_key key = { .user_data = req->cqe.user_data, .ring = slot->ring_address };
-		bpf_map_update_elem(&many, &key, &opcode, BPF_ANY);
-	}
-	slot->submitting = 0;
+	if ((req->flags & multishot_flags) || posts_more(opcode))
+		posts_many(req);
 	if (chosen(slot))
-		return follow_this(req, task, ring);
-	/* Its place may be that of one whose completion was not seen. */
-	__u32 index;
-	if (one_in > 1 && trail_of(address_of(req, slot), &index)) {
-		slot->no_completion++;
-		retag_at(index, 0);
-	}
+		return follow_this(req, bpf_get_current_task_btf(), ring);
+	if (followed_now)
+		return not_chosen(request);
 	return 0;
 }
 
@@ -230,9 +255,7 @@ static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result
 		return 0;
 	}
 	trail->carrier = poster == POSTED_BY_IOWQ ? BY_IOWQ : BY_IOPOLL;
-	trail_end(trail, slot);
-	trail->serial++;
-	retag_at(index, 0);
+	trail_end(trail, index, slot);
 	return 0;
 }
 
@@ -251,13 +274,9 @@ static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 use
 	struct cpu_slot *slot = this_slot();
 	enum poster poster = POSTED_BY_SUBMITTER;
 	if (slot->current != CURRENT_SUBMITTER) {
-		struct task_struct *task = bpf_get_current_task_btf();
-		if (slot->current == CURRENT_UNSEEN) {
-			if (!adopted(task))
-				return 0;
-			here(task, slot);
-		}
-		poster = poster_of(task);
+		if (slot->current == CURRENT_UNSEEN && !seen_here())
+			return 0;
+		poster = poster_of(bpf_get_current_task_btf());
 	}
 	if (poster == POSTED_BY_SUBMITTER && (ring->flags & IORING_SETUP_IOPOLL) && polled(ring, req))
 		poster = POSTED_BY_IOPOLL;
@@ -331,7 +350,7 @@ int follow_complete_members(__u64 *args)
 SEC("tp_btf/io_uring_create")
 int BPF_PROG(follow_create, int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 setup_flags)
 {
-	if (counting && adopted(bpf_get_current_task_btf()))
+	if (adopted(bpf_get_current_task_btf()))
 		number_ring(ring, false, setup_flags, sq_entries, cq_entries, this_slot());
 	return 0;
 }

@@ -10,6 +10,7 @@ const volatile __u32 one_in = 1;
 const volatile __u64 multishot_flags = 0; /* REQ_F_… bits of a request that posts many completions; from BTF */
 const volatile struct trail trail_layout = {};         /* never read: a ring buffer has no value type */
 
+__u32 finishing; /* no more requests are chosen; those that are go on to their end */
 __u32 rings_made; /* rings and contexts numbered so far; also the epoch of what the slots remember */
 
 struct {
@@ -90,6 +91,8 @@ struct {
 	__type(value, struct trail);
 } trails SEC(".maps");
 
+__u32 followed_now; /* requests in the table: nothing to look for while there are none */
+
 /* The same for the block layer's bios, each with the trail that it is of. */
 struct bio_bucket {
 	__u64 tags[WAYS];
@@ -123,9 +126,10 @@ static __always_inline struct trail *trail_at(__u32 index)
 /* The trail of a request, and its index; none: it is not followed. */
 static __always_inline struct trail *trail_of(__u64 request, __u32 *index)
 {
+	if (!followed_now)
+		return 0;
 	__u32 b = bucket_of(request);
 	struct bucket *bucket = bpf_map_lookup_elem(&requests, &b);
-
 	if (!bucket)
 		return 0;
 	for (int i = 0; i < WAYS; i++)
@@ -146,8 +150,11 @@ static __always_inline void retag_at(__u32 index, __u64 to)
 	__u32 b = index / WAYS;
 	struct bucket *bucket = bpf_map_lookup_elem(&requests, &b);
 
-	if (bucket)
-		bucket->tags[index % WAYS] = to;
+	if (!bucket)
+		return;
+	bucket->tags[index % WAYS] = to;
+	if (!to)
+		__sync_fetch_and_sub(&followed_now, 1);
 }
 
 /* A place for a request; none: its bucket is full. */
@@ -160,6 +167,7 @@ static __always_inline struct trail *remember(__u64 request, __u32 *index)
 		return 0;
 	for (int i = 0; i < WAYS; i++)
 		if (!bucket->tags[i] && __sync_val_compare_and_swap(&bucket->tags[i], 0, request) == 0) {
+			__sync_fetch_and_add(&followed_now, 1);
 			*index = b * WAYS + i;
 			return trail_at(*index);
 		}
@@ -183,11 +191,11 @@ static __always_inline struct ring_info *number_new(__u64 address, enum interfac
 	return info;
 }
 
-/* The ring's number: the slot knows the last one's. */
+/* A ring that is seen for the first time. */
 static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, __u32 setup_flags, __u32 sq_entries,
 					 __u32 cq_entries, struct cpu_slot *slot)
 {
-	__u64 address = address_of(ring, slot);
+	__u64 address = address_in_thread(ring, slot);
 	__u32 number;
 
 	struct ring_info *info = number_new(address, INTERFACE_IO_URING, &number);
@@ -203,13 +211,10 @@ static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, _
 	return number;
 }
 
-static __always_inline __u32 ring_number(struct io_ring_ctx *ring, struct cpu_slot *slot)
+static __noinline int look_up_ring(struct io_ring_ctx *ring)
 {
-	__u64 address = address_of(ring, slot);
-
-	/* An address may be used again, but not without a ring being made. */
-	if (slot->ring_address == address && slot->ring_epoch == rings_made)
-		return slot->ring;
+	struct cpu_slot *slot = this_slot();
+	__u64 address = address_in_thread(ring, slot);
 	__u32 *known = bpf_map_lookup_elem(&ring_numbers, &address);
 	if (known) {
 		slot->ring_address = address;
@@ -221,9 +226,25 @@ static __always_inline __u32 ring_number(struct io_ring_ctx *ring, struct cpu_sl
 			   BPF_CORE_READ(ring, cq_entries), slot);
 }
 
+/* The ring's number: the slot knows the last one's. */
+static __always_inline __u32 ring_number(struct io_ring_ctx *ring, struct cpu_slot *slot)
+{
+	/* An address may be used again, but not without a ring being made. */
+	if (slot->ring_address != address_in_thread(ring, slot) || slot->ring_epoch != rings_made)
+		return look_up_ring(ring);
+	return slot->ring;
+}
+
 /* `n` more are pending, of this ring. */
 static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32 n)
 {
+	struct segment *first = &slot->segments[0];
+
+	/* Most threads have one ring. */
+	if (first->count && first->ring == ring && !slot->segments[1].count) {
+		first->count += n;
+		return;
+	}
 	for (int i = 0; i < SEGMENTS_MAX; i++) {
 		struct segment *s = &slot->segments[i];
 		bool last = i == SEGMENTS_MAX - 1 || !slot->segments[i + 1].count;
@@ -245,11 +266,15 @@ static __always_inline void count_inlined(__u32 ring, __u32 n)
 		count->inlined += n;
 }
 
-/* A followed request is over, or (multishot) has one more completion. */
-static __always_inline void trail_end(struct trail *trail, struct cpu_slot *slot)
+/* A followed request is over: it is handed on, and its place is free. By its place, since another thread may hold a
+ * completed one of the same address.
+ */
+static __always_inline void trail_end(struct trail *trail, __u32 index, struct cpu_slot *slot)
 {
 	if (bpf_ringbuf_output(&trails_out, trail, sizeof(*trail), BPF_RB_NO_WAKEUP))
 		slot->trails_lost++;
+	trail->serial++;
+	retag_at(index, 0);
 }
 
 struct ending {
@@ -281,10 +306,7 @@ static int trail_ends(__u32 i, struct ending *ending)
 	} else {
 		trail->carrier = BY_SUBMISSION;
 	}
-	trail_end(trail, this_slot());
-	trail->serial++;
-	/* By its place: another thread may hold a completed one of the same address. */
-	retag_at(index, 0);
+	trail_end(trail, index, this_slot());
 	return 0;
 }
 

@@ -35,8 +35,10 @@ int BPF_PROG(process_exits, struct task_struct *task)
 
 	if (!watched(task))
 		return 0;
-	here(task, slot);
-	all_inline();
+	if (counting) {
+		here(task, slot);
+		all_inline();
+	}
 	bpf_map_delete_elem(&threads, &tid);
 	if (!bpf_map_delete_elem(&workers, &tid))
 		__sync_fetch_and_sub(&workers_now, 1);

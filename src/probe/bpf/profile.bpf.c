@@ -8,7 +8,6 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#define BPF_MAP_TYPE_PERCPU_ARRAY 6
 #define COMM_LEN 16
 #define MAX_FRAMES 127 /* kernel.perf_event_max_stack, as it comes */
 #define MAX_STACKS 8192

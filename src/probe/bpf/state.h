@@ -55,13 +55,23 @@ struct {
 /* A typed pointer as a plain number: the verifier lets one be stored, and what is read back is a number. Each level of
  * interruption has a place of its own.
  */
-static __always_inline __u64 address_of(const void *pointer, struct cpu_slot *slot)
+static __always_inline __u64 address_at(const void *pointer, struct cpu_slot *slot, __u32 level)
 {
-	__u32 level = slot->in_irq ? 3 : slot->in_vector ? 2 : slot->in_softirq ? 1 : 0;
 	volatile __u64 *place = &slot->addresses[level];
 
 	*place = (__u64)pointer;
 	return *place;
+}
+
+static __always_inline __u64 address_of(const void *pointer, struct cpu_slot *slot)
+{
+	return address_at(pointer, slot, slot->in_irq ? 3 : slot->in_vector ? 2 : slot->in_softirq ? 1 : 0);
+}
+
+/* In a thread, where most of io_uring's events are. */
+static __always_inline __u64 address_in_thread(const void *pointer, struct cpu_slot *slot)
+{
+	return address_at(pointer, slot, 0);
 }
 
 static __always_inline bool not_counting(void)

@@ -46,6 +46,10 @@ fn head(out: &mut String, style: Style, file: &str, e: &Explained) {
         1 => "every request followed".to_owned(),
         n => format!("one request in {n} followed"),
     };
+    let share = match h.windows {
+        None => share,
+        Some((open, period)) => format!("{share}, for {} in each {}", span(open as f64), span(period as f64)),
+    };
     let completions = plural(e.completions as usize, "completion");
     let completions = match (h.slowest, e.losses) {
         (None, _) => completions,

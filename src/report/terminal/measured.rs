@@ -1,18 +1,17 @@
 //! Parts of the screens of whatever was measured, a load of ours or another's program.
 
 use super::layout::{Column, Style, field, paragraph, table};
-use crate::answer::words::{UNKNOWN, count, percent, plural, span, three_digits};
+use crate::answer::words::{UNKNOWN, count, known_span, percent, plural, span, three_digits};
 use crate::measurement::{
     CpuSamples, CpuShare, Delay, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, TaskWorkBatch,
     VehicleCount, Warning,
 };
-use crate::trace_record::Finding;
+use crate::trace_record::{Finding, StageRecord};
 
 pub fn latency(l: &Latency) -> Vec<String> {
-    let text = |name: &str, ns: Option<f64>| format!("{name} {}", ns.map_or(UNKNOWN.into(), span));
-    let whole = |name: &str, ns: Option<u64>| text(name, ns.map(|n| n as f64));
+    let whole = |name: &str, ns: Option<u64>| format!("{name} {}", known_span(ns));
     vec![
-        text("mean", l.mean),
+        format!("mean {}", l.mean.map_or(UNKNOWN.into(), span)),
         whole("min", l.min),
         whole("p50", l.p50),
         whole("p90", l.p90),
@@ -24,6 +23,9 @@ pub fn latency(l: &Latency) -> Vec<String> {
     ]
 }
 
+/// Rows of a table of vehicles beside other tables: each waker has one, and on a large machine there are many.
+pub const VEHICLES: usize = 10;
+
 /// What carried the completions, the most first; what is beyond `most` rows is summed in one.
 pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most: usize) {
     let seen: u64 = vehicles.iter().map(|v| v.completions).sum();
@@ -33,11 +35,10 @@ pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most:
     let mut sorted: Vec<_> = vehicles.iter().filter(|v| v.completions > 0).collect();
     sorted.sort_by_key(|v| std::cmp::Reverse(v.completions));
     let delays = sorted.iter().any(|v| v.delay_ns.is_some());
-    let ns = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| span(n as f64));
     let row = |vehicle: String, detail: String, completions: u64, delay: Option<&Delay>| {
         let mut row = vec![vehicle, detail, completions.to_string(), percent(completions as f64 / seen as f64)];
         if delays {
-            row.extend([ns(delay.and_then(|d| d.p50)), ns(delay.and_then(|d| d.p99))]);
+            row.extend([known_span(delay.and_then(|d| d.p50)), known_span(delay.and_then(|d| d.p99))]);
         }
         row
     };
@@ -63,6 +64,18 @@ pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most:
     }
     out.push_str(&headed(style, &table(&columns, rows)));
     out.push('\n');
+}
+
+/// The parts of the mean latency.
+pub fn stages(stages: Option<&StageRecord>) -> Vec<String> {
+    let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return Vec::new() };
+    let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
+    vec![
+        part("issue", s.issue_ns),
+        part("wait", s.wait_ns),
+        part("delivery", s.delivery_ns),
+        format!("of {} on average", span(s.total_ns)),
+    ]
 }
 
 /// Places that got a sample, the most frequent first; then how they were taken.

@@ -4,8 +4,8 @@ mod bench;
 mod cost;
 mod delivery;
 mod explain;
-mod layout;
-mod measured;
+pub(super) mod layout;
+pub(super) mod measured;
 mod run;
 mod trace;
 
@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 
 use crate::answer::explain::Explained;
 use crate::error::{Error, Result};
-use crate::measurement::{Measurement, VehicleCount};
+use crate::measurement::Measurement;
 use crate::run_record::RunRecord;
 use crate::store::RunSummary;
 use crate::trace_record::TraceRecord;
@@ -34,11 +34,6 @@ pub fn run(run: &RunRecord) -> String {
 /// A watched program, as `trace` prints it.
 pub fn trace(t: &TraceRecord) -> String {
     trace::screen(t, Style::of_stdout())
-}
-
-/// What carried completions, the most first, as part of a longer text.
-pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount]) {
-    measured::vehicles(out, style, vehicles, 10);
 }
 
 /// The slowest I/Os of a recording, each as a timeline in words; `file` is the recording's name.

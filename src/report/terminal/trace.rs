@@ -1,8 +1,8 @@
 //! The screen of a watched program.
 
 use super::layout::{Column, Style, field, table};
-use super::measured::{self, headed};
-use crate::answer::words::{UNKNOWN, bytes, count, percent, plural, span};
+use super::measured::{self, VEHICLES, headed};
+use crate::answer::words::{UNKNOWN, bytes, count, known_span, percent, plural, span};
 use crate::measurement::{Latency, VehicleCount};
 use crate::trace_record::{
     ContextRecord, EnterBatch, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SqpollRecord,
@@ -11,8 +11,6 @@ use crate::trace_record::{
 
 /// Rings that are shown in full, the busiest first.
 const RINGS: usize = 4;
-/// Rows of a table of vehicles: each waker has one, and on a large machine there are many.
-const VEHICLES: usize = 10;
 /// Processes that are named.
 const PROCESSES: usize = 6;
 /// Sizes of batches and runs that are listed, the most frequent first.
@@ -77,7 +75,18 @@ fn subject(t: &TraceRecord) -> Vec<String> {
         }
         Subject::All => vec!["all programs".into()],
     };
-    [what, vec![format!("for {}", span(t.total.elapsed_ns as f64))]].concat()
+    let watched = span(t.total.elapsed_ns as f64);
+    let time = match t.total.windows {
+        None => format!("for {watched}"),
+        Some(w) => format!(
+            "for {watched} in {} over {} ({} in each {}): all that follows is of these alone",
+            plural(w.opened as usize, "window"),
+            span(w.span_ns as f64),
+            span(w.open_ns as f64),
+            span(w.period_ns as f64),
+        ),
+    };
+    [what, vec![time]].concat()
 }
 
 fn processes(processes: &[ProcessRecord]) -> Vec<String> {
@@ -200,7 +209,6 @@ fn opcodes(o: &mut String, style: Style, opcodes: &[OpcodeRecord]) {
         return;
     }
     sorted.sort_by_key(|o| std::cmp::Reverse((o.completions, o.requests)));
-    let ns = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| span(n as f64));
     let whole = |n: u64| count(n as f64);
     let row = |op: &&OpcodeRecord| {
         let l: &Latency = &op.latency_ns;
@@ -211,9 +219,9 @@ fn opcodes(o: &mut String, style: Style, opcodes: &[OpcodeRecord]) {
             bytes(op.bytes),
             whole(op.errors),
             whole(op.punted_asked + op.punted_would_block),
-            ns(l.p50),
-            ns(l.p99),
-            ns(l.max),
+            known_span(l.p50),
+            known_span(l.p99),
+            known_span(l.max),
         ]
     };
     o.push_str(&headed(style, &table(&columns, sorted.iter().map(row).collect())));
@@ -243,19 +251,13 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
     items
 }
 
-/// The parts of the mean latency.
+/// The parts of the mean latency, and quantiles of the last one.
 fn stages(stages: Option<&StageRecord>) -> Vec<String> {
-    let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return Vec::new() };
-    let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
+    let mut items = measured::stages(stages);
+    let Some(s) = stages.filter(|_| !items.is_empty()) else { return items };
     let delay = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", span(ns as f64)));
     let delays: Vec<String> =
         [delay("p50", s.delivery_delay_ns.p50), delay("p99", s.delivery_delay_ns.p99)].into_iter().flatten().collect();
-    let mut items = vec![
-        part("issue", s.issue_ns),
-        part("wait", s.wait_ns),
-        part("delivery", s.delivery_ns),
-        format!("of {} on average", span(s.total_ns)),
-    ];
     if !delays.is_empty() {
         items.push(format!("delivery delay {}", delays.join(", ")));
     }

@@ -42,16 +42,7 @@ pub fn letters(vehicles: &[VehicleShare], width: usize) -> Vec<(Vehicle, usize)>
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shares(parts: &[(Vehicle, u64)]) -> Vec<VehicleShare> {
-        let all: u64 = parts.iter().map(|(_, n)| n).sum();
-        let share = |&(vehicle, completions): &(Vehicle, u64)| VehicleShare {
-            vehicle,
-            completions,
-            share: completions as f64 / all as f64,
-        };
-        parts.iter().map(share).collect()
-    }
+    use crate::report::top::sample::shares;
 
     #[test]
     fn letters_fill_the_bar() {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::answer::words::{UNKNOWN, bytes, count, percent, span};
+use crate::answer::words::{UNKNOWN, bytes, count, known_span, percent};
 use crate::report::terminal::sanitise;
 use crate::top_record::{ProcessRates, Rates, RingRates};
 
@@ -72,9 +72,8 @@ impl Column {
         Vehicles,
     ];
 
-    /// Those that rows can be sorted by.
-    pub const SORTABLE: [Column; 13] =
-        [Process, Ring, Requests, Completions, Bytes, Errors, P50, P99, Delay50, Delay99, Punts, Overflows, Sqpoll];
+    /// Those that rows can be sorted by: all but the vehicles.
+    pub const SORTABLE: &'static [Column] = Self::ALL.split_at(Self::ALL.len() - 1).0;
 
     /// The first ones are shown on the narrowest terminal.
     const BY_WEIGHT: [Column; 14] = [
@@ -132,7 +131,6 @@ impl Column {
     /// What stands there; nothing for the vehicles, which are drawn.
     pub fn text(self, row: &Row<'_>) -> String {
         let r = row.rates;
-        let ns = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| span(n as f64));
         match self {
             Process => process(row.comm, row.tgid, self.width().into()),
             Ring => row.ring.map_or(row.rings, |ring| ring as usize).to_string(),
@@ -140,10 +138,10 @@ impl Column {
             Completions => count(r.completions_per_s),
             Bytes => bytes(r.bytes_per_s.round() as u64),
             Errors => count(r.errors_per_s),
-            P50 => ns(r.latency_ns.p50),
-            P99 => ns(r.latency_ns.p99),
-            Delay50 => ns(r.delivery_delay_ns.p50),
-            Delay99 => ns(r.delivery_delay_ns.p99),
+            P50 => known_span(r.latency_ns.p50),
+            P99 => known_span(r.latency_ns.p99),
+            Delay50 => known_span(r.delivery_delay_ns.p50),
+            Delay99 => known_span(r.delivery_delay_ns.p99),
             Punts => count(r.punts_per_s),
             Overflows => count(r.overflows as f64),
             Sqpoll => row.sqpoll_cpu.map_or(UNKNOWN.into(), percent),
@@ -227,8 +225,9 @@ mod tests {
         assert_eq!(names(40, Completions), [Process, Ring, Completions, Vehicles]);
         assert_eq!(names(40, Sqpoll), [Process, Ring, Completions, Sqpoll]);
         assert_eq!(names(200, Sqpoll), Column::ALL);
+        assert!(!Column::SORTABLE.contains(&Vehicles));
         for width in 0..200 {
-            for sort in Column::SORTABLE {
+            for &sort in Column::SORTABLE {
                 let columns = fit(width, sort, &[]);
                 let sum: usize = columns.iter().map(|(_, w)| usize::from(*w)).sum();
                 assert!(sum + columns.len().saturating_sub(1) <= usize::from(width), "{width} {sort:?}");

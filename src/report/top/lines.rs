@@ -1,11 +1,12 @@
 //! The same without a terminal, and one ring in words: text of at most 80 columns.
 
 use super::columns::{Column, Row, fit};
-use crate::answer::words::{UNKNOWN, bytes, count, percent, plural, span};
+use crate::answer::words::{UNKNOWN, bytes, count, known_span, percent, plural};
 use crate::measurement::Latency;
-use crate::report::terminal::{self, Style, WIDTH, field};
+use crate::report::terminal::layout::{self, table};
+use crate::report::terminal::measured::{self, VEHICLES, headed};
+use crate::report::terminal::{Style, WIDTH, field};
 use crate::top_record::{OpcodeRates, Rates, RingRates, TopRecord, VehicleShare};
-use crate::trace_record::StageRecord;
 
 /// One interval: what was done in all, then each ring that did something.
 pub fn block(t: &TopRecord, style: Style) -> String {
@@ -108,14 +109,14 @@ pub(super) fn ring(r: &RingRates, style: Style) -> String {
         "SQPOLL",
         &r.sqpoll_cpu.map(|cpu| format!("{} of a CPU", percent(cpu))).into_iter().collect::<Vec<_>>(),
     );
-    field(o, style, "stages", &stages(r.stages.as_ref()));
+    field(o, style, "stages", &measured::stages(r.stages.as_ref()));
     if !r.opcodes.is_empty() {
         o.push('\n');
         opcodes(o, style, &r.opcodes);
     }
     if !r.carried.is_empty() {
         o.push('\n');
-        terminal::vehicles(o, style, &r.carried);
+        measured::vehicles(o, style, &r.carried, VEHICLES);
     }
     out
 }
@@ -135,47 +136,34 @@ fn quantiles(l: &Latency) -> Vec<String> {
     if l.count == 0 {
         return vec![];
     }
-    let text = |name: &str, ns: Option<u64>| format!("{name} {}", ns.map_or(UNKNOWN.into(), |n| span(n as f64)));
+    let text = |name: &str, ns: Option<u64>| format!("{name} {}", known_span(ns));
     let of = plural(l.count as usize, "followed completion");
     vec![text("p50", l.p50), text("p99", l.p99), text("max", l.max), format!("of {of}")]
 }
 
-fn stages(stages: Option<&StageRecord>) -> Vec<String> {
-    let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return vec![] };
-    let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
-    vec![
-        part("issue", s.issue_ns),
-        part("wait", s.wait_ns),
-        part("delivery", s.delivery_ns),
-        format!("of {} on average", span(s.total_ns)),
-    ]
-}
-
 fn opcodes(out: &mut String, style: Style, opcodes: &[OpcodeRates]) {
-    let ns = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| span(n as f64));
-    let row = |cells: [String; 8]| {
-        let [opcode, rest @ ..] = cells;
-        let mut line = format!("{opcode:15}");
-        for (cell, width) in rest.iter().zip([7, 7, 9, 7, 7, 8, 8]) {
-            line.push_str(&format!(" {cell:>width$}"));
-        }
-        line
-    };
-    let headings = ["opcode", "req/s", "done/s", "bytes/s", "err/s", "punt/s", "p50", "p99"].map(str::to_owned);
-    out.push_str(&style.bold(&row(headings)));
-    out.push('\n');
-    for o in opcodes {
-        let cells = [
+    let number = |heading, width| layout::Column { heading, width, number: true };
+    let columns = [
+        layout::Column { heading: "opcode", width: 15, number: false },
+        number("req/s", 7),
+        number("done/s", 7),
+        number("bytes/s", 9),
+        number("err/s", 7),
+        number("punt/s", 7),
+        number("p50", 8),
+        number("p99", 8),
+    ];
+    let row = |o: &OpcodeRates| {
+        vec![
             o.opcode.clone(),
             count(o.requests_per_s),
             count(o.completions_per_s),
             bytes(o.bytes_per_s.round() as u64),
             count(o.errors_per_s),
             count(o.punts_per_s),
-            ns(o.latency_ns.p50),
-            ns(o.latency_ns.p99),
-        ];
-        out.push_str(&row(cells));
-        out.push('\n');
-    }
+            known_span(o.latency_ns.p50),
+            known_span(o.latency_ns.p99),
+        ]
+    };
+    out.push_str(&headed(style, &table(&columns, opcodes.iter().map(row).collect())));
 }

@@ -5,7 +5,8 @@ use crate::path::vehicle::Vehicle;
 use crate::top_record::{OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, TopRecord, TotalRates, VehicleShare};
 use crate::trace_record::StageRecord;
 
-fn shares(parts: &[(Vehicle, u64)]) -> Vec<VehicleShare> {
+/// Shares of so many completions of each.
+pub fn shares(parts: &[(Vehicle, u64)]) -> Vec<VehicleShare> {
     let all: u64 = parts.iter().map(|(_, n)| n).sum();
     let share = |&(vehicle, completions): &(Vehicle, u64)| VehicleShare {
         vehicle,

@@ -1,4 +1,4 @@
-//! A trail for tests to start from.
+//! An example for tests to start from.
 
 use super::trail::{Course, Stamp, Trail};
 use super::vehicle::Vehicle;

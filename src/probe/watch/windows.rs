@@ -1,0 +1,145 @@
+//! Watching by windows: between two of them nothing is attached that costs the watched programs anything, and nothing is
+//! counted.
+
+use std::time::Duration;
+
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::{Interrupts, Result, Watch, entries, load_error, posix_aio, types, unreadable};
+
+/// They stay attached: what they tell is rare, and a ring's or a process's beginning is not told again. The last ones cost only
+/// who calls native or POSIX AIO, and take the kernel longer to be rid of than a window lasts.
+const ALWAYS: [&str; 7] = [
+    "follow_create",
+    "process_forked",
+    "process_executes",
+    "process_exits",
+    "aio_submits",
+    posix_aio::AT_ONCE,
+    posix_aio::EACH,
+];
+
+/// What the windows that are over have left.
+#[derive(Default)]
+pub(super) struct Windows {
+    pub undecided: Vec<types::segment>,
+    pub unfinished: u64,
+    /// /proc's counts in them; `None`: not readable.
+    pub interrupts: Option<Interrupts>,
+    opened: Option<Interrupts>,
+}
+
+impl Watch<'_> {
+    /// Instead of [`begin`](Watch::begin): counting begins with the first window.
+    pub fn begin_closed(&mut self) -> Result<()> {
+        self.misses_before = self.recursion_misses()?;
+        // For names.
+        self.before = crate::host::irq::snapshot().ok();
+        self.windows = Some(Windows::default());
+        self.detach();
+        Ok(())
+    }
+
+    pub fn open_window(&mut self) -> Result<()> {
+        for program in self.skel.object_mut().progs_mut() {
+            let Some(name) = self.plan.attach.iter().find(|name| program.name() == **name) else { continue };
+            if !ALWAYS.contains(name) {
+                self.links.push((name, program.attach().map_err(load_error)?));
+            }
+        }
+        if let Some(windows) = &mut self.windows {
+            windows.opened = crate::host::irq::snapshot().ok();
+        }
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        bss.finishing = 0;
+        bss.counting = 1;
+        Ok(())
+    }
+
+    /// From here on no request is chosen; counting goes on. What is left of the chosen ones.
+    pub fn finish_window(&mut self) -> u32 {
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        bss.finishing = 1;
+        // SAFETY: live and aligned; programs are writing, and a count that is a moment old is as good.
+        unsafe { std::ptr::read_volatile(&bss.followed_now) }
+    }
+
+    /// Counting stops, the programs go. Requests that were not followed to their end are unfinished.
+    pub fn close_window(&mut self) -> Result<()> {
+        self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").counting = 0;
+        let now = crate::host::irq::snapshot().ok();
+        self.detach();
+        // Programs that are under way come to their end.
+        std::thread::sleep(Duration::from_millis(2));
+        let mut windows = self.windows.take().unwrap_or_default();
+        if let (Some(now), Some(opened)) = (now, windows.opened.take()) {
+            let grown = now.since(&opened);
+            match &mut windows.interrupts {
+                Some(sum) => sum.add(&grown),
+                None => windows.interrupts = Some(grown),
+            }
+        }
+        let maps = &mut self.skel.maps;
+        for (tid, state) in entries::<u32, types::thread_state>(&maps.threads)? {
+            windows.undecided.extend(state.segments.into_iter().filter(|s| s.count > 0));
+            // An entry that went meanwhile is gone as wanted.
+            drop(maps.threads.delete(&tid.to_ne_bytes()));
+        }
+        // Their results may be reaped before the next window.
+        let requests: Vec<Vec<u8>> = maps.aio_requests.keys().collect();
+        for request in requests {
+            drop(maps.aio_requests.delete(&request));
+        }
+        let bss = maps.bss_data.as_deref_mut().expect("the object has counters");
+        for slot in &mut bss.slots {
+            windows.undecided.extend(slot.segments.into_iter().filter(|s| s.count > 0));
+            forget_the_moment(slot);
+        }
+        if bss.followed_now > 0 {
+            windows.unfinished += clear(&maps.requests)?;
+            bss.followed_now = 0;
+        }
+        if bss.bios_followed > 0 {
+            clear(&maps.bios)?;
+            bss.bios_followed = 0;
+        }
+        self.windows = Some(windows);
+        Ok(())
+    }
+
+    fn detach(&mut self) {
+        self.links.retain(|(name, _)| ALWAYS.contains(name));
+    }
+}
+
+/// What a slot says of the moment goes; the counts stay, and so do the names of what was counted last.
+fn forget_the_moment(slot: &mut types::cpu_slot) {
+    let zero = types::cpu_slot::default();
+    slot.current = zero.current;
+    slot.waker = zero.waker;
+    slot.segments = zero.segments;
+    slot.raisers = zero.raisers;
+    (slot.tid, slot.pending, slot.waiting, slot.slept) = (0, 0, 0, 0);
+    (slot.waker_nr, slot.waker_cpu, slot.woken_ns, slot.running_ns, slot.running) = (0, 0, 0, 0, 0);
+    (slot.submitted, slot.submits, slot.last_request, slot.submitting) = (0, 0, 0, 0);
+    (slot.trails, slot.trails_waiting, slot.aio_tail) = (0, 0, 0);
+    (slot.in_irq, slot.in_vector, slot.in_softirq) = (0, 0, 0);
+    (slot.watched_here, slot.expect_resched, slot.woke_watched) = (0, 0, 0);
+}
+
+/// Empties a table of buckets; how many tags were in it.
+fn clear(map: &impl MapCore) -> Result<u64> {
+    const TAGS: usize = size_of::<[u64; 8]>();
+    let mut tags = 0;
+    for key in map.keys() {
+        let Some(bucket) = map.lookup(&key, MapFlags::ANY).map_err(unreadable)? else { continue };
+        let here =
+            bucket[..TAGS].chunks_exact(size_of::<u64>()).filter(|tag| tag.iter().any(|byte| *byte != 0)).count();
+        if here > 0 {
+            tags += here as u64;
+            map.update(&key, &vec![0; bucket.len()], MapFlags::ANY).map_err(unreadable)?;
+        }
+    }
+    Ok(tags)
+}
