@@ -22,6 +22,9 @@ pub struct TraceRecord {
     pub total: Total,
     /// In the order of their creation, as far as it was seen.
     pub rings: Vec<RingRecord>,
+    /// The same of the interfaces without rings of requests.
+    #[serde(default)]
+    pub contexts: Vec<ContextRecord>,
     pub findings: Vec<Finding>,
 }
 
@@ -57,7 +60,7 @@ pub struct Total {
     pub errors: u64,
     pub short_ios: u64,
     pub iops: f64,
-    /// Of the followed requests: posted − submitted.
+    /// Of the followed requests: posted − submitted; of native and POSIX AIO, reaped − submitted.
     pub latency_ns: Latency,
     pub cpu: TraceCpu,
     pub vehicles: Vec<VehicleCount>,
@@ -83,6 +86,9 @@ pub struct Total {
     /// System calls other than io_uring_enter, of threads that submit; null where not counted.
     #[serde(default)]
     pub stray_calls: Option<u64>,
+    /// pread64 and pwrite64 calls of the watched threads, glibc's helpers included; null where not counted.
+    #[serde(default)]
+    pub pread_pwrite_calls: Option<u64>,
     pub context_switches: u64,
     pub probe: Probe,
     /// Where the watched threads' CPU time went, helper threads included; null: not sampled.
@@ -250,6 +256,35 @@ pub struct RingRecord {
     pub enter_batches: Vec<EnterBatch>,
     pub run_items: Vec<RunItems>,
     pub sqpoll: Option<SqpollRecord>,
+}
+
+/// One context of native aio, or what one process does through glibc's POSIX AIO.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContextRecord {
+    /// Rings and contexts are numbered together.
+    pub context: u32,
+    /// `libaio` or `posix_aio`.
+    pub interface: String,
+    pub tgid: u32,
+    pub comm: String,
+    /// Events that its ring has room for; null: POSIX AIO has none.
+    pub entries: Option<u32>,
+    /// It existed before watching began.
+    pub found: bool,
+    pub requests: u64,
+    /// Seen to end or to be reaped; the vehicles sum to it.
+    pub completions: u64,
+    /// Results that were seen to be reaped: what `opcodes`, `bytes` and `errors` are of.
+    pub reaped: u64,
+    /// null: no result was seen, and not for want of completions.
+    pub bytes: Option<u64>,
+    pub errors: Option<u64>,
+    /// From its first followed submission to the last followed result; null where nothing was followed.
+    pub active_ns: Option<u64>,
+    pub opcodes: Vec<OpcodeRecord>,
+    pub vehicles: Vec<VehicleCount>,
+    /// Of the followed requests: reaped − submitted.
+    pub latency_ns: Latency,
 }
 
 /// The submission-queue thread's use of its CPU while watched.

@@ -110,6 +110,40 @@ fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
     ))
 }
 
+/// A watched program of which there is nothing to tell. `syscalls`, `pread_pwrite`: its system calls, and of these how many
+/// were pread64 and pwrite64.
+pub fn nothing_asynchronous(syscalls: Option<u64>, pread_pwrite: Option<u64>) -> Warning {
+    let instead = match (syscalls, pread_pwrite) {
+        (Some(0), _) => ", nor any system call".to_owned(),
+        (Some(calls), Some(positioned)) => {
+            format!("; of {}, {positioned} were pread64 and pwrite64", plural(calls as usize, "system call"))
+        }
+        _ => String::new(),
+    };
+    Warning::new(
+        "nothing_asynchronous",
+        format!("no request of io_uring, native aio or POSIX AIO was seen{instead}"),
+        "plain system calls are synchronous to the thread that makes them: `strace -fc` counts all kinds of them, and \
+         --profile shows where the time goes; if another process does the I/O, watch that one (-p) or everyone (-a); if the \
+         program brings a glibc of its own, its POSIX AIO is seen with -p alone",
+    )
+}
+
+/// Native aio whose results left no system call. `ended`: completions seen, `reaped`: those whose result was seen.
+pub fn results_unseen(ended: u64, reaped: u64) -> Option<Warning> {
+    let unseen = ended.saturating_sub(reaped);
+    (unseen as f64 > ACCURACY * ended as f64).then(|| {
+        Warning::new(
+            "results_unseen",
+            format!(
+                "{unseen} of {ended} completions of native aio were not seen to be reaped: the program takes them out of the \
+                 ring in its own memory, or has left them there"
+            ),
+            "their bytes, errors and latencies are not counted; with io_getevents they would be",
+        )
+    })
+}
+
 /// Losses that the shares of the CPU could lean from.
 pub fn samples_lost(how: &CpuSamples) -> Option<Warning> {
     let expected = how.expected.unwrap_or(how.taken + how.elsewhere + how.lost);
@@ -182,6 +216,23 @@ mod tests {
         assert_eq!(doubts(&m), []);
         m.vehicles = vec![by(Vehicle::Enter, 495), by(Vehicle::Unknown, 5)];
         assert_eq!(text(&m, "unknown_vehicle"), "for 1 % of completions it could not be told what carried them");
+    }
+
+    #[test]
+    fn a_program_without_asynchronous_requests_is_told_what_it_did() {
+        let text = |calls, positioned| nothing_asynchronous(calls, positioned).text;
+        let none = "no request of io_uring, native aio or POSIX AIO was seen";
+        assert_eq!(text(Some(731), Some(500)), format!("{none}; of 731 system calls, 500 were pread64 and pwrite64"));
+        assert_eq!(text(Some(0), Some(0)), format!("{none}, nor any system call"));
+        assert_eq!(text(None, None), none);
+    }
+
+    #[test]
+    fn results_out_of_sight_are_a_doubt_from_one_in_a_hundred_on() {
+        assert_eq!(results_unseen(0, 0), None);
+        assert_eq!(results_unseen(100, 99), None);
+        let said = results_unseen(200, 0).unwrap().text;
+        assert!(said.starts_with("200 of 200 completions of native aio were not seen to be reaped: "), "{said}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct TopArgs {
     #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     processes: Vec<u32>,
 
-    /// Every process that uses io_uring [default unless -p is given]
+    /// Every process that uses io_uring, native aio or POSIX AIO [default unless -p is given]
     #[arg(short, long)]
     all: bool,
 

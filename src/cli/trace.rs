@@ -37,7 +37,7 @@ pub struct TraceArgs {
     #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     processes: Vec<u32>,
 
-    /// Every process that uses io_uring
+    /// Every process that uses io_uring, native aio or POSIX AIO
     #[arg(short, long)]
     all: bool,
 
@@ -119,9 +119,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         let what = words::plural(completions as usize, "completion");
         terminal::say(&format!("{}: {what} recorded, {}", path.display(), words::bytes(length)));
         if completions == 0 && record.total.ios > 0 {
-            terminal::say(
-                "iotrail: warning: these completions were counted and none was followed: only io_uring's are",
-            );
+            terminal::say("iotrail: warning: completions were counted and none was recorded: only io_uring's are");
         }
     }
     Ok(u8::from(record.findings.iter().any(|f| args.fail_on.contains(&f.code))))

@@ -44,6 +44,8 @@ pub enum Carrier {
     Submitter,
     /// A user-space helper thread's own system call (POSIX AIO).
     HelperThread,
+    /// Its result was reaped; what posted it was not seen (native aio).
+    Unseen,
     /// The probes were taken out before it was known.
     Undecided,
 }
@@ -155,6 +157,7 @@ impl Carrier {
             Carrier::KernelWorker => (Vehicle::Kworker, None),
             Carrier::Stranger => (Vehicle::Unknown, Some("in a thread that is not watched".into())),
             Carrier::HelperThread => (Vehicle::Thread, None),
+            Carrier::Unseen => (Vehicle::Unknown, Some("its end was not seen".into())),
             Carrier::Undecided => (Vehicle::Unknown, Some("the window closed before it was known".into())),
         }
     }

@@ -11,6 +11,7 @@
 
 pub mod observed;
 mod overflow;
+mod posix_aio;
 pub mod profile;
 pub mod recording;
 pub mod rings;

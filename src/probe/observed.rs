@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rings::{FollowLoss, OpcodeCounts, Process, RingCounts};
+use super::rings::{ContextCounts, ContextKind, FollowLoss, OpcodeCounts, Process, RingCounts};
 use super::skel::types;
 use super::support::Plan;
 use super::symbols::Symbols;
@@ -44,8 +44,12 @@ pub struct Observed {
     pub page_faults: Option<u64>,
     /// System calls other than io_uring_enter, of threads that submit; `None`: not counted.
     pub stray_calls: Option<u64>,
+    /// pread64 and pwrite64 calls; `None`: not counted.
+    pub pread_pwrite_calls: Option<u64>,
     /// By ring and opcode; empty unless the subject asked to follow.
     pub rings: Vec<RingCounts>,
+    /// The same of native and POSIX AIO.
+    pub contexts: Vec<ContextCounts>,
     pub follow_loss: FollowLoss,
     /// Different io-wq worker threads that ran.
     pub iowq_workers: u64,
@@ -55,7 +59,7 @@ pub struct Observed {
     pub processes: Vec<Process>,
 }
 
-/// One ring: what it is, its counts on all CPUs, and its errors.
+/// One ring or context: what it is, its counts on all CPUs, and its errors.
 pub(super) type RawRing = (types::ring_info, types::ring_count, Vec<(types::errno_key, u64)>);
 
 /// The counters as they were read.
@@ -70,7 +74,7 @@ pub(super) struct Raw {
     pub irqs: Vec<(u32, u32, types::irq_count)>,
     pub returns: Vec<(types::return_key, u32, u64)>,
     pub ipis: Vec<(types::ipi_key, u32, u64)>,
-    /// Where requests are followed: each ring in the order of its number, with its errors.
+    /// Where requests are followed: each ring and context in the order of its number, with its errors.
     pub rings: Vec<RawRing>,
     /// `parked`, by ring.
     pub parked_segments: Vec<types::segment>,
@@ -156,8 +160,12 @@ pub(super) fn observe(
         (Carrier::SqpollThread, sum(|s| s.sqpoll) + rings(|r| r.sqpoll)),
         (Carrier::IowqWorker, sum(|s| s.iowq) + rings(|r| r.iowq)),
         (Carrier::DevicePoll, sum(|s| s.iopoll) + rings(|r| r.iopoll)),
+        (Carrier::Unseen, rings(|r| r.unseen)),
         (Carrier::Undecided, raw.undecided.iter().map(|s| u64::from(s.count)).sum()),
     ];
+    let contexts = by_context(raw, symbols, &line);
+    let of_glibc = contexts.iter().filter(|c| c.kind == ContextKind::PosixAio).flat_map(|c| &c.opcodes);
+    carriers.push((Carrier::HelperThread, of_glibc.map(|o| o.completions).sum()));
     let calls = sum(|s| s.rw_calls);
     let missed: Vec<Missed> = raw
         .misses
@@ -216,7 +224,9 @@ pub(super) fn observe(
         programs: plan.attach.iter().map(|s| s.to_string()).collect(),
         stray_calls: (has("mode_sys_exit") && subject.follow.is_some()).then(|| sum(|s| s.stray_calls)),
         page_faults: has("mode_page_fault").then(|| sum(|s| s.page_faults)),
+        pread_pwrite_calls: has("mode_sys_exit").then_some(calls),
         rings: by_ring(raw, symbols, &line),
+        contexts,
         follow_loss: FollowLoss {
             no_room: sum(|s| s.no_room),
             ring_buffer_full: sum(|s| s.trails_lost),
@@ -248,8 +258,7 @@ fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> 
     let pending = raw.slots.iter().flat_map(|s| s.segments).chain(raw.parked_segments.iter().copied());
     let pending: Vec<types::segment> = pending.filter(|s| s.count > 0).collect();
     let undecided = |ring| raw.undecided.iter().filter(|s| s.ring == ring).map(|s| u64::from(s.count)).sum();
-    let ring = |(number, (info, count, errnos)): (usize, &RawRing)| {
-        let number = number as u32;
+    let ring = |(number, info, count, errnos): Numbered<'_>| {
         let still: u64 = pending.iter().filter(|s| s.ring == number).map(|s| u64::from(s.count)).sum();
         let mut carriers = vec![
             (Carrier::Inline, count.inlined + still),
@@ -258,8 +267,7 @@ fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> 
             (Carrier::DevicePoll, count.iopoll),
             (Carrier::Undecided, undecided(number)),
         ];
-        let of_ring = raw.deliveries.iter().filter(|(key, ..)| key.ring == number && by_task_work(key));
-        carriers.extend(of_ring.map(|(key, _, n)| (carrier(key, symbols, line), *n)));
+        carriers.extend(delivered(raw, number, symbols, line));
         RingCounts {
             ring: number,
             tgid: info.tgid,
@@ -273,18 +281,58 @@ fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> 
             vehicles: vehicles(carriers),
         }
     };
-    raw.rings.iter().enumerate().map(ring).collect()
+    numbered(raw, types::interface::INTERFACE_IO_URING).map(ring).collect()
 }
 
-/// A run of io_uring's task work: native aio's completions are of no ring.
-fn by_task_work(key: &types::delivery_key) -> bool {
-    use types::carrier as c;
-    matches!(key.carrier, c::BY_RUN_IN_SYSCALL | c::BY_RUN_AFTER_SLEEP | c::BY_RUN_AT_EXIT | c::BY_RUN_AT_RETURN)
+fn by_context(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<ContextCounts> {
+    use types::interface as i;
+    let context = |kind, (number, info, count, errnos): Numbered<'_>| {
+        let opcodes = opcodes(count, errnos);
+        let mut carriers = vec![(Carrier::Inline, count.inlined), (Carrier::Unseen, count.unseen)];
+        carriers.extend(delivered(raw, number, symbols, line));
+        if kind == ContextKind::PosixAio {
+            carriers.push((Carrier::HelperThread, opcodes.iter().map(|o| o.completions).sum()));
+        }
+        ContextCounts {
+            context: number,
+            kind,
+            tgid: info.tgid,
+            comm: super::trails::text(&info.comm),
+            entries: (info.cq_entries != 0).then_some(info.cq_entries),
+            found: info.found != 0,
+            opcodes,
+            vehicles: vehicles(carriers),
+        }
+    };
+    let native = numbered(raw, i::INTERFACE_AIO).map(|n| context(ContextKind::Libaio, n));
+    let mut all: Vec<_> =
+        native.chain(numbered(raw, i::INTERFACE_POSIX_AIO).map(|n| context(ContextKind::PosixAio, n))).collect();
+    all.sort_by_key(|c| c.context);
+    all
+}
+
+/// A number, and what was counted under it.
+type Numbered<'a> = (u32, &'a types::ring_info, &'a types::ring_count, &'a [(types::errno_key, u64)]);
+
+fn numbered(raw: &Raw, interface: types::interface) -> impl Iterator<Item = Numbered<'_>> {
+    let all = raw.rings.iter().zip(0..).map(|((info, count, errnos), number)| (number, info, count, errnos.as_slice()));
+    all.filter(move |(_, info, ..)| info.interface == interface)
+}
+
+/// What task work carried, and (native aio) what ended outside of it.
+fn delivered<'a>(
+    raw: &'a Raw,
+    number: u32,
+    symbols: Option<&'a Symbols>,
+    line: &'a dyn Fn(u32) -> Line,
+) -> impl Iterator<Item = (Carrier, u64)> + 'a {
+    let of_it = raw.deliveries.iter().filter(move |(key, ..)| key.ring == number);
+    of_it.map(move |(key, _, n)| (carrier(key, symbols, line), *n))
 }
 
 /// Operations whose result is a number of bytes.
 fn counts_bytes(opcode: &str) -> bool {
-    let verbs = ["read", "write", "send", "recv", "splice", "tee"];
+    let verbs = ["read", "write", "send", "recv", "splice", "tee", "pread", "pwrite", "aio_read", "aio_write"];
     verbs.iter().any(|verb| opcode.starts_with(verb))
 }
 

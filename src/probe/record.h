@@ -120,6 +120,15 @@ struct cpu_slot {
 	__u32 trails_waiting;
 	__u32 trails;      /* its completed trails that wait for their run: index + 1 of the last, 0: none */
 	__u32 submitting;  /* the followed request whose submission is under way: index + 1 */
+	__u64 aio_submit_ns; /* while it is in io_submit: when it came, */
+	__u32 aio_tail;      /* and the end of the context's ring then, + 1 */
+	__u32 aio_entries;   /* the last context of native aio: events in its ring, */
+	__u64 aio_context;   /* its address, */
+	__u64 aio_user_id;   /* its name */
+	__u32 aio_tgid;      /* in this process, */
+	__u32 aio_ring;      /* its number */
+	__u32 aio_epoch;     /* and the count of rings then */
+	__u32 pad;
 	__u64 woken_ns;    /* the last time it was woken */
 	__u64 running_ns;  /* and had this CPU */
 	__u64 ring_address; /* the last ring, its number and the count of rings then */
@@ -180,7 +189,8 @@ struct thread_state {
 	__u32 trails_waiting;
 	__u32 submitted;
 	__u32 submits;
-	__u32 pad;
+	__u32 aio_tail;
+	__u64 aio_submit_ns;
 	__u64 woken_ns;
 	struct segment segments[SEGMENTS_MAX];
 };
@@ -188,6 +198,23 @@ struct thread_state {
 /* Rings and their counts. */
 #define OPCODES_MAX 128
 #define OPCODE_NONE 127 /* a completion of no request that can be told */
+#define OPCODES_AIO 96  /* native aio: IOCB_CMD_… from here on */
+#define AIO_CMDS 16
+#define OPCODES_POSIX_AIO 112
+enum posix_opcode {
+	POSIX_AIO_READ = OPCODES_POSIX_AIO,
+	POSIX_AIO_WRITE,
+	POSIX_AIO_FSYNC,
+};
+
+/* The functions of POSIX AIO: what they are attached with. */
+enum posix_function {
+	FUNCTION_AIO_READ = 0,
+	FUNCTION_AIO_WRITE,
+	FUNCTION_AIO_FSYNC,
+	FUNCTION_LIO_LISTIO,
+	FUNCTION_AIO_RETURN,
+};
 
 struct op_count {
 	__u64 requests;
@@ -209,17 +236,25 @@ struct ring_count {
 	__u64 iowq;
 	__u64 iopoll;
 	__u64 overflows;
+	__u64 unseen; /* reaped, and their end was not seen (native aio) */
+};
+
+/* What a number stands for: rings and contexts are numbered together. */
+enum interface {
+	INTERFACE_IO_URING = 0,
+	INTERFACE_AIO,	     /* a context of native aio; it has as many entries as events */
+	INTERFACE_POSIX_AIO, /* all that a process does through it; its address is the tgid */
 };
 
 struct ring_info {
 	__u64 address;
+	enum interface interface;
 	__u32 tgid;
 	__u32 setup_flags;
 	__u32 sq_entries;
 	__u32 cq_entries;
 	__u32 found; /* not seen to be made */
 	char comm[16];
-	__u32 pad;
 };
 
 struct errno_key {
@@ -231,6 +266,36 @@ struct errno_key {
 struct process_info {
 	char comm[16];
 	__u64 executed_ns; /* when it became the program of that name, CLOCK_MONOTONIC; 0: not seen to */
+};
+
+/* A request of native or POSIX AIO, by the program's own address of its control block: from its submission until its result
+ * is reaped.
+ */
+#define AIO_REQUESTS_MAX 65536 /* fs.aio-max-nr's default */
+
+struct aio_key {
+	__u64 block;
+	__u32 ring; /* number of its context */
+	__u32 pad;
+};
+
+struct aio_request {
+	__u64 submitted_ns; /* 0: it was not seen */
+	__u64 asked_bytes;  /* 0: no plain length */
+	__u32 tid;
+	__u32 opcode;
+	__u32 ended; /* it is known what carried it */
+	__u32 followed;
+};
+
+/* The times of a followed one. CLOCK_MONOTONIC. */
+struct reaped {
+	__u64 submitted_ns;
+	__u64 reaped_ns;
+	__u32 ring;
+	__u32 tgid;
+	__u32 opcode;
+	__u32 pad;
 };
 
 enum course {

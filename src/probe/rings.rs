@@ -1,4 +1,4 @@
-//! What was counted by ring and opcode, as plain data.
+//! What was counted by ring or context and opcode, as plain data.
 
 use crate::measurement::VehicleCount;
 
@@ -21,6 +21,53 @@ pub struct RingCounts {
     pub opcodes: Vec<OpcodeCounts>,
     /// Sums to the completions of `opcodes`, `unknown` included.
     pub vehicles: Vec<VehicleCount>,
+}
+
+/// An asynchronous interface without a ring of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContextKind {
+    /// One context of native aio.
+    Libaio,
+    /// All that one process does through glibc's POSIX AIO.
+    PosixAio,
+}
+
+impl ContextKind {
+    /// The name of the engine that uses the same.
+    pub fn name(self) -> &'static str {
+        match self {
+            ContextKind::Libaio => "libaio",
+            ContextKind::PosixAio => "posix_aio",
+        }
+    }
+}
+
+/// One context of native aio, or one process's POSIX AIO.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContextCounts {
+    /// Number within the watched span: rings and contexts are numbered together.
+    pub context: u32,
+    pub kind: ContextKind,
+    pub tgid: u32,
+    pub comm: String,
+    /// Events that its ring holds; `None`: it has none.
+    pub entries: Option<u32>,
+    /// It was not seen to be made.
+    pub found: bool,
+    /// Their completions are the results that were seen to be reaped.
+    pub opcodes: Vec<OpcodeCounts>,
+    /// Of the completions that were seen to end or to be reaped.
+    pub vehicles: Vec<VehicleCount>,
+}
+
+/// The times of a followed request of a context. CLOCK_MONOTONIC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reaped {
+    pub context: u32,
+    pub tgid: u32,
+    pub opcode: String,
+    pub submitted_ns: u64,
+    pub reaped_ns: u64,
 }
 
 /// Exact counts of one opcode. Meanings as in [`crate::trace_record::OpcodeRecord`].

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use libbpf_rs::OpenObject;
@@ -10,6 +11,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Enum64, Func, FuncProto, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
+use super::posix_aio;
 use super::profile_skel::ProfileSkelBuilder;
 use super::skel::IotrailSkelBuilder;
 
@@ -24,13 +26,16 @@ pub enum Role {
     Follow,
     /// Native aio's completions.
     Aio,
+    /// What programs of others' ask of native and POSIX AIO.
+    AioCalls,
     /// Context, interrupts and switches: every run.
     Counts,
     /// System calls that the load does not issue itself; costs on each of them.
     Syscalls,
 }
 
-/// One BPF program: its name in the object, the tracepoint that it hangs on, and what is not known without it.
+/// One BPF program: its name in the object, the tracepoint that it hangs on (or a library's function), and what is not known
+/// without it.
 #[derive(Debug)]
 pub struct Program {
     pub name: &'static str,
@@ -79,6 +84,9 @@ pub const PROGRAMS: &[Program] = programs! {
     "mode_sys_exit" "sys_exit" Syscalls true "system calls out of our sight" "system calls of POSIX AIO, its vehicle" None;
     "aio_iomap_complete" "iomap_dio_complete" Aio false "native aio on a file system" "its vehicle" Some("6.6");
     "aio_block_complete" "block_rq_complete" Aio false "native aio on a block device" "its vehicle" None;
+    "aio_submits" "sys_enter_io_submit" AioCalls false "native aio being submitted" "requests, opcodes and latencies of native aio" None;
+    "posix_aio_called" "aio_read" AioCalls false "POSIX AIO, in glibc" "requests of POSIX AIO" None;
+    "posix_aio_called_each" "aio_read" AioCalls false "POSIX AIO, in another glibc" "requests of POSIX AIO" None;
     "follow_submit" "io_uring_submit_req" Follow true "io_uring submissions" "requests by opcode, latencies" Some("6.4");
     "follow_submit_sqe" "io_uring_submit_sqe" Follow true "io_uring submissions" "requests by opcode, latencies" None;
     "follow_refused" "io_uring_req_failed" Follow false "io_uring requests that are refused" "their number by opcode" None;
@@ -119,6 +127,8 @@ pub struct Facts {
     pub completion_is_entry: bool,
     /// bpf_rdonly_cast is there (6.2, a35b9af4ec2c): what a tracepoint hands over as a plain address can be read as what it is.
     pub typed_reads: bool,
+    /// Many functions of a library can be probed as one (6.6, 89ae89f53d20).
+    pub uprobe_multi: bool,
     /// REQ_F_… bits of requests that post many completions; `None`: not found.
     pub multishot_flags: Option<u64>,
 }
@@ -133,10 +143,15 @@ impl Facts {
     /// Reads /sys/kernel/btf/vmlinux.
     pub fn read() -> Facts {
         let Ok(btf) = Btf::from_vmlinux() else { return Facts::default() };
-        let present = PROGRAMS
-            .iter()
-            .map(|p| p.tracepoint)
-            .filter(|tp| btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tp}")).is_some());
+        let there = |tp: &str| match tp {
+            "aio_read" => !posix_aio::libraries(std::process::id()).is_empty(),
+            // A system call's own, with CONFIG_FTRACE_SYSCALLS; libbpf finds its number in the same places.
+            _ if tp.starts_with("sys_enter_") => ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+                .iter()
+                .any(|tracefs| Path::new(tracefs).join("events/syscalls").join(tp).exists()),
+            _ => btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tp}")).is_some(),
+        };
+        let present = PROGRAMS.iter().map(|p| p.tracepoint).filter(|tp| there(tp));
         let tracepoints = Some(present.collect());
         let arguments = btf
             .type_by_name::<Typedef<'_>>("btf_trace_io_uring_complete")
@@ -158,6 +173,9 @@ impl Facts {
             // A context pointer stands before the tracepoint's own arguments.
             completion_is_entry: arguments == Some(4),
             typed_reads: btf.type_by_name::<Func<'_>>("bpf_rdonly_cast").is_some(),
+            uprobe_multi: btf
+                .type_by_kind::<Enum<'_>>()
+                .any(|e| e.iter().any(|m| m.name.is_some_and(|n| n == "BPF_TRACE_UPROBE_MULTI"))),
             multishot_flags: [MULTISHOT, "REQ_F_MULTISHOT"].into_iter().filter_map(value).reduce(|a, b| a | b),
         }
     }
@@ -166,6 +184,7 @@ impl Facts {
     fn fits(&self, p: &Program) -> bool {
         let has = |tp: &str| self.tracepoints.as_ref().is_some_and(|all| all.contains(tp));
         match p.name {
+            "posix_aio_called" => self.uprobe_multi,
             "follow_complete" => self.completion_is_entry,
             "follow_complete_members" => !self.completion_is_entry,
             // Renamed in 6.4 (2ad57931db64).
@@ -248,8 +267,12 @@ pub fn survey() -> Vec<ProgramCheck> {
                 return missing(p, "no readable BTF".into(), "a kernel built with CONFIG_DEBUG_INFO_BTF");
             };
             if !tracepoints.contains(p.tracepoint) {
-                let restore = p.since.map_or("a kernel with this tracepoint".into(), |v| format!("Linux {v} or later"));
-                return missing(p, format!("no tracepoint {}", p.tracepoint), &restore);
+                let (what, restore) = match (p.tracepoint, p.since) {
+                    ("aio_read", _) => ("library with", "a build of iotrail that uses glibc".into()),
+                    (_, Some(v)) => ("tracepoint", format!("Linux {v} or later")),
+                    (_, None) => ("tracepoint", "a kernel with this tracepoint".into()),
+                };
+                return missing(p, format!("no {what} {}", p.tracepoint), &restore);
             }
             if p.role == Role::Follow && !facts.can_follow() {
                 return missing(p, "no bpf_rdonly_cast".into(), "Linux 6.2 or later");
@@ -313,7 +336,13 @@ mod tests {
     use super::*;
 
     fn facts(tracepoints: BTreeSet<&'static str>) -> Facts {
-        Facts { tracepoints: Some(tracepoints), completion_is_entry: true, typed_reads: true, multishot_flags: Some(0) }
+        Facts {
+            tracepoints: Some(tracepoints),
+            completion_is_entry: true,
+            typed_reads: true,
+            uprobe_multi: true,
+            multishot_flags: Some(0),
+        }
     }
 
     fn all() -> BTreeSet<&'static str> {

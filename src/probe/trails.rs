@@ -8,6 +8,7 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use linux_raw_sys::io_uring::{IORING_CQE_F_MORE, IORING_CQE_F_NOTIF};
 
 use super::observed;
+use super::rings::Reaped;
 use super::skel::types;
 use super::symbols::Symbols;
 use super::watch::read;
@@ -20,18 +21,23 @@ use crate::path::trail::{Course, Meanwhile, Punt, Stamp, Trail, Wake};
 pub(super) struct Trails {
     ring: RingBuffer<'static>,
     arrived: Rc<RefCell<VecDeque<types::trail>>>,
+    reaped: Rc<RefCell<VecDeque<types::reaped>>>,
 }
 
 impl Trails {
     pub(super) fn open(map: &dyn MapCore) -> libbpf_rs::Result<Self> {
-        let arrived = Rc::new(RefCell::new(VecDeque::new()));
+        let (arrived, reaped) = (Rc::new(RefCell::new(VecDeque::new())), Rc::new(RefCell::new(VecDeque::new())));
         let mut builder = RingBufferBuilder::new();
-        let into = Rc::clone(&arrived);
+        let (trails, others) = (Rc::clone(&arrived), Rc::clone(&reaped));
         builder.add(map, move |record| {
-            into.borrow_mut().push_back(read(record));
+            // The two kinds of record differ in size.
+            match record.len() == size_of::<types::reaped>() {
+                true => others.borrow_mut().push_back(read(record)),
+                false => trails.borrow_mut().push_back(read(record)),
+            }
             0
         })?;
-        Ok(Trails { ring: builder.build()?, arrived })
+        Ok(Trails { ring: builder.build()?, arrived, reaped })
     }
 
     /// The last ones of a watched span: completed, and by no run that came after.
@@ -53,6 +59,19 @@ impl Trails {
             each(words.trail(&raw));
         }
     }
+
+    /// The same of requests of contexts that had arrived then.
+    pub(super) fn take_reaped(&self, each: &mut dyn FnMut(Reaped)) {
+        for raw in self.reaped.take() {
+            each(Reaped {
+                context: raw.ring,
+                tgid: raw.tgid,
+                opcode: opcode(raw.opcode),
+                submitted_ns: raw.submitted_ns,
+                reaped_ns: raw.reaped_ns,
+            });
+        }
+    }
 }
 
 /// What turns numbers into names.
@@ -65,8 +84,17 @@ pub(super) struct Words<'a> {
 
 /// The name of an operation; numbers that this version does not know keep their number.
 pub(super) fn opcode(number: u32) -> String {
+    // include/uapi/linux/aio_abi.h: IOCB_CMD_…
+    const NATIVE_AIO: [&str; 9] =
+        ["pread", "pwrite", "fsync", "fdsync", "aio_op_4", "poll", "noop", "preadv", "pwritev"];
+    const POSIX_AIO: [&str; 3] = ["aio_read", "aio_write", "aio_fsync"];
+    let name = |names: &[&str], from| names.get((number - from) as usize).map(|name| (*name).to_owned());
     match number {
         OPCODE_NONE => "unknown".into(),
+        POSIX_AIO_OPCODES.. => name(&POSIX_AIO, POSIX_AIO_OPCODES).unwrap_or_else(|| format!("op_{number}")),
+        NATIVE_AIO_OPCODES.. => {
+            name(&NATIVE_AIO, NATIVE_AIO_OPCODES).unwrap_or_else(|| format!("aio_op_{}", number - NATIVE_AIO_OPCODES))
+        }
         n => crate::host::io_uring::opcode_name(n).map_or_else(|| format!("op_{n}"), str::to_owned),
     }
 }
@@ -101,8 +129,10 @@ pub(super) fn always_punted(opcode: &str) -> bool {
     ALWAYS.contains(&opcode)
 }
 
-/// `OPCODE_NONE` of record.h.
+/// `OPCODE_NONE`, `OPCODES_AIO` and `OPCODES_POSIX_AIO` of record.h.
 pub(super) const OPCODE_NONE: u32 = 127;
+const NATIVE_AIO_OPCODES: u32 = 96;
+const POSIX_AIO_OPCODES: u32 = 112;
 
 impl Words<'_> {
     fn trail(&self, raw: &types::trail) -> Trail {
@@ -198,5 +228,9 @@ mod tests {
         }
         assert_eq!(opcode(OPCODE_NONE), "unknown");
         assert_eq!(opcode(250), "op_250");
+        // include/uapi/linux/aio_abi.h, aio.h
+        for (number, name) in [(96, "pread"), (99, "fdsync"), (104, "pwritev"), (105, "aio_op_9"), (113, "aio_write")] {
+            assert_eq!(opcode(number), name);
+        }
     }
 }

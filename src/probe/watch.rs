@@ -11,8 +11,9 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 
 use super::observed::{self, Observed, Raw, RawRing};
 use super::overflow;
+use super::posix_aio::{self, Libraries};
 use super::recording::{Capacity, Recorder, Recording};
-use super::rings::{FollowLoss, Process};
+use super::rings::{FollowLoss, Process, Reaped};
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
 use super::support::{self, Facts, Plan, Role};
 use super::symbols::Symbols;
@@ -27,15 +28,19 @@ const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);
 const _: () = assert!(size_of::<types::irq_count>() == 16);
-const _: () = assert!(size_of::<types::thread_state>() == 88);
-const _: () = assert!(size_of::<types::ring_count>() == 128 * 80 + 40);
+const _: () = assert!(size_of::<types::thread_state>() == 96);
+const _: () = assert!(size_of::<types::ring_count>() == 128 * 80 + 48);
+const _: () = assert!(size_of::<types::reaped>() == 32);
 const _: () = assert!(size_of::<types::trail>() == 248);
 
 /// `IOTRAIL_MAX_CPUS`.
 const MAX_CPUS: usize = 1024;
 
-/// Rings told apart in one watched span; the rest are counted together. 10.3 kB per ring and CPU.
+/// Rings and contexts told apart in one watched span; the rest are counted together. 10.3 kB per ring and CPU.
 const RINGS_MAX: u32 = 512;
+
+/// `AIO_REQUESTS_MAX`.
+const AIO_REQUESTS_MAX: u32 = 65536;
 
 /// `BUCKETS * WAYS`: requests that can be followed at one time.
 const TRAILS_MAX: u32 = 4096 * 8;
@@ -49,7 +54,7 @@ pub enum Interface {
     },
     /// Native aio: by the end of direct I/O.
     Aio,
-    /// io_uring and native aio, in a program that is not known.
+    /// io_uring, native aio and POSIX AIO, in a program that is not known.
     Any,
     /// The submitting thread's own pread and pwrite calls.
     OwnCalls,
@@ -64,7 +69,9 @@ impl Interface {
         match self {
             Interface::IoUring { .. } => vec![completions, Role::Ring, Role::Counts],
             Interface::Aio => vec![Role::Aio, Role::Counts],
-            Interface::Any => vec![completions, Role::Ring, Role::Aio, Role::Counts, Role::Syscalls],
+            Interface::Any => {
+                vec![completions, Role::Ring, Role::Aio, Role::AioCalls, Role::Counts, Role::Syscalls]
+            }
             Interface::OwnCalls | Interface::HelperCalls => vec![Role::Syscalls, Role::Counts],
         }
     }
@@ -81,7 +88,7 @@ pub enum Who {
     },
     /// The processes named by [`Watch::follow`], and the children that they make from then on.
     Followed,
-    /// Every process that uses io_uring.
+    /// Every process that uses io_uring, native aio or POSIX AIO.
     Everyone,
 }
 
@@ -113,6 +120,7 @@ pub struct Room(Option<MaybeUninit<OpenObject>>);
 pub struct Watch<'room> {
     skel: IotrailSkel<'room>,
     links: Vec<(&'static str, Link)>,
+    posix_aio: Libraries,
     /// Where it is watched by windows.
     windows: Option<windows::Windows>,
     plan: Plan,
@@ -171,6 +179,7 @@ impl<'room> Watch<'room> {
             open.maps.ring_infos.set_max_entries(RINGS_MAX).map_err(load_error)?;
             open.maps.ring_counts.set_max_entries(RINGS_MAX).map_err(load_error)?;
             open.maps.trails.set_max_entries(TRAILS_MAX).map_err(load_error)?;
+            open.maps.aio_requests.set_max_entries(AIO_REQUESTS_MAX).map_err(load_error)?;
             open.maps.trails_out.set_max_entries(follow.ring_bytes).map_err(load_error)?;
         }
         if let Some(capacity) = recording {
@@ -183,17 +192,19 @@ impl<'room> Watch<'room> {
         let mut skel = open.load().map_err(load_error)?;
         let mut links = vec![];
         for program in skel.object_mut().progs_mut() {
-            if let Some(name) = plan.attach.iter().find(|name| program.name() == **name) {
+            let name = plan.attach.iter().find(|name| program.name() == **name);
+            if let Some(name) = name.filter(|_| !posix_aio::is(&program)) {
                 links.push((*name, program.attach().map_err(load_error)?));
             }
         }
         let recorder =
             recording.map(|c| Recorder::open(&skel.maps.events, c.events)).transpose().map_err(load_error)?;
         let trails = subject.follow.map(|_| Trails::open(&skel.maps.trails_out)).transpose().map_err(load_error)?;
-        Ok(Watch {
+        let mut watch = Watch {
             trails,
             skel,
             links,
+            posix_aio: Libraries::default(),
             windows: None,
             plan,
             subject,
@@ -201,7 +212,22 @@ impl<'room> Watch<'room> {
             before: None,
             misses_before: BTreeMap::new(),
             recorder,
-        })
+        };
+        // A command begins with our library, and most programs have the same.
+        watch.attach_to_library(std::process::id());
+        Ok(watch)
+    }
+
+    /// Looks into the library in which a process has POSIX AIO, if that one is not looked into yet.
+    fn attach_to_library(&mut self, tgid: u32) {
+        if !self.plan.attach.contains(&posix_aio::EACH) {
+            return;
+        }
+        let programs = &self.skel.progs;
+        let at_once = self.plan.attach.contains(&posix_aio::AT_ONCE).then_some(&programs.posix_aio_called);
+        if self.posix_aio.attach(at_once, &programs.posix_aio_called_each, tgid).is_err() {
+            self.plan.missing.push((posix_aio::EACH, "requests of POSIX AIO"));
+        }
     }
 
     /// One for each program that was wanted and is not there.
@@ -296,7 +322,9 @@ impl<'room> Watch<'room> {
         }
         if observed::lost(&raw) == 0 {
             // Of a ring that was made in this span everything was seen. The last number stands for many rings.
-            let whole = raw.rings.iter_mut().take(RINGS_MAX as usize - 1).filter(|(info, ..)| info.found == 0);
+            let whole =
+                |info: &types::ring_info| info.interface == types::interface::INTERFACE_IO_URING && info.found == 0;
+            let whole = raw.rings.iter_mut().take(RINGS_MAX as usize - 1).filter(|(info, ..)| whole(info));
             whole.for_each(|(_, counts, errnos)| overflow::name(&mut counts.ops, errnos));
         }
         Ok(self.observed(&raw, interrupts.as_ref()))
@@ -428,6 +456,7 @@ impl<'room> Watch<'room> {
 
     /// Adds a process to the watched ones, for [`Who::Followed`]. Its children from now on are watched too.
     pub fn follow(&mut self, tgid: u32) -> Result<()> {
+        self.attach_to_library(tgid);
         let mut info = types::process_info::default();
         // It may be gone already; its name is not needed for anything else.
         let comm = std::fs::read(format!("/proc/{tgid}/comm")).unwrap_or_default();
@@ -448,6 +477,13 @@ impl<'room> Watch<'room> {
         let Some(trails) = &self.trails else { return Ok(()) };
         let words = Words { symbols: self.symbols, interrupts: self.before.as_ref(), rings_max: RINGS_MAX };
         trails.take(&words, each)
+    }
+
+    /// The same of requests of native and POSIX AIO, as far as [`trails`](Self::trails) has met with them.
+    pub fn reaped(&mut self, each: &mut dyn FnMut(Reaped)) {
+        if let Some(trails) = &self.trails {
+            trails.take_reaped(each);
+        }
     }
 
     /// What has become of the chosen requests up to now: a sum over counters in shared memory, no system call. What is
@@ -540,7 +576,8 @@ fn entries<K: Copy, V: Copy>(map: &impl MapCore) -> Result<Vec<(K, V)>> {
 /// Adds one CPU's counts.
 fn add(sum: &mut types::ring_count, one: &types::ring_count) {
     for (sum, one) in sum.ops.iter_mut().zip(&one.ops) {
-        sum.requests += one.requests;
+        // One that was not taken may be counted down on another CPU.
+        sum.requests = sum.requests.wrapping_add(one.requests);
         sum.skips += one.skips;
         sum.completions += one.completions;
         sum.bytes += one.bytes;
@@ -556,6 +593,7 @@ fn add(sum: &mut types::ring_count, one: &types::ring_count) {
     sum.iowq += one.iowq;
     sum.iopoll += one.iopoll;
     sum.overflows += one.overflows;
+    sum.unseen += one.unseen;
 }
 
 /// A record as the programs wrote it.

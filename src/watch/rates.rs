@@ -101,6 +101,14 @@ impl Meter {
         rings.sort_by(|a, b| busier(&a.rates, &b.rates).then(a.ring.cmp(&b.ring)));
         processes.sort_by(|a, b| busier(&a.rates, &b.rates).then(a.tgid.cmp(&b.tgid)));
 
+        for context in &now.contexts {
+            let before = self.before.as_ref().and_then(|b| b.contexts.iter().find(|b| b.context == context.context));
+            for o in grown_opcodes(&context.opcodes, before.map_or(&[], |b| &b.opcodes)) {
+                (all.requests, all.bytes, all.errors) =
+                    (all.requests + o.requests, all.bytes + o.bytes, all.errors + o.errors);
+            }
+            all.followed(part(context.context));
+        }
         let total = self.total(&now, all, followed.get(&None), &per_s);
         self.before = Some(now);
         self.sq_before = sq_now;
@@ -117,7 +125,7 @@ impl Meter {
         }
     }
 
-    /// `sum`: of all rings.
+    /// `sum`: of all rings and, but for their completions, contexts.
     fn total(&self, now: &Observed, mut sum: Sum, apart: Option<&Part>, per_s: &dyn Fn(u64) -> f64) -> TotalRates {
         let before = self.before.as_ref();
         let grown = |of: fn(&Observed) -> u64| of(now).saturating_sub(before.map_or(0, of));
@@ -287,9 +295,18 @@ fn ring_rates(
 /// What a ring did since `before`.
 fn grown_ring(now: &RingCounts, before: Option<&RingCounts>) -> RingCounts {
     let Some(before) = before else { return now.clone() };
+    RingCounts {
+        overflows: now.overflows.saturating_sub(before.overflows),
+        opcodes: grown_opcodes(&now.opcodes, &before.opcodes),
+        vehicles: grown_vehicles(&now.vehicles, &before.vehicles),
+        ..now.clone()
+    }
+}
+
+fn grown_opcodes(now: &[OpcodeCounts], before: &[OpcodeCounts]) -> Vec<OpcodeCounts> {
     let opcode = |o: &OpcodeCounts| {
         let none = OpcodeCounts::default();
-        let b = before.opcodes.iter().find(|b| b.opcode == o.opcode).unwrap_or(&none);
+        let b = before.iter().find(|b| b.opcode == o.opcode).unwrap_or(&none);
         let errno = |(errno, n): &(i32, u64)| {
             let b = b.errnos.iter().find(|(e, _)| e == errno).map_or(0, |(_, n)| *n);
             (*errno, n.saturating_sub(b))
@@ -309,12 +326,7 @@ fn grown_ring(now: &RingCounts, before: Option<&RingCounts>) -> RingCounts {
             errnos: o.errnos.iter().map(errno).filter(|(_, n)| *n > 0).collect(),
         }
     };
-    RingCounts {
-        overflows: now.overflows.saturating_sub(before.overflows),
-        opcodes: now.opcodes.iter().map(opcode).collect(),
-        vehicles: grown_vehicles(&now.vehicles, &before.vehicles),
-        ..now.clone()
-    }
+    now.iter().map(opcode).collect()
 }
 
 fn grown_vehicles(now: &[VehicleCount], before: &[VehicleCount]) -> Vec<VehicleCount> {

@@ -452,7 +452,15 @@ pub(super) fn take(
             recorder.take(&trail);
         }
         summary.take(trail);
-    })
+    })?;
+    watch.reaped(&mut |reaped| {
+        if reaped.tgid != last {
+            last = reaped.tgid;
+            processes.noticed(last);
+        }
+        summary.take_reaped(reaped);
+    });
+    Ok(())
 }
 
 fn subject(watched: &mut Watched) -> (trace_record::Subject, Option<processes::CpuTime>) {

@@ -17,11 +17,11 @@ use crate::path::order::{self, Passage};
 use crate::path::trail::Trail;
 use crate::path::vehicle::Vehicle;
 use crate::probe::observed::Observed;
-use crate::probe::rings::{OpcodeCounts, RingCounts};
+use crate::probe::rings::{ContextCounts, OpcodeCounts, Reaped, RingCounts};
 use crate::stats::estimate;
 use crate::trace_record::{
-    CpuPair, EnterBatch, ErrnoCount, Followed, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SCHEMA,
-    SqpollRecord, StageRecord, Subject, Total, TraceCpu, TraceRecord,
+    ContextRecord, CpuPair, EnterBatch, ErrnoCount, Followed, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord,
+    RunItems, SCHEMA, SqpollRecord, StageRecord, Subject, Total, TraceCpu, TraceRecord,
 };
 
 /// The order of so many followed requests is kept, the first ones: 56 bytes each.
@@ -107,6 +107,11 @@ impl Part {
         let mut sum = Times::default();
         self.by_opcode.values().for_each(|times| sum.add(times));
         sum
+    }
+
+    fn was_active(&mut self, from_ns: u64, to_ns: u64) {
+        let (from, to) = self.active.unwrap_or((from_ns, to_ns));
+        self.active = Some((from.min(from_ns), to.max(to_ns)));
     }
 
     fn add(&mut self, other: &Part) {
@@ -231,8 +236,7 @@ impl Summary {
 
         let part = self.parts.entry(trail.ring).or_default();
         part.tid = trail.tid;
-        let (from, to) = part.active.unwrap_or((trail.submitted.ns, trail.posted.ns));
-        part.active = Some((from.min(trail.submitted.ns), to.max(trail.posted.ns)));
+        part.was_active(trail.submitted.ns, trail.posted.ns);
         if is_first && is_result {
             part.by_opcode.entry(trail.opcode.clone()).or_default().take(&trail);
             if self.passages.len() < ORDERED {
@@ -252,6 +256,18 @@ impl Summary {
         if let Some(delay) = trail.delay_ns() {
             part.delays.entry((trail.vehicle, trail.detail)).or_default().take(delay);
         }
+    }
+
+    /// A request of native or POSIX AIO.
+    pub fn take_reaped(&mut self, reaped: Reaped) {
+        self.completions += 1;
+        let part = self.parts.entry(Some(reaped.context)).or_default();
+        part.was_active(reaped.submitted_ns, reaped.reaped_ns);
+        part.by_opcode
+            .entry(reaped.opcode)
+            .or_default()
+            .latency
+            .take(reaped.reaped_ns.saturating_sub(reaped.submitted_ns));
     }
 
     /// What was followed since the last turn, by ring; only what later completions rest on is kept.
@@ -275,6 +291,7 @@ impl Summary {
                 ring(counts, found, part(counts.ring), self.one_in, sqpoll)
             })
             .collect();
+        let contexts = observed.contexts.iter().map(|counts| context(counts, part(counts.context))).collect();
         let mut all = Part::default();
         self.parts.values().for_each(|part| all.add(part));
         let total = total(observed, &all, &self, span.elapsed_ns);
@@ -300,6 +317,7 @@ impl Summary {
                 ..total
             },
             rings,
+            contexts,
             findings: vec![],
         }
     }
@@ -313,7 +331,8 @@ pub(super) fn sq_tids(rings: &[RingCounts], followed: &BTreeMap<Option<u32>, Par
 
 /// What the probes say of all; what only /proc says is left to the caller.
 fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> Total {
-    let opcodes = merged(&observed.rings);
+    let of_rings = observed.rings.iter().flat_map(|ring| &ring.opcodes);
+    let opcodes = merged(of_rings.chain(observed.contexts.iter().flat_map(|context| &context.opcodes)));
     let sum = |f: fn(&OpcodeCounts) -> u64| opcodes.iter().map(f).sum::<u64>();
     let ios = observed.seen;
     let ratio = |n: Option<u64>| n.filter(|_| ios > 0).map(|n| n as f64 / ios as f64);
@@ -337,6 +356,13 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
     };
     let mut warnings =
         doubt::doubts(Counts { ios, probe: &probe, vehicles: &observed.vehicles, interrupts: &observed.interrupts });
+    let requests = sum(|o| o.requests);
+    if ios + requests == 0 {
+        warnings.push(doubt::nothing_asynchronous(observed.syscalls, observed.pread_pwrite_calls));
+    }
+    let ended: u64 = observed.contexts.iter().flat_map(|c| &c.vehicles).map(|v| v.completions).sum();
+    let reaped = observed.contexts.iter().flat_map(|c| &c.opcodes).map(|o| o.completions).sum();
+    warnings.extend(doubt::results_unseen(ended, reaped));
     let loss = observed.follow_loss;
     if loss.no_room + loss.ring_buffer_full > 0 {
         warnings.push(Warning::new(
@@ -406,6 +432,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         },
         page_faults: observed.page_faults,
         stray_calls: observed.stray_calls,
+        pread_pwrite_calls: observed.pread_pwrite_calls,
         context_switches: observed.context_switches,
         probe,
         cpu_shares: None,
@@ -449,6 +476,30 @@ fn ring(
     }
 }
 
+fn context(counts: &ContextCounts, part: &Part) -> ContextRecord {
+    let sum = |f: fn(&OpcodeCounts) -> u64| counts.opcodes.iter().map(f).sum::<u64>();
+    let completions = counts.vehicles.iter().map(|v| v.completions).sum();
+    let reaped = sum(|o| o.completions);
+    let of_results = |n| (reaped > 0 || completions == 0).then_some(n);
+    ContextRecord {
+        context: counts.context,
+        interface: counts.kind.name().into(),
+        tgid: counts.tgid,
+        comm: counts.comm.clone(),
+        entries: counts.entries,
+        found: counts.found,
+        requests: sum(|o| o.requests),
+        completions,
+        reaped,
+        bytes: of_results(sum(|o| o.bytes)),
+        errors: of_results(sum(|o| o.errors)),
+        active_ns: part.active.map(|(from, to)| to.saturating_sub(from)),
+        opcodes: counts.opcodes.iter().map(|o| part.opcode(o)).collect(),
+        vehicles: counts.vehicles.clone(),
+        latency_ns: part.times().latency.latency(),
+    }
+}
+
 /// `None`: the ring has no thread, or neither /proc nor a followed request told which.
 fn sqpoll(
     counts: &RingCounts,
@@ -473,10 +524,10 @@ fn sqpoll(
     })
 }
 
-/// Every opcode once, over all rings.
-fn merged(rings: &[RingCounts]) -> Vec<OpcodeCounts> {
+/// Every opcode once, over all rings and contexts.
+fn merged<'a>(opcodes: impl Iterator<Item = &'a OpcodeCounts>) -> Vec<OpcodeCounts> {
     let mut by_name: BTreeMap<&str, OpcodeCounts> = BTreeMap::new();
-    for o in rings.iter().flat_map(|ring| &ring.opcodes) {
+    for o in opcodes {
         let sum = by_name
             .entry(&o.opcode)
             .or_insert_with(|| OpcodeCounts { opcode: o.opcode.clone(), ..OpcodeCounts::default() });

@@ -18,8 +18,8 @@ pub struct Report {
     pub cpu: Option<usize>,
     pub irq_cpu: Option<usize>,
     pub rings: Vec<RingReport>,
-    /// I/Os that went through no ring, by interface.
-    pub others: BTreeMap<&'static str, Op>,
+    /// I/Os that went through no ring, by interface and operation.
+    pub others: BTreeMap<&'static str, BTreeMap<String, Op>>,
     pub expected: Expected,
     /// Figures of one scenario; their names say what they are.
     pub facts: BTreeMap<&'static str, u64>,
@@ -112,7 +112,7 @@ impl Report {
     /// All completions counted so far.
     pub fn completions(&self) -> u64 {
         let rings = self.rings.iter().flat_map(|ring| ring.opcodes.values());
-        rings.chain(self.others.values()).map(|op| op.completions).sum()
+        rings.chain(self.others.values().flat_map(BTreeMap::values)).map(|op| op.completions).sum()
     }
 
     /// Exactly so many by this vehicle.

@@ -196,7 +196,7 @@ fn iopoll_without_queues(run: &mut Run) -> Result<()> {
 }
 
 /// A file of ten blocks and 1000 bytes, in the page cache.
-fn odd_file(run: &mut Run) -> Result<Target> {
+pub fn odd_file(run: &mut Run) -> Result<Target> {
     let path = run.folder()?.join("odd");
     let mut file = File::create_new(&path)?;
     file.write_all(&[7; 10 * BLOCK + 1_000])?;

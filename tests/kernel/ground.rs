@@ -68,20 +68,26 @@ fn counts(trace: &TraceRecord, truth: &Value) {
     let rings = truth["rings"].as_array().expect("rings");
     assert_eq!(trace.rings.len(), rings.len(), "{scenario}: rings");
     let expected = number(&truth["expected"], "completions");
-    match scenario {
-        // No ring. POSIX AIO's helper threads read by themselves, as any thread may: that is not told apart.
-        "posix_aio" => return,
-        // Native aio's completions come in interrupts, of which a few can escape the probes (docs/completion-path.md).
-        "libaio" => {
-            assert!(seen <= expected && seen as f64 >= 0.98 * expected as f64, "{seen} of {expected}");
-            return;
-        }
-        _ => assert_eq!(seen, expected, "{scenario}: completions"),
+    assert_eq!(seen, expected, "{scenario}: completions");
+    let others = truth["others"].as_object().expect("interfaces");
+    let interfaces: Vec<&str> = trace.contexts.iter().map(|c| c.interface.as_str()).collect();
+    assert_eq!(interfaces, others.keys().collect::<Vec<_>>(), "{scenario}: contexts");
+    let warned = |code: &str| total.warnings.iter().any(|w| w.code == code);
+    let out_of_sight = scenario == "libaio_user_ring";
+    assert_eq!(warned("results_unseen"), out_of_sight, "{scenario}: {:?}", total.warnings);
+    assert_eq!(warned("nothing_asynchronous"), expected == 0, "{scenario}: {:?}", total.warnings);
+    let pread_calls = number(&truth["facts"], "pread_calls");
+    assert!(total.pread_pwrite_calls >= Some(pread_calls), "{scenario}: {:?}", total.pread_pwrite_calls);
+    if out_of_sight {
+        let c = &trace.contexts[0];
+        assert_eq!((c.requests, c.completions, c.reaped), (expected, expected, 0), "{scenario}");
+        assert_eq!((c.bytes, c.errors), (None, None), "{scenario}: nobody saw a result");
+        return;
     }
 
     let mut wanted: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
-    for ring in rings {
-        for (opcode, of_opcode) in ring["opcodes"].as_object().expect("opcodes") {
+    for of_one in rings.iter().map(|ring| &ring["opcodes"]).chain(others.values()) {
+        for (opcode, of_opcode) in of_one.as_object().expect("opcodes") {
             let sums = wanted.entry(opcode).or_default();
             for (key, n) in of_opcode.as_object().expect("counts").iter().filter(|(_, n)| n.is_u64()) {
                 *sums.entry(key).or_default() += n.as_u64().unwrap();
@@ -127,7 +133,7 @@ fn shares(trace: &TraceRecord, truth: &Value) -> Vec<String> {
     let scenario = truth["scenario"].as_str().expect("a name");
     // What this machine can't do is no scenario. How many completions of a chain came inline the kernel does not tell: its
     // count is of the run's last round.
-    if !truth["unsupported"].is_null() || scenario == "posix_aio" {
+    if !truth["unsupported"].is_null() {
         return vec![];
     }
     let mut wrong = vec![];
@@ -153,9 +159,8 @@ fn shares(trace: &TraceRecord, truth: &Value) -> Vec<String> {
         if !vehicle.contains(':') {
             named += n;
         }
-        let slack = if scenario == "libaio" { trace.total.ios / 50 } else { 0 };
         let least = (number(range, "min") as f64 * late) as u64;
-        if !by_chance && !(least.saturating_sub(slack)..=number(range, "max")).contains(&n) {
+        if !by_chance && !(least..=number(range, "max")).contains(&n) {
             wrong.push(format!("{vehicle} {n}, not {range}"));
         }
     }

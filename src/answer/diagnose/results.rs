@@ -64,8 +64,15 @@ pub fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
 const ORDINARY: [&str; 8] =
     ["EAGAIN", "EINTR", "ECANCELED", "ETIME", "ETIMEDOUT", "EPIPE", "ECONNRESET", "EINPROGRESS"];
 
+/// What native and POSIX AIO call `pread` and `aio_read` is a read.
+fn operation(opcode: &str) -> &str {
+    let positioned = opcode.strip_prefix('p').filter(|o| o.starts_with("read") || o.starts_with("write"));
+    opcode.strip_prefix("aio_").or(positioned).unwrap_or(opcode)
+}
+
 /// Opcodes that move data or make it durable: an open of a file that is not there is an answer, a read that fails is not.
 fn moves_data(opcode: &str) -> bool {
+    let opcode = operation(opcode);
     ["read", "write", "fsync", "sync_file_range", "send", "recv", "splice", "tee", "uring_cmd", "fallocate"]
         .iter()
         .any(|name| opcode.starts_with(name))
@@ -120,7 +127,7 @@ pub fn short(t: &TraceRecord) -> Vec<Finding> {
     ]
     .into_iter()
     .filter_map(|(kind, code, severity, remedy)| {
-        let of_kind = || t.total.opcodes.iter().filter(|o| o.opcode.starts_with(kind));
+        let of_kind = || t.total.opcodes.iter().filter(|o| operation(&o.opcode).starts_with(kind));
         let (short, all) = of_kind().fold((0, 0), |(short, all), o| (short + o.short, all + o.completions));
         let share = short as f64 / all.max(1) as f64;
         if all < ENOUGH || share < WORTH_SAYING {

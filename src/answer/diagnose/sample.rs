@@ -169,6 +169,7 @@ pub fn clean() -> TraceRecord {
             iowq: IowqRecord::default(),
             page_faults: Some(1_900),
             stray_calls: Some(0),
+            pread_pwrite_calls: Some(0),
             context_switches: 5_000,
             probe: Probe {
                 mode: "aggregate".into(),
@@ -193,6 +194,7 @@ pub fn clean() -> TraceRecord {
             warnings: Vec::new(),
         },
         rings: vec![r],
+        contexts: Vec::new(),
         findings: Vec::new(),
     }
 }

@@ -518,6 +518,19 @@ fn reads_and_writes_that_come_back_short() {
 }
 
 #[test]
+fn what_native_and_posix_aio_call_a_read_is_one() {
+    for name in ["pread", "preadv", "aio_read"] {
+        for (mut t, code) in [(errors(), "errors"), (short_reads(), "short_reads")] {
+            t.total.opcodes[0].opcode = name.into();
+            only(&t, code);
+        }
+    }
+    let mut t = errors();
+    t.total.opcodes[0].opcode = "poll".into();
+    assert!(findings(&t).iter().all(|f| f.code != "errors"));
+}
+
+#[test]
 fn many_rings_make_one_finding() {
     let mut t = cq_overflow();
     for n in 1..4 {

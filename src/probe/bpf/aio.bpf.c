@@ -1,38 +1,139 @@
 /* Native aio has no tracepoint of its own. Its direct I/O ends in the file system's (iomap) or the block device's end
  * function, which calls back through the kiocb: a kiocb whose callback is aio's is one completion of native aio.
+ *
+ * Where requests are followed, the program's own calls tell the rest: what it submits at the entry of io_submit, before
+ * another thread could have the result; what it reaps on the way out of io_getevents.
  */
 
-/* The aio context belongs to the watched process if it stands in that process's table of contexts. */
-static __always_inline bool aio_of_watched(struct kiocb *iocb)
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* AIO_REQUESTS_MAX where requests are followed */
+	__type(key, struct aio_key);
+	__type(value, struct aio_request);
+} aio_requests SEC(".maps");
+
+const volatile struct reaped reaped_layout = {}; /* as trail_layout */
+
+/* A request is submitted: counted, and kept until its result is reaped. */
+static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request *request)
 {
-	if (!iocb || (__u64)BPF_CORE_READ(iocb, ki_complete) != aio_complete_address)
-		return false;
-	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
-	struct kioctx *ctx = BPF_CORE_READ(aio, ki_ctx);
-	if (!ctx)
-		return false;
+	struct cpu_slot *slot = this_slot();
+	struct aio_key key = { .block = block, .ring = ring };
+	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
+
+	if (!count)
+		return 0;
+	op_of(count, request->opcode)->requests++;
+	request->followed = chosen(slot);
+	/* One that is there already was reaped out of sight. */
+	if (bpf_map_update_elem(&aio_requests, &key, request, BPF_ANY))
+		slot->lost++;
+	return 0;
+}
+
+/* The program has a result. */
+static __noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
+{
+	struct cpu_slot *slot = this_slot();
+	struct aio_key key = { .block = block, .ring = ring };
+	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
+
+	if (!count)
+		return 0;
+	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
+	bool submission_seen = request && request->submitted_ns;
+	__u32 opcode = submission_seen ? request->opcode : OPCODE_NONE;
+	struct op_count *op = op_of(count, opcode);
+	op->completions++;
+	if (result < 0) {
+		op->errors++;
+		count_error(ring, opcode, result);
+	} else {
+		op->bytes += result;
+		if (submission_seen && result < request->asked_bytes)
+			op->shorts++;
+	}
+	if (!request || !request->ended)
+		count->unseen++;
+	if (!request)
+		return 0;
+	if (request->followed) {
+		struct reaped reaped = {
+			.submitted_ns = request->submitted_ns,
+			.reaped_ns = bpf_ktime_get_ns(),
+			.ring = ring,
+			.tgid = bpf_get_current_pid_tgid() >> 32,
+			.opcode = opcode,
+		};
+		if (bpf_ringbuf_output(&trails_out, &reaped, sizeof(reaped), BPF_RB_NO_WAKEUP))
+			slot->trails_lost++;
+	}
+	bpf_map_delete_elem(&aio_requests, &key);
+	return 0;
+}
+
+static __always_inline struct kioctx *context_at(struct kioctx_table *table, __u32 id)
+{
+	struct kioctx *ctx = 0;
+
+	if (table && id < BPF_CORE_READ(table, nr))
+		bpf_probe_read_kernel(&ctx, sizeof(ctx),
+				      (void *)table + bpf_core_field_offset(struct kioctx_table, table) + id * sizeof(ctx));
+	return ctx;
+}
+
+/* The context belongs to the watched process if it stands in that process's table of contexts. */
+static __always_inline bool in_watched_mm(struct kioctx *ctx)
+{
 	__u32 id = BPF_CORE_READ(ctx, id);
+
 	for (int i = 0; i < MMS_MAX; i++) {
 		struct mm_struct *mm = (struct mm_struct *)watched_mms[i];
 		if (!mm)
 			return false;
-		struct kioctx_table *table = BPF_CORE_READ(mm, ioctx_table);
-		if (!table || id >= BPF_CORE_READ(table, nr))
-			continue;
-		struct kioctx *mine = 0;
-		bpf_probe_read_kernel(&mine, sizeof(mine),
-				      (void *)table + bpf_core_field_offset(struct kioctx_table, table) + id * sizeof(mine));
-		if (mine == ctx)
+		if (context_at(BPF_CORE_READ(mm, ioctx_table), id) == ctx)
 			return true;
 	}
 	return false;
 }
 
-static __always_inline void aio_completed(void)
+/* Who carried it is known when its result is reaped, even if its submission was before the watch. */
+static __always_inline void aio_end_seen(__u64 block, __u32 ring, struct cpu_slot *slot)
 {
+	struct aio_key key = { .block = block, .ring = ring };
+	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
+
+	if (request) {
+		request->ended = 1;
+		return;
+	}
+	struct aio_request before = { .ended = 1 };
+	if (bpf_map_update_elem(&aio_requests, &key, &before, BPF_NOEXIST))
+		slot->lost++;
+}
+
+/* The end of I/O that may be a watched process's native aio. */
+static __always_inline void aio_ended(struct kiocb *iocb)
+{
+	if (!iocb || (__u64)BPF_CORE_READ(iocb, ki_complete) != aio_complete_address)
+		return;
+	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
+	struct kioctx *ctx = BPF_CORE_READ(aio, ki_ctx);
+	if (!ctx)
+		return;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct cpu_slot *slot = this_slot();
 	struct delivery_key key = {};
+	if (following) {
+		__u64 address = (__u64)ctx;
+		__u32 *known = bpf_map_lookup_elem(&ring_numbers, &address);
+		if (!known)
+			return;
+		key.ring = *known;
+		aio_end_seen(BPF_CORE_READ(aio, ki_res.obj), key.ring, slot);
+	} else if (!in_watched_mm(ctx)) {
+		return;
+	}
 
 	key.waker_cpu = bpf_get_smp_processor_id();
 	key.waker = context_of(slot, &key.waker_nr);
@@ -56,8 +157,8 @@ static __always_inline void aio_completed(void)
 SEC("tp_btf/iomap_dio_complete")
 int BPF_PROG(aio_iomap_complete, struct kiocb *iocb)
 {
-	if (!not_counting() && aio_of_watched(iocb))
-		aio_completed();
+	if (!not_counting())
+		aio_ended(iocb);
 	return 0;
 }
 
@@ -76,11 +177,245 @@ int BPF_PROG(aio_block_complete, struct request *rq)
 		if (end && (end == blkdev_end_io_async_address || end == blkdev_end_io_address)) {
 			struct blkdev_dio *dio =
 				(struct blkdev_dio *)((void *)bio - bpf_core_field_offset(struct blkdev_dio, bio));
-			if (aio_of_watched(BPF_CORE_READ(dio, iocb)) &&
-			    (end == blkdev_end_io_async_address || BPF_CORE_READ(dio, ref.counter) == 1))
-				aio_completed();
+			if (end == blkdev_end_io_async_address || BPF_CORE_READ(dio, ref.counter) == 1)
+				aio_ended(BPF_CORE_READ(dio, iocb));
 		}
 		bio = BPF_CORE_READ(bio, bi_next);
 	}
+	return 0;
+}
+
+struct context_search {
+	struct kioctx_table *table;
+	__u64 user_id;
+	struct kioctx *found;
+};
+
+static int context_is(__u32 i, struct context_search *search)
+{
+	struct kioctx *ctx = context_at(search->table, i);
+
+	if (!ctx || BPF_CORE_READ(ctx, user_id) != search->user_id)
+		return 0;
+	search->found = ctx;
+	return 1;
+}
+
+/* The context that the program names, as the kernel looks it up (lookup_ioctx): its ring of events begins with its place in the
+ * process's table. Before its first use the ring is not mapped yet: the table is searched.
+ */
+static __always_inline struct kioctx *context_named(__u64 user_id)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct kioctx_table *table = BPF_CORE_READ(task, mm, ioctx_table);
+	struct context_search search = { .table = table, .user_id = user_id };
+	__u32 id;
+
+	if (!table)
+		return 0;
+	if (bpf_probe_read_user(&id, sizeof(id), (void *)user_id))
+		bpf_loop(BPF_CORE_READ(table, nr), context_is, &search, 0);
+	else
+		context_is(id, &search);
+	return search.found;
+}
+
+static __noinline int number_context(__u64 address, bool found)
+{
+	__u32 number;
+	struct ring_info *info = number_new(address, INTERFACE_AIO, &number);
+
+	if (info) {
+		info->cq_entries = BPF_CORE_READ((struct kioctx *)address, nr_events);
+		info->found = found;
+	}
+	return number;
+}
+
+/* The context that the current thread's call names, into the slot, which knows the last one. */
+static __noinline int context_called(__u64 user_id)
+{
+	struct cpu_slot *slot = this_slot();
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	/* A name may be used again, but not without a context being made. */
+	if (slot->aio_user_id == user_id && slot->aio_tgid == tgid && slot->aio_epoch == rings_made)
+		return 1;
+	struct kioctx *ctx = context_named(user_id);
+	if (!ctx)
+		return 0;
+	__u64 address = (__u64)ctx;
+	__u32 *known = bpf_map_lookup_elem(&ring_numbers, &address);
+	slot->aio_ring = known ? *known : number_context(address, true);
+	slot->aio_user_id = user_id;
+	slot->aio_tgid = tgid;
+	slot->aio_context = address;
+	slot->aio_entries = BPF_CORE_READ(ctx, nr_events);
+	slot->aio_epoch = rings_made;
+	return 1;
+}
+
+static __always_inline __u32 tail_of(struct cpu_slot *slot)
+{
+	struct kioctx *ctx = (struct kioctx *)slot->aio_context;
+
+	return BPF_CORE_READ(ctx, tail);
+}
+
+/* One call of a context. */
+struct aio_call {
+	__u64 at;    /* the user's array that it names */
+	__u64 time_ns;
+	__u32 first; /* of the array */
+	__u32 ring;
+	__u32 tid;
+	__u32 entries;
+};
+
+static int aio_submit(__u32 i, struct aio_call *call)
+{
+	__u64 block;
+	struct iocb iocb;
+
+	if (bpf_probe_read_user(&block, sizeof(block), (void *)(call->at + i * sizeof(block))) ||
+	    bpf_probe_read_user(&iocb, sizeof(iocb), (void *)block))
+		return 1;
+	bool plain = iocb.aio_lio_opcode == IOCB_CMD_PREAD || iocb.aio_lio_opcode == IOCB_CMD_PWRITE;
+	struct aio_request request = {
+		.submitted_ns = call->time_ns,
+		.asked_bytes = plain ? iocb.aio_nbytes : 0,
+		.tid = call->tid,
+		.opcode = OPCODES_AIO + (iocb.aio_lio_opcode & (AIO_CMDS - 1)),
+	};
+	aio_submitted(block, call->ring, &request);
+	return 0;
+}
+
+/* The one program on a system call's own tracepoint: nobody else's calls pass here. */
+SEC("tp/syscalls/sys_enter_io_submit")
+int aio_submits(struct trace_event_raw_sys_enter *args)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu_slot *slot = this_slot();
+
+	if (!counting || (slot->current == CURRENT_UNSEEN && !adopted(task)) || !context_called(args->args[0]))
+		return 0;
+	here(task, slot);
+	slot->aio_tail = tail_of(slot) + 1;
+	slot->aio_submit_ns = bpf_ktime_get_ns();
+	struct aio_call call = {
+		.at = args->args[2],
+		.time_ns = slot->aio_submit_ns,
+		.ring = slot->aio_ring,
+		.tid = task->pid,
+	};
+	__u64 nr = args->args[1];
+	bpf_loop(nr < slot->aio_entries ? nr : slot->aio_entries, aio_submit, &call, 0);
+	return 0;
+}
+
+/* What the kernel did not take is no request. */
+static int aio_refuse(__u32 i, struct aio_call *call)
+{
+	struct aio_key key = { .ring = call->ring };
+
+	if (bpf_probe_read_user(&key.block, sizeof(key.block), (void *)(call->at + (call->first + i) * sizeof(key.block))))
+		return 1;
+	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
+	if (!request || request->submitted_ns != call->time_ns || request->tid != call->tid)
+		return 1;
+	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &call->ring);
+	if (count)
+		op_of(count, request->opcode)->requests--; /* on another CPU than it was counted, perhaps: the sum is right */
+	bpf_map_delete_elem(&aio_requests, &key);
+	return 0;
+}
+
+/* A completion that stands in the context's ring before its own submission is over, and no end of direct I/O was seen: it was
+ * posted inline.
+ */
+static int aio_look(__u32 i, struct aio_call *call)
+{
+	struct aio_key key = { .ring = call->ring };
+	__u32 at = call->first + i;
+	struct io_event event;
+
+	/* The ring's header is as large as an event. */
+	if (bpf_probe_read_user(&event, sizeof(event),
+				(void *)(call->at + (1 + (__u64)(at < call->entries ? at : at - call->entries)) * sizeof(event))))
+		return 1;
+	key.block = event.obj;
+	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
+	if (!request || request->ended || request->submitted_ns != call->time_ns || request->tid != call->tid)
+		return 0;
+	request->ended = 1;
+	count_inlined(call->ring, 1);
+	return 0;
+}
+
+static int aio_reap(__u32 i, struct aio_call *call)
+{
+	struct io_event event;
+
+	if (bpf_probe_read_user(&event, sizeof(event), (void *)(call->at + i * sizeof(event)))) {
+		this_slot()->lost++;
+		return 1;
+	}
+	aio_reaped(event.obj, call->ring, event.res);
+	return 0;
+}
+
+static __always_inline bool aio_calls(long nr)
+{
+	return nr == NR_io_submit || nr == NR_io_getevents || nr == NR_io_pgetevents || nr == NR_io_setup;
+}
+
+/* On the way out of one of these. */
+static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu_slot *slot = this_slot();
+	__u64 user_id = argument(regs, 1);
+
+	if (nr == NR_io_setup) {
+		__u64 made;
+		if (ret || bpf_probe_read_user(&made, sizeof(made), (void *)argument(regs, 2)))
+			return 0;
+		struct kioctx *ctx = context_named(made);
+		if (ctx)
+			number_context((__u64)ctx, false);
+		return 0;
+	}
+	here(task, slot);
+	__u32 tail = slot->aio_tail;
+	slot->aio_tail = 0;
+	if (!context_called(user_id))
+		return 0;
+	struct aio_call call = {
+		.time_ns = slot->aio_submit_ns,
+		.ring = slot->aio_ring,
+		.tid = task->pid,
+		.entries = slot->aio_entries,
+	};
+	if (nr != NR_io_submit) {
+		call.at = argument(regs, 4);
+		if (ret > 0)
+			bpf_loop(ret, aio_reap, &call, 0);
+		return 0;
+	}
+	if (!tail)
+		return 0;
+	__u64 asked = argument(regs, 2);
+	__u32 taken = ret > 0 ? ret : 0, wanted = asked < call.entries ? asked : call.entries;
+	if (taken < wanted) {
+		call.at = argument(regs, 3);
+		call.first = taken;
+		bpf_loop(wanted - taken, aio_refuse, &call, 0);
+	}
+	__u32 now = tail_of(slot);
+	call.at = user_id;
+	call.first = tail - 1;
+	__u32 posted = now >= call.first ? now - call.first : now + call.entries - call.first;
+	bpf_loop(posted, aio_look, &call, 0);
 	return 0;
 }

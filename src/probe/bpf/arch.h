@@ -9,8 +9,11 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct pt_regs {
 	unsigned long r15; /* the first member: any word can be read as one */
+	unsigned long r10;
 	unsigned long ax;
+	unsigned long dx;
 	unsigned long si; /* second argument of a system call */
+	unsigned long di;
 	unsigned long orig_ax;
 };
 #pragma clang attribute pop
@@ -24,6 +27,10 @@ struct entry {
 
 #define NR_pread64 17
 #define NR_pwrite64 18
+#define NR_io_setup 206
+#define NR_io_getevents 208
+#define NR_io_submit 209
+#define NR_io_pgetevents 333
 #define NR_io_uring_enter 426
 #define X86_ENOSYS 38
 
@@ -59,6 +66,21 @@ static __always_inline __u32 enter_batch(struct task_struct *task)
 static __always_inline long syscall_nr(struct pt_regs *regs)
 {
 	return regs->orig_ax;
+}
+
+/* The first four arguments of a system call, which stand there until it has returned; the first three are a function's too. */
+static __always_inline __u64 argument(struct pt_regs *regs, int n)
+{
+	switch (n) {
+	case 1:
+		return regs->di;
+	case 2:
+		return regs->si;
+	case 3:
+		return regs->dx;
+	default:
+		return regs->r10;
+	}
 }
 
 #else

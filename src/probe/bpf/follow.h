@@ -11,7 +11,7 @@ const volatile __u64 multishot_flags = 0; /* REQ_F_… bits of a request that po
 const volatile struct trail trail_layout = {};         /* never read: a ring buffer has no value type */
 
 __u32 finishing; /* no more requests are chosen; those that are go on to their end */
-__u32 rings_made; /* rings numbered so far; also the epoch of what the slots remember */
+__u32 rings_made; /* rings and contexts numbered so far; also the epoch of what the slots remember */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -20,7 +20,7 @@ struct {
 	__type(value, __u32);
 } ring_numbers SEC(".maps");
 
-/* The last entry stands for all rings that found no room. */
+/* The last entry stands for all that found no room. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -174,25 +174,36 @@ static __always_inline struct trail *remember(__u64 request, __u32 *index)
 	return 0;
 }
 
+/* A new number for the ring or context of this address. */
+static __always_inline struct ring_info *number_new(__u64 address, enum interface interface, __u32 *number)
+{
+	*number = __sync_fetch_and_add(&rings_made, 1);
+	if (*number >= rings_max - 1)
+		*number = rings_max - 1;
+	bpf_map_update_elem(&ring_numbers, &address, number, BPF_ANY);
+	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, number);
+	if (info) {
+		info->address = address;
+		info->interface = interface;
+		info->tgid = bpf_get_current_pid_tgid() >> 32;
+		bpf_get_current_comm(info->comm, sizeof(info->comm));
+	}
+	return info;
+}
+
 /* A ring that is seen for the first time. */
 static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, __u32 setup_flags, __u32 sq_entries,
 					 __u32 cq_entries, struct cpu_slot *slot)
 {
 	__u64 address = address_in_thread(ring, slot);
-	__u32 number = __sync_fetch_and_add(&rings_made, 1);
+	__u32 number;
 
-	if (number >= rings_max - 1)
-		number = rings_max - 1;
-	bpf_map_update_elem(&ring_numbers, &address, &number, BPF_ANY);
-	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
+	struct ring_info *info = number_new(address, INTERFACE_IO_URING, &number);
 	if (info) {
-		info->address = address;
-		info->tgid = bpf_get_current_pid_tgid() >> 32;
 		info->setup_flags = setup_flags;
 		info->sq_entries = sq_entries;
 		info->cq_entries = cq_entries;
 		info->found = found;
-		bpf_get_current_comm(info->comm, sizeof(info->comm));
 	}
 	slot->ring_address = address;
 	slot->ring_epoch = rings_made;
@@ -332,7 +343,7 @@ static __noinline int all_inline(void)
 	return 0;
 }
 
-/* A process that uses io_uring is followed from then on, if every one is asked for. */
+/* A process that uses io_uring or aio is followed from then on, if every one is asked for. */
 static __always_inline bool adopted(struct task_struct *task)
 {
 	if (watched(task))

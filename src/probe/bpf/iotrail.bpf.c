@@ -6,9 +6,10 @@
 #include "delivery.bpf.c"
 #include "sched.bpf.c"
 #include "interrupt.bpf.c"
-#include "mode.bpf.c"
-#include "aio.bpf.c"
 #include "follow.bpf.c"
+#include "aio.bpf.c"
+#include "posix_aio.bpf.c"
+#include "mode.bpf.c"
 #include "block.bpf.c"
 #include "process.bpf.c"
 

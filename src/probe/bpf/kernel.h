@@ -33,6 +33,9 @@ enum bpf_map_type {
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 enum { BPF_RB_NO_WAKEUP = 1 };
 
+/* include/uapi/asm-generic/errno.h */
+#define EINPROGRESS 115
+
 /* include/linux/sched.h */
 #define PF_IO_WORKER 0x00000010 /* io-wq workers and SQPOLL threads (5.12 and later) */
 #define PF_WQ_WORKER 0x00000020
@@ -56,9 +59,34 @@ enum { BPF_RB_NO_WAKEUP = 1 };
 /* … IOSQE_CQE_SKIP_SUCCESS_BIT; the kernel takes it back where the request fails. */
 #define REQ_F_CQE_SKIP (1U << 6)
 
+/* include/uapi/linux/aio_abi.h */
+#define IOCB_CMD_PREAD 0
+#define IOCB_CMD_PWRITE 1
+
+struct iocb {
+	__u64 aio_data;
+	__u32 aio_key;
+	__u32 aio_rw_flags;
+	__u16 aio_lio_opcode;
+	__s16 aio_reqprio;
+	__u32 aio_fildes;
+	__u64 aio_buf;
+	__u64 aio_nbytes;
+};
+
+struct io_event {
+	__u64 data;
+	__u64 obj;
+	__s64 res;
+	__s64 res2;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct kioctx {
+	unsigned long user_id;
+	unsigned int nr_events;
+	unsigned int tail;
 	unsigned int id;
 };
 
@@ -134,6 +162,11 @@ struct io_rw {
 struct aio_kiocb {
 	struct kiocb rw;
 	struct kioctx *ki_ctx;
+	struct io_event ki_res;
+};
+
+struct trace_event_raw_sys_enter {
+	unsigned long args[6];
 };
 
 struct bio {

@@ -15,14 +15,20 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(mode_sys_exit, struct pt_regs *regs, long ret)
 {
 	struct cpu_slot *slot = this_slot();
-	/* Other programs' calls pass here too: where requests are followed, a thread that was seen to come is enough. */
-	if (following ? slot->current == CURRENT_UNSEEN || !counting : !watched(bpf_get_current_task_btf()))
+	struct task_struct *task = bpf_get_current_task_btf();
+	long nr = syscall_nr(regs);
+	bool rw = nr == NR_pread64 || nr == NR_pwrite64;
+	/* Other programs' calls pass here too: where requests are followed, a thread that was seen to come is enough. What is told
+	 * by number is asked for exactly.
+	 */
+	if (following && counting && aio_calls(nr) && (slot->current != CURRENT_UNSEEN || adopted(task)))
+		aio_returned(regs, nr, ret);
+	if (following ? !counting || (slot->current == CURRENT_UNSEEN && !(rw && watched(task))) : !watched(task))
 		return 0;
 	slot->syscalls++;
-	long nr = syscall_nr(regs);
 	if (following && slot->submits && nr != NR_io_uring_enter)
 		slot->stray_calls++;
-	if (nr == NR_pread64 || nr == NR_pwrite64)
+	if (rw)
 		slot->rw_calls++;
 	return 0;
 }

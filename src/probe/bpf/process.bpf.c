@@ -11,7 +11,6 @@ int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *chi
 	bpf_get_current_comm(info.comm, sizeof(info.comm));
 	if (bpf_map_update_elem(&followed, &tgid, &info, BPF_ANY))
 		this_slot()->lost++;
-	remember_mm((__u64)child->mm);
 	return 0;
 }
 
@@ -25,7 +24,6 @@ int BPF_PROG(process_executes, struct task_struct *task)
 		return 0;
 	bpf_get_current_comm(info->comm, sizeof(info->comm));
 	info->executed_ns = bpf_ktime_get_ns();
-	remember_mm((__u64)task->mm);
 	return 0;
 }
 

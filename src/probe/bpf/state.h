@@ -163,7 +163,7 @@ static __always_inline void park(struct cpu_slot *slot)
 	if (!tid)
 		return;
 	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
-	if (!state && (slot->pending || slot->waiting || (following && slot->submits))) {
+	if (!state && (slot->pending || slot->waiting || (following && (slot->submits || slot->aio_tail)))) {
 		struct thread_state fresh = {};
 		bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST);
 		state = bpf_map_lookup_elem(&threads, &tid);
@@ -186,12 +186,15 @@ static __always_inline void park(struct cpu_slot *slot)
 			state->trails_waiting = slot->trails_waiting;
 			state->submitted = slot->submitted;
 			state->submits = slot->submits;
+			state->aio_tail = slot->aio_tail;
+			state->aio_submit_ns = slot->aio_submit_ns;
 		}
 	}
 	if (following) {
 		__builtin_memset(slot->segments, 0, sizeof(slot->segments));
 		slot->trails = slot->trails_waiting = slot->submitting = slot->submitted = slot->submits = 0;
 		slot->last_request = 0;
+		slot->aio_tail = 0;
 	}
 	slot->tid = 0;
 	slot->current = CURRENT_UNSEEN;
@@ -232,6 +235,8 @@ static __always_inline void unpark(struct task_struct *task, struct cpu_slot *sl
 		slot->trails_waiting = state->trails_waiting;
 		slot->submitted = state->submitted;
 		slot->submits = state->submits;
+		slot->aio_tail = state->aio_tail;
+		slot->aio_submit_ns = state->aio_submit_ns;
 		__builtin_memset(state->segments, 0, sizeof(state->segments));
 		state->trails = state->trails_waiting = state->submitted = 0;
 	}
@@ -246,10 +251,10 @@ static __always_inline void here(struct task_struct *task, struct cpu_slot *slot
 	unpark(task, slot);
 }
 
-/* For native aio's completions (aio.bpf.c). */
+/* For native aio's completions (aio.bpf.c) of a load of our own. */
 static __always_inline void remember_mm(__u64 mm)
 {
-	if (!mm || !aio_complete_address)
+	if (following || !mm || !aio_complete_address)
 		return;
 	for (int i = 0; i < MMS_MAX; i++) {
 		if (watched_mms[i] == mm)

@@ -6,10 +6,19 @@ use std::time::Duration;
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::{Interrupts, Result, Watch, entries, load_error, types, unreadable};
+use super::{Interrupts, Result, Watch, entries, load_error, posix_aio, types, unreadable};
 
-/// They stay attached: what they tell is rare, and a ring's or a process's beginning is not told again.
-const ALWAYS: [&str; 4] = ["follow_create", "process_forked", "process_executes", "process_exits"];
+/// They stay attached: what they tell is rare, and a ring's or a process's beginning is not told again. The last ones cost only
+/// who calls native or POSIX AIO, and take the kernel longer to be rid of than a window lasts.
+const ALWAYS: [&str; 7] = [
+    "follow_create",
+    "process_forked",
+    "process_executes",
+    "process_exits",
+    "aio_submits",
+    posix_aio::AT_ONCE,
+    posix_aio::EACH,
+];
 
 /// What the windows that are over have left.
 #[derive(Default)]
@@ -80,6 +89,11 @@ impl Watch<'_> {
             // An entry that went meanwhile is gone as wanted.
             drop(maps.threads.delete(&tid.to_ne_bytes()));
         }
+        // Their results may be reaped before the next window.
+        let requests: Vec<Vec<u8>> = maps.aio_requests.keys().collect();
+        for request in requests {
+            drop(maps.aio_requests.delete(&request));
+        }
         let bss = maps.bss_data.as_deref_mut().expect("the object has counters");
         for slot in &mut bss.slots {
             windows.undecided.extend(slot.segments.into_iter().filter(|s| s.count > 0));
@@ -112,7 +126,7 @@ fn forget_the_moment(slot: &mut types::cpu_slot) {
     (slot.tid, slot.pending, slot.waiting, slot.slept) = (0, 0, 0, 0);
     (slot.waker_nr, slot.waker_cpu, slot.woken_ns, slot.running_ns, slot.running) = (0, 0, 0, 0, 0);
     (slot.submitted, slot.submits, slot.last_request, slot.submitting) = (0, 0, 0, 0);
-    (slot.trails, slot.trails_waiting) = (0, 0);
+    (slot.trails, slot.trails_waiting, slot.aio_tail) = (0, 0, 0);
     (slot.in_irq, slot.in_vector, slot.in_softirq) = (0, 0, 0);
     (slot.watched_here, slot.expect_resched, slot.woke_watched) = (0, 0, 0);
 }

@@ -6,8 +6,8 @@ use crate::answer::words::{UNKNOWN, bytes, count, known_span, percent, plural, s
 use crate::measurement::{Latency, VehicleCount};
 use crate::stats::estimate;
 use crate::trace_record::{
-    EnterBatch, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SqpollRecord, StageRecord, Subject,
-    Total, TraceRecord,
+    ContextRecord, EnterBatch, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SqpollRecord,
+    StageRecord, Subject, Total, TraceRecord,
 };
 
 /// Rings that are shown in full, the busiest first.
@@ -37,6 +37,17 @@ pub fn screen(t: &TraceRecord, style: Style) -> String {
     if let rest @ [_, ..] = &busiest[shown..] {
         o.push('\n');
         field(o, style, "other rings", &others(rest));
+    }
+    let mut busiest: Vec<&ContextRecord> = t.contexts.iter().collect();
+    busiest.sort_by_key(|c| (std::cmp::Reverse(c.completions), c.context));
+    let shown = if busiest.len() > RINGS + 1 { RINGS } else { busiest.len() };
+    for c in &busiest[..shown] {
+        o.push('\n');
+        context(o, style, c);
+    }
+    if let rest @ [_, ..] = &busiest[shown..] {
+        o.push('\n');
+        field(o, style, "others", &other_contexts(rest));
     }
     o.push('\n');
     whole(o, style, t);
@@ -153,6 +164,34 @@ fn ring(o: &mut String, style: Style, t: &TraceRecord, r: &RingRecord) {
     field(o, style, "submitted", &enter_batches(&r.enter_batches, t.total.followed.one_in));
     field(o, style, "task work", &run_items(&r.run_items, t.total.followed.one_in));
     field(o, style, "SQPOLL", &sqpoll(r.sqpoll.as_ref()));
+}
+
+/// A context of native aio, or a process's POSIX AIO.
+fn context(o: &mut String, style: Style, c: &ContextRecord) {
+    let mut head = vec![c.interface.clone(), format!("{} ({})", c.comm, c.tgid)];
+    head.extend(c.entries.map(|n| format!("{n} entries")));
+    if c.found {
+        head.push("there before".into());
+    }
+    head.push(format!("{} requests", count(c.requests as f64)));
+    head.push(format!("{} results reaped", count(c.reaped as f64)));
+    field(o, style, &format!("context {}", c.context), &head);
+    opcodes(o, style, &c.opcodes);
+    o.push('\n');
+    measured::vehicles(o, style, &c.vehicles, VEHICLES);
+    field(o, style, "latency", &latency(&c.latency_ns));
+}
+
+/// The contexts that are not shown, in one.
+fn other_contexts(contexts: &[&ContextRecord]) -> Vec<String> {
+    let sum = |f: fn(&ContextRecord) -> u64| contexts.iter().map(|c| f(c)).sum::<u64>();
+    vec![
+        plural(contexts.len(), "context"),
+        "less busy".into(),
+        format!("{} requests", count(sum(|c| c.requests) as f64)),
+        format!("{} completions", count(sum(|c| c.completions) as f64)),
+        "--json has each".into(),
+    ]
 }
 
 fn opcodes(o: &mut String, style: Style, opcodes: &[OpcodeRecord]) {
@@ -313,25 +352,22 @@ fn others(rings: &[&RingRecord]) -> Vec<String> {
 /// What is counted for the program as a whole.
 fn whole(o: &mut String, style: Style, t: &TraceRecord) {
     let total = &t.total;
-    // One ring that did it all has said it.
-    let said = |r: &RingRecord| sum(&r.vehicles) == sum(&total.vehicles);
-    if !matches!(t.rings.as_slice(), [one] if said(one)) {
-        field(
-            o,
-            style,
-            "in all",
-            &[
-                plural(t.rings.len(), "ring"),
-                match total.processes.len() {
-                    1 => "1 process".to_owned(),
-                    n => format!("{n} processes"),
-                },
-            ],
-        );
+    // One ring or context that did it all has said it.
+    let said = |vehicles: &[VehicleCount]| sum(vehicles) == sum(&total.vehicles);
+    let said = match (t.rings.as_slice(), t.contexts.as_slice()) {
+        ([one], []) => said(&one.vehicles),
+        ([], [one]) => said(&one.vehicles),
+        _ => false,
+    };
+    if !said {
+        let mut items = vec![plural(t.rings.len(), "ring")];
+        items.extend((!t.contexts.is_empty()).then(|| plural(t.contexts.len(), "aio context")));
+        items.push(match total.processes.len() {
+            1 => "1 process".to_owned(),
+            n => format!("{n} processes"),
+        });
+        field(o, style, "in all", &items);
         measured::vehicles(o, style, &total.vehicles, VEHICLES);
-        if t.rings.is_empty() {
-            opcodes(o, style, &total.opcodes);
-        }
         field(o, style, "latency", &latency(&total.latency_ns));
         field(o, style, "stages", &stages(total.stages.as_ref()));
     }

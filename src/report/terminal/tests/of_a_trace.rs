@@ -2,7 +2,9 @@ use super::*;
 use crate::answer::diagnose;
 use crate::answer::diagnose::sample::{carried, clean, opcode, ring};
 use crate::measurement::Warning;
-use crate::trace_record::{EnterBatch, ErrnoCount, IowqRecord, RunItems, SqpollRecord, Subject, TraceRecord};
+use crate::trace_record::{
+    ContextRecord, EnterBatch, ErrnoCount, IowqRecord, RunItems, SqpollRecord, Subject, TraceRecord,
+};
 
 /// Two rings, one of them with a submission-queue thread that spins, and most of what a screen can hold.
 fn busy() -> TraceRecord {
@@ -100,6 +102,43 @@ fn many_rings_are_summed_and_it_is_said() {
     let shown: Vec<&str> = text.lines().filter(|l| l.starts_with("ring ")).map(|l| &l[..7]).collect();
     assert_eq!(shown, ["ring 39", "ring 38", "ring 37", "ring 36"]);
     assert!(text.contains("other rings  36 more, less busy · 2.88 M requests · 630 k completions · "), "{text}");
+}
+
+#[test]
+fn contexts_stand_beside_rings() {
+    let mut t = clean();
+    let mut reads = opcode("pread", 4_000, 90_000);
+    (reads.stages, reads.short) = (None, 40);
+    let of_aio = ContextRecord {
+        context: 1,
+        interface: "libaio".into(),
+        tgid: 1234,
+        comm: "fio".into(),
+        entries: Some(127),
+        found: true,
+        requests: 4_000,
+        completions: 4_000,
+        reaped: 3_990,
+        bytes: Some(4_000 * 4_096),
+        errors: Some(0),
+        active_ns: None,
+        opcodes: vec![reads],
+        vehicles: vec![carried(Vehicle::IrqDirect, 4_000, None, None)],
+        latency_ns: Default::default(),
+    };
+    t.contexts.push(of_aio.clone());
+    let text = trace::screen(&t, PLAIN);
+    narrow(&text);
+    let head = "context 1    libaio · fio (1234) · 127 entries · there before · 4.00 k requests\n";
+    assert!(text.contains(head), "{text}");
+    assert!(text.contains("in all       1 ring · 1 aio context · 1 process\n"), "{text}");
+    // Alone, it has said it all.
+    (t.rings, t.total.vehicles) = (vec![], of_aio.vehicles.clone());
+    assert!(!trace::screen(&t, PLAIN).contains("in all"));
+    t.contexts = (0..9).map(|context| ContextRecord { context, ..of_aio.clone() }).collect();
+    let text = trace::screen(&t, PLAIN);
+    narrow(&text);
+    assert!(text.contains("others       5 contexts · less busy · 20.0 k requests · 20.0 k completions"), "{text}");
 }
 
 #[test]
