@@ -223,8 +223,12 @@ pub fn watch(
             // What it still does until it has ended belongs to it.
             until = Some(now + PATIENCE);
         }
-        take(&mut watch, &mut summary, &mut processes, recorder.as_mut())?;
-        processes.sample();
+        // First of all, since taking takes its time: a window that should have closed costs the watched.
+        let closing = windows.as_mut().map(|windows| windows.turn(&mut watch)).transpose()?;
+        if closing != Some(true) {
+            take(&mut watch, &mut summary, &mut processes, recorder.as_mut())?;
+            processes.sample();
+        }
         if let Some(sampler) = &mut sampler {
             sampler.tell(&processes);
         }
@@ -233,8 +237,7 @@ pub fn watch(
         }
         progress(Progress { elapsed: began.elapsed(), followed: summary.completions() });
         let mut rest = until.map_or(PERIOD, |until| PERIOD.min(until.saturating_duration_since(Instant::now())));
-        if let Some(windows) = &mut windows {
-            windows.turn(&mut watch)?;
+        if let Some(windows) = &windows {
             rest = rest.min(windows.schedule.rest(Instant::now()));
         }
         watched.wait(rest);
@@ -325,8 +328,8 @@ impl Opening {
         }
     }
 
-    /// Does what is due.
-    fn turn(&mut self, watch: &mut Watch<'_>) -> Result<()> {
+    /// Does what is due. Whether a window is about to close.
+    fn turn(&mut self, watch: &mut Watch<'_>) -> Result<bool> {
         let unfinished = if self.schedule.is_finishing() { watch.finish_window() } else { 0 };
         match self.schedule.step(Instant::now(), unfinished) {
             Some(Step::Open) => {
@@ -338,7 +341,7 @@ impl Opening {
             Some(Step::Close) => self.close(watch)?,
             None => {}
         }
-        Ok(())
+        Ok(self.open_since.is_some() && self.schedule.rest(Instant::now()) <= PERIOD)
     }
 
     fn close(&mut self, watch: &mut Watch<'_>) -> Result<()> {

@@ -9,16 +9,10 @@ use libbpf_rs::{MapCore, MapFlags};
 use super::{Interrupts, Result, Watch, entries, load_error, posix_aio, types, unreadable};
 
 /// They stay attached: what they tell is rare, and a ring's or a process's beginning is not told again. The last ones cost only
-/// who calls native or POSIX AIO, and take the kernel longer to be rid of than a window lasts.
-const ALWAYS: [&str; 7] = [
-    "follow_create",
-    "process_forked",
-    "process_executes",
-    "process_exits",
-    "aio_submits",
-    posix_aio::AT_ONCE,
-    posix_aio::EACH,
-];
+/// who calls POSIX AIO, and take the kernel longer to be rid of than a window lasts. (A probe of one system call is none of
+/// these: while it is there, every system call of every program goes the long way.)
+const ALWAYS: [&str; 6] =
+    ["follow_create", "process_forked", "process_executes", "process_exits", posix_aio::AT_ONCE, posix_aio::EACH];
 
 /// What the windows that are over have left.
 #[derive(Default)]
