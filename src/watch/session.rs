@@ -334,7 +334,9 @@ impl Opening {
         match self.schedule.step(Instant::now(), unfinished) {
             Some(Step::Open) => {
                 watch.open_window()?;
-                self.open_since = Some(Instant::now());
+                let now = Instant::now();
+                self.schedule.opened(now);
+                self.open_since = Some(now);
                 self.opened += 1;
             }
             Some(Step::Finish) => drop(watch.finish_window()),

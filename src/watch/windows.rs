@@ -67,6 +67,11 @@ impl Schedule {
         schedule
     }
 
+    /// The window that was to be opened is open: attaching takes its time, and is none of the window's.
+    pub fn opened(&mut self, now: Instant) {
+        self.state = State::Open { until: now + self.windows.open };
+    }
+
     /// `unfinished`: chosen requests that are not done.
     pub fn step(&mut self, now: Instant, unfinished: u32) -> Option<Step> {
         match self.state {
