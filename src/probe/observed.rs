@@ -131,14 +131,19 @@ fn cause(v: types::vector) -> &'static str {
     }
 }
 
-/// Programs that only count beside the completions: what they miss makes that count low and no vehicle wrong.
+/// Programs that only count beside the completions, or see stages of followed requests: what they miss makes that count low, or a
+/// stage unknown, and no vehicle wrong.
 fn counts_only(program: &str) -> bool {
-    program.starts_with("interrupt_") || program.starts_with("mode_page")
+    ["interrupt_", "mode_page", "block_"].iter().any(|beginning| program.starts_with(beginning))
 }
 
 /// Losses that completions rest on.
-pub(super) fn lost(raw: &Raw) -> u64 {
-    let missed = raw.misses.iter().filter(|(program, _)| !counts_only(program)).map(|(_, events)| events);
+pub(super) fn lost(raw: &Raw, subject: &Subject) -> u64 {
+    // Where contexts are counted and there is none, the ends of direct I/O were nobody's who is watched.
+    let native_aio = raw.rings.iter().any(|(info, ..)| info.interface == types::interface::INTERFACE_AIO);
+    let idle = |program: &str| subject.follow.is_some() && !native_aio && program.starts_with("aio_");
+    let rests_on = |program: &str| !counts_only(program) && !idle(program);
+    let missed = raw.misses.iter().filter(|(program, _)| rests_on(program)).map(|(_, events)| events);
     raw.slots.iter().map(|s| s.lost).sum::<u64>() + missed.sum::<u64>()
 }
 
@@ -205,7 +210,7 @@ pub(super) fn observe(
     Observed {
         vehicles,
         seen,
-        lost: lost(raw),
+        lost: lost(raw, subject),
         missed,
         kicks,
         resched_ipis: has("interrupt_reschedule_entry")
@@ -452,4 +457,27 @@ fn interrupts(raw: &Raw, subject: &Subject, worth: u64, proc_interrupts: Option<
             on_watched,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::watch::{Follow, Who};
+
+    #[test]
+    fn a_miss_is_a_loss_where_completions_rest_on_it() {
+        let subject = |follow| Subject { who: Who::Followed, interface: Interface::Any, target_irqs: vec![], follow };
+        let traced = subject(Some(Follow { one_in: 1, ring_bytes: 4096 }));
+        let mut raw = Raw {
+            misses: BTreeMap::from([("aio_iomap_complete", 1), ("block_ended", 2), ("interrupt_ipi_send", 4)]),
+            ..Raw::default()
+        };
+        assert_eq!(lost(&raw, &traced), 0, "nobody who is watched uses native aio");
+        assert_eq!(lost(&raw, &subject(None)), 1, "a load of our own is native aio where this program is there");
+        let info = types::ring_info { interface: types::interface::INTERFACE_AIO, ..types::ring_info::default() };
+        raw.rings.push((info, types::ring_count::default(), vec![]));
+        assert_eq!(lost(&raw, &traced), 1);
+        raw.misses.insert("follow_complete", 8);
+        assert_eq!(lost(&raw, &traced), 9);
+    }
 }

@@ -320,7 +320,7 @@ impl<'room> Watch<'room> {
                 raw.parked_segments.extend(state.segments);
             }
         }
-        if observed::lost(&raw) == 0 {
+        if observed::lost(&raw, &self.subject) == 0 {
             // Of a ring that was made in this span everything was seen. The last number stands for many rings.
             let whole =
                 |info: &types::ring_info| info.interface == types::interface::INTERFACE_IO_URING && info.found == 0;
