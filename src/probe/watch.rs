@@ -1,19 +1,22 @@
 //! One watched span: load the programs that the subject needs, attach, zero, read.
 
+mod counters;
 mod windows;
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
+
+pub(super) use counters::read;
+use counters::{entries, unreadable};
 
 use super::observed::{self, Observed, Raw, RawRing};
 use super::overflow;
 use super::posix_aio::{self, Libraries};
 use super::recording::{Capacity, Recorder, Recording};
-use super::rings::{FollowLoss, Process, Reaped};
+use super::rings::{FollowLoss, Reaped};
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
 use super::support::{self, Facts, Plan, Role};
 use super::symbols::Symbols;
@@ -302,23 +305,15 @@ impl<'room> Watch<'room> {
         }
         let interrupts = self.interrupts();
         let mut raw = self.counters()?;
-        let maps = &self.skel.maps;
-        for key in maps.threads.keys() {
-            if let Some(value) = maps.threads.lookup(&key, MapFlags::ANY).map_err(unreadable)? {
-                raw.parked += read::<types::thread_state>(&value).pending;
-            }
+        for (_, state) in entries::<u32, types::thread_state>(&self.skel.maps.threads)? {
+            raw.parked += state.pending;
+            raw.parked_segments.extend(state.segments);
         }
         if let Some(trails) = &self.trails {
-            // Completed, and no run of task work told what carried them.
-            trails.leave(self.kept(|tag| tag & 1 == 1)?);
-        }
-        if self.subject.follow.is_some() {
-            let open = self.kept(|tag| tag != 0 && tag & 1 == 0)?;
+            let (completed, open) = self.kept()?;
             raw.skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
             raw.unfinished = open.len() as u64 - raw.skipped;
-            for (_, state) in entries::<u32, types::thread_state>(&maps.threads)? {
-                raw.parked_segments.extend(state.segments);
-            }
+            trails.leave(completed);
         }
         if observed::lost(&raw, &self.subject) == 0 {
             // Of a ring that was made in this span everything was seen. The last number stands for many rings.
@@ -368,85 +363,8 @@ impl<'room> Watch<'room> {
         Some(crate::host::irq::snapshot().ok()?.since(self.before.as_ref()?))
     }
 
-    /// The slots as they are now; programs may be writing to them.
-    fn slots(&self) -> Vec<types::cpu_slot> {
-        let slots = &self.skel.maps.bss_data.as_deref().expect("the object has counters").slots;
-        // SAFETY: live and aligned; all fields are integers, so that what is torn is only a wrong number.
-        slots.iter().map(|slot| unsafe { std::ptr::read_volatile(slot) }).collect()
-    }
-
-    /// The counters as they are, but for what is parked and unfinished.
-    fn counters(&self) -> Result<Raw> {
-        let slots = self.slots();
-        let maps = &self.skel.maps;
-        let mut raw = Raw {
-            misses: self.misses_since_begin()?,
-            deliveries: per_cpu(&maps.deliveries)?,
-            irqs: per_cpu(&maps.irqs)?,
-            returns: per_cpu(&maps.returns)?,
-            ipis: per_cpu(&maps.ipis)?,
-            ..Raw::default()
-        };
-        // What the slots hold of their last keys.
-        for (cpu, slot) in slots.iter().enumerate() {
-            let cpu = cpu as u32;
-            raw.deliveries.push((slot.last_delivery, cpu, slot.last_delivery_count));
-            raw.ipis.push((slot.last_ipi, cpu, slot.last_ipi_count));
-            raw.returns.push((slot.last_return, cpu, slot.last_return_count));
-            if slot.last_line_count.count > 0 {
-                raw.irqs.push((slot.last_irq - 1, cpu, slot.last_line_count));
-            }
-        }
-        raw.slots = slots;
-        if self.subject.follow.is_some() {
-            raw.rings = self.rings()?;
-            raw.processes = entries::<u32, types::process_info>(&maps.followed)?
-                .into_iter()
-                .map(|(tgid, info)| Process { tgid, comm: trails::text(&info.comm), executed_ns: info.executed_ns })
-                .collect();
-            let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
-            raw.workers = (bss.workers_made.into(), bss.workers_most.into());
-        }
-        Ok(raw)
-    }
-
     fn observed(&self, raw: &Raw, interrupts: Option<&Interrupts>) -> Observed {
         observed::observe(raw, &self.subject, &self.plan, self.symbols, interrupts)
-    }
-
-    /// Followed requests that have a place, by its tag: see follow.h.
-    fn kept(&self, wanted: fn(u64) -> bool) -> Result<Vec<types::trail>> {
-        let mut kept = vec![];
-        for (bucket, tags) in entries::<u32, [u64; 8]>(&self.skel.maps.requests)? {
-            for way in (0..8).filter(|way| wanted(tags[*way])) {
-                let index = bucket * 8 + way as u32;
-                if let Some(trail) =
-                    self.skel.maps.trails.lookup(&index.to_ne_bytes(), MapFlags::ANY).map_err(unreadable)?
-                {
-                    kept.push(read(&trail));
-                }
-            }
-        }
-        Ok(kept)
-    }
-
-    /// Each numbered ring: what it is, and its counts on all CPUs.
-    fn rings(&self) -> Result<Vec<RawRing>> {
-        let made = self.skel.maps.bss_data.as_deref().expect("the object has counters").rings_made;
-        let errnos = per_cpu::<types::errno_key, u64>(&self.skel.maps.errnos)?;
-        let mut rings = vec![];
-        for number in 0..made.min(RINGS_MAX) {
-            let key = number.to_ne_bytes();
-            let info = self.skel.maps.ring_infos.lookup(&key, MapFlags::ANY).map_err(unreadable)?;
-            let counts = self.skel.maps.ring_counts.lookup_percpu(&key, MapFlags::ANY).map_err(unreadable)?;
-            let mut sum = types::ring_count::default();
-            for count in counts.iter().flatten() {
-                add(&mut sum, &read(count));
-            }
-            let of_ring = errnos.iter().filter(|(key, ..)| key.ring == number).map(|(key, _, n)| (*key, *n)).collect();
-            rings.push((info.map(|i| read(&i)).unwrap_or_default(), sum, of_ring));
-        }
-        Ok(rings)
     }
 
     /// Takes recorded events out of the ring buffer, to make room in it.
@@ -509,33 +427,6 @@ impl<'room> Watch<'room> {
         let lost = bss.slots.iter().map(|slot| slot.record_lost).sum();
         recorder.take(lost, self.symbols, crate::host::irq::snapshot().ok().as_ref()).map(Some)
     }
-
-    fn misses_since_begin(&self) -> Result<BTreeMap<&'static str, u64>> {
-        let mut misses = self.recursion_misses()?;
-        for (name, before) in &self.misses_before {
-            misses.entry(name).and_modify(|n| *n -= before);
-        }
-        Ok(misses)
-    }
-
-    /// Events that each program did not see because it was already running on that CPU.
-    fn recursion_misses(&self) -> Result<BTreeMap<&'static str, u64>> {
-        let mut misses = BTreeMap::new();
-        for program in self.skel.object().progs() {
-            let Some(name) = self.plan.attach.iter().find(|name| program.name() == **name) else { continue };
-            let mut info = libbpf_sys::bpf_prog_info::default();
-            let mut size = size_of::<libbpf_sys::bpf_prog_info>() as u32;
-            // SAFETY: info is a plain struct of that size, which the kernel fills up to its own version's length.
-            let failed =
-                unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut size) };
-            if failed != 0 {
-                return Err(Error::machine("cannot read how many events the probes missed", "report this")
-                    .because(std::io::Error::last_os_error()));
-            }
-            misses.insert(*name, info.recursion_misses);
-        }
-        Ok(misses)
-    }
 }
 
 fn refused(why: String, remedy: &str) -> Error {
@@ -545,61 +436,4 @@ fn refused(why: String, remedy: &str) -> Error {
 fn load_error(e: libbpf_rs::Error) -> Error {
     let (why, remedy) = support::refusal(&e);
     refused(why, remedy).because(e)
-}
-
-fn unreadable(e: libbpf_rs::Error) -> Error {
-    Error::machine("cannot read the probes' counters", "report this").because(e)
-}
-
-/// All entries of a per-CPU hash: key, CPU, value.
-fn per_cpu<K: Copy, V: Copy>(map: &impl MapCore) -> Result<Vec<(K, u32, V)>> {
-    let mut all = vec![];
-    for key in map.keys() {
-        if let Some(values) = map.lookup_percpu(&key, MapFlags::ANY).map_err(unreadable)? {
-            all.extend(values.iter().enumerate().map(|(cpu, value)| (read::<K>(&key), cpu as u32, read::<V>(value))));
-        }
-    }
-    Ok(all)
-}
-
-/// All entries of a map.
-fn entries<K: Copy, V: Copy>(map: &impl MapCore) -> Result<Vec<(K, V)>> {
-    let mut all = vec![];
-    for key in map.keys() {
-        if let Some(value) = map.lookup(&key, MapFlags::ANY).map_err(unreadable)? {
-            all.push((read::<K>(&key), read::<V>(&value)));
-        }
-    }
-    Ok(all)
-}
-
-/// Adds one CPU's counts.
-fn add(sum: &mut types::ring_count, one: &types::ring_count) {
-    for (sum, one) in sum.ops.iter_mut().zip(&one.ops) {
-        // One that was not taken may be counted down on another CPU.
-        sum.requests = sum.requests.wrapping_add(one.requests);
-        sum.skips += one.skips;
-        sum.completions += one.completions;
-        sum.bytes += one.bytes;
-        sum.errors += one.errors;
-        sum.shorts += one.shorts;
-        sum.more += one.more;
-        sum.notifications += one.notifications;
-        sum.punted_asked += one.punted_asked;
-        sum.punted_would_block += one.punted_would_block;
-    }
-    sum.inlined += one.inlined;
-    sum.sqpoll += one.sqpoll;
-    sum.iowq += one.iowq;
-    sum.iopoll += one.iopoll;
-    sum.overflows += one.overflows;
-    sum.unseen += one.unseen;
-}
-
-/// A record as the programs wrote it.
-pub(super) fn read<T: Copy>(bytes: &[u8]) -> T {
-    assert!(bytes.len() >= size_of::<T>(), "a record is shorter than record.h says");
-    // SAFETY: the bytes are a whole T, written by the programs with the layout that T was generated from; all of its
-    // fields are integers, for which every bit pattern is valid.
-    unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
 }

@@ -67,7 +67,10 @@ impl Watch<'_> {
         self.detach();
         // Programs that are under way come to their end.
         std::thread::sleep(Duration::from_millis(2));
-        let skipped = self.kept(|tag| tag != 0 && tag & 1 == 0)?.iter().filter(|trail| trail.skips != 0).count() as u64;
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        // Mostly there are none: then the table need not be walked.
+        let open = if bss.followed_now > 0 { self.kept()?.1 } else { vec![] };
+        let skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
         let mut windows = self.windows.take().unwrap_or_default();
         windows.skipped += skipped;
         if let (Some(now), Some(opened)) = (now, windows.opened.take()) {
