@@ -4,11 +4,10 @@
 //! count of 10 on; of fewer, the lower end is too low), scaled. A sample of one in few varies less than that: then it is wider than it had to be. Items of different
 //! weight count for as many as would vary as much (Kish's effective size).
 
+use super::Z;
+
 /// Items below which no total is given: of so many, it is right within 30 %.
 pub const ENOUGH: f64 = 50.0;
-
-/// The standard normal's quantile at 97.5 %.
-const Z: f64 = 1.959_963_984_540_054;
 
 /// A total and its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]

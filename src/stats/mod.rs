@@ -4,3 +4,6 @@ pub mod estimate;
 pub mod histogram;
 pub mod quantile;
 pub mod share;
+
+/// The standard normal's quantile at 97.5 %: of intervals at 95 %.
+const Z: f64 = 1.959_963_984_540_054;

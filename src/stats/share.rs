@@ -5,11 +5,10 @@
 //! many shares side by side, about one in twenty leaves its interval. Samples are taken to be independent; those of
 //! something that repeats in step with the sampling are not (which is why the default frequency is a prime).
 
+use super::Z;
+
 /// Samples below which no share is given: the interval would be up to 20 percentage points wide.
 pub const ENOUGH: u64 = 100;
-
-/// The standard normal's quantile at 97.5 %.
-const Z: f64 = 1.959_963_984_540_054;
 
 /// A share and its 95 % interval; all from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
