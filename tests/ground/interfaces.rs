@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use anyhow::{Result, ensure};
 
-use crate::load::{BLOCK, groups};
+use crate::load::{BLOCK, Target, groups};
 use crate::report::Op;
 use crate::results::odd_file;
 use crate::run::{Run, Scenario, Unsupported};
@@ -210,30 +210,34 @@ fn iocb(command: u16, fd: RawFd, buffer: *mut u8, bytes: usize, offset: u64) -> 
     iocb
 }
 
-fn libaio(run: &mut Run) -> Result<()> {
-    run.pin_if_asked()?;
-    let mut target = run.direct()?;
+/// Reads of whole blocks in groups; each group is `done` before the next.
+fn libaio_reads(
+    run: &mut Run,
+    mut target: Target,
+    done: fn(&mut Context, &mut [libc::iocb]) -> Result<()>,
+) -> Result<()> {
     let mut context = Context::open()?;
     run.start()?;
     groups(run.count, DEPTH, |group| {
         let read = |_| iocb(PREAD, target.fd(), target.buffer(), BLOCK, target.offset());
-        context.perform(&mut (0..group).map(read).collect::<Vec<_>>(), 0)
+        done(&mut context, &mut (0..group).map(read).collect::<Vec<_>>())
     })?;
     context.close(run);
+    Ok(())
+}
+
+fn libaio(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let target = run.direct()?;
+    libaio_reads(run, target, |context, blocks| context.perform(blocks, 0))?;
     run.report.mostly("irq_direct", 0.95);
     Ok(())
 }
 
 fn libaio_buffered(run: &mut Run) -> Result<()> {
     run.pin_if_asked()?;
-    let mut target = run.cached()?;
-    let mut context = Context::open()?;
-    run.start()?;
-    groups(run.count, DEPTH, |group| {
-        let read = |_| iocb(PREAD, target.fd(), target.buffer(), BLOCK, target.offset());
-        context.perform(&mut (0..group).map(read).collect::<Vec<_>>(), 0)
-    })?;
-    context.close(run);
+    let target = run.cached()?;
+    libaio_reads(run, target, |context, blocks| context.perform(blocks, 0))?;
     run.report.all("inline");
     Ok(())
 }
@@ -294,17 +298,12 @@ fn libaio_results(run: &mut Run) -> Result<()> {
 
 fn libaio_user_ring(run: &mut Run) -> Result<()> {
     run.pin_if_asked()?;
-    let mut target = run.cached()?;
-    let mut context = Context::open()?;
-    run.start()?;
-    groups(run.count, DEPTH, |group| {
-        let read = |_| iocb(PREAD, target.fd(), target.buffer(), BLOCK, target.offset());
-        let mut blocks: Vec<libc::iocb> = (0..group).map(read).collect();
-        let accepted = context.submit(&mut blocks, 0)?;
-        context.take(accepted, &blocks);
+    let target = run.cached()?;
+    libaio_reads(run, target, |context, blocks| {
+        let accepted = context.submit(blocks, 0)?;
+        context.take(accepted, blocks);
         Ok(())
     })?;
-    context.close(run);
     run.report.all("inline");
     Ok(())
 }
