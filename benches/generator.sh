@@ -8,6 +8,7 @@
 #
 # usage: generator.sh [IOTRAIL] [ROUNDS]
 set -eu
+. "$(dirname "$0")/common.sh"
 iotrail=${1:-target/release/iotrail}
 rounds=${2:-5}
 cpu=${CPU:-0}
@@ -21,9 +22,6 @@ results=$dir/results
 have() { command -v "$1" >/dev/null 2>&1; }
 peer_t=
 if have t/io_uring; then peer_t=t/io_uring; elif have io_uring; then peer_t=io_uring; fi
-
-# One number out of compact JSON on standard input: the first value of the key.
-value() { tr -d ' \n' | grep -o "\"$1\":[0-9.]*" | head -n 1 | cut -d: -f2; }
 
 note() { # name value
     if [ -n "$2" ]; then echo "$1 $2" >>"$results"; fi
@@ -78,16 +76,16 @@ while [ "$round" -lt "$rounds" ]; do
     round=$((round + 1))
 done
 
-median() { # name; nothing where there are no results
-    awk -v name="$1" '$1 == name { print $2 }' "$results" | sort -n | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)] }'
+median_of() { # name
+    awk -v name="$1" '$1 == name { print $2 }' "$results" | median
 }
 
-own=$(median iotrail)
+own=$(median_of iotrail)
 echo "page-cached 4 KiB reads, I/Os per CPU second, median of $rounds interleaved rounds on CPU $cpu:"
 printf '  %-12s %12s   with their ring flags\n' iotrail "$own"
-printf '  %-12s %12s   without ring flags\n' iotrail "$(median iotrail-plain)"
+printf '  %-12s %12s   without ring flags\n' iotrail "$(median_of iotrail-plain)"
 for peer in t/io_uring fio; do
-    theirs=$(median "$peer")
+    theirs=$(median_of "$peer")
     if [ -n "$theirs" ]; then
         printf '  %-12s %12s   iotrail is %s times as fast\n' "$peer" "$theirs" \
             "$(awk -v a="$own" -v b="$theirs" 'BEGIN { printf "%.2f", a / b }')"
@@ -95,4 +93,4 @@ for peer in t/io_uring fio; do
         printf '  %-12s %12s\n' "$peer" "not installed"
     fi
 done
-printf 'no-ops: %s per CPU second\n' "$(median iotrail-nop)"
+printf 'no-ops: %s per CPU second\n' "$(median_of iotrail-nop)"

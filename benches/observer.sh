@@ -7,6 +7,7 @@
 #
 # usage: observer.sh [IOTRAIL] [ROUNDS] [PAIRS of direct reads]
 set -eu
+. "$(dirname "$0")/common.sh"
 iotrail=${1:-target/release/iotrail}
 rounds=${2:-7}
 pairs=${3:-60}
@@ -30,16 +31,7 @@ stop_tracer() {
 }
 trap 'stop_tracer; rm -rf "$dir"' EXIT INT TERM
 
-# One number out of JSON on standard input: the first value of the key.
-value() { tr -d ' \n' | grep -o "\"$1\":[0-9.]*" | head -n 1 | cut -d: -f2; }
-
 nop="--rw nop --depth 16 --batch 8 --cpus $cpu --runtime 1s --json"
-
-cost() { # JSON on standard input: CPU nanoseconds per completion
-    json=$(cat)
-    printf '%s %s %s\n' "$(printf %s "$json" | value user_ns)" "$(printf %s "$json" | value system_ns)" \
-        "$(printf %s "$json" | value ios)" | awk '{ printf "%.2f\n", ($1 + $2) / $3 }'
-}
 
 # The load under bpftrace: it attaches while the load warms up, to the load's process.
 traced() {
@@ -75,8 +67,6 @@ start_tracer() { # process
     done
     sleep 1
 }
-
-median() { sort -n "$1" | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)] }'; }
 
 "$iotrail" bench --file "$dir/file" --size 256m --count 64 --warmup 0 --trace off --json >/dev/null
 have_bpftrace=

@@ -6,6 +6,7 @@
 #
 # usage: watching.sh [IOTRAIL] [ROUNDS]
 set -eu
+. "$(dirname "$0")/common.sh"
 iotrail=${1:-target/release/iotrail}
 rounds=${2:-5}
 cpu=${CPU:-0}
@@ -20,17 +21,6 @@ stop_tracer() {
     if [ -n "$tracer" ]; then kill -INT "$tracer" 2>/dev/null || true; wait "$tracer" 2>/dev/null || true; tracer=; fi
 }
 trap 'stop_tracer; rm -rf "$dir"' EXIT INT TERM
-
-# One number out of JSON on standard input: the first value of the key.
-value() { tr -d ' \n' | grep -o "\"$1\":[0-9.]*" | head -n 1 | cut -d: -f2; }
-
-cost() { # JSON on standard input: CPU nanoseconds per request
-    json=$(cat)
-    printf '%s %s %s\n' "$(printf %s "$json" | value user_ns)" "$(printf %s "$json" | value system_ns)" \
-        "$(printf %s "$json" | value ios)" | awk '{ printf "%.2f\n", ($1 + $2) / $3 }'
-}
-
-median() { sort -n "$1" | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)] }'; }
 
 # The load under a tracer, which is given the load's process and has the warm-up to attach itself.
 watched() { # load's options, tracer's command
