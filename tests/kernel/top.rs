@@ -54,8 +54,8 @@ impl Drop for Beside {
 
 fn completions() -> Result<(), Failed> {
     let attempt = || -> Result<(Measurement, Vec<TopRecord>), Failed> {
-        // An even load: what it does in one second is what it does in another.
-        let load = Beside::bench(&["--runtime", "600s", "--depth", "4", "--rate", "4000"])?;
+        // An even load, whatever the disk is busy with: what it does in one second is what it does in another.
+        let load = Beside::bench(&["--runtime", "600s", "--depth", "4", "--rate", "4000", "--buffered"])?;
         let tgid = load.id();
         let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
             .args(["top", "-n", "2", "--json", "--one-in", "1", "-p", &tgid.to_string()])
