@@ -1,6 +1,6 @@
 #!/bin/sh
 # What `trace` costs a program that it watches: CPU time per request of the no-op load (depth 16, batch 8), unwatched, watched by
-# `trace -p` (all counted, one in 64 followed), and by uringscope where it is on PATH; then of no-ops with
+# `trace -p` (all counted, one in 100 followed), and by uringscope where it is on PATH; then of no-ops with
 # computing in between, about a million a second (page-cached reads vary more than recording costs): unwatched, recorded one request
 # in 100, and recorded whole in one hundredth of the time. Interleaved rounds; medians. Needs root. Some three minutes.
 #

@@ -144,6 +144,17 @@ pub fn results_unseen(ended: u64, reaped: u64) -> Option<Warning> {
     })
 }
 
+/// Native aio whose submission was under way, or the program's first, when its probe came.
+pub fn submissions_unseen(requests: u64) -> Option<Warning> {
+    (requests > 0).then(|| {
+        Warning::new(
+            "submissions_unseen",
+            format!("{requests} requests of native aio were submitted before that was looked at"),
+            "they are not among the requests, and their completions have no opcode; a trace that starts the program (--) has all",
+        )
+    })
+}
+
 /// Losses that the shares of the CPU could lean from.
 pub fn samples_lost(how: &CpuSamples) -> Option<Warning> {
     let expected = how.expected.unwrap_or(how.taken + how.elsewhere + how.lost);

@@ -47,7 +47,7 @@ pub struct TraceArgs {
     duration: Option<Duration>,
 
     /// Follow one request in N whole, for latencies, stages and order; 1: all, which costs about 0.3 µs each. Counts are of all
-    /// requests whatever N is. Default: 64; with --record, --slowest or --windows 1
+    /// requests whatever N is. Default: 100; with --record, --slowest or --windows 1
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
 
@@ -96,7 +96,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
     let keep =
         Keep { file: args.record.clone().map(|path| (path, existing)), slowest: args.slowest.map(|k| k as usize) };
-    let one_in = args.one_in.unwrap_or(if keep.any() || args.windows.is_some() { 1 } else { 64 });
+    let one_in = args.one_in.unwrap_or(if keep.any() || args.windows.is_some() { 1 } else { 100 });
     let how = How { duration: args.duration, one_in, windows: args.windows, stdout_apart: args.json, namespace };
     let extra = Extra { keep, sampling: args.profile.sampling() };
     let Traced { mut record, kept, samples } = watch(asked, &how, &extra)?;

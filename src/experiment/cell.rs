@@ -52,6 +52,7 @@ pub fn run(
                 interface,
                 target_irqs: host.target.iter().flat_map(|t| &t.interrupts).map(|i| i.irq).collect(),
                 follow: None,
+                aio_awaited: false,
             };
             match Watch::open(&mut room, subject).map_err(or_unwatched) {
                 Ok(watch) => Some(watch),

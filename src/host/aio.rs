@@ -52,6 +52,13 @@ pub fn posix() -> Result<(), Refusal> {
     }
 }
 
+/// Whether a process has a context of native aio, by its rings of events among its mappings; yes where these can't be read.
+pub fn has_context(tgid: u32) -> bool {
+    // A path may be any bytes.
+    std::fs::read(format!("/proc/{tgid}/maps"))
+        .map_or(true, |maps| maps.split(|b| *b == b'\n').any(|line| line.ends_with(b"/[aio] (deleted)")))
+}
+
 fn last_errno() -> i32 {
     // Called right after a failed system call.
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
@@ -59,6 +66,22 @@ fn last_errno() -> i32 {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_context_is_found_by_its_mapping() {
+        let here = std::process::id();
+        // Other tests of this process may have contexts now.
+        let mut other = std::process::Command::new("sleep").arg("9").spawn().unwrap();
+        assert!(!super::has_context(other.id()));
+        other.kill().and_then(|()| other.wait()).unwrap();
+        let mut context: libc::c_ulong = 0;
+        // SAFETY: as in `native`; the context is destroyed below.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) }, 0);
+        assert!(super::has_context(here));
+        // SAFETY: made above.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_io_destroy, context) }, 0);
+        assert!(super::has_context(u32::MAX), "not known");
+    }
+
     #[test]
     fn glibc_reads_a_byte() {
         assert_eq!(super::posix(), Ok(()));

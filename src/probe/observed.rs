@@ -46,6 +46,8 @@ pub struct Observed {
     pub stray_calls: Option<u64>,
     /// pread64 and pwrite64 calls; `None`: not counted.
     pub pread_pwrite_calls: Option<u64>,
+    /// Requests of native aio whose submission's beginning was not seen.
+    pub aio_unseen: u64,
     /// By ring and opcode; empty unless the subject asked to follow.
     pub rings: Vec<RingCounts>,
     /// The same of native and POSIX AIO.
@@ -230,6 +232,7 @@ pub(super) fn observe(
         stray_calls: (has("mode_sys_exit") && subject.follow.is_some()).then(|| sum(|s| s.stray_calls)),
         page_faults: has("mode_page_fault").then(|| sum(|s| s.page_faults)),
         pread_pwrite_calls: has("mode_sys_exit").then_some(calls),
+        aio_unseen: sum(|s| s.aio_unseen),
         rings: by_ring(raw, symbols, &line),
         contexts,
         follow_loss: FollowLoss {
@@ -466,7 +469,13 @@ mod tests {
 
     #[test]
     fn a_miss_is_a_loss_where_completions_rest_on_it() {
-        let subject = |follow| Subject { who: Who::Followed, interface: Interface::Any, target_irqs: vec![], follow };
+        let subject = |follow| Subject {
+            who: Who::Followed,
+            interface: Interface::Any,
+            target_irqs: vec![],
+            follow,
+            aio_awaited: false,
+        };
         let traced = subject(Some(Follow { one_in: 1, ring_bytes: 4096 }));
         let mut raw = Raw {
             misses: BTreeMap::from([("aio_iomap_complete", 1), ("block_ended", 2), ("interrupt_ipi_send", 4)]),

@@ -174,6 +174,7 @@ struct cpu_slot {
 	__u64 trails_lost;     /* followed to their end, but the ring buffer was full */
 	__u64 no_completion;   /* followed, and reused before a completion was seen */
 	__u64 skipped;         /* the same of those that ask for none if they succeed */
+	__u64 aio_unseen;      /* requests of native aio whose submission's beginning was not seen */
 	struct irq_count vectors[VEC_MAX];
 } __attribute__((aligned(64)));
 

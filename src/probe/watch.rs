@@ -113,7 +113,12 @@ pub struct Subject {
     pub target_irqs: Vec<u32>,
     /// Counts by ring and opcode, and follows requests; `None`: neither.
     pub follow: Option<Follow>,
+    /// The program that sees native aio being submitted is attached once a watched process has a context of it.
+    pub aio_awaited: bool,
 }
+
+/// It costs whoever makes system calls, since it is on the entry of one of them.
+const AWAITED: &str = "aio_submits";
 
 /// Where the loaded object stands; it must outlive the [`Watch`].
 #[derive(Default)]
@@ -123,6 +128,8 @@ pub struct Room(Option<MaybeUninit<OpenObject>>);
 pub struct Watch<'room> {
     skel: IotrailSkel<'room>,
     links: Vec<(&'static str, Link)>,
+    /// [`AWAITED`] is not attached yet.
+    aio_awaited: bool,
     posix_aio: Libraries,
     /// Where it is watched by windows.
     windows: Option<windows::Windows>,
@@ -196,7 +203,8 @@ impl<'room> Watch<'room> {
         let mut links = vec![];
         for program in skel.object_mut().progs_mut() {
             let name = plan.attach.iter().find(|name| program.name() == **name);
-            if let Some(name) = name.filter(|_| !posix_aio::is(&program)) {
+            let now = |name: &&str| !posix_aio::is(&program) && !(subject.aio_awaited && *name == AWAITED);
+            if let Some(name) = name.filter(|name| now(name)) {
                 links.push((*name, program.attach().map_err(load_error)?));
             }
         }
@@ -207,6 +215,7 @@ impl<'room> Watch<'room> {
             trails,
             skel,
             links,
+            aio_awaited: subject.aio_awaited && plan.attach.contains(&AWAITED),
             posix_aio: Libraries::default(),
             windows: None,
             plan,
@@ -375,6 +384,9 @@ impl<'room> Watch<'room> {
     /// Adds a process to the watched ones, for [`Who::Followed`]. Its children from now on are watched too.
     pub fn follow(&mut self, tgid: u32) -> Result<()> {
         self.attach_to_library(tgid);
+        if self.aio_awaited && crate::host::aio::has_context(tgid) {
+            self.attach_awaited()?;
+        }
         let mut info = types::process_info::default();
         // It may be gone already; its name is not needed for anything else.
         let comm = std::fs::read(format!("/proc/{tgid}/comm")).unwrap_or_default();
@@ -388,6 +400,21 @@ impl<'room> Watch<'room> {
             .followed
             .update(&tgid.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(|e| Error::machine(format!("process {tgid} cannot be followed"), "report this").because(e))
+    }
+
+    /// To be called now and then: what waits for a use of native aio is attached when there is one. A few requests may have been
+    /// submitted by then; they are counted.
+    pub fn attach_if_used(&mut self) -> Result<()> {
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        // SAFETY: live and aligned; a program may be writing, and the next look sees it.
+        let used = unsafe { std::ptr::read_volatile(&bss.aio_used) };
+        if self.aio_awaited && used != 0 { self.attach_awaited() } else { Ok(()) }
+    }
+
+    fn attach_awaited(&mut self) -> Result<()> {
+        self.aio_awaited = false;
+        self.links.push((AWAITED, self.skel.progs.aio_submits.attach().map_err(load_error)?));
+        Ok(())
     }
 
     /// Hands over the requests that were followed to their end since the last call.

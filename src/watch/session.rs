@@ -400,6 +400,8 @@ pub(super) fn probed(asked: &Asked, one_in: u32) -> Subject {
         interface: Interface::Any,
         target_irqs: vec![],
         follow: Some(Follow { one_in, ring_bytes }),
+        // Who begins with the watch, or is met in it, may use it at once.
+        aio_awaited: matches!(asked, Asked::Processes(_)),
     }
 }
 
@@ -446,6 +448,7 @@ pub(super) fn take(
     processes: &mut Processes,
     mut recorder: Option<&mut Recorder>,
 ) -> Result<()> {
+    watch.attach_if_used()?;
     let mut last = 0;
     watch.trails(&mut |trail| {
         // Most of them come from the process that the one before came from.

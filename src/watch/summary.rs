@@ -363,6 +363,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
     let ended: u64 = observed.contexts.iter().flat_map(|c| &c.vehicles).map(|v| v.completions).sum();
     let reaped = observed.contexts.iter().flat_map(|c| &c.opcodes).map(|o| o.completions).sum();
     warnings.extend(doubt::results_unseen(ended, reaped));
+    warnings.extend(doubt::submissions_unseen(observed.aio_unseen));
     let loss = observed.follow_loss;
     if loss.no_room + loss.ring_buffer_full > 0 {
         warnings.push(Warning::new(

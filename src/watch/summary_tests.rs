@@ -73,6 +73,7 @@ fn observed(rings: Vec<RingCounts>, vehicles: Vec<VehicleCount>) -> Observed {
         page_faults: Some(5),
         stray_calls: Some(7),
         pread_pwrite_calls: None,
+        aio_unseen: 0,
         rings,
         contexts: vec![],
         follow_loss: FollowLoss { unfinished: 4, ..FollowLoss::default() },

@@ -103,6 +103,7 @@ fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
         interface: Interface::IoUring { iopoll: false },
         target_irqs: vec![],
         follow: None,
+        aio_awaited: false,
     };
     let capacity = Capacity { ring_bytes: 16 << 20, events: 1 << 20 };
     let mut room = Room::default();

@@ -10,18 +10,19 @@ use iotrail::trace_record::{RingRecord, TraceRecord};
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
-use crate::bench::until;
+use crate::bench::{file, until};
 use crate::ground::ground;
 
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
         ("a_short_command_has_its_own_name", name),
         ("a_commands_cpu_time_begins_with_it", cpu_time),
         ("everyone_is_several_busy_programs", everyone),
         ("a_command_in_a_pid_namespace_of_its_own", nested),
         ("direct_writes_wait_for_the_file_systems_worker", file_system),
+        ("native_aio_that_a_watched_process_begins", begins_aio),
     ];
     tests.into_iter().map(|(name, test)| Trial::test(format!("trace::{name}"), test)).collect()
 }
@@ -195,6 +196,48 @@ fn nested() -> Result<(), Failed> {
             assert!(named, "{scenario}: {:?}", trace.total.processes);
         }
     }
+    Ok(())
+}
+
+/// What sees native aio being submitted comes with the process's first context: what was submitted before is counted.
+fn begins_aio() -> Result<(), Failed> {
+    const REQUESTS: u64 = 8000;
+    let load = format!(
+        "read go; exec {TOOL} bench --engine libaio --buffered --depth 4 --warmup 0 --trace off --count {REQUESTS} --file {}",
+        file().display()
+    );
+    let mut program = Command::new("sh").args(["-c", &load]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    let recording = Path::new(env!("CARGO_TARGET_TMPDIR")).join("begins_aio.iotrail");
+    if recording.exists() {
+        std::fs::remove_file(&recording)?;
+    }
+    let watch = Command::new(TOOL)
+        .args(["trace", "--json", "--one-in", "1", "--force", "--record"])
+        .arg(&recording)
+        .args(["-p", &program.id().to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    // The recording is begun right before the watch is.
+    let began = Instant::now();
+    while !recording.exists() {
+        assert!(began.elapsed() < Duration::from_secs(30), "nothing is watched");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    program.stdin.take().ok_or("it is piped")?.write_all(b"go\n")?;
+    assert!(program.wait()?.success(), "the load");
+    let total = serde_json::from_slice::<TraceRecord>(&watch.wait_with_output()?.stdout)?.total;
+    std::fs::remove_file(&recording)?;
+    assert_eq!(total.ios, REQUESTS);
+    let requests: u64 = total.opcodes.iter().map(|o| o.requests).sum();
+    let unseen = total.warnings.iter().find(|w| w.code == "submissions_unseen").map(|w| {
+        let number = w.text.split(' ').next().unwrap_or_default();
+        number.parse::<u64>().unwrap_or_else(|_| panic!("{}", w.text))
+    });
+    assert_eq!(requests + unseen.unwrap_or(0), REQUESTS, "{:?}", total.warnings);
+    // 20 ms go by between two looks, and a buffered read takes some microseconds.
+    assert!(unseen.is_some() && requests > 0, "{requests} were seen: {:?}", total.warnings);
     Ok(())
 }
 

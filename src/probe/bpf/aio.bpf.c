@@ -12,6 +12,8 @@ struct {
 	__type(value, struct aio_request);
 } aio_requests SEC(".maps");
 
+__u32 aio_used; /* a context of a followed process was seen */
+
 const volatile struct reaped reaped_layout = {}; /* as trail_layout */
 
 /* A request is submitted: counted, and kept until its result is reaped. */
@@ -225,6 +227,7 @@ static __noinline int number_context(__u64 address, bool found)
 	__u32 number;
 	struct ring_info *info = number_new(address, INTERFACE_AIO, &number);
 
+	aio_used = 1;
 	if (info) {
 		info->cq_entries = BPF_CORE_READ((struct kioctx *)address, nr_events);
 		info->found = found;
@@ -403,8 +406,11 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret)
 			bpf_loop(ret, aio_reap, &call, 0);
 		return 0;
 	}
-	if (!tail)
+	if (!tail) {
+		if (ret > 0)
+			slot->aio_unseen += ret;
 		return 0;
+	}
 	__u64 asked = argument(regs, 2);
 	__u32 taken = ret > 0 ? ret : 0, wanted = asked < call.entries ? asked : call.entries;
 	if (taken < wanted) {

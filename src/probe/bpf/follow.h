@@ -333,8 +333,9 @@ static __noinline int all_inline(void)
 	}
 	for (int i = 0; i < SEGMENTS_MAX; i++) {
 		struct segment *s = &slot->segments[i];
-		if (s->count)
-			count_inlined(s->ring, s->count);
+		if (!s->count)
+			break;
+		count_inlined(s->ring, s->count);
 		s->count = 0;
 	}
 	if (slot->trails)

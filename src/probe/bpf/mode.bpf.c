@@ -15,8 +15,14 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(mode_sys_exit, struct pt_regs *regs, long ret)
 {
 	struct cpu_slot *slot = this_slot();
-	struct task_struct *task = bpf_get_current_task_btf();
 	long nr = syscall_nr(regs);
+	/* Most of them. */
+	if (following && nr == NR_io_uring_enter) {
+		if (counting && slot->current != CURRENT_UNSEEN)
+			slot->syscalls++;
+		return 0;
+	}
+	struct task_struct *task = bpf_get_current_task_btf();
 	bool rw = nr == NR_pread64 || nr == NR_pwrite64;
 	/* Other programs' calls pass here too: where requests are followed, a thread that was seen to come is enough. What is told
 	 * by number is asked for exactly.
@@ -26,7 +32,7 @@ int BPF_PROG(mode_sys_exit, struct pt_regs *regs, long ret)
 	if (following ? !counting || (slot->current == CURRENT_UNSEEN && !(rw && watched(task))) : !watched(task))
 		return 0;
 	slot->syscalls++;
-	if (following && slot->submits && nr != NR_io_uring_enter)
+	if (following && slot->submits)
 		slot->stray_calls++;
 	if (rw)
 		slot->rw_calls++;
