@@ -1,5 +1,6 @@
 //! What measurements mean, in words. Pure: numbers in, sentences out; nothing is said that the numbers given don't say.
 
+pub mod comparable;
 pub mod conclude;
 pub mod delivered;
 pub mod diagnose;

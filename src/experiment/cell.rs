@@ -5,14 +5,15 @@ use std::sync::atomic::AtomicBool;
 
 use hdrhistogram::Histogram;
 
+use crate::answer::comparable;
 use crate::answer::doubt::{doubts, samples_lost};
 use crate::engine::io_uring::flags::Flag;
 use crate::error::{Error, Result};
-use crate::host;
+use crate::host::{self, circumstances};
 use crate::load::options::{EngineKind, LoadOptions, Trace};
 use crate::load::spec::{LoadSpec, ReaperKind};
 use crate::load::{self, Boundary, Outcome, Progress};
-use crate::measurement::{Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, TaskWorkBatch, Warning};
+use crate::measurement::{Circumstances, Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, TaskWorkBatch, Warning};
 use crate::path::sample::Sample;
 use crate::probe::observed::Observed;
 use crate::probe::profile::{self, Profiler, Sampling, Whom};
@@ -40,7 +41,8 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Measured> {
     let host = host_facts(options.file.as_deref())?;
-    let spec = LoadSpec::resolve(options, host.target.as_ref(), &host::cpu::online()?)?;
+    let online = host::cpu::online()?;
+    let spec = LoadSpec::resolve(options, host.target.as_ref(), &online)?;
     let mut warnings = Vec::new();
 
     let mut room = Room::default();
@@ -79,6 +81,10 @@ pub fn run(
         })
         .transpose()?;
 
+    let around =
+        circumstances::Of { target: spec.file.as_deref(), bytes: spec.size, cpus: &cpus_of(&spec, &host, &online) };
+    let mut before: Option<circumstances::Before> = None;
+    let mut found: Option<Circumstances> = None;
     let mut observed: Option<Observed> = None;
     let mut profiled: Option<Profile> = None;
     let mut failed: Option<Error> = None;
@@ -86,13 +92,17 @@ pub fn run(
         // Sampled is what is between: neither the resetting of the counters nor the reading.
         let result = match at {
             Boundary::Ready => Ok(()),
-            Boundary::MeasureBegins => watch
-                .as_mut()
-                .map_or(Ok(()), Watch::begin)
-                .and_then(|()| profiler.as_mut().map_or(Ok(()), Profiler::begin)),
+            Boundary::MeasureBegins => {
+                before = Some(circumstances::before(around));
+                watch
+                    .as_mut()
+                    .map_or(Ok(()), Watch::begin)
+                    .and_then(|()| profiler.as_mut().map_or(Ok(()), Profiler::begin))
+            }
             Boundary::MeasureEnds => (|| {
                 profiled = profiler.as_mut().map(Profiler::end).transpose()?;
                 observed = watch.as_mut().map(Watch::end).transpose()?;
+                found = before.take().map(circumstances::Before::after);
                 Ok(())
             })(),
         };
@@ -107,7 +117,7 @@ pub fn run(
     if let Some(watch) = &watch {
         warnings.extend(watch.missing());
     }
-    let mut measured = measured(outcome, observed, host, warnings);
+    let mut measured = measured(outcome, observed, found, host, warnings);
     if let Some(profile) = profiled {
         let pinned: Vec<u32> = spec.cpus.iter().copied().chain(reaper_cpu(&spec)).chain(spec.ring.sq_cpu).collect();
         let shares = profile.shares((!spec.cpus.is_empty()).then_some(&pinned));
@@ -129,6 +139,19 @@ fn reaper_cpu(spec: &LoadSpec) -> Option<u32> {
         ReaperKind::Thread { cpu } => cpu,
         ReaperKind::Same => None,
     }
+}
+
+/// The CPUs whose state bears on the load: see [`Circumstances::cpus`].
+fn cpus_of(spec: &LoadSpec, host: &Host, online: &[u32]) -> Vec<u32> {
+    if spec.cpus.is_empty() {
+        return online.to_vec();
+    }
+    let helpers = reaper_cpu(spec).into_iter().chain(spec.ring.sq_cpu);
+    let interrupts = host.target.iter().flat_map(|t| &t.interrupts).flat_map(|i| i.cpus.iter().copied());
+    let mut cpus: Vec<u32> = spec.cpus.iter().copied().chain(helpers).chain(interrupts).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
 }
 
 /// What this machine is, with the target as far as it can be told before it exists: a missing file is laid out in its
@@ -168,7 +191,13 @@ fn calling_tid() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
-fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnings: Vec<Warning>) -> Measured {
+fn measured(
+    outcome: Outcome,
+    observed: Option<Observed>,
+    found: Option<Circumstances>,
+    host: Host,
+    mut warnings: Vec<Warning>,
+) -> Measured {
     let seconds = outcome.elapsed_ns as f64 / 1e9;
     warnings.extend(outcome.warnings);
     if outcome.interrupted {
@@ -211,6 +240,17 @@ fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnin
         (vehicles, interrupts, ipis) = (o.vehicles, o.interrupts, o.ipis);
     }
 
+    let circumstances = found.map(|mut found| {
+        if let Some(device) = &mut found.device {
+            device.asked_bytes = outcome.bytes;
+        }
+        found.run_queue_wait_ns = outcome.usage.run_queue_wait_ns;
+        found.involuntary_switches = Some(outcome.usage.involuntary_switches);
+        found.minor_faults = Some(outcome.usage.minor_faults);
+        found.major_faults = Some(outcome.usage.major_faults);
+        found.throughput = outcome.throughput;
+        found
+    });
     let mut measurement = Measurement {
         schema: SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -235,10 +275,11 @@ fn measured(outcome: Outcome, observed: Option<Observed>, host: Host, mut warnin
         probe,
         cpu_shares: None,
         cpu_samples: None,
+        circumstances,
         host,
         warnings,
     };
-    let doubts = doubts(&measurement);
+    let doubts: Vec<Warning> = doubts(&measurement).into_iter().chain(comparable::warnings(&measurement)).collect();
     measurement.warnings.extend(doubts);
     Measured { measurement, histogram: outcome.histogram, samples: vec![], interrupted: outcome.interrupted }
 }

@@ -5,6 +5,7 @@
 //! | [`cpu`] | which CPUs are online, what they share, what is kept off them, stolen time |
 //! | [`irq`] | interrupts by vector and CPU; where each may be delivered |
 //! | [`block`] | the disks under a path: queues, scheduler, the interrupts that carry completions |
+//! | [`circumstances`] | what else went on around a measured span; with [`page_cache`] and [`cgroup`] |
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
 //! | [`lockdown`], [`privileges`], [`virtualisation`] | what is allowed, to whom, on whose machine |
@@ -14,6 +15,8 @@
 
 pub mod aio;
 pub mod block;
+pub mod cgroup;
+pub mod circumstances;
 pub mod clock;
 pub mod cpu;
 mod files;
@@ -23,6 +26,7 @@ pub mod io_uring;
 pub mod irq;
 pub mod kernel;
 pub mod lockdown;
+pub mod page_cache;
 pub mod privileges;
 pub mod refusal;
 pub mod virtualisation;

@@ -6,7 +6,8 @@
 //! | `target`, `layout`, `device`, `extents` | the file or device: opened and checked; made; who uses it; its holes |
 //! | `worker`, `apart` | a job that reaps its own completions; one with a reaper thread |
 //! | `feeder`, `pattern`, `pace`, `verify` | what is submitted next: slots, blocks, intended times, checkable content |
-//! | `clock`, `tally`, `phases`, `usage` | stamps; sums and latency; time by phase; CPU time |
+//! | `clock`, `tally`, `phases`, `usage` | stamps; sums and latency; time by phase; what threads took |
+//! | `series` | completions over the course of the measured stage |
 //! | `gate` | where the threads wait for one another between stages |
 //! | `buffers`, `scratch`, `neighbour` | I/O memory; bookkeeping memory; busy programs beside the load |
 //! | `outcome` | the jobs added up |
@@ -34,6 +35,7 @@ mod pace;
 pub(crate) mod pattern;
 mod phases;
 mod scratch;
+mod series;
 pub mod spec;
 mod tally;
 pub mod target;
@@ -121,8 +123,15 @@ pub fn run(
     // Forked while this thread is the only one.
     let neighbours = neighbour::Neighbours::start(spec.neighbours, &spec.neighbour_cpus)?;
     let finished = Mutex::new(Vec::new());
-    let mut conductor =
-        Conductor { shared: &shared, boundary, progress, stop, started_unix_s: now.as_secs(), sqpoll_ns: None };
+    let mut conductor = Conductor {
+        shared: &shared,
+        boundary,
+        progress,
+        stop,
+        started_unix_s: now.as_secs(),
+        sqpoll_ns: None,
+        series: series::Series::default(),
+    };
     std::thread::scope(|scope| {
         for job in 0..spec.jobs {
             let (shared, finished) = (&shared, &finished);
@@ -161,6 +170,10 @@ pub fn run(
     let around = outcome::Around {
         started_unix_s: conductor.started_unix_s,
         sqpoll_ns: conductor.sqpoll_ns,
+        throughput: conductor.series.throughput(match spec.end {
+            End::After(span) => Some(span),
+            End::Ios(_) => None,
+        }),
         interrupted: stop.load(Ordering::Relaxed),
         warnings,
     };
@@ -176,6 +189,8 @@ struct Conductor<'a, 'b> {
     started_unix_s: u64,
     /// CPU time of the SQPOLL threads in the measured stage.
     sqpoll_ns: Option<u64>,
+    /// Of the measured stage.
+    series: series::Series,
 }
 
 impl Conductor<'_, '_> {
@@ -214,12 +229,27 @@ impl Conductor<'_, '_> {
             (Doing::Measuring, End::Ios(n)) => Some(n),
             _ => None,
         };
-        while !self.shared.gate.all_stand(TICK) {
+        let mut told = Duration::ZERO;
+        loop {
+            let next = match doing {
+                Doing::Measuring => self.series.next().min(told + TICK),
+                _ => told + TICK,
+            };
+            if self.shared.gate.all_stand(next.saturating_sub(began.elapsed())) {
+                return;
+            }
             if self.stop.load(Ordering::Relaxed) {
                 self.shared.halt.store(true, Ordering::Relaxed);
             }
             let done = self.shared.done.iter().map(|d| d.load(Ordering::Relaxed)).sum();
-            (self.progress)(Progress { doing, done, total, elapsed: began.elapsed() });
+            let elapsed = began.elapsed();
+            if doing == Doing::Measuring {
+                self.series.look(elapsed, done);
+            }
+            if elapsed >= told + TICK {
+                told = elapsed;
+                (self.progress)(Progress { doing, done, total, elapsed });
+            }
         }
     }
 

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use crate::error::{Error, Result};
-use crate::measurement::{Cpu, LoadRecord, Phases, Warning};
+use crate::measurement::{Cpu, LoadRecord, Phases, Throughput, Warning};
 
 use super::clock::Clock;
 use super::options::EngineKind;
 use super::phases::Ticks;
 use super::spec::{LoadSpec, ReaperKind};
 use super::tally::Tally;
+use super::usage::Usage;
 use super::worker::{JobOutcome, full_result};
 
 /// A measured load.
@@ -33,6 +34,10 @@ pub struct Outcome {
     /// Fractions of the time of all load threads; with a reaper thread each job has two.
     pub phases: Phases,
     pub cpu: Cpu,
+    /// All that the load's own threads took.
+    pub usage: Usage,
+    /// Completions over the course of the measured stage; `None`: it was too short.
+    pub throughput: Option<Throughput>,
     /// System calls that the load's threads made in the measured stage; `None` where another library makes them (POSIX AIO).
     pub syscalls: Option<u64>,
     /// The user stopped it; what was measured until then counts.
@@ -48,6 +53,7 @@ pub struct Outcome {
 pub struct Around {
     pub started_unix_s: u64,
     pub sqpoll_ns: Option<u64>,
+    pub throughput: Option<Throughput>,
     pub interrupted: bool,
     pub warnings: Vec<Warning>,
 }
@@ -56,7 +62,7 @@ pub struct Around {
 pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: Around) -> Result<Outcome> {
     let mut sum = Tally::new(full_result(spec));
     let mut ticks = Ticks::default();
-    let mut cpu = Cpu { sqpoll_ns: around.sqpoll_ns, ..Cpu::default() };
+    let mut usage = Usage { run_queue_wait_ns: Some(0), ..Usage::default() };
     let mut syscalls = Some(0);
     let (mut began, mut ended) = (u64::MAX, 0);
     let (mut lag_ns, mut missed, mut moved) = (0, 0, 0);
@@ -72,8 +78,7 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
         }
         for part in job.parts {
             ticks.add(part.ticks);
-            cpu.user_ns += part.usage.user_ns;
-            cpu.system_ns += part.usage.system_ns;
+            usage.add(part.usage);
             syscalls = syscalls.zip(part.syscalls).map(|(a, b)| a + b);
             moved += u32::from(part.bound == Some(false));
             tids.push(part.tid);
@@ -106,7 +111,9 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
         errors_by_errno: sum.errnos,
         histogram: sum.histogram,
         phases: ticks.fractions(clock),
-        cpu,
+        cpu: Cpu { user_ns: usage.user_ns, system_ns: usage.system_ns, sqpoll_ns: around.sqpoll_ns },
+        usage,
+        throughput: around.throughput,
         syscalls,
         interrupted: around.interrupted,
         warnings,

@@ -1,25 +1,62 @@
-//! CPU time of threads.
+//! What threads took: CPU time, and what kept them from running.
 
 use std::io;
 
 use crate::error::{Error, Result};
 
-/// User and system time of one thread. Their sum is exact to the scheduler's clock; the split is sampled at each
-/// timer tick by most kernels.
+/// What one thread took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
+    /// The sum of user and system time is exact to the scheduler's clock; the split is sampled at each timer tick by most
+    /// kernels.
     pub user_ns: u64,
     pub system_ns: u64,
+    /// Time that it could have run and something else had its CPU; `None` where the kernel keeps none (CONFIG_SCHED_INFO).
+    pub run_queue_wait_ns: Option<u64>,
+    pub involuntary_switches: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
 }
 
 impl Usage {
     pub fn since(self, before: Usage) -> Usage {
-        Usage { user_ns: self.user_ns - before.user_ns, system_ns: self.system_ns - before.system_ns }
+        Usage {
+            user_ns: self.user_ns - before.user_ns,
+            system_ns: self.system_ns - before.system_ns,
+            run_queue_wait_ns: self
+                .run_queue_wait_ns
+                .zip(before.run_queue_wait_ns)
+                .map(|(after, before)| after.saturating_sub(before)),
+            involuntary_switches: self.involuntary_switches - before.involuntary_switches,
+            minor_faults: self.minor_faults - before.minor_faults,
+            major_faults: self.major_faults - before.major_faults,
+        }
+    }
+
+    /// Another thread's on top; a wait that one thread does not know is not known of both.
+    pub fn add(&mut self, other: Usage) {
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+        self.run_queue_wait_ns = self.run_queue_wait_ns.zip(other.run_queue_wait_ns).map(|(a, b)| a + b);
+        self.involuntary_switches += other.involuntary_switches;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
     }
 }
 
-/// Of the calling thread, so far.
-pub fn of_thread() -> Result<Usage> {
+/// Of the calling thread so far, where a span begins: what asking takes is before it.
+pub fn before() -> Result<Usage> {
+    let run_queue_wait_ns = run_queue_wait();
+    Ok(Usage { run_queue_wait_ns, ..taken()? })
+}
+
+/// Of the calling thread so far, where a span ends: what asking takes is after it.
+pub fn after() -> Result<Usage> {
+    let taken = taken()?;
+    Ok(Usage { run_queue_wait_ns: run_queue_wait(), ..taken })
+}
+
+fn taken() -> Result<Usage> {
     // SAFETY: a plain C structure, valid when all zero, which the call fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
@@ -27,13 +64,30 @@ pub fn of_thread() -> Result<Usage> {
         return Err(Error::machine("cannot read a thread's CPU time", "").because(io::Error::last_os_error()));
     }
     let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-    Ok(Usage { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) })
+    Ok(Usage {
+        user_ns: ns(usage.ru_utime),
+        system_ns: ns(usage.ru_stime),
+        run_queue_wait_ns: None,
+        involuntary_switches: usage.ru_nivcsw as u64,
+        minor_faults: usage.ru_minflt as u64,
+        major_faults: usage.ru_majflt as u64,
+    })
+}
+
+fn run_queue_wait() -> Option<u64> {
+    schedstat("thread-self").map(|[_, wait]| wait)
 }
 
 /// CPU time of another thread of this process (an SQPOLL thread), so far; `None` where the kernel keeps none.
 pub fn of_tid(tid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?;
-    stat.split_whitespace().next()?.parse().ok()
+    schedstat(&format!("self/task/{tid}")).map(|[cpu, _]| cpu)
+}
+
+/// Time on a CPU and time waiting for one, ns.
+fn schedstat(of: &str) -> Option<[u64; 2]> {
+    let stat = std::fs::read_to_string(format!("/proc/{of}/schedstat")).ok()?;
+    let mut numbers = stat.split_whitespace().map(|n| n.parse().ok());
+    Some([numbers.next()??, numbers.next()??])
 }
 
 /// Thread id of the caller.

@@ -183,14 +183,14 @@ pub fn stages(shared: &Shared, mut run: impl FnMut(Stage) -> Result<()>) -> Resu
         return Ok(None); // ready
     }
     run(Stage::Warmup)?;
-    let before = usage::of_thread()?;
+    let before = usage::before()?;
     if !shared.gate.stand() {
         return Ok(None); // quiet: nothing is in flight in any job
     }
     run(Stage::Measured)?;
     let passed = shared.gate.stand(); // quiet again
     // The one futex wait in between costs some microseconds, and the measured span none.
-    let after = usage::of_thread()?;
+    let after = usage::after()?;
     Ok(passed.then(|| after.since(before)))
 }
 

@@ -14,6 +14,32 @@ pub fn histogram() -> Histogram<u64> {
     h
 }
 
+/// Of a healthy direct read load.
+pub fn circumstances() -> Circumstances {
+    Circumstances {
+        span_ns: 2_004_000_000,
+        cpus: vec![0, 1],
+        device: Some(DeviceBytes { read_bytes: 500 * 4096, written_bytes: 8192, asked_bytes: 500 * 4096 }),
+        page_cache: Some(PageCache {
+            resident: BeforeAfter { before: 0.0, after: 0.0 },
+            dirty: Some(BeforeAfter { before: 0.0, after: 0.0 }),
+        }),
+        steal_ns: Some(10_000_000),
+        cpu_quota: None,
+        throttled_ns: Some(0),
+        thermal_throttles: None,
+        frequency_khz: Some(BeforeAfter { before: 3_000_000, after: 3_010_000 }),
+        interrupts_after: vec![TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: vec![1] }],
+        runnable_before: Some(0),
+        load_average_before: Some(0.25),
+        run_queue_wait_ns: Some(3_000_000),
+        involuntary_switches: Some(4),
+        minor_faults: Some(1),
+        major_faults: Some(0),
+        throughput: Some(Throughput { interval_ns: 50_000_000, ios: [12, 13].repeat(20) }),
+    }
+}
+
 pub fn measurement() -> Measurement {
     Measurement {
         schema: SCHEMA.into(),
@@ -141,6 +167,7 @@ pub fn measurement() -> Measurement {
             idle_cpus: vec![0],
             unplaced: vec![FunctionSamples { function: "a_function".into(), samples: 3 }],
         }),
+        circumstances: Some(circumstances()),
         host: Host {
             hostname: "bench".into(),
             kernel: "6.18.0".into(),

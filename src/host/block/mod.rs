@@ -1,15 +1,17 @@
 //! The device under a path: its driver, queues and scheduler, and the interrupts that carry its completions.
 //!
-//! `locate` finds the disks, `queue` reads them, `interrupts` finds their vectors.
+//! `locate` finds the disks, `queue` reads them, `interrupts` finds their vectors, `traffic` what they moved.
 
 mod interrupts;
 mod locate;
 mod queue;
+mod traffic;
 
 use std::path::Path;
 
 pub use locate::Kind;
 pub use queue::Disk;
+pub use traffic::{Counters, Moved};
 
 use super::files::ROOT;
 use crate::error::Result;

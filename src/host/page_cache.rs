@@ -1,0 +1,153 @@
+//! How much of a file is in the page cache, without touching it.
+//!
+//! Cost: some milliseconds at most. Of more than [`WHOLE`] bytes, [`WINDOWS`] evenly spread windows are looked at, each as
+//! large as fits into [`WHOLE`]: what is cached in one piece is then known to about one part in [`WINDOWS`].
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+const WHOLE: u64 = 1 << 30;
+const WINDOWS: u64 = 64;
+
+/// Shares of the part that was looked at, 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cached {
+    pub resident: f64,
+    /// Changed and not yet on the device; `None` before Linux 6.5.
+    pub dirty: Option<f64>,
+}
+
+/// An open file, of which the first `bytes` are looked at.
+pub struct Cache {
+    file: File,
+    bytes: u64,
+}
+
+impl Cache {
+    /// `bytes`: how much of it is used; `None`: all. `None` where it can't be opened or is empty.
+    pub fn of(path: &Path, bytes: Option<u64>) -> Option<Self> {
+        let mut file = File::open(path).ok()?;
+        // Of a device too, where metadata has no length.
+        let all = file.seek(SeekFrom::End(0)).ok()?;
+        let bytes = bytes.map_or(all, |b| b.min(all));
+        (bytes > 0).then_some(Self { file, bytes })
+    }
+
+    /// `None`: only the owner and those who may write are shown (since Linux 5.2, and of cachestat since 6.14).
+    pub fn look(&self) -> Option<Cached> {
+        let page = page_bytes();
+        let (mut pages, mut resident, mut dirty) = (0, 0, Some(0));
+        for (offset, length) in windows(self.bytes, page) {
+            let seen = cachestat(&self.file, offset, length).or_else(|| {
+                let resident = mincore(&self.file, offset, length, page)?;
+                Some(Pages { resident, dirty: None })
+            })?;
+            pages += length.div_ceil(page);
+            resident += seen.resident;
+            dirty = dirty.zip(seen.dirty).map(|(a, b)| a + b);
+        }
+        let share = |n: u64| n as f64 / pages as f64;
+        Some(Cached { resident: share(resident).min(1.0), dirty: dirty.map(share) })
+    }
+}
+
+struct Pages {
+    resident: u64,
+    dirty: Option<u64>,
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: no preconditions.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Offsets (of whole pages) and lengths.
+fn windows(bytes: u64, page: u64) -> Vec<(u64, u64)> {
+    if bytes <= WHOLE {
+        return vec![(0, bytes)];
+    }
+    let length = WHOLE / WINDOWS;
+    let step = (bytes - length) / (WINDOWS - 1);
+    (0..WINDOWS).map(|n| (n * step / page * page, length)).collect()
+}
+
+/// cachestat(2), Linux 6.5; the same number on every architecture.
+fn cachestat(file: &File, offset: u64, length: u64) -> Option<Pages> {
+    const NUMBER: libc::c_long = 451;
+    let range = [offset, length];
+    // Pages: cached, dirty, under writeback, evicted, recently evicted.
+    let mut counts = [0u64; 5];
+    // SAFETY: a live descriptor and two live structures of linux/mman.h (cachestat_range, cachestat), made of u64.
+    let done = unsafe { libc::syscall(NUMBER, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) };
+    (done == 0).then(|| Pages { resident: counts[0], dirty: Some(counts[1] + counts[2]) })
+}
+
+/// mincore(2) tells those who may not know that everything is resident, so it is asked only where it answers.
+fn mincore(file: &File, offset: u64, length: u64, page: u64) -> Option<u64> {
+    // SAFETY: no preconditions.
+    let uid = unsafe { libc::geteuid() };
+    if uid != 0 && file.metadata().ok()?.uid() != uid {
+        return None;
+    }
+    let bytes = usize::try_from(length).ok()?;
+    let at = libc::off_t::try_from(offset).ok()?;
+    // SAFETY: a new mapping of a live descriptor, at an address of the kernel's choice; it is not read, and unmapped below.
+    unsafe {
+        let map = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), at);
+        if map == libc::MAP_FAILED {
+            return None;
+        }
+        let mut pages = vec![0u8; length.div_ceil(page) as usize];
+        let done = libc::mincore(map, bytes, pages.as_mut_ptr());
+        libc::munmap(map, bytes);
+        (done == 0).then(|| pages.iter().filter(|p| **p & 1 != 0).count() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_just_written_is_resident() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        File::create(&path).unwrap().write_all(&vec![7; 1 << 20]).unwrap();
+        let cache = Cache::of(&path, None).unwrap();
+        assert_eq!(cache.look().unwrap().resident, 1.0);
+        assert_eq!(mincore(&cache.file, 0, 1 << 20, 4096), Some(256));
+        // A part of it that is no whole number of pages.
+        assert_eq!(Cache::of(&path, Some(5000)).unwrap().look().unwrap().resident, 1.0);
+        let empty = dir.path().join("empty");
+        File::create(&empty).unwrap();
+        assert!(Cache::of(&empty, None).is_none());
+    }
+
+    #[test]
+    fn a_hole_is_not_resident() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        File::create(&path).unwrap().set_len(8 << 20).unwrap();
+        let cache = Cache::of(&path, None).unwrap();
+        let seen = cache.look().unwrap();
+        assert_eq!(seen.resident, 0.0);
+        assert_eq!(mincore(&cache.file, 0, 8 << 20, 4096), Some(0));
+    }
+
+    #[test]
+    fn windows_lie_within_the_file_and_cost_the_same_however_large_it_is() {
+        assert_eq!(windows(1 << 30, 4096), [(0, 1 << 30)]);
+        for bytes in [(1 << 30) + 1, 3 << 40] {
+            let all = windows(bytes, 4096);
+            assert_eq!(all.len(), 64);
+            assert_eq!(all.iter().map(|(_, n)| n).sum::<u64>(), 1 << 30);
+            assert!(all.iter().all(|(o, n)| o % 4096 == 0 && o + n <= bytes));
+            let (last, length) = all[63];
+            assert!(bytes - (last + length) < 64 * 4096 + 4096, "{bytes}: {last}");
+        }
+    }
+}
