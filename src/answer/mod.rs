@@ -5,6 +5,7 @@ pub mod conclude;
 pub mod delivered;
 pub mod diagnose;
 pub mod doubt;
+pub mod drift;
 pub mod explain;
 pub mod finding;
 pub mod group;

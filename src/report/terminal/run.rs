@@ -4,6 +4,7 @@ use super::layout::{Column, Style, field, paragraph, table};
 use super::measured::{headed, note};
 use super::{cost, delivery};
 use crate::answer::conclude::conclude;
+use crate::answer::drift;
 use crate::answer::group::{groups, row_axis};
 use crate::answer::words::{UNKNOWN, plural};
 use crate::measurement::{Measurement, Warning};
@@ -137,6 +138,9 @@ fn warnings(out: &mut String, style: Style, run: &RunRecord) {
         let remedy = if w.remedy.is_empty() { String::new() } else { format!("; {}", w.remedy) };
         let often = if n == total { String::new() } else { format!(" ({n} of {total} measurements)") };
         note(out, style, "warning: ", &format!("{}{remedy}{often}", w.text), true);
+    }
+    for w in drift::warnings(run) {
+        note(out, style, "warning: ", &format!("{}; {}", w.text, w.remedy), true);
     }
 }
 
