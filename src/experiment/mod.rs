@@ -5,6 +5,7 @@ pub mod builtin;
 pub mod cell;
 pub mod execute;
 pub mod file;
+pub mod fio;
 pub mod interrupt;
 pub mod plan;
 pub mod schedule;

@@ -1,0 +1,206 @@
+//! The text of a job file, as fio 3 reads it: `[global]` and job sections, `key=value` and bare keys, comments from `;` or
+//! `#` to the end of the line.
+
+use std::collections::BTreeMap;
+
+use super::At;
+
+/// An option as it stands in the file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    pub line: usize,
+    /// `None`: a bare key.
+    pub value: Option<String>,
+}
+
+/// One job with the global options before it; its own take their place, and later ones that of earlier ones.
+#[derive(Debug, Default)]
+pub struct Job {
+    /// By the name that fio's manual lists them under.
+    pub settings: BTreeMap<String, Setting>,
+}
+
+/// Second names of options.
+const ALIASES: &[(&str, &str)] = &[
+    ("readwrite", "rw"),
+    ("blocksize", "bs"),
+    ("iodepth_batch_submit", "iodepth_batch"),
+    ("iodepth_batch_complete", "iodepth_batch_complete_min"),
+    ("io_limit", "io_size"),
+    ("timeout", "runtime"),
+    ("nr_files", "nrfiles"),
+    ("fileoffset", "offset"),
+    ("blocksize_range", "bsrange"),
+    ("blockalign", "ba"),
+];
+
+pub fn read(text: &str) -> Result<Job, At> {
+    let mut job = Job::default();
+    // Line and name of each job section.
+    let mut jobs: Vec<(usize, &str)> = Vec::new();
+    let mut in_section = false;
+    for (i, raw) in text.lines().enumerate() {
+        let line = i + 1;
+        let content = raw.split([';', '#']).next().unwrap_or_default().trim();
+        if content.is_empty() {
+            continue;
+        }
+        if let Some(rest) = content.strip_prefix('[') {
+            let Some(name) = rest.strip_suffix(']') else {
+                return Err(At::line(line, "a section's name ends with ']'"));
+            };
+            in_section = true;
+            // As fio: any name that begins so.
+            if !name.starts_with("global") {
+                jobs.push((line, name));
+            }
+            continue;
+        }
+        if !in_section {
+            return Err(At::line(line, format!("'{content}' stands before the first [section]")));
+        }
+        if content == "include" || content.starts_with("include ") {
+            return Err(At::line(line, "include: another file's lines are not taken; put them here"));
+        }
+        if content.contains("${") {
+            return Err(At::line(line, format!("'{content}' has a variable of the environment; write its value")));
+        }
+        let (key, value) = match content.split_once('=') {
+            Some((key, value)) => (key.trim(), Some(value.trim().to_owned())),
+            None => (content, None),
+        };
+        // fio's own: $jobname, $ncpus, $pagesize, $mb_memory.
+        if value.as_deref().is_some_and(|v| v.contains('$')) {
+            return Err(At::line(line, format!("'{content}' has a keyword of fio's; write its value")));
+        }
+        // What follows a job's section and is global again is for jobs after it.
+        if jobs.is_empty() || jobs.len() == 1 && job_is_current(text, i) {
+            let name = ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name);
+            job.settings.insert(name.to_owned(), Setting { line, value });
+        }
+    }
+    match jobs.as_slice() {
+        [_] => Ok(job),
+        [] => Err(At { line: None, what: "there is no job in it, only [global] options at most".into() }),
+        [_, (line, _), ..] => {
+            let names: Vec<&str> = jobs.iter().map(|(_, name)| *name).collect();
+            Err(At::line(
+                *line,
+                format!("there are {} jobs ({}); a load is one: keep one of them", jobs.len(), names.join(", ")),
+            ))
+        }
+    }
+}
+
+/// Whether line `i` (from 0) is in a job's section, not in a global one.
+fn job_is_current(text: &str, i: usize) -> bool {
+    let before: Vec<&str> = text.lines().take(i).collect();
+    let header = before.iter().rev().map(|l| l.trim_start()).find(|l| l.starts_with('['));
+    header.is_some_and(|h| !h.starts_with("[global"))
+}
+
+impl Setting {
+    fn text(&self) -> &str {
+        self.value.as_deref().unwrap_or_default()
+    }
+
+    /// A bare key is set.
+    pub fn flag(&self) -> Option<bool> {
+        match self.value.as_deref() {
+            None | Some("1") => Some(true),
+            Some("0") => Some(false),
+            Some(_) => None,
+        }
+    }
+
+    /// A number, with a suffix of sizes if any; `kb_base` is what a `k` stands for.
+    pub fn number(&self, kb_base: u64) -> Option<u64> {
+        number(self.text(), kb_base)
+    }
+
+    /// A span in microseconds; `seconds`: what a number without a unit is in, instead of microseconds.
+    pub fn span_us(&self, seconds: bool) -> Option<u64> {
+        let text = self.text().to_ascii_lowercase();
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let unit = match &text[digits..] {
+            "" => {
+                if seconds {
+                    1_000_000
+                } else {
+                    1
+                }
+            }
+            "us" | "usec" => 1,
+            "ms" | "msec" => 1000,
+            "s" => 1_000_000,
+            "m" => 60_000_000,
+            "h" => 3_600_000_000,
+            "d" => 86_400_000_000,
+            _ => return None,
+        };
+        text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+    }
+}
+
+/// fio's sizes: with its usual `kb_base` of 1024, `4k` is 4096 and `4kib` is 4000; with 1000 it is the other way round.
+pub fn number(text: &str, kb_base: u64) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(hex) => (hex, 16),
+        None => (text.as_str(), 10),
+    };
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+    let other = if kb_base == 1000 { 1024 } else { 1000 };
+    let powers = |unit: &str| "kmgtp".find(unit).map(|n| n as u32 + 1);
+    let unit = match &digits[end..] {
+        "" | "b" => 1u64,
+        suffix => {
+            let (letter, rest) = suffix.split_at_checked(1)?;
+            let base = match rest {
+                "" | "b" => kb_base,
+                "ib" => other,
+                _ => return None,
+            };
+            base.checked_pow(powers(letter)?)?
+        }
+    };
+    u64::from_str_radix(&digits[..end], radix).ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_with_fios_suffixes() {
+        for (text, bytes) in [
+            ("512", 512),
+            ("4k", 4096),
+            ("4K", 4096),
+            ("4kb", 4096),
+            ("4kib", 4000),
+            ("1m", 1 << 20),
+            ("2MiB", 2_000_000),
+            ("3g", 3 << 30),
+            ("1t", 1 << 40),
+            ("0x1000", 4096),
+        ] {
+            assert_eq!(number(text, 1024), Some(bytes), "{text}");
+        }
+        assert_eq!((number("4k", 1000), number("4kib", 1000)), (Some(4000), Some(4096)));
+        for bad in ["", "k", "4x", "4kk", "50%", "-1", "1.5g", "99999999999t", "4µ", "(4*1024)"] {
+            assert_eq!(number(bad, 1024), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_with_fios_units() {
+        let us = |text: &str, seconds| Setting { line: 1, value: Some(text.into()) }.span_us(seconds);
+        assert_eq!((us("30", true), us("30", false)), (Some(30_000_000), Some(30)));
+        assert_eq!(
+            (us("10s", false), us("2m", true), us("5ms", true)),
+            (Some(10_000_000), Some(120_000_000), Some(5000))
+        );
+        assert_eq!((us("1 day", true), us("99999999999999999999", true), us("", true)), (None, None, None));
+    }
+}

@@ -1,0 +1,550 @@
+//! One job's options → `bench`'s. Whatever has no counterpart is named, unless it says nothing of the load.
+
+use toml::Value;
+
+use super::job::{Job, Setting, number};
+use super::{At, Imported};
+
+/// Options that change neither what is submitted nor how: names and notes, the order of jobs, output, logs, and how a file that
+/// is missing is made.
+const SAYS_NOTHING: &[&str] = &[
+    "allow_file_create",
+    "allow_mounted_write",
+    "allrandrepeat",
+    "bwavgtime",
+    "clat_percentiles",
+    "comm",
+    "create_fsync",
+    "create_on_open",
+    "create_serialize",
+    "description",
+    "disable_bw",
+    "disable_bw_measurement",
+    "disable_clat",
+    "disable_lat",
+    "disable_slat",
+    "disk_util",
+    "error_dump",
+    "exitall",
+    "exitall_on_error",
+    "fallocate",
+    "file_service_type",
+    "filename_format",
+    "group_reporting",
+    "iopsavgtime",
+    "kb_base",
+    "lat_percentiles",
+    "log_avg_msec",
+    "log_hist_msec",
+    "log_offset",
+    "log_unix_epoch",
+    "name",
+    "new_group",
+    "norandommap",
+    "openfiles",
+    "per_job_logs",
+    "percentile_list",
+    "randrepeat",
+    "randseed",
+    "significant_figures",
+    "slat_percentiles",
+    "startdelay",
+    "stats",
+    "stonewall",
+    "thread",
+    "unified_rw_reporting",
+    "unit_base",
+    "unlink",
+    "wait_for",
+    "write_bw_log",
+    "write_hist_log",
+    "write_iops_log",
+    "write_lat_log",
+];
+
+/// Options whose default is the only value that there is a counterpart of.
+const ONLY: &[(&str, &str, &str)] = &[
+    ("loops", "1", "a load runs once"),
+    ("nrfiles", "1", "a load has one file"),
+    ("offset", "0", "a load begins at the start of its target"),
+    ("rwmixread", "50", "randrw is half reads, half writes"),
+    ("rwmixwrite", "50", "randrw is half reads, half writes"),
+    ("iodepth_batch_complete_min", "1", "a load waits for as many completions as its next submission has room for"),
+    ("random_distribution", "random", "random offsets are uniform"),
+    ("verify_fatal", "1", "a mismatch ends the load with an error"),
+    ("do_verify", "1", "reads of a load with --verify are checked as they come"),
+    ("rate_process", "linear", "intended times are evenly spaced"),
+    ("thinktime_blocks", "1", "a load thinks between reaping and submitting, whatever was reaped"),
+    ("fsync", "0", "a load has no fsync"),
+    ("fdatasync", "0", "a load has no fdatasync"),
+    ("sync", "0", "a load opens its target without O_SYNC"),
+    ("sync", "none", "a load opens its target without O_SYNC"),
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Engine {
+    IoUring,
+    IoUringCmd,
+    Libaio,
+    PosixAio,
+    Sync,
+    Null,
+}
+
+impl Engine {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "io_uring" => Self::IoUring,
+            "io_uring_cmd" => Self::IoUringCmd,
+            "libaio" => Self::Libaio,
+            "posixaio" => Self::PosixAio,
+            "sync" | "psync" => Self::Sync,
+            "null" => Self::Null,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::IoUring => "io_uring",
+            Self::IoUringCmd => "io_uring_cmd",
+            Self::Libaio => "libaio",
+            Self::PosixAio => "posix_aio",
+            Self::Sync => "sync",
+            Self::Null => "null",
+        }
+    }
+
+    fn has_ring(self) -> bool {
+        matches!(self, Self::IoUring | Self::IoUringCmd)
+    }
+}
+
+struct Mapping {
+    job: Job,
+    kb_base: u64,
+    out: Imported,
+}
+
+pub(super) fn map(job: Job) -> Result<Imported, At> {
+    let mut m = Mapping { job, kb_base: 1024, out: Imported::default() };
+    if let Some(s) = m.take("kb_base") {
+        m.kb_base = match s.number(1024) {
+            Some(base @ (1000 | 1024)) => base,
+            _ => return Err(At::line(s.line, "kb_base is 1024 or 1000")),
+        };
+    }
+    let engine = m.engine()?;
+    let rw = m.pattern()?;
+    let jobs = m.number("numjobs")?.map_or(1, |(_, n)| n);
+    m.set_number("jobs", None, jobs)?;
+    if jobs > 1 && (rw == "read" || rw == "write") {
+        m.note("fio's jobs each go through the same part of the file; this load's each through a part of their own");
+    }
+    let bs = m.block_size(&rw)?;
+    m.depth(engine)?;
+    m.ring(engine)?;
+    let size = m.target()?;
+    m.cache(engine)?;
+    m.length(jobs, bs, size)?;
+    m.cpus(jobs);
+    m.pace(&rw, jobs)?;
+    m.verify();
+    m.rest();
+    let mut out = m.out;
+    out.unmapped.sort();
+    Ok(out)
+}
+
+impl Mapping {
+    fn take(&mut self, name: &str) -> Option<Setting> {
+        self.job.settings.remove(name)
+    }
+
+    fn set(&mut self, option: &str, value: impl Into<Value>) {
+        self.out.options.insert(option.to_owned(), value.into());
+    }
+
+    fn set_number(&mut self, option: &str, line: Option<usize>, n: u64) -> Result<(), At> {
+        let n = i64::try_from(n).map_err(|_| At { line, what: format!("{n} is more than any load has") })?;
+        self.set(option, n);
+        Ok(())
+    }
+
+    fn note(&mut self, text: &str) {
+        self.out.notes.push(text.to_owned());
+    }
+
+    fn unmapped(&mut self, name: &str, setting: &Setting, why: &str) {
+        let value = setting.value.as_ref().map_or_else(String::new, |v| format!("={v}"));
+        let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+        self.out.unmapped.push((setting.line, format!("{name}{value}{why}")));
+    }
+
+    /// An option that is a number, with its line.
+    fn number(&mut self, name: &str) -> Result<Option<(usize, u64)>, At> {
+        let Some(s) = self.take(name) else { return Ok(None) };
+        match s.number(self.kb_base) {
+            Some(n) => Ok(Some((s.line, n))),
+            None => Err(no_value(name, &s, "a number")),
+        }
+    }
+
+    fn flag(&mut self, name: &str) -> Result<Option<bool>, At> {
+        let Some(s) = self.take(name) else { return Ok(None) };
+        s.flag().map(Some).ok_or_else(|| no_value(name, &s, "0 or 1"))
+    }
+
+    fn engine(&mut self) -> Result<Engine, At> {
+        let engine = match self.take("ioengine") {
+            None => {
+                self.note("without ioengine fio uses psync: plain reads and writes");
+                Engine::Sync
+            }
+            Some(s) => {
+                let name = s.value.clone().unwrap_or_default();
+                Engine::of(&name).ok_or_else(|| {
+                    At::line(
+                        s.line,
+                        format!(
+                            "ioengine={name} has no counterpart: there are io_uring, io_uring_cmd, libaio, posixaio, psync, \
+                             sync and null"
+                        ),
+                    )
+                })?
+            }
+        };
+        self.set("engine", engine.name());
+        Ok(engine)
+    }
+
+    fn pattern(&mut self) -> Result<String, At> {
+        let Some(s) = self.take("rw") else {
+            self.set("rw", "read");
+            return Ok("read".into());
+        };
+        let value = s.value.clone().unwrap_or_default();
+        let (name, sequence) = value.split_once(':').map_or((value.as_str(), None), |(n, rest)| (n, Some(rest)));
+        if !["read", "write", "randread", "randwrite", "randrw"].contains(&name) {
+            return Err(At::line(
+                s.line,
+                format!("rw={value} has no counterpart: there are read, write, randread, randwrite and randrw"),
+            ));
+        }
+        if sequence.is_some() {
+            self.unmapped("rw", &s, "every random offset is drawn anew, none is followed by a sequence");
+        }
+        self.set("rw", name);
+        Ok(name.to_owned())
+    }
+
+    /// fio's `reads,writes,trims`: the one that the pattern uses, as text. `None`: it uses both, and they differ.
+    fn of_direction(s: &Setting, rw: &str) -> Option<String> {
+        let value = s.value.clone().unwrap_or_default();
+        let mut parts = value.split(',');
+        let reads = parts.next().unwrap_or_default().trim().to_owned();
+        let writes = parts.next().map_or_else(|| reads.clone(), |w| w.trim().to_owned());
+        match rw {
+            "randrw" => (reads == writes).then_some(reads),
+            "write" | "randwrite" => Some(writes),
+            _ => Some(reads),
+        }
+    }
+
+    fn block_size(&mut self, rw: &str) -> Result<u64, At> {
+        let mut bs = 4096;
+        if let Some(s) = self.take("bs") {
+            match Self::of_direction(&s, rw) {
+                Some(text) => {
+                    bs = number(&text, self.kb_base)
+                        .filter(|n| *n > 0)
+                        .ok_or_else(|| no_value("bs", &s, "a size above 0"))?;
+                }
+                None => self.unmapped("bs", &s, "reads and writes have one block size; 4k is used"),
+            }
+        }
+        self.set_number("bs", None, bs)?;
+        Ok(bs)
+    }
+
+    fn depth(&mut self, engine: Engine) -> Result<(), At> {
+        let depth = self.take("iodepth");
+        let batch = self.take("iodepth_batch");
+        if matches!(engine, Engine::Sync) {
+            for (name, s) in [("iodepth", &depth), ("iodepth_batch", &batch)] {
+                if let Some(s) = s.as_ref().filter(|s| s.value.as_deref() != Some("1")) {
+                    self.unmapped(name, s, "a synchronous engine has one I/O in flight, in fio too");
+                }
+            }
+            self.set("depth", 1);
+            return Ok(());
+        }
+        let read = |name: &str, s: Option<Setting>, kb_base| match s {
+            None => Ok((None, 1)),
+            Some(s) => match s.number(kb_base) {
+                Some(n) => Ok((Some(s.line), n)),
+                None => Err(no_value(name, &s, "a number")),
+            },
+        };
+        let (line, depth) = read("iodepth", depth, self.kb_base)?;
+        let (batch_line, batch) = read("iodepth_batch", batch, self.kb_base)?;
+        self.set_number("depth", line, depth)?;
+        // As fio: 0 means all of them.
+        let batch = if batch == 0 || batch > depth { depth } else { batch };
+        self.set_number("batch", batch_line, batch)
+    }
+
+    /// What fio's io_uring engine asks the kernel for (engines/io_uring.c), said or not.
+    fn ring(&mut self, engine: Engine) -> Result<(), At> {
+        if !engine.has_ring() {
+            return Ok(()); // what is left is named by `rest`
+        }
+        let sqpoll = self.flag("sqthread_poll")?.unwrap_or(false);
+        let cpu = self.number("sqthread_poll_cpu")?;
+        let mut ring: Vec<String> = Vec::new();
+        if self.flag("hipri")?.unwrap_or(false) {
+            ring.push("iopoll".into());
+        }
+        let mut register = vec!["ring"];
+        let files = self.flag("registerfiles")?.unwrap_or(false);
+        if sqpoll {
+            ring.push("sqpoll".into());
+            if let Some((line, cpu)) = cpu {
+                self.set_number("sq-cpu", Some(line), cpu)?;
+            }
+            // fio waits for the thread's completions by looking at the ring.
+            self.set("wait", "peek");
+            self.note(
+                "with sqthread_poll fio registers the file, looks at the ring instead of waiting in the kernel, and falls back \
+                 from COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, which the kernel refuses with it",
+            );
+        } else {
+            ring.extend(["coop_taskrun", "single_issuer", "defer_taskrun"].map(String::from));
+            self.note(
+                "fio sets COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN unasked and drops what the kernel refuses in silence: \
+                 this load asks for the same, and fails where they are not granted",
+            );
+        }
+        if let Some(depth) = self.out.options.get("depth").and_then(Value::as_integer) {
+            ring.push(format!("cqsize={depth}"));
+        }
+        if files || sqpoll {
+            register.push("files");
+        }
+        if self.flag("fixedbufs")?.unwrap_or(false) {
+            register.push("buffers");
+        }
+        self.note("fio registers the ring's descriptor and makes the completion queue as large as iodepth, unasked; so does this load");
+        self.set("ring", ring.join(","));
+        self.set("register", register.join(","));
+        match self.take("force_async") {
+            Some(s) if s.number(1024) == Some(1) => self.set("force-async", true),
+            Some(s) if s.number(1024) == Some(0) => {}
+            Some(s) => self.unmapped("force_async", &s, "all requests go to io-wq or none, not every Nth"),
+            None => {}
+        }
+        if let Some(s) = self.take("nonvectored")
+            && s.flag() != Some(true)
+        {
+            self.unmapped("nonvectored", &s, "reads and writes are not vectored, as fio's where the kernel has them");
+        }
+        Ok(())
+    }
+
+    /// The file, and how much of it; returns the latter.
+    fn target(&mut self) -> Result<Option<u64>, At> {
+        let directory = self.take("directory");
+        match self.take("filename") {
+            Some(s) => {
+                let names = split_unescaped(s.value.as_deref().unwrap_or_default());
+                match (names.as_slice(), &directory) {
+                    ([name], Some(d)) if !name.starts_with('/') => {
+                        let folder = d.value.as_deref().unwrap_or_default().trim_end_matches('/');
+                        self.set("file", format!("{folder}/{name}"));
+                    }
+                    ([name], _) => self.set("file", name.clone()),
+                    _ => self.unmapped("filename", &s, "a load has one file"),
+                }
+            }
+            None => {
+                if let Some(d) = &directory {
+                    self.unmapped("directory", d, "fio names a file of its own in it; name one with filename");
+                }
+                self.note(
+                    "without filename fio makes a file for each job; this load has one, for all: name it with --file",
+                );
+            }
+        }
+        let Some(s) = self.take("size") else { return Ok(None) };
+        if s.value.as_deref().is_some_and(|v| v.ends_with('%')) {
+            self.unmapped("size", &s, "a share of the target; give bytes");
+            return Ok(None);
+        }
+        let size = s.number(self.kb_base).ok_or_else(|| no_value("size", &s, "a size"))?;
+        self.set_number("size", Some(s.line), size)?;
+        Ok(Some(size))
+    }
+
+    fn cache(&mut self, engine: Engine) -> Result<(), At> {
+        let line = |s: &Option<Setting>| s.as_ref().map_or(0, |s| s.line);
+        let (direct, buffered) = (self.take("direct"), self.take("buffered"));
+        let value = |name: &str, s: &Option<Setting>| match s {
+            None => Ok(None),
+            Some(s) => s.flag().map(Some).ok_or_else(|| no_value(name, s, "0 or 1")),
+        };
+        let (is_direct, is_buffered) = (value("direct", &direct)?, value("buffered", &buffered)?);
+        // Of both, the later one holds; of neither, the page cache.
+        let by_buffered = is_buffered.is_some() && line(&buffered) > line(&direct);
+        let direct = if by_buffered { is_buffered == Some(false) } else { is_direct.unwrap_or(false) };
+        self.set(if direct { "direct" } else { "buffered" }, true);
+        let invalidate = self.flag("invalidate")?.unwrap_or(true);
+        if !direct && invalidate && engine != Engine::Null {
+            self.note(
+                "fio drops the file's pages from the page cache before it begins (invalidate=1); this load does not",
+            );
+        }
+        Ok(())
+    }
+
+    /// How long is measured: fio ends by time, by number, or when `size` has been moved, whichever comes first.
+    fn length(&mut self, jobs: u64, bs: u64, size: Option<u64>) -> Result<(), At> {
+        let span = |m: &mut Self, name: &str| match m.take(name) {
+            None => Ok(None),
+            Some(s) => s.span_us(true).map(|us| Some((s.clone(), us))).ok_or_else(|| no_value(name, &s, "a time")),
+        };
+        let ramp = span(self, "ramp_time")?.map_or(0, |(_, us)| us);
+        self.set("warmup", format!("{ramp}us"));
+        let time_based = self.flag("time_based")?.unwrap_or(false);
+        let runtime = span(self, "runtime")?.filter(|(_, us)| *us > 0);
+        let number_ios = self.number("number_ios")?.filter(|(_, n)| *n > 0);
+        let io_size = self.take("io_size");
+        let io_bytes = io_size.as_ref().and_then(|s| s.number(self.kb_base)).filter(|n| *n > 0);
+        if let (Some(s), None) = (&io_size, io_bytes) {
+            self.unmapped("io_size", s, "give bytes");
+        }
+        let count = number_ios.map(|(_, n)| n).or(io_bytes.map(|bytes| bytes / bs));
+        match (runtime, count) {
+            (Some((_, us)), None) => {
+                self.set("runtime", format!("{us}us"));
+                if !time_based {
+                    self.note("without time_based fio ends before its runtime when all of size has been moved; this load does not");
+                }
+            }
+            (Some((_, us)), Some(_)) if time_based => {
+                self.set("runtime", format!("{us}us"));
+                self.note("a load ends by time or by number: with time_based it is the runtime");
+            }
+            (runtime, Some(n)) => {
+                if let Some((s, _)) = runtime {
+                    self.unmapped("runtime", &s, "a load ends by time or by number, and a number is given");
+                }
+                self.set_count(n, jobs)?;
+            }
+            (None, None) => match size {
+                Some(bytes) => self.set_count(bytes / bs, jobs)?,
+                None => self.note(
+                    "without runtime and size fio goes over the whole target once; this load ends after bench's 5 s",
+                ),
+            },
+        }
+        Ok(())
+    }
+
+    fn set_count(&mut self, of_each: u64, jobs: u64) -> Result<(), At> {
+        let all = of_each.checked_mul(jobs).filter(|n| *n > 0);
+        let all = all.ok_or_else(|| At { line: None, what: format!("{jobs} jobs of {of_each} I/Os are no load") })?;
+        self.set_number("count", None, all)
+    }
+
+    fn cpus(&mut self, jobs: u64) {
+        let policy = self.take("cpus_allowed_policy");
+        let Some(s) = self.take("cpus_allowed") else { return };
+        let list = s.value.clone().unwrap_or_default().replace(':', ",");
+        let split = policy.is_some_and(|p| p.value.as_deref() == Some("split"));
+        if !split && (jobs > 1 || list.contains(['-', ','])) {
+            self.note(
+                "fio's jobs may use any of cpus_allowed (unless cpus_allowed_policy=split); this load's are bound to one each, in turn",
+            );
+        }
+        self.set("cpus", list);
+    }
+
+    fn pace(&mut self, rw: &str, jobs: u64) -> Result<(), At> {
+        if let Some(s) = self.take("rate_iops") {
+            match Self::of_direction(&s, rw).map(|text| number(&text, self.kb_base)) {
+                Some(Some(0)) => {}
+                Some(Some(n)) => {
+                    self.set("rate", n as f64 * jobs as f64);
+                    self.note("fio's rate is each job's and its latency counts from the submission; this load's is all jobs' together and counts from the intended time");
+                }
+                Some(None) => return Err(no_value("rate_iops", &s, "a number")),
+                None => self.unmapped("rate_iops", &s, "reads and writes have one rate"),
+            }
+        }
+        let span = |m: &mut Self, name: &str| match m.take(name) {
+            None => Ok(None),
+            Some(s) => s.span_us(false).map(|us| Some((s.clone(), us))).ok_or_else(|| no_value(name, &s, "a time")),
+        };
+        let spin = span(self, "thinktime_spin")?;
+        if let Some((s, us)) = span(self, "thinktime")?.filter(|(_, us)| *us > 0) {
+            let computing = spin.map_or(0, |(_, us)| us).min(us);
+            if computing < us {
+                self.unmapped("thinktime", &s, "fio sleeps but for thinktime_spin of it; a load that thinks computes");
+            }
+            if computing > 0 {
+                self.set_number("think", Some(s.line), computing.saturating_mul(1000))?;
+                self.note(
+                    "fio thinks after each I/O that it has submitted; this load once between reaping and submitting",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self) {
+        match self.take("verify") {
+            Some(s) if !matches!(s.value.as_deref(), Some("0" | "none" | "null") | None) => {
+                self.set("verify", true);
+                self.note("blocks are verified by this load's own mark and checksum, whatever fio's verify asks for");
+            }
+            _ => {}
+        }
+    }
+
+    /// What nothing above has taken.
+    fn rest(&mut self) {
+        for (name, setting) in std::mem::take(&mut self.job.settings) {
+            if SAYS_NOTHING.contains(&name.as_str()) {
+                continue;
+            }
+            let mut only = ONLY.iter().filter(|(n, ..)| *n == name).peekable();
+            let why = only.peek().map_or("", |(_, _, why)| why);
+            if !only.any(|(_, value, _)| setting.value.as_deref() == Some(value)) {
+                self.unmapped(&name, &setting, why);
+            }
+        }
+    }
+}
+
+fn no_value(name: &str, s: &Setting, wanted: &str) -> At {
+    match &s.value {
+        Some(value) => At::line(s.line, format!("{name}={value}: not {wanted}")),
+        None => At::line(s.line, format!("{name} wants {wanted}")),
+    }
+}
+
+/// fio's file names: separated by ':', which a backslash makes part of a name.
+fn split_unescaped(text: &str) -> Vec<String> {
+    let mut names = vec![String::new()];
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        // There is one to push to, from the start.
+        let Some(last) = names.last_mut() else { break };
+        match c {
+            '\\' => last.extend(chars.next()),
+            ':' => names.push(String::new()),
+            c => last.push(c),
+        }
+    }
+    names
+}
