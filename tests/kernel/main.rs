@@ -5,6 +5,7 @@
 
 mod agreement;
 mod bench;
+mod circumstances;
 mod golden;
 mod ground;
 mod probes;
@@ -25,6 +26,7 @@ fn main() {
         ground::trials(),
         agreement::trials(),
         probes::trials(),
+        circumstances::trials(),
         profile::trials(),
         record::trials(),
         replay::trials(),

@@ -1,0 +1,194 @@
+//! What is read around a load, and the rules over it, against causes that are known: another reader, a quota, a page cache.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use iotrail::answer::comparable::{CODES, reasons};
+use iotrail::measurement::{Circumstances, Measurement};
+use libtest_mimic::{Failed, Trial};
+
+use crate::bench::{file, run, until};
+
+type Test = fn() -> Result<(), Failed>;
+
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 6] = [
+        ("direct_reads_are_the_disks", direct),
+        ("short_direct_reads_are_the_disks", short),
+        ("resident_reads_are_not", resident),
+        ("another_reader_is_seen", another_reader),
+        ("no_file_has_no_disk", no_file),
+        ("the_course_adds_up", course),
+    ];
+    let quota = Trial::test("circumstances::a_quota_throttles", throttled).with_ignored_flag(Group::parent().is_none());
+    let trial = |(name, test): (&str, Test)| Trial::test(format!("circumstances::{name}"), test);
+    tests.into_iter().map(trial).chain([quota]).collect()
+}
+
+fn around(m: &Measurement) -> &Circumstances {
+    m.circumstances.as_ref().expect("looked at")
+}
+
+/// Codes of the warnings that make it not comparable.
+fn codes(m: &Measurement) -> Vec<&str> {
+    let codes: Vec<&str> = m.warnings.iter().map(|w| w.code.as_str()).filter(|c| CODES.contains(c)).collect();
+    assert_eq!(reasons(m).len(), codes.len());
+    codes
+}
+
+fn comparable(m: &Measurement) -> Result<(), String> {
+    match codes(m).as_slice() {
+        [] => Ok(()),
+        codes => Err(format!("{codes:?}: {:?}", around(m))),
+    }
+}
+
+/// Others use this machine's disk now and then: one quiet try of three is asked for.
+fn of_disk(options: &str) -> Measurement {
+    until(|| run(&format!("--file {} {options}", file().display())), comparable)
+}
+
+fn direct() -> Result<(), Failed> {
+    let m = of_disk("--direct --depth 8 --runtime 1s --warmup 200ms");
+    let device = around(&m).device.as_ref().expect("the test's disk counts");
+    assert_eq!(device.asked_bytes, m.bytes);
+    // What one of ours reads from a device, the device has read.
+    assert!(device.read_bytes >= m.bytes, "{device:?}");
+    assert!(device.read_bytes as f64 <= 1.05 * m.bytes as f64 + f64::from(640 << 10), "{device:?}");
+    let c = around(&m);
+    assert!(c.span_ns >= m.elapsed_ns, "{} {}", c.span_ns, m.elapsed_ns);
+    assert_eq!(c.interrupts_after, m.host.target.as_ref().expect("a target").interrupts);
+    assert!(c.run_queue_wait_ns.is_some() && c.steal_ns.is_some() && c.runnable_before.is_some(), "{c:?}");
+    Ok(())
+}
+
+fn short() -> Result<(), Failed> {
+    let m = of_disk("--direct --depth 1 --runtime 100ms --warmup 0");
+    assert!(around(&m).device.as_ref().is_some_and(|d| d.read_bytes >= m.bytes));
+    Ok(())
+}
+
+fn resident() -> Result<(), Failed> {
+    drop(fs::read(file())?);
+    let m = of_disk("--buffered --runtime 500ms --warmup 100ms");
+    let c = around(&m);
+    let cached = c.page_cache.as_ref().expect("root may look");
+    assert_eq!((cached.resident.before, cached.resident.after), (1.0, 1.0));
+    let device = c.device.as_ref().expect("the test's disk counts");
+    assert!(m.bytes > 100 << 20 && device.read_bytes < 4 << 20, "{device:?}");
+    Ok(())
+}
+
+fn another_reader() -> Result<(), Failed> {
+    let other = file().with_file_name("kernel-tests-other.dat");
+    if fs::metadata(&other).map(|m| m.len()).ok() != Some(64 << 20) {
+        run(&format!("--file {} --size 64m --count 16 --warmup 0 --trace off", other.display()));
+    }
+    let reader = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["bench", "--trace", "off", "--depth", "8", "--warmup", "0", "--runtime", "60s", "--file"])
+        .arg(&other)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let _reader = Killed(reader);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let m = run(&format!("--file {} --depth 8 --runtime 1s --warmup 200ms", file().display()));
+    assert!(codes(&m).contains(&"other_io"), "{:?} {:?}", m.warnings, m.circumstances);
+    assert!(reasons(&m).iter().any(|r| r.starts_with("beside the load's ")), "{:?}", reasons(&m));
+    Ok(())
+}
+
+/// A child that ends with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let ended = self.0.kill().and_then(|()| self.0.wait());
+        assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
+    }
+}
+
+fn no_file() -> Result<(), Failed> {
+    for load in ["--rw nop", "--engine null"] {
+        let m = until(|| run(&format!("{load} --runtime 300ms --warmup 0")), comparable);
+        let c = around(&m);
+        assert_eq!((&c.device, &c.page_cache, c.interrupts_after.len()), (&None, &None, 0), "{load}");
+    }
+    Ok(())
+}
+
+fn course() -> Result<(), Failed> {
+    let m = run("--engine null --runtime 1s --warmup 0");
+    let t = around(&m).throughput.as_ref().expect("20 intervals");
+    let sum: u64 = t.ios.iter().sum();
+    assert_eq!(t.interval_ns, 50_000_000);
+    assert!((18..=20).contains(&t.ios.len()), "{t:?}");
+    // All but what was done after the last whole interval.
+    let covered = t.ios.len() as f64 * 0.05;
+    assert!(sum <= m.ios && (sum as f64 / m.ios as f64 - covered).abs() < 0.1, "{sum} of {}: {t:?}", m.ios);
+    Ok(())
+}
+
+/// A control group with a fifth of a CPU, gone with the test.
+struct Group(PathBuf);
+
+impl Group {
+    /// The folder in which a group with a quota can be made, and whether it is version 2's.
+    fn parent() -> Option<(&'static Path, bool)> {
+        let first = Path::new("/sys/fs/cgroup/cpu");
+        if first.join("cpu.cfs_period_us").exists() {
+            return Some((first, false));
+        }
+        let second = Path::new("/sys/fs/cgroup");
+        let on = fs::read_to_string(second.join("cgroup.subtree_control")).ok()?;
+        on.split_whitespace().any(|c| c == "cpu").then_some((second, true))
+    }
+
+    fn make() -> std::io::Result<Self> {
+        let (parent, second) = Self::parent().expect("the trial is ignored without one");
+        let group = Self(parent.join(format!("iotrail-test-{}", std::process::id())));
+        fs::create_dir(&group.0)?;
+        if second {
+            fs::write(group.0.join("cpu.max"), "20000 100000")?;
+        } else {
+            fs::write(group.0.join("cpu.cfs_period_us"), "100000")?;
+            fs::write(group.0.join("cpu.cfs_quota_us"), "20000")?;
+        }
+        Ok(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Its last process may be on its way out.
+        let gone = (0..50).any(|_| {
+            let removed = fs::remove_dir(&self.0).is_ok();
+            if !removed {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            removed
+        });
+        assert!(gone || std::thread::panicking(), "{} is left behind", self.0.display());
+    }
+}
+
+fn throttled() -> Result<(), Failed> {
+    let group = Group::make()?;
+    let out = Command::new("sh")
+        .args(["-c", "echo $$ >\"$0\" && exec \"$@\""])
+        .arg(group.0.join("cgroup.procs"))
+        .arg(env!("CARGO_BIN_EXE_iotrail"))
+        .args("bench --json --engine null --trace off --runtime 1s --warmup 0".split(' '))
+        .output()?;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let m: Measurement = serde_json::from_slice(&out.stdout)?;
+    let c = around(&m);
+    assert_eq!(c.cpu_quota, Some(0.2));
+    // A thread that always computes has 20 ms of each 100.
+    let share = c.throttled_ns.expect("told") as f64 / c.span_ns as f64;
+    assert!((0.5..1.0).contains(&share), "{c:?}");
+    assert!(codes(&m).contains(&"throttled"), "{:?}", m.warnings);
+    assert!(reasons(&m).iter().any(|r| r.contains("quota of 0.20 CPUs")), "{:?}", reasons(&m));
+    Ok(())
+}
