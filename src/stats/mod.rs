@@ -1,10 +1,14 @@
-//! Pure numbers: histograms, quantiles, shares of samples, totals estimated from samples, courses over time.
+//! Pure numbers: histograms, quantiles, shares of samples, totals estimated from samples, courses over time, ratios of repeats with
+//! their intervals.
 
+pub mod bootstrap;
 pub mod estimate;
 pub mod histogram;
 pub mod quantile;
+pub mod random;
 pub mod share;
 pub mod steady;
+mod student;
 
 /// The standard normal's quantile at 97.5 %: of intervals at 95 %.
 const Z: f64 = 1.959_963_984_540_054;

@@ -1,0 +1,36 @@
+//! Random numbers that are the same in every version: the generator is written out here for that.
+
+/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+#[derive(Debug, Clone)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// 64 uniform bits.
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform below `n`, by the high half of the product; the bias, n / 2^64, is far below what any run could show.
+    pub fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.draw()) * u128::from(n)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_is_the_published_one() {
+        // First output for the state 0, as in the reference implementation.
+        assert_eq!(SplitMix64::new(0).draw(), 0xe220_a839_7b1d_cdaf);
+    }
+}
