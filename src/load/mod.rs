@@ -235,16 +235,17 @@ impl Conductor<'_, '_> {
                 Doing::Measuring => self.series.next().min(told + TICK),
                 _ => told + TICK,
             };
-            if self.shared.gate.all_stand(next.saturating_sub(began.elapsed())) {
-                return;
-            }
-            if self.stop.load(Ordering::Relaxed) {
-                self.shared.halt.store(true, Ordering::Relaxed);
-            }
+            let quiet = self.shared.gate.all_stand(next.saturating_sub(began.elapsed()));
             let done = self.shared.done.iter().map(|d| d.load(Ordering::Relaxed)).sum();
             let elapsed = began.elapsed();
             if doing == Doing::Measuring {
                 self.series.look(elapsed, done);
+            }
+            if quiet {
+                return;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                self.shared.halt.store(true, Ordering::Relaxed);
             }
             if elapsed >= told + TICK {
                 told = elapsed;

@@ -26,6 +26,12 @@ const FIELDS: &str = "
     probe.lost number?, probe.programs list, host.hostname string, host.kernel string, host.cpu_model string, host.cpus number,
     host.target object, host.target.path string, host.target.filesystem string?, host.target.device string?,
     host.target.driver string?, host.target.queues number?, host.target.poll_queues number?, host.target.scheduler string?,
+    circumstances object, circumstances.span_ns number, circumstances.cpus list, circumstances.device object?,
+    circumstances.page_cache object?, circumstances.steal_ns number?, circumstances.cpu_quota number?,
+    circumstances.throttled_ns number?, circumstances.thermal_throttles number?, circumstances.frequency_khz object?,
+    circumstances.interrupts_after list, circumstances.runnable_before number?, circumstances.load_average_before number?,
+    circumstances.run_queue_wait_ns number?, circumstances.involuntary_switches number?, circumstances.minor_faults number?,
+    circumstances.major_faults number?, circumstances.throughput object?,
     host.target.interrupts list, host.clock_source string?, host.lockdown string?, host.virtualisation string?, warnings list,
     warnings[].code string, warnings[].text string, warnings[].remedy string, host.target.interrupts[].irq number,
     host.target.interrupts[].name string, host.target.interrupts[].cpus list";

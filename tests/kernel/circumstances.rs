@@ -71,12 +71,18 @@ fn short() -> Result<(), Failed> {
 
 fn resident() -> Result<(), Failed> {
     drop(fs::read(file())?);
-    let m = of_disk("--buffered --runtime 500ms --warmup 100ms");
-    let c = around(&m);
-    let cached = c.page_cache.as_ref().expect("root may look");
+    let from_disk = |m: &Measurement| around(m).device.as_ref().expect("the test's disk counts").read_bytes;
+    let m = until(
+        || run(&format!("--file {} --buffered --runtime 500ms --warmup 100ms", file().display())),
+        // Others may read from the same disk.
+        |m| match from_disk(m) {
+            few if few < 1 << 20 => comparable(m),
+            many => Err(format!("the disk read {many} bytes")),
+        },
+    );
+    let cached = around(&m).page_cache.as_ref().expect("root may look");
     assert_eq!((cached.resident.before, cached.resident.after), (1.0, 1.0));
-    let device = c.device.as_ref().expect("the test's disk counts");
-    assert!(m.bytes > 100 << 20 && device.read_bytes < 4 << 20, "{device:?}");
+    assert!(m.bytes > 100 << 20, "{}", m.bytes);
     Ok(())
 }
 
@@ -123,10 +129,9 @@ fn course() -> Result<(), Failed> {
     let t = around(&m).throughput.as_ref().expect("20 intervals");
     let sum: u64 = t.ios.iter().sum();
     assert_eq!(t.interval_ns, 50_000_000);
-    assert!((18..=20).contains(&t.ios.len()), "{t:?}");
-    // All but what was done after the last whole interval.
-    let covered = t.ios.len() as f64 * 0.05;
-    assert!(sum <= m.ios && (sum as f64 / m.ios as f64 - covered).abs() < 0.1, "{sum} of {}: {t:?}", m.ios);
+    assert_eq!(t.ios.len(), 20, "{t:?}");
+    // All but the few of the last look.
+    assert!(sum <= m.ios && sum as f64 > 0.99 * m.ios as f64, "{sum} of {}: {t:?}", m.ios);
     Ok(())
 }
 
