@@ -42,6 +42,15 @@ pub struct Measurement {
     pub ipis: Vec<Ipi>,
     /// Completion order; null where it could not be followed.
     pub order: Option<Order>,
+    /// The parts of the mean latency, of the followed requests; null where none were followed.
+    #[serde(default)]
+    pub stages: Option<StageRecord>,
+    /// How many requests were followed; null: none were to be.
+    #[serde(default)]
+    pub followed: Option<Followed>,
+    /// Requests handed to io-wq, of all; null where requests were not followed.
+    #[serde(default)]
+    pub punts: Option<Punts>,
     pub probe: Probe,
     /// Where the CPU went, by samples; null where none were taken. Every place is there; their samples sum to
     /// `cpu_samples.taken`.
@@ -135,6 +144,14 @@ pub struct Cpu {
     pub system_ns: u64,
     /// CPU time of the SQPOLL threads; null without them.
     pub sqpoll_ns: Option<u64>,
+    /// Times that the load had to wake an SQPOLL thread which had gone to sleep (io_uring_enter with IORING_ENTER_SQ_WAKEUP); null
+    /// without one.
+    #[serde(default)]
+    pub sqpoll_wakeups: Option<u64>,
+    /// CPU time of the process's other helper threads, those that have ended included: io-wq workers, glibc's helpers. What the
+    /// process's threads took in all, less the figures above: so to some tens of microseconds a thread.
+    #[serde(default)]
+    pub helpers_ns: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -147,12 +164,73 @@ pub struct VehicleCount {
     pub delay_ns: Option<Delay>,
 }
 
-/// Delivery delay, posted − ready.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Delivery delay, posted − ready, of the followed completions.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delay {
     pub p50: Option<u64>,
     pub p99: Option<u64>,
     pub max: Option<u64>,
+    /// Completions that it is of: those that were followed, with *ready* seen.
+    #[serde(default)]
+    pub count: Option<u64>,
+    #[serde(default)]
+    pub p90: Option<u64>,
+    /// Of `count`, how many were delivered more than a millisecond late.
+    #[serde(default)]
+    pub over_1ms: Option<u64>,
+}
+
+/// Means over the followed completions with both *issued* and *ready*; `issue_ns`, `wait_ns` and `delivery_ns` sum to `total_ns`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageRecord {
+    pub completions: u64,
+    pub issue_ns: f64,
+    pub wait_ns: f64,
+    pub delivery_ns: f64,
+    /// Of `delivery_ns`: until a kernel worker of the file system had finished the I/O; null where none was seen.
+    #[serde(default)]
+    pub file_system_ns: Option<f64>,
+    pub total_ns: f64,
+    pub delivery_delay_ns: Latency,
+}
+
+impl StageRecord {
+    /// The part of the delivery delay that was spent in a kernel worker of the file system.
+    pub fn file_system_share(&self) -> Option<f64> {
+        self.file_system_ns.filter(|_| self.delivery_ns > 0.0).map(|ns| ns / self.delivery_ns)
+    }
+}
+
+/// How many requests were followed whole.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Followed {
+    /// One request in so many; 1: all.
+    pub one_in: u32,
+    pub completions: u64,
+    /// Of `completions`: those with both *issued* and *ready* seen.
+    pub with_stages: u64,
+    /// Chosen, but given up: no room to keep them.
+    pub no_room: u64,
+    /// Whole, but lost on the way: the ring buffer was full.
+    pub ring_buffer_full: u64,
+    /// Chosen, and without a completion as far as was seen: the program asked for none if they succeed
+    /// (IOSQE_CQE_SKIP_SUCCESS).
+    #[serde(default)]
+    pub skipped: u64,
+    /// Chosen, and over without a completion that was seen: it overflowed, or was missed.
+    #[serde(default)]
+    pub no_completion: u64,
+    /// Chosen, and not complete when watching ended.
+    pub unfinished: u64,
+}
+
+/// Requests handed to io-wq workers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Punts {
+    /// Because the load asked for it (`--force-async`).
+    pub asked: u64,
+    /// Because they would have blocked, or their operation always does.
+    pub would_block: u64,
 }
 
 /// Ratios to `ios`; null where it could not be had.
@@ -195,6 +273,10 @@ pub struct Interrupt {
     pub on_watched: u64,
     /// The same span from /proc/interrupts; null where it could not be read. More than `count`: the probes were blind.
     pub proc_count: Option<u64>,
+    /// Time that the CPU spent in its handler and in the softirqs that it raised, without the entry's own and the hypervisor's; null
+    /// for other vectors than a device's, and where the CPU was not sampled.
+    #[serde(default)]
+    pub spent_ns: Option<u64>,
 }
 
 /// Interprocessor interrupts that were sent because of, or to, a watched thread.

@@ -6,9 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measurement::{Latency, VehicleCount};
+use crate::measurement::{Latency, StageRecord, VehicleCount};
 use crate::path::vehicle::Vehicle;
-use crate::trace_record::StageRecord;
 
 pub const SCHEMA: &str = "iotrail.top/1";
 

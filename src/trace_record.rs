@@ -7,7 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::measurement::{
-    CpuSamples, CpuShare, Host, Interrupt, Ipi, Latency, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning,
+    CpuSamples, CpuShare, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, PerIo, Probe, StageRecord,
+    TaskWorkBatch, VehicleCount, Warning,
 };
 
 pub const SCHEMA: &str = "iotrail.trace/1";
@@ -118,29 +119,6 @@ pub struct TraceCpu {
     pub system_ns: Option<u64>,
 }
 
-/// How many requests were followed whole.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Followed {
-    /// One request in so many; 1: all.
-    pub one_in: u32,
-    pub completions: u64,
-    /// Of `completions`: those with both *issued* and *ready* seen.
-    pub with_stages: u64,
-    /// Chosen, but given up: no room to keep them.
-    pub no_room: u64,
-    /// Whole, but lost on the way: the ring buffer was full.
-    pub ring_buffer_full: u64,
-    /// Chosen, and without a completion as far as was seen: the program asked for none if they succeed
-    /// (IOSQE_CQE_SKIP_SUCCESS).
-    #[serde(default)]
-    pub skipped: u64,
-    /// Chosen, and over without a completion that was seen: it overflowed, or was missed.
-    #[serde(default)]
-    pub no_completion: u64,
-    /// Chosen, and not complete when watching ended.
-    pub unfinished: u64,
-}
-
 /// Requests of one opcode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpcodeRecord {
@@ -173,27 +151,6 @@ pub struct OpcodeRecord {
 pub struct ErrnoCount {
     pub errno: String,
     pub count: u64,
-}
-
-/// Means over the followed completions with both *issued* and *ready*; `issue_ns`, `wait_ns` and `delivery_ns` sum to `total_ns`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StageRecord {
-    pub completions: u64,
-    pub issue_ns: f64,
-    pub wait_ns: f64,
-    pub delivery_ns: f64,
-    /// Of `delivery_ns`: until a kernel worker of the file system had finished the I/O; null where none was seen.
-    #[serde(default)]
-    pub file_system_ns: Option<f64>,
-    pub total_ns: f64,
-    pub delivery_delay_ns: Latency,
-}
-
-impl StageRecord {
-    /// The part of the delivery delay that was spent in a kernel worker of the file system.
-    pub fn file_system_share(&self) -> Option<f64> {
-        self.file_system_ns.filter(|_| self.delivery_ns > 0.0).map(|ns| ns / self.delivery_ns)
-    }
 }
 
 /// io_uring_enter calls that asked for so many requests, in powers of two, estimated from the followed requests.

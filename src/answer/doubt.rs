@@ -2,7 +2,7 @@
 //! its warnings.
 
 use super::words::{percent, plural};
-use crate::measurement::{CpuSamples, Interrupt, Measurement, Probe, VehicleCount, Warning};
+use crate::measurement::{CpuSamples, Followed, Interrupt, Measurement, Probe, VehicleCount, Warning};
 use crate::path::vehicle::Vehicle;
 
 /// One in a hundred: the accuracy that shares and counts are read with.
@@ -42,6 +42,20 @@ fn lost(m: &Counts<'_>) -> Option<Warning> {
         ),
         "take the counts as lower bounds, or repeat with less else running",
     ))
+}
+
+/// Requests that were chosen to be followed and are not among the followed ones.
+pub fn followed_lost(of: &Followed, option: &str) -> Option<Warning> {
+    (of.no_room + of.ring_buffer_full > 0).then(|| {
+        Warning::new(
+            "followed_lost",
+            format!(
+                "of the requests that were followed, {} were given up for want of room and {} were lost on the way",
+                of.no_room, of.ring_buffer_full
+            ),
+            format!("counts are not affected; follow fewer: a larger {option}"),
+        )
+    })
 }
 
 fn missed(m: &Counts<'_>) -> Option<Warning> {
@@ -183,7 +197,15 @@ mod tests {
     }
 
     fn interrupt(cpu: u32, count: u64, proc_count: Option<u64>) -> Interrupt {
-        Interrupt { vector: "36".into(), name: "virtio1-req.0".into(), cpu, count, on_watched: 0, proc_count }
+        Interrupt {
+            vector: "36".into(),
+            name: "virtio1-req.0".into(),
+            cpu,
+            count,
+            on_watched: 0,
+            proc_count,
+            spent_ns: None,
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::profile::ProfileArgs;
 use crate::error::{Error, Result};
-use crate::experiment::cell::{self, Measured};
+use crate::experiment::cell::{self, Measured, Watching};
 use crate::experiment::interrupt;
 use crate::load::options::LoadOptions;
 use crate::load::{Doing, Progress};
@@ -22,6 +22,11 @@ pub struct BenchArgs {
 
     #[command(flatten)]
     profile: ProfileArgs,
+
+    /// Follow one of io_uring's requests in so many whole, chosen at random (1: all): how late each vehicle delivered, the
+    /// stages of the latency, the order of completions
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    follow: Option<u32>,
 
     /// One measurement as JSON on standard output
     #[arg(long)]
@@ -52,7 +57,8 @@ fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
     let stop = interrupt::raise_flag()?;
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
-    let measured = cell::run(&args.load, args.profile.sampling(), &mut |p: Progress| bar.set_message(words(p)), stop);
+    let watching = Watching { sampling: args.profile.sampling(), follow: args.follow };
+    let measured = cell::run(&args.load, watching, &mut |p: Progress| bar.set_message(words(p)), stop);
     bar.finish_and_clear();
     let Measured { measurement, histogram, samples, interrupted } = measured?;
     if measurement.ios == 0 {

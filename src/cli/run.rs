@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::answer::conclude::{Conclusion, conclude};
 use crate::error::{Error, Result};
+use crate::experiment::cell::Watching;
 use crate::experiment::execute::{Execution, Outcome, Started, Step, execute, nothing_to_resume, resume, start};
 use crate::experiment::file::Experiment;
 use crate::experiment::plan::{Facts, Plan, Target, absolute, needs_target, plan};
@@ -22,6 +23,7 @@ use crate::experiment::{builtin, cell, interrupt, scratch};
 use crate::host;
 use crate::load::options::Bytes;
 use crate::measurement;
+use crate::probe::profile::{Clock, DEFAULT_HZ, Sampling};
 use crate::report::terminal;
 use crate::run_record::RunRecord;
 use crate::store::{Store, default_path};
@@ -184,6 +186,8 @@ fn disk_below(path: &Path) -> Option<measurement::Target> {
 
 fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome> {
     let stop: &AtomicBool = interrupt::raise_flag()?;
+    let sampling = plan.profile.then_some(Sampling { clock: Clock::Time, hz: DEFAULT_HZ });
+    let watching = Watching { sampling, follow: plan.follow };
     // Both closures show something, one after the other.
     let progress = RefCell::new(progress::Progress::new(plan, started));
     let outcome = execute(Execution {
@@ -191,7 +195,7 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
         started,
         store,
         stop,
-        measure: &mut |load| cell::run(load, None, &mut |at| progress.borrow().load(&at), stop),
+        measure: &mut |load| cell::run(load, watching, &mut |at| progress.borrow().load(&at), stop),
         tell: &mut |step: Step<'_>| progress.borrow_mut().show(&step),
     });
     progress.borrow().end();

@@ -98,6 +98,11 @@ pub trait Submitter: Send {
 
     /// System calls made by this half so far; `None` where another library makes them.
     fn syscalls(&self) -> Option<u64>;
+
+    /// Of these, those that woke a kernel thread which submits in this half's stead; `None` where there is none.
+    fn wakeups(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The reaping half. All hooks are called by one thread, the submitting one or another.

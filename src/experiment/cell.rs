@@ -1,18 +1,20 @@
 //! One watched cell: the load with the probes around it, and the measurement that the two make together.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use hdrhistogram::Histogram;
 
 use crate::answer::comparable;
+use super::follow::{self, Requests};
 use crate::answer::doubt::{doubts, samples_lost};
 use crate::engine::io_uring::flags::Flag;
 use crate::error::{Error, Result};
 use crate::host::{self, circumstances};
 use crate::load::options::{EngineKind, LoadOptions, Trace};
 use crate::load::spec::{LoadSpec, ReaperKind};
-use crate::load::{self, Boundary, Outcome, Progress};
+use crate::load::{self, Boundary, Doing, Outcome, Progress};
 use crate::measurement::{Circumstances, Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, TaskWorkBatch, Warning};
 use crate::path::sample::Sample;
 use crate::probe::observed::Observed;
@@ -32,11 +34,21 @@ pub struct Measured {
     pub interrupted: bool,
 }
 
-/// Runs the load once, watched as `options.trace` asks, and sampled where that is asked for. Counts and load cover exactly
+/// What is looked at beside the counts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Watching {
+    /// Samples of what the CPUs run; `None`: none are taken.
+    pub sampling: Option<Sampling>,
+    /// One of io_uring's requests in so many is followed whole, chosen at random: for delivery delays, stages, order, punts. `None`: none
+    /// is, which is cheapest.
+    pub follow: Option<u32>,
+}
+
+/// Runs the load once, watched as `options.trace` asks, and beside that as `watching` does. Counts and load cover exactly
 /// the same I/Os: both boundaries lie where nothing is in flight.
 pub fn run(
     options: &LoadOptions,
-    sampling: Option<Sampling>,
+    watching: Watching,
     progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
 ) -> Result<Measured> {
@@ -45,16 +57,25 @@ pub fn run(
     let spec = LoadSpec::resolve(options, host.target.as_ref(), &online)?;
     let mut warnings = Vec::new();
 
+    let interface = interface(&spec);
+    let is_ring = matches!(interface, Some(Interface::IoUring { .. }));
+    let how =
+        watching.follow.filter(|_| is_ring && spec.trace != Trace::Off).map(|one_in| follow::follow(one_in.max(1)));
+    if watching.follow.is_some() && how.is_none() {
+        let why = if is_ring { "the probes are off" } else { "only io_uring's can be" };
+        warnings.push(Warning::new("not_followed", format!("no request was followed: {why}"), "leave --follow out"));
+    }
     let mut room = Room::default();
-    let mut watch = match interface(&spec) {
+    let watch = match interface {
         Some(interface) if spec.trace != Trace::Off => {
             // The calling thread only waits while the load runs; all other threads are the load's or its helpers.
             let subject = Subject {
                 who: Who::Process { tgid: std::process::id(), unwatched_tid: calling_tid() },
                 interface,
                 target_irqs: host.target.iter().flat_map(|t| &t.interrupts).map(|i| i.irq).collect(),
-                follow: None,
+                follow: how,
                 aio_awaited: false,
+                spans_timed: watching.sampling.is_some(),
             };
             match Watch::open(&mut room, subject).map_err(or_unwatched) {
                 Ok(watch) => Some(watch),
@@ -71,9 +92,12 @@ pub fn run(
         }
         _ => None,
     };
+    // Both the boundaries and the progress have to do with it, one after the other.
+    let watch = RefCell::new(watch.map(|watch| (watch, how.map(Requests::new))));
 
     let mut sampling_room = profile::Room::default();
-    let mut profiler = sampling
+    let mut profiler = watching
+        .sampling
         .map(|sampling| {
             let whom = Whom::Tgids(vec![std::process::id()]);
             let subject = profile::Subject { whom, exclude_tid: calling_tid(), sampling };
@@ -87,8 +111,12 @@ pub fn run(
     let mut found: Option<Circumstances> = None;
     let mut observed: Option<Observed> = None;
     let mut profiled: Option<Profile> = None;
-    let mut failed: Option<Error> = None;
+    let failed: RefCell<Option<Error>> = RefCell::default();
+    let fail = |e: Error| {
+        failed.borrow_mut().get_or_insert(e);
+    };
     let mut boundary = |at: Boundary| {
+        let mut watch = watch.borrow_mut();
         // Sampled is what is between: neither the resetting of the counters nor the reading.
         let result = match at {
             Boundary::Ready => Ok(()),
@@ -96,28 +124,40 @@ pub fn run(
                 before = Some(circumstances::before(around));
                 watch
                     .as_mut()
-                    .map_or(Ok(()), Watch::begin)
+                    .map_or(Ok(()), |(watch, _)| watch.begin())
                     .and_then(|()| profiler.as_mut().map_or(Ok(()), Profiler::begin))
             }
             Boundary::MeasureEnds => (|| {
                 profiled = profiler.as_mut().map(Profiler::end).transpose()?;
-                observed = watch.as_mut().map(Watch::end).transpose()?;
+                if let Some((watch, requests)) = watch.as_mut() {
+                    observed = Some(watch.end()?);
+                    requests.as_mut().map_or(Ok(()), |requests| requests.take_out(watch))?;
+                }
                 found = before.take().map(circumstances::Before::after);
                 Ok(())
             })(),
         };
-        if let Err(e) = result {
-            failed.get_or_insert(e);
-        }
+        result.unwrap_or_else(fail);
     };
-    let outcome = load::run(&spec, &mut boundary, progress, stop)?;
-    if let Some(e) = failed {
+    let mut progress = |p: Progress| {
+        if let (Doing::Measuring, Some((watch, Some(requests)))) = (p.doing, watch.borrow_mut().as_mut()) {
+            requests.make_room(watch, p.done).unwrap_or_else(fail);
+        }
+        progress(p);
+    };
+    let outcome = load::run(&spec, &mut boundary, &mut progress, stop)?;
+    if let Some(e) = failed.into_inner() {
         return Err(e);
     }
-    if let Some(watch) = &watch {
+    let watch = watch.into_inner();
+    if let Some((watch, _)) = &watch {
         warnings.extend(watch.missing());
     }
+    let loss = observed.as_ref().map(|o| o.follow_loss);
     let mut measured = measured(outcome, observed, found, host, warnings);
+    if let (Some((_, Some(requests))), Some(loss)) = (watch, loss) {
+        requests.tell(&mut measured.measurement, loss);
+    }
     if let Some(profile) = profiled {
         let pinned: Vec<u32> = spec.cpus.iter().copied().chain(reaper_cpu(&spec)).chain(spec.ring.sq_cpu).collect();
         let shares = profile.shares((!spec.cpus.is_empty()).then_some(&pinned));
@@ -219,7 +259,9 @@ fn measured(
     let mut per_io = PerIo { syscalls: ratio(syscalls), ..PerIo::default() };
     let mut probe = Probe { mode: "off".into(), ..Probe::default() };
     let (mut vehicles, mut interrupts, mut ipis, mut batches) = (vec![], vec![], vec![], vec![]);
+    let mut punts = None;
     if let Some(o) = observed {
+        punts = follow::punts(&o);
         per_io.kicks = ratio(o.kicks);
         per_io.resched_ipis = ratio(o.resched_ipis);
         per_io.device_irqs = ratio(o.device_irqs);
@@ -272,6 +314,9 @@ fn measured(
         interrupts,
         ipis,
         order: None,
+        stages: None,
+        followed: None,
+        punts,
         probe,
         cpu_shares: None,
         cpu_samples: None,

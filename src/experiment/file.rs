@@ -25,6 +25,10 @@ pub struct Experiment {
     pub question: String,
     pub expect: String,
     pub table: Table,
+    /// The CPUs are sampled in every cell.
+    pub profile: bool,
+    /// One of io_uring's requests in so many is followed whole in every cell.
+    pub follow: Option<u32>,
     pub seed: Option<u32>,
     /// Of the target that is made when none is given.
     pub size: Option<Bytes>,
@@ -72,6 +76,9 @@ struct Raw {
     expect: String,
     #[serde(default = "delivery")]
     table: Table,
+    #[serde(default)]
+    profile: bool,
+    follow: Option<Spanned<u32>>,
     repeats: Spanned<u32>,
     seed: Option<u32>,
     size: Option<Spanned<Value>>,
@@ -143,7 +150,7 @@ impl File<'_> {
         }
         let variants = self.named("variant", VARIANT, &raw.variant, &load, &matrix)?;
         let axes = self.with_arms(&raw, matrix, variants, &load)?;
-        let full = Scale { repeats: self.repeats(&raw.repeats)?, load, axes };
+        let full = Scale { repeats: self.at_least_1("repeats", &raw.repeats)?, load, axes };
         let quick = raw.quick.as_ref().map(|q| self.quick(q, &full)).transpose()?;
         for scale in [Some(&full), quick.as_ref()].into_iter().flatten() {
             let cells = scale.axes.iter().try_fold(scale.repeats as usize, |n, a| n.checked_mul(a.points.len()));
@@ -160,6 +167,8 @@ impl File<'_> {
             question: raw.question,
             expect: raw.expect,
             table: raw.table,
+            profile: raw.profile,
+            follow: raw.follow.as_ref().map(|n| self.at_least_1("follow", n)).transpose()?,
             seed: raw.seed,
             size,
             full,
@@ -167,9 +176,9 @@ impl File<'_> {
         })
     }
 
-    fn repeats(&self, n: &Spanned<u32>) -> Result<u32> {
+    fn at_least_1(&self, key: &str, n: &Spanned<u32>) -> Result<u32> {
         match n.get_ref() {
-            0 => Err(self.refuse(n.span(), "'repeats' is at least 1")),
+            0 => Err(self.refuse(n.span(), format!("'{key}' is at least 1"))),
             n => Ok(*n),
         }
     }
@@ -335,7 +344,7 @@ impl File<'_> {
     fn quick(&self, raw: &RawQuick, full: &Scale) -> Result<Scale> {
         let mut scale = full.clone();
         if let Some(n) = &raw.repeats {
-            scale.repeats = self.repeats(n)?;
+            scale.repeats = self.at_least_1("repeats", n)?;
         }
         for (key, value) in &raw.load {
             self.option(key, value)?;

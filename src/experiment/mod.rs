@@ -6,6 +6,7 @@ pub mod cell;
 pub mod execute;
 pub mod file;
 pub mod fio;
+mod follow;
 pub mod interrupt;
 pub mod plan;
 pub mod schedule;

@@ -199,9 +199,9 @@ impl<S: Submitter> Submitting<'_, '_, S> {
     fn all_stages(mut self) -> Result<Option<JobOutcome>> {
         let (shared, spec) = (self.shared, self.shared.spec);
         self.submitter.start().map_err(|e| worker::broken(spec, "starting", e))?;
-        let (mut measured, mut before) = (None, None);
+        let (mut measured, mut before, mut wakeups_before) = (None, None, None);
         let usage = worker::stages(shared, |stage| {
-            before = self.calls();
+            (before, wakeups_before) = (self.calls(), self.submitter.wakeups());
             let done = self.stage(stage);
             // The reaping thread ends its stage when nothing is in flight any more.
             self.link.finished.fetch_add(1, Ordering::SeqCst);
@@ -213,9 +213,10 @@ impl<S: Submitter> Submitting<'_, '_, S> {
         let until = worker::limits(shared, self.job, Stage::Measured, began).until;
         let bound = spec.cpus.get(self.job as usize).map(|&c| cpus::is_bound(c));
         let syscalls = self.calls().zip(before).map(|(after, before)| after - before);
+        let wakeups = self.submitter.wakeups().zip(wakeups_before).map(|(after, before)| after - before);
         Ok(Some(JobOutcome {
             tally: Tally::new(worker::full_result(spec)),
-            parts: vec![Part { tid: usage::tid(), usage, bound, ticks, syscalls }],
+            parts: vec![Part { tid: usage::tid(), usage, bound, ticks, syscalls, wakeups }],
             began,
             ended,
             granted: Vec::new(),
@@ -339,7 +340,8 @@ impl<R: Reaper> Reaping<'_, '_, R> {
         })?;
         let Some(((ticks, ended), usage)) = measured.zip(usage) else { return Ok(None) };
         let bound = self.cpu.map(cpus::is_bound);
-        Ok(Some(Reaped { tally, part: Part { tid: usage::tid(), usage, bound, ticks, syscalls: calls }, ended }))
+        let part = Part { tid: usage::tid(), usage, bound, ticks, syscalls: calls, wakeups: None };
+        Ok(Some(Reaped { tally, part, ended }))
     }
 
     fn stage(&mut self, stages: u32, found: &mut Vec<Completion>, tally: &mut Tally) -> Result<((Ticks, u64), u64)> {

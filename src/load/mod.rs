@@ -131,6 +131,7 @@ pub fn run(
         started_unix_s: now.as_secs(),
         sqpoll_ns: None,
         series: series::Series::default(),
+        others_ns: None,
     };
     std::thread::scope(|scope| {
         for job in 0..spec.jobs {
@@ -174,6 +175,7 @@ pub fn run(
             End::After(span) => Some(span),
             End::Ios(_) => None,
         }),
+        others_ns: conductor.others_ns,
         interrupted: stop.load(Ordering::Relaxed),
         warnings,
     };
@@ -191,6 +193,8 @@ struct Conductor<'a, 'b> {
     sqpoll_ns: Option<u64>,
     /// Of the measured stage.
     series: series::Series,
+    /// CPU time of all threads but this one in the measured stage.
+    others_ns: Option<u64>,
 }
 
 impl Conductor<'_, '_> {
@@ -208,7 +212,10 @@ impl Conductor<'_, '_> {
         if !self.pass(Boundary::MeasureBegins) {
             return;
         }
+        let others_before = usage::of_others().ok();
         self.wait_quiet(Doing::Measuring);
+        let others = usage::of_others().ok();
+        self.others_ns = others.zip(others_before).map(|(after, before)| after.saturating_sub(before));
         self.sqpoll_ns = self.sqpoll_time().zip(before).map(|(after, before)| after.saturating_sub(before));
         self.pass(Boundary::MeasureEnds);
     }

@@ -54,6 +54,8 @@ pub struct Around {
     pub started_unix_s: u64,
     pub sqpoll_ns: Option<u64>,
     pub throughput: Option<Throughput>,
+    /// CPU time of all threads but the calling one in the measured stage.
+    pub others_ns: Option<u64>,
     pub interrupted: bool,
     pub warnings: Vec<Warning>,
 }
@@ -63,7 +65,7 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
     let mut sum = Tally::new(full_result(spec));
     let mut ticks = Ticks::default();
     let mut usage = Usage { run_queue_wait_ns: Some(0), ..Usage::default() };
-    let mut syscalls = Some(0);
+    let (mut syscalls, mut wakeups) = (Some(0), None);
     let (mut began, mut ended) = (u64::MAX, 0);
     let (mut lag_ns, mut missed, mut moved) = (0, 0, 0);
     let mut tids = Vec::new();
@@ -80,11 +82,16 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
             ticks.add(part.ticks);
             usage.add(part.usage);
             syscalls = syscalls.zip(part.syscalls).map(|(a, b)| a + b);
+            if let Some(n) = part.wakeups {
+                *wakeups.get_or_insert(0) += n;
+            }
             moved += u32::from(part.bound == Some(false));
             tids.push(part.tid);
         }
         granted = job.granted;
     }
+    // The jobs' own time, and the SQPOLL threads'.
+    let known = usage.user_ns + usage.system_ns + around.sqpoll_ns.unwrap_or(0);
     if sum.ios > 0 && sum.errors == sum.ios {
         return Err(all_failed(spec, &sum));
     }
@@ -111,7 +118,13 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
         errors_by_errno: sum.errnos,
         histogram: sum.histogram,
         phases: ticks.fractions(clock),
-        cpu: Cpu { user_ns: usage.user_ns, system_ns: usage.system_ns, sqpoll_ns: around.sqpoll_ns },
+        cpu: Cpu {
+            user_ns: usage.user_ns,
+            system_ns: usage.system_ns,
+            sqpoll_ns: around.sqpoll_ns,
+            sqpoll_wakeups: wakeups,
+            helpers_ns: around.others_ns.map(|ns| ns.saturating_sub(known)),
+        },
         usage,
         throughput: around.throughput,
         syscalls,

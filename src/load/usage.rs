@@ -78,6 +78,21 @@ fn run_queue_wait() -> Option<u64> {
     schedstat("thread-self").map(|[_, wait]| wait)
 }
 
+/// CPU time of all threads of this process but the calling one, ended ones included, so far.
+pub fn of_others() -> Result<u64> {
+    let ns = |clock| {
+        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a live structure that the call fills.
+        match unsafe { libc::clock_gettime(clock, &mut t) } {
+            0 => Ok(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64),
+            _ => Err(Error::machine("cannot read the process's CPU time", "").because(io::Error::last_os_error())),
+        }
+    };
+    // This thread's first: read later, its own few nanoseconds would be missing in the others'.
+    let own = ns(libc::CLOCK_THREAD_CPUTIME_ID)?;
+    Ok(ns(libc::CLOCK_PROCESS_CPUTIME_ID)?.saturating_sub(own))
+}
+
 /// CPU time of another thread of this process (an SQPOLL thread), so far; `None` where the kernel keeps none.
 pub fn of_tid(tid: i32) -> Option<u64> {
     schedstat(&format!("self/task/{tid}")).map(|[cpu, _]| cpu)

@@ -55,6 +55,8 @@ pub struct Part {
     pub bound: Option<bool>,
     pub ticks: Ticks,
     pub syscalls: Option<u64>,
+    /// Of the submitting half: times that it woke the SQPOLL thread; `None` without one.
+    pub wakeups: Option<u64>,
 }
 
 /// What one job did in the measured stage.
@@ -289,10 +291,10 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         self.submitter.start().map_err(|e| broken(spec, "starting", e))?;
         self.reaper.start().map_err(|e| broken(spec, "starting", e))?;
         let mut measured = None;
-        let mut calls_before = None;
+        let (mut calls_before, mut wakeups_before) = (None, None);
         let mut tally = Tally::new(full_result(spec));
         let usage = stages(shared, |stage| {
-            calls_before = self.syscalls();
+            (calls_before, wakeups_before) = (self.syscalls(), self.submitter.wakeups());
             measured = Some(self.stage(stage, &mut tally)?);
             Ok(())
         })?;
@@ -300,6 +302,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
             return Err(super::outcome::called_off());
         };
         let calls = self.syscalls().zip(calls_before).map(|(after, before)| after - before);
+        let wakeups = self.submitter.wakeups().zip(wakeups_before).map(|(after, before)| after - before);
         let cpu = spec.cpus.get(self.job as usize);
         Ok(JobOutcome {
             lateness: self
@@ -312,6 +315,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
                 bound: cpu.map(|&c| cpus::is_bound(c)),
                 ticks,
                 syscalls: calls,
+                wakeups,
             }],
             began,
             ended,

@@ -11,6 +11,7 @@ pub mod place;
 pub mod sample;
 pub mod slowest;
 pub mod timeline;
+pub mod times;
 pub mod trail;
 #[cfg(test)]
 pub(crate) mod trail_example;

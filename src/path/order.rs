@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 use super::trail::Trail;
 use crate::measurement::{Order, OrderBy};
 
+/// The order of so many followed requests is kept, the first ones: 56 bytes each.
+pub const KEPT: usize = 1 << 20;
+
 /// One completion's stamps, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passage {

@@ -431,27 +431,30 @@ fn returns(raw: &Raw, symbols: Option<&Symbols>, page_faults: Option<u64>) -> Op
 
 /// `worth`: a line that comes so often is listed, whoever's it is.
 fn interrupts(raw: &Raw, subject: &Subject, worth: u64, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
-    let mut rows: BTreeMap<(String, u32), (String, u64, u64)> = BTreeMap::new();
+    let mut rows: BTreeMap<(String, u32), (String, u64, u64, u64)> = BTreeMap::new();
     for (irq, cpu, n) in &raw.irqs {
         let name = proc_interrupts.and_then(|p| handler(p, *irq)).unwrap_or_default();
-        let row = rows.entry((irq.to_string(), *cpu)).or_insert((name, 0, 0));
+        let row = rows.entry((irq.to_string(), *cpu)).or_insert((name, 0, 0, 0));
         row.1 += n.count;
         row.2 += n.on_watched;
+        row.3 += n.spent_ns;
     }
     let of_target = |line: &str| subject.target_irqs.iter().any(|irq| irq.to_string() == line);
-    rows.retain(|(line, _), (_, count, on_watched)| {
+    rows.retain(|(line, _), (_, count, on_watched, _)| {
         *on_watched > 0 || (*count > 0 && of_target(line)) || *count >= worth
     });
     for (cpu, slot) in raw.slots.iter().enumerate() {
         for (i, n) in slot.vectors.iter().enumerate().filter(|(_, n)| n.on_watched > 0) {
             let (mnemonic, name) = vector(types::vector(i as u32));
-            let row = rows.entry((mnemonic.into(), cpu as u32)).or_insert((name.into(), 0, 0));
+            let row = rows.entry((mnemonic.into(), cpu as u32)).or_insert((name.into(), 0, 0, 0));
             row.1 += n.count;
             row.2 += n.on_watched;
         }
     }
     rows.into_iter()
-        .map(|((vector, cpu), (name, count, on_watched))| Interrupt {
+        .map(|((vector, cpu), (name, count, on_watched, spent_ns))| Interrupt {
+            // Only the handlers of lines are timed.
+            spent_ns: Some(spent_ns).filter(|_| subject.spans_timed && vector.parse::<u32>().is_ok()),
             proc_count: proc_interrupts.and_then(|p| p.count(&vector, cpu)),
             vector,
             name,
@@ -475,6 +478,7 @@ mod tests {
             target_irqs: vec![],
             follow,
             aio_awaited: false,
+            spans_timed: false,
         };
         let traced = subject(Some(Follow { one_in: 1, ring_bytes: 4096 }));
         let mut raw = Raw {

@@ -79,6 +79,7 @@ struct ipi_key {
 struct irq_count {
 	__u64 count;
 	__u64 on_watched;
+	__u64 spent_ns; /* in the line's handler and in the softirqs that it raised; where `spans_timed` */
 };
 
 /* The interrupt in whose handler a softirq was raised: at most one of the two is not 0. */
@@ -151,6 +152,7 @@ struct cpu_slot {
 	struct return_key last_return;
 	__u64 last_return_count;
 	struct irq_count last_line_count; /* of line `last_irq` */
+	__u64 handler_since, softirq_since;
 	/* context */
 	__u32 watched_here;    /* a watched thread is current */
 	__u32 expect_resched;  /* a reschedule IPI for a watched thread is on its way */

@@ -26,11 +26,11 @@ use crate::host::irq::Interrupts;
 use crate::measurement::Warning;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 896);
+const _: () = assert!(size_of::<types::cpu_slot>() == 1024);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);
-const _: () = assert!(size_of::<types::irq_count>() == 16);
+const _: () = assert!(size_of::<types::irq_count>() == 24);
 const _: () = assert!(size_of::<types::thread_state>() == 96);
 const _: () = assert!(size_of::<types::ring_count>() == 128 * 80 + 48);
 const _: () = assert!(size_of::<types::reaped>() == 32);
@@ -83,7 +83,7 @@ impl Interface {
 /// Whose threads are watched, io_uring's own helpers of theirs included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
-    /// One process.
+    /// One process, which need not be followed by [`Watch::follow`].
     Process {
         tgid: u32,
         /// The one thread of it that is not watched; 0: all are.
@@ -115,6 +115,8 @@ pub struct Subject {
     pub follow: Option<Follow>,
     /// The program that sees native aio being submitted is attached once a watched process has a context of it.
     pub aio_awaited: bool,
+    /// Time in interrupts, by line and CPU: two looks at the clock for each.
+    pub spans_timed: bool,
 }
 
 /// It costs whoever makes system calls, since it is on the entry of one of them.
@@ -170,6 +172,7 @@ impl<'room> Watch<'room> {
             constants.unwatched_tid = unwatched_tid;
         }
         constants.recording = recording.is_some();
+        constants.spans_timed = subject.spans_timed;
         constants.poster_asked =
             recording.is_some() || matches!(subject.interface, Interface::IoUring { iopoll: true });
         // 0 where it isn't there: never equal to a callback, so nothing is mistaken for it.
@@ -227,6 +230,9 @@ impl<'room> Watch<'room> {
         };
         // A command begins with our library, and most programs have the same.
         watch.attach_to_library(std::process::id());
+        if let (Who::Process { tgid, .. }, Some(_)) = (watch.subject.who, watch.subject.follow) {
+            watch.follow(tgid)?;
+        }
         Ok(watch)
     }
 

@@ -2,6 +2,7 @@
 //! their intervals.
 
 pub mod bootstrap;
+pub mod durations;
 pub mod estimate;
 pub mod histogram;
 pub mod quantile;

@@ -93,14 +93,14 @@ pub fn measurement() -> Measurement {
             max: Some(4_100_000),
         },
         phases: Phases { submit: 0.002, poll: 0.995, clear: 0.001, other: 0.002, total_ns: 2_000_000_000 },
-        cpu: Cpu { user_ns: 1_990_000_000, system_ns: 10_000_000, sqpoll_ns: None },
+        cpu: Cpu { user_ns: 1_990_000_000, system_ns: 10_000_000, sqpoll_ns: None, ..Cpu::default() },
         vehicles: vec![
             VehicleCount { vehicle: Vehicle::TimerTick, completions: 497, detail: None, delay_ns: None },
             VehicleCount {
                 vehicle: Vehicle::DeviceIrq,
                 completions: 3,
                 detail: Some("39 virtio2-output.0".into()),
-                delay_ns: Some(Delay { p50: Some(900), p99: None, max: Some(1200) }),
+                delay_ns: Some(Delay { p50: Some(900), max: Some(1200), ..Delay::default() }),
             },
         ],
         per_io: PerIo {
@@ -125,6 +125,7 @@ pub fn measurement() -> Measurement {
                 count: 500,
                 on_watched: 500,
                 proc_count: Some(500),
+                spent_ns: None,
             },
             Interrupt {
                 vector: "36".into(),
@@ -133,10 +134,14 @@ pub fn measurement() -> Measurement {
                 count: 498,
                 on_watched: 0,
                 proc_count: Some(500),
+                spent_ns: None,
             },
         ],
         ipis: vec![Ipi { site: "ttwu_queue_wakelist".into(), from_cpu: 1, to_cpu: 0, count: 1 }],
         order: None,
+        stages: None,
+        followed: None,
+        punts: None,
         probe: Probe {
             mode: "aggregate".into(),
             completions_seen: Some(500),

@@ -11,7 +11,6 @@
 //! | [`rings`] | which file descriptor is which ring |
 //! | [`processes`] | CPU time, helper threads, children: sampled |
 //! | [`summary`] | counts and followed requests → the record; pure |
-//! | [`durations`] | one set of spans |
 //! | [`recording`] | followed requests in a file: written while they come, read again |
 //! | [`recorder`] | what is kept of followed requests: a file, or the slowest |
 //! | [`sampler`] | samples of their CPU time |
@@ -21,7 +20,6 @@
 //! | [`live`] | a watched span of which rates are told while it lasts |
 
 pub mod command;
-pub mod durations;
 pub mod end;
 pub mod live;
 pub mod namespace;

@@ -5,14 +5,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::durations::Durations;
 use super::processes::SqThread;
 use super::rings;
-use super::summary::{Part, Times};
+use super::summary::Part;
 use crate::measurement::VehicleCount;
+use crate::path::times::Times;
 use crate::path::vehicle::Vehicle;
 use crate::probe::observed::Observed;
 use crate::probe::rings::{OpcodeCounts, RingCounts};
+use crate::stats::durations::Durations;
 use crate::top_record::{OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, TopRecord, TotalRates, VehicleShare};
 
 /// What /proc tells of a ring.
@@ -207,7 +208,7 @@ impl Sum {
 
     fn followed(&mut self, part: &Part) {
         self.times.add(&part.times());
-        self.delays.add(&part.all_delays());
+        self.delays.add(&part.delays.all());
     }
 
     fn add(&mut self, other: &Sum) {

@@ -402,6 +402,7 @@ pub(super) fn probed(asked: &Asked, one_in: u32) -> Subject {
         follow: Some(Follow { one_in, ring_bytes }),
         // Who begins with the watch, or is met in it, may use it at once.
         aio_awaited: matches!(asked, Asked::Processes(_)),
+        spans_timed: false,
     }
 }
 

@@ -6,93 +6,29 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::durations::Durations;
 use super::processes::{CpuTime, SqThread};
 use super::rings::{self, SQPOLL, SeenRing};
 use crate::answer::doubt::{self, Counts};
 use crate::answer::words;
-use crate::measurement::{Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
+use crate::measurement::{Followed, Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
 use crate::path::multishot::Multishot;
 use crate::path::order::{self, Passage};
+use crate::path::times::{Delays, Times};
 use crate::path::trail::Trail;
 use crate::path::vehicle::Vehicle;
 use crate::probe::observed::Observed;
 use crate::probe::rings::{ContextCounts, OpcodeCounts, Reaped, RingCounts};
 use crate::stats::estimate;
 use crate::trace_record::{
-    ContextRecord, CpuPair, EnterBatch, ErrnoCount, Followed, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord,
-    RunItems, SCHEMA, SqpollRecord, StageRecord, Subject, Total, TraceCpu, TraceRecord,
+    ContextRecord, CpuPair, EnterBatch, ErrnoCount, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems,
+    SCHEMA, SqpollRecord, Subject, Total, TraceCpu, TraceRecord,
 };
-
-/// The order of so many followed requests is kept, the first ones: 56 bytes each.
-const ORDERED: usize = 1 << 20;
-
-/// Of one set of completions.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Times {
-    pub latency: Durations,
-    pub stages: Stages,
-}
-
-/// Sums in nanoseconds over completions with both *issued* and *ready*.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Stages {
-    completions: u64,
-    issue: u64,
-    wait: u64,
-    delivery: u64,
-    /// Of `delivery`, and of how many completions.
-    file_system: u64,
-    ended: u64,
-    delays: Durations,
-}
-
-impl Times {
-    fn take(&mut self, trail: &Trail) {
-        self.latency.take(trail.latency_ns());
-        if let Some(stages) = trail.stages() {
-            self.stages.completions += 1;
-            self.stages.issue += stages.issue_ns;
-            self.stages.wait += stages.wait_ns;
-            self.stages.delivery += stages.delivery_ns;
-            self.stages.file_system += stages.file_system_ns;
-            self.stages.ended += u64::from(trail.ended.is_some());
-            self.stages.delays.take(stages.delivery_ns);
-        }
-    }
-
-    pub fn add(&mut self, other: &Times) {
-        self.latency.add(&other.latency);
-        self.stages.completions += other.stages.completions;
-        self.stages.issue += other.stages.issue;
-        self.stages.wait += other.stages.wait;
-        self.stages.delivery += other.stages.delivery;
-        self.stages.file_system += other.stages.file_system;
-        self.stages.ended += other.stages.ended;
-        self.stages.delays.add(&other.stages.delays);
-    }
-}
-
-impl Stages {
-    pub fn record(&self) -> Option<StageRecord> {
-        let mean = |sum: u64| sum as f64 / self.completions as f64;
-        (self.completions > 0).then(|| StageRecord {
-            completions: self.completions,
-            issue_ns: mean(self.issue),
-            wait_ns: mean(self.wait),
-            delivery_ns: mean(self.delivery),
-            file_system_ns: (self.ended > 0).then(|| mean(self.file_system)),
-            total_ns: mean(self.issue + self.wait + self.delivery),
-            delivery_delay_ns: self.delays.latency(),
-        })
-    }
-}
 
 /// What was followed of one ring, or of what belongs to no ring.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Part {
     pub by_opcode: BTreeMap<String, Times>,
-    delays: BTreeMap<(Vehicle, Option<String>), Durations>,
+    pub delays: Delays,
     /// By the power of two below: requests, and the sum of each one's share of its call.
     batches: BTreeMap<u64, (u64, f64)>,
     run_items: BTreeMap<u32, u64>,
@@ -118,9 +54,7 @@ impl Part {
         for (opcode, times) in &other.by_opcode {
             self.by_opcode.entry(opcode.clone()).or_default().add(times);
         }
-        for (vehicle, delays) in &other.delays {
-            self.delays.entry(vehicle.clone()).or_default().add(delays);
-        }
+        self.delays.add(&other.delays);
         for (at_least, (requests, share)) in &other.batches {
             let batch = self.batches.entry(*at_least).or_default();
             (batch.0, batch.1) = (batch.0 + requests, batch.1 + share);
@@ -132,15 +66,7 @@ impl Part {
 
     /// The exact counts, with the delays of those that were followed.
     pub fn vehicles(&self, counts: &[VehicleCount]) -> Vec<VehicleCount> {
-        let delay = |c: &VehicleCount| self.delays.get(&(c.vehicle, c.detail.clone()))?.delay();
-        counts.iter().map(|c| VehicleCount { delay_ns: delay(c), ..c.clone() }).collect()
-    }
-
-    /// Delivery delays of all.
-    pub fn all_delays(&self) -> Durations {
-        let mut sum = Durations::default();
-        self.delays.values().for_each(|delays| sum.add(delays));
-        sum
+        self.delays.beside(counts)
     }
 
     fn enter_batches(&self, one_in: u32) -> Vec<EnterBatch> {
@@ -239,7 +165,7 @@ impl Summary {
         part.was_active(trail.submitted.ns, trail.posted.ns);
         if is_first && is_result {
             part.by_opcode.entry(trail.opcode.clone()).or_default().take(&trail);
-            if self.passages.len() < ORDERED {
+            if self.passages.len() < order::KEPT {
                 self.passages.extend(Passage::of(&trail));
             }
         }
@@ -253,9 +179,7 @@ impl Summary {
         if let Some(ready) = trail.ready {
             *self.cpu_pairs.entry((ready.cpu, trail.posted.cpu)).or_default() += 1;
         }
-        if let Some(delay) = trail.delay_ns() {
-            part.delays.entry((trail.vehicle, trail.detail)).or_default().take(delay);
-        }
+        part.delays.take(trail);
     }
 
     /// A request of native or POSIX AIO.
@@ -365,16 +289,17 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
     warnings.extend(doubt::results_unseen(ended, reaped));
     warnings.extend(doubt::submissions_unseen(observed.aio_unseen));
     let loss = observed.follow_loss;
-    if loss.no_room + loss.ring_buffer_full > 0 {
-        warnings.push(Warning::new(
-            "followed_lost",
-            format!(
-                "of the requests that were followed, {} were given up for want of room and {} were lost on the way",
-                loss.no_room, loss.ring_buffer_full
-            ),
-            "counts are not affected; follow fewer: a larger --one-in",
-        ));
-    }
+    let followed = Followed {
+        one_in: summary.one_in,
+        completions: summary.completions,
+        with_stages: times.stages.completions,
+        no_room: loss.no_room,
+        ring_buffer_full: loss.ring_buffer_full,
+        skipped: loss.skipped,
+        no_completion: loss.no_completion,
+        unfinished: loss.unfinished,
+    };
+    warnings.extend(doubt::followed_lost(&followed, "--one-in"));
     let ends_seen = probe.programs.iter().any(|name| name == "block_ended");
     Total {
         elapsed_ns,
@@ -405,16 +330,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         interrupts: observed.interrupts,
         ipis: observed.ipis,
         order: order::order(&summary.passages, ends_seen),
-        followed: Followed {
-            one_in: summary.one_in,
-            completions: summary.completions,
-            with_stages: times.stages.completions,
-            no_room: loss.no_room,
-            ring_buffer_full: loss.ring_buffer_full,
-            skipped: loss.skipped,
-            no_completion: loss.no_completion,
-            unfinished: loss.unfinished,
-        },
+        followed,
         opcodes: opcodes.iter().map(|o| all.opcode(o)).collect(),
         stages: times.stages.record(),
         enter_batches: all.enter_batches(summary.one_in),

@@ -195,10 +195,10 @@ fn delays_stand_beside_their_vehicle_and_detail() {
     };
     let ring = counted(0, vec![opcode("read", 78, 78)], counts());
     let r = record(64, [by(1, "ready"), late, by(9, "slept")], observed(vec![ring], counts()), &[]);
-    let delay = |max| Some(Delay { p50: None, p99: None, max: Some(max) });
+    let delay = |count, max| Some(Delay { max: Some(max), count: Some(count), over_1ms: Some(0), ..Delay::default() });
     for vehicles in [&r.total.vehicles, &r.rings[0].vehicles] {
         let delays: Vec<_> = vehicles.iter().map(|v| (v.completions, v.delay_ns.clone())).collect();
-        assert_eq!(delays, [(70, delay(540)), (5, delay(40)), (3, None)]);
+        assert_eq!(delays, [(70, delay(2, 540)), (5, delay(1, 40)), (3, None)]);
     }
 }
 
@@ -228,7 +228,8 @@ fn what_follows_a_first_completion_is_no_latency() {
     assert_eq!((of("recv").count, of("recv").max), (1, Some(60)));
     assert_eq!(r.total.followed.completions, 7);
     // But each was delivered, after its own delay.
-    assert_eq!(r.rings[0].vehicles[0].delay_ns, Some(Delay { p50: None, p99: None, max: Some(7) }));
+    let delay = Delay { max: Some(7), count: Some(7), over_1ms: Some(0), ..Delay::default() };
+    assert_eq!(r.rings[0].vehicles[0].delay_ns, Some(delay));
     // Three requests of calls of four, each of which stands for eight.
     let batches: Vec<_> = r.total.enter_batches.iter().map(|b| (b.at_least, b.requests, b.calls)).collect();
     assert_eq!(batches, [(4, 3, 6.0)]);

@@ -104,6 +104,7 @@ fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
         target_irqs: vec![],
         follow: None,
         aio_awaited: false,
+        spans_timed: false,
     };
     let capacity = Capacity { ring_bytes: 16 << 20, events: 1 << 20 };
     let mut room = Room::default();

@@ -9,7 +9,7 @@ use crate::bench::{assert_share, detailed, early, exact, file, rule, run, share,
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 15] = [
+    let tests: [(&str, Test); 16] = [
         ("peek_default_is_carried_by_kicks", peek_default),
         ("peek_coop_waits_for_the_tick", peek_coop),
         ("peek_coop_with_taskrun_flag_enters", peek_taskrun_flag),
@@ -25,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         ("sync_is_inline", sync),
         ("a_reaper_thread_leaves_the_counts_exact", reaper),
         ("depth_and_jobs_leave_the_counts_exact", deep),
+        ("every_request_is_followed_and_the_counts_stay_exact", followed),
     ];
     tests.into_iter().map(|(name, test)| Trial::test(format!("vehicles::{name}"), test)).collect()
 }
@@ -209,5 +210,39 @@ fn deep() -> Result<(), Failed> {
     for ring in rings {
         watched(&format!("{ring} --depth 64 --batch 8 --jobs 2 --count 20000 --register files,buffers"));
     }
+    Ok(())
+}
+
+fn followed() -> Result<(), Failed> {
+    let of_disk = [
+        "--depth 4 --cpus non-irq --runtime 1s --profile",
+        "--depth 16 --batch 4 --jobs 2 --ring coop_taskrun --runtime 1s",
+        "--depth 8 --reaper thread --runtime 1s",
+        "--depth 4 --ring sqpoll --wait peek --runtime 1s",
+        "--depth 4 --force-async --count 5000",
+    ];
+    let of_nothing = "--rw nop --depth 32 --batch 32 --count 50000 --trace on --follow 1";
+    let all = of_disk.iter().map(|options| watched(&format!("{options} --follow 1"))).chain([run(of_nothing)]);
+    for m in all {
+        exact(&m);
+        let f = m.followed.as_ref().expect("requests are followed");
+        assert_eq!(f.completions + f.no_room + f.ring_buffer_full, m.ios, "{f:?}");
+        assert_eq!((f.one_in, f.unfinished, f.no_completion), (1, 0, 0));
+        let delays: u64 = m.vehicles.iter().filter_map(|v| v.delay_ns.as_ref()?.count).sum();
+        assert!(delays >= f.with_stages && delays <= f.completions, "{delays} of {f:?}");
+        if let Some(stages) = &m.stages {
+            assert_eq!(stages.delivery_delay_ns.count, f.with_stages);
+            let latency = m.latency_ns.mean.expect("I/Os were measured");
+            assert!(stages.total_ns < 1.02 * latency, "{} is a part of {latency}", stages.total_ns);
+        }
+        let asked = if m.load.force_async { m.ios } else { 0 };
+        assert_eq!(m.punts.map(|p| p.asked), Some(asked));
+        assert_eq!(m.order.as_ref().map(|o| o.completions), Some(f.completions));
+        let timed = m.interrupts.iter().filter(|i| i.spent_ns.is_some_and(|ns| ns > 0)).count();
+        assert_eq!(timed > 0, m.cpu_samples.is_some(), "interrupts are timed where the CPU is sampled");
+    }
+    // Others than io_uring's can't be followed.
+    let m = watched("--engine sync --depth 1 --count 100 --follow 1");
+    assert!(m.followed.is_none() && m.warnings.iter().any(|w| w.code == "not_followed"));
     Ok(())
 }

@@ -21,7 +21,8 @@ pub fn latency(count: u64, p50: u64) -> Latency {
 }
 
 pub fn carried(vehicle: Vehicle, completions: u64, detail: Option<&str>, delay_p50: Option<u64>) -> VehicleCount {
-    let delay_ns = delay_p50.map(|p50| Delay { p50: Some(p50), p99: Some(p50 * 4), max: Some(p50 * 20) });
+    let delay_ns =
+        delay_p50.map(|p50| Delay { p50: Some(p50), p99: Some(p50 * 4), max: Some(p50 * 20), ..Delay::default() });
     VehicleCount { vehicle, completions, detail: detail.map(Into::into), delay_ns }
 }
 
@@ -139,6 +140,7 @@ pub fn clean() -> TraceRecord {
                 count: 16_000,
                 on_watched: 12_000,
                 proc_count: Some(16_000),
+                spent_ns: None,
             }],
             ipis: vec![Ipi { site: "ttwu_queue_wakelist".into(), from_cpu: 1, to_cpu: 0, count: 40 }],
             order: Some(Order {

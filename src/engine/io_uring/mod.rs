@@ -278,6 +278,11 @@ impl Submitter for Queue {
     fn syscalls(&self) -> Option<u64> {
         Some(self.syscalls)
     }
+
+    fn wakeups(&self) -> Option<u64> {
+        // With SQPOLL this half enters for nothing else.
+        self.sqpoll.then_some(self.syscalls)
+    }
 }
 
 /// The reaping half.

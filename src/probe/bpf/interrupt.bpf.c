@@ -80,6 +80,9 @@ VECTOR(call_function, VEC_CALL_MANY)
 VECTOR(irq_work, VEC_IRQ_WORK)
 VECTOR(x86_platform_ipi, VEC_PLATFORM)
 
+/* Two looks at the clock for each interrupt: only where its time is asked for. */
+const volatile bool spans_timed = false;
+
 /* Puts away what the slot counted of its last line. */
 static __always_inline void count_line(struct cpu_slot *slot)
 {
@@ -97,10 +100,33 @@ static __always_inline void count_line(struct cpu_slot *slot)
 	if (count) {
 		count->count += slot->last_line_count.count;
 		count->on_watched += slot->last_line_count.on_watched;
+		count->spent_ns += slot->last_line_count.spent_ns;
 	} else {
 		slot->lost++;
 	}
-	slot->last_line_count.count = slot->last_line_count.on_watched = 0;
+	slot->last_line_count.count = slot->last_line_count.on_watched = slot->last_line_count.spent_ns = 0;
+}
+
+/* `since` is over; `line` as the slot has it, + 1. Returns how long it was. */
+static __always_inline __u64 count_time(struct cpu_slot *slot, __u64 *since, __u32 line)
+{
+	__u64 began = *since;
+
+	if (!spans_timed || !began)
+		return 0;
+	*since = 0;
+	__u64 spent = bpf_ktime_get_ns() - began;
+	if (not_counting() || !line)
+		return spent;
+	if (slot->last_irq == line) {
+		slot->last_line_count.spent_ns += spent;
+		return spent;
+	}
+	line--;
+	struct irq_count *count = bpf_map_lookup_elem(&irqs, &line);
+	if (count)
+		count->spent_ns += spent;
+	return spent;
 }
 
 SEC("tp_btf/irq_handler_entry")
@@ -116,6 +142,8 @@ int BPF_PROG(interrupt_handler_entry, int irq)
 		slot->last_irq = line + 1;
 	}
 	slot->in_irq = line + 1;
+	if (spans_timed)
+		slot->handler_since = bpf_ktime_get_ns();
 	if (not_counting())
 		return 0;
 	slot->last_line_count.count++;
@@ -128,7 +156,13 @@ int BPF_PROG(interrupt_handler_entry, int irq)
 SEC("tp_btf/irq_handler_exit")
 int BPF_PROG(interrupt_handler_exit, int irq)
 {
-	this_slot()->in_irq = 0;
+	struct cpu_slot *slot = this_slot();
+	__u64 spent = count_time(slot, &slot->handler_since, irq + 1);
+
+	/* What it took of a softirq that it interrupted is not that one's. */
+	if (slot->softirq_since)
+		slot->softirq_since += spent;
+	slot->in_irq = 0;
 	return 0;
 }
 
@@ -146,14 +180,21 @@ int BPF_PROG(interrupt_softirq_raise, unsigned int number)
 SEC("tp_btf/softirq_entry")
 int BPF_PROG(interrupt_softirq_entry, unsigned int number)
 {
-	this_slot()->in_softirq = number + 1;
+	struct cpu_slot *slot = this_slot();
+
+	slot->in_softirq = number + 1;
+	if (spans_timed)
+		slot->softirq_since = bpf_ktime_get_ns();
 	return 0;
 }
 
 SEC("tp_btf/softirq_exit")
 int BPF_PROG(interrupt_softirq_exit, unsigned int number)
 {
-	this_slot()->in_softirq = 0;
+	struct cpu_slot *slot = this_slot();
+
+	count_time(slot, &slot->softirq_since, slot->raisers[number & (SOFTIRQ_MAX - 1)].irq);
+	slot->in_softirq = 0;
 	return 0;
 }
 

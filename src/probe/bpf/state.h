@@ -83,7 +83,7 @@ static __always_inline bool watched(struct task_struct *task)
 {
 	if (following) {
 		__u32 tgid = task->tgid;
-		return task->pid && bpf_map_lookup_elem(&followed, &tgid);
+		return task->pid && (__u32)task->pid != unwatched_tid && bpf_map_lookup_elem(&followed, &tgid);
 	}
 	return (__u32)task->tgid == watched_tgid && (__u32)task->pid != unwatched_tid;
 }

@@ -14,6 +14,7 @@ pub fn screen(m: &Measurement, style: Style) -> String {
     field(o, style, "throughput", &throughput(m));
     field(o, style, "latency", &measured::latency(&m.latency_ns));
     field(o, style, "phases", &phases(m));
+    field(o, style, "stages", &measured::stages(m.stages.as_ref()));
     field(o, style, "CPU", &cpu(m));
     o.push('\n');
     measured::vehicles(o, style, &m.vehicles, usize::MAX);
@@ -121,6 +122,9 @@ fn phases(m: &Measurement) -> Vec<String> {
         .to_vec()
 }
 
+/// What is left of the process's CPU time below this is the error of the reading.
+const HELPERS_NS: u64 = 1_000_000;
+
 fn cpu(m: &Measurement) -> Vec<String> {
     let of = |name: &str, ns: u64| match m.elapsed_ns {
         0 => format!("{name} {}", span(ns as f64)),
@@ -128,5 +132,7 @@ fn cpu(m: &Measurement) -> Vec<String> {
     };
     let mut items = vec![of("user", m.cpu.user_ns), of("system", m.cpu.system_ns)];
     items.extend(m.cpu.sqpoll_ns.map(|ns| of("SQPOLL thread", ns)));
+    items.extend(m.cpu.sqpoll_wakeups.map(|n| format!("woken {} times", count(n as f64))));
+    items.extend(m.cpu.helpers_ns.filter(|ns| *ns > HELPERS_NS).map(|ns| of("other helpers", ns)));
     items
 }

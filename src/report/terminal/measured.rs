@@ -3,10 +3,10 @@
 use super::layout::{Column, Style, field, paragraph, table};
 use crate::answer::words::{UNKNOWN, count, known_span, percent, plural, span, three_digits};
 use crate::measurement::{
-    CpuSamples, CpuShare, Delay, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, TaskWorkBatch,
-    VehicleCount, Warning,
+    CpuSamples, CpuShare, Delay, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
+    TaskWorkBatch, VehicleCount, Warning,
 };
-use crate::trace_record::{Finding, StageRecord};
+use crate::trace_record::Finding;
 
 pub fn latency(l: &Latency) -> Vec<String> {
     let whole = |name: &str, ns: Option<u64>| format!("{name} {}", known_span(ns));

@@ -3,11 +3,11 @@
 use super::layout::{Column, Style, field, table};
 use super::measured::{self, VEHICLES, headed};
 use crate::answer::words::{UNKNOWN, bytes, count, known_span, percent, plural, span};
-use crate::measurement::{Latency, VehicleCount};
+use crate::measurement::{Latency, StageRecord, VehicleCount};
 use crate::stats::estimate;
 use crate::trace_record::{
-    ContextRecord, EnterBatch, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SqpollRecord,
-    StageRecord, Subject, Total, TraceRecord,
+    ContextRecord, EnterBatch, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SqpollRecord, Subject,
+    Total, TraceRecord,
 };
 
 /// Rings that are shown in full, the busiest first.

@@ -1,9 +1,8 @@
 //! An interval for tests: a database that waits in system calls, and a program with a submission-queue thread.
 
-use crate::measurement::{Latency, VehicleCount};
+use crate::measurement::{Latency, StageRecord, VehicleCount};
 use crate::path::vehicle::Vehicle;
 use crate::top_record::{OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, TopRecord, TotalRates, VehicleShare};
-use crate::trace_record::StageRecord;
 
 /// Shares of so many completions of each.
 pub fn shares(parts: &[(Vehicle, u64)]) -> Vec<VehicleShare> {

@@ -2,11 +2,15 @@
 
 use hdrhistogram::Histogram;
 
+use super::{histogram, quantile};
 use crate::measurement::{Delay, Latency};
-use crate::stats::{histogram, quantile};
 
 /// So many values are kept as they are; only more of them are worth a histogram's memory.
 const FEW: usize = 512;
+
+/// A delivery delay above it is worth a column: the period of the fastest tick, and far above what delivery takes when nothing
+/// is wrong.
+const LONG_NS: u64 = 1_000_000;
 
 /// Nanoseconds; error and range are the histogram's (`stats::histogram`). Memory: 8 bytes a value up to [`FEW`], then
 /// [`histogram::BYTES`].
@@ -54,8 +58,16 @@ impl Durations {
 
     /// `None`: there are none.
     pub fn delay(&self) -> Option<Delay> {
-        let Latency { count, p50, p99, max, .. } = self.latency();
-        (count > 0).then_some(Delay { p50, p99, max })
+        let Latency { count, p50, p90, p99, max, .. } = self.latency();
+        (count > 0).then(|| Delay { p50, p99, max, count: Some(count), p90, over_1ms: Some(self.over(LONG_NS)) })
+    }
+
+    /// How many are longer. Of many, to the histogram's error.
+    fn over(&self, ns: u64) -> u64 {
+        match self {
+            Durations::Few(values) => values.iter().filter(|v| **v > ns).count() as u64,
+            Durations::Many(histogram) => histogram.count_between(ns + 1, u64::MAX),
+        }
     }
 }
 
@@ -85,7 +97,17 @@ mod tests {
         sum.add(&other);
         other.add(&one);
         assert_eq!((sum.latency(), other.latency()), (quantile::summary(&all), quantile::summary(&all)));
-        assert_eq!(sum.delay(), Some(Delay { p50: Some(500), p99: Some(990), max: Some(1000) }));
+        assert_eq!(
+            sum.delay(),
+            Some(Delay {
+                p50: Some(500),
+                p99: Some(990),
+                max: Some(1000),
+                count: Some(1000),
+                p90: Some(900),
+                over_1ms: Some(0)
+            })
+        );
         assert_eq!((Durations::default().latency(), Durations::default().delay()), (Latency::default(), None));
     }
 }

@@ -1,0 +1,96 @@
+//! Requests of a load of ours that are followed whole, as `trace` follows other programs'.
+
+use crate::answer::doubt;
+use crate::error::Result;
+use crate::measurement::{Followed, Measurement, Punts};
+use crate::path::order::{self, Passage};
+use crate::path::times::{Delays, Times};
+use crate::path::trail::Trail;
+use crate::probe::observed::Observed;
+use crate::probe::rings::FollowLoss;
+use crate::probe::watch::{Follow, Watch};
+
+/// A trail's room in the ring buffer, its header included.
+const TRAIL_BYTES: u64 = 256;
+
+/// What the ring buffer holds of one request in `one_in`. Taking trails out costs about a microsecond each on some CPU, beside
+/// the load; so as many as a load of some seconds makes wait for its end.
+pub fn follow(one_in: u32) -> Follow {
+    Follow { one_in, ring_bytes: if one_in < 16 { 64 << 20 } else { 16 << 20 } }
+}
+
+/// Followed requests as they are taken out.
+pub struct Requests {
+    how: Follow,
+    completions: u64,
+    times: Times,
+    delays: Delays,
+    passages: Vec<Passage>,
+    /// I/Os that were done when it was emptied last.
+    emptied_at: u64,
+}
+
+impl Requests {
+    pub fn new(how: Follow) -> Self {
+        Self {
+            how,
+            completions: 0,
+            times: Times::default(),
+            delays: Delays::default(),
+            passages: Vec::new(),
+            emptied_at: 0,
+        }
+    }
+
+    /// `done` I/Os are over: takes out what has been followed, if the ring buffer may be half full.
+    pub fn make_room(&mut self, watch: &mut Watch<'_>, done: u64) -> Result<()> {
+        let waiting = done.saturating_sub(self.emptied_at) / u64::from(self.how.one_in);
+        if waiting * TRAIL_BYTES < u64::from(self.how.ring_bytes) / 2 {
+            return Ok(());
+        }
+        self.emptied_at = done;
+        self.take_out(watch)
+    }
+
+    pub fn take_out(&mut self, watch: &mut Watch<'_>) -> Result<()> {
+        watch.trails(&mut |trail| self.take(trail))
+    }
+
+    /// A load's requests have one completion each.
+    fn take(&mut self, trail: Trail) {
+        self.completions += 1;
+        self.times.take(&trail);
+        if self.passages.len() < order::KEPT {
+            self.passages.extend(Passage::of(&trail));
+        }
+        self.delays.take(trail);
+    }
+
+    /// Adds what they tell to the measurement.
+    pub fn tell(self, m: &mut Measurement, loss: FollowLoss) {
+        m.vehicles = self.delays.beside(&m.vehicles);
+        m.stages = self.times.stages.record();
+        m.order = order::order(&self.passages, m.probe.programs.iter().any(|name| name == "block_ended"));
+        let followed = Followed {
+            one_in: self.how.one_in,
+            completions: self.completions,
+            with_stages: self.times.stages.completions,
+            no_room: loss.no_room,
+            ring_buffer_full: loss.ring_buffer_full,
+            skipped: loss.skipped,
+            no_completion: loss.no_completion,
+            unfinished: loss.unfinished,
+        };
+        m.warnings.extend(doubt::followed_lost(&followed, "--follow"));
+        m.followed = Some(followed);
+    }
+}
+
+/// What was handed to io-wq, over all rings; `None`: the program for it is not there.
+pub fn punts(observed: &Observed) -> Option<Punts> {
+    let opcodes = || observed.rings.iter().flat_map(|ring| &ring.opcodes);
+    observed.programs.iter().any(|name| name == "follow_punt").then(|| Punts {
+        asked: opcodes().map(|o| o.punted_asked).sum(),
+        would_block: opcodes().map(|o| o.punted_would_block).sum(),
+    })
+}
