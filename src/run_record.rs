@@ -21,6 +21,22 @@ pub enum Table {
     Delivery,
     /// Wall time of all requests and the shares of submit, poll and clear: where the time went.
     Cost,
+    /// The CPU that takes the interrupts against another: kicks, IPIs, interrupts, and what share of the job's CPU they took.
+    Placement,
+    /// Returns from kernel to user mode by cause, and the tail of the latency.
+    ModeSwitches,
+    /// How late completions were delivered, and by what.
+    Delays,
+    /// Whether a completion was there before it was asked for, was delivered by the asking, or had to be slept for.
+    Timelines,
+    /// CPU time of each I/O, by place.
+    Shares,
+    /// Waking the SQPOLL thread against keeping it awake.
+    Wakeups,
+    /// Requests handed to io-wq, and what that costs.
+    Punts,
+    /// Kicks, sleeps, interrupts and system calls of each I/O.
+    Kicks,
 }
 
 /// One run: what was planned, and what has been measured of it so far.

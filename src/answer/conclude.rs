@@ -1,13 +1,23 @@
 //! What a run's numbers say, in a few sentences. Every sentence is made from the medians and ranges of the run at hand;
 //! what they don't show is not said, and what could not be tested is.
 
+mod against;
+mod delays;
+mod kicks;
+mod mode_switches;
+mod placement;
+mod punts;
+mod shares;
+mod timelines;
+mod wakeups;
+
 use super::finding::{tick_rate, why_the_tick};
 use super::group::{Group, Row, groups, row_axis, untestable, vehicle_shares};
 use super::spread::{Ratio, Spread, Verdict, chance_of_ranges_apart, compare};
 use super::words::{count, list, percent, plural, span, three_digits};
 use crate::measurement::Measurement;
 use crate::path::vehicle::Vehicle;
-use crate::run_record::{CellRecord, RunRecord, Table};
+use crate::run_record::{CellRecord, RunRecord, Table, VARIANT};
 
 /// What the last conclusion is about.
 const WHOLE_RUN: &str = "the whole run";
@@ -26,6 +36,14 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
     let mut all = match run.table {
         Table::Delivery => of_groups(groups(run, rows), |g| delivery(run, rows, g)),
         Table::Cost => of_groups(groups(run, None), cost),
+        Table::Placement => of_groups(groups(run, rows), |g| placement::conclude(run, rows, g)),
+        Table::ModeSwitches => of_groups(groups(run, rows), |g| mode_switches::conclude(run, rows, g)),
+        Table::Delays => of_groups(groups(run, rows), |g| delays::conclude(run, rows, g)),
+        Table::Timelines => of_groups(groups(run, rows), |g| timelines::conclude(run, rows, g)),
+        Table::Shares => of_groups(groups(run, rows), |g| shares::conclude(run, rows, g)),
+        Table::Wakeups => of_groups(groups(run, rows), |g| wakeups::conclude(run, rows, g)),
+        Table::Punts => of_groups(groups(run, rows), |g| punts::conclude(run, g)),
+        Table::Kicks => of_groups(groups(run, rows), |g| kicks::conclude(run, rows, g)),
     };
     let mut whole = Vec::new();
     if run.done() < run.planned() {
@@ -81,9 +99,13 @@ fn elapsed(cell: &CellRecord) -> Option<Spread> {
     Spread::of(cell.measurements.iter().map(|m| m.elapsed_ns as f64))
 }
 
-/// `depth 1`, or nothing where there is no such parameter.
+/// ` at depth 1`, ` for sqpoll` where the rows are variants, or nothing where there is no such parameter.
 fn at(rows: Option<&str>, values: &[String]) -> String {
-    rows.map(|axis| format!(" at {axis} {}", list(values))).unwrap_or_default()
+    match rows {
+        Some(VARIANT) => format!(" for {}", list(values)),
+        Some(axis) => format!(" at {axis} {}", list(values)),
+        None => String::new(),
+    }
 }
 
 fn delivery(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {

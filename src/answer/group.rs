@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
+use super::words::span;
 use crate::measurement::Measurement;
 use crate::path::vehicle::Vehicle;
-use crate::run_record::{ARM, CellRecord, RunRecord, value_text};
+use crate::run_record::{ARM, CellRecord, RunRecord, VARIANT, value_text};
 
 /// Cells that share the value of all parameters but the arm and the row's.
 pub struct Group<'a> {
@@ -20,17 +21,31 @@ pub struct Row<'a> {
     pub cells: Vec<&'a CellRecord>,
 }
 
-/// The parameter that the rows of a table go by: the one with the most values, the later one of two.
+/// The parameter that the rows of a table go by: the one with the most values, the later one of two. Variants are groups rather
+/// than rows where something else varies: what differs between them is more than one option.
 pub fn row_axis(run: &RunRecord) -> Option<&str> {
     let axes = run.axes.iter().filter(|a| *a != ARM);
-    axes.max_by_key(|a| run.values(a).len()).map(String::as_str)
+    axes.max_by_key(|a| {
+        let values = run.values(a).len();
+        (values > 1 && *a != VARIANT, values)
+    })
+    .map(String::as_str)
+}
+
+/// A parameter's value as people write it, with the unit that its option has.
+fn text(axis: &str, value: &Value) -> String {
+    match (axis, value.as_f64()) {
+        ("think", Some(0.0)) => "none".into(),
+        ("think", Some(ns)) => span(ns),
+        _ => value_text(value),
+    }
 }
 
 /// All cells, in the order of the plan. `rows` names the parameter of the rows; without one each group is one row.
 pub fn groups<'a>(run: &'a RunRecord, rows: Option<&str>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for cell in &run.cells {
-        let text = |axis: &str| cell.params.get(axis).map(value_text).unwrap_or_default();
+        let text = |axis: &str| cell.params.get(axis).map(|v| text(axis, v)).unwrap_or_default();
         let shared = run.axes.iter().filter(|a| *a != ARM && Some(a.as_str()) != rows);
         let title = shared.map(|a| format!("{a} {}", text(a))).collect::<Vec<_>>().join(" · ");
         let value = rows.map(text).unwrap_or_default();
@@ -81,7 +96,7 @@ pub fn untestable(run: &RunRecord) -> Vec<(String, String, usize)> {
             let of = |c: &CellRecord| c.params.get(axis.as_str()).cloned().unwrap_or(Value::Null);
             run.values(axis).len() > 1 && cells.iter().all(|c| of(c) == of(cells[0]))
         };
-        let text = |axis: &String| cells[0].params.get(axis).map(|v| format!("{axis} {}", value_text(v)));
+        let text = |axis: &String| cells[0].params.get(axis).map(|v| format!("{axis} {}", self::text(axis, v)));
         run.axes.iter().filter(same).filter_map(text).collect::<Vec<_>>().join(" · ")
     };
     reasons.into_iter().map(|(reason, cells)| (reason, common(&cells), cells.len())).collect()

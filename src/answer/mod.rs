@@ -9,6 +9,8 @@ pub mod drift;
 pub mod explain;
 pub mod finding;
 pub mod group;
+pub mod per_io;
 pub mod spread;
 pub mod timeline;
+pub mod timelines;
 pub mod words;

@@ -58,6 +58,11 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// A number of times for each I/O: two decimals, since below that nothing matters.
+pub fn per_io(x: f64) -> String {
+    if x > 0.0 && x < 0.005 { "<0.01".into() } else { format!("{x:.2}") }
+}
+
 /// `a`, `a and b`, `a, b and c`.
 pub fn list(items: &[String]) -> String {
     match items {

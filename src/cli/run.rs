@@ -30,7 +30,7 @@ use crate::store::{Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
-    /// A built-in experiment (coop, interfaces), or the path of a TOML file
+    /// A built-in experiment by its name (`iotrail list` names them), or the path of a TOML file
     pub experiment: String,
 
     /// The experiment's short form

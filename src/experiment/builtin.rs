@@ -7,9 +7,18 @@ use super::file::{Experiment, parse};
 use crate::error::{Error, Result};
 
 /// Name and text of each.
-pub const ALL: [(&str, &str); 2] = [
+pub const ALL: [(&str, &str); 11] = [
+    ("async-punt", include_str!("../../experiments/async-punt.toml")),
     ("coop", include_str!("../../experiments/coop.toml")),
+    ("coop-worse", include_str!("../../experiments/coop-worse.toml")),
+    ("copy-cost", include_str!("../../experiments/copy-cost.toml")),
+    ("depth-kicks", include_str!("../../experiments/depth-kicks.toml")),
+    ("getevents", include_str!("../../experiments/getevents.toml")),
     ("interfaces", include_str!("../../experiments/interfaces.toml")),
+    ("irq-placement", include_str!("../../experiments/irq-placement.toml")),
+    ("polling", include_str!("../../experiments/polling.toml")),
+    ("registered", include_str!("../../experiments/registered.toml")),
+    ("sqpoll-idle", include_str!("../../experiments/sqpoll-idle.toml")),
 ];
 
 /// A built-in experiment by its name, else a file by its path.
@@ -21,7 +30,7 @@ pub fn find(what: &str) -> Result<Experiment> {
         let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
         return Err(Error::input(
             format!("there is no experiment '{what}'"),
-            format!("built in are {}; or give the path of a .toml file", names.join(" and ")),
+            format!("built in are {}; or give the path of a .toml file", names.join(", ")),
         ));
     }
     let fail = |e| Error::input(format!("cannot read the experiment {what}"), "give a readable TOML file").because(e);

@@ -38,7 +38,7 @@ fn the_built_in_ones_are_read() {
         assert_eq!(e.name, name);
         assert!(e.quick.is_some() && e.full.axes.last().unwrap().name == ARM);
     }
-    assert!(builtin::find("cop").unwrap_err().to_string().contains("built in are coop and interfaces"));
+    assert!(builtin::find("cop").unwrap_err().to_string().contains("built in are async-punt, coop, coop-worse, "));
 }
 
 #[test]

@@ -186,12 +186,23 @@ fn cell(number: u32, scale: &Scale, points: &Combination<'_>, target: &Target, f
     }
     let params = params(points);
     let untestable = match LoadSpec::resolve(&load, facts.target.as_ref(), &facts.online_cpus) {
-        Ok(_) => None,
+        Ok(_) => no_poll_queues(&load, facts.target.as_ref()),
         Err(e) if e.kind == Kind::Machine => Some(e.to_string()),
         Err(e) => return Err(refuse_combination(points, &e)),
     };
     let options = options.iter().map(|(k, v)| (k.clone(), to_json(v))).collect();
     Ok(Cell { number, label: label(&params, points), params, options, load, untestable })
+}
+
+/// The kernel would say so too, but only to the first I/O of each cell.
+fn no_poll_queues(load: &LoadOptions, target: Option<&measurement::Target>) -> Option<String> {
+    let polls = load.ring.split(',').any(|flag| flag.trim() == "iopoll") && uses_target(load);
+    let target = target.filter(|t| polls && t.poll_queues == Some(0))?;
+    let device = target.device.as_deref().unwrap_or("the target");
+    Some(format!(
+        "{device} has no poll queues, so there is nothing for iopoll to poll; it needs a device and driver that have them, as NVMe with \
+         nvme.poll_queues=N"
+    ))
 }
 
 fn to_json(value: &toml::Value) -> Value {

@@ -323,8 +323,10 @@ struct Reaping<'a, 'b, R> {
 impl<R: Reaper> Reaping<'_, '_, R> {
     fn all_stages(mut self) -> Result<Option<Reaped>> {
         let (shared, spec) = (self.shared, self.shared.spec);
-        if let Some(cpu) = self.cpu {
-            cpus::bind(cpu)?;
+        match self.cpu {
+            Some(cpu) => cpus::bind(cpu)?,
+            // Beside the job rather than behind it on the job's CPU.
+            None => cpus::unbind()?,
         }
         self.reaper.start().map_err(|e| worker::broken(spec, "starting", e))?;
         let mut found = Vec::with_capacity(spec.depth as usize);

@@ -104,6 +104,19 @@ pub fn bind(cpu: u32) -> Result<()> {
     Ok(())
 }
 
+/// Lets the calling thread run wherever the process's first thread may: a thread begins with the CPUs of the one that made it.
+pub fn unbind() -> Result<()> {
+    // SAFETY: a plain C structure, valid when all zero.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a live set of the size given; the first thread has the process's number, 0 is the calling thread.
+    let done = unsafe {
+        libc::sched_getaffinity(libc::getpid(), size_of_val(&set), &mut set) == 0
+            && libc::sched_setaffinity(0, size_of_val(&set), &set) == 0
+    };
+    let failed = || Error::machine("cannot let a thread run on all CPUs", "see who limits this process's CPUs");
+    if done { Ok(()) } else { Err(failed().because(io::Error::last_os_error())) }
+}
+
 /// Whether the calling thread may run on `cpu` and nowhere else.
 pub fn is_bound(cpu: u32) -> bool {
     // SAFETY: a plain C structure, valid when all zero.

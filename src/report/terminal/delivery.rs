@@ -75,7 +75,7 @@ fn short_ratio(x: f64) -> String {
     }
 }
 
-fn carried_by(cell: &CellRecord) -> String {
+pub fn carried_by(cell: &CellRecord) -> String {
     if cell.untestable.is_some() && cell.measurements.is_empty() {
         return "not testable here".into();
     }

@@ -1,6 +1,7 @@
 //! Text for a terminal, 80 columns wide. Colour is never the only sign of anything.
 
 mod bench;
+mod cells;
 mod cost;
 mod delivery;
 mod explain;

@@ -2,7 +2,7 @@
 
 use super::layout::{Column, Style, field, paragraph, table};
 use super::measured::{headed, note};
-use super::{cost, delivery};
+use super::{cells, cost, delivery};
 use crate::answer::conclude::conclude;
 use crate::answer::drift;
 use crate::answer::group::{groups, row_axis};
@@ -15,7 +15,7 @@ use crate::store::RunSummary;
 pub fn screen(run: &RunRecord, style: Style) -> String {
     let mut out = String::new();
     head(&mut out, style, run);
-    let rows = if run.table == Table::Delivery { row_axis(run) } else { None };
+    let rows = if run.table == Table::Cost { None } else { row_axis(run) };
     for group in groups(run, rows) {
         out.push('\n');
         if !group.title.is_empty() {
@@ -32,8 +32,8 @@ pub fn screen(run: &RunRecord, style: Style) -> String {
             }
             _ => {
                 let text = match run.table {
-                    Table::Delivery => delivery::of_group(&group, rows),
                     Table::Cost => cost::of_group(&group),
+                    kind => cells::of_group(kind, &group, rows).unwrap_or_else(|| delivery::of_group(&group, rows)),
                 };
                 out.push_str(&text);
                 out.push('\n');
@@ -41,7 +41,8 @@ pub fn screen(run: &RunRecord, style: Style) -> String {
         }
     }
     out.push('\n');
-    paragraph(&mut out, "", if run.table == Table::Delivery { delivery::LEGEND } else { cost::LEGEND });
+    let legend = if run.table == Table::Cost { cost::LEGEND } else { delivery::LEGEND };
+    paragraph(&mut out, "", cells::legend(run.table).unwrap_or(legend));
     seen(&mut out, style, run);
     warnings(&mut out, style, run);
     for conclusion in conclude(run) {

@@ -1,0 +1,78 @@
+//! From which computing time on completions come too late, how late, and what brought them.
+
+use super::against::{self, Figure, against};
+use super::{at, carried, find};
+use crate::answer::group::{Group, Row};
+use crate::answer::per_io;
+use crate::answer::spread::{Spread, Verdict};
+use crate::answer::words::{list, percent, span};
+use crate::measurement::Measurement;
+use crate::run_record::{CellRecord, RunRecord};
+
+pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    let Some((base, others)) = run.arms.split_first() else { return out };
+    for other in others {
+        out.extend(against::sentence(Figure::LatencyMean, base, other, rows, group));
+        out.extend(threshold(base, other, rows, group));
+        out.extend(against::sentence(Figure::LatencyP99, base, other, rows, group));
+        out.extend(against::sentence(Figure::Iops, base, other, rows, group));
+    }
+    out.extend(how_late(run, rows, group));
+    for arm in &run.arms {
+        out.extend(carried(arm, rows, group));
+    }
+    out
+}
+
+/// The row from which on the mean latency is higher in every row.
+fn threshold(base: &str, other: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
+    let rows_name = rows?;
+    let told: Vec<(&Row<'_>, Verdict)> = group
+        .rows
+        .iter()
+        .filter_map(|r| Some((r, against(Figure::LatencyMean, find(r, base)?, find(r, other)?)?)))
+        .filter(|(_, v)| *v != Verdict::CannotTell)
+        .collect();
+    let worse = |v: &Verdict| matches!(v, Verdict::Higher(_));
+    let (last, first) = (told.last()?, told.first()?);
+    if told.iter().all(|(_, v)| !worse(v)) {
+        return Some(format!("{other} has no higher mean latency than {base} at any {rows_name} that was measured."));
+    }
+    if !worse(&last.1) {
+        return None;
+    }
+    let from = told.iter().rposition(|(_, v)| !worse(v)).map_or(0, |i| i + 1);
+    let value = &told[from].0.value;
+    Some(match from {
+        0 => format!("{other} is slower at every {rows_name} from {} on.", first.0.value),
+        _ => format!(
+            "{other} is slower from {rows_name} {value} on; at {rows_name} {} it is not, so the threshold lies between the two.",
+            told[from - 1].0.value
+        ),
+    })
+}
+
+fn delay(cell: &CellRecord, of: fn(&crate::measurement::Latency) -> Option<u64>) -> Option<f64> {
+    let known = |m: &Measurement| of(&m.stages.as_ref()?.delivery_delay_ns).map(|ns| ns as f64);
+    Spread::of_known(cell.measurements.iter().map(known)).map(|s| s.median)
+}
+
+/// The arms' delays beside each other in the row where they differ most.
+fn how_late(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
+    let of = |row: &Row<'_>, arm: &str| find(row, arm).and_then(|c| delay(c, |l| l.p50));
+    let longest = |row: &&Row<'_>| run.arms.iter().filter_map(|arm| of(row, arm)).fold(0.0, f64::max);
+    let row = group.rows.iter().max_by(|a, b| longest(a).total_cmp(&longest(b)))?;
+    let one = |arm: &String| {
+        let cell = find(row, arm)?;
+        let mut parts = vec![format!("p50 {}", span(delay(cell, |l| l.p50)?))];
+        parts.extend(delay(cell, |l| l.p90).map(|ns| format!("p90 {}", span(ns))));
+        parts.extend(delay(cell, |l| l.p99).map(|ns| format!("p99 {}", span(ns))));
+        parts.extend(per_io::late_share(&cell.measurements).map(|s| format!("{} over 1 ms", percent(s))));
+        Some(format!("{arm} {}", parts.join(", ")))
+    };
+    let arms: Vec<String> = run.arms.iter().filter_map(one).collect();
+    let place = at(rows, std::slice::from_ref(&row.value));
+    (!arms.is_empty())
+        .then(|| format!("Delivered after they were ready{place}: {}.", list(&arms).replace(" and ", "; ")))
+}

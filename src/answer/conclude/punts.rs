@@ -1,0 +1,78 @@
+//! What goes to io-wq by itself, what when it is told to, and what that costs.
+
+use super::against::{Figure, ratio};
+use super::find;
+use crate::answer::group::Group;
+use crate::answer::per_io;
+use crate::answer::spread::Spread;
+use crate::answer::words::{list, per_io as text, span, three_digits};
+use crate::measurement::Measurement;
+use crate::run_record::{CellRecord, RunRecord};
+
+pub fn conclude(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    let (mut by_itself, mut never) = (Vec::new(), Vec::new());
+    for row in &group.rows {
+        let unasked = row.cells.iter().copied().find(|c| c.measurements.first().is_some_and(|m| !m.load.force_async));
+        let would_block = unasked.and_then(|c| median(c, |m| per_io::punts(m).map(|p| p.1)));
+        match would_block {
+            Some(n) if n >= 0.005 => by_itself.push(format!("{} {} per I/O", row.value, text(n))),
+            Some(_) => never.push(row.value.clone()),
+            None => {}
+        }
+    }
+    if !by_itself.is_empty() {
+        out.push(format!(
+            "Handed to io-wq by the kernel itself, because it would have blocked: {}.",
+            by_itself.join("; ")
+        ));
+    }
+    if !never.is_empty() {
+        out.push(format!("Not handed over, or less than one in 200: {}.", list(&never)));
+    }
+    let Some((base, others)) = run.arms.split_first() else { return out };
+    for row in &group.rows {
+        for other in others {
+            let (Some(a), Some(b)) = (find(row, base), find(row, other)) else { continue };
+            out.extend(cost(&row.value, a, b));
+        }
+    }
+    out
+}
+
+fn median(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>) -> Option<f64> {
+    Spread::of_known(cell.measurements.iter().map(of)).map(|s| s.median)
+}
+
+/// `b` hands over more than `a`: latency, IOPS and CPU time of both.
+fn cost(row: &str, a: &CellRecord, b: &CellRecord) -> Option<String> {
+    let punts = |c| median(c, |m| per_io::punts(m).map(|(asked, blocks)| asked + blocks));
+    let (few, many) = (punts(a)?, punts(b)?);
+    let latency = (median(a, |m| m.latency_ns.mean)?, median(b, |m| m.latency_ns.mean)?);
+    let cpu = (median(a, per_io::cpu_ns)?, median(b, per_io::cpu_ns)?);
+    let workers = (median(a, per_io::helpers_ns)?, median(b, per_io::helpers_ns)?);
+    let each = if many - few >= 0.5 {
+        format!("; a punt costs {} of CPU", signed((cpu.1 - cpu.0) / (many - few)))
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{row}: {} with {}, {} with {} (punts per I/O); mean latency {} → {}, IOPS ×{}, CPU per I/O {} → {}, of these in workers {} → \
+         {}{each}.",
+        text(few),
+        a.arm(),
+        text(many),
+        b.arm(),
+        span(latency.0),
+        span(latency.1),
+        ratio(Figure::Iops, a, b).map_or_else(|| "?".into(), three_digits),
+        span(cpu.0),
+        span(cpu.1),
+        span(workers.0),
+        span(workers.1),
+    ))
+}
+
+fn signed(ns: f64) -> String {
+    if ns < 0.0 { format!("−{}", span(-ns)) } else { span(ns) }
+}

@@ -1,0 +1,140 @@
+//! What a way of submitting saves, and where: CPU time of each I/O, by place.
+
+use super::against::{self, Figure};
+use super::{at, find};
+use crate::answer::group::{Group, Row};
+use crate::answer::per_io::{self, Sampled};
+use crate::answer::spread::Spread;
+use crate::answer::words::{list, percent, span};
+use crate::path::place::Place;
+use crate::run_record::{CellRecord, RunRecord};
+
+/// Standard errors by which two sampled figures have to differ.
+const SURE: f64 = 2.0;
+
+pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    let Some((base, others)) = run.arms.split_first() else { return out };
+    for other in others {
+        out.extend(against::sentence(Figure::CpuPerIo, base, other, rows, group));
+        out.extend(against::sentence(Figure::Iops, base, other, rows, group));
+    }
+    for row in &group.rows {
+        for other in others {
+            out.extend(where_it_differs(base, other, rows, row));
+        }
+    }
+    out.extend(copying(run, rows, group));
+    out
+}
+
+/// Places named of one cell, at most.
+const NAMED: usize = 5;
+
+/// Places whose CPU time per I/O differs by more than sampling explains, and in all repeats.
+fn where_it_differs(base: &str, other: &str, rows: Option<&str>, row: &Row<'_>) -> Option<String> {
+    let (a, b) = (find(row, base)?, find(row, other)?);
+    let mut parts: Vec<(f64, String)> = Vec::new();
+    for place in Place::ALL.into_iter().filter(|p| *p != Place::Idle) {
+        let of = |c: &CellRecord| per_io::place(&c.measurements, |p| p == place);
+        let (before, after) = (of(a)?, of(b)?);
+        let change = after.ns - before.ns;
+        if change.abs() >= SURE * before.error_ns.hypot(after.error_ns) && apart(a, b, place) {
+            let sign = if change < 0.0 { "−" } else { "+" };
+            parts.push((change.abs(), format!("{place} {sign}{}", span(change.abs().round()))));
+        }
+    }
+    parts.sort_by(|x, y| y.0.total_cmp(&x.0));
+    let all = |c: &CellRecord| per_io::place(&c.measurements, |p| p != Place::Idle);
+    let (before, after) = (all(a)?, all(b)?);
+    let place = at(rows, std::slice::from_ref(&row.value));
+    let parts: Vec<String> = parts.into_iter().take(NAMED).map(|(_, text)| text).collect();
+    Some(if parts.is_empty() {
+        format!(
+            "Where the CPU time of an I/O goes does not differ between {other} and {base}{place} by more than samples and repeats do."
+        )
+    } else {
+        format!(
+            "CPU time per I/O of {other} against {base}{place}, by samples: {} → {}; {}.",
+            span(before.ns.round()),
+            span(after.ns.round()),
+            list(&parts)
+        )
+    })
+}
+
+/// All repeats of one above all of the other's. One repeat has no range, and is as the samples say.
+fn apart(a: &CellRecord, b: &CellRecord, place: Place) -> bool {
+    let each = |c: &CellRecord| {
+        let one = |m| per_io::place(std::slice::from_ref(m), |p| p == place).map(|s| s.ns);
+        Spread::of_known(c.measurements.iter().map(one))
+    };
+    each(a).zip(each(b)).is_some_and(|(a, b)| a.max < b.min || b.max < a.min)
+}
+
+/// Native aio copies its iocbs in, one by one; io_uring has no such copy. Beside the same I/Os of io_uring, the difference in
+/// copying is that.
+fn copying(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
+    let engine = |row: &Row<'_>, name: &str| {
+        let is = |c: &&CellRecord| {
+            run.arms.iter().any(|a| a == c.arm()) && c.measurements.first().is_some_and(|m| m.load.engine == name)
+        };
+        row.cells
+            .iter()
+            .copied()
+            .find(is)
+            .map(|c| (c.arm().to_owned(), copied(c), call(c), c.measurements.first().map(|m| m.load.batch)))
+    };
+    let mut out = Vec::new();
+    for row in &group.rows {
+        let (Some((aio, Some(theirs), Some(call), batch)), Some((ring, Some(ours), _, _))) =
+            (engine(row, "libaio"), engine(row, "io_uring"))
+        else {
+            continue;
+        };
+        let (difference, error) = (theirs.ns - ours.ns, theirs.error_ns.hypot(ours.error_ns));
+        let place = at(rows, std::slice::from_ref(&row.value));
+        let batch = batch.map_or(String::new(), |n| {
+            if n > 1 { format!(", {} a call", span((call * f64::from(n)).round())) } else { String::new() }
+        });
+        let share = theirs.share.map(|s| format!(" ({} of its CPU time)", percent(s))).unwrap_or_default();
+        out.push(if difference >= SURE * error {
+            format!(
+                "Copying takes {aio} {} per I/O{share}{place}, and {ring} {}: an iocb costs {} ± {} to copy in. Into system calls and out \
+                 of them: {} per I/O{batch}.",
+                span(theirs.ns.round()),
+                span(ours.ns.round()),
+                span(difference.round()),
+                span((SURE * error).round()),
+                span(call.round())
+            )
+        } else {
+            format!(
+                "Copying takes {aio} {} per I/O{share}{place}, and {ring} {}: the samples don't tell the iocb's copy from chance (± {}). Into \
+                 system calls and out of them: {} per I/O{batch}.",
+                span(theirs.ns.round()),
+                span(ours.ns.round()),
+                span((SURE * error).round()),
+                span(call.round())
+            )
+        });
+    }
+    out
+}
+
+/// With the share of the CPU time that it is.
+struct Copied {
+    ns: f64,
+    error_ns: f64,
+    share: Option<f64>,
+}
+
+fn copied(cell: &CellRecord) -> Option<Copied> {
+    let Sampled { ns, error_ns, .. } = per_io::place(&cell.measurements, |p| p == Place::Copy)?;
+    let all = per_io::place(&cell.measurements, |p| p != Place::Idle)?;
+    Some(Copied { ns, error_ns, share: (all.ns > 0.0).then(|| ns / all.ns) })
+}
+
+fn call(cell: &CellRecord) -> Option<f64> {
+    per_io::place(&cell.measurements, |p| p == Place::SyscallEntry).map(|s| s.ns)
+}
