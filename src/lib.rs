@@ -15,7 +15,7 @@
 //! | [`load`] | what drives an engine: options, workers, offsets, pace, phases, neighbours |
 //! | [`probe`] | BPF programs: which can load, attach, reset, drain |
 //! | [`path`] | what a completion's records mean: stages, vehicles; pure, no I/O |
-//! | [`host`] | facts of this machine: CPUs, interrupts, block devices, kernel |
+//! | [`host`] | facts of this machine: CPUs, interrupts, block devices, kernel; settings that are changed and put back |
 //! | [`stats`] | histograms and quantiles; pure numbers |
 //! | [`answer`] | what measurements mean, in words; pure |
 //! | [`store`] | one SQLite file: runs, cells, measurements |
@@ -27,6 +27,7 @@
 //! | [`watch`] | other people's programs: their rings, followed requests, recordings |
 //! | [`recorded`] | what a recording holds; its schema |
 //! | [`export`] | recordings and samples for other programs, one file per format |
+//! | [`state_folder`] | where the store and the journal are |
 //! | [`error`] | what a user is told, and the exit status |
 
 pub mod answer;
@@ -43,6 +44,7 @@ pub mod probe;
 pub mod recorded;
 pub mod report;
 pub mod run_record;
+pub mod state_folder;
 pub mod stats;
 pub mod store;
 pub mod top_record;
