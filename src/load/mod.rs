@@ -3,7 +3,7 @@
 //! | file | responsible for |
 //! |---|---|
 //! | `options`, `spec`, `cpus` | what was asked for; the validated plan; CPU lists and binding |
-//! | `target`, `layout`, `device`, `extents` | the file or device: opened and checked; made; who uses it; its holes |
+//! | `target`, `layout`, `device`, `extents` | the file or device: opened and checked; made; claimed; its holes |
 //! | `worker`, `apart` | a job that reaps its own completions; one with a reaper thread |
 //! | `feeder`, `pattern`, `pace`, `verify` | what is submitted next: slots, blocks, intended times, checkable content |
 //! | `clock`, `tally`, `phases`, `usage` | stamps; sums and latency; time by phase; what threads took |

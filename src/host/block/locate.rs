@@ -169,6 +169,13 @@ fn multipath(dir: &Path, name: &str) -> Vec<PathBuf> {
     paths
 }
 
+/// The folders in sysfs that have the queues of the disk that the user calls `name`; empty where there is no such disk.
+pub(in crate::host) fn queue_folders(root: &Path, name: &str) -> Vec<PathBuf> {
+    let Ok(dir) = fs::canonicalize(root.join("sys/block").join(name)) else { return Vec::new() };
+    let paths = multipath(&dir, name);
+    if paths.is_empty() { vec![dir] } else { paths }
+}
+
 /// The disk of an NVMe character device: `/dev/ng0n1` (a namespace) or `/dev/nvme0` (a controller).
 fn nvme_generic(root: &Path, place: &Place) -> Option<Found> {
     let dir = fs::canonicalize(root.join(format!("sys/dev/char/{}:{}", place.major, place.minor))).ok()?;
@@ -223,7 +230,7 @@ fn mount_of(root: &Path, path: &Path) -> Option<Mount> {
 }
 
 /// The kernel writes white space and backslashes in a name as `\040`: three octal digits.
-fn unescape(text: &str) -> String {
+pub(super) fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {

@@ -1,15 +1,18 @@
 //! The device under a path: its driver, queues and scheduler, and the interrupts that carry its completions.
 //!
-//! `locate` finds the disks, `queue` reads them, `interrupts` finds their vectors, `traffic` what they moved.
+//! `locate` finds the disks, `queue` reads them, `interrupts` finds their vectors, `traffic` what they moved, `usage` whose
+//! they are at present.
 
 mod interrupts;
 mod locate;
 mod queue;
 mod traffic;
+pub mod usage;
 
 use std::path::Path;
 
 pub use locate::Kind;
+pub(in crate::host) use locate::queue_folders;
 pub use queue::Disk;
 pub use traffic::{Counters, Moved};
 
