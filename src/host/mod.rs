@@ -1,4 +1,4 @@
-//! Facts of this machine: read, never changed.
+//! Facts of this machine: read, never changed but in [`settings`], which puts back what it has changed.
 //!
 //! | module | facts |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
 //! | [`lockdown`], [`privileges`], [`virtualisation`] | what is allowed, to whom, on whose machine |
+//! | [`settings`] | conditions that an experiment asks for: changed, journalled, put back |
 //! | [`io_uring`], [`aio`] | what the interfaces give, by asking; [`refusal`]: why not, in words |
 //!
 //! What can't be read is `None`; readers take the root of sysfs and procfs, so that tests run on small trees.
@@ -29,6 +30,7 @@ pub mod lockdown;
 pub mod page_cache;
 pub mod privileges;
 pub mod refusal;
+pub mod settings;
 pub mod virtualisation;
 
 use std::path::Path;
