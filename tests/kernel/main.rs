@@ -12,6 +12,7 @@ mod probes;
 mod profile;
 mod record;
 mod replay;
+mod settings;
 mod top;
 mod trace;
 mod vehicles;
@@ -19,6 +20,9 @@ mod vehicles;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() {
+    if settings::is_driver() {
+        settings::drive();
+    }
     let args = Arguments::from_args();
     let missing = bench::missing();
     let trials: Vec<Trial> = [
@@ -30,6 +34,7 @@ fn main() {
         profile::trials(),
         record::trials(),
         replay::trials(),
+        settings::trials(),
         top::trials(),
         trace::trials(),
     ]
