@@ -9,6 +9,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::error::{Error, Result};
+use crate::host::settings;
 use crate::load::options::Span;
 use crate::report::terminal;
 
@@ -18,6 +19,7 @@ pub mod explain;
 pub mod export;
 pub mod list;
 mod profile;
+pub mod restore;
 pub mod run;
 pub mod top;
 pub mod trace;
@@ -44,6 +46,8 @@ enum Command {
     Top(top::TopArgs),
     /// The experiments there are, and the runs that are stored
     List(list::ListArgs),
+    /// Put back the host settings that a killed run has left changed
+    Restore(restore::RestoreArgs),
     /// The slowest I/Os of a recording, each as a timeline in words
     Explain(explain::ExplainArgs),
     /// A recording for another program: Perfetto
@@ -53,16 +57,14 @@ enum Command {
 /// Exit status: 0 done, 1 a finding that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow it.
 pub fn main() -> ExitCode {
     let result = match Cli::try_parse() {
-        Ok(cli) => match &cli.command {
-            Command::Check(args) => check::run(args),
-            Command::Bench(args) => bench::run(args),
-            Command::Run(args) => run::run(args),
-            Command::Trace(args) => trace::run(args),
-            Command::Top(args) => top::run(args),
-            Command::List(args) => list::run(args),
-            Command::Explain(args) => explain::run(args),
-            Command::Export(args) => export::run(args),
-        },
+        Ok(cli) => {
+            if !matches!(cli.command, Command::Restore(_))
+                && let Some(notice) = settings::notice()
+            {
+                terminal::say(&format!("iotrail: {notice}"));
+            }
+            dispatch(&cli.command)
+        }
         Err(e) => told_by_parser(&e, std::env::args_os().nth(1).as_deref()),
     };
     match result {
@@ -72,6 +74,20 @@ pub fn main() -> ExitCode {
             terminal::say(&format!("iotrail: {}", terminal::sanitise(&e.to_string())));
             ExitCode::from(e.exit_status())
         }
+    }
+}
+
+fn dispatch(command: &Command) -> Result<u8> {
+    match command {
+        Command::Check(args) => check::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Trace(args) => trace::run(args),
+        Command::Top(args) => top::run(args),
+        Command::List(args) => list::run(args),
+        Command::Restore(args) => restore::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Export(args) => export::run(args),
     }
 }
 

@@ -33,7 +33,7 @@ fn commands() -> End {
         .filter(|l| l.starts_with("  ") && !l.starts_with("   "))
         .filter_map(|l| l.split_whitespace().next())
         .collect();
-    assert_eq!(listed, ["check", "bench", "run", "trace", "top", "list", "explain", "export", "help"]);
+    assert_eq!(listed, ["check", "bench", "run", "trace", "top", "list", "restore", "explain", "export", "help"]);
     for command in listed {
         assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
     }
@@ -53,6 +53,7 @@ fn options() -> End {
         ("bench", of_bench),
         ("check", "--file --help --json"),
         ("list", "--help --json --store"),
+        ("restore", "--force --help --json"),
         ("explain", "--by --help --json --opcode --ring --slowest"),
         ("export", "--force --help --perfetto"),
         (

@@ -13,6 +13,7 @@ mod layout;
 mod measurement;
 mod options;
 mod output;
+mod restore;
 mod run;
 mod stop;
 mod store;
@@ -56,6 +57,7 @@ fn main() {
         layout::TESTS,
         output::TESTS,
         store::TESTS,
+        restore::TESTS,
         bad_load::TESTS,
         bad_machine::TESTS,
         bad_experiment::TESTS,

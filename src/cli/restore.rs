@@ -1,0 +1,76 @@
+//! `iotrail restore`: puts back the host settings that a killed run has left changed.
+//!
+//! Exit status: 0 when all is as before; 1 when somebody else has changed something since, which is left alone; 3 when
+//! something cannot be put back.
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::host::settings::{self, Item, Restored, Undone};
+use crate::report::terminal;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct RestoreArgs {
+    /// Also what somebody else has changed since: it gets the value from before the run
+    #[arg(long)]
+    pub force: bool,
+
+    /// JSON on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Serialize)]
+struct Printed<'a> {
+    schema: &'static str,
+    journal: &'a std::path::Path,
+    /// The process that was killed; null: nothing was left.
+    tgid: Option<u32>,
+    restarted: bool,
+    settings: &'a [Item],
+}
+
+pub fn run(args: &RestoreArgs) -> Result<u8> {
+    let restored = settings::restore(args.force)?;
+    if args.json {
+        terminal::print_json(&Printed {
+            schema: "iotrail.restore/1",
+            journal: &restored.journal,
+            tgid: restored.tgid,
+            restarted: restored.restarted,
+            settings: &restored.items,
+        })?;
+    } else {
+        terminal::print(&text(&restored))?;
+    }
+    let failed = |i: &Item| matches!(i.undone, Some(Undone::Failed { .. }));
+    Ok(match &restored.items {
+        items if items.iter().any(failed) => 3,
+        items if items.iter().any(|i| !i.is_done()) => 1,
+        _ => 0,
+    })
+}
+
+fn text(restored: &Restored) -> String {
+    let Some(tgid) = restored.tgid else {
+        return "nothing to put back: no run has left settings changed\n".into();
+    };
+    if restored.restarted {
+        return format!("nothing to put back: what process {tgid} had changed went with the restart of this machine\n");
+    }
+    // What came along and is as before need not be told.
+    let told = restored.items.iter().filter(|i| {
+        !matches!((&i.change, &i.undone), (settings::Change::Along { .. }, Some(Undone::AsBefore { .. }) | None))
+    });
+    let mut out: String = told.map(|i| terminal::sanitise(&i.text()) + "\n").collect();
+    let left = restored.items.iter().filter(|i| !i.is_done()).count();
+    match left {
+        0 => out.push_str(&format!("all that process {tgid} had changed is as it was\n")),
+        n => out.push_str(&format!(
+            "{n} of {} changes are still to be put back; {} keeps them, and removing it leaves all as it is now\n",
+            restored.items.len(),
+            terminal::sanitise(&restored.journal.display().to_string())
+        )),
+    }
+    out
+}
