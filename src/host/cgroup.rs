@@ -2,23 +2,29 @@
 //!
 //! A quota holds for a group and all below it, so every group from ours up to the root counts.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::files::{self, ROOT};
 
-/// The groups that can throttle this process, its own first.
-pub struct Groups(Vec<PathBuf>);
+/// The groups that can throttle this process.
+#[derive(Debug, Clone, Default)]
+pub struct Groups {
+    /// Their folders: this process's own first, then those above it, up to where the hierarchy is mounted.
+    pub dirs: Vec<PathBuf>,
+    /// Version 2.
+    pub unified: bool,
+}
 
 /// Of this process. Empty where no CPU controller is mounted.
 pub fn of_this_process() -> Groups {
     of_this_process_in(Path::new(ROOT))
 }
 
-fn of_this_process_in(root: &Path) -> Groups {
-    Groups(own(root).unwrap_or_default())
+pub(super) fn of_this_process_in(root: &Path) -> Groups {
+    own(root).unwrap_or_default()
 }
 
-fn own(root: &Path) -> Option<Vec<PathBuf>> {
+fn own(root: &Path) -> Option<Groups> {
     let mounts = files::text(root, "proc/self/mountinfo")?;
     let groups = files::text(root, "proc/self/cgroup")?;
     let mut best = None;
@@ -32,12 +38,16 @@ fn own(root: &Path) -> Option<Vec<PathBuf>> {
         let Some((mount_root, mount)) = mounts.lines().find_map(|m| mounted(m, unified)) else { continue };
         // A group outside the mounted part (of a container) can't be looked at.
         let Ok(rest) = Path::new(path).strip_prefix(mount_root) else { continue };
+        // So can't one that is shown as `/../x`, above the root of this process's namespace.
+        if rest.components().any(|c| c == Component::ParentDir) {
+            continue;
+        }
         let top = files::below(root, mount);
         let dir = top.join(rest);
-        let levels: Vec<PathBuf> = dir.ancestors().take_while(|d| d.starts_with(&top)).map(Path::to_owned).collect();
+        let dirs: Vec<PathBuf> = dir.ancestors().take_while(|d| d.starts_with(&top)).map(Path::to_owned).collect();
         // With both versions mounted, the one that has the controller is version 1's.
         if !unified || best.is_none() {
-            best = Some(levels);
+            best = Some(Groups { dirs, unified });
         }
     }
     best
@@ -59,12 +69,17 @@ fn mounted(line: &str, unified: bool) -> Option<(&str, &str)> {
 impl Groups {
     /// CPUs' worth of time that the tightest of the groups allows; `None`: none has a quota.
     pub fn quota(&self) -> Option<f64> {
-        self.0.iter().filter_map(|dir| quota(dir)).reduce(f64::min)
+        self.quota_from(0)
+    }
+
+    /// The same without the first `n` groups: of those above.
+    pub(super) fn quota_from(&self, n: usize) -> Option<f64> {
+        self.dirs.iter().skip(n).filter_map(|dir| quota(dir)).reduce(f64::min)
     }
 
     /// Time that each group was kept off its CPUs so far, summed over them, ns; empty where the kernel does not tell.
     pub fn throttled_ns(&self) -> Vec<Option<u64>> {
-        self.0.iter().map(|dir| throttled(&files::text(dir, "cpu.stat")?)).collect()
+        self.dirs.iter().map(|dir| throttled(&files::text(dir, "cpu.stat")?)).collect()
     }
 }
 

@@ -14,6 +14,7 @@ use super::change::{Change, is_gone};
 use super::conditions::Quota;
 use super::roots::{Roots, not_writable, write};
 use crate::error::{Error, Result};
+use crate::host::cgroup::{Groups, of_this_process_in};
 
 /// A process that was killed is in its cgroup until it is gone.
 const ENDING: Duration = Duration::from_secs(3);
@@ -28,15 +29,6 @@ pub struct Cgroup {
     pub limits: Vec<(String, String)>,
 }
 
-/// The hierarchy that the CPU controller is in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Hierarchy {
-    version: u8,
-    mount: PathBuf,
-    /// The folder of the cgroup that this process is in.
-    own: PathBuf,
-}
-
 pub fn refusal(roots: &Roots, quota: Quota) -> Option<Error> {
     let place = match place(roots) {
         Ok(place) => place,
@@ -45,7 +37,7 @@ pub fn refusal(roots: &Roots, quota: Quota) -> Option<Error> {
     if let Some(e) = not_writable("the load's CPU quota", &place.parent.join("cgroup.procs")) {
         return Some(e);
     }
-    let limit = limit_above(&place)?;
+    let limit = place.groups.quota_from(place.above)?;
     (limit < quota.cpus()).then(|| {
         Error::machine(
             format!("a CPU quota of {} cannot be had: {} is limited to {limit}", quota.cpus(), place.parent.display()),
@@ -58,11 +50,12 @@ pub fn changes(roots: &Roots, quota: Quota, name: &str) -> Result<Vec<Change>> {
     let place = place(roots)?;
     let quota = quota.us();
     let period = Quota::PERIOD_US;
-    let limits = match place.hierarchy.version {
-        1 => vec![("cpu.cfs_period_us".into(), period.to_string()), ("cpu.cfs_quota_us".into(), quota.to_string())],
-        _ => vec![("cpu.max".into(), format!("{quota} {period}"))],
+    let limits = match place.groups.unified {
+        false => vec![("cpu.cfs_period_us".into(), period.to_string()), ("cpu.cfs_quota_us".into(), quota.to_string())],
+        true => vec![("cpu.max".into(), format!("{quota} {period}"))],
     };
-    let cgroup = Cgroup { made: place.parent.join(name), from: place.hierarchy.own, limits };
+    let from = place.groups.dirs.into_iter().next().unwrap_or_default();
+    let cgroup = Cgroup { made: place.parent.join(name), from, limits };
     let controller = place.gives.map(|path| Change::Controller { path, name: "cpu".into() });
     Ok(controller.into_iter().chain([Change::Cgroup(cgroup)]).collect())
 }
@@ -111,10 +104,12 @@ pub fn leave(group: &Cgroup) -> io::Result<bool> {
 }
 
 /// Where our cgroup is to be made.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Place {
-    hierarchy: Hierarchy,
+    groups: Groups,
     parent: PathBuf,
+    /// Which of the groups the parent is.
+    above: usize,
     /// The file of `parent` that has to give the CPU controller first.
     gives: Option<PathBuf>,
 }
@@ -122,102 +117,36 @@ struct Place {
 fn place(roots: &Roots) -> Result<Place> {
     let refuse =
         |what: &str, remedy: &str| Error::machine(format!("the load's CPU quota cannot be set: {what}"), remedy);
-    let hierarchy = hierarchy(roots).ok_or_else(|| {
-        refuse("no cgroup hierarchy with the CPU controller is mounted here", "mount cgroups, or leave cpu-quota out")
-    })?;
-    let own = hierarchy.own.clone();
-    if !own.starts_with(&hierarchy.mount) || !own.is_dir() {
+    let groups = of_this_process_in(&roots.system);
+    let (Some(own), Some(top)) = (groups.dirs.first(), groups.dirs.last().cloned()) else {
         return Err(refuse(
-            &format!("this process's cgroup is not to be seen below {}", hierarchy.mount.display()),
-            "run on the host itself, outside of a container",
+            "no cgroup of this process with the CPU controller is to be seen here",
+            "mount cgroups, run on the host itself outside of a container, or leave cpu-quota out",
         ));
-    }
-    if hierarchy.version == 1 {
+    };
+    if !groups.unified {
         if !own.join("cpu.cfs_quota_us").exists() {
             return Err(refuse("this kernel has no CPU bandwidth control", "use one with CONFIG_CFS_BANDWIDTH"));
         }
-        return Ok(Place { parent: own, hierarchy, gives: None });
+        return Ok(Place { parent: own.clone(), above: 0, groups, gives: None });
     }
     // In version 2 a cgroup with processes gives no controller to others (but for the root): ours stands beside, below the
     // nearest that gives this one.
     let has = |folder: &Path, file: &str| {
         fs::read_to_string(folder.join(file)).is_ok_and(|t| t.split_whitespace().any(|c| c == "cpu"))
     };
-    let above = own.ancestors().take_while(|a| a.starts_with(&hierarchy.mount));
-    if let Some(parent) = above.into_iter().find(|a| has(a, "cgroup.subtree_control")) {
-        return Ok(Place { parent: parent.to_owned(), hierarchy, gives: None });
+    if let Some(above) = groups.dirs.iter().position(|dir| has(dir, "cgroup.subtree_control")) {
+        return Ok(Place { parent: groups.dirs[above].clone(), above, groups, gives: None });
     }
     // Only the real root has no type.
-    let root = hierarchy.mount.clone();
-    if has(&root, "cgroup.controllers") && !root.join("cgroup.type").exists() {
-        return Ok(Place { gives: Some(root.join("cgroup.subtree_control")), parent: root, hierarchy });
+    if has(&top, "cgroup.controllers") && !top.join("cgroup.type").exists() {
+        let (above, gives) = (groups.dirs.len() - 1, Some(top.join("cgroup.subtree_control")));
+        return Ok(Place { parent: top, above, groups, gives });
     }
     Err(refuse(
         "no cgroup above this process's gives the CPU controller to others",
         "delegate it (systemd: Delegate=cpu), or run as root outside of a container",
     ))
-}
-
-/// From /proc/self/cgroup and /proc/self/mountinfo. Where both versions are mounted, a controller is in one of them.
-fn hierarchy(roots: &Roots) -> Option<Hierarchy> {
-    let cgroups = roots.text("proc/self/cgroup")?;
-    let mounts = roots.text("proc/self/mountinfo")?;
-    let mut unified = None;
-    for line in cgroups.lines() {
-        // hierarchy:controllers:path (cgroups(7))
-        let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
-        if controllers.split(',').any(|c| c == "cpu") {
-            let (mount, top) =
-                mount_of(&mounts, |kind, options| kind == "cgroup" && options.split(',').any(|o| o == "cpu"))?;
-            return Some(at(roots, 1, &mount, &top, path));
-        }
-        if controllers.is_empty() {
-            unified = Some(path);
-        }
-    }
-    let (mount, top) = mount_of(&mounts, |kind, _| kind == "cgroup2")?;
-    Some(at(roots, 2, &mount, &top, unified?))
-}
-
-/// `top`: the cgroup that is mounted at `mount`, which in a container is not the root.
-fn at(roots: &Roots, version: u8, mount: &str, top: &str, path: &str) -> Hierarchy {
-    let mount = roots.path(mount);
-    let below = Path::new(path).strip_prefix(top).map(Path::to_owned);
-    // `/../x`: outside of what this cgroup namespace shows.
-    let seen = below.ok().filter(|p| p.components().all(|c| matches!(c, std::path::Component::Normal(_))));
-    // A path that is not below the mount is refused by whoever looks at it.
-    let own = seen.map_or_else(PathBuf::new, |p| if p.as_os_str().is_empty() { mount.clone() } else { mount.join(p) });
-    Hierarchy { version, mount, own }
-}
-
-/// Mount point and mounted root of the last mount that `wanted` takes, by its type and its super block's options.
-fn mount_of(mountinfo: &str, wanted: impl Fn(&str, &str) -> bool) -> Option<(String, String)> {
-    let mounts = mountinfo.lines().filter_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        let mut left = left.split(' ').skip(3);
-        let (root, point) = (left.next()?, left.next()?);
-        let mut right = right.split(' ');
-        let (kind, options) = (right.next()?, right.nth(1)?);
-        wanted(kind, options).then(|| (point.to_owned(), root.to_owned()))
-    });
-    mounts.last()
-}
-
-/// The smallest limit of the cgroups from the parent of ours up, in CPUs; `None`: there is none.
-fn limit_above(place: &Place) -> Option<f64> {
-    let above = place.parent.ancestors().take_while(|a| a.starts_with(&place.hierarchy.mount));
-    let limits = above.filter_map(|folder| {
-        let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<f64>().ok();
-        if place.hierarchy.version == 1 {
-            let quota = number("cpu.cfs_quota_us").filter(|q| *q > 0.0)?;
-            return Some(quota / number("cpu.cfs_period_us")?);
-        }
-        let max = fs::read_to_string(folder.join("cpu.max")).ok()?;
-        let (quota, period) = max.trim().split_once(' ')?;
-        Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
-    });
-    limits.min_by(f64::total_cmp)
 }
 
 #[cfg(test)]
@@ -314,9 +243,9 @@ mod tests {
     #[test]
     fn without_the_controller_or_outside_of_what_is_seen_it_is_refused() {
         let says = |t: &Tree| refusal(&roots(t), quota(0.5)).unwrap().to_string();
-        assert!(says(&Tree::new()).contains("no cgroup hierarchy"));
+        assert!(says(&Tree::new()).contains("no cgroup of this process with the CPU controller is to be seen here"));
         let t = v1().file("proc/self/cgroup", "2:cpu,cpuacct:/../other\n");
-        assert!(says(&t).contains("is not to be seen below"));
+        assert!(says(&t).contains("is to be seen here"));
         let t = v1().file("proc/self/cgroup", "2:cpu,cpuacct:/\n");
         assert!(says(&t).contains("no CPU bandwidth control"));
         // The container's own cgroup, mounted as the top.
