@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cli → experiment, watch → load, probe → engine → host, path, stats
-//!          ↘ answer, store, report, export → run_record, trace_record, top_record, recorded → measurement → path, stats
+//!          ↘ answer, store, report, export → run_record, comparison, trace_record, top_record, recorded → measurement → path, stats
 //! ```
 //!
 //! | module | responsible for |
@@ -16,12 +16,13 @@
 //! | [`probe`] | BPF programs: which can load, attach, reset, drain |
 //! | [`path`] | what a completion's records mean: stages, vehicles; pure, no I/O |
 //! | [`host`] | facts of this machine: CPUs, interrupts, block devices, kernel; settings that are changed and put back |
-//! | [`stats`] | histograms and quantiles; pure numbers |
+//! | [`stats`] | histograms, quantiles, shares, intervals; pure numbers |
 //! | [`answer`] | what measurements mean, in words; pure |
 //! | [`store`] | one SQLite file: runs, cells, measurements |
 //! | [`report`] | measurements → text on a terminal |
 //! | [`measurement`] | the central noun: what one load, watched, yields; the JSON schema |
 //! | [`run_record`] | a run of an experiment and its cells; the JSON schema |
+//! | [`comparison`] | what is said of two sides that were measured; the JSON schema |
 //! | [`trace_record`] | what watching a program yields; the JSON schema |
 //! | [`top_record`] | what a watched program does a second, once an interval; the JSON schema |
 //! | [`watch`] | other people's programs: their rings, followed requests, recordings |
@@ -32,6 +33,7 @@
 
 pub mod answer;
 pub mod cli;
+pub mod comparison;
 pub mod engine;
 pub mod error;
 pub mod experiment;

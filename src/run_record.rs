@@ -4,12 +4,16 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::comparison::Comparison;
 use crate::measurement::Measurement;
 
 pub const SCHEMA: &str = "iotrail.run/1";
 
 /// The parameter that says which arm a cell belongs to.
 pub const ARM: &str = "arm";
+/// An arm that is the first one measured again, in every block: what it differs from its twin is noise. It is in the cells and not in
+/// the run's arms.
+pub const CONTROL: &str = "control";
 /// The parameter that names a cell's set of options that go together.
 pub const VARIANT: &str = "variant";
 
@@ -60,13 +64,16 @@ pub struct RunRecord {
     pub axes: Vec<String>,
     /// Names of the arms; the first one is what the others are compared with.
     pub arms: Vec<String>,
+    /// What the arms are compared on (`answer::compare::Metric`); empty: what the table is about.
+    #[serde(default)]
+    pub metrics: Vec<String>,
     /// Seconds since the epoch (UTC).
     pub started_unix_s: u64,
     /// Null while measurements are missing.
     pub finished_unix_s: Option<u64>,
     pub cells: Vec<CellRecord>,
-    /// Differences with intervals; none are computed in this version of the schema's producer.
-    pub comparisons: Vec<Value>,
+    /// The other arms against the first one; computed when the run is read, not stored.
+    pub comparisons: Vec<Comparison>,
 }
 
 /// One combination of parameters.

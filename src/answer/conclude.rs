@@ -1,4 +1,4 @@
-//! What a run's numbers say, in a few sentences. Every sentence is made from the medians and ranges of the run at hand;
+//! What a run's numbers say, in a few sentences. Every sentence is made from the medians and comparisons of the run at hand;
 //! what they don't show is not said, and what could not be tested is.
 
 mod against;
@@ -13,7 +13,8 @@ mod wakeups;
 
 use super::finding::{tick_rate, why_the_tick};
 use super::group::{Group, Row, groups, row_axis, untestable, vehicle_shares};
-use super::spread::{Ratio, Spread, Verdict, chance_of_ranges_apart, compare};
+use super::spread::Spread;
+use super::verdicts::{arm_by_arm, caveat, row_by_row};
 use super::words::{count, list, percent, plural, span, three_digits};
 use crate::measurement::Measurement;
 use crate::path::vehicle::Vehicle;
@@ -35,7 +36,7 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
     let rows = row_axis(run);
     let mut all = match run.table {
         Table::Delivery => of_groups(groups(run, rows), |g| delivery(run, rows, g)),
-        Table::Cost => of_groups(groups(run, None), cost),
+        Table::Cost => of_groups(groups(run, None), |g| cost(run, g)),
         Table::Placement => of_groups(groups(run, rows), |g| placement::conclude(run, rows, g)),
         Table::ModeSwitches => of_groups(groups(run, rows), |g| mode_switches::conclude(run, rows, g)),
         Table::Delays => of_groups(groups(run, rows), |g| delays::conclude(run, rows, g)),
@@ -64,20 +65,6 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
 fn of_groups(groups: Vec<Group<'_>>, say: impl Fn(&Group<'_>) -> Vec<String>) -> Vec<Conclusion> {
     let conclude = |g: &Group<'_>| Conclusion { about: g.title.clone(), sentences: say(g) };
     groups.iter().map(conclude).filter(|c| !c.sentences.is_empty()).collect()
-}
-
-/// What the words above rest on; `None`: nothing was measured. With few repeats chance alone parts ranges often, and the reader
-/// has to know.
-fn caveat(run: &RunRecord) -> Option<String> {
-    let fewest = run.cells.iter().map(|c| c.measurements.len()).filter(|n| *n > 0).min()?;
-    if fewest < 2 {
-        return Some("A difference is not told from chance with one repeat; run more.".into());
-    }
-    Some(format!(
-        "Ratios are of medians, with the smallest and the largest that any two repeats give. An arm is called \
-         higher or lower where the ranges do not overlap; with {fewest} repeats, chance parts the ranges of two equal arms in {} of comparisons.",
-        percent(chance_of_ranges_apart(fewest))
-    ))
 }
 
 /// Other doubts are the measurements' own warnings (`doubt.rs`).
@@ -109,11 +96,7 @@ fn at(rows: Option<&str>, values: &[String]) -> String {
 }
 
 fn delivery(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
-    let mut out = Vec::new();
-    let Some((base, others)) = run.arms.split_first() else { return out };
-    for other in others {
-        out.extend(difference(base, other, rows, group));
-    }
+    let mut out = row_by_row(run, rows, group);
     for arm in &run.arms {
         out.extend(carried(arm, rows, group));
     }
@@ -125,51 +108,6 @@ fn delivery(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<Strin
 
 fn find<'a>(row: &Row<'a>, arm: &str) -> Option<&'a CellRecord> {
     row.cells.iter().find(|c| c.arm() == arm).copied()
-}
-
-/// In which rows `other` has more or fewer IOPS than `base`, by how much, and in which no difference shows.
-fn difference(base: &str, other: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
-    let (mut higher, mut lower, mut same, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut repeats, mut fewest) = (usize::MAX, usize::MAX);
-    for row in &group.rows {
-        let (Some(a), Some(b)) = (find(row, base).and_then(iops), find(row, other).and_then(iops)) else { continue };
-        fewest = fewest.min(a.repeats).min(b.repeats);
-        let with = |r: Ratio| {
-            let ratio = format!("×{}, {}–{}", three_digits(r.of_medians), three_digits(r.min), three_digits(r.max));
-            if rows.is_some() { format!("{} ({ratio})", row.value) } else { format!("({ratio})") }
-        };
-        match compare(&a, &b) {
-            Verdict::Higher(r) => higher.push(with(r)),
-            Verdict::Lower(r) => lower.push(with(r)),
-            Verdict::NoDifference { repeats: n } => {
-                repeats = repeats.min(n);
-                same.push(row.value.clone());
-            }
-            Verdict::CannotTell => open.push(row.value.clone()),
-        }
-    }
-    let differing = |word: &str, v: &[String]| {
-        if v.is_empty() {
-            return None;
-        }
-        let place = if rows.is_some() { at(rows, v) } else { format!(" {}", v.join("")) };
-        // Where chance alone parts the ranges more often than a reader of "lower" expects, only what was seen is said.
-        Some(if chance_of_ranges_apart(fewest) > 0.05 {
-            format!("{word} in all {fewest} repeats{place}")
-        } else {
-            format!("{word}{place}")
-        })
-    };
-    let parts: Vec<String> = [
-        differing("higher", &higher),
-        differing("lower", &lower),
-        (!same.is_empty()).then(|| format!("no measurable difference in {repeats} repeats{}", at(rows, &same))),
-        (!open.is_empty()).then(|| format!("not told by one repeat{}", at(rows, &open))),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    (!parts.is_empty()).then(|| format!("IOPS with {other} against {base}: {}.", parts.join("; ")))
 }
 
 /// Which vehicle carried most of an arm's completions, and the kicks that came with them.
@@ -235,35 +173,20 @@ fn at_the_tick(arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<Strin
     Some(format!("With {arm} completions wait for the timer tick ({}): {}.", parts.join("; "), why_the_tick(m)))
 }
 
-/// Which arm took least for all requests, how the others compare, and where each arm's time went.
-fn cost(group: &Group<'_>) -> Vec<String> {
+/// Which arm took least for all requests, how they compare, and where each arm's time went.
+fn cost(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
     let cells: Vec<&CellRecord> = group.rows.iter().flat_map(|r| r.cells.iter().copied()).collect();
-    let mut by_time: Vec<(&CellRecord, Spread)> = cells.iter().filter_map(|c| Some((*c, elapsed(c)?))).collect();
-    by_time.sort_by(|a, b| a.1.median.total_cmp(&b.1.median));
-    let Some(((least, least_time), others)) = by_time.split_first() else { return Vec::new() };
+    let by_time = cells.iter().filter_map(|c| Some((*c, elapsed(c)?)));
+    let Some((least, time)) = by_time.min_by(|a, b| a.1.median.total_cmp(&b.1.median)) else { return Vec::new() };
     let mut out = vec![format!(
-        "{} takes least: {} ({} to {} in {}).",
+        "{} has the least median: {} ({} to {} in {}).",
         least.arm(),
-        span(least_time.median),
-        span(least_time.min),
-        span(least_time.max),
-        plural(least_time.repeats, "repeat")
+        span(time.median),
+        span(time.min),
+        span(time.max),
+        plural(time.repeats, "repeat")
     )];
-    let (mut same, mut slower) = (Vec::new(), Vec::new());
-    for (cell, time) in others {
-        match compare(least_time, time) {
-            Verdict::Higher(r) => slower.push(format!("{} ×{}", cell.arm(), three_digits(r.of_medians))),
-            _ => same.push(cell.arm().to_owned()),
-        }
-    }
-    if !same.is_empty() {
-        let verb =
-            if least_time.repeats > 1 { "No measurable difference from it" } else { "Not told from it by one repeat" };
-        out.push(format!("{verb}: {}.", list(&same)));
-    }
-    if !slower.is_empty() {
-        out.push(format!("Longer in every repeat: {}.", list(&slower)));
-    }
+    out.extend(arm_by_arm(run, group));
     out.extend(largest_phases(&cells));
     out
 }

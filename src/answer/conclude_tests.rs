@@ -1,4 +1,5 @@
 use super::*;
+use crate::answer::compare::of_run;
 use crate::measurement::{PerIo, Phases, VehicleCount};
 use crate::run_record::SCHEMA;
 use crate::store::sample;
@@ -26,7 +27,7 @@ fn run(rows: &[(u32, Arm<'_>, Arm<'_>)]) -> RunRecord {
             cells.push(CellRecord { cell: cells.len() as u32 + 1, params, untestable: None, measurements });
         }
     }
-    RunRecord {
+    compared(RunRecord {
         schema: SCHEMA.into(),
         run: 1,
         experiment: "x".into(),
@@ -39,11 +40,16 @@ fn run(rows: &[(u32, Arm<'_>, Arm<'_>)]) -> RunRecord {
         repeats: rows[0].1.0.len() as u32,
         axes: ["wait", "depth", "arm"].map(Into::into).to_vec(),
         arms: ["default", "coop"].map(Into::into).to_vec(),
+        metrics: vec!["iops".into()],
         started_unix_s: 1,
         finished_unix_s: Some(2),
         cells,
         comparisons: Vec::new(),
-    }
+    })
+}
+
+fn compared(run: RunRecord) -> RunRecord {
+    RunRecord { comparisons: of_run(&run, &|_, _| None), ..run }
 }
 
 const SLOW: &[f64] = &[250.0, 249.0, 251.0];
@@ -62,8 +68,8 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
     assert_eq!(
         all[0].sentences,
         [
-            "IOPS with coop against default: higher in all 3 repeats at depth 16 (×2.00, 1.94–2.06); lower in all 3 repeats at depth 1 (×0.025, \
-             0.025–0.025); no measurable difference in 3 repeats at depth 4.",
+            "IOPS with coop against default: higher at depth 16 (×2.00, 1.95–2.05); lower at depth 1 (×0.025, 0.025–0.025); no \
+             measurable difference at depth 4 (it would have shown from ±0 %).",
             "Most completions of default were carried by resched_ipi (100 %); 0.80 to 1.00 kicks per I/O.",
             "Most completions of coop were carried by timer_tick (100 %) at depth 1 and enter (100 %) at depth 4 and 16; 0.00 \
              kicks per I/O.",
@@ -75,8 +81,8 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
     assert_eq!(
         all[1].sentences,
         [
-            "Ratios are of medians, with the smallest and the largest that any two repeats give. An arm is called higher \
-          or lower where the ranges do not overlap; with 3 repeats, chance parts the ranges of two equal arms in 10 % of comparisons."
+            "Ratios have their 95 % interval, of 3 pairs at least; an arm is called higher or lower where it keeps away from 1. \
+             Equal arms are called different in 5 % of comparisons at most. docs/method.md says how to read them."
         ]
     );
 }
@@ -90,7 +96,7 @@ fn the_opposite_numbers_give_the_opposite_words() {
     let said = &conclude(&r)[0].sentences;
     assert_eq!(
         said[0],
-        "IOPS with coop against default: higher in all 3 repeats at depth 1 (×40.0, 39.4–40.6); lower in all 3 repeats at depth 16 (×0.500, 0.485–0.515)."
+        "IOPS with coop against default: higher at depth 1 (×40.0, 39.4–40.7); lower at depth 16 (×0.500, 0.487–0.514)."
     );
     assert_eq!(
         said[1],
@@ -105,18 +111,22 @@ fn the_opposite_numbers_give_the_opposite_words() {
 fn with_enough_repeats_the_words_are_plain() {
     let (a, b) = ([100.0, 101.0, 102.0, 103.0], [200.0, 201.0, 202.0, 203.0]);
     let r = run(&[(1, (&a, Vehicle::Enter, 0.0), (&b, Vehicle::Enter, 0.0))]);
-    assert_eq!(conclude(&r)[0].sentences[0], "IOPS with coop against default: higher at depth 1 (×1.99, 1.94–2.03).");
+    assert_eq!(conclude(&r)[0].sentences[0], "IOPS with coop against default: higher at depth 1 (×1.99, 1.96–2.01).");
 }
 
 #[test]
 fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
     let r = run(&[(1, (&FAST[..1], Vehicle::Enter, 0.0), (&SLOW[..1], Vehicle::Enter, 0.0))]);
     let all = conclude(&r);
-    assert_eq!(all[0].sentences[0], "IOPS with coop against default: not told by one repeat at depth 1.");
-    assert_eq!(all[1].sentences, ["A difference is not told from chance with one repeat; run more."]);
+    assert_eq!(
+        all[0].sentences[0],
+        "IOPS with coop against default: not comparable at depth 1 (1 pair, and an interval needs 2 at least: measure more)."
+    );
+    assert_eq!(all.len(), 1, "no words on what was not compared");
 
     let mut nothing = r;
     nothing.cells.iter_mut().for_each(|c| c.measurements.clear());
+    nothing.comparisons.clear();
     assert_eq!(conclude(&nothing)[0].sentences, ["0 of 2 measurements are done: what is said holds for these."]);
 }
 
@@ -144,7 +154,7 @@ fn what_could_not_be_tested_and_what_was_not_watched_is_said() {
 #[test]
 fn costs_are_ranked_and_their_places_named() {
     let mut r = run(&[(1, (FAST, Vehicle::Inline, 0.0), (FAST, Vehicle::Sqpoll, 0.0))]);
-    r.table = Table::Cost;
+    (r.table, r.metrics) = (Table::Cost, Vec::new());
     let set = |cell: &mut CellRecord, ns: u64, submit: f64| {
         for (i, m) in cell.measurements.iter_mut().enumerate() {
             m.elapsed_ns = ns + i as u64 * 10_000;
@@ -153,17 +163,22 @@ fn costs_are_ranked_and_their_places_named() {
     };
     set(&mut r.cells[0], 1_900_000, 0.8);
     set(&mut r.cells[1], 3_800_000, 0.1);
+    r = compared(r);
     assert_eq!(
         conclude(&r)[0].sentences,
         [
-            "default takes least: 1.91 ms (1.90 ms to 1.92 ms in 3 repeats).",
-            "Longer in every repeat: coop ×1.99.",
+            "default has the least median: 1.91 ms (1.90 ms to 1.92 ms in 3 repeats).",
+            "Wall time against default: higher coop (×1.99, 1.98–2.01).",
             "Most of the time goes to submit for default 80 %; poll for coop 80 %.",
         ]
     );
     set(&mut r.cells[1], 1_890_000, 0.1);
+    r = compared(r);
     assert_eq!(
         conclude(&r)[0].sentences[..2],
-        ["coop takes least: 1.90 ms (1.89 ms to 1.91 ms in 3 repeats).", "No measurable difference from it: default.",]
+        [
+            "coop has the least median: 1.90 ms (1.89 ms to 1.91 ms in 3 repeats).",
+            "Wall time against default: lower coop (×0.995, 0.995–0.995).",
+        ]
     );
 }

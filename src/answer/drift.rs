@@ -195,6 +195,7 @@ mod tests {
             seed: 7,
             repeats: 5,
             axes: vec!["depth".into(), ARM.into()],
+            metrics: Vec::new(),
             arms: vec!["default".into(), "coop".into()],
             started_unix_s: 0,
             finished_unix_s: None,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::words::span;
 use crate::measurement::Measurement;
 use crate::path::vehicle::Vehicle;
-use crate::run_record::{ARM, CellRecord, RunRecord, VARIANT, value_text};
+use crate::run_record::{ARM, CONTROL, CellRecord, RunRecord, VARIANT, value_text};
 
 /// Cells that share the value of all parameters but the arm and the row's.
 pub struct Group<'a> {
@@ -41,10 +41,10 @@ fn text(axis: &str, value: &Value) -> String {
     }
 }
 
-/// All cells, in the order of the plan. `rows` names the parameter of the rows; without one each group is one row.
+/// All cells but the control arm's, in the order of the plan. `rows` names the parameter of the rows; without one each group is one row.
 pub fn groups<'a>(run: &'a RunRecord, rows: Option<&str>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
-    for cell in &run.cells {
+    for cell in run.cells.iter().filter(|c| c.arm() != CONTROL) {
         let text = |axis: &str| cell.params.get(axis).map(|v| text(axis, v)).unwrap_or_default();
         let shared = run.axes.iter().filter(|a| *a != ARM && Some(a.as_str()) != rows);
         let title = shared.map(|a| format!("{a} {}", text(a))).collect::<Vec<_>>().join(" · ");
@@ -84,7 +84,7 @@ pub fn vehicle_shares(measurements: &[Measurement]) -> Vec<(Vehicle, f64)> {
 /// Cells that this host could not do, gathered by reason: (reason, what the cells of that reason have in common, how many).
 pub fn untestable(run: &RunRecord) -> Vec<(String, String, usize)> {
     let mut reasons: Vec<(String, Vec<&CellRecord>)> = Vec::new();
-    for cell in &run.cells {
+    for cell in run.cells.iter().filter(|c| c.arm() != CONTROL) {
         let Some(reason) = &cell.untestable else { continue };
         match reasons.iter_mut().find(|(r, _)| r == reason) {
             Some((_, cells)) => cells.push(cell),

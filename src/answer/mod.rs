@@ -1,6 +1,7 @@
 //! What measurements mean, in words. Pure: numbers in, sentences out; nothing is said that the numbers given don't say.
 
 pub mod comparable;
+pub mod compare;
 pub mod conclude;
 pub mod delivered;
 pub mod diagnose;
@@ -13,4 +14,5 @@ pub mod per_io;
 pub mod spread;
 pub mod timeline;
 pub mod timelines;
+mod verdicts;
 pub mod words;

@@ -15,6 +15,7 @@ use crate::report::terminal;
 
 pub mod bench;
 pub mod check;
+pub mod compare;
 pub mod explain;
 pub mod export;
 pub mod list;
@@ -40,6 +41,8 @@ enum Command {
     Bench(Box<bench::BenchArgs>),
     /// A built-in experiment by name, or a TOML file: plan, run, store, report
     Run(run::RunArgs),
+    /// Is B different from A, by how much, how sure: runs, cells of runs, JSON files
+    Compare(compare::CompareArgs),
     /// Watch any program: who delivered its completions, how late, where the time went
     Trace(trace::TraceArgs),
     /// The same, live: what each process and ring does a second
@@ -54,7 +57,7 @@ enum Command {
     Export(export::ExportArgs),
 }
 
-/// Exit status: 0 done, 1 a finding that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow it.
+/// Exit status: 0 done, 1 a finding or comparison that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow it.
 pub fn main() -> ExitCode {
     let result = match Cli::try_parse() {
         Ok(cli) => {
@@ -82,6 +85,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Check(args) => check::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Run(args) => run::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),
         Command::List(args) => list::run(args),

@@ -12,7 +12,9 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
+use crate::answer::compare;
 use crate::answer::conclude::{Conclusion, conclude};
+use crate::comparison::Comparison;
 use crate::error::{Error, Result};
 use crate::experiment::cell::Watching;
 use crate::experiment::execute::{Execution, Outcome, Started, Step, execute, nothing_to_resume, resume, start};
@@ -119,7 +121,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     Ok(1)
 }
 
-/// Starts or takes up the run, measures what is to come, and reads back all that is stored of it.
+/// Starts or takes up the run, measures what is to come, reads back all that is stored of it, and compares.
 fn measure_and_load(
     args: &RunArgs,
     plan: &Plan,
@@ -137,13 +139,27 @@ fn measure_and_load(
         terminal::say(&format!("target: {} (kept for later runs)", terminal::sanitise(&path.display().to_string())));
     }
     let outcome = measure(plan, &started, store)?;
-    let record = store.load(started.run)?.ok_or_else(|| {
+    let mut record = store.load(started.run)?.ok_or_else(|| {
         Error::machine(
             format!("run {} is no longer in {}", started.run, store.path().display()),
             "another program removed it",
         )
     })?;
+    record.comparisons = compared(&record, store)?;
     Ok((outcome, record))
+}
+
+/// The arms against the first, from all that is stored of the run.
+fn compared(record: &RunRecord, store: &Store) -> Result<Vec<Comparison>> {
+    let failed = RefCell::new(None);
+    let histogram = |cell, repeat| {
+        store.histogram(record.run, cell, repeat).unwrap_or_else(|e| {
+            failed.borrow_mut().get_or_insert(e);
+            None
+        })
+    };
+    let comparisons = compare::of_run(record, &histogram);
+    failed.into_inner().map_or(Ok(comparisons), Err)
 }
 
 /// The options that a resumed run needs again.

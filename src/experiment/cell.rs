@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use hdrhistogram::Histogram;
 
-use crate::answer::comparable;
 use super::follow::{self, Requests};
+use crate::answer::comparable;
 use crate::answer::doubt::{doubts, samples_lost};
 use crate::engine::io_uring::flags::Flag;
 use crate::error::{Error, Result};

@@ -263,6 +263,7 @@ impl Plan {
             repeats: self.repeats,
             axes: self.axes.clone(),
             arms: self.arms.clone(),
+            metrics: Vec::new(),
             started_unix_s,
             finished_unix_s: None,
             cells: self

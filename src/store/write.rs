@@ -41,6 +41,7 @@ impl Store {
             repeats: 1,
             axes: Vec::new(),
             arms: Vec::new(),
+            metrics: Vec::new(),
             started_unix_s: m.started_unix_s,
             finished_unix_s: Some(m.started_unix_s + m.elapsed_ns / 1_000_000_000),
             cells: vec![CellRecord {

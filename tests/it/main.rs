@@ -6,6 +6,7 @@
 mod bad_experiment;
 mod bad_load;
 mod bad_machine;
+mod compare;
 mod confine;
 mod help;
 mod json;
@@ -58,6 +59,7 @@ fn main() {
         output::TESTS,
         store::TESTS,
         restore::TESTS,
+        compare::TESTS,
         bad_load::TESTS,
         bad_machine::TESTS,
         bad_experiment::TESTS,

@@ -1,93 +1,52 @@
-//! One arm against another in one figure, row by row, in a sentence.
+//! One arm against another on one metric, row by row, in a sentence.
 
-use super::{at, find};
+use super::find;
+use crate::answer::compare::{Metric, Side, compare, noise_floor, place};
 use crate::answer::group::Group;
-use crate::answer::per_io;
-use crate::answer::spread::{Ratio, Spread, Verdict, chance_of_ranges_apart, compare};
-use crate::answer::words::three_digits;
-use crate::measurement::Measurement;
-use crate::run_record::CellRecord;
+use crate::answer::spread::Spread;
+use crate::answer::verdicts;
+use crate::comparison::Comparison;
+use crate::run_record::{CONTROL, CellRecord, RunRecord};
 
-/// What is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
-    Iops,
-    LatencyMean,
-    LatencyP99,
-    LatencyP99_99,
-    CpuPerIo,
+/// `b` against `a`, arms of one row. The run has the comparisons with its first arm; of two others the measurements' own numbers
+/// are compared. `None`: one of them was not measured.
+pub fn against(run: &RunRecord, metric: Metric, a: &CellRecord, b: &CellRecord) -> Option<Comparison> {
+    let at = place(a);
+    let known = |c: &&Comparison| c.metric == metric.name() && c.a == a.arm() && c.b == b.arm() && c.at == at;
+    if let Some(known) = run.comparisons.iter().find(known) {
+        return Some(known.clone());
+    }
+    if a.measurements.is_empty() || b.measurements.is_empty() {
+        return None;
+    }
+    let side = |cell| Side::of_cell(CellRecord::arm(cell), cell, &|_, _| None, &[metric]);
+    let here = |arm: &str| run.cells.iter().find(|c| c.arm() == arm && place(c) == at && !c.measurements.is_empty());
+    let twins = run.arms.first().and_then(|first| here(first)).zip(here(CONTROL));
+    let noise = twins.and_then(|(first, control)| noise_floor(metric, &side(first), &side(control)));
+    Some(Comparison { at, ..compare(metric, &side(a), &side(b), true, noise) })
 }
 
-impl Figure {
-    pub fn words(self) -> &'static str {
-        match self {
-            Figure::Iops => "IOPS",
-            Figure::LatencyMean => "Mean latency",
-            Figure::LatencyP99 => "p99 of the latency",
-            Figure::LatencyP99_99 => "p99.99 of the latency",
-            Figure::CpuPerIo => "CPU time per I/O",
-        }
-    }
-
-    fn of(self, m: &Measurement) -> Option<f64> {
-        match self {
-            Figure::Iops => Some(m.iops),
-            Figure::LatencyMean => m.latency_ns.mean,
-            Figure::LatencyP99 => m.latency_ns.p99.map(|ns| ns as f64),
-            Figure::LatencyP99_99 => m.latency_ns.p99_99.map(|ns| ns as f64),
-            Figure::CpuPerIo => per_io::cpu_ns(m),
-        }
-    }
-
-    pub fn spread(self, cell: &CellRecord) -> Option<Spread> {
-        Spread::of_known(cell.measurements.iter().map(|m| self.of(m)))
-    }
-}
-
-/// `b` against `a`; `None` where one of them is not known.
-pub fn against(figure: Figure, a: &CellRecord, b: &CellRecord) -> Option<Verdict> {
-    Some(compare(&figure.spread(a)?, &figure.spread(b)?))
-}
-
-/// The ratio of the medians, whatever the ranges say.
-pub fn ratio(figure: Figure, a: &CellRecord, b: &CellRecord) -> Option<f64> {
-    let (a, b) = (figure.spread(a)?, figure.spread(b)?);
-    (a.median > 0.0).then(|| b.median / a.median)
+/// The ratio of the medians, whatever the interval says.
+pub fn ratio(metric: Metric, a: &CellRecord, b: &CellRecord) -> Option<f64> {
+    let median = |cell: &CellRecord| Spread::of_known(cell.measurements.iter().map(|m| metric.of(m))).map(|s| s.median);
+    let (a, b) = (median(a)?, median(b)?);
+    (a > 0.0).then(|| b / a)
 }
 
 /// In which rows `other` is higher or lower than `base`, by how much, and in which no difference shows.
-pub fn sentence(figure: Figure, base: &str, other: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
-    let (mut higher, mut lower, mut same, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut fewest = usize::MAX;
-    for row in &group.rows {
-        let (Some(a), Some(b)) = (find(row, base), find(row, other)) else { continue };
-        let Some(verdict) = against(figure, a, b) else { continue };
-        fewest = fewest.min(a.measurements.len()).min(b.measurements.len());
-        let with = |r: Ratio| {
-            let range = format!("(×{}, {}–{})", three_digits(r.of_medians), three_digits(r.min), three_digits(r.max));
-            if rows.is_some() { format!("{} {range}", row.value) } else { range }
-        };
-        match verdict {
-            Verdict::Higher(r) => higher.push(with(r)),
-            Verdict::Lower(r) => lower.push(with(r)),
-            Verdict::NoDifference { .. } => same.push(row.value.clone()),
-            Verdict::CannotTell => open.push(row.value.clone()),
-        }
-    }
-    // Where chance alone parts the ranges more often than a reader of "lower" expects, only what was seen is said.
-    let often =
-        if chance_of_ranges_apart(fewest.min(64)) > 0.05 { format!(" in all {fewest} repeats") } else { String::new() };
-    let place = |v: &[String]| if rows.is_some() { at(rows, v) } else { format!(" {}", v.join("")) };
-    let part = |word: &str, v: &[String]| (!v.is_empty()).then(|| format!("{word}{}", place(v)));
-    let parts: Vec<String> = [
-        part(&format!("higher{often}"), &higher),
-        part(&format!("lower{often}"), &lower),
-        part("no measurable difference", &same),
-        part("not told by one repeat", &open),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let parts = parts.join("; ");
-    (!parts.is_empty()).then(|| format!("{} with {other} against {base}: {}.", figure.words(), parts.trim_end()))
+pub fn sentence(
+    run: &RunRecord,
+    metric: Metric,
+    base: &str,
+    other: &str,
+    (rows, group): (Option<&str>, &Group<'_>),
+) -> Option<String> {
+    let found = group
+        .rows
+        .iter()
+        .filter_map(|row| Some((row.value.clone(), against(run, metric, find(row, base)?, find(row, other)?)?)));
+    let found: Vec<(String, Comparison)> = found.collect();
+    let refs: Vec<(String, &Comparison)> = found.iter().map(|(name, c)| (name.clone(), c)).collect();
+    let parts = verdicts::parts(metric, &refs, rows).join("; ");
+    (!parts.is_empty()).then(|| format!("{} with {other} against {base}: {parts}.", metric.words()))
 }

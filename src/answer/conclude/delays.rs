@@ -1,11 +1,13 @@
 //! From which computing time on completions come too late, how late, and what brought them.
 
-use super::against::{self, Figure, against};
+use super::against::{self, against};
 use super::{at, carried, find};
+use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
-use crate::answer::spread::{Spread, Verdict};
+use crate::answer::spread::Spread;
 use crate::answer::words::{list, percent, span};
+use crate::comparison::Verdict;
 use crate::measurement::Measurement;
 use crate::run_record::{CellRecord, RunRecord};
 
@@ -13,10 +15,10 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
     let mut out = Vec::new();
     let Some((base, others)) = run.arms.split_first() else { return out };
     for other in others {
-        out.extend(against::sentence(Figure::LatencyMean, base, other, rows, group));
-        out.extend(threshold(base, other, rows, group));
-        out.extend(against::sentence(Figure::LatencyP99, base, other, rows, group));
-        out.extend(against::sentence(Figure::Iops, base, other, rows, group));
+        out.extend(against::sentence(run, Metric::LatencyMean, base, other, (rows, group)));
+        out.extend(threshold(run, base, other, rows, group));
+        out.extend(against::sentence(run, Metric::LatencyP99, base, other, (rows, group)));
+        out.extend(against::sentence(run, Metric::Iops, base, other, (rows, group)));
     }
     out.extend(how_late(run, rows, group));
     for arm in &run.arms {
@@ -26,15 +28,15 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
 }
 
 /// The row from which on the mean latency is higher in every row.
-fn threshold(base: &str, other: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
+fn threshold(run: &RunRecord, base: &str, other: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
     let rows_name = rows?;
     let told: Vec<(&Row<'_>, Verdict)> = group
         .rows
         .iter()
-        .filter_map(|r| Some((r, against(Figure::LatencyMean, find(r, base)?, find(r, other)?)?)))
-        .filter(|(_, v)| *v != Verdict::CannotTell)
+        .filter_map(|r| Some((r, against(run, Metric::LatencyMean, find(r, base)?, find(r, other)?)?.verdict)))
+        .filter(|(_, v)| *v != Verdict::NotComparable)
         .collect();
-    let worse = |v: &Verdict| matches!(v, Verdict::Higher(_));
+    let worse = |v: &Verdict| *v == Verdict::Slower;
     let (last, first) = (told.last()?, told.first()?);
     if told.iter().all(|(_, v)| !worse(v)) {
         return Some(format!("{other} has no higher mean latency than {base} at any {rows_name} that was measured."));

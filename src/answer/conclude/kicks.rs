@@ -1,7 +1,8 @@
 //! Kicks, sleeps and interrupts of each I/O as more are in flight.
 
-use super::against::{self, Figure};
+use super::against;
 use super::{at, carried, find};
+use crate::answer::compare::Metric;
 use crate::answer::group::Group;
 use crate::answer::spread::Spread;
 use crate::answer::words::{list, per_io as text};
@@ -32,8 +33,8 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
     }
     if let Some((base, others)) = run.arms.split_first() {
         for other in others {
-            out.extend(against::sentence(Figure::Iops, base, other, rows, group));
-            out.extend(against::sentence(Figure::LatencyP99, base, other, rows, group));
+            out.extend(against::sentence(run, Metric::Iops, base, other, (rows, group)));
+            out.extend(against::sentence(run, Metric::LatencyP99, base, other, (rows, group)));
         }
     }
     for arm in &run.arms {

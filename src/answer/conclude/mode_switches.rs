@@ -1,7 +1,8 @@
 //! What still enters the kernel on a polling job's CPU, and what prefaulting its memory changes.
 
-use super::against::{self, Figure, ratio};
+use super::against::{self, ratio};
 use super::find;
+use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
 use crate::answer::spread::Spread;
@@ -32,8 +33,8 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
             let (Some(a), Some(b)) = (find(row, base), find(row, other)) else { continue };
             out.extend(changed(&row.value, a, b));
         }
-        for figure in [Figure::Iops, Figure::LatencyP99, Figure::LatencyP99_99] {
-            out.extend(against::sentence(figure, base, other, rows, group));
+        for figure in [Metric::Iops, Metric::LatencyP99, Metric::LatencyP99_99] {
+            out.extend(against::sentence(run, figure, base, other, (rows, group)));
         }
     }
     out
@@ -49,15 +50,15 @@ fn between_rows(arm: &str, group: &Group<'_>) -> Option<String> {
     let part = |row: &Row<'_>| {
         let cell = measured(row, arm)?;
         let switches = |c: &CellRecord| median(c, |m| m.per_io.mode_switches);
-        let mut parts = vec![format!("IOPS ×{}", three_digits(ratio(Figure::Iops, base, cell)?))];
+        let mut parts = vec![format!("IOPS ×{}", three_digits(ratio(Metric::Iops, base, cell)?))];
         parts.extend(
             switches(base)
                 .zip(switches(cell))
                 .filter(|(a, _)| *a > 0.0)
                 .map(|(a, b)| format!("returns to user mode per I/O ×{}", three_digits(b / a))),
         );
-        parts.extend(ratio(Figure::LatencyP99_99, base, cell).map(|r| format!("p99.99 ×{}", three_digits(r))));
-        parts.extend(ratio(Figure::CpuPerIo, base, cell).map(|r| format!("CPU time per I/O ×{}", three_digits(r))));
+        parts.extend(ratio(Metric::LatencyP99_99, base, cell).map(|r| format!("p99.99 ×{}", three_digits(r))));
+        parts.extend(ratio(Metric::CpuPerIo, base, cell).map(|r| format!("CPU time per I/O ×{}", three_digits(r))));
         Some(format!("{} {}", row.value, list(&parts)))
     };
     let parts: Vec<String> = rest.iter().filter_map(part).collect();

@@ -1,7 +1,8 @@
 //! The CPU that takes the interrupts against one that does not, and what COOP_TASKRUN changes on each.
 
-use super::against::{self, Figure, ratio};
+use super::against::{self, ratio};
 use super::carried;
+use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
 use crate::answer::spread::Spread;
@@ -20,15 +21,15 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
     let mut out = Vec::new();
     let Some((base, others)) = run.arms.split_first() else { return out };
     for other in others {
-        out.extend(against::sentence(Figure::Iops, base, other, rows, group));
+        out.extend(against::sentence(run, Metric::Iops, base, other, (rows, group)));
     }
     for other in others {
-        out.extend(against::sentence(Figure::LatencyP99, base, other, rows, group));
+        out.extend(against::sentence(run, Metric::LatencyP99, base, other, (rows, group)));
     }
     // What the kicks cost where there are any.
     let arm = |irq, coop| group.rows.iter().find_map(|r| of_kind(r, irq, coop)).map(CellRecord::arm);
     if let (Some(kicked), Some(not)) = (arm(false, false), arm(false, true)) {
-        out.extend(against::sentence(Figure::Iops, kicked, not, rows, group));
+        out.extend(against::sentence(run, Metric::Iops, kicked, not, (rows, group)));
     }
     for arm in &run.arms {
         out.extend(carried(arm, rows, group));
@@ -112,7 +113,7 @@ fn reasoning(rows: Option<&str>, group: &Group<'_>) -> Option<String> {
         .iter()
         .filter_map(|(irq_cpu, name, coop)| {
             let other = of_kind(row, *irq_cpu, *coop)?;
-            Some(format!("×{} {name} ({})", three_digits(ratio(Figure::Iops, irq, other)?), other.arm()))
+            Some(format!("×{} {name} ({})", three_digits(ratio(Metric::Iops, irq, other)?), other.arm()))
         })
         .collect();
     let measured =

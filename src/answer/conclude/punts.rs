@@ -1,7 +1,8 @@
 //! What goes to io-wq by itself, what when it is told to, and what that costs.
 
-use super::against::{Figure, ratio};
+use super::against::ratio;
 use super::find;
+use crate::answer::compare::Metric;
 use crate::answer::group::Group;
 use crate::answer::per_io;
 use crate::answer::spread::Spread;
@@ -65,7 +66,7 @@ fn cost(row: &str, a: &CellRecord, b: &CellRecord) -> Option<String> {
         b.arm(),
         span(latency.0),
         span(latency.1),
-        ratio(Figure::Iops, a, b).map_or_else(|| "?".into(), three_digits),
+        ratio(Metric::Iops, a, b).map_or_else(|| "?".into(), three_digits),
         span(cpu.0),
         span(cpu.1),
         span(workers.0),

@@ -1,7 +1,8 @@
 //! What a way of submitting saves, and where: CPU time of each I/O, by place.
 
-use super::against::{self, Figure};
+use super::against;
 use super::{at, find};
+use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io::{self, Sampled};
 use crate::answer::spread::Spread;
@@ -16,8 +17,8 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
     let mut out = Vec::new();
     let Some((base, others)) = run.arms.split_first() else { return out };
     for other in others {
-        out.extend(against::sentence(Figure::CpuPerIo, base, other, rows, group));
-        out.extend(against::sentence(Figure::Iops, base, other, rows, group));
+        out.extend(against::sentence(run, Metric::CpuPerIo, base, other, (rows, group)));
+        out.extend(against::sentence(run, Metric::Iops, base, other, (rows, group)));
     }
     for row in &group.rows {
         for other in others {

@@ -1,7 +1,8 @@
 //! Waking a sleeping SQPOLL thread against keeping it awake, and against having none.
 
-use super::against::{Figure, ratio};
+use super::against::ratio;
 use super::{at, find};
+use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
 use crate::answer::spread::Spread;
@@ -66,7 +67,7 @@ fn break_even(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<Str
         // The one that sleeps soonest shows the wake-up best.
         let Some(asleep) = asleep.last() else { continue };
         longer.extend(mean_latency(asleep).zip(mean_latency(awake)).map(|(a, b)| a - b));
-        match ratio(Figure::CpuPerIo, awake, asleep) {
+        match ratio(Metric::CpuPerIo, awake, asleep) {
             Some(r) if r < 1.0 => saves.push(row.value.clone()),
             Some(_) => saves_not.push(row.value.clone()),
             None => {}
@@ -109,7 +110,7 @@ fn break_even(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<Str
         let with = cells().filter(|c| c.arm() != none.arm());
         let best = with.filter_map(|c| Some((mean_latency(c)?, c))).min_by(|a, b| a.0.total_cmp(&b.0));
         if let (Some((latency, best)), Some(without)) = (best, mean_latency(none)) {
-            let cpu = ratio(Figure::CpuPerIo, none, best);
+            let cpu = ratio(Metric::CpuPerIo, none, best);
             dearer.push(format!(
                 "{} {} ({} against {}{})",
                 row.value,

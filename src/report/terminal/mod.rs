@@ -2,6 +2,7 @@
 
 mod bench;
 mod cells;
+mod compare;
 mod cost;
 mod delivery;
 mod explain;
@@ -14,6 +15,7 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 
 use crate::answer::explain::Explained;
+use crate::comparison::Comparison;
 use crate::error::{Error, Result};
 use crate::measurement::Measurement;
 use crate::run_record::RunRecord;
@@ -30,6 +32,14 @@ pub fn bench(m: &Measurement) -> String {
 /// A run of an experiment: a table for each group of cells, then what is concluded.
 pub fn run(run: &RunRecord) -> String {
     run::screen(run, Style::of_stdout())
+}
+
+/// Comparisons, as `compare` prints them.
+pub fn comparisons(list: &[Comparison]) -> String {
+    let mut out = compare::tables(list, Style::of_stdout());
+    out.push('\n');
+    paragraph(&mut out, "", compare::LEGEND);
+    out
 }
 
 /// A watched program, as `trace` prints it.

@@ -2,7 +2,7 @@
 
 use super::layout::{Column, Style, field, paragraph, table};
 use super::measured::{headed, note};
-use super::{cells, cost, delivery};
+use super::{cells, compare, cost, delivery};
 use crate::answer::conclude::conclude;
 use crate::answer::drift;
 use crate::answer::group::{groups, row_axis};
@@ -43,6 +43,12 @@ pub fn screen(run: &RunRecord, style: Style) -> String {
     out.push('\n');
     let legend = if run.table == Table::Cost { cost::LEGEND } else { delivery::LEGEND };
     paragraph(&mut out, "", cells::legend(run.table).unwrap_or(legend));
+    if !run.comparisons.is_empty() {
+        out.push('\n');
+        out.push_str(&compare::tables(&run.comparisons, style));
+        out.push('\n');
+        paragraph(&mut out, "", compare::LEGEND);
+    }
     seen(&mut out, style, run);
     warnings(&mut out, style, run);
     for conclusion in conclude(run) {

@@ -107,7 +107,6 @@ fn the_delivery_table_holds_the_numbers_in_eighty_columns() {
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), expected, "\n{text}");
     assert!(text.contains("12 of 12 measurements · 3 repeats of each cell · seed 7"), "{text}");
     assert!(text.contains("6000 completions seen · 0 of unknown vehicle · 0 untracked\n"), "{text}");
-    assert!(text.contains("IOPS with coop_taskrun against default: higher in"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! Comparisons in words: where an arm is higher or lower than the base, where no difference shows, where none can be told.
+
+use super::compare::{Metric, metrics, place};
+use super::group::{Group, Row};
+use super::words::{list, percent, plural, three_digits};
+use crate::comparison::{Comparison, Verdict};
+use crate::run_record::RunRecord;
+
+/// One sentence for each of the run's metrics and each arm: its rows by what they show against the first arm.
+pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    for metric in metrics(run) {
+        for other in run.arms.iter().skip(1) {
+            let found = group.rows.iter().filter_map(|row| Some((row.value.clone(), find(run, metric, other, row)?)));
+            let found: Vec<(String, &Comparison)> = found.collect();
+            if let (Some((_, first)), parts @ [_, ..]) = (found.first(), &parts(metric, &found, rows)[..]) {
+                out.push(format!("{} with {other} against {}: {}.", metric.words(), first.a, parts.join("; ")));
+            }
+        }
+    }
+    out
+}
+
+/// One sentence for each of the run's metrics: the arms of a group of one row by what they show against the first arm.
+pub fn arm_by_arm(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    for (metric, row) in metrics(run).into_iter().flat_map(|m| group.rows.iter().map(move |r| (m, r))) {
+        let found = run.arms.iter().skip(1).filter_map(|arm| Some((arm.clone(), find(run, metric, arm, row)?)));
+        let found: Vec<(String, &Comparison)> = found.collect();
+        if let (Some((_, first)), parts @ [_, ..]) = (found.first(), &parts(metric, &found, Some(""))[..]) {
+            out.push(format!("{} against {}: {}.", metric.words(), first.a, parts.join("; ")));
+        }
+    }
+    out
+}
+
+fn find<'a>(run: &'a RunRecord, metric: Metric, arm: &str, row: &Row<'_>) -> Option<&'a Comparison> {
+    let at = place(row.cells.first()?);
+    run.comparisons.iter().find(|c| c.metric == metric.name() && c.b == arm && c.at == at)
+}
+
+/// What differs, what does not, what cannot be told. `rows` names what the comparisons are called by: a parameter whose values they
+/// stand for, nothing where they have names of their own; `None`: there is one.
+pub(super) fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Option<&str>) -> Vec<String> {
+    let (mut higher, mut lower, mut same, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (name, c) in found {
+        match c.verdict {
+            Verdict::NoDifference => same.push((name, *c)),
+            Verdict::NotComparable => open.push((name, *c)),
+            verdict if (verdict == Verdict::Faster) == metric.higher_is_better() => higher.push((name, *c)),
+            _ => lower.push((name, *c)),
+        }
+    }
+    let called = |names: &[String]| match rows {
+        None => names.iter().map(|n| n.trim_start().to_owned()).collect::<Vec<_>>().join(", "),
+        Some("") => list(names),
+        Some(axis) => format!("at {axis} {}", list(names)),
+    };
+    let differing = |word: &str, of: &[(&String, &Comparison)]| {
+        let with = |(name, c): &(&String, &Comparison)| {
+            let figures = figures(c);
+            if rows.is_some() { format!("{name} ({figures})") } else { format!("({figures})") }
+        };
+        (!of.is_empty()).then(|| format!("{word} {}", called(&of.iter().map(with).collect::<Vec<_>>())))
+    };
+    let mut parts = vec![differing("higher", &higher), differing("lower", &lower)];
+    if !same.is_empty() {
+        let names: Vec<String> = same.iter().map(|(n, _)| (*n).clone()).collect();
+        let place = if rows.is_some() { format!(" {}", called(&names)) } else { String::new() };
+        let visible = visible(&same.iter().filter_map(|(_, c)| c.smallest_visible).collect::<Vec<_>>());
+        parts.push(Some(format!("no measurable difference{place}{visible}")));
+    }
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    for (name, c) in open {
+        let why = c.reasons.join("; ");
+        match reasons.iter_mut().find(|(r, _)| *r == why) {
+            Some((_, names)) => names.push(name.clone()),
+            None => reasons.push((why, vec![name.clone()])),
+        }
+    }
+    for (why, names) in reasons {
+        let place = if rows.is_some() { format!(" {}", called(&names)) } else { String::new() };
+        parts.push(Some(format!("not comparable{place} ({why})")));
+    }
+    parts.into_iter().flatten().collect()
+}
+
+/// `×2.00, 1.94–2.06; noise ±0.5 %`.
+fn figures(c: &Comparison) -> String {
+    let mut said = c.ratio.map_or_else(|| "from 0".into(), |r| format!("×{}", near_1(r)));
+    if let Some([lo, hi]) = c.ci95 {
+        said.push_str(&format!(", {}–{}", near_1(lo), near_1(hi)));
+    }
+    if let Some(noise) = c.noise_floor {
+        said.push_str(&format!("; noise ±{}", percent(noise)));
+    }
+    said
+}
+
+/// Three digits say nothing of the second percent.
+fn near_1(x: f64) -> String {
+    if (0.9..1.1).contains(&x) { format!("{x:.3}") } else { three_digits(x) }
+}
+
+fn visible(of: &[f64]) -> String {
+    let least = of.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = of.iter().copied().fold(0.0, f64::max);
+    match (percent(least), percent(most)) {
+        _ if of.is_empty() => String::new(),
+        (least, most) if least == most => format!(" (it would have shown from ±{most})"),
+        (least, most) => format!(" (it would have shown from ±{} to ±{most})", least.trim_end_matches(" %")),
+    }
+}
+
+/// What the words above rest on; `None`: nothing was compared.
+pub fn caveat(run: &RunRecord) -> Option<String> {
+    let told = run.comparisons.iter().filter(|c| c.verdict != Verdict::NotComparable);
+    let fewest = told.clone().map(|c| c.pairs).min()?;
+    let by_chance = match told.count() {
+        n @ 20.. => format!(": of these {n}, about {} at most", n / 20),
+        _ => String::new(),
+    };
+    let noise = match run.comparisons.iter().any(|c| c.noise_floor.is_some()) {
+        true => " and above what the load differs from itself",
+        false => "",
+    };
+    Some(format!(
+        "Ratios have their 95 % interval, of {} at least; an arm is called higher or lower where it keeps away from 1{noise}. Equal \
+         arms are called different in 5 % of comparisons at most{by_chance}. docs/method.md says how to read them.",
+        plural(fewest, "pair")
+    ))
+}

@@ -1,0 +1,281 @@
+//! One side as it is written on the command line: stored runs or JSON files, and which of their cells.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::answer::compare::{self, Metric, Repeat, Side};
+use crate::error::{Error, Result};
+use crate::measurement::{self, Measurement};
+use crate::run_record::{self, ARM, CONTROL, CellRecord, RunRecord, value_text};
+use crate::stats::bootstrap::Counts;
+use crate::store::{Store, default_path};
+
+/// What the user gave, read.
+pub struct Given {
+    pub text: String,
+    sources: Vec<Source>,
+    /// Parameters that the selection fixes, with their values.
+    pub fixed: Vec<(String, String)>,
+    /// The cells that it selects.
+    pub cells: Vec<Cell>,
+    /// All cells: the control arm's and its twin's are among them.
+    all: Vec<Cell>,
+    /// What the control arm is the twin of.
+    first_arm: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    Run(i64),
+    File(PathBuf),
+}
+
+/// One load, with its repeats in order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    pub params: Map<String, Value>,
+    repeats: Vec<(Measurement, Option<Counts>)>,
+}
+
+impl Cell {
+    pub fn side(&self, name: &str) -> Side<'_> {
+        let repeats =
+            self.repeats.iter().map(|(measurement, latency)| Repeat { measurement, latency: latency.clone() });
+        Side { name: name.into(), repeats: repeats.collect() }
+    }
+
+    fn arm(&self) -> Option<&str> {
+        self.params.get(ARM).and_then(Value::as_str)
+    }
+
+    fn is_beside(&self, other: &Cell) -> bool {
+        let others = |c: &Cell| {
+            c.params.iter().filter(|(n, _)| *n != ARM).map(|(n, v)| (n.clone(), v.clone())).collect::<Map<_, _>>()
+        };
+        others(self) == others(other)
+    }
+}
+
+/// A JSON file is not read for ever.
+const LONGEST: u64 = 1 << 30;
+
+impl Given {
+    pub fn read(text: &str, store: Option<&Path>, metrics: &[Metric]) -> Result<Self> {
+        let (items, fixed) = parsed(text)?;
+        let quantiles = metrics.iter().any(|m| m.quantile().is_some());
+        let mut opened: Option<Store> = None;
+        let mut given =
+            Self { text: text.into(), sources: Vec::new(), fixed, cells: Vec::new(), all: Vec::new(), first_arm: None };
+        for item in items {
+            match item.parse::<i64>() {
+                Ok(run) => {
+                    let store = match &mut opened {
+                        Some(store) => store,
+                        none => none.insert(open(store, run)?),
+                    };
+                    let record = store.load(run)?.ok_or_else(|| unknown_run(run, store))?;
+                    given.take_run(record, Source::Run(run), |cell, repeat| match quantiles {
+                        true => Ok(store.histogram(run, cell, repeat)?.as_ref().map(Counts::of)),
+                        false => Ok(None),
+                    })?;
+                }
+                Err(_) => given.take_file(Path::new(item))?,
+            }
+        }
+        given.select()?;
+        Ok(given)
+    }
+
+    fn take_run(
+        &mut self,
+        record: RunRecord,
+        source: Source,
+        latency: impl Fn(u32, u32) -> Result<Option<Counts>>,
+    ) -> Result<()> {
+        self.sources.push(source);
+        if self.first_arm.is_none() {
+            self.first_arm = record.arms.into_iter().find(|a| a != CONTROL);
+        }
+        for CellRecord { cell, params, measurements, .. } in record.cells {
+            let repeats = measurements.into_iter().zip(1..).map(|(m, n)| Ok((m, latency(cell, n)?)));
+            self.add(params, repeats.collect::<Result<Vec<_>>>()?);
+        }
+        Ok(())
+    }
+
+    fn take_file(&mut self, path: &Path) -> Result<()> {
+        let shown = path.display();
+        let unreadable = |e: std::io::Error| {
+            Error::input(format!("cannot read {shown}"), "give a stored run's number (`iotrail list`) or a JSON file")
+                .because(e)
+        };
+        let mut text = String::new();
+        std::fs::File::open(path).map_err(unreadable)?.take(LONGEST).read_to_string(&mut text).map_err(unreadable)?;
+        let value: Value = serde_json::from_str(&text).map_err(|e| {
+            let what = if e.is_eof() { "is cut short" } else { "is no JSON" };
+            Error::input(format!("{shown} {what}"), "make it again with `bench --json` or `run --json`").because(e)
+        })?;
+        let foreign = |e: serde_json::Error| {
+            Error::input(format!("{shown} cannot be read as what it says it is"), "use the iotrail that wrote it")
+                .because(e)
+        };
+        let source = Source::File(path.canonicalize().unwrap_or_else(|_| path.to_owned()));
+        match value.get("schema").and_then(Value::as_str) {
+            Some(measurement::SCHEMA) => {
+                let m: Measurement = serde_json::from_value(value).map_err(foreign)?;
+                self.sources.push(source);
+                self.add(Map::new(), vec![(m, None)]);
+                Ok(())
+            }
+            Some(run_record::SCHEMA) => {
+                let record: RunRecord = serde_json::from_value(value).map_err(foreign)?;
+                self.take_run(record, source, |_, _| Ok(None))
+            }
+            other => Err(Error::input(
+                format!(
+                    "{shown} holds {}, and neither a measurement nor a run",
+                    other.unwrap_or("no schema of iotrail")
+                ),
+                format!(
+                    "give what `bench --json` ({}) or `run --json` ({}) printed",
+                    measurement::SCHEMA,
+                    run_record::SCHEMA
+                ),
+            )),
+        }
+    }
+
+    /// Repeats of the same load, from several runs or files, are repeats of one cell.
+    fn add(&mut self, params: Map<String, Value>, repeats: Vec<(Measurement, Option<Counts>)>) {
+        match self.all.iter_mut().find(|c| c.params == params) {
+            Some(cell) => cell.repeats.extend(repeats),
+            None => self.all.push(Cell { params, repeats }),
+        }
+    }
+
+    /// Takes the cells that have the fixed values; the control arm only where it is asked for.
+    fn select(&mut self) -> Result<()> {
+        let mut cells: Vec<&Cell> = self.all.iter().filter(|c| !c.repeats.is_empty()).collect();
+        if !self.fixed.iter().any(|(name, _)| name == ARM) {
+            cells.retain(|c| c.arm() != Some(CONTROL));
+        }
+        for (name, value) in &self.fixed {
+            let there: Vec<String> = distinct(self.all.iter().filter_map(|c| c.params.get(name)).map(value_text));
+            if there.is_empty() {
+                let names = distinct(self.all.iter().flat_map(|c| c.params.keys().cloned()));
+                let names =
+                    if names.is_empty() { "it has none".into() } else { format!("there are {}", names.join(", ")) };
+                return Err(Error::input(format!("'{}' has no parameter '{name}'", self.text), names));
+            }
+            cells.retain(|c| c.params.get(name).map(value_text).as_ref() == Some(value));
+            if cells.is_empty() {
+                return Err(Error::input(
+                    format!("'{}': nothing is measured with {name}={value}", self.text),
+                    format!("values of {name} are {}", there.join(", ")),
+                ));
+            }
+        }
+        if cells.is_empty() {
+            return Err(Error::input(format!("'{}' holds no measurement", self.text), "see `iotrail list`"));
+        }
+        self.cells = cells.into_iter().cloned().collect();
+        Ok(())
+    }
+
+    /// Cells of one run are interleaved, block by block.
+    pub fn is_of_one_run_with(&self, other: &Given) -> bool {
+        self.sources.len() == 1 && self.sources == other.sources
+    }
+
+    /// What the load at the cell's place differs from itself, where there is a control arm.
+    pub fn noise_floor(&self, metric: Metric, cell: &Cell) -> Option<f64> {
+        let beside = |arm: &str| self.all.iter().find(|c| c.arm() == Some(arm) && c.is_beside(cell));
+        let (twin, control) = (beside(self.first_arm.as_deref()?)?, beside(CONTROL)?);
+        compare::noise_floor(metric, &twin.side(""), &control.side(""))
+    }
+}
+
+fn distinct(of: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen: Vec<String> = Vec::new();
+    for text in of {
+        if !seen.contains(&text) {
+            seen.push(text);
+        }
+    }
+    seen
+}
+
+fn open(path: Option<&Path>, run: i64) -> Result<Store> {
+    let path = path.map_or_else(default_path, |p| Ok(p.to_owned()))?;
+    Store::open(&path)?.ok_or_else(|| {
+        Error::input(
+            format!("there is no run {run}: there is no store {}", path.display()),
+            "name the store with --store, or give JSON files",
+        )
+    })
+}
+
+fn unknown_run(run: i64, store: &Store) -> Error {
+    Error::input(
+        format!("there is no run {run} in {}", store.path().display()),
+        "`iotrail list` shows the runs that are stored",
+    )
+}
+
+type Fixed = Vec<(String, String)>;
+
+/// `12`, `12:arm=coop,depth=16`, `a.json,b.json:arm=coop` → runs and files, and what is fixed. A value may hold commas: what has no `=` belongs
+/// to the value before it.
+fn parsed(text: &str) -> Result<(Vec<&str>, Fixed)> {
+    let (items, selection) = match text.rsplit_once(':') {
+        Some((items, selection)) if selection.contains('=') && !Path::new(text).exists() => (items, selection),
+        _ => (text, ""),
+    };
+    let mut fixed: Fixed = Vec::new();
+    for part in selection.split(',').filter(|p| !p.is_empty()) {
+        match (part.split_once('='), fixed.last_mut()) {
+            (Some((name, value)), _) => fixed.push((name.trim().into(), value.into())),
+            (None, Some((_, value))) => *value = format!("{value},{part}"),
+            (None, None) => {
+                return Err(Error::input(
+                    format!("'{part}' in '{text}' is no selection"),
+                    "write RUN:parameter=value,parameter=value",
+                ));
+            }
+        }
+    }
+    let items: Vec<&str> = match Path::new(items).exists() {
+        true => vec![items],
+        false => items.split(',').filter(|i| !i.is_empty()).collect(),
+    };
+    match items.is_empty() {
+        true => {
+            Err(Error::input(format!("'{text}' names no run and no file"), "give a stored run's number or a JSON file"))
+        }
+        false => Ok((items, fixed)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_files_and_selections_are_told_apart() {
+        let of = |text: &str| {
+            let (items, fixed) = parsed(text).unwrap();
+            let fixed: Vec<String> = fixed.iter().map(|(n, v)| format!("{n} {v}")).collect();
+            (items.join(" "), fixed.join(" "))
+        };
+        let is = |items: &str, fixed: &str| (items.to_owned(), fixed.to_owned());
+        assert_eq!(of("12"), is("12", ""));
+        assert_eq!(of("12,13"), is("12 13", ""));
+        assert_eq!(of("12:arm=coop,depth=16"), is("12", "arm coop depth 16"));
+        assert_eq!(of("12:register=files,buffers,depth=4"), is("12", "register files,buffers depth 4"));
+        assert_eq!(of("a.json,b.json:arm=x"), is("a.json b.json", "arm x"));
+        assert_eq!(of("host:a.json"), is("host:a.json", ""));
+        assert!(parsed(":arm=x").is_err() && parsed("12:deep,arm=x").is_err() && parsed("").is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! Comparisons: a line each, in tables of one metric and two sides.
+
+use super::layout::{Column, Style, paragraph, table};
+use super::measured::headed;
+use crate::answer::words::UNKNOWN;
+use crate::comparison::{Comparison, Verdict};
+use crate::run_record::value_text;
+
+/// What the headings mean.
+pub const LEGEND: &str = "ratio: of the metric, the second side over the first, with its 95 % interval; noise: how far the load seems to differ \
+     from itself, by its control arm; visible: the difference that so many repeats would have shown in 95 % of cases; both in percent. \
+     –: not known. docs/method.md says how to read them.";
+
+/// All of them, in the order given; those of one metric and the same sides stand together.
+pub fn tables(list: &[Comparison], style: Style) -> String {
+    let mut out = String::new();
+    for group in list.chunk_by(|x, y| (&x.metric, &x.a, &x.b) == (&y.metric, &y.a, &y.b)) {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let mut title = String::new();
+        paragraph(&mut title, "", &format!("{}: {} against {}", group[0].metric, group[0].b, group[0].a));
+        out.push_str(&style.bold(title.trim_end()));
+        out.push('\n');
+        out.push_str(&lines(group, style));
+    }
+    reasons(&mut out, list);
+    out
+}
+
+fn lines(group: &[Comparison], style: Style) -> String {
+    let number = |heading, width| Column { heading, width, number: true };
+    let columns = [
+        Column { heading: "at", width: 22, number: false },
+        number("pairs", 5),
+        number("ratio", 6),
+        Column { heading: "95 % interval", width: 13, number: false },
+        number("noise", 6),
+        number("visible", 7),
+        Column { heading: "verdict", width: 14, number: false },
+    ];
+    let row = |c: &Comparison| {
+        vec![
+            at(c),
+            c.pairs.to_string(),
+            c.ratio.map_or(UNKNOWN.into(), ratio),
+            c.ci95.map_or(UNKNOWN.into(), |[lo, hi]| format!("{}–{}", ratio(lo), ratio(hi))),
+            c.noise_floor.map_or(UNKNOWN.into(), percent),
+            c.smallest_visible.map_or(UNKNOWN.into(), percent),
+            c.verdict.words().into(),
+        ]
+    };
+    headed(style, &table(&columns, group.iter().map(row).collect()))
+}
+
+fn at(c: &Comparison) -> String {
+    let all: Vec<String> = c.at.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect();
+    if all.is_empty() { UNKNOWN.into() } else { all.join(" · ") }
+}
+
+/// Near 1, where it matters, to a thousandth.
+fn ratio(x: f64) -> String {
+    match x {
+        x if x >= 99.95 => format!("{x:.0}"),
+        x if x >= 9.995 => format!("{x:.1}"),
+        x if x >= 2.0 => format!("{x:.2}"),
+        x if x >= 0.001 || x == 0.0 => format!("{x:.3}"),
+        _ => "<0.001".into(),
+    }
+}
+
+/// A factor less 1, in percent.
+fn percent(x: f64) -> String {
+    match x * 100.0 {
+        p if p >= 9_999.5 => ">9999".into(),
+        p if p >= 9.95 => format!("{p:.0}"),
+        p if p > 0.0 && p < 0.05 => "<0.1".into(),
+        p => format!("{p:.1}"),
+    }
+}
+
+/// Each once, with what it holds for.
+fn reasons(out: &mut String, list: &[Comparison]) {
+    let mut all: Vec<(&str, Vec<&Comparison>)> = Vec::new();
+    for c in list {
+        for reason in &c.reasons {
+            match all.iter_mut().find(|(r, _)| r == reason) {
+                Some((_, of)) => of.push(c),
+                None => all.push((reason, vec![c])),
+            }
+        }
+    }
+    for (reason, of) in all {
+        let place = match of.len() {
+            n if n == list.len() => String::new(),
+            1 => format!(" ({}, {})", of[0].metric, at(of[0])),
+            n => format!(" ({n} of {} comparisons)", list.len()),
+        };
+        let first = if of.iter().all(|c| c.verdict == Verdict::NotComparable) { "not comparable: " } else { "note: " };
+        paragraph(out, first, &format!("{reason}{place}"));
+    }
+}

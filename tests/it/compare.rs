@@ -1,0 +1,171 @@
+//! `compare`: runs, cells of runs and JSON files, and what is no side of a comparison.
+
+use serde_json::{Value, json};
+
+use crate::measurement::check;
+use crate::tool::{Place, bench, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("compare::cells_of_one_run_are_paired_and_their_control_tells_the_noise", one_run),
+    ("compare::runs_and_files_are_compared_apart", apart),
+    ("compare::a_condition_fails_the_command", conditions),
+    ("compare::what_is_no_side_is_refused_with_the_remedy", refused),
+];
+
+/// No-ops, five times: an arm that thinks a long time after each I/O, a control arm, two depths.
+fn stored(place: &Place) -> Value {
+    place.write(
+        "e.toml",
+        "name = \"e\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nrepeats = 5\n\n[load]\nrw = \"nop\"\ntrace = \"off\"\ncount = 2000\n\n\
+         [matrix]\ndepth = [1, 4]\n\n[[arm]]\nname = \"default\"\nwarmup = \"0ms\"\n\n[[arm]]\nname = \"slow\"\nwarmup = \"0ms\"\nthink = 100000\n\n\
+         [[arm]]\nname = \"control\"\nwarmup = \"1ms\"\n",
+    );
+    run(&mut place.tool(["run", "e.toml", "--seed", "1", "--store", "s.db", "--json"])).ok().json()
+}
+
+fn compare(place: &Place, args: &str) -> std::process::Command {
+    place.tool(["compare", "--store", "s.db"].into_iter().chain(args.split_whitespace()))
+}
+
+const SHAPE: &str =
+    "schema string, metric string, at object, a string, b string, pairs number, paired bool, ratio number?, ci95 list?,
+     noise_floor number?, smallest_visible number?, verdict string, reasons list";
+
+fn one_run() -> End {
+    let place = Place::new();
+    let printed = stored(&place);
+    let c = run(&mut compare(&place, "1:arm=default,depth=4 1:arm=slow,depth=4 --json")).ok().json();
+    check(&c, SHAPE);
+    assert_eq!(
+        (&c["schema"], &c["metric"], &c["verdict"]),
+        (&json!("iotrail.comparison/1"), &json!("iops"), &json!("slower"))
+    );
+    assert_eq!((&c["pairs"], &c["paired"], &c["reasons"]), (&json!(5), &json!(true), &json!([])));
+    assert!(c["ratio"].as_f64().is_some_and(|r| r < 0.5), "100 µs for each no-op: {c}");
+    assert!(c["noise_floor"].as_f64().is_some_and(|n| n > 0.0), "{c}");
+    // What `run` said of the same cells.
+    let all = printed["comparisons"].as_array().expect("a list");
+    let said =
+        all.iter().find(|c| c["metric"] == "iops" && c["at"]["depth"] == 4 && c["b"] == "slow").expect("this one");
+    for field in ["ratio", "ci95", "noise_floor", "smallest_visible", "pairs"] {
+        assert_eq!(said[field], c[field], "{field}");
+    }
+    assert!(all.iter().all(|c| c["a"] == "default" && c["b"] == "slow"), "the control is no arm: {all:?}");
+    // Both depths, two metrics: a list.
+    let both =
+        run(&mut compare(&place, "1:arm=default 1:arm=slow --metric iops --metric latency_p50 --json")).ok().json();
+    let of = |c: &Value| (c["metric"].clone(), c["at"].clone(), c["paired"].clone());
+    let expected =
+        ["iops", "latency_p50"].into_iter().flat_map(|m| [1, 4].map(|d| (json!(m), json!({"depth": d}), json!(true))));
+    assert_eq!(both.as_array().expect("a list").iter().map(of).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    let text = run(&mut compare(&place, "1:arm=default 1:arm=slow")).ok().stdout;
+    assert!(text.contains("iops: 1:arm=slow against 1:arm=default") && text.contains("slower"), "{text}");
+    assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    End::Passed
+}
+
+fn apart() -> End {
+    let place = Place::new();
+    let printed = stored(&place);
+    place.write("run.json", printed.to_string());
+    let mut names = Vec::new();
+    for i in 0..3 {
+        let m = run(&mut bench(&place, "--rw nop --count 2000 --depth 4 --think 100000 --json")).ok();
+        names.push(format!("m{i}.json"));
+        place.write(&names[i], m.stdout);
+    }
+    // Files of single measurements against a cell of a run of another program's making.
+    let c = run(&mut compare(&place, &format!("run.json:arm=default,depth=4 {} --json", names.join(",")))).ok().json();
+    check(&c, SHAPE);
+    assert_eq!((&c["pairs"], &c["paired"], &c["verdict"]), (&json!(3), &json!(false), &json!("slower")));
+    let reasons = c["reasons"].as_array().expect("a list");
+    assert_eq!(reasons[0], "measured apart: what drifted between the two is in the ratio and not in the interval");
+    let loads =
+        reasons.iter().find(|r| r.as_str().is_some_and(|r| r.starts_with("the loads differ: "))).expect("they do");
+    assert!(loads.as_str().is_some_and(|l| l.contains("think_ns 0 against 100000")), "{loads}");
+    // Files have no histograms: the measurements' own quantiles are compared, and that is said.
+    let files = "run.json:arm=default,depth=4 run.json:arm=slow,depth=4 --metric latency_p50 --json";
+    let c = run(&mut compare(&place, files)).ok().json();
+    assert_eq!((&c["paired"], &c["verdict"]), (&json!(true), &json!("slower")));
+    assert!(
+        c["reasons"][0].as_str().is_some_and(|r| r.contains("by medians of the measurements' own quantiles")),
+        "{c}"
+    );
+    // A stored run and the same as a file: all cells have their match.
+    let all = run(&mut compare(&place, "1 run.json --json")).ok();
+    let list = all.json();
+    assert_eq!((list.as_array().map(Vec::len), all.stderr.as_str()), (Some(4), ""));
+    assert!(
+        list.as_array().is_some_and(|l| l.iter().all(|c| c["ratio"] == 1.0 && c["verdict"] == "no_difference")),
+        "{list}"
+    );
+    // One cell has no counterpart.
+    let some = run(&mut compare(&place, "1:arm=slow run.json:depth=4,arm=slow --json"));
+    assert_eq!(some.status, 2, "{}", some.stdout);
+    run(&mut bench(&place, "--rw nop --count 2000 --store s.db")).ok();
+    let one = run(&mut compare(&place, "2 m0.json --json")).ok().json();
+    assert_eq!((&one["verdict"], &one["ci95"], &one["pairs"]), (&json!("not_comparable"), &Value::Null, &json!(1)));
+    assert_eq!(one["reasons"][0], "1 repeat, and an interval needs 2 of each side at least: measure more");
+    End::Passed
+}
+
+fn conditions() -> End {
+    let place = Place::new();
+    stored(&place);
+    for (condition, status) in
+        [("slower", 1), ("faster", 0), ("difference", 1), ("not-comparable", 0), ("faster,slower", 1)]
+    {
+        let ended =
+            run(&mut compare(&place, &format!("1:arm=default,depth=4 1:arm=slow,depth=4 --fail-on {condition}")));
+        assert_eq!(ended.status, status, "{condition}: {}{}", ended.stdout, ended.stderr);
+    }
+    End::Passed
+}
+
+fn refused() -> End {
+    let place = Place::new();
+    let printed = stored(&place).to_string();
+    place.write("run.json", &printed);
+    place.write("cut.json", &printed[..printed.len() / 2]);
+    place.write("text.json", "no JSON");
+    place.write("other.json", "{\"schema\": \"iotrail.trace/1\"}");
+    place.write("bare.json", "{}");
+    place.write("empty.json", "{\"schema\": \"iotrail.run/1\"}");
+    for (args, says) in [
+        ("9 1", "there is no run 9 in s.db; `iotrail list` shows the runs that are stored"),
+        ("1:dept=4 1", "'1:dept=4' has no parameter 'dept'; there are arm, depth"),
+        ("1:depth=3 1", "'1:depth=3': nothing is measured with depth=3; values of depth are 1, 4"),
+        ("1 1", "'1' and '1' are the same measurements; give two runs, or select cells of one: "),
+        (
+            "1:arm=default 1:arm=slow,depth=4",
+            "'1:arm=default' has several values of depth where the other side has one; select one: ",
+        ),
+        ("1:deep 1", "cannot read 1:deep: "),
+        ("none.json 1", "cannot read none.json: "),
+        ("cut.json run.json", "cut.json is cut short: "),
+        ("text.json 1", "text.json is no JSON: "),
+        (
+            "other.json 1",
+            "other.json holds iotrail.trace/1, and neither a measurement nor a run; give what `bench --json` ",
+        ),
+        ("bare.json 1", "bare.json holds no schema of iotrail, and neither a measurement nor a run; "),
+        ("empty.json 1", "empty.json cannot be read as what it says it is: "),
+        (
+            "1 run.json --metric latency",
+            "invalid value 'latency' for '--metric <M>': no metric is called 'latency': there are iops, ",
+        ),
+        ("1 run.json --fail-on worse", "invalid value 'worse' for '--fail-on <VERDICT>' "),
+    ] {
+        let ended = run(&mut compare(&place, args));
+        assert_eq!(ended.status, 2, "{args}: {}", ended.stderr);
+        assert!(ended.one_line().starts_with(says), "{args}: {}", ended.stderr);
+    }
+    let ended = run(&mut place.tool(["compare", "1", "2", "--store", "none.db"]));
+    assert_eq!((ended.status, place.join("none.db").exists()), (2, false));
+    assert_eq!(
+        ended.one_line(),
+        "there is no run 1: there is no store none.db; name the store with --store, or give JSON files"
+    );
+    End::Passed
+}
