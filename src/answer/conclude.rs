@@ -4,6 +4,8 @@
 mod against;
 mod delays;
 mod kicks;
+#[cfg(test)]
+mod made_runs;
 mod mode_switches;
 mod placement;
 mod punts;

@@ -86,6 +86,9 @@ impl Target {
         if kind.is_file() && matches!(spec.rw, Rw::Read | Rw::RandRead | Rw::RandRw) {
             warnings.extend(extents::warn_of_holes(&first, bytes));
         }
+        if spec.direct && spec.allow_write && kind.is_file() {
+            settle(spec, &first).map_err(|e| cannot("write back", path, e))?;
+        }
         let mut fds = vec![OwnedFd::from(first)];
         while fds.len() < spec.jobs as usize {
             fds.push(open_file(spec, path)?.into());
@@ -97,6 +100,20 @@ impl Target {
     pub fn fd(&self, job: u32) -> Option<RawFd> {
         self.fds.get(job as usize).map(AsRawFd::as_raw_fd)
     }
+}
+
+/// What loads before this one left of a file in the page cache: direct I/O would wait for dirty pages to be written, and direct
+/// writes have to drop all that lie in their way. The first I/Os would pay for that, in place of the load that made them.
+fn settle(spec: &LoadSpec, file: &File) -> io::Result<()> {
+    file.sync_data()?;
+    if spec.writes() {
+        // SAFETY: a live descriptor; the call changes no memory.
+        let error = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+    }
+    Ok(())
 }
 
 pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {

@@ -21,7 +21,7 @@ const COUNTS: [(&str, PerIo); 5] = [
 ];
 
 /// Less of a change is the ordinary spread from cell to cell.
-const CHANGE: f64 = 0.05;
+const CHANGE: f64 = 0.02;
 
 pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
     let mut out = Vec::new();

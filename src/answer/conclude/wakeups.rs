@@ -6,7 +6,7 @@ use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
 use crate::answer::spread::Spread;
-use crate::answer::words::{list, percent, span, three_digits};
+use crate::answer::words::{percent, span, three_digits};
 use crate::measurement::Measurement;
 use crate::run_record::{CellRecord, RunRecord};
 
@@ -112,9 +112,10 @@ fn break_even(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<Str
         if let (Some((latency, best)), Some(without)) = (best, mean_latency(none)) {
             let cpu = ratio(Metric::CpuPerIo, none, best);
             dearer.push(format!(
-                "{} {} ({} against {}{})",
-                row.value,
+                "{}{} ({}: {} against {}{})",
                 if latency < without { "faster" } else { "slower" },
+                at(rows, std::slice::from_ref(&row.value)),
+                best.arm(),
                 span(latency),
                 span(without),
                 cpu.map_or(String::new(), |r| format!(", CPU time ×{}", three_digits(r)))
@@ -122,7 +123,10 @@ fn break_even(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<Str
         }
     }
     if !dearer.is_empty() {
-        out.push(format!("The best of the SQPOLL arms against none, by mean latency{}.", at(rows, &[list(&dearer)])));
+        out.push(format!(
+            "The fastest of the SQPOLL arms, by mean latency, against having no thread: {}.",
+            dearer.join("; ")
+        ));
     }
     out
 }
