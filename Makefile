@@ -40,6 +40,7 @@ bench: build
 	sh benches/observer.sh $(BIN)
 	sh benches/watching.sh $(BIN)
 	sh benches/profile.sh $(BIN)
+	sh benches/verdicts.sh $(BIN)
 
 install: build
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iotrail

@@ -33,7 +33,7 @@ fn commands() -> End {
         .filter(|l| l.starts_with("  ") && !l.starts_with("   "))
         .filter_map(|l| l.split_whitespace().next())
         .collect();
-    assert_eq!(listed, ["check", "bench", "run", "trace", "top", "list", "restore", "explain", "export", "help"]);
+    assert_eq!(listed, ["check", "bench", "run", "compare", "trace", "top", "list", "restore", "explain", "export", "help"]);
     for command in listed {
         assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
     }
@@ -52,6 +52,7 @@ fn options() -> End {
     for (command, expected) in [
         ("bench", of_bench),
         ("check", "--file --help --json"),
+        ("compare", "--fail-on --help --json --metric --store"),
         ("list", "--help --json --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --help --json --opcode --ring --slowest"),

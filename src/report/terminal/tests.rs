@@ -2,6 +2,7 @@ mod of_a_trace;
 
 use super::layout::sanitise;
 use super::*;
+use crate::answer::compare::of_run;
 use crate::experiment::plan::tests::two_by_two;
 use crate::measurement::VehicleCount;
 use crate::path::vehicle::Vehicle;
@@ -33,6 +34,7 @@ fn record() -> RunRecord {
             cell.measurements.push(m);
         }
     }
+    r.comparisons = of_run(&r, &|_, _| None);
     r
 }
 
@@ -107,6 +109,34 @@ fn the_delivery_table_holds_the_numbers_in_eighty_columns() {
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), expected, "\n{text}");
     assert!(text.contains("12 of 12 measurements · 3 repeats of each cell · seed 7"), "{text}");
     assert!(text.contains("6000 completions seen · 0 of unknown vehicle · 0 untracked\n"), "{text}");
+    assert!(text.contains("IOPS with coop_taskrun against default: higher"), "{text}");
+    let row = text.lines().find(|l| l.starts_with("depth 4 ")).unwrap();
+    let expected = ["depth", "4", "3", "1.332", "1.329–1.335", "–", "0.8", "faster"];
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), expected, "\n{text}");
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        flat.contains(
+            "not comparable: latency_p99 is not known in 3 of 3 measurements of default (2 of 4 comparisons)"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn comparisons_of_any_size_fit_in_eighty_columns() {
+    let mut r = record();
+    let long = "a parameter with a long name ".repeat(5);
+    for (i, c) in r.comparisons.iter_mut().enumerate() {
+        c.at.insert(long.clone(), "x\x1b[2Jy".into());
+        (c.a, c.b) = (long.clone(), long.clone());
+        c.ratio = Some(10f64.powi(3 * i as i32 - 4));
+        c.ci95 = c.ratio.map(|x| [x * 0.999_9, x * 10.0]);
+        (c.noise_floor, c.smallest_visible) = (Some(1e9), Some(1e-9));
+        c.reasons = vec![long.clone()];
+    }
+    let text = compare::tables(&r.comparisons, PLAIN);
+    narrow(&text);
+    assert!(text.contains("note: a parameter") && text.contains(">9999") && text.contains("<0.1"), "{text}");
 }
 
 #[test]
