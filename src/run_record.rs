@@ -58,8 +58,11 @@ pub struct RunRecord {
     pub quick: bool,
     /// Of the order of the cells.
     pub seed: u32,
-    /// Measurements planned for each cell.
+    /// Measurements planned for each cell; with `stop`, at most.
     pub repeats: u32,
+    /// When it may end before that.
+    #[serde(default)]
+    pub stop: Option<Stop>,
     /// Names of the parameters, in the experiment's order. The arm is among them.
     pub axes: Vec<String>,
     /// Names of the arms; the first one is what the others are compared with.
@@ -67,6 +70,8 @@ pub struct RunRecord {
     /// What the arms are compared on (`answer::compare::Metric`); empty: what the table is about.
     #[serde(default)]
     pub metrics: Vec<String>,
+    #[serde(default)]
+    pub expectations: Vec<Expectation>,
     /// Seconds since the epoch (UTC).
     pub started_unix_s: u64,
     /// Null while measurements are missing.
@@ -74,6 +79,40 @@ pub struct RunRecord {
     pub cells: Vec<CellRecord>,
     /// The other arms against the first one; computed when the run is read, not stored.
     pub comparisons: Vec<Comparison>,
+}
+
+/// A run goes on, block by block, until every comparison's interval is narrow enough, or no more may be measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stop {
+    /// Half-width of the interval, as a share of the ratio.
+    pub within: f64,
+    /// Blocks.
+    pub at_least: u32,
+    /// No block is begun that would end later than this after the run was started, or taken up.
+    pub budget_s: Option<f64>,
+}
+
+/// What one arm's comparisons with the first arm are expected to say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Expectation {
+    pub metric: String,
+    pub arm: String,
+    /// Parameters that are to have these values; the others any.
+    pub at: Map<String, Value>,
+    pub is: Expected,
+    /// Bounds of the ratio, arm to first arm.
+    pub at_least: Option<f64>,
+    pub at_most: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expected {
+    Faster,
+    Slower,
+    NoDifference,
+    NotSlower,
+    NotFaster,
 }
 
 /// One combination of parameters.
@@ -92,6 +131,9 @@ pub struct CellRecord {
 impl RunRecord {
     /// Measurements that this host can make, all in all.
     pub fn planned(&self) -> usize {
+        if self.stop.is_some() && self.finished_unix_s.is_some() {
+            return self.done();
+        }
         self.cells.iter().filter(|c| c.untestable.is_none()).count() * self.repeats as usize
     }
 

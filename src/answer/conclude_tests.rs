@@ -39,6 +39,8 @@ fn run(rows: &[(u32, Arm<'_>, Arm<'_>)]) -> RunRecord {
         seed: 7,
         repeats: rows[0].1.0.len() as u32,
         axes: ["wait", "depth", "arm"].map(Into::into).to_vec(),
+        stop: None,
+        expectations: Vec::new(),
         arms: ["default", "coop"].map(Into::into).to_vec(),
         metrics: vec!["iops".into()],
         started_unix_s: 1,

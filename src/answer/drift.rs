@@ -196,6 +196,8 @@ mod tests {
             repeats: 5,
             axes: vec!["depth".into(), ARM.into()],
             metrics: Vec::new(),
+            expectations: Vec::new(),
+            stop: None,
             arms: vec!["default".into(), "coop".into()],
             started_unix_s: 0,
             finished_unix_s: None,

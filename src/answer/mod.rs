@@ -7,6 +7,7 @@ pub mod delivered;
 pub mod diagnose;
 pub mod doubt;
 pub mod drift;
+pub mod expectation;
 pub mod explain;
 pub mod finding;
 pub mod group;

@@ -1,7 +1,7 @@
 //! `iotrail run`: an experiment, planned, measured, stored, reported.
 //!
-//! Exit status: 0 when every measurement was made; 1 when the run was stopped before (what is done is stored and printed);
-//! 2 and 3 as everywhere.
+//! Exit status: 0 when every measurement was made; 1 when the run was stopped before (what is done is stored and printed), or
+//! with --fail-on-unmet when an expectation is not met; 2 and 3 as everywhere.
 
 mod outline;
 mod progress;
@@ -14,15 +14,16 @@ use serde::Serialize;
 
 use crate::answer::compare;
 use crate::answer::conclude::{Conclusion, conclude};
+use crate::answer::expectation::{self, Judged, judge};
 use crate::comparison::Comparison;
 use crate::error::{Error, Result};
 use crate::experiment::cell::Watching;
 use crate::experiment::execute::{Execution, Outcome, Started, Step, execute, nothing_to_resume, resume, start};
 use crate::experiment::file::Experiment;
-use crate::experiment::plan::{Facts, Plan, Target, absolute, needs_target, plan};
+use crate::experiment::plan::{Cell, Facts, Plan, Target, absolute, needs_target, plan};
 use crate::experiment::schedule::fresh_seed;
 use crate::experiment::{builtin, cell, interrupt, scratch};
-use crate::host;
+use crate::host::{self, settings::Settings};
 use crate::load::options::Bytes;
 use crate::measurement;
 use crate::probe::profile::{Clock, DEFAULT_HZ, Sampling};
@@ -63,6 +64,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Bytes>,
 
+    /// Exit with 1 if an expectation of the experiment is not met
+    #[arg(long)]
+    pub fail_on_unmet: bool,
+
     /// JSON on standard output
     #[arg(long)]
     pub json: bool,
@@ -77,6 +82,8 @@ struct Printed<'a> {
     #[serde(flatten)]
     record: &'a RunRecord,
     conclusions: Vec<Conclusion>,
+    /// The experiment's expectations, wherever they hold.
+    judged: &'a [Judged],
 }
 
 pub fn run(args: &RunArgs) -> Result<u8> {
@@ -103,13 +110,15 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         store.abandon();
     }
     let (outcome, record) = measured?;
+    let judged = judge(&record);
     if args.json {
-        terminal::print_json(&Printed { record: &record, conclusions: conclude(&record) })?;
+        terminal::print_json(&Printed { record: &record, conclusions: conclude(&record), judged: &judged })?;
     } else {
         terminal::print(&terminal::run(&record))?;
     }
     if outcome == Outcome::Finished {
-        return Ok(0);
+        let unmet = judged.iter().any(|j| j.outcome == expectation::Outcome::NotMet);
+        return Ok(u8::from(args.fail_on_unmet && unmet));
     }
     terminal::say(&format!(
         "stopped: {} of {} measurements are stored; go on with: iotrail run {} {}--resume",
@@ -191,7 +200,7 @@ fn target(args: &RunArgs, experiment: &Experiment) -> Result<Target> {
 
 fn resolve(args: &RunArgs, experiment: &Experiment, target: &Target) -> Result<Plan> {
     let facts = Facts { online_cpus: host::cpu::online()?, target: target.path.as_deref().and_then(disk_below) };
-    plan(experiment, args.quick, target, &facts)
+    plan(experiment, args.quick, target, &facts, &|host| host.refusal(facts.target.as_ref()))
 }
 
 /// What is below `path`, or below the folder that it will be made in; `None` if it cannot be told.
@@ -206,14 +215,35 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
     let watching = Watching { sampling, follow: plan.follow };
     // Both closures show something, one after the other.
     let progress = RefCell::new(progress::Progress::new(plan, started));
+    let changes_host = plan.testable().any(|cell| !cell.host.is_empty());
+    let mut settings = changes_host.then(Settings::open).transpose()?;
+    let disk = plan.target.as_deref().and_then(disk_below);
+    let mut one = |cell: &Cell| {
+        // Before the load, and outside what is measured.
+        settings.as_mut().map_or(Ok(()), |settings| settings.set(&cell.host, disk.as_ref()))?;
+        let mut measured = cell::run(&cell.load, watching, &mut |at| progress.borrow().load(&at), stop)?;
+        // Whoever changed them meanwhile changed what was measured.
+        settings.as_mut().map_or(Ok(()), |settings| settings.check())?;
+        if cell.host.cpu_quota.is_some() {
+            // It is what was asked for.
+            measured.measurement.warnings.retain(|w| w.code != "throttled");
+        }
+        Ok(measured)
+    };
     let outcome = execute(Execution {
         plan,
         started,
         store,
         stop,
-        measure: &mut |load| cell::run(load, watching, &mut |at| progress.borrow().load(&at), stop),
+        measure: &mut one,
         tell: &mut |step: Step<'_>| progress.borrow_mut().show(&step),
     });
     progress.borrow().end();
+    if let Some(settings) = &mut settings {
+        interrupt::hold()?;
+        let left = settings.restore();
+        interrupt::let_go()?;
+        left?.iter().for_each(|line| terminal::say(&terminal::sanitise(line)));
+    }
     outcome
 }

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::cell::Measured;
+use super::enough::{Budget, narrow_enough};
 use super::plan::{Cell, Plan, difference};
 use super::schedule::{Slot, order};
 use crate::error::{Error, Kind, Result};
-use crate::load::options::LoadOptions;
+use crate::run_record::Stop;
 use crate::store::Store;
 
 /// How a run ended.
@@ -102,7 +103,7 @@ pub struct Execution<'a> {
     pub store: &'a mut Store,
     pub stop: &'a AtomicBool,
     /// Runs one cell.
-    pub measure: &'a mut dyn FnMut(&LoadOptions) -> Result<Measured>,
+    pub measure: &'a mut dyn FnMut(&Cell) -> Result<Measured>,
     pub tell: &'a mut dyn FnMut(Step<'_>),
 }
 
@@ -117,23 +118,39 @@ pub fn execute(mut e: Execution<'_>) -> Result<Outcome> {
     outcome
 }
 
+/// Asked before each block.
+fn is_enough(store: &Store, run: i64, rule: &Stop, has_time: bool) -> Result<bool> {
+    let record = store.load(run)?;
+    Ok(!has_time || record.is_some_and(|record| narrow_enough(&record, rule)))
+}
+
 fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
     let Execution { plan, started, store, stop, measure, tell } = execution;
     let mut untestable: HashSet<u32> = HashSet::new();
     let mut last_reason = None;
     let mut done = started.planned - started.slots.len();
     let mut measured_any = done > 0;
+    let budget = Budget::new(plan.stop.as_ref());
+    // The first one may be what is left of a block that was interrupted: it is measured whatever is enough.
+    let (mut block, mut blocks) = (started.slots.first().map(|s| s.repeat), 0);
     for slot in &started.slots {
         if stop.load(Ordering::Relaxed) {
             return Ok(Outcome::Interrupted);
         }
+        if let Some(rule) = plan.stop.as_ref().filter(|_| block != Some(slot.repeat)) {
+            blocks += 1;
+            if slot.repeat > rule.at_least && is_enough(store, started.run, rule, budget.has_room(blocks))? {
+                break;
+            }
+        }
+        block = Some(slot.repeat);
         let Some(cell) = plan.cells.iter().find(|c| c.number == slot.cell) else { continue };
         if untestable.contains(&slot.cell) {
             done += 1;
             continue;
         }
         tell(Step::Begins { done, planned: started.planned, repeat: slot.repeat, cell });
-        match measure(&cell.load) {
+        match measure(cell) {
             // What ends early measured a shorter run than the others.
             Ok(measured) if measured.interrupted => return Ok(Outcome::Interrupted),
             Ok(measured) => {
@@ -181,7 +198,7 @@ mod tests {
         started: &Started,
         store: &mut Store,
         stop: &AtomicBool,
-        measure: &mut dyn FnMut(&LoadOptions) -> Result<Measured>,
+        measure: &mut dyn FnMut(&Cell) -> Result<Measured>,
     ) -> Result<Outcome> {
         execute(Execution { plan, started, store, stop, measure, tell: &mut |_| {} })
     }
@@ -194,7 +211,7 @@ mod tests {
         assert_eq!((started.planned, started.slots.len()), (12, 12));
         let stop = AtomicBool::new(false);
         let mut n = 0;
-        let mut measure = |_: &LoadOptions| {
+        let mut measure = |_: &Cell| {
             n += 1;
             Ok(measured(n == 6))
         };
@@ -250,8 +267,8 @@ mod tests {
         let plan = two_by_two();
         let started = start(&plan, 1, &mut store).unwrap();
         let mut tries = 0;
-        let mut measure = |load: &LoadOptions| {
-            if load.depth == 4 && load.ring == "coop_taskrun" {
+        let mut measure = |cell: &Cell| {
+            if cell.load.depth == 4 && cell.load.ring == "coop_taskrun" {
                 tries += 1;
                 return Err(Error::machine("the kernel refuses it", "use a newer one"));
             }
@@ -272,12 +289,12 @@ mod tests {
         let plan = two_by_two();
         let stop = AtomicBool::new(false);
         let started = start(&plan, 1, &mut store).unwrap();
-        let mut bad = |_: &LoadOptions| Err(Error::input("the file is too small", "use another"));
+        let mut bad = |_: &Cell| Err(Error::input("the file is too small", "use another"));
         let e = untold(&plan, &started, &mut store, &stop, &mut bad).unwrap_err();
         assert_eq!(e.exit_status(), 2);
         assert_eq!(store.load(started.run).unwrap(), None);
         let started = start(&plan, 1, &mut store).unwrap();
-        let mut refused = |_: &LoadOptions| Err(Error::machine("io_uring is disabled", "sysctl"));
+        let mut refused = |_: &Cell| Err(Error::machine("io_uring is disabled", "sysctl"));
         let e = untold(&plan, &started, &mut store, &stop, &mut refused).unwrap_err();
         assert_eq!(e.exit_status(), 3);
         assert_eq!(store.list().unwrap(), []);
@@ -289,7 +306,7 @@ mod tests {
         let plan = two_by_two();
         let started = start(&plan, 1, &mut store).unwrap();
         let stop = AtomicBool::new(true);
-        let mut never = |_: &LoadOptions| -> Result<Measured> { unreachable!("nothing is to be measured") };
+        let mut never = |_: &Cell| -> Result<Measured> { unreachable!("nothing is to be measured") };
         let outcome = untold(&plan, &started, &mut store, &stop, &mut never).unwrap();
         assert_eq!(outcome, Outcome::Interrupted);
     }

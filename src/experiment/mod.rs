@@ -3,6 +3,7 @@
 
 pub mod builtin;
 pub mod cell;
+mod enough;
 pub mod execute;
 pub mod file;
 pub mod fio;
@@ -11,3 +12,6 @@ pub mod interrupt;
 pub mod plan;
 pub mod schedule;
 pub mod scratch;
+
+#[cfg(test)]
+mod mutated_tests;

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::file::{Experiment, Point, Scale, load_options};
+use super::file::{Experiment, Point, REMEDY, Scale, settled, to_json};
 use crate::error::{Error, Kind, Result};
+use crate::host::settings::Conditions;
 use crate::load::options::{Bytes, EngineKind, LoadOptions, Rw};
 use crate::load::spec::LoadSpec;
 use crate::measurement;
-use crate::run_record::{CellRecord, RunRecord, SCHEMA, value_text};
+use crate::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
 
 /// What one watched cell costs beside its load: processes started, probes attached and drained, the result stored.
 /// For the estimate only; while a run goes on, its own pace takes the place of this.
@@ -34,8 +35,14 @@ pub struct Plan {
     pub table: crate::run_record::Table,
     pub profile: bool,
     pub follow: Option<u32>,
+    pub metrics: Vec<String>,
+    pub expectations: Vec<Expectation>,
+    /// What of a fio job file is not in the load.
+    pub unmapped: Vec<String>,
     pub quick: bool,
+    /// Blocks; with `stop`, at most.
     pub repeats: u32,
+    pub stop: Option<Stop>,
     pub axes: Vec<String>,
     pub arms: Vec<String>,
     pub target: Option<PathBuf>,
@@ -54,14 +61,17 @@ pub struct Cell {
     pub options: Map<String, Value>,
     /// The same with the defaults filled in and the target put in.
     pub load: LoadOptions,
+    pub host: Conditions,
     pub untestable: Option<String>,
 }
 
 /// Time that a run takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
-    /// Warm-ups, runtimes, and what each measurement costs beside its load.
+    /// Warm-ups, runtimes, and what each measurement costs beside its load, for all blocks.
     pub stated: Duration,
+    /// The same for as few blocks as may be.
+    pub least: Duration,
     /// I/Os of the measurements that end by number: what these take is not known beforehand.
     pub counted_ios: u64,
 }
@@ -70,7 +80,7 @@ pub struct Estimate {
 pub fn needs_target(scale: &Scale) -> Result<bool> {
     let mut any = false;
     each_combination(scale, &mut |points| {
-        let load = load_options(merged(scale, points)).map_err(|e| refuse_combination(points, &e))?;
+        let load = settled(merged(scale, points)).map_err(|e| refuse_combination(points, &e))?.load;
         any |= load.file.is_none() && uses_target(&load);
         Ok(())
     })?;
@@ -90,9 +100,18 @@ pub struct Target {
     pub scratch: bool,
 }
 
-/// Resolves every cell by the load's own rules: where these say that the machine does not allow it ([`Kind::Machine`]) the cell is
-/// untestable here; options that can run nowhere ([`Kind::Input`]) refuse the experiment.
-pub fn plan(experiment: &Experiment, quick: bool, target: &Target, facts: &Facts) -> Result<Plan> {
+/// Why the host cannot be brought into these conditions; `None`: as far as is known it can.
+pub type Refusal<'a> = &'a dyn Fn(&Conditions) -> Option<Error>;
+
+/// Resolves every cell by the load's own rules: where these, or the host's, say that the machine does not allow it ([`Kind::Machine`])
+/// the cell is untestable here; options that can run nowhere ([`Kind::Input`]) refuse the experiment.
+pub fn plan(
+    experiment: &Experiment,
+    quick: bool,
+    target: &Target,
+    facts: &Facts,
+    refusal: Refusal<'_>,
+) -> Result<Plan> {
     let scale = match (quick, &experiment.quick) {
         (false, _) => &experiment.full,
         (true, Some(scale)) => scale,
@@ -103,13 +122,15 @@ pub fn plan(experiment: &Experiment, quick: bool, target: &Target, facts: &Facts
             ));
         }
     };
+    let arms = scale.axes.last().map(|a| a.points.iter().map(|p| value_text(&to_json(&p.value))).collect());
+    let with_control = with_control(scale);
+    let scale = if experiment.control { &with_control } else { scale };
     let mut cells = Vec::new();
     each_combination(scale, &mut |points| {
-        let cell = cell(cells.len() as u32 + 1, scale, points, target, facts)?;
+        let cell = cell(cells.len() as u32 + 1, scale, points, target, (facts, refusal))?;
         cells.push(cell);
         Ok(())
     })?;
-    let arms = scale.axes.last().map(|a| a.points.iter().map(|p| value_text(&to_json(&p.value))).collect());
     Ok(Plan {
         name: experiment.name.clone(),
         title: experiment.title.clone(),
@@ -118,14 +139,38 @@ pub fn plan(experiment: &Experiment, quick: bool, target: &Target, facts: &Facts
         table: experiment.table,
         profile: experiment.profile,
         follow: experiment.follow,
+        metrics: experiment.metrics.clone(),
+        expectations: expected_here(experiment, scale),
+        unmapped: experiment.unmapped.clone(),
         quick,
         repeats: scale.repeats,
+        stop: scale.stop.clone(),
         axes: scale.axes.iter().map(|a| a.name.clone()).collect(),
         arms: arms.unwrap_or_default(),
         target: target.path.clone(),
         size: target.size.map(|b| b.0),
         cells,
     })
+}
+
+/// The first arm once more, as the control.
+fn with_control(scale: &Scale) -> Scale {
+    let mut scale = scale.clone();
+    let arms = scale.axes.iter_mut().filter(|axis| axis.name == ARM);
+    for axis in arms {
+        let control = axis.points.first().map(|first| Point { value: CONTROL.into(), ..first.clone() });
+        axis.points.extend(control);
+    }
+    scale
+}
+
+/// The quick form may have fewer values than are spoken of.
+fn expected_here(experiment: &Experiment, scale: &Scale) -> Vec<Expectation> {
+    let has = |name: &str, value: &Value| {
+        scale.axes.iter().any(|a| a.name == name && a.points.iter().any(|p| to_json(&p.value) == *value))
+    };
+    let here = |e: &&Expectation| e.at.iter().all(|(name, value)| has(name, value));
+    experiment.expectations.iter().filter(here).cloned().collect()
 }
 
 /// One point of each axis, by the axis's name.
@@ -169,16 +214,25 @@ fn label(params: &Map<String, Value>, axes: &Combination<'_>) -> String {
 
 fn refuse_combination(points: &Combination<'_>, why: &dyn std::fmt::Display) -> Error {
     let params = params(points);
-    Error::input(format!("the combination '{}' cannot be: {why}", label(&params, points)), "change the experiment file")
+    // Every combination has an arm, the last of it.
+    let at = points.last().map_or(String::new(), |(_, point)| format!("{}: ", point.at));
+    Error::input(format!("{at}the combination '{}' cannot be: {why}", label(&params, points)), REMEDY)
 }
 
 fn params(points: &Combination<'_>) -> Map<String, Value> {
     points.iter().map(|(name, p)| ((*name).to_owned(), to_json(&p.value))).collect()
 }
 
-fn cell(number: u32, scale: &Scale, points: &Combination<'_>, target: &Target, facts: &Facts) -> Result<Cell> {
+fn cell(
+    number: u32,
+    scale: &Scale,
+    points: &Combination<'_>,
+    target: &Target,
+    (facts, refusal): (&Facts, Refusal<'_>),
+) -> Result<Cell> {
     let options = merged(scale, points);
-    let mut load = load_options(options.clone()).map_err(|e| refuse_combination(points, &e))?;
+    let settled = settled(options.clone()).map_err(|e| refuse_combination(points, &e))?;
+    let (mut load, host) = (settled.load, settled.host);
     if load.file.is_none() && uses_target(&load) {
         load.file.clone_from(&target.path);
         load.size = load.size.or(target.size);
@@ -186,34 +240,23 @@ fn cell(number: u32, scale: &Scale, points: &Combination<'_>, target: &Target, f
     }
     let params = params(points);
     let untestable = match LoadSpec::resolve(&load, facts.target.as_ref(), &facts.online_cpus) {
-        Ok(_) => no_poll_queues(&load, facts.target.as_ref()),
+        Ok(_) => refusal(&host).map(|e| e.to_string()).or_else(|| no_poll_queues(&load, &host, facts.target.as_ref())),
         Err(e) if e.kind == Kind::Machine => Some(e.to_string()),
         Err(e) => return Err(refuse_combination(points, &e)),
     };
     let options = options.iter().map(|(k, v)| (k.clone(), to_json(v))).collect();
-    Ok(Cell { number, label: label(&params, points), params, options, load, untestable })
+    Ok(Cell { number, label: label(&params, points), params, options, load, host, untestable })
 }
 
 /// The kernel would say so too, but only to the first I/O of each cell.
-fn no_poll_queues(load: &LoadOptions, target: Option<&measurement::Target>) -> Option<String> {
+fn no_poll_queues(load: &LoadOptions, host: &Conditions, target: Option<&measurement::Target>) -> Option<String> {
     let polls = load.ring.split(',').any(|flag| flag.trim() == "iopoll") && uses_target(load);
-    let target = target.filter(|t| polls && t.poll_queues == Some(0))?;
+    let target = target.filter(|t| polls && host.poll_queues.is_none_or(|n| n == 0) && t.poll_queues == Some(0))?;
     let device = target.device.as_deref().unwrap_or("the target");
     Some(format!(
         "{device} has no poll queues, so there is nothing for iopoll to poll; it needs a device and driver that have them, as NVMe with \
          nvme.poll_queues=N"
     ))
-}
-
-fn to_json(value: &toml::Value) -> Value {
-    match value {
-        toml::Value::String(s) => json!(s),
-        toml::Value::Integer(n) => json!(n),
-        toml::Value::Float(x) => json!(x),
-        toml::Value::Boolean(b) => json!(b),
-        // No option takes these, so none gets here; their text is as good as any.
-        other => json!(other.to_string()),
-    }
 }
 
 impl Plan {
@@ -222,7 +265,7 @@ impl Plan {
     }
 
     pub fn estimate(&self) -> Estimate {
-        let mut stated = Duration::ZERO;
+        let mut block = Duration::ZERO;
         let mut counted_ios = 0u64;
         for cell in self.testable() {
             let mut one = BESIDE_THE_LOAD + cell.load.warmup.0;
@@ -232,9 +275,11 @@ impl Plan {
                 // The load's own default.
                 (None, None) => one += Duration::from_secs(5),
             }
-            stated += one * self.repeats;
+            block += one;
         }
-        Estimate { stated, counted_ios }
+        let budget = self.stop.as_ref().and_then(|s| s.budget_s).map_or(Duration::MAX, Duration::from_secs_f64);
+        let least = block * self.stop.as_ref().map_or(self.repeats, |s| s.at_least.min(self.repeats));
+        Estimate { stated: (block * self.repeats).min(budget.max(least)), least, counted_ios }
     }
 
     /// What has to be the same for a run to be resumed: what is measured, not what is said about it.
@@ -244,7 +289,7 @@ impl Plan {
             .iter()
             .map(|c| json!({"label": c.label, "options": c.options, "untestable": c.untestable}))
             .collect();
-        json!({"quick": self.quick, "repeats": self.repeats, "target": self.target, "size": self.size, "cells": cells})
+        json!({"quick": self.quick, "repeats": self.repeats, "stop": self.stop, "target": self.target, "size": self.size, "cells": cells})
             .to_string()
     }
 
@@ -261,9 +306,11 @@ impl Plan {
             quick: self.quick,
             seed,
             repeats: self.repeats,
+            stop: self.stop.clone(),
             axes: self.axes.clone(),
             arms: self.arms.clone(),
-            metrics: Vec::new(),
+            expectations: self.expectations.clone(),
+            metrics: self.metrics.clone(),
             started_unix_s,
             finished_unix_s: None,
             cells: self
@@ -286,7 +333,7 @@ pub fn difference(stored: &str, wanted: &str) -> String {
     let (Ok(old), Ok(new)) = (serde_json::from_str::<Value>(stored), serde_json::from_str::<Value>(wanted)) else {
         return "its plan cannot be read".into();
     };
-    for name in ["quick", "target", "size", "repeats"] {
+    for name in ["quick", "target", "size", "repeats", "stop"] {
         if old[name] != new[name] {
             let text = |v: &Value| value_text(v).replace("null", "none");
             return format!("{name} was {} and is {}", text(&old[name]), text(&new[name]));

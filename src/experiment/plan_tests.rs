@@ -9,6 +9,7 @@ title = "Two by two"
 question = "Which?"
 expect = "Either."
 repeats = 3
+control = false
 [load]
 runtime = "1s"
 warmup = "150ms"
@@ -23,7 +24,7 @@ ring = "coop_taskrun"
 
 pub(crate) fn two_by_two() -> Plan {
     let experiment = parse(TWO_BY_TWO, "two-by-two.toml").unwrap();
-    plan(&experiment, false, &scratch(), &two_cpus()).unwrap()
+    plan(&experiment, false, &scratch(), &two_cpus(), &|_| None).unwrap()
 }
 
 fn scratch() -> Target {
@@ -55,65 +56,70 @@ fn every_combination_is_a_cell_with_its_options() {
     assert_eq!((last.load.size, last.load.allow_write), (Some(Bytes(1 << 30)), true));
     assert_eq!(p.arms, ["default", "coop_taskrun"]);
     // (350 ms + 150 ms + 1 s) × 4 cells × 3 repeats
-    assert_eq!(p.estimate(), Estimate { stated: Duration::from_secs(18), counted_ios: 0 });
+    assert_eq!(
+        p.estimate(),
+        Estimate { stated: Duration::from_secs(18), least: Duration::from_secs(18), counted_ios: 0 }
+    );
 }
 
 #[test]
 fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() {
     let coop = builtin::find("coop").unwrap();
-    let full = plan(&coop, false, &scratch(), &two_cpus()).unwrap();
-    assert_eq!((full.cells.len(), full.testable().count()), (112, 112));
+    let full = plan(&coop, false, &scratch(), &two_cpus(), &|_| None).unwrap();
+    assert_eq!((full.cells.len(), full.testable().count()), (168, 168));
     assert_eq!(full.axes, ["cpus", "wait", "neighbour", "depth", "arm"]);
-    let quick = plan(&coop, true, &scratch(), &two_cpus()).unwrap();
-    assert_eq!((quick.cells.len(), quick.repeats), (32, 2));
-    // (350 ms + 200 ms + 800 ms) × 32 cells × 2 repeats
-    assert_eq!(quick.estimate(), Estimate { stated: Duration::from_millis(86_400), counted_ios: 0 });
+    let quick = plan(&coop, true, &scratch(), &two_cpus(), &|_| None).unwrap();
+    assert_eq!((quick.cells.len(), quick.repeats), (48, 3));
+    // (350 ms + 100 ms + 350 ms) × 48 cells × 3 repeats
+    assert_eq!(quick.estimate().stated, Duration::from_millis(115_200));
     let of = |p: &Plan, ring: &str| p.cells.iter().filter(|c| c.load.ring == ring).count();
-    assert_eq!((of(&full, ""), of(&full, "coop_taskrun")), (56, 56));
+    assert_eq!((of(&full, ""), of(&full, "coop_taskrun")), (112, 56), "the default, its control, and the other arm");
+    assert_eq!(full.arms, ["default", "coop_taskrun"]);
 }
 
 #[test]
 fn interfaces_has_the_cells_that_it_is_about() {
-    let p = plan(&builtin::find("interfaces").unwrap(), false, &scratch(), &two_cpus()).unwrap();
-    assert_eq!((p.cells.len(), p.repeats), (33, 16));
+    let p = plan(&builtin::find("interfaces").unwrap(), false, &scratch(), &two_cpus(), &|_| None).unwrap();
+    assert_eq!((p.cells.len(), p.repeats), (36, 16));
     let counts: Vec<_> = p.cells.iter().map(|c| c.load.count).collect();
-    assert_eq!(counts.iter().filter(|c| **c == Some(5120)).count(), 11);
+    assert_eq!(counts.iter().filter(|c| **c == Some(5120)).count(), 12);
     assert!(p.cells.iter().all(|c| c.load.bs == Bytes(1024) && c.load.warmup.0.is_zero()));
     assert!(p.cells.iter().all(|c| c.load.depth == if c.load.engine == EngineKind::Sync { 1 } else { 1024 }));
-    assert_eq!(p.estimate().counted_ios, (2048 + 5120 + 10240) * 11 * 16);
+    assert_eq!(p.estimate().counted_ios, (2048 + 5120 + 10240) * 12 * 16);
 }
 
 #[test]
 fn what_this_host_cannot_do_stays_with_the_reason() {
     let coop = builtin::find("coop").unwrap();
     let untestable = |facts: &Facts| -> Vec<(String, String)> {
-        let p = plan(&coop, true, &scratch(), facts).unwrap();
-        assert_eq!(p.cells.len(), 32);
+        let p = plan(&coop, true, &scratch(), facts, &|_| None).unwrap();
+        assert_eq!(p.cells.len(), 48);
         p.cells.iter().filter_map(|c| Some((c.load.cpus.clone()?, c.untestable.clone()?))).collect()
     };
     let all = untestable(&interrupts_on(&[0, 1]));
-    assert_eq!(all.len(), 16);
+    assert_eq!(all.len(), 24);
     assert!(all.iter().all(|(cpus, why)| cpus == "non-irq" && why.contains("every online CPU takes")), "{all:?}");
     // What cannot be told is not guessed.
-    assert_eq!(untestable(&interrupts_on(&[])).len(), 32);
-    assert_eq!(untestable(&Facts { target: None, ..two_cpus() }).len(), 32);
+    assert_eq!(untestable(&interrupts_on(&[])).len(), 48);
+    assert_eq!(untestable(&Facts { target: None, ..two_cpus() }).len(), 48);
 }
 
 #[test]
 fn options_that_can_run_nowhere_refuse_the_experiment() {
     let refused = |from: &str, to: &str| {
         let experiment = parse(&TWO_BY_TWO.replacen(from, to, 1), "x.toml").unwrap();
-        let e = plan(&experiment, false, &scratch(), &two_cpus()).unwrap_err();
+        let e = plan(&experiment, false, &scratch(), &two_cpus(), &|_| None).unwrap_err();
         assert_eq!(e.exit_status(), 2);
         e.to_string()
     };
     let e = refused("ring = \"coop_taskrun\"", "ring = \"coop_taskrnu\"");
     assert!(
-        e.starts_with("the combination 'depth 1 · arm coop_taskrun' cannot be: ") && e.contains("coop_taskrnu"),
+        e.starts_with("x.toml:15:1: the combination 'depth 1 · arm coop_taskrun' cannot be: ")
+            && e.contains("coop_taskrnu"),
         "{e}"
     );
     let e = refused("[1, 4]", "[0, 4]");
-    assert!(e.starts_with("the combination 'depth 0 · arm default' cannot be: --depth 0"), "{e}");
+    assert!(e.starts_with("x.toml:13:1: the combination 'depth 0 · arm default' cannot be: --depth 0"), "{e}");
     let e = refused("warmup", "count = 5\nwarmup");
     assert!(e.contains("'runtime' and 'count' exclude each other"), "{e}");
 }

@@ -42,6 +42,8 @@ impl Store {
             axes: Vec::new(),
             arms: Vec::new(),
             metrics: Vec::new(),
+            expectations: Vec::new(),
+            stop: None,
             started_unix_s: m.started_unix_s,
             finished_unix_s: Some(m.started_unix_s + m.elapsed_ns / 1_000_000_000),
             cells: vec![CellRecord {

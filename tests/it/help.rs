@@ -33,7 +33,10 @@ fn commands() -> End {
         .filter(|l| l.starts_with("  ") && !l.starts_with("   "))
         .filter_map(|l| l.split_whitespace().next())
         .collect();
-    assert_eq!(listed, ["check", "bench", "run", "compare", "trace", "top", "list", "restore", "explain", "export", "help"]);
+    assert_eq!(
+        listed,
+        ["check", "bench", "run", "compare", "trace", "top", "list", "restore", "explain", "export", "help"]
+    );
     for command in listed {
         assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
     }

@@ -3,10 +3,14 @@
 use serde_json::{Value, json};
 
 use super::progress::minutes;
-use crate::answer::words::{bytes, count, plural};
-use crate::experiment::plan::Plan;
+use std::time::Duration;
+
+use crate::answer::words::{bytes, count, percent, plural};
+use crate::experiment::plan::{Cell, Plan};
 use crate::experiment::schedule::{Slot, order};
+use crate::host::settings::Conditions;
 use crate::report::terminal::{Style, field, paragraph};
+use crate::run_record::{ARM, CONTROL, value_text};
 
 pub fn text(plan: &Plan, seed: u32) -> String {
     let style = Style::of_stdout();
@@ -34,6 +38,37 @@ pub fn text(plan: &Plan, seed: u32) -> String {
     }
     field(&mut out, style, "size", &size);
     field(&mut out, style, "time", &[time(plan)]);
+    let metrics = if plan.metrics.is_empty() { "what its table is about".into() } else { plan.metrics.join(", ") };
+    let mut compared = vec![metrics];
+    if plan.cells.iter().any(|c| c.params.get(ARM).is_some_and(|arm| arm == CONTROL)) {
+        compared.push(format!(
+            "{} measured again as the control",
+            plan.arms.first().map_or("the first arm", String::as_str)
+        ));
+    }
+    field(&mut out, style, "compared", &compared);
+    if let Some(stop) = &plan.stop {
+        let mut rule = vec![
+            format!("intervals within ±{}", percent(stop.within)),
+            format!("{} to {} blocks", stop.at_least, plan.repeats),
+        ];
+        rule.extend(stop.budget_s.map(|s| format!("{} at most", minutes(Duration::from_secs_f64(s)))));
+        field(&mut out, style, "stops at", &rule);
+    }
+    let conditions = |c: &'_ Cell| -> Vec<String> {
+        let asked = c.options.iter().filter(|(name, _)| Conditions::NAMES.contains(&name.as_str()));
+        asked.map(|(name, value)| format!("{name} {}", value_text(value))).collect()
+    };
+    let mut changed: Vec<String> = plan.testable().flat_map(conditions).collect();
+    changed.sort_unstable();
+    changed.dedup();
+    if !changed.is_empty() {
+        changed.push("put back at the end".into());
+        field(&mut out, style, "changes", &changed);
+    }
+    for line in &plan.unmapped {
+        paragraph(&mut out, "not taken    ", line);
+    }
     out.push_str("\ncells\n");
     for cell in &plan.cells {
         let why = cell.untestable.as_ref().map(|r| format!(" · not testable here: {r}")).unwrap_or_default();
@@ -51,7 +86,10 @@ pub fn text(plan: &Plan, seed: u32) -> String {
 
 fn time(plan: &Plan) -> String {
     let estimate = plan.estimate();
-    let stated = minutes(estimate.stated);
+    let stated = match estimate.least == estimate.stated {
+        true => minutes(estimate.stated),
+        false => format!("{} to {}", minutes(estimate.least), minutes(estimate.stated)),
+    };
     match estimate.counted_ios {
         0 => format!("about {stated}, and the time to make the target if it is not there"),
         n => format!(
@@ -77,11 +115,15 @@ pub fn json(plan: &Plan, seed: u32) -> Value {
         "quick": plan.quick,
         "seed": seed,
         "repeats": plan.repeats,
+        "stop": plan.stop,
+        "metrics": plan.metrics,
+        "unmapped": plan.unmapped,
         "target": plan.target,
         "size": plan.size,
         "cells": cells,
         "order": slots,
         "estimated_s": estimate.stated.as_secs_f64(),
+        "estimated_least_s": estimate.least.as_secs_f64(),
         "estimated_without_ios": estimate.counted_ios,
     })
 }

@@ -5,6 +5,7 @@ use super::measured::{headed, note};
 use super::{cells, compare, cost, delivery};
 use crate::answer::conclude::conclude;
 use crate::answer::drift;
+use crate::answer::expectation::{Outcome, judge};
 use crate::answer::group::{groups, row_axis};
 use crate::answer::words::{UNKNOWN, plural};
 use crate::measurement::{Measurement, Warning};
@@ -49,6 +50,7 @@ pub fn screen(run: &RunRecord, style: Style) -> String {
         out.push('\n');
         paragraph(&mut out, "", compare::LEGEND);
     }
+    expectations(&mut out, style, run);
     seen(&mut out, style, run);
     warnings(&mut out, style, run);
     for conclusion in conclude(run) {
@@ -73,7 +75,11 @@ fn head(out: &mut String, style: Style, run: &RunRecord) {
     field(out, style, "run", &[format!("{}: {}{quick}", run.run, run.experiment), run.title.clone()]);
     let mut state = vec![
         format!("{} of {} measurements", run.done(), run.planned()),
-        format!("{} of each cell", plural(run.repeats as usize, "repeat")),
+        match (&run.stop, run.finished_unix_s) {
+            (None, _) => format!("{} of each cell", plural(run.repeats as usize, "repeat")),
+            (Some(_), Some(_)) => format!("{} of each cell", plural(blocks(run), "repeat")),
+            (Some(_), None) => format!("{} of each cell at most", plural(run.repeats as usize, "repeat")),
+        },
         format!("seed {}", run.seed),
     ];
     if run.finished_unix_s.is_none() {
@@ -98,6 +104,30 @@ fn head(out: &mut String, style: Style, run: &RunRecord) {
     }
     if !run.question.is_empty() {
         field(out, style, "question", std::slice::from_ref(&run.question));
+    }
+}
+
+/// Repeats of the cell that has most.
+fn blocks(run: &RunRecord) -> usize {
+    run.cells.iter().map(|c| c.measurements.len()).max().unwrap_or(0)
+}
+
+/// Each one, and whether it was met.
+fn expectations(out: &mut String, style: Style, run: &RunRecord) {
+    let judged = judge(run);
+    if judged.is_empty() {
+        return;
+    }
+    out.push('\n');
+    out.push_str(&style.bold("expected"));
+    out.push('\n');
+    for j in judged {
+        let outcome = match j.outcome {
+            Outcome::Met => "met      ",
+            Outcome::NotMet => "NOT MET  ",
+            Outcome::Open => "open     ",
+        };
+        paragraph(out, &format!("  {outcome}"), &j.text);
     }
 }
 

@@ -43,7 +43,7 @@ fn the_built_in_ones_are_read() {
 
 #[test]
 fn the_documents_example_is_read() {
-    let doc = include_str!("../../docs/formats.md");
+    let doc = include_str!("../../../docs/formats.md");
     let example = doc.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let e = parse(example, "docs/formats.md").unwrap();
     assert_eq!(

@@ -3,16 +3,26 @@
 //! Load options have the names they have on `bench`'s command line. Their values are checked one by one, where they stand,
 //! so that a wrong one is pointed at; how they go together is for the plan, which knows the host.
 
+mod expectation;
+mod options;
+mod stop;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use clap::Args as _;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
+use self::expectation::RawExpectation;
+pub use self::options::{Options, Settled, settled};
+use self::stop::RawStop;
+use crate::answer::compare::Metric;
 use crate::error::{Error, Result};
-use crate::load::options::{Bytes, LoadOptions};
-use crate::run_record::{ARM, Table, VARIANT};
+use crate::load::options::Bytes;
+use crate::run_record::{ARM, CONTROL, Expectation, Stop, Table, VARIANT};
+
+/// Of all that is refused by the file's text.
+pub const REMEDY: &str = "docs/formats.md describes the experiment file, `iotrail bench --help` the load's options";
 
 /// Cells times repeats; beyond it a file is a slip of the pen and its plan would not fit in memory.
 pub const MOST_MEASUREMENTS: usize = 100_000;
@@ -29,6 +39,13 @@ pub struct Experiment {
     pub profile: bool,
     /// One of io_uring's requests in so many is followed whole in every cell.
     pub follow: Option<u32>,
+    /// What the arms are compared on; empty: what the table is about.
+    pub metrics: Vec<String>,
+    pub expectations: Vec<Expectation>,
+    /// The first arm is measured again in every block.
+    pub control: bool,
+    /// What a fio job file asks for and this cannot do, with its place.
+    pub unmapped: Vec<String>,
     pub seed: Option<u32>,
     /// Of the target that is made when none is given.
     pub size: Option<Bytes>,
@@ -40,15 +57,14 @@ pub struct Experiment {
 /// One size of the experiment: the whole, or the quick one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
+    /// Blocks; with `stop`, at most.
     pub repeats: u32,
+    pub stop: Option<Stop>,
     /// Options that hold in every cell.
     pub load: Options,
     /// In the order of the file; the arms' axis is the last one, so that arms stand beside each other.
     pub axes: Vec<Axis>,
 }
-
-/// Option name → value. The names are `bench`'s without the dashes in front.
-pub type Options = toml::Table;
 
 /// A parameter and its values.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +78,8 @@ pub struct Axis {
 pub struct Point {
     pub value: Value,
     pub options: Options,
+    /// `FILE:LINE:COLUMN` of it.
+    pub at: String,
 }
 
 type RawOptions = BTreeMap<Spanned<String>, Spanned<Value>>;
@@ -79,13 +97,25 @@ struct Raw {
     #[serde(default)]
     profile: bool,
     follow: Option<Spanned<u32>>,
-    repeats: Spanned<u32>,
+    repeats: Option<Spanned<u32>>,
+    stop: Option<Spanned<RawStop>>,
+    #[serde(default)]
+    metrics: Vec<Spanned<String>>,
+    #[serde(default)]
+    expectation: Vec<RawExpectation>,
+    #[serde(default = "yes")]
+    control: bool,
     seed: Option<u32>,
     size: Option<Spanned<Value>>,
+    /// Path of a fio job file whose options come before those of `[load]`.
+    fio: Option<Spanned<String>>,
     /// The matrix parameter whose values are the arms.
     compare: Option<Spanned<String>>,
     #[serde(default)]
     load: RawOptions,
+    /// Host conditions that hold in every cell.
+    #[serde(default)]
+    host: RawOptions,
     #[serde(default)]
     matrix: RawMatrix,
     #[serde(default)]
@@ -99,6 +129,7 @@ struct Raw {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RawQuick {
     repeats: Option<Spanned<u32>>,
+    stop: Option<Spanned<RawStop>>,
     #[serde(default)]
     load: RawOptions,
     #[serde(default)]
@@ -109,7 +140,11 @@ fn delivery() -> Table {
     Table::Delivery
 }
 
-/// Reads an experiment; `origin` is the file's name in messages.
+fn yes() -> bool {
+    true
+}
+
+/// Reads an experiment; `origin` is the file's name in messages, and what files that it names are looked for beside.
 pub fn parse(text: &str, origin: &str) -> Result<Experiment> {
     let file = File { text, origin };
     let raw: Raw = toml::from_str(text).map_err(|e| file.refuse(e.span().unwrap_or(0..0), e.message()))?;
@@ -124,13 +159,15 @@ struct File<'a> {
 
 impl File<'_> {
     fn refuse(&self, at: Range<usize>, what: impl std::fmt::Display) -> Error {
+        Error::input(format!("{}: {what}", self.place(at)), REMEDY)
+    }
+
+    /// `FILE:LINE:COLUMN`.
+    fn place(&self, at: Range<usize>) -> String {
         let before = self.text.get(..at.start).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        Error::input(
-            format!("{}:{line}:{column}: {what}", self.origin),
-            "docs/formats.md describes the experiment file, `iotrail bench --help` the load's options",
-        )
+        format!("{}:{line}:{column}", self.origin)
     }
 
     fn experiment(&self, raw: Raw) -> Result<Experiment> {
@@ -139,24 +176,29 @@ impl File<'_> {
             return Err(self.refuse(raw.name.span(), "a name is made of letters, digits, '-' and '_'"));
         }
         let size = raw.size.as_ref().map(|s| self.size(s)).transpose()?;
-        let load = self.options(&raw.load, &[])?;
+        let (mut load, unmapped) = raw.fio.as_ref().map(|path| self.fio(path)).transpose()?.unwrap_or_default();
+        let own = self.fixed(&raw.load, &raw.host)?;
         let matrix = self.matrix(&raw.matrix)?;
         for (axis, at) in &matrix {
-            if load.contains_key(&axis.name) {
+            if own.contains_key(&axis.name) {
                 return Err(
                     self.refuse(at.clone(), format!("'{}' is fixed under [load] and varied under [matrix]", axis.name))
                 );
             }
         }
+        overlay(&mut load, &own);
         let variants = self.named("variant", VARIANT, &raw.variant, &load, &matrix)?;
         let axes = self.with_arms(&raw, matrix, variants, &load)?;
-        let full = Scale { repeats: self.at_least_1("repeats", &raw.repeats)?, load, axes };
+        let (repeats, stop) = self.length(&raw)?;
+        let expectations = raw.expectation.iter().map(|e| self.expectation(e, &axes)).collect::<Result<_>>()?;
+        let full = Scale { repeats, stop, load, axes };
         let quick = raw.quick.as_ref().map(|q| self.quick(q, &full)).transpose()?;
         for scale in [Some(&full), quick.as_ref()].into_iter().flatten() {
             let cells = scale.axes.iter().try_fold(scale.repeats as usize, |n, a| n.checked_mul(a.points.len()));
             if cells.is_none_or(|n| n > MOST_MEASUREMENTS) {
+                let at = raw.repeats.as_ref().map(Spanned::span).or(raw.stop.as_ref().map(Spanned::span));
                 return Err(self.refuse(
-                    raw.repeats.span(),
+                    at.unwrap_or(0..0),
                     format!("the parameters and repeats make more than {MOST_MEASUREMENTS} measurements"),
                 ));
             }
@@ -169,11 +211,34 @@ impl File<'_> {
             table: raw.table,
             profile: raw.profile,
             follow: raw.follow.as_ref().map(|n| self.at_least_1("follow", n)).transpose()?,
+            metrics: raw.metrics.iter().map(|m| self.metric(m)).collect::<Result<_>>()?,
+            expectations,
+            control: raw.control,
+            unmapped,
             seed: raw.seed,
             size,
             full,
             quick,
         })
+    }
+
+    /// `repeats`, or `[stop]`: blocks, at most, and the rule.
+    fn length(&self, raw: &Raw) -> Result<(u32, Option<Stop>)> {
+        match (&raw.repeats, &raw.stop) {
+            (Some(n), None) => Ok((self.at_least_1("repeats", n)?, None)),
+            (None, Some(stop)) => self.stop(stop.get_ref()).map(|(n, stop)| (n, Some(stop))),
+            (Some(n), Some(_)) => {
+                Err(self.refuse(n.span(), "'repeats' and [stop] both say how many blocks there are: keep one"))
+            }
+            (None, None) => {
+                Err(self.refuse(raw.name.span(), "nothing says how many blocks there are: add 'repeats' or [stop]"))
+            }
+        }
+    }
+
+    fn metric(&self, name: &Spanned<String>) -> Result<String> {
+        let metric: Metric = name.get_ref().parse().map_err(|e| self.refuse(name.span(), format!("'metrics': {e}")))?;
+        Ok(metric.to_string())
     }
 
     fn at_least_1(&self, key: &str, n: &Spanned<u32>) -> Result<u32> {
@@ -186,33 +251,6 @@ impl File<'_> {
     fn size(&self, value: &Spanned<Value>) -> Result<Bytes> {
         Bytes::deserialize(value.get_ref().clone())
             .map_err(|e| self.refuse(value.span(), format!("'size': {}", e.message())))
-    }
-
-    /// Checks each option where it stands; `skip` are keys that are no options.
-    fn options(&self, raw: &RawOptions, skip: &[&str]) -> Result<Options> {
-        let mut out = Options::new();
-        for (key, value) in raw.iter().filter(|(k, _)| !skip.contains(&k.get_ref().as_str())) {
-            self.option(key, value)?;
-            out.insert(key.get_ref().clone(), value.get_ref().clone());
-        }
-        Ok(out)
-    }
-
-    fn option(&self, key: &Spanned<String>, value: &Spanned<Value>) -> Result<()> {
-        let name = key.get_ref();
-        let known = option_names();
-        if !known.contains(name) {
-            return Err(
-                self.refuse(key.span(), format!("no load option is called '{name}': there are {}", known.join(", ")))
-            );
-        }
-        let alone = Value::Table([(name.clone(), value.get_ref().clone())].into_iter().collect());
-        match LoadOptions::deserialize(alone) {
-            Ok(_) => Ok(()),
-            Err(e) => {
-                Err(self.refuse(value.span(), format!("'{name}' does not take {}: {}", value.get_ref(), e.message())))
-            }
-        }
     }
 
     /// The matrix's axes in the order of the file, with the place of each name.
@@ -229,7 +267,7 @@ impl File<'_> {
                     return Err(self.refuse(value.span(), format!("{} stands twice among the values", value.get_ref())));
                 }
                 let options = [(key.get_ref().clone(), value.get_ref().clone())].into_iter().collect();
-                points.push(Point { value: value.get_ref().clone(), options });
+                points.push(Point { value: value.get_ref().clone(), options, at: self.place(value.span()) });
             }
             axes.push((Axis { name: key.get_ref().clone(), points }, key.span()));
         }
@@ -255,6 +293,11 @@ impl File<'_> {
             if name.get_ref().as_str().is_none_or(str::is_empty) {
                 return Err(self.refuse(name.span(), "a name is a text that is not empty"));
             }
+            if what == "arm" && name.get_ref().as_str() == Some(CONTROL) {
+                return Err(
+                    self.refuse(name.span(), "'control' is the first arm measured again: call this one otherwise")
+                );
+            }
             if points.iter().any(|p| p.value == *name.get_ref()) {
                 return Err(self.refuse(name.span(), format!("two of [[{what}]] are called {}", name.get_ref())));
             }
@@ -268,8 +311,8 @@ impl File<'_> {
             }
             let options = self.options(fields, &["name"])?;
             // What does not go together is refused by the plan, with the reason.
-            let this = resolved(load, &options);
-            let same = |p: &&Point| this.is_some() && resolved(load, &p.options) == this;
+            let this = settled_over(load, &options);
+            let same = |p: &&Point| this.is_some() && settled_over(load, &p.options) == this;
             if let Some(twin) = points.iter().find(same) {
                 return Err(self.refuse(
                     entry.span(),
@@ -280,7 +323,7 @@ impl File<'_> {
                     ),
                 ));
             }
-            points.push(Point { value: name.get_ref().clone(), options });
+            points.push(Point { value: name.get_ref().clone(), options, at: self.place(entry.span()) });
         }
         Ok((!points.is_empty()).then(|| Axis { name: axis.into(), points }))
     }
@@ -343,8 +386,18 @@ impl File<'_> {
 
     fn quick(&self, raw: &RawQuick, full: &Scale) -> Result<Scale> {
         let mut scale = full.clone();
-        if let Some(n) = &raw.repeats {
-            scale.repeats = self.at_least_1("repeats", n)?;
+        match (&raw.repeats, &raw.stop) {
+            (Some(n), None) => (scale.repeats, scale.stop) = (self.at_least_1("repeats", n)?, None),
+            (None, Some(stop)) => {
+                let (repeats, stop) = self.stop(stop.get_ref())?;
+                (scale.repeats, scale.stop) = (repeats, Some(stop));
+            }
+            (Some(n), Some(_)) => {
+                return Err(
+                    self.refuse(n.span(), "'repeats' and [quick.stop] both say how many blocks there are: keep one")
+                );
+            }
+            (None, None) => {}
         }
         for (key, value) in &raw.load {
             self.option(key, value)?;
@@ -354,13 +407,8 @@ impl File<'_> {
                     format!("'{}' is a parameter: restrict it under [quick.matrix]", key.get_ref()),
                 ));
             }
-            // A run ends by time or by number: the quick form's choice takes the other's place.
-            match key.get_ref().as_str() {
-                "runtime" => scale.load.remove("count"),
-                "count" => scale.load.remove("runtime"),
-                _ => None,
-            };
-            scale.load.insert(key.get_ref().clone(), value.get_ref().clone());
+            let one = [(key.get_ref().clone(), value.get_ref().clone())].into_iter().collect();
+            overlay(&mut scale.load, &one);
         }
         for (axis, at) in self.matrix(&raw.matrix)? {
             let Some(place) = scale.axes.iter_mut().find(|a| a.name == axis.name) else {
@@ -372,6 +420,40 @@ impl File<'_> {
     }
 }
 
+/// Puts `over` in place of what `base` says. A run ends by time or by number: one takes the other's place, and so do the two ways to
+/// read.
+fn overlay(base: &mut Options, over: &Options) {
+    for (key, value) in over {
+        match key.as_str() {
+            "runtime" => base.remove("count"),
+            "count" => base.remove("runtime"),
+            "direct" => base.remove("buffered"),
+            "buffered" => base.remove("direct"),
+            _ => None,
+        };
+        base.insert(key.clone(), value.clone());
+    }
+}
+
+/// Options as the load and the host will see them: `base`, then `over`. `None` where they don't go together.
+fn settled_over(base: &Options, over: &Options) -> Option<Settled> {
+    let mut merged = base.clone();
+    merged.extend(over.clone());
+    settled(merged).ok()
+}
+
+/// As JSON, for the record.
+pub fn to_json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::String(s) => serde_json::json!(s),
+        Value::Integer(n) => serde_json::json!(n),
+        Value::Float(x) => serde_json::json!(x),
+        Value::Boolean(b) => serde_json::json!(b),
+        // No option takes these, so none gets here; their text is as good as any.
+        other => serde_json::json!(other.to_string()),
+    }
+}
+
 fn arm_name(value: &Value) -> String {
     match value {
         Value::String(s) if s.is_empty() => "none".into(),
@@ -380,31 +462,5 @@ fn arm_name(value: &Value) -> String {
     }
 }
 
-/// Names of the load's options, from the one place that defines them.
-fn option_names() -> Vec<String> {
-    LoadOptions::augment_args(clap::Command::new("load"))
-        .get_arguments()
-        .filter_map(|a| a.get_long().map(str::to_owned))
-        .collect()
-}
-
-/// Options as the load will see them: `base`, then `over`, defaults where neither speaks. `None` where they don't go together.
-fn resolved(base: &Options, over: &Options) -> Option<LoadOptions> {
-    let merged: Options = base.iter().chain(over).map(|(k, v)| (k.clone(), v.clone())).collect();
-    load_options(merged).ok()
-}
-
-/// Options → what the load takes.
-pub fn load_options(options: Options) -> std::result::Result<LoadOptions, String> {
-    if options.contains_key("runtime") && options.contains_key("count") {
-        return Err("'runtime' and 'count' exclude each other: a load ends by time or by number of I/Os".into());
-    }
-    if options.get("direct") == Some(&Value::Boolean(true)) && options.get("buffered") == Some(&Value::Boolean(true)) {
-        return Err("'direct' and 'buffered' exclude each other".into());
-    }
-    LoadOptions::deserialize(Value::Table(options)).map_err(|e| e.message().to_owned())
-}
-
 #[cfg(test)]
-#[path = "file_tests.rs"]
 mod tests;

@@ -1,0 +1,46 @@
+//! Whether a run with a stopping rule has measured enough.
+
+use std::time::{Duration, Instant};
+
+use crate::answer::compare::{Metric, interval_width, metrics, place};
+use crate::run_record::{CellRecord, RunRecord, Stop};
+
+/// Whether every comparison of the run's metrics is narrow enough. What has no interval, and can have none on this host (a cell that
+/// cannot be tested, a metric that is not known), is not waited for.
+pub fn narrow_enough(run: &RunRecord, stop: &Stop) -> bool {
+    let Some((base, others)) = run.arms.split_first() else { return true };
+    let metrics = metrics(run);
+    let is_arm = |c: &&CellRecord, arm: &str| c.arm() == arm && c.untestable.is_none();
+    run.cells.iter().filter(|c| is_arm(c, base)).all(|a| {
+        let others = run.cells.iter().filter(|b| others.iter().any(|arm| is_arm(b, arm)) && place(b) == place(a));
+        others.into_iter().all(|b| metrics.iter().all(|m| narrow(*m, a, b, stop)))
+    })
+}
+
+fn narrow(metric: Metric, a: &CellRecord, b: &CellRecord, stop: &Stop) -> bool {
+    let (a, b) = (&a.measurements, &b.measurements);
+    let done = a.len().min(b.len());
+    let known = a.iter().chain(b).all(|m| metric.of(m).is_some());
+    done >= stop.at_least as usize
+        && (!known || interval_width(metric, a, b).is_some_and(|half_width| half_width <= stop.within))
+}
+
+/// The time that a run may take.
+pub struct Budget {
+    began: Instant,
+    whole: Option<Duration>,
+}
+
+impl Budget {
+    pub fn new(stop: Option<&Stop>) -> Self {
+        let whole = stop.and_then(|s| s.budget_s).and_then(|s| Duration::try_from_secs_f64(s).ok());
+        Self { began: Instant::now(), whole }
+    }
+
+    /// Whether another block, as long as the `blocks` up to now were in the middle, would end in time.
+    pub fn has_room(&self, blocks: u32) -> bool {
+        let spent = self.began.elapsed();
+        let each = spent.checked_div(blocks).unwrap_or_default();
+        self.whole.is_none_or(|whole| spent + each <= whole)
+    }
+}

@@ -1,0 +1,105 @@
+//! What an experiment sets: options of the load, under `bench`'s names, and conditions of the host, under theirs. One key is one
+//! or the other, wherever it stands.
+
+use std::path::Path;
+
+use clap::Args as _;
+use serde::Deserialize;
+use toml::{Spanned, Value};
+
+use super::{File, RawOptions};
+use crate::error::Result;
+use crate::experiment::fio;
+use crate::host::settings::Conditions;
+use crate::load::options::LoadOptions;
+
+/// Name → value, without the dashes in front.
+pub type Options = toml::Table;
+
+/// Options as the load and the host take them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settled {
+    pub load: LoadOptions,
+    pub host: Conditions,
+}
+
+impl File<'_> {
+    /// `[load]` and `[host]`.
+    pub(super) fn fixed(&self, load: &RawOptions, host: &RawOptions) -> Result<Options> {
+        let mut all = self.options(load, &[])?;
+        if let Some(key) = load.keys().find(|k| is_condition(k.get_ref())) {
+            return Err(self.refuse(key.span(), format!("'{}' is the host's: set it under [host]", key.get_ref())));
+        }
+        if let Some(key) = host.keys().find(|k| !is_condition(k.get_ref())) {
+            let known = Conditions::NAMES.join(", ");
+            let what = format!("no condition of the host is called '{}': there are {known}", key.get_ref());
+            return Err(self.refuse(key.span(), what));
+        }
+        all.extend(self.options(host, &[])?);
+        Ok(all)
+    }
+
+    /// Checks each option where it stands; `skip` are keys that are no options.
+    pub(super) fn options(&self, raw: &RawOptions, skip: &[&str]) -> Result<Options> {
+        let mut out = Options::new();
+        for (key, value) in raw.iter().filter(|(k, _)| !skip.contains(&k.get_ref().as_str())) {
+            self.option(key, value)?;
+            out.insert(key.get_ref().clone(), value.get_ref().clone());
+        }
+        Ok(out)
+    }
+
+    pub(super) fn option(&self, key: &Spanned<String>, value: &Spanned<Value>) -> Result<()> {
+        let name = key.get_ref();
+        let known = option_names();
+        if !known.contains(name) && !is_condition(name) {
+            let known = known.join(", ");
+            let conditions = Conditions::NAMES.join(", ");
+            let what = format!("no load option is called '{name}': there are {known}; and of the host {conditions}");
+            return Err(self.refuse(key.span(), what));
+        }
+        let alone: Options = [(name.clone(), value.get_ref().clone())].into_iter().collect();
+        settled(alone)
+            .map(drop)
+            .map_err(|why| self.refuse(value.span(), format!("'{name}' does not take {}: {why}", value.get_ref())))
+    }
+
+    /// The options of a fio job file, beside this one, and what of it is not in them.
+    pub(super) fn fio(&self, path: &Spanned<String>) -> Result<(Options, Vec<String>)> {
+        let name = path.get_ref();
+        let beside = Path::new(self.origin).parent().unwrap_or(Path::new("")).join(name);
+        let text = std::fs::read_to_string(&beside)
+            .map_err(|e| self.refuse(path.span(), format!("cannot read the fio job file {}: {e}", beside.display())))?;
+        let imported = fio::import(&text, name).map_err(|e| self.refuse(path.span(), e))?;
+        let unmapped = imported.unmapped.iter().map(|(line, what)| format!("{name}:{line}: {what}"));
+        Ok((imported.options, unmapped.chain(imported.notes.iter().map(|note| format!("{name}: {note}"))).collect()))
+    }
+}
+
+fn is_condition(name: &str) -> bool {
+    Conditions::NAMES.contains(&name)
+}
+
+/// Names of the load's options, from the one place that defines them.
+fn option_names() -> Vec<String> {
+    LoadOptions::augment_args(clap::Command::new("load"))
+        .get_arguments()
+        .filter_map(|a| a.get_long().map(str::to_owned))
+        .collect()
+}
+
+/// Options → what the load and the host take, defaults where they don't speak. Errors: what does not go together.
+pub fn settled(options: Options) -> std::result::Result<Settled, String> {
+    if options.contains_key("runtime") && options.contains_key("count") {
+        return Err("'runtime' and 'count' exclude each other: a load ends by time or by number of I/Os".into());
+    }
+    if options.get("direct") == Some(&Value::Boolean(true)) && options.get("buffered") == Some(&Value::Boolean(true)) {
+        return Err("'direct' and 'buffered' exclude each other".into());
+    }
+    let (host, load): (Options, Options) = options.into_iter().partition(|(name, _)| is_condition(name));
+    let why = |e: toml::de::Error| e.message().to_owned();
+    Ok(Settled {
+        load: LoadOptions::deserialize(Value::Table(load)).map_err(why)?,
+        host: Conditions::deserialize(Value::Table(host)).map_err(why)?,
+    })
+}

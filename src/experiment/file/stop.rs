@@ -1,0 +1,56 @@
+//! `[stop]`: blocks are measured until the intervals are narrow enough, or no more may be.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::File;
+use crate::error::Result;
+use crate::load::options::Span;
+use crate::run_record::Stop;
+use crate::stats::bootstrap::FEWEST;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct RawStop {
+    /// Relative half-width of every comparison's interval.
+    within: Spanned<f64>,
+    at_least: Option<Spanned<u32>>,
+    at_most: Option<Spanned<u32>>,
+    budget: Option<Spanned<toml::Value>>,
+}
+
+/// Blocks of a run that says only how narrow its intervals are to be.
+const AT_MOST: u32 = 50;
+
+impl File<'_> {
+    /// Blocks at most, and the rule.
+    pub(super) fn stop(&self, raw: &RawStop) -> Result<(u32, Stop)> {
+        let within = *raw.within.get_ref();
+        if !(within > 0.0 && within < 1.0) {
+            return Err(self.refuse(raw.within.span(), "'within' is a share above 0 and below 1: 0.02 is 2 %"));
+        }
+        let fewest = FEWEST as u32;
+        let at_least = match &raw.at_least {
+            Some(n) if *n.get_ref() < fewest => {
+                return Err(self.refuse(n.span(), format!("'at-least' is {fewest} or more: fewer have no interval")));
+            }
+            Some(n) => *n.get_ref(),
+            None => fewest,
+        };
+        let at_most = raw.at_most.as_ref().map_or(AT_MOST.max(at_least), |n| *n.get_ref());
+        if let Some(n) = raw.at_most.as_ref().filter(|_| at_most < at_least) {
+            return Err(self.refuse(n.span(), format!("'at-most' is below 'at-least', {at_least}")));
+        }
+        let budget = match &raw.budget {
+            None => None,
+            Some(value) => match Span::deserialize(value.get_ref().clone()) {
+                Ok(Span(time)) if time > Duration::ZERO => Some(time),
+                Ok(_) => return Err(self.refuse(value.span(), "'budget' is a time above 0")),
+                Err(e) => return Err(self.refuse(value.span(), format!("'budget': {}", e.message()))),
+            },
+        };
+        Ok((at_most, Stop { within, at_least, budget_s: budget.map(|b| b.as_secs_f64()) }))
+    }
+}
