@@ -51,13 +51,14 @@ verdict() { # seed, files' name
     "$iotrail" run "$dir/e.toml" --seed "$1" --store "$dir/store.db" --json >"$dir/run.json"
     for metric in iops cpu_per_io; do
         "$iotrail" compare 1:arm=load 1:arm=other --metric $metric --store "$dir/store.db" --json >"$dir/json"
+        # Without an interval there is no figure, and a line of its own word alone.
         echo "$(grep -o '"verdict": *"[a-z_]*"' "$dir/json" | cut -d'"' -f4) $(value ratio <"$dir/json")" \
             "$(value smallest_visible <"$dir/json") $(value noise_floor <"$dir/json")" >>"$dir/$2.$metric"
     done
 }
 
 percent() { # column of a file: its median
-    awk -v c="$1" '{ print $c * 100 }' "$2" | median | awk '{ printf "%.2f %%", $1 }'
+    awk -v c="$1" 'NF == 4 { print $c * 100 }' "$2" | median | awk '{ printf "%.2f %%", $1 }'
 }
 
 failed=0
@@ -70,9 +71,9 @@ while [ "$i" -lt "$comparisons" ]; do
 done
 for metric in iops cpu_per_io; do
     same=$dir/same.$metric
-    called=$(grep -c -v '^no_difference ' "$same" || true)
-    printf 'A/A by %s, %s pairs: %s of %s comparisons of a load with itself called a difference (at most %s)\n' \
-        "$metric" "$pairs" "$called" "$comparisons" $((comparisons / 20))
+    called=$(grep -c '^[fs]' "$same" || true)
+    printf 'A/A by %s, %s pairs: %s of %s comparisons of a load with itself called a difference (at most %s), %s not comparable\n' \
+        "$metric" "$pairs" "$called" "$comparisons" $((comparisons / 20)) "$(grep -c '^not' "$same" || true)"
     printf '  medians: noise floor %s, smallest visible difference %s\n' "$(percent 4 "$same")" "$(percent 3 "$same")"
     if [ "$called" -gt $((comparisons / 20)) ]; then failed=1; fi
 done
@@ -90,9 +91,9 @@ for added in 2 5 10; do
     for metric in iops cpu_per_io; do
         slower=$dir/slower$added.$metric
         awk -v added="$added" -v by="$metric" -v pairs="$pairs" -v visible="$(percent 3 "$slower")" \
-            -v ratio="$(awk '{ print $2 }' "$slower" | median)" '
+            -v ratio="$(awk 'NF == 4 { print $2 }' "$slower" | median)" '
             { n++; right += $1 == "slower"; wrong += $1 == "faster" }
-            $3 * 100 < added { below++; right_below += $1 == "slower" }
+            NF == 4 && $3 * 100 < added { below++; right_below += $1 == "slower" }
             END {
                 printf "A/B by %s, %s pairs, %s %% added: %d of %d verdicts right, %d of the wrong sign; median ratio %.4f\n", by, pairs, added, right, n, wrong, ratio
                 printf "  smallest visible difference %s (median); below what was added in %d runs, %d of these right\n", visible, below, right_below

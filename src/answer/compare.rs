@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 pub use self::metric::Metric;
 use super::comparable;
-use super::words::{percent, plural};
+use super::words::plural;
 use crate::comparison::{Comparison, SCHEMA, Verdict};
 use crate::measurement::Measurement;
 use crate::run_record::{ARM, CONTROL, CellRecord, RunRecord, Table};
@@ -153,7 +153,13 @@ pub fn compare(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, no
         verdict: Verdict::NotComparable,
         reasons: Vec::new(),
     };
-    let against: Vec<String> = [a, b].into_iter().flat_map(against).collect();
+    let mut against: Vec<String> = [a, b].into_iter().flat_map(against).collect();
+    if interleaved {
+        match between(a, b) {
+            Ok(said) => c.reasons.extend(said),
+            Err(why) => against.push(why),
+        }
+    }
     match ratio(metric, a, b, interleaved) {
         Err(Unknown::Missing(why)) => c.reasons.push(why),
         Err(Unknown::HasZeros) => of_zeros(metric, a, b, against.is_empty(), &mut c),
@@ -190,7 +196,7 @@ pub fn compare(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, no
     c
 }
 
-/// In what two sides differ beside what was measured: a sentence each for hosts, targets and loads.
+/// In what two sides that were measured apart differ beside what was measured: a sentence each for hosts, targets and loads.
 pub fn differences(a: &Side<'_>, b: &Side<'_>) -> Vec<String> {
     let (a, b): (Vec<_>, Vec<_>) = (a.measurements().collect(), b.measurements().collect());
     differ::said(&a, &b)
@@ -205,19 +211,12 @@ fn too_few(pairs: usize, interleaved: bool) -> String {
     format!("{}, and an interval needs {FEWEST}{of_each} at least: measure more", plural(pairs, what))
 }
 
-/// Failing I/Os are fast: above this share they are what would be compared.
-const FAILED: f64 = 0.01;
-
 /// What forbids to compare this side with anything.
 fn against(side: &Side<'_>) -> Vec<String> {
     let mut reasons: Vec<(String, usize)> = Vec::new();
     let all = side.repeats.len();
     for m in side.measurements() {
-        let mut of_one = comparable::reasons(m);
-        if m.errors as f64 > FAILED * m.ios as f64 {
-            of_one.push(format!("{} of its I/Os failed", percent(m.errors as f64 / m.ios as f64)));
-        }
-        for reason in of_one {
+        for reason in comparable::reasons(m) {
             match reasons.iter_mut().find(|(r, _)| *r == reason) {
                 Some((_, n)) => *n += 1,
                 None => reasons.push((reason, 1)),
@@ -229,6 +228,20 @@ fn against(side: &Side<'_>) -> Vec<String> {
         false => format!("{}, {n} of {}: {reason}", side.name, plural(all, "measurement")),
     };
     reasons.into_iter().map(said).collect()
+}
+
+/// Pairs whose two do not go together. Where that is so in every pair, it is what the arms differ in, and is said; where it is in some,
+/// something happened to these, and it forbids to compare (`Err`).
+fn between(a: &Side<'_>, b: &Side<'_>) -> Result<Option<String>, String> {
+    let pairs = a.repeats.len().min(b.repeats.len());
+    let each = a.measurements().zip(b.measurements()).map(|(a, b)| comparable::reasons_between(a, b));
+    let apart: Vec<Vec<String>> = each.filter(|reasons| !reasons.is_empty()).collect();
+    let Some(first) = apart.first() else { return Ok(None) };
+    let said = first.join(", and ");
+    match apart.len() {
+        n if n == pairs => Ok(Some(format!("in every pair, {said}"))),
+        n => Err(format!("in {n} of {} the two do not go together: {said}", plural(pairs, "pair"))),
+    }
 }
 
 enum Unknown {

@@ -89,15 +89,37 @@ fn one_pair_has_no_interval_and_says_so() {
 #[test]
 fn a_measurement_that_cannot_be_compared_forbids_the_verdict() {
     let (a, mut b) = (measured(&A), measured(&times(1.5)));
-    b[1].errors = 100;
-    b[3].errors = 100;
+    let steal = || vec![Warning::new("steal", "the hypervisor took 9 % of the time", "")];
+    (b[1].warnings, b[3].warnings) = (steal(), steal());
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
     assert_eq!((c.verdict, c.ci95), (Verdict::NotComparable, None));
-    assert_eq!(c.reasons, ["b, 2 of 5 measurements: 20 % of its I/Os failed"]);
+    assert_eq!(c.reasons, ["b, 2 of 5 measurements: the hypervisor took 9 % of the time"]);
     assert!(c.ratio.is_some_and(|r| (r - 1.5).abs() < 0.01));
     // A warning that is no such reason is none.
-    b.iter_mut().for_each(|m| (m.errors, m.warnings) = (0, vec![Warning::new("virtual-machine", "it is one", "")]));
+    b.iter_mut().for_each(|m| m.warnings = vec![Warning::new("virtual-machine", "it is one", "")]);
     assert_eq!(compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None).verdict, Verdict::Faster);
+}
+
+#[test]
+fn pairs_that_do_not_go_together_forbid_the_verdict_unless_that_is_what_the_arms_differ_in() {
+    let (mut a, mut b) = (measured(&A), measured(&times(1.5)));
+    let frequency = |all: &mut [Measurement], khz: u64| {
+        for m in all {
+            let c = m.circumstances.get_or_insert_default();
+            c.frequency_khz = Some(crate::measurement::BeforeAfter { before: khz, after: khz });
+        }
+    };
+    frequency(&mut a, 2_000_000);
+    frequency(&mut b, 3_000_000);
+    let compared =
+        |a: &[Measurement], b: &[Measurement]| compare(Metric::Iops, &side("a", a), &side("b", b), true, None);
+    let c = compared(&a, &b);
+    assert_eq!(c.verdict, Verdict::Faster);
+    assert!(c.reasons[0].starts_with("in every pair, the CPUs ran at "), "{c:?}");
+    frequency(&mut b[1..], 2_000_000);
+    let c = compared(&a, &b);
+    assert_eq!((c.verdict, c.ci95), (Verdict::NotComparable, None));
+    assert!(c.reasons[0].starts_with("in 1 of 5 pairs the two do not go together: the CPUs ran at "), "{c:?}");
 }
 
 #[test]
