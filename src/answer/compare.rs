@@ -99,12 +99,14 @@ pub fn metrics(record: &RunRecord) -> Vec<Metric> {
     match (record.metrics.is_empty(), record.table) {
         (true, Table::Delivery) => vec![Metric::Iops, Metric::LatencyP99],
         (true, Table::Cost) => vec![Metric::Elapsed],
-        (true, Table::Placement | Table::Kicks) => vec![Metric::Iops, Metric::LatencyP99],
-        (true, Table::ModeSwitches) => vec![Metric::Iops, Metric::LatencyP99, Metric::LatencyP99_99],
+        (true, Table::Placement) => vec![Metric::Iops, Metric::LatencyMean, Metric::LatencyP99],
+        (true, Table::ModeSwitches) => vec![Metric::Iops, Metric::LatencyP99_99, Metric::ModeSwitchesPerIo],
         (true, Table::Delays) => vec![Metric::LatencyMean, Metric::LatencyP99, Metric::Iops],
-        (true, Table::Timelines) => vec![Metric::LatencyMean, Metric::LatencyP99],
+        (true, Table::Timelines) => vec![Metric::Iops, Metric::LatencyMean],
         (true, Table::Shares) => vec![Metric::CpuPerIo, Metric::Iops],
-        (true, Table::Wakeups | Table::Punts) => vec![Metric::LatencyP50, Metric::CpuPerIo],
+        (true, Table::Wakeups) => vec![Metric::LatencyMean, Metric::CpuPerIo],
+        (true, Table::Punts) => vec![Metric::LatencyMean, Metric::CpuPerIo],
+        (true, Table::Kicks) => vec![Metric::Iops, Metric::LatencyP99, Metric::KicksPerIo],
         // A name that this version does not know was checked by the one that planned the run.
         (false, _) => record.metrics.iter().filter_map(|m| m.parse().ok()).collect(),
     }

@@ -45,7 +45,7 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
         Table::Timelines => of_groups(groups(run, rows), |g| timelines::conclude(run, rows, g)),
         Table::Shares => of_groups(groups(run, rows), |g| shares::conclude(run, rows, g)),
         Table::Wakeups => of_groups(groups(run, rows), |g| wakeups::conclude(run, rows, g)),
-        Table::Punts => of_groups(groups(run, rows), |g| punts::conclude(run, g)),
+        Table::Punts => of_groups(groups(run, rows), |g| punts::conclude(run, rows, g)),
         Table::Kicks => of_groups(groups(run, rows), |g| kicks::conclude(run, rows, g)),
     };
     let mut whole = Vec::new();

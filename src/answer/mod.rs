@@ -15,5 +15,5 @@ pub mod per_io;
 pub mod spread;
 pub mod timeline;
 pub mod timelines;
-mod verdicts;
+pub mod verdicts;
 pub mod words;

@@ -4,7 +4,7 @@ use super::compare::{Metric, metrics, place};
 use super::group::{Group, Row};
 use super::words::{list, percent, plural, three_digits};
 use crate::comparison::{Comparison, Verdict};
-use crate::run_record::RunRecord;
+use crate::run_record::{RunRecord, VARIANT};
 
 /// One sentence for each of the run's metrics and each arm: its rows by what they show against the first arm.
 pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
@@ -54,6 +54,7 @@ pub(super) fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Optio
     let called = |names: &[String]| match rows {
         None => names.iter().map(|n| n.trim_start().to_owned()).collect::<Vec<_>>().join(", "),
         Some("") => list(names),
+        Some(VARIANT) => format!("for {}", list(names)),
         Some(axis) => format!("at {axis} {}", list(names)),
     };
     let differing = |word: &str, of: &[(&String, &Comparison)]| {

@@ -1,24 +1,21 @@
 //! From which computing time on completions come too late, how late, and what brought them.
 
-use super::against::{self, against};
+use super::against::compared;
 use super::{at, carried, find};
 use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
 use crate::answer::spread::Spread;
+use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, percent, span};
 use crate::comparison::Verdict;
 use crate::measurement::Measurement;
 use crate::run_record::{CellRecord, RunRecord};
 
 pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
-    let mut out = Vec::new();
-    let Some((base, others)) = run.arms.split_first() else { return out };
-    for other in others {
-        out.extend(against::sentence(run, Metric::LatencyMean, base, other, (rows, group)));
-        out.extend(threshold(run, base, other, rows, group));
-        out.extend(against::sentence(run, Metric::LatencyP99, base, other, (rows, group)));
-        out.extend(against::sentence(run, Metric::Iops, base, other, (rows, group)));
+    let mut out = row_by_row(run, rows, group);
+    for other in run.arms.iter().skip(1) {
+        out.extend(threshold(run, other, rows, group));
     }
     out.extend(how_late(run, rows, group));
     for arm in &run.arms {
@@ -28,29 +25,30 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
 }
 
 /// The row from which on the mean latency is higher in every row.
-fn threshold(run: &RunRecord, base: &str, other: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
+fn threshold(run: &RunRecord, other: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
     let rows_name = rows?;
-    let told: Vec<(&Row<'_>, Verdict)> = group
+    let base = run.arms.first()?;
+    let verdict = |r: &Row<'_>| compared(run, Metric::LatencyMean, other, r).map(|c| c.verdict);
+    let told: Vec<(&String, Verdict)> = group
         .rows
         .iter()
-        .filter_map(|r| Some((r, against(run, Metric::LatencyMean, find(r, base)?, find(r, other)?)?.verdict)))
+        .filter_map(|r| Some((&r.value, verdict(r)?)))
         .filter(|(_, v)| *v != Verdict::NotComparable)
         .collect();
     let worse = |v: &Verdict| *v == Verdict::Slower;
-    let (last, first) = (told.last()?, told.first()?);
+    let (first, last) = (told.first()?, told.last()?);
     if told.iter().all(|(_, v)| !worse(v)) {
-        return Some(format!("{other} has no higher mean latency than {base} at any {rows_name} that was measured."));
+        return Some(format!("{other} has no higher mean latency than {base} at any {rows_name} that was compared."));
     }
     if !worse(&last.1) {
         return None;
     }
-    let from = told.iter().rposition(|(_, v)| !worse(v)).map_or(0, |i| i + 1);
-    let value = &told[from].0.value;
-    Some(match from {
-        0 => format!("{other} is slower at every {rows_name} from {} on.", first.0.value),
-        _ => format!(
-            "{other} is slower from {rows_name} {value} on; at {rows_name} {} it is not, so the threshold lies between the two.",
-            told[from - 1].0.value
+    Some(match told.iter().rposition(|(_, v)| !worse(v)) {
+        None => format!("{other} is slower than {base} at every {rows_name} that was compared, from {} on.", first.0),
+        Some(i) => format!(
+            "{other} is slower than {base} from {rows_name} {} on; at {rows_name} {} it is not, so the threshold lies between the two.",
+            told[i + 1].0,
+            told[i].0
         ),
     })
 }

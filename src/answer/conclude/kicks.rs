@@ -1,10 +1,9 @@
 //! Kicks, sleeps and interrupts of each I/O as more are in flight.
 
-use super::against;
 use super::{at, carried, find};
-use crate::answer::compare::Metric;
 use crate::answer::group::Group;
 use crate::answer::spread::Spread;
+use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, per_io as text};
 use crate::measurement::Measurement;
 use crate::run_record::RunRecord;
@@ -31,12 +30,7 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
             out.push(format!("{name} per I/O: {}.", arms.join("; ")));
         }
     }
-    if let Some((base, others)) = run.arms.split_first() {
-        for other in others {
-            out.extend(against::sentence(run, Metric::Iops, base, other, (rows, group)));
-            out.extend(against::sentence(run, Metric::LatencyP99, base, other, (rows, group)));
-        }
-    }
+    out.extend(row_by_row(run, rows, group));
     for arm in &run.arms {
         out.extend(carried(arm, rows, group));
     }

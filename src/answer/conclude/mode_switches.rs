@@ -1,11 +1,12 @@
 //! What still enters the kernel on a polling job's CPU, and what prefaulting its memory changes.
 
-use super::against::{self, ratio};
+use super::against::ratio;
 use super::find;
 use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
 use crate::answer::spread::Spread;
+use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, per_io as text, percent, three_digits};
 use crate::run_record::{CellRecord, RunRecord};
 
@@ -33,10 +34,8 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
             let (Some(a), Some(b)) = (find(row, base), find(row, other)) else { continue };
             out.extend(changed(&row.value, a, b));
         }
-        for figure in [Metric::Iops, Metric::LatencyP99, Metric::LatencyP99_99] {
-            out.extend(against::sentence(run, figure, base, other, (rows, group)));
-        }
     }
+    out.extend(row_by_row(run, rows, group));
     out
 }
 

@@ -1,11 +1,12 @@
 //! The CPU that takes the interrupts against one that does not, and what COOP_TASKRUN changes on each.
 
-use super::against::{self, ratio};
-use super::carried;
+use super::against::ratio;
+use super::{at, carried};
 use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
 use crate::answer::spread::Spread;
+use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, per_io as text, percent, three_digits};
 use crate::measurement::{Interrupt, Measurement};
 use crate::path::place::Place;
@@ -18,19 +19,8 @@ const BUSY: f64 = 0.05;
 const WORTH_NAMING: f64 = 0.01;
 
 pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
-    let mut out = Vec::new();
-    let Some((base, others)) = run.arms.split_first() else { return out };
-    for other in others {
-        out.extend(against::sentence(run, Metric::Iops, base, other, (rows, group)));
-    }
-    for other in others {
-        out.extend(against::sentence(run, Metric::LatencyP99, base, other, (rows, group)));
-    }
-    // What the kicks cost where there are any.
-    let arm = |irq, coop| group.rows.iter().find_map(|r| of_kind(r, irq, coop)).map(CellRecord::arm);
-    if let (Some(kicked), Some(not)) = (arm(false, false), arm(false, true)) {
-        out.extend(against::sentence(run, Metric::Iops, kicked, not, (rows, group)));
-    }
+    let mut out = row_by_row(run, rows, group);
+    out.extend(kicks_cost(rows, group));
     for arm in &run.arms {
         out.extend(carried(arm, rows, group));
     }
@@ -39,6 +29,20 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
     }
     out.extend(reasoning(rows, group));
     out
+}
+
+/// COOP_TASKRUN against none where the device does not interrupt: what is gained without the kicks.
+fn kicks_cost(rows: Option<&str>, group: &Group<'_>) -> Option<String> {
+    let one = |row: &Row<'_>| {
+        let (kicked, not) = (of_kind(row, false, false)?, of_kind(row, false, true)?);
+        let gain = three_digits(ratio(Metric::Iops, kicked, not)?);
+        let kicks = Spread::of_known(kicked.measurements.iter().map(|m| m.per_io.kicks))?.median;
+        Some(format!("×{gain}{} ({} kicks per I/O less)", at(rows, std::slice::from_ref(&row.value)), text(kicks)))
+    };
+    let parts: Vec<String> = group.rows.iter().filter_map(one).collect();
+    let names = group.rows.iter().find_map(|r| Some((of_kind(r, false, true)?.arm(), of_kind(r, false, false)?.arm())));
+    let (not, kicked) = names?;
+    (!parts.is_empty()).then(|| format!("IOPS with {not} against {kicked}, by medians: {}.", list(&parts)))
 }
 
 /// The row's cell on a CPU with or without the target's interrupts, with or without COOP_TASKRUN.
@@ -58,7 +62,7 @@ fn landed(arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
     let mut parts = Vec::new();
     for row in if std::ptr::eq(first, last) { vec![first] } else { vec![first, last] } {
         let vectors = vectors(super::find(row, arm)?);
-        let place = super::at(rows, std::slice::from_ref(&row.value));
+        let place = at(rows, std::slice::from_ref(&row.value));
         parts.push(format!("{}{place}", if vectors.is_empty() { "hardly any".into() } else { vectors.join(", ") }));
     }
     let cell = super::find(first, arm)?;
@@ -103,7 +107,7 @@ fn reasoning(rows: Option<&str>, group: &Group<'_>) -> Option<String> {
     if irq.measurements.first().is_none_or(|m| m.load.wait != "block") {
         return None;
     }
-    let place = super::at(rows, std::slice::from_ref(&row.value));
+    let place = at(rows, std::slice::from_ref(&row.value));
     let mut said = format!(
         "Handling the devices' interrupts took {} of the job's CPU where they land{place}, its idle time being {}",
         percent(share),

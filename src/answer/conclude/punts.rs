@@ -6,11 +6,12 @@ use crate::answer::compare::Metric;
 use crate::answer::group::Group;
 use crate::answer::per_io;
 use crate::answer::spread::Spread;
+use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, per_io as text, span, three_digits};
 use crate::measurement::Measurement;
 use crate::run_record::{CellRecord, RunRecord};
 
-pub fn conclude(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
+pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
     let mut out = Vec::new();
     let (mut by_itself, mut never) = (Vec::new(), Vec::new());
     for row in &group.rows {
@@ -31,6 +32,7 @@ pub fn conclude(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
     if !never.is_empty() {
         out.push(format!("Not handed over, or less than one in 200: {}.", list(&never)));
     }
+    out.extend(row_by_row(run, rows, group));
     let Some((base, others)) = run.arms.split_first() else { return out };
     for row in &group.rows {
         for other in others {
@@ -50,7 +52,7 @@ fn cost(row: &str, a: &CellRecord, b: &CellRecord) -> Option<String> {
     let punts = |c| median(c, |m| per_io::punts(m).map(|(asked, blocks)| asked + blocks));
     let (few, many) = (punts(a)?, punts(b)?);
     let latency = (median(a, |m| m.latency_ns.mean)?, median(b, |m| m.latency_ns.mean)?);
-    let cpu = (median(a, per_io::cpu_ns)?, median(b, per_io::cpu_ns)?);
+    let cpu = (median(a, |m| Metric::CpuPerIo.of(m))?, median(b, |m| Metric::CpuPerIo.of(m))?);
     let workers = (median(a, per_io::helpers_ns)?, median(b, per_io::helpers_ns)?);
     let each = if many - few >= 0.5 {
         format!("; a punt costs {} of CPU", signed((cpu.1 - cpu.0) / (many - few)))

@@ -1,11 +1,10 @@
 //! What a way of submitting saves, and where: CPU time of each I/O, by place.
 
-use super::against;
 use super::{at, find};
-use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io::{self, Sampled};
 use crate::answer::spread::Spread;
+use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, percent, span};
 use crate::path::place::Place;
 use crate::run_record::{CellRecord, RunRecord};
@@ -14,12 +13,8 @@ use crate::run_record::{CellRecord, RunRecord};
 const SURE: f64 = 2.0;
 
 pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
-    let mut out = Vec::new();
+    let mut out = row_by_row(run, rows, group);
     let Some((base, others)) = run.arms.split_first() else { return out };
-    for other in others {
-        out.extend(against::sentence(run, Metric::CpuPerIo, base, other, (rows, group)));
-        out.extend(against::sentence(run, Metric::Iops, base, other, (rows, group)));
-    }
     for row in &group.rows {
         for other in others {
             out.extend(where_it_differs(base, other, rows, row));

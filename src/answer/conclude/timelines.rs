@@ -4,6 +4,7 @@ use super::{at, find};
 use crate::answer::group::Group;
 use crate::answer::spread::Spread;
 use crate::answer::timelines::{Timeline, Way, way};
+use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, per_io, percent, span};
 use crate::run_record::{CellRecord, RunRecord};
 
@@ -17,6 +18,7 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
             out.extend(find(row, arm).and_then(|cell| in_words(arm, cell, rows, &row.value)));
         }
     }
+    out.extend(row_by_row(run, rows, group));
     out
 }
 

@@ -46,7 +46,7 @@ fn one(cell: &CellRecord) -> Option<String> {
         parts.push(format!("the thread at {} of a CPU", percent(thread)));
     }
     parts.extend(median(cell, per_io::wakeups).map(|n| format!("woken for {} of I/Os", percent(n.min(1.0)))));
-    parts.extend(median(cell, per_io::cpu_ns).map(|ns| format!("{} of CPU per I/O in all", span(ns))));
+    parts.extend(median(cell, |m| Metric::CpuPerIo.of(m)).map(|ns| format!("{} of CPU per I/O in all", span(ns))));
     Some(format!("{} {}", cell.arm(), parts.join(", ")))
 }
 

@@ -2,6 +2,7 @@
 
 use super::delivery::{carried_by, range};
 use super::layout::{Column, table};
+use crate::answer::compare::Metric;
 use crate::answer::group::Group;
 use crate::answer::per_io::{self, Sampled};
 use crate::answer::spread::Spread;
@@ -46,7 +47,7 @@ const P99: Figure = number("p99\nµs", 6, |c| over(c, |m| m.latency_ns.p99.map(|
 const KICKS: Figure = number("kicks\n/IO", 5, |c| over(c, |m| m.per_io.kicks, times));
 const RESCHED: Figure = number("resch\n/IO", 5, |c| over(c, |m| m.per_io.resched_ipis, times));
 const DEVICE: Figure = number("dev\n/IO", 5, |c| over(c, |m| m.per_io.device_irqs, times));
-const CPU: Figure = number("CPU\nµs/IO", 6, |c| over(c, per_io::cpu_ns, us));
+const CPU: Figure = number("CPU\nµs/IO", 6, |c| over(c, |m| Metric::CpuPerIo.of(m), us));
 
 const PLACEMENT: Kind = Kind {
     row: 5,
