@@ -134,7 +134,9 @@ fn the_threshold_lies_between_the_last_that_is_not_slower_and_the_first_from_whi
     let mut r = run(Table::Delays, &["think", "arm"], &["default", "coop"], cells);
     let words = said(&r);
     let threshold = "coop is slower than default from think 1.00 ms on; at think 100 µs it is not, so the threshold lies between the two.";
-    assert!(words[0].starts_with("Mean latency with coop against default: higher at think 1.00 ms (×2.00, 2.00–2.00); no measurable "));
+    assert!(words[0].starts_with(
+        "Mean latency with coop against default: higher at think 1.00 ms (×2.00, 2.00–2.00); no measurable "
+    ));
     assert!(words.contains(&threshold.to_owned()), "{words:?}");
     assert!(words.contains(
         &"Delivered after they were ready at think 1.00 ms: default p50 5.00 µs, p99 10.0 µs, 0 % over 1 ms; coop p50 700 µs, p99 \
@@ -143,7 +145,9 @@ fn the_threshold_lies_between_the_last_that_is_not_slower_and_the_first_from_whi
     ));
     r.cells[5].measurements = r.cells[1].measurements.clone();
     r.comparisons = compare::of_run(&r, &|_, _| None);
-    assert!(said(&r).contains(&"coop has no higher mean latency than default at any think that was compared.".to_owned()));
+    assert!(
+        said(&r).contains(&"coop has no higher mean latency than default at any think that was compared.".to_owned())
+    );
 }
 
 /// So many samples of a place among a thousand, at a millisecond each.
