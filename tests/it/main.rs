@@ -7,6 +7,7 @@ mod bad_experiment;
 mod bad_load;
 mod bad_machine;
 mod compare;
+mod compared;
 mod confine;
 mod help;
 mod json;
@@ -53,6 +54,7 @@ fn main() {
         options::TESTS,
         measurement::TESTS,
         json::TESTS,
+        compared::TESTS,
         run::TESTS,
         stop::TESTS,
         layout::TESTS,

@@ -12,6 +12,7 @@ mod probes;
 mod profile;
 mod record;
 mod replay;
+mod run;
 mod settings;
 mod top;
 mod trace;
@@ -34,6 +35,7 @@ fn main() {
         profile::trials(),
         record::trials(),
         replay::trials(),
+        run::trials(),
         settings::trials(),
         top::trials(),
         trace::trials(),

@@ -1,0 +1,128 @@
+//! A run that changes the host is killed again and again: nothing that was measured is lost, everything is put back, and it ends.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use iotrail::host::block;
+use iotrail::store::Store;
+use libtest_mimic::{Failed, Trial};
+use serde_json::Value;
+
+use crate::bench::file;
+
+const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
+const KILLS: u32 = 20;
+
+pub fn trials() -> Vec<Trial> {
+    vec![Trial::test("run::killed_at_any_moment_it_loses_nothing_and_ends", killed)]
+}
+
+/// The disk's interrupts, the CPUs and the flag, as in `irq-placement`, and with them what can be set of the disk.
+const EXPERIMENT: &str = r#"
+name = "killed"
+title = "t"
+question = "q"
+expect = "e"
+repeats = 3
+[load]
+bs = "512"
+runtime = "60ms"
+warmup = "10ms"
+[matrix]
+nr-requests = [32, 64]
+cpus = ["irq", "non-irq"]
+[[arm]]
+name = "default"
+[[arm]]
+name = "coop"
+ring = "coop_taskrun"
+"#;
+
+struct Place {
+    folder: tempfile::TempDir,
+    queue: PathBuf,
+}
+
+impl Place {
+    fn tool(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(TOOL);
+        command.args(args).env("XDG_STATE_HOME", self.folder.path()).current_dir(self.folder.path());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, resume: bool) -> Command {
+        let file = file().to_str().expect("a plain name");
+        let mut args = vec!["run", "e.toml", "--store", "s.db", "--seed", "1", "--file", file, "--json"];
+        if resume {
+            args.retain(|a| *a != "--seed" && *a != "1");
+            args.push("--resume");
+        }
+        self.tool(&args)
+    }
+
+    /// (cell, repeat) of what is stored; a store that is not there yet has nothing.
+    fn done(&self) -> Vec<(u32, u32)> {
+        let store = Store::open(&self.folder.path().join("s.db")).expect("a store that can be read");
+        let mut done: Vec<_> = store.iter().flat_map(|s| s.done(1).expect("its measurements")).collect();
+        done.sort_unstable();
+        done
+    }
+
+    fn settings(&self) -> BTreeMap<&'static str, String> {
+        let read = |name: &str| std::fs::read_to_string(self.queue.join(name)).unwrap_or_default();
+        ["scheduler", "nr_requests", "wbt_lat_usec"].into_iter().map(|name| (name, read(name))).collect()
+    }
+}
+
+fn killed() -> Result<(), Failed> {
+    let disk = block::target(file())?.device.ok_or("the file is on a disk")?;
+    let disk = disk.split('+').next().unwrap_or_default().to_owned();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    std::fs::write(folder.path().join("e.toml"), EXPERIMENT)?;
+    let place = Place { folder, queue: Path::new("/sys/block").join(disk).join("queue") };
+    let before = place.settings();
+    let mut random = u64::from(std::process::id()) | 1;
+    let (mut killed, mut left) = (0, 0);
+    for _ in 0..KILLS {
+        let mut child: Child = place.run(!place.done().is_empty()).spawn()?;
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let until = Instant::now() + Duration::from_millis(50 + random % 900);
+        while Instant::now() < until && child.try_wait()?.is_none() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // What is stored at this moment is stored for good.
+        let stored = place.done();
+        child.kill()?;
+        let ended = child.wait_with_output()?;
+        killed += u32::from(ended.status.signal() == Some(libc::SIGKILL));
+        let now = place.done();
+        assert!(stored.iter().all(|slot| now.contains(slot)), "{stored:?} were stored, and {now:?} are");
+        let said = place.tool(&["list", "--store", "s.db"]).output()?;
+        let notice = String::from_utf8_lossy(&said.stderr).contains("iotrail restore");
+        assert!(notice || place.settings() == before, "{:?} is not said", place.settings());
+        left += u32::from(place.settings() != before);
+        let restored = place.tool(&["restore"]).output()?;
+        assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+        assert_eq!(place.settings(), before);
+        if ended.status.success() {
+            break;
+        }
+    }
+    // Two killed in all would show little.
+    assert!(killed >= 10 && left >= 3, "{killed} were killed, {left} of them left something");
+    let end: Output = place.run(!place.done().is_empty()).output()?;
+    assert!(end.status.success() || place.done().len() == 36, "{}", String::from_utf8_lossy(&end.stderr));
+    assert_eq!(place.done().len(), 36, "4 places, 3 arms with the control, 3 blocks");
+    if end.status.success() {
+        let run: Value = serde_json::from_slice(&end.stdout)?;
+        assert!(run["finished_unix_s"].is_u64());
+    }
+    assert_eq!(place.settings(), before);
+    Ok(())
+}
