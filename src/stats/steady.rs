@@ -3,7 +3,7 @@
 //! **Test**: the series is cut into [`BATCHES`] batches of neighbours, each taken by its median, which no single stall moves. The
 //! means of the first and the last half of them are compared, in units of the error that such a difference has by chance. That
 //! is told from how much neighbouring batches differ (von Neumann's successive differences): a trend or a step, which the
-//! halves show, leaves it nearly alone. One large difference counts as much as three usual ones at most, since that is the step itself.
+//! halves show, leaves it nearly alone. One large difference counts as three usual ones at most, since that is the step itself.
 //!
 //! **Error**: throughput of neighbouring intervals is alike, so the limit is set by simulation (the test below): of series that
 //! go nowhere, at most 1 % are said to, with a correlation of neighbours of up to 0.9 and with 5 % of the intervals stalled.

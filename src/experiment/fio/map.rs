@@ -2,128 +2,15 @@
 
 use toml::Value;
 
+use super::engine::Engine;
 use super::job::{Job, Setting, number};
+use super::passed_over::{ONLY, SAYS_NOTHING};
 use super::{At, Imported};
 
-/// Options that change neither what is submitted nor how: names and notes, the order of jobs, output, logs, and how a file that
-/// is missing is made.
-const SAYS_NOTHING: &[&str] = &[
-    "allow_file_create",
-    "allow_mounted_write",
-    "allrandrepeat",
-    "bwavgtime",
-    "clat_percentiles",
-    "comm",
-    "create_fsync",
-    "create_on_open",
-    "create_serialize",
-    "description",
-    "disable_bw",
-    "disable_bw_measurement",
-    "disable_clat",
-    "disable_lat",
-    "disable_slat",
-    "disk_util",
-    "error_dump",
-    "exitall",
-    "exitall_on_error",
-    "fallocate",
-    "file_service_type",
-    "filename_format",
-    "group_reporting",
-    "iopsavgtime",
-    "kb_base",
-    "lat_percentiles",
-    "log_avg_msec",
-    "log_hist_msec",
-    "log_offset",
-    "log_unix_epoch",
-    "name",
-    "new_group",
-    "norandommap",
-    "openfiles",
-    "per_job_logs",
-    "percentile_list",
-    "randrepeat",
-    "randseed",
-    "significant_figures",
-    "slat_percentiles",
-    "startdelay",
-    "stats",
-    "stonewall",
-    "thread",
-    "unified_rw_reporting",
-    "unit_base",
-    "unlink",
-    "wait_for",
-    "write_bw_log",
-    "write_hist_log",
-    "write_iops_log",
-    "write_lat_log",
-];
-
-/// Options whose default is the only value that there is a counterpart of.
-const ONLY: &[(&str, &str, &str)] = &[
-    ("loops", "1", "a load runs once"),
-    ("nrfiles", "1", "a load has one file"),
-    ("offset", "0", "a load begins at the start of its target"),
-    ("rwmixread", "50", "randrw is half reads, half writes"),
-    ("rwmixwrite", "50", "randrw is half reads, half writes"),
-    ("iodepth_batch_complete_min", "1", "a load waits for as many completions as its next submission has room for"),
-    ("random_distribution", "random", "random offsets are uniform"),
-    ("verify_fatal", "1", "a mismatch ends the load with an error"),
-    ("do_verify", "1", "reads of a load with --verify are checked as they come"),
-    ("rate_process", "linear", "intended times are evenly spaced"),
-    ("thinktime_blocks", "1", "a load thinks between reaping and submitting, whatever was reaped"),
-    ("fsync", "0", "a load has no fsync"),
-    ("fdatasync", "0", "a load has no fdatasync"),
-    ("sync", "0", "a load opens its target without O_SYNC"),
-    ("sync", "none", "a load opens its target without O_SYNC"),
-];
-
-#[derive(Clone, Copy, PartialEq)]
-enum Engine {
-    IoUring,
-    IoUringCmd,
-    Libaio,
-    PosixAio,
-    Sync,
-    Null,
-}
-
-impl Engine {
-    fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "io_uring" => Self::IoUring,
-            "io_uring_cmd" => Self::IoUringCmd,
-            "libaio" => Self::Libaio,
-            "posixaio" => Self::PosixAio,
-            "sync" | "psync" => Self::Sync,
-            "null" => Self::Null,
-            _ => return None,
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::IoUring => "io_uring",
-            Self::IoUringCmd => "io_uring_cmd",
-            Self::Libaio => "libaio",
-            Self::PosixAio => "posix_aio",
-            Self::Sync => "sync",
-            Self::Null => "null",
-        }
-    }
-
-    fn has_ring(self) -> bool {
-        matches!(self, Self::IoUring | Self::IoUringCmd)
-    }
-}
-
-struct Mapping {
+pub(super) struct Mapping {
     job: Job,
-    kb_base: u64,
-    out: Imported,
+    pub(super) kb_base: u64,
+    pub(super) out: Imported,
 }
 
 pub(super) fn map(job: Job) -> Result<Imported, At> {
@@ -157,32 +44,32 @@ pub(super) fn map(job: Job) -> Result<Imported, At> {
 }
 
 impl Mapping {
-    fn take(&mut self, name: &str) -> Option<Setting> {
+    pub(super) fn take(&mut self, name: &str) -> Option<Setting> {
         self.job.settings.remove(name)
     }
 
-    fn set(&mut self, option: &str, value: impl Into<Value>) {
+    pub(super) fn set(&mut self, option: &str, value: impl Into<Value>) {
         self.out.options.insert(option.to_owned(), value.into());
     }
 
-    fn set_number(&mut self, option: &str, line: Option<usize>, n: u64) -> Result<(), At> {
+    pub(super) fn set_number(&mut self, option: &str, line: Option<usize>, n: u64) -> Result<(), At> {
         let n = i64::try_from(n).map_err(|_| At { line, what: format!("{n} is more than any load has") })?;
         self.set(option, n);
         Ok(())
     }
 
-    fn note(&mut self, text: &str) {
+    pub(super) fn note(&mut self, text: &str) {
         self.out.notes.push(text.to_owned());
     }
 
-    fn unmapped(&mut self, name: &str, setting: &Setting, why: &str) {
+    pub(super) fn unmapped(&mut self, name: &str, setting: &Setting, why: &str) {
         let value = setting.value.as_ref().map_or_else(String::new, |v| format!("={v}"));
         let why = if why.is_empty() { String::new() } else { format!(": {why}") };
         self.out.unmapped.push((setting.line, format!("{name}{value}{why}")));
     }
 
     /// An option that is a number, with its line.
-    fn number(&mut self, name: &str) -> Result<Option<(usize, u64)>, At> {
+    pub(super) fn number(&mut self, name: &str) -> Result<Option<(usize, u64)>, At> {
         let Some(s) = self.take(name) else { return Ok(None) };
         match s.number(self.kb_base) {
             Some(n) => Ok(Some((s.line, n))),
@@ -190,32 +77,9 @@ impl Mapping {
         }
     }
 
-    fn flag(&mut self, name: &str) -> Result<Option<bool>, At> {
+    pub(super) fn flag(&mut self, name: &str) -> Result<Option<bool>, At> {
         let Some(s) = self.take(name) else { return Ok(None) };
         s.flag().map(Some).ok_or_else(|| no_value(name, &s, "0 or 1"))
-    }
-
-    fn engine(&mut self) -> Result<Engine, At> {
-        let engine = match self.take("ioengine") {
-            None => {
-                self.note("without ioengine fio uses psync: plain reads and writes");
-                Engine::Sync
-            }
-            Some(s) => {
-                let name = s.value.clone().unwrap_or_default();
-                Engine::of(&name).ok_or_else(|| {
-                    At::line(
-                        s.line,
-                        format!(
-                            "ioengine={name} has no counterpart: there are io_uring, io_uring_cmd, libaio, posixaio, psync, \
-                             sync and null"
-                        ),
-                    )
-                })?
-            }
-        };
-        self.set("engine", engine.name());
-        Ok(engine)
     }
 
     fn pattern(&mut self) -> Result<String, At> {
@@ -232,7 +96,11 @@ impl Mapping {
             ));
         }
         if sequence.is_some() {
-            self.unmapped("rw", &s, "every random offset is drawn anew, none is followed by a sequence");
+            let why = match name {
+                "read" | "write" => "a sequential load takes one block after the other",
+                _ => "every random offset is drawn anew, none is followed by a sequence",
+            };
+            self.unmapped("rw", &s, why);
         }
         self.set("rw", name);
         Ok(name.to_owned())
@@ -265,90 +133,6 @@ impl Mapping {
         }
         self.set_number("bs", None, bs)?;
         Ok(bs)
-    }
-
-    fn depth(&mut self, engine: Engine) -> Result<(), At> {
-        let depth = self.take("iodepth");
-        let batch = self.take("iodepth_batch");
-        if matches!(engine, Engine::Sync) {
-            for (name, s) in [("iodepth", &depth), ("iodepth_batch", &batch)] {
-                if let Some(s) = s.as_ref().filter(|s| s.value.as_deref() != Some("1")) {
-                    self.unmapped(name, s, "a synchronous engine has one I/O in flight, in fio too");
-                }
-            }
-            self.set("depth", 1);
-            return Ok(());
-        }
-        let read = |name: &str, s: Option<Setting>, kb_base| match s {
-            None => Ok((None, 1)),
-            Some(s) => match s.number(kb_base) {
-                Some(n) => Ok((Some(s.line), n)),
-                None => Err(no_value(name, &s, "a number")),
-            },
-        };
-        let (line, depth) = read("iodepth", depth, self.kb_base)?;
-        let (batch_line, batch) = read("iodepth_batch", batch, self.kb_base)?;
-        self.set_number("depth", line, depth)?;
-        // As fio: 0 means all of them.
-        let batch = if batch == 0 || batch > depth { depth } else { batch };
-        self.set_number("batch", batch_line, batch)
-    }
-
-    /// What fio's io_uring engine asks the kernel for (engines/io_uring.c), said or not.
-    fn ring(&mut self, engine: Engine) -> Result<(), At> {
-        if !engine.has_ring() {
-            return Ok(()); // what is left is named by `rest`
-        }
-        let sqpoll = self.flag("sqthread_poll")?.unwrap_or(false);
-        let cpu = self.number("sqthread_poll_cpu")?;
-        let mut ring: Vec<String> = Vec::new();
-        if self.flag("hipri")?.unwrap_or(false) {
-            ring.push("iopoll".into());
-        }
-        let mut register = vec!["ring"];
-        let files = self.flag("registerfiles")?.unwrap_or(false);
-        if sqpoll {
-            ring.push("sqpoll".into());
-            if let Some((line, cpu)) = cpu {
-                self.set_number("sq-cpu", Some(line), cpu)?;
-            }
-            // fio waits for the thread's completions by looking at the ring.
-            self.set("wait", "peek");
-            self.note(
-                "with sqthread_poll fio registers the file, looks at the ring instead of waiting in the kernel, and falls back \
-                 from COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, which the kernel refuses with it",
-            );
-        } else {
-            ring.extend(["coop_taskrun", "single_issuer", "defer_taskrun"].map(String::from));
-            self.note(
-                "fio sets COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN unasked and drops what the kernel refuses in silence: \
-                 this load asks for the same, and fails where they are not granted",
-            );
-        }
-        if let Some(depth) = self.out.options.get("depth").and_then(Value::as_integer) {
-            ring.push(format!("cqsize={depth}"));
-        }
-        if files || sqpoll {
-            register.push("files");
-        }
-        if self.flag("fixedbufs")?.unwrap_or(false) {
-            register.push("buffers");
-        }
-        self.note("fio registers the ring's descriptor and makes the completion queue as large as iodepth, unasked; so does this load");
-        self.set("ring", ring.join(","));
-        self.set("register", register.join(","));
-        match self.take("force_async") {
-            Some(s) if s.number(1024) == Some(1) => self.set("force-async", true),
-            Some(s) if s.number(1024) == Some(0) => {}
-            Some(s) => self.unmapped("force_async", &s, "all requests go to io-wq or none, not every Nth"),
-            None => {}
-        }
-        if let Some(s) = self.take("nonvectored")
-            && s.flag() != Some(true)
-        {
-            self.unmapped("nonvectored", &s, "reads and writes are not vectored, as fio's where the kernel has them");
-        }
-        Ok(())
     }
 
     /// The file, and how much of it; returns the latter.
@@ -413,7 +197,7 @@ impl Mapping {
             Some(s) => s.span_us(true).map(|us| Some((s.clone(), us))).ok_or_else(|| no_value(name, &s, "a time")),
         };
         let ramp = span(self, "ramp_time")?.map_or(0, |(_, us)| us);
-        self.set("warmup", format!("{ramp}us"));
+        self.set("warmup", span_text(ramp));
         let time_based = self.flag("time_based")?.unwrap_or(false);
         let runtime = span(self, "runtime")?.filter(|(_, us)| *us > 0);
         let number_ios = self.number("number_ios")?.filter(|(_, n)| *n > 0);
@@ -425,13 +209,13 @@ impl Mapping {
         let count = number_ios.map(|(_, n)| n).or(io_bytes.map(|bytes| bytes / bs));
         match (runtime, count) {
             (Some((_, us)), None) => {
-                self.set("runtime", format!("{us}us"));
+                self.set("runtime", span_text(us));
                 if !time_based {
                     self.note("without time_based fio ends before its runtime when all of size has been moved; this load does not");
                 }
             }
             (Some((_, us)), Some(_)) if time_based => {
-                self.set("runtime", format!("{us}us"));
+                self.set("runtime", span_text(us));
                 self.note("a load ends by time or by number: with time_based it is the runtime");
             }
             (runtime, Some(n)) => {
@@ -463,7 +247,8 @@ impl Mapping {
         let split = policy.is_some_and(|p| p.value.as_deref() == Some("split"));
         if !split && (jobs > 1 || list.contains(['-', ','])) {
             self.note(
-                "fio's jobs may use any of cpus_allowed (unless cpus_allowed_policy=split); this load's are bound to one each, in turn",
+                "fio's jobs may use any of cpus_allowed (unless cpus_allowed_policy=split); this load's are bound to one \
+                 each, in turn",
             );
         }
         self.set("cpus", list);
@@ -475,7 +260,10 @@ impl Mapping {
                 Some(Some(0)) => {}
                 Some(Some(n)) => {
                     self.set("rate", n as f64 * jobs as f64);
-                    self.note("fio's rate is each job's and its latency counts from the submission; this load's is all jobs' together and counts from the intended time");
+                    self.note(
+                        "fio's rate is each job's and its latency counts from the submission; this load's is all jobs' together \
+                         and counts from the intended time",
+                    );
                 }
                 Some(None) => return Err(no_value("rate_iops", &s, "a number")),
                 None => self.unmapped("rate_iops", &s, "reads and writes have one rate"),
@@ -526,11 +314,15 @@ impl Mapping {
     }
 }
 
-fn no_value(name: &str, s: &Setting, wanted: &str) -> At {
+pub(super) fn no_value(name: &str, s: &Setting, wanted: &str) -> At {
     match &s.value {
         Some(value) => At::line(s.line, format!("{name}={value}: not {wanted}")),
         None => At::line(s.line, format!("{name} wants {wanted}")),
     }
+}
+
+fn span_text(us: u64) -> String {
+    if us.is_multiple_of(1_000_000) { format!("{}s", us / 1_000_000) } else { format!("{us}us") }
 }
 
 /// fio's file names: separated by ':', which a backslash makes part of a name.

@@ -81,7 +81,7 @@ fn a_random_read_job() {
         table(
             "engine = 'io_uring'\nrw = 'randread'\njobs = 4\nbs = 4096\ndepth = 32\nbatch = 8\n\
              ring = 'coop_taskrun,single_issuer,defer_taskrun,cqsize=32'\nregister = 'ring,files,buffers'\n\
-             file = '/dev/nvme0n1'\ndirect = true\nwarmup = '2000000us'\nruntime = '30000000us'\ncpus = '0-3'"
+             file = '/dev/nvme0n1'\ndirect = true\nwarmup = '2s'\nruntime = '30s'\ncpus = '0-3'"
         )
     );
     assert_eq!(got.unmapped, []);
@@ -95,7 +95,7 @@ fn what_has_no_counterpart_is_named_with_its_line() {
         got.options,
         table(
             "engine = 'libaio'\nrw = 'write'\njobs = 1\nbs = 16384\ndepth = 1\nbatch = 1\nfile = '/data/fio/wal.log'\n\
-             size = 4294967296\ndirect = true\nwarmup = '0us'\ncount = 1024\nrate = 500.0\nthink = 20000\nverify = true"
+             size = 4294967296\ndirect = true\nwarmup = '0s'\ncount = 1024\nrate = 500.0\nthink = 20000\nverify = true"
         )
     );
     let unmapped: Vec<(usize, &str)> = got.unmapped.iter().map(|(n, t)| (*n, t.as_str())).collect();
@@ -125,7 +125,7 @@ fn fios_defaults_are_part_of_its_load() {
         got.options,
         table(
             "engine = 'sync'\nrw = 'read'\njobs = 1\nbs = 4096\ndepth = 1\nfile = 'f'\nsize = 1048576\nbuffered = true\n\
-             warmup = '0us'\ncount = 256"
+             warmup = '0s'\ncount = 256"
         )
     );
     let notes = got.notes.join("\n");
@@ -147,6 +147,9 @@ fn values_by_direction_the_later_of_two_and_globals_for_later_jobs() {
     let lines: Vec<usize> = got.unmapped.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [2, 3, 4, 5]);
     assert!(got.unmapped[1].1.contains("fio sleeps"), "{:?}", got.unmapped);
+    let step = of("[a]\nrw=write:112k\nruntime=1500ms\n");
+    assert_eq!(step.unmapped, [(2, "rw=write:112k: a sequential load takes one block after the other".to_owned())]);
+    assert_eq!(step.options["runtime"].as_str(), Some("1500000us"));
     assert!(!got.options.contains_key("think") && !got.options.contains_key("file"));
 }
 

@@ -1,0 +1,157 @@
+//! fio's engines, and what they ask the kernel for.
+
+use toml::Value;
+
+use super::At;
+use super::job::Setting;
+use super::map::{Mapping, no_value};
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Engine {
+    IoUring,
+    IoUringCmd,
+    Libaio,
+    PosixAio,
+    Sync,
+    Null,
+}
+
+impl Engine {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "io_uring" => Self::IoUring,
+            "io_uring_cmd" => Self::IoUringCmd,
+            "libaio" => Self::Libaio,
+            "posixaio" => Self::PosixAio,
+            "sync" | "psync" => Self::Sync,
+            "null" => Self::Null,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::IoUring => "io_uring",
+            Self::IoUringCmd => "io_uring_cmd",
+            Self::Libaio => "libaio",
+            Self::PosixAio => "posix_aio",
+            Self::Sync => "sync",
+            Self::Null => "null",
+        }
+    }
+
+    fn has_ring(self) -> bool {
+        matches!(self, Self::IoUring | Self::IoUringCmd)
+    }
+}
+
+impl Mapping {
+    pub(super) fn engine(&mut self) -> Result<Engine, At> {
+        let engine = match self.take("ioengine") {
+            None => {
+                self.note("without ioengine fio uses psync: plain reads and writes");
+                Engine::Sync
+            }
+            Some(s) => {
+                let name = s.value.clone().unwrap_or_default();
+                Engine::of(&name).ok_or_else(|| {
+                    At::line(
+                        s.line,
+                        format!(
+                            "ioengine={name} has no counterpart: there are io_uring, io_uring_cmd, libaio, posixaio, psync, \
+                             sync and null"
+                        ),
+                    )
+                })?
+            }
+        };
+        self.set("engine", engine.name());
+        Ok(engine)
+    }
+
+    pub(super) fn depth(&mut self, engine: Engine) -> Result<(), At> {
+        let depth = self.take("iodepth");
+        let batch = self.take("iodepth_batch");
+        if matches!(engine, Engine::Sync) {
+            for (name, s) in [("iodepth", &depth), ("iodepth_batch", &batch)] {
+                if let Some(s) = s.as_ref().filter(|s| s.value.as_deref() != Some("1")) {
+                    self.unmapped(name, s, "a synchronous engine has one I/O in flight, in fio too");
+                }
+            }
+            self.set("depth", 1);
+            return Ok(());
+        }
+        let read = |name: &str, s: Option<Setting>, kb_base| match s {
+            None => Ok((None, 1)),
+            Some(s) => match s.number(kb_base) {
+                Some(n) => Ok((Some(s.line), n)),
+                None => Err(no_value(name, &s, "a number")),
+            },
+        };
+        let (line, depth) = read("iodepth", depth, self.kb_base)?;
+        let (batch_line, batch) = read("iodepth_batch", batch, self.kb_base)?;
+        self.set_number("depth", line, depth)?;
+        // As fio: 0 means all of them.
+        let batch = if batch == 0 || batch > depth { depth } else { batch };
+        self.set_number("batch", batch_line, batch)
+    }
+
+    /// What fio's io_uring engine asks the kernel for (engines/io_uring.c), said or not.
+    pub(super) fn ring(&mut self, engine: Engine) -> Result<(), At> {
+        if !engine.has_ring() {
+            return Ok(()); // what is left is named by `rest`
+        }
+        let sqpoll = self.flag("sqthread_poll")?.unwrap_or(false);
+        let cpu = self.number("sqthread_poll_cpu")?;
+        let mut ring: Vec<String> = Vec::new();
+        if self.flag("hipri")?.unwrap_or(false) {
+            ring.push("iopoll".into());
+        }
+        let mut register = vec!["ring"];
+        let files = self.flag("registerfiles")?.unwrap_or(false);
+        if sqpoll {
+            ring.push("sqpoll".into());
+            if let Some((line, cpu)) = cpu {
+                self.set_number("sq-cpu", Some(line), cpu)?;
+            }
+            // fio waits for the thread's completions by looking at the ring.
+            self.set("wait", "peek");
+            self.note(
+                "with sqthread_poll fio registers the file, looks at the ring instead of waiting in the kernel, and falls back \
+                 from COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, which the kernel refuses with it",
+            );
+        } else {
+            ring.extend(["coop_taskrun", "single_issuer", "defer_taskrun"].map(String::from));
+            self.note(
+                "fio sets COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN unasked and drops what the kernel refuses in silence: \
+                 this load asks for the same, and fails where they are not granted",
+            );
+        }
+        if let Some(depth) = self.out.options.get("depth").and_then(Value::as_integer) {
+            ring.push(format!("cqsize={depth}"));
+        }
+        if files || sqpoll {
+            register.push("files");
+        }
+        if self.flag("fixedbufs")?.unwrap_or(false) {
+            register.push("buffers");
+        }
+        self.note(
+            "fio registers the ring's descriptor and makes the completion queue as large as iodepth, unasked; so does this load",
+        );
+        self.set("ring", ring.join(","));
+        self.set("register", register.join(","));
+        match self.take("force_async") {
+            Some(s) if s.number(1024) == Some(1) => self.set("force-async", true),
+            Some(s) if s.number(1024) == Some(0) => {}
+            Some(s) => self.unmapped("force_async", &s, "all requests go to io-wq or none, not every Nth"),
+            None => {}
+        }
+        if let Some(s) = self.take("nonvectored")
+            && s.flag() != Some(true)
+        {
+            self.unmapped("nonvectored", &s, "reads and writes are not vectored, as fio's where the kernel has them");
+        }
+        Ok(())
+    }
+}
