@@ -23,9 +23,8 @@ pub const CODES: &[&str] = &[
     "not_granted",
     "cpu_contended",
     "unsteady",
-    // Of the load itself (`load::outcome`).
+    // Of the load itself (`load::outcome`). Failed I/Os are judged by their share where they are compared.
     "unpinned",
-    "io_errors",
     "short_ios",
 ];
 
