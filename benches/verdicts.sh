@@ -39,9 +39,6 @@ warmup = "5ms"
 name = "other"
 warmup = "6ms"
 think = $1
-[[arm]]
-name = "control"
-warmup = "7ms"
 TOML
 }
 
