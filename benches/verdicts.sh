@@ -1,7 +1,7 @@
 #!/bin/sh
-# Whether the verdicts of `run` and `compare` hold what they say. A/A: a load compared with itself, with a control arm, 200 times: how
-# often a difference is called, which must be at most one time in twenty. A/B: the load against itself with 2, 5 and 10 % of its own time
-# of computing added, 40 times each: wherever the reported smallest visible difference is below what was added, the
+# Whether the verdicts of `run` and `compare` hold what they say. A/A: a load compared with itself, with a control arm, 200 times:
+# how often a difference is called, which must be at most one time in twenty. A/B: the load against itself with 2, 5 and 10 % of
+# its own time of computing added, 40 times each: wherever the reported smallest visible difference is below what was added, the
 # verdict must be right in at least 95 %. No-ops, unwatched: the statistics are tested, not a device. By IOPS, and by CPU time per
 # I/O, which a machine with other work varies less. Some ten minutes.
 #
@@ -42,7 +42,8 @@ think = $1
 TOML
 }
 
-# One run; of its comparison on each metric a line in its file: the verdict, the ratio, the smallest visible difference, the noise floor.
+# One run; of its comparison on each metric a line in its file: the verdict, the ratio, the smallest visible difference, the
+# noise floor.
 verdict() { # seed, files' name
     rm -f "$dir/store.db"
     "$iotrail" run "$dir/e.toml" --seed "$1" --store "$dir/store.db" --json >"$dir/run.json"
@@ -92,8 +93,10 @@ for added in 2 5 10; do
             { n++; right += $1 == "slower"; wrong += $1 == "faster" }
             NF == 4 && $3 * 100 < added { below++; right_below += $1 == "slower" }
             END {
-                printf "A/B by %s, %s pairs, %s %% added: %d of %d verdicts right, %d of the wrong sign; median ratio %.4f\n", by, pairs, added, right, n, wrong, ratio
-                printf "  smallest visible difference %s (median); below what was added in %d runs, %d of these right\n", visible, below, right_below
+                printf "A/B by %s, %s pairs, %s %% added: ", by, pairs, added
+                printf "%d of %d verdicts right, %d of the wrong sign; median ratio %.4f\n", right, n, wrong, ratio
+                printf "  smallest visible difference %s (median); ", visible
+                printf "below what was added in %d runs, %d of these right\n", below, right_below
                 exit right_below < 0.95 * below || wrong > 0.05 * n }' "$slower" || failed=1
     done
 done

@@ -60,7 +60,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Every other arm against the first, at each combination of the other parameters, on the run's metrics. Metric by metric, arm by arm.
+/// Every other arm against the first, at each combination of the other parameters, on the run's metrics. Metric by metric, arm by
+/// arm.
 pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison> {
     let metrics = metrics(record);
     let arms: Vec<&str> = record.arms.iter().map(String::as_str).filter(|a| *a != CONTROL).collect();
@@ -232,8 +233,8 @@ fn against(side: &Side<'_>) -> Vec<String> {
     reasons.into_iter().map(said).collect()
 }
 
-/// Pairs whose two do not go together. Where that is so in every pair, it is what the arms differ in, and is said; where it is in some,
-/// something happened to these, and it forbids to compare (`Err`).
+/// Pairs whose two do not go together. Where that is so in every pair, it is what the arms differ in, and is said; where it is in
+/// some, something happened to these, and it forbids to compare (`Err`).
 fn between(a: &Side<'_>, b: &Side<'_>) -> Result<Option<String>, String> {
     let pairs = a.repeats.len().min(b.repeats.len());
     let each = a.measurements().zip(b.measurements()).map(|(a, b)| comparable::reasons_between(a, b));

@@ -126,8 +126,8 @@ pub fn caveat(run: &RunRecord) -> Option<String> {
         false => "",
     };
     Some(format!(
-        "Ratios have their 95 % interval, of {} at least; an arm is called higher or lower where it keeps away from 1{noise}. Equal \
-         arms are called different in 5 % of comparisons at most{by_chance}. docs/method.md says how to read them.",
+        "Ratios have their 95 % interval, of {} at least; an arm is called higher or lower where it keeps away from 1{noise}. \
+         Equal arms are called different in 5 % of comparisons at most{by_chance}. docs/method.md says how to read them.",
         plural(fewest, "pair")
     ))
 }

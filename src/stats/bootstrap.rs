@@ -2,23 +2,26 @@
 //!
 //! **What is drawn** are whole blocks where the arms were interleaved (*pairs*), else the repeats of each side by themselves.
 //!
-//! **What is taken of each draw.** Of pairs of numbers, the middle of their ratios: the median over all ratios, and over the geometric means of
-//! all two of them (Hodges and Lehmann's estimate, on logarithms). What drifts falls on both arms of a pair and cancels in its
-//! ratio; a ratio of the arms' medians would take the two from different blocks, and under drift more repeats would not make it surer. Of
-//! unpaired numbers, the ratio of the medians. Of latencies, the ratio of a quantile of the drawn repeats' merged histograms.
+//! **What is taken of each draw.** Of pairs of numbers, the middle of their ratios: the median over all ratios, and over the
+//! geometric means of all two of them (Hodges and Lehmann's estimate, on logarithms). What drifts falls on both arms of a pair and
+//! cancels in its ratio; a ratio of the arms' medians would take the two from different blocks, and under drift more repeats would
+//! not make it surer. Of unpaired numbers, the ratio of the medians. Of latencies, the ratio of a quantile of the drawn repeats'
+//! merged histograms.
 //!
-//! **The interval.** The spread of what the draws give, s, on logarithms, is the standard error, once it is made √(n/(n−1)) times as
-//! large: n values vary less about their own middle than about the true one. That s is itself known from few values, so the interval
-//! is log ratio ± t·s with Student's t of n−1 degrees of freedom, not the normal's 1.96. Where the draws reach further (2.5 % and
-//! 97.5 % of them), as they do when one repeat in many decides a tail, so does the interval. Percentiles alone would be too
-//! narrow: of 5 pairs they hold the truth in 87 % of cases. An exact interval of order statistics does not exist below 6 pairs.
+//! **The interval.** The spread of what the draws give, s, on logarithms, is the standard error, once it is made √(n/(n−1)) times
+//! as large: n values vary less about their own middle than about the true one. That s is itself known from few values, so the
+//! interval is log ratio ± t·s with Student's t of n−1 degrees of freedom, not the normal's 1.96. Where the draws reach further
+//! (2.5 % and 97.5 % of them), as they do when one repeat in many decides a tail, so does the interval. Percentiles alone would be
+//! too narrow: of 5 pairs they hold the truth in 87 % of cases. An exact interval of order statistics does not exist below 6
+//! pairs.
 //!
-//! **Error.** Simulated (`bootstrap_tests.rs`): the interval holds the true ratio in at least 94 % of cases from 2 pairs on, whether repeats vary
-//! normally, log-normally, with tails heavier than that, with outliers, or drift; so two arms that are the same are called different in
-//! about 5 % at most. Repeats are taken to be independent but for what drifts. Of 2 or 3 pairs the interval is wide, as it has to be.
-//! The drawing itself adds 2 % of the width; the same values give the same interval.
+//! **Error.** Simulated (`bootstrap_tests.rs`): the interval holds the true ratio in at least 94 % of cases from 2 pairs on,
+//! whether repeats vary normally, log-normally, with tails heavier than that, with outliers, or drift; so two arms that are the
+//! same are called different in about 5 % at most. Repeats are taken to be independent but for what drifts. Of 2 or 3 pairs the
+//! interval is wide, as it has to be. The drawing itself adds 2 % of the width; the same values give the same interval.
 //!
-//! **Cost.** 2,000 draws: of n pairs of numbers, a walk along half of n²/2 sorted ratios each; of n histograms, 2n sums at each step of a bisection.
+//! **Cost.** 2,000 draws: of n pairs of numbers, a walk along half of n²/2 sorted ratios each; of n histograms, 2n sums at each
+//! step of a bisection.
 
 use hdrhistogram::Histogram;
 
@@ -304,9 +307,9 @@ impl Interval {
         (self.hi / ratio).max(ratio / self.lo) - 1.0
     }
 
-    /// The difference, as a factor less 1, that this many repeats with this spread would show in 95 % of cases, where a difference counts
-    /// that the interval keeps away from 1 and that is above `noise_floor`. Few repeats know their spread badly:
-    /// it is taken to be as large as 80 % of such estimates allow.
+    /// The difference, as a factor less 1, that this many repeats with this spread would show in 95 % of cases, where a difference
+    /// counts that the interval keeps away from 1 and that is above `noise_floor`. Few repeats know their spread badly: it is
+    /// taken to be as large as 80 % of such estimates allow.
     pub fn smallest_visible(&self, ratio: f64, noise_floor: f64) -> f64 {
         let needed = self.relative_half_width(ratio).max(noise_floor).ln_1p();
         let strays = student::quantile(0.95, self.df) * self.standard_error;

@@ -2,7 +2,8 @@
 
 use std::f64::consts::PI;
 
-/// The quantile at `p`, above one half, with `df` degrees of freedom (a fraction is cut off, which errs to the wide side). Right to nine digits.
+/// The quantile at `p`, above one half, with `df` degrees of freedom (a fraction is cut off, which errs to the wide side). Right
+/// to nine digits.
 pub fn quantile(p: f64, df: f64) -> f64 {
     let df = df.max(1.0) as u64;
     // Of one degree of freedom, the quantile at 1 − 1e-6 is 318,310.

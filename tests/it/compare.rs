@@ -14,8 +14,9 @@ pub const TESTS: &[Test] = &[
     ("compare::what_is_no_side_is_refused_with_the_remedy", refused),
 ];
 
-/// No-ops, five times: an arm that thinks after each I/O, a control arm, two depths. What a busy machine makes of them is replaced, in
-/// the store and in what was printed, by what an idle one might: 1000 IOPS, 800 for the one that thinks, and no warnings.
+/// No-ops, five times: an arm that thinks after each I/O, a control arm, two depths. What a busy machine makes of them is
+/// replaced, in the store and in what was printed, by what an idle one might: 1000 IOPS, 800 for the one that thinks, and no
+/// warnings.
 fn stored(place: &Place) -> Value {
     place.write(
         "e.toml",

@@ -1,5 +1,5 @@
-//! In what two sides differ beside what was measured: their hosts, what the load ran against, its options. A comparison across hosts or
-//! kernels may be just what is wanted, so this forbids nothing; it is said.
+//! In what two sides differ beside what was measured: their hosts, what the load ran against, its options. A comparison across
+//! hosts or kernels may be just what is wanted, so this forbids nothing; it is said.
 
 use serde_json::Value;
 

@@ -226,8 +226,8 @@ fn unknown_run(run: i64, store: &Store) -> Error {
 
 type Fixed = Vec<(String, String)>;
 
-/// `12`, `12:arm=coop,depth=16`, `a.json,b.json:arm=coop` → runs and files, and what is fixed. A value may hold commas: what has no `=` belongs
-/// to the value before it.
+/// `12`, `12:arm=coop,depth=16`, `a.json,b.json:arm=coop` → runs and files, and what is fixed. A value may hold commas: what has
+/// no `=` belongs to the value before it.
 fn parsed(text: &str) -> Result<(Vec<&str>, Fixed)> {
     let (items, selection) = match text.rsplit_once(':') {
         Some((items, selection)) if selection.contains('=') && !Path::new(text).exists() => (items, selection),
