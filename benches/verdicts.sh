@@ -56,7 +56,7 @@ verdict() { # seed, files' name
 }
 
 percent() { # column of a file: its median
-    awk -v c="$1" 'NF == 4 { print $c * 100 }' "$2" | median | awk '{ printf "%.2f %%", $1 }'
+    awk -v c="$1" 'NF == 4 { print $c * 100 }' "$2" | median | awk '{ printf "%.2f %%", $1 } END { if (!NR) printf "–" }'
 }
 
 failed=0
@@ -70,10 +70,15 @@ done
 for metric in iops cpu_per_io; do
     same=$dir/same.$metric
     called=$(grep -c '^[fs]' "$same" || true)
+    untold=$(grep -c '^not' "$same" || true)
     printf 'A/A by %s, %s pairs: %s of %s comparisons of a load with itself called a difference (at most %s), %s not comparable\n' \
-        "$metric" "$pairs" "$called" "$comparisons" $((comparisons / 20)) "$(grep -c '^not' "$same" || true)"
+        "$metric" "$pairs" "$called" "$comparisons" $((comparisons / 20)) "$untold"
     printf '  medians: noise floor %s, smallest visible difference %s\n' "$(percent 4 "$same")" "$(percent 3 "$same")"
     if [ "$called" -gt $((comparisons / 20)) ]; then failed=1; fi
+    if [ "$untold" -gt $((comparisons / 10)) ]; then
+        echo "  too many are not comparable for that to say anything: run it on an idle machine"
+        failed=1
+    fi
 done
 
 # The time of one round, a batch of 128: what is added is a share of it.
