@@ -38,7 +38,9 @@ fn threshold(run: &RunRecord, other: &str, rows: Option<&str>, group: &Group<'_>
     let worse = |v: &Verdict| *v == Verdict::Slower;
     let (first, last) = (told.first()?, told.last()?);
     if told.iter().all(|(_, v)| !worse(v)) {
-        return Some(format!("{other} has no higher mean latency than {base} at any {rows_name} that was compared."));
+        return Some(format!(
+            "{other} is not shown to be slower than {base} in mean latency at any {rows_name} that was compared."
+        ));
     }
     if !worse(&last.1) {
         return None;

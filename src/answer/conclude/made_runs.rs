@@ -145,9 +145,9 @@ fn the_threshold_lies_between_the_last_that_is_not_slower_and_the_first_from_whi
     ));
     r.cells[5].measurements = r.cells[1].measurements.clone();
     r.comparisons = compare::of_run(&r, &|_, _| None);
-    assert!(
-        said(&r).contains(&"coop has no higher mean latency than default at any think that was compared.".to_owned())
-    );
+    assert!(said(&r).contains(
+        &"coop is not shown to be slower than default in mean latency at any think that was compared.".to_owned()
+    ));
 }
 
 /// So many samples of a place among a thousand, at a millisecond each.
