@@ -35,7 +35,22 @@ fn list() -> End {
     assert_eq!(l["runs"].as_array().map(Vec::len), Some(0));
     let names: Vec<_> =
         l["experiments"].as_array().expect("a list").iter().filter_map(|e| e["name"].as_str()).collect();
-    assert_eq!(names, ["coop", "interfaces"]);
+    assert_eq!(
+        names,
+        [
+            "async-punt",
+            "coop",
+            "coop-worse",
+            "copy-cost",
+            "depth-kicks",
+            "getevents",
+            "interfaces",
+            "irq-placement",
+            "polling",
+            "registered",
+            "sqpoll-idle"
+        ]
+    );
     // What list names can be planned.
     for name in names {
         let plan = run(&mut place.tool(["run", name, "--plan", "--json", "--file", "t", "--size", "1g"])).ok().json();
