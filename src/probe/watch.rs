@@ -206,7 +206,7 @@ impl<'room> Watch<'room> {
         let mut links = vec![];
         for program in skel.object_mut().progs_mut() {
             let name = plan.attach.iter().find(|name| program.name() == **name);
-            let now = |name: &&str| !posix_aio::is(&program) && !(subject.aio_awaited && *name == AWAITED);
+            let now = |name: &&str| !posix_aio::is(&program) && (!subject.aio_awaited || *name != AWAITED);
             if let Some(name) = name.filter(|name| now(name)) {
                 links.push((*name, program.attach().map_err(load_error)?));
             }

@@ -142,6 +142,10 @@ impl Store {
             .map_err(fail)?;
         let mut list = rows.collect::<rusqlite::Result<Vec<_>>>().map_err(fail)?;
         for run in &mut list {
+            // It may have ended before its last block, by its stopping rule.
+            if run.finished_unix_s.is_some() {
+                run.planned = run.done;
+            }
             run.hosts = self.distinct("hostname", run.run)?;
             run.kernels = self.distinct("kernel", run.run)?;
         }

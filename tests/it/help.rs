@@ -66,7 +66,7 @@ fn options() -> End {
                    --profile-hz --record --slowest --stacks --windows",
         ),
         ("top", "--all --count --help --interval --json --one-in --pid"),
-        ("run", "--file --help --json --plan --quick --resume --seed --size --store"),
+        ("run", "--fail-on-unmet --file --help --json --plan --quick --resume --seed --size --store"),
     ] {
         let text = help(&[command, "--help"]);
         let listed = options_of(&text);

@@ -17,7 +17,7 @@ pub fn experiment(place: &Place, load: &str) {
     place.write(
         "e.toml",
         format!(
-            "name = \"tiny\"\ntitle = \"Two depths\"\nquestion = \"Does it run?\"\nexpect = \"Yes.\"\nrepeats = 2\n\n\
+            "name = \"tiny\"\ntitle = \"Two depths\"\nquestion = \"Does it run?\"\nexpect = \"Yes.\"\nrepeats = 2\ncontrol = false\n\n\
              [load]\ntrace = \"off\"\nwarmup = \"0\"\n{load}\n\n[matrix]\ndepth = [1, 4]\n\n\
              [[arm]]\nname = \"default\"\n\n[[arm]]\nname = \"coop\"\nring = \"coop_taskrun\"\n\n\
              [quick]\n[quick.matrix]\ndepth = [4]\n"

@@ -39,7 +39,7 @@ impl Watch<'_> {
     pub fn open_window(&mut self) -> Result<()> {
         for program in self.skel.object_mut().progs_mut() {
             let Some(name) = self.plan.attach.iter().find(|name| program.name() == **name) else { continue };
-            if !ALWAYS.contains(name) && !(self.aio_awaited && *name == AWAITED) {
+            if !ALWAYS.contains(name) && (!self.aio_awaited || *name != AWAITED) {
                 self.links.push((name, program.attach().map_err(load_error)?));
             }
         }
