@@ -46,8 +46,9 @@ pub fn run(args: &ListArgs) -> Result<u8> {
         return Ok(0);
     }
     let mut out = String::new();
+    let width = experiments.iter().map(|e| e.name.len()).max().unwrap_or(0);
     for e in &experiments {
-        out.push_str(&format!("iotrail run {:11} {}\n", e.name, e.title));
+        out.push_str(&format!("iotrail run {:width$}  {}\n", e.name, e.title));
     }
     out.push('\n');
     match runs.as_slice() {

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::answer::compare;
 use crate::answer::conclude::{Conclusion, conclude};
+use crate::answer::drift;
 use crate::answer::expectation::{self, Judged, judge};
 use crate::comparison::Comparison;
 use crate::error::{Error, Result};
@@ -25,7 +26,7 @@ use crate::experiment::schedule::fresh_seed;
 use crate::experiment::{builtin, cell, interrupt, scratch};
 use crate::host::{self, settings::Settings};
 use crate::load::options::Bytes;
-use crate::measurement;
+use crate::measurement::{self, Warning};
 use crate::probe::profile::{Clock, DEFAULT_HZ, Sampling};
 use crate::report::terminal;
 use crate::run_record::RunRecord;
@@ -84,6 +85,8 @@ struct Printed<'a> {
     conclusions: Vec<Conclusion>,
     /// The experiment's expectations, wherever they hold.
     judged: &'a [Judged],
+    /// Of the repeats beside each other: outliers, drift.
+    warnings: Vec<Warning>,
 }
 
 pub fn run(args: &RunArgs) -> Result<u8> {
@@ -112,7 +115,12 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let (outcome, record) = measured?;
     let judged = judge(&record);
     if args.json {
-        terminal::print_json(&Printed { record: &record, conclusions: conclude(&record), judged: &judged })?;
+        terminal::print_json(&Printed {
+            record: &record,
+            conclusions: conclude(&record),
+            judged: &judged,
+            warnings: drift::warnings(&record),
+        })?;
     } else {
         terminal::print(&terminal::run(&record))?;
     }

@@ -423,16 +423,13 @@ impl File<'_> {
 /// Puts `over` in place of what `base` says. A run ends by time or by number: one takes the other's place, and so do the two ways to
 /// read.
 fn overlay(base: &mut Options, over: &Options) {
-    for (key, value) in over {
-        match key.as_str() {
-            "runtime" => base.remove("count"),
-            "count" => base.remove("runtime"),
-            "direct" => base.remove("buffered"),
-            "buffered" => base.remove("direct"),
-            _ => None,
-        };
-        base.insert(key.clone(), value.clone());
+    const EITHER: [(&str, &str); 2] = [("runtime", "count"), ("direct", "buffered")];
+    for (one, other) in EITHER.into_iter().chain(EITHER.map(|(a, b)| (b, a))) {
+        if over.contains_key(one) {
+            base.remove(other);
+        }
     }
+    base.extend(over.clone());
 }
 
 /// Options as the load and the host will see them: `base`, then `over`. `None` where they don't go together.

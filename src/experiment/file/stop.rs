@@ -21,7 +21,8 @@ pub(super) struct RawStop {
     budget: Option<Spanned<toml::Value>>,
 }
 
-/// Blocks of a run that says only how narrow its intervals are to be.
+/// Blocks of a run that says only how narrow its intervals are to be. Fewer know their own spread too badly to stop by it.
+const AT_LEAST: u32 = 5;
 const AT_MOST: u32 = 50;
 
 impl File<'_> {
@@ -37,9 +38,9 @@ impl File<'_> {
                 return Err(self.refuse(n.span(), format!("'at-least' is {fewest} or more: fewer have no interval")));
             }
             Some(n) => *n.get_ref(),
-            None => fewest,
+            None => AT_LEAST,
         };
-        let at_most = raw.at_most.as_ref().map_or(AT_MOST.max(at_least), |n| *n.get_ref());
+        let at_most = raw.at_most.as_ref().map_or(at_least.max(AT_MOST), |n| *n.get_ref());
         if let Some(n) = raw.at_most.as_ref().filter(|_| at_most < at_least) {
             return Err(self.refuse(n.span(), format!("'at-most' is below 'at-least', {at_least}")));
         }
