@@ -71,51 +71,44 @@ fn apart(a: &CellRecord, b: &CellRecord, place: Place) -> bool {
 /// Native aio copies its iocbs in, one by one; io_uring has no such copy. Beside the same I/Os of io_uring, the difference in
 /// copying is that.
 fn copying(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
-    let engine = |row: &Row<'_>, name: &str| {
-        let is = |c: &&CellRecord| {
-            run.arms.iter().any(|a| a == c.arm()) && c.measurements.first().is_some_and(|m| m.load.engine == name)
-        };
-        row.cells
-            .iter()
-            .copied()
-            .find(is)
-            .map(|c| (c.arm().to_owned(), copied(c), call(c), c.measurements.first().map(|m| m.load.batch)))
+    let of_engine = |row: &Row<'_>, name: &str| {
+        let is = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.load.engine == name);
+        run.arms.iter().filter_map(|arm| find(row, arm)).find(is).cloned()
     };
     let mut out = Vec::new();
     for row in &group.rows {
-        let (Some((aio, Some(theirs), Some(call), batch)), Some((ring, Some(ours), _, _))) =
-            (engine(row, "libaio"), engine(row, "io_uring"))
-        else {
-            continue;
-        };
-        let (difference, error) = (theirs.ns - ours.ns, theirs.error_ns.hypot(ours.error_ns));
+        let (Some(aio), Some(ring)) = (of_engine(row, "libaio"), of_engine(row, "io_uring")) else { continue };
+        let (Some(theirs), Some(ours)) = (copied(&aio), copied(&ring)) else { continue };
+        let (difference, error) = (theirs.ns - ours.ns, SURE * theirs.error_ns.hypot(ours.error_ns));
         let place = at(rows, std::slice::from_ref(&row.value));
-        let batch = batch.map_or(String::new(), |n| {
-            if n > 1 { format!(", {} a call", span((call * f64::from(n)).round())) } else { String::new() }
-        });
         let share = theirs.share.map(|s| format!(" ({} of its CPU time)", percent(s))).unwrap_or_default();
-        out.push(if difference >= SURE * error {
-            format!(
-                "Copying takes {aio} {} per I/O{share}{place}, and {ring} {}: an iocb costs {} ± {} to copy in. Into system calls and out \
-                 of them: {} per I/O{batch}.",
-                span(theirs.ns.round()),
-                span(ours.ns.round()),
-                span(difference.round()),
-                span((SURE * error).round()),
-                span(call.round())
-            )
+        let told = if difference >= error {
+            format!("an iocb costs {} ± {} to copy in", span(difference.round()), span(error.round()))
         } else {
-            format!(
-                "Copying takes {aio} {} per I/O{share}{place}, and {ring} {}: the samples don't tell the iocb's copy from chance (± {}). Into \
-                 system calls and out of them: {} per I/O{batch}.",
-                span(theirs.ns.round()),
-                span(ours.ns.round()),
-                span((SURE * error).round()),
-                span(call.round())
-            )
-        });
+            format!("the samples don't tell the iocb's copy from chance (± {})", span(error.round()))
+        };
+        out.push(format!(
+            "Copying takes {} {} per I/O{share}{place}, and {} {}: {told}.{}",
+            aio.arm(),
+            span(theirs.ns.round()),
+            ring.arm(),
+            span(ours.ns.round()),
+            of_a_call(&aio).unwrap_or_default()
+        ));
     }
     out
+}
+
+/// What the system call itself takes; `None`: too few samples fell there to say.
+fn of_a_call(cell: &CellRecord) -> Option<String> {
+    const FEWEST: u64 = 5;
+    let way = per_io::place(&cell.measurements, |p| p == Place::SyscallEntry).filter(|s| s.samples >= FEWEST)?;
+    let batch = cell.measurements.first()?.load.batch;
+    let each = match batch {
+        0 | 1 => String::new(),
+        n => format!(", {} a call", span((way.ns * f64::from(n)).round())),
+    };
+    Some(format!(" Into system calls and out of them: {} per I/O{each}.", span(way.ns.round())))
 }
 
 /// With the share of the CPU time that it is.
@@ -129,8 +122,4 @@ fn copied(cell: &CellRecord) -> Option<Copied> {
     let Sampled { ns, error_ns, .. } = per_io::place(&cell.measurements, |p| p == Place::Copy)?;
     let all = per_io::place(&cell.measurements, |p| p != Place::Idle)?;
     Some(Copied { ns, error_ns, share: (all.ns > 0.0).then(|| ns / all.ns) })
-}
-
-fn call(cell: &CellRecord) -> Option<f64> {
-    per_io::place(&cell.measurements, |p| p == Place::SyscallEntry).map(|s| s.ns)
 }
