@@ -106,10 +106,19 @@ fn near_1(x: f64) -> String {
 fn visible(of: &[f64]) -> String {
     let least = of.iter().copied().fold(f64::INFINITY, f64::min);
     let most = of.iter().copied().fold(0.0, f64::max);
-    match (percent(least), percent(most)) {
+    match (factor(least), factor(most)) {
         _ if of.is_empty() => String::new(),
-        (least, most) if least == most => format!(" (it would have shown from ±{most})"),
-        (least, most) => format!(" (it would have shown from ±{} to ±{most})", least.trim_end_matches(" %")),
+        (least, most) if least == most => format!(" (it would have shown from {most})"),
+        (least, most) => format!(" (it would have shown from {least} to {most})"),
+    }
+}
+
+/// A difference, as a factor less 1: where it is none of percents any more, the factor; beyond 10 the number says nothing.
+pub fn factor(difference: f64) -> String {
+    match difference {
+        d if d < 1.0 => format!("±{}", percent(d)),
+        d if d < 9.0 => format!("×{}", three_digits(1.0 + d)),
+        _ => "more than ×10".into(),
     }
 }
 

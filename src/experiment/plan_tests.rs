@@ -55,11 +55,9 @@ fn every_combination_is_a_cell_with_its_options() {
     assert_eq!(last.load.file.as_deref(), Some(Path::new("/data/scratch-1g")));
     assert_eq!((last.load.size, last.load.allow_write), (Some(Bytes(1 << 30)), true));
     assert_eq!(p.arms, ["default", "coop_taskrun"]);
-    // (350 ms + 150 ms + 1 s) × 4 cells × 3 repeats
-    assert_eq!(
-        p.estimate(),
-        Estimate { stated: Duration::from_secs(18), least: Duration::from_secs(18), counted_ios: 0 }
-    );
+    // (180 ms + 150 ms + 1 s) × 4 cells × 3 repeats
+    let all = Duration::from_millis(15_960);
+    assert_eq!(p.estimate(), Estimate { stated: all, least: all, counted_ios: 0 });
 }
 
 #[test]
@@ -69,9 +67,9 @@ fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() 
     assert_eq!((full.cells.len(), full.testable().count()), (168, 168));
     assert_eq!(full.axes, ["cpus", "wait", "neighbour", "depth", "arm"]);
     let quick = plan(&coop, true, &scratch(), &two_cpus(), &|_| None).unwrap();
-    assert_eq!((quick.cells.len(), quick.repeats), (48, 3));
-    // (350 ms + 100 ms + 350 ms) × 48 cells × 3 repeats
-    assert_eq!(quick.estimate().stated, Duration::from_millis(115_200));
+    assert_eq!((quick.cells.len(), quick.repeats), (48, 4));
+    // (180 ms + 80 ms + 300 ms) × 48 cells × 4 repeats
+    assert_eq!(quick.estimate().stated, Duration::from_millis(107_520));
     let of = |p: &Plan, ring: &str| p.cells.iter().filter(|c| c.load.ring == ring).count();
     assert_eq!((of(&full, ""), of(&full, "coop_taskrun")), (112, 56), "the default, its control, and the other arm");
     assert_eq!(full.arms, ["default", "coop_taskrun"]);
