@@ -93,7 +93,7 @@ fn figures(c: &Comparison) -> String {
         said.push_str(&format!(", {}–{}", near_1(lo), near_1(hi)));
     }
     if let Some(noise) = c.noise_floor {
-        said.push_str(&format!("; noise ±{}", percent(noise)));
+        said.push_str(&format!("; noise {}", factor(noise)));
     }
     said
 }

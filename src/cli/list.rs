@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::answer::words::plural;
 use crate::error::Result;
 use crate::experiment::builtin;
 use crate::report::terminal;
+use crate::store::salvage::salvage;
 use crate::store::{RunSummary, Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
@@ -14,6 +16,10 @@ pub struct ListArgs {
     /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
+
+    /// Copy what can be read of a damaged store into a new one; runs that lack measurements then can be resumed there
+    #[arg(long, value_name = "NEW", conflicts_with = "json")]
+    pub salvage: Option<PathBuf>,
 
     /// JSON on standard output
     #[arg(long)]
@@ -37,6 +43,16 @@ struct BuiltIn {
 /// Prints the built-in experiments and every run of the store; a store that is not there yet holds none.
 pub fn run(args: &ListArgs) -> Result<u8> {
     let path = args.store.clone().map_or_else(default_path, Ok)?;
+    if let Some(new) = &args.salvage {
+        let s = salvage(&path, new)?;
+        let unreadable = if s.unreadable > 0 { format!(", {} could not be read", s.unreadable) } else { String::new() };
+        let (runs, measurements) = (plural(s.runs as usize, "run"), plural(s.measurements as usize, "measurement"));
+        terminal::print(&format!(
+            "{runs} with {measurements} copied to {}{unreadable}\n",
+            terminal::sanitise(&new.display().to_string())
+        ))?;
+        return Ok(0);
+    }
     let runs = Store::open(&path)?.map(|s| s.list()).transpose()?.unwrap_or_default();
     let built_in = |(name, _): &(&str, &str)| builtin::find(name).map(|e| BuiltIn { name: e.name, title: e.title });
     let experiments = builtin::ALL.iter().map(built_in).collect::<Result<Vec<_>>>()?;

@@ -10,11 +10,13 @@
 //! | `schema` | the tables and their versions |
 //! | `write`, `read` | runs and measurements stored; and read back |
 //! | `refusal` | what SQLite says, in words |
+//! | `salvage` | what can be read of a damaged store, copied |
 
 mod location;
 mod open;
 mod read;
 mod refusal;
+pub mod salvage;
 #[cfg(test)]
 pub(crate) mod sample;
 mod schema;

@@ -9,7 +9,7 @@ use crate::error::Error;
 pub fn damaged(path: &Path) -> Error {
     Error::input(
         format!("the store {} is damaged or cut short", path.display()),
-        "put back a copy, or move it away and start a new one; it was left as it is",
+        "put back a copy, or copy what can be read of it with `iotrail list --store … --salvage NEW`; it was left as it is",
     )
 }
 

@@ -182,6 +182,34 @@ fn a_truncated_store_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_store_cut_short_loses_what_was_written_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, run) = begun(&dir);
+    for repeat in 1..20 {
+        store.save(run, 1, repeat, &sample::measurement(), &sample::histogram()).unwrap();
+    }
+    let path = store.path().to_owned();
+    drop(store);
+    let whole = std::fs::read(&path).unwrap();
+    // Within the last measurement's pages: that one at most.
+    for (n, (cut, left)) in [(100, 18), (4096, 18), (whole.len() / 4, 10)].into_iter().enumerate() {
+        let (from, to) = (dir.path().join("cut.db"), dir.path().join(format!("new{n}.db")));
+        std::fs::write(&from, &whole[..whole.len() - cut]).unwrap();
+        let salvaged = salvage::salvage(&from, &to).unwrap();
+        assert!(salvaged.runs == 1 && salvaged.measurements >= left, "{cut}: {salvaged:?}");
+        let record = Store::open(&to).unwrap().unwrap().load(run).unwrap().unwrap();
+        assert_eq!(record.cells[0].measurements.len() as u64, salvaged.measurements);
+        assert!(record.cells[0].measurements.iter().all(|m| *m == sample::measurement()));
+        assert_eq!(std::fs::read(&from).unwrap().len(), whole.len() - cut, "it is only read");
+    }
+    let e = salvage::salvage(&path, &dir.path().join("new0.db")).unwrap_err();
+    assert!(e.to_string().contains("is there already"), "{e}");
+    std::fs::write(&path, &whole[..50]).unwrap();
+    assert_eq!(salvage::salvage(&path, &dir.path().join("none.db")).unwrap_err().exit_status(), 2);
+    assert!(!dir.path().join("none.db").exists());
+}
+
+#[test]
 fn no_store_yet_is_no_error_for_a_reader_and_makes_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("none.db");

@@ -56,7 +56,7 @@ fn options() -> End {
         ("bench", of_bench),
         ("check", "--file --help --json"),
         ("compare", "--fail-on --help --json --metric --store"),
-        ("list", "--help --json --store"),
+        ("list", "--help --json --salvage --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --help --json --opcode --ring --slowest"),
         ("export", "--force --help --perfetto"),

@@ -72,8 +72,16 @@ fn refused() -> End {
     experiment(&place, "count = 8");
     let before = place.contents();
     for (name, status, says) in [
-        ("cut.db", 2, "the store cut.db is damaged or cut short; put back a copy, or move it away"),
-        ("stump.db", 2, "the store stump.db is damaged or cut short; put back a copy, or move it away"),
+        (
+            "cut.db",
+            2,
+            "the store cut.db is damaged or cut short; put back a copy, or copy what can be read of it with `iotrail list",
+        ),
+        (
+            "stump.db",
+            2,
+            "the store stump.db is damaged or cut short; put back a copy, or copy what can be read of it with `iotrail list",
+        ),
         ("text.db", 2, "text.db is no store of iotrail; name another file with --store"),
         ("foreign.db", 2, "foreign.db is a database of another program, not a store of iotrail; name another file"),
         ("newer.db", 2, "newer.db was written by a newer iotrail (store version 99; this one knows 1); update iotrail"),

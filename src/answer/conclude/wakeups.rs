@@ -1,12 +1,13 @@
 //! Waking a sleeping SQPOLL thread against keeping it awake, and against having none.
 
-use super::against::ratio;
+use super::against::{ratio, verdict};
 use super::{at, find};
 use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
 use crate::answer::spread::Spread;
 use crate::answer::words::{percent, span, three_digits};
+use crate::comparison::Verdict;
 use crate::measurement::Measurement;
 use crate::run_record::{CellRecord, RunRecord};
 
@@ -113,7 +114,10 @@ fn break_even(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<Str
             let cpu = ratio(Metric::CpuPerIo, none, best);
             dearer.push(format!(
                 "{}{} ({}: {} against {}{})",
-                if latency < without { "faster" } else { "slower" },
+                match verdict(Metric::LatencyMean, none, best) {
+                    Verdict::NoDifference => "no measurable difference",
+                    told => told.words(),
+                },
                 at(rows, std::slice::from_ref(&row.value)),
                 best.arm(),
                 span(latency),
