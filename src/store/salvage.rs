@@ -10,6 +10,7 @@ use super::Store;
 use super::refusal::explain;
 use super::schema::{self, Found, VERSION};
 use crate::error::{Error, Result};
+use crate::stats::histogram;
 
 /// What was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,11 +106,20 @@ fn by_id(old: &Connection, new: &Connection, table: &str) -> rusqlite::Result<u6
             q.query_row([], |row| (0..columns).map(|i| row.get(i)).collect::<rusqlite::Result<Vec<Value>>>())
         });
         match read {
-            Ok(row) => insert(new, table, row)?,
-            Err(_) => unreadable += 1,
+            Ok(row) if is_whole(row.last()) => insert(new, table, row)?,
+            Ok(_) | Err(_) => unreadable += 1,
         }
     }
     Ok(unreadable)
+}
+
+/// What is missing of the last page reads as zeros. The last column is the row's content: JSON, or a histogram.
+fn is_whole(content: Option<&Value>) -> bool {
+    match content {
+        Some(Value::Text(json)) => serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok(),
+        Some(Value::Blob(bytes)) => histogram::from_bytes(bytes).is_ok(),
+        _ => false,
+    }
 }
 
 /// For tables whose rows are their key's.
