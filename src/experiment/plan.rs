@@ -16,7 +16,7 @@ use crate::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA
 
 /// What one watched cell costs beside its load: processes started, probes attached and drained, the result stored.
 /// For the estimate only; while a run goes on, its own pace takes the place of this.
-const BESIDE_THE_LOAD: Duration = Duration::from_millis(180);
+const BESIDE_THE_LOAD: Duration = Duration::from_millis(160);
 
 /// What a plan has to know of the host: what decides which CPUs are `irq` and which are not.
 #[derive(Debug, Clone, Default, PartialEq)]

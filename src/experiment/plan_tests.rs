@@ -55,8 +55,8 @@ fn every_combination_is_a_cell_with_its_options() {
     assert_eq!(last.load.file.as_deref(), Some(Path::new("/data/scratch-1g")));
     assert_eq!((last.load.size, last.load.allow_write), (Some(Bytes(1 << 30)), true));
     assert_eq!(p.arms, ["default", "coop_taskrun"]);
-    // (180 ms + 150 ms + 1 s) × 4 cells × 3 repeats
-    let all = Duration::from_millis(15_960);
+    // (160 ms + 150 ms + 1 s) × 4 cells × 3 repeats
+    let all = Duration::from_millis(15_720);
     assert_eq!(p.estimate(), Estimate { stated: all, least: all, counted_ios: 0 });
 }
 
@@ -68,8 +68,8 @@ fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() 
     assert_eq!(full.axes, ["cpus", "wait", "neighbour", "depth", "arm"]);
     let quick = plan(&coop, true, &scratch(), &two_cpus(), &|_| None).unwrap();
     assert_eq!((quick.cells.len(), quick.repeats), (48, 4));
-    // (180 ms + 80 ms + 300 ms) × 48 cells × 4 repeats
-    assert_eq!(quick.estimate().stated, Duration::from_millis(107_520));
+    // (160 ms + 80 ms + 300 ms) × 48 cells × 4 repeats
+    assert_eq!(quick.estimate().stated, Duration::from_millis(103_680));
     let of = |p: &Plan, ring: &str| p.cells.iter().filter(|c| c.load.ring == ring).count();
     assert_eq!((of(&full, ""), of(&full, "coop_taskrun")), (112, 56), "the default, its control, and the other arm");
     assert_eq!(full.arms, ["default", "coop_taskrun"]);
