@@ -1,7 +1,6 @@
 use super::*;
 use crate::answer::compare::of_run;
 use crate::measurement::{PerIo, Phases, VehicleCount};
-use crate::run_record::SCHEMA;
 use crate::store::sample;
 
 /// IOPS of each repeat, what carried them, kicks per I/O.
@@ -28,25 +27,12 @@ fn run(rows: &[(u32, Arm<'_>, Arm<'_>)]) -> RunRecord {
         }
     }
     compared(RunRecord {
-        schema: SCHEMA.into(),
-        run: 1,
-        experiment: "x".into(),
-        title: "X".into(),
-        question: "?".into(),
-        expect: "!".into(),
-        table: Table::Delivery,
-        quick: false,
-        seed: 7,
         repeats: rows[0].1.0.len() as u32,
         axes: ["wait", "depth", "arm"].map(Into::into).to_vec(),
-        stop: None,
-        expectations: Vec::new(),
         arms: ["default", "coop"].map(Into::into).to_vec(),
         metrics: vec!["iops".into()],
-        started_unix_s: 1,
-        finished_unix_s: Some(2),
         cells,
-        comparisons: Vec::new(),
+        ..sample::run()
     })
 }
 

@@ -169,7 +169,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_record::{ARM, SCHEMA, Table};
+    use crate::run_record::ARM;
+    use crate::stats::random::SplitMix64;
     use crate::store::sample;
 
     /// Cells by the IOPS of their repeats.
@@ -184,25 +185,11 @@ mod tests {
                 .collect(),
         };
         RunRecord {
-            schema: SCHEMA.into(),
-            run: 1,
-            experiment: "x".into(),
-            title: String::new(),
-            question: String::new(),
-            expect: String::new(),
-            table: Table::Delivery,
-            quick: false,
-            seed: 7,
             repeats: 5,
             axes: vec!["depth".into(), ARM.into()],
-            metrics: Vec::new(),
-            expectations: Vec::new(),
-            stop: None,
             arms: vec!["default".into(), "coop".into()],
-            started_unix_s: 0,
-            finished_unix_s: None,
             cells: cells.iter().enumerate().map(cell).collect(),
-            comparisons: Vec::new(),
+            ..sample::run()
         }
     }
 
@@ -265,21 +252,11 @@ mod tests {
     /// Of cells of normal repeats, one in a hundred may have an outlier, and one run in fifty a drift.
     #[test]
     fn chance_is_called_out_as_seldom_as_it_says() {
-        let mut state = 0x2545_f491_4f6c_dd1du64;
-        let mut uniform = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) as f64 / (1u64 << 53) as f64
-        };
-        let mut normal = || {
-            let (a, b) = (uniform().max(1e-300), uniform());
-            (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
-        };
+        let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
         for n in [5, 8, 12, 20] {
             let mut hits = 0;
             for _ in 0..2000 {
-                let iops: Vec<f64> = (0..n).map(|_| normal()).collect();
+                let iops: Vec<f64> = (0..n).map(|_| random.normal()).collect();
                 let middle = median(iops.clone());
                 let scale = 1.4826 * median(iops.iter().map(|x| (x - middle).abs()).collect());
                 hits += u32::from(iops.iter().any(|x| (x - middle).abs() > limit(n) * scale));

@@ -3,6 +3,7 @@
 use crate::engine::{Io, Op};
 
 use super::options::Rw;
+use crate::stats::random::SplitMix64;
 
 /// xoshiro256++ (Blackman, Vigna): 4 ns a number, period 2^256; seeded by SplitMix64.
 #[derive(Debug, Clone)]
@@ -10,8 +11,8 @@ pub struct Random([u64; 4]);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        let mut state = seed;
-        Self(std::array::from_fn(|_| split_mix(&mut state)))
+        let mut seeds = SplitMix64::new(seed);
+        Self(std::array::from_fn(|_| seeds.draw()))
     }
 
     #[inline]
@@ -33,16 +34,6 @@ impl Random {
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
-}
-
-/// SplitMix64 (Steele, Lea, Flood): the next number of a stream.
-#[inline]
-pub fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// The blocks that a job works on: `first..first + blocks`.

@@ -13,7 +13,7 @@
 //! Words are little-endian. What it shows: data of another place, torn, corrupted or never written. What it does not
 //! show: an earlier whole write of the same place.
 
-use super::pattern::split_mix;
+use crate::stats::random::SplitMix64;
 
 /// Bytes that are checked as one.
 pub const UNIT: usize = 512;
@@ -50,8 +50,8 @@ impl std::fmt::Display for Mismatch {
 }
 
 fn payload(offset: u64, generation: u64) -> impl Iterator<Item = u64> {
-    let mut state = offset ^ generation.rotate_left(32) ^ MAGIC;
-    (HEADER..WORDS).map(move |_| split_mix(&mut state))
+    let mut random = SplitMix64::new(offset ^ generation.rotate_left(32) ^ MAGIC);
+    (HEADER..WORDS).map(move |_| random.draw())
 }
 
 fn fold(sum: u64, word: u64) -> u64 {

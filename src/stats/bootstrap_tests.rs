@@ -11,23 +11,14 @@ impl World {
         Self { random: SplitMix64::new(seed) }
     }
 
-    fn uniform(&mut self) -> f64 {
-        ((self.random.draw() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
-    /// Box and Muller.
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.uniform().ln()).sqrt() * (2.0 * std::f64::consts::PI * self.uniform()).cos()
-    }
-
     /// One repeat in ten is far off.
     fn outlier(&mut self) -> f64 {
-        if self.uniform() < 0.1 { 1.0 + self.uniform() } else { 1.0 + 0.01 * self.normal() }
+        if self.random.uniform() < 0.1 { 1.0 + self.random.uniform() } else { 1.0 + 0.01 * self.random.normal() }
     }
 
     /// Of a distribution without a variance.
     fn heavy(&mut self) -> f64 {
-        (0.02 * self.normal() / self.uniform().sqrt()).exp()
+        (0.02 * self.random.normal() / self.random.uniform().sqrt()).exp()
     }
 }
 
@@ -36,19 +27,21 @@ type Made = fn(&mut World, usize) -> Arms;
 
 /// What repeats of two arms may look like whose true ratio is 1.
 const WORLDS: [(&str, Made); 6] = [
-    ("normal", |w, n| (0..n).map(|_| (1.0 + 0.02 * w.normal(), 1.0 + 0.02 * w.normal())).unzip()),
-    ("log-normal", |w, n| (0..n).map(|_| (w.normal().exp(), w.normal().exp())).unzip()),
+    ("normal", |w, n| (0..n).map(|_| (1.0 + 0.02 * w.random.normal(), 1.0 + 0.02 * w.random.normal())).unzip()),
+    ("log-normal", |w, n| (0..n).map(|_| (w.random.normal().exp(), w.random.normal().exp())).unzip()),
     ("heavier tails", |w, n| (0..n).map(|_| (w.heavy(), w.heavy())).unzip()),
     ("outliers", |w, n| (0..n).map(|_| (w.outlier(), w.outlier())).unzip()),
     ("drift of both", |w, n| {
         let mut drift = 0.0;
         let mut both = || {
-            drift += 0.1 * w.normal();
-            (f64::exp(drift + 0.01 * w.normal()), f64::exp(drift + 0.01 * w.normal()))
+            drift += 0.1 * w.random.normal();
+            (f64::exp(drift + 0.01 * w.random.normal()), f64::exp(drift + 0.01 * w.random.normal()))
         };
         (0..n).map(|_| both()).unzip()
     }),
-    ("one arm varies more", |w, n| (0..n).map(|_| ((0.01 * w.normal()).exp(), (0.1 * w.normal()).exp())).unzip()),
+    ("one arm varies more", |w, n| {
+        (0..n).map(|_| ((0.01 * w.random.normal()).exp(), (0.1 * w.random.normal()).exp())).unzip()
+    }),
 ];
 
 fn excludes_1(ratio: Ratio) -> bool {
@@ -102,9 +95,9 @@ fn apart_as_well() {
 /// A slow repeat now and then, as tails have it; every repeat's level differs a little.
 fn latencies(w: &mut World) -> Counts {
     let mut h = histogram::new();
-    let level = 100_000.0 * (0.03 * w.normal()).exp() * if w.uniform() < 0.1 { 1.5 } else { 1.0 };
+    let level = 100_000.0 * (0.03 * w.random.normal()).exp() * if w.random.uniform() < 0.1 { 1.5 } else { 1.0 };
     for _ in 0..300 {
-        h.record((level * (1.0 - w.uniform().ln())) as u64).unwrap();
+        h.record((level * (1.0 - w.random.uniform().ln())) as u64).unwrap();
     }
     Counts::of(&h)
 }
@@ -133,7 +126,7 @@ fn a_difference_that_is_said_to_be_visible_is_seen_in_95_percent() {
     for (n, percent) in [(5, 4.5), (8, 3.0), (12, 2.5), (20, 1.5)] {
         let mut w = World::new(n as u64);
         let slower = 1.0 + percent / 100.0;
-        let mut arm = |level: f64| -> Vec<f64> { (0..n).map(|_| level * (0.01 * w.normal()).exp()).collect() };
+        let mut arm = |level: f64| -> Vec<f64> { (0..n).map(|_| level * (0.01 * w.random.normal()).exp()).collect() };
         let (mut visible, mut right) = (0, 0);
         for _ in 0..trials {
             let (a, control, b) = (arm(1.0), arm(1.0), arm(slower));

@@ -49,6 +49,7 @@ fn effective(taken: &[(u64, f64)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::random::SplitMix64;
 
     #[test]
     fn intervals_of_known_counts() {
@@ -75,17 +76,11 @@ mod tests {
     /// Drawn 5,000 times, the interval must hold the truth at least 95 times in 100.
     #[test]
     fn the_interval_holds_what_it_says() {
-        let mut state = 0x2545_f491_4f6c_dd1du64;
-        let mut uniform = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) as f64 / (1u64 << 53) as f64
-        };
+        let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
         // 400 requests that came alone, and 800 in calls of 8: 500 calls.
         let holds = (0..5_000)
             .filter(|_| {
-                let mut taken = |n: u32| (0..n).filter(|_| uniform() < 0.125).count() as u64;
+                let mut taken = |n: u32| (0..n).filter(|_| random.uniform() < 0.125).count() as u64;
                 let (alone, batched) = (taken(400), taken(800));
                 let t = interval(&[(alone, alone as f64), (batched, batched as f64 / 8.0)], 8).unwrap();
                 t.lo <= 500.0 && 500.0 <= t.hi

@@ -10,6 +10,7 @@ impl SplitMix64 {
     }
 
     /// 64 uniform bits.
+    #[inline]
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -21,6 +22,20 @@ impl SplitMix64 {
     /// Uniform below `n`, by the high half of the product; the bias, n / 2^64, is far below what any run could show.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(n)) >> 64) as u64
+    }
+}
+
+/// What simulations draw.
+#[cfg(test)]
+impl SplitMix64 {
+    /// Above 0 and below 1.
+    pub fn uniform(&mut self) -> f64 {
+        ((self.draw() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// Standard normal (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
 }
 

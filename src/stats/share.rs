@@ -36,6 +36,7 @@ pub fn share(part: u64, all: u64) -> Option<Share> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::random::SplitMix64;
 
     fn near(got: f64, wanted: f64) {
         assert!((got - wanted).abs() < 5e-5, "{got} is not {wanted}");
@@ -69,17 +70,11 @@ mod tests {
     /// Drawn 20,000 times, the interval must hold the truth about 95 times in 100.
     #[test]
     fn the_interval_holds_what_it_says() {
-        let mut state = 0x2545_f491_4f6c_dd1du64;
-        let mut uniform = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) as f64 / (1u64 << 53) as f64
-        };
+        let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
         for p in [0.02, 0.2, 0.7] {
             let holds = (0..20_000)
                 .filter(|_| {
-                    let part = (0..500).filter(|_| uniform() < p).count() as u64;
+                    let part = (0..500).filter(|_| random.uniform() < p).count() as u64;
                     let s = share(part, 500).unwrap();
                     s.lo <= p && p <= s.hi
                 })

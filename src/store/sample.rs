@@ -1,10 +1,11 @@
-//! A made-up measurement for tests: every field holds something.
+//! Made-up records for tests: every field of the measurement holds something.
 
 use hdrhistogram::Histogram;
 
 use crate::measurement::*;
 use crate::path::place::Place;
 use crate::path::vehicle::Vehicle;
+use crate::run_record::{self, RunRecord, Table};
 
 pub fn histogram() -> Histogram<u64> {
     let mut h = Histogram::new(3).unwrap();
@@ -193,5 +194,30 @@ pub fn measurement() -> Measurement {
             virtualisation: None,
         },
         warnings: vec![Warning::new("virtual-machine", "this is a virtual machine", "compare ratios, not times")],
+    }
+}
+
+/// A finished run that says nothing, and has no cells yet.
+pub fn run() -> RunRecord {
+    RunRecord {
+        schema: run_record::SCHEMA.into(),
+        run: 1,
+        experiment: "x".into(),
+        title: "X".into(),
+        question: "?".into(),
+        expect: "!".into(),
+        table: Table::Delivery,
+        quick: false,
+        seed: 7,
+        repeats: 1,
+        stop: None,
+        axes: Vec::new(),
+        arms: Vec::new(),
+        metrics: Vec::new(),
+        expectations: Vec::new(),
+        started_unix_s: 1,
+        finished_unix_s: Some(2),
+        cells: Vec::new(),
+        comparisons: Vec::new(),
     }
 }

@@ -163,16 +163,22 @@ fn a_version_that_no_store_has_is_no_stores() {
     assert!(text.contains("not a store of iotrail"), "{text}");
 }
 
-#[test]
-fn a_truncated_store_is_refused_and_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let (mut store, run) = begun(&dir);
+/// A store with 19 measurements, the run that they are of, and the file's bytes.
+fn nineteen(dir: &tempfile::TempDir) -> (PathBuf, i64, Vec<u8>) {
+    let (mut store, run) = begun(dir);
     for repeat in 1..20 {
         store.save(run, 1, repeat, &sample::measurement(), &sample::histogram()).unwrap();
     }
     let path = store.path().to_owned();
     drop(store);
     let whole = std::fs::read(&path).unwrap();
+    (path, run, whole)
+}
+
+#[test]
+fn a_truncated_store_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, run, whole) = nineteen(&dir);
     for length in [whole.len() - 4096, whole.len() / 2, 4096, 1000, 50] {
         std::fs::write(&path, &whole[..length]).unwrap();
         assert!(refused(&path).contains("damaged or cut short"), "{length}: {}", refused(&path));
@@ -184,13 +190,7 @@ fn a_truncated_store_is_refused_and_left_alone() {
 #[test]
 fn a_store_cut_short_loses_what_was_written_last() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut store, run) = begun(&dir);
-    for repeat in 1..20 {
-        store.save(run, 1, repeat, &sample::measurement(), &sample::histogram()).unwrap();
-    }
-    let path = store.path().to_owned();
-    drop(store);
-    let whole = std::fs::read(&path).unwrap();
+    let (path, run, whole) = nineteen(&dir);
     // Within the last measurement's pages: that one at most.
     for (n, (cut, left)) in [(100, 18), (4096, 18), (whole.len() / 4, 10)].into_iter().enumerate() {
         let (from, to) = (dir.path().join("cut.db"), dir.path().join(format!("new{n}.db")));

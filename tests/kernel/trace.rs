@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -127,18 +127,16 @@ impl Drop for Program {
     }
 }
 
-/// Programs that all have rings when the watch begins, and end before it does: each one's counts are its own.
-fn everyone() -> Result<(), Failed> {
-    let scenarios = [("short_reads", 160_000), ("pipes", 40_000), ("sockets", 80_000), ("fork_children", 6_000)];
-    let mut programs =
-        scenarios.map(|(name, count)| Program::ready(name, count)).into_iter().collect::<Result<Vec<_>, _>>()?;
-    let recording = Path::new(env!("CARGO_TARGET_TMPDIR")).join("everyone.iotrail");
+/// A trace of these, and the recording that it makes: it watches by the time that this returns.
+fn watching(name: &str, whom: &[&str]) -> Result<(Child, PathBuf), Failed> {
+    let recording = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.iotrail"));
     if recording.exists() {
         std::fs::remove_file(&recording)?;
     }
     let watch = Command::new(TOOL)
-        .args(["trace", "-a", "--json", "--one-in", "1", "--force", "--record"])
+        .args(["trace", "--json", "--one-in", "1", "--force", "--record"])
         .arg(&recording)
+        .args(whom)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
@@ -149,6 +147,15 @@ fn everyone() -> Result<(), Failed> {
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_millis(200));
+    Ok((watch, recording))
+}
+
+/// Programs that all have rings when the watch begins, and end before it does: each one's counts are its own.
+fn everyone() -> Result<(), Failed> {
+    let scenarios = [("short_reads", 160_000), ("pipes", 40_000), ("sockets", 80_000), ("fork_children", 6_000)];
+    let mut programs =
+        scenarios.map(|(name, count)| Program::ready(name, count)).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let (watch, recording) = watching("everyone", &["-a"])?;
     programs.iter_mut().try_for_each(Program::start)?;
     let truths = programs.into_iter().map(Program::truth).collect::<Result<Vec<_>, _>>()?;
     // SAFETY: a signal to our own child, which nobody has waited for; the call touches no memory.
@@ -207,27 +214,12 @@ fn begins_aio() -> Result<(), Failed> {
         file().display()
     );
     let mut program = Command::new("sh").args(["-c", &load]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-    let recording = Path::new(env!("CARGO_TARGET_TMPDIR")).join("begins_aio.iotrail");
-    if recording.exists() {
-        std::fs::remove_file(&recording)?;
-    }
-    let watch = Command::new(TOOL)
-        .args(["trace", "--json", "--one-in", "1", "--force", "--record"])
-        .arg(&recording)
-        .args(["-p", &program.id().to_string()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    // The recording is begun right before the watch is.
-    let began = Instant::now();
-    while !recording.exists() {
-        assert!(began.elapsed() < Duration::from_secs(30), "nothing is watched");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    std::thread::sleep(Duration::from_millis(200));
+    let (watch, recording) = watching("begins_aio", &["-p", &program.id().to_string()])?;
     program.stdin.take().ok_or("it is piped")?.write_all(b"go\n")?;
     assert!(program.wait()?.success(), "the load");
-    let total = serde_json::from_slice::<TraceRecord>(&watch.wait_with_output()?.stdout)?.total;
+    let out = watch.wait_with_output()?;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let total = serde_json::from_slice::<TraceRecord>(&out.stdout)?.total;
     std::fs::remove_file(&recording)?;
     assert_eq!(total.ios, REQUESTS);
     let requests: u64 = total.opcodes.iter().map(|o| o.requests).sum();

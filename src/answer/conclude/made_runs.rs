@@ -9,7 +9,7 @@ use crate::measurement::{
 };
 use crate::path::place::Place;
 use crate::path::vehicle::Vehicle;
-use crate::run_record::{CellRecord, RunRecord, SCHEMA, Table};
+use crate::run_record::{CellRecord, RunRecord, Table};
 use crate::store::sample;
 
 /// One cell: its parameters, and two repeats that `make` changes (0, 1).
@@ -30,27 +30,8 @@ fn cell(params: Value, make: impl Fn(&mut Measurement, usize)) -> CellRecord {
 
 fn run(table: Table, axes: &[&str], arms: &[&str], mut cells: Vec<CellRecord>) -> RunRecord {
     cells.iter_mut().zip(1..).for_each(|(c, n)| c.cell = n);
-    let mut run = RunRecord {
-        schema: SCHEMA.into(),
-        run: 1,
-        experiment: "x".into(),
-        title: "X".into(),
-        question: "?".into(),
-        expect: "!".into(),
-        table,
-        quick: false,
-        seed: 7,
-        repeats: 2,
-        axes: axes.iter().map(|a| (*a).to_owned()).collect(),
-        metrics: Vec::new(),
-        expectations: Vec::new(),
-        stop: None,
-        arms: arms.iter().map(|a| (*a).to_owned()).collect(),
-        started_unix_s: 1,
-        finished_unix_s: Some(2),
-        cells,
-        comparisons: Vec::new(),
-    };
+    let names = |of: &[&str]| of.iter().map(|name| (*name).to_owned()).collect();
+    let mut run = RunRecord { table, repeats: 2, axes: names(axes), arms: names(arms), cells, ..sample::run() };
     run.comparisons = compare::of_run(&run, &|_, _| None);
     run
 }

@@ -1,6 +1,7 @@
 //! Job files as people write them, and what they become.
 
 use super::*;
+use crate::stats::random::SplitMix64;
 
 const ONE_NVME: &str = "\
 ; random reads of a drive, as most people begin
@@ -180,13 +181,8 @@ fn what_cannot_be_a_load_is_refused_with_its_line() {
 /// Whatever stands in a file, it is read or refused, and what is read is a load.
 #[test]
 fn ten_thousand_mutated_files_are_read_or_refused() {
-    let mut state = 0x2545_f491_4f6c_dd1du64;
-    let mut below = |n: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as usize % n.max(1)
-    };
+    let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
+    let mut below = |n: usize| random.below(n.max(1) as u64) as usize;
     let pieces = [
         "=",
         "[",
