@@ -80,7 +80,9 @@ fn wanted(e: &Expectation) -> String {
 
 /// A bound is met where the interval lies within it, and not met where it lies outside.
 fn outcome(e: &Expectation, c: &Comparison) -> Outcome {
-    let (Some([lo, hi]), true) = (c.ci95, c.verdict != Verdict::NotComparable) else { return Outcome::Open };
+    if c.verdict == Verdict::NotComparable {
+        return Outcome::Open;
+    }
     let is = match e.is {
         Expected::Faster => c.verdict == Verdict::Faster,
         Expected::Slower => c.verdict == Verdict::Slower,
@@ -88,7 +90,15 @@ fn outcome(e: &Expectation, c: &Comparison) -> Outcome {
         Expected::NotSlower => c.verdict != Verdict::Slower,
         Expected::NotFaster => c.verdict != Verdict::Faster,
     };
-    if !is || e.at_least.is_some_and(|x| hi < x) || e.at_most.is_some_and(|x| lo > x) {
+    if !is {
+        return Outcome::NotMet;
+    }
+    if e.at_least.is_none() && e.at_most.is_none() {
+        return Outcome::Met;
+    }
+    // A verdict by the order of counts that are 0 at times has none.
+    let Some([lo, hi]) = c.ci95 else { return Outcome::Open };
+    if e.at_least.is_some_and(|x| hi < x) || e.at_most.is_some_and(|x| lo > x) {
         return Outcome::NotMet;
     }
     if e.at_least.is_some_and(|x| lo < x) || e.at_most.is_some_and(|x| hi > x) {
@@ -138,5 +148,7 @@ mod tests {
         assert_eq!(of(Expected::Faster, Some(1.4), Verdict::Faster, faster), Outcome::NotMet);
         assert_eq!(of(Expected::Faster, None, Verdict::NotComparable, faster), Outcome::Open);
         assert_eq!(of(Expected::Faster, None, Verdict::NotComparable, None), Outcome::Open);
+        assert_eq!(of(Expected::Faster, None, Verdict::Faster, None), Outcome::Met, "by order, without an interval");
+        assert_eq!(of(Expected::Faster, Some(1.1), Verdict::Faster, None), Outcome::Open);
     }
 }

@@ -45,10 +45,10 @@ pub fn run(args: &ListArgs) -> Result<u8> {
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     if let Some(new) = &args.salvage {
         let s = salvage(&path, new)?;
-        let unreadable = if s.unreadable > 0 { format!(", {} could not be read", s.unreadable) } else { String::new() };
+        let lost = if s.lost > 0 { format!(", {} could not be", s.lost) } else { String::new() };
         let (runs, measurements) = (plural(s.runs as usize, "run"), plural(s.measurements as usize, "measurement"));
         terminal::print(&format!(
-            "{runs} with {measurements} copied to {}{unreadable}\n",
+            "{runs} with {measurements} copied to {}{lost}\n",
             terminal::sanitise(&new.display().to_string())
         ))?;
         return Ok(0);

@@ -419,6 +419,11 @@ impl<'room> Watch<'room> {
 
     fn attach_awaited(&mut self) -> Result<()> {
         self.aio_awaited = false;
+        // Between two windows nothing is attached: the next one does it.
+        let counting = self.skel.maps.bss_data.as_deref().expect("the object has counters").counting;
+        if self.windows.is_some() && counting == 0 {
+            return Ok(());
+        }
         self.links.push((AWAITED, self.skel.progs.aio_submits.attach().map_err(load_error)?));
         Ok(())
     }

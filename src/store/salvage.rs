@@ -17,8 +17,9 @@ use crate::stats::histogram;
 pub struct Salvaged {
     pub runs: u64,
     pub measurements: u64,
-    /// Measurements that are listed and whose content is gone. What stood on pages that are not there is in no list.
-    pub unreadable: u64,
+    /// Measurements that are listed and could not be copied: their content is gone, or what they belong to, or one before them, whose
+    /// block they would be taken for. What stood on pages that are not there is in no list.
+    pub lost: u64,
 }
 
 /// Copies every row that can be read of the store `from` into a new store `to`. Runs that lack measurements then can be resumed.
@@ -63,25 +64,35 @@ fn copy(old: &Connection, new: &mut Store) -> rusqlite::Result<Salvaged> {
     // Rows come table by table; what belongs to nothing goes at the end.
     new.db.pragma_update(None, "foreign_keys", false)?;
     let tx = new.db.transaction()?;
+    let count = |table: &str| tx.query_row(&format!("SELECT count(*) FROM {table}"), [], |r| r.get::<_, i64>(0));
     by_id(old, &tx, "runs")?;
     in_order(old, &tx, "cells", "run, cell")?;
-    let unreadable = by_id(old, &tx, "measurements")?;
+    let mut lost = by_id(old, &tx, "measurements")?;
+    let read = count("measurements")?;
     by_id(old, &tx, "histograms")?;
     in_order(old, &tx, "losses", "measurement, name")?;
+    // A repeat's place among the others is its block: what comes after a gap would be taken for another's. A run that its stopping
+    // rule ended has as many repeats of each cell as of the others.
     tx.execute_batch(
         "DELETE FROM cells WHERE run NOT IN (SELECT run FROM runs);
          DELETE FROM measurements WHERE (run, cell) NOT IN (SELECT run, cell FROM cells);
+         DELETE FROM measurements WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run = measurements.run AND r.kind = 'experiment')
+           AND repeat > (SELECT count(*) FROM measurements n WHERE n.run = measurements.run AND n.cell = measurements.cell
+             AND n.repeat <= measurements.repeat);
          DELETE FROM histograms WHERE measurement NOT IN (SELECT measurement FROM measurements);
          DELETE FROM losses WHERE measurement NOT IN (SELECT measurement FROM measurements);
          UPDATE runs SET finished_unix_s = NULL WHERE kind = 'experiment' AND
            (SELECT count(*) FROM measurements m WHERE m.run = runs.run)
-             < repeats * (SELECT count(*) FROM cells c WHERE c.run = runs.run AND c.untestable IS NULL);",
+             < repeats * (SELECT count(*) FROM cells c WHERE c.run = runs.run AND c.untestable IS NULL)
+           AND (json_extract(record, '$.stop') IS NULL
+             OR 1 < (SELECT count(DISTINCT (SELECT count(*) FROM measurements m WHERE m.run = c.run AND m.cell = c.cell))
+               FROM cells c WHERE c.run = runs.run AND c.untestable IS NULL));",
     )?;
-    let count = |table: &str| tx.query_row(&format!("SELECT count(*) FROM {table}"), [], |r| r.get::<_, i64>(0));
-    let (runs, measurements) = (count("runs")? as u64, count("measurements")? as u64);
+    let (runs, measurements) = (count("runs")? as u64, count("measurements")?);
+    lost += (read - measurements) as u64;
     tx.commit()?;
     new.db.pragma_update(None, "foreign_keys", true)?;
-    Ok(Salvaged { runs, measurements, unreadable })
+    Ok(Salvaged { runs, measurements: measurements as u64, lost })
 }
 
 /// Row by row, so that one that cannot be read costs no other. How many could not.
