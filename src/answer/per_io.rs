@@ -1,6 +1,6 @@
 //! What one I/O costs: figures of measurements divided by their I/Os.
 
-use crate::measurement::{CpuShare, Measurement, VehicleCount};
+use crate::measurement::{CpuShare, Interrupt, Measurement, VehicleCount};
 use crate::path::place::Place;
 
 /// CPU time of the load's own threads and of the helpers that work for it, ns. Where there are SQPOLL threads and their time is not
@@ -78,9 +78,10 @@ pub fn interrupt_share(m: &Measurement) -> Option<f64> {
     let mut cpus = m.load.cpus.clone();
     cpus.sort_unstable();
     cpus.dedup();
-    let on_them = |i: &&crate::measurement::Interrupt| cpus.contains(&i.cpu);
+    // Of lines; the kernel's own vectors are not timed.
+    let on_them = |i: &&Interrupt| cpus.contains(&i.cpu) && i.vector.parse::<u32>().is_ok();
     let timed = m.cpu_samples.is_some() && !cpus.is_empty() && m.elapsed_ns > 0;
-    let spent: u64 = m.interrupts.iter().filter(on_them).filter_map(|i| i.spent_ns).sum();
+    let spent = m.interrupts.iter().filter(on_them).map(|i| i.spent_ns).sum::<Option<u64>>()?;
     timed.then(|| spent as f64 / (m.elapsed_ns as f64 * cpus.len() as f64))
 }
 

@@ -251,7 +251,12 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
         interrupt::hold()?;
         let left = settings.restore();
         interrupt::let_go()?;
-        left?.iter().for_each(|line| terminal::say(&terminal::sanitise(line)));
+        match left {
+            Ok(lines) => lines.iter().for_each(|line| terminal::say(&terminal::sanitise(line))),
+            Err(e) if outcome.is_ok() => return Err(e),
+            // The run's own error is the first one.
+            Err(e) => terminal::say(&terminal::sanitise(&e.to_string())),
+        }
     }
     outcome
 }

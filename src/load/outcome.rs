@@ -90,8 +90,9 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
         }
         granted = job.granted;
     }
-    // The jobs' own time, and the SQPOLL threads'.
-    let known = usage.user_ns + usage.system_ns + around.sqpoll_ns.unwrap_or(0);
+    // The jobs' own time, and the SQPOLL threads': where these have some and it is not known, the other helpers' is not either.
+    let sqpoll_ns = around.sqpoll_ns.or((!granted.iter().any(|flag| flag == "sqpoll")).then_some(0));
+    let known = sqpoll_ns.map(|ns| usage.user_ns + usage.system_ns + ns);
     if sum.ios > 0 && sum.errors == sum.ios {
         return Err(all_failed(spec, &sum));
     }
@@ -123,7 +124,7 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
             system_ns: usage.system_ns,
             sqpoll_ns: around.sqpoll_ns,
             sqpoll_wakeups: wakeups,
-            helpers_ns: around.others_ns.map(|ns| ns.saturating_sub(known)),
+            helpers_ns: around.others_ns.zip(known).map(|(all, known)| all.saturating_sub(known)),
         },
         usage,
         throughput: around.throughput,

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
 use rusqlite::{OptionalExtension, params};
 
 use super::Store;
 use super::refusal::damaged;
 use crate::error::{Error, Result};
 use crate::run_record::{CellRecord, RunRecord};
+use crate::stats::histogram;
 
 /// A line of `list`.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -111,8 +111,7 @@ impl Store {
         let Some(bytes) = found.map_err(|e| self.fail(e))? else {
             return Ok(None);
         };
-        let read = Deserializer::new().deserialize(&mut bytes.as_slice());
-        read.map(Some).map_err(|e| damaged(&self.path).because(e.to_string()))
+        histogram::from_bytes(&bytes).map(Some).map_err(|e| damaged(&self.path).because(e.to_string()))
     }
 
     /// Every run, the latest last.

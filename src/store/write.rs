@@ -1,7 +1,6 @@
 //! What is stored: runs as they begin and end, measurements as they are made.
 
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use rusqlite::{Connection, params};
 
 use super::Store;
@@ -10,6 +9,7 @@ use crate::error::Result;
 use crate::measurement::Measurement;
 use crate::path::vehicle::Vehicle;
 use crate::run_record::{CellRecord, RunRecord, SCHEMA, Table};
+use crate::stats::histogram;
 
 impl Store {
     /// Stores a run before its first measurement; returns its number. `record.run` is not looked at.
@@ -140,10 +140,8 @@ pub(super) fn insert_measurement(
         ],
     )?;
     let id = db.last_insert_rowid();
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new()
-        .serialize(latency, &mut bytes)
-        .map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.to_string().into()))?;
+    let bytes =
+        histogram::to_bytes(latency).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.to_string().into()))?;
     db.execute("INSERT INTO histograms (measurement, latency) VALUES (?1, ?2)", params![id, bytes])?;
     for (name, count) in losses(m) {
         db.execute(
