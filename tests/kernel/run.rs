@@ -54,7 +54,9 @@ impl Place {
         command
     }
 
-    fn run(&self, resume: bool) -> Command {
+    /// Begins the run, or takes up what a kill has left of it, also where no measurement was stored yet.
+    fn run(&self) -> Command {
+        let resume = self.store().is_some_and(|s| s.last_unfinished("killed").expect("its runs").is_some());
         let file = file().to_str().expect("a plain name");
         let mut args = vec!["run", "e.toml", "--store", "s.db", "--seed", "1", "--file", file, "--json"];
         if resume {
@@ -64,10 +66,13 @@ impl Place {
         self.tool(&args)
     }
 
+    fn store(&self) -> Option<Store> {
+        Store::open(&self.folder.path().join("s.db")).expect("a store that can be read")
+    }
+
     /// (cell, repeat) of what is stored; a store that is not there yet has nothing.
     fn done(&self) -> Vec<(u32, u32)> {
-        let store = Store::open(&self.folder.path().join("s.db")).expect("a store that can be read");
-        let mut done: Vec<_> = store.iter().flat_map(|s| s.done(1).expect("its measurements")).collect();
+        let mut done: Vec<_> = self.store().iter().flat_map(|s| s.done(1).expect("its measurements")).collect();
         done.sort_unstable();
         done
     }
@@ -88,7 +93,7 @@ fn killed() -> Result<(), Failed> {
     let mut random = u64::from(std::process::id()) | 1;
     let (mut killed, mut left) = (0, 0);
     for _ in 0..KILLS {
-        let mut child: Child = place.run(!place.done().is_empty()).spawn()?;
+        let mut child: Child = place.run().spawn()?;
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -116,7 +121,7 @@ fn killed() -> Result<(), Failed> {
     }
     // Two killed in all would show little.
     assert!(killed >= 10 && left >= 3, "{killed} were killed, {left} of them left something");
-    let end: Output = place.run(!place.done().is_empty()).output()?;
+    let end: Output = place.run().output()?;
     assert!(end.status.success() || place.done().len() == 36, "{}", String::from_utf8_lossy(&end.stderr));
     assert_eq!(place.done().len(), 36, "4 places, 3 arms with the control, 3 blocks");
     if end.status.success() {
