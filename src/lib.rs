@@ -3,7 +3,7 @@
 //! Imports point one way, from what decides to what is decided on:
 //!
 //! ```text
-//! cli → experiment, watch → load, probe → engine → host, path, stats
+//! cli → experiment, watch → load, net, probe → engine → host, path, stats
 //!          ↘ answer, store, report, export → run_record, comparison, trace_record, top_record, recorded → measurement → path, stats
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! | [`experiment`] | a TOML file or a built-in name → plan of cells → schedule; one watched cell |
 //! | [`engine`] | one file per I/O interface behind one contract |
 //! | [`load`] | what drives an engine: options, workers, offsets, pace, phases, neighbours |
+//! | [`net`] | the network load: a server, its engines, and a sender that checks every answer |
 //! | [`probe`] | BPF programs: which can load, attach, reset, drain |
 //! | [`path`] | what a completion's records mean: stages, vehicles; pure, no I/O |
 //! | [`host`] | facts of this machine: CPUs, interrupts, block devices, kernel; settings that are changed and put back |
@@ -23,6 +24,7 @@
 //! | [`measurement`] | the central noun: what one load, watched, yields; the JSON schema |
 //! | [`run_record`] | a run of an experiment and its cells; the JSON schema |
 //! | [`comparison`] | what is said of two sides that were measured; the JSON schema |
+//! | [`net_record`] | the network's side of a measurement; part of its JSON schema |
 //! | [`trace_record`] | what watching a program yields; the JSON schema |
 //! | [`top_record`] | what a watched program does a second, once an interval; the JSON schema |
 //! | [`watch`] | other people's programs: their rings, followed requests, recordings |
@@ -41,6 +43,8 @@ pub mod export;
 pub mod host;
 pub mod load;
 pub mod measurement;
+pub mod net;
+pub mod net_record;
 pub mod path;
 pub mod probe;
 pub mod recorded;

@@ -22,7 +22,7 @@
 mod apart;
 mod buffers;
 pub mod clock;
-mod cpus;
+pub mod cpus;
 mod device;
 mod extents;
 mod feeder;
@@ -41,7 +41,7 @@ mod tally;
 pub mod target;
 #[cfg(test)]
 mod tests;
-mod usage;
+pub mod usage;
 pub mod verify;
 mod worker;
 

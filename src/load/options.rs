@@ -72,16 +72,18 @@ pub enum Trace {
     Off,
 }
 
+/// A value is printed as it is written.
 macro_rules! names {
     ($t:ty) => {
         impl std::fmt::Display for $t {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 // Every variant has a name: none is skipped.
-                f.pad(self.to_possible_value().expect("a named variant").get_name())
+                f.pad(clap::ValueEnum::to_possible_value(self).expect("a named variant").get_name())
             }
         }
     };
 }
+pub(crate) use names;
 names!(EngineKind);
 names!(Rw);
 names!(Wait);

@@ -98,6 +98,39 @@ pub fn of_tid(tid: i32) -> Option<u64> {
     schedstat(&format!("self/task/{tid}")).map(|[cpu, _]| cpu)
 }
 
+/// What another thread of this process took so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// The sum is exact; the split is by ticks on most kernels.
+    pub user_ns: u64,
+    pub system_ns: u64,
+    pub run_queue_wait_ns: u64,
+}
+
+impl Taken {
+    pub fn since(self, before: Taken) -> Taken {
+        Taken {
+            user_ns: self.user_ns.saturating_sub(before.user_ns),
+            system_ns: self.system_ns.saturating_sub(before.system_ns),
+            run_queue_wait_ns: self.run_queue_wait_ns.saturating_sub(before.run_queue_wait_ns),
+        }
+    }
+}
+
+/// Of a thread of this process; `None` where it is gone or the kernel keeps none.
+pub fn taken_by(tid: i32) -> Option<Taken> {
+    let [cpu, wait] = schedstat(&format!("self/task/{tid}"))?;
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
+    // After the name, which may hold anything: the state is field 3, user and system time in ticks are fields 14 and 15.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).map(|n| n.parse::<u64>().ok());
+    let (user, system) = (fields.next()??, fields.next()??);
+    let user_ns = match user + system {
+        0 => 0,
+        ticks => (u128::from(cpu) * u128::from(user) / u128::from(ticks)) as u64,
+    };
+    Some(Taken { user_ns, system_ns: cpu - user_ns, run_queue_wait_ns: wait })
+}
+
 /// Time on a CPU and time waiting for one, ns.
 fn schedstat(of: &str) -> Option<[u64; 2]> {
     let stat = std::fs::read_to_string(format!("/proc/{of}/schedstat")).ok()?;

@@ -1,0 +1,13 @@
+//! The network load: a server that answers requests, and a sender that asks and checks every answer.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `address` | where a server is: TCP or a UNIX socket |
+//! | `wire` | what crosses it: requests, and the responses that are made of them |
+//! | `options` | what can be asked for, on the command line and in an experiment |
+//! | `server` | the server: threads, engines, what they counted |
+
+pub mod address;
+pub mod options;
+pub mod server;
+pub mod wire;

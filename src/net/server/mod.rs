@@ -1,0 +1,124 @@
+//! The server: threads that each accept, receive and answer through one engine.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `spec` | the options, checked |
+//! | `connection` | one connection's state, the same for every engine |
+//! | `epoll` | readiness: epoll_wait, recv, send |
+//! | `seat` | what a thread of any engine is given, and how it learns that it has to stop |
+//! | `counted` | what the threads counted and took between two looks |
+
+mod connection;
+pub mod counted;
+mod epoll;
+mod seat;
+pub mod spec;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use crate::error::{Error, Result};
+use crate::load::{cpus, usage};
+use crate::net::address::Address;
+use crate::net::options::ServerEngine;
+use seat::{Seat, Shared};
+use spec::ServerSpec;
+
+/// A server that serves until it is stopped or dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    address: Address,
+}
+
+impl Server {
+    /// Listens, and starts the threads; it serves when this returns. Errors: an address that cannot be had, an engine or a flag that the
+    /// kernel refuses.
+    pub fn start(spec: ServerSpec, address: &Address) -> Result<Self> {
+        let (first, at) = address.listen(spec.threads > 1)?;
+        let mut listeners = vec![first];
+        for _ in 1..spec.threads {
+            // At a TCP address the kernel spreads the connections; a UNIX socket has one queue, which all take from.
+            listeners.push(match &at {
+                Address::Tcp(_) => at.listen(true)?.0,
+                Address::Unix(_) => listeners[0]
+                    .try_clone()
+                    .map_err(|e| Error::machine("cannot share the listening socket", "raise ulimit -n").because(e))?,
+            });
+        }
+        let shared = Arc::new(Shared::new(spec)?);
+        let mut server = Server { shared, threads: vec![], address: at };
+        for (number, listener) in listeners.into_iter().enumerate() {
+            let shared = Arc::clone(&server.shared);
+            let thread = std::thread::Builder::new().name(format!("serve-{number}"));
+            let spawned = thread.spawn(move || {
+                let seat = Seat { shared: &shared, number, listener };
+                let ended = serve(&seat);
+                shared.left(ended);
+            });
+            match spawned {
+                Ok(thread) => server.threads.push(thread),
+                Err(e) => {
+                    let remedy = "raise ulimit -u, or use fewer --server-threads";
+                    return Err(Error::machine("cannot start a server thread", remedy).because(e));
+                }
+            }
+        }
+        server.shared.wait_until_all_serve()?;
+        Ok(server)
+    }
+
+    /// Where it is; with the port that the kernel chose.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub fn spec(&self) -> &ServerSpec {
+        &self.shared.spec
+    }
+
+    /// Ring flags that the kernel granted.
+    pub fn granted(&self) -> Vec<String> {
+        self.shared.granted()
+    }
+
+    /// What its threads counted and took so far.
+    pub fn look(&self) -> counted::Look {
+        counted::look(&self.shared)
+    }
+
+    /// An engine's failure that ended a thread, if one did.
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.take_failure()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            // A thread that broke down has said so.
+            let _ = thread.join();
+        }
+        if let Address::Unix(path) = &self.address {
+            // It may be gone already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn serve(seat: &Seat<'_>) -> Result<()> {
+    let spec = &seat.shared.spec;
+    seat.shared.tids[seat.number].store(usage::tid(), Ordering::Relaxed);
+    if let Some(&cpu) = spec.cpus.get(seat.number % spec.cpus.len().max(1)) {
+        cpus::bind(cpu)?;
+    }
+    match spec.options.engine {
+        ServerEngine::Epoll => epoll::serve(seat),
+        ServerEngine::IoUring => Err(Error::input("io_uring is not there", "")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
