@@ -10,6 +10,8 @@ pub enum Kind {
     Input,
     /// The machine, the kernel or the privileges do not allow it (exit status 3).
     Machine,
+    /// Somebody else interfered: the machine allows it, and what was going on cannot go on now (exit status 3).
+    Disturbed,
 }
 
 /// An error as the user reads it: `what: cause; remedy`.
@@ -36,6 +38,11 @@ impl Error {
         Self { kind: Kind::Machine, what: what.into(), remedy: remedy.into(), source: None }
     }
 
+    /// Somebody else interfered: exit status 3.
+    pub fn disturbed(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { kind: Kind::Disturbed, what: what.into(), remedy: remedy.into(), source: None }
+    }
+
     /// Keeps the cause; it is printed between `what` and `remedy`.
     pub fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.source = Some(cause.into());
@@ -45,7 +52,7 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self.kind {
             Kind::Input => 2,
-            Kind::Machine => 3,
+            Kind::Machine | Kind::Disturbed => 3,
         }
     }
 }
@@ -79,6 +86,6 @@ mod tests {
         let e = Error::machine("cannot load probes", "run as root").because("first\nsecond");
         assert_eq!(e.to_string(), "cannot load probes: first second; run as root");
         assert_eq!(e.exit_status(), 3);
-        assert_eq!(Error::input("x", "").exit_status(), 2);
+        assert_eq!((Error::input("x", "").exit_status(), Error::disturbed("x", "").exit_status()), (2, 3));
     }
 }

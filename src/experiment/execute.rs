@@ -284,6 +284,32 @@ mod tests {
     }
 
     #[test]
+    fn somebody_elses_change_ends_the_run_and_leaves_no_cell_untestable() {
+        let (_dir, mut store) = fresh();
+        let plan = two_by_two();
+        let started = start(&plan, 1, &mut store).unwrap();
+        let stop = AtomicBool::new(false);
+        let mut n = 0;
+        let mut measure = |_: &Cell| {
+            n += 1;
+            if n == 4 {
+                Err(Error::disturbed("somebody else has changed it", "stop that"))
+            } else {
+                Ok(measured(false))
+            }
+        };
+        let e = untold(&plan, &started, &mut store, &stop, &mut measure).unwrap_err();
+        assert_eq!((e.kind, e.exit_status()), (Kind::Disturbed, 3));
+        let record = store.load(started.run).unwrap().unwrap();
+        assert_eq!((record.done(), record.planned(), record.finished_unix_s), (3, 12, None));
+        let again = resume(&plan, &store, None).unwrap();
+        assert_eq!(again.slots, started.slots[3..]);
+        let outcome = untold(&plan, &again, &mut store, &stop, &mut |_| Ok(measured(false))).unwrap();
+        assert_eq!(outcome, Outcome::Finished);
+        assert_eq!(store.load(started.run).unwrap().unwrap().done(), 12);
+    }
+
+    #[test]
     fn wrong_input_ends_the_run_and_a_machine_that_can_do_nothing_is_an_error() {
         let (_dir, mut store) = fresh();
         let plan = two_by_two();

@@ -176,9 +176,9 @@ impl Settings {
             if let Change::Value { path, new, .. } = change
                 && let Some(now) = roots::present(path).ok().filter(|now| now != new)
             {
-                return Err(Error::machine(
+                return Err(Error::disturbed(
                     format!("{} is {now} and no longer {new}: somebody else has changed it", path.display()),
-                    "stop what changes it, and measure again",
+                    "stop what changes it, then go on with --resume",
                 ));
             }
         }
@@ -191,7 +191,8 @@ impl Settings {
             for change in top.changes.iter().rev() {
                 let undone = change.undo(&self.roots, false);
                 if !undone.is_done() {
-                    return Err(Error::machine(undone.text(change.subject()), "see what else changes it, then go on"));
+                    let remedy = "see what else changes it, then go on with --resume";
+                    return Err(Error::disturbed(undone.text(change.subject()), remedy));
                 }
             }
             let n = top.changes.len();
@@ -230,6 +231,7 @@ mod tests {
 
     use super::test::{conditions, disk_values, roots, target, vda};
     use super::*;
+    use crate::error::Kind;
 
     fn open(t: &crate::host::fixture::Tree) -> Settings {
         Settings::open_in(roots(t)).unwrap()
@@ -284,8 +286,13 @@ mod tests {
         settings.set(&none, Some(&target("vda"))).unwrap();
         let file = t.root().join("sys/block/vda/queue/scheduler");
         fs::write(&file, "kyber").unwrap();
-        let e = settings.set(&none, Some(&target("vda"))).unwrap_err().to_string();
-        assert!(e.contains("scheduler is kyber and no longer none: somebody else has changed it"), "{e}");
+        let e = settings.set(&none, Some(&target("vda"))).unwrap_err();
+        assert!(e.to_string().contains("scheduler is kyber and no longer none: somebody else has changed it"), "{e}");
+        assert_eq!((e.kind, settings.check().unwrap_err().kind), (Kind::Disturbed, Kind::Disturbed));
+        // Nor can the next cell be given what it wants.
+        let e = settings.set(&conditions(""), Some(&target("vda"))).unwrap_err();
+        assert!(e.to_string().contains("changed by somebody else since it was set to none"), "{e}");
+        assert_eq!(e.kind, Kind::Disturbed);
         let left = settings.restore().unwrap();
         assert_eq!(left.len(), 1, "{left:?}");
         assert!(left[0].contains("is kyber now, changed by somebody else since it was set to none"), "{left:?}");
