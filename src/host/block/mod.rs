@@ -41,6 +41,14 @@ pub fn target(path: &Path) -> Result<Target> {
     describe(path).map(|d| d.target())
 }
 
+/// The same target once more: its disks may have been given to their driver anew, with other queues and interrupts.
+pub(in crate::host) fn again(root: &Path, target: &Target) -> Target {
+    let names = target.device.iter().flat_map(|names| names.split('+'));
+    let found = names.map(|name| locate::Found { name: name.to_owned(), dirs: queue_folders(root, name) });
+    let disks: Vec<Disk> = found.map(|disk| queue::read(root, &disk)).collect();
+    of_disks(target.path.clone(), target.filesystem.clone(), &disks)
+}
+
 /// Everything that sysfs tells of what lies under `path`. Errors as [`target`].
 pub fn describe(path: &Path) -> Result<Description> {
     let place = locate::place(path)?;
@@ -60,20 +68,24 @@ fn describe_in(root: &Path, place: &locate::Place) -> Description {
 
 impl Description {
     pub fn target(&self) -> Target {
-        let mut interrupts: Vec<_> = self.disks.iter().flat_map(|d| d.interrupts.iter().cloned()).collect();
-        // Two namespaces of one controller share its interrupts.
-        interrupts.sort_by_key(|i| i.irq);
-        interrupts.dedup();
-        Target {
-            path: self.path.clone(),
-            filesystem: self.filesystem.clone(),
-            device: joined(self.disks.iter().map(|d| Some(d.name.clone())), true),
-            driver: joined(self.disks.iter().map(|d| d.driver.clone()), false),
-            queues: summed(self.disks.iter().map(|d| d.queues)),
-            poll_queues: summed(self.disks.iter().map(|d| d.poll_queues)),
-            scheduler: joined(self.disks.iter().map(|d| d.scheduler.clone()), false),
-            interrupts,
-        }
+        of_disks(self.path.clone(), self.filesystem.clone(), &self.disks)
+    }
+}
+
+fn of_disks(path: String, filesystem: Option<String>, disks: &[Disk]) -> Target {
+    let mut interrupts: Vec<_> = disks.iter().flat_map(|d| d.interrupts.iter().cloned()).collect();
+    // Two namespaces of one controller share its interrupts.
+    interrupts.sort_by_key(|i| i.irq);
+    interrupts.dedup();
+    Target {
+        path,
+        filesystem,
+        device: joined(disks.iter().map(|d| Some(d.name.clone())), true),
+        driver: joined(disks.iter().map(|d| d.driver.clone()), false),
+        queues: summed(disks.iter().map(|d| d.queues)),
+        poll_queues: summed(disks.iter().map(|d| d.poll_queues)),
+        scheduler: joined(disks.iter().map(|d| d.scheduler.clone()), false),
+        interrupts,
     }
 }
 

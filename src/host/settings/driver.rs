@@ -166,8 +166,8 @@ pub fn changes(roots: &Roots, target: Option<&Target>, wanted: u32) -> Result<Ve
 }
 
 /// Whether the device has as many queues as it was given to its driver with: it may have fewer than are asked for.
-pub fn granted(target: &Target, wanted: u32) -> Result<()> {
-    match block::target(Path::new(&target.path))?.poll_queues {
+pub fn granted(roots: &Roots, target: &Target, wanted: u32) -> Result<()> {
+    match block::again(&roots.system, target).poll_queues {
         Some(n) if n != wanted => Err(Error::machine(
             format!("the device has {n} poll queues and not the {wanted} that were asked for"),
             "ask for fewer: its other queues need some of those that it has",

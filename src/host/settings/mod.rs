@@ -27,8 +27,6 @@ mod roots;
 #[cfg(test)]
 mod test;
 
-use std::path::Path;
-
 pub use change::{Change, Undone};
 pub use conditions::{Conditions, CpuList, Quota};
 pub use left::{Item, Restored, notice, restore};
@@ -72,6 +70,8 @@ pub struct Settings {
     owner: Owner,
     journal: Journal,
     made: Vec<Made>,
+    /// A device was given to its driver anew: what a caller knew of it before is of another time.
+    rebound: bool,
 }
 
 /// A setting of a target's disks, and what had to be changed for it; nothing where it was so already.
@@ -105,12 +105,12 @@ impl Settings {
             // All undone, or gone with the start of the machine, or killed while its first line was written.
             _ => journal.keep(&owner, &[])?,
         }
-        Ok(Self { roots, owner, journal, made: Vec::new() })
+        Ok(Self { roots, owner, journal, made: Vec::new(), rebound: false })
     }
 
     /// Makes the host as `conditions` ask for; what an earlier call has changed and this one does not want is put back.
     ///
-    /// Errors: the kernel refuses, or somebody else has changed what is set. The conditions that were made by then stay until
+    /// Errors: the kernel refuses, or somebody else has changed what is set ([`Kind::Disturbed`](crate::error::Kind)). The conditions that were made by then stay until
     /// the next call, or the end.
     pub fn set(&mut self, conditions: &Conditions, target: Option<&Target>) -> Result<()> {
         let wanted = conditions.settings();
@@ -119,16 +119,9 @@ impl Settings {
         let kept = kept.count();
         self.undo_down_to(kept)?;
         self.check()?;
-        let mut target = target.cloned();
-        let rebound = conditions.poll_queues.is_some();
-        for (i, setting) in wanted.into_iter().enumerate() {
-            // What was known of a device that is given to its driver anew is of another time: its queues, its interrupts.
-            if let (true, Some(t)) = (rebound, &target) {
-                target = Some(block::target(Path::new(&t.path))?);
-            }
-            if i >= kept {
-                self.make(setting, device.clone(), target.as_ref())?;
-            }
+        for setting in wanted.into_iter().skip(kept) {
+            let now = target.filter(|_| self.rebound).map(|t| block::again(&self.roots.system, t));
+            self.make(setting, device.clone(), now.as_ref().or(target))?;
         }
         Ok(())
     }
@@ -147,6 +140,7 @@ impl Settings {
         if !changes.is_empty() {
             self.journal.begin(&self.owner, &changes)?;
         }
+        self.rebound |= changes.iter().any(|change| matches!(change, Change::Driver(_)));
         let made = changes.iter().try_for_each(|change| {
             change.make(&self.roots).map_err(|e| {
                 let remedy = "choose another value, or leave this condition out";
@@ -154,7 +148,7 @@ impl Settings {
             })
         });
         let made = made.and_then(|()| match (&setting, target) {
-            (Setting::PollQueues(n), Some(target)) => driver::granted(target, *n),
+            (Setting::PollQueues(n), Some(target)) => driver::granted(roots, target, *n),
             _ => Ok(()),
         });
         self.made.push(Made { setting, device, changes });
@@ -255,6 +249,26 @@ mod tests {
         assert_eq!(settings.restore().unwrap(), [""; 0]);
         assert_eq!(disk_values(&t), before);
         assert!(!journal::file(&roots(&t)).exists());
+    }
+
+    #[test]
+    fn after_a_device_was_given_to_its_driver_anew_its_interrupts_are_those_that_it_has_now() {
+        let t = vda()
+            .file("sys/bus/virtio/drivers/virtio_blk/bind", "")
+            .link("sys/bus/virtio/devices/virtio1", "sys/devices/pci0000:00/0000:00:02.0/virtio1")
+            .file("sys/block/vda/queue/io_poll", "1\n")
+            .file("dev/vda", "")
+            .file("proc/interrupts", "      CPU0  CPU1\n 40:  0  5  PCI-MSIX-0000:00:02.0   1-edge      virtio1\n")
+            .file("proc/irq/40/smp_affinity_list", "0\n")
+            .file("proc/irq/40/effective_affinity_list", "0\n");
+        let mut settings = open(&t);
+        let known = target("vda");
+        let goes = |irq: u32| fs::read_to_string(t.root().join(format!("proc/irq/{irq}/smp_affinity_list"))).unwrap();
+        settings.set(&conditions("poll-queues = 1"), Some(&known)).unwrap();
+        // Taken and given back once more, and that is over: what the caller knows is still of before.
+        settings.set(&conditions("irq-affinity = 1"), Some(&known)).unwrap();
+        assert_eq!((goes(36).as_str(), goes(40).as_str()), ("0-1\n", "1"));
+        assert_eq!(settings.restore().unwrap(), [""; 0]);
     }
 
     #[test]
