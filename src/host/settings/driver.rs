@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::change::{Change, Undone, cause, is_gone};
-use super::queue::{along, parameters, short};
+use super::queue::{along, parameters};
 use super::roots::{Roots, not_writable, present, write, write_checked};
 use crate::error::{Error, Result};
 use crate::host::block::{self, queue_folders, usage};
@@ -143,10 +143,10 @@ pub fn changes(roots: &Roots, target: Option<&Target>, wanted: u32) -> Result<Ve
     let old = present(&device.parameter).map_err(|e| {
         Error::machine(format!("cannot read {}", device.parameter.display()), "leave poll-queues out").because(e)
     })?;
-    // What its queues were set to is the driver's own choice again afterwards.
+    // What the queues of its disks were set to, also of those that are not the target's, is the driver's own choice again afterwards.
     let mut changes = Vec::new();
-    for dir in target.device.iter().flat_map(|n| n.split('+')).flat_map(|n| queue_folders(&roots.system, n)) {
-        let queue = short(roots, dir).join("queue");
+    for disk in &device.disks {
+        let queue = disk.join("queue");
         let last = ["nr_requests", "scheduler"];
         // Whether it polls is what is changed.
         let others =
@@ -323,7 +323,8 @@ mod tests {
         let changes = changes(&roots(&t), Some(&drive()), 2).unwrap();
         let (rebinding, along) = changes.split_last().unwrap();
         let names: Vec<_> = along.iter().map(|c| c.subject().file_name().unwrap().to_str().unwrap()).collect();
-        assert_eq!(names, ["nomerges", "nr_requests", "scheduler"]);
+        // Of the other namespace too, which goes with it.
+        assert_eq!(names, ["nomerges", "nr_requests", "scheduler"].repeat(2));
         assert!(along.iter().all(|c| c.hangs_on(rebinding)));
         assert_eq!(rebinding.undo(&roots(&t), false), Undone::AsBefore { value: "0".into() });
         rebinding.make(&roots(&t)).unwrap();

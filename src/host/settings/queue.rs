@@ -35,7 +35,7 @@ pub fn folders(roots: &Roots, target: Option<&Target>) -> Result<Vec<PathBuf>> {
 }
 
 /// `/sys/block/vda`, where that stands for the folder.
-pub(super) fn short(roots: &Roots, dir: PathBuf) -> PathBuf {
+fn short(roots: &Roots, dir: PathBuf) -> PathBuf {
     let short = dir.file_name().map(|n| roots.path("sys/block").join(n));
     short.filter(|s| s.exists()).unwrap_or(dir)
 }
