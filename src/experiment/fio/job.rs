@@ -38,7 +38,7 @@ pub fn read(text: &str) -> Result<Job, At> {
     let mut job = Job::default();
     // Line and name of each job section.
     let mut jobs: Vec<(usize, &str)> = Vec::new();
-    let mut in_section = false;
+    let (mut in_section, mut in_job) = (false, false);
     for (i, raw) in text.lines().enumerate() {
         let line = i + 1;
         let content = raw.split([';', '#']).next().unwrap_or_default().trim();
@@ -49,9 +49,9 @@ pub fn read(text: &str) -> Result<Job, At> {
             let Some(name) = rest.strip_suffix(']') else {
                 return Err(At::line(line, "a section's name ends with ']'"));
             };
-            in_section = true;
             // As fio: any name that begins so.
-            if !name.starts_with("global") {
+            (in_section, in_job) = (true, !name.starts_with("global"));
+            if in_job {
                 jobs.push((line, name));
             }
             continue;
@@ -74,7 +74,7 @@ pub fn read(text: &str) -> Result<Job, At> {
             return Err(At::line(line, format!("'{content}' has a keyword of fio's; write its value")));
         }
         // What follows a job's section and is global again is for jobs after it.
-        if jobs.is_empty() || jobs.len() == 1 && job_is_current(text, i) {
+        if jobs.is_empty() || jobs.len() == 1 && in_job {
             let name = ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name);
             job.settings.insert(name.to_owned(), Setting { line, value });
         }
@@ -90,13 +90,6 @@ pub fn read(text: &str) -> Result<Job, At> {
             ))
         }
     }
-}
-
-/// Whether line `i` (from 0) is in a job's section, not in a global one.
-fn job_is_current(text: &str, i: usize) -> bool {
-    let before: Vec<&str> = text.lines().take(i).collect();
-    let header = before.iter().rev().map(|l| l.trim_start()).find(|l| l.starts_with('['));
-    header.is_some_and(|h| !h.starts_with("[global"))
 }
 
 impl Setting {
