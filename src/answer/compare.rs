@@ -64,8 +64,7 @@ impl<'a> Side<'a> {
 /// arm.
 pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison> {
     let metrics = metrics(record);
-    let arms: Vec<&str> = record.arms.iter().map(String::as_str).filter(|a| *a != CONTROL).collect();
-    let Some((base, others)) = arms.split_first() else { return Vec::new() };
+    let Some((base, others)) = record.arms.split_first() else { return Vec::new() };
     let mut places: Vec<Map<String, Value>> = Vec::new();
     for cell in &record.cells {
         let at = place(cell);

@@ -96,7 +96,7 @@ impl Given {
     ) -> Result<()> {
         self.sources.push(source);
         if self.first_arm.is_none() {
-            self.first_arm = record.arms.into_iter().find(|a| a != CONTROL);
+            self.first_arm = record.arms.into_iter().next();
         }
         for CellRecord { cell, params, measurements, .. } in record.cells {
             let repeats = measurements.into_iter().zip(1..).map(|(m, n)| Ok((m, latency(cell, n)?)));

@@ -189,7 +189,10 @@ impl File<'_> {
         overlay(&mut load, &own);
         let variants = self.named("variant", VARIANT, &raw.variant, &load, &matrix)?;
         let axes = self.with_arms(&raw, matrix, variants, &load)?;
-        let (repeats, stop) = self.length(&raw)?;
+        let length = self.length(raw.repeats.as_ref(), raw.stop.as_ref(), "stop")?;
+        let (repeats, stop) = length.ok_or_else(|| {
+            self.refuse(raw.name.span(), "nothing says how many blocks there are: add 'repeats' or [stop]")
+        })?;
         let expectations = raw.expectation.iter().map(|e| self.expectation(e, &axes)).collect::<Result<_>>()?;
         let full = Scale { repeats, stop, load, axes };
         let quick = raw.quick.as_ref().map(|q| self.quick(q, &full)).transpose()?;
@@ -222,17 +225,21 @@ impl File<'_> {
         })
     }
 
-    /// `repeats`, or `[stop]`: blocks, at most, and the rule.
-    fn length(&self, raw: &Raw) -> Result<(u32, Option<Stop>)> {
-        match (&raw.repeats, &raw.stop) {
-            (Some(n), None) => Ok((self.at_least_1("repeats", n)?, None)),
-            (None, Some(stop)) => self.stop(stop.get_ref()).map(|(n, stop)| (n, Some(stop))),
+    /// `repeats`, or the table `name`: blocks, at most, and the rule. `None`: neither is there.
+    fn length(
+        &self,
+        repeats: Option<&Spanned<u32>>,
+        stop: Option<&Spanned<RawStop>>,
+        name: &str,
+    ) -> Result<Option<(u32, Option<Stop>)>> {
+        match (repeats, stop) {
+            (Some(n), None) => Ok(Some((self.at_least_1("repeats", n)?, None))),
+            (None, Some(stop)) => self.stop(stop.get_ref()).map(|(n, stop)| Some((n, Some(stop)))),
             (Some(n), Some(_)) => {
-                Err(self.refuse(n.span(), "'repeats' and [stop] both say how many blocks there are: keep one"))
+                let what = format!("'repeats' and [{name}] both say how many blocks there are: keep one");
+                Err(self.refuse(n.span(), what))
             }
-            (None, None) => {
-                Err(self.refuse(raw.name.span(), "nothing says how many blocks there are: add 'repeats' or [stop]"))
-            }
+            (None, None) => Ok(None),
         }
     }
 
@@ -292,11 +299,6 @@ impl File<'_> {
             };
             if name.get_ref().as_str().is_none_or(str::is_empty) {
                 return Err(self.refuse(name.span(), "a name is a text that is not empty"));
-            }
-            if what == "arm" && name.get_ref().as_str() == Some(CONTROL) {
-                return Err(
-                    self.refuse(name.span(), "'control' is the first arm measured again: call this one otherwise")
-                );
             }
             if points.iter().any(|p| p.value == *name.get_ref()) {
                 return Err(self.refuse(name.span(), format!("two of [[{what}]] are called {}", name.get_ref())));
@@ -380,36 +382,28 @@ impl File<'_> {
                 ));
             }
         };
+        if let Some(point) = arms.points.iter().find(|p| p.value.as_str() == Some(CONTROL)) {
+            let what = format!("{}: '{CONTROL}' is the first arm measured again: call this one otherwise", point.at);
+            return Err(Error::input(what, REMEDY));
+        }
         axes.push(arms);
         Ok(axes)
     }
 
     fn quick(&self, raw: &RawQuick, full: &Scale) -> Result<Scale> {
         let mut scale = full.clone();
-        match (&raw.repeats, &raw.stop) {
-            (Some(n), None) => (scale.repeats, scale.stop) = (self.at_least_1("repeats", n)?, None),
-            (None, Some(stop)) => {
-                let (repeats, stop) = self.stop(stop.get_ref())?;
-                (scale.repeats, scale.stop) = (repeats, Some(stop));
-            }
-            (Some(n), Some(_)) => {
-                return Err(
-                    self.refuse(n.span(), "'repeats' and [quick.stop] both say how many blocks there are: keep one")
-                );
-            }
-            (None, None) => {}
+        if let Some(length) = self.length(raw.repeats.as_ref(), raw.stop.as_ref(), "quick.stop")? {
+            (scale.repeats, scale.stop) = length;
         }
-        for (key, value) in &raw.load {
-            self.option(key, value)?;
+        for key in raw.load.keys() {
             if full.axes.iter().any(|a| a.points.iter().any(|p| p.options.contains_key(key.get_ref()))) {
                 return Err(self.refuse(
                     key.span(),
                     format!("'{}' is a parameter: restrict it under [quick.matrix]", key.get_ref()),
                 ));
             }
-            let one = [(key.get_ref().clone(), value.get_ref().clone())].into_iter().collect();
-            overlay(&mut scale.load, &one);
         }
+        overlay(&mut scale.load, &self.options(&raw.load, &[])?);
         for (axis, at) in self.matrix(&raw.matrix)? {
             let Some(place) = scale.axes.iter_mut().find(|a| a.name == axis.name) else {
                 return Err(self.refuse(at, format!("'{}' is not varied under [matrix]", axis.name)));

@@ -137,6 +137,21 @@ fn a_parameter_or_the_variants_can_be_the_arms() {
 }
 
 #[test]
+fn no_arm_takes_the_controls_name_whichever_way_arms_are_given() {
+    let what = "'control' is the first arm measured again: call this one otherwise";
+    assert_eq!(refused(&with("name = \"b\"", "name = \"control\"")), format!("x.toml:12:1: {what}"));
+    let arms = &GOOD[GOOD.find("[[arm]]").unwrap()..];
+    let compared =
+        |axis: &str| GOOD.replace(arms, "").replacen("repeats", &format!("compare = \"{axis}\"\nrepeats"), 1);
+    let variants = arms.replace("arm", "variant").replace("name = \"b\"", "name = \"control\"");
+    assert_eq!(refused(&(compared("variant") + &variants)), format!("x.toml:13:1: {what}"));
+    let values = "governor = [\"control\", \"performance\"]\n";
+    assert_eq!(refused(&(compared("governor") + values)), format!("x.toml:11:13: {what}"));
+    // Where they are no arms, variants are called as one likes.
+    assert!(parse(&format!("{GOOD}[[variant]]\nname = \"control\"\nwait = \"peek\"\n"), "x.toml").is_ok());
+}
+
+#[test]
 fn quick_overrides_what_it_names() {
     let quick = format!("{GOOD}[quick]\nrepeats = 1\n[quick.load]\nruntime = \"1s\"\n[quick.matrix]\ndepth = [4]\n");
     let scale = parse(&quick, "x.toml").unwrap().quick.unwrap();
@@ -146,6 +161,8 @@ fn quick_overrides_what_it_names() {
         refused(&quick.replace("depth = [4]", "wait = [\"peek\"]")).contains("'wait' is not varied under [matrix]")
     );
     assert!(refused(&quick.replace("runtime = \"1s\"", "depth = 4")).contains("'depth' is a parameter"));
+    let both = quick.replace("repeats = 1", "repeats = 1\n[quick.stop]\nwithin = 0.1\nat-least = 2\nat-most = 3");
+    assert!(refused(&both).ends_with("'repeats' and [quick.stop] both say how many blocks there are: keep one"));
 }
 
 #[test]
