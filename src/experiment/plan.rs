@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::file::{Experiment, Point, REMEDY, Scale, settled, to_json};
+use super::file::{Experiment, Options, Point, REMEDY, Scale, overlay, settled, to_json};
 use crate::error::{Error, Kind, Result};
 use crate::host::settings::Conditions;
 use crate::load::options::{Bytes, EngineKind, LoadOptions, Rw};
@@ -198,12 +198,12 @@ fn each_combination(scale: &Scale, f: &mut dyn FnMut(&Combination<'_>) -> Result
     }
 }
 
-/// The options of one combination: what is fixed, and over it what each point sets.
-fn merged(scale: &Scale, points: &Combination<'_>) -> toml::Table {
+/// The options of one combination: what is fixed, and over it what each point sets. What two points set does not take each
+/// other's place.
+fn merged(scale: &Scale, points: &Combination<'_>) -> Options {
+    let set = points.iter().flat_map(|(_, point)| point.options.clone()).collect();
     let mut options = scale.load.clone();
-    for (_, point) in points {
-        options.extend(point.options.clone());
-    }
+    overlay(&mut options, &set);
     options
 }
 

@@ -61,6 +61,33 @@ fn every_combination_is_a_cell_with_its_options() {
 }
 
 #[test]
+fn of_two_options_that_exclude_each_other_the_arms_takes_the_place_of_the_fixed_one() {
+    let planned = |from: &str, to: &str| {
+        assert!(TWO_BY_TWO.contains(from));
+        let text = TWO_BY_TWO.replacen(from, to, 1);
+        plan(&parse(&text, "x.toml").unwrap(), false, &scratch(), &two_cpus(), &|_| None)
+    };
+    let arm = "ring = \"coop_taskrun\"";
+    let p = planned(arm, "count = 100").unwrap();
+    assert_eq!((p.cells[1].load.count, p.cells[1].load.runtime), (Some(100), None));
+    assert!(p.cells[0].load.runtime.is_some());
+    let p = planned("[matrix]", "buffered = true\n[matrix]").unwrap();
+    assert!(p.cells.iter().all(|c| c.load.buffered));
+    let text = TWO_BY_TWO.replace("[matrix]", "buffered = true\n[matrix]").replace(arm, "direct = true");
+    let p = plan(&parse(&text, "x.toml").unwrap(), false, &scratch(), &two_cpus(), &|_| None).unwrap();
+    assert_eq!(
+        p.cells[..2].iter().map(|c| (c.load.buffered, c.load.direct)).collect::<Vec<_>>(),
+        [(true, false), (false, true)]
+    );
+    // Two parameters stay two.
+    let e = planned("depth = [1, 4]", "count = [1, 4]\nwait = [\"block\"]").unwrap();
+    assert!(e.cells.iter().all(|c| c.load.runtime.is_none()));
+    let two = "direct = [false, true]\nbuffered = [false, true]";
+    let e = planned("depth = [1, 4]", two).unwrap_err().to_string();
+    assert!(e.contains("'direct' and 'buffered' exclude each other"), "{e}");
+}
+
+#[test]
 fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() {
     let coop = builtin::find("coop").unwrap();
     let full = plan(&coop, false, &scratch(), &two_cpus(), &|_| None).unwrap();

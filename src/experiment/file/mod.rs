@@ -416,7 +416,7 @@ impl File<'_> {
 
 /// Puts `over` in place of what `base` says. A run ends by time or by number: one takes the other's place, and so do the two ways to
 /// read.
-fn overlay(base: &mut Options, over: &Options) {
+pub fn overlay(base: &mut Options, over: &Options) {
     const EITHER: [(&str, &str); 2] = [("runtime", "count"), ("direct", "buffered")];
     for (one, other) in EITHER.into_iter().chain(EITHER.map(|(a, b)| (b, a))) {
         if over.contains_key(one) {
@@ -429,7 +429,7 @@ fn overlay(base: &mut Options, over: &Options) {
 /// Options as the load and the host will see them: `base`, then `over`. `None` where they don't go together.
 fn settled_over(base: &Options, over: &Options) -> Option<Settled> {
     let mut merged = base.clone();
-    merged.extend(over.clone());
+    overlay(&mut merged, over);
     settled(merged).ok()
 }
 
