@@ -1,12 +1,13 @@
 //! The tool's counts against observers that are not ours: /proc/interrupts and strace.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use iotrail::host::irq;
 use iotrail::measurement::Measurement;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{exact, file, until, watched};
+use crate::beside::Beside;
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -78,30 +79,12 @@ fn strace() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A program that is killed if the test ends before it does.
-struct Beside(Option<Child>);
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            child.kill().and_then(|()| child.wait()).expect("our own child");
-        }
-    }
-}
-
 fn neighbour() -> Result<(), Failed> {
     // The same load, unwatched, in another process, for as long as ours lasts.
-    let mut other = Command::new(env!("CARGO_BIN_EXE_iotrail"));
-    other.args(["bench", "--json", "--trace", "off", "--warmup", "0", "--runtime", "600s", "--depth", "4", "--file"]);
-    let mut other = Beside(Some(other.arg(file()).stdout(Stdio::piped()).spawn()?));
+    let other = Beside::bench(file(), "--depth 4")?;
     let ours = watched("--depth 4 --runtime 1s");
     exact(&ours);
-    let child = other.0.take().expect("it was just started");
-    // SAFETY: a signal to our own child, whose end nobody has waited for; the call touches no memory.
-    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
-    let ended = child.wait_with_output()?;
-    assert!(ended.status.success(), "the other program: {}", ended.status);
-    let theirs: Measurement = serde_json::from_slice(&ended.stdout)?;
+    let theirs = other.stop()?;
     let stopped = theirs.warnings.iter().any(|w| w.code == "interrupted");
     assert!(stopped && theirs.elapsed_ns >= ours.elapsed_ns && theirs.ios > 0, "the other program ended early");
     Ok(())

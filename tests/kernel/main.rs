@@ -5,6 +5,7 @@
 
 mod agreement;
 mod bench;
+mod beside;
 mod circumstances;
 mod golden;
 mod ground;

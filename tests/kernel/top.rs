@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use iotrail::measurement::Measurement;
@@ -11,6 +11,7 @@ use iotrail::top_record::{SCHEMA, TopRecord};
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, until};
+use crate::beside::Beside;
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -20,42 +21,10 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The tool, ended with SIGINT if the test does not wait for it.
-struct Beside(Option<Child>);
-
-impl Beside {
-    fn bench(options: &[&str]) -> Result<Self, Failed> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_iotrail"));
-        command.args(["bench", "--json", "--trace", "off", "--warmup", "0"]).args(options).arg("--file").arg(file());
-        Ok(Beside(Some(command.stdout(Stdio::piped()).spawn()?)))
-    }
-
-    fn id(&self) -> u32 {
-        self.0.as_ref().expect("it was not waited for").id()
-    }
-
-    fn stop(mut self) -> Result<Measurement, Failed> {
-        let child = self.0.take().expect("it was not waited for");
-        // SAFETY: a signal to our own child, whose end nobody has waited for; the call touches no memory.
-        assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
-        let ended = child.wait_with_output()?;
-        assert!(ended.status.success(), "the load: {}", ended.status);
-        Ok(serde_json::from_slice(&ended.stdout)?)
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            child.kill().and_then(|()| child.wait()).expect("our own child");
-        }
-    }
-}
-
 fn completions() -> Result<(), Failed> {
     let attempt = || -> Result<(Measurement, Vec<TopRecord>), Failed> {
         // An even load, whatever the disk is busy with: what it does in one second is what it does in another.
-        let load = Beside::bench(&["--runtime", "600s", "--depth", "4", "--rate", "4000", "--buffered"])?;
+        let load = Beside::bench(file(), "--depth 4 --rate 4000 --buffered")?;
         let tgid = load.id();
         let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
             .args(["top", "-n", "2", "--json", "--one-in", "1", "-p", &tgid.to_string()])

@@ -1,0 +1,62 @@
+//! A load of the tool's own that goes on beside what is tested, until it is stopped or the test ends.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iotrail::measurement::Measurement;
+use libtest_mimic::Failed;
+
+/// Killed if the test ends before it does.
+pub struct Beside(Option<Child>);
+
+impl Beside {
+    /// `bench` on a file, unwatched, at work by the time that this returns.
+    pub fn bench(file: &Path, options: &str) -> Result<Self, Failed> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iotrail"));
+        command.args(["bench", "--json", "--trace", "off", "--warmup", "0", "--runtime", "1h"]);
+        command.args(options.split_whitespace()).arg("--file").arg(file).stdout(Stdio::piped());
+        let beside = Self(Some(command.spawn()?));
+        let began = Instant::now();
+        while !beside.is_at_work() {
+            if began.elapsed() > Duration::from_secs(120) {
+                return Err("the load beside does not begin".into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(beside)
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.as_ref().expect("it was not waited for").id()
+    }
+
+    /// A thread of the load has computed for longer than setting it up takes.
+    fn is_at_work(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).into_iter().flatten().flatten();
+        tasks.into_iter().any(|task| {
+            let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            let ran_ns = read("schedstat").split(' ').next().and_then(|n| n.parse::<u64>().ok());
+            read("comm").starts_with("load-") && ran_ns.is_some_and(|n| n > 20_000_000)
+        })
+    }
+
+    /// Ends it as Ctrl-C does; what it has measured by then.
+    pub fn stop(mut self) -> Result<Measurement, Failed> {
+        let child = self.0.take().expect("it was not waited for");
+        // SAFETY: a signal to our own child, whose end nobody has waited for; the call touches no memory.
+        assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
+        let ended = child.wait_with_output()?;
+        assert!(ended.status.success(), "the load beside: {}", ended.status);
+        Ok(serde_json::from_slice(&ended.stdout)?)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let ended = child.kill().and_then(|()| child.wait());
+            assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
+        }
+    }
+}
