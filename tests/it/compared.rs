@@ -13,71 +13,87 @@ pub const TESTS: &[Test] = &[
 ];
 
 const HEAD: &str = "name = \"x\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\n";
-/// A second of thinking for a thousand no-ops cannot be missed.
-const ARMS: &str = "[load]\nrw = \"nop\"\ndepth = 1\ntrace = \"off\"\nwarmup = \"0\"\ncount = 1000\n\
+/// 20 ms of thinking for a thousand no-ops cannot be missed. The two jobs share a CPU, so that a machine that gives it to others too
+/// is no reason against comparing.
+const ARMS: &str = "[load]\nrw = \"nop\"\ndepth = 1\ntrace = \"off\"\nwarmup = \"0\"\ncount = 1000\njobs = 2\ncpus = \"0\"\n\
                     [[arm]]\nname = \"quick\"\n[[arm]]\nname = \"slow\"\nthink = 20000\n";
 
 fn list(v: &Value) -> &Vec<Value> {
     v.as_array().unwrap_or_else(|| panic!("a list: {v}"))
 }
 
+/// What `attempt` yields when nothing has disturbed it: ten times at most while its comparison says that something has, or that the
+/// load differs from itself by half.
+fn undisturbed(attempt: impl Fn() -> (Value, i32)) -> (Value, i32) {
+    let disturbed = |r: &Value| {
+        let [c] = &list(&r["comparisons"])[..] else { panic!("{}", r["comparisons"]) };
+        let not_comparable = c["verdict"] == "not_comparable" && !list(&c["reasons"]).is_empty();
+        not_comparable || c["noise_floor"].as_f64().is_some_and(|noise| noise > 0.5)
+    };
+    let mut got = attempt();
+    for _ in 1..10 {
+        if !disturbed(&got.0) {
+            break;
+        }
+        got = attempt();
+    }
+    got
+}
+
 fn control() -> End {
     let place = Place::new();
-    let expectation = "[[expectation]]\nmetric = \"iops\"\narm = \"slow\"\nis = \"slower\"\nat-most = 0.5\n";
-    place.write("e.toml", format!("{HEAD}repeats = 5\nmetrics = [\"iops\"]\n{ARMS}{expectation}"));
-    let r = run(&mut place.tool(["run", "e.toml", "--store", "s.db", "--json", "--fail-on-unmet"])).ok().json();
+    let judged = |expectation: &str, more: &[&str]| {
+        // CPU time is a job's own, whoever else has the CPU in between.
+        place.write("e.toml", format!("{HEAD}repeats = 5\nmetrics = [\"cpu_per_io\"]\n{ARMS}[[expectation]]\nmetric = \"cpu_per_io\"\narm = \"slow\"\n{expectation}\n"));
+        undisturbed(|| {
+            let ended = run(place.tool(["run", "e.toml", "--store", "s.db", "--json"]).args(more));
+            (ended.json(), ended.status)
+        })
+    };
+    let outcomes = |r: &Value| list(&r["judged"]).iter().map(|j| j["outcome"].clone()).collect::<Vec<_>>();
+
+    let (r, status) = judged("is = \"slower\"\nat-least = 2.0", &["--fail-on-unmet"]);
     let arms: Vec<&Value> = list(&r["cells"]).iter().map(|c| &c["params"]["arm"]).collect();
     assert_eq!(arms, ["quick", "slow", "control"]);
-    assert_eq!((&r["arms"], &r["metrics"]), (&json!(["quick", "slow"]), &json!(["iops"])));
-    let [c] = &list(&r["comparisons"])[..] else { panic!("{}", r["comparisons"]) };
+    assert_eq!((&r["arms"], &r["metrics"]), (&json!(["quick", "slow"]), &json!(["cpu_per_io"])));
+    let c = &r["comparisons"][0];
+    assert_eq!((&c["schema"], &c["metric"]), (&json!("iotrail.comparison/1"), &json!("cpu_per_io")));
     assert_eq!(
-        (&c["schema"], &c["metric"], &c["a"], &c["b"], &c["pairs"], &c["paired"], &c["verdict"]),
-        (
-            &json!("iotrail.comparison/1"),
-            &json!("iops"),
-            &json!("quick"),
-            &json!("slow"),
-            &json!(5),
-            &json!(true),
-            &json!("slower")
-        )
+        (&c["a"], &c["b"], &c["pairs"], &c["paired"], &c["verdict"]),
+        (&json!("quick"), &json!("slow"), &json!(5), &json!(true), &json!("slower")),
+        "{c}"
     );
     // 20 µs of thinking for each of them, and a no-op takes less than that.
     let ratio = c["ratio"].as_f64().expect("a ratio");
     let (lo, hi) = (c["ci95"][0].as_f64().expect("an end"), c["ci95"][1].as_f64().expect("an end"));
-    assert!(lo <= ratio && ratio <= hi && hi < 0.5, "{c}");
+    assert!(lo <= ratio && ratio <= hi && lo > 2.0, "{c}");
     assert!(c["noise_floor"].as_f64().is_some_and(|n| n > 0.0) && c["smallest_visible"].as_f64().is_some(), "{c}");
-    assert_eq!(list(&r["judged"]).iter().map(|j| &j["outcome"]).collect::<Vec<_>>(), ["met"]);
+    assert_eq!((outcomes(&r), status), (vec![json!("met")], 0), "{}", r["judged"]);
 
-    place.write(
-        "e.toml",
-        format!(
-            "{HEAD}repeats = 5\nmetrics = [\"iops\"]\n{ARMS}{}",
-            expectation.replace("slower", "faster").replace("at-most", "at-least")
-        ),
-    );
-    let ended = run(&mut place.tool(["run", "e.toml", "--store", "s.db", "--fail-on-unmet"]));
-    assert_eq!(ended.status, 1, "{}", ended.stderr);
-    assert!(ended.stdout.contains("NOT MET"), "{}", ended.stdout);
-    let ended = run(&mut place.tool(["run", "e.toml", "--store", "s.db"]));
-    assert_eq!(ended.status, 0, "nobody asked to fail: {}", ended.stderr);
+    let wrong = "is = \"faster\"\nat-most = 0.5";
+    let (r, status) = judged(wrong, &["--fail-on-unmet"]);
+    assert_eq!((outcomes(&r), status), (vec![json!("not_met")], 1), "{}", r["judged"]);
+    let (r, status) = judged(wrong, &[]);
+    assert_eq!((outcomes(&r), status), (vec![json!("not_met")], 0), "nobody asked to fail: {}", r["judged"]);
+    let told = run(&mut place.tool(["run", "e.toml", "--store", "s.db"])).ok().stdout;
+    assert!(told.contains("NOT MET") || told.contains("not comparable"), "{told}");
     End::Passed
 }
 
 fn stops() -> End {
     let place = Place::new();
-    let done = |stop: &str| {
-        place.write("e.toml", format!("{HEAD}metrics = [\"iops\"]\n{ARMS}[stop]\n{stop}"));
+    let done = |metric: &str, stop: &str| {
+        place.write("e.toml", format!("{HEAD}metrics = [\"{metric}\"]\n{ARMS}[stop]\n{stop}"));
         let r = run(&mut place.tool(["run", "e.toml", "--store", "s.db", "--json"])).ok().json();
         assert!(r["finished_unix_s"].is_u64());
         let blocks: Vec<usize> = list(&r["cells"]).iter().map(|c| list(&c["measurements"]).len()).collect();
         assert!(blocks.iter().all(|n| *n == blocks[0]), "whole blocks: {blocks:?}");
         blocks[0]
     };
-    // As narrow as asked for from the first look on; never so narrow; and no time for more than a few.
-    assert_eq!(done("within = 0.99\nat-least = 6\nat-most = 40\n"), 6);
-    assert_eq!(done("within = 0.000001\nat-least = 2\nat-most = 7\n"), 7);
-    let n = done("within = 0.000001\nat-least = 3\nat-most = 5000\nbudget = \"2s\"\n");
+    // As narrow as asked for from the first look on, being the same in each; never so narrow; and no time for more than a few.
+    assert_eq!(done("syscalls_per_io", "within = 0.01\nat-least = 6\nat-most = 40\n"), 6);
+    assert_eq!(done("iops", "within = 0.000001\nat-least = 2\nat-most = 7\n"), 7);
+    let n = done("iops", "within = 0.000001\nat-least = 3\nat-most = 5000\nbudget = \"2s\"\n");
     assert!((3..1000).contains(&n), "{n}");
     let listed = run(&mut place.tool(["list", "--store", "s.db", "--json"])).ok().json();
     let runs: Vec<(&Value, &Value)> = list(&listed["runs"]).iter().map(|r| (&r["done"], &r["planned"])).collect();

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 
 use crate::run::experiment;
-use crate::tool::{Ended, Place, bench, end, file, kill, run, wait_for};
+use crate::tool::{Ended, Place, at_work, bench, end, file, kill, run, wait_for};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
@@ -96,20 +96,14 @@ fn killed() -> End {
 fn stopped_bench() -> End {
     let place = Place::new();
     let child = bench(&place, "--rw nop --runtime 1h --neighbour busy:1 --json").spawn().expect("the tool starts");
-    wait_for("the load's thread at work", || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
-        tasks.flatten().find(|t| {
-            let read = |name: &str| std::fs::read_to_string(t.path().join(name)).unwrap_or_default();
-            let ran_ns = read("schedstat").split(' ').next().and_then(|n| n.parse::<u64>().ok());
-            read("comm").starts_with("load-") && ran_ns.is_some_and(|n| n > 20_000_000)
-        })
-    });
+    at_work(&child);
     kill(child.id(), libc::SIGINT);
     let ended = end(child).ok();
     assert_eq!(ended.stderr, "");
     let m = ended.json();
     crate::options::sound(&m);
     let codes: Vec<_> = m["warnings"].as_array().expect("a list").iter().map(|w| &w["code"]).collect();
-    assert_eq!(codes, ["interrupted"]);
+    // What else the machine did meanwhile may be said too.
+    assert!(codes.contains(&&Value::from("interrupted")), "{codes:?}");
     End::Passed
 }

