@@ -14,6 +14,7 @@ use crate::comparison::{Comparison, SCHEMA, Verdict};
 use crate::measurement::Measurement;
 use crate::run_record::{ARM, CONTROL, CellRecord, RunRecord, Table};
 use crate::stats::bootstrap::{Counts, FEWEST, Median, MergedQuantile, Ratio, paired, paired_quantiles, unpaired};
+use crate::stats::middle::median;
 
 /// Latencies of a repeat (from 1) of a cell, by their numbers; `None`: not kept.
 pub type Histograms<'a> = &'a dyn Fn(u32, u32) -> Option<Histogram<u64>>;
@@ -293,8 +294,8 @@ fn of_zeros(metric: Metric, a: &Side<'_>, b: &Side<'_>, comparable: bool, c: &mu
     let (Some(a), Some(b)) = (a.values(metric), b.values(metric)) else { return };
     let reach = |v: &[f64]| (v.iter().copied().fold(f64::INFINITY, f64::min), v.iter().copied().fold(0.0, f64::max));
     let ((a_min, a_max), (b_min, b_max)) = (reach(&a), reach(&b));
-    let (all_a, all_b) = (median(&a), median(&b));
-    c.ratio = (all_a > 0.0).then_some(all_b / all_a);
+    let medians = median(a.iter().copied()).zip(median(b.iter().copied()));
+    c.ratio = medians.filter(|(a, _)| *a > 0.0).map(|(a, b)| b / a);
     c.reasons
         .push(format!("{metric} is 0 at times: no interval of a ratio; the verdict is by the order of all repeats"));
     if !comparable {
@@ -309,10 +310,6 @@ fn of_zeros(metric: Metric, a: &Side<'_>, b: &Side<'_>, comparable: bool, c: &mu
         (_, true) => direction(metric, false),
         _ => Verdict::NoDifference,
     };
-}
-
-fn median(values: &[f64]) -> f64 {
-    super::spread::Spread::of(values.iter().copied()).map_or(f64::NAN, |s| s.median)
 }
 
 /// How often all repeats of one of two equal arms lie above all of the other's.

@@ -15,7 +15,7 @@ mod wakeups;
 
 use super::finding::{tick_rate, why_the_tick};
 use super::group::{Group, Row, groups, row_axis, untestable, vehicle_shares};
-use super::spread::Spread;
+use super::spread::{Spread, over_repeats};
 use super::verdicts::{arm_by_arm, caveat, row_by_row};
 use super::words::{count, list, percent, plural, span, three_digits};
 use crate::measurement::Measurement;
@@ -127,7 +127,7 @@ fn carried(arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
                 None => most.push((*vehicle, vec![row.value.clone()], vec![*share])),
             }
         }
-        kicks.extend(Spread::of_known(cell.measurements.iter().map(|m| m.per_io.kicks)).map(|s| s.median));
+        kicks.extend(over_repeats(cell, |m| m.per_io.kicks));
     }
     if most.is_empty() {
         return None;
@@ -159,7 +159,7 @@ fn at_the_tick(arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<Strin
         }
         let (Some(rate), Some(m)) = (iops(cell), cell.measurements.first()) else { continue };
         why = why.or(Some(m));
-        let ticks = Spread::of_known(cell.measurements.iter().map(tick_rate));
+        let ticks = Spread::over(cell, tick_rate);
         let against = match ticks {
             Some(t) => format!(
                 "{} I/Os and {} ticks a second, {} a tick,",

@@ -4,6 +4,7 @@
 use super::words::{count, percent, plural};
 use crate::measurement::Warning;
 use crate::run_record::{CellRecord, RunRecord, value_text};
+use crate::stats::middle::{deviation, median};
 
 /// Fewer repeats have no deviation to measure one of them by.
 const ENOUGH: usize = 5;
@@ -70,11 +71,10 @@ fn outliers_of(cell: &CellRecord) -> Vec<Outlier<'_>> {
     if iops.len() < ENOUGH {
         return Vec::new();
     }
-    let middle = median(iops.clone());
-    if middle <= 0.0 {
+    let middle = median(iops.iter().copied()).filter(|middle| *middle > 0.0);
+    let Some((middle, scale)) = middle.and_then(|m| Some((m, deviation(iops.iter().copied(), m)?))) else {
         return Vec::new();
-    }
-    let scale = 1.4826 * median(iops.iter().map(|x| (x - middle).abs()).collect());
+    };
     let far = (limit(iops.len()) * scale).max(OUTLIER * middle);
     let each = iops.iter().enumerate().filter(|(_, x)| (**x - middle).abs() > far);
     each.map(|(i, x)| Outlier { cell, repeat: i + 1, iops: *x, off: x / middle - 1.0 }).collect()
@@ -96,21 +96,22 @@ fn drift(run: &RunRecord) -> Option<Warning> {
         run.cells.iter().filter(|c| !c.measurements.is_empty() && c.measurements.len() >= ENOUGH).collect();
     let blocks = whole.iter().map(|c| c.measurements.len()).min()?;
     let relative: Vec<Vec<f64>> = whole.iter().filter_map(|c| relative(c, blocks)).collect();
-    let levels: Vec<f64> = (0..blocks).map(|block| median(relative.iter().map(|cell| cell[block]).collect())).collect();
-    if relative.is_empty() || chance(&levels) > CHANCE {
+    let level = |block: usize| median(relative.iter().map(|cell| cell[block]));
+    let levels: Vec<f64> = (0..blocks).map(level).collect::<Option<_>>()?;
+    if chance(&levels) > CHANCE {
         return None;
     }
     let halves = |levels: &[f64]| {
         let half = levels.len() / 2;
-        median(levels[levels.len() - half..].to_vec()) / median(levels[..half].to_vec()) - 1.0
+        Some(median(levels[levels.len() - half..].iter().copied())? / median(levels[..half].iter().copied())? - 1.0)
     };
-    let change = halves(&levels);
+    let change = halves(&levels)?;
     if !change.is_finite() || change.abs() < DRIFT {
         return None;
     }
     let most = whole
         .iter()
-        .filter_map(|c| Some((*c, halves(&self::relative(c, blocks)?))))
+        .filter_map(|c| Some((*c, halves(&self::relative(c, blocks)?)?)))
         .filter(|(_, change)| change.is_finite())
         .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
     let course = |change: f64| format!("{} by {}", if change < 0.0 { "fell" } else { "rose" }, percent(change.abs()));
@@ -131,7 +132,7 @@ fn drift(run: &RunRecord) -> Option<Warning> {
 /// The first `blocks` repeats, each against the cell's median; `None`: it has none.
 fn relative(cell: &CellRecord, blocks: usize) -> Option<Vec<f64>> {
     let iops: Vec<f64> = cell.measurements.iter().take(blocks).map(|m| m.iops).collect();
-    let middle = median(iops.clone());
+    let middle = median(iops.iter().copied())?;
     (middle > 0.0).then(|| iops.iter().map(|x| x / middle).collect())
 }
 
@@ -157,13 +158,6 @@ fn chance(levels: &[f64]) -> f64 {
     }
     let extreme = (all - s) / 2;
     (2.0 * orders.iter().take(extreme + 1).sum::<f64>()).min(1.0)
-}
-
-/// 0 of nothing.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    if n == 0 { 0.0 } else { (values[(n - 1) / 2] + values[n / 2]) / 2.0 }
 }
 
 #[cfg(test)]
@@ -257,8 +251,8 @@ mod tests {
             let mut hits = 0;
             for _ in 0..2000 {
                 let iops: Vec<f64> = (0..n).map(|_| random.normal()).collect();
-                let middle = median(iops.clone());
-                let scale = 1.4826 * median(iops.iter().map(|x| (x - middle).abs()).collect());
+                let middle = median(iops.iter().copied()).unwrap();
+                let scale = deviation(iops.iter().copied(), middle).unwrap();
                 hits += u32::from(iops.iter().any(|x| (x - middle).abs() > limit(n) * scale));
             }
             assert!(hits <= 32, "{hits} of 2,000 cells with {n} repeats");

@@ -3,11 +3,15 @@
 use crate::measurement::{CpuShare, Interrupt, Measurement, VehicleCount};
 use crate::path::place::Place;
 
+/// Whether kernel threads take the load's requests in.
+pub fn has_sqpoll(m: &Measurement) -> bool {
+    m.load.ring.granted.iter().any(|flag| flag == "sqpoll")
+}
+
 /// CPU time of the load's own threads and of the helpers that work for it, ns. Where there are SQPOLL threads and their time is not
 /// known, nor is the sum; measurements of versions that did not look at the other helpers are without these.
 pub fn cpu_ns(m: &Measurement) -> Option<f64> {
-    let has_sqpoll = m.load.ring.granted.iter().any(|flag| flag == "sqpoll");
-    let helpers = m.cpu.sqpoll_ns.or((!has_sqpoll).then_some(0))? + m.cpu.helpers_ns.unwrap_or(0);
+    let helpers = m.cpu.sqpoll_ns.or((!has_sqpoll(m)).then_some(0))? + m.cpu.helpers_ns.unwrap_or(0);
     (m.ios > 0).then(|| (m.cpu.user_ns + m.cpu.system_ns + helpers) as f64 / m.ios as f64)
 }
 

@@ -1,5 +1,14 @@
 //! Repeats of one cell, as tables show them: the middle, and how far they reach. Whether two cells differ is for `compare`.
 
+use crate::measurement::Measurement;
+use crate::run_record::CellRecord;
+use crate::stats::middle::median;
+
+/// The median of a figure over a cell's repeats; `None` where one is not known.
+pub fn over_repeats(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>) -> Option<f64> {
+    Spread::over(cell, of).map(|s| s.median)
+}
+
 /// Of one number over the repeats.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
@@ -18,14 +27,18 @@ impl Spread {
             return None;
         }
         sorted.sort_by(f64::total_cmp);
-        let n = sorted.len();
-        let median = if n % 2 == 1 { sorted[n / 2] } else { (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0 };
-        Some(Self { median, min: sorted[0], max: sorted[n - 1], repeats: n })
+        let median = median(sorted.iter().copied())?;
+        Some(Self { median, min: sorted[0], max: sorted[sorted.len() - 1], repeats: sorted.len() })
     }
 
     /// Of values that may be unknown: `None` if one is, since a median of the others would be of another thing.
     pub fn of_known(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
         values.into_iter().collect::<Option<Vec<f64>>>().and_then(Self::of)
+    }
+
+    /// Of a figure of a cell's repeats.
+    pub fn over(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>) -> Option<Self> {
+        Self::of_known(cell.measurements.iter().map(of))
     }
 
     /// Width of the range as a share of the median; `None` where one repeat or a median of 0 has none.

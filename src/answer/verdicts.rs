@@ -11,7 +11,8 @@ pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec
     let mut out = Vec::new();
     for metric in metrics(run) {
         for other in run.arms.iter().skip(1) {
-            let found = group.rows.iter().filter_map(|row| Some((row.value.clone(), find(run, metric, other, row)?)));
+            let found =
+                group.rows.iter().filter_map(|row| Some((row.value.clone(), compared(run, metric, other, row)?)));
             let found: Vec<(String, &Comparison)> = found.collect();
             if let (Some((_, first)), parts @ [_, ..]) = (found.first(), &parts(metric, &found, rows)[..]) {
                 out.push(format!("{} with {other} against {}: {}.", metric.words(), first.a, parts.join("; ")));
@@ -25,7 +26,7 @@ pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec
 pub fn arm_by_arm(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
     let mut out = Vec::new();
     for (metric, row) in metrics(run).into_iter().flat_map(|m| group.rows.iter().map(move |r| (m, r))) {
-        let found = run.arms.iter().skip(1).filter_map(|arm| Some((arm.clone(), find(run, metric, arm, row)?)));
+        let found = run.arms.iter().skip(1).filter_map(|arm| Some((arm.clone(), compared(run, metric, arm, row)?)));
         let found: Vec<(String, &Comparison)> = found.collect();
         if let (Some((_, first)), parts @ [_, ..]) = (found.first(), &parts(metric, &found, Some(""))[..]) {
             out.push(format!("{} against {}: {}.", metric.words(), first.a, parts.join("; ")));
@@ -34,7 +35,8 @@ pub fn arm_by_arm(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
     out
 }
 
-fn find<'a>(run: &'a RunRecord, metric: Metric, arm: &str, row: &Row<'_>) -> Option<&'a Comparison> {
+/// The run's comparison of an arm with the first one, in this row.
+pub fn compared<'a>(run: &'a RunRecord, metric: Metric, arm: &str, row: &Row<'_>) -> Option<&'a Comparison> {
     let at = place(row.cells.first()?);
     run.comparisons.iter().find(|c| c.metric == metric.name() && c.b == arm && c.at == at)
 }
@@ -86,11 +88,12 @@ pub(super) fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Optio
     parts.into_iter().flatten().collect()
 }
 
-/// `×2.00, 1.94–2.06; noise ±0.5 %`.
-fn figures(c: &Comparison) -> String {
+/// Of arms that differ: `×2.00, 1.94–2.06; noise ±0.5 %`.
+pub(super) fn figures(c: &Comparison) -> String {
     let mut said = c.ratio.map_or_else(|| "from 0".into(), |r| format!("×{}", near_1(r)));
-    if let Some([lo, hi]) = c.ci95 {
-        said.push_str(&format!(", {}–{}", near_1(lo), near_1(hi)));
+    match c.ci95 {
+        Some([lo, hi]) => said.push_str(&format!(", {}–{}", near_1(lo), near_1(hi))),
+        None => said.push_str(", no interval: by the order of all repeats"),
     }
     if let Some(noise) = c.noise_floor {
         said.push_str(&format!("; noise {}", factor(noise)));
@@ -139,4 +142,39 @@ pub fn caveat(run: &RunRecord) -> Option<String> {
          Equal arms are called different in 5 % of comparisons at most{by_chance}. docs/method.md says how to read them.",
         plural(fewest, "pair")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::compare::of_run;
+    use crate::answer::group::groups;
+    use crate::run_record::{ARM, CellRecord};
+    use crate::store::sample;
+
+    #[test]
+    fn a_verdict_by_the_order_of_all_repeats_says_that_it_has_no_interval() {
+        let cell = |n: u32, arm: &str, kicks: f64| {
+            let mut m = sample::measurement();
+            m.warnings.clear();
+            m.per_io.kicks = Some(kicks);
+            let params = [("depth".to_owned(), 1.into()), (ARM.to_owned(), arm.into())].into_iter().collect();
+            CellRecord { cell: n, params, untestable: None, measurements: vec![m; 4] }
+        };
+        let mut run = RunRecord {
+            cells: vec![cell(1, "default", 1.0), cell(2, "coop", 0.0)],
+            axes: vec!["depth".into(), ARM.into()],
+            arms: vec!["default".into(), "coop".into()],
+            metrics: vec!["kicks_per_io".into()],
+            ..sample::run()
+        };
+        run.comparisons = of_run(&run, &|_, _| None);
+        let group = &groups(&run, Some("depth"))[0];
+        assert_eq!(
+            row_by_row(&run, Some("depth"), group),
+            [
+                "Kicks per I/O with coop against default: lower at depth 1 (×0.00, no interval: by the order of all repeats)."
+            ]
+        );
+    }
 }

@@ -5,6 +5,7 @@ pub mod bootstrap;
 pub mod durations;
 pub mod estimate;
 pub mod histogram;
+pub mod middle;
 pub mod quantile;
 pub mod random;
 pub mod share;

@@ -10,11 +10,11 @@
 //! **Power**: of 100 intervals, a step of 10 % in the middle of noise of 2 % is found in 9 of 10 series. What
 //! goes up and comes down again is not found.
 
+use super::middle::{deviation, median};
+
 /// Counts of fewer intervals have batches too small to tell noise by.
 const ENOUGH: usize = 40;
 const BATCHES: usize = 10;
-/// A standard deviation's worth of the median absolute deviation of normal numbers.
-const OF_NORMAL: f64 = 1.4826;
 
 /// The two halves of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,7 +36,7 @@ pub fn trend(series: &[u64]) -> Option<Trend> {
     }
     let mut levels = [0.0; BATCHES];
     for (i, level) in levels.iter_mut().enumerate() {
-        *level = median(series[i * n / BATCHES..(i + 1) * n / BATCHES].iter().map(|x| *x as f64));
+        *level = median(series[i * n / BATCHES..(i + 1) * n / BATCHES].iter().map(|x| *x as f64))?;
     }
     let half = BATCHES / 2;
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
@@ -45,7 +45,7 @@ pub fn trend(series: &[u64]) -> Option<Trend> {
         return None;
     }
     // Counts are whole: a batch is not known better than to one.
-    let variance = successive_variance(&levels).max(1.0);
+    let variance = successive_variance(&levels)?.max(1.0);
     let error = (variance * 2.0 / half as f64).sqrt();
     let real = (second - first).abs() > limit(n) * error;
     Some(Trend { first, second, change: second / first - 1.0, real })
@@ -56,24 +56,13 @@ fn limit(n: usize) -> f64 {
     10.0 - 0.05 * (n.min(100) - ENOUGH) as f64
 }
 
-/// Of single batches.
-fn successive_variance(levels: &[f64]) -> f64 {
+/// Of single batches; `None`: there are no two.
+fn successive_variance(levels: &[f64]) -> Option<f64> {
     let steps: Vec<f64> = levels.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    let middle = median(steps.iter().copied());
-    let most = 3.0 * OF_NORMAL * median(steps.iter().map(|s| (s - middle).abs()));
+    let middle = median(steps.iter().copied())?;
+    let most = 3.0 * deviation(steps.iter().copied(), middle)?;
     let squares = steps.iter().map(|s| (s - middle).clamp(-most, most).powi(2)).sum::<f64>();
-    squares / steps.len() as f64 / 2.0
-}
-
-/// 0 of nothing.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    match n {
-        0 => 0.0,
-        _ => (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0,
-    }
+    Some(squares / steps.len() as f64 / 2.0)
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! From which computing time on completions come too late, how late, and what brought them.
 
-use super::against::compared;
 use super::{at, carried, find};
 use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
-use crate::answer::spread::Spread;
-use crate::answer::verdicts::row_by_row;
+use crate::answer::spread::over_repeats;
+use crate::answer::verdicts::{compared, row_by_row};
 use crate::answer::words::{list, percent, span};
 use crate::comparison::Verdict;
 use crate::measurement::Measurement;
@@ -57,7 +56,7 @@ fn threshold(run: &RunRecord, other: &str, rows: Option<&str>, group: &Group<'_>
 
 fn delay(cell: &CellRecord, of: fn(&crate::measurement::Latency) -> Option<u64>) -> Option<f64> {
     let known = |m: &Measurement| of(&m.stages.as_ref()?.delivery_delay_ns).map(|ns| ns as f64);
-    Spread::of_known(cell.measurements.iter().map(known)).map(|s| s.median)
+    over_repeats(cell, known)
 }
 
 /// The arms' delays beside each other in the row where they differ most.

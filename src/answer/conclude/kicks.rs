@@ -2,7 +2,7 @@
 
 use super::{at, carried, find};
 use crate::answer::group::Group;
-use crate::answer::spread::Spread;
+use crate::answer::spread::over_repeats;
 use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, per_io as text};
 use crate::measurement::Measurement;
@@ -44,7 +44,7 @@ fn course(arm: &str, of: PerIo, rows: Option<&str>, group: &Group<'_>) -> Option
         .iter()
         .filter_map(|r| {
             let cell = find(r, arm)?;
-            Some((&r.value, Spread::of_known(cell.measurements.iter().map(of))?.median))
+            Some((&r.value, over_repeats(cell, of)?))
         })
         .collect();
     let (first, last) = (known.first()?, known.last()?);

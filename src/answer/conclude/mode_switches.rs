@@ -5,7 +5,7 @@ use super::find;
 use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
-use crate::answer::spread::Spread;
+use crate::answer::spread::over_repeats;
 use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, per_io as text, percent, three_digits};
 use crate::run_record::{CellRecord, RunRecord};
@@ -48,7 +48,7 @@ fn between_rows(arm: &str, group: &Group<'_>) -> Option<String> {
     let base = measured(first, arm)?;
     let part = |row: &Row<'_>| {
         let cell = measured(row, arm)?;
-        let switches = |c: &CellRecord| median(c, |m| m.per_io.mode_switches);
+        let switches = |c: &CellRecord| over_repeats(c, |m| m.per_io.mode_switches);
         let mut parts = vec![format!("IOPS ×{}", three_digits(ratio(Metric::Iops, base, cell)?))];
         parts.extend(
             switches(base)
@@ -68,15 +68,11 @@ fn title(row: &str) -> String {
     if row.is_empty() { String::new() } else { format!("{row}: ") }
 }
 
-fn median(cell: &CellRecord, of: impl Fn(&crate::measurement::Measurement) -> Option<f64>) -> Option<f64> {
-    Spread::of_known(cell.measurements.iter().map(of)).map(|s| s.median)
-}
-
 /// `1.02 (syscall 98 %)`.
 fn by_cause(cell: &CellRecord) -> Option<String> {
-    let all = median(cell, |m| m.per_io.mode_switches)?;
+    let all = over_repeats(cell, |m| m.per_io.mode_switches)?;
     let mut causes: Vec<(f64, &str)> =
-        CAUSES.iter().filter_map(|c| Some((median(cell, |m| per_io::mode_switches(m, c))?, *c))).collect();
+        CAUSES.iter().filter_map(|c| Some((over_repeats(cell, |m| per_io::mode_switches(m, c))?, *c))).collect();
     causes.retain(|(n, _)| *n >= WORTH_NAMING * all && *n > 0.0);
     causes.sort_by(|a, b| b.0.total_cmp(&a.0));
     let parts: Vec<String> = causes.iter().map(|(n, c)| format!("{c} {}", percent((n / all).min(1.0)))).collect();
@@ -91,8 +87,8 @@ fn fine(x: f64) -> String {
 
 /// Page faults and all switches of one arm against another's.
 fn changed(row: &str, a: &CellRecord, b: &CellRecord) -> Option<String> {
-    let faults = |c| median(c, |m| per_io::mode_switches(m, "page_fault"));
-    let all = |c| median(c, |m| m.per_io.mode_switches);
+    let faults = |c| over_repeats(c, |m| per_io::mode_switches(m, "page_fault"));
+    let all = |c| over_repeats(c, |m| m.per_io.mode_switches);
     let (fa, fb, sa, sb) = (faults(a)?, faults(b)?, all(a)?, all(b)?);
     // A page for every few hundred I/Os is what such a load touches.
     if fa < 2.0 * fb || fa == 0.0 {

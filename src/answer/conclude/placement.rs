@@ -5,7 +5,7 @@ use super::{at, carried};
 use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
-use crate::answer::spread::Spread;
+use crate::answer::spread::{Spread, over_repeats};
 use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, per_io as text, percent, three_digits};
 use crate::measurement::{Interrupt, Measurement};
@@ -36,7 +36,7 @@ fn kicks_cost(rows: Option<&str>, group: &Group<'_>) -> Option<String> {
     let one = |row: &Row<'_>| {
         let (kicked, not) = (of_kind(row, false, false)?, of_kind(row, false, true)?);
         let gain = three_digits(ratio(Metric::Iops, kicked, not)?);
-        let kicks = Spread::of_known(kicked.measurements.iter().map(|m| m.per_io.kicks))?.median;
+        let kicks = over_repeats(kicked, |m| m.per_io.kicks)?;
         Some(format!("×{gain}{} ({} kicks per I/O less)", at(rows, std::slice::from_ref(&row.value)), text(kicks)))
     };
     let parts: Vec<String> = group.rows.iter().filter_map(one).collect();
@@ -97,7 +97,7 @@ fn vectors(cell: &CellRecord) -> Vec<String> {
 fn reasoning(rows: Option<&str>, group: &Group<'_>) -> Option<String> {
     let known = |row: &Row<'_>| {
         let cell = of_kind(row, true, false)?;
-        let share = Spread::of_known(cell.measurements.iter().map(per_io::interrupt_share))?.median;
+        let share = over_repeats(cell, per_io::interrupt_share)?;
         Some((share, per_io::share_of_place(&cell.measurements, Place::Idle)?))
     };
     // The last row, which has the most in flight: there the CPU may be the limit.

@@ -5,10 +5,9 @@ use super::find;
 use crate::answer::compare::Metric;
 use crate::answer::group::Group;
 use crate::answer::per_io;
-use crate::answer::spread::Spread;
+use crate::answer::spread::over_repeats;
 use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, per_io as text, span, three_digits};
-use crate::measurement::Measurement;
 use crate::run_record::{CellRecord, RunRecord};
 
 pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
@@ -16,7 +15,7 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
     let (mut by_itself, mut never) = (Vec::new(), Vec::new());
     for row in &group.rows {
         let unasked = row.cells.iter().copied().find(|c| c.measurements.first().is_some_and(|m| !m.load.force_async));
-        let would_block = unasked.and_then(|c| median(c, |m| per_io::punts(m).map(|p| p.1)));
+        let would_block = unasked.and_then(|c| over_repeats(c, |m| per_io::punts(m).map(|p| p.1)));
         match would_block {
             Some(n) if n >= 0.005 => by_itself.push(format!("{} {} per I/O", row.value, text(n))),
             Some(_) => never.push(row.value.clone()),
@@ -43,17 +42,13 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
     out
 }
 
-fn median(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>) -> Option<f64> {
-    Spread::of_known(cell.measurements.iter().map(of)).map(|s| s.median)
-}
-
 /// `b` hands over more than `a`: latency, IOPS and CPU time of both.
 fn cost(row: &str, a: &CellRecord, b: &CellRecord) -> Option<String> {
-    let punts = |c| median(c, |m| per_io::punts(m).map(|(asked, blocks)| asked + blocks));
+    let punts = |c| over_repeats(c, |m| per_io::punts(m).map(|(asked, blocks)| asked + blocks));
     let (few, many) = (punts(a)?, punts(b)?);
-    let latency = (median(a, |m| m.latency_ns.mean)?, median(b, |m| m.latency_ns.mean)?);
-    let cpu = (median(a, |m| Metric::CpuPerIo.of(m))?, median(b, |m| Metric::CpuPerIo.of(m))?);
-    let workers = (median(a, per_io::helpers_ns)?, median(b, per_io::helpers_ns)?);
+    let latency = (over_repeats(a, |m| m.latency_ns.mean)?, over_repeats(b, |m| m.latency_ns.mean)?);
+    let cpu = (over_repeats(a, |m| Metric::CpuPerIo.of(m))?, over_repeats(b, |m| Metric::CpuPerIo.of(m))?);
+    let workers = (over_repeats(a, per_io::helpers_ns)?, over_repeats(b, per_io::helpers_ns)?);
     let each = if many - few >= 0.5 {
         format!("; a punt costs {} of CPU", signed((cpu.1 - cpu.0) / (many - few)))
     } else {

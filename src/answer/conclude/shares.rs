@@ -6,6 +6,7 @@ use crate::answer::per_io::{self, Sampled};
 use crate::answer::spread::Spread;
 use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, percent, span};
+use crate::measurement::Measurement;
 use crate::path::place::Place;
 use crate::run_record::{CellRecord, RunRecord};
 
@@ -62,8 +63,8 @@ fn where_it_differs(base: &str, other: &str, rows: Option<&str>, row: &Row<'_>) 
 /// All repeats of one above all of the other's. One repeat has no range, and is as the samples say.
 fn apart(a: &CellRecord, b: &CellRecord, place: Place) -> bool {
     let each = |c: &CellRecord| {
-        let one = |m| per_io::place(std::slice::from_ref(m), |p| p == place).map(|s| s.ns);
-        Spread::of_known(c.measurements.iter().map(one))
+        let one = |m: &Measurement| per_io::place(std::slice::from_ref(m), |p| p == place).map(|s| s.ns);
+        Spread::over(c, one)
     };
     each(a).zip(each(b)).is_some_and(|(a, b)| a.max < b.min || b.max < a.min)
 }

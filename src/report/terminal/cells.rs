@@ -5,7 +5,7 @@ use super::layout::{Column, table};
 use crate::answer::compare::Metric;
 use crate::answer::group::Group;
 use crate::answer::per_io::{self, Sampled};
-use crate::answer::spread::Spread;
+use crate::answer::spread::{Spread, over_repeats};
 use crate::answer::timelines::{Timeline, way};
 use crate::answer::words::{UNKNOWN, count, per_io as times, percent, three_digits};
 use crate::measurement::{Latency, Measurement};
@@ -239,7 +239,7 @@ pub fn of_group(shown: Table, group: &Group<'_>, rows: Option<&str>) -> Option<S
 
 /// The median over the repeats, as text.
 fn over(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>, text: impl Fn(f64) -> String) -> String {
-    Spread::of_known(cell.measurements.iter().map(of)).map_or(UNKNOWN.into(), |s| text(s.median))
+    over_repeats(cell, of).map_or(UNKNOWN.into(), text)
 }
 
 fn us(ns: f64) -> String {

@@ -40,7 +40,7 @@ pub fn of_group(group: &Group<'_>, rows: Option<&str>) -> String {
 }
 
 fn line(row: &str, cell: &CellRecord) -> Vec<String> {
-    let over = |f: &dyn Fn(&Measurement) -> Option<f64>| Spread::of_known(cell.measurements.iter().map(f));
+    let over = |f: &dyn Fn(&Measurement) -> Option<f64>| Spread::over(cell, f);
     let text =
         |spread: Option<Spread>, as_text: &dyn Fn(f64) -> String| spread.map_or(UNKNOWN.into(), |s| as_text(s.median));
     let iops = over(&|m| Some(m.iops));

@@ -1,0 +1,28 @@
+//! The middle of a few numbers and how far they lie from it, by medians: single ones that are far off move neither.
+
+/// Of an even number of them, the mean of the two in the middle. `None` of nothing.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    (n > 0).then(|| (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0)
+}
+
+/// The median absolute deviation from `middle`, as the standard deviation of the normal numbers that have it. `None` of nothing.
+pub fn deviation(values: impl IntoIterator<Item = f64>, middle: f64) -> Option<f64> {
+    const OF_NORMAL: f64 = 1.4826;
+    median(values.into_iter().map(|x| (x - middle).abs())).map(|mad| OF_NORMAL * mad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_far_off_moves_neither() {
+        assert_eq!((median([3.0, 1.0, 2.0]), median([4.0, 1.0, 2.0, 3.0]), median([])), (Some(2.0), Some(2.5), None));
+        assert_eq!(median([3.0, 1.0, 1e9]), Some(3.0));
+        assert_eq!(deviation([1.0, 2.0, 3.0, 4.0, 1e9], 3.0), Some(1.4826));
+        assert_eq!(deviation([], 3.0), None);
+    }
+}
