@@ -2,6 +2,7 @@
 
 use crate::measurement::{Measurement, VehicleCount};
 use crate::path::vehicle::Vehicle;
+use crate::stats::middle::median;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeline {
@@ -37,7 +38,8 @@ pub fn of(v: &VehicleCount) -> Timeline {
 pub struct Way {
     /// Of all completions.
     pub share: f64,
-    /// Delivery delay at the median; of several kinds of vehicles, that of the most frequent one which has one.
+    /// Delivery delay at the median, the middle of the repeats' own; of several kinds of vehicles, that of the most frequent one which
+    /// has one.
     pub delay_p50_ns: Option<u64>,
     /// What carried them, or who woke the job: with the share of this way's completions, the most frequent first.
     pub by: Vec<(String, f64)>,
@@ -47,25 +49,59 @@ pub struct Way {
 pub fn way(measurements: &[Measurement], timeline: Timeline) -> Option<Way> {
     let all = || measurements.iter().flat_map(|m| &m.vehicles);
     let sum: u64 = all().map(|v| v.completions).sum();
-    let mut kinds: Vec<(String, u64, Option<u64>)> = Vec::new();
-    for v in all().filter(|v| of(v) == timeline) {
-        let name = name(v);
-        let delay = v.delay_ns.as_ref().and_then(|d| d.p50);
-        match kinds.iter_mut().find(|(n, ..)| *n == name) {
-            Some((_, n, known)) => {
-                *n += v.completions;
-                *known = known.or(delay);
-            }
-            None => kinds.push((name, v.completions, delay)),
+    let mut kinds: Vec<Kind> = Vec::new();
+    for (repeat, m) in measurements.iter().enumerate() {
+        for v in m.vehicles.iter().filter(|v| of(v) == timeline) {
+            let name = name(v);
+            let i = kinds.iter().position(|k| k.name == name).unwrap_or_else(|| {
+                kinds.push(Kind { name, ..Kind::default() });
+                kinds.len() - 1
+            });
+            kinds[i].add(repeat, v);
         }
     }
-    kinds.sort_by_key(|(_, n, _)| std::cmp::Reverse(*n));
-    let here: u64 = kinds.iter().map(|(_, n, _)| n).sum();
+    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.completions));
+    let here: u64 = kinds.iter().map(|kind| kind.completions).sum();
     (sum > 0).then(|| Way {
         share: here as f64 / sum as f64,
-        delay_p50_ns: kinds.iter().find_map(|(.., delay)| *delay),
-        by: kinds.iter().map(|(name, n, _)| (name.clone(), *n as f64 / here as f64)).collect(),
+        delay_p50_ns: kinds
+            .iter()
+            .find_map(|k| median(k.delays.iter().map(|d| d.p50_ns as f64)))
+            .map(|ns| ns.round() as u64),
+        by: kinds.iter().map(|k| (k.name.clone(), k.completions as f64 / here as f64)).collect(),
     })
+}
+
+/// What has one name.
+#[derive(Default)]
+struct Kind {
+    name: String,
+    completions: u64,
+    /// One of each repeat that knows it.
+    delays: Vec<RepeatsDelay>,
+}
+
+/// Of several vehicles that have the name, that of the most frequent one.
+struct RepeatsDelay {
+    repeat: usize,
+    completions: u64,
+    p50_ns: u64,
+}
+
+impl Kind {
+    fn add(&mut self, repeat: usize, v: &VehicleCount) {
+        self.completions += v.completions;
+        let Some(p50_ns) = v.delay_ns.as_ref().and_then(|d| d.p50) else { return };
+        let delay = RepeatsDelay { repeat, completions: v.completions, p50_ns };
+        match self.delays.last_mut() {
+            Some(last) if last.repeat == repeat => {
+                if last.completions < v.completions {
+                    *last = delay;
+                }
+            }
+            _ => self.delays.push(delay),
+        }
+    }
 }
 
 /// The waker of one that slept; else the vehicle, with the call that it came out of.

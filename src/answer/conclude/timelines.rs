@@ -2,7 +2,7 @@
 
 use super::{at, find};
 use crate::answer::group::Group;
-use crate::answer::spread::Spread;
+use crate::answer::spread::over_repeats;
 use crate::answer::timelines::{Timeline, Way, way};
 use crate::answer::verdicts::row_by_row;
 use crate::answer::words::{list, per_io, percent, span};
@@ -22,14 +22,14 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
     out
 }
 
-const WAYS: [Timeline; 3] = [Timeline::Before, Timeline::Ready, Timeline::Slept];
+const WAYS: [Timeline; 4] = [Timeline::Before, Timeline::Ready, Timeline::Slept, Timeline::Else];
 
 fn name(timeline: Timeline) -> &'static str {
     match timeline {
         Timeline::Before => "finds them posted",
         Timeline::Ready => "runs task work and returns",
         Timeline::Slept => "sleeps",
-        Timeline::Else => "leaves it to a thread of the kernel",
+        Timeline::Else => "leaves them to a thread of the kernel, or it is not told",
     }
 }
 
@@ -37,12 +37,12 @@ fn ways(cell: &CellRecord) -> Option<Vec<(Timeline, Way)>> {
     WAYS.iter().map(|t| Some((*t, way(&cell.measurements, *t)?))).collect()
 }
 
-/// What it does for most completions, row by row.
+/// What it does for more than half of the completions, row by row.
 fn in_short(arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
     let mut most: Vec<(Timeline, Vec<String>)> = Vec::new();
     for row in &group.rows {
         let Some(all) = find(row, arm).and_then(ways) else { continue };
-        let Some((t, _)) = all.iter().max_by(|a, b| a.1.share.total_cmp(&b.1.share)) else { continue };
+        let Some((t, _)) = all.iter().find(|(_, way)| way.share > 0.5) else { continue };
         match most.iter_mut().find(|(seen, _)| seen == t) {
             Some((_, values)) => values.push(row.value.clone()),
             None => most.push((*t, vec![row.value.clone()])),
@@ -52,7 +52,7 @@ fn in_short(arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> 
     (!parts.is_empty()).then(|| format!("GETEVENTS with {arm}, for most completions: {}.", parts.join("; ")))
 }
 
-/// One cell's three ways, with what carried them, after which delay, and by whom the job was woken.
+/// One cell's ways, with what carried them, after which delay, and by whom the job was woken.
 fn in_words(arm: &str, cell: &CellRecord, rows: Option<&str>, value: &String) -> Option<String> {
     let all = ways(cell)?;
     let mut parts = Vec::new();
@@ -68,7 +68,10 @@ fn in_words(arm: &str, cell: &CellRecord, rows: Option<&str>, value: &String) ->
         parts.push(match timeline {
             Timeline::Before => format!("{share} were there before it asked (by {}{delay})", list(&by)),
             Timeline::Ready => format!("{share} it delivered itself and returned ({}after ready)", own(w.delay_p50_ns)),
-            _ => format!("{share} it slept for, woken by {}{delay}", list(&by)),
+            Timeline::Slept => format!("{share} it slept for, woken by {}{delay}", list(&by)),
+            Timeline::Else => {
+                format!("{share} a thread of the kernel carried, or it is not told ({}{delay})", list(&by))
+            }
         });
     }
     let rest: Vec<String> = all
@@ -79,9 +82,7 @@ fn in_words(arm: &str, cell: &CellRecord, rows: Option<&str>, value: &String) ->
     if !rest.is_empty() {
         parts.push(format!("rarely: {}", list(&rest)));
     }
-    let median = |f: fn(&crate::measurement::Measurement) -> Option<f64>| {
-        Spread::of_known(cell.measurements.iter().map(f)).map(|s| per_io(s.median))
-    };
+    let median = |f: fn(&crate::measurement::Measurement) -> Option<f64>| over_repeats(cell, f).map(per_io);
     let mut each = Vec::new();
     each.extend(median(|m| m.per_io.syscalls).map(|n| format!("{n} system calls")));
     each.extend(median(|m| m.per_io.context_switches).map(|n| format!("{n} sleeps")));
