@@ -76,6 +76,11 @@ struct ipi_key {
 	__u32 resched; /* 1: reschedule, 0: function call */
 };
 
+struct vector_count {
+	__u64 count;
+	__u64 on_watched;
+};
+
 struct irq_count {
 	__u64 count;
 	__u64 on_watched;
@@ -177,7 +182,7 @@ struct cpu_slot {
 	__u64 no_completion;   /* followed, and reused before a completion was seen */
 	__u64 skipped;         /* the same of those that ask for none if they succeed */
 	__u64 aio_unseen;      /* requests of native aio whose submission's beginning was not seen */
-	struct irq_count vectors[VEC_MAX];
+	struct vector_count vectors[VEC_MAX];
 } __attribute__((aligned(64)));
 
 /* A thread's state while it is off the CPU, and its last waker's until it is on one again. */

@@ -26,7 +26,7 @@ use crate::host::irq::Interrupts;
 use crate::measurement::Warning;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 1024);
+const _: () = assert!(size_of::<types::cpu_slot>() == 960);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);

@@ -112,13 +112,14 @@ static __always_inline __u64 count_time(struct cpu_slot *slot, __u64 *since, __u
 {
 	__u64 began = *since;
 
-	if (!spans_timed || !began)
+	if (!began)
 		return 0;
 	*since = 0;
 	__u64 spent = bpf_ktime_get_ns() - began;
 	if (not_counting() || !line)
 		return spent;
-	if (slot->last_irq == line) {
+	/* What is not put away with a count would be the next line's. */
+	if (slot->last_irq == line && slot->last_line_count.count) {
 		slot->last_line_count.spent_ns += spent;
 		return spent;
 	}
@@ -157,11 +158,14 @@ SEC("tp_btf/irq_handler_exit")
 int BPF_PROG(interrupt_handler_exit, int irq)
 {
 	struct cpu_slot *slot = this_slot();
-	__u64 spent = count_time(slot, &slot->handler_since, irq + 1);
 
-	/* What it took of a softirq that it interrupted is not that one's. */
-	if (slot->softirq_since)
-		slot->softirq_since += spent;
+	if (spans_timed) {
+		__u64 spent = count_time(slot, &slot->handler_since, irq + 1);
+
+		/* What it took of a softirq that it interrupted is not that one's. */
+		if (slot->softirq_since)
+			slot->softirq_since += spent;
+	}
 	slot->in_irq = 0;
 	return 0;
 }
@@ -193,7 +197,8 @@ int BPF_PROG(interrupt_softirq_exit, unsigned int number)
 {
 	struct cpu_slot *slot = this_slot();
 
-	count_time(slot, &slot->softirq_since, slot->raisers[number & (SOFTIRQ_MAX - 1)].irq);
+	if (spans_timed)
+		count_time(slot, &slot->softirq_since, slot->raisers[number & (SOFTIRQ_MAX - 1)].irq);
 	slot->in_softirq = 0;
 	return 0;
 }
