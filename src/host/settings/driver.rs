@@ -240,7 +240,9 @@ pub fn undo(roots: &Roots, r: &Rebinding, force: bool) -> Undone {
         return Undone::ChangedSince { present: now, set: r.new.clone(), before: r.old.clone() };
     }
     match rebind(roots, r, &r.old) {
-        Ok(()) => Undone::PutBack { from: r.new.clone(), to: r.old.clone() },
+        // It was set, and taken back before the device was given with it again.
+        Ok(()) if now == r.old => Undone::PutBack { from: r.new.clone(), to: now },
+        Ok(()) => Undone::PutBack { from: now, to: r.old.clone() },
         Err(e) => failed(e),
     }
 }
@@ -338,6 +340,8 @@ mod tests {
         assert!(matches!(rebinding.undo(&roots(&t), false), Undone::PutBack { .. }));
         let t = t.file("sys/module/nvme/parameters/poll_queues", "7");
         assert!(matches!(rebinding.undo(&roots(&t), false), Undone::ChangedSince { .. }));
+        // What is overwritten is what somebody else has set.
+        assert_eq!(rebinding.undo(&roots(&t), true), Undone::PutBack { from: "7".into(), to: "0".into() });
         fs::remove_file(t.root().join("sys/bus/pci/devices/0000:00:04.0")).unwrap();
         assert_eq!(rebinding.undo(&roots(&t), false), Undone::Gone);
     }

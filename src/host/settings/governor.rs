@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::change::Change;
 use super::queue::along;
-use super::roots::{Roots, not_writable, present};
+use super::roots::{Roots, is_so, not_writable, present};
 use crate::error::{Error, Result};
 use crate::host::files;
 
@@ -34,7 +34,8 @@ pub fn refusal(roots: &Roots, wanted: &str) -> Option<Error> {
                 format!("it offers: {offered}; others have to be built into the kernel, or loaded"),
             ));
         }
-        not_writable("the governor", &policy.join("scaling_governor"))
+        let file = policy.join("scaling_governor");
+        if is_so(&file, wanted) { None } else { not_writable("the governor", &file) }
     })
 }
 
@@ -57,6 +58,9 @@ pub fn changes(roots: &Roots, wanted: &str) -> Result<Vec<Change>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::host::fixture::Tree;
     use crate::host::settings::test::roots;
@@ -85,6 +89,16 @@ mod tests {
         assert!(e.contains("policy0 offers no governor 'powersave'; it offers: performance schedutil; "), "{e}");
         let e = refusal(&roots(&Tree::new()), "performance").unwrap().to_string();
         assert!(e.starts_with("no governor can be set: the kernel has no choice of frequency here"), "{e}");
+    }
+
+    #[test]
+    fn what_is_so_already_takes_no_right() {
+        let t = two_policies().file(&format!("{POLICIES}/policy0/scaling_governor"), "performance");
+        for policy in ["policy0", "policy2"] {
+            let file = t.root().join(POLICIES).join(policy).join("scaling_governor");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        }
+        assert!(refusal(&roots(&t), "performance").is_none() && refusal(&roots(&t), "schedutil").is_some());
     }
 
     #[test]

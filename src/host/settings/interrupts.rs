@@ -3,7 +3,7 @@
 use super::change::Change;
 use super::conditions::CpuList;
 use super::driver;
-use super::roots::{Roots, not_writable, present};
+use super::roots::{Roots, is_so, not_writable, present};
 use crate::error::{Error, Result};
 use crate::host::cpu::parse_list;
 use crate::host::{files, irq};
@@ -29,6 +29,9 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: &CpuList) -> Opti
                 format!("{name} cannot be moved: {} is not there", file.display()),
                 "leave irq-affinity out".into(),
             );
+        }
+        if is_so(&file, &wanted.to_string()) {
+            continue;
         }
         if irq::affinity_in(&roots.system, interrupt.irq).movable == Some(false) {
             return Some(managed(roots, target, &name));
@@ -111,6 +114,8 @@ mod tests {
              move the load instead: cpus = \"irq\" or \"non-irq\"; giving the device to its driver anew with other queue \
              counts (poll-queues) is for one that nothing uses, and this one is mounted at /"
         );
+        // Where it goes as wanted, it need not be moved.
+        assert!(refusal(&roots(&t), Some(&target("vda")), &cpus("0-1")).is_none());
         let unused = t.file("proc/self/mountinfo", "");
         assert!(
             says(&unused, "0")

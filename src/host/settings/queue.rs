@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::change::Change;
 use super::conditions::Conditions;
-use super::roots::{Roots, not_writable, present};
+use super::roots::{Roots, is_so, not_writable, present};
 use crate::error::{Error, Result};
 use crate::host::block::queue_folders;
 use crate::host::files;
@@ -43,6 +43,9 @@ fn short(roots: &Roots, dir: PathBuf) -> PathBuf {
 pub fn scheduler_refusal(roots: &Roots, target: Option<&Target>, wanted: &str) -> Option<Error> {
     each(roots, target, |queue| {
         let file = queue.join("scheduler");
+        if is_so(&file, wanted) {
+            return None;
+        }
         let text = fs::read_to_string(&file).unwrap_or_default();
         let offered: Vec<&str> = text.split_whitespace().map(|w| w.trim_matches(['[', ']'])).collect();
         if !offered.contains(&wanted) {
@@ -75,6 +78,12 @@ pub fn nr_requests_refusal(roots: &Roots, target: Option<&Target>, wanted: u32, 
             return refuse(why, "choose a number of these");
         }
         let scheduler = all.scheduler.clone().or_else(|| present(&queue.join("scheduler")).ok());
+        // Another scheduler, or the device given to its driver anew, brings its own.
+        let stays =
+            scheduler.as_deref().is_none_or(|s| is_so(&queue.join("scheduler"), s)) && all.poll_queues.is_none();
+        if stays && is_so(&file, &wanted.to_string()) {
+            return None;
+        }
         let tags: Option<u32> = files::number(queue, "../mq/0/nr_tags");
         if let (Some("none"), Some(tags)) = (scheduler.as_deref(), tags.filter(|t| wanted > *t)) {
             let why = format!("the device takes {tags} at a time, and without a scheduler nothing holds more");
@@ -207,6 +216,24 @@ mod tests {
         assert!(refusal(257, "scheduler = 'none'").unwrap().contains("the device takes 256 at a time"));
         assert!(refusal(2, "").unwrap().contains("the kernel takes 4 to 2048"));
         assert!(refusal(4096, "").is_some());
+    }
+
+    #[test]
+    fn what_is_so_already_takes_no_right() {
+        let t = vda();
+        for name in ["scheduler", "nr_requests"] {
+            let file = t.root().join("sys/block/vda/queue").join(name);
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        }
+        let target = target("vda");
+        let scheduler = |name| scheduler_refusal(&roots(&t), Some(&target), name).is_some();
+        assert_eq!((scheduler("mq-deadline"), scheduler("none")), (false, true));
+        let requests = |n, c: &str| nr_requests_refusal(&roots(&t), Some(&target), n, &conditions(c)).is_some();
+        assert_eq!(
+            (requests(256, ""), requests(256, "scheduler = 'mq-deadline'"), requests(255, "")),
+            (false, false, true)
+        );
+        assert!(requests(256, "scheduler = 'none'") && requests(256, "poll-queues = 1"));
     }
 
     #[test]

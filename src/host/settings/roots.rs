@@ -49,6 +49,11 @@ pub fn present(path: &Path) -> io::Result<String> {
     }
 }
 
+/// Whether a value is what is wanted: that takes no right to change it.
+pub fn is_so(path: &Path, wanted: &str) -> bool {
+    present(path).is_ok_and(|now| now == wanted)
+}
+
 /// Writes a value in one call, as these files want it. Nothing is created.
 pub fn write(path: &Path, value: &str) -> io::Result<()> {
     OpenOptions::new().write(true).truncate(true).open(path)?.write_all(value.as_bytes())
