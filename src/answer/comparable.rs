@@ -340,7 +340,8 @@ fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warning> {
             "cpu_contended",
             format!(
                 "the load's threads could have run for {} of the time in which something else had their CPU",
-                percent(share)
+                // The wait is of a little more than the measured time.
+                percent(share.min(1.0))
             ),
             "stop what else computes, or give the load CPUs of its own (--cpus)",
         )
