@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::block::{self, Counters, Moved};
 use super::page_cache::{Cache, Cached};
-use super::{cgroup, cpu, files};
+use super::{cgroup, cpu, files, procfs};
 use crate::measurement::{BeforeAfter, Circumstances, DeviceBytes, PageCache};
 
 /// What is read of.
@@ -106,10 +106,9 @@ fn difference(after: Option<u64>, before: Option<u64>) -> Option<u64> {
 
 /// Summed over the CPUs.
 fn steal_ns(cpus: &[u32]) -> Option<u64> {
-    const TICK_NS: u64 = 10_000_000;
     let all = cpu::steal()?;
     let ticks = |cpu: &u32| all.iter().find(|s| s.cpu == *cpu).map(|s| s.steal_ticks);
-    cpus.iter().map(ticks).sum::<Option<u64>>().map(|ticks| ticks * TICK_NS)
+    cpus.iter().map(ticks).sum::<Option<u64>>().map(procfs::ticks_to_ns)
 }
 
 /// The kernel counts per core, and for each CPU of a package what the package as a whole did.

@@ -9,6 +9,7 @@
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
 //! | [`lockdown`], [`privileges`], [`virtualisation`] | what is allowed, to whom, on whose machine |
+//! | [`procfs`] | processes and threads, from the texts of /proc |
 //! | [`settings`] | conditions that an experiment asks for: changed, journalled, put back |
 //! | [`io_uring`], [`aio`] | what the interfaces give, by asking; [`refusal`]: why not, in words |
 //!
@@ -29,6 +30,7 @@ pub mod kernel;
 pub mod lockdown;
 pub mod page_cache;
 pub mod privileges;
+pub mod procfs;
 pub mod refusal;
 pub mod settings;
 pub mod virtualisation;

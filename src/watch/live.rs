@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use super::namespace::Namespace;
 use super::processes::Processes;
-use super::procfs::Stat;
 use super::rates::{Known, Meter, Moment};
 use super::recorder;
 use super::rings::{self, SQPOLL};
@@ -14,6 +13,7 @@ use super::session::{self, PERIOD, Watched};
 use super::subject::Asked;
 use super::summary::{self, Part, Summary};
 use crate::error::{Error, Result};
+use crate::host::procfs::Stat;
 use crate::measurement::Warning;
 use crate::probe::observed::Observed;
 use crate::probe::watch::{Room, Watch};

@@ -7,7 +7,6 @@
 //! | [`command`] | a command that stands still until the probes are there |
 //! | [`end`] | the end of a process |
 //! | [`namespace`] | the numbers by which the kernel itself knows processes |
-//! | [`procfs`] | the texts of /proc that are read here |
 //! | [`rings`] | which file descriptor is which ring |
 //! | [`processes`] | CPU time, helper threads, children: sampled |
 //! | [`summary`] | counts and followed requests → the record; pure |
@@ -24,7 +23,6 @@ pub mod end;
 pub mod live;
 pub mod namespace;
 pub mod processes;
-pub mod procfs;
 pub mod rates;
 pub mod recorder;
 pub mod recording;

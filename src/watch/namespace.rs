@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::procfs::{self, Stat, Status};
 use crate::error::{Error, Result};
+use crate::host::procfs::{self, Stat, Status};
 
 /// The initial PID namespace's inode (PROC_PID_INIT_INO, include/linux/proc_ns.h).
 const INITIAL: &str = "pid:[4026531836]";

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use super::procfs::{self, Stat, Status};
 use super::recorder::now;
 use super::rings::{self, SeenRings};
+use crate::host::procfs::{self, Stat, Status};
 
 /// Between two looks, at least.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -221,13 +221,12 @@ impl Processes {
     /// CPU time in the span. `ended`: a command that was waited for; the kernel's account of it has all its children that
     /// were waited for, those included that no look has met.
     pub fn cpu(&self, ended: Option<CpuTime>) -> Option<CpuTime> {
-        let to_ns = |ticks: u64| ticks * (1_000_000_000 / procfs::ticks_per_second());
         let mut sum = ended;
         for t in self.tracked.values().filter(|t| ended.is_none() || t.start_ticks.is_some()) {
             let (Some(user), Some(system)) = (t.user_ticks.grown(), t.system_ticks.grown()) else { continue };
             let sum = sum.get_or_insert_default();
-            sum.user_ns += to_ns(user);
-            sum.system_ns += to_ns(system);
+            sum.user_ns += procfs::ticks_to_ns(user);
+            sum.system_ns += procfs::ticks_to_ns(system);
         }
         sum
     }

@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::procfs;
 use crate::engine::io_uring::flags;
+use crate::host::procfs;
 use crate::probe::rings::RingCounts;
 
 /// IORING_SETUP_SQPOLL.

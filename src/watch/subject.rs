@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use super::command;
 use super::end::End;
 use super::namespace::Namespace;
-use super::procfs::{Stat, Status};
 use crate::error::{Error, Result};
+use crate::host::procfs::{Stat, Status};
 
 /// Who is watched. Numbers of processes are the kernel's own, which are /proc's too wherever they can be told.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::roots::Roots;
+use crate::host::procfs::{self, Stat};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
@@ -49,16 +50,9 @@ fn hostname(roots: &Roots) -> Option<String> {
     roots.text("proc/sys/kernel/hostname")
 }
 
-/// Field 22 of proc_pid_stat(5). The name before it, in parentheses, may hold anything.
 fn started_ticks(roots: &Roots, tgid: u32) -> Option<u64> {
-    let stat = roots.text(format!("proc/{tgid}/stat"))?;
-    let (_, after_name) = stat.rsplit_once(") ")?;
-    let mut fields = after_name.split(' ');
-    // A process that has ended and was not waited for has no hold on anything.
-    if fields.next()? == "Z" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    let stat = Stat::parse(&procfs::text(roots.path(format!("proc/{tgid}/stat")))?)?;
+    (!stat.is_zombie()).then_some(stat.start_ticks)
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
     pub comm: String,
+    pub state: char,
     pub flags: u32,
-    /// In ticks of [`ticks_per_second`].
+    /// In ticks: see [`ticks_to_ns`].
     pub user_ticks: u64,
     pub system_ticks: u64,
     /// After the boot; tells a process from a later one of the same number.
@@ -28,6 +29,7 @@ impl Stat {
         let field = |n: usize| rest.get(n - 3).copied();
         Some(Stat {
             comm: text.get(open + 1..close)?.to_owned(),
+            state: field(3)?.chars().next()?,
             flags: field(9)?.parse().ok()?,
             user_ticks: field(14)?.parse().ok()?,
             system_ticks: field(15)?.parse().ok()?,
@@ -37,6 +39,11 @@ impl Stat {
 
     pub fn of(tgid: u32) -> Option<Stat> {
         Self::parse(&text(format!("/proc/{tgid}/stat"))?)
+    }
+
+    /// It has ended and was not waited for: it has no hold on anything.
+    pub fn is_zombie(&self) -> bool {
+        self.state == 'Z'
     }
 
     pub fn is_kernel_thread(&self) -> bool {
@@ -115,10 +122,11 @@ pub fn text(path: impl Into<PathBuf>) -> Option<String> {
     fs::read(path.into()).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// USER_HZ: what the times in /proc count in.
-pub fn ticks_per_second() -> u64 {
+/// Of so many ticks (USER_HZ), which the times in /proc count in.
+pub fn ticks_to_ns(ticks: u64) -> u64 {
     // SAFETY: takes a number and returns one.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|n| *n > 0).unwrap_or(100)
+    let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|n| *n > 0).unwrap_or(100);
+    ticks * (1_000_000_000 / per_second)
 }
 
 #[cfg(test)]
@@ -132,7 +140,7 @@ mod tests {
         let stat = Stat::parse(text).unwrap();
         assert_eq!(stat.comm, "a) R (b) c");
         assert_eq!((stat.user_ticks, stat.system_ticks, stat.start_ticks), (17, 23, 1311910));
-        assert!(stat.is_kernel_thread());
+        assert!(stat.is_kernel_thread() && !stat.is_zombie());
         assert_eq!(Stat::parse("812 (x"), None);
         assert_eq!(Stat::parse("812 (x) S 1 2"), None);
     }
