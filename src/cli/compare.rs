@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use self::given::Given;
+use self::given::{Given, Stored};
 use self::matched::{Pair, matched};
 use crate::answer::compare::{Metric, compare, differences};
 use crate::comparison::{Comparison, Verdict};
@@ -68,8 +68,9 @@ impl FailOn {
 }
 
 pub fn run(args: &CompareArgs) -> Result<u8> {
-    let a = Given::read(&args.a, args.store.as_deref(), &args.metric)?;
-    let b = Given::read(&args.b, args.store.as_deref(), &args.metric)?;
+    let mut stored = Stored::new(args.store.as_deref());
+    let a = Given::read(&args.a, &mut stored, &args.metric)?;
+    let b = Given::read(&args.b, &mut stored, &args.metric)?;
     let matched = matched(&a, &b)?;
     for left_over in &matched.left_over {
         terminal::say(&format!("warning: {}", terminal::sanitise(left_over)));

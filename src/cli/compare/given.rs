@@ -1,5 +1,7 @@
 //! One side as it is written on the command line: stored runs or JSON files, and which of their cells.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -36,14 +38,31 @@ enum Source {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     pub params: Map<String, Value>,
-    repeats: Vec<(Measurement, Option<Counts>)>,
+    repeats: Vec<Measured>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Measured {
+    measurement: Measurement,
+    /// Its run, cell and repeat in the store; `None`: it is of a file, which has no histograms.
+    stored: Option<(i64, u32, u32)>,
+    /// Read where it is needed.
+    latency: Option<Counts>,
 }
 
 impl Cell {
     pub fn side(&self, name: &str) -> Side<'_> {
-        let repeats =
-            self.repeats.iter().map(|(measurement, latency)| Repeat { measurement, latency: latency.clone() });
+        let repeats = self.repeats.iter().map(|m| Repeat { measurement: &m.measurement, latency: m.latency.clone() });
         Side { name: name.into(), repeats: repeats.collect() }
+    }
+
+    fn read_latencies(&mut self, store: &Store) -> Result<()> {
+        for m in &mut self.repeats {
+            if let Some((run, cell, repeat)) = m.stored {
+                m.latency = store.histogram(run, cell, repeat)?.as_ref().map(Counts::of);
+            }
+        }
+        Ok(())
     }
 
     fn arm(&self) -> Option<&str> {
@@ -58,51 +77,81 @@ impl Cell {
     }
 }
 
+/// The store and what was read of it, for both sides: each run is read once.
+pub struct Stored {
+    path: Option<PathBuf>,
+    opened: Option<Store>,
+    runs: BTreeMap<i64, RunRecord>,
+}
+
+impl Stored {
+    pub fn new(path: Option<&Path>) -> Self {
+        Self { path: path.map(Path::to_owned), opened: None, runs: BTreeMap::new() }
+    }
+
+    fn run(&mut self, run: i64) -> Result<RunRecord> {
+        let store = match &mut self.opened {
+            Some(store) => store,
+            none => none.insert(open(self.path.as_deref(), run)?),
+        };
+        match self.runs.entry(run) {
+            Entry::Occupied(read) => Ok(read.get().clone()),
+            Entry::Vacant(place) => {
+                let record = store.load(run)?.ok_or_else(|| unknown_run(run, store))?;
+                Ok(place.insert(record).clone())
+            }
+        }
+    }
+}
+
 /// A JSON file is not read for ever.
 const LONGEST: u64 = 1 << 30;
 
 impl Given {
-    pub fn read(text: &str, store: Option<&Path>, metrics: &[Metric]) -> Result<Self> {
+    pub fn read(text: &str, stored: &mut Stored, metrics: &[Metric]) -> Result<Self> {
         let (items, fixed) = parsed(text)?;
-        let quantiles = metrics.iter().any(|m| m.quantile().is_some());
-        let mut opened: Option<Store> = None;
         let mut given =
             Self { text: text.into(), sources: Vec::new(), fixed, cells: Vec::new(), all: Vec::new(), first_arm: None };
         for item in items {
             match item.parse::<i64>() {
-                Ok(run) => {
-                    let store = match &mut opened {
-                        Some(store) => store,
-                        none => none.insert(open(store, run)?),
-                    };
-                    let record = store.load(run)?.ok_or_else(|| unknown_run(run, store))?;
-                    given.take_run(record, Source::Run(run), |cell, repeat| match quantiles {
-                        true => Ok(store.histogram(run, cell, repeat)?.as_ref().map(Counts::of)),
-                        false => Ok(None),
-                    })?;
-                }
+                Ok(run) => given.take_run(stored.run(run)?, Source::Run(run)),
                 Err(_) => given.take_file(Path::new(item))?,
             }
         }
-        given.select()?;
+        let selected = given.selected()?;
+        if let (Some(store), true) = (&stored.opened, metrics.iter().any(|m| m.quantile().is_some())) {
+            given.read_latencies(&selected, store)?;
+        }
+        given.cells = selected.into_iter().map(|i| given.all[i].clone()).collect();
         Ok(given)
     }
 
-    fn take_run(
-        &mut self,
-        record: RunRecord,
-        source: Source,
-        latency: impl Fn(u32, u32) -> Result<Option<Counts>>,
-    ) -> Result<()> {
+    /// Of the selected cells, and of those that tell what they differ from themselves.
+    fn read_latencies(&mut self, selected: &[usize], store: &Store) -> Result<()> {
+        let tells_noise = |cell: &Cell| {
+            let arm = cell.arm();
+            let has_part = arm == Some(CONTROL) || arm.is_some() && arm == self.first_arm.as_deref();
+            has_part && selected.iter().any(|i| self.all[*i].is_beside(cell))
+        };
+        let needed: Vec<usize> =
+            (0..self.all.len()).filter(|i| selected.contains(i) || tells_noise(&self.all[*i])).collect();
+        needed.into_iter().try_for_each(|i| self.all[i].read_latencies(store))
+    }
+
+    fn take_run(&mut self, record: RunRecord, source: Source) {
+        let run = if let Source::Run(run) = source { Some(run) } else { None };
         self.sources.push(source);
         if self.first_arm.is_none() {
             self.first_arm = record.arms.into_iter().next();
         }
         for CellRecord { cell, params, measurements, .. } in record.cells {
-            let repeats = measurements.into_iter().zip(1..).map(|(m, n)| Ok((m, latency(cell, n)?)));
-            self.add(params, repeats.collect::<Result<Vec<_>>>()?);
+            let repeats = measurements.into_iter().zip(1..).map(|(measurement, repeat)| Measured {
+                measurement,
+                stored: run.map(|run| (run, cell, repeat)),
+                latency: None,
+            });
+            self.add(params, repeats.collect());
         }
-        Ok(())
     }
 
     fn take_file(&mut self, path: &Path) -> Result<()> {
@@ -126,12 +175,13 @@ impl Given {
             Some(measurement::SCHEMA) => {
                 let m: Measurement = serde_json::from_value(value).map_err(foreign)?;
                 self.sources.push(source);
-                self.add(Map::new(), vec![(m, None)]);
+                self.add(Map::new(), vec![Measured { measurement: m, stored: None, latency: None }]);
                 Ok(())
             }
             Some(run_record::SCHEMA) => {
                 let record: RunRecord = serde_json::from_value(value).map_err(foreign)?;
-                self.take_run(record, source, |_, _| Ok(None))
+                self.take_run(record, source);
+                Ok(())
             }
             other => Err(Error::input(
                 format!(
@@ -148,18 +198,18 @@ impl Given {
     }
 
     /// Repeats of the same load, from several runs or files, are repeats of one cell.
-    fn add(&mut self, params: Map<String, Value>, repeats: Vec<(Measurement, Option<Counts>)>) {
+    fn add(&mut self, params: Map<String, Value>, repeats: Vec<Measured>) {
         match self.all.iter_mut().find(|c| c.params == params) {
             Some(cell) => cell.repeats.extend(repeats),
             None => self.all.push(Cell { params, repeats }),
         }
     }
 
-    /// Takes the cells that have the fixed values; the control arm only where it is asked for.
-    fn select(&mut self) -> Result<()> {
-        let mut cells: Vec<&Cell> = self.all.iter().filter(|c| !c.repeats.is_empty()).collect();
+    /// The places of the cells that have the fixed values; the control arm only where it is asked for.
+    fn selected(&self) -> Result<Vec<usize>> {
+        let mut cells: Vec<usize> = (0..self.all.len()).filter(|i| !self.all[*i].repeats.is_empty()).collect();
         if !self.fixed.iter().any(|(name, _)| name == ARM) {
-            cells.retain(|c| c.arm() != Some(CONTROL));
+            cells.retain(|i| self.all[*i].arm() != Some(CONTROL));
         }
         for (name, value) in &self.fixed {
             let there: Vec<String> = distinct(self.all.iter().filter_map(|c| c.params.get(name)).map(value_text));
@@ -169,7 +219,7 @@ impl Given {
                     if names.is_empty() { "it has none".into() } else { format!("there are {}", names.join(", ")) };
                 return Err(Error::input(format!("'{}' has no parameter '{name}'", self.text), names));
             }
-            cells.retain(|c| c.params.get(name).map(value_text).as_ref() == Some(value));
+            cells.retain(|i| self.all[*i].params.get(name).map(value_text).as_ref() == Some(value));
             if cells.is_empty() {
                 return Err(Error::input(
                     format!("'{}': nothing is measured with {name}={value}", self.text),
@@ -180,8 +230,7 @@ impl Given {
         if cells.is_empty() {
             return Err(Error::input(format!("'{}' holds no measurement", self.text), "see `iotrail list`"));
         }
-        self.cells = cells.into_iter().cloned().collect();
-        Ok(())
+        Ok(cells)
     }
 
     /// Cells of one run are interleaved, block by block.
