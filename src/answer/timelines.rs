@@ -38,8 +38,8 @@ pub fn of(v: &VehicleCount) -> Timeline {
 pub struct Way {
     /// Of all completions.
     pub share: f64,
-    /// Delivery delay at the median, the middle of the repeats' own; of several kinds of vehicles, that of the most frequent one which
-    /// has one.
+    /// Delivery delay at the median, the middle of the repeats' own; of several kinds of vehicles, that of the most frequent one
+    /// which has one.
     pub delay_p50_ns: Option<u64>,
     /// What carried them, or who woke the job: with the share of this way's completions, the most frequent first.
     pub by: Vec<(String, f64)>,

@@ -143,7 +143,8 @@ pub fn changes(roots: &Roots, target: Option<&Target>, wanted: u32) -> Result<Ve
     let old = present(&device.parameter).map_err(|e| {
         Error::machine(format!("cannot read {}", device.parameter.display()), "leave poll-queues out").because(e)
     })?;
-    // What the queues of its disks were set to, also of those that are not the target's, is the driver's own choice again afterwards.
+    // What the queues of its disks were set to, those included that are not the target's, is the driver's own choice again
+    // afterwards.
     let mut changes = Vec::new();
     for disk in &device.disks {
         let queue = disk.join("queue");

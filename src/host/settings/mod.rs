@@ -110,8 +110,8 @@ impl Settings {
 
     /// Makes the host as `conditions` ask for; what an earlier call has changed and this one does not want is put back.
     ///
-    /// Errors: the kernel refuses, or somebody else has changed what is set ([`Kind::Disturbed`](crate::error::Kind)). The conditions that were made by then stay until
-    /// the next call, or the end.
+    /// Errors: the kernel refuses, or somebody else has changed what is set ([`Kind::Disturbed`](crate::error::Kind)). The
+    /// conditions that were made by then stay until the next call, or the end.
     pub fn set(&mut self, conditions: &Conditions, target: Option<&Target>) -> Result<()> {
         let wanted = conditions.settings();
         let device = target.and_then(|t| t.device.clone());
