@@ -241,6 +241,7 @@ pub(super) fn observe(
             no_completion: sum(|s| s.no_completion),
             skipped: sum(|s| s.skipped) + raw.skipped,
             unfinished: raw.unfinished,
+            shared: sum(|s| s.shared.into()),
         },
         iowq_workers: raw.workers.0,
         iowq_most: raw.workers.1,

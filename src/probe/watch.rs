@@ -455,6 +455,7 @@ impl<'room> Watch<'room> {
             no_completion: sum(|s| &s.no_completion),
             skipped: sum(|s| &s.skipped),
             unfinished: 0,
+            shared: slots.iter().map(|s| u64::from(unsafe { std::ptr::read_volatile(&s.shared) })).sum(),
         }
     }
 
