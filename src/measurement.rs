@@ -222,6 +222,10 @@ pub struct Followed {
     pub no_completion: u64,
     /// Chosen, and not complete when watching ended.
     pub unfinished: u64,
+    /// Completions of multishot requests that are not among `completions`: another one had the same user data, which is all that
+    /// they name.
+    #[serde(default)]
+    pub shared_user_data: u64,
 }
 
 /// Requests handed to io-wq workers.
@@ -289,12 +293,38 @@ pub struct Ipi {
     pub count: u64,
 }
 
+/// Of the followed requests (`path::order`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
+    /// Each request once: submitted → posted.
     pub completions: u64,
     pub inversions: u64,
     pub max_displacement: u64,
     pub by: OrderBy,
+    /// Ready → posted; null where no completion was seen to become ready.
+    #[serde(default)]
+    pub delivery: Option<Delivery>,
+}
+
+/// Whether completions were posted in the order in which they were ready, whatever the order of their submissions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// Those that were seen to become ready; of a multishot request, each that was.
+    pub completions: u64,
+    /// Followed, and not seen to: done while they were submitted, or further ones of one wake-up of a multishot request.
+    pub without_ready: u64,
+    /// Posted before one that was ready earlier.
+    pub inversions: u64,
+    pub max_displacement: u64,
+    pub by: DeliveredBy,
+}
+
+/// Where a later one overtook.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeliveredBy {
+    /// As in [`OrderBy`].
+    pub file_system: Option<u64>,
+    pub task_work: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
