@@ -32,6 +32,8 @@ pub struct Ring {
 
 /// One CQE, taken apart.
 pub struct Done {
+    /// Of its request, from 1 on.
+    pub number: u32,
     pub result: i32,
     pub flags: u32,
 }
@@ -221,7 +223,7 @@ impl Tally {
             }
             self.newest = self.newest.max(seq);
         }
-        Done { result: cqe.result(), flags: cqe.flags() }
+        Done { number: seq, result: cqe.result(), flags: cqe.flags() }
     }
 }
 
