@@ -55,6 +55,14 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 8_000,
         run: multishot,
     },
+    Scenario {
+        name: "same_user_data",
+        about: "two multishot recv with the same user data, which is all that their completions name",
+        finding: None,
+        allowed: &[],
+        count: 800,
+        run: same_user_data,
+    },
 ];
 
 const REQUESTS: usize = 16;
@@ -315,6 +323,42 @@ fn multishot(run: &mut Run) -> Result<()> {
     run.finish(ring);
     run.report.rings[0].opcodes.get_mut("recv").expect("some were pushed").bytes = bytes;
     truth.tell(run);
+    run.report.all("enter");
+    Ok(())
+}
+
+fn same_user_data(run: &mut Run) -> Result<()> {
+    const GROUP: u16 = 1;
+    run.pin_if_asked()?;
+    let pairs = [socketpair(libc::SOCK_SEQPACKET)?, socketpair(libc::SOCK_SEQPACKET)?];
+    let mut ring = Ring::open(8, &DEFER)?;
+    let mut buffers = Buffers::register(&ring, GROUP, 8)?;
+    (0..8).for_each(|buffer| buffers.give(buffer));
+    run.start()?;
+    let receive = |(ours, _): &(OwnedFd, OwnedFd)| opcode::RecvMulti::new(types::Fd(ours.as_raw_fd()), GROUP).build();
+    ring.push(receive(&pairs[0]), 0);
+    ring.push_alike(receive(&pairs[1]), 0);
+    ring.submit()?;
+    let mut bytes = 0;
+    groups(run.count, 2, |group| {
+        pairs.iter().take(group as usize).try_for_each(|(_, theirs)| write_all(theirs.as_raw_fd(), &[7; MESSAGE]))?;
+        let mut done = 0;
+        while done < group {
+            ring.enter(0, group - done)?;
+            done += ring.reap_each(|cqe| {
+                bytes += cqe.result.max(0) as u64;
+                cqueue::buffer_select(cqe.flags).into_iter().for_each(|buffer| buffers.give(buffer));
+            });
+        }
+        Ok(())
+    })?;
+    for (_, theirs) in pairs {
+        drop(theirs);
+        ring.wait(1)?;
+    }
+    run.finish(ring);
+    run.report.rings[0].opcodes.get_mut("recv").expect("two were pushed").bytes = bytes;
+    run.fact("not_told_apart", u64::from(run.count));
     run.report.all("enter");
     Ok(())
 }

@@ -100,6 +100,12 @@ impl Ring {
         }
     }
 
+    /// The same, with the user data of the one before.
+    pub fn push_alike(&mut self, entry: squeue::Entry, asked: u32) {
+        self.tally.next -= 1;
+        self.push(entry, asked);
+    }
+
     /// Queues a request that asks for no completion if it succeeds, and whether it will.
     pub fn push_skipping(&mut self, entry: squeue::Entry, asked: u32, succeeds: bool) {
         let op = self.tally.ops.entry(entry.get_opcode() as u8).or_default();

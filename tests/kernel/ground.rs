@@ -40,7 +40,7 @@ pub fn ground() -> PathBuf {
     profile.join("examples/ground")
 }
 
-fn watch(scenario: &str) -> (TraceRecord, Value) {
+pub fn watch(scenario: &str) -> (TraceRecord, Value) {
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
         .args(["trace", "--json", "--one-in", "1", "--"])
         .arg(ground())

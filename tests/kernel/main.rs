@@ -8,6 +8,7 @@ mod bench;
 mod circumstances;
 mod golden;
 mod ground;
+mod order;
 mod probes;
 mod profile;
 mod record;
@@ -29,6 +30,7 @@ fn main() {
     let trials: Vec<Trial> = [
         vehicles::trials(),
         ground::trials(),
+        order::trials(),
         agreement::trials(),
         probes::trials(),
         circumstances::trials(),
