@@ -30,26 +30,24 @@ pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding
     let share = |n: u64| n as f64 / delivery.completions as f64;
     let (task_work, file_system) = (share(delivery.by.task_work), delivery.by.file_system.map(share));
     let whole = share(delivery.inversions);
-    let [single, deferred] = ["single_issuer", "defer_taskrun"].map(|flag| r.flags.iter().any(|f| f == flag));
-    // 3af0356c162c, Linux 6.5, for the deferred list; that of the other modes was put right no earlier.
-    let reverses = version(&t.total.host.kernel).is_some_and(|v| v < (6, 5));
+    let has = |flag: &str| r.flags.iter().any(|f| f == flag);
+    let one_poster = ["single_issuer", "defer_taskrun", "sqpoll"].iter().any(|flag| has(flag));
+    let before = |major, minor| version(&t.total.host.kernel).is_some_and(|v| v < (major, minor));
+    // 3af0356c162c, Linux 6.5, for the deferred list; that of the other modes was turned round later, and is so in 6.12.
+    let reverses = before(6, 5);
     let (place, why, remedy) = if file_system.is_some_and(|share| share > task_work) {
         let remedy = "what needs no worker, reads mostly, on a ring of its own";
         ("the file system", "a kernel worker has to finish direct writes, and what needs none overtakes them", remedy)
-    } else if reverses {
+    } else if reverses || (before(6, 12) && !has("defer_taskrun") && one_poster) {
         let remedy = "Linux 6.5 or later with defer_taskrun runs it in the order in which it was queued";
         ("task work", "this kernel runs last what was queued first", remedy)
-    } else if single || deferred {
-        let remedy =
-            "fewer in flight at a time; a program that needs an order goes by what it has received, not by the queue";
-        ("task work", "what a run finds done may be posted before what it has to try again", remedy)
+    } else if one_poster {
+        let why = "CPUs that make requests ready at the same time queue them in either order";
+        ("task work", why, "a program that needs an order goes by what it has received, not by the queue")
     } else {
         let why = "each thread posts what it submitted itself when it next enters the kernel, whoever else's was ready before";
-        (
-            "task work",
-            why,
-            "let one thread submit to a ring (single_issuer, with defer_taskrun), or each thread have its own",
-        )
+        let remedy = "let one thread submit to a ring (single_issuer, with defer_taskrun), or each thread have its own";
+        ("task work", why, remedy)
     };
     let text = format!(
         "{} of the completions that were seen to become ready were posted before one that was ready earlier, by up to {} places; \
@@ -64,7 +62,8 @@ pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding
         ("task_work_share", task_work),
     ];
     evidence.extend(file_system.map(|share| ("file_system_share", share)));
-    Some(Finding::new("delivered_out_of_order", Severity::Note, text, remedy, &evidence))
+    let severity = if reverses && place == "task work" { Severity::Warning } else { Severity::Note };
+    Some(Finding::new("delivered_out_of_order", severity, text, remedy, &evidence))
 }
 
 /// Where the order of delivery says it already, nothing.

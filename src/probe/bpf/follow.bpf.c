@@ -443,8 +443,13 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		segment_add(slot, number, 1);
 	}
 	slot->submitting = 0;
-	if (!req)
-		return found_room && followed_now ? shot_posted(known, poster, result, cqe_flags) : 0;
+	if (!req) {
+		if (found_room)
+			return followed_now ? shot_posted(known, poster, result, cqe_flags) : 0;
+		if (known && !(cqe_flags & IORING_CQE_F_MORE))
+			known->request = 0; /* its last one */
+		return 0;
+	}
 	__u32 index = 0;
 	struct trail *trail = trail_of((__u64)req, &index);
 	if (trail)
