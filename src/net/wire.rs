@@ -159,26 +159,59 @@ impl Content {
 
     /// `bytes` of the body from its beginning.
     pub fn body(self, bytes: usize, out: &mut Vec<u8>) {
-        let end = out.len() + bytes;
-        let mut more = SplitMix64::new(self.connection ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let words = [self.number, self.connection].into_iter().chain(std::iter::from_fn(|| Some(more.draw())));
-        for word in words {
-            let left = end - out.len();
-            out.extend_from_slice(&word.to_le_bytes()[..left.min(8)]);
-            if out.len() == end {
-                return;
-            }
+        let at = out.len();
+        out.resize(at + bytes, 0);
+        self.body_at(0, &mut out[at..]);
+    }
+
+    /// Fills `out` with the body's bytes from `offset` on; any part of it can be made without the rest.
+    pub fn body_at(self, offset: usize, out: &mut [u8]) {
+        let mut index = (offset / 8) as u64;
+        let (head, words) = out.split_at_mut((offset.next_multiple_of(8) - offset).min(out.len()));
+        if !head.is_empty() {
+            let from = offset % 8;
+            head.copy_from_slice(&self.word(index)[from..from + head.len()]);
+            index += 1;
         }
+        let mut words = words.chunks_exact_mut(8);
+        for word in &mut words {
+            word.copy_from_slice(&self.word(index));
+            index += 1;
+        }
+        let tail = words.into_remainder();
+        tail.copy_from_slice(&self.word(index)[..tail.len()]);
+    }
+
+    #[inline]
+    fn word(self, index: u64) -> [u8; 8] {
+        let word = match index {
+            0 => self.number,
+            1 => self.connection,
+            n => {
+                let seed = self.connection ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                SplitMix64::new(seed).after(n - 2).draw()
+            }
+        };
+        word.to_le_bytes()
     }
 
     /// The response that a server makes of it.
     pub fn response(self, body: u32, response: u32, out: &mut Vec<u8>) {
         let at = out.len();
-        let (body, response) = (body as usize, response as usize);
-        self.body(body.min(response), out);
-        let tag: Vec<u8> = out[at..at + body.min(response).min(TAG)].to_vec();
-        for i in out.len() - at..response {
-            out.push(tag[i % tag.len()]);
+        out.resize(at + response as usize, 0);
+        self.response_at(body, 0, &mut out[at..]);
+    }
+
+    /// Fills `out` with bytes from `offset` on of the response to a body of `body` bytes.
+    pub fn response_at(self, body: u32, offset: usize, out: &mut [u8]) {
+        let (echoed, repeated) = out.split_at_mut((body as usize).saturating_sub(offset).min(out.len()));
+        self.body_at(offset, echoed);
+        if !repeated.is_empty() {
+            let mut tag = [0; TAG];
+            let tag = &mut tag[..TAG.min(body as usize)];
+            self.body_at(0, tag);
+            let from = (offset + echoed.len()) % tag.len();
+            repeated.iter_mut().zip(tag.iter().cycle().skip(from)).for_each(|(byte, tag)| *byte = *tag);
         }
     }
 }
@@ -234,6 +267,24 @@ mod tests {
         let mut half = Responder::default();
         assert_eq!(half.respond(&[1, 0, 0], &mut out, 1000), Ok(Progress { consumed: 3, requests: 0 }));
         assert!(half.is_midway() && out.is_empty());
+    }
+
+    #[test]
+    fn any_part_is_as_the_whole() {
+        let content = Content { connection: 3, number: 5 };
+        for (body, response) in SIZES {
+            let mut whole = vec![];
+            content.response(body, response, &mut whole);
+            for from in [0, 1, 7, 8, 9, 63, 64, 65, 100, 199] {
+                for to in [from, from + 1, from + 8, from + 13, whole.len()] {
+                    if from <= to && to <= whole.len() {
+                        let mut part = vec![0; to - from];
+                        content.response_at(body, from, &mut part);
+                        assert_eq!(part, whole[from..to], "{body} → {response}, {from}..{to}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]
