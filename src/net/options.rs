@@ -191,6 +191,10 @@ pub struct SenderOptions {
     #[arg(long, value_name = "N")]
     pub reconnect_after: Option<u64>,
 
+    /// A connection that breaks is opened again, and what was in flight on it stays unanswered (else the load ends there)
+    #[arg(long)]
+    pub reconnect: bool,
+
     /// Connections beside these that are opened and say nothing
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub idle_connections: u32,

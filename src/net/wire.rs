@@ -2,8 +2,9 @@
 //!
 //! A **request** is a header of two 32-bit little-endian numbers, the bytes of its body and the bytes of the response wanted, and then
 //! the body. The **response** has no header: it is the body, cut off or repeated from its first [`TAG`] bytes to the length wanted. So a
-//! server needs no more of a request than it has just received, and the sender can tell every response from every other. netbench's
-//! requests look the same, and its server's responses have the right length and another content.
+//! server needs no more of a request than it has just received, and the sender can tell every response from every other. The last byte
+//! of a response comes after the last byte of its request was read: a sender that has all responses knows that the server has counted
+//! all requests. netbench's requests look the same, and its server's responses have the right length and another content.
 
 use crate::stats::random::SplitMix64;
 
@@ -37,6 +38,8 @@ pub struct Responder {
     response_left: u32,
     /// Of the response, so far.
     responded: u32,
+    /// The response's last byte, where it waits for the rest of the request.
+    last: Option<u8>,
 }
 
 impl Default for Responder {
@@ -49,6 +52,7 @@ impl Default for Responder {
             body_left: 0,
             response_left: 0,
             responded: 0,
+            last: None,
         }
     }
 }
@@ -77,7 +81,12 @@ impl Responder {
                 (self.body_left, self.response_left, self.responded, self.tag_bytes) = (body, response, 0, 0);
             }
             let n = rest.len().min(self.body_left as usize);
-            let echoed = n.min(self.response_left as usize);
+            let whole = n == self.body_left as usize;
+            let ready = match self.last {
+                Some(_) => 0,
+                None => self.response_left.saturating_sub(u32::from(!whole)),
+            };
+            let echoed = n.min(ready as usize);
             if echoed > end - out.len() {
                 // Whole pieces of the body or none: this one comes again.
                 let n = end - out.len();
@@ -89,9 +98,18 @@ impl Responder {
                 break;
             }
             self.take(&rest[..n], echoed, out);
+            if !whole && echoed < n && self.response_left == 1 && self.last.is_none() {
+                self.last = Some(rest[echoed]);
+            }
             rest = &rest[n..];
             if self.body_left > 0 {
                 break;
+            }
+            if out.len() < end
+                && let Some(last) = self.last.take()
+            {
+                out.push(last);
+                self.response_left = 0;
             }
             while self.response_left > 0 && out.len() < end {
                 let from = self.responded as usize % usize::from(self.tag_bytes);
@@ -103,7 +121,7 @@ impl Responder {
             if self.response_left > 0 {
                 break;
             }
-            self.header_bytes = 0;
+            (self.header_bytes, self.last) = (0, None);
             requests += 1;
             if rest.is_empty() {
                 break;
@@ -267,6 +285,20 @@ mod tests {
         let mut half = Responder::default();
         assert_eq!(half.respond(&[1, 0, 0], &mut out, 1000), Ok(Progress { consumed: 3, requests: 0 }));
         assert!(half.is_midway() && out.is_empty());
+    }
+
+    #[test]
+    fn no_response_is_whole_before_its_request() {
+        for (body, response) in [(200, 1), (200, 64), (200, 100), (200, 200), (2, 1), (1, 1)] {
+            let (asked, answered) = stream(&[(body, response)]);
+            let mut responder = Responder::default();
+            let mut out = vec![];
+            let almost = asked.len() - 1;
+            assert_eq!(responder.respond(&asked[..almost], &mut out, 1000).unwrap().requests, 0);
+            assert!(out.len() < answered.len() && out == answered[..out.len()], "{body} → {response}");
+            assert_eq!(responder.respond(&asked[almost..], &mut out, 1000).unwrap().requests, 1);
+            assert_eq!(out, answered);
+        }
     }
 
     #[test]
