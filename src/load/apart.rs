@@ -177,7 +177,7 @@ pub fn run<S: Submitter, R: Reaper>(
                 of_submitter.granted = granted;
                 Ok(of_submitter)
             }
-            _ => Err(super::outcome::called_off()),
+            _ => Err(gate::called_off()),
         }
     });
     *left = link.in_flight.load(Ordering::SeqCst);

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::usage::{self, Usage};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 #[derive(Debug, Default)]
 struct State {
@@ -112,6 +112,16 @@ pub fn stages(gate: &Gate, mut run: impl FnMut(Stage) -> Result<()>) -> Result<O
     // The one futex wait in between costs some microseconds, and the measured span none.
     let after = usage::after()?;
     Ok(passed.then(|| after.since(before)))
+}
+
+/// The load ended before its measured stage.
+pub fn called_off() -> Error {
+    Error::machine("the load was called off", "")
+}
+
+/// Whether it is only the echo of another job's failure.
+pub fn is_called_off(e: &Error) -> bool {
+    e.what == called_off().what
 }
 
 #[cfg(test)]

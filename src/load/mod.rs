@@ -159,7 +159,7 @@ pub fn run(
     // A job that was only called off is not the cause.
     let (done, failed): (Vec<_>, Vec<_>) = jobs.into_iter().map(|(_, done)| done).partition(|d| d.is_ok());
     let mut failures: Vec<Error> = failed.into_iter().filter_map(std::result::Result::err).collect();
-    failures.sort_by_key(outcome::is_called_off);
+    failures.sort_by_key(gate::is_called_off);
     if let Some(e) = failures.into_iter().next() {
         return Err(e);
     }

@@ -265,7 +265,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
             Ok(())
         })?;
         let Some(((ticks, began, ended), usage)) = measured.zip(usage) else {
-            return Err(super::outcome::called_off());
+            return Err(gate::called_off());
         };
         let calls = self.syscalls().zip(calls_before).map(|(after, before)| after - before);
         let wakeups = self.submitter.wakeups().zip(wakeups_before).map(|(after, before)| after - before);

@@ -5,9 +5,13 @@
 //! | `address` | where a server is: TCP or a UNIX socket |
 //! | `wire` | what crosses it: requests, and the responses that are made of them |
 //! | `options` | what can be asked for, on the command line and in an experiment |
+//! | `descriptors` | how many files may be open |
+//! | `sender` | requests in flight on many connections, every response checked |
 //! | `server` | the server: threads, engines, what they counted |
 
 pub mod address;
+pub mod descriptors;
 pub mod options;
+pub mod sender;
 pub mod server;
 pub mod wire;

@@ -168,11 +168,22 @@ pub struct Content {
 }
 
 impl Content {
-    /// The request's first bytes: header, number, connection, then 64 bits at a time that depend on both.
+    /// The request: header, number, connection, then 64 bits at a time that depend on both.
     pub fn request(self, body: u32, response: u32, out: &mut Vec<u8>) {
-        out.extend_from_slice(&body.to_le_bytes());
-        out.extend_from_slice(&response.to_le_bytes());
-        self.body(body as usize, out);
+        let at = out.len();
+        out.resize(at + HEADER + body as usize, 0);
+        self.request_at(body, response, 0, &mut out[at..]);
+    }
+
+    /// Fills `out` with the request's bytes from `offset` on, those of its header first.
+    #[inline]
+    pub fn request_at(self, body: u32, response: u32, offset: usize, out: &mut [u8]) {
+        let (header, rest) = out.split_at_mut(HEADER.saturating_sub(offset).min(out.len()));
+        if !header.is_empty() {
+            let words = u64::from(body) | u64::from(response) << 32;
+            header.copy_from_slice(&words.to_le_bytes()[offset..offset + header.len()]);
+        }
+        self.body_at((offset + header.len()).saturating_sub(HEADER), rest);
     }
 
     /// `bytes` of the body from its beginning.
@@ -313,6 +324,13 @@ mod tests {
                         let mut part = vec![0; to - from];
                         content.response_at(body, from, &mut part);
                         assert_eq!(part, whole[from..to], "{body} → {response}, {from}..{to}");
+                    }
+                    let mut request = vec![];
+                    content.request(body, response, &mut request);
+                    if from <= to && to <= request.len() {
+                        let mut part = vec![0; to - from];
+                        content.request_at(body, response, from, &mut part);
+                        assert_eq!(part, request[from..to], "{body} → {response}, {from}..{to}");
                     }
                 }
             }
