@@ -166,7 +166,7 @@ impl Thread<'_, '_> {
         let ended = if cause.is_some() { "broke" } else { "was closed by the server" };
         let midway = talk.midway(self.terms.shape).map_or(String::new(), |text| format!(" when {text}"));
         let why = Error::machine(
-            format!("connection {} {ended}{midway}, with {} requests in flight", talk.serial() + 1, talk.unanswered()),
+            format!("connection {} {ended}{midway} (requests in flight: {})", talk.serial() + 1, talk.unanswered()),
             "see what the server says; --reconnect goes on with another connection",
         );
         let why = match cause {
@@ -227,9 +227,9 @@ impl Thread<'_, '_> {
         let midway = talk.midway(self.terms.shape).map_or(String::new(), |text| format!("{text}; "));
         Error::machine(
             format!(
-                "{} requests on connection {} were given up after {give_up:?} without an answer",
-                talk.unanswered(),
+                "connection {} was given up after {give_up:?} without an answer (requests in flight: {})",
                 talk.serial() + 1,
+                talk.unanswered(),
             ),
             format!(
                 "{midway}{} requests had been answered; see what holds the server up, or use a longer --give-up",

@@ -56,14 +56,12 @@ fn wait_for_the_end(socket: &mut TcpStream) {
 }
 
 /// Two requests in flight on one connection, measured from the first on.
-fn impatient() -> SenderOptions {
-    SenderOptions {
-        connections: 1,
-        window: 2,
-        warmup: Span(Duration::ZERO),
-        give_up: Span(Duration::from_millis(200)),
-        ..options()
-    }
+fn two_in_flight() -> SenderOptions {
+    SenderOptions { connections: 1, window: 2, warmup: Span(Duration::ZERO), ..options() }
+}
+
+fn giving_up(ms: u64) -> SenderOptions {
+    SenderOptions { give_up: Span(Duration::from_millis(ms)), ..two_in_flight() }
 }
 
 /// The load fails with this line and hands nothing back.
@@ -93,7 +91,7 @@ fn swapped_responses() {
         wait_for_the_end(socket);
     });
     let said = "the response to request 5 of connection 1 is the one to its request 6 (swapped), after 4 right ones";
-    fails(&impatient(), &at, said);
+    fails(&two_in_flight(), &at, said);
 }
 
 #[test]
@@ -109,7 +107,7 @@ fn the_response_to_another_connection() {
         let _ = socket.write_all(&other);
         wait_for_the_end(socket);
     });
-    let o = SenderOptions { connections: 2, window: 1, give_up: Span(Duration::from_secs(60)), ..impatient() };
+    let o = SenderOptions { connections: 2, window: 1, ..two_in_flight() };
     fails(&o, &at, "(swapped), after 0 right ones");
 }
 
@@ -122,7 +120,7 @@ fn one_wrong_byte() {
             wait_for_the_end(socket);
         });
         let size = if offset > 63 { 5000 } else { 64 };
-        let o = SenderOptions { request: Bytes(size), response: Bytes(size), ..impatient() };
+        let o = SenderOptions { request: Bytes(size), response: Bytes(size), ..two_in_flight() };
         fails(
             &o,
             &at,
@@ -138,23 +136,23 @@ fn too_short_and_too_long() {
         let _ = socket.write_all(&[&bytes[..60], &second].concat());
         wait_for_the_end(socket);
     });
-    fails(&impatient(), &at, "request 3 of connection 1 is too short: the next one begins after 60 of 64 bytes");
+    fails(&two_in_flight(), &at, "request 3 of connection 1 is too short: the next one begins after 60 of 64 bytes");
     let at = after(2, |socket, bytes| {
         let Some(second) = next(socket) else { return };
         let _ = socket.write_all(&[&bytes[..], b"more", &second].concat());
         wait_for_the_end(socket);
     });
-    fails(&impatient(), &at, "the response before the one to request 4 of connection 1 is too long by 4 bytes");
+    fails(&two_in_flight(), &at, "the response before the one to request 4 of connection 1 is too long by 4 bytes");
     let at = after(0, |socket, bytes| {
         let _ = socket.write_all(&[&bytes[..], b"more"].concat());
         wait_for_the_end(socket);
     });
     fails(
-        &SenderOptions { window: 1, ..impatient() },
+        &SenderOptions { window: 1, ..two_in_flight() },
         &at,
         "4 bytes came on connection 1 that no request had asked for",
     );
-    let o = SenderOptions { window: 1, check: crate::net::options::Check::Size, ..impatient() };
+    let o = SenderOptions { window: 1, check: crate::net::options::Check::Size, ..two_in_flight() };
     fails(&o, &at, "4 bytes came on connection 1 that no request had asked for");
 }
 
@@ -165,39 +163,51 @@ fn other_bytes_are_right_where_only_their_number_is_checked() {
             let _ = socket.write_all(&vec![0; bytes.len()]);
         }
     });
-    fails(&SenderOptions { window: 1, ..impatient() }, &at, "is wrong at offset");
-    let o = SenderOptions { check: crate::net::options::Check::Size, ..impatient() };
+    fails(&SenderOptions { window: 1, ..two_in_flight() }, &at, "is wrong at offset");
+    let o = SenderOptions { check: crate::net::options::Check::Size, ..two_in_flight() };
     assert_eq!(send(&o, &at).unwrap().responses, 1000);
 }
 
 #[test]
 fn silence() {
+    let said = |span: &str| format!("connection 1 was given up after {span} without an answer (requests in flight: 2)");
     let silent = after(0, |socket, _| wait_for_the_end(socket));
-    fails(&impatient(), &silent, "2 requests on connection 1 were given up after 200ms without an answer");
+    fails(&giving_up(200), &silent, &said("200ms"));
+    // Time enough for the right answers before, whatever else the machine does.
     let later = after(5, |socket, _| wait_for_the_end(socket));
-    breaks_off(&impatient(), &later, 5, "2 requests on connection 1 were given up after 200ms without an answer");
+    breaks_off(&giving_up(1000), &later, 5, &said("1s"));
     let midway = after(5, |socket, bytes| {
         let _ = socket.write_all(&bytes[..12]);
         wait_for_the_end(socket);
     });
-    breaks_off(
-        &impatient(),
-        &midway,
-        5,
-        "12 of 64 bytes of the response to request 6 had come; 5 requests had been answered",
-    );
+    let said = "12 of 64 bytes of the response to request 6 had come; 5 requests had been answered";
+    breaks_off(&giving_up(1000), &midway, 5, said);
+}
+
+/// A trickle is no answer: it would end some day, but nobody waits for it.
+#[test]
+fn a_trickle() {
+    let at = after(2, |socket, bytes| {
+        for byte in bytes {
+            std::thread::sleep(Duration::from_millis(100));
+            if socket.write_all(&[byte]).is_err() {
+                return;
+            }
+        }
+    });
+    breaks_off(&giving_up(1000), &at, 2, "bytes of the response to request 3 had come");
 }
 
 #[test]
 fn a_server_that_never_reads() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = Address::Tcp(listener.local_addr().unwrap());
-    let o = SenderOptions { request: Bytes(16 << 20), ..impatient() };
-    fails(&o, &at, "1 requests on connection 1 were given up");
+    let o = SenderOptions { request: Bytes(16 << 20), ..giving_up(200) };
+    fails(&o, &at, "connection 1 was given up after 200ms");
     // A UNIX socket whose queue takes no more, and nobody accepts.
     let dir = tempfile::tempdir().unwrap();
     let (_listener, at) = Address::Unix(dir.path().join("s")).listen(false).unwrap();
-    fails(&o, &at, "were given up");
+    fails(&o, &at, "was given up after 200ms");
 }
 
 #[test]
@@ -207,17 +217,17 @@ fn nobody_accepts() {
     socket.listen(0).unwrap();
     let at = Address::Tcp(socket.local_addr().unwrap().as_socket().unwrap());
     // The queue holds one or two; of ten some get no answer.
-    fails(&SenderOptions { connections: 10, ..impatient() }, &at, "cannot connect to 127.0.0.1:");
+    fails(&SenderOptions { connections: 10, ..giving_up(200) }, &at, "cannot connect to 127.0.0.1:");
     drop(socket);
-    fails(&impatient(), &at, "Connection refused");
+    fails(&two_in_flight(), &at, "Connection refused");
     let nowhere = Address::Unix("/nonexistent/socket".into());
-    fails(&impatient(), &nowhere, "see that a server is there: iotrail net serve unix:/nonexistent/socket");
+    fails(&two_in_flight(), &nowhere, "see that a server is there: iotrail net serve unix:/nonexistent/socket");
 }
 
 #[test]
 fn closed_and_reset() {
     let closed = after(0, |_, _| {});
-    let e = send(&impatient(), &closed).unwrap_err().to_string();
+    let e = send(&two_in_flight(), &closed).unwrap_err().to_string();
     assert!(e.contains("connection 1 was closed by the server") || e.contains("connection 1 broke"), "{e}");
     let midway = after(3, |socket, bytes| {
         // The next request is read too: a socket with input left would be reset and not closed.
@@ -225,14 +235,14 @@ fn closed_and_reset() {
         let _ = socket.write_all(&bytes[..10]);
     });
     let said =
-        "was closed by the server when 10 of 64 bytes of the response to request 4 had come, with 2 requests in flight";
-    breaks_off(&impatient(), &midway, 3, said);
+        "was closed by the server when 10 of 64 bytes of the response to request 4 had come (requests in flight: 2)";
+    breaks_off(&two_in_flight(), &midway, 3, said);
     let reset = after(3, |socket, _| {
         socket2::SockRef::from(&*socket).set_linger(Some(Duration::ZERO)).unwrap();
     });
-    breaks_off(&impatient(), &reset, 3, "connection 1 broke, with ");
+    breaks_off(&two_in_flight(), &reset, 3, "connection 1 broke (requests in flight: ");
     // Before anything was measured it is no result.
-    let o = SenderOptions { warmup: Span(Duration::from_secs(60)), ..impatient() };
+    let o = SenderOptions { warmup: Span(Duration::from_secs(60)), ..two_in_flight() };
     fails(&o, &midway, "was closed by the server");
 }
 
