@@ -18,8 +18,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// The `number`-th request (from 0) of the `serial`-th connection (from 0). The numbers on the wire begin anywhere, so that short
-    /// responses of two connections differ too.
+    /// The `number`-th request (from 0) of the `serial`-th connection (from 0). The numbers on the wire begin anywhere, so that
+    /// short responses of two connections differ too.
     #[inline]
     pub fn content(self, serial: u64, number: u64) -> Content {
         Content { connection: self.first.wrapping_add(serial), number: number.wrapping_add(beginning(serial)) }

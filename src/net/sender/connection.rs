@@ -63,7 +63,8 @@ pub struct Connection {
     moved: u64,
 }
 
-/// How many requests a connection takes that has room for `free`: whole bursts, but for the last one where no more than `most` are left.
+/// How many requests a connection takes that has room for `free`: whole bursts, but for the last one, where no more than `most` are
+/// left.
 pub fn admissible(free: u64, burst: u64, most: u64) -> u64 {
     let group = burst.min(most);
     if free < group { 0 } else { (free - free % burst).max(group).min(most) }
@@ -242,6 +243,7 @@ impl Connection {
         let whole = self.answered - before;
         if whole > 0 {
             (self.alive_at, self.moved) = (now, 0);
+            tally.sums.last = now;
         } else {
             self.moved(input.len(), now);
         }
@@ -298,10 +300,10 @@ mod tests {
                 let mut c = Connection::new(4);
                 c.begin(3);
                 let mut responder = Responder::default();
-                let (mut out, mut at_server, mut back) = ([0; 1000], vec![], vec![]);
+                let (mut out, mut at_server, mut back) = (vec![0; take.min(1000)], vec![], vec![]);
                 while !c.is_spent(&terms) {
                     c.admit(c.room(&terms, u64::MAX), 0);
-                    let n = c.compose(&terms, 5, &mut out, &mut tally).min(take);
+                    let n = c.compose(&terms, 5, &mut out, &mut tally);
                     c.taken(n, &terms, 5, &mut tally);
                     at_server.extend_from_slice(&out[..n]);
                     let p = responder.respond(&at_server, &mut back, 100_000).unwrap();

@@ -9,8 +9,8 @@
 //! | `epoll` | waiting, to the nanosecond |
 //! | `tally`, `outcome` | sums and latency of a thread; all threads added up |
 //!
-//! The stages are those of every load ([`crate::load`]): at the two quiet points every request was answered, and what a server counts
-//! between them is what the sender counts.
+//! The stages are those of every load ([`crate::load`]): at the two quiet points every request was answered, and what a server
+//! counts between them is what the sender counts.
 
 mod check;
 mod connection;
@@ -45,15 +45,15 @@ use thread::Shared;
 
 /// Sends as `spec` says to the server at `address`. The calling thread only waits; the sender's threads are others.
 ///
-/// `boundary` is called at the three [`Boundary`] points, `progress` in between, both on the calling thread. An error of `boundary` ends
-/// the load; one at `MeasureEnds` comes after everything was measured, and is handed back as [`Sent::broken_off`]. Setting `stop` ends
-/// the load at a quiet point; what was measured until then is handed back, marked `interrupted`.
+/// `boundary` is called at the three [`Boundary`] points, `progress` in between, both on the calling thread. An error of `boundary`
+/// ends the load; one at `MeasureEnds` comes after everything was measured, and is handed back as [`Sent::broken_off`]. Setting
+/// `stop` ends the load at a quiet point; what was measured until then is handed back, marked `interrupted`.
 ///
 /// A connection that breaks or is given up in the measured stage ends it, and what was measured until then is handed back with the
 /// reason, `broken_off`; with [`SenderSpec::reconnect`] the load goes on.
 ///
-/// Errors: no connection; too few file descriptors; a wrong response, whenever it comes; a connection that breaks or is given up before
-/// anything was measured.
+/// Errors: no connection; too few file descriptors; a wrong response, whenever it comes; a connection that breaks or is given up
+/// before anything was measured.
 pub fn run(
     spec: &SenderSpec,
     address: &Address,
@@ -112,7 +112,10 @@ pub fn run(
     let mut failures: Vec<Error> = refused.into_iter().chain(failed.into_iter().filter_map(Result::err)).collect();
     failures.sort_by_key(gate::is_called_off);
     if let Some(e) = failures.into_iter().next() {
-        return Err(e);
+        return Err(match gate::is_called_off(&e) && stop.load(Ordering::Relaxed) {
+            true => Error::machine("the load was stopped before anything was measured", ""),
+            false => e,
+        });
     }
     if done.len() != spec.threads as usize {
         return Err(Error::machine("a sender thread broke down", "report this"));
@@ -170,7 +173,8 @@ impl Conductor<'_, '_> {
         self.pass(Boundary::MeasureEnds);
     }
 
-    /// All threads stand at the gate: tells the caller and lets them on; or calls the load off if one has failed or the caller wants it.
+    /// All threads stand at the gate: tells the caller and lets them on; or calls the load off if one has failed or the caller
+    /// wants it.
     fn pass(&mut self, at: Boundary) -> bool {
         let mut off = self.shared.gate.someone_left();
         if !off && let Err(e) = (self.boundary)(at) {

@@ -22,7 +22,7 @@ pub struct Sent {
     pub record: SenderRecord,
     /// Latency of every response, ns.
     pub histogram: Histogram<u64>,
-    /// From the first thread's start to the last response.
+    /// From the first thread's start to the last one's end; of a load that broke off to the last response.
     pub elapsed_ns: u64,
     pub responses: u64,
     /// Requests and responses, headers included.
@@ -40,8 +40,8 @@ pub struct Sent {
     pub clock: &'static str,
     /// The user stopped it; what was measured until then counts.
     pub interrupted: bool,
-    /// Why it ended before its time: the server went away or fell silent. What was measured until then counts. To be told to the user,
-    /// whose command has failed.
+    /// Why it ended before its time: the server went away or fell silent. What was measured until then counts. It is to be told to
+    /// the user, whose command has failed.
     pub broken_off: Option<Error>,
 }
 
@@ -75,6 +75,10 @@ pub fn assemble(spec: &SenderSpec, clock: &Clock, threads: Vec<Done>, around: Ar
         && let Some(why) = around.broken_off
     {
         return Err(why);
+    }
+    if around.broken_off.is_some() {
+        // Waiting for what did not come is no part of what was measured.
+        ended = sums.last;
     }
     let record = SenderRecord {
         requests: sums.requests,
@@ -126,7 +130,7 @@ fn warn(spec: &SenderSpec, record: &SenderRecord, moved: u32, idle_lost: u64) ->
         warnings.push(Warning::new(
             "sender_bound",
             format!(
-                "the sender's busiest thread was on a CPU or waited for one {:.0} % of the time: the server may be faster than it looks",
+                "the sender's busiest thread was on a CPU or waited for one {:.0} % of the time: the server may be faster than shown",
                 share * 100.0
             ),
             "use more --sender-threads, give them CPUs of their own (--sender-cpus), or send from another machine",

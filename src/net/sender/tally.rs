@@ -25,6 +25,8 @@ pub struct Sums {
     pub broken: u64,
     /// Open loop: the most ticks that a request was sent after its intended time.
     pub worst_lag: u64,
+    /// The stamp of the last response.
+    pub last: u64,
 }
 
 impl Default for Tally {
@@ -60,6 +62,7 @@ impl Tally {
         sums.opened += other.opened;
         sums.broken += other.broken;
         sums.worst_lag = sums.worst_lag.max(other.worst_lag);
+        sums.last = sums.last.max(other.last);
         Ok(())
     }
 }

@@ -81,6 +81,8 @@ fn breaks_off(options: &SenderOptions, address: &Address, responses: u64, said: 
     let r = &sent.record;
     assert_eq!((r.responses, r.requests - r.unanswered, r.broken), (responses, responses, 1), "{e}");
     assert!(sent.warnings.iter().any(|w| w.code == "broken_off"));
+    // The time of which it was given up is not measured.
+    assert!(u128::from(sent.elapsed_ns) < options.give_up.0.as_nanos());
 }
 
 #[test]
@@ -218,6 +220,10 @@ fn nobody_accepts() {
     let at = Address::Tcp(socket.local_addr().unwrap().as_socket().unwrap());
     // The queue holds one or two; of ten some get no answer.
     fails(&SenderOptions { connections: 10, ..giving_up(200) }, &at, "cannot connect to 127.0.0.1:");
+    // Nor does it keep anyone who wants to stop.
+    let many = spec(&SenderOptions { connections: 10, ..two_in_flight() });
+    let e = run(&many, &at, &mut |_| Ok(()), &mut |_| {}, &AtomicBool::new(true)).unwrap_err();
+    assert_eq!(e.to_string(), "the load was stopped before anything was measured");
     drop(socket);
     fails(&two_in_flight(), &at, "Connection refused");
     let nowhere = Address::Unix("/nonexistent/socket".into());
@@ -326,7 +332,7 @@ fn a_server_that_does_not_come_back() {
     assert!(e.contains("cannot connect to") && e.contains("Connection refused"), "{e}");
 }
 
-/// Latency of an open loop counts from the intended time: what a server held up is seen in all the requests that were to come meanwhile.
+/// Latency of an open loop counts from the intended time: what a server held up is seen in all requests that were to come meanwhile.
 #[test]
 fn a_pause_is_seen_in_every_request_that_it_delayed() {
     let pause = || after_pause(Duration::from_millis(300));

@@ -11,7 +11,7 @@ fn requests_of_both_sides_agree_exactly_whatever_is_asked() {
     let dir = tempfile::tempdir().unwrap();
     let unix = format!("unix:{}", dir.path().join("s").display());
     let o = || SenderOptions { count: Some(1001), ..options() }; // not a multiple of anything
-    let large = SenderOptions { request: Bytes(300_000), response: Bytes(300_000), count: Some(40), ..options() };
+    let large = SenderOptions { request: Bytes(300_000), response: Bytes(300_000), count: Some(8), ..options() };
     for at in ["127.0.0.1:0", "[::1]:0", &unix] {
         let server = server(at);
         for o in [
