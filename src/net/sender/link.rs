@@ -140,7 +140,8 @@ impl Thread<'_, '_> {
 
     /// All its requests were answered: it goes, and another one comes.
     pub fn renew(&mut self, at: usize, now: u64) {
-        self.close(at, State::Closed { since: now, again_at: now });
+        // At once: `now` may be later than the round that opens it.
+        self.close(at, State::Closed { since: now, again_at: 0 });
         self.closed.push(at);
     }
 
