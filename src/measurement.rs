@@ -5,13 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::net_record::NetRecord;
 use crate::path::place::Place;
 use crate::path::vehicle::Vehicle;
 
 pub const SCHEMA: &str = "iotrail.measurement/1";
 
 /// One load, watched.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     pub schema: String,
     /// iotrail's version that made it.
@@ -61,12 +62,15 @@ pub struct Measurement {
     /// What else happened around the measured span; null in measurements of versions that did not look.
     #[serde(default)]
     pub circumstances: Option<Circumstances>,
+    /// Both sides of a network load; null for storage.
+    #[serde(default)]
+    pub net: Option<NetRecord>,
     pub host: Host,
     pub warnings: Vec<Warning>,
 }
 
 /// The load's options as resolved. Optional values are null where the option was not given and has no default.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadRecord {
     pub engine: String,
     pub ring: Ring,

@@ -17,7 +17,7 @@ pub struct NetRecord {
 }
 
 /// What the sender was to do, as resolved.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
     pub connections: u32,
     /// Requests in flight on each.
@@ -56,7 +56,7 @@ pub struct SenderRecord {
 }
 
 /// The server and what it counted in the measured span.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerRecord {
     pub version: String,
     pub engine: String,

@@ -327,14 +327,17 @@ fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     // Unbound, threads that wake up meet on one CPU now and then, though others are free.
     let room = if l.cpus.is_empty() { m.host.cpus as usize / 2 } else { distinct(&l.cpus) };
     let from_memory = c.page_cache.as_ref().is_some_and(|p| p.resident.before >= 1.0 - MATTERS);
-    let alone = l.neighbour == "none"
+    // A sender on the same machine is a part of the load.
+    let alone = m.net.as_ref().is_none_or(|net| net.between == "hosts")
+        && l.neighbour == "none"
         && threads <= room
         && !l.force_async
         && l.engine != "posix_aio"
         && !matches!(l.rw.as_str(), "write" | "randwrite" | "randrw")
-        && (l.direct || from_memory);
+        && (l.direct || from_memory || m.net.is_some());
     let waited = c.run_queue_wait_ns.filter(|_| alone)?;
-    let share = waited as f64 / m.phases.total_ns as f64;
+    let wall_ns = if m.net.is_some() { m.elapsed_ns * u64::from(l.jobs) } else { m.phases.total_ns };
+    let share = waited as f64 / wall_ns as f64;
     (waited >= CONTENDED_NS && share > CONTENDED).then(|| {
         Warning::new(
             "cpu_contended",

@@ -6,6 +6,10 @@ use crate::path::place::Place;
 /// CPU time of the load's own threads and of the helpers that work for it, ns. Where there are SQPOLL threads and their time is not
 /// known, nor is the sum; measurements of versions that did not look at the other helpers are without these.
 pub fn cpu_ns(m: &Measurement) -> Option<f64> {
+    // A server that is none of ours.
+    if m.net.as_ref().is_some_and(|net| net.server.is_none()) {
+        return None;
+    }
     let has_sqpoll = m.load.ring.granted.iter().any(|flag| flag == "sqpoll");
     let helpers = m.cpu.sqpoll_ns.or((!has_sqpoll).then_some(0))? + m.cpu.helpers_ns.unwrap_or(0);
     (m.ios > 0).then(|| (m.cpu.user_ns + m.cpu.system_ns + helpers) as f64 / m.ios as f64)

@@ -9,9 +9,11 @@ pub mod file;
 pub mod fio;
 mod follow;
 pub mod interrupt;
+
 pub mod plan;
 pub mod schedule;
 pub mod scratch;
+mod watched;
 
 #[cfg(test)]
 mod mutated_tests;

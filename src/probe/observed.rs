@@ -183,7 +183,7 @@ pub(super) fn observe(
     match subject.interface {
         Interface::OwnCalls => carriers.push((Carrier::Submitter, calls)),
         Interface::HelperCalls => carriers.push((Carrier::HelperThread, calls)),
-        Interface::IoUring { .. } | Interface::Aio | Interface::Any => {}
+        Interface::IoUring { .. } | Interface::Aio | Interface::Any | Interface::Readiness => {}
     }
     for (key, _, count) in raw.deliveries.iter().filter(|(_, _, count)| *count > 0) {
         carriers.push((carrier(key, symbols, &line), *count));

@@ -174,6 +174,7 @@ pub fn measurement() -> Measurement {
             unplaced: vec![FunctionSamples { function: "a_function".into(), samples: 3 }],
         }),
         circumstances: Some(circumstances()),
+        net: None,
         host: Host {
             hostname: "bench".into(),
             kernel: "6.18.0".into(),

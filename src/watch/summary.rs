@@ -278,8 +278,12 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         missed: observed.missed,
         programs: observed.programs,
     };
-    let mut warnings =
-        doubt::doubts(Counts { ios, probe: &probe, vehicles: &observed.vehicles, interrupts: &observed.interrupts });
+    let mut warnings = doubt::doubts(Counts {
+        completions: ios,
+        probe: &probe,
+        vehicles: &observed.vehicles,
+        interrupts: &observed.interrupts,
+    });
     let requests = sum(|o| o.requests);
     if ios + requests == 0 {
         warnings.push(doubt::nothing_asynchronous(observed.syscalls, observed.pread_pwrite_calls));
