@@ -8,8 +8,10 @@
 //! | `descriptors` | how many files may be open |
 //! | `sender` | requests in flight on many connections, every response checked |
 //! | `server` | the server: threads, engines, what they counted |
+//! | `control` | what sender and server agree on beside the requests, and how the server's half of a measurement comes back |
 
 pub mod address;
+pub mod control;
 pub mod descriptors;
 pub mod options;
 pub mod sender;
