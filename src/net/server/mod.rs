@@ -7,21 +7,25 @@
 //! | `epoll` | readiness: epoll_wait, recv, send |
 //! | `seat` | what a thread of any engine is given, and how it learns that it has to stop |
 //! | `counted` | what the threads counted and took between two looks |
+//! | `record` | the options by name, as a measurement has them |
 
 mod connection;
 pub mod counted;
 mod epoll;
+mod record;
 mod seat;
 pub mod spec;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::load::{cpus, usage};
 use crate::net::address::Address;
 use crate::net::options::ServerEngine;
+use crate::net_record::{Counts, LiveCounts};
 use seat::{Seat, Shared};
 use spec::ServerSpec;
 
@@ -86,6 +90,38 @@ impl Server {
     /// What its threads counted and took so far.
     pub fn look(&self) -> counted::Look {
         counted::look(&self.shared)
+    }
+
+    /// What its threads counted since it was started.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.shared.counts.iter().for_each(|c| sum.add(&c.read()));
+        sum
+    }
+
+    /// CPU time of the rings' SQPOLL threads so far; `None`: there are none, or it is not known of all.
+    pub fn sqpoll_ns(&self) -> Option<u64> {
+        let tids = self.shared.sq_tids.iter().map(|tid| tid.load(Ordering::Relaxed));
+        tids.map(|tid| if tid == 0 { None } else { usage::of_tid(tid) }).sum()
+    }
+
+    /// Waits until every thread sleeps with nothing left to do; false: one did not within this time. With nothing under way on any
+    /// connection, what is counted then stays as it is.
+    pub fn settle(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let counts = || self.shared.counts.iter().map(LiveCounts::read).collect::<Vec<_>>();
+        loop {
+            // A thread that sleeps between two looks with the same counts sleeps in its wait.
+            let before = counts();
+            let asleep = self.shared.tids.iter().all(|tid| usage::sleeps(tid.load(Ordering::Relaxed)));
+            if asleep && before == counts() {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
     }
 
     /// An engine's failure that ended a thread, if one did.
