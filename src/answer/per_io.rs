@@ -6,8 +6,8 @@ use crate::path::place::Place;
 /// CPU time of the load's own threads and of the helpers that work for it, ns. Where there are SQPOLL threads and their time is not
 /// known, nor is the sum; measurements of versions that did not look at the other helpers are without these.
 pub fn cpu_ns(m: &Measurement) -> Option<f64> {
-    // A server that is none of ours.
-    if m.net.as_ref().is_some_and(|net| net.server.is_none()) {
+    // A server that is none of ours, or was lost before it could say what it took.
+    if m.net.as_ref().is_some_and(|net| net.server.as_ref().is_none_or(|server| server.threads.is_empty())) {
         return None;
     }
     let has_sqpoll = m.load.ring.granted.iter().any(|flag| flag == "sqpoll");

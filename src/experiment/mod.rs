@@ -9,6 +9,7 @@ pub mod file;
 pub mod fio;
 mod follow;
 pub mod interrupt;
+pub mod net;
 
 pub mod plan;
 pub mod schedule;
