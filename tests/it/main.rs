@@ -13,6 +13,7 @@ mod help;
 mod json;
 mod layout;
 mod measurement;
+mod net;
 mod options;
 mod output;
 mod restore;
@@ -67,6 +68,7 @@ fn main() {
         bad_experiment::TESTS,
         trace::TESTS,
         top::TESTS,
+        net::TESTS,
     ];
     let trials = tests.into_iter().flatten().copied().map(trial).collect();
     // Counts are asserted and never times, but for the patience of the watchdogs: two at a time leave them some.

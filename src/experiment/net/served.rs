@@ -84,7 +84,7 @@ pub fn serve(
     }
     let spec = server.spec();
     let cpus = if spec.cpus.is_empty() { host::cpu::online()? } else { spec.cpus.clone() };
-    let began = server.look();
+    let began = server.start_look();
     let now = Instant::now();
     let mut serving = Serving {
         server,

@@ -93,8 +93,11 @@ impl Guest {
 
     /// What the server measured since [`begin`](Self::begin). Called with nothing in flight, or when the data connections are broken.
     pub fn end(&mut self) -> Result<Box<Measured>> {
+        // First, since what is said to one who has gone may take with it what he had said.
+        let there = self.listen();
         let deadline = Instant::now() + ANSWER;
         if self.measured.is_none() {
+            there?;
             // One that was just stopped does not hear it, and has said what it has: what is read tells.
             let _ = self.lines.write_by(&FromSender::End, deadline);
         }

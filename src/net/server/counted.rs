@@ -23,6 +23,12 @@ pub fn look(shared: &Shared) -> Look {
 }
 
 impl Look {
+    /// Before the threads were there.
+    pub fn at_start(at: Instant, threads: usize) -> Self {
+        let nothing = Taken { user_ns: 0, system_ns: 0, run_queue_wait_ns: 0 };
+        Look { at, threads: vec![(Counts::default(), Some(nothing)); threads] }
+    }
+
     /// Thread by thread what lies between an earlier look and this one, and the sum.
     pub fn since(&self, before: &Look) -> (Vec<ServerCounts>, ServerCounts) {
         let wall_ns = self.at.duration_since(before.at).as_nanos() as u64;

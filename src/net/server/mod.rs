@@ -34,13 +34,20 @@ pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     address: Address,
+    started: Instant,
 }
 
 impl Server {
     /// Listens, and starts the threads; it serves when this returns. Errors: an address that cannot be had, an engine or a flag that the
     /// kernel refuses.
     pub fn start(spec: ServerSpec, address: &Address) -> Result<Self> {
-        let (first, at) = address.listen(spec.threads > 1)?;
+        let (first, at) = address.listen(false)?;
+        if spec.threads > 1 && at.port().is_some() {
+            // Not before: another server's address is refused, and not shared.
+            let cannot =
+                |e| Error::machine(format!("cannot share {at} among the threads"), "use one thread").because(e);
+            first.set_reuse_port(true).map_err(cannot)?;
+        }
         let mut listeners = vec![first];
         for _ in 1..spec.threads {
             // At a TCP address the kernel spreads the connections; a UNIX socket has one queue, which all take from.
@@ -52,7 +59,7 @@ impl Server {
             });
         }
         let shared = Arc::new(Shared::new(spec)?);
-        let mut server = Server { shared, threads: vec![], address: at };
+        let mut server = Server { shared, threads: vec![], address: at, started: Instant::now() };
         for (number, listener) in listeners.into_iter().enumerate() {
             let shared = Arc::clone(&server.shared);
             let thread = std::thread::Builder::new().name(format!("serve-{number}"));
@@ -85,6 +92,11 @@ impl Server {
     /// Ring flags that the kernel granted.
     pub fn granted(&self) -> Vec<String> {
         self.shared.granted()
+    }
+
+    /// What its threads counted and took before it was started: nothing.
+    pub fn start_look(&self) -> counted::Look {
+        counted::Look::at_start(self.started, self.shared.spec.threads)
     }
 
     /// What its threads counted and took so far.
