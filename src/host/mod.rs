@@ -8,7 +8,6 @@
 //! | [`circumstances`] | what else went on around a measured span; with [`page_cache`] and [`cgroup`] |
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
-//! | [`descriptors`] | how many files this process may have open |
 //! | [`lockdown`], [`privileges`], [`virtualisation`] | what is allowed, to whom, on whose machine |
 //! | [`settings`] | conditions that an experiment asks for: changed, journalled, put back |
 //! | [`io_uring`], [`aio`] | what the interfaces give, by asking; [`refusal`]: why not, in words |
@@ -21,7 +20,6 @@ pub mod cgroup;
 pub mod circumstances;
 pub mod clock;
 pub mod cpu;
-pub mod descriptors;
 mod files;
 #[cfg(test)]
 mod fixture;

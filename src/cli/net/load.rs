@@ -42,7 +42,6 @@ pub struct LoadArgs {
 
 pub fn run(args: &LoadArgs) -> Result<u8> {
     let spec = SenderSpec::resolve(&args.sender, &host::cpu::online()?)?;
-    host::descriptors::raise()?;
     // A store that can't be written is found out before the load, not after it.
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
     let loaded = load(args, &spec, store.as_mut());

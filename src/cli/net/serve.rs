@@ -14,6 +14,7 @@ use crate::load::options::Trace;
 use crate::net::address::Address;
 use crate::net::control::Place;
 use crate::net::control::host::Host;
+use crate::net::descriptors;
 use crate::net::options::ServerOptions;
 use crate::net::server::Server;
 use crate::net::server::spec::ServerSpec;
@@ -52,7 +53,7 @@ pub struct ServeArgs {
 
 pub fn run(args: &ServeArgs) -> Result<u8> {
     let spec = ServerSpec::resolve(&args.server, &host::cpu::online()?)?;
-    host::descriptors::raise()?;
+    descriptors::raise()?;
     // Before there is anything that a signal would leave behind.
     let stop = interrupt::raise_flag()?;
     let server = Server::start(spec, &args.address)?;

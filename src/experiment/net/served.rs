@@ -11,6 +11,7 @@ use crate::measurement::Warning;
 use crate::net::control::PROTOCOL;
 use crate::net::control::host::{Event, Host};
 use crate::net::control::message::{FromServer, Hello, Machine, Welcome};
+use crate::net::descriptors;
 use crate::net::server::Server;
 use crate::net::server::counted::Look;
 use crate::net_record::{SERVER_SCHEMA, ServedRecord, ServerCounts};
@@ -151,7 +152,7 @@ impl Serving<'_> {
         let failures = second.counts.accept_failures;
         (self.tell)(Told::Second(&second, self.server.counts().open()));
         if failures > 0 && self.accept_failures == 0 {
-            let limit = host::descriptors::raise().map_or_else(|_| String::new(), |n| format!(" ({n} here)"));
+            let limit = descriptors::raise().map_or_else(|_| String::new(), |n| format!(" ({n} here)"));
             let connections = self.server.counts().open();
             (self.tell)(Told::Said(format!(
                 "no more connections can be accepted: the limit of open files{limit} allows {connections} of them; raise it \

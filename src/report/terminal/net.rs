@@ -98,7 +98,7 @@ pub fn served(r: &ServedRecord, style: Style) -> String {
     let o = &mut out;
     let mut at = vec![r.address.clone()];
     at.extend(r.control.as_ref().map(|control| format!("control {control}")));
-    let ring = Ring { requested: strings(&r.options, "ring"), granted: r.granted.clone() };
+    let ring = Ring { requested: listed(&r.options, "ring"), granted: r.granted.clone() };
     field(o, style, "server", &server(&r.engine, &r.options, &ring));
     field(o, style, "at", &at);
     o.push('\n');
@@ -118,17 +118,26 @@ pub fn served(r: &ServedRecord, style: Style) -> String {
     out
 }
 
-fn strings(options: &Map<String, Value>, name: &str) -> Vec<String> {
+fn cpu_list(cpus: &[u32]) -> String {
+    list(&cpus.iter().map(u32::to_string).collect::<Vec<_>>())
+}
+
+/// An option that is a list; empty where it is not there.
+fn listed<T: serde::de::DeserializeOwned>(options: &Map<String, Value>, name: &str) -> Vec<T> {
     options.get(name).and_then(|v| serde_json::from_value(v.clone()).ok()).unwrap_or_default()
 }
 
 fn server(engine: &str, options: &Map<String, Value>, ring: &Ring) -> Vec<String> {
     let mut items = vec![engine.to_owned()];
+    let threads = options.get("server-threads").and_then(Value::as_u64);
+    items.extend(threads.map(|n| plural(n as usize, "thread")));
+    let cpus: Vec<u32> = listed(options, "server-cpus");
+    if !cpus.is_empty() {
+        items.push(format!("on CPU {}", cpu_list(&cpus)));
+    }
     for (name, value) in options {
         match (name.as_str(), value) {
-            (_, Value::Null) | ("ring", _) => {}
-            ("server-threads", value) => items.push(plural(value.as_u64().unwrap_or(0) as usize, "thread")),
-            ("server-cpus", value) => items.push(format!("CPU {}", value_text(value))),
+            (_, Value::Null) | ("ring" | "server-threads" | "server-cpus", _) => {}
             (_, Value::Array(list)) if list.is_empty() => {}
             ("buffer-size", value) => items.push(format!("buffers of {}", bytes(value.as_u64().unwrap_or(0)))),
             (name, value) => match (name.strip_suffix("_ns"), value.as_u64()) {
@@ -275,9 +284,7 @@ fn load(a: &Asked) -> Vec<String> {
         format!("{} asked, {} answered", bytes(a.request_bytes.into()), bytes(a.response_bytes.into())),
         plural(a.threads as usize, "sender thread"),
     ];
-    items.extend(
-        a.cpus.as_ref().map(|cpus| format!("on CPU {}", list(&cpus.iter().map(u32::to_string).collect::<Vec<_>>()))),
-    );
+    items.extend(a.cpus.as_deref().map(|cpus| format!("on CPU {}", cpu_list(cpus))));
     items.push(match a.rate {
         Some(rate) => format!("open loop, {} requests a second", count(rate)),
         None => "closed loop".into(),
