@@ -8,6 +8,7 @@ mod bench;
 mod circumstances;
 mod golden;
 mod ground;
+mod net;
 mod probes;
 mod profile;
 mod record;
@@ -38,6 +39,7 @@ fn main() {
         run::trials(),
         settings::trials(),
         top::trials(),
+        net::trials(),
         trace::trials(),
     ]
     .into_iter()
