@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::measurement::{Host, Warning};
 
 /// A network load, seen from both sides.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NetRecord {
     /// The server's, as the sender reached it.
     pub address: String,

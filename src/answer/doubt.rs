@@ -189,6 +189,7 @@ pub fn samples_lost(how: &CpuSamples) -> Option<Warning> {
 mod tests {
     use super::*;
     use crate::measurement::{Interrupt, Missed, VehicleCount};
+    use crate::net_record::{NetRecord, ServerRecord};
     use crate::store::sample;
 
     fn codes(m: &Measurement) -> Vec<String> {
@@ -242,6 +243,18 @@ mod tests {
         m.probe.completions_seen = Some(501);
         assert_eq!(codes(&m), ["seen_too_many"]);
         assert_eq!(text(&m, "seen_too_many"), "the probes saw 501 completions, the load 500");
+    }
+
+    #[test]
+    fn a_network_servers_completions_are_its_own() {
+        let mut m = sample::measurement();
+        let mut server = ServerRecord::default();
+        server.total.counts.completions = 1000;
+        m.net = Some(NetRecord { server: Some(server), ..NetRecord::default() });
+        (m.probe.completions_seen, m.probe.untracked) = (Some(990), Some(10));
+        assert_eq!(text(&m, "untracked"), "10 of 1000 completions left no trace that the probes can follow");
+        m.probe.completions_seen = Some(1001);
+        assert_eq!(text(&m, "seen_too_many"), "the probes saw 1001 completions, the load 1000");
     }
 
     #[test]

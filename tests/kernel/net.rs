@@ -87,8 +87,9 @@ fn vehicles() -> Result<(), Failed> {
         for receive in ["single", "multishot"] {
             let with = format!("--engine io_uring --receive {receive} --server-threads 2 {ring}");
             let server = Server::start(&with);
-            // The second sender finds what the first has left.
-            for load in ["--count 20000 --connections 4 --window 2", "--count 5000 --connections 64"] {
+            // A second sender finds what the first has left; once is enough to see that.
+            let loads = ["--count 20000 --connections 4 --window 2", "--count 5000 --connections 64"];
+            for load in &loads[..if ring.is_empty() { 2 } else { 1 }] {
                 let (m, record) = server.load(load);
                 exact(&m, &record, &with);
                 assert!(record.total.counts.completions >= m.ios / 2, "{with}: a receive may bring several requests");

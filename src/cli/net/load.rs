@@ -45,7 +45,8 @@ pub fn run(args: &LoadArgs) -> Result<u8> {
     // A store that can't be written is found out before the load, not after it.
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
     let loaded = load(args, &spec, store.as_mut());
-    if let (Err(_), Some(store)) = (&loaded, store) {
+    let kept = loaded.as_ref().is_ok_and(|loaded| loaded.broken_off.is_none());
+    if let Some(store) = store.filter(|_| !kept) {
         store.abandon();
     }
     let Loaded { measurement, broken_off, .. } = loaded?;
@@ -77,7 +78,10 @@ fn load(args: &LoadArgs, spec: &SenderSpec, store: Option<&mut Store>) -> Result
             _ => Error::machine("not one answer was measured", "give it more time with --runtime"),
         });
     }
-    if let Some(store) = store {
+    // What broke off is no measurement to compare others with.
+    if let Some(store) = store
+        && loaded.broken_off.is_none()
+    {
         store.save_single(&loaded.measurement, &loaded.histogram)?;
     }
     Ok(loaded)

@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use hdrhistogram::Histogram;
 
-use super::span::judge;
+use crate::answer::comparable;
+use crate::answer::doubt::doubts;
 use crate::error::{Error, Result};
 use crate::host::{self, circumstances};
 use crate::load::spec::End;
@@ -137,7 +138,8 @@ pub fn run(
             "run it again to measure all of it",
         ));
     }
-    judge(&mut measurement);
+    let doubts: Vec<Warning> = doubts(&measurement).into_iter().chain(comparable::warnings(&measurement)).collect();
+    measurement.warnings.extend(doubts);
     Ok(Loaded { measurement, histogram: sent.histogram, interrupted: sent.interrupted, broken_off })
 }
 

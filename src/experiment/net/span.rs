@@ -3,8 +3,6 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::answer::comparable;
-use crate::answer::doubt::doubts;
 use crate::error::Result;
 use crate::experiment::follow::{self, Requests};
 use crate::experiment::watched::{self, Counted, Seen};
@@ -281,10 +279,4 @@ fn measured(
         warnings,
         ..Measurement::default()
     })
-}
-
-/// What the two halves together say against themselves.
-pub fn judge(m: &mut Measurement) {
-    let doubts: Vec<Warning> = doubts(&*m).into_iter().chain(comparable::warnings(m)).collect();
-    m.warnings.extend(doubts);
 }

@@ -79,7 +79,7 @@ fn beside(data: &Address) -> Result<Address> {
             Some(port) => Ok(Address::Tcp(SocketAddr::new(at.ip(), port))),
             None => Err(Error::input(
                 format!("beside {data} there is no port for the control connection"),
-                "choose a lower port, or name one with --control ADDRESS",
+                "choose a lower port, name one with --control ADDRESS, or do without: --control none",
             )),
         },
         Address::Unix(path) => {

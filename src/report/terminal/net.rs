@@ -139,6 +139,7 @@ fn server(engine: &str, options: &Map<String, Value>, ring: &Ring) -> Vec<String
         match (name.as_str(), value) {
             (_, Value::Null) | ("ring" | "server-threads" | "server-cpus", _) => {}
             (_, Value::Array(list)) if list.is_empty() => {}
+            ("buffers", value) => items.push(format!("{} of them provided", value_text(value))),
             ("buffer-size", value) => items.push(format!("buffers of {}", bytes(value.as_u64().unwrap_or(0)))),
             (name, value) => match (name.strip_suffix("_ns"), value.as_u64()) {
                 (Some(name), Some(ns)) => items.push(format!("{name} {}", span(ns as f64))),
