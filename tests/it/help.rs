@@ -73,7 +73,7 @@ fn options() -> End {
         ),
         (
             "net load",
-            "--burst --check --connections --control --count --give-up --help --idle-connections --json --rate --reconnect-after \
+            "--burst --check --connections --control --count --give-up --help --idle-connections --json --rate --reconnect --reconnect-after \
                    --request --response --runtime --sender-cpus --sender-threads --store --warmup --window",
         ),
         ("run", "--fail-on-unmet --file --help --json --plan --quick --resume --seed --size --store"),

@@ -12,6 +12,7 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("net::both_sides_agree_to_the_last_request", both),
+    ("net::connections_that_come_and_go_and_an_open_loop_agree_too", come_and_go),
     ("net::each_half_has_its_fields", json_fields),
     ("net::a_server_that_is_not_measured_is_said_to_be_so", unmeasured),
     ("net::an_address_that_is_taken_or_none_is_one_line", addresses),
@@ -141,6 +142,26 @@ fn both() -> End {
         assert_eq!(number(&record["total"]["accepted"]), 5);
     }
     assert!(!place.join("s").exists() && !place.join("s.control").exists(), "no socket is left");
+    End::Passed
+}
+
+fn come_and_go() -> End {
+    let place = Place::new();
+    let server = Server::start(&place, "--server-threads 2 --trigger edge");
+    let options = "--count 600 --connections 3 --window 2 --reconnect-after 20 --idle-connections 10 --store s.db";
+    let m = run(&mut server.load(&place, options)).ok().json();
+    whole(&m);
+    let (net, total) = (&m["net"], &m["net"]["server"]["total"]);
+    assert!(number(&net["sender"]["reconnects"]) >= 27, "{}", net["sender"]);
+    assert_eq!(total["accepted"], net["sender"]["reconnects"], "those of the span, on both sides");
+    assert!(number(&net["server"]["memory"]["connections"]) >= 10);
+    let m = run(&mut server.load(&place, "--runtime 200ms --warmup 0 --rate 2000 --store s.db")).ok().json();
+    whole(&m);
+    assert_eq!(m["load"]["rate"], 2000.0);
+    assert!(number(&m["ios"]) <= 401, "{}", m["ios"]);
+    server.stop();
+    let runs = run(&mut place.tool(["list", "--json", "--store", "s.db"])).ok().json();
+    assert_eq!(runs["runs"].as_array().map(Vec::len), Some(2));
     End::Passed
 }
 
