@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use serde_json::{Value, json};
 
 use crate::measurement::check as fields;
-use crate::tool::{Ended, PATIENCE, Place, end, kill, run, wait_for};
+use crate::tool::{BINARY, Ended, PATIENCE, Place, end, kill, run, wait_for};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
@@ -18,6 +18,7 @@ pub const TESTS: &[Test] = &[
     ("net::an_address_that_is_taken_or_none_is_one_line", addresses),
     ("net::another_version_is_refused_on_both_sides", versions),
     ("net::garbage_and_half_requests_stop_nobody", garbage),
+    ("net::a_server_at_its_limit_of_files_says_so_and_goes_on", descriptors),
     ("net::a_second_sender_is_refused_and_the_first_goes_on", second_sender),
     ("net::a_killed_server_leaves_the_sender_what_it_had_told", killed_server),
     ("net::a_stopped_server_hands_over_what_it_has", stopped_server),
@@ -39,8 +40,11 @@ impl Server {
     }
 
     fn at(place: &Place, options: &str) -> Self {
-        let mut command = place.tool(["net", "serve", "--json", "--trace", "off", "--engine", "epoll"]);
-        command.args(options.split_whitespace());
+        Self::by(place.tool(["net", "serve"]), options)
+    }
+
+    fn by(mut command: Command, options: &str) -> Self {
+        command.args(["--json", "--trace", "off", "--engine", "epoll"]).args(options.split_whitespace());
         let mut child = command.spawn().expect("the tool starts");
         let line = line(&mut child);
         let said = line.strip_prefix("iotrail: serving at ").unwrap_or_else(|| panic!("{line}"));
@@ -333,6 +337,27 @@ fn garbage() -> End {
     // One of the hands on the control port has said nothing and one half a line: they have not had their time yet.
     assert!((2..=4).contains(&number(&record["refused"])), "{}", record["refused"]);
     assert_eq!((number(&record["total"]["garbage"]), number(&record["spans"])), (1, 1));
+    End::Passed
+}
+
+fn descriptors() -> End {
+    let place = Place::new();
+    let limited = ["-c", "ulimit -n 40 && exec \"$0\" net serve \"$@\"", BINARY];
+    let at = "127.0.0.1:0 --control 127.0.0.1:0 --server-threads 1";
+    let mut server = Server::by(place.command("/bin/sh".as_ref(), limited), at);
+    let hands: Vec<TcpStream> = (0..60).map(|_| connect(&server.address)).collect();
+    let said = wait_for("the server's line", || Some(line(&mut server.child)).filter(|l| l.starts_with("iotrail: ")));
+    let allowed =
+        said.strip_prefix("iotrail: no more connections can be accepted: the limit of open files (40 here) allows ");
+    let allowed = allowed.and_then(|rest| rest.split_once(" of them; ")).unwrap_or_else(|| panic!("{said}")).0;
+    let allowed: u64 = allowed.parse().expect("a number");
+    assert!((20..40).contains(&allowed), "{said}");
+    drop(hands);
+    whole(&run(&mut server.load(&place, "--count 100")).ok().json());
+    let (_, record) = server.stop();
+    assert!(record["warnings"].as_array().is_some_and(|w| w.iter().any(|w| w["code"] == "accept_failed")));
+    // Those that waited were accepted when others had gone.
+    assert_eq!(number(&record["total"]["accepted"]), 64);
     End::Passed
 }
 
