@@ -68,7 +68,9 @@ fn main() {
         bad_experiment::TESTS,
         trace::TESTS,
         top::TESTS,
-        net::TESTS,
+        net::whole::TESTS,
+        net::wrong::TESTS,
+        net::lost::TESTS,
     ];
     let trials = tests.into_iter().flatten().copied().map(trial).collect();
     // Counts are asserted and never times, but for the patience of the watchdogs: two at a time leave them some.
