@@ -20,7 +20,7 @@
 //! ```
 
 mod apart;
-mod buffers;
+pub(crate) mod buffers;
 pub mod clock;
 pub mod cpus;
 mod device;
