@@ -5,12 +5,14 @@
 //! | `spec` | the options, checked |
 //! | `connection` | one connection's state, the same for every engine |
 //! | `epoll` | readiness: epoll_wait, recv, send |
+//! | `io_uring` | completions: receives, sends and accepts in a ring |
 //! | `seat` | what a thread of any engine is given, and how it learns that it has to stop |
 //! | `counted` | what the threads counted and took between two looks |
 
 mod connection;
 pub mod counted;
 mod epoll;
+mod io_uring;
 mod seat;
 pub mod spec;
 
@@ -116,7 +118,7 @@ fn serve(seat: &Seat<'_>) -> Result<()> {
     }
     match spec.options.engine {
         ServerEngine::Epoll => epoll::serve(seat),
-        ServerEngine::IoUring => Err(Error::input("io_uring is not there", "")),
+        ServerEngine::IoUring => io_uring::serve(seat),
     }
 }
 
