@@ -34,13 +34,14 @@ lint: deps
 	$(CARGO) fmt --check
 	$(CARGO) clippy --release --locked --all-targets -- -D warnings
 
-# Speed of the load and cost of the probes, beside the peers that are installed.
+# Speed of the load and of the network servers, and cost of the probes, beside the peers that are installed.
 bench: build
 	sh benches/generator.sh $(BIN)
 	sh benches/observer.sh $(BIN)
 	sh benches/watching.sh $(BIN)
 	sh benches/profile.sh $(BIN)
 	sh benches/verdicts.sh $(BIN)
+	sh benches/network.sh $(BIN)
 
 install: build
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iotrail

@@ -5,13 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::net_record::NetRecord;
 use crate::path::place::Place;
 use crate::path::vehicle::Vehicle;
 
 pub const SCHEMA: &str = "iotrail.measurement/1";
 
 /// One load, watched.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     pub schema: String,
     /// iotrail's version that made it.
@@ -61,12 +62,22 @@ pub struct Measurement {
     /// What else happened around the measured span; null in measurements of versions that did not look.
     #[serde(default)]
     pub circumstances: Option<Circumstances>,
+    /// Both sides of a network load; null for storage.
+    #[serde(default)]
+    pub net: Option<NetRecord>,
     pub host: Host,
     pub warnings: Vec<Warning>,
 }
 
+impl Measurement {
+    /// Ready against posted; `None` where it could not be followed.
+    pub fn delivery(&self) -> Option<&Delivery> {
+        self.order.as_ref()?.delivery.as_ref()
+    }
+}
+
 /// The load's options as resolved. Optional values are null where the option was not given and has no default.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadRecord {
     pub engine: String,
     pub ring: Ring,
@@ -222,6 +233,10 @@ pub struct Followed {
     pub no_completion: u64,
     /// Chosen, and not complete when watching ended.
     pub unfinished: u64,
+    /// Completions of multishot requests that are not among `completions`: another one had the same user data, which is all that
+    /// they name.
+    #[serde(default)]
+    pub shared_user_data: u64,
 }
 
 /// Requests handed to io-wq workers.
@@ -289,12 +304,38 @@ pub struct Ipi {
     pub count: u64,
 }
 
+/// Of the followed requests (`path::order`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
+    /// Each request once: submitted → posted.
     pub completions: u64,
     pub inversions: u64,
     pub max_displacement: u64,
     pub by: OrderBy,
+    /// Ready → posted; null where no completion was seen to become ready.
+    #[serde(default)]
+    pub delivery: Option<Delivery>,
+}
+
+/// Whether completions were posted in the order in which they were ready, whatever the order of their submissions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// Those that were seen to become ready; of a multishot request, each that was.
+    pub completions: u64,
+    /// Followed, and not seen to: done while they were submitted, or further ones of one wake-up of a multishot request.
+    pub without_ready: u64,
+    /// Posted before one that was ready earlier.
+    pub inversions: u64,
+    pub max_displacement: u64,
+    pub by: DeliveredBy,
+}
+
+/// Where a later one overtook.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeliveredBy {
+    /// As in [`OrderBy`].
+    pub file_system: Option<u64>,
+    pub task_work: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -3,8 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::measurement::{Host, Warning};
+
 /// A network load, seen from both sides.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NetRecord {
     /// The server's, as the sender reached it.
     pub address: String,
@@ -12,12 +14,15 @@ pub struct NetRecord {
     pub between: String,
     pub asked: Asked,
     pub sender: SenderRecord,
+    /// The sender's machine, where it is not the server's, which is `host`; null: it is.
+    #[serde(default)]
+    pub sender_host: Option<Host>,
     /// Null: the server is none of ours, or went away without a word.
     pub server: Option<ServerRecord>,
 }
 
 /// What the sender was to do, as resolved.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
     pub connections: u32,
     /// Requests in flight on each.
@@ -56,7 +61,7 @@ pub struct SenderRecord {
 }
 
 /// The server and what it counted in the measured span.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerRecord {
     pub version: String,
     pub engine: String,
@@ -84,6 +89,18 @@ pub struct ServerCounts {
     pub counts: Counts,
 }
 
+impl ServerCounts {
+    /// The span that follows this one; what is not known of one is not known of both.
+    pub fn add(&mut self, next: &ServerCounts) {
+        self.wall_ns += next.wall_ns;
+        let both = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a + b);
+        self.user_ns = both(self.user_ns, next.user_ns);
+        self.system_ns = both(self.system_ns, next.system_ns);
+        self.idle_ns = both(self.idle_ns, next.idle_ns);
+        self.counts.add(&next.counts);
+    }
+}
+
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)+) => {
         /// Events that a server thread counts.
@@ -96,6 +113,11 @@ macro_rules! counts {
             /// Another thread's, or another span's, on top.
             pub fn add(&mut self, other: &Counts) {
                 $(self.$name += other.$name;)+
+            }
+
+            /// Connections that were accepted and have not ended.
+            pub fn open(&self) -> u64 {
+                self.accepted.saturating_sub(self.closed + self.reset + self.garbage + self.cut_off)
             }
 
             pub fn since(&self, before: &Counts) -> Counts {
@@ -158,6 +180,35 @@ counts! {
 pub fn bump(counter: &std::sync::atomic::AtomicU64, by: u64) {
     use std::sync::atomic::Ordering::Relaxed;
     counter.store(counter.load(Relaxed) + by, Relaxed);
+}
+
+pub const SERVER_SCHEMA: &str = "iotrail.net_server/1";
+
+/// A server's whole life: what `net serve --json` prints at its end.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServedRecord {
+    pub schema: String,
+    pub version: String,
+    pub started_unix_s: u64,
+    pub address: String,
+    /// Null: without one.
+    pub control: Option<String>,
+    pub engine: String,
+    /// Engine options by name, as resolved.
+    pub options: serde_json::Map<String, serde_json::Value>,
+    /// Ring flags that the kernel granted.
+    pub granted: Vec<String>,
+    pub total: ServerCounts,
+    pub threads: Vec<ServerCounts>,
+    pub memory: Option<Memory>,
+    /// Spans that were measured for a sender to their end, and those that ended before it: the sender vanished, or the server was
+    /// stopped.
+    pub spans: u64,
+    pub broken_spans: u64,
+    /// Control connections that were refused.
+    pub refused: u64,
+    pub host: Host,
+    pub warnings: Vec<Warning>,
 }
 
 /// The server's memory at the end of the measured span.

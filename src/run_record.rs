@@ -41,6 +41,10 @@ pub enum Table {
     Punts,
     /// Kicks, sleeps, interrupts and system calls of each I/O.
     Kicks,
+    /// A network load: requests a second, their latency, the server's CPU time for each, and how its completions were delivered.
+    Net,
+    /// A network load, run by run: requests a second and idle time beside the order in which completions were delivered.
+    Order,
 }
 
 /// One run: what was planned, and what has been measured of it so far.

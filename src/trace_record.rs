@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::measurement::{
-    CpuSamples, CpuShare, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, PerIo, Probe, StageRecord,
+    CpuSamples, CpuShare, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
     TaskWorkBatch, VehicleCount, Warning,
 };
 
@@ -70,7 +70,7 @@ pub struct Total {
     pub task_work_batches: Vec<TaskWorkBatch>,
     pub interrupts: Vec<Interrupt>,
     pub ipis: Vec<Ipi>,
-    pub order: Option<crate::measurement::Order>,
+    pub order: Option<Order>,
     pub followed: Followed,
     pub opcodes: Vec<OpcodeRecord>,
     pub stages: Option<StageRecord>,
@@ -212,6 +212,9 @@ pub struct RingRecord {
     pub stages: Option<StageRecord>,
     pub enter_batches: Vec<EnterBatch>,
     pub run_items: Vec<RunItems>,
+    /// Null where fewer than two of its completions were followed.
+    #[serde(default)]
+    pub order: Option<Order>,
     pub sqpoll: Option<SqpollRecord>,
 }
 

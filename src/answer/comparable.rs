@@ -5,6 +5,7 @@
 //! drive's own), which answers reads that the device counts as its own; another machine's load on shared storage; a drive's
 //! housekeeping; turbo and thermal limits that a hypervisor hides.
 
+use super::unit::Unit;
 use super::words::{bytes, count, list, percent, plural, span};
 use crate::measurement::{BeforeAfter, Circumstances, DeviceBytes, Measurement, TargetInterrupt, Warning};
 use crate::stats::steady;
@@ -74,7 +75,7 @@ pub fn warnings(m: &Measurement) -> Vec<Warning> {
         interrupt_moved(m, c),
         not_granted(m),
         cpu_contended(m, c),
-        not_steady(c),
+        not_steady(m, c),
     ]
     .into_iter()
     .flatten()
@@ -327,14 +328,17 @@ fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     // Unbound, threads that wake up meet on one CPU now and then, though others are free.
     let room = if l.cpus.is_empty() { m.host.cpus as usize / 2 } else { distinct(&l.cpus) };
     let from_memory = c.page_cache.as_ref().is_some_and(|p| p.resident.before >= 1.0 - MATTERS);
-    let alone = l.neighbour == "none"
+    // A sender on the same machine is a part of the load.
+    let alone = m.net.as_ref().is_none_or(|net| net.between == "hosts")
+        && l.neighbour == "none"
         && threads <= room
         && !l.force_async
         && l.engine != "posix_aio"
         && !matches!(l.rw.as_str(), "write" | "randwrite" | "randrw")
-        && (l.direct || from_memory);
+        && (l.direct || from_memory || m.net.is_some());
     let waited = c.run_queue_wait_ns.filter(|_| alone)?;
-    let share = waited as f64 / m.phases.total_ns as f64;
+    let wall_ns = if m.net.is_some() { m.elapsed_ns * u64::from(l.jobs) } else { m.phases.total_ns };
+    let share = waited as f64 / wall_ns as f64;
     (waited >= CONTENDED_NS && share > CONTENDED).then(|| {
         Warning::new(
             "cpu_contended",
@@ -355,16 +359,17 @@ fn distinct(cpus: &[u32]) -> usize {
     cpus.len()
 }
 
-fn not_steady(c: &Circumstances) -> Option<Warning> {
+fn not_steady(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     let t = c.throughput.as_ref()?;
     let trend = steady::trend(&t.ios)?;
     if !trend.real || trend.change.abs() < CHANGES {
         return None;
     }
     let per_s = |n: f64| count(n / (t.interval_ns as f64 / 1e9));
+    let unit = Unit::of(m).per_second();
     let course = if trend.change < 0.0 { "fell" } else { "rose" };
     let text = format!(
-        "throughput {course} by {} from the first half of the measurement ({} IOPS) to the second ({} IOPS)",
+        "throughput {course} by {} from the first half of the measurement ({} {unit}) to the second ({} {unit})",
         percent(trend.change.abs()),
         per_s(trend.first),
         per_s(trend.second)

@@ -107,6 +107,8 @@ pub fn metrics(record: &RunRecord) -> Vec<Metric> {
         (true, Table::Shares) => vec![Metric::CpuPerIo, Metric::Iops],
         (true, Table::Wakeups) => vec![Metric::LatencyMean, Metric::CpuPerIo],
         (true, Table::Punts) => vec![Metric::LatencyMean, Metric::CpuPerIo],
+        (true, Table::Net) => vec![Metric::Iops, Metric::CpuPerIo, Metric::LatencyP99],
+        (true, Table::Order) => vec![Metric::Iops],
         (true, Table::Kicks) => vec![Metric::Iops, Metric::LatencyP99, Metric::KicksPerIo],
         // A name that this version does not know was checked by the one that planned the run.
         (false, _) => record.metrics.iter().filter_map(|m| m.parse().ok()).collect(),

@@ -5,8 +5,12 @@ mod against;
 mod delays;
 mod kicks;
 #[cfg(test)]
+mod made_net_runs;
+#[cfg(test)]
 mod made_runs;
 mod mode_switches;
+mod net;
+mod order;
 mod placement;
 mod punts;
 mod shares;
@@ -16,6 +20,7 @@ mod wakeups;
 use super::finding::{tick_rate, why_the_tick};
 use super::group::{Group, Row, groups, row_axis, untestable, vehicle_shares};
 use super::spread::{Spread, over_repeats};
+use super::unit::Unit;
 use super::verdicts::{arm_by_arm, caveat, row_by_row};
 use super::words::{count, list, percent, plural, span, three_digits};
 use crate::measurement::Measurement;
@@ -47,6 +52,8 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
         Table::Wakeups => of_groups(groups(run, rows), |g| wakeups::conclude(run, rows, g)),
         Table::Punts => of_groups(groups(run, rows), |g| punts::conclude(run, rows, g)),
         Table::Kicks => of_groups(groups(run, rows), |g| kicks::conclude(run, rows, g)),
+        Table::Net => of_groups(groups(run, rows), |g| net::conclude(run, rows, g)),
+        Table::Order => of_groups(groups(run, None), |g| order::conclude(run, g)),
     };
     let mut whole = Vec::new();
     if run.done() < run.planned() {
@@ -100,7 +107,7 @@ fn at(rows: Option<&str>, values: &[String]) -> String {
 fn delivery(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
     let mut out = row_by_row(run, rows, group);
     for arm in &run.arms {
-        out.extend(carried(arm, rows, group));
+        out.extend(carried(run, arm, rows, group));
     }
     for arm in &run.arms {
         out.extend(at_the_tick(arm, rows, group));
@@ -113,7 +120,7 @@ fn find<'a>(row: &Row<'a>, arm: &str) -> Option<&'a CellRecord> {
 }
 
 /// Which vehicle carried most of an arm's completions, and the kicks that came with them.
-fn carried(arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
+fn carried(run: &RunRecord, arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
     let mut most: Vec<(Vehicle, Vec<String>, Vec<f64>)> = Vec::new();
     let mut kicks = Vec::new();
     for row in &group.rows {
@@ -143,7 +150,8 @@ fn carried(arm: &str, rows: Option<&str>, group: &Group<'_>) -> Option<String> {
     let parts = list(&parts.collect::<Vec<_>>());
     let kicks = Spread::of(kicks).map(|s| {
         let (low, high) = (format!("{:.2}", s.min), format!("{:.2}", s.max));
-        if low == high { format!("; {low} kicks per I/O") } else { format!("; {low} to {high} kicks per I/O") }
+        let range = if low == high { low } else { format!("{low} to {high}") };
+        format!("; {range} kicks per {}", Unit::of_run(run).one())
     });
     Some(format!("Most completions of {arm} were carried by {parts}{}.", kicks.unwrap_or_default()))
 }

@@ -11,7 +11,8 @@ const ACCURACY: f64 = 0.01;
 /// The counts of one watched span, whoever's load it was.
 #[derive(Debug, Clone, Copy)]
 pub struct Counts<'a> {
-    pub ios: u64,
+    /// That the load had from the kernel: one for each I/O, but for a network server's.
+    pub completions: u64,
     pub probe: &'a Probe,
     pub vehicles: &'a [VehicleCount],
     pub interrupts: &'a [Interrupt],
@@ -19,7 +20,9 @@ pub struct Counts<'a> {
 
 impl<'a> From<&'a Measurement> for Counts<'a> {
     fn from(m: &'a Measurement) -> Self {
-        Self { ios: m.ios, probe: &m.probe, vehicles: &m.vehicles, interrupts: &m.interrupts }
+        let server = m.net.as_ref().and_then(|net| net.server.as_ref());
+        let completions = server.map_or(m.ios, |server| server.total.counts.completions);
+        Self { completions, probe: &m.probe, vehicles: &m.vehicles, interrupts: &m.interrupts }
     }
 }
 
@@ -75,16 +78,16 @@ fn untracked(m: &Counts<'_>) -> Option<Warning> {
     let untracked = m.probe.untracked.filter(|n| *n > 0)?;
     Some(Warning::new(
         "untracked",
-        format!("{untracked} of {} completions left no trace that the probes can follow", m.ios),
+        format!("{untracked} of {} completions left no trace that the probes can follow", m.completions),
         "docs/completion-path.md says which interfaces do that and when",
     ))
 }
 
 fn seen_too_many(m: &Counts<'_>) -> Option<Warning> {
-    let seen = m.probe.completions_seen.filter(|n| *n > m.ios)?;
+    let seen = m.probe.completions_seen.filter(|n| *n > m.completions)?;
     Some(Warning::new(
         "seen_too_many",
-        format!("the probes saw {seen} completions, the load {}", m.ios),
+        format!("the probes saw {seen} completions, the load {}", m.completions),
         "another ring of this process was busy: take the shares, not the counts, and report this",
     ))
 }
@@ -186,6 +189,7 @@ pub fn samples_lost(how: &CpuSamples) -> Option<Warning> {
 mod tests {
     use super::*;
     use crate::measurement::{Interrupt, Missed, VehicleCount};
+    use crate::net_record::{NetRecord, ServerRecord};
     use crate::store::sample;
 
     fn codes(m: &Measurement) -> Vec<String> {
@@ -239,6 +243,18 @@ mod tests {
         m.probe.completions_seen = Some(501);
         assert_eq!(codes(&m), ["seen_too_many"]);
         assert_eq!(text(&m, "seen_too_many"), "the probes saw 501 completions, the load 500");
+    }
+
+    #[test]
+    fn a_network_servers_completions_are_its_own() {
+        let mut m = sample::measurement();
+        let mut server = ServerRecord::default();
+        server.total.counts.completions = 1000;
+        m.net = Some(NetRecord { server: Some(server), ..NetRecord::default() });
+        (m.probe.completions_seen, m.probe.untracked) = (Some(990), Some(10));
+        assert_eq!(text(&m, "untracked"), "10 of 1000 completions left no trace that the probes can follow");
+        m.probe.completions_seen = Some(1001);
+        assert_eq!(text(&m, "seen_too_many"), "the probes saw 1001 completions, the load 1000");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the repeats of a run say against each other: repeats far from their cell's others, and a run that changed as a whole from
 //! its first blocks to its last. Nothing is left out for it.
 
+use super::unit::Unit;
 use super::words::{count, percent, plural};
 use crate::measurement::Warning;
 use crate::run_record::{CellRecord, RunRecord, value_text};
@@ -45,10 +46,11 @@ fn outliers(run: &RunRecord) -> Option<Warning> {
     let one = |o: &Outlier| {
         let side = if o.off < 0.0 { "below" } else { "above" };
         format!(
-            "{}, repeat {}: {} IOPS, {} {side} the median of its {}",
+            "{}, repeat {}: {} {}, {} {side} the median of its {}",
             named(run, o.cell),
             o.repeat,
             count(o.iops),
+            Unit::of_run(run).per_second(),
             percent(o.off.abs()),
             o.cell.measurements.len()
         )

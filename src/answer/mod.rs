@@ -15,5 +15,6 @@ pub mod per_io;
 pub mod spread;
 pub mod timeline;
 pub mod timelines;
+pub mod unit;
 pub mod verdicts;
 pub mod words;

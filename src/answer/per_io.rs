@@ -1,6 +1,7 @@
 //! What one I/O costs: figures of measurements divided by their I/Os.
 
 use crate::measurement::{CpuShare, Interrupt, Measurement, VehicleCount};
+use crate::net_record::ServerCounts;
 use crate::path::place::Place;
 
 /// Whether kernel threads take the load's requests in.
@@ -11,6 +12,10 @@ pub fn has_sqpoll(m: &Measurement) -> bool {
 /// CPU time of the load's own threads and of the helpers that work for it, ns. Where there are SQPOLL threads and their time is not
 /// known, nor is the sum; measurements of versions that did not look at the other helpers are without these.
 pub fn cpu_ns(m: &Measurement) -> Option<f64> {
+    // A server that is none of ours, or was lost before it could say what it took.
+    if m.net.as_ref().is_some_and(|net| net.server.as_ref().is_none_or(|server| server.threads.is_empty())) {
+        return None;
+    }
     let helpers = m.cpu.sqpoll_ns.or((!has_sqpoll(m)).then_some(0))? + m.cpu.helpers_ns.unwrap_or(0);
     (m.ios > 0).then(|| (m.cpu.user_ns + m.cpu.system_ns + helpers) as f64 / m.ios as f64)
 }
@@ -27,6 +32,17 @@ pub fn helpers_ns(m: &Measurement) -> Option<f64> {
 
 pub fn wakeups(m: &Measurement) -> Option<f64> {
     m.cpu.sqpoll_wakeups.filter(|_| m.ios > 0).map(|n| n as f64 / m.ios as f64)
+}
+
+/// Of each second, the part that the server's threads were neither on a CPU nor waiting for one, seconds; all threads together.
+pub fn server_idle(m: &Measurement) -> Option<f64> {
+    of_each_second(m, |s| s.idle_ns)
+}
+
+/// What the server's threads took, or had, of each second.
+pub fn of_each_second(m: &Measurement, ns: impl Fn(&ServerCounts) -> Option<u64>) -> Option<f64> {
+    let total = &m.net.as_ref()?.server.as_ref()?.total;
+    ns(total).filter(|_| total.wall_ns > 0).map(|ns| ns as f64 / total.wall_ns as f64)
 }
 
 /// Requests handed to io-wq: asked for, and because they would have blocked.

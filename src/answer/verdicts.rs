@@ -2,6 +2,7 @@
 
 use super::compare::{Metric, metrics, place};
 use super::group::{Group, Row};
+use super::unit::Unit;
 use super::words::{list, percent, plural, three_digits};
 use crate::comparison::{Comparison, Verdict};
 use crate::run_record::{RunRecord, VARIANT};
@@ -9,13 +10,14 @@ use crate::run_record::{RunRecord, VARIANT};
 /// One sentence for each of the run's metrics and each arm: its rows by what they show against the first arm.
 pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
     let mut out = Vec::new();
+    let unit = Unit::of_run(run);
     for metric in metrics(run) {
         for other in run.arms.iter().skip(1) {
             let found =
                 group.rows.iter().filter_map(|row| Some((row.value.clone(), compared(run, metric, other, row)?)));
             let found: Vec<(String, &Comparison)> = found.collect();
             if let (Some((_, first)), parts @ [_, ..]) = (found.first(), &parts(metric, &found, rows)[..]) {
-                out.push(format!("{} with {other} against {}: {}.", metric.words(), first.a, parts.join("; ")));
+                out.push(format!("{} with {other} against {}: {}.", metric.words(unit), first.a, parts.join("; ")));
             }
         }
     }
@@ -25,11 +27,12 @@ pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec
 /// One sentence for each of the run's metrics: the arms of a group of one row by what they show against the first arm.
 pub fn arm_by_arm(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
     let mut out = Vec::new();
+    let unit = Unit::of_run(run);
     for (metric, row) in metrics(run).into_iter().flat_map(|m| group.rows.iter().map(move |r| (m, r))) {
         let found = run.arms.iter().skip(1).filter_map(|arm| Some((arm.clone(), compared(run, metric, arm, row)?)));
         let found: Vec<(String, &Comparison)> = found.collect();
         if let (Some((_, first)), parts @ [_, ..]) = (found.first(), &parts(metric, &found, Some(""))[..]) {
-            out.push(format!("{} against {}: {}.", metric.words(), first.a, parts.join("; ")));
+            out.push(format!("{} against {}: {}.", metric.words(unit), first.a, parts.join("; ")));
         }
     }
     out

@@ -19,6 +19,7 @@ pub mod compare;
 pub mod explain;
 pub mod export;
 pub mod list;
+pub mod net;
 mod profile;
 pub mod restore;
 pub mod run;
@@ -47,6 +48,8 @@ enum Command {
     Trace(trace::TraceArgs),
     /// The same, live: what each process and ring does a second
     Top(top::TopArgs),
+    /// The network load: a server, a sender that checks every answer
+    Net(net::NetArgs),
     /// The experiments there are, and the runs that are stored
     List(list::ListArgs),
     /// Put back the host settings that a killed run has left changed
@@ -88,6 +91,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Compare(args) => compare::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),
+        Command::Net(args) => net::run(args),
         Command::List(args) => list::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Explain(args) => explain::run(args),

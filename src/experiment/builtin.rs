@@ -7,7 +7,7 @@ use super::file::{Experiment, parse};
 use crate::error::{Error, Result};
 
 /// Name and text of each.
-pub const ALL: [(&str, &str); 11] = [
+pub const ALL: [(&str, &str); 13] = [
     ("async-punt", include_str!("../../experiments/async-punt.toml")),
     ("coop", include_str!("../../experiments/coop.toml")),
     ("coop-worse", include_str!("../../experiments/coop-worse.toml")),
@@ -16,9 +16,11 @@ pub const ALL: [(&str, &str); 11] = [
     ("getevents", include_str!("../../experiments/getevents.toml")),
     ("interfaces", include_str!("../../experiments/interfaces.toml")),
     ("irq-placement", include_str!("../../experiments/irq-placement.toml")),
+    ("net-engines", include_str!("../../experiments/net-engines.toml")),
     ("polling", include_str!("../../experiments/polling.toml")),
     ("registered", include_str!("../../experiments/registered.toml")),
     ("sqpoll-idle", include_str!("../../experiments/sqpoll-idle.toml")),
+    ("tw-order", include_str!("../../experiments/tw-order.toml")),
 ];
 
 /// A built-in experiment by its name, else a file by its path.

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use hdrhistogram::Histogram;
 
 use super::follow::{self, Requests};
+use super::watched::{self, Counted, Seen};
 use crate::answer::comparable;
 use crate::answer::doubt::{doubts, samples_lost};
 use crate::engine::io_uring::flags::Flag;
@@ -14,13 +15,13 @@ use crate::error::{Error, Result};
 use crate::host::{self, circumstances};
 use crate::load::options::{EngineKind, LoadOptions, Trace};
 use crate::load::spec::{LoadSpec, ReaperKind};
-use crate::load::{self, Boundary, Doing, Outcome, Progress};
-use crate::measurement::{Circumstances, Host, Measurement, ModeSwitch, PerIo, Probe, SCHEMA, TaskWorkBatch, Warning};
+use crate::load::{self, Boundary, Doing, Outcome, Progress, usage};
+use crate::measurement::{Circumstances, Host, Measurement, SCHEMA, Warning};
 use crate::path::sample::Sample;
 use crate::probe::observed::Observed;
 use crate::probe::profile::{self, Profiler, Sampling, Whom};
 use crate::probe::sampled::Profile;
-use crate::probe::watch::{Interface, Room, Subject, Watch, Who};
+use crate::probe::watch::{Interface, Room, Subject, Who};
 use crate::stats::quantile;
 
 /// What one cell yields.
@@ -66,31 +67,18 @@ pub fn run(
         warnings.push(Warning::new("not_followed", format!("no request was followed: {why}"), "leave --follow out"));
     }
     let mut room = Room::default();
-    let watch = match interface {
-        Some(interface) if spec.trace != Trace::Off => {
-            // The calling thread only waits while the load runs; all other threads are the load's or its helpers.
-            let subject = Subject {
-                who: Who::Process { tgid: std::process::id(), unwatched_tid: calling_tid() },
-                interface,
-                target_irqs: host.target.iter().flat_map(|t| &t.interrupts).map(|i| i.irq).collect(),
-                follow: how,
-                aio_awaited: false,
-                spans_timed: watching.sampling.is_some(),
-            };
-            match Watch::open(&mut room, subject).map_err(or_unwatched) {
-                Ok(watch) => Some(watch),
-                Err(e) if spec.trace == Trace::On => return Err(e),
-                Err(e) => {
-                    warnings.push(Warning::new(
-                        "not_watched",
-                        e.to_string(),
-                        "`iotrail check` says what is missing and what restores it",
-                    ));
-                    None
-                }
-            }
-        }
-        _ => None,
+    // The calling thread only waits while the load runs; all other threads are the load's or its helpers.
+    let subject = interface.map(|interface| Subject {
+        who: Who::Process { tgid: std::process::id(), unwatched_tid: usage::tid() as u32 },
+        interface,
+        target_irqs: host.target.iter().flat_map(|t| &t.interrupts).map(|i| i.irq).collect(),
+        follow: how,
+        aio_awaited: false,
+        spans_timed: watching.sampling.is_some(),
+    });
+    let watch = match subject {
+        Some(subject) => watched::open(&mut room, subject, spec.trace, &mut warnings)?,
+        None => None,
     };
     // Both the boundaries and the progress have to do with it, one after the other.
     let watch = RefCell::new(watch.map(|watch| (watch, how.map(Requests::new))));
@@ -100,7 +88,7 @@ pub fn run(
         .sampling
         .map(|sampling| {
             let whom = Whom::Tgids(vec![std::process::id()]);
-            let subject = profile::Subject { whom, exclude_tid: calling_tid(), sampling };
+            let subject = profile::Subject { whom, exclude_tid: usage::tid() as u32, sampling };
             Profiler::open(&mut sampling_room, subject)
         })
         .transpose()?;
@@ -169,11 +157,6 @@ pub fn run(
     Ok(measured)
 }
 
-/// A load needs no probes.
-fn or_unwatched(e: Error) -> Error {
-    Error { remedy: format!("{}, or run with --trace off", e.remedy), ..e }
-}
-
 fn reaper_cpu(spec: &LoadSpec) -> Option<u32> {
     match spec.reaper {
         ReaperKind::Thread { cpu } => cpu,
@@ -226,11 +209,6 @@ fn interface(spec: &LoadSpec) -> Option<Interface> {
     }
 }
 
-fn calling_tid() -> u32 {
-    // SAFETY: gettid takes nothing and cannot fail.
-    unsafe { libc::gettid() as u32 }
-}
-
 fn measured(
     outcome: Outcome,
     observed: Option<Observed>,
@@ -247,41 +225,8 @@ fn measured(
             "run it again to measure all of it",
         ));
     }
-    // What the load counted itself is exact; where its interface hides its calls, the probes counted.
-    let syscalls = outcome.syscalls.or(observed.as_ref().and_then(|o| o.syscalls));
-    let ratio = |n: Option<u64>| n.filter(|_| outcome.ios > 0).map(|n| n as f64 / outcome.ios as f64);
-
-    let mut mode_switches = vec![];
-    if let (Some(syscalls), Some(returns)) = (syscalls, observed.as_ref().and_then(|o| o.returns.as_ref())) {
-        mode_switches.push(ModeSwitch { cause: "syscall".into(), count: syscalls });
-        mode_switches.extend(returns.iter().map(|(cause, n)| ModeSwitch { cause: (*cause).into(), count: *n }));
-    }
-    let mut per_io = PerIo { syscalls: ratio(syscalls), ..PerIo::default() };
-    let mut probe = Probe { mode: "off".into(), ..Probe::default() };
-    let (mut vehicles, mut interrupts, mut ipis, mut batches) = (vec![], vec![], vec![], vec![]);
-    let mut punts = None;
-    if let Some(o) = observed {
-        punts = follow::punts(&o);
-        per_io.kicks = ratio(o.kicks);
-        per_io.resched_ipis = ratio(o.resched_ipis);
-        per_io.device_irqs = ratio(o.device_irqs);
-        per_io.context_switches = ratio(Some(o.context_switches));
-        per_io.task_work_runs = ratio(o.task_work_runs);
-        if !mode_switches.is_empty() {
-            per_io.mode_switches = ratio(Some(mode_switches.iter().map(|m| m.count).sum()));
-        }
-        probe = Probe {
-            mode: "aggregate".into(),
-            completions_seen: Some(o.seen),
-            untracked: Some(outcome.ios.saturating_sub(o.seen)),
-            lost: Some(o.lost),
-            missed: o.missed,
-            programs: o.programs,
-        };
-        batches = o.run_batches.iter().map(|&(at_least, runs)| TaskWorkBatch { at_least, runs }).collect();
-        (vehicles, interrupts, ipis) = (o.vehicles, o.interrupts, o.ipis);
-    }
-
+    let counted = Counted { ios: outcome.ios, completions: Some(outcome.ios), syscalls: outcome.syscalls };
+    let seen = Seen::of(observed, counted);
     let circumstances = found.map(|mut found| {
         if let Some(device) = &mut found.device {
             device.asked_bytes = outcome.bytes;
@@ -307,23 +252,13 @@ fn measured(
         latency_ns: quantile::summary(&outcome.histogram),
         phases: outcome.phases,
         cpu: outcome.cpu,
-        vehicles,
-        per_io,
-        mode_switches,
-        task_work_batches: batches,
-        interrupts,
-        ipis,
-        order: None,
-        stages: None,
-        followed: None,
-        punts,
-        probe,
-        cpu_shares: None,
-        cpu_samples: None,
         circumstances,
+        net: None,
         host,
         warnings,
+        ..Measurement::default()
     };
+    seen.tell(&mut measurement);
     let doubts: Vec<Warning> = doubts(&measurement).into_iter().chain(comparable::warnings(&measurement)).collect();
     measurement.warnings.extend(doubts);
     Measured { measurement, histogram: outcome.histogram, samples: vec![], interrupted: outcome.interrupted }

@@ -268,7 +268,7 @@ mod tests {
         let started = start(&plan, 1, &mut store).unwrap();
         let mut tries = 0;
         let mut measure = |cell: &Cell| {
-            if cell.load.depth == 4 && cell.load.ring == "coop_taskrun" {
+            if cell.load.storage().is_some_and(|l| l.depth == 4 && l.ring == "coop_taskrun") {
                 tries += 1;
                 return Err(Error::machine("the kernel refuses it", "use a newer one"));
             }

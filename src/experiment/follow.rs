@@ -3,7 +3,8 @@
 use crate::answer::doubt;
 use crate::error::Result;
 use crate::measurement::{Followed, Measurement, Punts};
-use crate::path::order::{self, Passage};
+use crate::path::multishot::Multishot;
+use crate::path::order::{Passages, sees_ends};
 use crate::path::times::{Delays, Times};
 use crate::path::trail::Trail;
 use crate::probe::observed::Observed;
@@ -25,7 +26,8 @@ pub struct Requests {
     completions: u64,
     times: Times,
     delays: Delays,
-    passages: Vec<Passage>,
+    multishot: Multishot,
+    passages: Passages,
     /// I/Os that were done when it was emptied last.
     emptied_at: u64,
 }
@@ -37,7 +39,8 @@ impl Requests {
             completions: 0,
             times: Times::default(),
             delays: Delays::default(),
-            passages: Vec::new(),
+            multishot: Multishot::default(),
+            passages: Passages::default(),
             emptied_at: 0,
         }
     }
@@ -56,12 +59,12 @@ impl Requests {
         watch.trails(&mut |trail| self.take(trail))
     }
 
-    /// A load's requests have one completion each.
     fn take(&mut self, trail: Trail) {
         self.completions += 1;
-        self.times.take(&trail);
-        if self.passages.len() < order::KEPT {
-            self.passages.extend(Passage::of(&trail));
+        let is_whole = !self.multishot.is_later(&trail) && trail.is_last_result();
+        self.passages.take(&trail, is_whole);
+        if is_whole {
+            self.times.take(&trail);
         }
         self.delays.take(trail);
     }
@@ -70,7 +73,7 @@ impl Requests {
     pub fn tell(self, m: &mut Measurement, loss: FollowLoss) {
         m.vehicles = self.delays.beside(&m.vehicles);
         m.stages = self.times.stages.record();
-        m.order = order::order(&self.passages, m.probe.programs.iter().any(|name| name == "block_ended"));
+        m.order = self.passages.order(sees_ends(&m.probe.programs));
         let followed = Followed {
             one_in: self.how.one_in,
             completions: self.completions,
@@ -80,6 +83,7 @@ impl Requests {
             skipped: loss.skipped,
             no_completion: loss.no_completion,
             unfinished: loss.unfinished,
+            shared_user_data: loss.shared,
         };
         m.warnings.extend(doubt::followed_lost(&followed, "--follow"));
         m.followed = Some(followed);

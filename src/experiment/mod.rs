@@ -8,10 +8,14 @@ pub mod execute;
 pub mod file;
 pub mod fio;
 mod follow;
+pub mod given;
 pub mod interrupt;
+pub mod load;
+pub mod net;
 pub mod plan;
 pub mod schedule;
 pub mod scratch;
+mod watched;
 
 #[cfg(test)]
 mod mutated_tests;

@@ -80,6 +80,14 @@ const WORDS: &[&str] = &[
     "reaper = \"thread:4095\"\n",
     "buffered = true\n",
     "follow = 0\n",
+    "kind = \"net\"\n",
+    "table = \"order\"\n",
+    "engine = \"epoll\"\n",
+    "connections = 0\n",
+    "window = 4294967295\n",
+    "server-cpus = \"0-9999\"\n",
+    "between = \"unix\"\n",
+    "burst = 0\n",
     "ring = \"sqpoll,iopoll\"\n",
     "think = 9999999999999\n",
 ];
@@ -128,7 +136,7 @@ fn each_is_refused_with_a_place_or_planned() {
         let outcome = parse(&text, "x.toml").and_then(|experiment| {
             let quick = experiment.quick.is_some() && i % 2 == 0;
             let scale = experiment.quick.as_ref().filter(|_| quick).unwrap_or(&experiment.full);
-            needs_target(scale)?;
+            needs_target(experiment.kind, scale)?;
             plan(&experiment, quick, &target, &facts, &|_| None)
         });
         match outcome {

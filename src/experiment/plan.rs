@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::file::{Experiment, Options, Point, REMEDY, Scale, overlay, settled, to_json};
-use crate::error::{Error, Kind, Result};
+use super::file::{Experiment, Options, Point, Scale, overlay, settled, to_json};
+use super::load::{Ends, Kind, Load};
+use crate::error::{self, Error, Result};
 use crate::host::settings::Conditions;
 use crate::load::options::{Bytes, EngineKind, LoadOptions, Rw};
-use crate::load::spec::LoadSpec;
 use crate::measurement;
 use crate::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
 
 /// What one watched cell costs beside its load: processes started, probes attached and drained, the result stored.
 /// For the estimate only; while a run goes on, its own pace takes the place of this.
 const BESIDE_THE_LOAD: Duration = Duration::from_millis(160);
+/// And where a server is started for it.
+const BESIDE_A_NET_LOAD: Duration = Duration::from_millis(300);
 
 /// What a plan has to know of the host: what decides which CPUs are `irq` and which are not.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -32,6 +34,7 @@ pub struct Plan {
     pub title: String,
     pub question: String,
     pub expect: String,
+    pub kind: Kind,
     pub table: crate::run_record::Table,
     pub profile: bool,
     pub follow: Option<u32>,
@@ -60,7 +63,7 @@ pub struct Cell {
     /// The options that the experiment sets, as written.
     pub options: Map<String, Value>,
     /// The same with the defaults filled in and the target put in.
-    pub load: LoadOptions,
+    pub load: Load,
     pub host: Conditions,
     pub untestable: Option<String>,
 }
@@ -77,11 +80,11 @@ pub struct Estimate {
 }
 
 /// Whether any cell of the experiment does I/O on a file.
-pub fn needs_target(scale: &Scale) -> Result<bool> {
+pub fn needs_target(kind: Kind, scale: &Scale) -> Result<bool> {
     let mut any = false;
     each_combination(scale, &mut |points| {
-        let load = settled(merged(scale, points)).map_err(|e| refuse_combination(points, &e))?.load;
-        any |= load.file.is_none() && uses_target(&load);
+        let settled = settled(kind, merged(scale, points)).map_err(|e| refuse_combination(kind, points, &e))?;
+        any |= settled.load.storage().is_some_and(|load| load.file.is_none() && uses_target(load));
         Ok(())
     })?;
     Ok(any)
@@ -103,8 +106,8 @@ pub struct Target {
 /// Why the host cannot be brought into these conditions; `None`: as far as is known it can.
 pub type Refusal<'a> = &'a dyn Fn(&Conditions) -> Option<Error>;
 
-/// Resolves every cell by the load's own rules: where these, or the host's, say that the machine does not allow it ([`Kind::Machine`])
-/// the cell is untestable here; options that can run nowhere ([`Kind::Input`]) refuse the experiment.
+/// Resolves every cell by the load's own rules: where these, or the host's, say that the machine does not allow it ([`error::Kind::Machine`])
+/// the cell is untestable here; options that can run nowhere ([`error::Kind::Input`]) refuse the experiment.
 pub fn plan(
     experiment: &Experiment,
     quick: bool,
@@ -127,7 +130,8 @@ pub fn plan(
     let scale = if experiment.control { &with_control } else { scale };
     let mut cells = Vec::new();
     each_combination(scale, &mut |points| {
-        let cell = cell(cells.len() as u32 + 1, scale, points, target, (facts, refusal))?;
+        let number = cells.len() as u32 + 1;
+        let cell = cell(number, (experiment.kind, scale), points, target, (facts, refusal))?;
         cells.push(cell);
         Ok(())
     })?;
@@ -136,6 +140,7 @@ pub fn plan(
         title: experiment.title.clone(),
         question: experiment.question.clone(),
         expect: experiment.expect.clone(),
+        kind: experiment.kind,
         table: experiment.table,
         profile: experiment.profile,
         follow: experiment.follow,
@@ -212,11 +217,11 @@ fn label(params: &Map<String, Value>, axes: &Combination<'_>) -> String {
     axes.iter().map(one).collect::<Vec<_>>().join(" · ")
 }
 
-fn refuse_combination(points: &Combination<'_>, why: &dyn std::fmt::Display) -> Error {
+fn refuse_combination(kind: Kind, points: &Combination<'_>, why: &dyn std::fmt::Display) -> Error {
     let params = params(points);
     // Every combination has an arm, the last of it.
     let at = points.last().map_or(String::new(), |(_, point)| format!("{}: ", point.at));
-    Error::input(format!("{at}the combination '{}' cannot be: {why}", label(&params, points)), REMEDY)
+    Error::input(format!("{at}the combination '{}' cannot be: {why}", label(&params, points)), kind.remedy())
 }
 
 fn params(points: &Combination<'_>) -> Map<String, Value> {
@@ -225,24 +230,30 @@ fn params(points: &Combination<'_>) -> Map<String, Value> {
 
 fn cell(
     number: u32,
-    scale: &Scale,
+    (kind, scale): (Kind, &Scale),
     points: &Combination<'_>,
     target: &Target,
     (facts, refusal): (&Facts, Refusal<'_>),
 ) -> Result<Cell> {
     let options = merged(scale, points);
-    let settled = settled(options.clone()).map_err(|e| refuse_combination(points, &e))?;
+    let refuse = |why: &dyn std::fmt::Display| refuse_combination(kind, points, why);
+    let settled = settled(kind, options.clone()).map_err(|e| refuse(&e))?;
     let (mut load, host) = (settled.load, settled.host);
-    if load.file.is_none() && uses_target(&load) {
+    if let Load::Storage(load) = &mut load
+        && load.file.is_none()
+        && uses_target(load)
+    {
         load.file.clone_from(&target.path);
         load.size = load.size.or(target.size);
         load.allow_write |= target.scratch;
     }
     let params = params(points);
-    let untestable = match LoadSpec::resolve(&load, facts.target.as_ref(), &facts.online_cpus) {
-        Ok(_) => refusal(&host).map(|e| e.to_string()).or_else(|| no_poll_queues(&load, &host, facts.target.as_ref())),
-        Err(e) if e.kind == Kind::Machine => Some(e.to_string()),
-        Err(e) => return Err(refuse_combination(points, &e)),
+    let untestable = match load.check(facts.target.as_ref(), &facts.online_cpus) {
+        Ok(()) => refusal(&host)
+            .map(|e| e.to_string())
+            .or_else(|| no_poll_queues(load.storage()?, &host, facts.target.as_ref())),
+        Err(e) if e.kind == error::Kind::Machine => Some(e.to_string()),
+        Err(e) => return Err(refuse(&e)),
     };
     let options = options.iter().map(|(k, v)| (k.clone(), to_json(v))).collect();
     Ok(Cell { number, label: label(&params, points), params, options, load, host, untestable })
@@ -268,12 +279,14 @@ impl Plan {
         let mut block = Duration::ZERO;
         let mut counted_ios = 0u64;
         for cell in self.testable() {
-            let mut one = BESIDE_THE_LOAD + cell.load.warmup.0;
-            match (cell.load.count, cell.load.runtime) {
-                (Some(n), _) => counted_ios = counted_ios.saturating_add(n.saturating_mul(self.repeats.into())),
-                (None, Some(runtime)) => one += runtime.0,
-                // The load's own default.
-                (None, None) => one += Duration::from_secs(5),
+            let beside = match cell.load {
+                Load::Storage(_) => BESIDE_THE_LOAD,
+                Load::Net(_) => BESIDE_A_NET_LOAD,
+            };
+            let mut one = beside + cell.load.warmup();
+            match cell.load.ends() {
+                Ends::AtCount(n) => counted_ios = counted_ios.saturating_add(n.saturating_mul(self.repeats.into())),
+                Ends::After(runtime) => one += runtime,
             }
             block += one;
         }

@@ -42,6 +42,10 @@ fn interrupts_on(cpus: &[u32]) -> Facts {
     Facts { online_cpus: vec![0, 1], target: Some(target) }
 }
 
+fn load(cell: &Cell) -> &LoadOptions {
+    cell.load.storage().unwrap()
+}
+
 #[test]
 fn every_combination_is_a_cell_with_its_options() {
     let p = two_by_two();
@@ -50,10 +54,10 @@ fn every_combination_is_a_cell_with_its_options() {
         labels,
         ["depth 1 · arm default", "depth 1 · arm coop_taskrun", "depth 4 · arm default", "depth 4 · arm coop_taskrun"]
     );
-    let last = &p.cells[3];
-    assert_eq!((last.number, last.load.depth, last.load.ring.as_str()), (4, 4, "coop_taskrun"));
-    assert_eq!(last.load.file.as_deref(), Some(Path::new("/data/scratch-1g")));
-    assert_eq!((last.load.size, last.load.allow_write), (Some(Bytes(1 << 30)), true));
+    let last = load(&p.cells[3]);
+    assert_eq!((p.cells[3].number, last.depth, last.ring.as_str()), (4, 4, "coop_taskrun"));
+    assert_eq!(last.file.as_deref(), Some(Path::new("/data/scratch-1g")));
+    assert_eq!((last.size, last.allow_write), (Some(Bytes(1 << 30)), true));
     assert_eq!(p.arms, ["default", "coop_taskrun"]);
     // (160 ms + 150 ms + 1 s) × 4 cells × 3 repeats
     let all = Duration::from_millis(15_720);
@@ -69,19 +73,19 @@ fn of_two_options_that_exclude_each_other_the_arms_takes_the_place_of_the_fixed_
     };
     let arm = "ring = \"coop_taskrun\"";
     let p = planned(arm, "count = 100").unwrap();
-    assert_eq!((p.cells[1].load.count, p.cells[1].load.runtime), (Some(100), None));
-    assert!(p.cells[0].load.runtime.is_some());
+    assert_eq!((load(&p.cells[1]).count, load(&p.cells[1]).runtime), (Some(100), None));
+    assert!(load(&p.cells[0]).runtime.is_some());
     let p = planned("[matrix]", "buffered = true\n[matrix]").unwrap();
-    assert!(p.cells.iter().all(|c| c.load.buffered));
+    assert!(p.cells.iter().all(|c| load(c).buffered));
     let text = TWO_BY_TWO.replace("[matrix]", "buffered = true\n[matrix]").replace(arm, "direct = true");
     let p = plan(&parse(&text, "x.toml").unwrap(), false, &scratch(), &two_cpus(), &|_| None).unwrap();
     assert_eq!(
-        p.cells[..2].iter().map(|c| (c.load.buffered, c.load.direct)).collect::<Vec<_>>(),
+        p.cells[..2].iter().map(|c| (load(c).buffered, load(c).direct)).collect::<Vec<_>>(),
         [(true, false), (false, true)]
     );
     // Two parameters stay two.
     let e = planned("depth = [1, 4]", "count = [1, 4]\nwait = [\"block\"]").unwrap();
-    assert!(e.cells.iter().all(|c| c.load.runtime.is_none()));
+    assert!(e.cells.iter().all(|c| load(c).runtime.is_none()));
     let two = "direct = [false, true]\nbuffered = [false, true]";
     let e = planned("depth = [1, 4]", two).unwrap_err().to_string();
     assert!(e.contains("'direct' and 'buffered' exclude each other"), "{e}");
@@ -97,7 +101,7 @@ fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() 
     assert_eq!((quick.cells.len(), quick.repeats), (48, 4));
     // (160 ms + 80 ms + 300 ms) × 48 cells × 4 repeats
     assert_eq!(quick.estimate().stated, Duration::from_millis(103_680));
-    let of = |p: &Plan, ring: &str| p.cells.iter().filter(|c| c.load.ring == ring).count();
+    let of = |p: &Plan, ring: &str| p.cells.iter().filter(|c| load(c).ring == ring).count();
     assert_eq!((of(&full, ""), of(&full, "coop_taskrun")), (112, 56), "the default, its control, and the other arm");
     assert_eq!(full.arms, ["default", "coop_taskrun"]);
 }
@@ -106,10 +110,10 @@ fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() 
 fn interfaces_has_the_cells_that_it_is_about() {
     let p = plan(&builtin::find("interfaces").unwrap(), false, &scratch(), &two_cpus(), &|_| None).unwrap();
     assert_eq!((p.cells.len(), p.repeats), (36, 16));
-    let counts: Vec<_> = p.cells.iter().map(|c| c.load.count).collect();
+    let counts: Vec<_> = p.cells.iter().map(|c| load(c).count).collect();
     assert_eq!(counts.iter().filter(|c| **c == Some(5120)).count(), 12);
-    assert!(p.cells.iter().all(|c| c.load.bs == Bytes(1024) && c.load.warmup.0.is_zero()));
-    assert!(p.cells.iter().all(|c| c.load.depth == if c.load.engine == EngineKind::Sync { 1 } else { 1024 }));
+    assert!(p.cells.iter().all(|c| load(c).bs == Bytes(1024) && load(c).warmup.0.is_zero()));
+    assert!(p.cells.iter().all(|c| load(c).depth == if load(c).engine == EngineKind::Sync { 1 } else { 1024 }));
     assert_eq!(p.estimate().counted_ios, (2048 + 5120 + 10240) * 12 * 16);
 }
 
@@ -119,7 +123,7 @@ fn what_this_host_cannot_do_stays_with_the_reason() {
     let untestable = |facts: &Facts| -> Vec<(String, String)> {
         let p = plan(&coop, true, &scratch(), facts, &|_| None).unwrap();
         assert_eq!(p.cells.len(), 48);
-        p.cells.iter().filter_map(|c| Some((c.load.cpus.clone()?, c.untestable.clone()?))).collect()
+        p.cells.iter().filter_map(|c| Some((load(c).cpus.clone()?, c.untestable.clone()?))).collect()
     };
     let all = untestable(&interrupts_on(&[0, 1]));
     assert_eq!(all.len(), 24);
@@ -171,10 +175,32 @@ fn the_key_changes_with_what_is_measured_and_not_with_what_is_said_of_it() {
 fn a_load_without_a_file_needs_no_target() {
     let of = |load: &str| {
         let text = TWO_BY_TWO.replace("[load]", &format!("[load]\n{load}"));
-        needs_target(&parse(&text, "x").unwrap().full).unwrap()
+        needs_target(Kind::Storage, &parse(&text, "x").unwrap().full).unwrap()
     };
     assert!(of(""));
     assert!(!of("rw = \"nop\""));
     assert!(!of("engine = \"null\""));
     assert!(!of("file = \"/dev/vdb\""));
+}
+
+#[test]
+fn a_network_load_needs_no_target_and_keeps_both_sides_options() {
+    let text = "name = \"n\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nkind = \"net\"\nrepeats = 2\n[load]\nruntime = \"1s\"\n\
+                warmup = \"100ms\"\nserver-cpus = \"0\"\n[matrix]\nconnections = [4, 64]\n[[arm]]\nname = \"epoll\"\n\
+                engine = \"epoll\"\n[[arm]]\nname = \"coop\"\nring = \"coop_taskrun\"\n";
+    let planned = |text: &str| {
+        let e = parse(text, "x.toml").unwrap();
+        assert!(!needs_target(e.kind, &e.full).unwrap());
+        plan(&e, false, &Target::default(), &two_cpus(), &|_| None)
+    };
+    let p = planned(text).unwrap();
+    assert_eq!((p.cells.len(), p.testable().count(), p.target), (6, 6, None));
+    let Load::Net(last) = &p.cells[4].load else { panic!("{:?}", p.cells[4]) };
+    assert_eq!((last.sender.connections, last.server.ring.as_str()), (64, "coop_taskrun"));
+    let each = BESIDE_A_NET_LOAD + Duration::from_millis(1100);
+    assert_eq!(planned(text).unwrap().estimate().stated, each * 12);
+    let e = planned(&text.replace("coop_taskrun", "coop")).unwrap_err().to_string();
+    assert!(e.starts_with("x.toml:16:1: the combination 'connections 4 · arm coop' cannot be: "), "{e}");
+    let e = planned(&text.replace("server-cpus = \"0\"", "server-cpus = \"7\"")).unwrap_err().to_string();
+    assert!(e.contains("CPU 7 is not there"), "{e}");
 }

@@ -16,11 +16,12 @@ use crate::error::{Error, Result};
 
 use super::cpus;
 use super::feeder::Feeder;
+use super::gate::{self, AtGate, Stage};
 use super::phases::Ticks;
 use super::scratch::Pages;
 use super::tally::Tally;
 use super::usage;
-use super::worker::{self, AtGate, JobOutcome, Limits, Part, Shared, Stage};
+use super::worker::{self, JobOutcome, Limits, Part, Shared};
 
 /// Between the two threads of a job.
 struct Link {
@@ -143,7 +144,7 @@ pub fn run<S: Submitter, R: Reaper>(
         let thread = std::thread::Builder::new().name(format!("reap-{job}"));
         let reaping = Reaping { shared, job, cpu, link: &link, reaper, scratch, slots, memory };
         let handle = thread.spawn_scoped(scope, || {
-            let _at_gate = AtGate(shared);
+            let _at_gate = AtGate(&shared.gate);
             let reaped = reaping.all_stages();
             reaped.unwrap_or_else(|e| {
                 failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
@@ -176,7 +177,7 @@ pub fn run<S: Submitter, R: Reaper>(
                 of_submitter.granted = granted;
                 Ok(of_submitter)
             }
-            _ => Err(super::outcome::called_off()),
+            _ => Err(gate::called_off()),
         }
     });
     *left = link.in_flight.load(Ordering::SeqCst);
@@ -200,7 +201,7 @@ impl<S: Submitter> Submitting<'_, '_, S> {
         let (shared, spec) = (self.shared, self.shared.spec);
         self.submitter.start().map_err(|e| worker::broken(spec, "starting", e))?;
         let (mut measured, mut before, mut wakeups_before) = (None, None, None);
-        let usage = worker::stages(shared, |stage| {
+        let usage = gate::stages(&shared.gate, |stage| {
             (before, wakeups_before) = (self.calls(), self.submitter.wakeups());
             let done = self.stage(stage);
             // The reaping thread ends its stage when nothing is in flight any more.
@@ -332,7 +333,7 @@ impl<R: Reaper> Reaping<'_, '_, R> {
         let mut found = Vec::with_capacity(spec.depth as usize);
         let mut tally = Tally::new(worker::full_result(spec));
         let (mut measured, mut calls, mut stages) = (None, None, 0);
-        let usage = worker::stages(shared, |_| {
+        let usage = gate::stages(&shared.gate, |_| {
             let before = self.reaper.syscalls();
             let (done, futexes) = self.stage(stages, &mut found, &mut tally)?;
             calls = self.reaper.syscalls().zip(before).map(|(after, before)| after - before + futexes);

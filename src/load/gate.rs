@@ -4,6 +4,9 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::usage::{self, Usage};
+use crate::error::{Error, Result};
+
 #[derive(Debug, Default)]
 struct State {
     /// Threads standing at the gate.
@@ -75,6 +78,50 @@ impl Gate {
         drop(state);
         self.changed.notify_all();
     }
+}
+
+/// Leaves the gate whatever happens, so that nobody waits for a thread that has failed.
+pub struct AtGate<'a>(pub &'a Gate);
+
+impl Drop for AtGate<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// A stage of the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Warmup,
+    Measured,
+}
+
+/// The stages of a load as one of its threads goes through them. `run` does a stage's work and leaves nothing in flight.
+/// `None`: the load was called off before the measured stage.
+pub fn stages(gate: &Gate, mut run: impl FnMut(Stage) -> Result<()>) -> Result<Option<Usage>> {
+    if !gate.stand() {
+        return Ok(None); // ready
+    }
+    run(Stage::Warmup)?;
+    let before = usage::before()?;
+    if !gate.stand() {
+        return Ok(None); // quiet: nothing is in flight in any thread
+    }
+    run(Stage::Measured)?;
+    let passed = gate.stand(); // quiet again
+    // The one futex wait in between costs some microseconds, and the measured span none.
+    let after = usage::after()?;
+    Ok(passed.then(|| after.since(before)))
+}
+
+/// The load ended before its measured stage.
+pub fn called_off() -> Error {
+    Error::machine("the load was called off", "")
+}
+
+/// Whether it is only the echo of another job's failure.
+pub fn is_called_off(e: &Error) -> bool {
+    e.what == called_off().what
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! | `feeder`, `pattern`, `pace`, `verify` | what is submitted next: slots, blocks, intended times, checkable content |
 //! | `clock`, `tally`, `phases`, `usage` | stamps; sums and latency; time by phase; what threads took |
 //! | `series` | completions over the course of the measured stage |
-//! | `gate` | where the threads wait for one another between stages |
+//! | `gate`, `lookout` | where the threads wait for one another between stages; what the calling thread does meanwhile |
 //! | `buffers`, `scratch`, `neighbour` | I/O memory; bookkeeping memory; busy programs beside the load |
 //! | `outcome` | the jobs added up |
 //!
@@ -20,22 +20,23 @@
 //! ```
 
 mod apart;
-mod buffers;
+pub mod buffers;
 pub mod clock;
 pub mod cpus;
 mod device;
 mod extents;
 mod feeder;
-mod gate;
+pub(crate) mod gate;
 mod layout;
+pub(crate) mod lookout;
 mod neighbour;
 pub mod options;
 mod outcome;
-mod pace;
+pub(crate) mod pace;
 pub(crate) mod pattern;
 mod phases;
 mod scratch;
-mod series;
+pub(crate) mod series;
 pub mod spec;
 mod tally;
 pub mod target;
@@ -48,10 +49,11 @@ mod worker;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Result};
 
+use lookout::{Lookout, TICK};
 pub use outcome::Outcome;
 use spec::{End, LoadSpec, ReaperKind};
 use worker::Shared;
@@ -86,8 +88,6 @@ pub struct Progress {
     pub total: Option<u64>,
     pub elapsed: Duration,
 }
-
-const TICK: Duration = Duration::from_millis(250);
 
 /// Runs a load. The calling thread makes no I/O of the load and only sleeps while it is measured; the load's threads
 /// are others, and none but them (and the kernel's and glibc's helpers) runs meanwhile.
@@ -159,7 +159,7 @@ pub fn run(
     // A job that was only called off is not the cause.
     let (done, failed): (Vec<_>, Vec<_>) = jobs.into_iter().map(|(_, done)| done).partition(|d| d.is_ok());
     let mut failures: Vec<Error> = failed.into_iter().filter_map(std::result::Result::err).collect();
-    failures.sort_by_key(outcome::is_called_off);
+    failures.sort_by_key(gate::is_called_off);
     if let Some(e) = failures.into_iter().next() {
         return Err(e);
     }
@@ -231,34 +231,13 @@ impl Conductor<'_, '_> {
     }
 
     fn wait_quiet(&mut self, doing: Doing) {
-        let began = Instant::now();
         let total = match (doing, self.shared.spec.end) {
             (Doing::Measuring, End::Ios(n)) => Some(n),
             _ => None,
         };
-        let mut told = Duration::ZERO;
-        loop {
-            let next = match doing {
-                Doing::Measuring => self.series.next().min(told + TICK),
-                _ => told + TICK,
-            };
-            let quiet = self.shared.gate.all_stand(next.saturating_sub(began.elapsed()));
-            let done = self.shared.done.iter().map(|d| d.load(Ordering::Relaxed)).sum();
-            let elapsed = began.elapsed();
-            if doing == Doing::Measuring {
-                self.series.look(elapsed, done);
-            }
-            if quiet {
-                return;
-            }
-            if self.stop.load(Ordering::Relaxed) {
-                self.shared.halt.store(true, Ordering::Relaxed);
-            }
-            if elapsed >= told + TICK {
-                told = elapsed;
-                (self.progress)(Progress { doing, done, total, elapsed });
-            }
-        }
+        let shared = self.shared;
+        let lookout = Lookout { gate: &shared.gate, done: &shared.done, halt: &shared.halt, stop: self.stop };
+        lookout.wait_quiet(doing, total, &mut self.series, self.progress);
     }
 
     /// Of all jobs' threads together: every job has one, or none has. `None`: one is not known.

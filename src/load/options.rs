@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -277,6 +278,14 @@ pub struct LoadOptions {
     pub trace: Trace,
 }
 
+/// The options' names on the command line, without the dashes.
+pub fn names_of<T: Args>() -> Vec<String> {
+    T::augment_args(clap::Command::new("options"))
+        .get_arguments()
+        .filter_map(|a| a.get_long().map(str::to_owned))
+        .collect()
+}
+
 impl Default for LoadOptions {
     fn default() -> Self {
         #[derive(clap::Parser)]
@@ -284,8 +293,9 @@ impl Default for LoadOptions {
             #[command(flatten)]
             load: LoadOptions,
         }
-        // The command line's defaults are the only ones.
-        <Only as clap::Parser>::parse_from(["iotrail"]).load
+        // The command line's defaults are the only ones; an experiment asks for them in every cell.
+        static DEFAULTS: LazyLock<LoadOptions> = LazyLock::new(|| <Only as clap::Parser>::parse_from(["iotrail"]).load);
+        DEFAULTS.clone()
     }
 }
 

@@ -208,11 +208,6 @@ fn remedy(spec: &LoadSpec, errno: i32) -> String {
     }
 }
 
-/// The load ended before its measured stage.
-pub fn called_off() -> Error {
-    Error::machine("the load was called off", "")
-}
-
 /// What a reaper thread on the submitter's own CPU means.
 pub fn shared_cpu_warning(spec: &LoadSpec) -> Option<Warning> {
     match spec.reaper {
@@ -223,9 +218,4 @@ pub fn shared_cpu_warning(spec: &LoadSpec) -> Option<Warning> {
         )),
         _ => None,
     }
-}
-
-/// Whether it is only the echo of another job's failure.
-pub fn is_called_off(e: &Error) -> bool {
-    e.what == called_off().what
 }

@@ -120,15 +120,26 @@ impl Taken {
 /// Of a thread of this process; `None` where it is gone or the kernel keeps none.
 pub fn taken_by(tid: i32) -> Option<Taken> {
     let [cpu, wait] = schedstat(&format!("self/task/{tid}"))?;
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
-    // After the name, which may hold anything: the state is field 3, user and system time in ticks are fields 14 and 15.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).map(|n| n.parse::<u64>().ok());
+    let stat = stat_from_state(tid)?;
+    // The state is field 3, user and system time in ticks are fields 14 and 15.
+    let mut fields = stat.split_whitespace().skip(11).map(|n| n.parse::<u64>().ok());
     let (user, system) = (fields.next()??, fields.next()??);
     let user_ns = match user + system {
         0 => 0,
         ticks => (u128::from(cpu) * u128::from(user) / u128::from(ticks)) as u64,
     };
     Some(Taken { user_ns, system_ns: cpu - user_ns, run_queue_wait_ns: wait })
+}
+
+/// Whether a thread of this process waits for something to happen; one that is gone does not.
+pub fn sleeps(tid: i32) -> bool {
+    stat_from_state(tid).is_some_and(|stat| stat.trim_start().starts_with('S'))
+}
+
+/// /proc's line from the field after the name on, which may hold anything.
+fn stat_from_state(tid: i32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
+    Some(stat.rsplit_once(')')?.1.to_owned())
 }
 
 /// Time on a CPU and time waiting for one, ns.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use super::buffers::Buffers;
 use super::clock::Clock;
 use super::feeder::Feeder;
-use super::gate::Gate;
+use super::gate::{self, AtGate, Gate, Stage};
 use super::options::{EngineKind, Rw};
 use super::pace::Pace;
 use super::pattern::{Pattern, Region};
@@ -40,13 +40,6 @@ pub struct Shared<'a> {
     pub seed: u64,
 }
 
-/// A stage of the load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    Warmup,
-    Measured,
-}
-
 /// What one thread of a job did in the measured stage.
 pub struct Part {
     pub tid: i32,
@@ -71,18 +64,9 @@ pub struct JobOutcome {
     pub lateness: Option<(u64, u64)>,
 }
 
-/// Leaves the gate whatever happens, so that nobody waits for a thread that has failed.
-pub struct AtGate<'a, 'b>(pub &'a Shared<'b>);
-
-impl Drop for AtGate<'_, '_> {
-    fn drop(&mut self) {
-        self.0.gate.leave();
-    }
-}
-
 /// Runs job `job` on the calling thread. `fd` is its target.
 pub fn run(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOutcome> {
-    let _at_gate = AtGate(shared);
+    let _at_gate = AtGate(&shared.gate);
     let outcome = open_and_drive(shared, job, fd);
     if outcome.is_err() {
         shared.halt.store(true, Ordering::Relaxed);
@@ -176,24 +160,6 @@ impl At<'_, '_> {
         }
         outcome
     }
-}
-
-/// The stages of a load as one of its threads goes through them. `run` does a stage's work and leaves nothing in flight.
-/// `None`: the load was called off before the measured stage.
-pub fn stages(shared: &Shared, mut run: impl FnMut(Stage) -> Result<()>) -> Result<Option<usage::Usage>> {
-    if !shared.gate.stand() {
-        return Ok(None); // ready
-    }
-    run(Stage::Warmup)?;
-    let before = usage::before()?;
-    if !shared.gate.stand() {
-        return Ok(None); // quiet: nothing is in flight in any job
-    }
-    run(Stage::Measured)?;
-    let passed = shared.gate.stand(); // quiet again
-    // The one futex wait in between costs some microseconds, and the measured span none.
-    let after = usage::after()?;
-    Ok(passed.then(|| after.since(before)))
 }
 
 /// How many I/Os and until when, for one job and stage.
@@ -293,13 +259,13 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         let mut measured = None;
         let (mut calls_before, mut wakeups_before) = (None, None);
         let mut tally = Tally::new(full_result(spec));
-        let usage = stages(shared, |stage| {
+        let usage = gate::stages(&shared.gate, |stage| {
             (calls_before, wakeups_before) = (self.syscalls(), self.submitter.wakeups());
             measured = Some(self.stage(stage, &mut tally)?);
             Ok(())
         })?;
         let Some(((ticks, began, ended), usage)) = measured.zip(usage) else {
-            return Err(super::outcome::called_off());
+            return Err(gate::called_off());
         };
         let calls = self.syscalls().zip(calls_before).map(|(after, before)| after - before);
         let wakeups = self.submitter.wakeups().zip(wakeups_before).map(|(after, before)| after - before);

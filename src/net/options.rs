@@ -1,9 +1,11 @@
 //! What can be asked of a server and of a sender: on the command line, and in an experiment by the same names.
 
+use std::sync::LazyLock;
+
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use crate::load::options::{Bytes, Span, Trace, names};
+use crate::load::options::{Bytes, Span, Trace, names, names_of};
 
 /// How a server waits for its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -191,6 +193,10 @@ pub struct SenderOptions {
     #[arg(long, value_name = "N")]
     pub reconnect_after: Option<u64>,
 
+    /// A connection that breaks is opened again, and what was in flight on it stays unanswered (else the load ends there)
+    #[arg(long)]
+    pub reconnect: bool,
+
     /// Connections beside these that are opened and say nothing
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub idle_connections: u32,
@@ -217,13 +223,47 @@ pub struct SenderOptions {
 }
 
 /// Both sides, as `net bench` and an experiment have them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Args)]
 pub struct NetOptions {
+    #[command(flatten)]
     pub server: ServerOptions,
+
+    #[command(flatten)]
     pub sender: SenderOptions,
+
+    /// What is between the two ends
+    #[arg(long, value_enum, default_value_t = Between::Auto)]
     pub between: Between,
-    /// Whether the probes watch the server.
+
+    /// The probes, which watch the server
+    #[arg(long, value_enum, default_value_t = Trace::Auto)]
     pub trace: Trace,
+}
+
+impl NetOptions {
+    /// Options by their names, as an experiment has them; defaults where it does not speak.
+    pub fn from_table(mut options: toml::Table) -> Result<Self, toml::de::Error> {
+        fn taken<T: serde::de::DeserializeOwned>(
+            options: &mut toml::Table,
+            names: &[String],
+        ) -> Result<T, toml::de::Error> {
+            let of_these = names.iter().filter_map(|name| options.remove_entry(name)).collect();
+            T::deserialize(toml::Value::Table(of_these))
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        struct Rest {
+            between: Option<Between>,
+            trace: Option<Trace>,
+        }
+        static OF_SERVER: LazyLock<Vec<String>> = LazyLock::new(names_of::<ServerOptions>);
+        static OF_SENDER: LazyLock<Vec<String>> = LazyLock::new(names_of::<SenderOptions>);
+        let server = taken(&mut options, &OF_SERVER)?;
+        let sender = taken(&mut options, &OF_SENDER)?;
+        let rest = Rest::deserialize(toml::Value::Table(options))?;
+        let (between, trace) = (rest.between.unwrap_or(Between::Auto), rest.trace.unwrap_or(Trace::Auto));
+        Ok(Self { server, sender, between, trace })
+    }
 }
 
 macro_rules! defaults_of_the_command_line {
@@ -235,8 +275,9 @@ macro_rules! defaults_of_the_command_line {
                     #[command(flatten)]
                     these: $t,
                 }
-                // The command line's defaults are the only ones.
-                <Only as clap::Parser>::parse_from(["iotrail"]).these
+                // The command line's defaults are the only ones; an experiment asks for them in every cell.
+                static DEFAULTS: LazyLock<$t> = LazyLock::new(|| <Only as clap::Parser>::parse_from(["iotrail"]).these);
+                DEFAULTS.clone()
             }
         }
     };

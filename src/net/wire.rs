@@ -2,8 +2,9 @@
 //!
 //! A **request** is a header of two 32-bit little-endian numbers, the bytes of its body and the bytes of the response wanted, and then
 //! the body. The **response** has no header: it is the body, cut off or repeated from its first [`TAG`] bytes to the length wanted. So a
-//! server needs no more of a request than it has just received, and the sender can tell every response from every other. netbench's
-//! requests look the same, and its server's responses have the right length and another content.
+//! server needs no more of a request than it has just received, and the sender can tell every response from every other. The last byte
+//! of a response comes after the last byte of its request was read: a sender that has all responses knows that the server has counted
+//! all requests. netbench's requests look the same, and its server's responses have the right length and another content.
 
 use crate::stats::random::SplitMix64;
 
@@ -37,6 +38,8 @@ pub struct Responder {
     response_left: u32,
     /// Of the response, so far.
     responded: u32,
+    /// The response's last byte, where it waits for the rest of the request.
+    last: Option<u8>,
 }
 
 impl Default for Responder {
@@ -49,6 +52,7 @@ impl Default for Responder {
             body_left: 0,
             response_left: 0,
             responded: 0,
+            last: None,
         }
     }
 }
@@ -77,7 +81,12 @@ impl Responder {
                 (self.body_left, self.response_left, self.responded, self.tag_bytes) = (body, response, 0, 0);
             }
             let n = rest.len().min(self.body_left as usize);
-            let echoed = n.min(self.response_left as usize);
+            let whole = n == self.body_left as usize;
+            let ready = match self.last {
+                Some(_) => 0,
+                None => self.response_left.saturating_sub(u32::from(!whole)),
+            };
+            let echoed = n.min(ready as usize);
             if echoed > end - out.len() {
                 // Whole pieces of the body or none: this one comes again.
                 let n = end - out.len();
@@ -89,9 +98,18 @@ impl Responder {
                 break;
             }
             self.take(&rest[..n], echoed, out);
+            if !whole && echoed < n && self.response_left == 1 && self.last.is_none() {
+                self.last = Some(rest[echoed]);
+            }
             rest = &rest[n..];
             if self.body_left > 0 {
                 break;
+            }
+            if out.len() < end
+                && let Some(last) = self.last.take()
+            {
+                out.push(last);
+                self.response_left = 0;
             }
             while self.response_left > 0 && out.len() < end {
                 let from = self.responded as usize % usize::from(self.tag_bytes);
@@ -103,7 +121,7 @@ impl Responder {
             if self.response_left > 0 {
                 break;
             }
-            self.header_bytes = 0;
+            (self.header_bytes, self.last) = (0, None);
             requests += 1;
             if rest.is_empty() {
                 break;
@@ -150,35 +168,79 @@ pub struct Content {
 }
 
 impl Content {
-    /// The request's first bytes: header, number, connection, then 64 bits at a time that depend on both.
+    /// The request: header, number, connection, then 64 bits at a time that depend on both.
     pub fn request(self, body: u32, response: u32, out: &mut Vec<u8>) {
-        out.extend_from_slice(&body.to_le_bytes());
-        out.extend_from_slice(&response.to_le_bytes());
-        self.body(body as usize, out);
+        let at = out.len();
+        out.resize(at + HEADER + body as usize, 0);
+        self.request_at(body, response, 0, &mut out[at..]);
+    }
+
+    /// Fills `out` with the request's bytes from `offset` on, those of its header first.
+    #[inline]
+    pub fn request_at(self, body: u32, response: u32, offset: usize, out: &mut [u8]) {
+        let (header, rest) = out.split_at_mut(HEADER.saturating_sub(offset).min(out.len()));
+        if !header.is_empty() {
+            let words = u64::from(body) | u64::from(response) << 32;
+            header.copy_from_slice(&words.to_le_bytes()[offset..offset + header.len()]);
+        }
+        self.body_at((offset + header.len()).saturating_sub(HEADER), rest);
     }
 
     /// `bytes` of the body from its beginning.
     pub fn body(self, bytes: usize, out: &mut Vec<u8>) {
-        let end = out.len() + bytes;
-        let mut more = SplitMix64::new(self.connection ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let words = [self.number, self.connection].into_iter().chain(std::iter::from_fn(|| Some(more.draw())));
-        for word in words {
-            let left = end - out.len();
-            out.extend_from_slice(&word.to_le_bytes()[..left.min(8)]);
-            if out.len() == end {
-                return;
-            }
+        let at = out.len();
+        out.resize(at + bytes, 0);
+        self.body_at(0, &mut out[at..]);
+    }
+
+    /// Fills `out` with the body's bytes from `offset` on; any part of it can be made without the rest.
+    pub fn body_at(self, offset: usize, out: &mut [u8]) {
+        let mut index = (offset / 8) as u64;
+        let (head, words) = out.split_at_mut((offset.next_multiple_of(8) - offset).min(out.len()));
+        if !head.is_empty() {
+            let from = offset % 8;
+            head.copy_from_slice(&self.word(index)[from..from + head.len()]);
+            index += 1;
         }
+        let mut words = words.chunks_exact_mut(8);
+        for word in &mut words {
+            word.copy_from_slice(&self.word(index));
+            index += 1;
+        }
+        let tail = words.into_remainder();
+        tail.copy_from_slice(&self.word(index)[..tail.len()]);
+    }
+
+    #[inline]
+    fn word(self, index: u64) -> [u8; 8] {
+        let word = match index {
+            0 => self.number,
+            1 => self.connection,
+            n => {
+                let seed = self.connection ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                SplitMix64::new(seed).after(n - 2).draw()
+            }
+        };
+        word.to_le_bytes()
     }
 
     /// The response that a server makes of it.
     pub fn response(self, body: u32, response: u32, out: &mut Vec<u8>) {
         let at = out.len();
-        let (body, response) = (body as usize, response as usize);
-        self.body(body.min(response), out);
-        let tag: Vec<u8> = out[at..at + body.min(response).min(TAG)].to_vec();
-        for i in out.len() - at..response {
-            out.push(tag[i % tag.len()]);
+        out.resize(at + response as usize, 0);
+        self.response_at(body, 0, &mut out[at..]);
+    }
+
+    /// Fills `out` with bytes from `offset` on of the response to a body of `body` bytes.
+    pub fn response_at(self, body: u32, offset: usize, out: &mut [u8]) {
+        let (echoed, repeated) = out.split_at_mut((body as usize).saturating_sub(offset).min(out.len()));
+        self.body_at(offset, echoed);
+        if !repeated.is_empty() {
+            let mut tag = [0; TAG];
+            let tag = &mut tag[..TAG.min(body as usize)];
+            self.body_at(0, tag);
+            let from = (offset + echoed.len()) % tag.len();
+            repeated.iter_mut().zip(tag.iter().cycle().skip(from)).for_each(|(byte, tag)| *byte = *tag);
         }
     }
 }
@@ -234,6 +296,45 @@ mod tests {
         let mut half = Responder::default();
         assert_eq!(half.respond(&[1, 0, 0], &mut out, 1000), Ok(Progress { consumed: 3, requests: 0 }));
         assert!(half.is_midway() && out.is_empty());
+    }
+
+    #[test]
+    fn no_response_is_whole_before_its_request() {
+        for (body, response) in [(200, 1), (200, 64), (200, 100), (200, 200), (2, 1), (1, 1)] {
+            let (asked, answered) = stream(&[(body, response)]);
+            let mut responder = Responder::default();
+            let mut out = vec![];
+            let almost = asked.len() - 1;
+            assert_eq!(responder.respond(&asked[..almost], &mut out, 1000).unwrap().requests, 0);
+            assert!(out.len() < answered.len() && out == answered[..out.len()], "{body} → {response}");
+            assert_eq!(responder.respond(&asked[almost..], &mut out, 1000).unwrap().requests, 1);
+            assert_eq!(out, answered);
+        }
+    }
+
+    #[test]
+    fn any_part_is_as_the_whole() {
+        let content = Content { connection: 3, number: 5 };
+        for (body, response) in SIZES {
+            let mut whole = vec![];
+            content.response(body, response, &mut whole);
+            for from in [0, 1, 7, 8, 9, 63, 64, 65, 100, 199] {
+                for to in [from, from + 1, from + 8, from + 13, whole.len()] {
+                    if from <= to && to <= whole.len() {
+                        let mut part = vec![0; to - from];
+                        content.response_at(body, from, &mut part);
+                        assert_eq!(part, whole[from..to], "{body} → {response}, {from}..{to}");
+                    }
+                    let mut request = vec![];
+                    content.request(body, response, &mut request);
+                    if from <= to && to <= request.len() {
+                        let mut part = vec![0; to - from];
+                        content.request_at(body, response, from, &mut part);
+                        assert_eq!(part, request[from..to], "{body} → {response}, {from}..{to}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,83 +1,178 @@
-//! The order of completions: whether they were posted in the order in which they were submitted, and between which stages
-//! that order was lost.
+//! The order of completions: whether they were posted in the order in which they were submitted, and in the order in which they
+//! were ready; and between which stages either order was lost.
 //!
 //! A completion is an **inversion** if it overtook another one of the same ring: that one was submitted before it and posted
 //! after it. Its **displacement** is how many places apart it stands in the two orders. The same is asked between
 //! neighbouring stages, of the completions with all stamps: submitted → issued (`block`), issued → ready (`device`),
 //! ready → ended (`file_system`: what no worker of a file system has to finish has ended when it is ready), ended → posted
 //! (`task_work`). An order that one stage loses another may restore, so these four need not sum to the inversions.
+//!
+//! What waits for a peer is ready when the peer sends, whatever was submitted first. So the same is asked of ready → posted
+//! (`delivery`), of all completions that were seen to become ready, a multishot request's included.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
-use super::trail::Trail;
-use crate::measurement::{Order, OrderBy};
+use super::trail::{Stamp, Trail};
+use crate::measurement::{DeliveredBy, Delivery, Order, OrderBy};
 
-/// The order of so many followed requests is kept, the first ones: 56 bytes each.
-pub const KEPT: usize = 1 << 20;
+/// The order of so many followed completions is kept, the first ones: 48 bytes each.
+const KEPT: usize = 1 << 20;
 
-/// One completion's stamps, in nanoseconds.
+/// One completion's stamps, in nanoseconds; `None`: not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Passage {
-    pub ring: u32,
-    pub submitted: u64,
-    pub posted: u64,
-    /// Where *issued* and *ready* are known.
-    pub between: Option<Between>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Between {
-    pub issued: u64,
-    pub ready: u64,
-    /// *Ready*, where no worker of a file system had to finish it.
-    pub ended: u64,
+struct Passage {
+    ring: u32,
+    /// `None`: it is one of several of its request, whose submission says nothing of when it was to come.
+    submitted: Option<NonZeroU64>,
+    issued: Option<NonZeroU64>,
+    ready: Option<NonZeroU64>,
+    /// Only where a worker of a file system had to finish it.
+    ended: Option<NonZeroU64>,
+    posted: u64,
 }
 
 impl Passage {
-    /// `None`: it is of no known ring, whose order is asked.
-    pub fn of(trail: &Trail) -> Option<Self> {
-        Some(Passage {
-            ring: trail.ring?,
-            submitted: trail.submitted.ns,
-            posted: trail.posted.ns,
-            between: trail.issued.zip(trail.ready).map(|(issued, ready)| Between {
-                issued: issued.ns,
-                ready: ready.ns,
-                ended: trail.ended.unwrap_or(ready).ns,
-            }),
-        })
+    /// When it could be delivered.
+    fn deliverable(&self) -> Option<u64> {
+        Some(self.ended.or(self.ready)?.get())
     }
 }
 
-/// Of all rings together. Each request enters with its first completion only. `ends_seen`: a worker of a file system leaves its
-/// stamp. `None`: there is no order of fewer than two. O(n log n). Of a sample of requests this is the order among those.
-pub fn order(passages: &[Passage], ends_seen: bool) -> Option<Order> {
-    if passages.len() < 2 {
-        return None;
+/// The stamps of completions as they come, from which the order is told at the end.
+#[derive(Debug, Clone, Default)]
+pub struct Passages(Vec<Passage>);
+
+/// Whether a worker of a file system leaves its stamp, by the names of the attached programs.
+pub fn sees_ends(programs: &[String]) -> bool {
+    programs.iter().any(|name| name == "block_ended")
+}
+
+impl Passages {
+    /// `is_whole`: it is the only completion of its request. One of no known ring, whose order is asked, is not taken.
+    pub fn take(&mut self, trail: &Trail, is_whole: bool) {
+        let Some(ring) = trail.ring.filter(|_| self.0.len() < KEPT) else { return };
+        let stamp = |s: Stamp| NonZeroU64::new(s.ns);
+        self.0.push(Passage {
+            ring,
+            submitted: stamp(trail.submitted).filter(|_| is_whole),
+            issued: trail.issued.and_then(stamp),
+            ready: trail.ready.and_then(stamp),
+            ended: trail.ended.and_then(stamp),
+            posted: trail.posted.ns,
+        });
     }
-    let mut rings: BTreeMap<u32, Vec<&Passage>> = BTreeMap::new();
-    for p in passages {
-        rings.entry(p.ring).or_default().push(p);
+
+    pub fn clear(&mut self) {
+        self.0.clear();
     }
-    let mut order = Order {
-        completions: passages.len() as u64,
-        inversions: 0,
-        max_displacement: 0,
-        by: OrderBy { block: 0, device: 0, file_system: ends_seen.then_some(0), task_work: 0 },
+
+    /// Each ring's; none of a ring with fewer than two completions, among which there is no order. O(n log n). Of a sample of
+    /// requests this is the order among those.
+    pub fn by_ring(&self, ends_seen: bool) -> BTreeMap<u32, Order> {
+        let several = |of: &Vec<&Passage>| of.len() > 1;
+        self.rings()
+            .into_iter()
+            .filter(|(_, of)| several(of))
+            .map(|(ring, of)| (ring, of_ring(&of, ends_seen)))
+            .collect()
+    }
+
+    /// Of all rings together; `None` of fewer than two completions.
+    pub fn order(&self, ends_seen: bool) -> Option<Order> {
+        if self.0.len() < 2 {
+            return None;
+        }
+        let mut order = self.rings().values().map(|of| of_ring(of, ends_seen)).reduce(sum)?;
+        if let Some(delivery) = &mut order.delivery {
+            // Rings of which none was seen to become ready have no such part.
+            delivery.without_ready = self.0.len() as u64 - delivery.completions;
+        }
+        Some(order)
+    }
+
+    fn rings(&self) -> BTreeMap<u32, Vec<&Passage>> {
+        let mut rings: BTreeMap<u32, Vec<&Passage>> = BTreeMap::new();
+        for p in &self.0 {
+            rings.entry(p.ring).or_default().push(p);
+        }
+        rings
+    }
+}
+
+fn of_ring(ring: &[&Passage], ends_seen: bool) -> Order {
+    let lost = |span: &dyn Fn(&Passage) -> Option<(u64, u64)>| {
+        let mut spans: Vec<_> = ring.iter().filter_map(|p| span(p)).collect();
+        Lost {
+            completions: spans.len() as u64,
+            inversions: inversions(&mut spans),
+            max_displacement: displacement(&spans),
+        }
     };
-    for ring in rings.values() {
-        let mut whole: Vec<_> = ring.iter().map(|p| (p.submitted, p.posted)).collect();
-        order.inversions += inversions(&mut whole);
-        order.max_displacement = order.max_displacement.max(displacement(&mut whole));
-        let lost_in = |span: fn(&Passage, Between) -> (u64, u64)| {
-            inversions(&mut ring.iter().filter_map(|p| Some(span(p, p.between?))).collect::<Vec<_>>())
-        };
-        order.by.block += lost_in(|p, b| (p.submitted, b.issued));
-        order.by.device += lost_in(|_, b| (b.issued, b.ready));
-        order.by.file_system = order.by.file_system.map(|n| n + lost_in(|_, b| (b.ready, b.ended)));
-        order.by.task_work += lost_in(|p, b| (b.ended, p.posted));
+    let whole = lost(&|p| Some((p.submitted?.get(), p.posted)));
+    // Between neighbours, of those with all stamps.
+    let staged = |p: &Passage| p.submitted.zip(p.issued).zip(p.ready).is_some();
+    let between = |span: &dyn Fn(&Passage) -> Option<(u64, u64)>| lost(&|p| span(p).filter(|_| staged(p))).inversions;
+    let in_file_system = |p: &Passage| Some((p.ready?.get(), p.deliverable()?));
+    let in_task_work = |p: &Passage| Some((p.deliverable()?, p.posted));
+    let delivered = lost(&|p| Some((p.ready?.get(), p.posted)));
+    Order {
+        completions: whole.completions,
+        inversions: whole.inversions,
+        max_displacement: whole.max_displacement,
+        by: OrderBy {
+            block: between(&|p| Some((p.submitted?.get(), p.issued?.get()))),
+            device: between(&|p| Some((p.issued?.get(), p.ready?.get()))),
+            file_system: ends_seen.then(|| between(&in_file_system)),
+            task_work: between(&in_task_work),
+        },
+        delivery: (delivered.completions > 0).then(|| Delivery {
+            completions: delivered.completions,
+            without_ready: ring.len() as u64 - delivered.completions,
+            inversions: delivered.inversions,
+            max_displacement: delivered.max_displacement,
+            by: DeliveredBy {
+                file_system: ends_seen.then(|| lost(&in_file_system).inversions),
+                task_work: lost(&in_task_work).inversions,
+            },
+        }),
     }
-    Some(order)
+}
+
+struct Lost {
+    completions: u64,
+    inversions: u64,
+    max_displacement: u64,
+}
+
+/// Of two rings, or more of each.
+fn sum(a: Order, b: Order) -> Order {
+    let both = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+    let delivery = |a: Delivery, b: Delivery| Delivery {
+        completions: a.completions + b.completions,
+        without_ready: a.without_ready + b.without_ready,
+        inversions: a.inversions + b.inversions,
+        max_displacement: a.max_displacement.max(b.max_displacement),
+        by: DeliveredBy {
+            file_system: both(a.by.file_system, b.by.file_system),
+            task_work: a.by.task_work + b.by.task_work,
+        },
+    };
+    Order {
+        completions: a.completions + b.completions,
+        inversions: a.inversions + b.inversions,
+        max_displacement: a.max_displacement.max(b.max_displacement),
+        by: OrderBy {
+            block: a.by.block + b.by.block,
+            device: a.by.device + b.by.device,
+            file_system: both(a.by.file_system, b.by.file_system),
+            task_work: a.by.task_work + b.by.task_work,
+        },
+        delivery: match (a.delivery, b.delivery) {
+            (Some(a), Some(b)) => Some(delivery(a, b)),
+            (one, other) => one.or(other),
+        },
+    }
 }
 
 /// How many of the (from, to) overtook another. Equal stamps overtake nobody. Leaves them in the order of `to`.
@@ -95,7 +190,7 @@ fn inversions(spans: &mut [(u64, u64)]) -> u64 {
 }
 
 /// The most places that one stands apart in the order of `from` and in that of `to`. Takes them in the order of `to`.
-fn displacement(spans: &mut [(u64, u64)]) -> u64 {
+fn displacement(spans: &[(u64, u64)]) -> u64 {
     let mut by_from: Vec<usize> = (0..spans.len()).collect();
     by_from.sort_by_key(|i| spans[*i]);
     by_from.iter().enumerate().map(|(place, i)| place.abs_diff(*i)).max().unwrap_or(0) as u64
@@ -105,21 +200,32 @@ fn displacement(spans: &mut [(u64, u64)]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Submitted at 0, 1, 2 …; the places of each at the three later stages, with no worker between the last two.
+    /// Submitted at 1, 2, 3 …; the places of each at the three later stages, with no worker between the last two.
     fn ring(ring: u32, places: &[[u64; 3]]) -> Vec<Passage> {
         let of = |(i, [issued, ready, posted]): (usize, &[u64; 3])| Passage {
             ring,
-            submitted: i as u64,
+            submitted: NonZeroU64::new(1 + i as u64),
+            issued: NonZeroU64::new(1000 + issued),
+            ready: NonZeroU64::new(2000 + ready),
+            ended: None,
             posted: 3000 + posted,
-            between: Some(Between { issued: 1000 + issued, ready: 2000 + ready, ended: 2000 + ready }),
         };
         places.iter().enumerate().map(of).collect()
+    }
+
+    fn order(passages: &[Passage], ends_seen: bool) -> Option<Order> {
+        Passages(passages.to_vec()).order(ends_seen)
     }
 
     fn numbers(passages: &[Passage]) -> [u64; 5] {
         let o = order(passages, true).unwrap();
         assert_eq!((o.completions, o.by.file_system), (passages.len() as u64, Some(0)));
         [o.inversions, o.max_displacement, o.by.block, o.by.device, o.by.task_work]
+    }
+
+    fn delivery(passages: &[Passage]) -> [u64; 4] {
+        let d = order(passages, true).unwrap().delivery.unwrap();
+        [d.completions, d.without_ready, d.inversions, d.max_displacement]
     }
 
     #[test]
@@ -133,15 +239,18 @@ mod tests {
         // Reversed by task work: all but the first submitted overtook somebody.
         let reversed = ring(0, &[[0, 0, 3], [1, 1, 2], [2, 2, 1], [3, 3, 0]]);
         assert_eq!(numbers(&reversed), [3, 3, 0, 0, 3]);
+        assert_eq!(delivery(&reversed), [4, 0, 3, 3]);
         // One slow read in the device: the three after it overtook it.
         let slow = ring(0, &[[0, 3, 3], [1, 0, 0], [2, 1, 1], [3, 2, 2]]);
         assert_eq!(numbers(&slow), [3, 3, 0, 3, 0]);
+        assert_eq!(delivery(&slow), [4, 0, 0, 0]);
         // One that overtakes the three before it in the block layer.
         let first = ring(0, &[[1, 1, 1], [2, 2, 2], [3, 3, 3], [0, 0, 0]]);
         assert_eq!(numbers(&first), [1, 3, 1, 0, 0]);
         // Lost by the device, restored by task work.
         let twice = ring(0, &[[0, 1, 0], [1, 0, 1]]);
         assert_eq!(numbers(&twice), [0, 0, 0, 1, 1]);
+        assert_eq!(delivery(&twice), [2, 0, 1, 1]);
         // The order in which they are handed over is nobody's order.
         let mut shuffled = slow.clone();
         shuffled.reverse();
@@ -153,30 +262,70 @@ mod tests {
         // Ready in order; the worker finishes the first one last, and task work posts them as they are finished.
         let mut writes = ring(0, &[[0, 0, 2], [1, 1, 0], [2, 2, 1]]);
         for p in &mut writes {
-            p.between.as_mut().unwrap().ended = p.posted - 500;
+            p.ended = NonZeroU64::new(p.posted - 500);
         }
         let o = order(&writes, true).unwrap();
         assert_eq!((o.inversions, o.by.file_system, o.by.task_work), (2, Some(2), 0));
+        let d = o.delivery.unwrap();
+        assert_eq!((d.inversions, d.by.file_system, d.by.task_work), (2, Some(2), 0));
         // A read that is ready while the worker is at the write before it overtakes that there.
         let mut mixed = ring(0, &[[0, 0, 1], [1, 1, 0]]);
-        mixed[0].between.as_mut().unwrap().ended = 2500;
+        mixed[0].ended = NonZeroU64::new(2500);
         let o = order(&mixed, true).unwrap();
         assert_eq!((o.inversions, o.by.file_system, o.by.task_work), (1, Some(1), 0));
         // Where nobody sees the end, it is not known which of the two it was.
-        assert_eq!(order(&ring(0, &[[0, 0, 1], [1, 1, 0]]), false).unwrap().by.file_system, None);
+        let o = order(&ring(0, &[[0, 0, 1], [1, 1, 0]]), false).unwrap();
+        assert_eq!((o.by.file_system, o.delivery.unwrap().by.file_system), (None, None));
     }
 
     #[test]
     fn rings_have_nothing_to_do_with_one_another() {
-        let mut two = ring(0, &[[0, 0, 5], [1, 1, 6]]);
+        let mut two = ring(0, &[[0, 0, 5], [1, 1, 6], [2, 2, 7]]);
         two.extend(ring(1, &[[0, 0, 1], [1, 1, 0]]));
-        assert_eq!(numbers(&two), [1, 1, 0, 0, 1]);
+        let unseen = Passage { ready: None, ..two[0] };
+        two.extend([Passage { ring: 2, ..unseen }, Passage { ring: 3, ..unseen }, Passage { ring: 3, ..unseen }]);
+        let all = Passages(two);
+        let o = all.order(true).unwrap();
+        assert_eq!((o.completions, o.inversions, o.max_displacement, o.by.task_work), (8, 1, 1, 1));
+        let d = o.delivery.unwrap();
+        assert_eq!((d.completions, d.without_ready, d.inversions), (5, 3, 1));
+        let each = all.by_ring(true);
+        let figures = each.iter().map(|(ring, o)| (*ring, o.completions, o.inversions)).collect::<Vec<_>>();
+        assert_eq!(figures, [(0, 3, 0), (1, 2, 1), (3, 2, 0)], "one alone has no order");
+        assert_eq!(each[&3].delivery, None);
     }
 
     #[test]
     fn equal_stamps_overtake_nobody_and_missing_ones_are_left_out() {
-        let at = |submitted, posted| Passage { ring: 0, submitted, posted, between: None };
+        let at = |submitted, posted| Passage {
+            ring: 0,
+            submitted: NonZeroU64::new(submitted),
+            issued: None,
+            ready: None,
+            ended: None,
+            posted,
+        };
         assert_eq!(numbers(&[at(5, 9), at(5, 8), at(4, 8), at(3, 8)]), [0, 0, 0, 0, 0]);
         assert_eq!(numbers(&[at(1, 9), at(2, 8)]), [1, 1, 0, 0, 0]);
+        assert_eq!(order(&[at(1, 9), at(2, 8)], true).unwrap().delivery, None);
+    }
+
+    #[test]
+    fn a_multishot_requests_completions_have_an_order_of_delivery_alone() {
+        use crate::path::trail_example::trail;
+        let at = |ns| Stamp { ns, cpu: 0 };
+        let shot =
+            |ready: Option<u64>, posted| Trail { ready: ready.map(at), posted: at(posted), more: true, ..trail() };
+        let mut all = Passages::default();
+        // The second and third were found by the run that the first one's wake-up had begun; the last overtakes.
+        for t in [shot(Some(10), 30), shot(None, 31), shot(None, 32), shot(Some(20), 29)] {
+            all.take(&t, false);
+        }
+        all.take(&Trail { ring: None, ..trail() }, true);
+        let o = all.order(true).unwrap();
+        assert_eq!((o.completions, o.inversions), (0, 0));
+        let d = o.delivery.unwrap();
+        assert_eq!((d.completions, d.without_ready, d.inversions, d.max_displacement), (2, 2, 1, 1));
+        assert_eq!((d.by.task_work, o.by.task_work), (1, 0));
     }
 }

@@ -127,6 +127,11 @@ impl Trail {
         matches!(self.opcode.as_str(), "send_zc" | "sendmsg_zc")
     }
 
+    /// No other result of its request follows.
+    pub fn is_last_result(&self) -> bool {
+        !self.more || self.is_zero_copy_send()
+    }
+
     /// Delivery delay, where *ready* is known.
     pub fn delay_ns(&self) -> Option<u64> {
         self.ready.map(|ready| self.posted.ns.saturating_sub(ready.ns))

@@ -183,7 +183,7 @@ pub(super) fn observe(
     match subject.interface {
         Interface::OwnCalls => carriers.push((Carrier::Submitter, calls)),
         Interface::HelperCalls => carriers.push((Carrier::HelperThread, calls)),
-        Interface::IoUring { .. } | Interface::Aio | Interface::Any => {}
+        Interface::IoUring { .. } | Interface::Aio | Interface::Any | Interface::Readiness => {}
     }
     for (key, _, count) in raw.deliveries.iter().filter(|(_, _, count)| *count > 0) {
         carriers.push((carrier(key, symbols, &line), *count));
@@ -241,6 +241,7 @@ pub(super) fn observe(
             no_completion: sum(|s| s.no_completion),
             skipped: sum(|s| s.skipped) + raw.skipped,
             unfinished: raw.unfinished,
+            shared: sum(|s| s.shared.into()),
         },
         iowq_workers: raw.workers.0,
         iowq_most: raw.workers.1,

@@ -134,7 +134,7 @@ struct cpu_slot {
 	__u32 aio_tgid;      /* in this process, */
 	__u32 aio_ring;      /* its number */
 	__u32 aio_epoch;     /* and the count of rings then */
-	__u32 pad;
+	__u32 shared;        /* completions of multishot requests whose user data another one has too */
 	__u64 woken_ns;    /* the last time it was woken */
 	__u64 running_ns;  /* and had this CPU */
 	__u64 ring_address; /* the last ring, its number and the count of rings then */
@@ -373,7 +373,7 @@ struct trail {
 	__u32 opcode;
 	__u32 ended_cpu;
 	__u32 skips; /* it asks for no completion if it succeeds */
-	__u32 pad;
+	__u32 shots; /* completions of this request that came before (multishot) */
 	char meanwhile_comm[16];
 };
 

@@ -111,4 +111,6 @@ pub struct FollowLoss {
     pub skipped: u64,
     /// Of the others, not complete when watching ended.
     pub unfinished: u64,
+    /// Completions of multishot requests that another one shares its user data with.
+    pub shared: u64,
 }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Enum, Enum64, Func, FuncProto, Typedef};
+use libbpf_rs::btf::types::{Enum, Enum64, FuncProto, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::posix_aio;
@@ -125,8 +125,6 @@ pub struct Facts {
     pub tracepoints: Option<BTreeSet<&'static str>>,
     /// io_uring_complete hands over the completion queue entry, as it does since 6.17 (072d37b0cd66); before, its members.
     pub completion_is_entry: bool,
-    /// bpf_rdonly_cast is there (6.2, a35b9af4ec2c): what a tracepoint hands over as a plain address can be read as what it is.
-    pub typed_reads: bool,
     /// Many functions of a library can be probed as one (6.6, 89ae89f53d20).
     pub uprobe_multi: bool,
     /// REQ_F_… bits of requests that post many completions; `None`: not found.
@@ -172,7 +170,6 @@ impl Facts {
             tracepoints,
             // A context pointer stands before the tracepoint's own arguments.
             completion_is_entry: arguments == Some(4),
-            typed_reads: btf.type_by_name::<Func<'_>>("bpf_rdonly_cast").is_some(),
             uprobe_multi: btf
                 .type_by_kind::<Enum<'_>>()
                 .any(|e| e.iter().any(|m| m.name.is_some_and(|n| n == "BPF_TRACE_UPROBE_MULTI"))),
@@ -194,11 +191,6 @@ impl Facts {
         }
     }
 
-    /// Whether a completion's result can be read, whichever way it is handed over.
-    fn can_follow(&self) -> bool {
-        self.completion_is_entry || self.typed_reads
-    }
-
     /// The programs for this kernel.
     pub fn programs(&self) -> impl Iterator<Item = &'static Program> {
         PROGRAMS.iter().filter(|p| self.fits(p))
@@ -218,9 +210,6 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
     let Some(tracepoints) = &facts.tracepoints else {
         return Err("the kernel has no readable BTF (/sys/kernel/btf/vmlinux)".into());
     };
-    if roles.contains(&Role::Follow) && !facts.can_follow() {
-        return Err("other programs' requests can be followed from Linux 6.2 on (bpf_rdonly_cast)".into());
-    }
     let mut plan = Plan { attach: vec![], missing: vec![] };
     for p in facts.programs().filter(|p| roles.contains(&p.role)) {
         if tracepoints.contains(p.tracepoint) {
@@ -273,9 +262,6 @@ pub fn survey() -> Vec<ProgramCheck> {
                     (_, None) => ("tracepoint", "a kernel with this tracepoint".into()),
                 };
                 return missing(p, format!("no {what} {}", p.tracepoint), &restore);
-            }
-            if p.role == Role::Follow && !facts.can_follow() {
-                return missing(p, "no bpf_rdonly_cast".into(), "Linux 6.2 or later");
             }
             tried(p.name, p.purpose, p.lost, try_load::<IotrailSkelBuilder>(p.name))
         })
@@ -339,7 +325,6 @@ mod tests {
         Facts {
             tracepoints: Some(tracepoints),
             completion_is_entry: true,
-            typed_reads: true,
             uprobe_multi: true,
             multishot_flags: Some(0),
         }
@@ -374,9 +359,6 @@ mod tests {
         old.remove("io_uring_submit_req");
         let old = Facts { completion_is_entry: false, ..facts(old) };
         assert_eq!(names(&old), ["follow_submit_sqe", "follow_complete_members"]);
-        let untyped = Facts { typed_reads: false, ..old.clone() };
-        assert!(plan(&untyped, &[Role::Follow]).unwrap_err().contains("6.2"));
-        assert!(plan(&untyped, &[Role::Completion]).is_ok(), "a load of our own needs it not");
         let mut none = all();
         none.remove("io_uring_submit_req");
         none.remove("io_uring_submit_sqe");

@@ -63,6 +63,9 @@ pub enum Interface {
     OwnCalls,
     /// pread and pwrite calls of helper threads (glibc's POSIX AIO).
     HelperCalls,
+    /// Nothing completes: the kernel says what is ready, and the program makes its own calls (epoll). Interrupts, switches and
+    /// IPIs are counted.
+    Readiness,
 }
 
 impl Interface {
@@ -76,6 +79,7 @@ impl Interface {
                 vec![completions, Role::Ring, Role::Aio, Role::AioCalls, Role::Counts, Role::Syscalls]
             }
             Interface::OwnCalls | Interface::HelperCalls => vec![Role::Syscalls, Role::Counts],
+            Interface::Readiness => vec![Role::Counts],
         }
     }
 }
@@ -455,6 +459,7 @@ impl<'room> Watch<'room> {
             no_completion: sum(|s| &s.no_completion),
             skipped: sum(|s| &s.skipped),
             unfinished: 0,
+            shared: slots.iter().map(|s| u64::from(unsafe { std::ptr::read_volatile(&s.shared) })).sum(),
         }
     }
 

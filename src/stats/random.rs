@@ -9,6 +9,12 @@ impl SplitMix64 {
         Self(seed)
     }
 
+    /// The same generator after `n` draws.
+    #[inline]
+    pub fn after(&self, n: u64) -> Self {
+        Self(self.0.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
     /// 64 uniform bits.
     #[inline]
     pub fn draw(&mut self) -> u64 {
@@ -47,5 +53,10 @@ mod tests {
     fn the_generator_is_the_published_one() {
         // First output for the state 0, as in the reference implementation.
         assert_eq!(SplitMix64::new(0).draw(), 0xe220_a839_7b1d_cdaf);
+        let mut one = SplitMix64::new(7);
+        for _ in 0..5 {
+            one.draw();
+        }
+        assert_eq!(SplitMix64::new(7).after(5).draw(), one.draw());
     }
 }

@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 
 use crate::measurement::*;
+use crate::net_record::{Asked, Counts, NetRecord, SenderRecord, ServerCounts, ServerRecord};
 use crate::path::place::Place;
 use crate::path::vehicle::Vehicle;
 use crate::run_record::{self, RunRecord, Table};
@@ -174,6 +175,7 @@ pub fn measurement() -> Measurement {
             unplaced: vec![FunctionSamples { function: "a_function".into(), samples: 3 }],
         }),
         circumstances: Some(circumstances()),
+        net: None,
         host: Host {
             hostname: "bench".into(),
             kernel: "6.18.0".into(),
@@ -195,6 +197,54 @@ pub fn measurement() -> Measurement {
         },
         warnings: vec![Warning::new("virtual-machine", "this is a virtual machine", "compare ratios, not times")],
     }
+}
+
+/// Makes it a second of a network load of so many requests, of which the server idled so long.
+pub fn echo(m: &mut Measurement, requests: u64, idle_ms: u64, busiest_thread: f64) {
+    (m.ios, m.iops, m.bytes) = (requests, requests as f64, 128 * requests);
+    m.elapsed_ns = 1_000_000_000;
+    m.cpu = Cpu { user_ns: 100_000_000, system_ns: 900_000_000 - idle_ms * 1_000_000, ..Cpu::default() };
+    let total = ServerCounts {
+        wall_ns: 1_000_000_000,
+        user_ns: Some(m.cpu.user_ns),
+        system_ns: Some(m.cpu.system_ns),
+        idle_ns: Some(idle_ms * 1_000_000),
+        counts: Counts { requests, ..Counts::default() },
+    };
+    m.net = Some(NetRecord {
+        address: "198.18.0.1:7000".into(),
+        between: "namespaces".into(),
+        asked: Asked { connections: 4, window: 2, ..Asked::default() },
+        sender: SenderRecord {
+            requests,
+            responses: requests,
+            busiest_thread: Some(busiest_thread),
+            ..SenderRecord::default()
+        },
+        sender_host: None,
+        server: Some(ServerRecord {
+            version: "0.1.0".into(),
+            engine: "io_uring".into(),
+            options: serde_json::Map::new(),
+            threads: vec![total.clone()],
+            total,
+            seconds: vec![],
+            memory: None,
+        }),
+    });
+}
+
+/// A thousand followed completions, some of which were posted before ones that were ready earlier.
+pub fn delivered(m: &mut Measurement, inversions: u64, max_displacement: u64) {
+    let by = OrderBy { block: 0, device: 0, file_system: None, task_work: 0 };
+    let delivery = Delivery {
+        completions: 1000,
+        without_ready: 0,
+        inversions,
+        max_displacement,
+        by: DeliveredBy { file_system: None, task_work: inversions },
+    };
+    m.order = Some(Order { completions: 1000, inversions: 0, max_displacement: 0, by, delivery: Some(delivery) });
 }
 
 /// A finished run that says nothing, and has no cells yet.

@@ -12,7 +12,7 @@ use crate::answer::doubt::{self, Counts};
 use crate::answer::words;
 use crate::measurement::{Followed, Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
 use crate::path::multishot::Multishot;
-use crate::path::order::{self, Passage};
+use crate::path::order::{Passages, sees_ends};
 use crate::path::times::{Delays, Times};
 use crate::path::trail::Trail;
 use crate::path::vehicle::Vehicle;
@@ -113,7 +113,7 @@ pub struct Summary {
     parts: BTreeMap<Option<u32>, Part>,
     cpu_pairs: BTreeMap<(u32, u32), u64>,
     multishot: Multishot,
-    passages: Vec<Passage>,
+    passages: Passages,
 }
 
 /// What is known of the watched span beside the probes.
@@ -146,7 +146,7 @@ impl Summary {
             parts: BTreeMap::new(),
             cpu_pairs: BTreeMap::new(),
             multishot: Multishot::default(),
-            passages: vec![],
+            passages: Passages::default(),
         }
     }
 
@@ -158,16 +158,14 @@ impl Summary {
     pub fn take(&mut self, trail: Trail) {
         self.completions += 1;
         let is_first = !self.multishot.is_later(&trail);
-        let is_result = !trail.more || trail.is_zero_copy_send();
+        let is_whole = is_first && trail.is_last_result();
 
         let part = self.parts.entry(trail.ring).or_default();
         part.tid = trail.tid;
         part.was_active(trail.submitted.ns, trail.posted.ns);
-        if is_first && is_result {
+        self.passages.take(&trail, is_whole);
+        if is_whole {
             part.by_opcode.entry(trail.opcode.clone()).or_default().take(&trail);
-            if self.passages.len() < order::KEPT {
-                self.passages.extend(Passage::of(&trail));
-            }
         }
         if let Some(batch) = trail.enter_batch.filter(|batch| is_first && *batch > 0) {
             let counted = part.batches.entry(1 << batch.ilog2()).or_default();
@@ -203,6 +201,7 @@ impl Summary {
 
     pub fn record(self, observed: Observed, seen: &Seen<'_>, span: Span) -> TraceRecord {
         let none = Part::default();
+        let mut orders = self.passages.by_ring(sees_ends(&observed.programs));
         let part = |ring: u32| self.parts.get(&Some(ring)).unwrap_or(&none);
         let sq_tids = sq_tids(&observed.rings, &self.parts);
         let matched = rings::matched(&observed.rings, &seen.rings, &sq_tids);
@@ -212,7 +211,8 @@ impl Summary {
             .zip(matched)
             .map(|(counts, found)| {
                 let sqpoll = sqpoll(counts, found, sq_tids.get(&counts.ring).copied(), seen);
-                ring(counts, found, part(counts.ring), self.one_in, sqpoll)
+                let order = orders.remove(&counts.ring);
+                RingRecord { order, ..ring(counts, found, part(counts.ring), self.one_in, sqpoll) }
             })
             .collect();
         let contexts = observed.contexts.iter().map(|counts| context(counts, part(counts.context))).collect();
@@ -278,8 +278,12 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         missed: observed.missed,
         programs: observed.programs,
     };
-    let mut warnings =
-        doubt::doubts(Counts { ios, probe: &probe, vehicles: &observed.vehicles, interrupts: &observed.interrupts });
+    let mut warnings = doubt::doubts(Counts {
+        completions: ios,
+        probe: &probe,
+        vehicles: &observed.vehicles,
+        interrupts: &observed.interrupts,
+    });
     let requests = sum(|o| o.requests);
     if ios + requests == 0 {
         warnings.push(doubt::nothing_asynchronous(observed.syscalls, observed.pread_pwrite_calls));
@@ -298,9 +302,10 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         skipped: loss.skipped,
         no_completion: loss.no_completion,
         unfinished: loss.unfinished,
+        shared_user_data: loss.shared,
     };
     warnings.extend(doubt::followed_lost(&followed, "--one-in"));
-    let ends_seen = probe.programs.iter().any(|name| name == "block_ended");
+    let ends_seen = sees_ends(&probe.programs);
     Total {
         elapsed_ns,
         windows: None,
@@ -329,7 +334,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
             .collect(),
         interrupts: observed.interrupts,
         ipis: observed.ipis,
-        order: order::order(&summary.passages, ends_seen),
+        order: summary.passages.order(ends_seen),
         followed,
         opcodes: opcodes.iter().map(|o| all.opcode(o)).collect(),
         stages: times.stages.record(),
@@ -389,6 +394,7 @@ fn ring(
         stages: times.stages.record(),
         enter_batches: part.enter_batches(one_in),
         run_items: part.run_items(),
+        order: None,
         sqpoll,
     }
 }

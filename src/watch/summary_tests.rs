@@ -255,11 +255,11 @@ fn batches_and_runs() {
 #[test]
 fn the_order_of_first_completions() {
     let at_ns = |submitted, posted| Trail { posted: at(posted, 0), ..trail(submitted) };
-    let other_ring = Trail { ring: Some(1), ..at_ns(0, 999) };
+    let other_ring = Trail { ring: Some(1), ..at_ns(4, 999) };
     let no_ring = Trail { ring: None, ..at_ns(0, 9999) };
     let t = followed(1, [at_ns(1, 50), at_ns(2, 40), at_ns(3, 30), other_ring, no_ring]);
     let by = OrderBy { block: 0, device: 0, file_system: None, task_work: 0 };
-    let expected = Order { completions: 4, inversions: 2, max_displacement: 2, by };
+    let expected = Order { completions: 4, inversions: 2, max_displacement: 2, by, delivery: None };
     assert_eq!(t.order, Some(expected));
 }
 

@@ -8,6 +8,7 @@ mod cores;
 mod interfaces;
 mod load;
 mod network;
+mod order;
 mod pathologies;
 mod processes;
 mod readiness;
@@ -54,6 +55,7 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         interfaces::SCENARIOS,
         network::SCENARIOS,
         readiness::SCENARIOS,
+        order::SCENARIOS,
         processes::SCENARIOS,
         pathologies::SCENARIOS,
         sqpoll::SCENARIOS,

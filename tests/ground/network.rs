@@ -63,7 +63,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-const MESSAGE: usize = 64;
+pub const MESSAGE: usize = 64;
 
 fn sockets(run: &mut Run) -> Result<()> {
     const PAIRS: u32 = 8;
@@ -239,7 +239,7 @@ fn zero_copy(run: &mut Run) -> Result<()> {
 }
 
 /// A ring of provided buffers, of one message each.
-struct Buffers {
+pub struct Buffers {
     entries: Memory,
     messages: Vec<u8>,
     count: u16,
@@ -247,7 +247,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn register(ring: &Ring, group: u16, count: u16) -> Result<Buffers> {
+    pub fn register(ring: &Ring, group: u16, count: u16) -> Result<Buffers> {
         let entries = Memory::new(1)?;
         entries.touch_all();
         // SAFETY: the entries live as long as the ring: `Buffers` is dropped after the last request that uses it.
@@ -257,7 +257,7 @@ impl Buffers {
     }
 
     /// Gives a buffer to the kernel.
-    fn give(&mut self, buffer: u16) {
+    pub fn give(&mut self, buffer: u16) {
         let base = self.entries.page(0).cast::<types::BufRingEntry>();
         // SAFETY: the slot is within the page, and the kernel reads it only once the tail has passed it.
         unsafe {
@@ -271,7 +271,7 @@ impl Buffers {
     }
 }
 
-fn socketpair(kind: libc::c_int) -> Result<(OwnedFd, OwnedFd)> {
+pub fn socketpair(kind: libc::c_int) -> Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     // SAFETY: the call writes two descriptors, which are ours from then on.
     unsafe {

@@ -32,6 +32,8 @@ pub struct Ring {
 
 /// One CQE, taken apart.
 pub struct Done {
+    /// Of its request, from 1 on.
+    pub number: u32,
     pub result: i32,
     pub flags: u32,
 }
@@ -96,6 +98,12 @@ impl Ring {
                 Err(e) => panic!("the submission ring has room: {e}"),
             }
         }
+    }
+
+    /// The same, with the user data of the one before.
+    pub fn push_alike(&mut self, entry: squeue::Entry, asked: u32) {
+        self.tally.next -= 1;
+        self.push(entry, asked);
     }
 
     /// Queues a request that asks for no completion if it succeeds, and whether it will.
@@ -221,7 +229,7 @@ impl Tally {
             }
             self.newest = self.newest.max(seq);
         }
-        Done { result: cqe.result(), flags: cqe.flags() }
+        Done { number: seq, result: cqe.result(), flags: cqe.flags() }
     }
 }
 

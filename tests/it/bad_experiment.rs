@@ -88,8 +88,8 @@ fn refused() -> End {
         ),
         (
             "run none",
-            "there is no experiment 'none'; built in are async-punt, coop, coop-worse, copy-cost, depth-kicks, getevents, interfaces, irq-placement, polling, \
-             registered, sqpoll-idle; or give the path of a .toml file",
+            "there is no experiment 'none'; built in are async-punt, coop, coop-worse, copy-cost, depth-kicks, getevents, interfaces, irq-placement, net-engines, polling, \
+             registered, sqpoll-idle, tw-order; or give the path of a .toml file",
         ),
         (
             "run none.toml",

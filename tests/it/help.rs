@@ -35,7 +35,7 @@ fn commands() -> End {
         .collect();
     assert_eq!(
         listed,
-        ["check", "bench", "run", "compare", "trace", "top", "list", "restore", "explain", "export", "help"]
+        ["check", "bench", "run", "compare", "trace", "top", "net", "list", "restore", "explain", "export", "help"]
     );
     for command in listed {
         assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
@@ -66,13 +66,24 @@ fn options() -> End {
                    --profile-hz --record --slowest --stacks --windows",
         ),
         ("top", "--all --count --help --interval --json --one-in --pid"),
+        (
+            "net serve",
+            "--accept --buffer-size --buffers --control --duration --engine --follow --help --json --napi --receive --register --ring \
+                   --server-cpus --server-threads --sq-cpu --sq-idle --trace --trigger --wait-for --wait-timeout --zero-copy",
+        ),
+        (
+            "net load",
+            "--burst --check --connections --control --count --give-up --help --idle-connections --json --rate --reconnect --reconnect-after \
+                   --request --response --runtime --sender-cpus --sender-threads --store --warmup --window",
+        ),
         ("run", "--fail-on-unmet --file --help --json --plan --quick --resume --seed --size --store"),
     ] {
-        let text = help(&[command, "--help"]);
+        let with = |option| command.split(' ').chain([option]).collect::<Vec<_>>();
+        let text = help(&with("--help"));
         let listed = options_of(&text);
         assert_eq!(listed.into_iter().collect::<Vec<_>>().join(" "), expected, "{command}");
         // The short form is there too.
-        assert!(help(&[command, "-h"]).contains(&format!("Usage: iotrail {command}")));
+        assert!(help(&with("-h")).contains(&format!("Usage: iotrail {command}")));
     }
     let text = help(&["bench", "--help"]);
     assert!(!text.contains("io_uring_cmd"), "it is not in this version");

@@ -46,9 +46,11 @@ fn list() -> End {
             "getevents",
             "interfaces",
             "irq-placement",
+            "net-engines",
             "polling",
             "registered",
-            "sqpoll-idle"
+            "sqpoll-idle",
+            "tw-order"
         ]
     );
     // What list names can be planned.

@@ -13,6 +13,8 @@ mod help;
 mod json;
 mod layout;
 mod measurement;
+mod net;
+mod net_bench;
 mod options;
 mod output;
 mod restore;
@@ -56,6 +58,7 @@ fn main() {
         json::TESTS,
         compared::TESTS,
         run::TESTS,
+        net_bench::TESTS,
         stop::TESTS,
         layout::TESTS,
         output::TESTS,
@@ -67,6 +70,9 @@ fn main() {
         bad_experiment::TESTS,
         trace::TESTS,
         top::TESTS,
+        net::whole::TESTS,
+        net::wrong::TESTS,
+        net::lost::TESTS,
     ];
     let trials = tests.into_iter().flatten().copied().map(trial).collect();
     // Counts are asserted and never times, but for the patience of the watchdogs: two at a time leave them some.

@@ -1,4 +1,4 @@
-//! A load of the tool's own that goes on beside what is tested, until it is stopped or the test ends.
+//! What goes on beside a test: a load of the tool's own until it is stopped or the test ends, and what is waited for.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -6,6 +6,16 @@ use std::time::{Duration, Instant};
 
 use iotrail::measurement::Measurement;
 use libtest_mimic::Failed;
+
+/// Looks every few milliseconds until it has happened.
+#[track_caller]
+pub fn within_a_minute(what: &str, happened: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !happened() {
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
 
 /// Killed if the test ends before it does.
 pub struct Beside(Option<Child>);

@@ -53,7 +53,7 @@ fn preempted() -> i64 {
     usage.ru_nivcsw
 }
 
-fn watch(scenario: &str) -> (TraceRecord, Value) {
+pub fn watch(scenario: &str) -> (TraceRecord, Value) {
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
         .args(["trace", "--json", "--one-in", "1", "--"])
         .arg(ground())

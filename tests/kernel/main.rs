@@ -9,6 +9,10 @@ mod beside;
 mod circumstances;
 mod golden;
 mod ground;
+mod net;
+mod net_bench;
+mod net_faults;
+mod order;
 mod probes;
 mod profile;
 mod record;
@@ -30,15 +34,19 @@ fn main() {
     let trials: Vec<Trial> = [
         vehicles::trials(),
         ground::trials(),
+        order::trials(),
         agreement::trials(),
         probes::trials(),
         circumstances::trials(),
+        net_bench::trials(),
+        net_faults::trials(),
         profile::trials(),
         record::trials(),
         replay::trials(),
         run::trials(),
         settings::trials(),
         top::trials(),
+        net::trials(),
         trace::trials(),
     ]
     .into_iter()

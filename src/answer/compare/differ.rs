@@ -73,7 +73,15 @@ fn load(m: &Measurement) -> Facts {
         }),
         other => value_text(other),
     };
-    options.iter().map(|(name, value)| (name.clone(), text(value))).collect()
+    let mut facts: Facts = options.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+    let Some(net) = &m.net else { return facts };
+    facts.push(("between".into(), net.between.clone()));
+    let of_server = net.server.iter().flat_map(|server| &server.options);
+    facts.extend(of_server.map(|(name, value)| (format!("server's {name}"), text(value))));
+    if let Ok(Value::Object(asked)) = serde_json::to_value(&net.asked) {
+        facts.extend(asked.iter().map(|(name, value)| (format!("sender's {name}"), text(value))));
+    }
+    facts
 }
 
 /// Each fact's values over the repeats, different ones alone.
@@ -106,7 +114,23 @@ fn differing(a: &[(String, Vec<String>)], b: &[(String, Vec<String>)]) -> Vec<St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net_record::{Asked, NetRecord, ServerRecord};
     use crate::store::sample;
+
+    #[test]
+    fn two_network_loads_differ_by_their_servers_and_senders() {
+        let of = |window, trigger: &str| {
+            let mut net = NetRecord { asked: Asked { window, ..Asked::default() }, ..NetRecord::default() };
+            let options = serde_json::json!({ "trigger": trigger, "napi_ns": null });
+            let options = options.as_object().unwrap().clone();
+            net.server = Some(ServerRecord { options, ..ServerRecord::default() });
+            Measurement { net: Some(net), ..sample::measurement() }
+        };
+        assert_eq!(
+            said(&[&of(1, "level")], &[&of(2, "edge")]),
+            ["the loads differ: server's trigger level against edge, sender's window 1 against 2"]
+        );
+    }
 
     #[test]
     fn what_is_the_same_is_not_said() {

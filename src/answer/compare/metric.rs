@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::answer::per_io;
+use crate::answer::unit::Unit;
 use crate::measurement::Measurement;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,20 +54,22 @@ impl Metric {
         }
     }
 
-    /// At the head of a sentence.
-    pub fn words(self) -> &'static str {
-        match self {
-            Metric::Iops => "IOPS",
-            Metric::Elapsed => "Wall time",
-            Metric::LatencyMean => "Mean latency",
-            Metric::LatencyP50 => "Median latency",
-            Metric::LatencyP99 => "p99 latency",
-            Metric::LatencyP99_9 => "p99.9 latency",
-            Metric::LatencyP99_99 => "p99.99 latency",
-            Metric::CpuPerIo => "CPU time per I/O",
-            Metric::KicksPerIo => "Kicks per I/O",
-            Metric::ModeSwitchesPerIo => "Mode switches per I/O",
-            Metric::SyscallsPerIo => "System calls per I/O",
+    /// At the head of a sentence about a load that counts in `unit`.
+    pub fn words(self, unit: Unit) -> String {
+        match (self, unit) {
+            (Metric::Iops, Unit::Io) => "IOPS".into(),
+            (Metric::Iops, Unit::Request) => "Requests per second".into(),
+            (Metric::Elapsed, _) => "Wall time".into(),
+            (Metric::LatencyMean, _) => "Mean latency".into(),
+            (Metric::LatencyP50, _) => "Median latency".into(),
+            (Metric::LatencyP99, _) => "p99 latency".into(),
+            (Metric::LatencyP99_9, _) => "p99.9 latency".into(),
+            (Metric::LatencyP99_99, _) => "p99.99 latency".into(),
+            (Metric::CpuPerIo, Unit::Io) => "CPU time per I/O".into(),
+            (Metric::CpuPerIo, Unit::Request) => "The server's CPU time per request".into(),
+            (Metric::KicksPerIo, _) => format!("Kicks per {}", unit.one()),
+            (Metric::ModeSwitchesPerIo, _) => format!("Mode switches per {}", unit.one()),
+            (Metric::SyscallsPerIo, _) => format!("System calls per {}", unit.one()),
         }
     }
 

@@ -32,7 +32,7 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
     }
     out.extend(row_by_row(run, rows, group));
     for arm in &run.arms {
-        out.extend(carried(arm, rows, group));
+        out.extend(carried(run, arm, rows, group));
     }
     out
 }

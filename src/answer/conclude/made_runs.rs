@@ -13,7 +13,7 @@ use crate::run_record::{CellRecord, RunRecord, Table};
 use crate::store::sample;
 
 /// One cell: its parameters, and two repeats that `make` changes (0, 1).
-fn cell(params: Value, make: impl Fn(&mut Measurement, usize)) -> CellRecord {
+pub(super) fn cell(params: Value, make: impl Fn(&mut Measurement, usize)) -> CellRecord {
     let one = |repeat| {
         let mut m = sample::measurement();
         m.iops = 1000.0 + repeat as f64;
@@ -28,7 +28,7 @@ fn cell(params: Value, make: impl Fn(&mut Measurement, usize)) -> CellRecord {
     CellRecord { cell: 0, params, untestable: None, measurements: vec![one(0), one(1)] }
 }
 
-fn run(table: Table, axes: &[&str], arms: &[&str], mut cells: Vec<CellRecord>) -> RunRecord {
+pub(super) fn run(table: Table, axes: &[&str], arms: &[&str], mut cells: Vec<CellRecord>) -> RunRecord {
     cells.iter_mut().zip(1..).for_each(|(c, n)| c.cell = n);
     let names = |of: &[&str]| of.iter().map(|name| (*name).to_owned()).collect();
     let mut run = RunRecord { table, repeats: 2, axes: names(axes), arms: names(arms), cells, ..sample::run() };
@@ -36,7 +36,7 @@ fn run(table: Table, axes: &[&str], arms: &[&str], mut cells: Vec<CellRecord>) -
     run
 }
 
-fn said(run: &RunRecord) -> Vec<String> {
+pub(super) fn said(run: &RunRecord) -> Vec<String> {
     conclude(run).remove(0).sentences
 }
 

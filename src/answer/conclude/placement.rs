@@ -22,7 +22,7 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
     let mut out = row_by_row(run, rows, group);
     out.extend(kicks_cost(rows, group));
     for arm in &run.arms {
-        out.extend(carried(arm, rows, group));
+        out.extend(carried(run, arm, rows, group));
     }
     for arm in &run.arms {
         out.extend(landed(arm, rows, group));

@@ -6,6 +6,7 @@ use crate::answer::compare::Metric;
 use crate::answer::group::{Group, Row};
 use crate::answer::per_io;
 use crate::answer::spread::{Spread, over_repeats};
+use crate::answer::unit::Unit;
 use crate::answer::verdicts::{figures, parts, row_by_row};
 use crate::answer::words::{percent, span, three_digits};
 use crate::comparison::{Comparison, Verdict};
@@ -84,7 +85,7 @@ fn break_even(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<Str
     if let parts @ [_, ..] = &parts(Metric::CpuPerIo, &cpu, rows)[..] {
         out.push(format!(
             "{} where it is let sleep against where it is kept awake: {}.",
-            Metric::CpuPerIo.words(),
+            Metric::CpuPerIo.words(Unit::of_run(run)),
             parts.join("; ")
         ));
     }

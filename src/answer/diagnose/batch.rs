@@ -75,7 +75,7 @@ fn caps(r: &RingRecord, kernel: &str) -> Vec<Cap> {
 }
 
 /// Major and minor of `6.18.44-fc`.
-fn version(kernel: &str) -> Option<(u32, u32)> {
+pub(super) fn version(kernel: &str) -> Option<(u32, u32)> {
     let mut parts = kernel.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }

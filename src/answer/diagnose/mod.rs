@@ -8,7 +8,7 @@
 //! | `sqpoll` | the submission-queue thread's use of its CPU |
 //! | `workers` | what goes to io-wq, and to how many |
 //! | `results` | what completions said: no room, no buffer, failed |
-//! | `order` | completions out of submission order |
+//! | `order` | completions out of the order of submission, or of readiness |
 //!
 //! A rule fires on figures that were measured, never on flags alone, and says nothing where there are too few of them. A
 //! program that waits in the kernel, in batches, where its interrupts arrive, yields no finding.
@@ -36,7 +36,7 @@ const ENOUGH: u64 = 100;
 const ENOUGH_FOLLOWED: u64 = 50;
 
 /// The codes that findings can have.
-pub const CODES: [&str; 18] = [
+pub const CODES: [&str; 19] = [
     "stranded",
     "kick_storm",
     "wrong_core",
@@ -54,6 +54,7 @@ pub const CODES: [&str; 18] = [
     "short_writes",
     "punted",
     "iowq_fanout",
+    "delivered_out_of_order",
     "reordered",
 ];
 
@@ -77,6 +78,7 @@ pub fn findings(t: &TraceRecord) -> Vec<Finding> {
     all.extend(results::short(t));
     all.extend(workers::punted(t));
     all.extend(workers::fanout(t));
+    all.extend(of_rings(t, order::delivered_out_of_order));
     all.extend(order::reordered(t));
     all
 }

@@ -1,10 +1,12 @@
-//! Completions in another order than their requests were submitted in, and where the order was lost.
+//! Completions in another order than their requests were submitted in, or than they were ready in; and where the order was lost.
 
 use super::ENOUGH;
+use super::batch::version;
 use crate::answer::delivered::WORTH_SAYING;
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{count, percent};
-use crate::trace_record::TraceRecord;
+use crate::measurement::{Delivery, Order};
+use crate::trace_record::{RingRecord, TraceRecord};
 
 /// The share of overtaking completions from which on something turns the order round. A drive and a scheduler that end n
 /// requests in an order of their own, as is their task, make all but H(n) of n overtake another (H: 1 + 1/2 + … + 1/n); all
@@ -16,8 +18,60 @@ fn turned_round(max_displacement: u64) -> f64 {
     1.0 - (1.0 + h) / 2.0 / n
 }
 
+/// Posted in another order than they were ready in.
+fn delivered_otherwise(order: &Order) -> Option<&Delivery> {
+    let delivery = order.delivery.as_ref().filter(|d| d.completions >= ENOUGH)?;
+    (delivery.inversions as f64 / delivery.completions as f64 >= WORTH_SAYING).then_some(delivery)
+}
+
+/// What waits for a peer is ready when the peer sends, whatever was submitted first: the order that the kernel can lose is that one.
+pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let delivery = delivered_otherwise(r.order.as_ref()?)?;
+    let share = |n: u64| n as f64 / delivery.completions as f64;
+    let (task_work, file_system) = (share(delivery.by.task_work), delivery.by.file_system.map(share));
+    let whole = share(delivery.inversions);
+    let has = |flag: &str| r.flags.iter().any(|f| f == flag);
+    let one_poster = ["single_issuer", "defer_taskrun", "sqpoll"].iter().any(|flag| has(flag));
+    let before = |major, minor| version(&t.total.host.kernel).is_some_and(|v| v < (major, minor));
+    // 3af0356c162c, Linux 6.5, for the deferred list; that of the other modes was turned round later, and is so in 6.12.
+    let reverses = before(6, 5);
+    let (place, why, remedy) = if file_system.is_some_and(|share| share > task_work) {
+        let remedy = "what needs no worker, reads mostly, on a ring of its own";
+        ("the file system", "a kernel worker has to finish direct writes, and what needs none overtakes them", remedy)
+    } else if reverses || (before(6, 12) && !has("defer_taskrun") && one_poster) {
+        let remedy = "Linux 6.5 or later with defer_taskrun runs it in the order in which it was queued";
+        ("task work", "this kernel runs last what was queued first", remedy)
+    } else if one_poster {
+        let why = "CPUs that make requests ready at the same time queue them in either order";
+        ("task work", why, "a program that needs an order goes by what it has received, not by the queue")
+    } else {
+        let why = "each thread posts what it submitted itself when it next enters the kernel, whoever else's was ready before";
+        let remedy = "let one thread submit to a ring (single_issuer, with defer_taskrun), or each thread have its own";
+        ("task work", why, remedy)
+    };
+    let text = format!(
+        "{} of the completions that were seen to become ready were posted before one that was ready earlier, by up to {} places; \
+         the order was lost in {place}: {why}",
+        percent(whole),
+        count(delivery.max_displacement as f64)
+    );
+    let mut evidence = vec![
+        ("inversions_per_completion", whole),
+        ("max_displacement", delivery.max_displacement as f64),
+        ("completions_seen_ready", delivery.completions as f64),
+        ("task_work_share", task_work),
+    ];
+    evidence.extend(file_system.map(|share| ("file_system_share", share)));
+    let severity = if reverses && place == "task work" { Severity::Warning } else { Severity::Note };
+    Some(Finding::new("delivered_out_of_order", severity, text, remedy, &evidence))
+}
+
+/// Where the order of delivery says it already, nothing.
 pub fn reordered(t: &TraceRecord) -> Option<Finding> {
     let order = t.total.order.as_ref().filter(|o| o.completions >= ENOUGH)?;
+    if t.rings.iter().filter_map(|r| r.order.as_ref()).any(|o| delivered_otherwise(o).is_some()) {
+        return None;
+    }
     let share = |n: u64| n as f64 / order.completions as f64;
     let (block, device, task_work) = (share(order.by.block), share(order.by.device), share(order.by.task_work));
     let file_system = order.by.file_system.map(share);

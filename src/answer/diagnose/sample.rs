@@ -45,6 +45,11 @@ pub fn opcode(name: &str, requests: u64, p50: u64) -> OpcodeRecord {
     }
 }
 
+pub fn delivered_in_order(completions: u64) -> Delivery {
+    let by = DeliveredBy { file_system: Some(0), task_work: 0 };
+    Delivery { completions, without_ready: 0, inversions: 0, max_displacement: 0, by }
+}
+
 fn stages(completions: u64, p50: u64) -> StageRecord {
     let total = p50 as f64 * 1.1;
     StageRecord {
@@ -87,6 +92,7 @@ pub fn ring(number: u32) -> RingRecord {
         latency_ns: latency(80_000, 100_000),
         stages: Some(stages(80_000, 100_000)),
         enter_batches: vec![EnterBatch { at_least: 16, requests: 80_000, calls: 5_000.0, calls_ci95: None }],
+        order: None,
         run_items: vec![
             RunItems { items: 4, completions: 8_000 },
             RunItems { items: 12, completions: 24_000 },
@@ -148,6 +154,7 @@ pub fn clean() -> TraceRecord {
                 inversions: 4_000,
                 max_displacement: 9,
                 by: OrderBy { block: 200, device: 3_800, file_system: Some(0), task_work: 0 },
+                delivery: Some(delivered_in_order(80_000)),
             }),
             followed: Followed {
                 one_in: 1,
@@ -158,6 +165,7 @@ pub fn clean() -> TraceRecord {
                 skipped: 0,
                 no_completion: 0,
                 unfinished: 2,
+                shared_user_data: 0,
             },
             opcodes: r.opcodes.clone(),
             stages: r.stages.clone(),

@@ -1,8 +1,8 @@
 //! Each finding on a trace of its own, and on no other's.
 
-use super::sample::{carried, clean, latency, opcode, ring, with_ring};
+use super::sample::{carried, clean, delivered_in_order, latency, opcode, ring, with_ring};
 use super::*;
-use crate::measurement::{Interrupt, Ipi, VehicleCount};
+use crate::measurement::{Interrupt, Ipi, Order, OrderBy, VehicleCount};
 use crate::path::vehicle::Vehicle;
 use crate::trace_record::{CpuPair, EnterBatch, ErrnoCount, IowqRecord, RunItems, SqpollRecord};
 
@@ -202,10 +202,25 @@ fn reordered() -> TraceRecord {
     t
 }
 
+/// Two threads on one ring.
+fn delivered_out_of_order() -> TraceRecord {
+    let mut t = with_ring(|r| {
+        r.flags = vec!["coop_taskrun".into()];
+        let mut delivery = delivered_in_order(80_000);
+        (delivery.inversions, delivery.by.task_work, delivery.max_displacement) = (35_000, 35_000, 8);
+        let by = OrderBy { block: 0, device: 40_000, file_system: Some(0), task_work: 35_000 };
+        let order =
+            Order { completions: 80_000, inversions: 66_000, max_displacement: 15, by, delivery: Some(delivery) };
+        r.order = Some(order);
+    });
+    t.total.order = t.rings[0].order.clone();
+    t
+}
+
 type Make = fn() -> TraceRecord;
 
 /// A code, and the trace that has it.
-const MATRIX: [(&str, Make); 18] = [
+const MATRIX: [(&str, Make); 19] = [
     ("stranded", stranded),
     ("kick_storm", kick_storm),
     ("wrong_core", wrong_core),
@@ -223,6 +238,7 @@ const MATRIX: [(&str, Make); 18] = [
     ("short_writes", short_writes),
     ("faulting_poller", faulting_poller),
     ("chatty_poller", chatty_poller),
+    ("delivered_out_of_order", delivered_out_of_order),
     ("reordered", reordered),
 ];
 
@@ -296,6 +312,8 @@ fn too_few_completions_say_nothing() {
             }
         }
         few(&mut t.total.order.as_mut().unwrap().completions);
+        let of_rings = t.rings.iter_mut().filter_map(|r| r.order.as_mut()?.delivery.as_mut());
+        of_rings.for_each(|d| few(&mut d.completions));
         // Counted one by one, these are no shares of anything.
         let exact = ["cq_overflow", "buffers_exhausted"];
         assert_eq!(codes(&t).is_empty(), !exact.contains(&code), "{code}: {:?}", findings(&t));
@@ -505,6 +523,35 @@ fn the_place_where_the_order_was_lost_is_named() {
     assert_eq!(codes(&of(74_200, 63, 74_200)), Vec::<String>::new());
     let f = only(&of(78_700, 63, 0), "reordered");
     assert!(f.text.ends_with("the order was lost in: a place that was not followed"), "{}", f.text);
+}
+
+#[test]
+fn the_order_of_delivery_is_explained_by_the_ring_and_the_kernel() {
+    let f = only(&delivered_out_of_order(), "delivered_out_of_order");
+    assert_eq!(
+        f.text,
+        "44 % of the completions that were seen to become ready were posted before one that was ready earlier, by up to 8 places; \
+         the order was lost in task work: each thread posts what it submitted itself when it next enters the kernel, whoever \
+         else's was ready before"
+    );
+    assert!(f.remedy.starts_with("let one thread submit"), "{}", f.remedy);
+    assert_eq!((f.evidence["inversions_per_completion"], f.evidence["max_displacement"]), (0.4375, 8.0));
+    let because = |change: &dyn Fn(&mut TraceRecord)| {
+        let mut t = delivered_out_of_order();
+        change(&mut t);
+        only(&t, "delivered_out_of_order").text.rsplit_once("lost in ").unwrap().1.to_owned()
+    };
+    let old = because(&|t| t.total.host.kernel = "6.1.0-50-amd64".into());
+    assert_eq!(old, "task work: this kernel runs last what was queued first");
+    let writes = because(&|t| {
+        let by = &mut t.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().by;
+        (by.file_system, by.task_work) = (Some(35_000), 0);
+    });
+    assert!(writes.starts_with("the file system: a kernel worker"), "{writes}");
+    // A few in a hundred are part of any mixture.
+    let mut few = delivered_out_of_order();
+    few.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().inversions = 3_900;
+    assert!(!codes(&few).contains(&"delivered_out_of_order".to_owned()));
 }
 
 #[test]

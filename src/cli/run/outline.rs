@@ -6,13 +6,20 @@ use super::progress::minutes;
 use std::time::Duration;
 
 use crate::answer::words::{bytes, count, percent, plural};
+use crate::error::Result;
+use crate::experiment::load::Kind;
 use crate::experiment::plan::{Cell, Plan};
 use crate::experiment::schedule::{Slot, order};
 use crate::host::settings::Conditions;
-use crate::report::terminal::{Style, field, paragraph};
+use crate::report::terminal::{self, Style, field, paragraph};
 use crate::run_record::{ARM, CONTROL, value_text};
 
-pub fn text(plan: &Plan, seed: u32) -> String {
+/// Prints the plan.
+pub fn show(plan: &Plan, seed: u32, as_json: bool) -> Result<()> {
+    if as_json { terminal::print_json(&json(plan, seed)) } else { terminal::print(&text(plan, seed)) }
+}
+
+fn text(plan: &Plan, seed: u32) -> String {
     let style = Style::of_stdout();
     let mut out = String::new();
     let quick = if plan.quick { " (quick)" } else { "" };
@@ -90,16 +97,18 @@ fn time(plan: &Plan) -> String {
         true => minutes(estimate.stated),
         false => format!("{} to {}", minutes(estimate.least), minutes(estimate.stated)),
     };
-    match estimate.counted_ios {
-        0 => format!("about {stated}, and the time to make the target if it is not there"),
-        n => format!(
-            "about {stated}, and what {} I/Os take; and the time to make the target if it is not there",
-            count(n as f64)
-        ),
+    let mut parts = vec![format!("about {stated}")];
+    if estimate.counted_ios > 0 {
+        let what = if plan.kind == Kind::Net { "requests" } else { "I/Os" };
+        parts.push(format!("what {} {what} take", count(estimate.counted_ios as f64)));
     }
+    if plan.target.is_some() {
+        parts.push("the time to make the target if it is not there".into());
+    }
+    parts.join(", and ")
 }
 
-pub fn json(plan: &Plan, seed: u32) -> Value {
+fn json(plan: &Plan, seed: u32) -> Value {
     let estimate = plan.estimate();
     let cells: Vec<Value> = plan
         .cells

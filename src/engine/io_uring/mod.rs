@@ -12,7 +12,7 @@
 //! | all others | makes none |
 
 pub mod flags;
-mod refusal;
+pub mod refusal;
 pub mod ring;
 #[cfg(test)]
 mod tests;
@@ -28,6 +28,7 @@ use linux_raw_sys::io_uring as sys;
 use super::{Completion, Io, Job, Memory, Op, Queued, Reaper, Submitter, Wait, time_left};
 use crate::error::Result;
 use flags::Flag;
+use refusal::Words;
 use ring::{Handle, Ring};
 
 /// What was asked of the ring.
@@ -55,8 +56,9 @@ pub struct Opened {
     pub sq_tid: Option<i32>,
 }
 
-/// Sets up a ring with exactly the flags of `config`; call it on the submitting thread (SINGLE_ISSUER).
-pub fn open(config: &Config, job: &Job) -> Result<Opened> {
+/// Sets up a ring with exactly the flags of `config`, and nothing registered with it; call it on the submitting thread
+/// (SINGLE_ISSUER). `words` name what the user can change when the kernel refuses.
+pub fn open_ring(config: &Config, words: &Words) -> Result<Ring> {
     let mut params = ring::params(config.setup.bits());
     // IORING_SETUP_CQSIZE is set if and only if a size was asked for; without the flag the field is ignored.
     if let Some(n) = config.setup.cq_entries {
@@ -70,8 +72,19 @@ pub fn open(config: &Config, job: &Job) -> Result<Opened> {
         params.sq_thread_idle = ms;
     }
     let asked = params.flags;
-    let ring = Arc::new(Ring::open(config.sq_entries, params).map_err(|e| refusal::of_setup(config, e))?);
+    let ring = Ring::open(config.sq_entries, params).map_err(|e| refusal::of_setup(config, words, e))?;
     refusal::not_granted(asked, &ring.params)?;
+    Ok(ring)
+}
+
+/// Names of the setup flags that the kernel's answer holds.
+pub fn granted(config: &Config, ring: &Ring) -> Vec<String> {
+    flags::names(ring.params.flags, config.setup.cq_entries.map(|_| ring.params.cq_entries))
+}
+
+/// A load's ring, with all that `config` wants registered.
+pub fn open(config: &Config, job: &Job) -> Result<Opened> {
+    let ring = Arc::new(open_ring(config, &refusal::LOAD)?);
     if config.register_files {
         let fd = job.fd.expect("resolve() refuses registered files without a target");
         // SAFETY: one live descriptor number.
@@ -105,8 +118,7 @@ pub fn open(config: &Config, job: &Job) -> Result<Opened> {
         syscalls: 0,
         ring: Arc::clone(&ring),
     };
-    let cq_entries = config.setup.cq_entries.map(|_| ring.params.cq_entries);
-    let granted = flags::names(ring.params.flags, cq_entries);
+    let granted = granted(config, &ring);
     let sq_tid = if sqpoll { sq_thread(ring.fd()) } else { None };
     Ok(Opened { submitter, reaper, granted, sq_tid })
 }
@@ -121,7 +133,7 @@ fn register_buffers(ring: &Ring, memory: &Memory) -> io::Result<()> {
 }
 
 /// The SQPOLL thread's id, from the ring's fdinfo. The thread writes it there itself: until it runs, its maker's stands there.
-fn sq_thread(fd: RawFd) -> Option<i32> {
+pub fn sq_thread(fd: RawFd) -> Option<i32> {
     const PATIENCE: Duration = Duration::from_millis(200);
     // SAFETY: gettid takes nothing and cannot fail.
     let maker = unsafe { libc::gettid() };
@@ -308,7 +320,7 @@ impl Completions {
         let (ring, head) = (&self.ring, self.head);
         out.extend((0..count).map(|i| {
             // SAFETY: between our head and a tail read with acquire order.
-            let (slot, result) = unsafe { ring.cqe(head.wrapping_add(i)) };
+            let (slot, result, _) = unsafe { ring.cqe(head.wrapping_add(i)) };
             Completion { slot: slot as u32, result }
         }));
         self.head = self.head.wrapping_add(count);

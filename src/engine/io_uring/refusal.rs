@@ -13,16 +13,30 @@ use crate::host::kernel;
 use crate::host::privileges::Privileges;
 use crate::host::refusal::{Circumstances, Refusal};
 
-/// io_uring_setup failed. Why is the machine's to say (`host::refusal`); here stands what a load can do about it.
-pub fn of_setup(config: &Config, cause: io::Error) -> Error {
+/// What can be changed when a ring is refused, by the options of the command at hand.
+pub struct Words {
+    pub without_rings: &'static str,
+    pub fewer_rings: &'static str,
+    pub smaller_ring: &'static str,
+}
+
+pub const LOAD: Words = Words {
+    without_rings: "use --engine libaio",
+    fewer_rings: "use fewer --jobs",
+    smaller_ring: "use a smaller --depth",
+};
+
+/// io_uring_setup failed. Why is the machine's to say (`host::refusal`); here stands what the user can do about it.
+pub fn of_setup(config: &Config, words: &Words, cause: io::Error) -> Error {
     const WHAT: &str = "cannot set up an io_uring";
     let (what, instead) = match cause.raw_os_error() {
-        Some(libc::EINVAL) => return invalid(config, cause),
-        Some(libc::EPERM | libc::ENOSYS) => (WHAT.to_owned(), "use --engine libaio"),
-        Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN) => (WHAT.to_owned(), "use fewer --jobs"),
-        Some(libc::ENOMEM) => {
-            (format!("{WHAT} of {} entries", config.sq_entries), "use a smaller --depth or fewer --jobs")
-        }
+        Some(libc::EINVAL) => return invalid(config, words, cause),
+        Some(libc::EPERM | libc::ENOSYS) => (WHAT.to_owned(), words.without_rings.to_owned()),
+        Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN) => (WHAT.to_owned(), words.fewer_rings.to_owned()),
+        Some(libc::ENOMEM) => (
+            format!("{WHAT} of {} entries", config.sq_entries),
+            format!("{} or {}", words.smaller_ring, words.fewer_rings),
+        ),
         _ => return Error::machine(WHAT, "see `iotrail check`").because(cause),
     };
     let Refusal { why, restore } = Circumstances::read().ring(cause.raw_os_error().unwrap_or_default());
@@ -30,7 +44,7 @@ pub fn of_setup(config: &Config, cause: io::Error) -> Error {
 }
 
 /// EINVAL says nothing more: asks the kernel about each flag alone to find the one that it does not take.
-fn invalid(config: &Config, cause: io::Error) -> Error {
+fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
     for flag in config.setup.flags.iter().copied() {
         let mut params = ring::params(flag.bit() | flag.companions());
         if flag == Flag::Cqsize {
@@ -65,7 +79,7 @@ fn invalid(config: &Config, cause: io::Error) -> Error {
             release(),
             config.sq_entries
         ),
-        "leave some away, or use a smaller --depth",
+        format!("leave some away, or {}", words.smaller_ring),
     )
     .because(cause)
 }

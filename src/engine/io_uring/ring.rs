@@ -126,18 +126,23 @@ impl Ring {
         self.entries.base.as_ptr().cast::<sys::io_uring_sqe>().wrapping_add(at)
     }
 
-    /// Slot and result of completion entry `index & mask`.
+    /// Completions that the kernel has lost for want of memory.
+    pub fn cq_lost(&self) -> &AtomicU32 {
+        self.shared(self.params.cq_off.overflow)
+    }
+
+    /// What a completion entry `index & mask` says: the request's word, the result, flags.
     ///
     /// # Safety
     /// `index` lies between the completion head and a tail that was read with acquire order: the kernel has written
     /// the entry, and will not again before the head has passed it.
     #[inline]
-    pub unsafe fn cqe(&self, index: u32) -> (u64, i32) {
+    pub unsafe fn cqe(&self, index: u32) -> (u64, i32, u32) {
         let at = (index & (self.params.cq_entries - 1)) as usize;
         let cqes = self.queues.base.as_ptr().wrapping_add(self.params.cq_off.cqes as usize);
         let cqe = cqes.cast::<sys::io_uring_cqe>().wrapping_add(at);
         // SAFETY: within the mapping by the mask; written and stable by the caller's promise.
-        unsafe { ((*cqe).user_data, (*cqe).res) }
+        unsafe { ((*cqe).user_data, (*cqe).res, (*cqe).flags) }
     }
 
     /// io_uring_register(2).

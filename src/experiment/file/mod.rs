@@ -1,6 +1,6 @@
 //! The experiment file: TOML → [`Experiment`], everything that can be refused from the text alone refused with line and column.
 //!
-//! Load options have the names they have on `bench`'s command line. Their values are checked one by one, where they stand,
+//! Load options have the names they have on the command line of `bench` or `net bench`. Their values are checked one by one, where they stand,
 //! so that a wrong one is pointed at; how they go together is for the plan, which knows the host.
 
 mod expectation;
@@ -18,11 +18,9 @@ pub use self::options::{Options, Settled, settled};
 use self::stop::RawStop;
 use crate::answer::compare::Metric;
 use crate::error::{Error, Result};
+use crate::experiment::load::Kind;
 use crate::load::options::Bytes;
 use crate::run_record::{ARM, CONTROL, Expectation, Stop, Table, VARIANT};
-
-/// Of all that is refused by the file's text.
-pub const REMEDY: &str = "docs/formats.md describes the experiment file, `iotrail bench --help` the load's options";
 
 /// Cells times repeats; beyond it a file is a slip of the pen and its plan would not fit in memory.
 pub const MOST_MEASUREMENTS: usize = 100_000;
@@ -34,6 +32,7 @@ pub struct Experiment {
     pub title: String,
     pub question: String,
     pub expect: String,
+    pub kind: Kind,
     pub table: Table,
     /// The CPUs are sampled in every cell.
     pub profile: bool,
@@ -92,10 +91,10 @@ struct Raw {
     title: String,
     question: String,
     expect: String,
-    #[serde(default = "delivery")]
-    table: Table,
     #[serde(default)]
-    profile: bool,
+    kind: Kind,
+    table: Option<Spanned<Table>>,
+    profile: Option<Spanned<bool>>,
     follow: Option<Spanned<u32>>,
     repeats: Option<Spanned<u32>>,
     stop: Option<Spanned<RawStop>>,
@@ -136,30 +135,27 @@ struct RawQuick {
     matrix: RawMatrix,
 }
 
-fn delivery() -> Table {
-    Table::Delivery
-}
-
 fn yes() -> bool {
     true
 }
 
 /// Reads an experiment; `origin` is the file's name in messages, and what files that it names are looked for beside.
 pub fn parse(text: &str, origin: &str) -> Result<Experiment> {
-    let file = File { text, origin };
+    let file = File { text, origin, kind: Kind::default() };
     let raw: Raw = toml::from_str(text).map_err(|e| file.refuse(e.span().unwrap_or(0..0), e.message()))?;
-    file.experiment(raw)
+    File { kind: raw.kind, ..file }.experiment(raw)
 }
 
 /// The text that spans point into.
 struct File<'a> {
     text: &'a str,
     origin: &'a str,
+    kind: Kind,
 }
 
 impl File<'_> {
     fn refuse(&self, at: Range<usize>, what: impl std::fmt::Display) -> Error {
-        Error::input(format!("{}: {what}", self.place(at)), REMEDY)
+        Error::input(format!("{}: {what}", self.place(at)), self.kind.remedy())
     }
 
     /// `FILE:LINE:COLUMN`.
@@ -175,6 +171,7 @@ impl File<'_> {
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
             return Err(self.refuse(raw.name.span(), "a name is made of letters, digits, '-' and '_'"));
         }
+        self.of_storage_alone(&raw)?;
         let size = raw.size.as_ref().map(|s| self.size(s)).transpose()?;
         let (mut load, unmapped) = raw.fio.as_ref().map(|path| self.fio(path)).transpose()?.unwrap_or_default();
         let own = self.fixed(&raw.load, &raw.host)?;
@@ -211,8 +208,9 @@ impl File<'_> {
             title: raw.title,
             question: raw.question,
             expect: raw.expect,
-            table: raw.table,
-            profile: raw.profile,
+            kind: raw.kind,
+            table: self.table(raw.table.as_ref())?,
+            profile: raw.profile.is_some_and(|p| *p.get_ref()),
             follow: raw.follow.as_ref().map(|n| self.at_least_1("follow", n)).transpose()?,
             metrics: raw.metrics.iter().map(|m| self.metric(m)).collect::<Result<_>>()?,
             expectations,
@@ -240,6 +238,37 @@ impl File<'_> {
                 Err(self.refuse(n.span(), what))
             }
             (None, None) => Ok(None),
+        }
+    }
+
+    fn table(&self, named: Option<&Spanned<Table>>) -> Result<Table> {
+        let of_net = |table| matches!(table, Table::Net | Table::Order);
+        match (self.kind, named) {
+            (Kind::Storage, None) => Ok(Table::Delivery),
+            (Kind::Net, None) => Ok(Table::Net),
+            (Kind::Net, Some(t)) if !of_net(*t.get_ref()) => {
+                Err(self.refuse(t.span(), "this table is for loads on storage: use net or order"))
+            }
+            (Kind::Storage, Some(t)) if of_net(*t.get_ref()) => {
+                Err(self
+                    .refuse(t.span(), "this table is for loads over the network: add kind = \"net\", or use another"))
+            }
+            (_, Some(t)) => Ok(*t.get_ref()),
+        }
+    }
+
+    /// What means nothing to a load over the network.
+    fn of_storage_alone(&self, raw: &Raw) -> Result<()> {
+        let spans = [
+            ("size", raw.size.as_ref().map(Spanned::span)),
+            ("fio", raw.fio.as_ref().map(Spanned::span)),
+            ("profile", raw.profile.as_ref().map(Spanned::span)),
+        ];
+        match spans.into_iter().find_map(|(name, span)| Some((name, span?))) {
+            Some((name, at)) if raw.kind == Kind::Net => {
+                Err(self.refuse(at, format!("'{name}' is for loads on storage: leave it out where kind is \"net\"")))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -313,8 +342,8 @@ impl File<'_> {
             }
             let options = self.options(fields, &["name"])?;
             // What does not go together is refused by the plan, with the reason.
-            let this = settled_over(load, &options);
-            let same = |p: &&Point| this.is_some() && settled_over(load, &p.options) == this;
+            let this = self.settled_over(load, &options);
+            let same = |p: &&Point| this.is_some() && self.settled_over(load, &p.options) == this;
             if let Some(twin) = points.iter().find(same) {
                 return Err(self.refuse(
                     entry.span(),
@@ -384,10 +413,17 @@ impl File<'_> {
         };
         if let Some(point) = arms.points.iter().find(|p| p.value.as_str() == Some(CONTROL)) {
             let what = format!("{}: '{CONTROL}' is the first arm measured again: call this one otherwise", point.at);
-            return Err(Error::input(what, REMEDY));
+            return Err(Error::input(what, self.kind.remedy()));
         }
         axes.push(arms);
         Ok(axes)
+    }
+
+    /// Options as the load and the host will see them: `base`, then `over`. `None` where they don't go together.
+    fn settled_over(&self, base: &Options, over: &Options) -> Option<Settled> {
+        let mut merged = base.clone();
+        overlay(&mut merged, over);
+        settled(self.kind, merged).ok()
     }
 
     fn quick(&self, raw: &RawQuick, full: &Scale) -> Result<Scale> {
@@ -424,13 +460,6 @@ pub fn overlay(base: &mut Options, over: &Options) {
         }
     }
     base.extend(over.clone());
-}
-
-/// Options as the load and the host will see them: `base`, then `over`. `None` where they don't go together.
-fn settled_over(base: &Options, over: &Options) -> Option<Settled> {
-    let mut merged = base.clone();
-    overlay(&mut merged, over);
-    settled(merged).ok()
 }
 
 /// As JSON, for the record.

@@ -3,15 +3,14 @@
 
 use std::path::Path;
 
-use clap::Args as _;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::{File, RawOptions};
 use crate::error::Result;
 use crate::experiment::fio;
+use crate::experiment::load::{Kind, Load};
 use crate::host::settings::Conditions;
-use crate::load::options::LoadOptions;
 
 /// Name → value, without the dashes in front.
 pub type Options = toml::Table;
@@ -19,7 +18,7 @@ pub type Options = toml::Table;
 /// Options as the load and the host take them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settled {
-    pub load: LoadOptions,
+    pub load: Load,
     pub host: Conditions,
 }
 
@@ -51,7 +50,7 @@ impl File<'_> {
 
     pub(super) fn option(&self, key: &Spanned<String>, value: &Spanned<Value>) -> Result<()> {
         let name = key.get_ref();
-        let known = option_names();
+        let known = self.kind.option_names();
         if !known.contains(name) && !is_condition(name) {
             let known = known.join(", ");
             let conditions = Conditions::NAMES.join(", ");
@@ -59,7 +58,7 @@ impl File<'_> {
             return Err(self.refuse(key.span(), what));
         }
         let alone: Options = [(name.clone(), value.get_ref().clone())].into_iter().collect();
-        settled(alone)
+        settled(self.kind, alone)
             .map(drop)
             .map_err(|why| self.refuse(value.span(), format!("'{name}' does not take {}: {why}", value.get_ref())))
     }
@@ -80,26 +79,9 @@ fn is_condition(name: &str) -> bool {
     Conditions::NAMES.contains(&name)
 }
 
-/// Names of the load's options, from the one place that defines them.
-fn option_names() -> Vec<String> {
-    LoadOptions::augment_args(clap::Command::new("load"))
-        .get_arguments()
-        .filter_map(|a| a.get_long().map(str::to_owned))
-        .collect()
-}
-
 /// Options → what the load and the host take, defaults where they don't speak. Errors: what does not go together.
-pub fn settled(options: Options) -> std::result::Result<Settled, String> {
-    if options.contains_key("runtime") && options.contains_key("count") {
-        return Err("'runtime' and 'count' exclude each other: a load ends by time or by number of I/Os".into());
-    }
-    if options.get("direct") == Some(&Value::Boolean(true)) && options.get("buffered") == Some(&Value::Boolean(true)) {
-        return Err("'direct' and 'buffered' exclude each other".into());
-    }
+pub fn settled(kind: Kind, options: Options) -> std::result::Result<Settled, String> {
     let (host, load): (Options, Options) = options.into_iter().partition(|(name, _)| is_condition(name));
-    let why = |e: toml::de::Error| e.message().to_owned();
-    Ok(Settled {
-        load: LoadOptions::deserialize(Value::Table(load)).map_err(why)?,
-        host: Conditions::deserialize(Value::Table(host)).map_err(why)?,
-    })
+    let host = Conditions::deserialize(Value::Table(host)).map_err(|e| e.message().to_owned())?;
+    Ok(Settled { load: kind.load(load)?, host })
 }

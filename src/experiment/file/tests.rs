@@ -51,6 +51,9 @@ fn the_documents_example_is_read() {
         [("variant", 2), ("depth", 2), ("cpus", 2), ("arm", 2)]
     );
     assert_eq!(e.quick.unwrap().axes[1].points.len(), 1);
+    let over_the_network = doc.split("```toml\n").find(|t| t.contains("kind = \"net\"\nrepeats")).unwrap();
+    let e = parse(over_the_network.split("```").next().unwrap(), "docs/formats.md").unwrap();
+    assert_eq!((e.kind, e.table, e.full.axes.len()), (Kind::Net, Table::Net, 2));
 }
 
 #[test]
@@ -188,4 +191,58 @@ fn damaged_files_are_refused_with_a_place() {
         }
     }
     assert!(refusals > 150, "{refusals}");
+}
+
+const NET: &str = r#"name = "n"
+title = "t"
+question = "q"
+expect = "e"
+kind = "net"
+repeats = 2
+[load]
+window = 2
+[matrix]
+connections = [4, 64]
+[[arm]]
+name = "epoll"
+engine = "epoll"
+[[arm]]
+name = "io_uring"
+"#;
+
+#[test]
+fn an_experiment_over_the_network_takes_the_options_of_servers_and_senders() {
+    let e = parse(NET, "x.toml").unwrap();
+    assert_eq!((e.kind, e.table, e.full.axes.len()), (Kind::Net, Table::Net, 2));
+    let with = |from: &str, to: &str| {
+        assert!(NET.contains(from));
+        NET.replacen(from, to, 1)
+    };
+    assert!(refused(&with("window = 2", "depth = 2")).starts_with(
+        "x.toml:8:1: no load option is called 'depth': there are engine, server-threads, server-cpus, trigger, ring, "
+    ));
+    assert!(
+        refused(&with("engine = \"epoll\"", "engine = \"libaio\""))
+            .starts_with("x.toml:13:10: 'engine' does not take \"libaio\": ")
+    );
+    assert!(
+        refused(&with("[4, 64]", "[4, \"many\"]")).starts_with("x.toml:10:19: 'connections' does not take \"many\": ")
+    );
+    let same = "[[arm]] \"io_uring\" does not differ from \"epoll\"";
+    assert!(refused(&with("engine = \"epoll\"", "engine = \"io_uring\"")).starts_with(&format!("x.toml:14:1: {same}")));
+    for key in ["size = \"1g\"", "fio = \"x.fio\"", "profile = true"] {
+        let e = refused(&with("repeats", &format!("{key}\nrepeats")));
+        let name = key.split(' ').next().unwrap();
+        assert!(e.starts_with(&format!("x.toml:6:{}: '{name}' is for loads on storage", name.len() + 4)), "{e}");
+    }
+    assert!(
+        refused(&with("repeats", "table = \"cost\"\nrepeats")).starts_with("x.toml:6:9: this table is for loads on st")
+    );
+    assert!(refused(&with("kind = \"net\"\n", "")).contains("no load option is called 'window'"));
+    assert!(refused(&GOOD.replacen("repeats", "table = \"order\"\nrepeats", 1)).contains("add kind = \"net\""));
+    let e = parse(&with("engine = \"epoll\"", "engine = \"epol\""), "x.toml").unwrap_err().to_string();
+    assert!(
+        e.ends_with("; docs/formats.md describes the experiment file, `iotrail net bench --help` the load's options"),
+        "{e}"
+    );
 }

@@ -15,9 +15,13 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::options::{EngineKind, Rw, Scratch, Trace, Wait};
+use super::options::{EngineKind, Rw, Scratch, Span, Trace, Wait};
 use crate::engine;
+use crate::error::{Error, Result};
 use crate::measurement::Warning;
+
+/// How long is measured when neither time nor count is given.
+const RUNTIME: Duration = Duration::from_secs(5);
 
 /// Who reaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +38,22 @@ pub enum End {
     After(Duration),
     /// This many I/Os over all jobs.
     Ios(u64),
+}
+
+impl End {
+    /// By `--count`, by `--runtime`, or where neither is given after [`RUNTIME`].
+    pub fn of(count: Option<u64>, runtime: Option<Span>) -> Result<Self> {
+        match (count, runtime) {
+            (Some(_), Some(_)) => Err(Error::input("--count and --runtime are both given", "end by one of them")),
+            (Some(0), _) => Err(Error::input("--count 0 measures nothing", "use 1 or more")),
+            (Some(n), None) => Ok(End::Ios(n)),
+            (None, Some(span)) if span.0.is_zero() => {
+                Err(Error::input("--runtime 0 measures nothing", "use a longer time"))
+            }
+            (None, Some(span)) => Ok(End::After(span.0)),
+            (None, None) => Ok(End::After(RUNTIME)),
+        }
+    }
 }
 
 /// A load, resolved: every combination is one that can run, as far as can be told without touching the target.

@@ -1,7 +1,5 @@
 //! Options → the plan: what was asked for, checked, and the rest settled.
 
-use std::time::Duration;
-
 use super::{End, LoadSpec, ReaperKind, ring};
 use crate::engine::io_uring::Config;
 use crate::error::{Error, Result};
@@ -9,8 +7,6 @@ use crate::load::options::{EngineKind, LoadOptions, Rw};
 use crate::load::{cpus, verify};
 use crate::measurement::{Target, Warning};
 
-/// How long is measured when neither time nor count is given.
-const RUNTIME: Duration = Duration::from_secs(5);
 /// The kernel's limit of submission entries (IORING_MAX_ENTRIES).
 const DEPTH_MAX: u32 = 32768;
 /// A thread that thinks looks at nothing else: beyond this it would not hear that it is to stop.
@@ -63,18 +59,7 @@ impl LoadSpec {
                 "use at most 1000000000, a second",
             ));
         }
-        let end = match (o.count, o.runtime) {
-            (Some(_), Some(_)) => {
-                return Err(Error::input("--count and --runtime are both given", "end by one of them"));
-            }
-            (Some(0), _) => return Err(Error::input("--count 0 measures nothing", "use 1 or more")),
-            (Some(n), None) => End::Ios(n),
-            (None, Some(span)) if span.0.is_zero() => {
-                return Err(Error::input("--runtime 0 measures nothing", "use a longer time"));
-            }
-            (None, Some(span)) => End::After(span.0),
-            (None, None) => End::After(RUNTIME),
-        };
+        let end = End::of(o.count, o.runtime)?;
         if o.verify && needs_file && !block_bytes.is_multiple_of(verify::UNIT as u32) {
             return Err(Error::input(
                 format!("--verify needs a block size that is a multiple of {} bytes", verify::UNIT),

@@ -7,11 +7,14 @@ use super::seat::Shared;
 use crate::load::usage::{self, Taken};
 use crate::net_record::{Counts, ServerCounts};
 
+/// One thread's counts, and what it took; `None`: not known.
+type Thread = (Counts, Option<Taken>);
+
 /// The server at one moment.
 #[derive(Debug, Clone)]
 pub struct Look {
     at: Instant,
-    threads: Vec<(Counts, Option<Taken>)>,
+    threads: Vec<Thread>,
 }
 
 pub fn look(shared: &Shared) -> Look {
@@ -23,20 +26,25 @@ pub fn look(shared: &Shared) -> Look {
 }
 
 impl Look {
+    /// Before the threads were there.
+    pub fn at_start(at: Instant, threads: usize) -> Self {
+        let nothing = Taken { user_ns: 0, system_ns: 0, run_queue_wait_ns: 0 };
+        Look { at, threads: vec![(Counts::default(), Some(nothing)); threads] }
+    }
+
     /// Thread by thread what lies between an earlier look and this one, and the sum.
     pub fn since(&self, before: &Look) -> (Vec<ServerCounts>, ServerCounts) {
         let wall_ns = self.at.duration_since(before.at).as_nanos() as u64;
-        let of_thread =
-            |((counts, taken), (earlier, taken_earlier)): (&(Counts, Option<Taken>), &(Counts, Option<Taken>))| {
-                let took = taken.zip(*taken_earlier).map(|(now, then)| now.since(then));
-                ServerCounts {
-                    wall_ns,
-                    user_ns: took.map(|t| t.user_ns),
-                    system_ns: took.map(|t| t.system_ns),
-                    idle_ns: took.map(|t| wall_ns.saturating_sub(t.user_ns + t.system_ns + t.run_queue_wait_ns)),
-                    counts: counts.since(earlier),
-                }
-            };
+        let of_thread = |((counts, taken), (earlier, taken_earlier)): (&Thread, &Thread)| {
+            let took = taken.zip(*taken_earlier).map(|(now, then)| now.since(then));
+            ServerCounts {
+                wall_ns,
+                user_ns: took.map(|t| t.user_ns),
+                system_ns: took.map(|t| t.system_ns),
+                idle_ns: took.map(|t| wall_ns.saturating_sub(t.user_ns + t.system_ns + t.run_queue_wait_ns)),
+                counts: counts.since(earlier),
+            }
+        };
         let threads: Vec<ServerCounts> = self.threads.iter().zip(&before.threads).map(of_thread).collect();
         let sum = |of: fn(&ServerCounts) -> Option<u64>| threads.iter().map(of).sum::<Option<u64>>();
         let mut counts = Counts::default();

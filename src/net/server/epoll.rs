@@ -56,11 +56,38 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
         output: Vec::new(),
         paused: None,
     };
+    if let Some(napi) = spec.options.napi {
+        busy_poll(server.epoll.as_raw_fd(), napi.0.as_micros())?;
+    }
     let cannot = |e| Error::machine("cannot watch the listening socket", "").because(e);
     server.control(libc::EPOLL_CTL_ADD, seat.stop_fd(), libc::EPOLLIN as u32, STOP).map_err(cannot)?;
     server.listen(true).map_err(cannot)?;
     seat.serves(vec![]);
     server.run()
+}
+
+/// EPIOCSPARAMS (6.9): before the thread sleeps in epoll_wait it polls the network device for so long.
+fn busy_poll(epoll: RawFd, us: u128) -> Result<()> {
+    /// struct epoll_params of the kernel's include/uapi/linux/eventpoll.h.
+    #[repr(C)]
+    struct Params {
+        busy_poll_usecs: u32,
+        busy_poll_budget: u16,
+        prefer_busy_poll: u8,
+        pad: u8,
+    }
+    // NAPI_POLL_WEIGHT: more than so many packets at a time need a privilege.
+    const BUDGET: u16 = 64;
+    let usecs = u32::try_from(us).unwrap_or(u32::MAX);
+    let what = Params { busy_poll_usecs: usecs, busy_poll_budget: BUDGET, prefer_busy_poll: 0, pad: 0 };
+    // SAFETY: a live structure of the size that the request's number carries, which the kernel reads.
+    match unsafe { libc::ioctl(epoll, libc::_IOW::<Params>(0x8a, 1), &raw const what) } {
+        0 => Ok(()),
+        _ => {
+            let what = "this kernel refuses busy polling by epoll: it is there since 6.9";
+            Err(Error::machine(what, "leave --napi away").because(last_error()))
+        }
+    }
 }
 
 impl Server<'_> {

@@ -3,18 +3,49 @@
 use std::io::{Read, Write};
 
 use super::*;
-use crate::net::options::{ServerOptions, Trigger};
+use crate::net::options::{Accept, Receive, ServerOptions, Trigger};
 use crate::net::wire::Content;
+
+/// The bytes of requests, and of the answers to them.
+pub(super) fn exchange(connection: u64, sizes: &[(u32, u32)]) -> (Vec<u8>, Vec<u8>) {
+    let (mut asked, mut wanted) = (vec![], vec![]);
+    for (number, &(body, response)) in (0u64..).zip(sizes) {
+        let content = Content { connection, number };
+        content.request(body, response, &mut asked);
+        content.response(body, response, &mut wanted);
+    }
+    (asked, wanted)
+}
 
 fn each_engine() -> Vec<ServerOptions> {
     let engine = |engine| ServerOptions { engine, server_threads: Some(2), ..ServerOptions::default() };
-    vec![
+    let small = |options| ServerOptions { buffer_size: "64".parse().unwrap(), ..options };
+    let mut all = vec![
         engine(ServerEngine::Epoll),
-        ServerOptions { trigger: Trigger::Edge, buffer_size: "64".parse().unwrap(), ..engine(ServerEngine::Epoll) },
-    ]
+        small(ServerOptions { trigger: Trigger::Edge, ..engine(ServerEngine::Epoll) }),
+    ];
+    let rings = ["", "coop_taskrun,submit_all", "defer_taskrun,single_issuer,taskrun_flag,cqsize=4096", "sqpoll"];
+    let registered = ["", "files", "ring", "files,ring"];
+    // Each way to receive with each ring, and with each of these in turn what else there is.
+    for (i, receive) in
+        [Receive::Single, Receive::Provided, Receive::Multishot, Receive::Bundle].into_iter().enumerate()
+    {
+        for (j, ring) in rings.into_iter().enumerate() {
+            let options = ServerOptions {
+                receive,
+                ring: ring.into(),
+                register: registered[(i + j) % registered.len()].into(),
+                accept: if (i + j) % 2 == 0 { Accept::Single } else { Accept::Multishot },
+                zero_copy: (j == i).then(|| "64".parse().unwrap()),
+                ..engine(ServerEngine::IoUring)
+            };
+            all.push(if j % 2 == 0 { options } else { small(ServerOptions { buffers: 2, ..options }) });
+        }
+    }
+    all
 }
 
-fn start(options: &ServerOptions, at: &str) -> Server {
+pub(super) fn start(options: &ServerOptions, at: &str) -> Server {
     let spec = ServerSpec::resolve(options, &[0]).unwrap();
     Server::start(spec, &at.parse().unwrap()).unwrap()
 }
@@ -25,15 +56,17 @@ fn every_engine_answers_requests_of_every_size_at_every_kind_of_address() {
     let unix = format!("unix:{}", dir.path().join("s").display());
     for options in each_engine() {
         for at in ["127.0.0.1:0", "[::1]:0", &unix] {
+            if at == unix && options.zero_copy.is_some() {
+                let refused = Server::start(ServerSpec::resolve(&options, &[0]).unwrap(), &at.parse().unwrap()).err();
+                assert!(refused.unwrap().to_string().starts_with("a UNIX socket has no zero-copy sends; "));
+                continue;
+            }
             let server = start(&options, at);
             let before = server.look();
             let mut socket = server.address().connect().unwrap();
             let sizes = [(64, 64), (1, 1), (1, 300_000), (300_000, 1), (500_000, 500_000), (9, 0), (64, 4096)];
             for (number, (body, response)) in (0u64..).zip(sizes) {
-                let content = Content { connection: 7, number };
-                let (mut asked, mut wanted) = (vec![], vec![]);
-                content.request(body, response, &mut asked);
-                content.response(body, response, &mut wanted);
+                let (asked, wanted) = exchange(number, &[(body, response)]);
                 // A server that waits for room while we send must not stop us: the kernel's buffers hold this much or the other
                 // half reads.
                 let mut other = socket.try_clone().unwrap();
@@ -68,9 +101,7 @@ fn garbage_and_half_a_request_end_a_connection_and_no_other() {
         let mut half = server.address().connect().unwrap();
         half.write_all(&[64, 0, 0, 0, 64]).unwrap();
         drop(half);
-        let (mut asked, mut wanted) = (vec![], vec![]);
-        Content { connection: 1, number: 0 }.request(10, 10, &mut asked);
-        Content { connection: 1, number: 0 }.response(10, 10, &mut wanted);
+        let (asked, wanted) = exchange(1, &[(10, 10)]);
         good.write_all(&asked).unwrap();
         let mut got = vec![0; 10];
         good.read_exact(&mut got).unwrap();

@@ -28,11 +28,40 @@ static __always_inline bool takes_a_buffer(void *request)
 	return BPF_CORE_READ((struct io_kiocb *)request, flags) & REQ_F_BUFFER_SELECT;
 }
 
-/* Requests whose later completions name their user data alone, beside those that `multishot_flags` tell. */
-static __always_inline bool posts_more(__u32 opcode)
+static __always_inline __u32 poll_events_of(void *request)
 {
-	return opcode == IORING_OP_POLL_ADD || opcode == IORING_OP_TIMEOUT || opcode == IORING_OP_SEND_ZC ||
-	       opcode == IORING_OP_SENDMSG_ZC;
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast(request, struct io_poll)->events;
+	return BPF_CORE_READ((struct io_poll *)request, events);
+}
+
+static __always_inline __u64 flags_of(void *request)
+{
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast(request, struct io_kiocb)->flags;
+	return BPF_CORE_READ((struct io_kiocb *)request, flags);
+}
+
+/* `typed`: the verifier knows what `ring` points to. */
+static __always_inline __u32 setup_flags_of(struct io_ring_ctx *ring, bool typed)
+{
+	if (typed)
+		return ring->flags;
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast(ring, struct io_ring_ctx)->flags;
+	return BPF_CORE_READ(ring, flags);
+}
+
+static __always_inline bool is_zero_copy_send(__u32 opcode)
+{
+	return opcode == IORING_OP_SEND_ZC || opcode == IORING_OP_SENDMSG_ZC;
+}
+
+/* It may post completions that name its user data alone. */
+static __always_inline bool posts_many(void *request, __u32 opcode)
+{
+	return (flags_of(request) & multishot_flags) || opcode == IORING_OP_TIMEOUT ||
+	       (opcode == IORING_OP_POLL_ADD && !(poll_events_of(request) & EPOLLONESHOT));
 }
 
 static __always_inline struct op_count *op_of(struct ring_count *count, __u32 opcode)
@@ -157,12 +186,39 @@ static __noinline int seen_here(void)
 	return 1;
 }
 
-static __noinline int posts_many(struct io_kiocb *req)
+static __noinline int many_begins(struct io_kiocb *req, __u32 ring)
 {
-	struct many_key key = { .user_data = req->cqe.user_data, .ring = this_slot()->ring_address };
-	__u32 opcode = req->opcode;
+	struct many_key key = { .user_data = req->cqe.user_data, .ring = ring };
+	struct many now = { .opcode = req->opcode };
+	__u32 index;
 
-	bpf_map_update_elem(&many, &key, &opcode, BPF_ANY);
+	/* A zero-copy send's result names it, and its notification no request that is followed. */
+	if (!is_zero_copy_send(now.opcode))
+		now.request = address_in_thread(req, this_slot());
+	struct trail *trail = now.request ? trail_of(now.request, &index) : 0;
+	if (trail)
+		now.serial = trail->serial;
+	struct many *before = bpf_map_lookup_elem(&many, &key);
+	if (before) {
+		now.shared = before->shared;
+		if (before->request && before->request != now.request) {
+			struct trail *other = before->serial ? trail_of(before->request, &index) : 0;
+			if (!before->serial || (other && other->serial == before->serial))
+				now.shared = 1;
+		}
+	}
+	bpf_map_update_elem(&many, &key, &now, BPF_ANY);
+	return 0;
+}
+
+/* The completion that is a request's last. */
+static __noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
+{
+	struct many_key key = { .user_data = user_data, .ring = ring };
+	struct many *known = bpf_map_lookup_elem(&many, &key);
+
+	if (known && known->request == request)
+		known->request = 0;
 	return 0;
 }
 
@@ -177,6 +233,18 @@ static __noinline int not_chosen(__u64 request)
 		retag_at(index, 0);
 	}
 	return 0;
+}
+
+/* Apart, so that others need not keep in registers what only these need after that. */
+static __noinline int many_submitted(struct io_kiocb *req, __u32 ring)
+{
+	struct cpu_slot *slot = this_slot();
+
+	if (chosen(slot))
+		follow_this(req, bpf_get_current_task_btf(), ring);
+	else if (followed_now)
+		not_chosen(address_in_thread(req, slot));
+	return many_begins(req, ring);
 }
 
 static __always_inline int submitted(struct io_kiocb *req)
@@ -203,8 +271,8 @@ static __always_inline int submitted(struct io_kiocb *req)
 	op->requests++;
 	if (req->flags & REQ_F_CQE_SKIP)
 		op->skips++;
-	if ((req->flags & multishot_flags) || posts_more(opcode))
-		posts_many(req);
+	if (posts_many(req, opcode) || is_zero_copy_send(opcode))
+		return many_submitted(req, ring);
 	if (chosen(slot))
 		return follow_this(req, bpf_get_current_task_btf(), ring);
 	if (followed_now)
@@ -284,6 +352,37 @@ static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result
 	return 0;
 }
 
+/* A completion of a multishot request that is not its last. It has a trail of its own, with what the request's says so far. */
+static __noinline int shot_posted(struct many *known, enum poster poster, __s32 result, __u32 cqe_flags)
+{
+	struct cpu_slot *slot = this_slot();
+	__u32 index = 0;
+
+	if (!known)
+		return 0;
+	if (known->shared) {
+		slot->shared++;
+		return 0;
+	}
+	struct trail *request = known->request && known->serial ? trail_of(known->request, &index) : 0;
+	if (!request || request->serial != known->serial)
+		return 0;
+	/* Many of one request may wait for their run at a time: not all in its bucket. */
+	struct trail *trail = remember(COMPLETED(known->request + ((__u64)request->shots << 6)), &index);
+	if (!trail) {
+		slot->no_room++;
+		return 0;
+	}
+	__u32 serial = trail->serial + 1;
+	__builtin_memcpy(trail, request, sizeof(*trail));
+	trail->serial = serial;
+	/* The next one has to become ready by itself. What the same run finds as well was not seen to. */
+	request->shots++;
+	request->ready_ns = 0;
+	request->meanwhile = MEANWHILE_UNSEEN;
+	return trail_posted(index, poster, result, cqe_flags);
+}
+
 static __noinline int count_error(__u32 ring, __u32 opcode, __s32 result)
 {
 	struct errno_key key = { .ring = ring, .opcode = opcode, .number = -result };
@@ -292,7 +391,9 @@ static __noinline int count_error(__u32 ring, __u32 opcode, __s32 result)
 	return 0;
 }
 
-static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 user_data, __s32 result, __u32 cqe_flags)
+/* `typed`: as above. `found_room`: it stands in the queue. */
+static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *req, __u64 user_data, __s32 result,
+				  __u32 cqe_flags, bool found_room)
 {
 	if (!counting)
 		return 0;
@@ -303,21 +404,23 @@ static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 use
 			return 0;
 		poster = poster_of(bpf_get_current_task_btf());
 	}
-	if (poster == POSTED_BY_SUBMITTER && (ring->flags & IORING_SETUP_IOPOLL) && polled(ring, req))
+	if (poster == POSTED_BY_SUBMITTER && (setup_flags_of(ring, typed) & IORING_SETUP_IOPOLL) &&
+	    polled(ring, req))
 		poster = POSTED_BY_IOPOLL;
 	__u32 number = ring_number(ring, slot);
 	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &number);
 	if (!count)
 		return 0;
 	__u32 opcode = OPCODE_NONE;
+	struct many *known = 0;
 	/* A notification has a request of its own, a no-op by its opcode. */
 	if (req && !(cqe_flags & IORING_CQE_F_NOTIF)) {
 		opcode = opcode_of(req);
 	} else {
-		struct many_key key = { .user_data = user_data, .ring = slot->ring_address };
-		__u32 *known = bpf_map_lookup_elem(&many, &key);
+		struct many_key key = { .user_data = user_data, .ring = number };
+		known = bpf_map_lookup_elem(&many, &key);
 		if (known)
-			opcode = *known;
+			opcode = known->opcode;
 	}
 	struct op_count *op = op_of(count, opcode);
 	op->completions++;
@@ -331,8 +434,15 @@ static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 use
 	}
 	if (cqe_flags & IORING_CQE_F_MORE)
 		op->more++;
-	if (req && plain_length(opcode) && result >= 0 && (__u32)result < length_of(req) && !takes_a_buffer(req))
-		op->shorts++;
+	/* A no-op is neither. */
+	if (req && opcode) {
+		if (plain_length(opcode)) {
+			if (result >= 0 && (__u32)result < length_of(req) && !takes_a_buffer(req))
+				op->shorts++;
+		} else if (!(cqe_flags & (IORING_CQE_F_MORE | IORING_CQE_F_NOTIF)) && posts_many(req, opcode)) {
+			many_ends(address_in_thread(req, slot), user_data, number);
+		}
+	}
 	switch (poster) {
 	case POSTED_BY_IOPOLL:
 		count->iopoll++;
@@ -348,8 +458,15 @@ static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 use
 		segment_add(slot, number, 1);
 	}
 	slot->submitting = 0;
+	if (!req) {
+		if (found_room)
+			return followed_now ? shot_posted(known, poster, result, cqe_flags) : 0;
+		if (known && !(cqe_flags & IORING_CQE_F_MORE))
+			known->request = 0; /* its last one */
+		return 0;
+	}
 	__u32 index = 0;
-	struct trail *trail = req ? trail_of((__u64)req, &index) : 0;
+	struct trail *trail = trail_of((__u64)req, &index);
 	if (trail)
 		return trail_posted(index, poster, result, cqe_flags);
 	return 0;
@@ -358,18 +475,14 @@ static __always_inline int posted(struct io_ring_ctx *ring, void *req, __u64 use
 SEC("tp_btf/io_uring_complete")
 int BPF_PROG(follow_complete, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
 {
-	return posted(ring, req, cqe->user_data, cqe->res, cqe->flags);
+	return posted(ring, true, req, cqe->user_data, cqe->res, cqe->flags, true);
 }
 
 /* Before 6.17 (072d37b0cd66) the completion queue entry's members stood in its place, and the ring was a plain address. */
 SEC("tp_btf/io_uring_complete")
 int follow_complete_members(__u64 *args)
 {
-	struct io_ring_ctx *ring = bpf_ksym_exists(bpf_rdonly_cast) ? bpf_core_cast((void *)args[0], struct io_ring_ctx) : 0;
-
-	if (!ring)
-		return 0;
-	return posted(ring, (void *)args[1], args[2], (__s32)args[3], (__u32)args[4]);
+	return posted((void *)args[0], false, (void *)args[1], args[2], (__s32)args[3], (__u32)args[4], true);
 }
 
 SEC("tp_btf/io_uring_create")
@@ -412,12 +525,12 @@ int BPF_PROG(follow_punt, struct io_kiocb *req)
 SEC("tp_btf/io_uring_cqe_overflow")
 int BPF_PROG(follow_overflow, void *address, __u64 user_data, __s32 result, __u32 cqe_flags)
 {
-	struct io_ring_ctx *ring = bpf_ksym_exists(bpf_rdonly_cast) ? bpf_core_cast(address, struct io_ring_ctx) : 0;
+	struct io_ring_ctx *ring = address;
 	struct cpu_slot *slot = this_slot();
 
-	if (!ring || !counting)
+	if (!counting)
 		return 0;
-	posted(ring, 0, user_data, result, cqe_flags);
+	posted(ring, false, 0, user_data, result, cqe_flags, false);
 	if (slot->current == CURRENT_UNSEEN)
 		return 0; /* nobody's who is watched */
 	__u32 number = ring_number(ring, slot);
@@ -450,12 +563,19 @@ int BPF_PROG(follow_poll_arm, struct io_kiocb *req)
 
 /* The poll's wake-up: only requests that wait in a poll pass here. */
 SEC("tp_btf/io_uring_task_add")
-int BPF_PROG(follow_task_add, struct io_kiocb *req)
+int BPF_PROG(follow_task_add, struct io_kiocb *req, int mask)
 {
-	__u32 index;
-	struct trail *trail = counting ? trail_of(address_of(req, this_slot()), &index) : 0;
+	__u32 index, nr;
+	struct cpu_slot *slot = this_slot();
+	struct trail *trail = counting ? trail_of(address_of(req, slot), &index) : 0;
 
-	if (trail)
-		ready(trail);
+	if (!trail)
+		return 0;
+	/* A multishot request that has had its share of a run, which is not over, and queues itself once more (IOU_REQUEUE, Linux
+	 * 6.8 and later): nobody woke it.
+	 */
+	if (!mask && trail->shots && slot->trails && slot->tid == trail->tid && context_of(slot, &nr) == WAKER_OTHER)
+		return 0;
+	ready(trail);
 	return 0;
 }

@@ -44,17 +44,26 @@ struct {
 	__type(value, __u64);
 } errnos SEC(".maps");
 
-/* Which operation a completion without a request is of: the later ones of multishot requests name their user data alone. */
+/* What is known of a request that posts many completions, by the only thing that all but its last one name: its user data. */
 struct many_key {
 	__u64 user_data;
-	__u64 ring;
+	__u32 ring;
+	__u32 pad;
+};
+
+struct many {
+	__u64 request; /* the last one submitted, until its last completion; 0: over */
+	__u32 opcode;
+	__u32 serial; /* of its trail; 0: it is not followed */
+	__u32 shared; /* another one was open when it was submitted: whose a completion is can't be told */
+	__u32 pad;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
 	__type(key, struct many_key);
-	__type(value, __u32);
+	__type(value, struct many);
 } many SEC(".maps");
 
 __u32 workers_made; /* io-wq workers that ran */

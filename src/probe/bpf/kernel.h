@@ -59,6 +59,9 @@ enum { BPF_RB_NO_WAKEUP = 1 };
 /* … IOSQE_CQE_SKIP_SUCCESS_BIT; the kernel takes it back where the request fails. */
 #define REQ_F_CQE_SKIP (1U << 6)
 
+/* include/uapi/linux/eventpoll.h; a poll that has one completion */
+#define EPOLLONESHOT (1U << 30)
+
 /* include/uapi/linux/aio_abi.h */
 #define IOCB_CMD_PREAD 0
 #define IOCB_CMD_PWRITE 1
@@ -157,6 +160,11 @@ struct kiocb {
 /* What an io_kiocb holds of a read or write, from its start. */
 struct io_rw {
 	u32 len;
+};
+
+/* The same of a poll. */
+struct io_poll {
+	u32 events;
 };
 
 struct aio_kiocb {

@@ -123,7 +123,7 @@ fn phases(m: &Measurement) -> Vec<String> {
 }
 
 /// What is left of the process's CPU time below this is the error of the reading.
-const HELPERS_NS: u64 = 1_000_000;
+pub const HELPERS_NS: u64 = 1_000_000;
 
 fn cpu(m: &Measurement) -> Vec<String> {
     let of = |name: &str, ns: u64| match m.elapsed_ns {

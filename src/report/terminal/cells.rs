@@ -195,10 +195,28 @@ const KICKS_BY_DEPTH: Kind = Kind {
              runs of task work. –: not known, or too few samples.",
 };
 
+const NET: Kind = Kind {
+    row: 11,
+    arm: 14,
+    figures: &[
+        number("req/s", 6, |c| over(c, |m| Some(m.iops), count)),
+        RANGE,
+        P99,
+        number("CPU\nµs/req", 6, |c| over(c, |m| Metric::CpuPerIo.of(m), us)),
+        number("calls\n/req", 5, |c| over(c, |m| m.per_io.syscalls, times)),
+        number("delay\nµs", 5, |c| delay(c, |l| l.p50)),
+        words("carried by", 15, carried_by),
+    ],
+    legend: "Medians over the repeats; range: of requests per second, percent of the median. p99: of the latency, as the sender has it. CPU, calls: \
+             time and system calls of the server alone, per request. delay: from ready to posted, at the median, where requests were \
+             followed. Carried by: vehicles of 5 % of the server's completions or more, all repeats together; an epoll server has none. –: \
+             not known, or too few samples.",
+};
+
 /// `None`: it has a printer of its own.
 fn kind(table: Table) -> Option<&'static Kind> {
     match table {
-        Table::Delivery | Table::Cost => None,
+        Table::Delivery | Table::Cost | Table::Order => None,
         Table::Placement => Some(&PLACEMENT),
         Table::ModeSwitches => Some(&MODE_SWITCHES),
         Table::Delays => Some(&DELAYS),
@@ -207,6 +225,7 @@ fn kind(table: Table) -> Option<&'static Kind> {
         Table::Wakeups => Some(&WAKEUPS),
         Table::Punts => Some(&PUNTS),
         Table::Kicks => Some(&KICKS_BY_DEPTH),
+        Table::Net => Some(&NET),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::layout::{Column, Style, field, paragraph, table};
 use crate::answer::words::{UNKNOWN, count, known_span, percent, plural, span, three_digits};
 use crate::measurement::{
-    CpuSamples, CpuShare, Delay, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
+    CpuSamples, CpuShare, Delay, Delivery, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
     TaskWorkBatch, VehicleCount, Warning,
 };
 use crate::trace_record::Finding;
@@ -122,14 +122,12 @@ pub fn headed(style: Style, table: &str) -> String {
 /// Empty where the order was not followed.
 pub fn order(order: Option<&Order>) -> Vec<String> {
     let Some(order) = order else { return Vec::new() };
-    let mut items = vec![
-        format!(
-            "{} of {} completions overtook another",
-            count(order.inversions as f64),
-            count(order.completions as f64)
-        ),
-        format!("at most {} places off", order.max_displacement),
-    ];
+    let mut items = vec![];
+    if order.completions > 0 {
+        let (inversions, all) = (count(order.inversions as f64), count(order.completions as f64));
+        items.push(format!("{inversions} of {all} completions overtook another"));
+        items.push(format!("at most {} places off", order.max_displacement));
+    }
     let by = [
         ("block layer", order.by.block),
         ("device", order.by.device),
@@ -137,7 +135,20 @@ pub fn order(order: Option<&Order>) -> Vec<String> {
         ("task work", order.by.task_work),
     ];
     items.extend(by.iter().filter(|(_, n)| *n > 0).map(|(place, n)| format!("{place} {}", count(*n as f64))));
+    items.extend(order.delivery.as_ref().map(delivery));
     items
+}
+
+fn delivery(d: &Delivery) -> String {
+    let all = count(d.completions as f64);
+    match d.inversions {
+        0 => format!("all {all} that were seen to become ready posted in that order"),
+        n => format!(
+            "of {all} seen to become ready, {} posted out of that order, at most {} places",
+            count(n as f64),
+            d.max_displacement
+        ),
+    }
 }
 
 pub fn per_io(p: &PerIo) -> Vec<String> {

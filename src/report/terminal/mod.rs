@@ -8,6 +8,8 @@ mod delivery;
 mod explain;
 pub(super) mod layout;
 pub(super) mod measured;
+mod net;
+mod order;
 mod run;
 mod trace;
 
@@ -18,15 +20,27 @@ use crate::answer::explain::Explained;
 use crate::comparison::Comparison;
 use crate::error::{Error, Result};
 use crate::measurement::Measurement;
+use crate::net_record::ServedRecord;
 use crate::run_record::RunRecord;
 use crate::store::RunSummary;
 use crate::trace_record::TraceRecord;
 
 pub use self::layout::{Style, WIDTH, field, paragraph, sanitise};
+pub use self::net::Seconds;
 
 /// One measurement, as `bench` prints it.
 pub fn bench(m: &Measurement) -> String {
     bench::screen(m, Style::of_stdout())
+}
+
+/// One measurement of a network load, as `net load` prints it.
+pub fn net(m: &Measurement) -> String {
+    net::screen(m, Style::of_stdout())
+}
+
+/// What a server did, as `net serve` prints it at its end.
+pub fn served(record: &ServedRecord) -> String {
+    net::served(record, Style::of_stdout())
 }
 
 /// A run of an experiment: a table for each group of cells, then what is concluded.

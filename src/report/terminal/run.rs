@@ -2,7 +2,7 @@
 
 use super::layout::{Column, Style, field, paragraph, table};
 use super::measured::{headed, note};
-use super::{cells, compare, cost, delivery};
+use super::{cells, compare, cost, delivery, net, order};
 use crate::answer::conclude::conclude;
 use crate::answer::drift;
 use crate::answer::expectation::{Outcome, judge};
@@ -16,7 +16,7 @@ use crate::store::RunSummary;
 pub fn screen(run: &RunRecord, style: Style) -> String {
     let mut out = String::new();
     head(&mut out, style, run);
-    let rows = if run.table == Table::Cost { None } else { row_axis(run) };
+    let rows = if matches!(run.table, Table::Cost | Table::Order) { None } else { row_axis(run) };
     for group in groups(run, rows) {
         out.push('\n');
         if !group.title.is_empty() {
@@ -34,6 +34,7 @@ pub fn screen(run: &RunRecord, style: Style) -> String {
             _ => {
                 let text = match run.table {
                     Table::Cost => cost::of_group(&group),
+                    Table::Order => order::of_group(&group),
                     kind => cells::of_group(kind, &group, rows).unwrap_or_else(|| delivery::of_group(&group, rows)),
                 };
                 out.push_str(&text);
@@ -42,7 +43,11 @@ pub fn screen(run: &RunRecord, style: Style) -> String {
         }
     }
     out.push('\n');
-    let legend = if run.table == Table::Cost { cost::LEGEND } else { delivery::LEGEND };
+    let legend = match run.table {
+        Table::Cost => cost::LEGEND,
+        Table::Order => order::LEGEND,
+        _ => delivery::LEGEND,
+    };
     paragraph(&mut out, "", cells::legend(run.table).unwrap_or(legend));
     if !run.comparisons.is_empty() {
         out.push('\n');
@@ -100,6 +105,7 @@ fn head(out: &mut String, style: Style, run: &RunRecord) {
                 host.push(format!("interrupt {} {} on CPU {}", i.irq, i.name, cpus.join(",")));
             }
         }
+        host.extend(m.net.as_ref().map(|net| net::between(&net.between).to_owned()));
         field(out, style, "host", &host);
     }
     if !run.question.is_empty() {
@@ -134,7 +140,8 @@ fn expectations(out: &mut String, style: Style, run: &RunRecord) {
 /// What was watched, and what was not seen of it.
 fn seen(out: &mut String, style: Style, run: &RunRecord) {
     let known = |f: fn(&Measurement) -> Option<u64>| -> Option<u64> {
-        let watched = measurements(run).filter(|m| m.probe.mode != "off");
+        // An epoll server has no completions.
+        let watched = measurements(run).filter(|m| m.probe.mode != "off" && m.load.engine != "epoll");
         watched
             .map(f)
             .try_fold((0u64, false), |(sum, _), n| Some((sum + n?, true)))

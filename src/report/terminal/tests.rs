@@ -1,4 +1,5 @@
 mod of_a_trace;
+mod of_net_runs;
 
 use super::layout::sanitise;
 use super::*;

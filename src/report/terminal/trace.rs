@@ -130,6 +130,7 @@ fn followed(total: &Total) -> Vec<String> {
     items.extend(some(f.unfinished, "unfinished at the end"));
     items.extend(some(f.no_room, "given up: no room"));
     items.extend(some(f.ring_buffer_full, "lost: buffer full"));
+    items.extend(some(f.shared_user_data, "of multishot requests with the same user data: not told apart"));
     items
 }
 
@@ -163,6 +164,9 @@ fn ring(o: &mut String, style: Style, t: &TraceRecord, r: &RingRecord) {
     field(o, style, "stages", &stages(r.stages.as_ref()));
     field(o, style, "submitted", &enter_batches(&r.enter_batches, t.total.followed.one_in));
     field(o, style, "task work", &run_items(&r.run_items, t.total.followed.one_in));
+    if t.rings.len() > 1 {
+        field(o, style, "order", &measured::order(r.order.as_ref()));
+    }
     field(o, style, "SQPOLL", &sqpoll(r.sqpoll.as_ref()));
 }
 

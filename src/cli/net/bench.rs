@@ -1,0 +1,250 @@
+//! `iotrail net bench`: a server and a sender, both on this machine.
+//!
+//! With one value for each option it is one measurement, as `net load` makes it; with several for some it is an experiment, run and
+//! compared as `run` does.
+
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use crate::cli::run::{measured, outline};
+use crate::error::{Error, Result};
+use crate::experiment::cell::Measured;
+use crate::experiment::execute::{Outcome, start};
+use crate::experiment::given::{Given, SENDER_LISTS, SERVER_LISTS, net_experiment};
+use crate::experiment::interrupt;
+use crate::experiment::load::Load;
+use crate::experiment::net::ends::Ends;
+use crate::experiment::plan::{Facts, Plan, Target, plan};
+use crate::experiment::schedule::fresh_seed;
+use crate::host;
+use crate::measurement::Measurement;
+use crate::net::options::NetOptions;
+use crate::report::terminal;
+use crate::store::{Store, default_path};
+
+/// Blocks of an experiment, where nothing is said.
+const REPEATS: u32 = 5;
+const QUICK_REPEATS: u32 = 4;
+/// What `--quick` takes for what is not given.
+const QUICK: [(&str, &str); 2] = [("runtime", "500ms"), ("warmup", "100ms")];
+
+#[derive(Debug)]
+pub struct BenchArgs {
+    /// What was given of the load, and nothing else of it.
+    given: Vec<Given>,
+    run: RunArgs,
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Measurements of each combination (default: 1 of one, 5 where there are several)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeats: Option<u32>,
+
+    /// Shorter, and fewer of them: 500 ms, 4 repeats
+    #[arg(long)]
+    quick: bool,
+
+    /// Print the combinations, their order and the estimated time, and run nothing
+    #[arg(long)]
+    plan: bool,
+
+    /// Of the order in which several combinations are measured (default: drawn, printed and stored)
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+
+    /// Follow one of the server's requests to io_uring in so many whole: how late each vehicle delivered, the order of completions
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    follow: Option<u32>,
+
+    /// JSON on standard output
+    #[arg(long)]
+    json: bool,
+
+    /// Store it in this file (several combinations are always stored; default: $XDG_STATE_HOME/iotrail/iotrail.db)
+    #[arg(long, value_name = "PATH")]
+    store: Option<PathBuf>,
+}
+
+impl Args for BenchArgs {
+    fn augment_args(command: Command) -> Command {
+        let several = |command: Command, name: &&str| {
+            command.mut_arg(*name, |arg| {
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                // The ring's flags are a list themselves.
+                let (arg, how) = match *name {
+                    "ring" => (arg, "given again: another set"),
+                    _ => (arg.value_delimiter(','), "several: a list, or given again"),
+                };
+                arg.action(ArgAction::Append).help(format!("{help} ({how})"))
+            })
+        };
+        let load = SERVER_LISTS.iter().chain(&SENDER_LISTS).fold(NetOptions::augment_args(command), several);
+        RunArgs::augment_args(load)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for BenchArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let load = NetOptions::augment_args(Command::new("load"));
+        let is_given = |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
+        let given = |arg: &clap::Arg| {
+            let values = matches.get_raw(arg.get_id().as_str())?;
+            let values = values.map(|v| v.to_string_lossy().into_owned()).collect();
+            Some(Given { name: arg.get_long()?.to_owned(), values })
+        };
+        let given = load.get_arguments().filter(is_given).filter_map(given).collect();
+        Ok(Self { given, run: RunArgs::from_arg_matches(matches)? })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+pub fn run(args: &BenchArgs) -> Result<u8> {
+    let plan = planned(args)?;
+    if args.run.plan {
+        outline::show(&plan, args.run.seed.unwrap_or_else(fresh_seed), args.run.json)?;
+        return Ok(0);
+    }
+    match (plan.cells.len(), plan.repeats) {
+        (1, 1) => one(args, &plan),
+        _ => several(args, &plan),
+    }
+}
+
+fn planned(args: &BenchArgs) -> Result<Plan> {
+    let mut given = args.given.clone();
+    let has = |name: &str| args.given.iter().any(|g| g.name == name);
+    for (name, value) in QUICK.iter().filter(|(name, _)| args.run.quick && !has(name)) {
+        if *name != "runtime" || !has("count") {
+            given.push(Given { name: (*name).into(), values: vec![(*value).into()] });
+        }
+    }
+    let several = given.iter().any(|g| g.values.len() > 1);
+    let repeats = args.run.repeats.unwrap_or(match (several, args.run.quick) {
+        (false, _) => 1,
+        (true, false) => REPEATS,
+        (true, true) => QUICK_REPEATS,
+    });
+    let experiment = net_experiment(&given, repeats, args.run.follow)?;
+    let facts = Facts { online_cpus: host::cpu::online()?, target: None };
+    plan(&experiment, false, &Target::default(), &facts, &|host| host.refusal(None))
+}
+
+fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {
+    // A store that can't be written is found out before the load, not after it.
+    let mut store = args.run.store.as_deref().map(Store::create_or_open).transpose()?;
+    let measured = measure_one(plan, store.as_mut());
+    if let (Err(_), Some(store)) = (&measured, store) {
+        store.abandon();
+    }
+    let measurement = measured?;
+    match args.run.json {
+        true => terminal::print_json(&measurement)?,
+        false => terminal::print(&terminal::net(&measurement))?,
+    }
+    Ok(0)
+}
+
+fn measure_one(plan: &Plan, store: Option<&mut Store>) -> Result<Measurement> {
+    let [cell] = &plan.cells[..] else { return Err(Error::input("nothing is to be measured", "give options")) };
+    if let Some(why) = &cell.untestable {
+        return Err(Error::machine(why, "choose other options"));
+    }
+    let Load::Net(net) = &cell.load else { return Err(Error::input("this is no network load", "use `iotrail bench`")) };
+    let stop = interrupt::raise_flag()?;
+    let measured = Ends::default().run(net, &cell.options, plan.follow, &mut |_| {}, stop)?;
+    let Measured { measurement, histogram, interrupted, .. } = measured;
+    if measurement.ios == 0 {
+        return Err(match interrupted {
+            true => Error::machine("stopped before a request was measured", "let it run longer"),
+            false => Error::machine("not one request was measured", "give it more time with --runtime"),
+        });
+    }
+    if let Some(store) = store {
+        store.save_single(&measurement, &histogram)?;
+    }
+    Ok(measurement)
+}
+
+fn several(args: &BenchArgs, plan: &Plan) -> Result<u8> {
+    let path = args.run.store.clone().map_or_else(default_path, Ok)?;
+    let mut store = Store::create_or_open(&path)?;
+    let seed = args.run.seed.unwrap_or_else(fresh_seed);
+    let measured = start(plan, seed, &mut store).and_then(|started| measured::measured(plan, &started, &mut store));
+    if measured.is_err() {
+        store.abandon();
+    }
+    let (outcome, record) = measured?;
+    measured::show(&record, args.run.json)?;
+    if outcome == Outcome::Finished {
+        return Ok(0);
+    }
+    let (done, planned) = (record.done(), record.planned());
+    terminal::say(&format!("stopped: {done} of {planned} measurements are stored, as run {}", record.run));
+    Ok(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Only {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn plan_of(line: &str) -> Plan {
+        let args = <Only as clap::Parser>::try_parse_from(std::iter::once("bench").chain(line.split_whitespace()));
+        planned(&args.unwrap().bench).unwrap()
+    }
+
+    fn labels(line: &str) -> Vec<String> {
+        plan_of(line).cells.into_iter().map(|c| c.label).collect()
+    }
+
+    #[test]
+    fn one_value_each_is_one_measurement_with_what_was_given() {
+        let p = plan_of("--engine epoll --connections 64 --rate 1000 --server-cpus 0 --follow 8");
+        assert_eq!((p.cells.len(), p.repeats, p.follow), (1, 1, Some(8)));
+        let Load::Net(net) = &p.cells[0].load else { panic!("{:?}", p.cells[0]) };
+        assert_eq!(
+            (net.sender.connections, net.sender.rate, net.server.server_cpus.as_deref()),
+            (64, Some(1000.0), Some("0"))
+        );
+        assert_eq!(p.cells[0].options.len(), 4, "{:?}", p.cells[0].options);
+        let p = plan_of("--quick --count 100");
+        assert_eq!((p.cells[0].options.len(), p.estimate().counted_ios), (2, 100), "the warm-up, and the count");
+        assert_eq!(plan_of("--repeats 3").repeats, 3);
+    }
+
+    #[test]
+    fn lists_and_options_given_again_are_measured_against_each_other() {
+        assert_eq!(
+            labels("--engine epoll,io_uring --connections 4 --connections 64 --window 2"),
+            [
+                "connections 4 · arm epoll",
+                "connections 4 · arm io_uring",
+                "connections 4 · arm control",
+                "connections 64 · arm epoll",
+                "connections 64 · arm io_uring",
+                "connections 64 · arm control"
+            ]
+        );
+        assert_eq!(
+            labels("--ring coop_taskrun,taskrun_flag --ring defer_taskrun,single_issuer"),
+            ["arm coop_taskrun,taskrun_flag", "arm defer_taskrun,single_issuer", "arm control"]
+        );
+        assert_eq!((plan_of("--engine epoll,io_uring --quick").repeats, plan_of("--window 1,2").repeats), (4, 5));
+    }
+}

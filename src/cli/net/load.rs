@@ -1,0 +1,98 @@
+//! `iotrail net load`: the sender.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::error::{Error, Result};
+use crate::experiment::interrupt;
+use crate::experiment::net::loaded::{self, Loaded};
+use crate::host;
+use crate::load::{Doing, Progress};
+use crate::net::address::Address;
+use crate::net::control::Place;
+use crate::net::options::SenderOptions;
+use crate::net::sender::spec::SenderSpec;
+use crate::report::terminal;
+use crate::store::Store;
+
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// Where the server is: 127.0.0.1:7000, [::1]:7000, name:7000, unix:PATH
+    #[arg(value_name = "ADDRESS")]
+    address: Address,
+
+    #[command(flatten)]
+    sender: SenderOptions,
+
+    /// Where the server agrees on what is measured and hands over its side: an address, or none (default: the next port, or
+    /// PATH.control, if a server of iotrail's is there)
+    #[arg(long, value_name = "ADDRESS")]
+    control: Option<Place>,
+
+    /// One measurement as JSON on standard output
+    #[arg(long)]
+    json: bool,
+
+    /// Store the measurement in this file
+    #[arg(long, value_name = "PATH")]
+    store: Option<PathBuf>,
+}
+
+pub fn run(args: &LoadArgs) -> Result<u8> {
+    let spec = SenderSpec::resolve(&args.sender, &host::cpu::online()?)?;
+    // A store that can't be written is found out before the load, not after it.
+    let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
+    let loaded = load(args, &spec, store.as_mut());
+    let kept = loaded.as_ref().is_ok_and(|loaded| loaded.broken_off.is_none());
+    if let Some(store) = store.filter(|_| !kept) {
+        store.abandon();
+    }
+    let Loaded { measurement, broken_off, .. } = loaded?;
+    match args.json {
+        true => terminal::print_json(&measurement)?,
+        false => terminal::print(&terminal::net(&measurement))?,
+    }
+    match broken_off {
+        Some(e) => Err(e),
+        None => Ok(0),
+    }
+}
+
+fn load(args: &LoadArgs, spec: &SenderSpec, store: Option<&mut Store>) -> Result<Loaded> {
+    let stop = interrupt::raise_flag()?;
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
+    let control = args.control.clone().unwrap_or_default();
+    let mut progress = |p: Progress| bar.set_message(words(p));
+    let loaded = loaded::run(spec, &args.address, &control, &mut progress, stop);
+    bar.finish_and_clear();
+    let loaded = loaded?;
+    if loaded.measurement.ios == 0 {
+        return Err(match loaded {
+            Loaded { broken_off: Some(e), .. } => e,
+            Loaded { interrupted: true, .. } => {
+                Error::machine("stopped before an answer was measured", "let it run longer")
+            }
+            _ => Error::machine("not one answer was measured", "give it more time with --runtime"),
+        });
+    }
+    // What broke off is no measurement to compare others with.
+    if let Some(store) = store
+        && loaded.broken_off.is_none()
+    {
+        store.save_single(&loaded.measurement, &loaded.histogram)?;
+    }
+    Ok(loaded)
+}
+
+/// What the load is at, for a terminal's one line.
+fn words(p: Progress) -> String {
+    let seconds = p.elapsed.as_secs_f64();
+    match p.doing {
+        // A sender lays nothing out.
+        Doing::LayingOut | Doing::WarmingUp => format!("warming up: {seconds:.1} s"),
+        Doing::Measuring => format!("measuring: {seconds:.1} s, {} answers", p.done),
+    }
+}

@@ -1,0 +1,89 @@
+//! `iotrail net serve`: the server.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli::seconds;
+use crate::error::Result;
+use crate::experiment::interrupt;
+use crate::experiment::net::ends::Announced;
+use crate::experiment::net::served::{self, How, Told};
+use crate::host;
+use crate::load::options::Trace;
+use crate::net::address::Address;
+use crate::net::control::Place;
+use crate::net::control::host::Host;
+use crate::net::descriptors;
+use crate::net::options::ServerOptions;
+use crate::net::server::Server;
+use crate::net::server::spec::ServerSpec;
+use crate::report::terminal::{self, Seconds};
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Where it listens: 127.0.0.1:7000, [::1]:7000, unix:PATH; port 0: the kernel chooses
+    #[arg(value_name = "ADDRESS")]
+    address: Address,
+
+    #[command(flatten)]
+    server: ServerOptions,
+
+    /// Where senders agree with it on what is measured: an address, or none (default: the next port, or PATH.control)
+    #[arg(long, value_name = "ADDRESS")]
+    control: Option<Place>,
+
+    /// Whether the probes watch what a sender measures: where they can be loaded, always, never
+    #[arg(long, value_enum, default_value_t = Trace::Auto)]
+    trace: Trace,
+
+    /// Follow one of io_uring's requests in so many whole, chosen at random (1: all): how late each vehicle delivered, the
+    /// order of completions
+    #[arg(long, value_name = "N")]
+    follow: Option<NonZeroU32>,
+
+    /// Serve for so long (seconds, or 500ms, 2m); default: until Ctrl-C
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = seconds)]
+    duration: Option<Duration>,
+
+    /// Say where it serves as JSON on standard output, and nothing else there: for the process that started it
+    #[arg(long, hide = true)]
+    announce: bool,
+
+    /// At the end what it did as JSON on standard output; the seconds go to standard error
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &ServeArgs) -> Result<u8> {
+    let spec = ServerSpec::resolve(&args.server, &host::cpu::online()?)?;
+    descriptors::raise()?;
+    // Before there is anything that a signal would leave behind.
+    let stop = interrupt::raise_flag()?;
+    let server = Server::start(spec, &args.address)?;
+    let control =
+        args.control.clone().unwrap_or_default().of(server.address())?.map(|at| Host::listen(&at)).transpose()?;
+    let beside = control.as_ref().map_or(String::new(), |host| format!(", control at {}", host.address()));
+    match (args.announce, &control) {
+        (true, Some(host)) => {
+            let (address, control) = (server.address().to_string(), host.address().to_string());
+            terminal::print(&format!("{}\n", serde_json::json!(Announced { address, control })))?;
+        }
+        _ => terminal::say(&format!("iotrail: serving at {}{beside}; Ctrl-C ends it", server.address())),
+    }
+    let mut seconds = Seconds::new(server.spec().threads, args.json);
+    let mut tell = |told: Told<'_>| match told {
+        Told::Second(..) if args.announce => {}
+        Told::Second(counts, connections) => seconds.tell(counts, connections),
+        Told::Said(what) => terminal::say(&format!("iotrail: {}", terminal::sanitise(&what))),
+    };
+    let how = How { trace: args.trace, follow: args.follow.map(NonZeroU32::get), duration: args.duration };
+    let record = served::serve(&server, control, how, &mut tell, stop)?;
+    match args.json {
+        _ if args.announce => {}
+        true => terminal::print_json(&record)?,
+        false => terminal::print(&terminal::served(&record))?,
+    }
+    Ok(0)
+}

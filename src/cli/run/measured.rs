@@ -1,0 +1,132 @@
+//! A planned run, measured: stored as it goes, read back, compared, shown.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use serde::Serialize;
+
+use super::progress::Progress;
+use crate::answer::compare;
+use crate::answer::conclude::{Conclusion, conclude};
+use crate::answer::drift;
+use crate::answer::expectation::{Judged, judge};
+use crate::comparison::Comparison;
+use crate::error::{Error, Result};
+use crate::experiment::cell::{self, Watching};
+use crate::experiment::execute::{Execution, Outcome, Started, Step, execute};
+use crate::experiment::interrupt;
+use crate::experiment::load::Load;
+use crate::experiment::net::ends::Ends;
+use crate::experiment::plan::{Cell, Plan};
+use crate::host::{self, settings::Settings};
+use crate::measurement::{self, Warning};
+use crate::probe::profile::{Clock, DEFAULT_HZ, Sampling};
+use crate::report::terminal;
+use crate::run_record::RunRecord;
+use crate::store::Store;
+
+/// The run as `--json` prints it.
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    record: &'a RunRecord,
+    conclusions: Vec<Conclusion>,
+    /// The experiment's expectations, wherever they hold.
+    judged: &'a [Judged],
+    /// Of the repeats beside each other: outliers, drift.
+    warnings: Vec<Warning>,
+}
+
+/// Measures what is to come, reads back all that is stored of the run, and compares.
+pub fn measured(plan: &Plan, started: &Started, store: &mut Store) -> Result<(Outcome, RunRecord)> {
+    let outcome = measure(plan, started, store)?;
+    let mut record = store.load(started.run)?.ok_or_else(|| {
+        Error::machine(
+            format!("run {} is no longer in {}", started.run, store.path().display()),
+            "another program removed it",
+        )
+    })?;
+    record.comparisons = compared(&record, store)?;
+    Ok((outcome, record))
+}
+
+/// Prints the run; returns what became of its expectations.
+pub fn show(record: &RunRecord, json: bool) -> Result<Vec<Judged>> {
+    let judged = judge(record);
+    if json {
+        let (conclusions, warnings) = (conclude(record), drift::warnings(record));
+        terminal::print_json(&Printed { record, conclusions, judged: &judged, warnings })?;
+    } else {
+        terminal::print(&terminal::run(record))?;
+    }
+    Ok(judged)
+}
+
+/// The arms against the first, from all that is stored of the run.
+fn compared(record: &RunRecord, store: &Store) -> Result<Vec<Comparison>> {
+    let failed = RefCell::new(None);
+    let histogram = |cell, repeat| {
+        store.histogram(record.run, cell, repeat).unwrap_or_else(|e| {
+            failed.borrow_mut().get_or_insert(e);
+            None
+        })
+    };
+    let comparisons = compare::of_run(record, &histogram);
+    failed.into_inner().map_or(Ok(comparisons), Err)
+}
+
+/// What is below `path`, or below the folder that it will be made in; `None` if it cannot be told.
+pub fn disk_below(path: &Path) -> Option<measurement::Target> {
+    let there = path.ancestors().find(|p| p.exists())?;
+    host::block::target(there).ok()
+}
+
+fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome> {
+    let stop: &AtomicBool = interrupt::raise_flag()?;
+    let sampling = plan.profile.then_some(Sampling { clock: Clock::Time, hz: DEFAULT_HZ });
+    let watching = Watching { sampling, follow: plan.follow };
+    // Both closures show something, one after the other.
+    let progress = RefCell::new(Progress::new(plan, started));
+    let changes_host = plan.testable().any(|cell| !cell.host.is_empty());
+    let mut settings = changes_host.then(Settings::open).transpose()?;
+    let disk = plan.target.as_deref().and_then(disk_below);
+    let mut ends = Ends::default();
+    let mut one = |cell: &Cell| {
+        // Before the load, and outside what is measured.
+        settings.as_mut().map_or(Ok(()), |settings| settings.set(&cell.host, disk.as_ref()))?;
+        let mut tell = |at| progress.borrow().load(&at);
+        let mut measured = match &cell.load {
+            Load::Storage(load) => cell::run(load, watching, &mut tell, stop)?,
+            Load::Net(net) => ends.run(net, &cell.options, plan.follow, &mut tell, stop)?,
+        };
+        // Whoever changed them meanwhile changed what was measured.
+        settings.as_mut().map_or(Ok(()), |settings| settings.check())?;
+        if cell.host.cpu_quota.is_some() {
+            // It is what was asked for.
+            measured.measurement.warnings.retain(|w| w.code != "throttled");
+        }
+        Ok(measured)
+    };
+    let outcome = execute(Execution {
+        plan,
+        started,
+        store,
+        stop,
+        measure: &mut one,
+        tell: &mut |step: Step<'_>| progress.borrow_mut().show(&step),
+    });
+    progress.borrow().end();
+    if let Some(settings) = &mut settings {
+        interrupt::hold()?;
+        let left = settings.restore();
+        interrupt::let_go()?;
+        match left {
+            Ok(lines) => lines.iter().for_each(|line| terminal::say(&terminal::sanitise(line))),
+            Err(e) if outcome.is_ok() => return Err(e),
+            // The run's own error is the first one.
+            Err(e) => terminal::say(&terminal::sanitise(&e.to_string())),
+        }
+    }
+    outcome
+}

@@ -1,0 +1,195 @@
+//! An experiment made of options as they are given on a command line: what has several values is what is measured against each other.
+
+use std::collections::HashSet;
+
+use toml::Value;
+
+use super::file::{Axis, Experiment, Options, Point, Scale, settled, to_json};
+use super::load::Kind;
+use crate::error::{Error, Result};
+use crate::run_record::{ARM, Table, value_text};
+
+/// An option, and its values as they were written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    pub name: String,
+    pub values: Vec<String>,
+}
+
+/// Of the network load: what the server is, and what it is asked.
+pub const SERVER_LISTS: [&str; 3] = ["engine", "ring", "receive"];
+pub const SENDER_LISTS: [&str; 2] = ["connections", "window"];
+/// What `--engine epoll` knows nothing of.
+const OF_RINGS: [&str; 2] = ["ring", "receive"];
+
+/// A network load. Every combination of what the server is makes an arm; where that is one, what it is asked does.
+///
+/// Errors: a value that its option does not take, one that stands twice.
+pub fn net_experiment(given: &[Given], repeats: u32, follow: Option<u32>) -> Result<Experiment> {
+    let mut load = Options::new();
+    let mut lists: Vec<(&str, Vec<Value>)> = Vec::new();
+    for Given { name, values } in given {
+        let parsed = values.iter().map(|text| value(name, text)).collect::<Result<Vec<_>>>()?;
+        let mut seen = HashSet::new();
+        if let Some(twice) = values.iter().find(|v| !seen.insert(*v)) {
+            return Err(Error::input(format!("--{name} has {twice} twice"), "give each value once"));
+        }
+        match &parsed[..] {
+            [one] => _ = load.insert(name.clone(), one.clone()),
+            _ => lists.push((name, parsed)),
+        }
+    }
+    let (server, asked): (Vec<_>, Vec<_>) = lists.into_iter().partition(|(name, _)| SERVER_LISTS.contains(name));
+    let mut axes: Vec<Axis> = asked.into_iter().map(|(name, values)| axis(name, values)).collect();
+    let arms = match (server.is_empty(), axes.is_empty()) {
+        (false, _) => arms(&load, server),
+        (true, false) => named(axes.remove(0)),
+        (true, true) => {
+            let as_given = Point { value: "as given".into(), options: Options::new(), at: "net bench".into() };
+            Axis { name: ARM.into(), points: vec![as_given] }
+        }
+    };
+    let control = arms.points.len() > 1;
+    axes.push(Axis { name: ARM.into(), ..arms });
+    Ok(Experiment {
+        name: "net-bench".into(),
+        title: "A network load, with both ends on this machine".into(),
+        question: String::new(),
+        expect: String::new(),
+        kind: Kind::Net,
+        table: Table::Net,
+        profile: false,
+        follow,
+        metrics: Vec::new(),
+        expectations: Vec::new(),
+        control,
+        unmapped: Vec::new(),
+        seed: None,
+        size: None,
+        full: Scale { repeats, stop: None, load, axes },
+        quick: None,
+    })
+}
+
+/// As the option takes it: text, or the number that is meant.
+fn value(name: &str, text: &str) -> Result<Value> {
+    let numbers = [text.parse().ok().map(Value::Integer), text.parse().ok().map(Value::Float)];
+    let takes = |value: &Value| {
+        settled(Kind::Net, [(name.to_owned(), value.clone())].into_iter().collect()).map_err(|why| {
+            Error::input(format!("--{name} does not take '{text}': {why}"), "see `iotrail net bench --help`")
+        })
+    };
+    let as_text = Value::String(text.to_owned());
+    match takes(&as_text) {
+        Ok(_) => Ok(as_text),
+        Err(e) => numbers.into_iter().flatten().find(|n| takes(n).is_ok()).ok_or(e),
+    }
+}
+
+fn axis(name: &str, values: Vec<Value>) -> Axis {
+    let points = values.into_iter().map(|value| point(vec![(name, value)])).collect();
+    Axis { name: name.into(), points }
+}
+
+/// Arms have names.
+fn named(axis: Axis) -> Axis {
+    let points = axis
+        .points
+        .into_iter()
+        .map(|p| Point { value: format!("{} {}", axis.name, value_text(&to_json(&p.value))).into(), ..p });
+    Axis { points: points.collect(), name: axis.name }
+}
+
+/// Every combination once. Rings' options make no second arm of an engine without rings.
+fn arms(load: &Options, lists: Vec<(&str, Vec<Value>)>) -> Axis {
+    let mut all: Vec<Vec<(&str, Value)>> = vec![vec![]];
+    for (name, values) in lists {
+        all = all
+            .into_iter()
+            .flat_map(|one| values.iter().map(move |v| [one.clone(), vec![(name, v.clone())]].concat()))
+            .collect();
+    }
+    let mut points: Vec<Point> = Vec::new();
+    for mut combination in all {
+        let engine = combination.iter().find(|(n, _)| *n == "engine").map(|(_, v)| v).or(load.get("engine"));
+        if engine.and_then(Value::as_str) == Some("epoll") {
+            combination.retain(|(name, _)| !OF_RINGS.contains(name));
+        }
+        let point = point(combination);
+        if !points.contains(&point) {
+            points.push(point);
+        }
+    }
+    Axis { name: ARM.into(), points }
+}
+
+/// Called by its values.
+fn point(options: Vec<(&str, Value)>) -> Point {
+    let text = |v: &Value| value_text(&to_json(v));
+    let (names, at): (Vec<String>, Vec<String>) =
+        options.iter().map(|(name, v)| (text(v), format!("--{name} {}", text(v)))).unzip();
+    let value = match &options[..] {
+        [(name, value)] if SENDER_LISTS.contains(name) => value.clone(),
+        _ => names.join(" ").into(),
+    };
+    Point { value, options: options.into_iter().map(|(n, v)| (n.to_owned(), v)).collect(), at: at.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(options: &[(&str, &[&str])]) -> Vec<Given> {
+        let one = |(name, values): &(&str, &[&str])| Given {
+            name: (*name).into(),
+            values: values.iter().map(|v| (*v).to_owned()).collect(),
+        };
+        options.iter().map(one).collect()
+    }
+
+    fn axes(options: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+        let e = net_experiment(&given(options), 3, None).unwrap();
+        let text = |p: &Point| value_text(&to_json(&p.value));
+        e.full.axes.iter().map(|a| (a.name.clone(), a.points.iter().map(text).collect())).collect()
+    }
+
+    fn of(name: &str, values: &[&str]) -> (String, Vec<String>) {
+        (name.into(), values.iter().map(|v| (*v).to_owned()).collect())
+    }
+
+    #[test]
+    fn what_the_server_is_makes_the_arms_and_what_it_is_asked_the_rows() {
+        assert_eq!(
+            axes(&[("engine", &["epoll", "io_uring"]), ("connections", &["4", "64"]), ("window", &["2"])]),
+            [of("connections", &["4", "64"]), of("arm", &["epoll", "io_uring"])]
+        );
+        assert_eq!(
+            axes(&[("engine", &["epoll", "io_uring"]), ("ring", &["", "coop_taskrun"])]),
+            [of("arm", &["epoll", "io_uring none", "io_uring coop_taskrun"])]
+        );
+        assert_eq!(axes(&[("receive", &["single", "bundle"])]), [of("arm", &["single", "bundle"])]);
+    }
+
+    #[test]
+    fn where_the_server_is_one_the_first_list_makes_the_arms() {
+        assert_eq!(
+            axes(&[("connections", &["4", "64"]), ("window", &["1", "2"])]),
+            [of("window", &["1", "2"]), of("arm", &["connections 4", "connections 64"])]
+        );
+        let e = net_experiment(&given(&[("connections", &["4"]), ("rate", &["1000"])]), 3, None).unwrap();
+        assert_eq!((e.full.axes[0].points.len(), e.control), (1, false));
+        assert_eq!((&e.full.load["connections"], &e.full.load["rate"]), (&Value::Integer(4), &Value::Integer(1000)));
+    }
+
+    #[test]
+    fn values_are_as_their_options_take_them() {
+        let e = net_experiment(&given(&[("server-cpus", &["0"]), ("request", &["4k"]), ("rate", &["0.5"])]), 1, None)
+            .unwrap();
+        let load = &e.full.load;
+        assert_eq!((load["server-cpus"].as_str(), load["request"].as_str()), (Some("0"), Some("4k")));
+        assert_eq!(load["rate"], Value::Float(0.5));
+        let refused = |options| net_experiment(&given(options), 1, None).unwrap_err().to_string();
+        assert_eq!(refused(&[("window", &["1", "2", "1"])]), "--window has 1 twice; give each value once");
+        assert!(refused(&[("engine", &["kqueue"])]).starts_with("--engine does not take 'kqueue': unknown variant"));
+    }
+}

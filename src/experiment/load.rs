@@ -1,0 +1,133 @@
+//! What a cell runs: a load on storage, or one over the network. An experiment is of one kind.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::error::Result;
+use crate::load::options::{LoadOptions, Span, names_of};
+use crate::load::spec::LoadSpec;
+use crate::measurement::Target;
+use crate::net::options::NetOptions;
+use crate::net::sender::spec::SenderSpec;
+use crate::net::server::spec::ServerSpec;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    #[default]
+    Storage,
+    Net,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Load {
+    Storage(LoadOptions),
+    Net(NetOptions),
+}
+
+/// When a load ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    After(Duration),
+    /// By number of I/Os, or of requests.
+    AtCount(u64),
+}
+
+impl Kind {
+    /// Names of the load's options, from the one place that defines them.
+    pub fn option_names(self) -> &'static [String] {
+        static STORAGE: LazyLock<Vec<String>> = LazyLock::new(names_of::<LoadOptions>);
+        static NET: LazyLock<Vec<String>> = LazyLock::new(names_of::<NetOptions>);
+        match self {
+            Kind::Storage => &STORAGE,
+            Kind::Net => &NET,
+        }
+    }
+
+    /// Of all that is refused by an experiment's text.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Kind::Storage => "docs/formats.md describes the experiment file, `iotrail bench --help` the load's options",
+            Kind::Net => "docs/formats.md describes the experiment file, `iotrail net bench --help` the load's options",
+        }
+    }
+
+    /// Options → the load, defaults where they don't speak. Errors: what does not go together.
+    pub fn load(self, options: Table) -> std::result::Result<Load, String> {
+        if options.contains_key("runtime") && options.contains_key("count") {
+            return Err("'runtime' and 'count' exclude each other: a load ends by time or by number of I/Os".into());
+        }
+        let set = |name: &str| options.get(name) == Some(&Value::Boolean(true));
+        if set("direct") && set("buffered") {
+            return Err("'direct' and 'buffered' exclude each other".into());
+        }
+        let load = match self {
+            Kind::Storage => LoadOptions::deserialize(Value::Table(options)).map(Load::Storage),
+            Kind::Net => NetOptions::from_table(options).map(Load::Net),
+        };
+        load.map_err(|e| e.message().to_owned())
+    }
+}
+
+impl Load {
+    /// Of a load on storage.
+    pub fn storage(&self) -> Option<&LoadOptions> {
+        match self {
+            Load::Storage(load) => Some(load),
+            Load::Net(_) => None,
+        }
+    }
+
+    /// Whether it can run here, by the load's own rules.
+    pub fn check(&self, target: Option<&Target>, online_cpus: &[u32]) -> Result<()> {
+        match self {
+            Load::Storage(load) => LoadSpec::resolve(load, target, online_cpus).map(drop),
+            Load::Net(net) => {
+                ServerSpec::resolve(&net.server, online_cpus)?;
+                SenderSpec::resolve(&net.sender, online_cpus).map(drop)
+            }
+        }
+    }
+
+    pub fn warmup(&self) -> Duration {
+        match self {
+            Load::Storage(load) => load.warmup.0,
+            Load::Net(net) => net.sender.warmup.0,
+        }
+    }
+
+    pub fn ends(&self) -> Ends {
+        let (count, runtime) = match self {
+            Load::Storage(load) => (load.count, load.runtime),
+            Load::Net(net) => (net.sender.count, net.sender.runtime),
+        };
+        // Five seconds are the loads' own default.
+        count.map_or(Ends::After(runtime.map_or(Duration::from_secs(5), |Span(time)| time)), Ends::AtCount)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::options::{Between, ServerEngine};
+
+    #[test]
+    fn a_net_load_takes_the_options_of_both_sides_and_what_is_between() {
+        let text = "engine = \"epoll\"\nserver-cpus = \"0\"\nconnections = 64\nbetween = \"unix\"\ncount = 9";
+        let load = Kind::Net.load(toml::from_str(text).unwrap()).unwrap();
+        let Load::Net(net) = &load else { panic!("{load:?}") };
+        assert_eq!((net.server.engine, net.sender.connections), (ServerEngine::Epoll, 64));
+        assert_eq!(
+            (net.between, load.ends(), load.warmup()),
+            (Between::Unix, Ends::AtCount(9), Duration::from_millis(500))
+        );
+        let refused = |text: &str| Kind::Net.load(toml::from_str(text).unwrap()).unwrap_err();
+        assert!(refused("depth = 4").contains("depth"));
+        assert!(refused("runtime = \"1s\"\ncount = 3").contains("exclude each other"));
+        let names = Kind::Net.option_names();
+        assert!(["engine", "window", "between", "trace"].iter().all(|n| names.contains(&(*n).to_owned())), "{names:?}");
+    }
+}

@@ -1,0 +1,246 @@
+//! Both ends on this machine: the server in a process of its own, which the kernel kills when ours ends, and the sender in this one.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::loaded::{self, Loaded};
+use crate::error::{Error, Kind, Result};
+use crate::experiment::cell::Measured;
+use crate::host;
+use crate::load::Progress;
+use crate::load::options::{Trace, names_of};
+use crate::net::address::Address;
+use crate::net::control::Place;
+use crate::net::descriptors;
+use crate::net::namespace::{self, Namespaces, SERVER};
+use crate::net::options::{Between, NetOptions, ServerEngine, ServerOptions};
+use crate::net::sender::spec::SenderSpec;
+
+/// What a server that was started from here says once it serves, on a line of its standard output.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Announced {
+    pub address: String,
+    pub control: String,
+}
+
+/// What lies between the two ends; the same for all measurements of a run.
+enum Way {
+    Namespaces(Namespaces),
+    Loopback,
+    Unix(Folder),
+}
+
+#[derive(Default)]
+pub struct Ends {
+    way: Option<(Between, Way)>,
+}
+
+impl Ends {
+    /// One measurement. `options` are those of `load` that were set, as written; the server takes its own from there. `follow`: one of its
+    /// requests in so many.
+    pub fn run(
+        &mut self,
+        load: &NetOptions,
+        options: &Map<String, Value>,
+        follow: Option<u32>,
+        progress: &mut dyn FnMut(Progress),
+        stop: &AtomicBool,
+    ) -> Result<Measured> {
+        let spec = SenderSpec::resolve(&load.sender, &host::cpu::online()?)?;
+        descriptors::raise()?;
+        let way = self.way(load.between)?;
+        // An epoll server makes no requests that could be followed.
+        let follow = follow.filter(|_| load.server.engine == ServerEngine::IoUring);
+        let server = Server::start(way, options, load.trace, follow)?;
+        let inside = match way {
+            Way::Namespaces(ends) => Some(ends.enter_sender()?),
+            Way::Loopback | Way::Unix(_) => None,
+        };
+        let control = Place::At(server.control.clone());
+        let loaded = loaded::run(&spec, &server.address, &control, progress, stop);
+        drop(inside);
+        let Loaded { measurement, histogram, interrupted, broken_off } = loaded?;
+        match broken_off {
+            // A server that failed says why.
+            Some(e) if !stop.load(Ordering::Relaxed) => Err(server.failure().unwrap_or(e)),
+            _ => Ok(Measured { measurement, histogram, samples: vec![], interrupted }),
+        }
+    }
+
+    fn way(&mut self, between: Between) -> Result<&Way> {
+        let is_there = self.way.as_ref().is_some_and(|(asked, _)| *asked == between);
+        if !is_there {
+            let made = match between {
+                Between::Namespaces => Way::Namespaces(Namespaces::make()?),
+                Between::Auto => Namespaces::make().map_or(Way::Loopback, Way::Namespaces),
+                Between::Loopback => Way::Loopback,
+                Between::Unix => Way::Unix(Folder::make()?),
+            };
+            self.way = Some((between, made));
+        }
+        match &self.way {
+            Some((_, way)) => Ok(way),
+            None => Err(Error::machine("there is nothing between the two ends", "report this")),
+        }
+    }
+}
+
+impl Way {
+    /// Where the server listens for requests and for what is agreed on.
+    fn addresses(&self) -> (String, String) {
+        match self {
+            Way::Namespaces(_) => (format!("{SERVER}:0"), format!("{SERVER}:0")),
+            Way::Loopback => ("127.0.0.1:0".into(), "127.0.0.1:0".into()),
+            Way::Unix(folder) => {
+                let at = |name| format!("unix:{}", folder.path.join(name).display());
+                (at("server"), at("control"))
+            }
+        }
+    }
+}
+
+/// `iotrail net serve` in a process of its own; killed when this is dropped.
+struct Server {
+    child: Child,
+    address: Address,
+    control: Address,
+    /// Its standard error.
+    said: File,
+}
+
+impl Server {
+    /// It serves when this returns. Errors: what it says itself.
+    fn start(way: &Way, options: &Map<String, Value>, trace: Trace, follow: Option<u32>) -> Result<Self> {
+        let cannot = |e: io::Error| Error::machine("cannot start the server's process", "see `ulimit -u`").because(e);
+        let said = memory_file().map_err(cannot)?;
+        let (address, control) = way.addresses();
+        // The program that runs, even if its file has been replaced meanwhile.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("iotrail").args(["net", "serve", &address, "--announce"]);
+        command.args([format!("--control={control}"), format!("--trace={trace}")]);
+        command.args(follow.map(|n| format!("--follow={n}")));
+        let names = names_of::<ServerOptions>();
+        for (name, value) in options.iter().filter(|(name, _)| names.contains(name)) {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            command.arg(format!("--{name}={text}"));
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said.try_clone().map_err(cannot)?);
+        // A terminal's Ctrl-C is for this process, which then ends at a point where nothing is in flight.
+        command.process_group(0);
+        let namespace = match way {
+            Way::Namespaces(ends) => Some(ends.server()),
+            Way::Loopback | Way::Unix(_) => None,
+        };
+        before_exec(&mut command, namespace);
+        let mut child = command.spawn().map_err(cannot)?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            // A server that cannot serve ends, and then this ends.
+            BufReader::new(out).read_line(&mut line).map_err(cannot)?;
+        }
+        let nowhere = Address::Unix(PathBuf::new());
+        let mut server = Server { child, address: nowhere.clone(), control: nowhere, said };
+        let told = serde_json::from_str::<Announced>(&line).ok();
+        match told.and_then(|told| Some((told.address.parse().ok()?, told.control.parse().ok()?))) {
+            Some((address, control)) => (server.address, server.control) = (address, control),
+            None => {
+                let status = server.child.wait().map_err(cannot)?;
+                let ended = || Error::machine(format!("the server's process ended before it served ({status})"), "");
+                return Err(server.failure().unwrap_or_else(ended));
+            }
+        }
+        Ok(server)
+    }
+
+    /// What a server that has ended by itself said last.
+    fn failure(&self) -> Option<Error> {
+        let mut said = String::new();
+        let mut file = &self.said;
+        file.rewind().and_then(|()| file.read_to_string(&mut said)).ok()?;
+        let last = said.lines().last()?.strip_prefix("iotrail: ")?;
+        let (what, remedy) = last.split_once("; ").unwrap_or((last, ""));
+        Some(Error { kind: Kind::Machine, what: format!("the server: {what}"), remedy: remedy.into(), source: None })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that has ended already needs only to be waited for.
+        self.child.kill().unwrap_or(());
+        self.child.wait().map(drop).unwrap_or(());
+    }
+}
+
+/// In the child: it dies when its parent does, and is in its network namespace.
+fn before_exec(command: &mut Command, namespace: Option<BorrowedFd<'_>>) {
+    let parent = std::process::id();
+    let namespace = namespace.map(|fd| fd.as_raw_fd());
+    let between_fork_and_exec = move || {
+        // SAFETY: no memory is handed over.
+        if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // It may have died before it was asked.
+        if std::os::unix::process::parent_id() != parent {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        // SAFETY: the parent holds it open until the child has started, and this is its copy.
+        namespace.map_or(Ok(()), |fd| namespace::enter(unsafe { BorrowedFd::borrow_raw(fd) }))
+    };
+    // SAFETY: three system calls, of which none takes a lock or allocates.
+    unsafe { command.pre_exec(between_fork_and_exec) };
+}
+
+/// A file in memory: takes what is written to it, however much, and is gone with its descriptors.
+fn memory_file() -> io::Result<File> {
+    // SAFETY: a text that ends in NUL and lives as long as the program.
+    let fd = unsafe { libc::memfd_create(c"said".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// For the sockets of a run; removed with it. What a killed run has left is removed by the next one.
+struct Folder {
+    path: PathBuf,
+}
+
+const FOLDERS: &str = "iotrail-net-bench-";
+
+impl Folder {
+    fn make() -> Result<Self> {
+        let all = std::env::temp_dir();
+        for name in
+            std::fs::read_dir(&all).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        {
+            let maker = name.strip_prefix(FOLDERS).and_then(|n| n.parse::<u32>().ok());
+            if maker.is_some_and(|tgid| tgid == std::process::id() || !PathBuf::from(format!("/proc/{tgid}")).exists())
+            {
+                // Another user's is left to that user.
+                std::fs::remove_dir_all(all.join(name)).unwrap_or(());
+            }
+        }
+        let path = all.join(format!("{FOLDERS}{}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|e| {
+            Error::machine(format!("cannot make {}", path.display()), "set TMPDIR to a folder that can be written")
+                .because(e)
+        })?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.path).unwrap_or(());
+    }
+}

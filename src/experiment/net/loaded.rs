@@ -1,0 +1,276 @@
+//! A sender's run against a server, with the server's half of the measurement where it can be had.
+
+use std::cell::RefCell;
+use std::net::UdpSocket;
+use std::sync::atomic::AtomicBool;
+
+use hdrhistogram::Histogram;
+
+use crate::answer::comparable;
+use crate::answer::doubt::doubts;
+use crate::error::{Error, Result};
+use crate::host::{self, circumstances};
+use crate::load::spec::End;
+use crate::load::{Boundary, Doing, Progress};
+use crate::measurement::{LoadRecord, Measurement, Ring, SCHEMA, Warning};
+use crate::net::address::Address;
+use crate::net::control::Place;
+use crate::net::control::guest::{Guest, Unmet};
+use crate::net::control::message::{Machine, Measured, Welcome};
+use crate::net::sender::spec::SenderSpec;
+use crate::net::sender::{self, Sent};
+use crate::net_record::{NetRecord, ServerCounts, ServerRecord};
+use crate::stats::quantile;
+
+/// What one run of a sender yields.
+pub struct Loaded {
+    pub measurement: Measurement,
+    /// Latencies in nanoseconds, all connections together.
+    pub histogram: Histogram<u64>,
+    /// The user stopped it.
+    pub interrupted: bool,
+    /// The other side was lost; the measurement is of what was until then.
+    pub broken_off: Option<Error>,
+}
+
+/// The control connection in the course of a run.
+struct Talk {
+    guest: Guest,
+    begun: bool,
+    measured: Option<Box<Measured>>,
+    lost: Option<Error>,
+}
+
+impl Talk {
+    fn end(&mut self) {
+        if self.begun && self.measured.is_none() && self.lost.is_none() {
+            match self.guest.end() {
+                Ok(measured) => self.measured = Some(measured),
+                Err(e) => self.lost = Some(e),
+            }
+        }
+    }
+}
+
+/// Sends to a server, and measures both sides. Where nobody of ours answers beside its address, the server is not measured, and a
+/// warning says so; at an address that was named somebody has to answer.
+pub fn run(
+    spec: &SenderSpec,
+    address: &Address,
+    control: &Place,
+    progress: &mut dyn FnMut(Progress),
+    stop: &AtomicBool,
+) -> Result<Loaded> {
+    let mut warnings = Vec::new();
+    let talk = RefCell::new(greet(spec, address, control, &mut warnings)?);
+    let alone = talk.borrow().is_none();
+    let cpus = host::cpu::online()?;
+    let (mut before, mut around) = (None, None);
+    let mut boundary = |at: Boundary| -> Result<()> {
+        let mut talk = talk.borrow_mut();
+        match at {
+            Boundary::Ready => {}
+            Boundary::MeasureBegins => {
+                // A server that is measured reads its own machine's.
+                let of = circumstances::Of { target: None, bytes: None, cpus: &cpus };
+                before = alone.then(|| circumstances::before(of));
+                if let Some(talk) = talk.as_mut() {
+                    talk.guest.begin()?;
+                    talk.begun = true;
+                }
+            }
+            Boundary::MeasureEnds => {
+                talk.iter_mut().for_each(Talk::end);
+                around = before.take().map(circumstances::Before::after);
+            }
+        }
+        Ok(())
+    };
+    let mut progress = |p: Progress| {
+        if let (Doing::Measuring, Some(talk)) = (p.doing, talk.borrow_mut().as_mut())
+            && talk.lost.is_none()
+            && let Err(e) = talk.guest.listen()
+        {
+            talk.lost = Some(e);
+        }
+        progress(p);
+    };
+    let mut sent = sender::run(spec, address, &mut boundary, &mut progress, stop)?;
+    let mut talk = talk.into_inner();
+    // A load that broke off has not come to its end's boundary.
+    talk.iter_mut().for_each(Talk::end);
+    let mut broken_off = sent.broken_off.take();
+
+    let half = match &mut talk {
+        Some(talk) => match (talk.measured.take(), talk.lost.take()) {
+            (Some(measured), _) => {
+                if !measured.whole && broken_off.is_none() {
+                    broken_off = Some(stopped(address));
+                }
+                Some(*measured)
+            }
+            (None, lost) => {
+                let half = lost_half(&talk.guest);
+                let seconds = half.as_ref().map_or(0, |h| h.server.seconds.len());
+                warnings.push(Warning::new(
+                    "server_lost",
+                    format!("the server was lost: of its side there is what it had told, {seconds} seconds"),
+                    "see whether it still runs, and what it said",
+                ));
+                broken_off = broken_off.or(lost);
+                half
+            }
+        },
+        None => None,
+    };
+    let between = between(address, talk.as_ref().map(|talk| talk.guest.welcome()));
+    let mut measurement = joined(spec, address, between, &sent, half)?;
+    if let Some(mut around) = around {
+        around.throughput = sent.throughput.clone();
+        measurement.circumstances = Some(around);
+    }
+    measurement.warnings.extend(warnings);
+    measurement.warnings.append(&mut sent.warnings);
+    if sent.interrupted {
+        measurement.warnings.push(Warning::new(
+            "interrupted",
+            "the load was stopped before its end: the numbers are of the part that ran",
+            "run it again to measure all of it",
+        ));
+    }
+    let doubts: Vec<Warning> = doubts(&measurement).into_iter().chain(comparable::warnings(&measurement)).collect();
+    measurement.warnings.extend(doubts);
+    Ok(Loaded { measurement, histogram: sent.histogram, interrupted: sent.interrupted, broken_off })
+}
+
+fn greet(spec: &SenderSpec, address: &Address, control: &Place, warnings: &mut Vec<Warning>) -> Result<Option<Talk>> {
+    let unmeasured = |why: String| {
+        Warning::new(
+            "server_unmeasured",
+            why,
+            "`iotrail net serve` measures its side; --control ADDRESS says where it listens",
+        )
+    };
+    let Some(at) = control.of(address)? else {
+        warnings.push(unmeasured("the server's side was not measured: --control none".into()));
+        return Ok(None);
+    };
+    match Guest::greet(&at, &spec.asked()) {
+        Ok(guest) => Ok(Some(Talk { guest, begun: false, measured: None, lost: None })),
+        Err(Unmet::Refused(e)) => Err(e),
+        Err(Unmet::NotOurs(why)) if *control == Place::Beside => {
+            warnings.push(unmeasured(format!(
+                "the server's side was not measured: no server of iotrail's answers at {at} ({why})"
+            )));
+            Ok(None)
+        }
+        Err(Unmet::NotOurs(why)) => {
+            let what = format!("no server of iotrail's answers at the control address {at}");
+            Err(Error::machine(what, "start `iotrail net serve` with that --control, or use --control none")
+                .because(why))
+        }
+    }
+}
+
+fn stopped(address: &Address) -> Error {
+    Error::machine(format!("the server at {address} was stopped"), "let it run for as long as the load")
+}
+
+/// What a server that is gone had told: its seconds. `None`: not one.
+fn lost_half(guest: &Guest) -> Option<Measured> {
+    let (first, rest) = guest.seconds().split_first()?;
+    let mut total: ServerCounts = first.clone();
+    rest.iter().for_each(|second| total.add(second));
+    let welcome = guest.welcome();
+    let flags = |name: &str| welcome.options.get(name).and_then(|v| serde_json::from_value(v.clone()).ok());
+    let jobs = welcome.options.get("server-threads").and_then(serde_json::Value::as_u64);
+    let load = LoadRecord {
+        engine: welcome.engine.clone(),
+        ring: Ring { requested: flags("ring").unwrap_or_default(), granted: welcome.granted.clone() },
+        register: flags("register").unwrap_or_default(),
+        jobs: jobs.unwrap_or_default() as u32,
+        ..LoadRecord::default()
+    };
+    let server = ServerRecord {
+        version: welcome.version.clone(),
+        engine: welcome.engine.clone(),
+        options: welcome.options.clone(),
+        total,
+        threads: Vec::new(),
+        seconds: guest.seconds().to_vec(),
+        memory: None,
+    };
+    Some(Measured { whole: false, measurement: Measurement { load, ..Measurement::default() }, server })
+}
+
+fn between(address: &Address, welcome: Option<&Welcome>) -> &'static str {
+    match (address, welcome) {
+        (Address::Unix(_), _) => "unix",
+        (Address::Tcp(_), Some(welcome)) => Machine::of_this_process().between(&welcome.machine),
+        (Address::Tcp(at), None) => {
+            // Towards an address of its own the kernel sends from that address. Nothing is sent here.
+            let any = if at.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+            let source = UdpSocket::bind(any).and_then(|s| s.connect(at).and_then(|()| s.local_addr()));
+            if source.is_ok_and(|source| source.ip() == at.ip()) { "loopback" } else { "hosts" }
+        }
+    }
+}
+
+/// The two halves as one measurement.
+fn joined(
+    spec: &SenderSpec,
+    address: &Address,
+    between: &str,
+    sent: &Sent,
+    half: Option<Measured>,
+) -> Result<Measurement> {
+    let (mut m, server) = match half {
+        Some(half) => (half.measurement, Some(half.server)),
+        None => (Measurement::default(), None),
+    };
+    let here = host::facts(None)?;
+    if server.is_none() {
+        m.load.engine = "unknown".into();
+    }
+    if m.schema.is_empty() {
+        m.schema = SCHEMA.into();
+        m.version = env!("CARGO_PKG_VERSION").into();
+        m.probe.mode = "off".into();
+        m.host = here.clone();
+    }
+    let sender_host = (between == "hosts" && m.host != here).then_some(here);
+    m.started_unix_s = sent.started_unix_s;
+    m.load.rw = "echo".into();
+    m.load.bs = u64::from(spec.request_bytes);
+    m.load.depth = spec.connections.saturating_mul(spec.window);
+    m.load.batch = spec.burst;
+    (m.load.wait, m.load.reaper) = ("block".into(), "same".into());
+    (m.load.scratch, m.load.neighbour) = ("none".into(), "none".into());
+    (m.load.runtime_ns, m.load.count) = match spec.end {
+        End::After(span) => (Some(span.as_nanos() as u64), None),
+        End::Ios(n) => (None, Some(n)),
+    };
+    m.load.warmup_ns = spec.warmup.as_nanos() as u64;
+    m.load.rate = spec.rate;
+    if m.load.trace.is_empty() {
+        m.load.trace = "off".into();
+    }
+    m.elapsed_ns = sent.elapsed_ns;
+    m.ios = sent.responses;
+    m.bytes = sent.bytes;
+    let seconds = sent.elapsed_ns as f64 / 1e9;
+    m.iops = if seconds > 0.0 { sent.responses as f64 / seconds } else { 0.0 };
+    m.latency_ns = quantile::summary(&sent.histogram);
+    if let Some(circumstances) = &mut m.circumstances {
+        circumstances.throughput = sent.throughput.clone();
+    }
+    m.net = Some(NetRecord {
+        address: address.to_string(),
+        between: between.into(),
+        asked: sent.asked.clone(),
+        sender: sent.record.clone(),
+        sender_host,
+        server,
+    });
+    Ok(m)
+}

@@ -1,0 +1,291 @@
+//! A server's life: seconds told as they end, senders measured one after the other over the control connection.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::span::{self, Probes, Span};
+use crate::error::Result;
+use crate::host;
+use crate::load::options::Trace;
+use crate::measurement::Warning;
+use crate::net::control::PROTOCOL;
+use crate::net::control::host::{Event, Host};
+use crate::net::control::message::{FromServer, Hello, Machine, Welcome};
+use crate::net::descriptors;
+use crate::net::server::Server;
+use crate::net::server::counted::Look;
+use crate::net_record::{SERVER_SCHEMA, ServedRecord, ServerCounts};
+use crate::probe::watch::Room;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Between two looks at what was followed.
+const ROOM: Duration = Duration::from_millis(20);
+/// Between two looks at whether it is to stop, where nothing wakes the thread.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How it is served.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    /// Whether the probes watch the spans that are measured.
+    pub trace: Trace,
+    /// One of io_uring's requests in so many is followed whole.
+    pub follow: Option<u32>,
+    /// `None`: until it is stopped.
+    pub duration: Option<Duration>,
+}
+
+/// What is told as it happens.
+pub enum Told<'a> {
+    /// A second is over; so many connections are open now.
+    Second(&'a ServerCounts, u64),
+    /// Of the control connection.
+    Said(String),
+}
+
+/// What the next look brings.
+enum Next {
+    Happened(Event),
+    Time,
+    Stop,
+}
+
+struct Serving<'a> {
+    server: &'a Server,
+    host: Option<Host>,
+    how: How,
+    tell: &'a mut dyn FnMut(Told<'_>),
+    stop: &'a AtomicBool,
+    ends: Option<Instant>,
+    began: Look,
+    /// At the end of the last second.
+    seen: Look,
+    second: Instant,
+    cpus: Vec<u32>,
+    resident_before_bytes: Option<u64>,
+    spans: u64,
+    broken_spans: u64,
+    accept_failures: u64,
+}
+
+/// Serves until it is to end. The calling thread waits, tells, and measures; the server's threads are others.
+///
+/// Errors: a thread of the server that failed; probes that `--trace on` wants and cannot be loaded.
+pub fn serve(
+    server: &Server,
+    host: Option<Host>,
+    how: How,
+    tell: &mut dyn FnMut(Told<'_>),
+    stop: &AtomicBool,
+) -> Result<ServedRecord> {
+    let resident_before_bytes = span::resident();
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    if how.trace == Trace::On {
+        // Said now, and not to the first sender.
+        Probes::attach(&mut Room::default(), server, how.trace, how.follow)?;
+    }
+    let spec = server.spec();
+    let cpus = if spec.cpus.is_empty() { &spec.online } else { &spec.cpus }.clone();
+    let began = server.start_look();
+    let now = Instant::now();
+    let mut serving = Serving {
+        server,
+        host,
+        how,
+        tell,
+        stop,
+        ends: how.duration.map(|span| now + span),
+        seen: began.clone(),
+        began,
+        second: now + SECOND,
+        cpus,
+        resident_before_bytes,
+        spans: 0,
+        broken_spans: 0,
+        accept_failures: 0,
+    };
+    loop {
+        match serving.next(now + Duration::from_secs(u32::MAX.into()))? {
+            Next::Happened(Event::Hello(hello)) => serving.measure(&hello)?,
+            // Of one who has gone meanwhile.
+            Next::Happened(_) | Next::Time => {}
+            Next::Stop => return serving.record(started),
+        }
+    }
+}
+
+impl Serving<'_> {
+    /// Waits, tells what is due meanwhile.
+    fn next(&mut self, until: Instant) -> Result<Next> {
+        loop {
+            let now = Instant::now();
+            if self.stop.load(Ordering::Relaxed) || self.ends.is_some_and(|end| now >= end) {
+                return Ok(Next::Stop);
+            }
+            if let Some(e) = self.server.failure() {
+                return Err(e);
+            }
+            if now >= self.second {
+                self.tell_second(now);
+            }
+            if now >= until {
+                return Ok(Next::Time);
+            }
+            let until = [Some(until), Some(self.second), self.ends].into_iter().flatten().min().unwrap_or(until);
+            match &mut self.host {
+                Some(host) => {
+                    if let Some(event) = host.next(until)? {
+                        return Ok(Next::Happened(event));
+                    }
+                }
+                None => std::thread::sleep(until.saturating_duration_since(now).min(TICK)),
+            }
+        }
+    }
+
+    fn tell_second(&mut self, now: Instant) {
+        let look = self.server.look();
+        let second = look.since(&self.seen).1;
+        self.seen = look;
+        while self.second <= now {
+            self.second += SECOND;
+        }
+        let failures = second.counts.accept_failures;
+        (self.tell)(Told::Second(&second, self.server.counts().open()));
+        if failures > 0 && self.accept_failures == 0 {
+            let limit = descriptors::raise().map_or_else(|_| String::new(), |n| format!(" ({n} here)"));
+            let connections = self.server.counts().open();
+            (self.tell)(Told::Said(format!(
+                "no more connections can be accepted: the limit of open files{limit} allows {connections} of them; raise it \
+                 (ulimit -Hn)"
+            )));
+        }
+        self.accept_failures += failures;
+    }
+
+    fn say(&mut self, message: &FromServer) {
+        if let Some(host) = &mut self.host {
+            host.say(message);
+        }
+    }
+
+    fn send_away(&mut self, why: &str) {
+        if let Some(host) = &mut self.host {
+            host.send_away(why);
+        }
+    }
+
+    /// One sender, from its hello until it has gone.
+    fn measure(&mut self, hello: &Hello) -> Result<()> {
+        let mut room = Room::default();
+        let resident = span::resident();
+        let mut probes = match Probes::attach(&mut room, self.server, self.how.trace, self.how.follow) {
+            Ok(probes) => probes,
+            Err(e) => return self.give_up(&e.to_string()),
+        };
+        // What the probes take is no connection's.
+        let taken = span::resident().zip(resident).map(|(after, before)| after.saturating_sub(before));
+        let resident_before = self.resident_before_bytes.zip(taken).map(|(before, taken)| before + taken);
+        self.say(&FromServer::Welcome(Box::new(Welcome {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").into(),
+            kernel: host::kernel::release().unwrap_or_else(|| "unknown".into()),
+            engine: self.server.spec().options.engine.to_string(),
+            options: self.server.spec().record(),
+            granted: self.server.granted(),
+            machine: Machine::of_this_process(),
+        })));
+        let (server, cpus) = (self.server, self.cpus.clone());
+        let mut span: Option<Span<'_>> = None;
+        let mut measured = false;
+        let long = Duration::from_secs(u32::MAX.into());
+        loop {
+            let now = Instant::now();
+            let due = span.as_ref().map_or(now + long, Span::next);
+            let until = if span.is_some() && probes.follow() { due.min(now + ROOM) } else { due };
+            match self.next(until)? {
+                Next::Happened(Event::Begin) if span.is_none() && !measured => {
+                    match Span::begin(server, &mut probes, &cpus) {
+                        Ok(begun) => span = Some(begun),
+                        Err(e) => return self.give_up(&e.to_string()),
+                    }
+                    self.say(&FromServer::Begun);
+                }
+                Next::Happened(Event::End) if span.is_some() => {
+                    let ended = span.take().map(|span| span.end(&mut probes, true, resident_before));
+                    match ended.transpose() {
+                        Ok(ended) => ended.into_iter().for_each(|m| self.say(&FromServer::Measured(Box::new(m)))),
+                        Err(e) => return self.give_up(&e.to_string()),
+                    }
+                    (measured, self.spans) = (true, self.spans + 1);
+                }
+                Next::Happened(Event::Begin | Event::End) => self.send_away("what was said was not to be said now"),
+                Next::Happened(Event::Left) => {
+                    if let Some(span) = span {
+                        self.broken_spans += 1;
+                        let asked = &hello.asked;
+                        (self.tell)(Told::Said(format!(
+                            "the sender ({} connections) has gone in the middle of what was measured: {} requests until then",
+                            asked.connections,
+                            span.requests()
+                        )));
+                    }
+                    return Ok(());
+                }
+                // One at a time: the host gives the place to no other.
+                Next::Happened(Event::Hello(_)) => {}
+                Next::Time => {
+                    if let Some(span) = &mut span {
+                        let second = span.second();
+                        let made = span.make_room(&mut probes);
+                        second.into_iter().for_each(|s| self.say(&FromServer::Second(Box::new(s))));
+                        if let Err(e) = made {
+                            return self.give_up(&e.to_string());
+                        }
+                    }
+                }
+                Next::Stop => {
+                    if let Some(span) = span {
+                        self.broken_spans += 1;
+                        // Nobody is told what cannot be had at the very end.
+                        if let Ok(part) = span.end(&mut probes, false, resident_before) {
+                            self.say(&FromServer::Measured(Box::new(part)));
+                        }
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// The server cannot measure for this sender; it goes on serving.
+    fn give_up(&mut self, why: &str) -> Result<()> {
+        (self.tell)(Told::Said(format!("a sender could not be measured: {why}")));
+        self.send_away(why);
+        Ok(())
+    }
+
+    fn record(self, started_unix_s: u64) -> Result<ServedRecord> {
+        let (threads, total) = self.server.look().since(&self.began);
+        let spec = self.server.spec();
+        let mut warnings: Vec<Warning> = Vec::new();
+        warnings.extend(span::refused_connections(total.counts.accept_failures));
+        Ok(ServedRecord {
+            schema: SERVER_SCHEMA.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            started_unix_s,
+            address: self.server.address().to_string(),
+            control: self.host.as_ref().map(|host| host.address().to_string()),
+            engine: spec.options.engine.to_string(),
+            options: spec.record(),
+            granted: self.server.granted(),
+            memory: span::memory(self.resident_before_bytes, self.server),
+            total,
+            threads,
+            spans: self.spans,
+            broken_spans: self.broken_spans,
+            refused: self.host.as_ref().map_or(0, Host::refused),
+            host: host::facts(None)?,
+            warnings,
+        })
+    }
+}

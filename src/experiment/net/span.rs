@@ -1,0 +1,282 @@
+//! One measured span of a server: its counts and the probes around it. Both ends lie where no request is under way and all threads
+//! sleep.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::error::Result;
+use crate::experiment::follow::{self, Requests};
+use crate::experiment::watched::{self, Counted, Seen};
+use crate::host::{self, circumstances};
+use crate::load::options::Trace;
+use crate::load::usage;
+use crate::measurement::{Cpu, LoadRecord, Measurement, Ring, SCHEMA, Warning};
+use crate::net::control::message::Measured;
+use crate::net::options::ServerEngine;
+use crate::net::server::Server;
+use crate::net::server::counted::Look;
+use crate::net_record::{Memory, ServerCounts, ServerRecord};
+use crate::probe::watch::{Interface, Room, Subject, Watch, Who};
+
+/// A server's threads come to rest within this, once nothing is asked of them.
+const REST: Duration = Duration::from_millis(500);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The probes on this process's server, for one sender.
+pub struct Probes<'room> {
+    watch: Option<(Watch<'room>, Option<Requests>)>,
+    trace: Trace,
+    warnings: Vec<Warning>,
+}
+
+impl<'room> Probes<'room> {
+    /// Attaches them; the calling thread is not watched.
+    pub fn attach(room: &'room mut Room, server: &Server, trace: Trace, follow: Option<u32>) -> Result<Self> {
+        let mut warnings = Vec::new();
+        let is_ring = server.spec().options.engine == ServerEngine::IoUring;
+        let how = follow.filter(|_| is_ring && trace != Trace::Off).map(|one_in| follow::follow(one_in.max(1)));
+        if follow.is_some() && how.is_none() {
+            let why = if is_ring { "the probes are off" } else { "only io_uring's can be" };
+            warnings.push(Warning::new(
+                "not_followed",
+                format!("no request was followed: {why}"),
+                "leave --follow out",
+            ));
+        }
+        let subject = Subject {
+            who: Who::Process { tgid: std::process::id(), unwatched_tid: usage::tid() as u32 },
+            interface: if is_ring { Interface::IoUring { iopoll: false } } else { Interface::Readiness },
+            target_irqs: Vec::new(),
+            follow: how,
+            aio_awaited: false,
+            spans_timed: false,
+        };
+        let watch = watched::open(room, subject, trace, &mut warnings)?;
+        warnings.extend(watch.iter().flat_map(Watch::missing));
+        Ok(Self { watch: watch.map(|watch| (watch, how.map(Requests::new))), trace, warnings })
+    }
+
+    /// Requests are followed: room has to be made for them now and then.
+    pub fn follow(&self) -> bool {
+        matches!(self.watch, Some((_, Some(_))))
+    }
+}
+
+/// A span that has begun.
+pub struct Span<'a> {
+    server: &'a Server,
+    began: Look,
+    seconds: Vec<ServerCounts>,
+    /// At the end of the last of them.
+    seen: Look,
+    next: Instant,
+    before: circumstances::Before<'a>,
+    /// CPU time so far: of all threads but the calling one, and of the SQPOLL threads.
+    others_ns: Option<u64>,
+    sqpoll_ns: Option<u64>,
+    started_unix_s: u64,
+    rested: bool,
+}
+
+impl<'a> Span<'a> {
+    /// `cpus`: those whose state bears on the server.
+    pub fn begin(server: &'a Server, probes: &mut Probes<'_>, cpus: &'a [u32]) -> Result<Self> {
+        let before = circumstances::before(circumstances::Of { target: None, bytes: None, cpus });
+        let rested = server.settle(REST);
+        if let Some((watch, _)) = &mut probes.watch {
+            watch.begin()?;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (others_ns, sqpoll_ns) = (usage::of_others().ok(), server.sqpoll_ns());
+        let began = server.look();
+        Ok(Span {
+            server,
+            seconds: Vec::new(),
+            seen: began.clone(),
+            began,
+            next: Instant::now() + SECOND,
+            before,
+            others_ns,
+            sqpoll_ns,
+            started_unix_s: now.as_secs(),
+            rested,
+        })
+    }
+
+    /// When the next second is over.
+    pub fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// The second that is over, if one is.
+    pub fn second(&mut self) -> Option<ServerCounts> {
+        let now = Instant::now();
+        if now < self.next {
+            return None;
+        }
+        // One that comes late is longer, and says so.
+        while self.next <= now {
+            self.next += SECOND;
+        }
+        let look = self.server.look();
+        let second = look.since(&self.seen).1;
+        self.seen = look;
+        self.seconds.push(second.clone());
+        Some(second)
+    }
+
+    /// Requests so far.
+    pub fn requests(&self) -> u64 {
+        self.server.look().since(&self.began).1.counts.requests
+    }
+
+    /// Takes out what was followed, before it has no more room.
+    pub fn make_room(&self, probes: &mut Probes<'_>) -> Result<()> {
+        let Some((watch, Some(requests))) = &mut probes.watch else { return Ok(()) };
+        requests.make_room(watch, self.server.look().since(&self.began).1.counts.completions)
+    }
+
+    /// `whole`: the sender has said that the span ends, and nothing is under way.
+    pub fn end(mut self, probes: &mut Probes<'_>, whole: bool, resident_before_bytes: Option<u64>) -> Result<Measured> {
+        let rested = whole && self.server.settle(REST);
+        let look = self.server.look();
+        let grown = |after: Option<u64>, before: Option<u64>| after.zip(before).map(|(a, b)| a.saturating_sub(b));
+        let others_ns = grown(usage::of_others().ok(), self.others_ns);
+        let sqpoll_ns = grown(self.server.sqpoll_ns(), self.sqpoll_ns);
+        let observed = probes.watch.as_mut().map(|(watch, _)| watch.end()).transpose()?;
+        if let Some((watch, Some(requests))) = &mut probes.watch {
+            requests.take_out(watch)?;
+        }
+        let (threads, total) = look.since(&self.began);
+        let last = look.since(&self.seen).1;
+        if last.counts != Default::default() {
+            // The seconds sum to the total.
+            self.seconds.push(last);
+        }
+        let server = ServerRecord {
+            version: env!("CARGO_PKG_VERSION").into(),
+            engine: self.server.spec().options.engine.to_string(),
+            options: self.server.spec().record(),
+            memory: memory(resident_before_bytes, self.server),
+            total,
+            threads,
+            seconds: self.seconds,
+        };
+        let mut circumstances = self.before.after();
+        circumstances.run_queue_wait_ns = waited(&server);
+        let mut warnings = std::mem::take(&mut probes.warnings);
+        if whole && !(self.rested && rested) {
+            warnings.push(Warning::new(
+                "not_at_rest",
+                "a thread of the server was not at rest at an end of the span: what it did then is counted on one side of it",
+                "take the counts per request as right to some requests, or give it less else to do",
+            ));
+        }
+        warnings.extend(refused_connections(server.total.counts.accept_failures));
+        let mut measurement = measured(self.server, &server, probes.trace, sqpoll_ns, others_ns)?;
+        measurement.started_unix_s = self.started_unix_s;
+        measurement.circumstances = Some(circumstances);
+        let is_ring = self.server.spec().options.engine == ServerEngine::IoUring;
+        let loss = observed.as_ref().map(|o| o.follow_loss);
+        let counted = Counted {
+            ios: measurement.ios,
+            completions: is_ring.then_some(server.total.counts.completions),
+            syscalls: Some(server.total.counts.syscalls),
+        };
+        Seen::of(observed, counted).tell(&mut measurement);
+        if let (Some((_, Some(requests))), Some(loss)) = (probes.watch.take(), loss) {
+            requests.tell(&mut measurement, loss);
+        }
+        measurement.warnings.extend(warnings);
+        Ok(Measured { whole, measurement, server })
+    }
+}
+
+/// Connections that could not be accepted.
+pub fn refused_connections(failures: u64) -> Option<Warning> {
+    (failures > 0).then(|| {
+        Warning::new(
+            "accept_failed",
+            format!(
+                "connections could not be accepted {failures} times for want of file descriptors or memory; they waited"
+            ),
+            "raise the hard limit of open files (ulimit -Hn) for the server, or use fewer connections",
+        )
+    })
+}
+
+/// Time that the threads could have run and something else had their CPU: what is neither CPU time nor idle.
+fn waited(server: &ServerRecord) -> Option<u64> {
+    let t = &server.total;
+    let wall = t.wall_ns * server.threads.len() as u64;
+    Some(wall.saturating_sub(t.user_ns? + t.system_ns? + t.idle_ns?))
+}
+
+pub fn memory(resident_before_bytes: Option<u64>, server: &Server) -> Option<Memory> {
+    Some(Memory {
+        resident_bytes: resident()?,
+        resident_before_bytes: resident_before_bytes?,
+        connections: server.counts().open(),
+    })
+}
+
+/// Resident memory of this process.
+pub fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    // SAFETY: takes no memory; a page size is always known.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Some(pages * u64::try_from(page).ok()?)
+}
+
+/// What the server itself knows; the sender adds its half.
+fn measured(
+    server: &Server,
+    record: &ServerRecord,
+    trace: Trace,
+    sqpoll_ns: Option<u64>,
+    others_ns: Option<u64>,
+) -> Result<Measurement> {
+    let spec = server.spec();
+    let counts = record.total.counts;
+    let (user_ns, system_ns) = (record.total.user_ns.unwrap_or(0), record.total.system_ns.unwrap_or(0));
+    let mut warnings = Vec::new();
+    if record.total.user_ns.is_none() {
+        warnings.push(Warning::new(
+            "cpu_unknown",
+            "this kernel keeps no CPU time of single threads (CONFIG_SCHED_INFO): the server's is not known and stands as 0",
+            "use a kernel that does",
+        ));
+    }
+    let known_ns = user_ns + system_ns + sqpoll_ns.unwrap_or(0);
+    let seconds = record.total.wall_ns as f64 / 1e9;
+    Ok(Measurement {
+        schema: SCHEMA.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        load: LoadRecord {
+            engine: record.engine.clone(),
+            ring: Ring { requested: spec.setup.names(), granted: server.granted() },
+            sq_cpu: spec.options.sq_cpu,
+            sq_idle_ms: spec.options.sq_idle,
+            register: spec.registered(),
+            jobs: spec.threads as u32,
+            cpus_requested: spec.options.server_cpus.clone(),
+            cpus: spec.cpus.iter().copied().cycle().take(spec.threads).collect(),
+            trace: trace.to_string(),
+            ..LoadRecord::default()
+        },
+        elapsed_ns: record.total.wall_ns,
+        ios: counts.requests,
+        bytes: counts.bytes_in + counts.bytes_out,
+        iops: if seconds > 0.0 { counts.requests as f64 / seconds } else { 0.0 },
+        cpu: Cpu {
+            user_ns,
+            system_ns,
+            sqpoll_ns,
+            sqpoll_wakeups: None,
+            helpers_ns: others_ns.map(|all| all.saturating_sub(known_ns)),
+        },
+        host: host::facts(None)?,
+        warnings,
+        ..Measurement::default()
+    })
+}

@@ -1,0 +1,57 @@
+//! What the calling thread does while the threads of a load run: it waits until they are quiet, looks at their counters now and
+//! then, tells of progress, and halts them when the user stops the load.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::gate::Gate;
+use super::series::Series;
+use super::{Doing, Progress};
+
+pub const TICK: Duration = Duration::from_millis(250);
+
+pub struct Lookout<'a> {
+    pub gate: &'a Gate,
+    /// I/Os of the stage that runs, by thread.
+    pub done: &'a [AtomicU64],
+    /// Tells the threads to begin nothing more.
+    pub halt: &'a AtomicBool,
+    /// The user's wish.
+    pub stop: &'a AtomicBool,
+}
+
+impl Lookout<'_> {
+    /// Returns when every thread stands at the gate; the counters go into `series` while it measures.
+    pub fn wait_quiet(
+        &self,
+        doing: Doing,
+        total: Option<u64>,
+        series: &mut Series,
+        progress: &mut dyn FnMut(Progress),
+    ) {
+        let began = Instant::now();
+        let mut told = Duration::ZERO;
+        loop {
+            let next = match doing {
+                Doing::Measuring => series.next().min(told + TICK),
+                _ => told + TICK,
+            };
+            let quiet = self.gate.all_stand(next.saturating_sub(began.elapsed()));
+            let done = self.done.iter().map(|d| d.load(Ordering::Relaxed)).sum();
+            let elapsed = began.elapsed();
+            if doing == Doing::Measuring {
+                series.look(elapsed, done);
+            }
+            if quiet {
+                return;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                self.halt.store(true, Ordering::Relaxed);
+            }
+            if elapsed >= told + TICK {
+                told = elapsed;
+                progress(Progress { doing, done, total, elapsed });
+            }
+        }
+    }
+}

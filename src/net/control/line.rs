@@ -1,0 +1,141 @@
+//! Lines over a stream socket, bounded in size and time: whatever the other end does, nobody waits longer than he meant to.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use socket2::{Socket, TcpKeepalive};
+
+/// Why no more can be said or heard.
+#[derive(Debug)]
+pub enum Broken {
+    /// The other end has closed it.
+    Gone,
+    /// A line is longer than any message.
+    TooLong,
+    /// No text.
+    Garbage,
+    /// Nothing came, or nothing was taken, for as long as was to be waited.
+    Silent,
+    Failed(io::Error),
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Broken::Gone => f.write_str("the other end has closed the control connection"),
+            Broken::TooLong | Broken::Garbage => f.write_str("what came over the control connection is no message"),
+            Broken::Silent => f.write_str("the other end of the control connection is silent"),
+            Broken::Failed(e) => write!(f, "the control connection failed: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for Broken {}
+
+pub struct Lines {
+    socket: Socket,
+    read: Vec<u8>,
+    /// Of `read`: known to hold no line end.
+    searched: usize,
+    most: usize,
+}
+
+impl Lines {
+    /// `most`: bytes of the longest line that is taken.
+    pub fn new(socket: Socket, most: usize) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        if socket.local_addr()?.is_ipv4() || socket.local_addr()?.is_ipv6() {
+            socket.set_tcp_nodelay(true)?;
+            // A machine that went without a word is noticed within 15 s.
+            let often = TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(2));
+            socket.set_tcp_keepalive(&often.with_retries(5))?;
+        }
+        Ok(Self { socket, read: Vec::new(), searched: 0, most })
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// A line that has come already, without its end; `None`: not yet.
+    pub fn take(&mut self) -> Result<Option<String>, Broken> {
+        loop {
+            if let Some(at) = self.read[self.searched..].iter().position(|b| *b == b'\n') {
+                let rest = self.read.split_off(self.searched + at + 1);
+                let mut line = std::mem::replace(&mut self.read, rest);
+                self.searched = 0;
+                line.pop();
+                return String::from_utf8(line).map(Some).map_err(|_| Broken::Garbage);
+            }
+            self.searched = self.read.len();
+            if self.read.len() > self.most {
+                return Err(Broken::TooLong);
+            }
+            let mut piece = [0; 16 << 10];
+            match self.socket.read(&mut piece) {
+                Ok(0) => return Err(Broken::Gone),
+                Ok(n) => self.read.extend_from_slice(&piece[..n]),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(of_peer(e)),
+            }
+        }
+    }
+
+    /// The next line, if it comes until then.
+    pub fn read_by(&mut self, deadline: Instant) -> Result<String, Broken> {
+        loop {
+            if let Some(line) = self.take()? {
+                return Ok(line);
+            }
+            self.await_it(libc::POLLIN, deadline)?;
+        }
+    }
+
+    /// A message, whole, if it is taken until then.
+    pub fn write_by(&mut self, message: &impl Serialize, deadline: Instant) -> Result<(), Broken> {
+        let mut line = serde_json::to_vec(message).map_err(|e| Broken::Failed(e.into()))?;
+        line.push(b'\n');
+        let mut rest = &line[..];
+        while !rest.is_empty() {
+            match self.socket.write(rest) {
+                Ok(n) => rest = &rest[n..],
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.await_it(libc::POLLOUT, deadline)?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(of_peer(e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn await_it(&self, what: i16, deadline: Instant) -> Result<(), Broken> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Broken::Silent);
+        }
+        poll(&mut [libc::pollfd { fd: self.fd(), events: what, revents: 0 }], left).map_err(Broken::Failed)
+    }
+}
+
+fn of_peer(e: io::Error) -> Broken {
+    match e.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Broken::Gone,
+        _ => Broken::Failed(e),
+    }
+}
+
+/// Waits for one of these, so long at most; a signal ends it too.
+pub fn poll(fds: &mut [libc::pollfd], patience: Duration) -> io::Result<()> {
+    // Rounded up: else the last part of a millisecond would be spent looking.
+    let ms = patience.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i32;
+    // SAFETY: a live array of that many entries, which the kernel writes.
+    match unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, ms) } {
+        0.. => Ok(()),
+        _ => match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            e => Err(e),
+        },
+    }
+}

@@ -1,0 +1,138 @@
+//! A network server, watched: its own counts against the probes'.
+
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+
+use iotrail::measurement::Measurement;
+use iotrail::net_record::{ServerCounts, ServerRecord};
+use libtest_mimic::{Failed, Trial};
+
+type Test = fn() -> Result<(), Failed>;
+
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 3] = [
+        ("the_vehicles_sum_to_the_servers_own_completions", vehicles),
+        ("every_request_is_followed_and_the_counts_stay_exact", followed),
+        ("an_epoll_servers_interrupts_and_switches_are_counted_and_no_completion", epoll),
+    ];
+    tests.into_iter().map(|(name, test)| Trial::test(format!("net::{name}"), test)).collect()
+}
+
+/// Ended when this is dropped, however the test ends.
+pub struct Server {
+    pub child: Child,
+    pub address: String,
+    control: String,
+}
+
+impl Server {
+    fn start(options: &str) -> Self {
+        Self::of(&mut Self::command("127.0.0.1:0", "127.0.0.1:0", &format!("--trace on {options}")))
+    }
+
+    /// `net serve` with these options, not started.
+    pub fn command(address: &str, control: &str, options: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iotrail"));
+        command.args(["net", "serve", address, "--control", control]).args(options.split_whitespace());
+        command
+    }
+
+    /// It serves when this returns.
+    pub fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the built binary starts");
+        let stderr = child.stderr.as_mut().expect("it is piped");
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while byte != *b"\n" && stderr.read(&mut byte).expect("it can be read") == 1 {
+            line.push(byte[0]);
+        }
+        let line = String::from_utf8(line).expect("UTF-8");
+        let said = line.trim_end().strip_prefix("iotrail: serving at ").unwrap_or_else(|| panic!("{line}"));
+        let (address, rest) = said.split_once(", control at ").expect("it has one");
+        let (control, _) = rest.split_once(';').expect("and says how to end it");
+        Server { address: address.into(), control: control.into(), child }
+    }
+
+    /// `net load --json` with these options, not started.
+    pub fn sender(&self, options: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iotrail"));
+        command.args(["net", "load", &self.address, "--control", &self.control, "--json"]);
+        command.args(options.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// `net load --json` with these options.
+    pub fn load(&self, options: &str) -> (Measurement, ServerRecord) {
+        let out = self.sender(options).output().expect("the built binary starts");
+        assert!(out.status.success(), "net load {options}: {}", String::from_utf8_lossy(&out.stderr));
+        let m: Measurement = serde_json::from_slice(&out.stdout).expect("--json prints one measurement");
+        let server = m.net.as_ref().and_then(|net| net.server.clone()).expect("it is measured");
+        assert_eq!(server.total.counts.requests, m.ios, "both sides agree");
+        let warnings: Vec<&str> = m.warnings.iter().map(|w| w.code.as_str()).collect();
+        for doubt in ["not_watched", "not_at_rest", "events_lost", "untracked", "seen_too_many"] {
+            assert!(!warnings.contains(&doubt), "{:?}", m.warnings);
+        }
+        (m, server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended; then there is nothing to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The probes saw what the server had, and can say of each what carried it.
+fn exact(m: &Measurement, server: &ServerRecord, with: &str) {
+    let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();
+    assert_eq!(Some(sum), m.probe.completions_seen, "{with}: vehicles sum to the completions seen");
+    assert_eq!(sum, server.total.counts.completions, "{with}: and these are the server's own: {:?}", m.vehicles);
+    assert_eq!((m.probe.lost, m.probe.untracked), (Some(0), Some(0)), "{with}");
+}
+
+fn vehicles() -> Result<(), Failed> {
+    for ring in ["", "--ring coop_taskrun", "--ring defer_taskrun,single_issuer", "--ring sqpoll"] {
+        for receive in ["single", "multishot"] {
+            let with = format!("--engine io_uring --receive {receive} --server-threads 2 {ring}");
+            let server = Server::start(&with);
+            // A second sender finds what the first has left; once is enough to see that.
+            let loads = ["--count 20000 --connections 4 --window 2", "--count 5000 --connections 64"];
+            for load in &loads[..if ring.is_empty() { 2 } else { 1 }] {
+                let (m, record) = server.load(load);
+                exact(&m, &record, &with);
+                assert!(record.total.counts.completions >= m.ios / 2, "{with}: a receive may bring several requests");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn followed() -> Result<(), Failed> {
+    let server = Server::start("--engine io_uring --receive single --server-threads 1 --follow 1");
+    let (m, record) = server.load("--count 20000 --connections 4");
+    exact(&m, &record, "--follow 1");
+    let followed = m.followed.as_ref().expect("they are followed");
+    assert_eq!((followed.no_room, followed.ring_buffer_full), (0, 0));
+    // Receives that were under way when the span began were not chosen.
+    assert!(followed.completions + 8 >= record.total.counts.completions, "{followed:?}");
+    assert!(m.vehicles.iter().any(|v| v.delay_ns.is_some()), "receives wait to be ready: {:?}", m.vehicles);
+    Ok(())
+}
+
+fn epoll() -> Result<(), Failed> {
+    let server = Server::start("--engine epoll --server-threads 1 --server-cpus 0");
+    let (m, record) = server.load("--count 20000 --connections 1 --sender-cpus 1");
+    assert_eq!((m.probe.mode.as_str(), m.probe.completions_seen, m.probe.untracked), ("aggregate", None, None));
+    assert!(m.vehicles.is_empty() && m.probe.lost == Some(0));
+    // One request at a time: the server sleeps before each.
+    let switches = m.per_io.context_switches.expect("switches are counted");
+    assert!((0.9..1.2).contains(&switches), "{switches}");
+    let counts: &ServerCounts = &record.total;
+    assert_eq!(m.per_io.syscalls, Some(counts.counts.syscalls as f64 / m.ios as f64));
+    assert!((2.9..3.2).contains(&m.per_io.syscalls.expect("it counts them")), "epoll_wait, recv, send: {:?}", m.per_io);
+    let by_call = m.mode_switches.iter().find(|s| s.cause == "syscall").expect("the server counts its calls");
+    assert_eq!(by_call.count, counts.counts.syscalls);
+    Ok(())
+}

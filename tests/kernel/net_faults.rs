@@ -1,0 +1,197 @@
+//! The network load where the network or one of its ends fails, and with many more connections than it uses.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iotrail::net::namespace::{self, Namespaces};
+use libtest_mimic::{Failed, Trial};
+use serde_json::Value;
+
+use crate::beside::within_a_minute;
+use crate::net::Server;
+
+const ENGINES: [&str; 2] = ["epoll", "io_uring"];
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        Trial::test("net_faults::ten_thousand_connections_of_which_most_are_idle", idle),
+        Trial::test("net_faults::a_server_killed_and_started_again_under_load", restarted),
+        Trial::test("net_faults::a_slow_link_delays_and_loses_nothing", slow_link),
+        Trial::test("net_faults::a_link_that_goes_down_leaves_both_ends_half_open", half_open),
+    ]
+}
+
+/// Bytes that a connection which says nothing may take in the server.
+const IDLE_BYTES: f64 = 2048.0;
+
+fn idle() -> Result<(), Failed> {
+    for engine in ENGINES {
+        // Two servers: memory that the first load has left free would hide what the second one takes.
+        let resident = |connections: &str| -> Result<f64, Failed> {
+            let server = Server::of(&mut serve("127.0.0.1:0", engine));
+            let (m, record) = server.load(&format!("--connections 100 --count 20000 --warmup 0 {connections}"));
+            assert_eq!((m.ios, record.total.counts.accept_failures), (20000, 0));
+            let memory = record.memory.ok_or("it reads its memory")?;
+            let wanted = if connections.is_empty() { 100 } else { 10_000 };
+            assert_eq!(memory.connections, wanted, "{engine}");
+            Ok(memory.resident_bytes as f64)
+        };
+        let each = (resident("--idle-connections 9900")? - resident("")?) / 9900.0;
+        assert!(each <= IDLE_BYTES, "{engine}: {each} bytes for each idle connection");
+        println!("{engine}: {each:.0} bytes for each idle connection");
+    }
+    Ok(())
+}
+
+fn serve(address: &str, engine: &str) -> Command {
+    Server::command(address, &control(address), &format!("--trace off --server-threads 1 --engine {engine}"))
+}
+
+/// At the same host, where the kernel chooses.
+fn control(address: &str) -> String {
+    format!("{}:0", address.rsplit_once(':').expect("a port").0)
+}
+
+fn restarted() -> Result<(), Failed> {
+    for engine in ENGINES {
+        let mut first = Server::of(&mut serve("127.0.0.1:0", engine));
+        let options = "--connections 16 --window 2 --count 300000 --warmup 0 --reconnect --give-up 60s";
+        // Without control: the server that is measured would be another in the end.
+        let mut sender = Command::new(env!("CARGO_BIN_EXE_iotrail"));
+        sender.args(["net", "load", &first.address, "--control", "none", "--json"]).args(options.split_whitespace());
+        let sender = Killed(Some(sender.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?));
+        // It has answered for a while, and is far from the end.
+        within_a_minute("the server at work", || cpu_ns(&first.child) > 100_000_000);
+        let address = first.address.clone();
+        first.child.kill()?;
+        first.child.wait()?;
+        let second = Server::of(&mut serve(&address, engine));
+        let out = sender.output()?;
+        assert!(out.status.success(), "{engine}: {}", String::from_utf8_lossy(&out.stderr));
+        let m: Value = serde_json::from_slice(&out.stdout)?;
+        let sent = &m["net"]["sender"];
+        let number = |name: &str| sent[name].as_u64().expect("a number");
+        assert_eq!((number("broken"), number("reconnects")), (16, 16), "{engine}: {sent}");
+        assert_eq!(number("requests"), number("responses") + number("unanswered"), "{engine}: {sent}");
+        assert!(number("unanswered") <= 32, "{engine}: no more than were in flight: {sent}");
+        assert_eq!(m["ios"], sent["responses"]);
+        drop(second);
+    }
+    Ok(())
+}
+
+/// Two namespaces, a server in one of them, and programs started in the other.
+struct Link {
+    ends: Namespaces,
+    server: Server,
+}
+
+impl Link {
+    fn new(engine: &str) -> Result<Self, Failed> {
+        let ends = Namespaces::make()?;
+        let address = format!("{}:0", namespace::SERVER);
+        let mut command = serve(&address, engine);
+        let there = ends.server().as_raw_fd();
+        // SAFETY: between fork and exec one system call on a descriptor that is open in both.
+        unsafe {
+            command.pre_exec(move || match libc::setns(there, libc::CLONE_NEWNET) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            });
+        }
+        let server = Server::of(&mut command);
+        Ok(Self { ends, server })
+    }
+
+    /// Runs a program at the sender's end.
+    fn run(&self, line: &str) -> Result<(), Failed> {
+        let _inside = self.ends.enter_sender()?;
+        let mut words = line.split_whitespace();
+        let out = Command::new(words.next().expect("a program")).args(words).output()?;
+        assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+        Ok(())
+    }
+
+    fn sender(&self, options: &str) -> Result<Killed, Failed> {
+        let _inside = self.ends.enter_sender()?;
+        Ok(Killed(Some(self.server.sender(options).spawn()?)))
+    }
+}
+
+fn slow_link() -> Result<(), Failed> {
+    for engine in ENGINES {
+        let link = Link::new(engine)?;
+        // 8 Mbit/s: a million bytes take a second, but for those that the bucket lets through at once.
+        link.run("tc qdisc add dev sender root tbf rate 8mbit burst 16kb limit 1mb")?;
+        let options = "--connections 4 --window 4 --request 10000 --response 64 --count 150 --warmup 0 --give-up 60s";
+        let out = link.sender(options)?.output()?;
+        assert!(out.status.success(), "{engine}: {}", String::from_utf8_lossy(&out.stderr));
+        let m: Value = serde_json::from_slice(&out.stdout)?;
+        assert_eq!((&m["ios"], &m["net"]["sender"]["unanswered"]), (&150.into(), &0.into()));
+        assert_eq!((&m["net"]["server"]["total"]["requests"], &m["errors"]), (&150.into(), &0.into()));
+        let (bytes, bucket, bytes_a_ns) = (150.0 * 10008.0, 16384.0, 1e6 / 1e9);
+        let took = m["elapsed_ns"].as_f64().expect("a number");
+        assert!(took >= (bytes - bucket) / bytes_a_ns * 0.95, "{engine}: slower than the link lets it: {took} ns");
+    }
+    Ok(())
+}
+
+fn half_open() -> Result<(), Failed> {
+    for engine in ENGINES {
+        let link = Link::new(engine)?;
+        let before = cpu_ns(&link.server.child);
+        let cut_off = link.sender("--connections 8 --window 2 --runtime 1h --warmup 0 --give-up 1s")?;
+        within_a_minute("the server at work", || cpu_ns(&link.server.child) > before + 50_000_000);
+        link.run("ip link set sender down")?;
+        let out = cut_off.output()?;
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(3), "{engine}: {said}");
+        let lines: Vec<&str> = said.lines().filter(|l| l.starts_with("iotrail: ")).collect();
+        assert_eq!(lines.len(), 1, "{engine}: one line says it: {said}");
+        let m: Value = serde_json::from_slice(&out.stdout)?;
+        assert!(m["ios"].as_u64().is_some_and(|n| n > 0), "{engine}: what was measured until then: {m}");
+        link.run("ip link set sender up")?;
+        // The route went with the link. The server goes on, and frees the place of the sender that it hears nothing of.
+        let again = || -> Result<bool, Failed> {
+            let out = link.sender("--connections 8 --count 100 --warmup 0 --give-up 60s")?.output()?;
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success() || said.contains("another sender"), "{engine}: {said}");
+            Ok(out.status.success())
+        };
+        let until = Instant::now() + Duration::from_secs(120);
+        while !again()? {
+            assert!(Instant::now() < until, "{engine}: the place is not freed");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+    Ok(())
+}
+
+/// A child that ends with the test.
+struct Killed(Option<Child>);
+
+impl Killed {
+    fn output(mut self) -> Result<std::process::Output, Failed> {
+        Ok(self.0.take().expect("it was not waited for").wait_with_output()?)
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let ended = child.kill().and_then(|()| child.wait());
+            assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
+        }
+    }
+}
+
+/// CPU time of all threads of a process that goes on.
+fn cpu_ns(child: &Child) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten();
+    let of_task = |task: std::fs::DirEntry| -> Option<u64> {
+        std::fs::read_to_string(task.path().join("schedstat")).ok()?.split(' ').next()?.parse().ok()
+    };
+    tasks.filter_map(of_task).sum()
+}

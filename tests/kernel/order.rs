@@ -1,0 +1,79 @@
+//! The order of completions, exactly: `ground` makes requests ready in shuffled orders that it knows, and counts inversions and
+//! displacements pair by pair from its own writes and from where it found the completions in the queue. What the tool says must be
+//! the same numbers, whatever else runs on the machine.
+
+use iotrail::measurement::Order;
+use libtest_mimic::{Failed, Trial};
+
+use crate::ground::watch;
+
+pub fn trials() -> Vec<Trial> {
+    let in_order = ["order_defer", "order_coop", "order_default", "order_multishot"];
+    let kept = in_order.map(|name| Trial::test(format!("order::{name}_is_kept"), move || kept(name)));
+    let lost = Trial::test("order::two_threads_on_one_ring_lose_it_in_task_work", lost);
+    let alike = Trial::test("order::multishot_requests_with_the_same_user_data_are_not_told_apart", alike);
+    kept.into_iter().chain([lost, alike]).collect()
+}
+
+/// The order that the tool saw, equal to the one that was made, in all and of the one ring.
+fn exact(scenario: &str) -> Result<(Order, Vec<String>), Failed> {
+    let (trace, truth) = watch(scenario);
+    let order = trace.total.order.clone().ok_or("all were followed")?;
+    let delivery = order.delivery.clone().ok_or("they were seen to become ready")?;
+    let fact = |name: &str| truth["facts"][name].as_u64().unwrap_or_else(|| panic!("{scenario} says no {name}"));
+    let figures = [
+        ("order_completions", order.completions),
+        ("order_inversions", order.inversions),
+        ("order_max_displacement", order.max_displacement),
+        ("delivery_completions", delivery.completions),
+        ("delivery_inversions", delivery.inversions),
+        ("delivery_max_displacement", delivery.max_displacement),
+        ("delivery_without_ready", delivery.without_ready),
+    ];
+    for (name, seen) in figures {
+        assert_eq!(seen, fact(name), "{scenario}: {name}: {order:?}");
+    }
+    assert!(delivery.completions >= 4_000, "{scenario}: {delivery:?}");
+    let followed = &trace.total.followed;
+    assert_eq!(followed.completions, delivery.completions + delivery.without_ready, "{scenario}");
+    assert_eq!((followed.no_room, followed.ring_buffer_full, followed.shared_user_data), (0, 0, 0), "{scenario}");
+    assert_eq!(trace.rings.iter().map(|r| r.order.clone()).collect::<Vec<_>>(), [Some(order.clone())], "{scenario}");
+    let carried: u64 = trace.total.vehicles.iter().filter_map(|v| v.delay_ns.as_ref()?.count).sum();
+    assert_eq!(carried, delivery.completions, "{scenario}: each has its delivery delay");
+    Ok((order, trace.findings.into_iter().map(|f| f.code).collect()))
+}
+
+/// Task work runs what was queued first first: since Linux 6.5 with DEFER_TASKRUN, later in the other modes.
+fn kept(scenario: &str) -> Result<(), Failed> {
+    let (order, findings) = exact(scenario)?;
+    let delivery = order.delivery.ok_or("looked at above")?;
+    assert_eq!((delivery.inversions, delivery.max_displacement, delivery.by.task_work), (0, 0, 0), "{scenario}");
+    assert!(!findings.contains(&"delivered_out_of_order".to_owned()), "{scenario}: {findings:?}");
+    if scenario != "order_multishot" {
+        // 16 in a random order: all but 1 + 1/2 + … + 1/16 of them overtake another.
+        let share = order.inversions as f64 / order.completions as f64;
+        assert!((0.75..0.83).contains(&share), "{scenario}: {share}");
+        assert_eq!(order.max_displacement, 15, "{scenario}");
+    }
+    Ok(())
+}
+
+/// What one thread submitted waits in it until it enters the kernel, while the other's is posted. How often a tick comes first is
+/// the machine's affair; the numbers are equal all the same.
+fn lost() -> Result<(), Failed> {
+    let (order, findings) = exact("order_two_threads")?;
+    let delivery = order.delivery.ok_or("looked at above")?;
+    assert!(delivery.inversions >= 400, "{delivery:?}");
+    assert_eq!(delivery.by.task_work, delivery.inversions, "nothing else could lose it");
+    assert!(findings.contains(&"delivered_out_of_order".to_owned()), "{findings:?}");
+    Ok(())
+}
+
+/// Their last completions name them; whose the others are, nobody can tell.
+fn alike() -> Result<(), Failed> {
+    let (trace, truth) = watch("same_user_data");
+    let followed = &trace.total.followed;
+    assert_eq!(Some(followed.shared_user_data), truth["facts"]["not_told_apart"].as_u64(), "{followed:?}");
+    assert_eq!((followed.completions, followed.no_completion, followed.unfinished), (2, 0, 0), "{followed:?}");
+    Ok(())
+}
