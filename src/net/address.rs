@@ -114,8 +114,20 @@ impl Address {
         let (domain, at) = self.parts()?;
         let socket = Socket::new(domain, Type::STREAM, None)?;
         socket.connect(&at)?;
+        self.not_to_itself(&socket)?;
         self.without_delay(&socket)?;
         Ok(socket)
+    }
+
+    /// Where nobody listens at a port that the kernel also gives to those who connect, a socket may be given that very port and reach
+    /// itself; a server could not listen there then.
+    fn not_to_itself(&self, socket: &Socket) -> io::Result<()> {
+        match self {
+            Address::Tcp(at) if socket.local_addr()?.as_socket() == Some(*at) => {
+                Err(io::Error::from_raw_os_error(libc::ECONNREFUSED))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A socket that does not block, with its connection under way.
@@ -124,9 +136,8 @@ impl Address {
         let socket = Socket::new(domain, Type::STREAM.nonblocking(), None)?;
         self.without_delay(&socket)?;
         match socket.connect(&at) {
-            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok(socket),
-            Err(e) => Err(e),
-            Ok(()) => Ok(socket),
+            Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
+            _ => self.not_to_itself(&socket).map(|()| socket),
         }
     }
 
@@ -149,6 +160,16 @@ mod tests {
         }
         assert!("127.0.0.1".parse::<Address>().unwrap_err().contains("write 127.0.0.1:7000"));
         assert!("unix:".parse::<Address>().is_err());
+    }
+
+    #[test]
+    fn a_connection_never_reaches_itself() {
+        let at: Address = "127.0.0.1:7000".parse().unwrap();
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        assert!(at.not_to_itself(&socket).is_ok());
+        let itself = Address::Tcp(socket.local_addr().unwrap().as_socket().unwrap());
+        assert_eq!(itself.not_to_itself(&socket).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
 
     #[test]

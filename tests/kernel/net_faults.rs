@@ -56,7 +56,7 @@ fn control(address: &str) -> String {
 
 fn restarted() -> Result<(), Failed> {
     for engine in ENGINES {
-        let mut first = Server::of(&mut serve("127.0.0.1:0", engine));
+        let mut first = Server::of(&mut serve(&not_given_to_others()?, engine));
         let options = "--connections 16 --window 2 --count 300000 --warmup 0 --reconnect --give-up 60s";
         // Without control: the server that is measured would be another in the end.
         let mut sender = Command::new(env!("CARGO_BIN_EXE_iotrail"));
@@ -80,6 +80,14 @@ fn restarted() -> Result<(), Failed> {
         drop(second);
     }
     Ok(())
+}
+
+/// A free port that the kernel gives to nobody who connects, so that it is free once its server is gone.
+fn not_given_to_others() -> Result<String, Failed> {
+    let given = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
+    let first: u16 = given.split_whitespace().next().ok_or("a range")?.parse()?;
+    let free = (1024..first).rev().find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    Ok(format!("127.0.0.1:{}", free.ok_or("no port is free")?))
 }
 
 /// Two namespaces, a server in one of them, and programs started in the other.
