@@ -29,7 +29,8 @@ struct Server<'a> {
     epoll: OwnedFd,
     /// Beside what is waited for; 0: by level.
     edge: u32,
-    peers: Vec<Option<Peer>>,
+    /// In boxes: a peer is taken out and put back for each of its events.
+    peers: Vec<Option<Box<Peer>>>,
     free: Vec<usize>,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -182,7 +183,7 @@ impl Server<'_> {
                 self.free.push(at);
                 continue;
             }
-            self.peers[at] = Some(Peer { fd, connection: Connection::default(), interest });
+            self.peers[at] = Some(Box::new(Peer { fd, connection: Connection::default(), interest }));
         }
     }
 
