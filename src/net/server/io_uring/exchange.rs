@@ -28,6 +28,8 @@ pub struct Exchange<'a> {
     /// `single`: bytes of a buffer; buffers in use, and some that are not.
     pub input_bytes: usize,
     pub inputs: usize,
+    /// Freed since the last sweep.
+    pub inputs_freed: usize,
     pub spare: Vec<Box<[u8]>>,
     /// Answers that cannot be sent yet, on their way to their connection.
     pub scratch: Vec<u8>,
@@ -349,8 +351,9 @@ impl Exchange<'_> {
     fn drop_input(&mut self, peer: &mut Peer) {
         if let Some(input) = peer.input.take() {
             self.inputs -= 1;
-            if self.spare.len() < SPARE_INPUTS {
-                self.spare.push(input);
+            match self.spare.len() < SPARE_INPUTS {
+                true => self.spare.push(input),
+                false => self.inputs_freed += 1,
             }
         }
     }

@@ -82,9 +82,7 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
         })?,
         false => Handle::by_descriptor(&ring),
     };
-    if spec.register_files {
-        register_files(&ring)?;
-    }
+    let places = if spec.register_files { Some(register_files(&ring)?) } else { None };
     if let Some(napi) = options.napi {
         register_napi(&ring, napi.0.as_micros())?;
     }
@@ -105,14 +103,14 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
         }
         probe_zero_copy(&mut queue, seat)?;
     }
-    let mut server = serve::Server::new(seat, queue, provided);
+    let mut server = serve::Server::new(seat, queue, provided, places);
     let ended = server.begin(granted).and_then(|()| server.run());
     server.end();
     ended
 }
 
-/// An empty table of direct descriptors, as large as the limit of open files allows.
-fn register_files(ring: &Ring) -> Result<()> {
+/// An empty table of direct descriptors, as large as the limit of open files allows; its places.
+fn register_files(ring: &Ring) -> Result<u32> {
     // Each takes 8 bytes of the kernel's.
     const MOST: u64 = 1 << 16;
     let nr = descriptors::raise()?.min(MOST) as u32;
@@ -122,7 +120,7 @@ fn register_files(ring: &Ring) -> Result<()> {
         let op = sys::io_uring_register_op::IORING_REGISTER_FILES2;
         ring.register(op, (&raw const what).cast(), size_of_val(&what) as u32)
     };
-    done.map_err(|e| {
+    done.map(|()| nr).map_err(|e| {
         Error::machine(
             format!("cannot register a table of {nr} direct descriptors (5.19)"),
             "leave files out of --register",

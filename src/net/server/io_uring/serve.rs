@@ -18,11 +18,18 @@ use crate::net::server::seat::Seat;
 use crate::net_record::bump;
 
 /// Entries that one completion may have to queue.
-const ENTRIES_EACH: u32 = 6;
+const ENTRIES_EACH: u32 = 8;
 /// No new connection is accepted for so long after one could not be for want of descriptors.
 static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// A connection with a buffer of its own that has been silent for so long gives it away.
 static SILENCE: libc::timespec = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+/// A sweep for which there was no more room goes on so soon.
+static SOON: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// The kernel accepts and closes a connection for which the table of direct descriptors has no place. Where so few are left, one is
+/// accepted at a time, and none when there is no place.
+const FEW_PLACES: u32 = 256;
+/// So many buffers of silent connections are worth giving back to the system.
+const MANY_INPUTS: usize = 256;
 /// The kernel has so long to end everything.
 const END: Duration = Duration::from_millis(500);
 
@@ -31,14 +38,18 @@ pub struct Server<'a> {
     exchange: Exchange<'a>,
     peers: Vec<Option<Peer>>,
     free: Vec<u32>,
+    /// Of direct descriptors.
+    places: Option<u32>,
     accepting: bool,
     /// A timeout that ends the pause, and one that begins a sweep, is under way.
     paused: bool,
     sweeping: bool,
+    /// Where a sweep goes on; 0: at the beginning.
+    swept: usize,
 }
 
 impl<'a> Server<'a> {
-    pub fn new(seat: &'a Seat<'a>, queue: Queue<'a>, provided: Option<Provided>) -> Self {
+    pub fn new(seat: &'a Seat<'a>, queue: Queue<'a>, provided: Option<Provided>, places: Option<u32>) -> Self {
         let spec = &seat.shared.spec;
         let exchange = Exchange {
             queue,
@@ -50,11 +61,22 @@ impl<'a> Server<'a> {
             zero_copy: spec.options.zero_copy.map_or(usize::MAX, |bytes| bytes.0 as usize),
             input_bytes: spec.buffer_bytes,
             inputs: 0,
+            inputs_freed: 0,
             spare: vec![],
             scratch: vec![],
             follow: vec![],
         };
-        Self { seat, exchange, peers: vec![], free: vec![], accepting: false, paused: false, sweeping: false }
+        Self {
+            seat,
+            exchange,
+            peers: vec![],
+            free: vec![],
+            places,
+            accepting: false,
+            paused: false,
+            sweeping: false,
+            swept: 0,
+        }
     }
 
     /// Accepts, and says so.
@@ -184,11 +206,23 @@ impl<'a> Server<'a> {
         {
             *place = None;
             self.free.push(at);
+            if !self.accepting && !self.paused {
+                self.accept();
+            }
         }
     }
 
+    /// Places for direct descriptors.
+    fn places_left(&self) -> u32 {
+        self.places.map_or(u32::MAX, |all| all.saturating_sub((self.peers.len() - self.free.len()) as u32))
+    }
+
     fn accept(&mut self) {
-        let multishot = self.seat.shared.spec.options.accept == Accept::Multishot;
+        let left = self.places_left();
+        if left == 0 {
+            return;
+        }
+        let multishot = self.seat.shared.spec.options.accept == Accept::Multishot && left > FEW_PLACES;
         let (sqe, _) = self.exchange.queue.push(Word::Accept);
         entry::accept(sqe, self.seat.listener.as_raw_fd(), multishot, self.exchange.direct);
         self.accepting = true;
@@ -206,6 +240,9 @@ impl<'a> Server<'a> {
                 });
                 self.peers[at as usize] = Some(Peer::new(cqe.result));
                 self.settle(at, false);
+                if self.accepting && self.places_left() == FEW_PLACES {
+                    entry::cancel(self.exchange.queue.push(Word::Ignored).0, Word::Accept);
+                }
             }
             libc::EINTR | libc::ECONNABORTED | libc::EAGAIN | libc::ECANCELED => {}
             libc::EINVAL => {
@@ -229,25 +266,30 @@ impl<'a> Server<'a> {
     }
 
     fn sweep_later(&mut self) {
-        if self.exchange.inputs > 0 && !self.sweeping {
+        if self.exchange.inputs + self.exchange.inputs_freed > 0 && !self.sweeping {
             self.sweeping = true;
-            entry::timeout(self.exchange.queue.push(Word::Sweep).0, &SILENCE);
+            let after = if self.swept > 0 { &SOON } else { &SILENCE };
+            entry::timeout(self.exchange.queue.push(Word::Sweep).0, after);
         }
     }
 
     /// Who has been silent since the last sweep has to wait without a buffer of its own.
     fn sweep(&mut self) {
         debug_assert!(self.exchange.receive == Receive::Single);
-        for (at, peer) in (0u32..).zip(&mut self.peers) {
+        if self.swept == 0 && std::mem::take(&mut self.exchange.inputs_freed) > MANY_INPUTS {
+            // SAFETY: gives the system memory that nothing uses; the allocator would keep it.
+            unsafe { libc::malloc_trim(0) };
+        }
+        let from = std::mem::take(&mut self.swept);
+        for (at, peer) in self.peers.iter_mut().enumerate().skip(from) {
+            if self.exchange.queue.room() <= ENTRIES_EACH {
+                self.swept = at;
+                break;
+            }
             let Some(peer) = peer else { continue };
             let spoke = std::mem::take(&mut peer.spoke);
-            // Whom there is no room for now has its turn at the next sweep.
-            if !spoke
-                && peer.receiving == Receiving::Armed
-                && peer.end.is_none()
-                && self.exchange.queue.room() > ENTRIES_EACH
-            {
-                self.exchange.cancel_receive(at, peer);
+            if !spoke && peer.receiving == Receiving::Armed && peer.end.is_none() {
+                self.exchange.cancel_receive(at as u32, peer);
             }
         }
         self.sweep_later();
