@@ -35,7 +35,8 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "shared_ring_threads",
         about: "3 threads submit to one ring, a fourth waits for the completions",
         finding: None,
-        allowed: &["one_per_enter", "reordered", "wrong_core"],
+        // Each thread posts what it submitted, whoever else's was ready before: how often that matters is the scheduler's.
+        allowed: &["delivered_out_of_order", "one_per_enter", "reordered", "wrong_core"],
         count: 3_000,
         run: shared_ring_threads,
     },
