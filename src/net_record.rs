@@ -36,6 +36,9 @@ pub struct Asked {
     pub rate: Option<f64>,
     pub burst: u32,
     pub reconnect_after: Option<u64>,
+    /// A connection that breaks is opened again; else the load ends there.
+    #[serde(default)]
+    pub reconnect: bool,
     pub idle_connections: u32,
     /// `full` or `size`.
     pub check: String,

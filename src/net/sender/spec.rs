@@ -127,6 +127,7 @@ impl SenderSpec {
             rate: self.rate,
             burst: self.burst,
             reconnect_after: self.reconnect_after,
+            reconnect: self.reconnect,
             idle_connections: self.idle_connections,
             check: self.check.to_string(),
         }

@@ -300,6 +300,7 @@ fn load(a: &Asked) -> Vec<String> {
         a.reconnect_after.is_some(),
         format!("a new connection after {} answers", a.reconnect_after.unwrap_or_default()),
     );
+    when(a.reconnect, "broken connections opened again".into());
     when(a.idle_connections > 0, format!("{} idle connections", a.idle_connections));
     when(a.check != "full", format!("{} checked", a.check));
     items

@@ -31,7 +31,10 @@ impl Server {
 
     fn by(mut command: Command, options: &str) -> Self {
         // One whose test has failed is not there for ever.
-        command.args(["--json", "--trace", "off", "--engine", "epoll", "--duration", "3m"]);
+        command.args(["--json", "--trace", "off", "--duration", "3m"]);
+        if !options.contains("--engine") {
+            command.args(["--engine", "epoll"]);
+        }
         command.args(options.split_whitespace());
         let mut child = command.spawn().expect("the tool starts");
         let line = line(&mut child);

@@ -21,10 +21,17 @@ pub const TESTS: &[Test] = &[
 fn both() -> End {
     let place = Place::new();
     let unix = format!("unix:{}", place.join("s").display());
-    for (at, between) in
-        [("127.0.0.1:0 --control 127.0.0.1:0", "loopback"), ("[::1]:0 --control [::1]:0", "loopback"), (&unix, "unix")]
-    {
-        let server = Server::at(&place, &format!("{at} --server-threads 2"));
+    let v4 = "127.0.0.1:0 --control 127.0.0.1:0";
+    let ring = "--engine io_uring --ring defer_taskrun,single_issuer";
+    for (at, engine, between) in [
+        (v4, "", "loopback"),
+        ("[::1]:0 --control [::1]:0", "", "loopback"),
+        (&unix, "", "unix"),
+        (v4, ring, "loopback"),
+        (&unix, ring, "unix"),
+        (v4, "--engine io_uring --receive multishot --register files,ring", "loopback"),
+    ] {
+        let server = Server::at(&place, &format!("{at} --server-threads 2 {engine}"));
         if between == "unix" {
             assert_eq!(server.control, format!("{unix}.control"), "beside it");
         }
@@ -81,7 +88,7 @@ fn json_fields() -> End {
         &m,
         "schema string, load object, net.address string, net.between string, net.asked.connections number, net.asked.window number,
          net.asked.request_bytes number, net.asked.response_bytes number, net.asked.threads number, net.asked.cpus list?,
-         net.asked.rate number?, net.asked.burst number, net.asked.reconnect_after number?, net.asked.idle_connections number,
+         net.asked.rate number?, net.asked.burst number, net.asked.reconnect_after number?, net.asked.reconnect bool, net.asked.idle_connections number,
          net.asked.check string, net.sender.requests number, net.sender.responses number, net.sender.unanswered number,
          net.sender.user_ns number, net.sender.system_ns number, net.sender.busiest_thread number?, net.sender.reconnects number,
          net.sender.broken number, net.sender.unsent number?, net.sender.worst_lag_ns number?, net.sender_host object?,
