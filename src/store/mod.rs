@@ -11,6 +11,7 @@
 //! | `write`, `read` | runs and measurements stored; and read back |
 //! | `refusal` | what SQLite says, in words |
 //! | `salvage` | what can be read of a damaged store, copied |
+//! | `take_in` | runs of another store, copied |
 
 mod location;
 mod open;
@@ -20,6 +21,7 @@ pub mod salvage;
 #[cfg(test)]
 pub(crate) mod sample;
 mod schema;
+mod take_in;
 #[cfg(test)]
 mod tests;
 mod write;
