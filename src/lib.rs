@@ -3,7 +3,7 @@
 //! Imports point one way, from what decides to what is decided on:
 //!
 //! ```text
-//! cli → experiment, watch → load, net, probe → engine → host, path, stats
+//! cli → experiment, watch, lab → load, net, probe → engine → host, path, stats
 //!          ↘ answer, store, report, export → run_record, comparison, trace_record, top_record, recorded → measurement → path, stats
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! | [`experiment`] | a TOML file or a built-in name → plan of cells → schedule; one watched cell |
 //! | [`engine`] | one file per I/O interface behind one contract |
 //! | [`load`] | what drives an engine: options, workers, offsets, pace, phases, neighbours |
+//! | [`lab`] | a virtual machine with a chosen kernel and NVMe drives; a command in it, its results brought back |
 //! | [`net`] | the network load: a server, its engines, and a sender that checks every answer |
 //! | [`probe`] | BPF programs: which can load, attach, reset, drain |
 //! | [`path`] | what a completion's records mean: stages, vehicles; pure, no I/O |
@@ -41,6 +42,7 @@ pub mod error;
 pub mod experiment;
 pub mod export;
 pub mod host;
+pub mod lab;
 pub mod load;
 pub mod measurement;
 pub mod net;

@@ -18,6 +18,7 @@ pub mod check;
 pub mod compare;
 pub mod explain;
 pub mod export;
+pub mod lab;
 pub mod list;
 pub mod net;
 mod profile;
@@ -50,6 +51,8 @@ enum Command {
     Top(top::TopArgs),
     /// The network load: a server, a sender that checks every answer
     Net(net::NetArgs),
+    /// The same commands in a virtual machine: a kernel of your choice, NVMe drives with the queues you say
+    Lab(lab::LabArgs),
     /// The experiments there are, and the runs that are stored
     List(list::ListArgs),
     /// Put back the host settings that a killed run has left changed
@@ -92,6 +95,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),
         Command::Net(args) => net::run(args),
+        Command::Lab(args) => lab::run(args),
         Command::List(args) => list::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Explain(args) => explain::run(args),

@@ -1,0 +1,24 @@
+//! `iotrail lab fetch`: a kernel of Debian's into the cache.
+
+use super::{CacheArgs, tell};
+use crate::error::Result;
+use crate::lab::{Cache, kernel};
+use crate::report::terminal;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct FetchArgs {
+    /// A release (6.1.0-50-amd64), the beginning of one (6.1), or newest
+    #[arg(value_name = "VERSION")]
+    version: String,
+
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+/// Prints the release that is there now.
+pub fn run(args: &FetchArgs) -> Result<u8> {
+    let cache = Cache::at(args.cache.cache.as_deref())?;
+    let kernel = kernel::fetch_asked(&args.version, &cache, &tell)?;
+    terminal::print(&format!("{}\n", kernel.release.unwrap_or_default()))?;
+    Ok(0)
+}

@@ -1,0 +1,15 @@
+//! `iotrail lab guest`: what the lab's machine starts. Nobody else does.
+
+use crate::error::{Error, Result};
+use crate::lab::guest::{Ports, end_all_others, keep};
+use crate::lab::handed_over;
+
+pub fn run() -> Result<u8> {
+    let order = handed_over()?;
+    keep(&order, Ports::open()?, end_all_others)
+        .map_err(|e| Error::machine("cannot run the lab's command", "see the machine's console").because(e))?;
+    // The host ends the machine when it has read everything.
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,54 @@
+//! `iotrail lab`: a virtual machine with a chosen kernel, and the same commands in it.
+
+mod fetch;
+mod guest;
+mod kernels;
+mod run;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::error::Result;
+use crate::report::terminal;
+
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Boot a kernel with NVMe drives, run a command there that sees this machine's files read-only, bring its results back
+    Run(Box<run::RunArgs>),
+    /// The kernels that are installed here, fetched, or to be had
+    Kernels(kernels::KernelsArgs),
+    /// Fetch a kernel of Debian's
+    Fetch(fetch::FetchArgs),
+    /// In the guest: run the command that was handed over
+    #[command(hide = true)]
+    Guest,
+}
+
+/// Where fetched kernels and tools are.
+#[derive(Debug, Clone, Args)]
+pub struct CacheArgs {
+    /// What is fetched is kept here (default: $XDG_CACHE_HOME/iotrail/lab, else ~/.cache/iotrail/lab)
+    #[arg(long = "cache", value_name = "DIR")]
+    cache: Option<PathBuf>,
+}
+
+pub fn run(args: &LabArgs) -> Result<u8> {
+    match &args.command {
+        LabCommand::Run(args) => run::run(args),
+        LabCommand::Kernels(args) => kernels::run(args),
+        LabCommand::Fetch(args) => fetch::run(args),
+        LabCommand::Guest => guest::run(),
+    }
+}
+
+/// What takes time, or what the user should know: standard output is for results.
+fn tell(what: &str) {
+    terminal::say(&format!("iotrail lab: {}", terminal::sanitise(what)));
+}

@@ -1,0 +1,193 @@
+//! `iotrail lab run`: a command in a machine of its own.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use clap::ValueEnum;
+
+use super::{CacheArgs, tell};
+use crate::answer::words::{bytes, list};
+use crate::error::{Error, Result};
+use crate::experiment::interrupt;
+use crate::lab::drive::Drive;
+use crate::lab::kernel::{self, Asked as AskedKernel};
+use crate::lab::machine::Acceleration;
+use crate::lab::session::{self, How};
+use crate::lab::{Asked, Cache, Prepared, prepare};
+use crate::load::options::{Bytes, Span};
+use crate::report::terminal;
+use crate::store::{Store, default_path};
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct RunArgs {
+    /// A release or the beginning of one (6.1), newest, or a vmlinux or vmlinuz (default: the newest that is here)
+    #[arg(long, value_name = "VERSION|FILE")]
+    kernel: Option<String>,
+
+    /// lib/modules/RELEASE of a kernel that is named by its file
+    #[arg(long, value_name = "DIR", requires = "kernel")]
+    modules: Option<PathBuf>,
+
+    /// CPUs of the machine
+    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=255))]
+    cpus: u32,
+
+    /// Sockets that they are in: CPUs of different sockets share no cache
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=255))]
+    sockets: u32,
+
+    /// Memory of the machine
+    #[arg(long, value_name = "SIZE", default_value = "2g")]
+    memory: Bytes,
+
+    /// A drive, nvme0n1 and so on in this order: queues=N,poll=N,size=1g,data=discard|keep,latency=100us,errors=read@OFFSET (or write@)
+    #[arg(long, value_name = "OPTIONS")]
+    nvme: Vec<Drive>,
+
+    /// Parameters for the kernel
+    #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
+    append: String,
+
+    /// Who runs the machine's instructions
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    accel: Accel,
+
+    /// The machine is ended after so long
+    #[arg(long, value_name = "TIME", default_value = "10m")]
+    timeout: Span,
+
+    /// Where the command's runs are stored (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    #[arg(long, value_name = "PATH")]
+    store: Option<PathBuf>,
+
+    /// Files that the command writes to $IOTRAIL_LAB_OUT are copied to this folder
+    #[arg(long, value_name = "DIR")]
+    artifacts: Option<PathBuf>,
+
+    #[command(flatten)]
+    cache: CacheArgs,
+
+    /// The command; iotrail is this program
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Accel {
+    /// KVM where it works, else emulation
+    Auto,
+    /// The processor
+    Kvm,
+    /// Emulation
+    Tcg,
+}
+
+/// The exit status is the command's.
+pub fn run(args: &RunArgs) -> Result<u8> {
+    let kernel = asked_kernel(args)?;
+    if args.cpus % args.sockets != 0 {
+        return Err(Error::input(
+            format!("{} CPUs cannot be in {} sockets", args.cpus, args.sockets),
+            "give --sockets a divisor of --cpus",
+        ));
+    }
+    if args.memory.0 < LEAST_MEMORY {
+        return Err(Error::input(
+            format!("{} of memory is too little to boot", bytes(args.memory.0)),
+            format!("give --memory {} or more", bytes(LEAST_MEMORY)),
+        ));
+    }
+    let polls: Vec<String> = args.nvme.iter().map(|d| d.poll.to_string()).collect();
+    if polls.iter().any(|p| *p != polls[0]) {
+        return Err(Error::input(
+            format!("the drives ask for different numbers of polled queues ({})", list(&polls)),
+            "give all the same poll=N: the driver has one setting for all (nvme.poll_queues)",
+        ));
+    }
+    if args.append.contains(['\n', '\0']) {
+        return Err(Error::input("--append holds a line end", "write the parameters on one line, with spaces between"));
+    }
+    if args.command.first().is_none_or(|name| name.is_empty()) {
+        return Err(Error::input("the command has no name", "name a program after --"));
+    }
+    let acceleration = match args.accel {
+        Accel::Auto => Acceleration::found(),
+        Accel::Kvm => Acceleration::kvm()?,
+        Accel::Tcg => Acceleration::Emulation,
+    };
+    let cache = Cache::at(args.cache.cache.as_deref())?;
+    let stop = interrupt::raise_flag()?;
+    let kernel = kernel::ready(&kernel, &cache, &tell)?;
+    let asked = Asked {
+        cache: &cache,
+        kernel: &kernel,
+        acceleration,
+        may_emulate: args.accel == Accel::Auto,
+        cpus: args.cpus,
+        sockets: args.sockets,
+        memory_bytes: args.memory.0,
+        drives: &args.nvme,
+        append: &args.append,
+        command: &args.command,
+    };
+    let mut prepared = prepare(&asked, &tell)?;
+    let name = kernel.release.as_deref().unwrap_or("a kernel of your own");
+    tell(&match acceleration {
+        Acceleration::Kvm => format!("booting {name} with KVM"),
+        Acceleration::Emulation => format!("booting {name}; {}", session::EMULATED),
+    });
+    let stop = || stop.load(Ordering::Relaxed).then(|| interrupt::sent_to_us_alone().unwrap_or(libc::SIGINT));
+    let ended = session::run(&mut prepared, &How { limit: args.timeout.0, stop: &stop, tell: &tell });
+    if ended.as_ref().is_err_and(|e| e.kind == crate::error::Kind::Machine) {
+        for line in session::console(&prepared) {
+            terminal::say(&format!("| {}", terminal::sanitise(&line)));
+        }
+    }
+    // Whatever became of the command.
+    let kept = keep(&prepared, args);
+    let ended = ended?;
+    kept?;
+    Ok(ended.status)
+}
+
+/// Less does not hold a kernel of a distribution and its files.
+const LEAST_MEMORY: u64 = 256 << 20;
+
+fn asked_kernel(args: &RunArgs) -> Result<AskedKernel> {
+    let Some(name) = &args.kernel else { return Ok(AskedKernel::AtHand) };
+    if let Some(modules) = &args.modules {
+        return Ok(AskedKernel::File(name.into(), modules.clone()));
+    }
+    if name.contains('/') || name.starts_with("vmlinu") {
+        return Err(Error::input(
+            format!("the kernel {name} is named by its file, and its modules are not"),
+            "name lib/modules/RELEASE with --modules",
+        ));
+    }
+    Ok(if name == "newest" { AskedKernel::Newest } else { AskedKernel::Release(name.clone()) })
+}
+
+/// Brings home what the command has stored and left.
+fn keep(prepared: &Prepared, args: &RunArgs) -> Result<()> {
+    if let Some(from) = prepared.store() {
+        let path = args.store.clone().map_or_else(default_path, Ok)?;
+        let mut store = Store::create_or_open(&path)?;
+        match store.take_in(&from) {
+            Ok(runs) if runs.is_empty() => store.abandon(),
+            Ok(runs) => {
+                let numbers: Vec<String> = runs.iter().map(i64::to_string).collect();
+                tell(&format!("stored here as run {}", list(&numbers)));
+            }
+            Err(e) => {
+                store.abandon();
+                return Err(e);
+            }
+        }
+    }
+    if let Some(to) = &args.artifacts {
+        let files = prepared.bring(to)?;
+        tell(&format!("{} brought to {}", crate::answer::words::plural(files, "file"), to.display()));
+    }
+    Ok(())
+}

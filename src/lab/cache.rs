@@ -1,0 +1,123 @@
+//! The folder of what the lab has fetched and made: kernels, tools, package lists. All of it can be had again.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// An entry is there whole or not at all: it is made under another name, and renamed.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// `named`, else `$XDG_CACHE_HOME/iotrail/lab`, else `~/.cache/iotrail/lab`. Nothing is made yet.
+    pub fn at(named: Option<&Path>) -> Result<Self> {
+        let root = match named {
+            Some(path) => std::path::absolute(path)
+                .map_err(|e| Error::input("cannot tell where the cache is", "name it with --cache DIR").because(e))?,
+            None => under(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")).ok_or_else(|| {
+                Error::input("neither XDG_CACHE_HOME nor HOME is set", "name the lab's cache with --cache DIR")
+            })?,
+        };
+        Ok(Cache { root })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the entry is, if it is there.
+    pub fn find(&self, name: &str) -> Option<PathBuf> {
+        let path = self.root.join(name);
+        path.exists().then_some(path)
+    }
+
+    /// The entry; made by `make` in an empty folder if it is not there. Who comes second waits and finds it.
+    pub fn entry(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        if let Some(path) = self.find(name) {
+            return Ok(path);
+        }
+        let _lock = self.lock(name)?;
+        let path = self.root.join(name);
+        if path.exists() {
+            return Ok(path);
+        }
+        let folder = path.parent().unwrap_or(&self.root);
+        std::fs::create_dir_all(folder).map_err(|e| cannot_write(folder, e))?;
+        // Removed again when `make` fails.
+        let unfinished =
+            tempfile::Builder::new().prefix(".unfinished-").tempdir_in(folder).map_err(|e| cannot_write(folder, e))?;
+        make(unfinished.path())?;
+        std::fs::rename(unfinished.path(), &path).map_err(|e| cannot_write(&path, e))?;
+        // Nothing is left under the first name.
+        drop(unfinished.keep());
+        Ok(path)
+    }
+
+    /// Until it is dropped nobody else has the lock of that name.
+    pub fn lock(&self, name: &str) -> Result<File> {
+        let folder = self.root.join("locks");
+        std::fs::create_dir_all(&folder).map_err(|e| cannot_write(&folder, e))?;
+        let path = folder.join(name.replace('/', "-"));
+        let file = File::create(&path).map_err(|e| cannot_write(&path, e))?;
+        // SAFETY: an open file of ours.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
+            return Err(cannot_write(&path, std::io::Error::last_os_error()));
+        }
+        Ok(file)
+    }
+}
+
+pub(super) fn cannot_write(path: &Path, cause: std::io::Error) -> Error {
+    Error::machine(
+        format!("cannot write {}", path.display()),
+        "check its permissions and the room there, or name another folder with --cache DIR",
+    )
+    .because(cause)
+}
+
+/// A relative XDG_CACHE_HOME is to be ignored, says the XDG base directory specification.
+fn under(cache_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |p: &PathBuf| p.is_absolute();
+    cache_home
+        .map(PathBuf::from)
+        .filter(absolute)
+        .or_else(|| home.map(PathBuf::from).filter(absolute).map(|h| h.join(".cache")))
+        .map(|dir| dir.join("iotrail/lab"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_follows_the_base_directory_specification() {
+        let at = |c: Option<&str>, h: Option<&str>| under(c.map(Into::into), h.map(Into::into));
+        assert_eq!(at(Some("/c"), Some("/h")), Some("/c/iotrail/lab".into()));
+        assert_eq!(at(Some("c"), Some("/h")), Some("/h/.cache/iotrail/lab".into()));
+        assert_eq!(at(None, None), None);
+    }
+
+    #[test]
+    fn an_entry_is_made_once_and_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(Some(folder.path())).unwrap();
+        let failed = cache.entry("kernels/x", |dir| {
+            std::fs::write(dir.join("half"), "").unwrap();
+            Err(Error::machine("no", ""))
+        });
+        assert!(failed.is_err());
+        assert_eq!(std::fs::read_dir(folder.path().join("kernels")).unwrap().count(), 0, "nothing of it stays");
+        let make = |text: &'static str| {
+            move |dir: &Path| std::fs::write(dir.join("f"), text).map_err(|e| cannot_write(dir, e))
+        };
+        cache.entry("kernels/x", make("first")).unwrap();
+        let path = cache.entry("kernels/x", make("second")).unwrap();
+        assert_eq!(std::fs::read_to_string(path.join("f")).unwrap(), "first");
+        assert_eq!(std::fs::read_dir(folder.path().join("kernels")).unwrap().count(), 1);
+    }
+}

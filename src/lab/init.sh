@@ -1,0 +1,73 @@
+#!/bin/busybox sh
+# Process 1 of the lab's guest: mounts the host's files so that nothing can be written to them, hands over to iotrail.
+# /lab.conf says: RELEASE, MODULES (their folder on the host), BOOT (modules to load), DRIVES (how many).
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev
+. /lab.conf
+
+fail() {
+    echo "iotrail lab: $*" >/dev/console
+    sync
+    poweroff -f
+}
+
+for module in $BOOT; do modprobe "$module" || fail "the module $module was not loaded"; done
+
+options=trans=virtio,version=9p2000.L,msize=512000
+mount -t 9p -o "ro,$options,cache=loose" hostroot /host || fail "the host's files cannot be mounted"
+mount -t tmpfs -o size=50% tmpfs /writes
+mkdir /writes/upper /writes/work
+mount -t overlay -o lowerdir=/host,upperdir=/writes/upper,workdir=/writes/work overlay /root ||
+    fail "nothing can be laid over the host's files"
+mount -t proc proc /root/proc
+mount -t sysfs sysfs /root/sys
+mount -t devtmpfs dev /root/dev
+mkdir -p /root/dev/pts /root/dev/shm /root/dev/mqueue /root/run
+mount -t devpts -o ptmxmode=666 devpts /root/dev/pts
+mount -t tmpfs tmpfs /root/dev/shm
+mount -t mqueue mqueue /root/dev/mqueue
+mount -t tmpfs tmpfs /root/run
+# What a kernel lacks of these, it lacks.
+mount -t tracefs tracefs /root/sys/kernel/tracing
+mount -t debugfs debugfs /root/sys/kernel/debug
+mount -t bpf bpf /root/sys/fs/bpf
+mount -t cgroup2 cgroup2 /root/sys/fs/cgroup
+for name in fd:/proc/self/fd stdin:/proc/self/fd/0 stdout:/proc/self/fd/1 stderr:/proc/self/fd/2; do
+    [ -e "/root/dev/${name%%:*}" ] || ln -s "${name#*:}" "/root/dev/${name%%:*}"
+done
+mkdir -p /root/run/iotrail-lab
+mount -t 9p -o "rw,$options,cache=none" labout /root/run/iotrail-lab || fail "the folder for results cannot be mounted"
+
+# All modules, for the programs in there and for the kernel, which runs this root's /sbin/modprobe.
+mkdir -p "/root/lib/modules/$RELEASE"
+mount --bind "/host$MODULES" "/root/lib/modules/$RELEASE"
+mount --bind "/host$MODULES" "/lib/modules/$RELEASE"
+
+ip link set lo up
+hostname iotrail-lab
+ulimit -l unlimited
+
+# One drive after the other, so that their numbers follow the order in which they were asked for.
+if [ "$DRIVES" -gt 0 ]; then
+    echo 0 >/sys/bus/pci/drivers_autoprobe
+    modprobe nvme || fail "the module nvme was not loaded"
+    drive=0
+    for device in /sys/bus/pci/devices/*; do
+        [ "$(cat "$device/class")" = 0x010802 ] || continue
+        echo "${device##*/}" >/sys/bus/pci/drivers/nvme/bind || fail "the drive ${device##*/} was not taken by its driver"
+        waited=0
+        until [ -b "/dev/nvme${drive}n1" ]; do
+            waited=$((waited + 1))
+            [ "$waited" -lt 600 ] || fail "the drive nvme${drive}n1 did not come up"
+            sleep 0.1
+        done
+        drive=$((drive + 1))
+    done
+    echo 1 >/sys/bus/pci/drivers_autoprobe
+fi
+
+chroot /root /run/iotrail-lab/program lab guest </dev/null >/dev/console 2>&1
+fail "the command's keeper ended with status $?"

@@ -1,0 +1,88 @@
+//! Names of releases: their order, and what a shortened one stands for.
+
+use std::cmp::Ordering;
+
+/// Newer is greater: numbers count as numbers, so that 6.12 comes after 6.9.
+pub fn order(a: &str, b: &str) -> Ordering {
+    parts(a).cmp(&parts(b))
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Part<'a> {
+    Text(&'a str),
+    Number(u64),
+}
+
+fn parts(release: &str) -> Vec<Part<'_>> {
+    let bytes = release.as_bytes();
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for at in 1..=bytes.len() {
+        if at < bytes.len() && bytes[at].is_ascii_digit() == bytes[from].is_ascii_digit() {
+            continue;
+        }
+        let part = &release[from..at];
+        parts.push(part.parse().map_or(Part::Text(part), Part::Number));
+        from = at;
+    }
+    parts
+}
+
+/// Whether the release is what `asked` stands for: its whole name, or a beginning of it that ends where a number does (`6.1` is no
+/// `6.12`).
+pub fn stands_for(asked: &str, release: &str) -> bool {
+    let Some(rest) = release.strip_prefix(asked) else { return false };
+    !asked.is_empty()
+        && (!rest.starts_with(|c: char| c.is_ascii_digit()) || !asked.ends_with(|c: char| c.is_ascii_digit()))
+}
+
+/// The release that a package of Debian's is the image of, where it is a plain kernel for this processor.
+pub fn of_package(name: &str) -> Option<&str> {
+    let release = name.strip_prefix("linux-image-")?;
+    let version = release.strip_suffix("-amd64")?;
+    let plain = !["cloud", "rt"].iter().any(|flavour| version.ends_with(flavour));
+    // `linux-image-6.12-amd64` and `linux-image-amd64` hold nothing but a name.
+    let whole = version.split(['+', '-']).next()?.split('.').count() == 3;
+    (plain && whole && version.starts_with(|c: char| c.is_ascii_digit())).then_some(release)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_compared_as_numbers() {
+        let mut releases =
+            ["6.12.9+deb13-amd64", "7.3.4+deb13-amd64", "6.1.0-9-amd64", "6.12.117+deb13-amd64", "6.1.0-50-amd64"];
+        releases.sort_by(|a, b| order(a, b));
+        assert_eq!(
+            releases,
+            ["6.1.0-9-amd64", "6.1.0-50-amd64", "6.12.9+deb13-amd64", "6.12.117+deb13-amd64", "7.3.4+deb13-amd64"]
+        );
+    }
+
+    #[test]
+    fn a_beginning_stands_for_a_release_where_its_number_ends() {
+        assert!(stands_for("6.1", "6.1.0-50-amd64") && stands_for("6.1.0-50-amd64", "6.1.0-50-amd64"));
+        assert!(stands_for("6.12.117", "6.12.117+deb13-amd64") && stands_for("7", "7.3.4+deb13-amd64"));
+        assert!(!stands_for("6.1", "6.12.117+deb13-amd64") && !stands_for("6.1.0-5", "6.1.0-50-amd64"));
+        assert!(!stands_for("", "6.1.0-50-amd64"));
+    }
+
+    #[test]
+    fn packages_of_plain_kernels() {
+        assert_eq!(of_package("linux-image-6.1.0-50-amd64"), Some("6.1.0-50-amd64"));
+        assert_eq!(of_package("linux-image-7.3.4+deb13-amd64"), Some("7.3.4+deb13-amd64"));
+        for other in [
+            "linux-image-amd64",
+            "linux-image-6.12-amd64",
+            "linux-image-6.1.0-50-cloud-amd64",
+            "linux-image-6.12.117+deb13-rt-amd64",
+            "linux-image-6.1.0-50-amd64-dbg",
+            "linux-image-6.1.0-50-amd64-unsigned",
+            "linux-headers-6.1.0-50-amd64",
+        ] {
+            assert_eq!(of_package(other), None, "{other}");
+        }
+    }
+}

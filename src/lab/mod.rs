@@ -1,0 +1,242 @@
+//! The lab: a virtual machine with a chosen kernel and NVMe drives, in which a command sees this machine's files and can write to
+//! none of them. Its output, its exit status and what it stores come back.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `cache` | the folder of what is fetched and made |
+//! | `sources`, `packages` | Debian's packages without the host's package management |
+//! | [`kernel`] | which kernels there are; one of them made ready to boot |
+//! | `tools` | QEMU and busybox: this machine's, else packages' |
+//! | `modules`, `initramfs`, `init.sh` | what a guest starts with |
+//! | [`drive`] | `--nvme` |
+//! | [`machine`] | QEMU's command line, its process |
+//! | `order`, `line` | what is handed over, and what is said meanwhile |
+//! | [`guest`] | in the guest: runs the command, carries its streams |
+//! | [`session`] | one machine from start to end: streams, signals, the time limit |
+
+mod cache;
+pub mod drive;
+pub mod guest;
+mod initramfs;
+pub mod kernel;
+mod line;
+pub mod machine;
+mod modules;
+pub mod order;
+mod packages;
+pub mod session;
+mod sources;
+mod tools;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+pub use self::cache::Cache;
+use self::cache::cannot_write;
+use self::drive::{Data, Drive};
+use self::initramfs::Archive;
+use self::kernel::Kernel;
+use self::machine::{Acceleration, CONSOLE, INITRAMFS, Parts, SHARED};
+use self::order::{FOLDER, LEFT, LEFT_VARIABLE, Order, PROGRAM, STATE};
+use crate::error::{Error, Result};
+
+/// A machine to be, and what is to run in it.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    pub cache: &'a Cache,
+    pub kernel: &'a Kernel,
+    pub acceleration: Acceleration,
+    /// Where KVM turns out not to run the machine, emulation does.
+    pub may_emulate: bool,
+    pub cpus: u32,
+    pub sockets: u32,
+    pub memory_bytes: u64,
+    pub drives: &'a [Drive],
+    pub append: &'a str,
+    /// Not empty. `iotrail` is this program.
+    pub command: &'a [OsString],
+}
+
+/// All of a run before it starts. Dropped, its folder is removed.
+pub struct Prepared<'a> {
+    asked: &'a Asked<'a>,
+    acceleration: Acceleration,
+    qemu: tools::Program,
+    folder: tempfile::TempDir,
+}
+
+/// Fetches what is missing, and makes the folder of the run.
+pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
+    let qemu = tools::qemu(asked.cache, tell)?;
+    let busybox = tools::busybox(asked.cache, tell)?;
+    let folder = tempfile::Builder::new().prefix("iotrail-lab-").tempdir().map_err(|e| {
+        Error::machine("cannot make a folder for the run", "check the room in TMPDIR or /tmp, and its permissions")
+            .because(e)
+    })?;
+    let at = |name: &str| folder.path().join(name);
+    let files = |e| cannot_write(folder.path(), e);
+    std::fs::create_dir_all(at(SHARED).join(LEFT)).map_err(files)?;
+    std::fs::create_dir_all(at(SHARED).join(STATE)).map_err(files)?;
+    let program = std::env::current_exe().and_then(std::fs::canonicalize).map_err(|e| {
+        Error::machine("cannot find this program's own file", "start it again: it has been replaced or removed")
+            .because(e)
+    })?;
+    std::os::unix::fs::symlink(program, at(SHARED).join(PROGRAM)).map_err(files)?;
+    order(asked.command)?.write(&at(SHARED)).map_err(files)?;
+    std::fs::write(at(INITRAMFS), initramfs(asked, &busybox)?).map_err(files)?;
+    std::fs::write(at(CONSOLE), "").map_err(files)?;
+    for (number, drive) in asked.drives.iter().enumerate() {
+        if drive.data == Data::Keep {
+            // Sparse: it takes what is written to it.
+            let file = std::fs::File::create(drive::file(folder.path(), number)).map_err(files)?;
+            file.set_len(drive.size_bytes).map_err(files)?;
+        }
+    }
+    Ok(Prepared { asked, acceleration: asked.acceleration, qemu, folder })
+}
+
+impl Prepared<'_> {
+    fn parts(&self) -> Parts<'_> {
+        let a = self.asked;
+        Parts {
+            qemu: &self.qemu,
+            acceleration: self.acceleration,
+            cpus: a.cpus,
+            sockets: a.sockets,
+            memory_bytes: a.memory_bytes,
+            drives: a.drives,
+            kernel: &a.kernel.vmlinux,
+            append: a.append,
+            folder: self.folder.path(),
+        }
+    }
+
+    /// What the command has stored, if it has: the store that its `iotrail` finds by default.
+    pub fn store(&self) -> Option<PathBuf> {
+        let path = self.folder.path().join(SHARED).join(STATE).join("iotrail/iotrail.db");
+        path.exists().then_some(path)
+    }
+
+    /// Copies what else it has left into `to`: files, with their folders. How many.
+    pub fn bring(&self, to: &Path) -> Result<usize> {
+        copy_files(&self.folder.path().join(SHARED).join(LEFT), to).map_err(|e| {
+            Error::machine(
+                format!("cannot copy what the command has left to {}", to.display()),
+                "name another folder with --artifacts",
+            )
+            .because(e)
+        })
+    }
+}
+
+fn copy_files(from: &Path, to: &Path) -> std::io::Result<usize> {
+    std::fs::create_dir_all(to)?;
+    let mut files = 0;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, to) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            files += copy_files(&entry.path(), &to)?;
+        } else if kind.is_file() {
+            std::fs::copy(entry.path(), to)?;
+            files += 1;
+        }
+    }
+    Ok(files)
+}
+
+/// Reads the registry's lists, unless they are from today.
+pub fn refresh(cache: &Cache, tell: &dyn Fn(&str)) -> Result<()> {
+    packages::Packages::of(cache).refresh(tell)
+}
+
+/// The caller's folder and variables; but its store is the lab's.
+fn order(command: &[OsString]) -> Result<Order> {
+    let here = std::env::current_dir()
+        .map_err(|e| Error::input("the working folder is not there any more", "change to one that is").because(e))?;
+    let ours = [("XDG_STATE_HOME", STATE), (LEFT_VARIABLE, LEFT)];
+    let environment = std::env::vars_os()
+        .filter(|(name, _)| !ours.iter().any(|(ours, _)| name == ours))
+        .chain(ours.map(|(name, folder)| (name.into(), format!("{FOLDER}/{folder}").into())))
+        .collect();
+    let mut command = command.to_vec();
+    if let Some(first) = command.first_mut().filter(|first| *first == "iotrail") {
+        *first = format!("{FOLDER}/{PROGRAM}").into();
+    }
+    Ok(Order { command, working_folder: here.into(), environment })
+}
+
+/// In the guest: what it is to run.
+pub fn handed_over() -> Result<Order> {
+    Order::read(Path::new(FOLDER))
+}
+
+/// What a guest needs before it sees this machine's files.
+const NEEDED: [&str; 5] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];
+
+fn initramfs(asked: &Asked, busybox: &Path) -> Result<Vec<u8>> {
+    let modules = &asked.kernel.modules;
+    let mut wanted = NEEDED.to_vec();
+    wanted.extend((!asked.drives.is_empty()).then_some("nvme"));
+    let closure = modules::closure(modules, &wanted)?;
+    // The drives' driver is loaded when their order is assured.
+    let boot: Vec<&str> = closure.to_load.iter().map(String::as_str).filter(|name| *name != "nvme").collect();
+    // modprobe looks where the kernel says that it is; a folder of another name can only be of the same kernel.
+    let release = modules.file_name().and_then(|n| n.to_str()).ok_or_else(|| {
+        Error::input(format!("{} has no kernel's name", modules.display()), "name lib/modules/RELEASE with --modules")
+    })?;
+    let busybox = std::fs::read(busybox).map_err(|e| {
+        Error::machine(format!("cannot read {}", busybox.display()), "remove it, and it is fetched anew").because(e)
+    })?;
+    let mut archive = Archive::default();
+    for folder in ["bin", "dev", "host", "lib", "proc", "root", "sys", "writes"] {
+        archive.folder(folder);
+    }
+    archive.link("sbin", "bin");
+    archive.character_device("dev/console", 5, 1);
+    archive.file("bin/busybox", 0o755, &busybox);
+    archive.file("init", 0o755, include_bytes!("init.sh"));
+    let settings = [
+        ("RELEASE", release.to_owned()),
+        ("MODULES", modules.display().to_string()),
+        ("BOOT", boot.join(" ")),
+        ("DRIVES", asked.drives.len().to_string()),
+    ];
+    let settings: String = settings.iter().map(|(name, value)| format!("{name}={}\n", quoted(value))).collect();
+    archive.file("lab.conf", 0o644, settings.as_bytes());
+    let place = format!("lib/modules/{release}");
+    archive.folders_above(&format!("{place}/"));
+    archive.file(&format!("{place}/modules.dep"), 0o644, closure.dependencies.as_bytes());
+    for module in &closure.modules {
+        let path = format!("{place}/{}", module.path);
+        archive.folders_above(&path);
+        archive.file(&path, 0o644, &module.bytes);
+    }
+    Ok(archive.finish())
+}
+
+/// One word for a shell, whatever is in it.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_back_what_was_quoted() {
+        let odd = "two words, 'quotes', \"more\", $HOME `x` \\ and\na line";
+        let script = format!("printf %s {}", quoted(odd));
+        let said = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
+        assert_eq!(said.stdout, odd.as_bytes());
+    }
+
+    #[test]
+    fn this_programs_name_is_this_program_and_its_store_the_labs() {
+        let order = order(&["iotrail".into(), "list".into()]).unwrap();
+        assert_eq!(order.command, ["/run/iotrail-lab/program", "list"]);
+        let state: Vec<_> = order.environment.iter().filter(|(name, _)| name == "XDG_STATE_HOME").collect();
+        assert_eq!(state, [&("XDG_STATE_HOME".into(), "/run/iotrail-lab/state".into())]);
+    }
+}
