@@ -226,3 +226,36 @@ fn every_version_is_reached_from_nothing() {
     tx.commit().unwrap();
     assert_eq!(schema::look(&db).unwrap(), Found::Ours { version: VERSION });
 }
+
+#[test]
+fn runs_of_another_store_get_numbers_of_this_one() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mut other, _) = begun(&there);
+    let single = other.save_single(&sample::measurement(), &sample::histogram()).unwrap();
+    let begun_there = other.list().unwrap()[0].run;
+    other.save(begun_there, 3, 2, &sample::measurement(), &sample::histogram()).unwrap();
+    other.mark_untestable(begun_there, 1, "no such queue").unwrap();
+    let theirs: Vec<_> = [begun_there, single].map(|run| other.load(run).unwrap().unwrap()).into();
+    let from = other.path().to_owned();
+    drop(other);
+
+    let (mut store, first) = begun(&here);
+    let runs = store.take_in(&from).unwrap();
+    assert_eq!(runs, [first + 1, first + 2]);
+    for (run, mut theirs) in runs.iter().zip(theirs) {
+        theirs.run = *run;
+        assert_eq!(store.load(*run).unwrap().unwrap(), theirs);
+    }
+    assert_eq!(store.histogram(runs[0], 3, 2).unwrap(), Some(sample::histogram()));
+    let count = |table: &str| {
+        let sql = format!("SELECT count(*) FROM {table}");
+        store.db.query_row(&sql, [], |r| r.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!((count("measurements"), count("histograms"), count("losses")), (2, 2, 8));
+    // Taken in again, they are other runs; a store that is not there has none.
+    assert_eq!(store.take_in(&from).unwrap(), [first + 3, first + 4]);
+    assert_eq!(store.take_in(&here.path().join("none.db")).unwrap(), Vec::<i64>::new());
+    let foreign = there.path().join("foreign.db");
+    std::fs::write(&foreign, "no database at all, but longer than a header").unwrap();
+    assert_eq!(store.take_in(&foreign).unwrap_err().exit_status(), 2);
+}
