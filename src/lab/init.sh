@@ -33,6 +33,7 @@ mount -t tmpfs tmpfs /root/run
 # What a kernel lacks of these, it lacks.
 mount -t tracefs tracefs /root/sys/kernel/tracing
 mount -t debugfs debugfs /root/sys/kernel/debug
+mount -t securityfs securityfs /root/sys/kernel/security
 mount -t bpf bpf /root/sys/fs/bpf
 mount -t cgroup2 cgroup2 /root/sys/fs/cgroup
 for name in fd:/proc/self/fd stdin:/proc/self/fd/0 stdout:/proc/self/fd/1 stderr:/proc/self/fd/2; do
@@ -45,6 +46,11 @@ mount -t 9p -o "rw,$options,cache=none" labout /root/run/iotrail-lab || fail "th
 mkdir -p "/root/lib/modules/$RELEASE"
 mount --bind "/host$MODULES" "/root/lib/modules/$RELEASE"
 mount --bind "/host$MODULES" "/lib/modules/$RELEASE"
+# For programs that load modules where this machine has nothing to do it with.
+cp /bin/busybox /root/run/busybox
+for name in modprobe insmod rmmod lsmod; do
+    [ -e "/root/sbin/$name" ] || ln -s /run/busybox "/root/sbin/$name"
+done
 
 ip link set lo up
 hostname iotrail-lab

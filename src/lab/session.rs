@@ -21,15 +21,6 @@ pub struct How<'a> {
     pub tell: &'a dyn Fn(&str),
 }
 
-/// How it went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
-    /// Of the command; 128 + the signal if one ended it.
-    pub status: u8,
-    /// From the start of the machine to the start of the command.
-    pub boot: Duration,
-}
-
 /// Without a word from the guest for so long, it will not come up: under emulation it takes up to a minute where others compute too.
 const BOOT: Duration = Duration::from_secs(90);
 
@@ -59,18 +50,18 @@ enum Output {
 }
 
 /// Boots, runs, ends. A machine that hangs before the guest has said a word is started once more; one that KVM cannot run is
-/// emulated, where that is allowed.
+/// emulated, where that is allowed. The exit status of the command; 128 + the signal if one ended it.
 ///
 /// Errors: it does not boot, it breaks down, or the limit ends it.
-pub fn run(prepared: &mut Prepared, how: &How) -> Result<Ended> {
+pub fn run(prepared: &mut Prepared, how: &How) -> Result<u8> {
     let began = Instant::now();
-    let mut hung = false;
+    let mut again = false;
     loop {
         match attempt(prepared, how, began)? {
-            Attempt::Ended(ended) => return Ok(ended),
-            Attempt::Hung if hung => return Err(no_boot(prepared, &format!("no sign of life in {BOOT:?}"))),
+            Attempt::Ended(status) => return Ok(status),
+            Attempt::Hung if again => return Err(no_boot(prepared, &format!("no sign of life in {BOOT:?}"))),
             Attempt::Hung => {
-                hung = true;
+                again = true;
                 (how.tell)(
                     "the machine showed no sign of life (about one boot in 60 does not): it is started once more",
                 );
@@ -79,7 +70,12 @@ pub fn run(prepared: &mut Prepared, how: &How) -> Result<Ended> {
                 prepared.acceleration = Acceleration::Emulation;
                 (how.tell)(&format!("KVM does not run it ({}): {EMULATED}", last_words(prepared)));
             }
-            Attempt::Died(what) => return Err(no_boot(prepared, &what)),
+            Attempt::Died(what) if again => return Err(no_boot(prepared, &what)),
+            // Where the host is busy, a timer of the machine's may not come in time for its kernel.
+            Attempt::Died(_) => {
+                again = true;
+                (how.tell)(&format!("the machine did not boot ({}): it is started once more", last_words(prepared)));
+            }
         }
     }
 }
@@ -88,7 +84,7 @@ pub fn run(prepared: &mut Prepared, how: &How) -> Result<Ended> {
 pub const EMULATED: &str = "under emulation, counts mean what they say and times mean nothing";
 
 enum Attempt {
-    Ended(Ended),
+    Ended(u8),
     /// Before the guest said a word.
     Hung,
     /// The same; how.
@@ -102,11 +98,15 @@ fn attempt(prepared: &Prepared, how: &How, began: Instant) -> Result<Attempt> {
         Error::machine("cannot listen to the virtual machine", "see the limits of processes and files: ulimit -a")
             .because(e)
     })?;
-    let (mut boot, mut asked, mut fed) = (None, None, false);
+    let (mut boot, mut asked, mut fed) = (None::<Duration>, None, false);
     let (mut stdout, mut stderr) = (0, 0);
     loop {
         match events.recv_timeout(LOOK) {
-            Ok(Event::Said(FromGuest::Hello)) => boot = Some(started.elapsed()),
+            Ok(Event::Said(FromGuest::Hello)) => {
+                let took = started.elapsed();
+                (how.tell)(&format!("up after {:.1} s", took.as_secs_f64()));
+                boot = Some(took);
+            }
             Ok(Event::Said(FromGuest::End { status, stdout_bytes, stderr_bytes })) => {
                 let whole = |o: u64, e: u64| o >= stdout_bytes && e >= stderr_bytes;
                 let until = Instant::now() + REST;
@@ -115,7 +115,7 @@ fn attempt(prepared: &Prepared, how: &How, began: Instant) -> Result<Attempt> {
                         *(if which == Output::Stdout { &mut stdout } else { &mut stderr }) = bytes;
                     }
                 }
-                return Ok(Attempt::Ended(Ended { status, boot: boot.unwrap_or_default() }));
+                return Ok(Attempt::Ended(status));
             }
             Ok(Event::Passed(Output::Stdout, bytes)) => stdout = bytes,
             Ok(Event::Passed(Output::Stderr, bytes)) => stderr = bytes,
@@ -249,10 +249,14 @@ fn broke_down(prepared: &Prepared, what: &str) -> Error {
         .because(last_words(prepared))
 }
 
-/// The end of what the console and QEMU have said. Shown whole on standard error by the command; here as a cause.
+/// Why, as far as console and QEMU have said it: what the guest's start or its kernel complained of, else the last line.
 fn last_words(prepared: &Prepared) -> String {
-    let said = |name: &str| tail(&prepared.folder.path().join(name), 1);
-    let words = [said(SAID), said(CONSOLE)].concat();
+    let telling = |name: &str| {
+        let lines = tail(&prepared.folder.path().join(name), usize::MAX);
+        let complaint = lines.iter().find(|l| l.contains("iotrail lab: ") || l.contains("Kernel panic"));
+        complaint.or(lines.last()).cloned()
+    };
+    let words: Vec<String> = [SAID, CONSOLE].into_iter().filter_map(telling).collect();
     if words.is_empty() { "its console is empty".into() } else { words.join(" / ") }
 }
 

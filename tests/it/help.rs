@@ -35,7 +35,10 @@ fn commands() -> End {
         .collect();
     assert_eq!(
         listed,
-        ["check", "bench", "run", "compare", "trace", "top", "net", "list", "restore", "explain", "export", "help"]
+        [
+            "check", "bench", "run", "compare", "trace", "top", "net", "lab", "list", "restore", "explain", "export",
+            "help"
+        ]
     );
     for command in listed {
         assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
@@ -76,6 +79,12 @@ fn options() -> End {
             "--burst --check --connections --control --count --give-up --help --idle-connections --json --rate --reconnect --reconnect-after \
                    --request --response --runtime --sender-cpus --sender-threads --store --warmup --window",
         ),
+        (
+            "lab run",
+            "--accel --append --artifacts --cache --cpus --help --kernel --memory --modules --nvme --sockets --store --timeout",
+        ),
+        ("lab kernels", "--cache --help --json"),
+        ("lab fetch", "--cache --help"),
         ("run", "--fail-on-unmet --file --help --json --plan --quick --resume --seed --size --store"),
     ] {
         let with = |option| command.split(' ').chain([option]).collect::<Vec<_>>();

@@ -11,6 +11,7 @@ mod compared;
 mod confine;
 mod help;
 mod json;
+mod lab;
 mod layout;
 mod measurement;
 mod net;
@@ -60,6 +61,7 @@ fn main() {
         run::TESTS,
         net_bench::TESTS,
         stop::TESTS,
+        lab::TESTS,
         layout::TESTS,
         output::TESTS,
         store::TESTS,

@@ -9,6 +9,7 @@ mod beside;
 mod circumstances;
 mod golden;
 mod ground;
+mod lab;
 mod net;
 mod net_bench;
 mod net_faults;
@@ -34,6 +35,7 @@ fn main() {
     let trials: Vec<Trial> = [
         vehicles::trials(),
         ground::trials(),
+        lab::trials(),
         order::trials(),
         agreement::trials(),
         probes::trials(),

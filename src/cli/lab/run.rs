@@ -146,9 +146,9 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
     // Whatever became of the command.
     let kept = keep(&prepared, args);
-    let ended = ended?;
+    let status = ended?;
     kept?;
-    Ok(ended.status)
+    Ok(status)
 }
 
 /// Less does not hold a kernel of a distribution and its files.

@@ -1,0 +1,101 @@
+//! The lab, as far as no machine boots: wrong use is one line, and nothing is fetched or left behind for it.
+
+use crate::tool::{Place, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("lab::wrong_use_is_one_line", wrong_use),
+    ("lab::without_a_registry_kernels_are_those_that_are_here", no_registry),
+    ("lab::a_kernel_that_nothing_can_fetch_is_one_line", nothing_to_fetch_with),
+    ("lab::a_file_that_is_no_kernel_is_told", no_kernel),
+    ("lab::the_guests_side_is_for_guests", guest),
+];
+
+fn wrong_use() -> End {
+    let place = Place::new();
+    let told = |options: &str| {
+        let mut command = place.tool(["lab", "run", "--cache", "cache"]);
+        command.args(options.split_whitespace());
+        let ended = run(command.args(["--", "true"]));
+        assert_eq!(ended.status, 2, "{options}: {}", ended.stderr);
+        ended.one_line().to_owned()
+    };
+    for (options, expected) in [
+        ("--cpus 0", "invalid value '0' for '--cpus <N>'"),
+        ("--cpus 4 --sockets 3", "4 CPUs cannot be in 3 sockets; give --sockets a divisor of --cpus"),
+        ("--memory 1m", "1.00 MiB of memory is too little to boot"),
+        ("--nvme queue=1", "there is no 'queue'"),
+        ("--nvme queues=0", "one of them with an interrupt at least"),
+        ("--nvme data=keep,latency=1ms", "only a drive that discards its data"),
+        ("--nvme poll=1 --nvme poll=2", "the drives ask for different numbers of polled queues (1 and 2)"),
+        ("--kernel ./vmlinux", "its modules are not; name lib/modules/RELEASE with --modules"),
+        ("--kernel ./no-such --modules .", "cannot read ./no-such"),
+        ("--timeout 5", "'5' has no unit of time"),
+        ("--accel hvf", "possible values: auto, kvm, tcg"),
+    ] {
+        let line = told(options);
+        assert!(line.contains(expected), "{options}: {line}");
+    }
+    let ended = run(&mut place.tool(["lab", "run"]));
+    assert_eq!(ended.status, 2);
+    assert!(ended.one_line().contains("<COMMAND>"), "{}", ended.stderr);
+    assert!(!place.join("cache/kernels").exists(), "nothing was fetched");
+    End::Passed
+}
+
+/// A PATH on which there is nothing to fetch with.
+fn bare(place: &Place, words: &[&str]) -> std::process::Command {
+    let mut command = place.tool(words);
+    command.env("PATH", place.path());
+    command
+}
+
+fn no_registry() -> End {
+    let place = Place::new();
+    std::fs::create_dir_all(place.join("cache/kernels/6.1.0-1-made")).expect("a folder of our own");
+    let ended = run(&mut bare(&place, &["lab", "kernels", "--json", "--cache", "cache"])).ok();
+    assert!(ended.stderr.contains("the registry cannot be asked"), "{}", ended.stderr);
+    let json: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!(json["schema"], "iotrail.lab-kernels/1");
+    let kernels = json["kernels"].as_array().expect("a list");
+    assert!(kernels.iter().any(|k| k["release"] == "6.1.0-1-made" && k["place"] == "fetched"), "{json}");
+    End::Passed
+}
+
+fn nothing_to_fetch_with() -> End {
+    let place = Place::new();
+    for words in [
+        &["lab", "fetch", "6.1", "--cache", "cache"][..],
+        &["lab", "run", "--kernel", "6.1.0-0-none", "--cache", "cache", "--", "true"],
+    ] {
+        let ended = run(&mut bare(&place, words));
+        assert_eq!(ended.status, 3, "{}", ended.stderr);
+        assert!(ended.stderr.lines().last().is_some_and(|l| l.starts_with("iotrail: cannot ")), "{}", ended.stderr);
+        assert_eq!(ended.stdout, "");
+    }
+    assert!(!place.join("cache/kernels").exists());
+    End::Passed
+}
+
+fn no_kernel() -> End {
+    let place = Place::new();
+    std::fs::create_dir(place.join("6.1.0-made")).expect("a folder of our own");
+    place.write("6.1.0-made/modules.dep", "");
+    place.write("vmlinuz", "#!/bin/sh\n");
+    let words = ["lab", "run", "--cache", "cache", "--kernel", "vmlinuz", "--modules", "6.1.0-made", "--", "true"];
+    let ended = run(&mut place.tool(words));
+    assert_eq!(ended.status, 2);
+    assert!(
+        ended.one_line().contains("is no kernel that can be booted: it is neither a bzImage nor an ELF kernel"),
+        "{}",
+        ended.stderr
+    );
+    End::Passed
+}
+
+fn guest() -> End {
+    let ended = run(&mut Place::new().tool(["lab", "guest"]));
+    assert_eq!(ended.status, 2);
+    assert!(ended.one_line().contains("use `iotrail lab run`"), "{}", ended.stderr);
+    End::Passed
+}

@@ -1,0 +1,99 @@
+//! A machine with Linux 6.1 and an NVMe drive: what a command in it does, comes back as it is.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use iotrail::store::Store;
+use libtest_mimic::{Failed, Trial};
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        Trial::test("lab::a_command_in_6_1_comes_back_as_it_is", command),
+        Trial::test("lab::the_limit_ends_it_and_what_was_stored_is_kept", limit),
+    ]
+}
+
+/// Whether the kernel can be had; fetched into the user's cache, once for all tests. Where it cannot, under CI the test fails.
+fn fetched() -> Result<bool, Failed> {
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrail")).args(["lab", "fetch", "6.1"]).output()?;
+    if out.status.success() {
+        return Ok(true);
+    }
+    let why = String::from_utf8_lossy(&out.stderr).into_owned();
+    if std::env::var_os("CI").is_some() {
+        return Err(why.into());
+    }
+    eprintln!("skipped: no kernel for the lab: {why}");
+    Ok(false)
+}
+
+/// Emulated, so that it is the same machine everywhere.
+fn run(folder: &Path, options: &[&str], command: &[&str]) -> Result<Output, Failed> {
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["lab", "run", "--kernel", "6.1", "--accel", "tcg", "--store"])
+        .arg(folder.join("s.db"))
+        .args(options)
+        .arg("--")
+        .args(command)
+        .current_dir(folder)
+        .env("TMPDIR", folder)
+        .env("ODD", "two\nlines 'and' \"quotes\"")
+        .stdin(Stdio::null())
+        .output()?;
+    assert_eq!(left_behind(folder), 0, "no folder of the run stays");
+    Ok(out)
+}
+
+fn left_behind(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).expect("our own folder").flatten();
+    entries.filter(|e| e.file_name().to_string_lossy().starts_with("iotrail-lab-")).count()
+}
+
+fn command() -> Result<(), Failed> {
+    if !fetched()? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("given"), "of the host")?;
+    let script = r#"printf 'a\0b\377'; uname -r >&2; printf '%s|' "$ODD" "$(cat given)" "$(pwd)" >&2
+        echo written >given && test "$(cat given)" = written || exit 90
+        cat /sys/block/nvme0n1/queue/io_poll >&2
+        grep -c 'nvme0q[1-9]' /proc/interrupts >&2
+        /run/iotrail-lab/program bench --file /dev/nvme0n1 --engine sync --trace off --count 50 --warmup 0 \
+            --store "$XDG_STATE_HOME/iotrail/iotrail.db" >/dev/null || exit 91
+        exit 7"#;
+    let options = ["--cpus", "4", "--nvme", "queues=2,poll=1"];
+    let out = run(folder.path(), &options, &["sh", "-c", script])?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(7), "{said}");
+    assert_eq!(out.stdout, b"a\0b\xff", "standard output is the command's alone");
+    let expected = format!("two\nlines 'and' \"quotes\"|of the host|{}|", folder.path().display());
+    assert!(said.contains(&expected), "{said}");
+    assert!(said.contains("\n6.1.") && said.contains("|1\n2\n"), "polled queues, and two with interrupts: {said}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("given"))?, "of the host", "nothing is written here");
+    assert!(said.contains("stored here as run 1"), "{said}");
+    let store = Store::open(&folder.path().join("s.db"))?.ok_or("no store")?;
+    let stored = store.load(1)?.ok_or("no run")?;
+    let m = &stored.cells[0].measurements[0];
+    assert_eq!((m.ios, m.host.virtualisation.as_deref()), (50, Some("qemu")));
+    assert!(m.host.kernel.starts_with("6.1."), "{}", m.host.kernel);
+    assert!(store.histogram(1, 1, 1)?.is_some());
+    Ok(())
+}
+
+fn limit() -> Result<(), Failed> {
+    if !fetched()? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    // What comes before the limit is stored, however slow the machine is: then it waits for the limit alone.
+    let script = r#"/run/iotrail-lab/program bench --rw nop --trace off --count 50 --warmup 0 \
+            --store "$XDG_STATE_HOME/iotrail/iotrail.db" >/dev/null; echo stored; sleep 1000"#;
+    let out = run(folder.path(), &["--timeout", "90s"], &["sh", "-c", script])?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!((out.status.code(), out.stdout.as_slice()), (Some(3), b"stored\n".as_slice()), "{said}");
+    assert!(said.contains("the lab's time limit of 90s has ended the command"), "{said}");
+    let store = Store::open(&folder.path().join("s.db"))?.ok_or("no store")?;
+    assert_eq!(store.list()?.len(), 1);
+    Ok(())
+}
