@@ -86,7 +86,7 @@ enum Accel {
 /// The exit status is the command's.
 pub fn run(args: &RunArgs) -> Result<u8> {
     let kernel = asked_kernel(args)?;
-    if args.cpus % args.sockets != 0 {
+    if !args.cpus.is_multiple_of(args.sockets) {
         return Err(Error::input(
             format!("{} CPUs cannot be in {} sockets", args.cpus, args.sockets),
             "give --sockets a divisor of --cpus",
