@@ -23,7 +23,7 @@ fn wrong_use() -> End {
     for (options, expected) in [
         ("--cpus 0", "invalid value '0' for '--cpus <N>'"),
         ("--cpus 4 --sockets 3", "4 CPUs cannot be in 3 sockets; give --sockets a divisor of --cpus"),
-        ("--memory 1m", "1.00 MiB of memory is too little to boot"),
+        ("--memory 1m", "1 MiB of memory is too little to boot"),
         ("--nvme queue=1", "there is no 'queue'"),
         ("--nvme queues=0", "one of them with an interrupt at least"),
         ("--nvme data=keep,latency=1ms", "only a drive that discards its data"),
