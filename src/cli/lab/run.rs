@@ -138,6 +138,8 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         Acceleration::Emulation => format!("booting {name}; {}", session::EMULATED),
     });
     let stop = || stop.load(Ordering::Relaxed).then(|| interrupt::sent_to_us_alone().unwrap_or(libc::SIGINT));
+    // From here on a second signal kills nothing: what was stored has to come home, and the machine is ended in 20 s at most.
+    interrupt::hold()?;
     let ended = session::run(&mut prepared, &How { limit: args.timeout.0, stop: &stop, tell: &tell });
     if ended.as_ref().is_err_and(|e| e.kind == crate::error::Kind::Machine) {
         for line in session::console(&prepared) {
