@@ -400,7 +400,7 @@ impl<R: Reaper> Reaping<'_, '_, R> {
             }
             found.clear();
             if tally.errors > 0 {
-                worker::check_errors(spec, tally)?;
+                worker::check_errors(shared, tally)?;
             }
         }
         ticks.total = clock.now() - began;
