@@ -146,7 +146,7 @@ impl Controller {
         let (submissions, completions) = admin.addresses();
         device.registers.mask_interrupts();
         device.registers.set_admin_queues(ADMIN_ENTRIES, submissions, completions);
-        device.allow_memory(true).map_err(|e| trouble(address, "cannot be let at memory", e))?;
+        device.let_at_memory().map_err(|e| trouble(address, "cannot be let at memory", e))?;
         device.registers.enable();
         let mut controller = Self {
             address: address.clone(),
@@ -299,12 +299,7 @@ impl Controller {
                 eprintln!("warning: the drive {} does not stop: {e}", self.address);
             }
         }
-        // A device that is gone has no configuration.
-        if let Err(e) = self.device.allow_memory(false)
-            && !registers.state().gone()
-        {
-            eprintln!("warning: the drive {} could not be kept from memory: {e}", self.address);
-        }
+        self.device.keep_from_memory();
     }
 }
 

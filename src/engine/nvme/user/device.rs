@@ -6,18 +6,20 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::memory::Reach;
 use super::registers::Registers;
 use super::vfio;
+use super::warden::Warden;
 use super::way::Way;
 use crate::error::{Error, Result};
 use crate::host::pci::{self, Address};
 
 /// The command register of the configuration space (PCI Local Bus Specification), and its bits.
-const COMMAND: u64 = 4;
+pub const COMMAND: u64 = 4;
 const MEMORY: u16 = 1 << 1;
-const BUS_MASTER: u16 = 1 << 2;
+pub const BUS_MASTER: u16 = 1 << 2;
 const NO_LINE_INTERRUPT: u16 = 1 << 10;
 
 pub struct Device {
@@ -26,8 +28,9 @@ pub struct Device {
     configuration: File,
     /// Where the configuration begins in its file.
     at: u64,
-    /// The file of sysfs that says whether the function is switched on; `None`: VFIO sees to that.
-    switch: Option<PathBuf>,
+    // Of a function that VFIO gives, VFIO takes care.
+    _off: Option<SwitchOff>,
+    _warden: Option<Warden>,
 }
 
 impl Device {
@@ -55,32 +58,49 @@ impl Device {
                 if fs::read_to_string(&switch).map_err(cannot)?.trim() == "0" {
                     fs::write(&switch, "1").map_err(cannot)?;
                 }
-                let off = SwitchOff(Some(switch));
+                let off = Some(SwitchOff(switch));
                 let registers = open("resource0")?;
                 let bytes = registers.metadata().map_err(cannot)?.len();
                 let registers = Registers::map(&registers, 0, bytes).map_err(cannot)?;
-                Self::of(registers, Reach::Physical, configuration, 0, off).map_err(cannot)
+                let warden = Some(Warden::post(&configuration).map_err(cannot)?);
+                let device = Self {
+                    registers,
+                    reach: Arc::new(Reach::Physical),
+                    configuration,
+                    at: 0,
+                    _off: off,
+                    _warden: warden,
+                };
+                device.quiet().map_err(cannot)
             }
             Way::Vfio { group } => {
                 let (container, device) = vfio::open(address, group)?;
                 let bar = vfio::region(&device, vfio::BAR0).map_err(cannot)?;
-                let configuration = vfio::region(&device, vfio::CONFIGURATION).map_err(cannot)?;
+                let at = vfio::region(&device, vfio::CONFIGURATION).map_err(cannot)?.offset;
                 let registers = Registers::map(&device, bar.offset, bar.bytes).map_err(cannot)?;
-                let off = SwitchOff(None);
-                Self::of(registers, Reach::Iommu(container), device, configuration.offset, off).map_err(cannot)
+                let reach = Arc::new(Reach::Iommu(container));
+                let device = Self { registers, reach, configuration: device, at, _off: None, _warden: None };
+                device.quiet().map_err(cannot)
             }
         }
     }
 
-    fn of(registers: Registers, reach: Reach, configuration: File, at: u64, mut off: SwitchOff) -> io::Result<Self> {
-        let device = Self { registers, reach: Arc::new(reach), configuration, at, switch: off.0.take() };
-        device.change(MEMORY | NO_LINE_INTERRUPT, BUS_MASTER)?;
-        Ok(device)
+    /// Its registers answer; it neither reaches memory nor interrupts.
+    fn quiet(self) -> io::Result<Self> {
+        self.change(MEMORY | NO_LINE_INTERRUPT, BUS_MASTER)?;
+        Ok(self)
     }
 
-    /// Lets the function reach memory, or forbids it.
-    pub fn allow_memory(&self, allowed: bool) -> io::Result<()> {
-        if allowed { self.change(BUS_MASTER, 0) } else { self.change(0, BUS_MASTER) }
+    pub fn let_at_memory(&self) -> io::Result<()> {
+        self.change(BUS_MASTER, 0)
+    }
+
+    pub fn keep_from_memory(&self) {
+        if let Err(e) = self.change(0, BUS_MASTER)
+            && !is_gone(&e)
+        {
+            eprintln!("warning: a drive could not be kept from memory: {e}");
+        }
     }
 
     fn change(&self, set: u16, clear: u16) -> io::Result<()> {
@@ -93,31 +113,40 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // A device that is gone has neither.
-        if self.allow_memory(false).is_ok() {
-            drop(SwitchOff(self.switch.take()));
-        }
+        self.keep_from_memory();
     }
 }
 
 /// Switches a function off when dropped.
-struct SwitchOff(Option<PathBuf>);
+struct SwitchOff(PathBuf);
 
 impl Drop for SwitchOff {
     fn drop(&mut self) {
-        if let Some(switch) = &self.0
-            && let Err(e) = fs::write(switch, "0")
+        if let Err(e) = fs::write(&self.0, "0")
+            && !is_gone(&e)
         {
-            eprintln!("warning: {} could not be set back to 0: {e}", switch.display());
+            eprintln!("warning: {} could not be set back to 0: {e}", self.0.display());
         }
     }
 }
 
-/// For this process alone, until the file is closed.
+/// The function is there no more.
+fn is_gone(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENOENT | libc::ENXIO))
+}
+
+/// For this process alone, until the file is closed. The warden of a run that was killed has it a moment longer.
 fn lock(file: &File) -> io::Result<()> {
-    // SAFETY: a live descriptor.
-    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    let began = Instant::now();
+    loop {
+        // SAFETY: a live descriptor.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+            return Ok(());
+        }
+        let e = io::Error::last_os_error();
+        if e.kind() != io::ErrorKind::WouldBlock || began.elapsed() > Duration::from_millis(500) {
+            return Err(e);
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `way` | whether and how a drive may be taken: by physical addresses, or by VFIO |
 //! | `device`, `vfio` | the PCI function: registers and configuration |
+//! | `warden` | what is left to do when we are killed |
 //! | `registers` | the controller's registers and doorbells; a device that vanishes |
 //! | `memory` | memory that the drive reaches |
 //! | `controller` | reset, admin commands, queues made and removed |
@@ -14,8 +15,8 @@
 //!
 //! **Who owns what.** The drive owns a slot's buffer from the doorbell to the completion. Rings, lists and buffers stay pinned
 //! until the drive has given its queues back, or is disabled. However a job ends, dropping its halves removes its queues; dropping the
-//! [`Controller`] disables the drive and takes its way to memory. After SIGKILL nothing of this happens: then the drive finishes what it
-//! has, and the next run resets it before anything else.
+//! [`Controller`] disables the drive and takes its way to memory. After SIGKILL nothing of this happens: then the warden takes the drive's way
+//! to memory, and the next run resets it before anything else.
 
 mod controller;
 mod device;
@@ -24,6 +25,7 @@ mod prp;
 mod queue;
 mod registers;
 mod vfio;
+mod warden;
 pub mod way;
 
 use std::io;

@@ -4,7 +4,7 @@
 //! completion of what stood there was taken.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::engine::nvme::command::{Command, Completed};
 
@@ -94,7 +94,7 @@ fn after_phase() {
         std::arch::asm!("dmb oshld", options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "aarch64"))]
-    fence(Ordering::Acquire);
+    std::sync::atomic::fence(Ordering::Acquire);
 }
 
 /// What was written to memory is there before a doorbell that is rung after this: on x86 stores keep their order.
@@ -106,7 +106,7 @@ pub fn before_doorbell() {
         std::arch::asm!("dmb oshst", options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "aarch64"))]
-    fence(Ordering::Release);
+    std::sync::atomic::fence(Ordering::Release);
 }
 
 #[cfg(test)]
