@@ -101,6 +101,12 @@ pub fn maps_registers(tgid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{tgid}/maps")).is_ok_and(|maps| maps.contains("/resource0"))
 }
 
+/// Whether the function may reach memory (bus mastering, in the command register of its configuration).
+fn reaches_memory(address: &str) -> bool {
+    let config = std::fs::read(format!("/sys/bus/pci/devices/{address}/config")).expect("its configuration");
+    config[4] & 4 != 0
+}
+
 fn killed() -> Result<(), Failed> {
     let drive = sound();
     let released = release(&drive);
@@ -109,9 +115,11 @@ fn killed() -> Result<(), Failed> {
     for _ in 0..3 {
         let mut run = bench(&format!("{load} --runtime 60s")).spawn()?;
         until("the run works", || maps_registers(run.id()) && super::faults::worked(run.id()));
+        assert!(reaches_memory(&drive.address));
         run.kill()?;
         run.wait()?;
         assert_eq!(std::fs::read_to_string(&enable)?.trim(), "1", "it is as the killed run left it");
+        until("the drive is kept from memory", || !reaches_memory(&drive.address));
     }
     written_and_checked(&load, 8 << 20, 4096);
     assert_eq!(std::fs::read_to_string(&enable)?.trim(), "0");

@@ -15,10 +15,8 @@ pub fn trials() -> Vec<Trial> {
 
 /// All that arrived for the drive's I/O queues, or the administration's.
 fn arrived(disk: &str) -> u64 {
-    let controller = disk.split_once('n').and_then(|(_, rest)| rest.split_once('n')).map_or(disk, |_| {
-        let end = disk.rfind('n').expect("a namespace's name has one");
-        &disk[..end]
-    });
+    // nvme0n1 → nvme0q0, nvme0q1, …
+    let (controller, _) = disk.rsplit_once('n').expect("a namespace has a number");
     let name = format!("{controller}q");
     let rows = irq::snapshot().expect("/proc/interrupts").rows;
     let ours = rows.iter().filter(|r| r.name.split(", ").any(|action| action.starts_with(&name)));
