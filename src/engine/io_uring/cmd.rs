@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use linux_raw_sys::io_uring as sys;
 
-use super::{Common, Completions, Config, Entry, Opened, open_for};
+use super::entry::{Common, Entry};
+use super::{Completions, Config, Opened, open_for};
 use crate::engine::nvme::command::{self, Range};
 use crate::engine::nvme::identify::{self, Namespace};
 use crate::engine::nvme::status::Status;

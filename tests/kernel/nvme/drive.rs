@@ -89,14 +89,15 @@ pub fn refused(options: &str) -> (i32, String) {
     (out.status.code().expect("an exit status"), said)
 }
 
-/// Writes all of what is used, so that every block can be checked; then reads and writes it at random, checking.
+/// Writes all of what is used, so that every block can be checked; then reads and writes it at random, checking, and watched where
+/// `watched` says `on`.
 #[track_caller]
-pub fn written_and_checked(options: &str, bytes: u64, block: u64) -> Measurement {
+pub fn written_and_checked(options: &str, bytes: u64, block: u64, watched: &str) -> Measurement {
     const MIXED: u64 = 10_000;
     let common = format!("{options} --allow-write --verify --size {bytes} --bs {block}");
-    let wrote = run(&format!("{common} --rw write --count {}", bytes / block));
+    let wrote = run(&format!("{common} --trace off --rw write --count {}", bytes / block));
     assert_eq!((wrote.ios, wrote.bytes, wrote.errors, wrote.short_ios), (bytes / block, bytes, 0, 0), "{options}");
-    let m = run(&format!("{common} --rw randrw --count {MIXED}"));
+    let m = run(&format!("{common} --trace {watched} --rw randrw --count {MIXED}"));
     assert_eq!((m.ios, m.bytes, m.errors, m.short_ios), (MIXED, MIXED * block, 0, 0), "{options}");
     assert_eq!(m.errors_by, Some(vec![]));
     m

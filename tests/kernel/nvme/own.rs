@@ -20,11 +20,11 @@ fn written() -> Result<(), Failed> {
     let at = &drive.address;
     let common = format!("--engine nvme_user --wait peek --file {at}");
     for options in ["", "--jobs 2", "--reaper thread", "--depth 128 --batch 8 --jobs 2"] {
-        written_and_checked(&format!("{common} {options}"), 8 << 20, 4096);
+        written_and_checked(&format!("{common} {options}"), 8 << 20, 4096, "off");
     }
     drop(released);
     // The kernel's driver has it again, and finds the same.
-    let m = run(&format!("--file {} --rw read --verify --size 8m --count 2048", drive.block()));
+    let m = run(&format!("--trace off --file {} --rw read --verify --size 8m --count 2048", drive.block()));
     assert_eq!((m.ios, m.errors), (2048, 0));
     Ok(())
 }
@@ -121,10 +121,10 @@ fn killed() -> Result<(), Failed> {
         assert_eq!(std::fs::read_to_string(&enable)?.trim(), "1", "it is as the killed run left it");
         until("the drive is kept from memory", || !reaches_memory(&drive.address));
     }
-    written_and_checked(&load, 8 << 20, 4096);
+    written_and_checked(&load, 8 << 20, 4096, "off");
     assert_eq!(std::fs::read_to_string(&enable)?.trim(), "0");
     drop(released);
-    let m = run(&format!("--file {} --rw read --verify --size 8m --count 2048", drive.block()));
+    let m = run(&format!("--trace off --file {} --rw read --verify --size 8m --count 2048", drive.block()));
     assert_eq!((m.ios, m.errors), (2048, 0));
     Ok(())
 }

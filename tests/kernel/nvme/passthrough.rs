@@ -9,7 +9,7 @@ use libtest_mimic::{Failed, Trial};
 use super::drive::{bench, read, refused, run, sound, written_and_checked};
 
 /// A file system's block, and more than the slots of any load here.
-const BYTES: u64 = 8 << 20;
+const BYTES: u64 = 4 << 20;
 
 pub fn trials() -> Vec<Trial> {
     let ways = [
@@ -39,8 +39,8 @@ pub fn trials() -> Vec<Trial> {
 
 fn every_completion(options: &str) -> Result<(), Failed> {
     let drive = sound();
-    let target = format!("--engine io_uring_cmd --file {} --trace on {options}", drive.generic());
-    let m = written_and_checked(&target, BYTES, 4096);
+    let target = format!("--engine io_uring_cmd --file {} {options}", drive.generic());
+    let m = written_and_checked(&target, BYTES, 4096, "on");
     let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();
     assert_eq!((Some(sum), sum), (m.probe.completions_seen, m.ios), "{:?}", m.vehicles);
     assert_eq!((m.probe.lost, m.probe.untracked), (Some(0), Some(0)));
@@ -61,11 +61,12 @@ fn every_completion(options: &str) -> Result<(), Failed> {
 fn sizes() -> Result<(), Failed> {
     let drive = sound();
     for block in [512, 64 << 10, 256 << 10] {
-        let options = format!("--engine io_uring_cmd --file {} --depth 4", drive.generic());
+        let options = format!("--engine io_uring_cmd --file {} --depth 4 --trace off", drive.generic());
         let common = format!("{options} --allow-write --verify --size 4m --bs {block}");
         assert_eq!(run(&format!("{common} --rw write --count {}", (4 << 20) / block)).errors, 0);
         // The block layer finds the same on the same places.
-        let read = run(&format!("--file {} --rw read --verify --size 4m --bs 4096 --count 1024", drive.block()));
+        let read =
+            run(&format!("--trace off --file {} --rw read --verify --size 4m --bs 4096 --count 1024", drive.block()));
         assert_eq!((read.ios, read.errors), (1024, 0), "{block}");
     }
     let (status, said) = refused(&format!("--engine io_uring_cmd --file {} --bs 1000 --count 1", drive.generic()));
@@ -90,7 +91,7 @@ fn no_generic_device() -> Result<(), Failed> {
 
 fn held() -> Result<(), Failed> {
     let drive = sound();
-    let write = format!("--engine io_uring_cmd --file {} --rw randwrite --count 1", drive.generic());
+    let write = format!("--engine io_uring_cmd --file {} --rw randwrite --count 1 --trace off", drive.generic());
     let (status, said) = refused(&write);
     assert_eq!(status, 2);
     assert!(said.ends_with("which exists; add --allow-write to destroy its contents"), "{said}");
@@ -99,7 +100,7 @@ fn held() -> Result<(), Failed> {
     let (status, said) = refused(&format!("{write} --allow-write"));
     assert_eq!(status, 2);
     assert!(said.contains(&format!("{} is in use", drive.block())), "{said}");
-    let reads = bench(&format!("--engine io_uring_cmd --file {} --count 10", drive.generic())).output()?;
+    let reads = bench(&format!("--engine io_uring_cmd --file {} --count 10 --trace off", drive.generic())).output()?;
     assert_eq!(read(&reads).errors, 0, "reading disturbs nobody");
     drop(holder);
     run(&format!("{write} --allow-write"));
