@@ -1,5 +1,7 @@
 //! `--engine nvme_user`: our own driver, on a drive that the kernel's has given up.
 
+use std::process::Stdio;
+
 use libtest_mimic::{Failed, Trial};
 
 use super::drive::{bench, refused, release, run, sound, until, written_and_checked};
@@ -84,7 +86,7 @@ fn anothers() -> Result<(), Failed> {
     assert_eq!(status, 2);
     assert!(said.ends_with("add --allow-write to destroy its contents"), "{said}");
     // One at a time.
-    let mut first = bench(&format!("{load} --runtime 60s")).spawn()?;
+    let mut first = bench(&format!("{load} --runtime 60s")).stdout(Stdio::null()).spawn()?;
     until("the first run has the drive", || maps_registers(first.id()));
     let (status, said) = refused(&format!("{load} --count 1"));
     assert_eq!(status, 3);
@@ -110,10 +112,10 @@ fn reaches_memory(address: &str) -> bool {
 fn killed() -> Result<(), Failed> {
     let drive = sound();
     let released = release(&drive);
-    let load = format!("--engine nvme_user --wait peek --file {} --size 8m --depth 32", drive.address);
+    let load = format!("--engine nvme_user --wait peek --file {} --depth 32", drive.address);
     let enable = format!("/sys/bus/pci/devices/{}/enable", drive.address);
     for _ in 0..3 {
-        let mut run = bench(&format!("{load} --runtime 60s")).spawn()?;
+        let mut run = bench(&format!("{load} --runtime 60s")).stdout(Stdio::null()).spawn()?;
         until("the run works", || maps_registers(run.id()) && super::faults::worked(run.id()));
         assert!(reaches_memory(&drive.address));
         run.kill()?;
