@@ -147,10 +147,10 @@ fn warn(spec: &LoadSpec, sum: &Tally, lag_ns: u64, missed: u64, moved: u32) -> V
             remedy(spec, *failure),
         ));
     }
-    if sum.failed_in_a_row >= LOST {
+    if sum.in_vain >= LOST {
         warnings.push(Warning::new(
             "target_lost",
-            format!("the last {} I/Os all failed: the load was ended", sum.failed_in_a_row),
+            format!("the last {} I/Os all failed or moved nothing: the load was ended", sum.in_vain),
             "see the kernel's log: the device may have been taken out",
         ));
     }

@@ -46,8 +46,8 @@ pub struct Tally {
     pub short_ios: u64,
     /// Errors by their negated results.
     pub failures: BTreeMap<i32, u64>,
-    /// Errors since the last I/O that was none.
-    pub failed_in_a_row: u64,
+    /// I/Os since the last that moved anything: errors, and those that moved nothing. (Reads of a disk that is gone find its end.)
+    pub in_vain: u64,
     pub mismatches: u64,
     pub first_mismatch: Option<Mismatch>,
     /// The result of an I/O that moved all it should: the block size, 0 for a no-op.
@@ -63,7 +63,7 @@ impl Tally {
             errors: 0,
             short_ios: 0,
             failures: BTreeMap::new(),
-            failed_in_a_row: 0,
+            in_vain: 0,
             mismatches: 0,
             first_mismatch: None,
             full,
@@ -75,7 +75,7 @@ impl Tally {
         self.histogram.reset();
         (self.ios, self.bytes, self.errors, self.short_ios, self.mismatches) = (0, 0, 0, 0, 0);
         self.failures.clear();
-        self.failed_in_a_row = 0;
+        self.in_vain = 0;
         self.first_mismatch = None;
     }
 
@@ -85,7 +85,7 @@ impl Tally {
     pub fn settle(&mut self, clock: &Clock, slots: &Slots, memory: &Memory, found: &[Completion], now: u64) {
         let mut run = 0;
         let mut since = 0;
-        let (mut full, errors) = (0u64, self.errors);
+        let (mut full, mut in_vain) = (0u64, 0);
         for c in found {
             let began = slots.since[c.slot as usize].load(Ordering::Relaxed);
             if began != since {
@@ -96,12 +96,12 @@ impl Tally {
             if c.result == self.full {
                 full += 1;
             } else {
+                in_vain += u64::from(c.result <= 0);
                 self.imperfect(c.result);
             }
         }
         self.record(clock, since, now, run);
-        let failed = self.errors - errors;
-        self.failed_in_a_row = if failed == found.len() as u64 { self.failed_in_a_row + failed } else { 0 };
+        self.in_vain = if in_vain == found.len() as u64 { self.in_vain + in_vain } else { 0 };
         self.ios += found.len() as u64;
         self.bytes += full * self.full as u64;
         if !slots.expects.is_empty() {
@@ -150,7 +150,7 @@ impl Tally {
         self.bytes += other.bytes;
         self.errors += other.errors;
         self.short_ios += other.short_ios;
-        self.failed_in_a_row = self.failed_in_a_row.max(other.failed_in_a_row);
+        self.in_vain = self.in_vain.max(other.in_vain);
         for (failure, n) in &other.failures {
             *self.failures.entry(*failure).or_default() += n;
         }
@@ -187,13 +187,16 @@ mod tests {
         sum.add(&t).unwrap();
         sum.add(&t).unwrap();
         assert_eq!((sum.ios, sum.histogram.len(), sum.failures[&libc::EIO]), (8, 8, 2));
-        assert_eq!(t.failed_in_a_row, 0);
+        assert_eq!(t.in_vain, 0);
         for ended in [vec![0, 1], vec![2]] {
-            let failed: Vec<_> = ended.into_iter().map(|slot| Completion { slot, result: -libc::EIO }).collect();
+            let failed: Vec<_> = ended
+                .into_iter()
+                .map(|slot| Completion { slot, result: if slot == 1 { 0 } else { -libc::EIO } })
+                .collect();
             t.settle(&clock, &slots, &memory.memory(), &failed, begin + 3 * tick);
         }
-        assert_eq!((t.failed_in_a_row, t.errors), (3, 4));
+        assert_eq!((t.in_vain, t.errors, t.short_ios), (3, 3, 2));
         t.settle(&clock, &slots, &memory.memory(), &found[..1], begin + 3 * tick);
-        assert_eq!(t.failed_in_a_row, 0);
+        assert_eq!(t.in_vain, 0);
     }
 }

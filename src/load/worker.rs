@@ -246,14 +246,14 @@ pub fn broken(spec: &LoadSpec, doing: &str, cause: std::io::Error) -> Error {
 /// A load whose I/Os all fail says so after this many, and not at its end.
 pub const ALL_FAILED: u64 = 64;
 
-/// One whose I/Os all fail from some time on ends after this many: its target is lost.
+/// One whose I/Os all fail or move nothing from some time on ends after this many: its target is lost.
 pub const LOST: u64 = 10_000;
 
 pub fn check_errors(shared: &Shared, tally: &Tally) -> Result<()> {
     if tally.errors >= ALL_FAILED && tally.errors == tally.ios {
         return Err(super::outcome::all_failed(shared.spec, tally));
     }
-    if tally.failed_in_a_row >= LOST {
+    if tally.in_vain >= LOST {
         shared.halt.store(true, Ordering::Relaxed);
     }
     Ok(())
@@ -396,7 +396,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
                 }
                 self.found.clear();
                 done.store(tally.ios, Ordering::Relaxed);
-                if tally.errors > 0 {
+                if tally.in_vain > 0 {
                     check_errors(shared, tally)?;
                 }
                 if think_ns > 0 {

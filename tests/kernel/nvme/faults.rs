@@ -89,7 +89,10 @@ fn taken_out(engine: &str) -> Result<(), Failed> {
     }
     put_back(&was);
     let m = read(&out);
-    assert!(m.errors > 0 && m.errors < m.ios, "{} of {} failed", m.errors, m.ios);
+    // A disk that is gone has no bytes: reads find its end, and move nothing.
+    let failed = m.errors + m.short_ios;
+    assert!(failed >= 10_000 && failed < m.ios, "{failed} of {} failed", m.ios);
+    assert!(m.errors > 0 || engine != "nvme_user" && engine != "io_uring_cmd");
     let by: u64 = m.errors_by.iter().flatten().map(|e| e.count).sum();
     assert_eq!(by, m.errors, "{:?}", m.errors_by);
     assert_eq!(m.latency_ns.count, m.ios);
