@@ -107,7 +107,7 @@ impl Pair {
                     return done.failed().map_or(Ok(done.result), |status| Err(Failure::Status(status)));
                 }
             }
-            if device.registers.state().gone() {
+            if device.registers.state().gone() || device.is_taken() {
                 return Err(Failure::Gone);
             }
             if began.elapsed() > PATIENCE {

@@ -30,7 +30,7 @@ pub struct Device {
     at: u64,
     // Of a function that VFIO gives, VFIO takes care.
     _off: Option<SwitchOff>,
-    _warden: Option<Warden>,
+    warden: Option<Warden>,
 }
 
 impl Device {
@@ -63,14 +63,8 @@ impl Device {
                 let bytes = registers.metadata().map_err(cannot)?.len();
                 let registers = Registers::map(&registers, 0, bytes).map_err(cannot)?;
                 let warden = Some(Warden::post(&configuration).map_err(cannot)?);
-                let device = Self {
-                    registers,
-                    reach: Arc::new(Reach::Physical),
-                    configuration,
-                    at: 0,
-                    _off: off,
-                    _warden: warden,
-                };
+                let device =
+                    Self { registers, reach: Arc::new(Reach::Physical), configuration, at: 0, _off: off, warden };
                 device.quiet().map_err(cannot)
             }
             Way::Vfio { group } => {
@@ -79,7 +73,7 @@ impl Device {
                 let at = vfio::region(&device, vfio::CONFIGURATION).map_err(cannot)?.offset;
                 let registers = Registers::map(&device, bar.offset, bar.bytes).map_err(cannot)?;
                 let reach = Arc::new(Reach::Iommu(container));
-                let device = Self { registers, reach, configuration: device, at, _off: None, _warden: None };
+                let device = Self { registers, reach, configuration: device, at, _off: None, warden: None };
                 device.quiet().map_err(cannot)
             }
         }
@@ -89,6 +83,12 @@ impl Device {
     fn quiet(self) -> io::Result<Self> {
         self.change(MEMORY | NO_LINE_INTERRUPT, BUS_MASTER)?;
         Ok(self)
+    }
+
+    /// Whether the kernel has taken it off its bus. It may still answer.
+    #[inline]
+    pub fn is_taken(&self) -> bool {
+        self.warden.as_ref().is_some_and(Warden::is_gone)
     }
 
     pub fn let_at_memory(&self) -> io::Result<()> {

@@ -247,7 +247,7 @@ impl Reap {
             return Ok(false);
         }
         let state = self.pair.controller.device.registers.state();
-        if state.gone() {
+        if state.gone() || self.gone_since.is_some() {
             return Ok(now - *self.gone_since.get_or_insert(now) > GRACE);
         }
         if state.fatal() {
@@ -263,6 +263,12 @@ impl Reap {
 impl Reaper for Reap {
     #[inline]
     fn poll(&mut self, min: u32, _: Wait, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()> {
+        let device = &self.pair.controller.device;
+        if device.is_taken() && self.gone_since.is_none() {
+            // It may still work, and must not: nobody can keep it from memory but itself.
+            device.registers.disable();
+            self.gone_since = Some(Instant::now());
+        }
         let (mut found, mut looks) = (self.take(out)?, 0u32);
         while found < min {
             std::hint::spin_loop();
