@@ -208,7 +208,7 @@ const REFUSED: &[(&str, &str)] = &[
     // What the parser refuses.
     (
         "--file f --engine aio",
-        "invalid value 'aio' for '--engine <ENGINE>' [possible values: io_uring, libaio, posix_aio, sync, null]; see `iotrail bench --help`",
+        "invalid value 'aio' for '--engine <ENGINE>' [possible values: io_uring, libaio, posix_aio, sync, null, io_uring_cmd, nvme_user]; see `iotrail bench --help`",
     ),
     (
         "--file f --rw rnd",
