@@ -77,9 +77,19 @@ impl std::error::Error for Error {
     }
 }
 
+/// An error of a system call or request by its name: `EAGAIN`. `number` is positive.
+pub fn errno_name(number: i32) -> String {
+    syscalls::Errno::new(number).name().map_or_else(|| format!("errno {number}"), str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_have_their_names() {
+        assert_eq!([11, 104, 4000].map(errno_name), ["EAGAIN", "ECONNRESET", "errno 4000"]);
+    }
 
     #[test]
     fn an_error_is_one_line_with_cause_and_remedy() {

@@ -27,6 +27,9 @@ pub struct Measurement {
     pub bytes: u64,
     /// I/Os that completed with an error.
     pub errors: u64,
+    /// Of these errors, how many were which; null in measurements of versions that did not tell.
+    #[serde(default)]
+    pub errors_by: Option<Vec<ErrorCount>>,
     /// I/Os that completed with fewer bytes than were asked for.
     pub short_ios: u64,
     pub iops: f64,
@@ -112,6 +115,14 @@ pub struct LoadRecord {
     pub rate: Option<f64>,
     pub verify: bool,
     pub trace: String,
+}
+
+/// Errors of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorCount {
+    /// An errno's name (`EIO`), or what the drive said: `Unrecovered Read Error (NVMe status 2/0x81)`.
+    pub error: String,
+    pub count: u64,
 }
 
 /// Ring setup flags asked for and, as the kernel's answer says, granted. Empty for other engines.

@@ -27,6 +27,7 @@ pub const CODES: &[&str] = &[
     // Of the load itself (`load::outcome`). Failed I/Os are judged by their share where they are compared.
     "unpinned",
     "short_ios",
+    "target_lost",
 ];
 
 /// Differences below it are within what an interrupt here and a page there make; above it they would show in a comparison,

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::words::{bytes, errno, span};
+use super::words::{bytes, span};
+use crate::error::errno_name;
 use crate::path::timeline::{Span, Stage};
 use crate::path::trail::{Course, Meanwhile, Punt, Stamp, Trail, Wake};
 use crate::path::vehicle::Vehicle;
@@ -22,7 +23,7 @@ pub struct Moment {
 pub fn request(t: &Trail) -> String {
     let asked = t.asked_bytes.map_or_else(|| t.opcode.clone(), |n| format!("{} {}", t.opcode, bytes(n)));
     match (t.result, t.asked_bytes) {
-        (e, _) if e < 0 => format!("{asked}: {}", errno(e.saturating_neg())),
+        (e, _) if e < 0 => format!("{asked}: {}", errno_name(e.saturating_neg())),
         (n, Some(all)) if u64::from(n.unsigned_abs()) < all => {
             format!("{asked}: only {}", bytes(n.unsigned_abs().into()))
         }

@@ -77,11 +77,6 @@ pub fn plural(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
-/// An error of a system call or request by its name: `EAGAIN`. `number` is positive.
-pub fn errno(number: i32) -> String {
-    syscalls::Errno::new(number).name().map_or_else(|| format!("errno {number}"), str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,11 +95,6 @@ mod tests {
             ["0 %", "<0.1 %", "0.4 %", "50 %", "99.4 %", ">99.9 %", "100 %"]
         );
         assert_eq!([0.0256, 1.154, 12.34, 387.9].map(three_digits), ["0.026", "1.15", "12.3", "388"]);
-    }
-
-    #[test]
-    fn errors_have_their_names() {
-        assert_eq!([11, 104, 4000].map(errno), ["EAGAIN", "ECONNRESET", "errno 4000"]);
     }
 
     #[test]

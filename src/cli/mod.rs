@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(
             line(&["iotrail", "bench", "--engine", "foo"]),
             "invalid value 'foo' for '--engine <ENGINE>' \
-             [possible values: io_uring, libaio, posix_aio, sync, null]; see `iotrail bench --help`"
+             [possible values: io_uring, libaio, posix_aio, sync, null, io_uring_cmd, nvme_user]; see `iotrail bench --help`"
         );
         assert_eq!(
             line(&["iotrail", "bench", "--dept", "3"]),

@@ -21,6 +21,7 @@
 pub mod io_uring;
 pub mod libaio;
 pub mod null;
+pub mod nvme;
 pub mod posix_aio;
 pub mod sync;
 
@@ -63,7 +64,7 @@ pub enum Queued {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
     pub slot: u32,
-    /// Bytes moved, or a negated errno.
+    /// Bytes moved, or negated an errno or a drive's status ([`nvme::status`]).
     pub result: i32,
 }
 

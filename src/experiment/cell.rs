@@ -16,7 +16,7 @@ use crate::host::{self, circumstances};
 use crate::load::options::{EngineKind, LoadOptions, Trace};
 use crate::load::spec::{LoadSpec, ReaperKind};
 use crate::load::{self, Boundary, Doing, Outcome, Progress, usage};
-use crate::measurement::{Circumstances, Host, Measurement, SCHEMA, Warning};
+use crate::measurement::{Circumstances, Host, Measurement, SCHEMA, Target, Warning};
 use crate::path::sample::Sample;
 use crate::probe::observed::Observed;
 use crate::probe::profile::{self, Profiler, Sampling, Whom};
@@ -53,7 +53,7 @@ pub fn run(
     progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
 ) -> Result<Measured> {
-    let host = host_facts(options.file.as_deref())?;
+    let host = host_facts(options)?;
     let online = host::cpu::online()?;
     let spec = LoadSpec::resolve(options, host.target.as_ref(), &online)?;
     let mut warnings = Vec::new();
@@ -93,8 +93,9 @@ pub fn run(
         })
         .transpose()?;
 
+    let of_files = spec.file.clone().filter(|_| !spec.engine.is_past_files());
     let around =
-        circumstances::Of { target: spec.file.as_deref(), bytes: spec.size, cpus: &cpus_of(&spec, &host, &online) };
+        circumstances::Of { target: of_files.as_deref(), bytes: spec.size, cpus: &cpus_of(&spec, &host, &online) };
     let mut before: Option<circumstances::Before> = None;
     let mut found: Option<Circumstances> = None;
     let mut observed: Option<Observed> = None;
@@ -179,8 +180,14 @@ fn cpus_of(spec: &LoadSpec, host: &Host, online: &[u32]) -> Vec<u32> {
 
 /// What this machine is, with the target as far as it can be told before it exists: a missing file is laid out in its
 /// folder, so the folder's disk is its disk.
-fn host_facts(file: Option<&Path>) -> Result<Host> {
-    let Some(file) = file else { return host::facts(None) };
+fn host_facts(options: &LoadOptions) -> Result<Host> {
+    let Some(file) = options.file.as_deref() else { return host::facts(None) };
+    if options.engine == EngineKind::NvmeUser {
+        // No file, and no device of the kernel's.
+        let path = file.display().to_string();
+        let target = Target { device: Some(path.clone()), path, ..Target::default() };
+        return Ok(Host { target: Some(target), ..host::facts(None)? });
+    }
     if file.exists() {
         return host::facts(Some(file));
     }
@@ -205,7 +212,7 @@ fn interface(spec: &LoadSpec) -> Option<Interface> {
         EngineKind::Libaio => Some(Interface::Aio),
         EngineKind::PosixAio => Some(Interface::HelperCalls),
         EngineKind::Sync => Some(Interface::OwnCalls),
-        EngineKind::Null => None,
+        EngineKind::Null | EngineKind::NvmeUser => None,
     }
 }
 
@@ -247,6 +254,7 @@ fn measured(
         ios: outcome.ios,
         bytes: outcome.bytes,
         errors: outcome.errors,
+        errors_by: Some(outcome.errors_by),
         short_ios: outcome.short_ios,
         iops: if seconds > 0.0 { outcome.ios as f64 / seconds } else { 0.0 },
         latency_ns: quantile::summary(&outcome.histogram),

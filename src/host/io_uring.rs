@@ -135,6 +135,12 @@ pub fn flags(circumstances: &Circumstances) -> Vec<Flag> {
     FLAGS.iter().map(ask).collect()
 }
 
+/// A ring with entries of twice the size, as device passthrough needs.
+pub fn big_entries(circumstances: &Circumstances) -> Result<(), Refusal> {
+    let flags = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
+    setup_again(flags).map(drop).map_err(|e| circumstances.flag(errno(&e), (5, 19, 0)))
+}
+
 /// Each opcode, from IORING_REGISTER_PROBE (5.6).
 pub fn opcodes(circumstances: &Circumstances) -> Result<Opcodes, Refusal> {
     let ring = setup_again(0).map_err(|e| circumstances.ring(errno(&e)))?;

@@ -6,6 +6,7 @@
 //! | [`irq`] | interrupts by vector and CPU; where each may be delivered |
 //! | [`block`] | the disks under a path: queues, scheduler, the interrupts that carry completions |
 //! | [`circumstances`] | what else went on around a measured span; with [`page_cache`] and [`cgroup`] |
+//! | [`pci`] | a function on the bus: its class, driver, IOMMU, and what uses it |
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
 //! | [`lockdown`], [`privileges`], [`virtualisation`] | what is allowed, to whom, on whose machine |
@@ -29,6 +30,7 @@ pub mod irq;
 pub mod kernel;
 pub mod lockdown;
 pub mod page_cache;
+pub mod pci;
 pub mod privileges;
 pub mod procfs;
 pub mod refusal;

@@ -399,8 +399,8 @@ impl<R: Reaper> Reaping<'_, '_, R> {
                     .map_err(|e| worker::broken(spec, "touching its scratch memory", e))?;
             }
             found.clear();
-            if tally.errors > 0 {
-                worker::check_errors(spec, tally)?;
+            if tally.in_vain > 0 {
+                worker::check_errors(shared, tally)?;
             }
         }
         ticks.total = clock.now() - began;

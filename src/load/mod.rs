@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `options`, `spec`, `cpus` | what was asked for; the validated plan; CPU lists and binding |
 //! | `target`, `layout`, `device`, `extents` | the file or device: opened and checked; made; claimed; its holes |
+//! | `drive` | an NVMe namespace past files: its generic device, or a whole drive of ours |
 //! | `worker`, `apart` | a job that reaps its own completions; one with a reaper thread |
 //! | `feeder`, `pattern`, `pace`, `verify` | what is submitted next: slots, blocks, intended times, checkable content |
 //! | `clock`, `tally`, `phases`, `usage` | stamps; sums and latency; time by phase; what threads took |
@@ -24,6 +25,7 @@ pub mod buffers;
 pub mod clock;
 pub mod cpus;
 mod device;
+mod drive;
 mod extents;
 mod feeder;
 pub(crate) mod gate;
@@ -118,6 +120,7 @@ pub fn run(
         done: (0..spec.jobs).map(|_| AtomicU64::new(0)).collect(),
         sq_tids: (0..spec.jobs).map(|_| AtomicI32::new(0)).collect(),
         blocks: target.bytes / u64::from(spec.block_bytes),
+        passage: target.passage.as_ref(),
         seed: now.as_nanos() as u64,
     };
     // Forked while this thread is the only one.
@@ -167,6 +170,7 @@ pub fn run(
         return Err(Error::machine("a load thread broke down", "report this"));
     }
     let mut warnings = target.warnings.clone();
+    warnings.extend(target.passage.as_ref().and_then(|passage| passage.settle(spec)));
     warnings.extend(outcome::shared_cpu_warning(spec));
     let around = outcome::Around {
         started_unix_s: conductor.started_unix_s,

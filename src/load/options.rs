@@ -21,9 +21,10 @@ pub enum EngineKind {
     PosixAio,
     Sync,
     Null,
-    /// NVMe passthrough; refused by `spec` and hidden from the help: it is not in this version.
-    #[value(hide = true)]
+    /// NVMe passthrough.
     IoUringCmd,
+    /// An NVMe drive without the kernel.
+    NvmeUser,
 }
 
 /// Access pattern and direction.
@@ -94,6 +95,18 @@ names!(Trace);
 /// A size in bytes; reads `4k`, `1M`, `2g` (powers of 1024).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes(pub u64);
+
+impl EngineKind {
+    /// It submits to a ring, with the ring's flags.
+    pub fn has_ring(self) -> bool {
+        matches!(self, EngineKind::IoUring | EngineKind::IoUringCmd)
+    }
+
+    /// Its target is no file: neither made nor buffered, and nothing of it is in the page cache.
+    pub fn is_past_files(self) -> bool {
+        matches!(self, EngineKind::IoUringCmd | EngineKind::NvmeUser)
+    }
+}
 
 impl FromStr for Bytes {
     type Err = String;
@@ -233,7 +246,8 @@ pub struct LoadOptions {
     #[arg(long, value_name = "WHAT", default_value = "none")]
     pub neighbour: String,
 
-    /// Target: a file or a block device
+    /// Target: a file or a block device; for io_uring_cmd a namespace's generic device (/dev/ng0n1), for nvme_user a drive's PCI
+    /// address (0000:00:04.0, with /N for namespace N)
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 

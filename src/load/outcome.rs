@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
-use crate::error::{Error, Result};
-use crate::measurement::{Cpu, LoadRecord, Phases, Throughput, Warning};
+use crate::engine::nvme::status::Status;
+use crate::error::{Error, Result, errno_name};
+use crate::measurement::{Cpu, ErrorCount, LoadRecord, Phases, Throughput, Warning};
 
 use super::clock::Clock;
 use super::options::EngineKind;
@@ -13,7 +14,7 @@ use super::phases::Ticks;
 use super::spec::{LoadSpec, ReaperKind};
 use super::tally::Tally;
 use super::usage::Usage;
-use super::worker::{JobOutcome, full_result};
+use super::worker::{JobOutcome, LOST, full_result};
 
 /// A measured load.
 #[derive(Debug, Clone)]
@@ -28,7 +29,8 @@ pub struct Outcome {
     pub bytes: u64,
     pub errors: u64,
     pub short_ios: u64,
-    pub errors_by_errno: BTreeMap<i32, u64>,
+    /// By name, the most frequent first.
+    pub errors_by: Vec<ErrorCount>,
     /// Latency of every I/O, errors included, ns.
     pub histogram: Histogram<u64>,
     /// Fractions of the time of all load threads; with a reaper thread each job has two.
@@ -116,7 +118,7 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
         bytes: sum.bytes,
         errors: sum.errors,
         short_ios: sum.short_ios,
-        errors_by_errno: sum.errnos,
+        errors_by: by_name(&sum.failures),
         histogram: sum.histogram,
         phases: ticks.fractions(clock),
         cpu: Cpu {
@@ -138,11 +140,18 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
 
 fn warn(spec: &LoadSpec, sum: &Tally, lag_ns: u64, missed: u64, moved: u32) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    if let Some((errno, count)) = sum.errnos.iter().max_by_key(|(_, n)| **n) {
+    if let Some((failure, count)) = sum.failures.iter().max_by_key(|(_, n)| **n) {
         warnings.push(Warning::new(
             "io_errors",
-            format!("{} of {} I/Os failed, {count} of them with: {}", sum.errors, sum.ios, describe(*errno)),
-            remedy(spec, *errno),
+            format!("{} of {} I/Os failed, {count} of them with: {}", sum.errors, sum.ios, describe(*failure)),
+            remedy(spec, *failure),
+        ));
+    }
+    if sum.in_vain >= LOST {
+        warnings.push(Warning::new(
+            "target_lost",
+            format!("the last {} I/Os all failed or moved nothing: the load was ended", sum.in_vain),
+            "see the kernel's log: the device may have been taken out",
         ));
     }
     if sum.short_ios > 0 {
@@ -179,20 +188,43 @@ fn warn(spec: &LoadSpec, sum: &Tally, lag_ns: u64, missed: u64, moved: u32) -> V
 
 /// Every I/O failed: one line, not a table of zeros.
 pub fn all_failed(spec: &LoadSpec, tally: &Tally) -> Error {
-    let Some((&errno, _)) = tally.errnos.iter().max_by_key(|(_, n)| **n) else {
+    let Some((&failure, _)) = tally.failures.iter().max_by_key(|(_, n)| **n) else {
         return Error::machine("every I/O failed", "see `iotrail check`");
     };
     let target = spec.file.as_ref().map_or("the ring".into(), |p| p.display().to_string());
-    Error::machine(format!("every {} on {target} failed: {}", spec.rw, describe(errno)), remedy(spec, errno))
+    Error::machine(format!("every {} on {target} failed: {}", spec.rw, describe(failure)), remedy(spec, failure))
 }
 
-fn describe(errno: i32) -> String {
-    std::io::Error::from_raw_os_error(errno).to_string()
+/// `failure`: a negated result, which is an errno or a drive's status.
+fn describe(failure: i32) -> String {
+    match Status::of_negated(failure) {
+        Some(status) => status.to_string(),
+        None => std::io::Error::from_raw_os_error(failure).to_string(),
+    }
 }
 
-fn remedy(spec: &LoadSpec, errno: i32) -> String {
+fn by_name(failures: &BTreeMap<i32, u64>) -> Vec<ErrorCount> {
+    let name = |failure: i32| match Status::of_negated(failure) {
+        Some(status) => status.to_string(),
+        None => errno_name(failure),
+    };
+    let mut named: Vec<ErrorCount> =
+        failures.iter().map(|(&failure, &count)| ErrorCount { error: name(failure), count }).collect();
+    named.sort_by_key(|e| std::cmp::Reverse(e.count));
+    named
+}
+
+fn remedy(spec: &LoadSpec, failure: i32) -> String {
     use crate::engine::io_uring::flags::Flag;
-    match errno {
+    if Status::of_negated(failure).is_some() {
+        return "the drive itself says so: see its logs (nvme smart-log, nvme error-log)".into();
+    }
+    match failure {
+        libc::EINVAL | libc::EOPNOTSUPP if spec.engine == EngineKind::IoUringCmd => {
+            "use a smaller --bs (a command's limit is in queue/max_hw_sectors_kb); registered buffers and iopoll need Linux 6.1".into()
+        }
+        libc::EACCES if spec.engine == EngineKind::IoUringCmd => "run as root: before Linux 6.2 nobody else may pass commands".into(),
+        libc::ENODEV => "the device was taken out, or its driver was: see the kernel's log".into(),
         libc::EOPNOTSUPP if spec.engine == EngineKind::IoUring && spec.ring.setup.has(Flag::Iopoll) => {
             "iopoll needs a device with poll queues (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: leave iopoll away".into()
         }

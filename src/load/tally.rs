@@ -44,8 +44,10 @@ pub struct Tally {
     pub bytes: u64,
     pub errors: u64,
     pub short_ios: u64,
-    /// Errors by errno.
-    pub errnos: BTreeMap<i32, u64>,
+    /// Errors by their negated results.
+    pub failures: BTreeMap<i32, u64>,
+    /// I/Os since the last that moved anything: errors, and those that moved nothing. (Reads of a disk that is gone find its end.)
+    pub in_vain: u64,
     pub mismatches: u64,
     pub first_mismatch: Option<Mismatch>,
     /// The result of an I/O that moved all it should: the block size, 0 for a no-op.
@@ -60,7 +62,8 @@ impl Tally {
             bytes: 0,
             errors: 0,
             short_ios: 0,
-            errnos: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            in_vain: 0,
             mismatches: 0,
             first_mismatch: None,
             full,
@@ -71,7 +74,8 @@ impl Tally {
     pub fn clear(&mut self) {
         self.histogram.reset();
         (self.ios, self.bytes, self.errors, self.short_ios, self.mismatches) = (0, 0, 0, 0, 0);
-        self.errnos.clear();
+        self.failures.clear();
+        self.in_vain = 0;
         self.first_mismatch = None;
     }
 
@@ -81,7 +85,7 @@ impl Tally {
     pub fn settle(&mut self, clock: &Clock, slots: &Slots, memory: &Memory, found: &[Completion], now: u64) {
         let mut run = 0;
         let mut since = 0;
-        let mut full = 0u64;
+        let (mut full, mut in_vain) = (0u64, 0);
         for c in found {
             let began = slots.since[c.slot as usize].load(Ordering::Relaxed);
             if began != since {
@@ -92,10 +96,12 @@ impl Tally {
             if c.result == self.full {
                 full += 1;
             } else {
+                in_vain += u64::from(c.result <= 0);
                 self.imperfect(c.result);
             }
         }
         self.record(clock, since, now, run);
+        self.in_vain = if in_vain == found.len() as u64 { self.in_vain + in_vain } else { 0 };
         self.ios += found.len() as u64;
         self.bytes += full * self.full as u64;
         if !slots.expects.is_empty() {
@@ -117,7 +123,7 @@ impl Tally {
     fn imperfect(&mut self, result: i32) {
         if result < 0 {
             self.errors += 1;
-            *self.errnos.entry(-result).or_default() += 1;
+            *self.failures.entry(-result).or_default() += 1;
         } else {
             self.short_ios += 1;
             self.bytes += result as u64;
@@ -144,8 +150,9 @@ impl Tally {
         self.bytes += other.bytes;
         self.errors += other.errors;
         self.short_ios += other.short_ios;
-        for (errno, n) in &other.errnos {
-            *self.errnos.entry(*errno).or_default() += n;
+        self.in_vain = self.in_vain.max(other.in_vain);
+        for (failure, n) in &other.failures {
+            *self.failures.entry(*failure).or_default() += n;
         }
         self.mismatches += other.mismatches;
         if self.first_mismatch.is_none() {
@@ -173,12 +180,23 @@ mod tests {
         let found = [(0, 4096), (1, 4096), (2, -libc::EIO), (3, 512)].map(|(slot, result)| Completion { slot, result });
         t.settle(&clock, &slots, &memory.memory(), &found, begin + 2 * tick);
         assert_eq!((t.ios, t.bytes, t.errors, t.short_ios), (4, 2 * 4096 + 512, 1, 1));
-        assert_eq!(t.errnos, BTreeMap::from([(libc::EIO, 1)]));
+        assert_eq!(t.failures, BTreeMap::from([(libc::EIO, 1)]));
         assert_eq!(t.histogram.len(), 4);
         assert!(t.histogram.min().abs_diff(100_000) <= 200 && t.histogram.max().abs_diff(200_000) <= 400);
         let mut sum = Tally::new(4096);
         sum.add(&t).unwrap();
         sum.add(&t).unwrap();
-        assert_eq!((sum.ios, sum.histogram.len(), sum.errnos[&libc::EIO]), (8, 8, 2));
+        assert_eq!((sum.ios, sum.histogram.len(), sum.failures[&libc::EIO]), (8, 8, 2));
+        assert_eq!(t.in_vain, 0);
+        for ended in [vec![0, 1], vec![2]] {
+            let failed: Vec<_> = ended
+                .into_iter()
+                .map(|slot| Completion { slot, result: if slot == 1 { 0 } else { -libc::EIO } })
+                .collect();
+            t.settle(&clock, &slots, &memory.memory(), &failed, begin + 3 * tick);
+        }
+        assert_eq!((t.in_vain, t.errors, t.short_ios), (3, 3, 2));
+        t.settle(&clock, &slots, &memory.memory(), &found[..1], begin + 3 * tick);
+        assert_eq!(t.in_vain, 0);
     }
 }

@@ -15,9 +15,10 @@ use crate::measurement::Warning;
 use super::Progress;
 use super::buffers::PAGE;
 use super::device;
+use super::drive;
 use super::extents;
 use super::layout;
-use super::options::Rw;
+use super::options::{EngineKind, Rw};
 use super::spec::LoadSpec;
 
 /// A target that is ready to be used by every job.
@@ -26,6 +27,8 @@ pub struct Target {
     fds: Vec<OwnedFd>,
     /// Keeps a block device from being mounted while we write to it.
     _claim: Option<File>,
+    /// Of a target that is not reached through files.
+    pub passage: Option<drive::Passage>,
     /// The part that is used.
     pub bytes: u64,
     pub warnings: Vec<Warning>,
@@ -39,8 +42,13 @@ impl Target {
     /// room, no O_DIRECT.
     pub fn open(spec: &LoadSpec, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Self> {
         let Some(path) = &spec.file else {
-            return Ok(Self { fds: Vec::new(), _claim: None, bytes: 0, warnings: Vec::new() });
+            return Ok(Self { fds: Vec::new(), _claim: None, passage: None, bytes: 0, warnings: Vec::new() });
         };
+        match spec.engine {
+            EngineKind::IoUringCmd => return drive::generic(spec, path),
+            EngineKind::NvmeUser => return drive::own(spec, path),
+            _ => {}
+        }
         let mut warnings = Vec::new();
         let made = match std::fs::metadata(path) {
             Ok(_) => false,
@@ -68,13 +76,16 @@ impl Target {
             ));
         }
         if !kind.is_file() && !kind.is_block_device() {
-            return Err(Error::input(format!("{name} is neither a file nor a block device"), "name one with --file"));
-        }
-        if spec.writes() && !made && !spec.allow_write {
             return Err(Error::input(
-                format!("--rw {} would overwrite {name}, which exists", spec.rw),
-                "add --allow-write to destroy its contents, or name a file that does not exist, with --size",
+                format!("{name} is neither a file nor a block device"),
+                match drive::is_generic(path) {
+                    true => "use --engine io_uring_cmd, or name one with --file",
+                    false => "name one with --file",
+                },
             ));
+        }
+        if !made {
+            check_leave(spec, path)?;
         }
         let claim = if kind.is_block_device() && spec.writes() { Some(device::claim(path)?) } else { None };
         let first = open_file(spec, path)?;
@@ -93,13 +104,32 @@ impl Target {
         while fds.len() < spec.jobs as usize {
             fds.push(open_file(spec, path)?.into());
         }
-        Ok(Self { fds, _claim: claim, bytes, warnings: std::mem::take(warnings) })
+        Ok(Self { fds, _claim: claim, passage: None, bytes, warnings: std::mem::take(warnings) })
+    }
+
+    /// A target that is not reached through files; `fds`: one per job, or none.
+    pub(super) fn past_files(passage: drive::Passage, fds: Vec<OwnedFd>, claim: Option<File>, bytes: u64) -> Self {
+        Self { fds, _claim: claim, passage: Some(passage), bytes, warnings: Vec::new() }
     }
 
     /// The descriptor of a job.
     pub fn fd(&self, job: u32) -> Option<RawFd> {
         self.fds.get(job as usize).map(AsRawFd::as_raw_fd)
     }
+}
+
+/// What exists is written with leave alone.
+pub fn check_leave(spec: &LoadSpec, path: &Path) -> Result<()> {
+    if !spec.writes() || spec.allow_write {
+        return Ok(());
+    }
+    Err(Error::input(
+        format!("--rw {} would overwrite {}, which exists", spec.rw, path.display()),
+        match spec.engine.is_past_files() {
+            true => "add --allow-write to destroy its contents",
+            false => "add --allow-write to destroy its contents, or name a file that does not exist, with --size",
+        },
+    ))
 }
 
 /// What loads before this one left of a file in the page cache: direct I/O would wait for dirty pages to be written, and direct
@@ -165,7 +195,7 @@ fn size(file: &File, device: bool) -> io::Result<u64> {
 }
 
 /// The bytes to be used, checked against what there is.
-fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
+pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
     let name = path.display();
     let block = u64::from(spec.block_bytes);
     let bytes = match spec.size {

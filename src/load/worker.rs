@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 
 use super::buffers::Buffers;
 use super::clock::Clock;
+use super::drive::Passage;
 use super::feeder::Feeder;
 use super::gate::{self, AtGate, Gate, Stage};
 use super::options::{EngineKind, Rw};
@@ -36,6 +37,8 @@ pub struct Shared<'a> {
     pub sq_tids: Vec<AtomicI32>,
     /// Whole blocks of the target; 0 without one.
     pub blocks: u64,
+    /// Of a target that is not reached through files.
+    pub passage: Option<&'a Passage>,
     /// Seed of the patterns.
     pub seed: u64,
 }
@@ -84,8 +87,8 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
     })?;
     let memory = buffers.memory();
     let of_job = engine::Job { memory, fd, batch: spec.batch };
-    let target =
-        || fd.ok_or_else(|| Error::input(format!("--engine {} needs a target", spec.engine), "name one with --file"));
+    let no_target = || Error::input(format!("--engine {} needs a target", spec.engine), "name one with --file");
+    let target = || fd.ok_or_else(no_target);
     let at = At { shared, job, buffers };
     match spec.engine {
         EngineKind::Null => {
@@ -106,13 +109,19 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
         }
         EngineKind::IoUring => {
             let o = engine::io_uring::open(&spec.ring, &of_job)?;
-            if let Some(tid) = o.sq_tid {
-                shared.sq_tids[job as usize].store(tid, Ordering::Relaxed);
-            }
+            at.tell_sq_thread(o.sq_tid);
             at.drive(o.submitter, o.reaper, o.granted)
         }
         EngineKind::IoUringCmd => {
-            Err(Error::input("--engine io_uring_cmd is not in this version", "use --engine io_uring"))
+            let Some(Passage::Generic(namespace)) = shared.passage else { return Err(no_target()) };
+            let o = engine::io_uring::cmd::open(&spec.ring, &of_job, *namespace)?;
+            at.tell_sq_thread(o.sq_tid);
+            at.drive(o.submitter, o.reaper, o.granted)
+        }
+        EngineKind::NvmeUser => {
+            let Some(Passage::Own(controller)) = shared.passage else { return Err(no_target()) };
+            let (s, r) = engine::nvme::user::open(controller, &of_job)?;
+            at.drive(s, r, Vec::new())
         }
     }
 }
@@ -125,6 +134,12 @@ struct At<'a, 'b> {
 }
 
 impl At<'_, '_> {
+    fn tell_sq_thread(&self, tid: Option<i32>) {
+        if let Some(tid) = tid {
+            self.shared.sq_tids[self.job as usize].store(tid, Ordering::Relaxed);
+        }
+    }
+
     fn drive<S: Submitter, R: Reaper>(self, submitter: S, reaper: R, granted: Vec<String>) -> Result<JobOutcome> {
         let (shared, job) = (self.shared, self.job);
         let spec = shared.spec;
@@ -231,9 +246,15 @@ pub fn broken(spec: &LoadSpec, doing: &str, cause: std::io::Error) -> Error {
 /// A load whose I/Os all fail says so after this many, and not at its end.
 pub const ALL_FAILED: u64 = 64;
 
-pub fn check_errors(spec: &LoadSpec, tally: &Tally) -> Result<()> {
+/// One whose I/Os all fail or move nothing from some time on ends after this many: its target is lost.
+pub const LOST: u64 = 10_000;
+
+pub fn check_errors(shared: &Shared, tally: &Tally) -> Result<()> {
     if tally.errors >= ALL_FAILED && tally.errors == tally.ios {
-        return Err(super::outcome::all_failed(spec, tally));
+        return Err(super::outcome::all_failed(shared.spec, tally));
+    }
+    if tally.in_vain >= LOST {
+        shared.halt.store(true, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -375,8 +396,8 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
                 }
                 self.found.clear();
                 done.store(tally.ios, Ordering::Relaxed);
-                if tally.errors > 0 {
-                    check_errors(spec, tally)?;
+                if tally.in_vain > 0 {
+                    check_errors(shared, tally)?;
                 }
                 if think_ns > 0 {
                     think(clock, think_ns);

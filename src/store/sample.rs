@@ -80,6 +80,7 @@ pub fn measurement() -> Measurement {
         ios: 500,
         bytes: 500 * 4096,
         errors: 0,
+        errors_by: Some(vec![]),
         short_ios: 0,
         iops: 250.0,
         latency_ns: Latency {

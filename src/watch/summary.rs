@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::processes::{CpuTime, SqThread};
 use super::rings::{self, SQPOLL, SeenRing};
 use crate::answer::doubt::{self, Counts};
-use crate::answer::words;
+use crate::error::errno_name;
 use crate::measurement::{Followed, Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
 use crate::path::multishot::Multishot;
 use crate::path::order::{Passages, sees_ends};
@@ -479,7 +479,7 @@ fn merged<'a>(opcodes: impl Iterator<Item = &'a OpcodeCounts>) -> Vec<OpcodeCoun
 /// By name, the most frequent first.
 fn errnos(counts: &[(i32, u64)]) -> Vec<ErrnoCount> {
     let mut named: Vec<ErrnoCount> =
-        counts.iter().map(|&(errno, count)| ErrnoCount { errno: words::errno(errno), count }).collect();
+        counts.iter().map(|&(errno, count)| ErrnoCount { errno: errno_name(errno), count }).collect();
     named.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.errno.cmp(&b.errno)));
     named
 }

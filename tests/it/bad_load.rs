@@ -139,7 +139,39 @@ const REFUSED: &[(&str, &str)] = &[
         "--file f --engine libaio --rw nop",
         "--rw nop is io_uring's no-op; --engine libaio has none; use --engine io_uring, or --engine null",
     ),
-    ("--file f --engine io_uring_cmd", "--engine io_uring_cmd is not in this version; use --engine io_uring"),
+    // Past files: nothing is made, and nothing but an NVMe drive is taken.
+    (
+        "--file f --engine io_uring_cmd",
+        "--engine io_uring_cmd takes an NVMe namespace's generic device, and f is none; name one with --file: `ls /dev/ng*` lists them",
+    ),
+    (
+        "--file new --size 1m --engine io_uring_cmd",
+        "new does not exist; name a namespace's generic device: `ls /dev/ng*` lists them",
+    ),
+    (
+        "--engine io_uring_cmd",
+        "--engine io_uring_cmd with --rw randread needs a target; name a namespace's generic device: --file /dev/ng0n1",
+    ),
+    (
+        "--file f --engine io_uring_cmd --buffered",
+        "--buffered: --engine io_uring_cmd goes past the page cache; leave it away",
+    ),
+    (
+        "--file f --engine io_uring_cmd --rw nop",
+        "--rw nop is io_uring's no-op; --engine io_uring_cmd has none; use --engine io_uring, or --engine null",
+    ),
+    (
+        "--file f --engine nvme_user",
+        "--engine nvme_user takes a drive's PCI address, and f is none; write --file 0000:00:04.0, with /N for namespace N: `lspci -D -d ::0108` lists the drives",
+    ),
+    (
+        "--file ffff:ff:1f.7 --engine nvme_user",
+        "there is no PCI function ffff:ff:1f.7; name a drive by its address: `lspci -D -d ::0108` lists them",
+    ),
+    (
+        "--file f --engine nvme_user --ring coop_taskrun",
+        "--ring is io_uring's; --engine nvme_user has no ring; leave it away, or use --engine io_uring",
+    ),
     ("--file f --register file", "'file' cannot be registered; use some of files, buffers, ring"),
     ("--rw nop --register files", "--register files: a no-op has no file; leave files away"),
     (
@@ -176,7 +208,7 @@ const REFUSED: &[(&str, &str)] = &[
     // What the parser refuses.
     (
         "--file f --engine aio",
-        "invalid value 'aio' for '--engine <ENGINE>' [possible values: io_uring, libaio, posix_aio, sync, null]; see `iotrail bench --help`",
+        "invalid value 'aio' for '--engine <ENGINE>' [possible values: io_uring, libaio, posix_aio, sync, null, io_uring_cmd, nvme_user]; see `iotrail bench --help`",
     ),
     (
         "--file f --rw rnd",

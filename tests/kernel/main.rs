@@ -13,6 +13,7 @@ mod lab;
 mod net;
 mod net_bench;
 mod net_faults;
+mod nvme;
 mod order;
 mod probes;
 mod profile;
@@ -54,9 +55,13 @@ fn main() {
     .into_iter()
     .flatten()
     .map(|trial| trial.with_ignored_flag(missing.is_some()))
+    .chain(nvme::trials())
     .collect();
+    if let Some(reason) = nvme::missing() {
+        eprintln!("the tests of NVMe drives are skipped: {reason}");
+    }
     if let Some(reason) = &missing {
-        eprintln!("all {} kernel tests are skipped: {reason}", trials.len());
+        eprintln!("all other kernel tests are skipped: {reason}");
         if std::env::var_os("CI").is_some() {
             eprintln!("under CI a skip is a failure");
             std::process::exit(1);

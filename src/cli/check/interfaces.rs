@@ -1,7 +1,11 @@
 //! The interfaces: io_uring's rings, flags, opcodes and registrations, and each engine.
 
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::engine::nvme::user::way::{Facts, way};
 use crate::host::refusal::{Circumstances, Refusal};
-use crate::host::{aio, io_uring};
+use crate::host::{aio, io_uring, pci};
 use crate::report::check::{Item, Section, State};
 
 pub(super) fn items(circumstances: &Circumstances) -> Vec<Item> {
@@ -11,6 +15,8 @@ pub(super) fn items(circumstances: &Circumstances) -> Vec<Item> {
         Err(refusal) => without_rings(refusal),
     };
     items.extend(engines(&ring, aio::native(circumstances), aio::posix()));
+    items.push(passthrough(circumstances, &ring, &generic_devices()));
+    items.push(own_driver());
     items
 }
 
@@ -89,6 +95,57 @@ fn rings(circumstances: &Circumstances) -> Vec<Item> {
     items
 }
 
+/// An engine that can or can't be had.
+fn engine(name: &str, answer: Result<String, Refusal>) -> Item {
+    let item = Item::ok(Section::Engines, &format!("engine.{name}"), name, "");
+    match answer {
+        Ok(text) => Item { text, ..item },
+        Err(refusal) => refused(item, &refusal, &format!("--engine {name}, and comparisons with it")),
+    }
+}
+
+/// The device files of NVMe namespaces, as the kernel names them.
+fn generic_devices() -> Vec<PathBuf> {
+    let named = fs::read_dir("/sys/class/nvme-generic").into_iter().flatten().flatten();
+    let mut devices: Vec<PathBuf> = named.map(|e| Path::new("/dev").join(e.file_name())).collect();
+    devices.sort();
+    devices
+}
+
+fn passthrough(circumstances: &Circumstances, ring: &Result<(), Refusal>, devices: &[PathBuf]) -> Item {
+    let answer = ring.clone().and_then(|()| io_uring::big_entries(circumstances)).and_then(|()| {
+        let Some(first) = devices.first() else {
+            return Err(Refusal {
+                why: "no NVMe namespace has a generic device here".into(),
+                restore: "an NVMe drive that the kernel's driver has (Linux 5.13 or later)".into(),
+            });
+        };
+        let opened = devices.iter().find(|d| File::open(d).is_ok());
+        let opened = opened.ok_or_else(|| Refusal {
+            why: format!("{} can't be opened", first.display()),
+            restore: "run as root".into(),
+        })?;
+        Ok(format!("NVMe passthrough: {}", opened.display()))
+    });
+    engine("io_uring_cmd", answer)
+}
+
+fn own_driver() -> Item {
+    let answers: Vec<_> = pci::nvme_controllers()
+        .into_iter()
+        .map(|(address, _)| (way(&address, &Facts::read(&address)), address))
+        .collect();
+    let answer = match answers.iter().find(|(answer, _)| answer.is_ok()).or(answers.first()) {
+        Some((Ok(_), address)) => Ok(format!("a drive without the kernel: {address} is free")),
+        Some((Err(e), _)) => Err(Refusal { why: e.what.clone(), restore: e.remedy.clone() }),
+        None => Err(Refusal {
+            why: "no NVMe controller is on the PCI bus".into(),
+            restore: "an NVMe drive that nothing else uses".into(),
+        }),
+    };
+    engine("nvme_user", answer)
+}
+
 fn engines(ring: &Result<(), Refusal>, libaio: Result<(), Refusal>, posix: Result<(), Refusal>) -> Vec<Item> {
     let engine = |name: &str, text: &str| Item::ok(Section::Engines, &format!("engine.{name}"), name, text);
     let lost = |name: &str| format!("--engine {name}, and comparisons with it");
@@ -112,6 +169,20 @@ mod tests {
         assert_eq!(missing, ["io_uring.ring"]);
         assert!(items.iter().any(|i| i.id == "io_uring.flag.defer_taskrun" && i.state == State::Unknown));
         assert_eq!(items.len(), 3 + io_uring::flag_names().count());
+    }
+
+    #[test]
+    fn passthrough_needs_big_entries_and_a_device() {
+        let circumstances = Circumstances::read();
+        let no_ring = Err(Refusal { why: "w".into(), restore: "r".into() });
+        let item = passthrough(&circumstances, &no_ring, &["/dev/null".into()]);
+        assert_eq!((item.state, item.text.as_str()), (State::Missing, "w"));
+        let item = passthrough(&circumstances, &Ok(()), &[]);
+        assert_eq!((item.state, item.text.as_str()), (State::Missing, "no NVMe namespace has a generic device here"));
+        let item = passthrough(&circumstances, &Ok(()), &["/no/such".into(), "/dev/null".into()]);
+        assert_eq!((item.state, item.text.as_str()), (State::Ok, "NVMe passthrough: /dev/null"));
+        let item = passthrough(&circumstances, &Ok(()), &["/no/such".into()]);
+        assert_eq!((item.text.as_str(), item.restore.as_deref()), ("/no/such can't be opened", Some("run as root")));
     }
 
     #[test]

@@ -11,6 +11,8 @@
 //! | any | enters when IORING_SQ_CQ_OVERFLOW is set: nothing else moves what has overflown |
 //! | all others | makes none |
 
+pub mod cmd;
+pub mod entry;
 pub mod flags;
 pub mod refusal;
 pub mod ring;
@@ -25,8 +27,9 @@ use std::time::{Duration, Instant};
 
 use linux_raw_sys::io_uring as sys;
 
-use super::{Completion, Io, Job, Memory, Op, Queued, Reaper, Submitter, Wait, time_left};
+use super::{Completion, Io, Job, Memory, Queued, Reaper, Submitter, Wait, time_left};
 use crate::error::Result;
+use entry::{Common, Entry, ReadWrite};
 use flags::Flag;
 use refusal::Words;
 use ring::{Handle, Ring};
@@ -44,17 +47,21 @@ pub struct Config {
     pub register_ring: bool,
     /// Every request goes to an io-wq worker (IOSQE_ASYNC).
     pub force_async: bool,
+    /// Entries of twice the size (SQE128 and CQE32), as passthrough's commands are.
+    pub big_entries: bool,
 }
 
 /// An open ring, in two halves, and what the kernel says it is.
-pub struct Opened {
-    pub submitter: Queue,
-    pub reaper: Completions,
+pub struct Opened<E = ReadWrite, R = Completions> {
+    pub submitter: Queue<E>,
+    pub reaper: R,
     /// Names of the setup flags that the kernel's answer holds.
     pub granted: Vec<String>,
     /// Thread id of the SQPOLL thread; `None` without one, or where the kernel does not tell.
     pub sq_tid: Option<i32>,
 }
+
+const BIG_ENTRIES: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
 
 /// Sets up a ring with exactly the flags of `config`, and nothing registered with it; call it on the submitting thread
 /// (SINGLE_ISSUER). `words` name what the user can change when the kernel refuses.
@@ -71,6 +78,9 @@ pub fn open_ring(config: &Config, words: &Words) -> Result<Ring> {
     if let Some(ms) = config.sq_idle_ms {
         params.sq_thread_idle = ms;
     }
+    if config.big_entries {
+        params.flags |= BIG_ENTRIES;
+    }
     let asked = params.flags;
     let ring = Ring::open(config.sq_entries, params).map_err(|e| refusal::of_setup(config, words, e))?;
     refusal::not_granted(asked, &ring.params)?;
@@ -84,6 +94,11 @@ pub fn granted(config: &Config, ring: &Ring) -> Vec<String> {
 
 /// A load's ring, with all that `config` wants registered.
 pub fn open(config: &Config, job: &Job) -> Result<Opened> {
+    open_for(config, job, ReadWrite(Common::new(config, job)))
+}
+
+/// A ring whose requests `entry` makes.
+fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<E>> {
     let ring = Arc::new(open_ring(config, &refusal::LOAD)?);
     if config.register_files {
         let fd = job.fd.expect("resolve() refuses registered files without a target");
@@ -102,7 +117,7 @@ pub fn open(config: &Config, job: &Job) -> Result<Opened> {
         taken: ring.sq_tail().load(Ordering::Relaxed),
         known_head: ring.sq_head().load(Ordering::Relaxed),
         entries: ring.params.sq_entries,
-        template: Template::new(config, job),
+        entry,
         sqpoll,
         handle,
         register_ring: config.register_ring,
@@ -151,69 +166,8 @@ pub fn sq_thread(fd: RawFd) -> Option<i32> {
     }
 }
 
-/// The parts of a submission entry that are the same for every I/O of a job.
-struct Template {
-    memory: Memory,
-    fd: i32,
-    flags: u8,
-    read: u8,
-    write: u8,
-    fixed_buffers: bool,
-}
-
-impl Template {
-    fn new(config: &Config, job: &Job) -> Self {
-        use sys::io_uring_op::*;
-        let fixed = config.register_buffers;
-        let mut flags = 0;
-        if config.register_files {
-            flags |= 1 << sys::io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u8;
-        }
-        if config.force_async {
-            flags |= 1 << sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8;
-        }
-        Self {
-            memory: job.memory,
-            // Registered: the index of the only file. Without a target only no-ops are queued, which name no file.
-            fd: if config.register_files { 0 } else { job.fd.unwrap_or(-1) },
-            flags,
-            read: if fixed { IORING_OP_READ_FIXED } else { IORING_OP_READ } as u8,
-            write: if fixed { IORING_OP_WRITE_FIXED } else { IORING_OP_WRITE } as u8,
-            fixed_buffers: fixed,
-        }
-    }
-
-    /// Fills a submission entry in place.
-    ///
-    /// # Safety
-    /// `at` is an entry that is ours to write.
-    #[inline]
-    unsafe fn fill(&self, at: *mut sys::io_uring_sqe, io: &Io) {
-        // SAFETY: ours to write by the caller's promise; a plain C structure, valid when all zero.
-        let sqe = unsafe {
-            at.write_bytes(0, 1);
-            &mut *at
-        };
-        sqe.flags = self.flags;
-        sqe.fd = self.fd;
-        sqe.user_data = u64::from(io.slot);
-        sqe.opcode = match io.op {
-            Op::Nop => return, // IORING_OP_NOP is 0 and takes no more
-            Op::Read => self.read,
-            Op::Write => self.write,
-        };
-        sqe.__bindgen_anon_1.off = io.offset;
-        sqe.__bindgen_anon_2.addr = self.memory.address(io.slot) as u64;
-        sqe.len = self.memory.block_bytes;
-        if self.fixed_buffers {
-            // At most 16384 buffers can be registered; `open` failed if there were more.
-            sqe.__bindgen_anon_4.buf_index = io.slot as u16;
-        }
-    }
-}
-
 /// The submitting half.
-pub struct Queue {
+pub struct Queue<E = ReadWrite> {
     ring: Arc<Ring>,
     /// Our copy of the submission tail, ahead of the shared one by what was queued since the last `submit`.
     tail: u32,
@@ -223,14 +177,14 @@ pub struct Queue {
     known_head: u32,
     /// Number of submission entries; a power of two.
     entries: u32,
-    template: Template,
+    entry: E,
     sqpoll: bool,
     handle: Handle,
     register_ring: bool,
     syscalls: u64,
 }
 
-impl Submitter for Queue {
+impl<E: Entry> Submitter for Queue<E> {
     fn start(&mut self) -> io::Result<()> {
         if self.register_ring {
             self.handle = Handle::by_index(&self.ring)?;
@@ -248,7 +202,7 @@ impl Submitter for Queue {
             }
         }
         // SAFETY: the entry lies beyond the tail that the kernel knows and within the ring: ours until the tail passes it.
-        unsafe { self.template.fill(self.ring.sqe(self.tail), io) };
+        unsafe { self.entry.fill(self.ring.sqe(self.tail), io) };
         self.tail = self.tail.wrapping_add(1);
         Queued::Queued
     }

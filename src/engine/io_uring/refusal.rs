@@ -64,6 +64,12 @@ fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
             );
         }
     }
+    if config.big_entries && ring::setup(1, &mut ring::params(super::BIG_ENTRIES)).is_err() {
+        return Error::machine(
+            format!("this kernel ({}) has no ring with big entries, as passthrough needs: Linux 5.19 has", release()),
+            "use a newer kernel, or --engine io_uring on the block device",
+        );
+    }
     if let Some(cpu) = config.sq_cpu {
         return Error::machine(
             format!(

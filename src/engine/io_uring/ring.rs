@@ -57,6 +57,9 @@ pub struct Ring {
     fd: OwnedFd,
     queues: Mapping,
     entries: Mapping,
+    /// Entries are of twice the size (1), or not (0).
+    sqe_shift: u32,
+    cqe_shift: u32,
     pub params: sys::io_uring_params,
 }
 
@@ -75,11 +78,13 @@ impl Ring {
         }
         let array = if params.flags & sys::IORING_SETUP_NO_SQARRAY == 0 { params.sq_entries as usize } else { 0 };
         let sq = params.sq_off.array as usize + array * size_of::<u32>();
-        let cq = params.cq_off.cqes as usize + params.cq_entries as usize * size_of::<sys::io_uring_cqe>();
+        let (sqe_shift, cqe_shift) = shifts(&params);
+        let cq =
+            params.cq_off.cqes as usize + (params.cq_entries as usize) * (size_of::<sys::io_uring_cqe>() << cqe_shift);
         let queues = Mapping::of_ring(fd.as_raw_fd(), sq.max(cq), sys::IORING_OFF_SQ_RING)?;
-        let bytes = params.sq_entries as usize * size_of::<sys::io_uring_sqe>();
+        let bytes = params.sq_entries as usize * (size_of::<sys::io_uring_sqe>() << sqe_shift);
         let entries = Mapping::of_ring(fd.as_raw_fd(), bytes, sys::IORING_OFF_SQES)?;
-        let ring = Self { fd, queues, entries, params };
+        let ring = Self { fd, queues, entries, sqe_shift, cqe_shift, params };
         // Entry i of the queue is always submission entry i; without the array that is the kernel's own rule.
         for i in 0..array as u32 {
             ring.shared(ring.params.sq_off.array + i * 4).store(i, Ordering::Relaxed);
@@ -122,7 +127,7 @@ impl Ring {
     #[inline]
     pub fn sqe(&self, index: u32) -> *mut sys::io_uring_sqe {
         // The number of entries is a power of two.
-        let at = (index & (self.params.sq_entries - 1)) as usize;
+        let at = ((index & (self.params.sq_entries - 1)) << self.sqe_shift) as usize;
         self.entries.base.as_ptr().cast::<sys::io_uring_sqe>().wrapping_add(at)
     }
 
@@ -138,7 +143,7 @@ impl Ring {
     /// the entry, and will not again before the head has passed it.
     #[inline]
     pub unsafe fn cqe(&self, index: u32) -> (u64, i32, u32) {
-        let at = (index & (self.params.cq_entries - 1)) as usize;
+        let at = ((index & (self.params.cq_entries - 1)) << self.cqe_shift) as usize;
         let cqes = self.queues.base.as_ptr().wrapping_add(self.params.cq_off.cqes as usize);
         let cqe = cqes.cast::<sys::io_uring_cqe>().wrapping_add(at);
         // SAFETY: within the mapping by the mask; written and stable by the caller's promise.
@@ -159,6 +164,12 @@ impl Ring {
         let done = unsafe { libc::syscall(libc::SYS_io_uring_register, self.fd(), op as u32, arg, count) };
         if done < 0 { Err(last_error()) } else { Ok(()) }
     }
+}
+
+/// Of submission and completion entries: 1 where they are of twice the size.
+fn shifts(params: &sys::io_uring_params) -> (u32, u32) {
+    let has = |flag| u32::from(params.flags & flag != 0);
+    (has(sys::IORING_SETUP_SQE128), has(sys::IORING_SETUP_CQE32))
 }
 
 /// io_uring_setup(2) alone.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::engine::Op;
 
 /// Completion entries; the kernel allows no fewer than submission entries.
 const ENTRIES: u32 = 8;

@@ -2,8 +2,9 @@
 
 use super::{End, LoadSpec, ReaperKind, ring};
 use crate::engine::io_uring::Config;
+use crate::engine::io_uring::flags::{Flag, Setup};
 use crate::error::{Error, Result};
-use crate::load::options::{EngineKind, LoadOptions, Rw};
+use crate::load::options::{EngineKind, LoadOptions, Rw, Wait};
 use crate::load::{cpus, verify};
 use crate::measurement::{Target, Warning};
 
@@ -23,6 +24,7 @@ impl LoadSpec {
         let needs_file = o.engine != EngineKind::Null && o.rw != Rw::Nop;
         let setup = ring::setup(o, needs_file)?;
         let register = ring::register(o, needs_file)?;
+        passage(o, &setup, target)?;
         let (depth, batch) = depth_and_batch(o, &mut warnings)?;
         if o.jobs == 0 || o.jobs > 4096 {
             return Err(Error::input(format!("--jobs {} is out of range", o.jobs), "use 1 to 4096"));
@@ -45,7 +47,11 @@ impl LoadSpec {
         if needs_file && o.file.is_none() {
             return Err(Error::input(
                 format!("--engine {} with --rw {} needs a target", o.engine, o.rw),
-                "name one with --file; a missing file is made with --size",
+                match o.engine {
+                    EngineKind::IoUringCmd => "name a namespace's generic device: --file /dev/ng0n1",
+                    EngineKind::NvmeUser => "name a drive by its PCI address: --file 0000:00:04.0",
+                    _ => "name one with --file; a missing file is made with --size",
+                },
             ));
         }
         if let Some(rate) = o.rate
@@ -87,6 +93,7 @@ impl LoadSpec {
                 register_buffers: register.contains(&"buffers"),
                 register_ring: register.contains(&"ring"),
                 force_async: o.force_async,
+                big_entries: o.engine == EngineKind::IoUringCmd,
             },
             rw: o.rw,
             block_bytes,
@@ -95,7 +102,7 @@ impl LoadSpec {
             jobs: o.jobs,
             cpus_requested: o.cpus.clone(),
             cpus,
-            wait: o.wait,
+            wait: wait(o, &mut warnings),
             reaper: reaper(o, online_cpus)?,
             think_ns: o.think,
             scratch: o.scratch,
@@ -137,6 +144,40 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
         return Ok((1, 1));
     }
     Ok((o.depth, o.batch))
+}
+
+/// What the ways past files rule out.
+fn passage(o: &LoadOptions, setup: &Setup, target: Option<&Target>) -> Result<()> {
+    if o.engine.is_past_files() && o.buffered {
+        return Err(Error::input(
+            format!("--buffered: --engine {} goes past the page cache", o.engine),
+            "leave it away",
+        ));
+    }
+    // The kernel takes it, and completes by interrupts.
+    if o.engine == EngineKind::IoUringCmd
+        && setup.has(Flag::Iopoll)
+        && let Some(drive) = target.filter(|t| t.poll_queues == Some(0))
+    {
+        return Err(Error::machine(
+            format!("ring flag iopoll: {} has no poll queues", drive.device.as_deref().unwrap_or(&drive.path)),
+            "boot with nvme.poll_queues=N, load the module with poll_queues=N, or leave iopoll away",
+        ));
+    }
+    Ok(())
+}
+
+/// Our own driver takes no interrupts: there is nothing to sleep for.
+fn wait(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Wait {
+    if o.engine == EngineKind::NvmeUser && o.wait == Wait::Block {
+        warnings.push(Warning::new(
+            "polls",
+            "nvme_user looks for completions and never sleeps: --wait peek is used, not block",
+            "give --wait peek",
+        ));
+        return Wait::Peek;
+    }
+    o.wait
 }
 
 fn block_bytes(o: &LoadOptions) -> Result<u32> {

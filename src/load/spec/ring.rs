@@ -7,10 +7,13 @@ use crate::load::options::{EngineKind, LoadOptions, Rw};
 pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
     let refused = |r: flags::Refusal| Error::input(r.what, r.remedy);
     let setup: Setup = o.ring.parse().map_err(refused)?;
-    if o.engine == EngineKind::IoUringCmd {
-        return Err(Error::input("--engine io_uring_cmd is not in this version", "use --engine io_uring"));
+    if o.rw == Rw::Nop && !matches!(o.engine, EngineKind::IoUring | EngineKind::Null) {
+        return Err(Error::input(
+            format!("--rw nop is io_uring's no-op; --engine {} has none", o.engine),
+            "use --engine io_uring, or --engine null",
+        ));
     }
-    if o.engine != EngineKind::IoUring {
+    if !o.engine.has_ring() {
         for (given, option) in [
             (!setup.flags.is_empty(), "--ring"),
             (!o.register.trim().is_empty(), "--register"),
@@ -24,12 +27,6 @@ pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
                     "leave it away, or use --engine io_uring",
                 ));
             }
-        }
-        if o.rw == Rw::Nop && o.engine != EngineKind::Null {
-            return Err(Error::input(
-                format!("--rw nop is io_uring's no-op; --engine {} has none", o.engine),
-                "use --engine io_uring, or --engine null",
-            ));
         }
         return Ok(setup);
     }

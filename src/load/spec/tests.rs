@@ -1,5 +1,5 @@
 use super::*;
-use crate::load::options::{Bytes, EngineKind, LoadOptions, Rw, Span};
+use crate::load::options::{Bytes, EngineKind, LoadOptions, Rw, Span, Wait};
 use crate::measurement::{Target, TargetInterrupt};
 
 fn options() -> LoadOptions {
@@ -80,4 +80,30 @@ fn sync_runs_at_depth_one_and_says_so() {
     let spec = LoadSpec::resolve(&LoadOptions { engine: EngineKind::Sync, ..options() }, None, &[0]).unwrap();
     assert_eq!((spec.depth, spec.batch), (1, 1));
     assert_eq!(spec.warnings[0].code, "sync_depth");
+}
+
+#[test]
+fn past_files_nothing_is_buffered_and_nothing_polled_in_silence() {
+    let passthrough = LoadOptions { engine: EngineKind::IoUringCmd, ..options() };
+    let spec = LoadSpec::resolve(&passthrough, None, &[0]).unwrap();
+    assert!(spec.ring.big_entries && !LoadSpec::resolve(&options(), None, &[0]).unwrap().ring.big_entries);
+    assert!(refused(LoadOptions { buffered: true, ..passthrough.clone() }).contains("past the page cache"));
+    assert!(refused(LoadOptions { rw: Rw::Nop, ..passthrough.clone() }).contains("io_uring_cmd has none"));
+    let polled = LoadOptions { ring: "iopoll".into(), ..passthrough };
+    let on = |poll_queues| {
+        let target = Target { poll_queues, device: Some("nvme0n1".into()), ..Target::default() };
+        LoadSpec::resolve(&polled, Some(&target), &[0]).map(drop).map_err(|e| (e.exit_status(), e.to_string()))
+    };
+    assert_eq!((on(Some(1)), on(None)), (Ok(()), Ok(())));
+    let (status, said) = on(Some(0)).unwrap_err();
+    assert!(status == 3 && said.starts_with("ring flag iopoll: nvme0n1 has no poll queues; boot with"), "{said}");
+}
+
+#[test]
+fn our_own_driver_never_sleeps_and_says_so() {
+    let own = LoadOptions { engine: EngineKind::NvmeUser, file: Some("0000:00:04.0".into()), ..options() };
+    let spec = LoadSpec::resolve(&own, None, &[0]).unwrap();
+    assert_eq!((spec.wait, spec.warnings[0].code.as_str()), (Wait::Peek, "polls"));
+    let spec = LoadSpec::resolve(&LoadOptions { wait: Wait::Peek, ..own }, None, &[0]).unwrap();
+    assert!(spec.warnings.is_empty());
 }

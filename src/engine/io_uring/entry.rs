@@ -1,0 +1,82 @@
+//! Submission entries: what is the same in all of a job's, and how each kind is filled in.
+
+use linux_raw_sys::io_uring as sys;
+
+use super::Config;
+use crate::engine::{Io, Job, Memory, Op};
+
+/// Makes submission entries of one kind.
+pub trait Entry: Send {
+    /// Fills a submission entry in place.
+    ///
+    /// # Safety
+    /// `at` is an entry that is ours to write, of the ring's size.
+    unsafe fn fill(&self, at: *mut sys::io_uring_sqe, io: &Io);
+}
+
+/// The parts of a submission entry that are the same for every I/O of a job, whatever its kind.
+pub(super) struct Common {
+    pub memory: Memory,
+    fd: i32,
+    flags: u8,
+    pub fixed_buffers: bool,
+}
+
+impl Common {
+    pub fn new(config: &Config, job: &Job) -> Self {
+        let mut flags = 0;
+        if config.register_files {
+            flags |= 1 << sys::io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u8;
+        }
+        if config.force_async {
+            flags |= 1 << sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8;
+        }
+        Self {
+            memory: job.memory,
+            // Registered: the index of the only file. Without a target only no-ops are queued, which name no file.
+            fd: if config.register_files { 0 } else { job.fd.unwrap_or(-1) },
+            flags,
+            fixed_buffers: config.register_buffers,
+        }
+    }
+
+    /// Fills in what is common. A no-op needs no more: IORING_OP_NOP is 0.
+    #[inline]
+    pub fn fill(&self, sqe: &mut sys::io_uring_sqe, io: &Io) {
+        sqe.flags = self.flags;
+        sqe.fd = self.fd;
+        sqe.user_data = u64::from(io.slot);
+    }
+}
+
+/// IORING_OP_READ and IORING_OP_WRITE, or their fixed forms.
+pub struct ReadWrite(pub(super) Common);
+
+impl Entry for ReadWrite {
+    #[inline]
+    unsafe fn fill(&self, at: *mut sys::io_uring_sqe, io: &Io) {
+        use sys::io_uring_op::*;
+        // SAFETY: ours to write by the caller's promise; a plain C structure, valid when all zero.
+        let sqe = unsafe {
+            at.write_bytes(0, 1);
+            &mut *at
+        };
+        let common = &self.0;
+        common.fill(sqe, io);
+        let fixed = common.fixed_buffers;
+        sqe.opcode = match io.op {
+            Op::Nop => return,
+            Op::Read if fixed => IORING_OP_READ_FIXED,
+            Op::Read => IORING_OP_READ,
+            Op::Write if fixed => IORING_OP_WRITE_FIXED,
+            Op::Write => IORING_OP_WRITE,
+        } as u8;
+        sqe.__bindgen_anon_1.off = io.offset;
+        sqe.__bindgen_anon_2.addr = common.memory.address(io.slot) as u64;
+        sqe.len = common.memory.block_bytes;
+        if fixed {
+            // At most 16384 buffers can be registered; `open` failed if there were more.
+            sqe.__bindgen_anon_4.buf_index = io.slot as u16;
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The two rings of a queue pair, in memory that the drive reads and writes too.
+//!
+//! Neither can overflow: each has an entry more than I/Os are in flight, and an entry is used again only after the
+//! completion of what stood there was taken.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::engine::nvme::command::{Command, Completed};
+
+/// Where we write commands. The drive reads them once the tail doorbell has passed them.
+pub struct Submissions {
+    entries: NonNull<Command>,
+    count: u32,
+    tail: u32,
+}
+
+// SAFETY: one owner writes the entries, whichever thread it is on.
+unsafe impl Send for Submissions {}
+
+impl Submissions {
+    /// # Safety
+    /// `entries` has room for `count` commands, at least 2, for as long as this lives, and nobody else writes there.
+    pub unsafe fn new(entries: NonNull<Command>, count: u32) -> Self {
+        Self { entries, count, tail: 0 }
+    }
+
+    #[inline]
+    pub fn push(&mut self, command: Command) {
+        // SAFETY: the tail stays below `count`; volatile, since the drive reads it.
+        unsafe { self.entries.add(self.tail as usize).write_volatile(command) };
+        self.tail = if self.tail + 1 == self.count { 0 } else { self.tail + 1 };
+    }
+
+    /// What the tail doorbell is to be told.
+    #[inline]
+    pub fn tail(&self) -> u32 {
+        self.tail
+    }
+}
+
+/// Where the drive writes completions. A new one is known by its phase tag, which changes with each round.
+pub struct Completions {
+    entries: NonNull<Completed>,
+    count: u32,
+    head: u32,
+    phase: bool,
+}
+
+// SAFETY: one owner reads the entries, whichever thread it is on.
+unsafe impl Send for Completions {}
+
+impl Completions {
+    /// # Safety
+    /// `entries` has `count` entries, at least 2, all zero, which live as long as this and which only the drive writes.
+    pub unsafe fn new(entries: NonNull<Completed>, count: u32) -> Self {
+        Self { entries, count, head: 0, phase: true }
+    }
+
+    /// The next completion, if there is one.
+    #[inline]
+    pub fn take(&mut self) -> Option<Completed> {
+        // SAFETY: the head stays below `count`.
+        let entry = unsafe { self.entries.add(self.head as usize) };
+        // SAFETY: the last word of an entry, aligned to 4; the drive writes it whole and last. Acquire: the words before it
+        // are read after it.
+        let last = unsafe { AtomicU32::from_ptr(entry.as_ptr().cast::<u32>().add(3)) }.load(Ordering::Acquire);
+        if (last >> 16 & 1 != 0) != self.phase {
+            return None;
+        }
+        after_phase();
+        // SAFETY: written, since its phase is this round's, and not written again before the head doorbell has passed it.
+        let found = unsafe { entry.read_volatile() };
+        self.head += 1;
+        if self.head == self.count {
+            (self.head, self.phase) = (0, !self.phase);
+        }
+        Some(found)
+    }
+
+    /// What the head doorbell is to be told.
+    #[inline]
+    pub fn head(&self) -> u32 {
+        self.head
+    }
+}
+
+/// What was read before is older than what the device has written since: on x86 loads keep their order.
+#[inline]
+fn after_phase() {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier alone.
+    unsafe {
+        std::arch::asm!("dmb oshld", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    std::sync::atomic::fence(Ordering::Acquire);
+}
+
+/// What was written to memory is there before a doorbell that is rung after this: on x86 stores keep their order.
+#[inline]
+pub fn before_doorbell() {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier alone.
+    unsafe {
+        std::arch::asm!("dmb oshst", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    std::sync::atomic::fence(Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_phase_turns_with_each_round() {
+        let mut memory = [Completed::default(); 3];
+        let entries = NonNull::new(memory.as_mut_ptr()).unwrap();
+        // SAFETY: three zeroed entries that outlive the ring.
+        let mut ring = unsafe { Completions::new(entries, 3) };
+        // What a drive would write: round after round, one ahead of us.
+        for n in 0..10u16 {
+            assert_eq!(ring.take(), None, "{n}");
+            let phase = u16::from((n / 3) % 2 == 0);
+            let done = Completed { id: n, status: phase, ..Completed::default() };
+            // SAFETY: as above.
+            unsafe { entries.add(usize::from(n % 3)).write_volatile(done) };
+            assert_eq!(ring.take(), Some(done));
+            assert_eq!(ring.head(), u32::from((n + 1) % 3));
+        }
+    }
+
+    #[test]
+    fn commands_go_round() {
+        let mut memory = [Command::default(); 2];
+        let entries = NonNull::new(memory.as_mut_ptr()).unwrap();
+        // SAFETY: two entries that outlive the ring.
+        let mut ring = unsafe { Submissions::new(entries, 2) };
+        for id in 0..3 {
+            ring.push(Command { id, ..Command::default() });
+        }
+        assert_eq!(ring.tail(), 1);
+        // SAFETY: as above.
+        let ids = [0, 1].map(|i| unsafe { entries.add(i).read_volatile() }.id);
+        assert_eq!(ids, [2, 1]);
+    }
+}

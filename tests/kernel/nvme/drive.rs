@@ -1,0 +1,153 @@
+//! The lab's drives, and loads on them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use iotrail::measurement::Measurement;
+
+/// A drive with one namespace.
+#[derive(Debug, Clone)]
+pub struct Drive {
+    /// `lab0`
+    pub serial: String,
+    /// `nvme0n1`
+    pub disk: String,
+    /// `0000:01:00.0`
+    pub address: String,
+}
+
+impl Drive {
+    pub fn block(&self) -> String {
+        format!("/dev/{}", self.disk)
+    }
+
+    pub fn generic(&self) -> String {
+        format!("/dev/{}", self.disk.replacen("nvme", "ng", 1))
+    }
+}
+
+/// By their serial numbers.
+pub fn all() -> Vec<Drive> {
+    let read = |path: PathBuf| fs::read_to_string(path).map(|t| t.trim().to_owned()).unwrap_or_default();
+    let mut drives: Vec<Drive> = fs::read_dir("/sys/block")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|e| e.file_name().to_string_lossy().starts_with("nvme"))
+        .filter_map(|e| {
+            let serial = read(e.path().join("device/serial"));
+            let is_ours = serial.starts_with("lab") && read(e.path().join("device/model")).starts_with("QEMU NVMe");
+            let address = fs::canonicalize(e.path().join("device/device")).ok()?;
+            let address = address.file_name()?.to_str()?.to_owned();
+            is_ours.then(|| Drive { serial, disk: e.file_name().to_string_lossy().into_owned(), address })
+        })
+        .collect();
+    drives.sort_by(|a, b| a.serial.cmp(&b.serial));
+    drives
+}
+
+/// The drive that keeps its data.
+pub fn sound() -> Drive {
+    named("lab0")
+}
+
+/// The drive that fails here and there.
+pub fn failing() -> Drive {
+    named("lab1")
+}
+
+fn named(serial: &str) -> Drive {
+    all().into_iter().find(|d| d.serial == serial).unwrap_or_else(|| panic!("there is no drive {serial}"))
+}
+
+pub fn bench(options: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrail"));
+    command.args(["bench", "--json", "--warmup", "0"]).args(options.split_whitespace());
+    command
+}
+
+pub fn read(out: &Output) -> Measurement {
+    assert!(out.status.success(), "{}: {}", out.status, String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).expect("--json prints one measurement")
+}
+
+#[track_caller]
+pub fn run(options: &str) -> Measurement {
+    let out = bench(options).output().expect("the built binary starts");
+    assert!(out.status.success(), "bench {options}: {}: {}", out.status, String::from_utf8_lossy(&out.stderr));
+    read(&out)
+}
+
+/// The one line and the status of a load that is refused.
+#[track_caller]
+pub fn refused(options: &str) -> (i32, String) {
+    let out = bench(options).output().expect("the built binary starts");
+    let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    (out.status.code().expect("an exit status"), said)
+}
+
+/// Writes all of what is used, so that every block can be checked; then reads and writes it at random, checking, and watched where
+/// `watched` says `on`.
+#[track_caller]
+pub fn written_and_checked(options: &str, bytes: u64, block: u64, watched: &str) -> Measurement {
+    const MIXED: u64 = 10_000;
+    let common = format!("{options} --allow-write --verify --size {bytes} --bs {block}");
+    let wrote = run(&format!("{common} --trace off --rw write --count {}", bytes / block));
+    assert_eq!((wrote.ios, wrote.bytes, wrote.errors, wrote.short_ios), (bytes / block, bytes, 0, 0), "{options}");
+    let m = run(&format!("{common} --trace {watched} --rw randrw --count {MIXED}"));
+    assert_eq!((m.ios, m.bytes, m.errors, m.short_ios), (MIXED, MIXED * block, 0, 0), "{options}");
+    assert_eq!(m.errors_by, Some(vec![]));
+    m
+}
+
+/// Waits until `is`, by looking; panics after a minute.
+#[track_caller]
+pub fn until(what: &str, is: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(60), "never came: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn write(path: impl AsRef<Path>, text: &str) {
+    fs::write(&path, text).unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display()));
+}
+
+/// The kernel's driver gives the drive up; it has it again when this is dropped.
+pub struct Released(pub Drive);
+
+pub fn release(drive: &Drive) -> Released {
+    write("/sys/bus/pci/drivers/nvme/unbind", &drive.address);
+    Released(drive.clone())
+}
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        write("/sys/bus/pci/drivers/nvme/bind", &self.0.address);
+        appear(&self.0.serial);
+    }
+}
+
+/// Waits for the disk and the generic device of a drive that the kernel has just been given.
+pub fn appear(serial: &str) {
+    until("a drive's devices", || {
+        all()
+            .iter()
+            .any(|d| d.serial == serial && fs::File::open(d.block()).is_ok() && fs::File::open(d.generic()).is_ok())
+    });
+}
+
+/// Takes the drive off its bus, as by hand.
+pub fn take_out(drive: &Drive) {
+    write(format!("/sys/bus/pci/devices/{}/remove", drive.address), "1");
+}
+
+/// Has the kernel look for what is on its buses.
+pub fn put_back(drive: &Drive) {
+    write("/sys/bus/pci/rescan", "1");
+    appear(&drive.serial);
+}

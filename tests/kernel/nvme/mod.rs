@@ -1,0 +1,28 @@
+//! NVMe drives of the lab: passthrough, our own driver, polled queues; drives that fail and drives that are taken out.
+//!
+//! These write to the drives, so they run on the lab's alone (QEMU's, with serial numbers that begin with `lab`): one that keeps its
+//! data and has a poll queue, and one with errors where [`faults`] says.
+//!
+//! ```text
+//! iotrail lab run --nvme queues=2,poll=1,size=64m,data=keep \
+//!     --nvme queues=1,size=16m,data=keep,errors=read@1m,errors=write@2m -- target/release/deps/kernel-… nvme::
+//! ```
+
+mod drive;
+mod faults;
+mod own;
+mod passthrough;
+mod polled;
+
+use libtest_mimic::Trial;
+
+/// Why none of these can run here; `None`: they can.
+pub fn missing() -> Option<String> {
+    drive::all().is_empty().then(|| "no NVMe drive of the lab is here".into())
+}
+
+pub fn trials() -> Vec<Trial> {
+    let missing = missing().is_some();
+    let all = [passthrough::trials(), polled::trials(), own::trials(), faults::trials()];
+    all.into_iter().flatten().map(|t| t.with_ignored_flag(missing)).collect()
+}
