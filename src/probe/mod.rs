@@ -1,5 +1,5 @@
 //! The probes: BPF programs on tracepoints. `bpf/` holds the kernel half, `record.h` what crosses, and here stand what
-//! can load ([`support`]), the names of kernel addresses ([`symbols`]), and one watched span ([`watch`]) with what it
+//! can load ([`support`], [`function`]), the names of kernel addresses ([`symbols`]), and one watched span ([`watch`]) with what it
 //! yields ([`observed`]). Samples of what the CPUs run ([`profile`], [`sampled`])
 //! are an object of their own.
 //!
@@ -9,6 +9,7 @@
 //! Aggregate mode: nothing crosses per event. [`recording`] takes out the deciding events themselves, beside it. What each
 //! number means is in `docs/completion-path.md`.
 
+pub mod function;
 pub mod observed;
 mod overflow;
 mod posix_aio;

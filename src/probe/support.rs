@@ -11,9 +11,11 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Enum64, FuncProto, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
+use super::function::{self, FUNCTIONS, Way};
 use super::posix_aio;
 use super::profile_skel::ProfileSkelBuilder;
 use super::skel::IotrailSkelBuilder;
+use super::symbols::Symbols;
 
 /// What a program is for; decides which runs want it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +131,10 @@ pub struct Facts {
     pub uprobe_multi: bool,
     /// REQ_F_… bits of requests that post many completions; `None`: not found.
     pub multishot_flags: Option<u64>,
+    /// Those of the kernel's own functions that the programs ask for.
+    pub functions: BTreeSet<&'static str>,
+    /// How they can be probed; `None`: the kernel lets nobody (lockdown, or built without).
+    pub way: Option<Way>,
 }
 
 impl Facts {
@@ -166,15 +172,21 @@ impl Facts {
                 || btf.type_by_kind::<Enum<'_>>().find_map(|e| e.iter().find(|m| is(m.name)).map(|m| m.value as u64));
             wide().or_else(narrow)
         };
-        Facts {
+        let mut facts = Facts {
             tracepoints,
+            functions: BTreeSet::new(),
+            way: None,
             // A context pointer stands before the tracepoint's own arguments.
             completion_is_entry: arguments == Some(4),
             uprobe_multi: btf
                 .type_by_kind::<Enum<'_>>()
                 .any(|e| e.iter().any(|m| m.name.is_some_and(|n| n == "BPF_TRACE_UPROBE_MULTI"))),
             multishot_flags: [MULTISHOT, "REQ_F_MULTISHOT"].into_iter().filter_map(value).reduce(|a, b| a | b),
-        }
+        };
+        let wanted = FUNCTIONS.iter().filter(|f| facts.fits_function(f)).flat_map(|f| f.functions).copied();
+        facts.functions = Symbols::of_this_kernel().map(|s| function::known(&btf, s, wanted)).unwrap_or_default();
+        facts.way = function::way(&btf, &facts.functions);
+        facts
     }
 
     /// Whether the program is the one for this kernel, of those that do the same on different kernels.
@@ -191,16 +203,56 @@ impl Facts {
         }
     }
 
-    /// The programs for this kernel.
+    /// As [`survey`] does with the others.
+    fn try_function(&self, f: &'static function::Program) -> ProgramCheck {
+        let missing = |why: String, restore: &str| {
+            let state = State::Missing { refused: false, why, lost: f.lost, restore: restore.into() };
+            ProgramCheck { name: f.name, purpose: f.purpose, state }
+        };
+        match (f.functions.iter().any(|name| self.functions.contains(name)), self.way) {
+            (false, _) => missing(format!("no function {}", f.functions.join(" or ")), "a kernel with this function"),
+            (_, None) => missing(
+                "the kernel lets no function be probed".into(),
+                "a kernel that allows fentry or kprobes to root: `iotrail lab` boots one",
+            ),
+            (true, Some(way)) => {
+                let chosen = function::chosen(f, &self.functions, way);
+                let loaded =
+                    try_load::<IotrailSkelBuilder>(chosen.as_ref().map_or(f.name, |c| c.program), chosen.as_ref());
+                tried(f.name, f.purpose, f.lost, loaded)
+            }
+        }
+    }
+
+    /// Whether a function's program tells what this kernel's tracepoints don't.
+    fn fits_function(&self, f: &function::Program) -> bool {
+        let there = |name: &&str| {
+            let of = PROGRAMS.iter().find(|p| p.name == *name);
+            of.is_some_and(|p| self.tracepoints.as_ref().is_some_and(|all| all.contains(p.tracepoint)))
+        };
+        // The first is what is missed; the others would count the same once more.
+        !f.instead_of.first().is_some_and(there)
+    }
+
+    /// The programs on functions for this kernel, where it lets them be probed.
+    fn probed(&self) -> impl Iterator<Item = (&'static function::Program, function::Chosen)> {
+        let fitting = FUNCTIONS.iter().filter(|f| self.fits_function(f));
+        fitting.filter_map(|f| Some((f, function::chosen(f, &self.functions, self.way?)?)))
+    }
+
+    /// The programs on tracepoints for this kernel, but those that one on a function stands in for.
     pub fn programs(&self) -> impl Iterator<Item = &'static Program> {
-        PROGRAMS.iter().filter(|p| self.fits(p))
+        let replaced: Vec<&str> = self.probed().flat_map(|(f, _)| f.instead_of).copied().collect();
+        PROGRAMS.iter().filter(move |p| self.fits(p) && !replaced.contains(&p.name))
     }
 }
 
 /// What a run will attach, or why it can't.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub attach: Vec<&'static str>,
+    /// Of these, the ones that are attached to a function of the kernel.
+    pub functions: Vec<function::Chosen>,
     /// Wanted, but not there: the name and what is lost.
     pub missing: Vec<(&'static str, &'static str)>,
 }
@@ -210,7 +262,8 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
     let Some(tracepoints) = &facts.tracepoints else {
         return Err("the kernel has no readable BTF (/sys/kernel/btf/vmlinux)".into());
     };
-    let mut plan = Plan { attach: vec![], missing: vec![] };
+    let functions: Vec<_> = facts.probed().filter(|(f, _)| roles.contains(&f.role)).map(|(_, chosen)| chosen).collect();
+    let mut plan = Plan { attach: functions.iter().map(|f| f.program).collect(), functions, missing: vec![] };
     for p in facts.programs().filter(|p| roles.contains(&p.role)) {
         if tracepoints.contains(p.tracepoint) {
             plan.attach.push(p.name);
@@ -237,7 +290,13 @@ pub struct ProgramCheck {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     Loads,
-    Missing { why: String, lost: &'static str, restore: String },
+    /// `refused`: the kernel has what it is for, and does not let it load.
+    Missing {
+        refused: bool,
+        why: String,
+        lost: &'static str,
+        restore: String,
+    },
 }
 
 /// Loads each program for this kernel alone and takes it out again: about 20 ms each.
@@ -247,7 +306,7 @@ pub fn survey() -> Vec<ProgramCheck> {
     let missing = |p: &Program, why: String, restore: &str| ProgramCheck {
         name: p.name,
         purpose: p.purpose,
-        state: State::Missing { why, lost: p.lost, restore: restore.into() },
+        state: State::Missing { refused: false, why, lost: p.lost, restore: restore.into() },
     };
     facts
         .programs()
@@ -263,9 +322,13 @@ pub fn survey() -> Vec<ProgramCheck> {
                 };
                 return missing(p, format!("no {what} {}", p.tracepoint), &restore);
             }
-            tried(p.name, p.purpose, p.lost, try_load::<IotrailSkelBuilder>(p.name))
+            tried(p.name, p.purpose, p.lost, try_load::<IotrailSkelBuilder>(p.name, None))
         })
-        .chain(SAMPLING.map(|(name, purpose, lost)| tried(name, purpose, lost, try_load::<ProfileSkelBuilder>(name))))
+        .chain(FUNCTIONS.iter().filter(|f| facts.fits_function(f)).map(|f| facts.try_function(f)))
+        .chain(
+            SAMPLING
+                .map(|(name, purpose, lost)| tried(name, purpose, lost, try_load::<ProfileSkelBuilder>(name, None))),
+        )
         .collect()
 }
 
@@ -273,7 +336,7 @@ fn tried(name: &'static str, purpose: &'static str, lost: &'static str, how: lib
     let state = how.map_or_else(
         |e| {
             let (why, restore) = refusal(&e);
-            State::Missing { why, lost, restore: restore.into() }
+            State::Missing { refused: true, why, lost, restore: restore.into() }
         },
         |()| State::Loads,
     );
@@ -281,12 +344,18 @@ fn tried(name: &'static str, purpose: &'static str, lost: &'static str, how: lib
 }
 
 /// One program of an object.
-fn try_load<S: Default + for<'o> SkelBuilder<'o>>(name: &str) -> libbpf_rs::Result<()> {
+fn try_load<S: Default + for<'o> SkelBuilder<'o>>(
+    name: &str,
+    function: Option<&function::Chosen>,
+) -> libbpf_rs::Result<()> {
     let mut room = MaybeUninit::<OpenObject>::uninit();
     let mut open = S::default().open(&mut room)?;
     for mut program in open.open_object_mut().progs_mut() {
         let chosen = program.name() == name;
         program.set_autoload(chosen);
+        if let Some(function) = function.filter(|_| chosen) {
+            function.aim(&mut program)?;
+        }
     }
     open.load().map(drop)
 }
@@ -327,6 +396,7 @@ mod tests {
             completion_is_entry: true,
             uprobe_multi: true,
             multishot_flags: Some(0),
+            ..Facts::default()
         }
     }
 
@@ -363,6 +433,32 @@ mod tests {
         none.remove("io_uring_submit_req");
         none.remove("io_uring_submit_sqe");
         assert!(plan(&facts(none), &[Role::Follow]).unwrap_err().contains("io_uring_submit_req"));
+    }
+
+    #[test]
+    fn functions_stand_in_for_tracepoints_that_are_not_there() {
+        let probed = |tracepoints, way| Facts {
+            functions: FUNCTIONS.iter().flat_map(|f| f.functions.iter().copied()).collect(),
+            way,
+            ..facts(tracepoints)
+        };
+        let names = |f: &Facts, role| plan(f, &[role]).unwrap().functions.iter().map(|f| f.program).collect::<Vec<_>>();
+        let today = probed(all(), Some(Way::Entry));
+        assert_eq!(names(&today, Role::Follow), ["queue_added"], "no tracepoint tells that");
+        assert!(names(&today, Role::Counts).is_empty() && names(&today, Role::Aio).is_empty());
+        let mut some = all();
+        some.remove("ipi_send_cpu");
+        some.remove("iomap_dio_complete");
+        let old = probed(some.clone(), Some(Way::Entry));
+        assert_eq!(names(&old, Role::Counts), ["interrupt_resched_sent"]);
+        assert_eq!(names(&old, Role::Follow), ["queue_added", "block_called_back"]);
+        assert_eq!(plan(&old, &[Role::Aio]).unwrap().attach, ["aio_called_back"], "nothing is counted twice");
+        assert!(plan(&old, &[Role::Counts, Role::Aio, Role::Follow]).unwrap().missing.is_empty());
+        let by_kprobe = probed(some.clone(), Some(Way::Kprobe));
+        assert_eq!(names(&by_kprobe, Role::Aio), ["aio_called_back_kprobe"]);
+        let refused = plan(&probed(some, None), &[Role::Counts, Role::Aio, Role::Follow]).unwrap();
+        assert!(refused.functions.is_empty() && refused.attach.contains(&"aio_block_complete"));
+        assert_eq!(refused.missing.len(), 3, "{:?}", refused.missing);
     }
 
     #[test]

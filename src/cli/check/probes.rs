@@ -11,7 +11,7 @@ fn item(program: ProgramCheck) -> Item {
     let id = format!("probe.{}", program.name);
     let item = match program.state {
         support::State::Loads => Item::ok(Section::Probes, &id, program.name, program.purpose),
-        support::State::Missing { why, lost, restore } => {
+        support::State::Missing { why, lost, restore, .. } => {
             Item::missing(Section::Probes, &id, program.name, why, lost, restore)
         }
     };
@@ -28,7 +28,7 @@ mod tests {
         let program = |state| ProgramCheck { name: "interrupt_ipi_send", purpose: "IPIs sent", state };
         assert_eq!(item(program(support::State::Loads)).state, State::Ok);
         let (why, restore) = ("no tracepoint ipi_send_cpu".to_owned(), "Linux 6.4 or later".to_owned());
-        let got = item(program(support::State::Missing { why, lost: "kicks per I/O", restore }));
+        let got = item(program(support::State::Missing { refused: false, why, lost: "kicks per I/O", restore }));
         assert_eq!((got.id.as_str(), got.state), ("probe.interrupt_ipi_send", State::Missing));
         assert_eq!((got.lost.as_deref(), got.restore.as_deref()), (Some("kicks per I/O"), Some("Linux 6.4 or later")));
     }

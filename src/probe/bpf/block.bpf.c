@@ -153,10 +153,9 @@ int BPF_PROG(block_completed, struct request *rq)
 
 /* The end of direct I/O that a worker of the file system finishes (writes on ext4 and xfs). A read or write of io_uring's has
  * its kiocb first in its command, which is first in the request: they have one address. Direct I/O that ends elsewhere, in
- * the interrupt or in task work, has no worker to wait for. The tracepoint is there since 6.6.
+ * the interrupt or in task work, has no worker to wait for.
  */
-SEC("tp_btf/iomap_dio_complete")
-int BPF_PROG(block_ended, struct kiocb *iocb)
+static __always_inline int direct_io_ended(struct kiocb *iocb)
 {
 	struct cpu_slot *slot = this_slot();
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -173,6 +172,13 @@ int BPF_PROG(block_ended, struct kiocb *iocb)
 	trail->meanwhile = MEANWHILE_UNSEEN;
 	look_at_submitter(trail);
 	return 0;
+}
+
+/* Since 6.6. */
+SEC("tp_btf/iomap_dio_complete")
+int BPF_PROG(block_ended, struct kiocb *iocb)
+{
+	return direct_io_ended(iocb);
 }
 
 /* Devices without requests of their own (device mapper, md, …). */

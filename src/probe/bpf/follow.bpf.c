@@ -378,7 +378,7 @@ static __noinline int shot_posted(struct many *known, enum poster poster, __s32 
 	trail->serial = serial;
 	/* The next one has to become ready by itself. What the same run finds as well was not seen to. */
 	request->shots++;
-	request->ready_ns = 0;
+	request->ready_ns = request->queued_ns = 0;
 	request->meanwhile = MEANWHILE_UNSEEN;
 	return trail_posted(index, poster, result, cqe_flags);
 }
