@@ -29,7 +29,7 @@ pub struct Program {
     /// What it is attached to: the first one that the kernel has. All take the same first argument.
     pub functions: &'static [&'static str],
     /// With this function, the kernel needs it not.
-    unless: Option<&'static str>,
+    pub(super) unless: Option<&'static str>,
     pub role: Role,
     /// The programs on tracepoints that are left out for it; it is wanted where the first one's tracepoint is not there.
     pub instead_of: &'static [&'static str],
@@ -107,9 +107,6 @@ pub struct Chosen {
 /// `None`: the kernel has none of its functions.
 pub(super) fn chosen(program: &Program, known: &BTreeSet<&'static str>, way: Way) -> Option<Chosen> {
     let function = program.functions.iter().find(|name| known.contains(**name))?;
-    if program.unless.is_some_and(|other| known.contains(other)) {
-        return None;
-    }
     let name = match way {
         Way::Entry => program.name,
         Way::Kprobe => program.kprobe,
@@ -214,8 +211,5 @@ mod tests {
         let new = of(&["io_req_normal_work_add"], Way::Kprobe).unwrap();
         assert_eq!((new.program, new.function), ("queue_added_kprobe", "io_req_normal_work_add"));
         assert_eq!(of(&["aio_complete_rw"], Way::Entry), None);
-        let deferred = |known: &[&'static str]| chosen(&FUNCTIONS[1], &known.iter().copied().collect(), Way::Entry);
-        assert!(deferred(&["io_req_local_work_add"]).is_some());
-        assert_eq!(deferred(&["io_req_local_work_add", "__io_req_task_work_add"]), None, "one function has both");
     }
 }

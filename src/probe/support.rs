@@ -1,20 +1,16 @@
-//! Which programs a run wants, and which of them this kernel can take: facts first, then a pure decision.
+//! Which programs a run wants, and which of them this kernel can take: facts first, then a pure decision. Each is tried in
+//! `survey`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Enum64, FuncProto, Typedef};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::function::{self, FUNCTIONS, Way};
 use super::posix_aio;
-use super::profile_skel::ProfileSkelBuilder;
-use super::skel::IotrailSkelBuilder;
 use super::symbols::Symbols;
 
 /// What a program is for; decides which runs want it.
@@ -110,13 +106,6 @@ pub const PROGRAMS: &[Program] = programs! {
     "process_exits" "sched_process_exit" Follow false "threads' ends" "completions left at a thread's end" None;
 };
 
-/// The programs that sample the CPU (`--profile`), which are an object of their own: name, what it is for, what is lost.
-const SAMPLING: [(&str, &str, &str); 3] = [
-    ("profile_sample", "samples of what the CPUs run", "where the CPU goes (--profile)"),
-    ("profile_idle", "samples of idle CPUs", "where the CPU goes, sampled by time"),
-    ("profile_timers", "which timers are the samples' own", "where the CPU goes, sampled by time"),
-];
-
 /// The flag that every kernel since 6.0 has, beside others.
 const MULTISHOT: &str = "REQ_F_APOLL_MULTISHOT";
 
@@ -203,35 +192,14 @@ impl Facts {
         }
     }
 
-    /// As [`survey`] does with the others.
-    fn try_function(&self, f: &'static function::Program) -> ProgramCheck {
-        let missing = |why: String, restore: &str| {
-            let state = State::Missing { refused: false, why, lost: f.lost, restore: restore.into() };
-            ProgramCheck { name: f.name, purpose: f.purpose, state }
-        };
-        match (f.functions.iter().any(|name| self.functions.contains(name)), self.way) {
-            (false, _) => missing(format!("no function {}", f.functions.join(" or ")), "a kernel with this function"),
-            (_, None) => missing(
-                "the kernel lets no function be probed".into(),
-                "a kernel that allows fentry or kprobes to root: `iotrail lab` boots one",
-            ),
-            (true, Some(way)) => {
-                let chosen = function::chosen(f, &self.functions, way);
-                let loaded =
-                    try_load::<IotrailSkelBuilder>(chosen.as_ref().map_or(f.name, |c| c.program), chosen.as_ref());
-                tried(f.name, f.purpose, f.lost, loaded)
-            }
-        }
-    }
-
     /// Whether a function's program tells what this kernel's tracepoints don't.
-    fn fits_function(&self, f: &function::Program) -> bool {
+    pub(super) fn fits_function(&self, f: &function::Program) -> bool {
         let there = |name: &&str| {
             let of = PROGRAMS.iter().find(|p| p.name == *name);
             of.is_some_and(|p| self.tracepoints.as_ref().is_some_and(|all| all.contains(p.tracepoint)))
         };
         // The first is what is missed; the others would count the same once more.
-        !f.instead_of.first().is_some_and(there)
+        !f.instead_of.first().is_some_and(there) && !f.unless.is_some_and(|other| self.functions.contains(other))
     }
 
     /// The programs on functions for this kernel, where it lets them be probed.
@@ -277,87 +245,6 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
         plan.missing.push((MULTISHOT, "operations of multishot requests' later completions"));
     }
     Ok(plan)
-}
-
-/// One program, tried alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProgramCheck {
-    pub name: &'static str,
-    pub purpose: &'static str,
-    pub state: State,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    Loads,
-    /// `refused`: the kernel has what it is for, and does not let it load.
-    Missing {
-        refused: bool,
-        why: String,
-        lost: &'static str,
-        restore: String,
-    },
-}
-
-/// Loads each program for this kernel alone and takes it out again: about 20 ms each.
-pub fn survey() -> Vec<ProgramCheck> {
-    quiet();
-    let facts = Facts::of_this_kernel();
-    let missing = |p: &Program, why: String, restore: &str| ProgramCheck {
-        name: p.name,
-        purpose: p.purpose,
-        state: State::Missing { refused: false, why, lost: p.lost, restore: restore.into() },
-    };
-    facts
-        .programs()
-        .map(|p| {
-            let Some(tracepoints) = &facts.tracepoints else {
-                return missing(p, "no readable BTF".into(), "a kernel built with CONFIG_DEBUG_INFO_BTF");
-            };
-            if !tracepoints.contains(p.tracepoint) {
-                let (what, restore) = match (p.tracepoint, p.since) {
-                    ("aio_read", _) => ("library with", "a build of iotrail that uses glibc".into()),
-                    (_, Some(v)) => ("tracepoint", format!("Linux {v} or later")),
-                    (_, None) => ("tracepoint", "a kernel with this tracepoint".into()),
-                };
-                return missing(p, format!("no {what} {}", p.tracepoint), &restore);
-            }
-            tried(p.name, p.purpose, p.lost, try_load::<IotrailSkelBuilder>(p.name, None))
-        })
-        .chain(FUNCTIONS.iter().filter(|f| facts.fits_function(f)).map(|f| facts.try_function(f)))
-        .chain(
-            SAMPLING
-                .map(|(name, purpose, lost)| tried(name, purpose, lost, try_load::<ProfileSkelBuilder>(name, None))),
-        )
-        .collect()
-}
-
-fn tried(name: &'static str, purpose: &'static str, lost: &'static str, how: libbpf_rs::Result<()>) -> ProgramCheck {
-    let state = how.map_or_else(
-        |e| {
-            let (why, restore) = refusal(&e);
-            State::Missing { refused: true, why, lost, restore: restore.into() }
-        },
-        |()| State::Loads,
-    );
-    ProgramCheck { name, purpose, state }
-}
-
-/// One program of an object.
-fn try_load<S: Default + for<'o> SkelBuilder<'o>>(
-    name: &str,
-    function: Option<&function::Chosen>,
-) -> libbpf_rs::Result<()> {
-    let mut room = MaybeUninit::<OpenObject>::uninit();
-    let mut open = S::default().open(&mut room)?;
-    for mut program in open.open_object_mut().progs_mut() {
-        let chosen = program.name() == name;
-        program.set_autoload(chosen);
-        if let Some(function) = function.filter(|_| chosen) {
-            function.aim(&mut program)?;
-        }
-    }
-    open.load().map(drop)
 }
 
 /// A kernel's refusal in words: why, and what restores it.
@@ -443,6 +330,9 @@ mod tests {
             ..facts(tracepoints)
         };
         let names = |f: &Facts, role| plan(f, &[role]).unwrap().functions.iter().map(|f| f.program).collect::<Vec<_>>();
+        let mut new = probed(all(), Some(Way::Entry));
+        new.functions.remove("__io_req_task_work_add");
+        assert_eq!(names(&new, Role::Follow), ["queue_added", "queue_added_deferred"], "its caller chooses inline");
         let today = probed(all(), Some(Way::Entry));
         assert_eq!(names(&today, Role::Follow), ["queue_added"], "no tracepoint tells that");
         assert!(names(&today, Role::Counts).is_empty() && names(&today, Role::Aio).is_empty());

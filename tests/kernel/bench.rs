@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use iotrail::measurement::{Measurement, VehicleCount};
 use iotrail::path::vehicle::Vehicle;
-use iotrail::probe::support::{Facts, State, plan, survey};
+use iotrail::probe::support::{Facts, plan};
+use iotrail::probe::survey::{State, survey};
 use iotrail::probe::watch::Interface;
 
 /// Why this machine can run none of these tests; `None`: it can.
