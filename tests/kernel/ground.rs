@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
+use iotrail::host::kernel::version;
 use iotrail::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
@@ -166,7 +167,7 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
     // these are is the disk's affair. The submission posts them, or they are posted on its way out.
     let expected = truth["expected"]["vehicles"].as_object().expect("vehicles");
     let reads = trace.total.opcodes.iter().any(|o| o.opcode == "read");
-    let disk = (reads || scenario == "libaio") && !expected.keys().any(|k| k.starts_with("inline"));
+    let disk = (reads || scenario.starts_with("libaio")) && !expected.keys().any(|k| k.starts_with("inline"));
     let by = |vehicle: &str| carried.get(vehicle).copied().unwrap_or(0);
     let early = if disk { by("inline") + by("syscall_exit:io_uring_enter") } else { 0 };
     // What is ready while the thread has no CPU waits for the tick that gives it one, or for the way back.
@@ -182,7 +183,7 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
         if !vehicle.contains(':') {
             named += n;
         }
-        let least = (number(range, "min") as f64 * late) as u64;
+        let least = number(range, "min").saturating_sub(early);
         if !by_chance && !(least..=number(range, "max")).contains(&n) {
             wrong.push(format!("{vehicle} {n}, not {range}"));
         }
@@ -195,7 +196,10 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
     }
     let finding = truth["finding"].as_str();
     // How full the submission-queue thread's runs are depends on how fast it is against what makes the requests ready.
-    let may_miss = scenario == "capped_batches_sqpoll" || late < 0.5 || beside_others;
+    let mut may_miss = scenario == "capped_batches_sqpoll" || late < 0.5 || beside_others;
+    // A kernel that runs them in reverse mixes what was reordered before; and before 6.13 runs are not capped.
+    may_miss |= finding == Some("reordered") && !crate::order::is_kept_here();
+    may_miss |= finding == Some("capped_batch") && version().is_some_and(|v| v < (6, 13, 0));
     let mut allowed: Vec<&str> = truth["allowed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if scenario == "iopoll_without_queues" {
         // What a worker was refused is handed back by task work, with a kick where the thread runs.
