@@ -120,6 +120,8 @@ pub struct Facts {
     pub uprobe_multi: bool,
     /// REQ_F_… bits of requests that post many completions; `None`: not found.
     pub multishot_flags: Option<u64>,
+    /// Programs on tracepoints can be preempted: their guard is SRCU's, no longer a disabled preemption (7.3 has it, 6.18 not).
+    pub preemptible: bool,
     /// Those of the kernel's own functions that the programs ask for.
     pub functions: BTreeSet<&'static str>,
     /// How they can be probed; `None`: the kernel lets nobody (lockdown, or built without).
@@ -163,6 +165,7 @@ impl Facts {
         };
         let mut facts = Facts {
             tracepoints,
+            preemptible: btf.type_by_name::<Typedef<'_>>("class_srcu_fast_notrace_t").is_some(),
             functions: BTreeSet::new(),
             way: None,
             // A context pointer stands before the tracepoint's own arguments.

@@ -184,6 +184,7 @@ impl<'room> Watch<'room> {
         constants.aio_complete_address = address("aio_complete_rw");
         constants.blkdev_end_io_async_address = address("blkdev_bio_end_io_async");
         constants.blkdev_end_io_address = address("blkdev_bio_end_io");
+        constants.preemptible = Facts::of_this_kernel().preemptible;
         let sender = plan.functions.iter().find(|f| f.program.starts_with("interrupt_resched_sent"));
         constants.resched_sender = sender.map(|f| address(f.function)).unwrap_or_default();
         if let Some(follow) = subject.follow {
