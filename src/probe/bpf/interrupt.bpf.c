@@ -203,15 +203,6 @@ int BPF_PROG(interrupt_softirq_exit, unsigned int number)
 	return 0;
 }
 
-/* A watched thread is being switched in there: it is the current one already, and its switch has had no event yet. */
-static __always_inline bool arriving(__u32 cpu)
-{
-	if (!bpf_ksym_exists(&runqueues))
-		return false;
-	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
-	return rq && rq->curr && watched(rq->curr);
-}
-
 /* An IPI is the watched process's when a watched thread runs on the CPU it goes to, or when it follows, on the sender's
  * CPU, the wake-up of a watched thread. A thread sends IPIs with interrupts on: those that an interrupt sends while this runs
  * for a thread's are missed, and counted as missed (`recursion_misses`).
@@ -220,7 +211,7 @@ static __always_inline bool ipi_concerns_watched(__u32 to_cpu)
 {
 	if (not_counting())
 		return false;
-	return slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)].watched_here || this_slot()->woke_watched || arriving(to_cpu);
+	return slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)].watched_here || this_slot()->woke_watched;
 }
 
 static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, bool resched)

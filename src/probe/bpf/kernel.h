@@ -196,14 +196,7 @@ struct blkdev_dio {
 	struct bio bio;
 };
 
-struct rq {
-	struct task_struct *curr;
-};
-
 #pragma clang attribute pop
-
-/* Per CPU; where kallsyms has data too. */
-extern const struct rq runqueues __attribute__((section(".ksyms"), weak));
 
 /* Typed reads of any address without a helper's call; since 6.2 (a35b9af4ec2c). */
 extern void *bpf_rdonly_cast(const void *address, __u32 btf_id) __attribute__((section(".ksyms"), weak));
