@@ -212,6 +212,9 @@ pub struct StageRecord {
     /// Of `delivery_ns`: until a kernel worker of the file system had finished the I/O; null where none was seen.
     #[serde(default)]
     pub file_system_ns: Option<f64>,
+    /// Of `delivery_ns`: until task work was added for it; null where that was not seen.
+    #[serde(default)]
+    pub queued_ns: Option<f64>,
     pub total_ns: f64,
     pub delivery_delay_ns: Latency,
 }
@@ -231,6 +234,9 @@ pub struct Followed {
     pub completions: u64,
     /// Of `completions`: those with both *issued* and *ready* seen.
     pub with_stages: u64,
+    /// Of `completions`: those with *queued* seen; null where the kernel lets no probe see it.
+    #[serde(default)]
+    pub with_queued: Option<u64>,
     /// Chosen, but given up: no room to keep them.
     pub no_room: u64,
     /// Whole, but lost on the way: the ring buffer was full.

@@ -7,6 +7,7 @@ use crate::path::multishot::Multishot;
 use crate::path::order::{Passages, sees_ends};
 use crate::path::times::{Delays, Times};
 use crate::path::trail::Trail;
+use crate::probe::function;
 use crate::probe::observed::Observed;
 use crate::probe::rings::FollowLoss;
 use crate::probe::watch::{Follow, Watch};
@@ -78,6 +79,7 @@ impl Requests {
             one_in: self.how.one_in,
             completions: self.completions,
             with_stages: self.times.stages.completions,
+            with_queued: function::sees_queued(&m.probe.programs).then_some(self.times.with_queued),
             no_room: loss.no_room,
             ring_buffer_full: loss.ring_buffer_full,
             skipped: loss.skipped,

@@ -45,7 +45,7 @@ pub struct Passages(Vec<Passage>);
 
 /// Whether a worker of a file system leaves its stamp, by the names of the attached programs.
 pub fn sees_ends(programs: &[String]) -> bool {
-    programs.iter().any(|name| name == "block_ended")
+    programs.iter().any(|name| name == "block_ended" || name.starts_with("block_called_back"))
 }
 
 impl Passages {

@@ -12,6 +12,8 @@ use crate::stats::durations::Durations;
 pub struct Times {
     pub latency: Durations,
     pub stages: Stages,
+    /// How many have *queued*.
+    pub with_queued: u64,
 }
 
 /// Sums in nanoseconds over completions with both *issued* and *ready*.
@@ -24,12 +26,16 @@ pub struct Stages {
     /// Of `delivery`, and of how many completions.
     file_system: u64,
     ended: u64,
+    /// The same until *queued*.
+    until_queued: u64,
+    queued: u64,
     delays: Durations,
 }
 
 impl Times {
     pub fn take(&mut self, trail: &Trail) {
         self.latency.take(trail.latency_ns());
+        self.with_queued += u64::from(trail.queued.is_some());
         if let Some(stages) = trail.stages() {
             self.stages.completions += 1;
             self.stages.issue += stages.issue_ns;
@@ -37,18 +43,23 @@ impl Times {
             self.stages.delivery += stages.delivery_ns;
             self.stages.file_system += stages.file_system_ns;
             self.stages.ended += u64::from(trail.ended.is_some());
+            self.stages.until_queued += stages.until_queued_ns.unwrap_or(0);
+            self.stages.queued += u64::from(stages.until_queued_ns.is_some());
             self.stages.delays.take(stages.delivery_ns);
         }
     }
 
     pub fn add(&mut self, other: &Times) {
         self.latency.add(&other.latency);
+        self.with_queued += other.with_queued;
         self.stages.completions += other.stages.completions;
         self.stages.issue += other.stages.issue;
         self.stages.wait += other.stages.wait;
         self.stages.delivery += other.stages.delivery;
         self.stages.file_system += other.stages.file_system;
         self.stages.ended += other.stages.ended;
+        self.stages.until_queued += other.stages.until_queued;
+        self.stages.queued += other.stages.queued;
         self.stages.delays.add(&other.stages.delays);
     }
 }
@@ -62,6 +73,7 @@ impl Stages {
             wait_ns: mean(self.wait),
             delivery_ns: mean(self.delivery),
             file_system_ns: (self.ended > 0).then(|| mean(self.file_system)),
+            queued_ns: (self.queued > 0).then(|| mean(self.until_queued)),
             total_ns: mean(self.issue + self.wait + self.delivery),
             delivery_delay_ns: self.delays.latency(),
         })

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::delivery::Waker;
+use super::timeline::Stage;
 use super::vehicle::Vehicle;
 
 /// A moment and the CPU that it was seen on. CLOCK_MONOTONIC.
@@ -114,6 +115,8 @@ pub struct Stages {
     pub delivery_ns: u64,
     /// ready → ended, a part of `delivery_ns`: the file system, where a kernel worker of its had to finish it; else 0.
     pub file_system_ns: u64,
+    /// ready → queued, a part of `delivery_ns`; `None`: no task work was added for it, or it was not seen.
+    pub until_queued_ns: Option<u64>,
 }
 
 impl Trail {
@@ -149,6 +152,10 @@ impl Trail {
             issue_ns: issued.ns.checked_sub(self.submitted.ns)?,
             wait_ns: ready.ns.checked_sub(issued.ns)?,
             delivery_ns: self.posted.ns.checked_sub(ready.ns)?,
+            until_queued_ns: self
+                .queued
+                .filter(|_| self.in_order(Stage::Queued))
+                .and_then(|q| q.ns.checked_sub(ready.ns)),
             file_system_ns: self.ended.map_or(Some(0), |ended| ended.ns.checked_sub(ready.ns))?,
         })
     }

@@ -1,7 +1,7 @@
-//! The probes: BPF programs on tracepoints. `bpf/` holds the kernel half, `record.h` what crosses, and here stand what
-//! can load ([`support`]), the names of kernel addresses ([`symbols`]), and one watched span ([`watch`]) with what it
-//! yields ([`observed`]). Samples of what the CPUs run ([`profile`], [`sampled`])
-//! are an object of their own.
+//! The probes: BPF programs on tracepoints, and on functions where the kernel allows it. `bpf/` holds the kernel half, `record.h`
+//! what crosses, and here stand what can load ([`support`], [`function`]; each is tried in [`survey`]), the names of kernel
+//! addresses ([`symbols`]), and one watched span ([`watch`]) with what it yields ([`observed`]). Samples of what the CPUs run
+//! ([`profile`], [`sampled`]) are an object of their own.
 //!
 //! Other people's programs: [`rings`] holds what is counted by ring and opcode (`overflow`: whose the completions are that find no
 //! room); requests followed whole cross one by one.
@@ -9,6 +9,7 @@
 //! Aggregate mode: nothing crosses per event. [`recording`] takes out the deciding events themselves, beside it. What each
 //! number means is in `docs/completion-path.md`.
 
+pub mod function;
 pub mod observed;
 mod overflow;
 mod posix_aio;
@@ -17,6 +18,7 @@ pub mod recording;
 pub mod rings;
 pub mod sampled;
 pub mod support;
+pub mod survey;
 pub mod symbols;
 mod trails;
 pub mod watch;

@@ -136,7 +136,7 @@ fn cause(v: types::vector) -> &'static str {
 /// Programs that only count beside the completions, or see stages of followed requests: what they miss makes that count low, or a
 /// stage unknown, and no vehicle wrong.
 fn counts_only(program: &str) -> bool {
-    ["interrupt_", "mode_page", "block_"].iter().any(|beginning| program.starts_with(beginning))
+    ["interrupt_", "mode_page", "block_", "queue_"].iter().any(|beginning| program.starts_with(beginning))
 }
 
 /// Losses that completions rest on.
@@ -192,7 +192,9 @@ pub(super) fn observe(
     let vehicles = vehicles(carriers);
 
     let ipis = ipis(raw, symbols);
-    let kicks = (has("interrupt_ipi_send") && symbols.is_some())
+    let sent =
+        plan.attach.iter().any(|name| name.starts_with("interrupt_ipi") || name.starts_with("interrupt_resched_sent"));
+    let kicks = (sent && symbols.is_some())
         .then(|| ipis.iter().filter(|i| entry::is_kick_site(&i.site)).map(|i| i.count).sum());
     // Without a known target, the lines that come for every tenth completion or more may be what brings them.
     let worth = if subject.follow.is_some() { (seen / 10).max(1) } else { u64::MAX };

@@ -334,6 +334,7 @@ struct trail {
 	__u64 issued_ns;
 	__u64 ready_ns;
 	__u64 ended_ns;
+	__u64 queued_ns; /* the last time that task work was added for it */
 	__u64 posted_ns;
 	__u64 woken_ns;
 	__u64 running_ns;
@@ -346,10 +347,12 @@ struct trail {
 	__u32 ring;
 	__u32 tgid;
 	__u32 tid;
-	__u32 submitted_cpu;
-	__u32 issued_cpu;
-	__u32 ready_cpu;
-	__u32 posted_cpu;
+	__u16 submitted_cpu;
+	__u16 issued_cpu;
+	__u16 ready_cpu;
+	__u16 ended_cpu;
+	__u16 queued_cpu;
+	__u16 posted_cpu;
 	__u32 asked_bytes; /* 0: no plain length */
 	__u32 enter_batch; /* 0: not submitted by io_uring_enter */
 	__s32 result;
@@ -371,7 +374,6 @@ struct trail {
 	__u32 switched; /* that CPU's count then */
 	__u32 switches; /* and since, at the posting; all ones: not known */
 	__u32 opcode;
-	__u32 ended_cpu;
 	__u32 skips; /* it asks for no completion if it succeeds */
 	__u32 shots; /* completions of this request that came before (multishot) */
 	char meanwhile_comm[16];

@@ -1,19 +1,17 @@
-//! Which programs a run wants, and which of them this kernel can take: facts first, then a pure decision.
+//! Which programs a run wants, and which of them this kernel can take: facts first, then a pure decision. Each is tried in
+//! `survey`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Enum64, FuncProto, Typedef};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
+use super::function::{self, FUNCTIONS, Way};
 use super::posix_aio;
-use super::profile_skel::ProfileSkelBuilder;
-use super::skel::IotrailSkelBuilder;
+use super::symbols::Symbols;
 
 /// What a program is for; decides which runs want it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,13 +106,6 @@ pub const PROGRAMS: &[Program] = programs! {
     "process_exits" "sched_process_exit" Follow false "threads' ends" "completions left at a thread's end" None;
 };
 
-/// The programs that sample the CPU (`--profile`), which are an object of their own: name, what it is for, what is lost.
-const SAMPLING: [(&str, &str, &str); 3] = [
-    ("profile_sample", "samples of what the CPUs run", "where the CPU goes (--profile)"),
-    ("profile_idle", "samples of idle CPUs", "where the CPU goes, sampled by time"),
-    ("profile_timers", "which timers are the samples' own", "where the CPU goes, sampled by time"),
-];
-
 /// The flag that every kernel since 6.0 has, beside others.
 const MULTISHOT: &str = "REQ_F_APOLL_MULTISHOT";
 
@@ -129,6 +120,12 @@ pub struct Facts {
     pub uprobe_multi: bool,
     /// REQ_F_… bits of requests that post many completions; `None`: not found.
     pub multishot_flags: Option<u64>,
+    /// Programs on tracepoints can be preempted: their guard is SRCU's, no longer a disabled preemption (7.3 has it, 6.18 not).
+    pub preemptible: bool,
+    /// Those of the kernel's own functions that the programs ask for.
+    pub functions: BTreeSet<&'static str>,
+    /// How they can be probed; `None`: the kernel lets nobody (lockdown, or built without).
+    pub way: Option<Way>,
 }
 
 impl Facts {
@@ -166,15 +163,22 @@ impl Facts {
                 || btf.type_by_kind::<Enum<'_>>().find_map(|e| e.iter().find(|m| is(m.name)).map(|m| m.value as u64));
             wide().or_else(narrow)
         };
-        Facts {
+        let mut facts = Facts {
             tracepoints,
+            preemptible: btf.type_by_name::<Typedef<'_>>("class_srcu_fast_notrace_t").is_some(),
+            functions: BTreeSet::new(),
+            way: None,
             // A context pointer stands before the tracepoint's own arguments.
             completion_is_entry: arguments == Some(4),
             uprobe_multi: btf
                 .type_by_kind::<Enum<'_>>()
                 .any(|e| e.iter().any(|m| m.name.is_some_and(|n| n == "BPF_TRACE_UPROBE_MULTI"))),
             multishot_flags: [MULTISHOT, "REQ_F_MULTISHOT"].into_iter().filter_map(value).reduce(|a, b| a | b),
-        }
+        };
+        let wanted = FUNCTIONS.iter().filter(|f| facts.fits_function(f)).flat_map(|f| f.functions).copied();
+        facts.functions = Symbols::of_this_kernel().map(|s| function::known(&btf, s, wanted)).unwrap_or_default();
+        facts.way = function::way(&btf, &facts.functions);
+        facts
     }
 
     /// Whether the program is the one for this kernel, of those that do the same on different kernels.
@@ -191,16 +195,35 @@ impl Facts {
         }
     }
 
-    /// The programs for this kernel.
+    /// Whether a function's program tells what this kernel's tracepoints don't.
+    pub(super) fn fits_function(&self, f: &function::Program) -> bool {
+        let there = |name: &&str| {
+            let of = PROGRAMS.iter().find(|p| p.name == *name);
+            of.is_some_and(|p| self.tracepoints.as_ref().is_some_and(|all| all.contains(p.tracepoint)))
+        };
+        // The first is what is missed; the others would count the same once more.
+        !f.instead_of.first().is_some_and(there) && !f.unless.is_some_and(|other| self.functions.contains(other))
+    }
+
+    /// The programs on functions for this kernel, where it lets them be probed.
+    fn probed(&self) -> impl Iterator<Item = (&'static function::Program, function::Chosen)> {
+        let fitting = FUNCTIONS.iter().filter(|f| self.fits_function(f));
+        fitting.filter_map(|f| Some((f, function::chosen(f, &self.functions, self.way?)?)))
+    }
+
+    /// The programs on tracepoints for this kernel, but those that one on a function stands in for.
     pub fn programs(&self) -> impl Iterator<Item = &'static Program> {
-        PROGRAMS.iter().filter(|p| self.fits(p))
+        let replaced: Vec<&str> = self.probed().flat_map(|(f, _)| f.instead_of).copied().collect();
+        PROGRAMS.iter().filter(move |p| self.fits(p) && !replaced.contains(&p.name))
     }
 }
 
 /// What a run will attach, or why it can't.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub attach: Vec<&'static str>,
+    /// Of these, the ones that are attached to a function of the kernel.
+    pub functions: Vec<function::Chosen>,
     /// Wanted, but not there: the name and what is lost.
     pub missing: Vec<(&'static str, &'static str)>,
 }
@@ -210,7 +233,8 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
     let Some(tracepoints) = &facts.tracepoints else {
         return Err("the kernel has no readable BTF (/sys/kernel/btf/vmlinux)".into());
     };
-    let mut plan = Plan { attach: vec![], missing: vec![] };
+    let functions: Vec<_> = facts.probed().filter(|(f, _)| roles.contains(&f.role)).map(|(_, chosen)| chosen).collect();
+    let mut plan = Plan { attach: functions.iter().map(|f| f.program).collect(), functions, missing: vec![] };
     for p in facts.programs().filter(|p| roles.contains(&p.role)) {
         if tracepoints.contains(p.tracepoint) {
             plan.attach.push(p.name);
@@ -224,71 +248,6 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
         plan.missing.push((MULTISHOT, "operations of multishot requests' later completions"));
     }
     Ok(plan)
-}
-
-/// One program, tried alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProgramCheck {
-    pub name: &'static str,
-    pub purpose: &'static str,
-    pub state: State,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    Loads,
-    Missing { why: String, lost: &'static str, restore: String },
-}
-
-/// Loads each program for this kernel alone and takes it out again: about 20 ms each.
-pub fn survey() -> Vec<ProgramCheck> {
-    quiet();
-    let facts = Facts::of_this_kernel();
-    let missing = |p: &Program, why: String, restore: &str| ProgramCheck {
-        name: p.name,
-        purpose: p.purpose,
-        state: State::Missing { why, lost: p.lost, restore: restore.into() },
-    };
-    facts
-        .programs()
-        .map(|p| {
-            let Some(tracepoints) = &facts.tracepoints else {
-                return missing(p, "no readable BTF".into(), "a kernel built with CONFIG_DEBUG_INFO_BTF");
-            };
-            if !tracepoints.contains(p.tracepoint) {
-                let (what, restore) = match (p.tracepoint, p.since) {
-                    ("aio_read", _) => ("library with", "a build of iotrail that uses glibc".into()),
-                    (_, Some(v)) => ("tracepoint", format!("Linux {v} or later")),
-                    (_, None) => ("tracepoint", "a kernel with this tracepoint".into()),
-                };
-                return missing(p, format!("no {what} {}", p.tracepoint), &restore);
-            }
-            tried(p.name, p.purpose, p.lost, try_load::<IotrailSkelBuilder>(p.name))
-        })
-        .chain(SAMPLING.map(|(name, purpose, lost)| tried(name, purpose, lost, try_load::<ProfileSkelBuilder>(name))))
-        .collect()
-}
-
-fn tried(name: &'static str, purpose: &'static str, lost: &'static str, how: libbpf_rs::Result<()>) -> ProgramCheck {
-    let state = how.map_or_else(
-        |e| {
-            let (why, restore) = refusal(&e);
-            State::Missing { why, lost, restore: restore.into() }
-        },
-        |()| State::Loads,
-    );
-    ProgramCheck { name, purpose, state }
-}
-
-/// One program of an object.
-fn try_load<S: Default + for<'o> SkelBuilder<'o>>(name: &str) -> libbpf_rs::Result<()> {
-    let mut room = MaybeUninit::<OpenObject>::uninit();
-    let mut open = S::default().open(&mut room)?;
-    for mut program in open.open_object_mut().progs_mut() {
-        let chosen = program.name() == name;
-        program.set_autoload(chosen);
-    }
-    open.load().map(drop)
 }
 
 /// A kernel's refusal in words: why, and what restores it.
@@ -327,6 +286,7 @@ mod tests {
             completion_is_entry: true,
             uprobe_multi: true,
             multishot_flags: Some(0),
+            ..Facts::default()
         }
     }
 
@@ -363,6 +323,35 @@ mod tests {
         none.remove("io_uring_submit_req");
         none.remove("io_uring_submit_sqe");
         assert!(plan(&facts(none), &[Role::Follow]).unwrap_err().contains("io_uring_submit_req"));
+    }
+
+    #[test]
+    fn functions_stand_in_for_tracepoints_that_are_not_there() {
+        let probed = |tracepoints, way| Facts {
+            functions: FUNCTIONS.iter().flat_map(|f| f.functions.iter().copied()).collect(),
+            way,
+            ..facts(tracepoints)
+        };
+        let names = |f: &Facts, role| plan(f, &[role]).unwrap().functions.iter().map(|f| f.program).collect::<Vec<_>>();
+        let mut new = probed(all(), Some(Way::Entry));
+        new.functions.remove("__io_req_task_work_add");
+        assert_eq!(names(&new, Role::Follow), ["queue_added", "queue_added_deferred"], "its caller chooses inline");
+        let today = probed(all(), Some(Way::Entry));
+        assert_eq!(names(&today, Role::Follow), ["queue_added"], "no tracepoint tells that");
+        assert!(names(&today, Role::Counts).is_empty() && names(&today, Role::Aio).is_empty());
+        let mut some = all();
+        some.remove("ipi_send_cpu");
+        some.remove("iomap_dio_complete");
+        let old = probed(some.clone(), Some(Way::Entry));
+        assert_eq!(names(&old, Role::Counts), ["interrupt_resched_sent"]);
+        assert_eq!(names(&old, Role::Follow), ["queue_added", "block_called_back"]);
+        assert_eq!(plan(&old, &[Role::Aio]).unwrap().attach, ["aio_called_back"], "nothing is counted twice");
+        assert!(plan(&old, &[Role::Counts, Role::Aio, Role::Follow]).unwrap().missing.is_empty());
+        let by_kprobe = probed(some.clone(), Some(Way::Kprobe));
+        assert_eq!(names(&by_kprobe, Role::Aio), ["aio_called_back_kprobe"]);
+        let refused = plan(&probed(some, None), &[Role::Counts, Role::Aio, Role::Follow]).unwrap();
+        assert!(refused.functions.is_empty() && refused.attach.contains(&"aio_block_complete"));
+        assert_eq!(refused.missing.len(), 3, "{:?}", refused.missing);
     }
 
     #[test]

@@ -137,7 +137,7 @@ const POSIX_AIO_OPCODES: u32 = 112;
 impl Words<'_> {
     fn trail(&self, raw: &types::trail) -> Trail {
         use types::{course as c, meanwhile as m, punt as p};
-        let stamp = |ns: u64, cpu: u32| (ns != 0).then_some(Stamp { ns, cpu });
+        let stamp = |ns: u64, cpu: u16| (ns != 0).then_some(Stamp { ns, cpu: cpu.into() });
         let line = |irq: u32| Line { irq, name: self.interrupts.and_then(|i| observed::handler(i, irq)) };
         let key = types::delivery_key {
             carrier: raw.carrier,
@@ -186,12 +186,12 @@ impl Words<'_> {
                 _ => None,
             },
             opcode,
-            submitted: Stamp { ns: raw.submitted_ns, cpu: raw.submitted_cpu },
+            submitted: Stamp { ns: raw.submitted_ns, cpu: raw.submitted_cpu.into() },
             issued: stamp(raw.issued_ns, raw.issued_cpu),
             ready: stamp(raw.ready_ns, raw.ready_cpu),
             ended: stamp(raw.ended_ns, raw.ended_cpu),
-            queued: None,
-            posted: Stamp { ns: raw.posted_ns, cpu: raw.posted_cpu },
+            queued: stamp(raw.queued_ns, raw.queued_cpu),
+            posted: Stamp { ns: raw.posted_ns, cpu: raw.posted_cpu.into() },
             course: match raw.course {
                 c::COURSE_BLOCK => Course::Block,
                 c::COURSE_POLL => Course::Poll,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramMut};
 
 pub(super) use counters::read;
 use counters::{entries, unreadable};
@@ -70,7 +70,7 @@ pub enum Interface {
 
 impl Interface {
     /// `follow`: the programs that follow requests count the completions themselves.
-    fn roles(self, follow: bool) -> Vec<Role> {
+    pub fn roles(self, follow: bool) -> Vec<Role> {
         let completions = if follow { Role::Follow } else { Role::Completion };
         match self {
             Interface::IoUring { .. } => vec![completions, Role::Ring, Role::Counts],
@@ -184,6 +184,9 @@ impl<'room> Watch<'room> {
         constants.aio_complete_address = address("aio_complete_rw");
         constants.blkdev_end_io_async_address = address("blkdev_bio_end_io_async");
         constants.blkdev_end_io_address = address("blkdev_bio_end_io");
+        constants.preemptible = Facts::of_this_kernel().preemptible;
+        let sender = plan.functions.iter().find(|f| f.program.starts_with("interrupt_resched_sent"));
+        constants.resched_sender = sender.map(|f| address(f.function)).unwrap_or_default();
         if let Some(follow) = subject.follow {
             constants.following = true;
             constants.everyone = subject.who == Who::Everyone;
@@ -205,6 +208,9 @@ impl<'room> Watch<'room> {
         for mut program in open.open_object_mut().progs_mut() {
             let wanted = plan.attach.iter().any(|name| program.name() == *name);
             program.set_autoload(wanted);
+            if let Some(function) = plan.functions.iter().find(|f| program.name() == f.program) {
+                function.aim(&mut program).map_err(load_error)?;
+            }
         }
         let mut skel = open.load().map_err(load_error)?;
         let mut links = vec![];
@@ -212,7 +218,7 @@ impl<'room> Watch<'room> {
             let name = plan.attach.iter().find(|name| program.name() == **name);
             let now = |name: &&str| !posix_aio::is(&program) && (!subject.aio_awaited || *name != AWAITED);
             if let Some(name) = name.filter(|name| now(name)) {
-                links.push((*name, program.attach().map_err(load_error)?));
+                links.push((*name, attach(&program, &plan)?));
             }
         }
         let recorder =
@@ -470,6 +476,12 @@ impl<'room> Watch<'room> {
         let lost = bss.slots.iter().map(|slot| slot.record_lost).sum();
         recorder.take(lost, self.symbols, crate::host::irq::snapshot().ok().as_ref()).map(Some)
     }
+}
+
+/// As its section says, or to the function that the plan chose.
+fn attach(program: &ProgramMut<'_>, plan: &Plan) -> Result<Link> {
+    let function = plan.functions.iter().find(|f| program.name() == f.program);
+    function.map_or_else(|| program.attach(), |f| f.attach(program)).map_err(load_error)
 }
 
 fn refused(why: String, remedy: &str) -> Error {

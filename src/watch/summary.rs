@@ -16,6 +16,7 @@ use crate::path::order::{Passages, sees_ends};
 use crate::path::times::{Delays, Times};
 use crate::path::trail::Trail;
 use crate::path::vehicle::Vehicle;
+use crate::probe::function;
 use crate::probe::observed::Observed;
 use crate::probe::rings::{ContextCounts, OpcodeCounts, Reaped, RingCounts};
 use crate::stats::estimate;
@@ -297,6 +298,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         one_in: summary.one_in,
         completions: summary.completions,
         with_stages: times.stages.completions,
+        with_queued: function::sees_queued(&probe.programs).then_some(times.with_queued),
         no_room: loss.no_room,
         ring_buffer_full: loss.ring_buffer_full,
         skipped: loss.skipped,

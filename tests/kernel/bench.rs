@@ -6,6 +6,9 @@ use std::sync::OnceLock;
 
 use iotrail::measurement::{Measurement, VehicleCount};
 use iotrail::path::vehicle::Vehicle;
+use iotrail::probe::support::{Facts, plan};
+use iotrail::probe::survey::{State, survey};
+use iotrail::probe::watch::Interface;
 
 /// Why this machine can run none of these tests; `None`: it can.
 pub fn missing() -> Option<String> {
@@ -13,11 +16,15 @@ pub fn missing() -> Option<String> {
     if unsafe { libc::geteuid() } != 0 {
         return Some("not root".into());
     }
-    let programs = iotrail::probe::support::survey();
+    let programs = survey();
     let refused: Vec<_> =
-        programs.iter().filter(|p| p.state != iotrail::probe::support::State::Loads).map(|p| p.name).collect();
+        programs.iter().filter(|p| matches!(p.state, State::Missing { refused: true, .. })).map(|p| p.name).collect();
     if !refused.is_empty() {
         return Some(format!("these probes don't load here: {}", refused.join(", ")));
+    }
+    let roles = Interface::Any.roles(true);
+    if let Err(why) = plan(Facts::of_this_kernel(), &roles) {
+        return Some(why);
     }
     let target = match iotrail::host::block::target(scratch_folder()) {
         Ok(target) => target,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
+use iotrail::host::kernel::version;
 use iotrail::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
@@ -23,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
                     let before = preempted();
                     let (trace, truth) = watch(&name);
                     counts(&trace, &truth);
-                    said = shares(&trace, &truth, preempted() - before > ALONE);
+                    said = shares(&trace, &truth, preempted() - before > ALONE || is_emulated());
                     if said.is_empty() {
                         return Ok(());
                     }
@@ -44,6 +45,16 @@ pub fn ground() -> PathBuf {
 /// Times that a scenario and its watch lose a CPU to others where they have the machine to themselves, with room to spare.
 const ALONE: i64 = 50;
 
+/// An emulated CPU takes so long in each interrupt that the next one is there before it returns.
+fn is_emulated() -> bool {
+    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("QEMU TCG CPU"))
+}
+
+/// What takes an emulated CPU longer than a scenario may is done less often there.
+fn fewer(scenario: &str) -> &'static [&'static str] {
+    if scenario == "kick_storm" && is_emulated() { &["--count", "2000"] } else { &[] }
+}
+
 /// Times that our children, and theirs, lost their CPU while they could have run.
 fn preempted() -> i64 {
     // SAFETY: a plain C structure, valid when zero, which the call fills.
@@ -58,6 +69,7 @@ pub fn watch(scenario: &str) -> (TraceRecord, Value) {
         .args(["trace", "--json", "--one-in", "1", "--"])
         .arg(ground())
         .arg(scenario)
+        .args(fewer(scenario))
         .output()
         .expect("iotrail runs");
     // The watched program's standard output goes to standard error.
@@ -158,17 +170,15 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
         *carried.entry(format!("{}:{detail}", v.vehicle)).or_default() += v.completions;
     }
     // Where none is expected inline, those that the disk had done before their submission returned are not judged: how many
-    // these are is the disk's affair.
+    // these are is the disk's affair. The submission posts them, or they are posted on its way out.
     let expected = truth["expected"]["vehicles"].as_object().expect("vehicles");
     let reads = trace.total.opcodes.iter().any(|o| o.opcode == "read");
-    let disk = (reads || scenario == "libaio") && !expected.keys().any(|k| k.starts_with("inline"));
-    let early = if disk { carried.get("inline").copied().unwrap_or(0) } else { 0 };
+    let disk = (reads || scenario.starts_with("libaio")) && !expected.keys().any(|k| k.starts_with("inline"));
+    let by = |vehicle: &str| carried.get(vehicle).copied().unwrap_or(0);
+    let early = if disk { by("inline") + by("syscall_exit:io_uring_enter") } else { 0 };
     // What is ready while the thread has no CPU waits for the tick that gives it one, or for the way back.
-    let waited = if beside_others && !expected.keys().any(|k| k.starts_with("timer_tick")) {
-        carried.get("timer_tick").copied().unwrap_or(0)
-    } else {
-        0
-    };
+    let waited =
+        if beside_others && !expected.keys().any(|k| k.starts_with("timer_tick")) { by("timer_tick") } else { 0 };
     let early = early + waited;
     let late = 1.0 - early as f64 / trace.total.ios.max(1) as f64;
     // How a burst of wake-ups from the other CPU meets the thread is the two CPUs' affair.
@@ -179,7 +189,7 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
         if !vehicle.contains(':') {
             named += n;
         }
-        let least = (number(range, "min") as f64 * late) as u64;
+        let least = number(range, "min").saturating_sub(early);
         if !by_chance && !(least..=number(range, "max")).contains(&n) {
             wrong.push(format!("{vehicle} {n}, not {range}"));
         }
@@ -192,11 +202,18 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
     }
     let finding = truth["finding"].as_str();
     // How full the submission-queue thread's runs are depends on how fast it is against what makes the requests ready.
-    let may_miss = scenario == "capped_batches_sqpoll" || late < 0.5 || beside_others;
+    let mut may_miss = scenario == "capped_batches_sqpoll" || late < 0.5 || beside_others;
+    // A kernel that runs them in reverse mixes what was reordered before; and before 6.13 runs are not capped.
+    may_miss |= finding == Some("reordered") && !crate::order::is_kept_here();
+    may_miss |= finding == Some("capped_batch") && version().is_some_and(|v| v < (6, 13, 0));
     let mut allowed: Vec<&str> = truth["allowed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if scenario == "iopoll_without_queues" {
         // What a worker was refused is handed back by task work, with a kick where the thread runs.
         allowed.push("kick_storm");
+    }
+    if !crate::order::is_kept_here() {
+        // True of whatever is ready together.
+        allowed.extend(["delivered_out_of_order", "reordered"]);
     }
     if beside_others {
         // What is ready while the thread has no CPU waits for it.

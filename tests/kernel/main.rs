@@ -7,6 +7,7 @@ mod agreement;
 mod bench;
 mod beside;
 mod circumstances;
+mod functions;
 mod golden;
 mod ground;
 mod lab;
@@ -41,6 +42,7 @@ fn main() {
         agreement::trials(),
         probes::trials(),
         circumstances::trials(),
+        functions::trials(),
         net_bench::trials(),
         net_faults::trials(),
         profile::trials(),
@@ -54,7 +56,10 @@ fn main() {
     ]
     .into_iter()
     .flatten()
-    .map(|trial| trial.with_ignored_flag(missing.is_some()))
+    .map(|trial| {
+        let skipped = missing.is_some() || trial.has_ignored_flag();
+        trial.with_ignored_flag(skipped)
+    })
     .chain(nvme::trials())
     .collect();
     if let Some(reason) = nvme::missing() {

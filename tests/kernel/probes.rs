@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use iotrail::probe::support::{Facts, State, survey};
+use iotrail::probe::support::Facts;
+use iotrail::probe::survey::{ProgramCheck, State, survey};
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, watched};
@@ -16,13 +17,24 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn every_program_loads() -> Result<(), Failed> {
-    let got = survey();
-    let follow = Facts::of_this_kernel().programs().map(|p| p.name);
-    // Those that sample the CPU are an object of their own.
-    let wanted: Vec<&str> = follow.chain(["profile_sample", "profile_idle", "profile_timers"]).collect();
-    assert_eq!(got.iter().map(|p| p.name).collect::<Vec<_>>(), wanted);
-    let refused: Vec<_> = got.iter().filter(|p| p.state != State::Loads).collect();
+    let (got, facts) = (survey(), Facts::of_this_kernel());
+    // Those on functions stand after those on tracepoints; those that sample the CPU are an object of their own.
+    let names: Vec<&str> = got.iter().map(|p| p.name).collect();
+    let on_tracepoints: Vec<&str> = facts.programs().map(|p| p.name).collect();
+    assert!(names.starts_with(&on_tracepoints) && names.contains(&"queue_added"), "{names:?}");
+    assert!(names.ends_with(&["profile_sample", "profile_idle", "profile_timers"]), "{names:?}");
+    // What a kernel has not is told from what it refuses.
+    let refused: Vec<_> = got.iter().filter(|p| matches!(p.state, State::Missing { refused: true, .. })).collect();
     assert!(refused.is_empty(), "{refused:?}");
+    let tracepoints = facts.tracepoints.as_ref().ok_or("the kernel has BTF")?;
+    let there = |name: &str| facts.programs().any(|p| p.name == name && tracepoints.contains(p.tracepoint));
+    let loads = |p: &&ProgramCheck| p.state == State::Loads;
+    assert_eq!(
+        got.iter().filter(loads).filter(|p| there(p.name)).count(),
+        on_tracepoints.iter().filter(|n| there(n)).count()
+    );
+    let added = got.iter().find(|p| p.name == "queue_added").filter(loads);
+    assert_eq!(added.is_some(), facts.way.is_some(), "functions that may be probed are");
     Ok(())
 }
 

@@ -58,6 +58,7 @@ fn stages(completions: u64, p50: u64) -> StageRecord {
         wait_ns: total * 0.8,
         delivery_ns: total * 0.1,
         file_system_ns: None,
+        queued_ns: None,
         total_ns: total,
         delivery_delay_ns: latency(completions, p50 / 10),
     }
@@ -160,6 +161,7 @@ pub fn clean() -> TraceRecord {
                 one_in: 1,
                 completions: 80_000,
                 with_stages: 79_990,
+                with_queued: None,
                 no_room: 4,
                 ring_buffer_full: 0,
                 skipped: 0,

@@ -1,17 +1,17 @@
 //! The probe programs: each is loaded here and taken out again, or what is lost without it.
 
-use crate::probe::support::{self, ProgramCheck};
+use crate::probe::survey::{self, ProgramCheck};
 use crate::report::check::{Item, Section};
 
 pub(super) fn items() -> Vec<Item> {
-    support::survey().into_iter().map(item).collect()
+    survey::survey().into_iter().map(item).collect()
 }
 
 fn item(program: ProgramCheck) -> Item {
     let id = format!("probe.{}", program.name);
     let item = match program.state {
-        support::State::Loads => Item::ok(Section::Probes, &id, program.name, program.purpose),
-        support::State::Missing { why, lost, restore } => {
+        survey::State::Loads => Item::ok(Section::Probes, &id, program.name, program.purpose),
+        survey::State::Missing { why, lost, restore, .. } => {
             Item::missing(Section::Probes, &id, program.name, why, lost, restore)
         }
     };
@@ -26,9 +26,9 @@ mod tests {
     #[test]
     fn a_program_that_does_not_load_says_what_is_lost() {
         let program = |state| ProgramCheck { name: "interrupt_ipi_send", purpose: "IPIs sent", state };
-        assert_eq!(item(program(support::State::Loads)).state, State::Ok);
+        assert_eq!(item(program(survey::State::Loads)).state, State::Ok);
         let (why, restore) = ("no tracepoint ipi_send_cpu".to_owned(), "Linux 6.4 or later".to_owned());
-        let got = item(program(support::State::Missing { why, lost: "kicks per I/O", restore }));
+        let got = item(program(survey::State::Missing { refused: false, why, lost: "kicks per I/O", restore }));
         assert_eq!((got.id.as_str(), got.state), ("probe.interrupt_ipi_send", State::Missing));
         assert_eq!((got.lost.as_deref(), got.restore.as_deref()), (Some("kicks per I/O"), Some("Linux 6.4 or later")));
     }

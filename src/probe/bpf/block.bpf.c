@@ -53,8 +53,7 @@ static __always_inline struct trail *at_work(struct cpu_slot *slot, __u32 *index
 	return slot->current == CURRENT_HELPER || enter_batch(task) ? trail : 0;
 }
 
-SEC("tp_btf/block_bio_queue")
-int BPF_PROG(block_queued, struct bio *bio)
+static __always_inline int block_queued_(struct bio *bio)
 {
 	struct cpu_slot *slot = this_slot();
 	__u64 address = address_of(bio, slot);
@@ -89,15 +88,26 @@ int BPF_PROG(block_queued, struct bio *bio)
 	return 0; /* no room: it stays on its way, and so the stages are unknown */
 }
 
+SEC("tp_btf/block_bio_queue")
+int BPF_PROG(block_queued, struct bio *bio)
+{
+	return UNDISTURBED(block_queued_(bio));
+}
+
 /* Half of it goes its own way: when all is ready can't be told. */
-SEC("tp_btf/block_split")
-int BPF_PROG(block_was_split, struct bio *bio)
+static __always_inline int block_was_split_(struct bio *bio)
 {
 	struct trail *trail = bios_followed ? trail_of_bio(address_of(bio, this_slot()), false) : 0;
 
 	if (trail)
 		trail->bios += 1 << 16;
 	return 0;
+}
+
+SEC("tp_btf/block_split")
+int BPF_PROG(block_was_split, struct bio *bio)
+{
+	return UNDISTURBED(block_was_split_(bio));
 }
 
 static __noinline int bio_issued(__u64 bio)
@@ -114,8 +124,7 @@ static __noinline int bio_issued(__u64 bio)
 	return 0;
 }
 
-SEC("tp_btf/block_rq_issue")
-int BPF_PROG(block_issued, struct request *rq)
+static __always_inline int block_issued_(struct request *rq)
 {
 	if (!bios_followed)
 		return 0;
@@ -125,6 +134,12 @@ int BPF_PROG(block_issued, struct request *rq)
 		bio = bio->bi_next;
 	}
 	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(block_issued, struct request *rq)
+{
+	return UNDISTURBED(block_issued_(rq));
 }
 
 static __noinline int bio_done(__u64 bio)
@@ -138,8 +153,7 @@ static __noinline int bio_done(__u64 bio)
 	return 0;
 }
 
-SEC("tp_btf/block_rq_complete")
-int BPF_PROG(block_completed, struct request *rq)
+static __always_inline int block_completed_(struct request *rq)
 {
 	if (!bios_followed)
 		return 0;
@@ -151,12 +165,17 @@ int BPF_PROG(block_completed, struct request *rq)
 	return 0;
 }
 
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(block_completed, struct request *rq)
+{
+	return UNDISTURBED(block_completed_(rq));
+}
+
 /* The end of direct I/O that a worker of the file system finishes (writes on ext4 and xfs). A read or write of io_uring's has
  * its kiocb first in its command, which is first in the request: they have one address. Direct I/O that ends elsewhere, in
- * the interrupt or in task work, has no worker to wait for. The tracepoint is there since 6.6.
+ * the interrupt or in task work, has no worker to wait for.
  */
-SEC("tp_btf/iomap_dio_complete")
-int BPF_PROG(block_ended, struct kiocb *iocb)
+static __always_inline int direct_io_ended(struct kiocb *iocb)
 {
 	struct cpu_slot *slot = this_slot();
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -175,11 +194,28 @@ int BPF_PROG(block_ended, struct kiocb *iocb)
 	return 0;
 }
 
+/* Since 6.6. */
+static __always_inline int block_ended_(struct kiocb *iocb)
+{
+	return direct_io_ended(iocb);
+}
+
+SEC("tp_btf/iomap_dio_complete")
+int BPF_PROG(block_ended, struct kiocb *iocb)
+{
+	return UNDISTURBED(block_ended_(iocb));
+}
+
 /* Devices without requests of their own (device mapper, md, …). */
-SEC("tp_btf/block_bio_complete")
-int BPF_PROG(block_bio_completed, void *queue, struct bio *bio)
+static __always_inline int block_bio_completed_(void *queue, struct bio *bio)
 {
 	if (bios_followed)
 		bio_done(address_of(bio, this_slot()));
 	return 0;
+}
+
+SEC("tp_btf/block_bio_complete")
+int BPF_PROG(block_bio_completed, void *queue, struct bio *bio)
+{
+	return UNDISTURBED(block_bio_completed_(queue, bio));
 }

@@ -101,27 +101,36 @@ static __always_inline void ran(__u64 items, bool all)
 		trails_end(&key, pending - carried, items, slot);
 }
 
-SEC("tp_btf/io_uring_task_work_run")
-int BPF_PROG(delivery_task_work_run, void *tctx, unsigned int count)
+static __always_inline int delivery_task_work_run_(void *tctx, unsigned int count)
 {
 	ran(count, false);
 	return 0;
 }
 
+SEC("tp_btf/io_uring_task_work_run")
+int BPF_PROG(delivery_task_work_run, void *tctx, unsigned int count)
+{
+	return UNDISTURBED(delivery_task_work_run_(tctx, count));
+}
+
 /* DEFER_TASKRUN's own list. When the kernel goes round it again, the count it reports is the last round's alone
  * (__io_run_local_work assigns it anew, 6.1 to 6.18 at least): then all that is pending counts as this run's.
  */
-SEC("tp_btf/io_uring_local_work_run")
-int BPF_PROG(delivery_local_work_run, void *ring, int count, unsigned int loops)
+static __always_inline int delivery_local_work_run_(void *ring, int count, unsigned int loops)
 {
 	if (count > 0)
 		ran(count, loops > 1);
 	return 0;
 }
 
+SEC("tp_btf/io_uring_local_work_run")
+int BPF_PROG(delivery_local_work_run, void *ring, int count, unsigned int loops)
+{
+	return UNDISTURBED(delivery_local_work_run_(ring, count, loops));
+}
+
 /* io_uring_enter begins to wait: from here on a sleep is a sleep for completions, not one of the submission's. */
-SEC("tp_btf/io_uring_cqring_wait")
-int BPF_PROG(delivery_cqring_wait, void *ring, int min_events)
+static __always_inline int delivery_cqring_wait_(void *ring, int min_events)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
@@ -138,4 +147,10 @@ int BPF_PROG(delivery_cqring_wait, void *ring, int min_events)
 	slot->slept = 0;
 	slot->waker = WAKER_NONE;
 	return 0;
+}
+
+SEC("tp_btf/io_uring_cqring_wait")
+int BPF_PROG(delivery_cqring_wait, void *ring, int min_events)
+{
+	return UNDISTURBED(delivery_cqring_wait_(ring, min_events));
 }

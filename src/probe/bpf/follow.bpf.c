@@ -280,15 +280,19 @@ static __always_inline int submitted(struct io_kiocb *req)
 	return 0;
 }
 
-SEC("tp_btf/io_uring_submit_req")
-int BPF_PROG(follow_submit, struct io_kiocb *req)
+static __always_inline int follow_submit_(struct io_kiocb *req)
 {
 	return submitted(req);
 }
 
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(follow_submit, struct io_kiocb *req)
+{
+	return UNDISTURBED(follow_submit_(req));
+}
+
 /* Refused before it was a submission: it has a completion all the same. */
-SEC("tp_btf/io_uring_req_failed")
-int BPF_PROG(follow_refused, void *entry, struct io_kiocb *req)
+static __always_inline int follow_refused_(void *entry, struct io_kiocb *req)
 {
 	struct cpu_slot *slot = this_slot();
 
@@ -302,11 +306,22 @@ int BPF_PROG(follow_refused, void *entry, struct io_kiocb *req)
 	return 0;
 }
 
+SEC("tp_btf/io_uring_req_failed")
+int BPF_PROG(follow_refused, void *entry, struct io_kiocb *req)
+{
+	return UNDISTURBED(follow_refused_(entry, req));
+}
+
 /* Its name before 6.4 (2ad57931db64). */
+static __always_inline int follow_submit_sqe_(struct io_kiocb *req)
+{
+	return submitted(req);
+}
+
 SEC("tp_btf/io_uring_submit_sqe")
 int BPF_PROG(follow_submit_sqe, struct io_kiocb *req)
 {
-	return submitted(req);
+	return UNDISTURBED(follow_submit_sqe_(req));
 }
 
 /* The completion of a followed request. */
@@ -378,7 +393,7 @@ static __noinline int shot_posted(struct many *known, enum poster poster, __s32 
 	trail->serial = serial;
 	/* The next one has to become ready by itself. What the same run finds as well was not seen to. */
 	request->shots++;
-	request->ready_ns = 0;
+	request->ready_ns = request->queued_ns = 0;
 	request->meanwhile = MEANWHILE_UNSEEN;
 	return trail_posted(index, poster, result, cqe_flags);
 }
@@ -472,10 +487,15 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	return 0;
 }
 
+static __always_inline int follow_complete_(struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
+{
+	return posted(ring, true, req, cqe->user_data, cqe->res, cqe->flags, true);
+}
+
 SEC("tp_btf/io_uring_complete")
 int BPF_PROG(follow_complete, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
 {
-	return posted(ring, true, req, cqe->user_data, cqe->res, cqe->flags, true);
+	return UNDISTURBED(follow_complete_(ring, req, cqe));
 }
 
 /* Before 6.17 (072d37b0cd66) the completion queue entry's members stood in its place, and the ring was a plain address. */
@@ -485,16 +505,20 @@ int follow_complete_members(__u64 *args)
 	return posted((void *)args[0], false, (void *)args[1], args[2], (__s32)args[3], (__u32)args[4], true);
 }
 
-SEC("tp_btf/io_uring_create")
-int BPF_PROG(follow_create, int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 setup_flags)
+static __always_inline int follow_create_(int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 setup_flags)
 {
 	if (adopted(bpf_get_current_task_btf()))
 		number_ring(ring, false, setup_flags, sq_entries, cq_entries, this_slot());
 	return 0;
 }
 
-SEC("tp_btf/io_uring_queue_async_work")
-int BPF_PROG(follow_punt, struct io_kiocb *req)
+SEC("tp_btf/io_uring_create")
+int BPF_PROG(follow_create, int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 setup_flags)
+{
+	return UNDISTURBED(follow_create_(fd, ring, sq_entries, cq_entries, setup_flags));
+}
+
+static __always_inline int follow_punt_(struct io_kiocb *req)
 {
 	struct cpu_slot *slot = this_slot();
 
@@ -519,11 +543,16 @@ int BPF_PROG(follow_punt, struct io_kiocb *req)
 	return 0;
 }
 
+SEC("tp_btf/io_uring_queue_async_work")
+int BPF_PROG(follow_punt, struct io_kiocb *req)
+{
+	return UNDISTURBED(follow_punt_(req));
+}
+
 /* A completion that finds the queue full has this event and no other, neither now nor when it is handed over; its request is
  * not named.
  */
-SEC("tp_btf/io_uring_cqe_overflow")
-int BPF_PROG(follow_overflow, void *address, __u64 user_data, __s32 result, __u32 cqe_flags)
+static __always_inline int follow_overflow_(void *address, __u64 user_data, __s32 result, __u32 cqe_flags)
 {
 	struct io_ring_ctx *ring = address;
 	struct cpu_slot *slot = this_slot();
@@ -540,8 +569,13 @@ int BPF_PROG(follow_overflow, void *address, __u64 user_data, __s32 result, __u3
 	return 0;
 }
 
-SEC("tp_btf/io_uring_poll_arm")
-int BPF_PROG(follow_poll_arm, struct io_kiocb *req)
+SEC("tp_btf/io_uring_cqe_overflow")
+int BPF_PROG(follow_overflow, void *address, __u64 user_data, __s32 result, __u32 cqe_flags)
+{
+	return UNDISTURBED(follow_overflow_(address, user_data, result, cqe_flags));
+}
+
+static __always_inline int follow_poll_arm_(struct io_kiocb *req)
 {
 	__u32 index;
 	struct cpu_slot *slot = this_slot();
@@ -561,9 +595,14 @@ int BPF_PROG(follow_poll_arm, struct io_kiocb *req)
 	return 0;
 }
 
+SEC("tp_btf/io_uring_poll_arm")
+int BPF_PROG(follow_poll_arm, struct io_kiocb *req)
+{
+	return UNDISTURBED(follow_poll_arm_(req));
+}
+
 /* The poll's wake-up: only requests that wait in a poll pass here. */
-SEC("tp_btf/io_uring_task_add")
-int BPF_PROG(follow_task_add, struct io_kiocb *req, int mask)
+static __always_inline int follow_task_add_(struct io_kiocb *req, int mask)
 {
 	__u32 index, nr;
 	struct cpu_slot *slot = this_slot();
@@ -578,4 +617,10 @@ int BPF_PROG(follow_task_add, struct io_kiocb *req, int mask)
 		return 0;
 	ready(trail);
 	return 0;
+}
+
+SEC("tp_btf/io_uring_task_add")
+int BPF_PROG(follow_task_add, struct io_kiocb *req, int mask)
+{
+	return UNDISTURBED(follow_task_add_(req, mask));
 }

@@ -204,22 +204,33 @@ int BPF_PROG(interrupt_softirq_exit, unsigned int number)
 }
 
 /* An IPI is the watched process's when a watched thread runs on the CPU it goes to, or when it follows, on the sender's
- * CPU, the wake-up of a watched thread. A reschedule IPI has no callback. A thread sends IPIs with interrupts on: those
- * that an interrupt sends while this runs for a thread's are missed, and counted as missed (`recursion_misses`).
+ * CPU, the wake-up of a watched thread. A thread sends IPIs with interrupts on: those that an interrupt sends while this runs
+ * for a thread's are missed, and counted as missed (`recursion_misses`).
  */
-SEC("tp_btf/ipi_send_cpu")
-int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *callback)
+static __always_inline bool ipi_concerns_watched(__u32 to_cpu)
+{
+	if (not_counting())
+		return false;
+	return slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)].watched_here || this_slot()->woke_watched;
+}
+
+static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, bool resched)
 {
 	struct cpu_slot *slot = this_slot();
-	struct cpu_slot *target = &slots[cpu & (IOTRAIL_MAX_CPUS - 1)];
+	struct cpu_slot *target = &slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)];
 
-	if ((!target->watched_here && !slot->woke_watched) || not_counting())
-		return 0;
-	struct ipi_key key = { .site = site, .to_cpu = cpu, .resched = callback == 0 };
+	struct ipi_key key = { .site = site, .to_cpu = to_cpu, .resched = resched };
 	if (!target->watched_here)
 		slot->woke_watched = 0; /* one IPI per wake-up */
-	if (key.resched)
+	if (resched)
 		target->expect_resched = 1;
 	ADD_CACHED(ipis, last_ipi, key, 1, slot);
 	return 0;
+}
+
+/* A reschedule IPI has no callback. */
+SEC("tp_btf/ipi_send_cpu")
+int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *callback)
+{
+	return ipi_concerns_watched(cpu) ? ipi_sent(cpu, site, callback == 0) : 0;
 }

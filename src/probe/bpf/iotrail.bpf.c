@@ -12,5 +12,6 @@
 #include "mode.bpf.c"
 #include "block.bpf.c"
 #include "process.bpf.c"
+#include "function.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,18 +1,22 @@
 /* Entries to the kernel that the watched threads make themselves. */
 
-SEC("tp_btf/page_fault_user")
-int BPF_PROG(mode_page_fault, unsigned long address, struct pt_regs *regs, unsigned long code)
+static __always_inline int mode_page_fault_(unsigned long address, struct pt_regs *regs, unsigned long code)
 {
 	if (!not_counting() && watched(bpf_get_current_task_btf()))
 		this_slot()->page_faults++;
 	return 0;
 }
 
+SEC("tp_btf/page_fault_user")
+int BPF_PROG(mode_page_fault, unsigned long address, struct pt_regs *regs, unsigned long code)
+{
+	return UNDISTURBED(mode_page_fault_(address, regs, code));
+}
+
 /* Attached only where the load's interface makes its system calls out of our sight (it costs on each of them):
  * one event per call, on its way out.
  */
-SEC("tp_btf/sys_exit")
-int BPF_PROG(mode_sys_exit, struct pt_regs *regs, long ret)
+static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 {
 	struct cpu_slot *slot = this_slot();
 	long nr = syscall_nr(regs);
@@ -37,4 +41,10 @@ int BPF_PROG(mode_sys_exit, struct pt_regs *regs, long ret)
 	if (rw)
 		slot->rw_calls++;
 	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(mode_sys_exit, struct pt_regs *regs, long ret)
+{
+	return UNDISTURBED(mode_sys_exit_(regs, ret));
 }

@@ -54,8 +54,7 @@ static __noinline int completed(void *ring, void *req)
 /* io_uring_complete(ring, req, …): the arguments after the second changed in 6.17 (a CQE pointer instead of its members);
  * only the first two are used.
  */
-SEC("tp_btf/io_uring_complete")
-int ring_complete(__u64 *args)
+static __always_inline int ring_completed(__u64 *args)
 {
 	struct cpu_slot *slot = this_slot();
 
@@ -65,4 +64,10 @@ int ring_complete(__u64 *args)
 		return 0;
 	}
 	return completed((void *)args[0], (void *)args[1]);
+}
+
+SEC("tp_btf/io_uring_complete")
+int ring_complete(__u64 *args)
+{
+	return UNDISTURBED(ring_completed(args));
 }

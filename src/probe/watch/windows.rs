@@ -6,7 +6,7 @@ use std::time::Duration;
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::{AWAITED, Interrupts, Result, Watch, entries, load_error, posix_aio, types, unreadable};
+use super::{AWAITED, Interrupts, Result, Watch, attach, entries, posix_aio, types, unreadable};
 
 /// They stay attached: what they tell is rare, and a ring's or a process's beginning is not told again. The last ones cost only
 /// who calls POSIX AIO, and take the kernel longer to be rid of than a window lasts. (A probe of one system call is none of
@@ -40,7 +40,7 @@ impl Watch<'_> {
         for program in self.skel.object_mut().progs_mut() {
             let Some(name) = self.plan.attach.iter().find(|name| program.name() == **name) else { continue };
             if !ALWAYS.contains(name) && (!self.aio_awaited || *name != AWAITED) {
-                self.links.push((name, program.attach().map_err(load_error)?));
+                self.links.push((name, attach(&program, &self.plan)?));
             }
         }
         if let Some(windows) = &mut self.windows {

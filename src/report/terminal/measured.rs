@@ -78,6 +78,8 @@ pub fn stages(stages: Option<&StageRecord>) -> Vec<String> {
     ];
     let worker = |share| format!("{} of delivery in a kernel worker of the file system", percent(share));
     items.extend(s.file_system_share().map(worker));
+    let added = |ns| format!("{} of delivery until task work was added", percent(ns / s.delivery_ns));
+    items.extend(s.queued_ns.filter(|_| s.delivery_ns > 0.0).map(added));
     items
 }
 

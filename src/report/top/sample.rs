@@ -97,6 +97,7 @@ pub fn record() -> TopRecord {
                     wait_ns: 80_000.0,
                     delivery_ns: 10_000.0,
                     file_system_ns: None,
+                    queued_ns: None,
                     total_ns: 100_000.0,
                     delivery_delay_ns: Latency::default(),
                 }),

@@ -1,0 +1,72 @@
+/* What no tracepoint tells, or none did before: by the kernel's own functions, where the kernel lets them be probed. Which function
+ * it is differs between kernels, and is set at load; so is the way: on its entry (fentry), or else by a kprobe.
+ */
+#define FUNCTION(name, called)                                          \
+	SEC("fentry")                                                   \
+	int name(__u64 *args)                                           \
+	{                                                               \
+		return called(args, (const void *)args[0]);             \
+	}                                                               \
+	SEC("kprobe")                                                   \
+	int name##_kprobe(struct pt_regs *regs)                         \
+	{                                                               \
+		return called(regs, (const void *)argument(regs, 1));   \
+	}
+
+/* Task work is added for a request: of several times, the last one before its completion counts. */
+static __always_inline int work_added(void *context, const void *request)
+{
+	__u32 index;
+
+	if (!counting || !followed_now)
+		return 0;
+	struct trail *trail = trail_of(address_of(request, this_slot()), &index);
+	if (!trail)
+		return 0;
+	trail->queued_ns = bpf_ktime_get_ns();
+	trail->queued_cpu = bpf_get_smp_processor_id();
+	return 0;
+}
+
+FUNCTION(queue_added, work_added)
+FUNCTION(queue_added_deferred, work_added)
+
+const volatile __u64 resched_sender = 0; /* its address */
+#define SENDER_BYTES 16 /* the return address of the probe's own call lies so near, at most */
+
+/* A reschedule IPI, before there was a tracepoint for it. As the tracepoint's, its site is the caller of the function that asks for
+ * it (`kick_process`, say): the second return address above the sender itself. Below that one there may be the probe's own.
+ */
+static __always_inline int resched_sent(void *context, const void *to_cpu)
+{
+	__u64 frames[8] = {};
+	__u64 site = 0;
+
+	if (!ipi_concerns_watched((__u64)to_cpu))
+		return 0;
+	bpf_get_stack(context, frames, sizeof(frames), 0);
+	for (int i = 0; i < 6; i++)
+		if (!site && frames[i] - resched_sender <= SENDER_BYTES)
+			site = frames[i + 2];
+	return ipi_sent((__u64)to_cpu, site, true);
+}
+
+FUNCTION(interrupt_resched_sent, resched_sent)
+
+/* Native aio's own callback, where no tracepoint tells of the end of a file system's direct I/O. */
+static __always_inline int aio_called(void *context, const void *iocb)
+{
+	if (!not_counting())
+		aio_ended((struct kiocb *)iocb);
+	return 0;
+}
+
+FUNCTION(aio_called_back, aio_called)
+
+/* The same of io_uring's reads and writes. */
+static __always_inline int rw_called(void *context, const void *iocb)
+{
+	return direct_io_ended((struct kiocb *)iocb);
+}
+
+FUNCTION(block_called_back, rw_called)

@@ -1,0 +1,215 @@
+//! Programs on the kernel's own functions: they tell what no tracepoint does, where the kernel lets functions be probed. Hardened
+//! kernels let nobody; then what they tell is unknown, and nothing else is lost.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Func;
+use libbpf_rs::{Link, OpenProgramMut, ProgramMut, libbpf_sys};
+
+use super::support::Role;
+use super::symbols::Symbols;
+
+/// How a function can be probed, the cheaper one first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// A trampoline on its entry (fentry).
+    Entry,
+    /// A kprobe: several times the cost, and one that comes while another one runs on the CPU is missed.
+    Kprobe,
+}
+
+/// A program that is there for each way.
+#[derive(Debug)]
+pub struct Program {
+    /// With fentry; with a kprobe, `kprobe`.
+    pub name: &'static str,
+    kprobe: &'static str,
+    /// What it is attached to: the first one that the kernel has. All take the same first argument.
+    pub functions: &'static [&'static str],
+    /// With this function, the kernel needs it not.
+    pub(super) unless: Option<&'static str>,
+    pub role: Role,
+    /// The programs on tracepoints that are left out for it; it is wanted where the first one's tracepoint is not there.
+    pub instead_of: &'static [&'static str],
+    pub purpose: &'static str,
+    pub lost: &'static str,
+}
+
+pub const FUNCTIONS: &[Program] = &[
+    Program {
+        name: "queue_added",
+        kprobe: "queue_added_kprobe",
+        functions: &["__io_req_task_work_add", "io_req_normal_work_add"],
+        unless: None,
+        role: Role::Follow,
+        instead_of: &[],
+        purpose: "task work being added",
+        lost: "the stage queued, between ready and posted",
+    },
+    // Since io_uring/tw.c (7.0) the caller chooses between the two, inline.
+    Program {
+        name: "queue_added_deferred",
+        kprobe: "queue_added_deferred_kprobe",
+        functions: &["io_req_local_work_add"],
+        unless: Some("__io_req_task_work_add"),
+        role: Role::Follow,
+        instead_of: &[],
+        purpose: "task work being added under DEFER_TASKRUN",
+        lost: "the stage queued of such rings",
+    },
+    Program {
+        name: "interrupt_resched_sent",
+        kprobe: "interrupt_resched_sent_kprobe",
+        functions: &["native_smp_send_reschedule"],
+        unless: None,
+        role: Role::Counts,
+        instead_of: &["interrupt_ipi_send"],
+        purpose: "reschedule IPIs sent, by call site",
+        lost: "kicks per I/O",
+    },
+    Program {
+        name: "aio_called_back",
+        kprobe: "aio_called_back_kprobe",
+        functions: &["aio_complete_rw"],
+        unless: None,
+        role: Role::Aio,
+        instead_of: &["aio_iomap_complete", "aio_block_complete"],
+        purpose: "native aio's completions",
+        lost: "its vehicle on a file system",
+    },
+    Program {
+        name: "block_called_back",
+        kprobe: "block_called_back_kprobe",
+        functions: &["io_complete_rw"],
+        unless: None,
+        role: Role::Follow,
+        instead_of: &["block_ended"],
+        purpose: "direct I/O that a worker of the file system ends",
+        lost: "its wait for that worker, told apart from task work",
+    },
+];
+
+/// Whether *queued* is seen, by the names of the attached programs.
+pub fn sees_queued(programs: &[String]) -> bool {
+    programs.iter().any(|name| name.starts_with("queue_added"))
+}
+
+/// One of them, as this kernel takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    pub program: &'static str,
+    pub function: &'static str,
+    pub way: Way,
+}
+
+/// `None`: the kernel has none of its functions.
+pub(super) fn chosen(program: &Program, known: &BTreeSet<&'static str>, way: Way) -> Option<Chosen> {
+    let function = program.functions.iter().find(|name| known.contains(**name))?;
+    let name = match way {
+        Way::Entry => program.name,
+        Way::Kprobe => program.kprobe,
+    };
+    Some(Chosen { program: name, function, way })
+}
+
+impl Chosen {
+    /// Before it is loaded.
+    pub(super) fn aim(&self, program: &mut OpenProgramMut<'_>) -> libbpf_rs::Result<()> {
+        match self.way {
+            Way::Entry => program.set_attach_target(0, Some(self.function.into())),
+            Way::Kprobe => Ok(()),
+        }
+    }
+
+    pub(super) fn attach(&self, program: &ProgramMut<'_>) -> libbpf_rs::Result<Link> {
+        match self.way {
+            Way::Entry => program.attach_trace(),
+            Way::Kprobe => program.attach_kprobe(false, self.function),
+        }
+    }
+}
+
+/// Those that the kernel has as functions of their own. Of what the compiler specialised or inlined, the BTF may still name the
+/// function, and the symbol is another (`….constprop.0`): not all calls would be seen there.
+pub(super) fn known(
+    btf: &Btf<'_>,
+    symbols: &Symbols,
+    wanted: impl Iterator<Item = &'static str>,
+) -> BTreeSet<&'static str> {
+    let whole = |name: &&str| btf.type_by_name::<Func<'_>>(name).is_some() && symbols.address(name).is_some();
+    wanted.filter(whole).collect()
+}
+
+/// Tried on one function with a program that does nothing, which is gone when this returns.
+pub(super) fn way(btf: &Btf<'_>, known: &BTreeSet<&'static str>) -> Option<Way> {
+    let name = known.first()?;
+    let id = btf.type_by_name::<Func<'_>>(name)?.type_id();
+    if entry_allowed(id.into()) {
+        return Some(Way::Entry);
+    }
+    kprobe_allowed(name).then_some(Way::Kprobe)
+}
+
+fn entry_allowed(function: u32) -> bool {
+    // r0 = 0; exit
+    let instructions: [u64; 2] = [0xb7, 0x95];
+    let mut options = libbpf_sys::bpf_prog_load_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
+        expected_attach_type: libbpf_sys::BPF_TRACE_FENTRY,
+        attach_btf_id: function,
+        ..Default::default()
+    };
+    // SAFETY: two whole instructions and options that live through the call; the descriptor that it returns is ours alone.
+    let program = unsafe {
+        descriptor(libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_TRACING,
+            c"iotrail_try".as_ptr(),
+            c"Dual BSD/GPL".as_ptr(),
+            instructions.as_ptr().cast(),
+            instructions.len() as libbpf_sys::size_t,
+            &mut options,
+        ))
+    };
+    let Some(program) = program else { return false };
+    // SAFETY: no name is needed for what the program itself names; the link is ours alone, and goes with its descriptor.
+    unsafe { descriptor(libbpf_sys::bpf_raw_tracepoint_open(std::ptr::null(), program.as_raw_fd())).is_some() }
+}
+
+/// A kprobe without a program.
+fn kprobe_allowed(function: &str) -> bool {
+    let kind = std::fs::read_to_string("/sys/bus/event_source/devices/kprobe/type").ok();
+    let Some(kind) = kind.and_then(|kind| kind.trim().parse().ok()) else { return false };
+    let Ok(name) = std::ffi::CString::new(function) else { return false };
+    let mut attributes = libbpf_sys::perf_event_attr {
+        type_: kind,
+        size: size_of::<libbpf_sys::perf_event_attr>() as u32,
+        ..Default::default()
+    };
+    attributes.__bindgen_anon_3.kprobe_func = name.as_ptr() as u64;
+    // SAFETY: the structure and the name live through the call; on any thread of CPU 0, counted and never read.
+    unsafe { descriptor(libc::syscall(libc::SYS_perf_event_open, &attributes, -1, 0, -1, 0) as i32).is_some() }
+}
+
+/// # Safety
+/// It is a file descriptor that nobody else owns, or negative.
+unsafe fn descriptor(raw: i32) -> Option<OwnedFd> {
+    // SAFETY: as the caller promises.
+    (raw >= 0).then(|| unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_function_that_the_kernel_has_is_taken() {
+        let of = |known: &[&'static str], way| chosen(&FUNCTIONS[0], &known.iter().copied().collect(), way);
+        let old = of(&["io_req_normal_work_add", "__io_req_task_work_add"], Way::Entry).unwrap();
+        assert_eq!((old.program, old.function), ("queue_added", "__io_req_task_work_add"));
+        let new = of(&["io_req_normal_work_add"], Way::Kprobe).unwrap();
+        assert_eq!((new.program, new.function), ("queue_added_kprobe", "io_req_normal_work_add"));
+        assert_eq!(of(&["aio_complete_rw"], Way::Entry), None);
+    }
+}

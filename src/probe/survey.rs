@@ -1,0 +1,115 @@
+//! Each program tried alone on this kernel: what loads, what the kernel has not, what it refuses.
+
+use std::mem::MaybeUninit;
+
+use libbpf_rs::OpenObject;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use super::function::{self, FUNCTIONS};
+use super::profile_skel::ProfileSkelBuilder;
+use super::skel::IotrailSkelBuilder;
+use super::support::{Facts, Program, quiet, refusal};
+
+/// The programs that sample the CPU (`--profile`), which are an object of their own: name, what it is for, what is lost.
+const SAMPLING: [(&str, &str, &str); 3] = [
+    ("profile_sample", "samples of what the CPUs run", "where the CPU goes (--profile)"),
+    ("profile_idle", "samples of idle CPUs", "where the CPU goes, sampled by time"),
+    ("profile_timers", "which timers are the samples' own", "where the CPU goes, sampled by time"),
+];
+
+/// One program, tried alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramCheck {
+    pub name: &'static str,
+    pub purpose: &'static str,
+    pub state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    Loads,
+    /// `refused`: the kernel has what it is for, and does not let it load.
+    Missing {
+        refused: bool,
+        why: String,
+        lost: &'static str,
+        restore: String,
+    },
+}
+
+/// Loads each program for this kernel alone and takes it out again: about 20 ms each.
+pub fn survey() -> Vec<ProgramCheck> {
+    quiet();
+    let facts = Facts::of_this_kernel();
+    let missing = |p: &Program, why: String, restore: &str| ProgramCheck {
+        name: p.name,
+        purpose: p.purpose,
+        state: State::Missing { refused: false, why, lost: p.lost, restore: restore.into() },
+    };
+    facts
+        .programs()
+        .map(|p| {
+            let Some(tracepoints) = &facts.tracepoints else {
+                return missing(p, "no readable BTF".into(), "a kernel built with CONFIG_DEBUG_INFO_BTF");
+            };
+            if !tracepoints.contains(p.tracepoint) {
+                let (what, restore) = match (p.tracepoint, p.since) {
+                    ("aio_read", _) => ("library with", "a build of iotrail that uses glibc".into()),
+                    (_, Some(v)) => ("tracepoint", format!("Linux {v} or later")),
+                    (_, None) => ("tracepoint", "a kernel with this tracepoint".into()),
+                };
+                return missing(p, format!("no {what} {}", p.tracepoint), &restore);
+            }
+            tried(p.name, p.purpose, p.lost, try_load::<IotrailSkelBuilder>(p.name, None))
+        })
+        .chain(FUNCTIONS.iter().filter(|f| facts.fits_function(f)).map(|f| try_function(facts, f)))
+        .chain(
+            SAMPLING
+                .map(|(name, purpose, lost)| tried(name, purpose, lost, try_load::<ProfileSkelBuilder>(name, None))),
+        )
+        .collect()
+}
+
+/// On a function.
+fn try_function(facts: &Facts, f: &'static function::Program) -> ProgramCheck {
+    let missing = |why: String, restore: &str| {
+        let state = State::Missing { refused: false, why, lost: f.lost, restore: restore.into() };
+        ProgramCheck { name: f.name, purpose: f.purpose, state }
+    };
+    if !f.functions.iter().any(|name| facts.functions.contains(name)) {
+        return missing(format!("no function {}", f.functions.join(" or ")), "a kernel with this function");
+    }
+    let Some(chosen) = facts.way.and_then(|way| function::chosen(f, &facts.functions, way)) else {
+        let restore = "a kernel that allows fentry or kprobes to root: `iotrail lab` boots one";
+        return missing("the kernel lets no function be probed".into(), restore);
+    };
+    tried(f.name, f.purpose, f.lost, try_load::<IotrailSkelBuilder>(chosen.program, Some(&chosen)))
+}
+
+fn tried(name: &'static str, purpose: &'static str, lost: &'static str, how: libbpf_rs::Result<()>) -> ProgramCheck {
+    let state = how.map_or_else(
+        |e| {
+            let (why, restore) = refusal(&e);
+            State::Missing { refused: true, why, lost, restore: restore.into() }
+        },
+        |()| State::Loads,
+    );
+    ProgramCheck { name, purpose, state }
+}
+
+/// One program of an object.
+fn try_load<S: Default + for<'o> SkelBuilder<'o>>(
+    name: &str,
+    function: Option<&function::Chosen>,
+) -> libbpf_rs::Result<()> {
+    let mut room = MaybeUninit::<OpenObject>::uninit();
+    let mut open = S::default().open(&mut room)?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let chosen = program.name() == name;
+        program.set_autoload(chosen);
+        if let Some(function) = function.filter(|_| chosen) {
+            function.aim(&mut program)?;
+        }
+    }
+    open.load().map(drop)
+}

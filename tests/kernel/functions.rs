@@ -1,0 +1,101 @@
+//! What the kernel's own functions tell, where they may be probed, against bpftrace's kprobes on the same functions: as many
+//! requests queued, as many kicks. Hardened kernels let nobody probe them; the lab's do.
+
+use std::path::Path;
+use std::process::Command;
+
+use iotrail::probe::support::{Facts, Role, plan};
+use iotrail::trace_record::TraceRecord;
+use libtest_mimic::{Failed, Trial};
+
+use crate::ground::ground;
+
+pub fn trials() -> Vec<Trial> {
+    let missing = match (Facts::of_this_kernel().way, Command::new("bpftrace").arg("--version").output()) {
+        (None, _) => Some("the kernel lets no function be probed"),
+        (_, Err(_)) => Some("there is no bpftrace"),
+        _ => None,
+    };
+    if let Some(reason) = missing {
+        eprintln!("functions:: is skipped: {reason}");
+    }
+    let agrees = |scenario: &'static str| {
+        Trial::test(format!("functions::{scenario}_agrees_with_bpftrace"), move || agrees(scenario))
+            .with_ignored_flag(missing.is_some())
+    };
+    ["resched_ipi", "timer_tick", "enter_slept", "pipes", "sockets"].map(agrees).into()
+}
+
+/// What bpftrace counted: calls of the functions that add task work, and IPIs sent from within `task_work_add`.
+#[derive(Debug, Default)]
+struct Theirs {
+    added: u64,
+    kicks: u64,
+}
+
+/// Each scenario's every request is queued once or completes inline.
+fn agrees(scenario: &str) -> Result<(), Failed> {
+    let (trace, theirs) = watched_by_both(scenario)?;
+    let total = &trace.total;
+    assert_eq!(total.followed.with_queued, Some(theirs.added), "{scenario}: {theirs:?} {:?}", total.followed);
+    let kicks: u64 = total.ipis.iter().filter(|i| i.site.contains("task_work_add")).map(|i| i.count).sum();
+    assert_eq!(kicks, theirs.kicks, "{scenario}: {:?}", total.ipis);
+    let inline: u64 = total
+        .vehicles
+        .iter()
+        .filter(|v| v.vehicle == iotrail::path::vehicle::Vehicle::Inline)
+        .map(|v| v.completions)
+        .sum();
+    assert!(theirs.added + inline >= total.ios && theirs.added > 0, "{scenario}: {theirs:?}, {inline} inline");
+    let stages = total.stages.as_ref();
+    let queued = stages.and_then(|s| s.queued_ns);
+    assert!(queued.is_none_or(|ns| 0.0 < ns && ns <= stages.expect("it is of them").delivery_ns), "{stages:?}");
+    Ok(())
+}
+
+fn watched_by_both(scenario: &str) -> Result<(TraceRecord, Theirs), Failed> {
+    let chosen = plan(Facts::of_this_kernel(), &[Role::Follow])?.functions;
+    let mut script: String = chosen
+        .iter()
+        .filter(|f| f.program.starts_with("queue_"))
+        .map(|f| format!("kprobe:{} {{ @added = count(); }} ", f.function))
+        .collect();
+    script += "kprobe:native_smp_send_reschedule { @sent[kstack(4)] = count(); }";
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (json, load) = (folder.join("functions.json"), folder.join("functions.sh"));
+    let command = format!(
+        "exec {} trace --json --one-in 1 -- {} {scenario} >{} 2>/dev/null\n",
+        env!("CARGO_BIN_EXE_iotrail"),
+        ground().display(),
+        json.display()
+    );
+    std::fs::write(&load, command)?;
+    // It starts programs, no scripts.
+    let shell = format!("/bin/sh {}", load.display());
+    let out = Command::new("bpftrace").args(["-e", &script, "-c", &shell]).output()?;
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{said}{}", String::from_utf8_lossy(&out.stderr));
+    let trace = serde_json::from_slice(&std::fs::read(&json)?)?;
+    std::fs::remove_file(&json)?;
+    std::fs::remove_file(&load)?;
+    Ok((trace, counted(&said)))
+}
+
+/// Out of the maps as it prints them: `@added: 3000`, and a stack for each key of the other.
+fn counted(said: &str) -> Theirs {
+    let mut theirs = Theirs::default();
+    let mut kick = false;
+    for line in said.lines() {
+        let number = || line.rsplit(": ").next().and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0);
+        if line.starts_with("@added: ") {
+            theirs.added = number();
+        } else if line.starts_with("@sent[") {
+            kick = false;
+        } else if line.trim_start().starts_with("task_work_add+") {
+            kick = true;
+        } else if line.starts_with("]: ") && kick {
+            theirs.kicks += number();
+        }
+    }
+    theirs
+}
