@@ -72,6 +72,14 @@ pub struct Measurement {
     pub warnings: Vec<Warning>,
 }
 
+impl Host {
+    /// Whether software runs the machine's instructions (QEMU without KVM, `host::virtualisation`): counts mean what they say there,
+    /// times nothing.
+    pub fn is_emulated(&self) -> bool {
+        self.virtualisation.as_deref() == Some("qemu")
+    }
+}
+
 impl Measurement {
     /// Ready against posted; `None` where it could not be followed.
     pub fn delivery(&self) -> Option<&Delivery> {

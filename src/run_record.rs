@@ -16,6 +16,8 @@ pub const ARM: &str = "arm";
 pub const CONTROL: &str = "control";
 /// The parameter that names a cell's set of options that go together.
 pub const VARIANT: &str = "variant";
+/// The parameter that names a cell's kernel, where the same plan ran on several.
+pub const KERNEL: &str = "kernel";
 
 /// Which table shows the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -64,23 +64,25 @@ const CHANGES_TOO_MUCH: f64 = 0.20;
 /// What the circumstances say against comparing; and what they say of the course of the throughput.
 pub fn warnings(m: &Measurement) -> Vec<Warning> {
     let Some(c) = &m.circumstances else { return not_granted(m).into_iter().collect() };
-    [
+    let of_counts = [
         other_io(m, c),
         not_from_device(m, c),
         cache_changed(m, c),
         dirty_cache(m, c),
-        steal(c),
-        throttled(c),
-        thermal(c),
-        frequency_changed(c),
         interrupt_moved(m, c),
         not_granted(m),
-        cpu_contended(m, c),
-        not_steady(m, c),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    // What only moves times needs no word where these mean nothing.
+    let of_times = if m.host.is_emulated() {
+        vec![Some(Warning::new(
+            "emulated",
+            "software runs this machine's instructions: counts mean what they say, times mean nothing",
+            "compare counts, or run where KVM works",
+        ))]
+    } else {
+        vec![steal(c), throttled(c), thermal(c), frequency_changed(c), cpu_contended(m, c), not_steady(m, c)]
+    };
+    of_counts.into_iter().chain(of_times).flatten().collect()
 }
 
 /// Why this measurement must not be compared, one sentence each; empty: it may.

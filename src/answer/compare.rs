@@ -159,6 +159,9 @@ pub fn compare(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, no
         reasons: Vec::new(),
     };
     let mut against: Vec<String> = [a, b].into_iter().flat_map(against).collect();
+    if metric.is_of_time() && a.measurements().chain(b.measurements()).any(|m| m.host.is_emulated()) {
+        against.push("times mean nothing where software runs the machine's instructions".into());
+    }
     if interleaved {
         match between(a, b) {
             Ok(said) => c.reasons.extend(said),

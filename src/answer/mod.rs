@@ -1,5 +1,6 @@
 //! What measurements mean, in words. Pure: numbers in, sentences out; nothing is said that the numbers given don't say.
 
+pub mod across;
 pub mod comparable;
 pub mod compare;
 pub mod conclude;

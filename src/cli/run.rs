@@ -1,8 +1,9 @@
 //! `iotrail run`: an experiment, planned, measured, stored, reported.
 //!
 //! Exit status: 0 when every measurement was made; 1 when the run was stopped before (what is done is stored and printed), or
-//! with --fail-on-unmet when an expectation is not met; 2 and 3 as everywhere.
+//! with --fail-on-unmet when an expectation is not met; 1 with --kernels when some of the kernels have not measured everything; 2 and 3 as everywhere.
 
+mod across;
 pub(super) mod measured;
 pub(super) mod outline;
 mod progress;
@@ -13,9 +14,9 @@ use crate::answer::expectation;
 use crate::error::Result;
 use crate::experiment::execute::{Outcome, nothing_to_resume, resume, start};
 use crate::experiment::file::Experiment;
-use crate::experiment::plan::{Facts, Plan, Target, absolute, needs_target, plan};
+use crate::experiment::plan::{Facts, Plan, Target, TargetUse, absolute, plan, target_use};
 use crate::experiment::schedule::fresh_seed;
-use crate::experiment::{builtin, scratch};
+use crate::experiment::{builtin, emulated, scratch};
 use crate::host;
 use crate::load::options::Bytes;
 use crate::report::terminal;
@@ -43,11 +44,16 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<u32>,
 
+    /// Blocks: measurements of each cell (default: the experiment's; under emulation, where times mean nothing, 2 at most)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: Option<u32>,
+
     /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
-    /// Target: a file or a block device (default: a scratch file under $XDG_CACHE_HOME or ~/.cache, else /var/tmp)
+    /// Target: a file or a block device (default: what $IOTRAIL_TARGET names, where the experiment only reads; else a scratch file under
+    /// $XDG_CACHE_HOME or ~/.cache, else /var/tmp)
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 
@@ -62,18 +68,31 @@ pub struct RunArgs {
     /// JSON on standard output
     #[arg(long)]
     pub json: bool,
+
+    #[command(flatten)]
+    machines: across::Machines,
 }
 
 /// Of the target that is made when neither the command line nor the experiment says.
 const SIZE: Bytes = Bytes(1 << 30);
 
 pub fn run(args: &RunArgs) -> Result<u8> {
-    let experiment = builtin::find(&args.experiment)?;
+    let mut experiment = builtin::find(&args.experiment)?;
+    let seed = || args.seed.or(experiment.seed).unwrap_or_else(fresh_seed);
+    if !args.machines.kernels.is_empty() {
+        return across::run(args, &experiment, seed());
+    }
+    let seed = seed();
+    let is_emulated = host::facts(None)?.is_emulated();
+    match args.repeats {
+        Some(blocks) => emulated::repeat(&mut experiment, blocks),
+        None if is_emulated => emulated::shorten(&mut experiment),
+        None => {}
+    }
     let target = target(args, &experiment)?;
     let plan = resolve(args, &experiment, &target)?;
-    let seed = || args.seed.or(experiment.seed).unwrap_or_else(fresh_seed);
     if args.plan {
-        outline::show(&plan, seed(), args.json)?;
+        outline::show(&plan, seed, args.json)?;
         return Ok(0);
     }
     let path = args.store.clone().map_or_else(default_path, Ok)?;
@@ -85,14 +104,19 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let measured = (|| {
         let started = match args.resume {
             true => resume(&plan, &store, host::kernel::release().as_deref())?,
-            false => start(&plan, seed(), &mut store)?,
+            false => start(&plan, seed, &mut store)?,
         };
-        if let (true, Some(path)) = (target.scratch, &target.path) {
-            scratch::make_folder(path)?;
-            terminal::say(&format!(
-                "target: {} (kept for later runs)",
-                terminal::sanitise(&path.display().to_string())
-            ));
+        if let Some(path) = target.path.as_ref().filter(|_| args.file.is_none()) {
+            let why = if target.scratch { "kept for later runs" } else { "named by IOTRAIL_TARGET; only read" };
+            if target.scratch {
+                scratch::make_folder(path)?;
+            }
+            terminal::say(&format!("target: {} ({why})", terminal::sanitise(&path.display().to_string())));
+        }
+        if is_emulated && args.repeats.is_none() {
+            terminal::say(
+                "this machine is emulated: two blocks at most, without a control arm, as times mean nothing (--repeats N: more)",
+            );
         }
         measured(&plan, &started, &mut store)
     })();
@@ -122,17 +146,20 @@ fn again(args: &RunArgs) -> String {
     };
     let size = args.size.map_or_else(String::new, |s| format!("--size {} ", s.0));
     let quick = if args.quick { "--quick " } else { "" };
-    format!("{quick}{}{size}{}", path("--file", &args.file), path("--store", &args.store))
+    let repeats = args.repeats.map_or_else(String::new, |n| format!("--repeats {n} "));
+    format!("{quick}{repeats}{}{size}{}", path("--file", &args.file), path("--store", &args.store))
 }
 
 /// The file that the cells use: the one that is named, else the scratch file.
 fn target(args: &RunArgs, experiment: &Experiment) -> Result<Target> {
     let scale = if args.quick { experiment.quick.as_ref().unwrap_or(&experiment.full) } else { &experiment.full };
-    if !needs_target(experiment.kind, scale)? {
+    let target_use = target_use(experiment.kind, scale)?;
+    if target_use == TargetUse::Nothing {
         return Ok(Target::default());
     }
     let wanted = args.size.or(experiment.size).unwrap_or(SIZE);
-    match &args.file {
+    let named = scratch::named().filter(|_| args.file.is_none() && target_use == TargetUse::Reads);
+    match args.file.as_ref().or(named.as_ref()) {
         None => Ok(Target { path: Some(scratch::file(wanted)?), size: Some(wanted), scratch: true }),
         Some(path) => {
             // All of a target that is there is used, unless it is said how much.

@@ -3,6 +3,7 @@
 
 pub mod builtin;
 pub mod cell;
+pub mod emulated;
 mod enough;
 pub mod execute;
 pub mod file;

@@ -2,7 +2,7 @@
 
 use super::builtin;
 use super::file::parse;
-use super::plan::{Facts, Target, needs_target, plan};
+use super::plan::{Facts, Target, plan, target_use};
 use crate::error::Kind;
 use crate::load::options::Bytes;
 use crate::measurement::{self, TargetInterrupt};
@@ -136,7 +136,7 @@ fn each_is_refused_with_a_place_or_planned() {
         let outcome = parse(&text, "x.toml").and_then(|experiment| {
             let quick = experiment.quick.is_some() && i % 2 == 0;
             let scale = experiment.quick.as_ref().filter(|_| quick).unwrap_or(&experiment.full);
-            needs_target(experiment.kind, scale)?;
+            target_use(experiment.kind, scale)?;
             plan(&experiment, quick, &target, &facts, &|_| None)
         });
         match outcome {

@@ -79,15 +79,25 @@ pub struct Estimate {
     pub counted_ios: u64,
 }
 
-/// Whether any cell of the experiment does I/O on a file.
-pub fn needs_target(kind: Kind, scale: &Scale) -> Result<bool> {
-    let mut any = false;
+/// What the cells of an experiment do to the file that is theirs where they name none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TargetUse {
+    Nothing,
+    Reads,
+    Writes,
+}
+
+/// The most that any cell does.
+pub fn target_use(kind: Kind, scale: &Scale) -> Result<TargetUse> {
+    let mut most = TargetUse::Nothing;
     each_combination(scale, &mut |points| {
         let settled = settled(kind, merged(scale, points)).map_err(|e| refuse_combination(kind, points, &e))?;
-        any |= settled.load.storage().is_some_and(|load| load.file.is_none() && uses_target(load));
+        if let Some(load) = settled.load.storage().filter(|load| load.file.is_none() && uses_target(load)) {
+            most = most.max(if load.rw.writes() { TargetUse::Writes } else { TargetUse::Reads });
+        }
         Ok(())
     })?;
-    Ok(any)
+    Ok(most)
 }
 
 fn uses_target(load: &LoadOptions) -> bool {

@@ -175,12 +175,13 @@ fn the_key_changes_with_what_is_measured_and_not_with_what_is_said_of_it() {
 fn a_load_without_a_file_needs_no_target() {
     let of = |load: &str| {
         let text = TWO_BY_TWO.replace("[load]", &format!("[load]\n{load}"));
-        needs_target(Kind::Storage, &parse(&text, "x").unwrap().full).unwrap()
+        target_use(Kind::Storage, &parse(&text, "x").unwrap().full).unwrap()
     };
-    assert!(of(""));
-    assert!(!of("rw = \"nop\""));
-    assert!(!of("engine = \"null\""));
-    assert!(!of("file = \"/dev/vdb\""));
+    assert_eq!(of(""), TargetUse::Reads);
+    assert_eq!(of("rw = \"write\""), TargetUse::Writes);
+    for nothing in ["rw = \"nop\"", "engine = \"null\"", "file = \"/dev/vdb\""] {
+        assert_eq!(of(nothing), TargetUse::Nothing, "{nothing}");
+    }
 }
 
 #[test]
@@ -190,7 +191,7 @@ fn a_network_load_needs_no_target_and_keeps_both_sides_options() {
                 engine = \"epoll\"\n[[arm]]\nname = \"coop\"\nring = \"coop_taskrun\"\n";
     let planned = |text: &str| {
         let e = parse(text, "x.toml").unwrap();
-        assert!(!needs_target(e.kind, &e.full).unwrap());
+        assert_eq!(target_use(e.kind, &e.full).unwrap(), TargetUse::Nothing);
         plan(&e, false, &Target::default(), &two_cpus(), &|_| None)
     };
     let p = planned(text).unwrap();

@@ -6,6 +6,14 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::load::options::Bytes;
 
+/// Names a file or device that experiments which only read use in place of a scratch file. The lab sets it to its first drive.
+pub const TARGET_VARIABLE: &str = "IOTRAIL_TARGET";
+
+/// What the variable names; an empty one names nothing.
+pub fn named() -> Option<PathBuf> {
+    std::env::var_os(TARGET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 /// The scratch file for `size`; nothing is made yet. The size is in the name: a run that needs more makes its own.
 pub fn file(size: Bytes) -> Result<PathBuf> {
     let mut refused = Vec::new();

@@ -39,6 +39,7 @@ use self::kernel::Kernel;
 use self::machine::{Acceleration, CONSOLE, INITRAMFS, Parts, SHARED};
 use self::order::{FOLDER, LEFT, LEFT_VARIABLE, Order, PROGRAM, STATE};
 use crate::error::{Error, Result};
+use crate::experiment::scratch::TARGET_VARIABLE;
 
 /// A machine to be, and what is to run in it.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared
             .because(e)
     })?;
     std::os::unix::fs::symlink(program, at(SHARED).join(PROGRAM)).map_err(files)?;
-    order(asked.command)?.write(&at(SHARED)).map_err(files)?;
+    order(asked.command, !asked.drives.is_empty())?.write(&at(SHARED)).map_err(files)?;
     std::fs::write(at(INITRAMFS), initramfs(asked, &busybox)?).map_err(files)?;
     std::fs::write(at(CONSOLE), "").map_err(files)?;
     for (number, drive) in asked.drives.iter().enumerate() {
@@ -150,14 +151,17 @@ pub fn refresh(cache: &Cache, tell: &dyn Fn(&str)) -> Result<()> {
     packages::Packages::of(cache).refresh(tell)
 }
 
-/// The caller's folder and variables; but its store is the lab's.
-fn order(command: &[OsString]) -> Result<Order> {
+/// The caller's folder and variables; but its store is the lab's, and so is what its experiments read from.
+fn order(command: &[OsString], has_drive: bool) -> Result<Order> {
     let here = std::env::current_dir()
         .map_err(|e| Error::input("the working folder is not there any more", "change to one that is").because(e))?;
     let ours = [("XDG_STATE_HOME", STATE), (LEFT_VARIABLE, LEFT)];
+    let target = has_drive.then(|| (TARGET_VARIABLE.into(), "/dev/nvme0n1".into()));
     let environment = std::env::vars_os()
-        .filter(|(name, _)| !ours.iter().any(|(ours, _)| name == ours))
+        // A path of this machine's means another thing there.
+        .filter(|(name, _)| name != TARGET_VARIABLE && !ours.iter().any(|(ours, _)| name == ours))
         .chain(ours.map(|(name, folder)| (name.into(), format!("{FOLDER}/{folder}").into())))
+        .chain(target)
         .collect();
     let mut command = command.to_vec();
     if let Some(first) = command.first_mut().filter(|first| *first == "iotrail") {
@@ -234,9 +238,11 @@ mod tests {
 
     #[test]
     fn this_programs_name_is_this_program_and_its_store_the_labs() {
-        let order = order(&["iotrail".into(), "list".into()]).unwrap();
+        let order = order(&["iotrail".into(), "list".into()], true).unwrap();
         assert_eq!(order.command, ["/run/iotrail-lab/program", "list"]);
         let state: Vec<_> = order.environment.iter().filter(|(name, _)| name == "XDG_STATE_HOME").collect();
         assert_eq!(state, [&("XDG_STATE_HOME".into(), "/run/iotrail-lab/state".into())]);
+        let target: Vec<_> = order.environment.iter().filter(|(name, _)| name == "IOTRAIL_TARGET").collect();
+        assert_eq!(target, [&("IOTRAIL_TARGET".into(), "/dev/nvme0n1".into())]);
     }
 }

@@ -78,6 +78,11 @@ impl Metric {
         self == Metric::Iops
     }
 
+    /// Whether it is made of times: the others are counts.
+    pub fn is_of_time(self) -> bool {
+        !matches!(self, Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo)
+    }
+
     /// The quantile of all latencies that it is; `None`: it is a number of each measurement.
     pub fn quantile(self) -> Option<f64> {
         match self {

@@ -95,7 +95,7 @@ pub struct LoadSpec {
 impl LoadSpec {
     /// Whether the load writes to its target.
     pub fn writes(&self) -> bool {
-        matches!(self.rw, Rw::Write | Rw::RandWrite | Rw::RandRw)
+        self.rw.writes()
     }
 
     /// How the engine is to wait.

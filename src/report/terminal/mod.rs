@@ -1,5 +1,6 @@
 //! Text for a terminal, 80 columns wide. Colour is never the only sign of anything.
 
+mod across;
 mod bench;
 mod cells;
 mod compare;
@@ -16,6 +17,7 @@ mod trace;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 
+use crate::answer::across::{Beside, KernelRecord};
 use crate::answer::explain::Explained;
 use crate::comparison::Comparison;
 use crate::error::{Error, Result};
@@ -46,6 +48,11 @@ pub fn served(record: &ServedRecord) -> String {
 /// A run of an experiment: a table for each group of cells, then what is concluded.
 pub fn run(run: &RunRecord) -> String {
     run::screen(run, Style::of_stdout())
+}
+
+/// The same plan on several kernels: what differs in each cell, then what is concluded.
+pub fn across(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said: &[String]) -> String {
+    across::screen(run, kernels, cells, said, Style::of_stdout())
 }
 
 /// Comparisons, as `compare` prints them.

@@ -1,0 +1,279 @@
+//! `run --kernels`: the same plan in a virtual machine for each kernel, and the kernels compared.
+//!
+//! Each boot is a `lab run` of this program, so that whatever befalls one machine leaves the others alone. Kernels take turns (A B A B):
+//! what a kernel differs from itself, from boot to boot, is then seen beside what it differs from the others.
+
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::RunArgs;
+use crate::answer::across::{Boots, KernelRecord, beside, have_one_plan, merged, sentences};
+use crate::answer::words::list;
+use crate::error::{Error, Result};
+use crate::experiment::file::Experiment;
+use crate::experiment::interrupt;
+use crate::experiment::load::Kind;
+use crate::lab::drive::Drive;
+use crate::report::terminal;
+use crate::run_record::RunRecord;
+use crate::store::{Store, default_path};
+
+/// The machines, as `lab run` has them.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "With --kernels")]
+pub struct Machines {
+    /// Run the same plan on each of these kernels in a virtual machine, and compare them: releases, beginnings of such (6.1), newest
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["plan", "resume", "fail_on_unmet"])]
+    pub kernels: Vec<String>,
+
+    /// Boots of each kernel, in turns
+    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=20), requires = "kernels")]
+    rounds: u32,
+
+    /// CPUs of the machine (default: 4; for loads over the network 2)
+    #[arg(long, value_name = "N", requires = "kernels")]
+    cpus: Option<u32>,
+
+    /// Its drive, as in `lab run` (default: queues=2,poll=1; for loads over the network none)
+    #[arg(long, value_name = "OPTIONS", value_parser = drive, requires = "kernels")]
+    nvme: Option<String>,
+
+    /// Its memory
+    #[arg(long, value_name = "SIZE", requires = "kernels")]
+    memory: Option<String>,
+
+    /// Who runs its instructions: auto, kvm, tcg
+    #[arg(long, value_name = "HOW", requires = "kernels")]
+    accel: Option<String>,
+
+    /// A boot and its run are ended after so long
+    #[arg(long, value_name = "TIME", requires = "kernels")]
+    timeout: Option<String>,
+
+    /// Where the lab keeps kernels
+    #[arg(long, value_name = "DIR", requires = "kernels")]
+    cache: Option<PathBuf>,
+}
+
+/// Checked here, and handed on as it was written.
+fn drive(text: &str) -> std::result::Result<String, String> {
+    text.parse::<Drive>().map(|_| text.to_owned())
+}
+
+/// As `--json` prints it: a run that has the kernel as a parameter.
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    record: &'a RunRecord,
+    kernels: &'a [KernelRecord],
+    conclusions: &'a [String],
+}
+
+/// One boot: the run that it brought, and what went wrong.
+#[derive(Default)]
+struct Boot {
+    run: Option<i64>,
+    failed: Option<String>,
+}
+
+/// Exit status: 0 when every boot ended its run; 1 when some did; an error when none has measured.
+pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
+    let machines = &args.machines;
+    let mut asked = machines.kernels.clone();
+    asked.dedup();
+    if let Some(twice) = asked.iter().enumerate().find(|(i, k)| asked[..*i].contains(k)) {
+        return Err(Error::input(
+            format!("--kernels has {} twice", twice.1),
+            "name each kernel once; --rounds boots it more often",
+        ));
+    }
+    if args.quick && experiment.quick.is_none() {
+        return Err(Error::input(format!("experiment '{}' has no quick form", experiment.name), "leave out --quick"));
+    }
+    let path = args.store.clone().map_or_else(default_path, Ok)?;
+    let mut store = Store::create_or_open(&path)?;
+    let stop = interrupt::raise_flag()?;
+    let mut boots: Vec<Vec<Boot>> = asked.iter().map(|_| Vec::new()).collect();
+    for round in 1..=machines.rounds {
+        for (kernel, boots) in asked.iter().zip(&mut boots) {
+            // What could not be booted once is not tried again.
+            if stop.load(Ordering::Relaxed) || boots.iter().any(|b| b.run.is_none()) {
+                continue;
+            }
+            let name =
+                if machines.rounds > 1 { format!("{kernel} ({round} of {})", machines.rounds) } else { kernel.clone() };
+            let boot = one(args, (experiment, seed), (kernel, &name), &mut store, stop);
+            if let Some(why) = &boot.failed {
+                terminal::say(&format!("iotrail: {name}: {}", terminal::sanitise(why)));
+            }
+            boots.push(boot);
+        }
+    }
+    let interrupted = stop.load(Ordering::Relaxed);
+    let kernels =
+        asked.iter().zip(&boots).map(|(asked, boots)| read(asked, boots, &store)).collect::<Result<Vec<_>>>()?;
+    let (records, measured): (Vec<KernelRecord>, Vec<Option<Boots>>) = kernels.into_iter().unzip();
+    let measured: Vec<Boots> = measured.into_iter().flatten().collect();
+    if !have_one_plan(&measured) {
+        return Err(Error::disturbed(
+            "the runs do not have the same cells: the experiment's file was changed meanwhile",
+            "`iotrail list` shows them; run it again",
+        ));
+    }
+    let failed = RefCell::new(None);
+    let histogram = |run, cell, repeat| {
+        store.histogram(run, cell, repeat).unwrap_or_else(|e| {
+            failed.borrow_mut().get_or_insert(e);
+            None
+        })
+    };
+    let Some(record) = merged(&measured, &histogram) else {
+        store.abandon();
+        return Err(none_measured(&records, interrupted));
+    };
+    failed.into_inner().map_or(Ok(()), Err)?;
+    let said = sentences(&measured, &record.comparisons);
+    if args.json {
+        terminal::print_json(&Printed { record: &record, kernels: &records, conclusions: &said })?;
+    } else {
+        terminal::print(&terminal::across(&record, &records, &beside(&measured), &said))?;
+    }
+    let whole = !interrupted && records.iter().all(|k| k.failed.is_empty()) && record.finished_unix_s.is_some();
+    Ok(u8::from(!whole))
+}
+
+fn none_measured(kernels: &[KernelRecord], interrupted: bool) -> Error {
+    let why: Vec<String> = kernels.iter().flat_map(|k| k.failed.iter().map(|f| format!("{}: {f}", k.asked))).collect();
+    let remedy = if interrupted { "run it again" } else { "`iotrail lab kernels` lists what can be booted" };
+    Error::machine("nothing was measured on any of the kernels", remedy).because(list(&why))
+}
+
+/// What the store has of a kernel's boots.
+fn read(asked: &str, boots: &[Boot], store: &Store) -> Result<(KernelRecord, Option<Boots>)> {
+    let mut runs = Vec::new();
+    for run in boots.iter().filter_map(|b| b.run) {
+        runs.extend(store.load(run)?.filter(|r| r.done() > 0));
+    }
+    let first = || runs.iter().flat_map(|r| &r.cells).flat_map(|c| &c.measurements).next();
+    let kernel = first().map(|m| m.host.kernel.clone());
+    let record = KernelRecord {
+        asked: asked.to_owned(),
+        kernel: kernel.clone(),
+        runs: runs.iter().map(|r| r.run).collect(),
+        emulated: first().map(|m| m.host.is_emulated()),
+        failed: boots.iter().filter_map(|b| b.failed.clone()).collect(),
+    };
+    Ok((record, kernel.map(|kernel| Boots { kernel, runs })))
+}
+
+/// Boots one kernel and runs the plan there.
+fn one(
+    args: &RunArgs,
+    plan: (&Experiment, u32),
+    (kernel, name): (&str, &str),
+    store: &mut Store,
+    stop: &AtomicBool,
+) -> Boot {
+    let went = (|| {
+        let folder = tempfile::tempdir().map_err(|e| {
+            Error::machine("cannot make a temporary folder", "check the room in TMPDIR or /tmp").because(e)
+        })?;
+        let brought = folder.path().join("brought.db");
+        let failed = lab_run(command(args, plan, kernel, &brought)?, name, stop)?;
+        Ok::<_, Error>((store.take_in(&brought)?.into_iter().next_back(), failed))
+    })();
+    match went {
+        Ok((run, failed)) => {
+            let nothing = || "it ended and had stored nothing".to_owned();
+            Boot { run, failed: failed.or_else(|| run.is_none().then(nothing)) }
+        }
+        Err(e) => Boot { run: None, failed: Some(e.to_string()) },
+    }
+}
+
+/// `iotrail lab run … -- iotrail run …`.
+fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str, store: &Path) -> Result<Command> {
+    let machines = &args.machines;
+    let program = std::env::current_exe()
+        .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
+    let (cpus, drive) = match experiment.kind {
+        Kind::Storage => (4, Some("queues=2,poll=1")),
+        Kind::Net => (2, None),
+    };
+    let mut command = Command::new(program);
+    command.args(["lab", "run", "--kernel", kernel, "--cpus", &machines.cpus.unwrap_or(cpus).to_string()]);
+    for (option, value) in [
+        ("--nvme", machines.nvme.as_deref().or(drive)),
+        ("--memory", machines.memory.as_deref()),
+        ("--accel", machines.accel.as_deref()),
+        ("--timeout", machines.timeout.as_deref()),
+    ] {
+        command.args(value.map(|value| format!("{option}={value}")));
+    }
+    if let Some(cache) = &machines.cache {
+        command.arg("--cache").arg(cache);
+    }
+    command.arg("--store").arg(store);
+    command.args(["--", "iotrail", "run", &args.experiment, "--seed", &seed.to_string()]);
+    command.args(args.quick.then_some("--quick"));
+    command.args(args.repeats.map(|n| format!("--repeats={n}")));
+    command.args(args.size.map(|size| format!("--size={}", size.0)));
+    if let Some(file) = &args.file {
+        command.arg("--file").arg(file);
+    }
+    Ok(command)
+}
+
+/// How often the user's signal is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs it to its end; its words pass through, with the kernel before them. Why it failed, if it did.
+fn lab_run(mut command: Command, name: &str, stop: &AtomicBool) -> Result<Option<String>> {
+    // What it prints is read from the store.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // SAFETY: one system call that takes no lock and allocates nothing.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let cannot =
+        |e: std::io::Error| Error::machine("cannot start the lab", "see the limits of processes: ulimit -u").because(e);
+    let mut child = command.spawn().map_err(cannot)?;
+    let stderr = child.stderr.take();
+    let prefix = name.to_owned();
+    let words = std::thread::spawn(move || {
+        let mut last = None;
+        for line in stderr.into_iter().flat_map(|err| BufReader::new(err).lines()).map_while(std::io::Result::ok) {
+            let line = terminal::sanitise(&line);
+            match line.strip_prefix("iotrail: ") {
+                Some(why) => last = Some(why.to_owned()),
+                None => terminal::say(&format!("{prefix}: {line}")),
+            }
+        }
+        last
+    });
+    let mut told = false;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(cannot)? {
+            break status;
+        }
+        if stop.load(Ordering::Relaxed) && !std::mem::replace(&mut told, true) {
+            if let Some(signal) = interrupt::sent_to_us_alone() {
+                // SAFETY: only sends a signal to a child that has not been waited for.
+                unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+            }
+        }
+        std::thread::sleep(LOOK);
+    };
+    let why = words.join().unwrap_or(None);
+    Ok((!status.success()).then(|| why.unwrap_or_else(|| format!("the lab ended with {status}"))))
+}
