@@ -1,10 +1,14 @@
-# make run · make test · make bench · make lint · make install
+# make run · make test · make lab-test · make bench · make lint · make install
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
 BIN = target/release/iotrail
 
-.PHONY: run build deps test lint bench install clean
+# Of lab-test: kernels (`iotrail lab kernels`), and the tests that mean something in a guest.
+LAB_KERNELS = 6.1 6.12 newest
+LAB_TESTS = order:: functions:: ground:: nvme::
+
+.PHONY: run build deps test lab-test lint bench install clean
 
 # The main job: COOP_TASKRUN against the default, on a file of this machine's disk.
 run: build
@@ -29,6 +33,16 @@ deps:
 test: PACKAGES += strace
 test: deps
 	$(CARGO) test --release --locked
+
+# The tests of what a kernel does, inside each kernel of the lab. All are run, whatever fails before.
+lab-test: PACKAGES += qemu-system-x86 e2fsprogs
+lab-test: deps
+	$(CARGO) build --release --locked --bins --example ground
+	@failed=; for kernel in $(LAB_KERNELS); do \
+	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sh tests/lab.sh $$kernel '$(LAB_TESTS)'" \
+	        $(CARGO) test --release --locked --test kernel || failed="$$failed $$kernel"; \
+	done; \
+	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
 
 lint: deps
 	$(CARGO) fmt --check

@@ -37,7 +37,11 @@ pub struct Boots {
 }
 
 impl Boots {
-    fn cells<'a>(&'a self, params: &'a Map<String, Value>) -> impl Iterator<Item = (i64, &'a CellRecord)> {
+    /// The cell of each run that has these parameters.
+    fn cells<'a, 'p>(
+        &'a self,
+        params: &'p Map<String, Value>,
+    ) -> impl Iterator<Item = (i64, &'a CellRecord)> + use<'a, 'p> {
         self.runs.iter().filter_map(move |r| Some((r.run, r.cells.iter().find(|c| c.params == *params)?)))
     }
 
@@ -98,34 +102,18 @@ fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -
     }
     let mut found = Vec::new();
     for metric in wanted {
-        let side = |kernel: &Boots, cell: &CellRecord, boot: Option<usize>| {
-            let mut repeats = Vec::new();
-            for (run, cell) in
-                kernel.cells(&cell.params).enumerate().filter(|(i, _)| boot.is_none_or(|b| b == *i)).map(|b| b.1)
-            {
-                for (m, repeat) in cell.measurements.iter().zip(1..) {
-                    let needed = metric.quantile().is_some();
-                    let latency = if needed { histograms(run, cell.cell, repeat) } else { None };
-                    repeats.push((m.clone(), latency.as_ref().map(Counts::of)));
-                }
-            }
-            repeats
-        };
         for other in others {
             for cell in run.cells.iter().filter(|c| c.arm() != CONTROL) {
-                let (a, b) = (side(base, cell, None), side(other, cell, None));
+                let of = |kernel, boot| measured(kernel, (cell, boot), metric, histograms);
+                let (a, b) = (of(base, None), of(other, None));
                 if a.is_empty() || b.is_empty() {
                     continue;
                 }
                 // The same kernel, booted twice, is what differs by itself.
-                let floor = [base, other]
-                    .into_iter()
-                    .filter_map(|k| {
-                        let (x, y) = (side(k, cell, Some(0)), side(k, cell, Some(1)));
-                        noise_floor(metric, &of_repeats("", &x), &of_repeats("", &y))
-                    })
-                    .reduce(f64::max);
-                let (a, b) = (of_repeats(&base.kernel, &a), of_repeats(&other.kernel, &b));
+                let twice =
+                    |kernel| noise_floor(metric, &side("", &of(kernel, Some(0))), &side("", &of(kernel, Some(1))));
+                let floor = [base, other].into_iter().filter_map(twice).reduce(f64::max);
+                let (a, b) = (side(&base.kernel, &a), side(&other.kernel, &b));
                 found.push(Comparison { at: cell.params.clone(), ..compare(metric, &a, &b, false, floor) });
             }
         }
@@ -133,9 +121,28 @@ fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -
     found
 }
 
-fn of_repeats<'a>(name: &str, repeats: &'a [(Measurement, Option<Counts>)]) -> Side<'a> {
-    let repeats = repeats.iter().map(|(measurement, latency)| Repeat { measurement, latency: latency.clone() });
-    Side { name: name.into(), repeats: repeats.collect() }
+/// Repeats of a cell, of one boot or of all.
+fn measured<'a>(
+    kernel: &'a Boots,
+    (cell, boot): (&CellRecord, Option<usize>),
+    metric: Metric,
+    histograms: Histograms<'_>,
+) -> Vec<Repeat<'a>> {
+    let mut repeats = Vec::new();
+    for (i, (run, cell)) in kernel.cells(&cell.params).enumerate() {
+        if boot.is_some_and(|boot| boot != i) {
+            continue;
+        }
+        for (measurement, repeat) in cell.measurements.iter().zip(1..) {
+            let latency = metric.quantile().and_then(|_| histograms(run, cell.cell, repeat));
+            repeats.push(Repeat { measurement, latency: latency.as_ref().map(Counts::of) });
+        }
+    }
+    repeats
+}
+
+fn side<'a>(name: &str, repeats: &[Repeat<'a>]) -> Side<'a> {
+    Side { name: name.into(), repeats: repeats.to_vec() }
 }
 
 /// One cell's figures, kernel by kernel.
@@ -354,3 +361,7 @@ pub fn have_one_plan(kernels: &[Boots]) -> bool {
     let mut runs = kernels.iter().flat_map(|k| &k.runs);
     runs.next().is_none_or(|first| runs.all(|r| cells(r) == cells(first)))
 }
+
+#[cfg(test)]
+#[path = "across_tests.rs"]
+mod tests;

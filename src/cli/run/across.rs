@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::RunArgs;
 use crate::answer::across::{Boots, KernelRecord, beside, have_one_plan, merged, sentences};
+use crate::answer::conclude::Conclusion;
 use crate::answer::words::list;
 use crate::error::{Error, Result};
 use crate::experiment::file::Experiment;
@@ -73,7 +74,7 @@ struct Printed<'a> {
     #[serde(flatten)]
     record: &'a RunRecord,
     kernels: &'a [KernelRecord],
-    conclusions: &'a [String],
+    conclusions: [Conclusion; 1],
 }
 
 /// One boot: the run that it brought, and what went wrong.
@@ -141,7 +142,11 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
     failed.into_inner().map_or(Ok(()), Err)?;
     let said = sentences(&measured, &record.comparisons);
     if args.json {
-        terminal::print_json(&Printed { record: &record, kernels: &records, conclusions: &said })?;
+        terminal::print_json(&Printed {
+            record: &record,
+            kernels: &records,
+            conclusions: [Conclusion { about: String::new(), sentences: said }],
+        })?;
     } else {
         terminal::print(&terminal::across(&record, &records, &beside(&measured), &said))?;
     }

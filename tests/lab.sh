@@ -1,0 +1,31 @@
+#!/bin/sh
+# Runs a test program inside a kernel of the lab, on a drive of the guest's: cargo's runner for `make lab-test`.
+#
+#   sh tests/lab.sh KERNEL "FILTERS" PROGRAM [OPTIONS]
+#
+# PROGRAM is the one of tests/kernel; it is run once for each filter, so that what a guest cannot have is not asked for. nvme:: gets
+# drives as it wants them, all others a file system on the first drive.
+set -u
+kernel=$1 filters=$2 program=$3
+shift 3
+release=$(dirname "$(dirname "$program")")
+folder=$(dirname "$release")/tmp
+mkdir -p "$folder"
+failed=
+for filter in $filters; do
+    echo "== Linux $kernel: $filter"
+    case $filter in
+    nvme::*)
+        prepare=:
+        drives="--nvme queues=2,poll=1,size=64m,data=keep --nvme queues=1,poll=1,size=16m,data=keep,errors=read@1m,errors=write@2m" ;;
+    *)
+        prepare='mkfs.ext4 -q -F /dev/nvme0n1 && mount -o noatime /dev/nvme0n1 "$1"'
+        drives="--nvme queues=1,size=1g,data=keep" ;;
+    esac
+    # shellcheck disable=SC2086 # the drives are several words
+    "$release/iotrail" lab run --kernel "$kernel" --cpus 2 --memory 3g --timeout 60m $drives -- sh -c \
+        "$prepare"' || { echo "the drive cannot be used" >&2; exit 3; }; export TMPDIR="$1"; shift; exec "$@"' \
+        sh "$folder" "$program" "$filter" "$@" || failed="$failed $filter"
+done
+[ -z "$failed" ] || { echo "== Linux $kernel: FAILED:$failed"; exit 1; }
+echo "== Linux $kernel: passed: $filters"
