@@ -143,6 +143,11 @@ impl RunRecord {
         self.cells.iter().filter(|c| c.untestable.is_none()).count() * self.repeats as usize
     }
 
+    /// Whether software ran the machine's instructions, in any of its measurements.
+    pub fn is_emulated(&self) -> bool {
+        self.cells.iter().flat_map(|c| &c.measurements).any(|m| m.host.is_emulated())
+    }
+
     pub fn done(&self) -> usize {
         self.cells.iter().map(|c| c.measurements.len()).sum()
     }

@@ -44,10 +44,6 @@ impl Boots {
     ) -> impl Iterator<Item = (i64, &'a CellRecord)> + use<'a, 'p> {
         self.runs.iter().filter_map(move |r| Some((r.run, r.cells.iter().find(|c| c.params == *params)?)))
     }
-
-    fn measurements(&self) -> impl Iterator<Item = &Measurement> {
-        self.runs.iter().flat_map(|r| &r.cells).flat_map(|c| &c.measurements)
-    }
 }
 
 /// Latencies of a repeat (from 1) of a cell of a run, by their numbers; `None`: not kept.
@@ -89,14 +85,14 @@ pub fn merged(kernels: &[Boots], histograms: Histograms<'_>) -> Option<RunRecord
     })
 }
 
-pub fn any_emulated(kernels: &[Boots]) -> bool {
-    kernels.iter().flat_map(Boots::measurements).any(|m| m.host.is_emulated())
+fn any_emulated(kernels: &[Boots]) -> bool {
+    kernels.iter().flat_map(|k| &k.runs).any(RunRecord::is_emulated)
 }
 
 /// Counts, and where no machine was emulated what the experiment is about too.
 fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -> Vec<Comparison> {
     let Some((base, others)) = kernels.split_first() else { return Vec::new() };
-    let mut wanted: Vec<Metric> = Metric::ALL.into_iter().filter(|m| !m.is_of_time()).collect();
+    let mut wanted: Vec<Metric> = Metric::COUNTS.to_vec();
     if !any_emulated(kernels) {
         wanted.extend(metrics(run).into_iter().filter(|m| m.is_of_time()));
     }
@@ -161,6 +157,7 @@ pub struct Figure {
 }
 
 type Of<'a> = Box<dyn Fn(&Measurement) -> Option<f64> + 'a>;
+type Plain = fn(&Measurement) -> Option<f64>;
 type Text = fn(f64) -> String;
 
 /// Every cell but the control arm's, in the order of the plan.
@@ -196,7 +193,7 @@ fn of_cell(run: &RunRecord, cell: &CellRecord, kernels: &[Boots]) -> Beside {
 /// By name: what is read of a measurement, and how it is written.
 fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> Vec<(String, Of<'a>, Text)> {
     let per = Unit::of_run(run).one();
-    let counted: [(&str, fn(&Measurement) -> Option<f64>); 7] = [
+    let counted: [(&str, Plain); 7] = [
         ("kicks", |m| m.per_io.kicks),
         ("reschedule IPIs", |m| m.per_io.resched_ipis),
         ("device interrupts", |m| m.per_io.device_irqs),
@@ -224,7 +221,7 @@ fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> 
     }
     if !emulated {
         all.push((Metric::Iops.words(Unit::of_run(run)), Box::new(|m| Some(m.iops)), count as Text));
-        let us = |of: fn(&Measurement) -> Option<f64>| move |m: &Measurement| of(m).map(|ns| ns / 1e3);
+        let us = |of: Plain| move |m: &Measurement| of(m).map(|ns| ns / 1e3);
         all.push(("mean latency, µs".into(), Box::new(us(|m| m.latency_ns.mean)), three_digits as Text));
         all.push((
             "p99 latency, µs".into(),

@@ -71,7 +71,10 @@ fn what_differs_stands_apart_from_what_is_the_same() {
         .collect();
     assert_eq!(
         shown,
-        [("kicks per I/O", vec!["1.00", "0.50 (0.50–0.51)"]), ("posted out of order", vec!["1000 of 4000", "0 of 4000"])]
+        [
+            ("kicks per I/O", vec!["1.00", "0.50 (0.50–0.51)"]),
+            ("posted out of order", vec!["1000 of 4000", "0 of 4000"])
+        ]
     );
     assert!(cells[0].alike.contains(&"mode switches per I/O 2.10".to_owned()), "{:?}", cells[0].alike);
     assert!(cells[1].alike.contains(&"kicks per I/O 0.00".to_owned()), "{:?}", cells[1].alike);

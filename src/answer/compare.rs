@@ -95,8 +95,17 @@ pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison>
     found.into_iter().map(|(_, c)| c).collect()
 }
 
-/// What a run's arms are compared on: what it says, else what its table is about.
+/// What a run's arms are compared on: what it says, else what its table is about. Where times mean nothing, counts.
 pub fn metrics(record: &RunRecord) -> Vec<Metric> {
+    let asked = asked_metrics(record);
+    if !record.is_emulated() {
+        return asked;
+    }
+    let counts: Vec<Metric> = asked.into_iter().filter(|m| !m.is_of_time()).collect();
+    if counts.is_empty() { Metric::COUNTS.to_vec() } else { counts }
+}
+
+fn asked_metrics(record: &RunRecord) -> Vec<Metric> {
     match (record.metrics.is_empty(), record.table) {
         (true, Table::Delivery) => vec![Metric::Iops, Metric::LatencyP99],
         (true, Table::Cost) => vec![Metric::Elapsed],

@@ -37,6 +37,9 @@ impl Metric {
         Metric::SyscallsPerIo,
     ];
 
+    /// Those that are not made of times.
+    pub const COUNTS: [Metric; 3] = [Metric::KicksPerIo, Metric::ModeSwitchesPerIo, Metric::SyscallsPerIo];
+
     /// As on the command line, in experiment files and in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -78,9 +81,8 @@ impl Metric {
         self == Metric::Iops
     }
 
-    /// Whether it is made of times: the others are counts.
     pub fn is_of_time(self) -> bool {
-        !matches!(self, Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo)
+        !Metric::COUNTS.contains(&self)
     }
 
     /// The quantile of all latencies that it is; `None`: it is a number of each measurement.

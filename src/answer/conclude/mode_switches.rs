@@ -28,7 +28,7 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
         }
     }
     let Some((base, others)) = run.arms.split_first() else { return out };
-    out.extend(between_rows(base, group));
+    out.extend(between_rows(run, base, group));
     for other in others {
         for row in &group.rows {
             let (Some(a), Some(b)) = (find(row, base), find(row, other)) else { continue };
@@ -40,7 +40,7 @@ pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<S
 }
 
 /// The first row's way against the others', with the same arm.
-fn between_rows(arm: &str, group: &Group<'_>) -> Option<String> {
+fn between_rows(run: &RunRecord, arm: &str, group: &Group<'_>) -> Option<String> {
     fn measured<'a>(row: &Row<'a>, arm: &str) -> Option<&'a CellRecord> {
         find(row, arm).filter(|c| !c.measurements.is_empty())
     }
@@ -49,16 +49,20 @@ fn between_rows(arm: &str, group: &Group<'_>) -> Option<String> {
     let part = |row: &Row<'_>| {
         let cell = measured(row, arm)?;
         let switches = |c: &CellRecord| over_repeats(c, |m| m.per_io.mode_switches);
-        let mut parts = vec![format!("IOPS ×{}", three_digits(ratio(Metric::Iops, base, cell)?))];
+        let of_time = |metric: Metric, words: &str| {
+            let known = ratio(metric, base, cell).filter(|_| !run.is_emulated());
+            known.map(|r| format!("{words} ×{}", three_digits(r)))
+        };
+        let mut parts = Vec::from_iter(of_time(Metric::Iops, "IOPS"));
         parts.extend(
             switches(base)
                 .zip(switches(cell))
                 .filter(|(a, _)| *a > 0.0)
                 .map(|(a, b)| format!("returns to user mode per I/O ×{}", three_digits(b / a))),
         );
-        parts.extend(ratio(Metric::LatencyP99_99, base, cell).map(|r| format!("p99.99 ×{}", three_digits(r))));
-        parts.extend(ratio(Metric::CpuPerIo, base, cell).map(|r| format!("CPU time per I/O ×{}", three_digits(r))));
-        Some(format!("{} {}", row.value, list(&parts)))
+        parts.extend(of_time(Metric::LatencyP99_99, "p99.99"));
+        parts.extend(of_time(Metric::CpuPerIo, "CPU time per I/O"));
+        (!parts.is_empty()).then(|| format!("{} {}", row.value, list(&parts)))
     };
     let parts: Vec<String> = rest.iter().filter_map(part).collect();
     (!parts.is_empty()).then(|| format!("Against {} ({arm}), by medians: {}.", first.value, parts.join("; ")))

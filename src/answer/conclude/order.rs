@@ -12,7 +12,9 @@ use crate::run_record::{CellRecord, RunRecord};
 pub fn conclude(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
     let mut out = Vec::new();
     for cell in group.rows.iter().flat_map(|r| &r.cells) {
-        out.extend(apart(cell));
+        if !run.is_emulated() {
+            out.extend(apart(cell));
+        }
         out.extend(order(cell));
     }
     out.extend(row_by_row(run, None, group));
@@ -76,6 +78,7 @@ fn order(cell: &CellRecord) -> Option<String> {
     let runs = || each.iter().zip(cell.measurements.iter().map(|m| m.iops));
     if let (Some((least, fast)), Some((most, slow))) = (runs().min_by(by_inversions), runs().max_by(by_inversions))
         && most > least
+        && !cell.measurements.iter().any(|m| m.host.is_emulated())
     {
         said.push_str(&format!(
             "; the run with fewest ({}) had {} requests per second, the one with most ({}) {}",

@@ -20,14 +20,18 @@ const WORTH_NAMING: f64 = 0.01;
 
 pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
     let mut out = row_by_row(run, rows, group);
-    out.extend(kicks_cost(rows, group));
+    if !run.is_emulated() {
+        out.extend(kicks_cost(rows, group));
+    }
     for arm in &run.arms {
         out.extend(carried(run, arm, rows, group));
     }
     for arm in &run.arms {
         out.extend(landed(arm, rows, group));
     }
-    out.extend(reasoning(rows, group));
+    if !run.is_emulated() {
+        out.extend(reasoning(rows, group));
+    }
     out
 }
 

@@ -261,6 +261,8 @@ fn lab_run(mut command: Command, name: &str, stop: &AtomicBool) -> Result<Option
             let line = terminal::sanitise(&line);
             match line.strip_prefix("iotrail: ") {
                 Some(why) => last = Some(why.to_owned()),
+                // It has a number of its own here.
+                None if line.starts_with("iotrail lab: stored here") => {}
                 None => terminal::say(&format!("{prefix}: {line}")),
             }
         }
@@ -271,11 +273,12 @@ fn lab_run(mut command: Command, name: &str, stop: &AtomicBool) -> Result<Option
         if let Some(status) = child.try_wait().map_err(cannot)? {
             break status;
         }
-        if stop.load(Ordering::Relaxed) && !std::mem::replace(&mut told, true) {
-            if let Some(signal) = interrupt::sent_to_us_alone() {
-                // SAFETY: only sends a signal to a child that has not been waited for.
-                unsafe { libc::kill(child.id() as libc::pid_t, signal) };
-            }
+        if stop.load(Ordering::Relaxed)
+            && !std::mem::replace(&mut told, true)
+            && let Some(signal) = interrupt::sent_to_us_alone()
+        {
+            // SAFETY: only sends a signal to a child that has not been waited for.
+            unsafe { libc::kill(child.id() as libc::pid_t, signal) };
         }
         std::thread::sleep(LOOK);
     };
