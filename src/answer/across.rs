@@ -30,6 +30,11 @@ pub struct KernelRecord {
     pub failed: Vec<String>,
 }
 
+/// A release without what a distribution adds to its end: `6.12.107+deb13-amd64` is `6.12.107`.
+pub fn short(release: &str) -> &str {
+    release.split('+').next().unwrap_or(release).trim_end_matches("-amd64")
+}
+
 /// One kernel's runs, a boot each.
 pub struct Boots {
     pub kernel: String,
@@ -292,13 +297,13 @@ fn order(arm: &str, kernels: &[Boots]) -> Option<String> {
         let cells = kernel.runs.iter().flat_map(|r| &r.cells).filter(|c| c.arm() == arm);
         let all: Vec<Measurement> = cells.flat_map(|c| c.measurements.clone()).collect();
         match reversed(&all) {
-            Some((0, of)) => kept.push(format!("{} ({of} completions)", kernel.kernel)),
+            Some((0, of)) => kept.push(format!("{} ({of} completions)", short(&kernel.kernel))),
             Some((n, of)) => {
                 let far = all.iter().filter_map(|m| m.delivery().map(|d| d.max_displacement)).max().unwrap_or(0);
                 let by = all.iter().filter_map(|m| m.delivery().map(|d| d.by.task_work)).sum::<u64>();
                 lost.push(format!(
                     "{} {n} of {of} ({by} of them in task work, by {} at most)",
-                    kernel.kernel,
+                    short(&kernel.kernel),
                     plural(far as usize, "place")
                 ));
             }
@@ -349,7 +354,8 @@ fn said(words: &str, metric: Metric, group: &[Comparison], run: &RunRecord) -> O
         parts.push(format!("not comparable in {} ({why})", plural(open.len(), "cell")));
     }
     let first = group.first()?;
-    (!parts.is_empty()).then(|| format!("{words} on {} against {}: {}.", first.b, first.a, parts.join("; ")))
+    (!parts.is_empty())
+        .then(|| format!("{words} on {} against {}: {}.", short(&first.b), short(&first.a), parts.join("; ")))
 }
 
 /// Whether each run has the same cells: it has where the kernels' runs come of one plan.

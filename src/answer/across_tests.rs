@@ -112,6 +112,10 @@ fn figures_whose_ranges_meet_are_the_same() {
     assert!(are_alike(&[of(&[1.0, 1.2]), of(&[1.1, 1.4])]));
     assert!(are_alike(&[of(&[1.0]), of(&[1.019])]) && are_alike(&[of(&[0.0]), of(&[0.004])]));
     assert!(!are_alike(&[of(&[1.0]), of(&[1.03])]) && !are_alike(&[of(&[1.0]), None]));
+    assert_eq!(
+        [short("6.12.107+deb13-amd64"), short("6.1.0-50-amd64"), short("7.3.4")],
+        ["6.12.107", "6.1.0-50", "7.3.4"]
+    );
     assert_eq!(spread_text(of(&[0.9, 1.0, 1.3]).unwrap(), per_io), "1.00 (0.90–1.30)");
     assert_eq!(spread_text(of(&[0.4, 0.6]).unwrap(), percent), "50 % (40–60 %)");
     assert_eq!(spread_text(of(&[1.0, 1.001]).unwrap(), per_io), "1.00");

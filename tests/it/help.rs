@@ -85,7 +85,11 @@ fn options() -> End {
         ),
         ("lab kernels", "--cache --help --json"),
         ("lab fetch", "--cache --help"),
-        ("run", "--fail-on-unmet --file --help --json --plan --quick --resume --seed --size --store"),
+        (
+            "run",
+            "--accel --cache --cpus --fail-on-unmet --file --help --json --kernels --memory --nvme --plan --quick --repeats --resume \
+             --rounds --seed --size --store --timeout",
+        ),
     ] {
         let with = |option| command.split(' ').chain([option]).collect::<Vec<_>>();
         let text = help(&with("--help"));

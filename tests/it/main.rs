@@ -3,6 +3,7 @@
 //! Nothing here needs probes, root or a certain disk. What a machine cannot set up is skipped: a third outcome, printed with
 //! its reason and counted; under CI a skip fails the run, since the gate's machine can set up everything.
 
+mod across;
 mod bad_experiment;
 mod bad_load;
 mod bad_machine;
@@ -59,6 +60,7 @@ fn main() {
         json::TESTS,
         compared::TESTS,
         run::TESTS,
+        across::TESTS,
         net_bench::TESTS,
         stop::TESTS,
         lab::TESTS,

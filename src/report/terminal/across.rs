@@ -1,7 +1,7 @@
 //! The same plan on several kernels, side by side.
 
 use super::layout::{Column, Style, field, paragraph, table};
-use crate::answer::across::{Beside, Figure, KernelRecord};
+use crate::answer::across::{Beside, Figure, KernelRecord, short};
 use crate::answer::words::{UNKNOWN, list, plural};
 use crate::run_record::RunRecord;
 
@@ -73,9 +73,4 @@ fn differing(cell: &Beside, kernels: &[&str]) -> String {
         std::iter::once(f.name.clone()).chain(values).collect()
     };
     table(&columns, cell.differing.iter().map(line).collect())
-}
-
-/// A release without what a distribution adds to its end: `6.12.107+deb13-amd64` is `6.12.107`.
-fn short(release: &str) -> &str {
-    release.split('+').next().unwrap_or(release).trim_end_matches("-amd64")
 }

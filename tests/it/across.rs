@@ -1,0 +1,81 @@
+//! `run` where the lab decides: the target that a variable names, the number of blocks, `--kernels` as far as no machine boots.
+
+use serde_json::json;
+
+use crate::run::experiment;
+use crate::tool::{Place, file, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("across::a_variable_names_the_target_of_experiments_that_only_read", target),
+    ("across::repeats_takes_the_place_of_the_experiments", repeats),
+    ("across::wrong_use_is_one_line", wrong_use),
+    ("across::kernels_that_cannot_be_had_are_a_line_each_and_leave_no_store", no_kernel),
+];
+
+fn target() -> End {
+    let place = Place::new();
+    experiment(&place, "count = 8");
+    let planned = |variable: &std::path::Path, more: &[&str]| {
+        let mut command = place.tool(["run", "e.toml", "--plan", "--json"]);
+        run(command.args(more).env("IOTRAIL_TARGET", variable)).ok().json()["target"].clone()
+    };
+    assert_eq!(planned(file(), &[]), json!(file()));
+    assert_eq!(planned(file(), &["--file", "/x"]), json!("/x"), "the command line goes before it");
+    let scratch = planned("".as_ref(), &[]);
+    assert!(
+        scratch.as_str().is_some_and(|path| path.ends_with("/scratch-1g")),
+        "an empty one names nothing: {scratch}"
+    );
+    let ended = run(place.tool(["run", "e.toml", "--quick", "--store", "s.db"]).env("IOTRAIL_TARGET", file())).ok();
+    let expected = format!("target: {} (named by IOTRAIL_TARGET; only read)\n", file().display());
+    assert!(ended.stderr.starts_with(&expected), "{}", ended.stderr);
+    experiment(&place, "count = 8\nrw = \"randwrite\"");
+    let writes = planned(file(), &[]);
+    assert!(writes.as_str().is_some_and(|path| path.ends_with("/scratch-1g")), "what writes does not use it: {writes}");
+    End::Passed
+}
+
+fn repeats() -> End {
+    let place = Place::new();
+    experiment(&place, "count = 8");
+    let plan =
+        run(&mut place.tool(["run", "e.toml", "--plan", "--json", "--repeats", "3", "--file", "/x"])).ok().json();
+    assert_eq!((&plan["repeats"], plan["order"].as_array().map(Vec::len)), (&json!(3), Some(12)));
+    End::Passed
+}
+
+fn wrong_use() -> End {
+    let place = Place::new();
+    experiment(&place, "count = 8");
+    for (options, expected) in [
+        ("e.toml --kernels 6.1,6.12,6.1", "--kernels has 6.1 twice"),
+        ("e.toml --kernels 6.1 --nvme queue=1", "there is no 'queue'"),
+        ("e.toml --kernels 6.1 --rounds 0", "invalid value '0' for '--rounds <N>'"),
+        ("e.toml --kernels 6.1 --plan", "'--kernels <LIST>' cannot be used with '--plan'"),
+        ("e.toml --rounds 3", "--kernels <LIST>"),
+        ("e.toml --repeats 0", "invalid value '0' for '--repeats <N>'"),
+        ("no-such --kernels 6.1", "there is no experiment 'no-such'"),
+    ] {
+        let ended = run(place.tool(["run", "--store", "s.db"]).args(options.split_whitespace()));
+        assert_eq!(ended.status, 2, "{options}: {}", ended.stderr);
+        assert!(ended.one_line().contains(expected), "{options}: {}", ended.stderr);
+    }
+    assert!(!place.join("s.db").exists());
+    End::Passed
+}
+
+/// A PATH on which there is nothing to fetch with.
+fn no_kernel() -> End {
+    let place = Place::new();
+    experiment(&place, "count = 8");
+    let mut command = place.tool(["run", "e.toml", "--kernels", "1.2,1.3", "--cache", "cache", "--store", "s.db"]);
+    let ended = run(command.env("PATH", place.path()));
+    assert_eq!((ended.status, ended.stdout.as_str()), (3, ""), "{}", ended.stderr);
+    for kernel in ["iotrail: 1.2 (1 of 2): ", "iotrail: 1.3 (1 of 2): "] {
+        assert_eq!(ended.stderr.matches(kernel).count(), 1, "{}", ended.stderr);
+    }
+    assert!(ended.stderr.contains("nothing was measured on any of the kernels"), "{}", ended.stderr);
+    assert!(!place.join("s.db").exists());
+    End::Passed
+}
