@@ -14,24 +14,26 @@ pub const TESTS: &[Test] = &[
 ];
 
 fn target() -> End {
+    let file = file();
+    let file = file.as_path();
     let place = Place::new();
     experiment(&place, "count = 8");
     let planned = |variable: &std::path::Path, more: &[&str]| {
         let mut command = place.tool(["run", "e.toml", "--plan", "--json"]);
         run(command.args(more).env("IOTRAIL_TARGET", variable)).ok().json()["target"].clone()
     };
-    assert_eq!(planned(file(), &[]), json!(file()));
-    assert_eq!(planned(file(), &["--file", "/x"]), json!("/x"), "the command line goes before it");
+    assert_eq!(planned(file, &[]), json!(file));
+    assert_eq!(planned(file, &["--file", "/x"]), json!("/x"), "the command line goes before it");
     let scratch = planned("".as_ref(), &[]);
     assert!(
         scratch.as_str().is_some_and(|path| path.ends_with("/scratch-1g")),
         "an empty one names nothing: {scratch}"
     );
-    let ended = run(place.tool(["run", "e.toml", "--quick", "--store", "s.db"]).env("IOTRAIL_TARGET", file())).ok();
-    let expected = format!("target: {} (named by IOTRAIL_TARGET; only read)\n", file().display());
+    let ended = run(place.tool(["run", "e.toml", "--quick", "--store", "s.db"]).env("IOTRAIL_TARGET", file)).ok();
+    let expected = format!("target: {} (named by IOTRAIL_TARGET; only read)\n", file.display());
     assert!(ended.stderr.starts_with(&expected), "{}", ended.stderr);
     experiment(&place, "count = 8\nrw = \"randwrite\"");
-    let writes = planned(file(), &[]);
+    let writes = planned(file, &[]);
     assert!(writes.as_str().is_some_and(|path| path.ends_with("/scratch-1g")), "what writes does not use it: {writes}");
     End::Passed
 }
