@@ -101,6 +101,24 @@ fn a_measurement_that_cannot_be_compared_forbids_the_verdict() {
 }
 
 #[test]
+fn of_emulated_machines_counts_are_compared_and_times_are_not() {
+    let (mut a, mut b) = (measured(&A), measured(&times(1.5)));
+    for m in a.iter_mut().chain(&mut b) {
+        m.host.virtualisation = Some("qemu".into());
+    }
+    b.iter_mut().for_each(|m| m.per_io.mode_switches = Some(4.2));
+    let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
+    assert_eq!((c.verdict, c.ci95), (Verdict::NotComparable, None));
+    assert_eq!(c.reasons, ["times mean nothing where software runs the machine's instructions"]);
+    let c = compare(Metric::ModeSwitchesPerIo, &side("a", &a), &side("b", &b), true, None);
+    assert_eq!((c.verdict, c.ratio), (Verdict::Slower, Some(2.0)));
+    let cell = |measurements| CellRecord { cell: 1, params: Map::new(), untestable: None, measurements };
+    let run = RunRecord { cells: vec![cell(a)], table: Table::ModeSwitches, ..sample::run() };
+    assert_eq!(metrics(&run), [Metric::ModeSwitchesPerIo], "those of its table that are counts");
+    assert_eq!(metrics(&RunRecord { table: Table::Delivery, ..run }), Metric::COUNTS, "else all counts");
+}
+
+#[test]
 fn pairs_that_do_not_go_together_forbid_the_verdict_unless_that_is_what_the_arms_differ_in() {
     let (mut a, mut b) = (measured(&A), measured(&times(1.5)));
     let frequency = |all: &mut [Measurement], khz: u64| {

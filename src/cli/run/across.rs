@@ -22,6 +22,7 @@ use crate::experiment::file::Experiment;
 use crate::experiment::interrupt;
 use crate::experiment::load::Kind;
 use crate::lab::drive::Drive;
+use crate::load::options::Span;
 use crate::report::terminal;
 use crate::run_record::RunRecord;
 use crate::store::{Store, default_path};
@@ -55,8 +56,8 @@ pub struct Machines {
     accel: Option<String>,
 
     /// A boot and its run are ended after so long
-    #[arg(long, value_name = "TIME", requires = "kernels")]
-    timeout: Option<String>,
+    #[arg(long, value_name = "TIME", default_value = "60m", requires = "kernels")]
+    timeout: Span,
 
     /// Where the lab keeps kernels
     #[arg(long, value_name = "DIR", requires = "kernels")]
@@ -218,10 +219,10 @@ fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str,
         ("--nvme", machines.nvme.as_deref().or(drive)),
         ("--memory", machines.memory.as_deref()),
         ("--accel", machines.accel.as_deref()),
-        ("--timeout", machines.timeout.as_deref()),
     ] {
         command.args(value.map(|value| format!("{option}={value}")));
     }
+    command.arg(format!("--timeout={}ms", machines.timeout.0.as_millis()));
     if let Some(cache) = &machines.cache {
         command.arg("--cache").arg(cache);
     }
