@@ -21,7 +21,7 @@ for filter in $filters; do
         prepare=:
         drives="--nvme queues=2,poll=1,size=64m,data=keep --nvme queues=1,poll=1,size=16m,data=keep,errors=read@1m,errors=write@2m" ;;
     *)
-        prepare='mkfs.ext4 -q -F /dev/nvme0n1 && mount -o noatime /dev/nvme0n1 "$1"'
+        prepare='modprobe ext4 && mkfs.ext4 -q -F /dev/nvme0n1 && mount -o noatime /dev/nvme0n1 "$1"'
         drives="--nvme queues=1,size=1g,data=keep" ;;
     esac
     # shellcheck disable=SC2086 # the drives are several words

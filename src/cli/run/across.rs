@@ -88,8 +88,7 @@ struct Boot {
 /// Exit status: 0 when every boot ended its run; 1 when some did; an error when none has measured.
 pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
     let machines = &args.machines;
-    let mut asked = machines.kernels.clone();
-    asked.dedup();
+    let asked = &machines.kernels;
     if let Some(twice) = asked.iter().enumerate().find(|(i, k)| asked[..*i].contains(k)) {
         return Err(Error::input(
             format!("--kernels has {} twice", twice.1),
