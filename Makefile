@@ -6,7 +6,7 @@ BIN = target/release/iotrail
 
 # Of lab-test: kernels (`iotrail lab kernels`), and the tests that mean something in a guest.
 LAB_KERNELS = 6.1 6.12 newest
-LAB_TESTS = order:: functions:: ground:: nvme::
+LAB_TESTS = order:: functions:: ground:: nvme:: nvme::what_has_no_poll_queue
 
 .PHONY: run build deps test lab-test lint bench install clean
 
