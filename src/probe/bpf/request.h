@@ -1,0 +1,71 @@
+/* What the kernel knows of a request and its ring: read where no argument's type says what it is. */
+#ifndef IOTRAIL_REQUEST_H
+#define IOTRAIL_REQUEST_H
+
+#include "follow.h"
+
+static __always_inline __u32 opcode_of(void *request)
+{
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast(request, struct io_kiocb)->opcode;
+	return BPF_CORE_READ((struct io_kiocb *)request, opcode);
+}
+
+static __always_inline __u32 length_of(void *request)
+{
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast(request, struct io_rw)->len;
+	return BPF_CORE_READ((struct io_rw *)request, len);
+}
+
+static __always_inline bool plain_length(__u32 opcode)
+{
+	return opcode == IORING_OP_READ || opcode == IORING_OP_WRITE || opcode == IORING_OP_READ_FIXED ||
+	       opcode == IORING_OP_WRITE_FIXED;
+}
+
+/* It takes the provided buffer that is next: its length is that buffer's (io_rw.len once it has one), which says nothing of how
+ * much the program hopes for.
+ */
+static __always_inline bool takes_a_buffer(void *request)
+{
+	return BPF_CORE_READ((struct io_kiocb *)request, flags) & REQ_F_BUFFER_SELECT;
+}
+
+static __always_inline __u32 poll_events_of(void *request)
+{
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast(request, struct io_poll)->events;
+	return BPF_CORE_READ((struct io_poll *)request, events);
+}
+
+static __always_inline __u64 flags_of(void *request)
+{
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast(request, struct io_kiocb)->flags;
+	return BPF_CORE_READ((struct io_kiocb *)request, flags);
+}
+
+/* `typed`: the verifier knows what `ring` points to. */
+static __always_inline __u32 setup_flags_of(struct io_ring_ctx *ring, bool typed)
+{
+	if (typed)
+		return ring->flags;
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast(ring, struct io_ring_ctx)->flags;
+	return BPF_CORE_READ(ring, flags);
+}
+
+static __always_inline bool is_zero_copy_send(__u32 opcode)
+{
+	return opcode == IORING_OP_SEND_ZC || opcode == IORING_OP_SENDMSG_ZC;
+}
+
+/* It may post completions that name its user data alone. */
+static __always_inline bool posts_many(void *request, __u32 opcode)
+{
+	return (flags_of(request) & multishot_flags) || opcode == IORING_OP_TIMEOUT ||
+	       (opcode == IORING_OP_POLL_ADD && !(poll_events_of(request) & EPOLLONESHOT));
+}
+
+#endif
