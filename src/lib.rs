@@ -31,7 +31,7 @@
 //! | [`watch`] | other people's programs: their rings, followed requests, recordings |
 //! | [`recorded`] | what a recording holds; its schema |
 //! | [`export`] | recordings and samples for other programs, one file per format |
-//! | [`state_folder`] | where the store and the journal are |
+//! | [`folders`] | where the store, the journal and the lab's cache are |
 //! | [`error`] | what a user is told, and the exit status |
 
 pub mod answer;
@@ -41,6 +41,7 @@ pub mod engine;
 pub mod error;
 pub mod experiment;
 pub mod export;
+pub mod folders;
 pub mod host;
 pub mod lab;
 pub mod load;
@@ -52,7 +53,6 @@ pub mod probe;
 pub mod recorded;
 pub mod report;
 pub mod run_record;
-pub mod state_folder;
 pub mod stats;
 pub mod store;
 pub mod top_record;

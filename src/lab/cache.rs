@@ -1,11 +1,11 @@
 //! The folder of what the lab has fetched and made: kernels, tools, package lists. All of it can be had again.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::folders;
 
 /// An entry is there whole or not at all: it is made under another name, and renamed.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ impl Cache {
         let root = match named {
             Some(path) => std::path::absolute(path)
                 .map_err(|e| Error::input("cannot tell where the cache is", "name it with --cache DIR").because(e))?,
-            None => under(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")).ok_or_else(|| {
+            None => folders::cache().map(|dir| dir.join("lab")).ok_or_else(|| {
                 Error::input("neither XDG_CACHE_HOME nor HOME is set", "name the lab's cache with --cache DIR")
             })?,
         };
@@ -80,27 +80,9 @@ pub(super) fn cannot_write(path: &Path, cause: std::io::Error) -> Error {
     .because(cause)
 }
 
-/// A relative XDG_CACHE_HOME is to be ignored, says the XDG base directory specification.
-fn under(cache_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    let absolute = |p: &PathBuf| p.is_absolute();
-    cache_home
-        .map(PathBuf::from)
-        .filter(absolute)
-        .or_else(|| home.map(PathBuf::from).filter(absolute).map(|h| h.join(".cache")))
-        .map(|dir| dir.join("iotrail/lab"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_place_follows_the_base_directory_specification() {
-        let at = |c: Option<&str>, h: Option<&str>| under(c.map(Into::into), h.map(Into::into));
-        assert_eq!(at(Some("/c"), Some("/h")), Some("/c/iotrail/lab".into()));
-        assert_eq!(at(Some("c"), Some("/h")), Some("/h/.cache/iotrail/lab".into()));
-        assert_eq!(at(None, None), None);
-    }
 
     #[test]
     fn an_entry_is_made_once_and_whole_or_not_at_all() {

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::folders;
 use crate::host::files;
-use crate::state_folder::state_folder;
 
 #[derive(Debug, Clone)]
 pub struct Roots {
@@ -21,7 +21,7 @@ pub struct Roots {
 impl Roots {
     /// The machine itself, with the journal under `$XDG_STATE_HOME/iotrail`, else `~/.local/state/iotrail`.
     pub fn of_this_machine() -> Result<Self> {
-        let state = state_folder().ok_or_else(|| {
+        let state = folders::state().ok_or_else(|| {
             Error::input(
                 "there is no place for the journal of host settings: neither XDG_STATE_HOME nor HOME is set",
                 "set one of them to a folder",

@@ -1,0 +1,40 @@
+//! The folders of iotrail's own: of what it keeps between two commands (the store, the journal of host settings), and of what it has
+//! fetched and can have again.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `$XDG_STATE_HOME/iotrail`, else `~/.local/state/iotrail`; `None` where neither variable is set.
+pub fn state() -> Option<PathBuf> {
+    under(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"), ".local/state")
+}
+
+/// `$XDG_CACHE_HOME/iotrail`, else `~/.cache/iotrail`; `None` where neither variable is set.
+pub fn cache() -> Option<PathBuf> {
+    under(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"), ".cache")
+}
+
+/// A relative variable is to be ignored, says the XDG base directory specification.
+fn under(named: Option<OsString>, home: Option<OsString>, below_home: &str) -> Option<PathBuf> {
+    let absolute = |p: &PathBuf| p.is_absolute();
+    named
+        .map(PathBuf::from)
+        .filter(absolute)
+        .or_else(|| home.map(PathBuf::from).filter(absolute).map(|h| h.join(below_home)))
+        .map(|dir| dir.join("iotrail"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_follows_the_base_directory_specification() {
+        for below_home in [".local/state", ".cache"] {
+            let at = |n: Option<&str>, h: Option<&str>| under(n.map(Into::into), h.map(Into::into), below_home);
+            assert_eq!(at(Some("/s"), Some("/h")), Some("/s/iotrail".into()));
+            assert_eq!(at(Some("s"), Some("/h")), Some(format!("/h/{below_home}/iotrail").into()));
+            assert_eq!(at(None, None), None);
+        }
+    }
+}
