@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::gate::Gate;
 use super::series::Series;
+use super::spec::End;
 use super::{Doing, Progress};
 
 pub const TICK: Duration = Duration::from_millis(250);
@@ -21,14 +22,9 @@ pub struct Lookout<'a> {
 }
 
 impl Lookout<'_> {
-    /// Returns when every thread stands at the gate; the counters go into `series` while it measures.
-    pub fn wait_quiet(
-        &self,
-        doing: Doing,
-        total: Option<u64>,
-        series: &mut Series,
-        progress: &mut dyn FnMut(Progress),
-    ) {
+    /// Returns when every thread stands at the gate; the counters go into `series` while it measures. `end`: of the measured part.
+    pub fn wait_quiet(&self, doing: Doing, end: End, series: &mut Series, progress: &mut dyn FnMut(Progress)) {
+        let total = end.ios().filter(|_| doing == Doing::Measuring);
         let began = Instant::now();
         let mut told = Duration::ZERO;
         loop {

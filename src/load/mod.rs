@@ -57,7 +57,7 @@ use crate::error::{Error, Result};
 
 use lookout::{Lookout, TICK};
 pub use outcome::Outcome;
-use spec::{End, LoadSpec, ReaperKind};
+use spec::{LoadSpec, ReaperKind};
 use worker::Shared;
 
 /// A point between two stages. The calling thread passes it while every thread of the load stands still.
@@ -175,10 +175,7 @@ pub fn run(
     let around = outcome::Around {
         started_unix_s: conductor.started_unix_s,
         sqpoll_ns: conductor.sqpoll_ns,
-        throughput: conductor.series.throughput(match spec.end {
-            End::After(span) => Some(span),
-            End::Ios(_) => None,
-        }),
+        throughput: conductor.series.throughput(spec.end.span()),
         others_ns: conductor.others_ns,
         interrupted: stop.load(Ordering::Relaxed),
         warnings,
@@ -235,13 +232,9 @@ impl Conductor<'_, '_> {
     }
 
     fn wait_quiet(&mut self, doing: Doing) {
-        let total = match (doing, self.shared.spec.end) {
-            (Doing::Measuring, End::Ios(n)) => Some(n),
-            _ => None,
-        };
         let shared = self.shared;
         let lookout = Lookout { gate: &shared.gate, done: &shared.done, halt: &shared.halt, stop: self.stop };
-        lookout.wait_quiet(doing, total, &mut self.series, self.progress);
+        lookout.wait_quiet(doing, shared.spec.end, &mut self.series, self.progress);
     }
 
     /// Of all jobs' threads together: every job has one, or none has. `None`: one is not known.

@@ -10,7 +10,6 @@ use crate::answer::comparable;
 use crate::answer::doubt::doubts;
 use crate::error::{Error, Result};
 use crate::host::{self, circumstances};
-use crate::load::spec::End;
 use crate::load::{Boundary, Doing, Progress};
 use crate::measurement::{LoadRecord, Measurement, Ring, SCHEMA, Warning};
 use crate::net::address::Address;
@@ -246,10 +245,7 @@ fn joined(
     m.load.batch = spec.burst;
     (m.load.wait, m.load.reaper) = ("block".into(), "same".into());
     (m.load.scratch, m.load.neighbour) = ("none".into(), "none".into());
-    (m.load.runtime_ns, m.load.count) = match spec.end {
-        End::After(span) => (Some(span.as_nanos() as u64), None),
-        End::Ios(n) => (None, Some(n)),
-    };
+    (m.load.runtime_ns, m.load.count) = (spec.end.span().map(|span| span.as_nanos() as u64), spec.end.ios());
     m.load.warmup_ns = spec.warmup.as_nanos() as u64;
     m.load.rate = spec.rate;
     if m.load.trace.is_empty() {

@@ -54,6 +54,20 @@ impl End {
             (None, None) => Ok(End::After(RUNTIME)),
         }
     }
+
+    pub fn span(self) -> Option<Duration> {
+        match self {
+            End::After(span) => Some(span),
+            End::Ios(_) => None,
+        }
+    }
+
+    pub fn ios(self) -> Option<u64> {
+        match self {
+            End::After(_) => None,
+            End::Ios(n) => Some(n),
+        }
+    }
 }
 
 /// A load, resolved: every combination is one that can run, as far as can be told without touching the target.

@@ -1,6 +1,6 @@
 //! The plan as a measurement records it.
 
-use super::{End, LoadSpec, ReaperKind};
+use super::{LoadSpec, ReaperKind};
 use crate::measurement::{LoadRecord, Ring};
 
 impl LoadSpec {
@@ -35,14 +35,8 @@ impl LoadSpec {
             file: self.file.as_ref().map(|p| p.display().to_string()),
             size: self.size,
             direct: self.direct,
-            runtime_ns: match self.end {
-                End::After(span) => Some(span.as_nanos() as u64),
-                End::Ios(_) => None,
-            },
-            count: match self.end {
-                End::After(_) => None,
-                End::Ios(n) => Some(n),
-            },
+            runtime_ns: self.end.span().map(|span| span.as_nanos() as u64),
+            count: self.end.ios(),
             warmup_ns: self.warmup.as_nanos() as u64,
             rate: self.rate,
             verify: self.verify,
