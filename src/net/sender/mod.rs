@@ -35,7 +35,6 @@ use crate::load::clock::Clock;
 use crate::load::gate::{self, Gate};
 use crate::load::lookout::{Lookout, TICK};
 use crate::load::series::Series;
-use crate::load::spec::End;
 use crate::load::{Boundary, Doing, Progress};
 use crate::stats::random::SplitMix64;
 
@@ -122,10 +121,7 @@ pub fn run(
     }
     let around = outcome::Around {
         started_unix_s,
-        throughput: series.throughput(match spec.end {
-            End::After(span) => Some(span),
-            End::Ios(_) => None,
-        }),
+        throughput: series.throughput(spec.end.span()),
         interrupted: stop.load(Ordering::Relaxed),
         broken_off: shared.broken_off.into_inner().unwrap_or_else(PoisonError::into_inner),
     };
@@ -190,12 +186,8 @@ impl Conductor<'_, '_> {
     }
 
     fn wait_quiet(&mut self, doing: Doing) {
-        let total = match (doing, self.shared.spec.end) {
-            (Doing::Measuring, End::Ios(n)) => Some(n),
-            _ => None,
-        };
         let shared = self.shared;
         let lookout = Lookout { gate: &shared.gate, done: &shared.done, halt: &shared.halt, stop: self.stop };
-        lookout.wait_quiet(doing, total, &mut self.series, self.progress);
+        lookout.wait_quiet(doing, shared.spec.end, &mut self.series, self.progress);
     }
 }
