@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::error::{Error, Result};
-use crate::measurement::Target;
+use crate::measurement::{Target, Warning};
 
 /// The CPUs that `--cpus` names, in order, each once: a list (`0,2-3`), `irq` or `non-irq`. Never empty.
 pub fn resolve(text: &str, target: Option<&Target>, online: &[u32]) -> Result<Vec<u32>> {
@@ -125,6 +125,17 @@ pub fn is_bound(cpu: u32) -> bool {
     let read = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) };
     // SAFETY: a live set; an index beyond its size is answered with false.
     read == 0 && unsafe { libc::CPU_COUNT(&set) == 1 && libc::CPU_ISSET(cpu as usize, &set) }
+}
+
+/// Threads of a load that were not left on their CPUs.
+pub fn unpinned(moved: u32) -> Option<Warning> {
+    (moved > 0).then(|| {
+        Warning::new(
+            "unpinned",
+            format!("{moved} threads were moved off their CPU while the load ran"),
+            "see who changes affinities (cpuset, taskset, a daemon)",
+        )
+    })
 }
 
 #[cfg(test)]

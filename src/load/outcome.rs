@@ -9,6 +9,7 @@ use crate::error::{Error, Result, errno_name};
 use crate::measurement::{Cpu, ErrorCount, LoadRecord, Phases, Throughput, Warning};
 
 use super::clock::Clock;
+use super::cpus::unpinned;
 use super::options::EngineKind;
 use super::phases::Ticks;
 use super::spec::{LoadSpec, ReaperKind};
@@ -161,13 +162,7 @@ fn warn(spec: &LoadSpec, sum: &Tally, lag_ns: u64, missed: u64, moved: u32) -> V
             "see that nobody truncates the target, and that it has room",
         ));
     }
-    if moved > 0 {
-        warnings.push(Warning::new(
-            "unpinned",
-            format!("{moved} threads were moved off their CPU while the load ran"),
-            "see who changes affinities (cpuset, taskset, a daemon)",
-        ));
-    }
+    warnings.extend(unpinned(moved));
     if let Some(rate) = spec.rate {
         if missed > 0 {
             warnings.push(Warning::new(

@@ -7,6 +7,7 @@ use super::tally::Tally;
 use super::thread::Done;
 use crate::error::{Error, Result};
 use crate::load::clock::Clock;
+use crate::load::cpus::unpinned;
 use crate::load::usage::Usage;
 use crate::measurement::{Throughput, Warning};
 use crate::net_record::{Asked, SenderRecord};
@@ -153,13 +154,7 @@ fn warn(spec: &SenderSpec, record: &SenderRecord, moved: u32, idle_lost: u64) ->
             "see the server's time-outs and limits",
         ));
     }
-    if moved > 0 {
-        warnings.push(Warning::new(
-            "unpinned",
-            format!("{moved} threads were moved off their CPU while the load ran"),
-            "see who changes affinities (cpuset, taskset, a daemon)",
-        ));
-    }
+    warnings.extend(unpinned(moved));
     if let Some(rate) = spec.rate {
         let lag_ns = record.worst_lag_ns.unwrap_or(0);
         if let Some(unsent) = record.unsent.filter(|n| *n > 0) {
