@@ -3,8 +3,8 @@
 use super::layout::{Column, Style, field, paragraph, table};
 use crate::answer::words::{UNKNOWN, count, known_span, percent, plural, span, three_digits};
 use crate::measurement::{
-    CpuSamples, CpuShare, Delay, Delivery, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
-    TaskWorkBatch, VehicleCount, Warning,
+    CpuSamples, CpuShare, Delay, Delivery, Host, Interrupt, Ipi, Latency, Measurement, ModeSwitch, Order, PerIo, Probe,
+    StageRecord, TaskWorkBatch, VehicleCount, Warning,
 };
 use crate::trace_record::Finding;
 
@@ -238,6 +238,26 @@ pub fn host(h: &Host) -> Vec<String> {
     items.extend(h.lockdown.as_ref().map(|l| format!("lockdown {l}")));
     items.extend(h.virtualisation.as_ref().map(|v| format!("virtualisation {v}")));
     items
+}
+
+/// Below everything: what is found and what is warned of, where there is anything.
+pub fn remarks(out: &mut String, style: Style, found: &[Finding], warned: &[Warning]) {
+    if !(found.is_empty() && warned.is_empty()) {
+        out.push('\n');
+        findings(out, style, found);
+        warnings(out, style, warned);
+    }
+}
+
+/// What the probes counted, `each` of what.
+pub fn counts(out: &mut String, style: Style, each: &str, m: &Measurement) {
+    field(out, style, each, &per_io(&m.per_io));
+    field(out, style, "to user mode", &mode_switches(&m.mode_switches));
+    field(out, style, "task work", &task_work(&m.task_work_batches));
+    field(out, style, "interrupts", &interrupts(&m.interrupts));
+    field(out, style, "IPIs", &ipis(&m.ipis));
+    field(out, style, "order", &order(m.order.as_ref()));
+    field(out, style, "probes", &probes(&m.probe));
 }
 
 pub fn findings(out: &mut String, style: Style, findings: &[Finding]) {

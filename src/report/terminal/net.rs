@@ -257,24 +257,13 @@ pub fn screen(m: &Measurement, style: Style) -> String {
             }
             _ => measured::vehicles(o, style, &m.vehicles, measured::VEHICLES),
         }
-        field(o, style, "per request", &measured::per_io(&m.per_io));
-        field(o, style, "to user mode", &measured::mode_switches(&m.mode_switches));
-        field(o, style, "task work", &measured::task_work(&m.task_work_batches));
-        field(o, style, "interrupts", &measured::interrupts(&m.interrupts));
-        field(o, style, "IPIs", &measured::ipis(&m.ipis));
-        field(o, style, "order", &measured::order(m.order.as_ref()));
-        field(o, style, "probes", &measured::probes(&m.probe));
+        measured::counts(o, style, "per request", m);
     }
     field(o, style, "host", &measured::host(&m.host));
     if let Some(host) = &net.sender_host {
         field(o, style, "sender's", &measured::host(host));
     }
-    let found = findings(m);
-    if !(found.is_empty() && m.warnings.is_empty()) {
-        o.push('\n');
-        measured::findings(o, style, &found);
-        measured::warnings(o, style, &m.warnings);
-    }
+    measured::remarks(o, style, &findings(m), &m.warnings);
     out
 }
 

@@ -52,11 +52,7 @@ pub fn screen(t: &TraceRecord, style: Style) -> String {
     o.push('\n');
     whole(o, style, t);
 
-    if !(t.findings.is_empty() && t.total.warnings.is_empty()) {
-        o.push('\n');
-        measured::findings(o, style, &t.findings);
-        measured::warnings(o, style, &t.total.warnings);
-    }
+    measured::remarks(o, style, &t.findings, &t.total.warnings);
     out
 }
 
