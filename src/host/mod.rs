@@ -11,6 +11,7 @@
 //! | [`clock`] | clock source, time-stamp counter, tick |
 //! | [`lockdown`], [`privileges`], [`virtualisation`] | what is allowed, to whom, on whose machine |
 //! | [`procfs`] | processes and threads, from the texts of /proc |
+//! | [`programs`] | where a program is, and whether it may be run |
 //! | [`settings`] | conditions that an experiment asks for: changed, journalled, put back |
 //! | [`io_uring`], [`aio`] | what the interfaces give, by asking; [`refusal`]: why not, in words |
 //!
@@ -33,6 +34,7 @@ pub mod page_cache;
 pub mod pci;
 pub mod privileges;
 pub mod procfs;
+pub mod programs;
 pub mod refusal;
 pub mod settings;
 pub mod virtualisation;

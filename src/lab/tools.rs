@@ -1,12 +1,12 @@
 //! The programs that the lab needs beside the kernel: from this machine, else from packages that are unpacked in the cache.
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::cache::Cache;
 use super::packages::Packages;
 use crate::error::{Error, Result};
+use crate::host::programs;
 
 /// A program to be run: with these words before its options, and these variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ const QEMU: &str = "qemu-system-x86_64";
 
 /// The emulator: this machine's, else the package's with all the libraries that it needs.
 pub fn qemu(cache: &Cache, tell: &dyn Fn(&str)) -> Result<Program> {
-    if let Some(path) = on_path(QEMU) {
+    if let Some(path) = programs::on_path(QEMU) {
         return Ok(Program { words: vec![path.into()], variables: vec![], from: "this machine's" });
     }
     let folder = cache.entry("tools/qemu", |folder| {
@@ -74,12 +74,6 @@ pub fn busybox(cache: &Cache, tell: &dyn Fn(&str)) -> Result<PathBuf> {
         .into_iter()
         .find(|p| p.exists())
         .ok_or_else(|| Error::machine(format!("{} holds no busybox", folder.display()), "remove it and try again"))
-}
-
-/// The first program of that name that may be run.
-fn on_path(name: &str) -> Option<PathBuf> {
-    let may_run = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(may_run)
 }
 
 #[cfg(test)]

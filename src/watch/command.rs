@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::end::{self, End};
 use super::processes::CpuTime;
 use crate::error::{Error, Result};
+use crate::host::programs;
 
 /// The process of a command. Dropped before its gate was opened, it never becomes the program.
 #[derive(Debug)]
@@ -49,29 +50,16 @@ pub fn find(argv: &[OsString]) -> Result<()> {
             Ok(meta) if meta.is_dir() => {
                 Err(Error::input(format!("cannot run {shown}: it is a folder"), "name a program in it"))
             }
-            Ok(_) if !may_run(Path::new(name)) => {
+            Ok(_) if !programs::may_run(Path::new(name)) => {
                 Err(Error::input(format!("cannot run {shown}: it may not be run"), "see chmod +x"))
             }
             Ok(_) => Ok(()),
         };
     }
-    // What execvp searches where PATH is not set.
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let there = |folder: PathBuf| {
-        let file = folder.join(name);
-        file.is_file() && may_run(&file)
-    };
-    match std::env::split_paths(&path).any(there) {
-        true => Ok(()),
-        false => Err(Error::input(format!("there is no program {shown} in PATH"), "name one that is, or its path")),
+    match programs::on_path(name) {
+        Some(_) => Ok(()),
+        None => Err(Error::input(format!("there is no program {shown} in PATH"), "name one that is, or its path")),
     }
-}
-
-fn may_run(file: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    let Ok(file) = std::ffi::CString::new(file.as_os_str().as_bytes()) else { return false };
-    // SAFETY: a live string that ends with a zero byte.
-    unsafe { libc::access(file.as_ptr(), libc::X_OK) == 0 }
 }
 
 fn cannot_start(cause: io::Error) -> Error {
