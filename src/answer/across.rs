@@ -80,7 +80,7 @@ pub fn merged(kernels: &[Boots], histograms: Histograms<'_>) -> Option<RunRecord
         cells,
         axes,
         repeats: kernels.iter().map(blocks).max().unwrap_or(0),
-        started_unix_s: runs().map(|r| r.started_unix_s).min().unwrap_or(0),
+        started_unix_s: runs().map(|r| r.started_unix_s).fold(first.started_unix_s, Ord::min),
         finished_unix_s: runs()
             .map(|r| r.finished_unix_s)
             .collect::<Option<Vec<_>>>()

@@ -114,8 +114,9 @@ pub fn keep<P: Port>(order: &Order, ports: Ports<P>, end_others: fn()) -> io::Re
             break;
         }
     }
-    let carried = |thread: JoinHandle<u64>| thread.join().unwrap_or(0);
-    let (stdout_bytes, stderr_bytes) = (carried(out), carried(err));
+    let carried =
+        |thread: JoinHandle<u64>| thread.join().map_err(|_| io::Error::other("a stream was not carried to its end"));
+    let (stdout_bytes, stderr_bytes) = (carried(out)?, carried(err)?);
     end(&mut control, status, stdout_bytes, stderr_bytes)
 }
 
