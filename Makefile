@@ -35,7 +35,7 @@ test: deps
 	$(CARGO) test --release --locked
 
 # The tests of what a kernel does, inside each kernel of the lab. All are run, whatever fails before.
-lab-test: PACKAGES += qemu-system-x86 e2fsprogs
+lab-test: PACKAGES += e2fsprogs
 lab-test: deps
 	$(CARGO) build --release --locked --bins --example ground
 	@failed=; for kernel in $(LAB_KERNELS); do \

@@ -68,7 +68,7 @@ pub struct Prepared<'a> {
 
 /// Fetches what is missing, and makes the folder of the run.
 pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
-    let qemu = tools::qemu(asked.cache, tell)?;
+    let qemu = tools::qemu(asked.cache, asked.acceleration, tell)?;
     let busybox = tools::busybox(asked.cache, tell)?;
     let folder = tempfile::Builder::new().prefix("iotrail-lab-").tempdir().map_err(|e| {
         Error::machine("cannot make a folder for the run", "check the room in TMPDIR or /tmp, and its permissions")
@@ -110,6 +110,13 @@ impl Prepared<'_> {
             append: a.append,
             folder: self.folder.path(),
         }
+    }
+
+    /// What KVM does not run is emulated from now on, by a QEMU that can.
+    fn emulate(&mut self, tell: &dyn Fn(&str)) -> Result<()> {
+        self.acceleration = Acceleration::Emulation;
+        self.qemu = tools::qemu(self.asked.cache, self.acceleration, tell)?;
+        Ok(())
     }
 
     /// What the command has stored, if it has: the store that its `iotrail` finds by default.

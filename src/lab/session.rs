@@ -67,8 +67,8 @@ pub fn run(prepared: &mut Prepared, how: &How) -> Result<u8> {
                 );
             }
             Attempt::Died(_) if prepared.acceleration == Acceleration::Kvm && prepared.asked.may_emulate => {
-                prepared.acceleration = Acceleration::Emulation;
                 (how.tell)(&format!("KVM does not run it ({}): {EMULATED}", last_words(prepared)));
+                prepared.emulate(how.tell)?;
             }
             Attempt::Died(what) if again => return Err(no_boot(prepared, &what)),
             // Where the host is busy, a timer of the machine's may not come in time for its kernel.

@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use super::cache::Cache;
+use super::machine::Acceleration;
 use super::packages::Packages;
 use crate::error::{Error, Result};
 use crate::host::programs;
@@ -19,11 +21,47 @@ pub struct Program {
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// The emulator: this machine's, else the package's with all the libraries that it needs.
-pub fn qemu(cache: &Cache, tell: &dyn Fn(&str)) -> Result<Program> {
-    if let Some(path) = programs::on_path(QEMU) {
-        return Ok(Program { words: vec![path.into()], variables: vec![], from: "this machine's" });
-    }
+/// The first release whose emulation sees every write to code. Before it (deba78709ae8, accel/tcg: Always lock pages before
+/// translation), a CPU that translates an instruction while another one patches it may keep the old one for ever: a kernel in which
+/// probes come and go then runs into a breakpoint that is not there any more, and hangs or ends with "Oops: int3".
+const SOUND: (u32, u32) = (8, 1);
+
+/// The emulator: this machine's, else the package's with all the libraries that it needs. To emulate a processor it must be new
+/// enough; where none can be fetched, the old one is taken, and `tell` told so.
+pub fn qemu(cache: &Cache, acceleration: Acceleration, tell: &dyn Fn(&str)) -> Result<Program> {
+    let here = programs::on_path(QEMU).map(|path| Program {
+        words: vec![path.into()],
+        variables: vec![],
+        from: "this machine's",
+    });
+    let Some(here) = here else { return packaged(cache, tell) };
+    let version = match acceleration {
+        Acceleration::Kvm => None,
+        Acceleration::Emulation => version(&here),
+    };
+    let Some((major, minor)) = version.filter(|v| *v < SOUND) else { return Ok(here) };
+    packaged(cache, tell).or_else(|why| {
+        tell(&format!(
+            "this machine's QEMU {major}.{minor} may hang while probes come and go in a guest that it emulates (8.1 is the first \
+             that does not), and a newer one cannot be had: {why}"
+        ));
+        Ok(here)
+    })
+}
+
+/// Its major and minor number, if it tells.
+fn version(qemu: &Program) -> Option<(u32, u32)> {
+    let output = Command::new(&qemu.words[0]).arg("--version").stdin(Stdio::null()).output().ok()?;
+    told_version(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// `QEMU emulator version 7.2.22 (Debian …)`.
+fn told_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split_once("version ")?.1.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn packaged(cache: &Cache, tell: &dyn Fn(&str)) -> Result<Program> {
     let folder = cache.entry("tools/qemu", |folder| {
         let packages = Packages::of(cache);
         packages.refresh(tell)?;
@@ -79,6 +117,18 @@ pub fn busybox(cache: &Cache, tell: &dyn Fn(&str)) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_is_read_whatever_stands_behind_it() {
+        assert_eq!(told_version("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\n"), Some((7, 2)));
+        assert_eq!(told_version("QEMU emulator version 10.0-rc1"), Some((10, 0)));
+        assert_eq!(told_version("qemu: unknown"), None);
+        let sound = |said: &str| told_version(said).unwrap() >= SOUND;
+        assert_eq!(
+            ["version 7.2.22", "version 8.0.5", "version 8.1.0", "version 10.0.2"].map(sound),
+            [false, false, true, true]
+        );
+    }
 
     #[test]
     fn an_unpacked_program_is_run_by_its_own_loader() {
