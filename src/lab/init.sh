@@ -44,8 +44,9 @@ mount -t 9p -o "rw,$options,cache=none" labout /root/run/iotrail-lab || fail "th
 
 # All modules, for the programs in there and for the kernel, which runs this root's /sbin/modprobe.
 mkdir -p "/root/lib/modules/$RELEASE"
-mount --bind "/host$MODULES" "/root/lib/modules/$RELEASE"
-mount --bind "/host$MODULES" "/lib/modules/$RELEASE"
+for place in /root /; do
+    mount --bind "/host$MODULES" "$place/lib/modules/$RELEASE" || fail "the kernel's modules are not in $MODULES"
+done
 # For programs that load modules where this machine has nothing to do it with.
 cp /bin/busybox /root/run/busybox
 for name in modprobe insmod rmmod lsmod; do

@@ -196,6 +196,14 @@ fn initramfs(asked: &Asked, busybox: &Path) -> Result<Vec<u8>> {
     let release = modules.file_name().and_then(|n| n.to_str()).ok_or_else(|| {
         Error::input(format!("{} has no kernel's name", modules.display()), "name lib/modules/RELEASE with --modules")
     })?;
+    // A link on the way to them leads elsewhere where this machine's files are not at the root.
+    let modules_here = modules.canonicalize().map_err(|e| {
+        Error::input(
+            format!("cannot find the modules in {}", modules.display()),
+            "name lib/modules/RELEASE with --modules",
+        )
+        .because(e)
+    })?;
     let busybox = std::fs::read(busybox).map_err(|e| {
         Error::machine(format!("cannot read {}", busybox.display()), "remove it, and it is fetched anew").because(e)
     })?;
@@ -209,7 +217,7 @@ fn initramfs(asked: &Asked, busybox: &Path) -> Result<Vec<u8>> {
     archive.file("init", 0o755, include_bytes!("init.sh"));
     let settings = [
         ("RELEASE", release.to_owned()),
-        ("MODULES", modules.display().to_string()),
+        ("MODULES", modules_here.display().to_string()),
         ("BOOT", boot.join(" ")),
         ("DRIVES", asked.drives.len().to_string()),
     ];

@@ -55,14 +55,17 @@ fn command() -> Result<(), Failed> {
     }
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("given"), "of the host")?;
+    let cache = iotrail::folders::cache().ok_or("no cache")?.join("lab");
+    std::os::unix::fs::symlink(cache, folder.path().join("cache"))?;
     let script = r#"printf 'a\0b\377'; uname -r >&2; printf '%s|' "$ODD" "$(cat given)" "$(pwd)" >&2
         echo written >given && test "$(cat given)" = written || exit 90
+        modprobe null_blk || exit 92
         cat /sys/block/nvme0n1/queue/io_poll >&2
         grep -c 'nvme0q[1-9]' /proc/interrupts >&2
         /run/iotrail-lab/program bench --file /dev/nvme0n1 --engine sync --trace off --count 50 --warmup 0 \
             --store "$XDG_STATE_HOME/iotrail/iotrail.db" >/dev/null || exit 91
         exit 7"#;
-    let options = ["--cpus", "4", "--nvme", "queues=2,poll=1"];
+    let options = ["--cpus", "4", "--nvme", "queues=2,poll=1", "--cache", "cache"];
     let out = run(folder.path(), &options, &["sh", "-c", script])?;
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(7), "{said}");
