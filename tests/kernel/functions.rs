@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use iotrail::host::kernel::version;
 use iotrail::probe::support::{Facts, Role, plan};
 use iotrail::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
@@ -19,9 +20,12 @@ pub fn trials() -> Vec<Trial> {
     if let Some(reason) = missing {
         eprintln!("functions:: is skipped: {reason}");
     }
+    // Before 6.4 (afed6271f5b0, pipe: set FMODE_NOWAIT on pipes) one read of a pipe is queued 127 times to be tried again, and then
+    // goes to io-wq: additions are not requests there.
+    let pipes = version().is_some_and(|v| v >= (6, 4, 0));
     let agrees = |scenario: &'static str| {
         Trial::test(format!("functions::{scenario}_agrees_with_bpftrace"), move || agrees(scenario))
-            .with_ignored_flag(missing.is_some())
+            .with_ignored_flag(missing.is_some() || (scenario == "pipes" && !pipes))
     };
     ["resched_ipi", "timer_tick", "enter_slept", "pipes", "sockets"].map(agrees).into()
 }
