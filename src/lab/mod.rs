@@ -4,6 +4,7 @@
 //! | file | responsible for |
 //! |---|---|
 //! | `cache` | the folder of what is fetched and made |
+//! | `folder` | the folder of one run |
 //! | `sources`, `packages` | Debian's packages without the host's package management |
 //! | [`kernel`] | which kernels there are; one of them made ready to boot |
 //! | `tools` | QEMU and busybox: this machine's, else packages' |
@@ -16,6 +17,7 @@
 
 mod cache;
 pub mod drive;
+mod folder;
 pub mod guest;
 mod initramfs;
 pub mod kernel;
@@ -34,6 +36,7 @@ use std::path::{Path, PathBuf};
 pub use self::cache::Cache;
 use self::cache::cannot_write;
 use self::drive::{Data, Drive};
+use self::folder::Folder;
 use self::initramfs::Archive;
 use self::kernel::Kernel;
 use self::machine::{Acceleration, CONSOLE, INITRAMFS, Parts, SHARED};
@@ -63,14 +66,14 @@ pub struct Prepared<'a> {
     asked: &'a Asked<'a>,
     acceleration: Acceleration,
     qemu: tools::Program,
-    folder: tempfile::TempDir,
+    folder: Folder,
 }
 
 /// Fetches what is missing, and makes the folder of the run.
 pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
     let qemu = tools::qemu(asked.cache, asked.acceleration, tell)?;
     let busybox = tools::busybox(asked.cache, tell)?;
-    let folder = tempfile::Builder::new().prefix("iotrail-lab-").tempdir().map_err(|e| {
+    let folder = Folder::make(&std::env::temp_dir()).map_err(|e| {
         Error::machine("cannot make a folder for the run", "check the room in TMPDIR or /tmp, and its permissions")
             .because(e)
     })?;

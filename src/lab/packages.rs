@@ -83,10 +83,14 @@ impl<'a> Packages<'a> {
             .collect();
         std::fs::write(self.folder.join("sources.list"), sources)?;
         // Nothing is installed: what a package needs is named whole.
-        std::fs::write(self.folder.join("status"), "")?;
+        std::fs::write(self.folder.join("status"), "")
+    }
+
+    /// All its folders are the cache's, wherever that is now.
+    fn configuration(&self) -> String {
         let at = |name: &str| self.folder.join(name).display().to_string();
         // The host's proxies and credentials still apply; what it does after an update (cleaning its own cache) must not.
-        let config = format!(
+        format!(
             "Dir::State::Lists \"{}\";\nDir::State::status \"{}\";\nDir::State::extended_states \"{}\";\nDir::Cache \"{}\";\n\
              Dir::Etc::SourceList \"{}\";\nDir::Etc::SourceParts \"/dev/null\";\nAcquire::Languages \"none\";\n\
              APT::Architecture \"amd64\";\nAPT::Architectures \"amd64\";\nAPT::Sandbox::User \"root\";\n\
@@ -97,8 +101,7 @@ impl<'a> Packages<'a> {
             at("extended_states"),
             self.folder.display(),
             at("sources.list"),
-        );
-        std::fs::write(self.folder.join("conf"), config)
+        )
     }
 
     /// The packages whose names begin so. None without lists.
@@ -135,8 +138,12 @@ impl<'a> Packages<'a> {
     }
 
     fn apt(&self, program: &str, words: &[&str], folder: &Path) -> Result<String> {
+        let (file, text) = (self.folder.join("conf"), self.configuration());
+        if std::fs::read_to_string(&file).ok().as_ref() != Some(&text) {
+            std::fs::write(&file, text).map_err(|e| cannot_write(&self.folder, e))?;
+        }
         let mut command = Command::new(program);
-        command.arg("-c").arg(self.folder.join("conf")).args(words).current_dir(folder);
+        command.arg("-c").arg(file).args(words).current_dir(folder);
         said_by(&mut command, program)
     }
 }

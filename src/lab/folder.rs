@@ -1,0 +1,78 @@
+//! The folder of one run: gone with it, or, where it was killed, with the next one.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+const PREFIX: &str = "iotrail-lab-";
+
+/// Locked for as long as it is used. Dropped, it is removed.
+#[derive(Debug)]
+pub struct Folder {
+    // Removed before the lock goes.
+    folder: TempDir,
+    _lock: File,
+}
+
+impl Folder {
+    /// A new one in `place`. What killed runs of this user have left there is removed first.
+    pub fn make(place: &Path) -> io::Result<Self> {
+        clear(place);
+        loop {
+            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
+            let lock = File::open(folder.path())?;
+            // Another run may have seen it before it was locked, and taken it for one that was left.
+            if try_lock(&lock) && lock.metadata()?.nlink() > 0 {
+                return Ok(Folder { folder, _lock: lock });
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// What cannot be removed is no reason not to run.
+fn clear(place: &Path) {
+    let Ok(entries) = std::fs::read_dir(place) else { return };
+    // SAFETY: takes nothing and cannot fail.
+    let us = unsafe { libc::geteuid() };
+    for entry in entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(PREFIX)) {
+        let ours = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == us);
+        if ours && File::open(entry.path()).is_ok_and(|folder| try_lock(&folder)) {
+            std::fs::remove_dir_all(entry.path()).unwrap_or(());
+        }
+    }
+}
+
+fn try_lock(folder: &File) -> bool {
+    // SAFETY: an open file of ours.
+    unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_run_has_left_goes_with_the_next_one() {
+        let place = tempfile::tempdir().unwrap();
+        let left = place.path().join("iotrail-lab-killed");
+        std::fs::create_dir_all(left.join("shared")).unwrap();
+        let other = place.path().join("iotrail-other");
+        std::fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink(&other, place.path().join("iotrail-lab-link")).unwrap();
+        let first = Folder::make(place.path()).unwrap();
+        assert!(!left.exists() && other.exists(), "no link is followed");
+        let second = Folder::make(place.path()).unwrap();
+        assert!(first.path().exists() && second.path().exists(), "one that is used stays");
+        let path = first.path().to_owned();
+        drop(first);
+        assert!(!path.exists());
+    }
+}
