@@ -76,5 +76,5 @@ if [ "$DRIVES" -gt 0 ]; then
     echo 1 >/sys/bus/pci/drivers_autoprobe
 fi
 
-chroot /root /run/iotrail-lab/program lab guest </dev/null >/dev/console 2>&1
+chroot /root /run/iotrail-lab/bin/iotrail lab guest </dev/null >/dev/console 2>&1
 fail "the command's keeper ended with status $?"

@@ -85,7 +85,9 @@ pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared
         Error::machine("cannot find this program's own file", "start it again: it has been replaced or removed")
             .because(e)
     })?;
-    std::os::unix::fs::symlink(program, at(SHARED).join(PROGRAM)).map_err(files)?;
+    let link = at(SHARED).join(PROGRAM);
+    link.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(files)?;
+    std::os::unix::fs::symlink(program, link).map_err(files)?;
     order(asked.command, !asked.drives.is_empty())?.write(&at(SHARED)).map_err(files)?;
     std::fs::write(at(INITRAMFS), initramfs(asked, &busybox)?).map_err(files)?;
     std::fs::write(at(CONSOLE), "").map_err(files)?;
@@ -169,15 +171,24 @@ fn order(command: &[OsString], has_drive: bool) -> Result<Order> {
     let target = has_drive.then(|| (TARGET_VARIABLE.into(), "/dev/nvme0n1".into()));
     let environment = std::env::vars_os()
         // A path of this machine's means another thing there.
-        .filter(|(name, _)| name != TARGET_VARIABLE && !ours.iter().any(|(ours, _)| name == ours))
+        .filter(|(name, _)| name != TARGET_VARIABLE && name != "PATH" && !ours.iter().any(|(ours, _)| name == ours))
         .chain(ours.map(|(name, folder)| (name.into(), format!("{FOLDER}/{folder}").into())))
         .chain(target)
+        .chain([("PATH".into(), path(std::env::var_os("PATH")))])
         .collect();
     let mut command = command.to_vec();
     if let Some(first) = command.first_mut().filter(|first| *first == "iotrail") {
         *first = format!("{FOLDER}/{PROGRAM}").into();
     }
     Ok(Order { command, working_folder: here.into(), environment })
+}
+
+/// The caller's, or what a C library takes where there is none; `iotrail` is this program, whatever is installed.
+fn path(of_caller: Option<OsString>) -> OsString {
+    let mut path = OsString::from(Path::new(FOLDER).join(PROGRAM).parent().unwrap_or(Path::new(FOLDER)));
+    path.push(":");
+    path.push(of_caller.unwrap_or_else(|| "/bin:/usr/bin".into()));
+    path
 }
 
 /// In the guest: what it is to run.
@@ -257,9 +268,12 @@ mod tests {
     #[test]
     fn this_programs_name_is_this_program_and_its_store_the_labs() {
         let order = order(&["iotrail".into(), "list".into()], true).unwrap();
-        assert_eq!(order.command, ["/run/iotrail-lab/program", "list"]);
+        assert_eq!(order.command, ["/run/iotrail-lab/bin/iotrail", "list"]);
         let state: Vec<_> = order.environment.iter().filter(|(name, _)| name == "XDG_STATE_HOME").collect();
         assert_eq!(state, [&("XDG_STATE_HOME".into(), "/run/iotrail-lab/state".into())]);
+        let paths: Vec<_> = order.environment.iter().filter(|(name, _)| name == "PATH").map(|(_, path)| path).collect();
+        assert_eq!(paths, [&path(std::env::var_os("PATH"))], "one, and no second");
+        assert_eq!(path(Some("/a:/b".into())), "/run/iotrail-lab/bin:/a:/b");
         let target: Vec<_> = order.environment.iter().filter(|(name, _)| name == "IOTRAIL_TARGET").collect();
         assert_eq!(target, [&("IOTRAIL_TARGET".into(), "/dev/nvme0n1".into())]);
     }

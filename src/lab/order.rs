@@ -12,7 +12,7 @@ pub const FOLDER: &str = "/run/iotrail-lab";
 
 /// In the folder: the order, this program, what the command stores, and what else it wants to leave.
 const ORDER: &str = "order.json";
-pub const PROGRAM: &str = "program";
+pub const PROGRAM: &str = "bin/iotrail";
 pub const STATE: &str = "state";
 pub const LEFT: &str = "left";
 

@@ -62,7 +62,7 @@ fn command() -> Result<(), Failed> {
         modprobe null_blk || exit 92
         cat /sys/block/nvme0n1/queue/io_poll >&2
         grep -c 'nvme0q[1-9]' /proc/interrupts >&2
-        /run/iotrail-lab/program bench --file /dev/nvme0n1 --engine sync --trace off --count 50 --warmup 0 \
+        iotrail bench --file /dev/nvme0n1 --engine sync --trace off --count 50 --warmup 0 \
             --store "$XDG_STATE_HOME/iotrail/iotrail.db" >/dev/null || exit 91
         exit 7"#;
     let options = ["--cpus", "4", "--nvme", "queues=2,poll=1", "--cache", "cache"];
@@ -90,7 +90,7 @@ fn limit() -> Result<(), Failed> {
     }
     let folder = tempfile::tempdir()?;
     // What comes before the limit is stored, however slow the machine is: then it waits for the limit alone.
-    let script = r#"/run/iotrail-lab/program bench --rw nop --trace off --count 50 --warmup 0 \
+    let script = r#"iotrail bench --rw nop --trace off --count 50 --warmup 0 \
             --store "$XDG_STATE_HOME/iotrail/iotrail.db" >/dev/null; echo stored; sleep 1000"#;
     let out = run(folder.path(), &["--timeout", "90s"], &["sh", "-c", script])?;
     let said = String::from_utf8_lossy(&out.stderr);
