@@ -70,6 +70,16 @@ pub const FUNCTIONS: &[Program] = &[
         lost: "kicks per I/O",
     },
     Program {
+        name: "kick_asked",
+        kprobe: "kick_asked_kprobe",
+        functions: &["kick_process"],
+        unless: None,
+        role: Role::Counts,
+        instead_of: &[],
+        purpose: "the thread that a kick is for",
+        lost: "kicks to a thread that is just being switched in",
+    },
+    Program {
         name: "aio_called_back",
         kprobe: "aio_called_back_kprobe",
         functions: &["aio_complete_rw"],

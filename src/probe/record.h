@@ -162,6 +162,7 @@ struct cpu_slot {
 	__u32 watched_here;    /* a watched thread is current */
 	__u32 expect_resched;  /* a reschedule IPI for a watched thread is on its way */
 	__u32 woke_watched;    /* the last wake-up made here was a watched thread's */
+	__u32 kicks_watched;   /* the last kick asked for here was for a watched thread */
 	__u32 in_irq;          /* interrupt line + 1 while its handler runs */
 	__u32 last_irq;        /* the line of the last handler that ran here, + 1 */
 	__u32 in_vector;       /* enum vector + 1 while its handler runs */

@@ -56,7 +56,19 @@ impl Symbols {
     }
 
     pub fn address(&self, name: &str) -> Option<u64> {
-        self.names.iter().position(|n| **n == *name).map(|i| self.addresses[i])
+        self.position(name).map(|i| self.addresses[i])
+    }
+
+    /// Where the function begins, and its bytes up to the next symbol.
+    pub fn extent(&self, name: &str) -> Option<(u64, u64)> {
+        let at = self.position(name)?;
+        let start = self.addresses[at];
+        let next = self.addresses[at..].iter().find(|a| **a > start)?;
+        Some((start, next - start))
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|n| **n == *name)
     }
 }
 
@@ -75,6 +87,8 @@ mod tests {
         assert_eq!(s.caller(0xffffffff81000e30), Some("asm_sysvec_apic_timer_interrupt"));
         assert_eq!(s.address("task_work_add"), Some(0xffffffff81389990));
         assert_eq!(s.function(0x1000), None);
+        assert_eq!(s.extent("asm_sysvec_apic_timer_interrupt"), Some((0xffffffff81000df0, 0x40)));
+        assert_eq!(s.extent("task_work_add"), None, "nothing says where the last one ends");
         assert_eq!(s.address("some_data"), None);
     }
 

@@ -187,6 +187,11 @@ impl<'room> Watch<'room> {
         constants.preemptible = Facts::of_this_kernel().preemptible;
         let sender = plan.functions.iter().find(|f| f.program.starts_with("interrupt_resched_sent"));
         constants.resched_sender = sender.map(|f| address(f.function)).unwrap_or_default();
+        if plan.functions.iter().any(|f| f.program.starts_with("kick_asked"))
+            && let Some((start, bytes)) = symbols.and_then(|s| s.extent("task_work_add"))
+        {
+            (constants.kick_site, constants.kick_bytes) = (start, bytes);
+        }
         if let Some(follow) = subject.follow {
             constants.following = true;
             constants.everyone = subject.who == Who::Everyone;

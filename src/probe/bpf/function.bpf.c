@@ -42,7 +42,7 @@ static __always_inline int resched_sent(void *context, const void *to_cpu)
 	__u64 frames[8] = {};
 	__u64 site = 0;
 
-	if (!ipi_concerns_watched((__u64)to_cpu))
+	if (!ipi_may_concern_watched((__u64)to_cpu))
 		return 0;
 	bpf_get_stack(context, frames, sizeof(frames), 0);
 	for (int i = 0; i < 6; i++)
@@ -52,6 +52,19 @@ static __always_inline int resched_sent(void *context, const void *to_cpu)
 }
 
 FUNCTION(interrupt_resched_sent, resched_sent)
+
+/* Whom the next kick from this CPU is for, if one is sent: kick_process alone knows. */
+static __always_inline int kick_asked_for(void *context, const void *task)
+{
+	struct cpu_slot *slot = this_slot();
+
+	if (!not_counting())
+		slot->kicks_watched = watched_thread(BPF_CORE_READ((struct task_struct *)task, pid),
+						     BPF_CORE_READ((struct task_struct *)task, tgid));
+	return 0;
+}
+
+FUNCTION(kick_asked, kick_asked_for)
 
 /* Native aio's own callback, where no tracepoint tells of the end of a file system's direct I/O. */
 static __always_inline int aio_called(void *context, const void *iocb)

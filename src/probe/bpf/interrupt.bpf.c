@@ -206,21 +206,33 @@ int BPF_PROG(interrupt_softirq_exit, unsigned int number)
 /* An IPI is the watched process's when a watched thread runs on the CPU it goes to, or when it follows, on the sender's
  * CPU, the wake-up of a watched thread. A thread sends IPIs with interrupts on: those that an interrupt sends while this runs
  * for a thread's are missed, and counted as missed (`recursion_misses`).
+ *
+ * A thread is its CPU's current one, and is sent kicks, a moment before its switching in is seen here. Where kick_process may be
+ * probed, a kick is that of the thread which was asked for (`kick_site`, `kick_bytes`: the function that asks for it).
  */
-static __always_inline bool ipi_concerns_watched(__u32 to_cpu)
+const volatile __u64 kick_site = 0;
+const volatile __u64 kick_bytes = 0;
+
+static __always_inline bool ipi_may_concern_watched(__u32 to_cpu)
 {
+	struct cpu_slot *slot = this_slot();
+
 	if (not_counting())
 		return false;
-	return slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)].watched_here || this_slot()->woke_watched;
+	return slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)].watched_here || slot->woke_watched || slot->kicks_watched;
 }
 
+/* One that may concern the watched. */
 static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, bool resched)
 {
 	struct cpu_slot *slot = this_slot();
 	struct cpu_slot *target = &slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)];
+	bool is_kick = site - kick_site < kick_bytes;
 
+	if (is_kick ? !slot->kicks_watched : !target->watched_here && !slot->woke_watched)
+		return 0;
 	struct ipi_key key = { .site = site, .to_cpu = to_cpu, .resched = resched };
-	if (!target->watched_here)
+	if (!is_kick && !target->watched_here)
 		slot->woke_watched = 0; /* one IPI per wake-up */
 	if (resched)
 		target->expect_resched = 1;
@@ -232,5 +244,5 @@ static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, bool resched)
 SEC("tp_btf/ipi_send_cpu")
 int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *callback)
 {
-	return ipi_concerns_watched(cpu) ? ipi_sent(cpu, site, callback == 0) : 0;
+	return ipi_may_concern_watched(cpu) ? ipi_sent(cpu, site, callback == 0) : 0;
 }

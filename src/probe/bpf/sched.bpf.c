@@ -12,10 +12,10 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		slot->switched++;
 	}
 
-	if (!out && !in) {
-		slot->watched_here = 0;
+	/* First: from here on others may send it kicks, and have since the scheduler made it the CPU's current task, just before. */
+	slot->watched_here = in;
+	if (!out && !in)
 		return 0;
-	}
 	if (out) {
 		if (!not_counting())
 			slot->switches++;
@@ -50,7 +50,6 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 			}
 		}
 	}
-	slot->watched_here = in;
 	return 0;
 }
 

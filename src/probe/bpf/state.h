@@ -97,13 +97,16 @@ static __always_inline bool not_counting(void)
 	return following && !counting;
 }
 
+static __always_inline bool watched_thread(__u32 tid, __u32 tgid)
+{
+	if (following)
+		return tid && tid != unwatched_tid && bpf_map_lookup_elem(&followed, &tgid);
+	return tgid == watched_tgid && tid != unwatched_tid;
+}
+
 static __always_inline bool watched(struct task_struct *task)
 {
-	if (following) {
-		__u32 tgid = task->tgid;
-		return task->pid && (__u32)task->pid != unwatched_tid && bpf_map_lookup_elem(&followed, &tgid);
-	}
-	return (__u32)task->tgid == watched_tgid && (__u32)task->pid != unwatched_tid;
+	return watched_thread(task->pid, task->tgid);
 }
 
 static __always_inline bool same(const __u64 *a, const __u64 *b, int words)
