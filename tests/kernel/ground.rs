@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use iotrail::host::kernel::version;
+use iotrail::probe::support::Facts;
 use iotrail::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
@@ -50,6 +51,12 @@ pub fn is_emulated() -> bool {
     std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("QEMU TCG CPU"))
 }
 
+/// Where the kernel runs tracepoints' programs preemptibly (Linux 7), a program that lost its CPU before its first instruction has come
+/// to an end is passed over by the next one there: an emulated CPU takes long for that instruction.
+fn may_lose() -> bool {
+    is_emulated() && Facts::of_this_kernel().preemptible
+}
+
 /// What takes an emulated CPU longer than a scenario may is done less often there.
 fn fewer(scenario: &str) -> &'static [&'static str] {
     if scenario == "kick_storm" && is_emulated() { &["--count", "2000"] } else { &[] }
@@ -88,7 +95,15 @@ fn counts(trace: &TraceRecord, truth: &Value) {
     let scenario = truth["scenario"].as_str().expect("a name");
     let total = &trace.total;
     let seen: u64 = total.vehicles.iter().map(|v| v.completions).sum();
-    assert_eq!(total.probe.lost, Some(0), "{scenario}: lost");
+    let lost = total.probe.lost.expect("losses are counted");
+    if lost > 0 && may_lose() {
+        // Each is at most one completion, and then no other count is exact.
+        let expected = number(&truth["expected"], "completions");
+        assert!(seen <= expected && expected - seen <= lost, "{scenario}: {seen} of {expected} with {lost} lost");
+        eprintln!("ground::{scenario}: {lost} events lost, {seen} completions of {expected} seen");
+        return;
+    }
+    assert_eq!(lost, 0, "{scenario}: lost");
     assert_eq!(seen, total.ios, "{scenario}: vehicles sum to the completions");
     let rings = truth["rings"].as_array().expect("rings");
     assert_eq!(trace.rings.len(), rings.len(), "{scenario}: rings");
@@ -207,6 +222,10 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
     may_miss |= finding == Some("reordered") && !crate::order::is_kept_here();
     may_miss |= finding == Some("capped_batch") && version().is_some_and(|v| v < (6, 13, 0));
     let mut allowed: Vec<&str> = truth["allowed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if is_emulated() {
+        // The emulated drive's requests are its own threads', and end in the order that the host runs these in.
+        allowed.push("reordered");
+    }
     if scenario == "iopoll_without_queues" {
         // What a worker was refused is handed back by task work, with a kick where the thread runs.
         allowed.push("kick_storm");
