@@ -55,6 +55,7 @@ bench: build
 	sh benches/watching.sh $(BIN)
 	sh benches/profile.sh $(BIN)
 	sh benches/verdicts.sh $(BIN)
+	sh benches/list.sh $(BIN)
 	sh benches/network.sh $(BIN)
 
 install: build
