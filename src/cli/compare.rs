@@ -73,7 +73,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let b = Given::read(&args.b, &mut stored, &args.metric)?;
     let matched = matched(&a, &b)?;
     for left_over in &matched.left_over {
-        terminal::say(&format!("warning: {}", terminal::sanitise(left_over)));
+        terminal::say(&format!("warning: {left_over}"));
     }
     let pairs = || matched.pairs.iter();
     let all: Vec<Comparison> = args.metric.iter().flat_map(|m| pairs().map(|p| one(*m, &a, &b, p))).collect();
@@ -81,7 +81,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
         // One comparison is one object; several are a list of such.
         ([one], true) => terminal::print_json(one)?,
         (several, true) => terminal::print_json(&several)?,
-        (several, false) => terminal::print(&terminal::comparisons(several))?,
+        (several, false) => terminal::show(&terminal::comparisons(several))?,
     }
     let met = |c: &Comparison| args.fail_on.iter().any(|f| f.is_met(c.verdict));
     Ok(u8::from(all.iter().any(met)))

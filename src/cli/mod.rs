@@ -1,7 +1,6 @@
 //! One file per command: arguments → one call → one printer.
 
 use std::ffi::OsStr;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::error::{Error, Result};
 use crate::host::settings;
 use crate::load::options::Span;
-use crate::report::terminal;
+use crate::report::terminal::{self, Style};
 
 pub mod bench;
 pub mod check;
@@ -79,8 +78,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(status) => ExitCode::from(status),
         Err(e) => {
-            // What an error quotes (names of files, say) must not steer the terminal.
-            terminal::say(&format!("iotrail: {}", terminal::sanitise(&e.to_string())));
+            terminal::say(&format!("iotrail: {e}"));
             ExitCode::from(e.exit_status())
         }
     }
@@ -116,14 +114,14 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
 fn told_by_parser(e: &clap::Error, first: Option<&OsStr>) -> Result<u8> {
     match e.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let colour = std::io::stdout().is_terminal();
+            let colour = Style::of_stdout().colour;
             let text = if colour { e.render().ansi().to_string() } else { e.render().to_string() };
-            terminal::print(&text)?;
+            terminal::print_ours(&text)?;
             Ok(0)
         }
         // Nothing was asked for: what could be is the best answer, but nobody's result.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            terminal::say(e.render().to_string().trim_end());
+            e.render().to_string().trim_end().lines().for_each(terminal::say);
             Ok(2)
         }
         _ => {

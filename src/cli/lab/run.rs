@@ -143,7 +143,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let ended = session::run(&mut prepared, &How { limit: args.timeout.0, stop: &stop, tell: &tell });
     if ended.as_ref().is_err_and(|e| e.kind == crate::error::Kind::Machine) {
         for line in session::console(&prepared) {
-            terminal::say(&format!("| {}", terminal::sanitise(&line)));
+            terminal::say(&format!("| {line}"));
         }
     }
     // Whatever became of the command.
