@@ -17,7 +17,7 @@ pub struct ExplainArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// So many I/Os
+    /// How many I/Os, the slowest first
     #[arg(long, value_name = "N", default_value_t = 5)]
     slowest: usize,
 

@@ -15,10 +15,12 @@ use crate::report::terminal::{self, Style};
 pub mod bench;
 pub mod check;
 pub mod compare;
+pub mod completions;
 pub mod explain;
 pub mod export;
 pub mod lab;
 pub mod list;
+pub mod manual;
 pub mod net;
 mod profile;
 pub mod restore;
@@ -28,7 +30,19 @@ pub mod trace;
 
 /// Follows asynchronous I/O from submission to the moment the application has its result.
 #[derive(Debug, Parser)]
-#[command(name = "iotrail", version, max_term_width = 100)]
+#[command(
+    name = "iotrail",
+    version,
+    subcommand_value_name = "COMMAND",
+    max_term_width = 100,
+    after_help = "To begin with:
+  iotrail check               what can be seen here, and what cannot
+  iotrail bench --rw nop      a load that needs no device
+  iotrail run coop --quick    an experiment: two minutes, and its answer
+  iotrail trace -- COMMAND    how a program's completions got to it
+\nExit status: 0 done, 1 what the caller asked to fail on,
+  2 wrong use or input, 3 the machine does not allow it."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -46,7 +60,7 @@ enum Command {
     Compare(compare::CompareArgs),
     /// Watch any program: who delivered its completions, how late, where the time went
     Trace(trace::TraceArgs),
-    /// The same, live: what each process and ring does a second
+    /// What each process and ring does a second, live
     Top(top::TopArgs),
     /// The network load: a server, a sender that checks every answer
     Net(net::NetArgs),
@@ -60,6 +74,10 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// A recording for another program: Perfetto
     Export(export::ExportArgs),
+    /// What a shell completes commands and options by, on standard output: iotrail completions bash
+    Completions(completions::CompletionsArgs),
+    /// Write the manual pages into a folder
+    Man(manual::ManArgs),
 }
 
 /// Exit status: 0 done, 1 a finding or comparison that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow it.
@@ -98,6 +116,8 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Restore(args) => restore::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Export(args) => export::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => manual::run(args),
     }
 }
 

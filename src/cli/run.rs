@@ -40,7 +40,7 @@ pub struct RunArgs {
     #[arg(long, conflicts_with_all = ["plan", "seed"])]
     pub resume: bool,
 
-    /// Of the order of the cells (default: drawn, printed and stored)
+    /// Seed of the order in which cells are measured (default: drawn, printed and stored)
     #[arg(long, value_name = "N")]
     pub seed: Option<u32>,
 

@@ -41,7 +41,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "2g")]
     memory: Bytes,
 
-    /// A drive, nvme0n1 and so on in this order: queues=N,poll=N,size=1g,data=discard|keep,latency=100us,errors=read@OFFSET (or write@)
+    /// A drive, nvme0n1 and so on in this order, by what it has, with commas between: queues=N, poll=N, size=1g, data=discard|keep,
+    /// latency=100us, errors=read@OFFSET (or write@)
     #[arg(long, value_name = "OPTIONS")]
     nvme: Vec<Drive>,
 

@@ -168,7 +168,7 @@ fn in_a_recording() {
     };
     hostile(&header).iter().for_each(|header| show(header, &entries, &end));
     hostile(&end).iter().for_each(|end| show(&header, &entries, end));
-    let worse: Vec<Entry> = entries.iter().flat_map(|e| hostile_or_same(e)).collect();
+    let worse: Vec<Entry> = entries.iter().flat_map(hostile_or_same).collect();
     show(&header, &worse, &end);
 }
 
