@@ -190,7 +190,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("CLICOLOR_FORCE", "Colours wherever the output goes, if it is set and neither empty nor 0."),
     ("TERM", "No colours where it is dumb."),
     ("COLUMNS", "The width that help is wrapped to where there is no terminal. Results have 80 columns at most."),
-    ("LC_ALL, LC_CTYPE, LANG", "Bars are of block characters in a locale of UTF-8, else of number signs."),
+    ("LC_ALL, LC_CTYPE, LANG", "Bars are of lines in a locale of UTF-8, else of number signs."),
 ];
 
 const FILES: &[(&str, &str)] = &[

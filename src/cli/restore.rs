@@ -54,11 +54,11 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
 fn text(restored: &Restored) -> Screen {
     let mut out = Screen::new(Style::of_stdout());
     let Some(tgid) = restored.tgid else {
-        out.sentence("nothing to put back: no run has left settings changed");
+        out.line("nothing to put back: no run has left settings changed");
         return out;
     };
     if restored.restarted {
-        out.sentence(&format!(
+        out.line(&format!(
             "nothing to put back: what process {tgid} had changed went with the restart of this machine"
         ));
         return out;
@@ -67,11 +67,11 @@ fn text(restored: &Restored) -> Screen {
     let told = restored.items.iter().filter(|i| {
         !matches!((&i.change, &i.undone), (settings::Change::Along { .. }, Some(Undone::AsBefore { .. }) | None))
     });
-    told.for_each(|i| out.sentence(&i.text()));
+    told.for_each(|i| out.line(&i.text()));
     let left = restored.items.iter().filter(|i| !i.is_done()).count();
     match left {
-        0 => out.sentence(&format!("all that process {tgid} had changed is as it was")),
-        n => out.sentence(&format!(
+        0 => out.line(&format!("all that process {tgid} had changed is as it was")),
+        n => out.line(&format!(
             "{n} of {} changes are still to be put back; {} keeps them, and removing it leaves all as it is now",
             restored.items.len(),
             restored.journal.display()
