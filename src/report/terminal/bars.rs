@@ -27,9 +27,9 @@ pub fn of_group(out: &mut Screen, run: &RunRecord, group: &Group<'_>, rows: Opti
     if known.len() < 2 || most <= 0.0 {
         return;
     }
-    let blocks = out.style().blocks;
+    let lines = out.style().lines;
     let line = |(row, arm, value): &(&str, &str, f64)| {
-        let bar = bar(value / most, LONGEST.into(), blocks);
+        let bar = bar(value / most, LONGEST.into(), lines);
         vec![Cell::from(row), Cell::from(arm), Cell::from(bar), Cell::from(text(metric, *value))]
     };
     let rows = rows.unwrap_or("");
@@ -58,19 +58,19 @@ fn text(metric: Metric, value: f64) -> String {
     }
 }
 
-/// `share` of `width` characters: to an eighth of one with block characters, else whole ones. What is not nothing shows.
-pub fn bar(share: f64, width: usize, blocks: bool) -> String {
-    let parts = if blocks { 8 } else { 1 };
+/// `share` of `width` characters: to a half of one with lines, else whole ones. What is not nothing shows.
+pub fn bar(share: f64, width: usize, lines: bool) -> String {
+    let parts = if lines { 2 } else { 1 };
     let all = width * parts;
     let length = match (share.clamp(0.0, 1.0) * all as f64).round() as usize {
         0 if share > 0.0 => 1,
         n => n.min(all),
     };
-    if !blocks {
-        return "#".repeat(length);
+    // Bars of full blocks would run into those above and below.
+    match lines {
+        true => "━".repeat(length / 2) + if length % 2 == 1 { "╸" } else { "" },
+        false => "#".repeat(length),
     }
-    const PART: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    format!("{}{}", "█".repeat(length / parts), PART[length % parts])
 }
 
 #[cfg(test)]
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_their_shares() {
-        let blocks = |share| bar(share, 4, true);
-        assert_eq!([0.0, 0.001, 0.5, 0.53125, 1.0, 7.0].map(blocks), ["", "▏", "██", "██▏", "████", "████"]);
+        let lines = |share| bar(share, 4, true);
+        assert_eq!([0.0, 0.001, 0.5, 0.6, 1.0, 7.0].map(lines), ["", "╸", "━━", "━━╸", "━━━━", "━━━━"]);
         let letters = |share| bar(share, 4, false);
         assert_eq!([0.0, 0.001, 0.5, 0.7, 1.0].map(letters), ["", "#", "##", "###", "####"]);
         assert_eq!(bar(f64::NAN, 4, true), "");

@@ -1,5 +1,7 @@
 //! Comparisons: a line each, in tables of one metric and two sides.
 
+use std::collections::BTreeSet;
+
 use super::layout::{Cell, Column, Screen};
 use super::style::Hue;
 use crate::answer::words::UNKNOWN;
@@ -83,18 +85,30 @@ fn percent(x: f64) -> String {
     }
 }
 
-/// Each once, with what it holds for.
+/// Each once, with what it holds for; of those that differ in their numbers alone, the first, and how many more there are.
 fn reasons(out: &mut Screen, list: &[Comparison]) {
-    let mut all: Vec<(&str, Vec<&Comparison>)> = Vec::new();
+    let mut all: Vec<(&str, Vec<&Comparison>, BTreeSet<&str>)> = Vec::new();
     for c in list {
         for reason in &c.reasons {
-            match all.iter_mut().find(|(r, _)| r == reason) {
-                Some((_, of)) => of.push(c),
-                None => all.push((reason, vec![c])),
+            let alike = |(r, ..): &&mut (&str, _, _)| without_numbers(r).eq(without_numbers(reason));
+            match all.iter_mut().find(alike) {
+                Some((first, of, others)) => {
+                    if of.last().is_none_or(|last| !std::ptr::eq(*last, c)) {
+                        of.push(c);
+                    }
+                    if first != reason {
+                        others.insert(reason);
+                    }
+                }
+                None => all.push((reason, vec![c], BTreeSet::new())),
             }
         }
     }
-    for (reason, of) in all {
+    for (reason, of, others) in all {
+        let reason = match others.len() {
+            0 => reason.to_owned(),
+            n => format!("{reason}; {n} more with other numbers"),
+        };
         let place = match of.len() {
             n if n == list.len() => String::new(),
             1 => format!(" ({}, {})", of[0].metric, at(of[0])),
@@ -103,4 +117,8 @@ fn reasons(out: &mut Screen, list: &[Comparison]) {
         let first = if of.iter().all(|c| c.verdict == Verdict::NotComparable) { "not comparable: " } else { "note: " };
         out.paragraph(first, &format!("{reason}{place}"));
     }
+}
+
+fn without_numbers(text: &str) -> impl Iterator<Item = char> {
+    text.chars().filter(|c| !c.is_ascii_digit() && *c != '.')
 }

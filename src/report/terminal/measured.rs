@@ -39,13 +39,13 @@ pub fn vehicles(out: &mut Screen, vehicles: &[VehicleCount], most: usize) {
     let mut sorted: Vec<_> = vehicles.iter().filter(|v| v.completions > 0).collect();
     sorted.sort_by_key(|v| std::cmp::Reverse(v.completions));
     let delays = sorted.iter().any(|v| v.delay_ns.is_some());
-    let blocks = out.style().blocks;
+    let lines = out.style().lines;
     let row = |vehicle: String, detail: String, completions: u64, delay: Option<&Delay>| {
         let share = completions as f64 / seen as f64;
         let mut row = vec![vehicle, detail, completions.to_string(), percent(share)];
         match delays {
             true => row.extend([known_span(delay.and_then(|d| d.p50)), known_span(delay.and_then(|d| d.p99))]),
-            false => row.push(bar(share, BAR, blocks)),
+            false => row.push(bar(share, BAR, lines)),
         }
         row
     };

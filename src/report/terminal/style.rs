@@ -1,4 +1,4 @@
-//! What the terminal can show: colours, and the block characters that bars are made of.
+//! What the terminal can show: colours, and the lines that bars are made of.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -7,8 +7,8 @@ use std::io::IsTerminal as _;
 pub struct Style {
     /// Lines may be coloured; never as the only sign of anything.
     pub colour: bool,
-    /// Bars may be made of block characters.
-    pub blocks: bool,
+    /// Bars may be made of box-drawing lines.
+    pub lines: bool,
 }
 
 /// What a colour says beside the words.
@@ -21,14 +21,14 @@ pub enum Hue {
 
 impl Style {
     /// Of a terminal that shows letters alone.
-    pub const PLAIN: Style = Style { colour: false, blocks: false };
+    pub const PLAIN: Style = Style { colour: false, lines: false };
 
     pub fn of_stdout() -> Self {
         Self::of(std::io::stdout().is_terminal(), |name| std::env::var_os(name).filter(|v| !v.is_empty()))
     }
 
     /// `variable`: its value where it is set and not empty. NO_COLOR (no-color.org) refuses colours, and CLICOLOR_FORCE
-    /// (bixense.com/clicolors) wants them wherever the text goes; else a terminal gets them that has them. Block characters need a
+    /// (bixense.com/clicolors) wants them wherever the text goes; else a terminal gets them that has them. Lines need a
     /// locale of UTF-8.
     fn of(terminal: bool, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let forced = variable("CLICOLOR_FORCE").is_some_and(|v| v != "0");
@@ -37,7 +37,7 @@ impl Style {
         let locale = locale.to_string_lossy().to_ascii_lowercase();
         Self {
             colour: variable("NO_COLOR").is_none() && (forced || has_colours),
-            blocks: locale.contains("utf-8") || locale.contains("utf8"),
+            lines: locale.contains("utf-8") || locale.contains("utf8"),
         }
     }
 
@@ -72,9 +72,9 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_of_blocks_where_the_locale_has_them() {
-        let blocks = |set: &[_]| style(false, set).blocks;
-        assert!(blocks(&[("LANG", "de_DE.UTF-8")]) && blocks(&[("LC_CTYPE", "C.utf8"), ("LANG", "C")]));
-        assert!(!blocks(&[]) && !blocks(&[("LC_ALL", "POSIX"), ("LANG", "de_DE.UTF-8")]));
+    fn bars_are_of_lines_where_the_locale_has_them() {
+        let lines = |set: &[_]| style(false, set).lines;
+        assert!(lines(&[("LANG", "de_DE.UTF-8")]) && lines(&[("LC_CTYPE", "C.utf8"), ("LANG", "C")]));
+        assert!(!lines(&[]) && !lines(&[("LC_ALL", "POSIX"), ("LANG", "de_DE.UTF-8")]));
     }
 }

@@ -155,6 +155,20 @@ fn comparisons_of_any_size_fit_in_eighty_columns() {
 }
 
 #[test]
+fn reasons_that_differ_in_their_numbers_are_one() {
+    let mut r = record();
+    for (c, share) in r.comparisons.iter_mut().zip(1..) {
+        c.reasons =
+            vec![format!("{share} % of the time"), format!("{}.5 % of the time", share * 10), "a reason".into()];
+    }
+    let mut screen = Screen::new(PLAIN);
+    compare::tables(&mut screen, &r.comparisons);
+    let text = screen.to_string();
+    assert_eq!(text.matches("of the time").count(), 1, "{text}");
+    assert!(text.contains("note: 1 % of the time; 7 more with other numbers\nnote: a reason\n"), "{text}");
+}
+
+#[test]
 fn the_cost_table_holds_the_numbers_in_eighty_columns() {
     let mut r = record();
     r.table = Table::Cost;
