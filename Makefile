@@ -1,14 +1,15 @@
-# make run · make test · make lab-test · make bench · make lint · make install
+# make run · make test · make lab-test · make bench · make lint · make install · make deb · make deb-test
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
-BIN = target/release/iotrail
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+BIN = $(TARGET)/release/iotrail
 
 # Of lab-test: kernels (`iotrail lab kernels`), and the tests that mean something in a guest.
 LAB_KERNELS = 6.1 6.12 newest
 LAB_TESTS = order:: functions:: ground:: nvme:: nvme::what_has_no_poll_queue
 
-.PHONY: run build deps test lab-test lint bench install clean
+.PHONY: run build deps test lab-test lint bench install install-files deb deb-test clean
 
 # The main job: COOP_TASKRUN against the default, on a file of this machine's disk.
 run: build
@@ -29,8 +30,8 @@ deps:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is not installed: get Rust 1.88 or later with rustup"; exit 2; }
 
 # Everything: the rooms that need no privileges, then the ones that need root and a disk.
-# One test compares its counts with strace's.
-test: PACKAGES += strace
+# One test compares its counts with strace's, one has groff read the manual.
+test: PACKAGES += strace groff-base
 test: deps
 	$(CARGO) test --release --locked
 
@@ -55,10 +56,33 @@ bench: build
 	sh benches/watching.sh $(BIN)
 	sh benches/profile.sh $(BIN)
 	sh benches/verdicts.sh $(BIN)
+	sh benches/list.sh $(BIN)
 	sh benches/network.sh $(BIN)
 
-install: build
+install: build install-files
+
+# The program, its manual pages, what shells complete by, its documents and the experiments as examples.
+install-files: SHARE = $(DESTDIR)$(PREFIX)/share
+install-files:
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iotrail
+	$(BIN) man $(SHARE)/man/man1
+	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	$(BIN) completions bash >$(SHARE)/bash-completion/completions/iotrail
+	$(BIN) completions zsh >$(SHARE)/zsh/site-functions/_iotrail
+	$(BIN) completions fish >$(SHARE)/fish/vendor_completions.d/iotrail.fish
+	install -d $(SHARE)/doc/iotrail/examples
+	install -m 644 README.md CHANGELOG.md $(wildcard docs/*) $(SHARE)/doc/iotrail
+	install -m 644 experiments/*.toml $(SHARE)/doc/iotrail/examples
+
+# A Debian package of these.
+deb: PACKAGES += dpkg-dev binutils
+deb: build
+	sh packaging/deb.sh $(TARGET)
+
+# Installs it on bare Debian systems, uses and removes it. Needs root and a registry.
+deb-test: PACKAGES += mmdebstrap
+deb-test: deb
+	sh packaging/deb-test.sh $(TARGET)/debian/iotrail_*_$$(dpkg --print-architecture).deb
 
 clean:
 	$(CARGO) clean

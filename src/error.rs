@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::plain::sanitise;
+
 /// Who has to act; decides the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -66,8 +68,8 @@ impl fmt::Display for Error {
         if !self.remedy.is_empty() {
             line = format!("{line}; {}", self.remedy);
         }
-        // One line, whatever a cause may hold.
-        f.write_str(&line.split('\n').map(str::trim).collect::<Vec<_>>().join(" "))
+        // One line, whatever a cause may hold, and no name in it that steers the terminal.
+        f.write_str(&sanitise(&line.split('\n').map(str::trim).collect::<Vec<_>>().join(" ")))
     }
 }
 

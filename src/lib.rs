@@ -31,6 +31,7 @@
 //! | [`watch`] | other people's programs: their rings, followed requests, recordings |
 //! | [`recorded`] | what a recording holds; its schema |
 //! | [`export`] | recordings and samples for other programs, one file per format |
+//! | [`plain`] | text from outside as a terminal may show it; lines on standard error |
 //! | [`folders`] | where the store, the journal and the lab's cache are |
 //! | [`error`] | what a user is told, and the exit status |
 
@@ -49,6 +50,7 @@ pub mod measurement;
 pub mod net;
 pub mod net_record;
 pub mod path;
+pub mod plain;
 pub mod probe;
 pub mod recorded;
 pub mod report;

@@ -47,7 +47,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let measurement = measured?;
     match args.json {
         true => terminal::print_json(&measurement)?,
-        false => terminal::print(&terminal::bench(&measurement))?,
+        false => terminal::show(&terminal::bench(&measurement))?,
     }
     Ok(0)
 }

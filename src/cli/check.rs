@@ -5,13 +5,12 @@ mod machine;
 mod probes;
 mod rights;
 
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::host::{self, block, clock, cpu, refusal::Circumstances};
-use crate::report::check::{Cpus, Report, SCHEMA, text};
-use crate::report::terminal;
+use crate::report::check::{Cpus, Report, SCHEMA, screen};
+use crate::report::terminal::{self, Style};
 
 /// What this machine and these privileges allow, and what would restore the rest
 #[derive(Debug, Clone, clap::Args)]
@@ -32,7 +31,7 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     let report = examine(args)?;
     match args.json {
         true => terminal::print_json(&report)?,
-        false => terminal::print(&text(&report, colour(io::stdout().is_terminal(), |name| std::env::var(name).ok())))?,
+        false => terminal::show(&screen(&report, Style::of_stdout()))?,
     }
     Ok(0)
 }
@@ -70,24 +69,9 @@ fn examine(args: &CheckArgs) -> Result<Report> {
     Ok(Report { schema: SCHEMA, version: env!("CARGO_PKG_VERSION"), host, cpus, tick_hz: clock::tick_hz(), items })
 }
 
-/// On a terminal that knows colours, unless NO_COLOR says otherwise (no-color.org: set and not empty).
-fn colour(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
-    terminal && variable("NO_COLOR").is_none_or(|v| v.is_empty()) && variable("TERM").is_none_or(|v| v != "dumb")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn colours_only_on_a_terminal_that_wants_them() {
-        let none = |_: &str| None;
-        assert!(colour(true, none));
-        assert!(!colour(false, none));
-        assert!(!colour(true, |n| (n == "NO_COLOR").then(|| "1".into())));
-        assert!(colour(true, |n| (n == "NO_COLOR").then(String::new)));
-        assert!(!colour(true, |n| (n == "TERM").then(|| "dumb".into())));
-    }
 
     #[test]
     fn a_missing_file_is_wrong_input() {

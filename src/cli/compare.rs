@@ -17,17 +17,20 @@ use crate::error::Result;
 use crate::report::terminal;
 
 #[derive(Debug, Clone, Args)]
-#[command(
-    after_help = "A and B are each\n  12                    a stored run\n  12:arm=coop,depth=16  cells of it\n  \
-                        a.json,b.json         what `bench --json` or `run --json` printed, here or elsewhere;\n                        \
-                        with :arm=coop, cells of it\n\nMetrics: iops, elapsed, latency_mean, latency_p50, latency_p99, \
-                        latency_p99_9, latency_p99_99,\ncpu_per_io, kicks_per_io, mode_switches_per_io, syscalls_per_io"
-)]
+#[command(after_help = "A and B are each
+  12                    a stored run
+  12:arm=coop,depth=16  cells of it
+  a.json,b.json         what `bench --json` or `run --json` printed, here or
+                        elsewhere; with :arm=coop, cells of it
+
+Metrics: iops, elapsed, latency_mean, latency_p50, latency_p99,
+  latency_p99_9, latency_p99_99, cpu_per_io, kicks_per_io,
+  mode_switches_per_io, syscalls_per_io")]
 pub struct CompareArgs {
-    /// What is compared with
+    /// The side that the other is compared with (see below)
     pub a: String,
 
-    /// What is compared
+    /// The side that is asked about: is it different from A?
     pub b: String,
 
     /// What they are compared on; may be repeated
@@ -73,7 +76,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let b = Given::read(&args.b, &mut stored, &args.metric)?;
     let matched = matched(&a, &b)?;
     for left_over in &matched.left_over {
-        terminal::say(&format!("warning: {}", terminal::sanitise(left_over)));
+        terminal::say(&format!("warning: {left_over}"));
     }
     let pairs = || matched.pairs.iter();
     let all: Vec<Comparison> = args.metric.iter().flat_map(|m| pairs().map(|p| one(*m, &a, &b, p))).collect();
@@ -81,7 +84,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
         // One comparison is one object; several are a list of such.
         ([one], true) => terminal::print_json(one)?,
         (several, true) => terminal::print_json(&several)?,
-        (several, false) => terminal::print(&terminal::comparisons(several))?,
+        (several, false) => terminal::show(&terminal::comparisons(several))?,
     }
     let met = |c: &Comparison| args.fail_on.iter().any(|f| f.is_met(c.verdict));
     Ok(u8::from(all.iter().any(met)))

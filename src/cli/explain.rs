@@ -17,7 +17,7 @@ pub struct ExplainArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// So many I/Os
+    /// How many I/Os, the slowest first
     #[arg(long, value_name = "N", default_value_t = 5)]
     slowest: usize,
 
@@ -61,7 +61,7 @@ pub fn run(args: &ExplainArgs) -> Result<u8> {
     let explained = explain(header, reader, ending, &wanted)?;
     match args.json {
         true => terminal::print_json(&explained)?,
-        false => terminal::print(&terminal::explain(&args.file.display().to_string(), &explained))?,
+        false => terminal::show(&terminal::explain(&args.file.display().to_string(), &explained))?,
     }
     Ok(0)
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::answer::words::plural;
 use crate::error::Result;
 use crate::experiment::builtin;
-use crate::report::terminal;
+use crate::report::terminal::{self, Screen, Style};
 use crate::store::salvage::salvage;
 use crate::store::{RunSummary, Store, default_path};
 
@@ -47,10 +47,9 @@ pub fn run(args: &ListArgs) -> Result<u8> {
         let s = salvage(&path, new)?;
         let lost = if s.lost > 0 { format!(", {} could not be", s.lost) } else { String::new() };
         let (runs, measurements) = (plural(s.runs as usize, "run"), plural(s.measurements as usize, "measurement"));
-        terminal::print(&format!(
-            "{runs} with {measurements} copied to {}{lost}\n",
-            terminal::sanitise(&new.display().to_string())
-        ))?;
+        let mut out = Screen::new(Style::of_stdout());
+        out.sentence(&format!("{runs} with {measurements} copied to {}{lost}", new.display()));
+        terminal::show(&out)?;
         return Ok(0);
     }
     let runs = Store::open(&path)?.map(|s| s.list()).transpose()?.unwrap_or_default();
@@ -61,16 +60,16 @@ pub fn run(args: &ListArgs) -> Result<u8> {
         terminal::print_json(&Listing { schema: "iotrail.list/1", experiments, store: shown, runs })?;
         return Ok(0);
     }
-    let mut out = String::new();
+    let mut out = Screen::new(Style::of_stdout());
     let width = experiments.iter().map(|e| e.name.len()).max().unwrap_or(0);
     for e in &experiments {
-        out.push_str(&format!("iotrail run {:width$}  {}\n", e.name, e.title));
+        out.paragraph(&format!("iotrail run {:width$}  ", e.name), &e.title);
     }
-    out.push('\n');
+    out.blank();
     match runs.as_slice() {
-        [] => out.push_str(&format!("nothing is stored in {} yet\n", terminal::sanitise(&shown))),
-        runs => out.push_str(&terminal::list(runs)),
+        [] => out.sentence(&format!("nothing is stored in {shown} yet")),
+        runs => terminal::list(&mut out, runs),
     }
-    terminal::print(&out)?;
+    terminal::show(&out)?;
     Ok(0)
 }

@@ -1,7 +1,6 @@
 //! One file per command: arguments → one call → one printer.
 
 use std::ffi::OsStr;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,15 +10,17 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::error::{Error, Result};
 use crate::host::settings;
 use crate::load::options::Span;
-use crate::report::terminal;
+use crate::report::terminal::{self, Style};
 
 pub mod bench;
 pub mod check;
 pub mod compare;
+pub mod completions;
 pub mod explain;
 pub mod export;
 pub mod lab;
 pub mod list;
+pub mod manual;
 pub mod net;
 mod profile;
 pub mod restore;
@@ -29,7 +30,19 @@ pub mod trace;
 
 /// Follows asynchronous I/O from submission to the moment the application has its result.
 #[derive(Debug, Parser)]
-#[command(name = "iotrail", version, max_term_width = 100)]
+#[command(
+    name = "iotrail",
+    version,
+    subcommand_value_name = "COMMAND",
+    max_term_width = 100,
+    after_help = "To begin with:
+  iotrail check               what can be seen here, and what cannot
+  iotrail bench --rw nop      a load that needs no device
+  iotrail run coop --quick    an experiment: two minutes, and its answer
+  iotrail trace -- COMMAND    how a program's completions got to it
+\nExit status: 0 done, 1 what the caller asked to fail on,
+  2 wrong use or input, 3 the machine does not allow it."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -47,7 +60,7 @@ enum Command {
     Compare(compare::CompareArgs),
     /// Watch any program: who delivered its completions, how late, where the time went
     Trace(trace::TraceArgs),
-    /// The same, live: what each process and ring does a second
+    /// What each process and ring does a second, live
     Top(top::TopArgs),
     /// The network load: a server, a sender that checks every answer
     Net(net::NetArgs),
@@ -61,6 +74,10 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// A recording for another program: Perfetto
     Export(export::ExportArgs),
+    /// What a shell completes commands and options by, on standard output: iotrail completions bash
+    Completions(completions::CompletionsArgs),
+    /// Write the manual pages into a folder
+    Man(manual::ManArgs),
 }
 
 /// Exit status: 0 done, 1 a finding or comparison that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow it.
@@ -79,8 +96,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(status) => ExitCode::from(status),
         Err(e) => {
-            // What an error quotes (names of files, say) must not steer the terminal.
-            terminal::say(&format!("iotrail: {}", terminal::sanitise(&e.to_string())));
+            terminal::say(&format!("iotrail: {e}"));
             ExitCode::from(e.exit_status())
         }
     }
@@ -100,6 +116,8 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Restore(args) => restore::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Export(args) => export::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => manual::run(args),
     }
 }
 
@@ -116,14 +134,14 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
 fn told_by_parser(e: &clap::Error, first: Option<&OsStr>) -> Result<u8> {
     match e.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let colour = std::io::stdout().is_terminal();
+            let colour = Style::of_stdout().colour;
             let text = if colour { e.render().ansi().to_string() } else { e.render().to_string() };
-            terminal::print(&text)?;
+            terminal::print_ours(&text)?;
             Ok(0)
         }
         // Nothing was asked for: what could be is the best answer, but nobody's result.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            terminal::say(e.render().to_string().trim_end());
+            e.render().to_string().trim_end().lines().for_each(terminal::say);
             Ok(2)
         }
         _ => {

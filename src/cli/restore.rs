@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::host::settings::{self, Item, Restored, Undone};
-use crate::report::terminal;
+use crate::report::terminal::{self, Screen, Style};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RestoreArgs {
@@ -41,7 +41,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
             settings: &restored.items,
         })?;
     } else {
-        terminal::print(&text(&restored))?;
+        terminal::show(&text(&restored))?;
     }
     let failed = |i: &Item| matches!(i.undone, Some(Undone::Failed { .. }));
     Ok(match &restored.items {
@@ -51,25 +51,30 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
     })
 }
 
-fn text(restored: &Restored) -> String {
+fn text(restored: &Restored) -> Screen {
+    let mut out = Screen::new(Style::of_stdout());
     let Some(tgid) = restored.tgid else {
-        return "nothing to put back: no run has left settings changed\n".into();
+        out.line("nothing to put back: no run has left settings changed");
+        return out;
     };
     if restored.restarted {
-        return format!("nothing to put back: what process {tgid} had changed went with the restart of this machine\n");
+        out.line(&format!(
+            "nothing to put back: what process {tgid} had changed went with the restart of this machine"
+        ));
+        return out;
     }
     // What came along and is as before need not be told.
     let told = restored.items.iter().filter(|i| {
         !matches!((&i.change, &i.undone), (settings::Change::Along { .. }, Some(Undone::AsBefore { .. }) | None))
     });
-    let mut out: String = told.map(|i| terminal::sanitise(&i.text()) + "\n").collect();
+    told.for_each(|i| out.line(&i.text()));
     let left = restored.items.iter().filter(|i| !i.is_done()).count();
     match left {
-        0 => out.push_str(&format!("all that process {tgid} had changed is as it was\n")),
-        n => out.push_str(&format!(
-            "{n} of {} changes are still to be put back; {} keeps them, and removing it leaves all as it is now\n",
+        0 => out.line(&format!("all that process {tgid} had changed is as it was")),
+        n => out.line(&format!(
+            "{n} of {} changes are still to be put back; {} keeps them, and removing it leaves all as it is now",
             restored.items.len(),
-            terminal::sanitise(&restored.journal.display().to_string())
+            restored.journal.display()
         )),
     }
     out

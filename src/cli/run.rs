@@ -40,7 +40,7 @@ pub struct RunArgs {
     #[arg(long, conflicts_with_all = ["plan", "seed"])]
     pub resume: bool,
 
-    /// Of the order of the cells (default: drawn, printed and stored)
+    /// Seed of the order in which cells are measured (default: drawn, printed and stored)
     #[arg(long, value_name = "N")]
     pub seed: Option<u32>,
 
@@ -111,7 +111,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
             if target.scratch {
                 scratch::make_folder(path)?;
             }
-            terminal::say(&format!("target: {} ({why})", terminal::sanitise(&path.display().to_string())));
+            terminal::say(&format!("target: {} ({why})", path.display()));
         }
         if is_emulated && args.repeats.is_none() {
             terminal::say(
@@ -133,7 +133,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         "stopped: {} of {} measurements are stored; go on with: iotrail run {} {}--resume",
         record.done(),
         record.planned(),
-        terminal::sanitise(&args.experiment),
+        args.experiment,
         again(args)
     ));
     Ok(1)
@@ -141,9 +141,8 @@ pub fn run(args: &RunArgs) -> Result<u8> {
 
 /// The options that a resumed run needs again.
 fn again(args: &RunArgs) -> String {
-    let path = |name: &str, p: &Option<PathBuf>| {
-        p.as_ref().map_or_else(String::new, |p| format!("{name} {} ", terminal::sanitise(&p.display().to_string())))
-    };
+    let path =
+        |name: &str, p: &Option<PathBuf>| p.as_ref().map_or_else(String::new, |p| format!("{name} {} ", p.display()));
     let size = args.size.map_or_else(String::new, |s| format!("--size {} ", s.0));
     let quick = if args.quick { "--quick " } else { "" };
     let repeats = args.repeats.map_or_else(String::new, |n| format!("--repeats {n} "));

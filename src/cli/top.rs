@@ -112,13 +112,11 @@ impl Listener for Printed {
     }
 
     fn interval(&mut self, record: TopRecord) -> Result<ControlFlow<()>> {
-        let text = match self.json {
-            true => serde_json::to_string(&record).map(|line| line + "\n").map_err(|e| {
-                Error::machine("cannot write the result as JSON", "report this with the command").because(e)
-            })?,
-            false => block(&record, Style::of_stdout()),
-        };
-        let broken = terminal::print_on(&text)?.is_break();
+        let broken = match self.json {
+            true => terminal::print_json_line(&record)?,
+            false => terminal::show_on(&block(&record, Style::of_stdout()))?,
+        }
+        .is_break();
         Ok(if broken { ControlFlow::Break(()) } else { self.ending.after(record.interval) })
     }
 

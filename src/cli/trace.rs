@@ -106,8 +106,8 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     match args.json {
         true => terminal::print_json(&Printed { record: &record, slowest: slowest.as_ref().map(|e| &e.ios[..]) })?,
         false => {
-            terminal::print(&terminal::trace(&record))?;
-            terminal::print(&slowest.as_ref().map_or(String::new(), terminal::slowest))?;
+            terminal::show(&terminal::trace(&record))?;
+            slowest.as_ref().map_or(Ok(()), |e| terminal::show(&terminal::slowest(e)))?;
         }
     }
     // What could not be written is told when everything else is out.

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::plain::say;
 
 use super::spec::LoadSpec;
 use super::target::{cannot, check_alignment, no_direct};
@@ -170,7 +171,7 @@ fn lay_out(mut file: &File, bytes: u64, progress: &mut dyn FnMut(Progress), stop
 /// Takes away what was made. Where that fails it is said, and where even that fails nobody can be told.
 pub fn remove(path: &Path) {
     if let Err(e) = std::fs::remove_file(path) {
-        writeln!(io::stderr(), "iotrail: cannot remove {} again: {e}", path.display()).unwrap_or(());
+        say(&format!("iotrail: cannot remove {} again: {e}", path.display()));
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a machine allows, as `check` tells it: the items, their JSON (`iotrail.check/1`), and their text for a terminal.
 
-use comfy_table::{Attribute, Cell, Color, ColumnConstraint, Table, Width, presets};
 use serde::Serialize;
 
 use crate::measurement::Host;
+use crate::report::terminal::{Cell, Column, Hue, Screen, Style};
 
 pub const SCHEMA: &str = "iotrail.check/1";
 
@@ -150,29 +150,33 @@ impl Item {
     }
 }
 
-const WIDTH: u16 = 80;
 /// Longer lists of names are a number on the terminal, and whole in the JSON.
 const MOST_NAMES: usize = 20;
 const MOST_LOST: usize = 5;
 
-/// The report as text of at most 80 columns, with or without colours; it ends with a new line.
-pub fn text(report: &Report, colour: bool) -> String {
-    let mut out = String::from("What this machine and these privileges allow\n");
+/// The report as it is shown.
+pub fn screen(report: &Report, style: Style) -> Screen {
+    let mut out = Screen::new(style);
+    out.line("What this machine and these privileges allow");
     for section in Section::ALL {
         let rows = rows(report.items.iter().filter(|i| i.section == section));
         if rows.is_empty() {
             continue;
         }
-        out += &format!("\n{}\n{}\n", section.title(), table(&rows, colour));
+        out.blank();
+        out.heading(section.title());
+        let columns = [Column::words("", 6), Column::words("", 19), Column::words("", 52)];
+        out.rows(&columns, rows.iter().map(cells).collect());
     }
     let count = |state| report.items.iter().filter(|i| i.state == state).count();
     let (missing, unknown) = (count(State::Missing), count(State::Unknown));
-    out += &match (missing, unknown) {
-        (0, 0) => "\nNothing is missing.\n".to_owned(),
-        (m, 0) => format!("\n{m} missing.\n"),
-        (0, u) => format!("\nNothing is known to be missing; {u} could not be told.\n"),
-        (m, u) => format!("\n{m} missing, {u} could not be told.\n"),
-    };
+    out.blank();
+    out.line(&match (missing, unknown) {
+        (0, 0) => "Nothing is missing.".to_owned(),
+        (m, 0) => format!("{m} missing."),
+        (0, u) => format!("Nothing is known to be missing; {u} could not be told."),
+        (m, u) => format!("{m} missing, {u} could not be told."),
+    });
     out
 }
 
@@ -253,31 +257,14 @@ fn line(members: &[&Item], of: Option<usize>) -> Line {
     Line { state: first.state, fact: first.fact, name, texts }
 }
 
-fn table(rows: &[Line], colour: bool) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_width(WIDTH);
-    if colour {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
-    for row in rows {
-        let (mark, hue) = match row.state {
-            State::Ok if row.fact => ("", None),
-            State::Ok => ("yes", Some(Color::Green)),
-            State::Missing => ("no", Some(Color::Red)),
-            State::Unknown => ("?", Some(Color::Yellow)),
-        };
-        let mut cell = Cell::new(mark);
-        if let Some(hue) = hue {
-            cell = cell.fg(hue).add_attribute(Attribute::Bold);
-        }
-        table.add_row([cell, Cell::new(&row.name), Cell::new(row.texts.join("\n"))]);
-    }
-    let widths = [6, 20, WIDTH - 26].map(|w| ColumnConstraint::Absolute(Width::Fixed(w)));
-    table.set_constraints(widths);
-    table.trim_fmt()
+fn cells(line: &Line) -> Vec<Cell> {
+    let (mark, hue) = match line.state {
+        State::Ok if line.fact => ("", None),
+        State::Ok => (" yes", Some(Hue::Good)),
+        State::Missing => (" no", Some(Hue::Bad)),
+        State::Unknown => (" ?", Some(Hue::Doubt)),
+    };
+    vec![Cell::from(mark).in_hue(hue), Cell::from(&line.name), Cell::lines(&line.texts)]
 }
 
 #[cfg(test)]
@@ -286,6 +273,10 @@ mod tests {
 
     fn report(items: Vec<Item>) -> Report {
         Report { schema: SCHEMA, version: "0", host: Host::default(), cpus: Cpus::default(), tick_hz: Some(250), items }
+    }
+
+    fn text(report: &Report) -> String {
+        screen(report, Style::PLAIN).to_string()
     }
 
     fn flag(name: &str) -> Item {
@@ -301,7 +292,7 @@ mod tests {
             restore: Some("Linux 6.1 or later".into()),
             ..flag(name)
         };
-        let text = text(&report(vec![flag("a"), late("b", "x"), flag("c"), late("d", "y")]), false);
+        let text = text(&report(vec![flag("a"), late("b", "x"), flag("c"), late("d", "y")]));
         assert_eq!(
             text,
             "What this machine and these privileges allow\n\n\
@@ -318,12 +309,12 @@ mod tests {
     fn long_groups_are_counted() {
         let names: Vec<String> = (0..30).map(|n| format!("o{n}")).collect();
         let mut items: Vec<Item> = names.iter().map(|n| flag(n)).collect();
-        assert!(text(&report(items.clone()), false).contains("yes   setup flags         all 30\n"));
+        assert!(text(&report(items.clone())).contains("yes   setup flags         all 30\n"));
         let missing = |i: &Item| Item { state: State::Missing, lost: Some(format!("use of {}", i.name)), ..i.clone() };
-        let none = text(&report(items.iter().map(missing).collect()), false);
+        let none = text(&report(items.iter().map(missing).collect()));
         assert!(none.contains("no    setup flags         all 30:") && none.contains("and 25 more"), "{none}");
         items[3] = Item { state: State::Unknown, text: "why".into(), ..flag("o3") };
-        let text = text(&report(items), false);
+        let text = text(&report(items));
         assert!(text.contains("yes   setup flags         29 of 30\n"), "{text}");
         assert!(text.contains("?     setup flags         o3: why\n"), "{text}");
     }
@@ -332,10 +323,11 @@ mod tests {
     fn no_line_is_longer_than_80_columns_and_colour_is_asked_for() {
         let long = "word ".repeat(60);
         let item = Item::missing(Section::Kernel, "kernel.x", "a name that is long", &long, &long, &long);
-        let plain = text(&report(vec![item.clone()]), false);
+        let plain = text(&report(vec![item.clone()]));
         assert!(plain.lines().all(|l| l.chars().count() <= 80), "{plain}");
         assert!(!plain.contains('\u{1b}'));
-        assert!(text(&report(vec![item]), true).contains('\u{1b}'));
+        let coloured = screen(&report(vec![item]), Style { colour: true, ..Style::PLAIN });
+        assert!(coloured.as_str().contains('\u{1b}'));
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Store {
         let Some((run, seed, plan_key)) = found.map_err(|e| self.fail(e))? else {
             return Ok(None);
         };
-        let kernels = self.distinct("kernel", run)?;
+        let kernels = self.kernels(run)?;
         Ok(Some(Unfinished { run, seed, plan_key, kernels }))
     }
 
@@ -114,14 +114,13 @@ impl Store {
         histogram::from_bytes(&bytes).map(Some).map_err(|e| damaged(&self.path).because(e.to_string()))
     }
 
-    /// Every run, the latest last.
+    /// Every run, the latest last. Reads no record and no measurement: what it costs grows with the runs alone.
     pub fn list(&self) -> Result<Vec<RunSummary>> {
         let fail = |e| self.fail(e);
         let sql =
             "SELECT run, kind, experiment, datetime(started_unix_s, 'unixepoch'), started_unix_s, finished_unix_s,
-                     (SELECT count(*) FROM measurements m WHERE m.run = r.run),
                      repeats * (SELECT count(*) FROM cells c WHERE c.run = r.run AND c.untestable IS NULL)
-                   FROM runs r ORDER BY run";
+                   FROM runs r INDEXED BY runs_listed ORDER BY run";
         let mut query = self.db.prepare(sql).map_err(fail)?;
         let rows = query
             .query_map([], |r| {
@@ -132,29 +131,41 @@ impl Store {
                     started: r.get(3)?,
                     started_unix_s: r.get::<_, i64>(4)? as u64,
                     finished_unix_s: r.get::<_, Option<i64>>(5)?.map(|s| s as u64),
-                    done: r.get::<_, i64>(6)? as u64,
-                    planned: r.get::<_, i64>(7)? as u64,
+                    done: 0,
+                    planned: r.get::<_, i64>(6)? as u64,
                     hosts: Vec::new(),
                     kernels: Vec::new(),
                 })
             })
             .map_err(fail)?;
         let mut list = rows.collect::<rusqlite::Result<Vec<_>>>().map_err(fail)?;
-        for run in &mut list {
-            // It may have ended before its last block, by its stopping rule.
-            if run.finished_unix_s.is_some() {
-                run.planned = run.done;
+        let sql = "SELECT run, hostname, kernel, measurements FROM measured_by ORDER BY run, first";
+        let mut query = self.db.prepare(sql).map_err(fail)?;
+        let mut rows = query.query([]).map_err(fail)?;
+        while let Some(row) = rows.next().map_err(fail)? {
+            let (run, host, kernel, n) =
+                (|| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?)))().map_err(fail)?;
+            // Both are in the order of the runs' numbers.
+            let Ok(at) = list.binary_search_by_key(&run, |r: &RunSummary| r.run) else { continue };
+            let summary = &mut list[at];
+            summary.done += n as u64;
+            for (all, one) in [(&mut summary.hosts, host), (&mut summary.kernels, kernel)] {
+                if !all.contains(&one) {
+                    all.push(one);
+                }
             }
-            run.hosts = self.distinct("hostname", run.run)?;
-            run.kernels = self.distinct("kernel", run.run)?;
+        }
+        for run in list.iter_mut().filter(|r| r.finished_unix_s.is_some()) {
+            // It may have ended before its last block, by its stopping rule.
+            run.planned = run.done;
         }
         Ok(list)
     }
 
-    /// Different values of a column of a run's measurements. `column` is never text from outside.
-    fn distinct(&self, column: &'static str, run: i64) -> Result<Vec<String>> {
-        let sql = format!("SELECT DISTINCT {column} FROM measurements WHERE run = ?1 ORDER BY measurement");
-        let mut query = self.db.prepare(&sql).map_err(|e| self.fail(e))?;
+    /// Kernels that measured a run, in the order in which they came to it.
+    fn kernels(&self, run: i64) -> Result<Vec<String>> {
+        let sql = "SELECT kernel FROM measured_by WHERE run = ?1 GROUP BY kernel ORDER BY min(first)";
+        let mut query = self.db.prepare(sql).map_err(|e| self.fail(e))?;
         let rows = query.query_map([run], |r| r.get(0)).map_err(|e| self.fail(e))?;
         rows.collect::<rusqlite::Result<_>>().map_err(|e| self.fail(e))
     }

@@ -32,11 +32,12 @@ pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
     // Or SQLite refuses a file with fewer pages than its header says.
     old.pragma_update(None, "writable_schema", true).map_err(fail)?;
     match schema::look(&old).map_err(fail)? {
-        Found::Ours { version: VERSION } => {}
+        // Later versions have more beside these tables, made from them as they are filled.
+        Found::Ours { version: 1..=VERSION } => {}
         Found::Ours { version } => {
             return Err(Error::input(
                 format!(
-                    "{} is a store of version {version}, and this iotrail salvages version {VERSION}",
+                    "{} is a store of version {version}, and this iotrail salvages those up to {VERSION}",
                     from.display()
                 ),
                 "use the iotrail that wrote it",

@@ -52,6 +52,31 @@ pub const MIGRATIONS: &[&str] = &["
         count            INTEGER,
         PRIMARY KEY (measurement, name)
     ) WITHOUT ROWID;
+", "
+    -- What the list of runs reads, apart from the records and measurements, which are a thousand times as large: the list then takes
+    -- as long as it has lines.
+    CREATE INDEX runs_listed ON runs (run, kind, experiment, started_unix_s, finished_unix_s, repeats);
+    CREATE INDEX cells_testable ON cells (run) WHERE untestable IS NULL;
+    CREATE TABLE measured_by (
+        run              INTEGER NOT NULL,
+        hostname         TEXT NOT NULL,
+        kernel           TEXT NOT NULL,
+        first            INTEGER NOT NULL,
+        measurements     INTEGER NOT NULL,
+        PRIMARY KEY (run, hostname, kernel)
+    ) WITHOUT ROWID;
+    INSERT INTO measured_by
+        SELECT run, hostname, kernel, min(measurement), count(*) FROM measurements GROUP BY run, hostname, kernel;
+    CREATE TRIGGER measurement_added AFTER INSERT ON measurements BEGIN
+        INSERT OR IGNORE INTO measured_by VALUES (new.run, new.hostname, new.kernel, new.measurement, 0);
+        UPDATE measured_by SET measurements = measurements + 1
+            WHERE run = new.run AND hostname = new.hostname AND kernel = new.kernel;
+    END;
+    CREATE TRIGGER measurement_removed AFTER DELETE ON measurements BEGIN
+        UPDATE measured_by SET measurements = measurements - 1
+            WHERE run = old.run AND hostname = old.hostname AND kernel = old.kernel;
+        DELETE FROM measured_by WHERE run = old.run AND measurements = 0;
+    END;
 "];
 
 /// The version that this program reads and writes.

@@ -108,7 +108,7 @@ fn a_forgotten_run_leaves_nothing() {
     let (mut store, run) = begun(&dir);
     store.save(run, 1, 1, &sample::measurement(), &sample::histogram()).unwrap();
     store.forget(run).unwrap();
-    for table in ["runs", "cells", "measurements", "histograms", "losses"] {
+    for table in ["runs", "cells", "measurements", "histograms", "losses", "measured_by"] {
         let n: i64 = store.db.query_row(&format!("SELECT count(*) FROM {table}"), [], |r| r.get(0)).unwrap();
         assert_eq!(n, 0, "{table}");
     }
@@ -225,6 +225,89 @@ fn every_version_is_reached_from_nothing() {
     schema::migrate(&tx, 0).unwrap();
     tx.commit().unwrap();
     assert_eq!(schema::look(&db).unwrap(), Found::Ours { version: VERSION });
+}
+
+#[test]
+fn a_store_of_the_first_version_is_listed_as_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s.db");
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch(schema::MIGRATIONS[0]).unwrap();
+    db.pragma_update(None, "application_id", schema::APPLICATION_ID).unwrap();
+    db.pragma_update(None, "user_version", 1).unwrap();
+    let row = "INSERT INTO runs VALUES (?1, 'experiment', 'e', 0, ?2, 1, 2, '', '')";
+    let cell = "INSERT INTO cells VALUES (?1, ?2, '{}', ?3)";
+    let one = "INSERT INTO measurements VALUES (NULL, ?1, 1, ?2, 0, 0, 0, 0, NULL, NULL, ?3, ?4, '{}')";
+    for (run, finished) in [(1, Some(9)), (2, None)] {
+        db.execute(row, (run, finished)).unwrap();
+        for (number, untestable) in [(1, None), (2, Some("no such queue")), (3, None)] {
+            db.execute(cell, (run, number, untestable)).unwrap();
+        }
+    }
+    for (repeat, host, kernel) in [(1, "b", "6.18.0"), (2, "a", "6.1.0"), (3, "b", "6.1.0")] {
+        db.execute(one, (2, repeat, host, kernel)).unwrap();
+    }
+    drop(db);
+    let list = Store::open(&path).unwrap().unwrap().list().unwrap();
+    let of = |r: &RunSummary| (r.run, r.done, r.planned, r.hosts.join(" "), r.kernels.join(" "));
+    let expected = [(1, 0, 0, String::new(), String::new()), (2, 3, 4, "b a".into(), "6.18.0 6.1.0".into())];
+    assert_eq!(list.iter().map(of).collect::<Vec<_>>(), expected);
+}
+
+/// A store of so many runs, each with so many measurements of a real one's size.
+fn filled(path: &Path, runs: u32, measurements: u32) -> Store {
+    let mut store = Store::create_or_open(path).unwrap();
+    store.db.execute_batch("PRAGMA synchronous = OFF").unwrap();
+    let mut plan = two_by_two();
+    plan.repeats = measurements.div_ceil(4);
+    for _ in 0..runs {
+        let run = store.begin(&plan.record(7, 1_772_366_400), &plan.key()).unwrap();
+        let tx = store.db.transaction().unwrap();
+        for n in 0..measurements {
+            insert_measurement(&tx, run, 1 + n % 4, 1 + n / 4, &sample::measurement(), &sample::histogram()).unwrap();
+        }
+        tx.commit().unwrap();
+        store.finish(run, 1_772_366_500).unwrap();
+    }
+    store
+}
+
+/// Pages of the file that a list of its runs reads.
+fn pages_read(path: &Path, runs: usize) -> i32 {
+    let store = Store::open(path).unwrap().unwrap();
+    let list = store.list().unwrap();
+    assert!(list.len() == runs && list.iter().all(|r| r.done == r.planned && r.kernels == ["6.18.0"]));
+    let (mut pages, mut most) = (0, 0);
+    // SAFETY: an open connection, and two numbers that live longer than the call.
+    let status = unsafe {
+        let asked = rusqlite::ffi::SQLITE_DBSTATUS_CACHE_MISS;
+        rusqlite::ffi::sqlite3_db_status(store.db.handle(), asked, &mut pages, &mut most, 0)
+    };
+    assert_eq!(status, rusqlite::ffi::SQLITE_OK);
+    pages
+}
+
+#[test]
+fn a_list_reads_no_measurements() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    drop((filled(&at("few"), 40, 4), filled(&at("large"), 40, 20), filled(&at("many"), 160, 4)));
+    let (few, large, many) = (pages_read(&at("few"), 40), pages_read(&at("large"), 40), pages_read(&at("many"), 160));
+    assert!(large <= few + 2, "{few} pages, with five times the measurements {large}");
+    assert!(many <= few * 4, "{few} pages, of four times the runs {many}");
+    let all: i32 = {
+        let store = Store::open(&at("few")).unwrap().unwrap();
+        store.db.query_row("PRAGMA page_count", [], |r| r.get(0)).unwrap()
+    };
+    assert!(few * 10 < all, "{few} of {all} pages");
+}
+
+/// For `benches/list.sh`: IOTRAIL_FILL names the store, IOTRAIL_FILL_RUNS its runs, of 60 measurements each.
+#[test]
+#[ignore = "makes a store for benches/list.sh"]
+fn fill() {
+    let of = |name| std::env::var(name).unwrap();
+    filled(Path::new(&of("IOTRAIL_FILL")), of("IOTRAIL_FILL_RUNS").parse().unwrap(), 60);
 }
 
 #[test]

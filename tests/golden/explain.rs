@@ -47,7 +47,7 @@ fn replay(name: &str) -> Result<(), Failed> {
     let wanted = Selection { slowest: 100, by: By::Latency, ring: None, opcode: None };
     let header = reader.header().clone();
     let explained = explain(header, reader, |r| r.ending().expect("it was read to its end").clone(), &wanted)?;
-    let text = terminal::explain("made.iotrail", &explained);
+    let text = terminal::explain("made.iotrail", &explained).to_string();
     for line in text.lines() {
         let width = line.chars().count();
         assert!(width <= 80, "{width} columns: {line}");

@@ -11,14 +11,14 @@ pub const TESTS: &[Test] = &[
     ("help::the_version_is_the_packages", version),
 ];
 
-fn help(args: &[&str]) -> String {
+pub fn help(args: &[&str]) -> String {
     let ended = run(&mut Place::new().tool(args)).ok();
     assert_eq!(ended.stderr, "");
     ended.stdout
 }
 
 /// The long options that a help text describes: what its lines begin with.
-fn options_of(text: &str) -> BTreeSet<&str> {
+pub fn options_of(text: &str) -> BTreeSet<&str> {
     let lines = text.lines().map(str::trim).filter(|l| l.starts_with('-'));
     lines.filter_map(|l| l.split_whitespace().find(|w| w.starts_with("--"))).collect()
 }
@@ -36,7 +36,20 @@ fn commands() -> End {
     assert_eq!(
         listed,
         [
-            "check", "bench", "run", "compare", "trace", "top", "net", "lab", "list", "restore", "explain", "export",
+            "check",
+            "bench",
+            "run",
+            "compare",
+            "trace",
+            "top",
+            "net",
+            "lab",
+            "list",
+            "restore",
+            "explain",
+            "export",
+            "completions",
+            "man",
             "help"
         ]
     );
@@ -63,6 +76,8 @@ fn options() -> End {
         ("restore", "--force --help --json"),
         ("explain", "--by --help --json --opcode --ring --slowest"),
         ("export", "--force --help --perfetto"),
+        ("completions", "--help"),
+        ("man", "--help"),
         (
             "trace",
             "--all --duration --fail-on --flamegraph --folded --force --help --json --one-in --pid --profile --profile-by \

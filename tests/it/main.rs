@@ -11,6 +11,7 @@ mod compare;
 mod compared;
 mod confine;
 mod help;
+mod hostile;
 mod json;
 mod lab;
 mod layout;
@@ -21,6 +22,7 @@ mod options;
 mod output;
 mod restore;
 mod run;
+mod shells;
 mod stop;
 mod store;
 mod tool;
@@ -66,6 +68,8 @@ fn main() {
         lab::TESTS,
         layout::TESTS,
         output::TESTS,
+        hostile::TESTS,
+        shells::TESTS,
         store::TESTS,
         restore::TESTS,
         compare::TESTS,

@@ -51,6 +51,10 @@ impl Place {
         path
     }
 
+    pub fn write_at(&self, name: &OsStr, content: impl AsRef<[u8]>) {
+        std::fs::write(self.path().join(name), content).expect("a file in a folder of our own");
+    }
+
     /// The tool in this folder, with nothing of the user's own state in reach and a process group of its own.
     pub fn tool<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         self.command(BINARY.as_ref(), args)

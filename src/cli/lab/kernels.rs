@@ -6,7 +6,7 @@ use super::{CacheArgs, tell};
 use crate::error::Result;
 use crate::lab::kernel::{self, Listed, Place};
 use crate::lab::{Cache, refresh};
-use crate::report::terminal;
+use crate::report::terminal::{self, Screen, Style};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct KernelsArgs {
@@ -37,18 +37,18 @@ pub fn run(args: &KernelsArgs) -> Result<u8> {
         terminal::print_json(&Printed { schema: "iotrail.lab-kernels/1", cache, kernels })?;
         return Ok(0);
     }
-    let mut out = String::new();
+    let mut out = Screen::new(Style::of_stdout());
     for k in &kernels {
         let place = match k.place {
             Place::Installed => "installed",
             Place::Fetched => "fetched",
             Place::Registry => "to be had",
         };
-        out.push_str(&format!("{:<32} {place}\n", k.release));
+        out.sentence(&format!("{:<32} {place}", k.release));
     }
     if kernels.is_empty() {
-        out.push_str("no kernel is here, and the registry cannot be asked\n");
+        out.sentence("no kernel is here, and the registry cannot be asked");
     }
-    terminal::print(&out)?;
+    terminal::show(&out)?;
     Ok(0)
 }

@@ -50,5 +50,5 @@ pub fn run(args: &LabArgs) -> Result<u8> {
 
 /// What takes time, or what the user should know: standard output is for results.
 fn tell(what: &str) {
-    terminal::say(&format!("iotrail lab: {}", terminal::sanitise(what)));
+    terminal::say(&format!("iotrail lab: {what}"));
 }

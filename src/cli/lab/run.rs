@@ -41,7 +41,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "2g")]
     memory: Bytes,
 
-    /// A drive, nvme0n1 and so on in this order: queues=N,poll=N,size=1g,data=discard|keep,latency=100us,errors=read@OFFSET (or write@)
+    /// A drive, nvme0n1 and so on in this order, by what it has, with commas between: queues=N, poll=N, size=1g, data=discard|keep,
+    /// latency=100us, errors=read@OFFSET (or write@)
     #[arg(long, value_name = "OPTIONS")]
     nvme: Vec<Drive>,
 
@@ -143,7 +144,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let ended = session::run(&mut prepared, &How { limit: args.timeout.0, stop: &stop, tell: &tell });
     if ended.as_ref().is_err_and(|e| e.kind == crate::error::Kind::Machine) {
         for line in session::console(&prepared) {
-            terminal::say(&format!("| {}", terminal::sanitise(&line)));
+            terminal::say(&format!("| {line}"));
         }
     }
     // Whatever became of the command.

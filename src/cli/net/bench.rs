@@ -150,7 +150,7 @@ fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {
     let measurement = measured?;
     match args.run.json {
         true => terminal::print_json(&measurement)?,
-        false => terminal::print(&terminal::net(&measurement))?,
+        false => terminal::show(&terminal::net(&measurement))?,
     }
     Ok(0)
 }

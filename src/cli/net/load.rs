@@ -52,7 +52,7 @@ pub fn run(args: &LoadArgs) -> Result<u8> {
     let Loaded { measurement, broken_off, .. } = loaded?;
     match args.json {
         true => terminal::print_json(&measurement)?,
-        false => terminal::print(&terminal::net(&measurement))?,
+        false => terminal::show(&terminal::net(&measurement))?,
     }
     match broken_off {
         Some(e) => Err(e),

@@ -76,14 +76,14 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     let mut tell = |told: Told<'_>| match told {
         Told::Second(..) if args.announce => {}
         Told::Second(counts, connections) => seconds.tell(counts, connections),
-        Told::Said(what) => terminal::say(&format!("iotrail: {}", terminal::sanitise(&what))),
+        Told::Said(what) => terminal::say(&format!("iotrail: {what}")),
     };
     let how = How { trace: args.trace, follow: args.follow.map(NonZeroU32::get), duration: args.duration };
     let record = served::serve(&server, control, how, &mut tell, stop)?;
     match args.json {
         _ if args.announce => {}
         true => terminal::print_json(&record)?,
-        false => terminal::print(&terminal::served(&record))?,
+        false => terminal::show(&terminal::served(&record))?,
     }
     Ok(0)
 }

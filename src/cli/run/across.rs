@@ -112,7 +112,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
                 if machines.rounds > 1 { format!("{kernel} ({round} of {})", machines.rounds) } else { kernel.clone() };
             let boot = one(args, (experiment, seed), (kernel, &name), &mut store, stop);
             if let Some(why) = &boot.failed {
-                terminal::say(&format!("iotrail: {name}: {}", terminal::sanitise(why)));
+                terminal::say(&format!("iotrail: {name}: {why}"));
             }
             boots.push(boot);
         }
@@ -148,7 +148,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
             conclusions: [Conclusion { about: String::new(), sentences: said }],
         })?;
     } else {
-        terminal::print(&terminal::across(&record, &records, &beside(&measured), &said))?;
+        terminal::show(&terminal::across(&record, &records, &beside(&measured), &said))?;
     }
     let whole = !interrupted && records.iter().all(|k| k.failed.is_empty()) && record.finished_unix_s.is_some();
     Ok(u8::from(!whole))
@@ -258,7 +258,6 @@ fn lab_run(mut command: Command, name: &str, stop: &AtomicBool) -> Result<Option
     let words = std::thread::spawn(move || {
         let mut last = None;
         for line in stderr.into_iter().flat_map(|err| BufReader::new(err).lines()).map_while(std::io::Result::ok) {
-            let line = terminal::sanitise(&line);
             match line.strip_prefix("iotrail: ") {
                 Some(why) => last = Some(why.to_owned()),
                 // It has a number of its own here.

@@ -58,7 +58,7 @@ pub fn show(record: &RunRecord, json: bool) -> Result<Vec<Judged>> {
         let (conclusions, warnings) = (conclude(record), drift::warnings(record));
         terminal::print_json(&Printed { record, conclusions, judged: &judged, warnings })?;
     } else {
-        terminal::print(&terminal::run(record))?;
+        terminal::show(&terminal::run(record))?;
     }
     Ok(judged)
 }
@@ -122,10 +122,10 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
         let left = settings.restore();
         interrupt::let_go()?;
         match left {
-            Ok(lines) => lines.iter().for_each(|line| terminal::say(&terminal::sanitise(line))),
+            Ok(lines) => lines.iter().for_each(|line| terminal::say(line)),
             Err(e) if outcome.is_ok() => return Err(e),
             // The run's own error is the first one.
-            Err(e) => terminal::say(&terminal::sanitise(&e.to_string())),
+            Err(e) => terminal::say(&e.to_string()),
         }
     }
     outcome

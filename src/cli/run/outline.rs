@@ -11,28 +11,22 @@ use crate::experiment::load::Kind;
 use crate::experiment::plan::{Cell, Plan};
 use crate::experiment::schedule::{Slot, order};
 use crate::host::settings::Conditions;
-use crate::report::terminal::{self, Style, field, paragraph};
+use crate::report::terminal::{self, Screen, Style};
 use crate::run_record::{ARM, CONTROL, value_text};
 
 /// Prints the plan.
 pub fn show(plan: &Plan, seed: u32, as_json: bool) -> Result<()> {
-    if as_json { terminal::print_json(&json(plan, seed)) } else { terminal::print(&text(plan, seed)) }
+    if as_json { terminal::print_json(&json(plan, seed)) } else { terminal::show(&text(plan, seed)) }
 }
 
-fn text(plan: &Plan, seed: u32) -> String {
-    let style = Style::of_stdout();
-    let mut out = String::new();
+fn text(plan: &Plan, seed: u32) -> Screen {
+    let mut out = Screen::new(Style::of_stdout());
     let quick = if plan.quick { " (quick)" } else { "" };
-    field(&mut out, style, "experiment", &[format!("{}{quick}", plan.name), plan.title.clone()]);
-    field(&mut out, style, "question", std::slice::from_ref(&plan.question));
-    field(&mut out, style, "expected", std::slice::from_ref(&plan.expect));
+    out.field("experiment", &[format!("{}{quick}", plan.name), plan.title.clone()]);
+    out.field("question", std::slice::from_ref(&plan.question));
+    out.field("expected", std::slice::from_ref(&plan.expect));
     if let Some(path) = &plan.target {
-        field(
-            &mut out,
-            style,
-            "target",
-            &[vec![path.display().to_string()], plan.size.map(bytes).into_iter().collect()].concat(),
-        );
+        out.field("target", &[vec![path.display().to_string()], plan.size.map(bytes).into_iter().collect()].concat());
     }
     let testable = plan.testable().count();
     let mut size = vec![
@@ -43,8 +37,8 @@ fn text(plan: &Plan, seed: u32) -> String {
     if testable < plan.cells.len() {
         size.push(format!("{} not testable here", plural(plan.cells.len() - testable, "cell")));
     }
-    field(&mut out, style, "size", &size);
-    field(&mut out, style, "time", &[time(plan)]);
+    out.field("size", &size);
+    out.field("time", &[time(plan)]);
     let metrics = if plan.metrics.is_empty() { "what its table is about".into() } else { plan.metrics.join(", ") };
     let mut compared = vec![metrics];
     if plan.cells.iter().any(|c| c.params.get(ARM).is_some_and(|arm| arm == CONTROL)) {
@@ -53,14 +47,14 @@ fn text(plan: &Plan, seed: u32) -> String {
             plan.arms.first().map_or("the first arm", String::as_str)
         ));
     }
-    field(&mut out, style, "compared", &compared);
+    out.field("compared", &compared);
     if let Some(stop) = &plan.stop {
         let mut rule = vec![
             format!("intervals within ±{}", percent(stop.within)),
             format!("{} to {} blocks", stop.at_least, plan.repeats),
         ];
         rule.extend(stop.budget_s.map(|s| format!("{} at most", minutes(Duration::from_secs_f64(s)))));
-        field(&mut out, style, "stops at", &rule);
+        out.field("stops at", &rule);
     }
     let conditions = |c: &'_ Cell| -> Vec<String> {
         let asked = c.options.iter().filter(|(name, _)| Conditions::NAMES.contains(&name.as_str()));
@@ -71,22 +65,24 @@ fn text(plan: &Plan, seed: u32) -> String {
     changed.dedup();
     if !changed.is_empty() {
         changed.push("put back at the end".into());
-        field(&mut out, style, "changes", &changed);
+        out.field("changes", &changed);
     }
     for line in &plan.unmapped {
-        paragraph(&mut out, "not taken    ", line);
+        out.paragraph("not taken    ", line);
     }
-    out.push_str("\ncells\n");
+    out.blank();
+    out.heading("cells");
     for cell in &plan.cells {
         let why = cell.untestable.as_ref().map(|r| format!(" · not testable here: {r}")).unwrap_or_default();
-        paragraph(&mut out, &format!("{:5}  ", cell.number), &format!("{}{why}", cell.label));
+        out.paragraph(&format!("{:5}  ", cell.number), &format!("{}{why}", cell.label));
     }
-    out.push_str(&format!("\norder (seed {seed}; --seed {seed} gives it again)\n"));
+    out.blank();
+    out.heading(&format!("order (seed {seed}; --seed {seed} gives it again)"));
     let cells: Vec<u32> = plan.testable().map(|c| c.number).collect();
     let slots = order(&cells, plan.repeats, seed);
     for block in slots.chunk_by(|a, b| a.repeat == b.repeat) {
         let numbers: Vec<String> = block.iter().map(|s| s.cell.to_string()).collect();
-        paragraph(&mut out, &format!("{:5}  ", block[0].repeat), &numbers.join(" "));
+        out.paragraph(&format!("{:5}  ", block[0].repeat), &numbers.join(" "));
     }
     out
 }

@@ -49,9 +49,9 @@ impl Progress {
                 self.bar.tick();
             }
             Step::Untestable { cell, reason } => {
-                let reason = sanitise(&reason.to_string());
+                let reason = reason.to_string();
                 if !self.told.contains(&reason) {
-                    self.bar.suspend(|| say(&format!("not testable here: {}: {reason}", sanitise(&cell.label))));
+                    self.bar.suspend(|| say(&format!("not testable here: {}: {reason}", cell.label)));
                     self.told.push(reason);
                 }
             }

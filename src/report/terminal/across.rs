@@ -1,6 +1,7 @@
 //! The same plan on several kernels, side by side.
 
-use super::layout::{Column, Style, field, paragraph, table};
+use super::layout::{Column, Screen};
+use super::style::Style;
 use crate::answer::across::{Beside, Figure, KernelRecord, short};
 use crate::answer::words::{UNKNOWN, list, plural};
 use crate::run_record::RunRecord;
@@ -11,15 +12,10 @@ const NAME: u16 = 26;
 const LEGEND: &str = "Medians over all measurements of a kernel, with the lowest and highest where these are apart. Listed are the figures \
      whose ranges do not meet on all kernels; under each table, those that are the same. –: not known.";
 
-pub fn screen(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said: &[String], style: Style) -> String {
-    let mut out = String::new();
+pub fn screen(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said: &[String], style: Style) -> Screen {
+    let mut out = Screen::new(style);
     let quick = if run.quick { " (quick)" } else { "" };
-    field(
-        &mut out,
-        style,
-        "experiment",
-        &[format!("{}{quick}", run.experiment), run.title.clone(), format!("seed {}", run.seed)],
-    );
+    out.field("experiment", &[format!("{}{quick}", run.experiment), run.title.clone(), format!("seed {}", run.seed)]);
     for (i, k) in kernels.iter().enumerate() {
         let runs: Vec<String> = k.runs.iter().map(i64::to_string).collect();
         let mut items = vec![k.kernel.clone().unwrap_or_else(|| k.asked.clone())];
@@ -29,48 +25,43 @@ pub fn screen(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said:
         });
         items.extend((k.emulated == Some(true)).then(|| "emulated".to_owned()));
         items.extend(k.failed.clone());
-        field(&mut out, style, if i == 0 { "kernels" } else { "" }, &items);
+        out.field(if i == 0 { "kernels" } else { "" }, &items);
     }
     if !run.question.is_empty() {
-        field(&mut out, style, "question", std::slice::from_ref(&run.question));
+        out.field("question", std::slice::from_ref(&run.question));
     }
     let measured: Vec<&str> =
         kernels.iter().filter(|k| !k.runs.is_empty()).filter_map(|k| k.kernel.as_deref()).collect();
     for cell in cells {
-        out.push('\n');
-        let mut title = String::new();
-        paragraph(&mut title, "", &cell.label);
-        out.push_str(&style.bold(title.trim_end()));
-        out.push('\n');
+        out.blank();
+        out.heading(&cell.label);
         if !cell.differing.is_empty() {
-            out.push_str(&differing(cell, &measured));
-            out.push('\n');
+            differing(&mut out, cell, &measured);
         }
         if !cell.alike.is_empty() {
-            paragraph(&mut out, "  the same: ", &cell.alike.join(", "));
+            out.paragraph("  the same: ", &cell.alike.join(", "));
         }
     }
-    out.push('\n');
-    paragraph(&mut out, "", LEGEND);
+    out.blank();
+    out.paragraph("", LEGEND);
     if !said.is_empty() {
-        out.push('\n');
-        out.push_str(&style.bold("conclusion"));
-        out.push('\n');
+        out.blank();
+        out.heading("conclusion");
         for sentence in said {
-            paragraph(&mut out, "  ", sentence);
+            out.paragraph("  ", sentence);
         }
     }
     out
 }
 
-fn differing(cell: &Beside, kernels: &[&str]) -> String {
+fn differing(out: &mut Screen, cell: &Beside, kernels: &[&str]) {
     let room = super::WIDTH as u16 - NAME - 1;
     let width = (room / kernels.len().max(1) as u16).clamp(9, 24) - 1;
-    let mut columns = vec![Column { heading: "", width: NAME, number: false }];
-    columns.extend(kernels.iter().map(|k| Column { heading: short(k), width, number: true }));
-    let line = |f: &Figure| {
+    let mut columns = vec![Column::words("", NAME)];
+    columns.extend(kernels.iter().map(|k| Column::named(short(k), width, true)));
+    let line = |f: &Figure| -> Vec<String> {
         let values = f.values.iter().map(|v| v.clone().unwrap_or(UNKNOWN.into()));
         std::iter::once(f.name.clone()).chain(values).collect()
     };
-    table(&columns, cell.differing.iter().map(line).collect())
+    out.table(&columns, cell.differing.iter().map(line).collect());
 }

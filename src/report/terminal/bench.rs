@@ -1,27 +1,28 @@
 //! The screen of one measurement.
 
-use super::layout::{Style, field};
+use super::layout::Screen;
 use super::measured;
+use super::style::Style;
 use crate::answer::finding::findings;
 use crate::answer::words::{bytes, count, percent, plural, span};
 use crate::measurement::{LoadRecord, Measurement};
 
-pub fn screen(m: &Measurement, style: Style) -> String {
-    let mut out = String::new();
+pub fn screen(m: &Measurement, style: Style) -> Screen {
+    let mut out = Screen::new(style);
     let o = &mut out;
-    field(o, style, "load", &load(&m.load));
-    field(o, style, "target", &target(m));
-    field(o, style, "throughput", &throughput(m));
-    field(o, style, "latency", &measured::latency(&m.latency_ns));
-    field(o, style, "phases", &phases(m));
-    field(o, style, "stages", &measured::stages(m.stages.as_ref()));
-    field(o, style, "CPU", &cpu(m));
-    o.push('\n');
-    measured::vehicles(o, style, &m.vehicles, usize::MAX);
-    measured::counts(o, style, "per I/O", m);
-    measured::where_the_cpu_went(o, style, m.cpu_shares.as_deref(), m.cpu_samples.as_ref());
-    field(o, style, "host", &measured::host(&m.host));
-    measured::remarks(o, style, &findings(m), &m.warnings);
+    o.field("load", &load(&m.load));
+    o.field("target", &target(m));
+    o.field("throughput", &throughput(m));
+    o.field("latency", &measured::latency(&m.latency_ns));
+    o.field("phases", &phases(m));
+    o.field("stages", &measured::stages(m.stages.as_ref()));
+    o.field("CPU", &cpu(m));
+    o.blank();
+    measured::vehicles(o, &m.vehicles, usize::MAX);
+    measured::counts(o, "per I/O", m);
+    measured::where_the_cpu_went(o, m.cpu_shares.as_deref(), m.cpu_samples.as_ref());
+    o.field("host", &measured::host(&m.host));
+    measured::remarks(o, &findings(m), &m.warnings);
     out
 }
 

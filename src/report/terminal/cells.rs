@@ -1,7 +1,7 @@
 //! Tables of a run's cells: for each kind, the figures that its question is about; medians over the repeats.
 
 use super::delivery::{carried_by, range};
-use super::layout::{Column, table};
+use super::layout::{Cell, Column, Screen};
 use crate::answer::compare::Metric;
 use crate::answer::group::Group;
 use crate::answer::per_io::{self, Sampled};
@@ -16,16 +16,36 @@ use crate::run_record::{CellRecord, Table};
 struct Figure {
     heading: &'static str,
     width: u16,
-    number: bool,
-    text: fn(&CellRecord) -> String,
+    text: Text,
+}
+
+enum Text {
+    Number(fn(&CellRecord) -> String),
+    Words(fn(&CellRecord) -> Cell),
+}
+
+impl Figure {
+    fn column(&self) -> Column {
+        match self.text {
+            Text::Number(_) => Column::number(self.heading, self.width),
+            Text::Words(_) => Column::words(self.heading, self.width),
+        }
+    }
+
+    fn of(&self, cell: &CellRecord) -> Cell {
+        match self.text {
+            Text::Number(text) => text(cell).into(),
+            Text::Words(text) => text(cell),
+        }
+    }
 }
 
 const fn number(heading: &'static str, width: u16, text: fn(&CellRecord) -> String) -> Figure {
-    Figure { heading, width, number: true, text }
+    Figure { heading, width, text: Text::Number(text) }
 }
 
-const fn words(heading: &'static str, width: u16, text: fn(&CellRecord) -> String) -> Figure {
-    Figure { heading, width, number: false, text }
+const fn words(heading: &'static str, width: u16, text: fn(&CellRecord) -> Cell) -> Figure {
+    Figure { heading, width, text: Text::Words(text) }
 }
 
 /// The columns of a kind of table after the row and the arm, how wide these two are, and what the headings mean.
@@ -51,7 +71,7 @@ const CPU: Figure = number("CPU\nµs/IO", 6, |c| over(c, |m| Metric::CpuPerIo.of
 
 const PLACEMENT: Kind = Kind {
     row: 5,
-    arm: 16,
+    arm: 13,
     figures: &[
         IOPS,
         RANGE,
@@ -70,7 +90,7 @@ const PLACEMENT: Kind = Kind {
 };
 
 const MODE_SWITCHES: Kind = Kind {
-    row: 13,
+    row: 12,
     arm: 9,
     figures: &[
         IOPS,
@@ -93,8 +113,8 @@ const DELAYS: Kind = Kind {
         IOPS,
         MEAN,
         P99,
-        number("delay\np50 µs", 6, |c| delay(c, |l| l.p50)),
-        number("\np99 µs", 6, |c| delay(c, |l| l.p99)),
+        number("delay\np50 µs", 5, |c| delay(c, |l| l.p50)),
+        number("\np99 µs", 5, |c| delay(c, |l| l.p99)),
         number("over\n1ms %", 5, |c| per_io::late_share(&c.measurements).map_or(UNKNOWN.into(), share)),
         words("carried by", 17, carried_by),
     ],
@@ -201,7 +221,7 @@ const NET: Kind = Kind {
     figures: &[
         number("req/s", 6, |c| over(c, |m| Some(m.iops), count)),
         RANGE,
-        P99,
+        number("p99\nµs", 5, |c| over(c, |m| m.latency_ns.p99.map(|n| n as f64), us)),
         number("CPU\nµs/req", 6, |c| over(c, |m| Metric::CpuPerIo.of(m), us)),
         number("calls\n/req", 5, |c| over(c, |m| m.per_io.syscalls, times)),
         number("delay\nµs", 5, |c| delay(c, |l| l.p50)),
@@ -234,26 +254,25 @@ pub fn legend(table: Table) -> Option<&'static str> {
     kind(table).map(|k| k.legend)
 }
 
-pub fn of_group(shown: Table, group: &Group<'_>, rows: Option<&str>) -> Option<String> {
-    let kind = kind(shown)?;
-    let mut columns = vec![
-        Column { heading: rows.unwrap_or(""), width: kind.row, number: kind.row < 10 },
-        Column { heading: "arm", width: kind.arm, number: false },
-    ];
-    columns.extend(kind.figures.iter().map(|f| Column { heading: f.heading, width: f.width, number: f.number }));
+/// Of the kinds that have a table here; of the others, nothing, and false.
+pub fn of_group(out: &mut Screen, shown: Table, group: &Group<'_>, rows: Option<&str>) -> bool {
+    let Some(kind) = kind(shown) else { return false };
+    let mut columns = vec![Column::named(rows.unwrap_or(""), kind.row, kind.row < 10), Column::words("arm", kind.arm)];
+    columns.extend(kind.figures.iter().map(Figure::column));
     let mut lines = Vec::new();
     for row in &group.rows {
         for (i, cell) in row.cells.iter().enumerate() {
-            let mut line = vec![if i == 0 { row.value.clone() } else { String::new() }, cell.arm().to_owned()];
+            let value = Cell::from(if i == 0 { row.value.as_str() } else { "" });
             if cell.untestable.is_some() && cell.measurements.is_empty() {
-                line[1] += "\nuntested";
-            } else {
-                line.extend(kind.figures.iter().map(|f| (f.text)(cell)));
+                lines.push(vec![value, Cell::lines([cell.arm(), "untested"])]);
+                continue;
             }
-            lines.push(line);
+            let figures = kind.figures.iter().map(|f| f.of(cell));
+            lines.push([value, cell.arm().into()].into_iter().chain(figures).collect());
         }
     }
-    Some(table(&columns, lines))
+    out.table(&columns, lines);
+    true
 }
 
 /// The median over the repeats, as text.
@@ -298,4 +317,18 @@ fn of_place(cell: &CellRecord, place: Place) -> String {
 
 fn at_place(cell: &CellRecord, is: fn(Place) -> bool) -> String {
     per_io::place(&cell.measurements, is).map_or(UNKNOWN.into(), |Sampled { ns, .. }| format!("{ns:.0}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::terminal::WIDTH;
+
+    #[test]
+    fn each_table_fits_with_its_columns_full() {
+        for kind in [PLACEMENT, MODE_SWITCHES, DELAYS, TIMELINES, SHARES, WAKEUPS, PUNTS, KICKS_BY_DEPTH, NET] {
+            let figures: u16 = kind.figures.iter().map(|f| f.width + 1).sum();
+            assert!(usize::from(kind.row + 1 + kind.arm + figures) <= WIDTH, "{}", kind.legend);
+        }
+    }
 }

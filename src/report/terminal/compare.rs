@@ -1,7 +1,9 @@
 //! Comparisons: a line each, in tables of one metric and two sides.
 
-use super::layout::{Column, Style, paragraph, table};
-use super::measured::headed;
+use std::collections::BTreeSet;
+
+use super::layout::{Cell, Column, Screen};
+use super::style::Hue;
 use crate::answer::words::UNKNOWN;
 use crate::comparison::{Comparison, Verdict};
 use crate::run_record::value_text;
@@ -12,45 +14,49 @@ pub const LEGEND: &str = "ratio: of the metric, the second side over the first, 
      cases; both in percent. –: not known. docs/method.md says how to read them.";
 
 /// All of them, in the order given; those of one metric and the same sides stand together.
-pub fn tables(list: &[Comparison], style: Style) -> String {
-    let mut out = String::new();
-    for group in list.chunk_by(|x, y| (&x.metric, &x.a, &x.b) == (&y.metric, &y.a, &y.b)) {
-        if !out.is_empty() {
-            out.push('\n');
+pub fn tables(out: &mut Screen, list: &[Comparison]) {
+    for (i, group) in list.chunk_by(|x, y| (&x.metric, &x.a, &x.b) == (&y.metric, &y.a, &y.b)).enumerate() {
+        if i > 0 {
+            out.blank();
         }
-        let mut title = String::new();
-        paragraph(&mut title, "", &format!("{}: {} against {}", group[0].metric, group[0].b, group[0].a));
-        out.push_str(&style.bold(title.trim_end()));
-        out.push('\n');
-        out.push_str(&lines(group, style));
+        out.heading(&format!("{}: {} against {}", group[0].metric, group[0].b, group[0].a));
+        lines(out, group);
     }
-    reasons(&mut out, list);
-    out
+    reasons(out, list);
 }
 
-fn lines(group: &[Comparison], style: Style) -> String {
-    let number = |heading, width| Column { heading, width, number: true };
+fn lines(out: &mut Screen, group: &[Comparison]) {
+    let number = Column::number;
     let columns = [
-        Column { heading: "at", width: 22, number: false },
+        Column::words("at", 22),
         number("pairs", 5),
         number("ratio", 6),
-        Column { heading: "95 % interval", width: 13, number: false },
+        Column::words("95 % interval", 13),
         number("noise", 6),
         number("visible", 7),
-        Column { heading: "verdict", width: 14, number: false },
+        Column::words("verdict", 14),
     ];
-    let row = |c: &Comparison| {
+    let row = |c: &Comparison| -> Vec<Cell> {
         vec![
-            at(c),
-            c.pairs.to_string(),
-            c.ratio.map_or(UNKNOWN.into(), ratio),
-            c.ci95.map_or(UNKNOWN.into(), |[lo, hi]| format!("{}–{}", ratio(lo), ratio(hi))),
-            c.noise_floor.map_or(UNKNOWN.into(), percent),
-            c.smallest_visible.map_or(UNKNOWN.into(), percent),
-            c.verdict.words().into(),
+            at(c).into(),
+            c.pairs.to_string().into(),
+            c.ratio.map_or(UNKNOWN.into(), ratio).into(),
+            c.ci95.map_or(UNKNOWN.into(), |[lo, hi]| format!("{}–{}", ratio(lo), ratio(hi))).into(),
+            c.noise_floor.map_or(UNKNOWN.into(), percent).into(),
+            c.smallest_visible.map_or(UNKNOWN.into(), percent).into(),
+            Cell::from(c.verdict.words()).in_hue(hue(c.verdict)),
         ]
     };
-    headed(style, &table(&columns, group.iter().map(row).collect()))
+    out.table(&columns, group.iter().map(row).collect());
+}
+
+fn hue(verdict: Verdict) -> Option<Hue> {
+    match verdict {
+        Verdict::Faster => Some(Hue::Good),
+        Verdict::Slower => Some(Hue::Bad),
+        Verdict::NotComparable => Some(Hue::Doubt),
+        Verdict::NoDifference => None,
+    }
 }
 
 fn at(c: &Comparison) -> String {
@@ -79,24 +85,40 @@ fn percent(x: f64) -> String {
     }
 }
 
-/// Each once, with what it holds for.
-fn reasons(out: &mut String, list: &[Comparison]) {
-    let mut all: Vec<(&str, Vec<&Comparison>)> = Vec::new();
+/// Each once, with what it holds for; of those that differ in their numbers alone, the first, and how many more there are.
+fn reasons(out: &mut Screen, list: &[Comparison]) {
+    let mut all: Vec<(&str, Vec<&Comparison>, BTreeSet<&str>)> = Vec::new();
     for c in list {
         for reason in &c.reasons {
-            match all.iter_mut().find(|(r, _)| r == reason) {
-                Some((_, of)) => of.push(c),
-                None => all.push((reason, vec![c])),
+            let alike = |(r, ..): &&mut (&str, _, _)| without_numbers(r).eq(without_numbers(reason));
+            match all.iter_mut().find(alike) {
+                Some((first, of, others)) => {
+                    if of.last().is_none_or(|last| !std::ptr::eq(*last, c)) {
+                        of.push(c);
+                    }
+                    if first != reason {
+                        others.insert(reason);
+                    }
+                }
+                None => all.push((reason, vec![c], BTreeSet::new())),
             }
         }
     }
-    for (reason, of) in all {
+    for (reason, of, others) in all {
+        let reason = match others.len() {
+            0 => reason.to_owned(),
+            n => format!("{reason}; {n} more with other numbers"),
+        };
         let place = match of.len() {
             n if n == list.len() => String::new(),
             1 => format!(" ({}, {})", of[0].metric, at(of[0])),
             n => format!(" ({n} of {} comparisons)", list.len()),
         };
         let first = if of.iter().all(|c| c.verdict == Verdict::NotComparable) { "not comparable: " } else { "note: " };
-        paragraph(out, first, &format!("{reason}{place}"));
+        out.paragraph(first, &format!("{reason}{place}"));
     }
+}
+
+fn without_numbers(text: &str) -> impl Iterator<Item = char> {
+    text.chars().filter(|c| !c.is_ascii_digit() && *c != '.')
 }

@@ -1,7 +1,7 @@
 //! What all requests took, and where that time went: medians over the repeats.
 
 use super::delivery::range;
-use super::layout::{Column, table};
+use super::layout::{Cell, Column, Screen};
 use crate::answer::group::Group;
 use crate::answer::spread::Spread;
 use crate::answer::words::UNKNOWN;
@@ -14,10 +14,10 @@ pub const LEGEND: &str = "Medians over the repeats. total: wall time from the fi
      of the load's own threads, without kernel threads and glibc's helpers, split as the kernel accounts it (often by its ticks: \
      coarse in a short measurement). –: not known.";
 
-pub fn of_group(group: &Group<'_>) -> String {
-    let number = |heading, width| Column { heading, width, number: true };
+pub fn of_group(out: &mut Screen, group: &Group<'_>) {
+    let number = Column::number;
     let columns = [
-        Column { heading: "arm", width: 23, number: false },
+        Column::words("arm", 23),
         number("total\nµs", 7),
         number("range\n%", 5),
         number("submit\n%", 6),
@@ -28,18 +28,18 @@ pub fn of_group(group: &Group<'_>) -> String {
         number("system\nµs", 7),
     ];
     let cells = group.rows.iter().flat_map(|r| &r.cells);
-    table(&columns, cells.map(|c| line(c)).collect())
+    out.table(&columns, cells.map(|c| line(c)).collect());
 }
 
-fn line(cell: &CellRecord) -> Vec<String> {
+fn line(cell: &CellRecord) -> Vec<Cell> {
     if cell.untestable.is_some() && cell.measurements.is_empty() {
-        return vec![format!("{}\n(not testable here)", cell.arm())];
+        return vec![Cell::lines([cell.arm(), "(not testable here)"])];
     }
     let over = |f: fn(&Measurement) -> f64| Spread::of(cell.measurements.iter().map(f));
     let us = |s: Option<Spread>| s.map_or(UNKNOWN.into(), |s| format!("{:.0}", s.median / 1e3));
     let share = |s: Option<Spread>| s.map_or(UNKNOWN.into(), |s| format!("{:.1}", s.median * 100.0));
     let total = over(|m| m.elapsed_ns as f64);
-    vec![
+    [
         cell.arm().to_owned(),
         us(total),
         total.and_then(|s| s.relative_range()).map_or(UNKNOWN.into(), range),
@@ -50,4 +50,6 @@ fn line(cell: &CellRecord) -> Vec<String> {
         us(over(|m| m.cpu.user_ns as f64)),
         us(over(|m| m.cpu.system_ns as f64)),
     ]
+    .map(Cell::from)
+    .into()
 }

@@ -1,6 +1,6 @@
 //! How completions were delivered, cell by cell: medians over the repeats, with the range of IOPS beside them.
 
-use super::layout::{Column, table};
+use super::layout::{Cell, Column, Screen};
 use super::measured::ratio;
 use crate::answer::group::{Group, vehicle_shares};
 use crate::answer::spread::Spread;
@@ -17,18 +17,18 @@ pub const LEGEND: &str = "Medians over the repeats; range: of IOPS over the repe
 /// A vehicle of less is left out of a row.
 const SHOWN: f64 = 0.05;
 
-pub fn of_group(group: &Group<'_>, rows: Option<&str>) -> String {
+pub fn of_group(out: &mut Screen, group: &Group<'_>, rows: Option<&str>) {
     let columns = [
-        Column { heading: rows.unwrap_or(""), width: 5, number: true },
-        Column { heading: "arm", width: 12, number: false },
-        Column { heading: "IOPS", width: 6, number: true },
-        Column { heading: "range\n%", width: 5, number: true },
-        Column { heading: "mean\nµs", width: 6, number: true },
-        Column { heading: "p99\nµs", width: 6, number: true },
-        Column { heading: "carried by", width: 17, number: false },
-        Column { heading: "kicks\n/IO", width: 5, number: true },
-        Column { heading: "dev\n/IO", width: 4, number: true },
-        Column { heading: "resch\n/IO", width: 5, number: true },
+        Column::named(rows.unwrap_or(""), 5, true),
+        Column::words("arm", 12),
+        Column::number("IOPS", 6),
+        Column::number("range\n%", 5),
+        Column::number("mean\nµs", 6),
+        Column::number("p99\nµs", 6),
+        Column::words("carried by", 17),
+        Column::number("kicks\n/IO", 5),
+        Column::number("dev\n/IO", 4),
+        Column::number("resch\n/IO", 5),
     ];
     let mut lines = Vec::new();
     for row in &group.rows {
@@ -36,26 +36,26 @@ pub fn of_group(group: &Group<'_>, rows: Option<&str>) -> String {
             lines.push(line(if i == 0 { &row.value } else { "" }, cell));
         }
     }
-    table(&columns, lines)
+    out.table(&columns, lines);
 }
 
-fn line(row: &str, cell: &CellRecord) -> Vec<String> {
+fn line(row: &str, cell: &CellRecord) -> Vec<Cell> {
     let over = |f: &dyn Fn(&Measurement) -> Option<f64>| Spread::over(cell, f);
     let text =
         |spread: Option<Spread>, as_text: &dyn Fn(f64) -> String| spread.map_or(UNKNOWN.into(), |s| as_text(s.median));
     let iops = over(&|m| Some(m.iops));
     let us = |ns: f64| three_digits(ns / 1e3);
     vec![
-        row.to_owned(),
-        cell.arm().to_owned(),
-        text(iops, &|x| count(if x < 1000.0 { x.round() } else { x })),
-        iops.and_then(|s| s.relative_range()).map_or(UNKNOWN.into(), range),
-        text(over(&|m| m.latency_ns.mean), &us),
-        text(over(&|m| m.latency_ns.p99.map(|n| n as f64)), &us),
+        row.into(),
+        cell.arm().into(),
+        text(iops, &|x| count(if x < 1000.0 { x.round() } else { x })).into(),
+        iops.and_then(|s| s.relative_range()).map_or(UNKNOWN.into(), range).into(),
+        text(over(&|m| m.latency_ns.mean), &us).into(),
+        text(over(&|m| m.latency_ns.p99.map(|n| n as f64)), &us).into(),
         carried_by(cell),
-        text(over(&|m| m.per_io.kicks), &short_ratio),
-        text(over(&|m| m.per_io.device_irqs), &short_ratio),
-        text(over(&|m| m.per_io.resched_ipis), &short_ratio),
+        text(over(&|m| m.per_io.kicks), &short_ratio).into(),
+        text(over(&|m| m.per_io.device_irqs), &short_ratio).into(),
+        text(over(&|m| m.per_io.resched_ipis), &short_ratio).into(),
     ]
 }
 
@@ -75,7 +75,7 @@ fn short_ratio(x: f64) -> String {
     }
 }
 
-pub fn carried_by(cell: &CellRecord) -> String {
+pub fn carried_by(cell: &CellRecord) -> Cell {
     if cell.untestable.is_some() && cell.measurements.is_empty() {
         return "not testable here".into();
     }
@@ -86,5 +86,5 @@ pub fn carried_by(cell: &CellRecord) -> String {
     // What could not be told is shown however little it is.
     let shown = shares.iter().filter(|(v, share)| *share >= SHOWN || *v == Vehicle::Unknown);
     // Rounded down: 100 % is said of nothing less.
-    shown.map(|(v, share)| format!("{v} {:.0}%", (share * 100.0).floor())).collect::<Vec<_>>().join("\n")
+    Cell::lines(shown.map(|(v, share)| format!("{v} {:.0}%", (share * 100.0).floor())))
 }

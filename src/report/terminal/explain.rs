@@ -1,7 +1,7 @@
 //! The screen of `explain`: what the recording is and lacks, then the slowest I/Os one by one.
 
-use super::layout::{Column, Style, field, paragraph, table};
-use super::measured::note;
+use super::layout::{Column, Screen};
+use super::style::Style;
 use crate::answer::explain::{Explained, ExplainedIo};
 use crate::answer::timeline::request;
 use crate::answer::words::{UNKNOWN, list, plural, span};
@@ -9,24 +9,24 @@ use crate::path::vehicle::Vehicle;
 use crate::recorded::Ending;
 use crate::trace_record::Subject;
 
-pub fn screen(file: &str, e: &Explained, style: Style) -> String {
-    let mut out = String::new();
-    head(&mut out, style, file, e);
-    out.push_str(&ios(e, style));
+pub fn screen(file: &str, e: &Explained, style: Style) -> Screen {
+    let mut out = Screen::new(style);
+    head(&mut out, file, e);
+    out.append(&ios(e, style));
     out
 }
 
 /// The I/Os alone, each after an empty line.
-pub fn ios(e: &Explained, style: Style) -> String {
-    let mut out = String::new();
+pub fn ios(e: &Explained, style: Style) -> Screen {
+    let mut out = Screen::new(style);
     for (i, io) in e.ios.iter().enumerate() {
-        out.push('\n');
-        one(&mut out, style, e, i + 1, io);
+        out.blank();
+        one(&mut out, e, i + 1, io);
     }
     out
 }
 
-fn head(out: &mut String, style: Style, file: &str, e: &Explained) {
+fn head(out: &mut Screen, file: &str, e: &Explained) {
     let h = &e.recording;
     let subject = match &h.subject {
         Subject::Command { argv, .. } => argv.join(" "),
@@ -36,12 +36,7 @@ fn head(out: &mut String, style: Style, file: &str, e: &Explained) {
         }
         Subject::All => "every process".into(),
     };
-    field(
-        out,
-        style,
-        "recording",
-        &[file.to_owned(), subject, format!("{}, Linux {}", h.host.hostname, h.host.kernel)],
-    );
+    out.field("recording", &[file.to_owned(), subject, format!("{}, Linux {}", h.host.hostname, h.host.kernel)]);
     let share = match h.one_in {
         1 => "every request followed".to_owned(),
         n => format!("one request in {n} followed"),
@@ -63,22 +58,18 @@ fn head(out: &mut String, style: Style, file: &str, e: &Explained) {
     if e.selected != e.completions {
         recorded.push(format!("{} of them asked for", e.selected));
     }
-    field(out, style, "recorded", &recorded);
-    field(out, style, "lost", &lost(e));
+    out.field("recorded", &recorded);
+    out.field("lost", &lost(e));
     let breaks_off = |at: u64, why: &str| {
         format!("the recording breaks off at byte {at}: {why}. What came later, and what was lost then, is not known.")
     };
     match e.ending {
         Ending::Whole(_) => (),
-        Ending::Cut { at_byte } => note(
-            out,
-            style,
-            "warning: ",
-            &breaks_off(at_byte, "recording was killed, or the file not copied whole"),
-            true,
-        ),
+        Ending::Cut { at_byte } => {
+            out.note("warning: ", &breaks_off(at_byte, "recording was killed, or the file not copied whole"), true)
+        }
         Ending::Damaged { at_byte } => {
-            note(out, style, "warning: ", &breaks_off(at_byte, "its bytes are not those that were written"), true)
+            out.note("warning: ", &breaks_off(at_byte, "its bytes are not those that were written"), true)
         }
     }
 }
@@ -110,7 +101,7 @@ fn lost(e: &Explained) -> Vec<String> {
     items
 }
 
-fn one(out: &mut String, style: Style, e: &Explained, number: usize, io: &ExplainedIo) {
+fn one(out: &mut Screen, e: &Explained, number: usize, io: &ExplainedIo) {
     let t = &io.trail;
     let process = e.processes().iter().find(|p| p.tgid == t.tgid);
     let of = process.map_or(format!("process {}", t.tgid), |p| format!("{} ({})", p.comm, p.tgid));
@@ -130,15 +121,12 @@ fn one(out: &mut String, style: Style, e: &Explained, number: usize, io: &Explai
         format!("thread {} of {of}", t.tid),
         format!("at {sign}{:.6} s", io.submitted_after_ns.unsigned_abs() as f64 / 1e9),
     ];
-    let mut text = String::new();
-    paragraph(&mut text, &format!("{number}. {slow}  "), &title.join(" · "));
-    out.push_str(&style.bold(text.trim_end()));
-    out.push('\n');
+    out.heading_after(&format!("{number}. {slow}  "), &title.join(" · "));
     for sentence in &io.sentences {
-        paragraph(out, "   ", sentence);
+        out.paragraph("   ", sentence);
     }
-    let columns = [("", 11, true), ("", 9, true), ("", 9, false), ("", 6, false), ("", 40, false)]
-        .map(|(heading, width, number)| Column { heading, width, number });
+    let columns = [(11, true), (9, true), (9, false), (6, false), (40, false)]
+        .map(|(width, number)| Column::named("", width, number));
     let mut before = None;
     let rows = io.moments.iter().map(|m| {
         // Since submission, and since the known moment before: after a long wait the first alone would hide a short delivery.
@@ -150,11 +138,7 @@ fn one(out: &mut String, style: Style, e: &Explained, number: usize, io: &Explai
         before = m.after_ns.or(before);
         vec![after, step, m.what.to_owned(), m.cpu.map_or(String::new(), |c| format!("CPU {c}")), m.text.clone()]
     });
-    let table = table(&columns, rows.collect());
-    // The headings are empty.
-    let rows = table.split_once('\n').map_or("", |(_, rows)| rows);
-    out.push_str(rows.trim_end());
-    out.push('\n');
+    out.rows(&columns, rows.collect());
     let mut also = Vec::new();
     match t.switches_meanwhile {
         // What a worker or a helper carried did not wait for that CPU.
@@ -170,7 +154,7 @@ fn one(out: &mut String, style: Style, e: &Explained, number: usize, io: &Explai
         also.push("it tells that the buffer is free".into());
     }
     if !also.is_empty() {
-        paragraph(out, "   ", &format!("Also: {}.", list(&also)));
+        out.paragraph("   ", &format!("Also: {}.", list(&also)));
     }
 }
 

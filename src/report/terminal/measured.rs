@@ -1,6 +1,7 @@
 //! Parts of the screens of whatever was measured, a load of ours or another's program.
 
-use super::layout::{Column, Style, field, paragraph, table};
+use super::bars::bar;
+use super::layout::{Column, Screen};
 use crate::answer::words::{UNKNOWN, count, known_span, percent, plural, span, three_digits};
 use crate::measurement::{
     CpuSamples, CpuShare, Delay, Delivery, Host, Interrupt, Ipi, Latency, Measurement, ModeSwitch, Order, PerIo, Probe,
@@ -26,8 +27,11 @@ pub fn latency(l: &Latency) -> Vec<String> {
 /// Rows of a table of vehicles beside other tables: each waker has one, and on a large machine there are many.
 pub const VEHICLES: usize = 10;
 
+/// Columns of the bar of a vehicle's share, where no delays take them.
+const BAR: usize = 12;
+
 /// What carried the completions, the most first; what is beyond `most` rows is summed in one.
-pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most: usize) {
+pub fn vehicles(out: &mut Screen, vehicles: &[VehicleCount], most: usize) {
     let seen: u64 = vehicles.iter().map(|v| v.completions).sum();
     if seen == 0 {
         return;
@@ -35,10 +39,13 @@ pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most:
     let mut sorted: Vec<_> = vehicles.iter().filter(|v| v.completions > 0).collect();
     sorted.sort_by_key(|v| std::cmp::Reverse(v.completions));
     let delays = sorted.iter().any(|v| v.delay_ns.is_some());
+    let lines = out.style().lines;
     let row = |vehicle: String, detail: String, completions: u64, delay: Option<&Delay>| {
-        let mut row = vec![vehicle, detail, completions.to_string(), percent(completions as f64 / seen as f64)];
-        if delays {
-            row.extend([known_span(delay.and_then(|d| d.p50)), known_span(delay.and_then(|d| d.p99))]);
+        let share = completions as f64 / seen as f64;
+        let mut row = vec![vehicle, detail, completions.to_string(), percent(share)];
+        match delays {
+            true => row.extend([known_span(delay.and_then(|d| d.p50)), known_span(delay.and_then(|d| d.p99))]),
+            false => row.push(bar(share, BAR, lines)),
         }
         row
     };
@@ -53,17 +60,17 @@ pub fn vehicles(out: &mut String, style: Style, vehicles: &[VehicleCount], most:
         rows.push(row("others".into(), format!("{} more rows", rest.len()), completions, None));
     }
     let mut columns = vec![
-        Column { heading: "carried by", width: 12, number: false },
-        Column { heading: "detail", width: if delays { 26 } else { 42 }, number: false },
-        Column { heading: "completions", width: 11, number: true },
-        Column { heading: "share", width: 8, number: true },
+        Column::words("carried by", 12),
+        Column::words("detail", if delays { 26 } else { 41 - BAR as u16 }),
+        Column::number("completions", 11),
+        Column::number("share", 8),
     ];
-    if delays {
-        columns.push(Column { heading: "delay p50", width: 9, number: true });
-        columns.push(Column { heading: "p99", width: 8, number: true });
+    match delays {
+        true => columns.extend([Column::number("delay p50", 9), Column::number("p99", 8)]),
+        false => columns.push(Column::words("", BAR as u16)),
     }
-    out.push_str(&headed(style, &table(&columns, rows)));
-    out.push('\n');
+    out.table(&columns, rows);
+    out.blank();
 }
 
 /// The parts of the mean latency.
@@ -84,22 +91,21 @@ pub fn stages(stages: Option<&StageRecord>) -> Vec<String> {
 }
 
 /// Places that got a sample, the most frequent first; then how they were taken.
-pub fn where_the_cpu_went(out: &mut String, style: Style, shares: Option<&[CpuShare]>, how: Option<&CpuSamples>) {
+pub fn where_the_cpu_went(out: &mut Screen, shares: Option<&[CpuShare]>, how: Option<&CpuSamples>) {
     let (Some(shares), Some(how)) = (shares, how) else { return };
     let mut sorted: Vec<_> = shares.iter().filter(|s| s.samples > 0).collect();
     sorted.sort_by_key(|s| std::cmp::Reverse(s.samples));
     let part = |x: Option<f64>| x.map_or(UNKNOWN.into(), percent);
     let row = |s: &&CpuShare| vec![s.place.to_string(), s.samples.to_string(), part(s.share), part(s.lo), part(s.hi)];
     let columns = [
-        Column { heading: "CPU time went to", width: 22, number: false },
-        Column { heading: "samples", width: 9, number: true },
-        Column { heading: "share", width: 8, number: true },
-        Column { heading: "95 %: from", width: 10, number: true },
-        Column { heading: "to", width: 8, number: true },
+        Column::words("CPU time went to", 22),
+        Column::number("samples", 9),
+        Column::number("share", 8),
+        Column::number("95 %: from", 10),
+        Column::number("to", 8),
     ];
-    let text = table(&columns, sorted.iter().map(row).collect());
-    out.push('\n');
-    out.push_str(&headed(style, &text));
+    out.blank();
+    out.table(&columns, sorted.iter().map(row).collect());
     let cpus: Vec<String> = how.idle_cpus.iter().map(u32::to_string).collect();
     let mut items = vec![
         format!("{} taken at {} Hz by {}", how.taken, how.hz, how.clock),
@@ -111,14 +117,8 @@ pub fn where_the_cpu_went(out: &mut String, style: Style, shares: Option<&[CpuSh
         let functions: Vec<String> = how.unplaced.iter().map(|f| format!("{} {}", f.function, f.samples)).collect();
         items.push(format!("other: {}", functions.join(", ")));
     }
-    field(out, style, "samples", &items);
-    out.push('\n');
-}
-
-/// A table with its heading in bold, and a line end.
-pub fn headed(style: Style, table: &str) -> String {
-    let (heading, body) = table.split_once('\n').unwrap_or((table, ""));
-    format!("{}\n{body}\n", style.bold(heading))
+    out.field("samples", &items);
+    out.blank();
 }
 
 /// Empty where the order was not followed.
@@ -241,45 +241,36 @@ pub fn host(h: &Host) -> Vec<String> {
 }
 
 /// Below everything: what is found and what is warned of, where there is anything.
-pub fn remarks(out: &mut String, style: Style, found: &[Finding], warned: &[Warning]) {
+pub fn remarks(out: &mut Screen, found: &[Finding], warned: &[Warning]) {
     if !(found.is_empty() && warned.is_empty()) {
-        out.push('\n');
-        findings(out, style, found);
-        warnings(out, style, warned);
+        out.blank();
+        findings(out, found);
+        warnings(out, warned);
     }
 }
 
 /// What the probes counted, `each` of what.
-pub fn counts(out: &mut String, style: Style, each: &str, m: &Measurement) {
-    field(out, style, each, &per_io(&m.per_io));
-    field(out, style, "to user mode", &mode_switches(&m.mode_switches));
-    field(out, style, "task work", &task_work(&m.task_work_batches));
-    field(out, style, "interrupts", &interrupts(&m.interrupts));
-    field(out, style, "IPIs", &ipis(&m.ipis));
-    field(out, style, "order", &order(m.order.as_ref()));
-    field(out, style, "probes", &probes(&m.probe));
+pub fn counts(out: &mut Screen, each: &str, m: &Measurement) {
+    out.field(each, &per_io(&m.per_io));
+    out.field("to user mode", &mode_switches(&m.mode_switches));
+    out.field("task work", &task_work(&m.task_work_batches));
+    out.field("interrupts", &interrupts(&m.interrupts));
+    out.field("IPIs", &ipis(&m.ipis));
+    out.field("order", &order(m.order.as_ref()));
+    out.field("probes", &probes(&m.probe));
 }
 
-pub fn findings(out: &mut String, style: Style, findings: &[Finding]) {
+pub fn findings(out: &mut Screen, findings: &[Finding]) {
     for f in findings {
         let end = if f.remedy.is_empty() { ".".into() } else { format!(". To change it: {}.", f.remedy) };
         let mark = if f.warns() { "warning: " } else { "note: " };
-        note(out, style, mark, &format!("{}{end}", f.text), f.warns());
+        out.note(mark, &format!("{}{end}", f.text), f.warns());
     }
 }
 
-pub fn warnings(out: &mut String, style: Style, warnings: &[Warning]) {
+pub fn warnings(out: &mut Screen, warnings: &[Warning]) {
     for w in warnings {
         let end = if w.remedy.is_empty() { String::new() } else { format!("; {}", w.remedy) };
-        note(out, style, "warning: ", &format!("{}{end}", w.text), true);
-    }
-}
-
-pub fn note(out: &mut String, style: Style, mark: &str, text: &str, warns: bool) {
-    let mut wrapped = String::new();
-    paragraph(&mut wrapped, mark, text);
-    for line in wrapped.lines() {
-        out.push_str(&if warns { style.warning(line) } else { line.to_owned() });
-        out.push('\n');
+        out.note("warning: ", &format!("{}{end}", w.text), true);
     }
 }

@@ -1,6 +1,7 @@
 //! Text for a terminal, 80 columns wide. Colour is never the only sign of anything.
 
 mod across;
+mod bars;
 mod bench;
 mod cells;
 mod compare;
@@ -12,9 +13,10 @@ pub(super) mod measured;
 mod net;
 mod order;
 mod run;
+mod style;
 mod trace;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
 
 use crate::answer::across::{Beside, KernelRecord};
@@ -23,73 +25,99 @@ use crate::comparison::Comparison;
 use crate::error::{Error, Result};
 use crate::measurement::Measurement;
 use crate::net_record::ServedRecord;
+use crate::plain;
 use crate::run_record::RunRecord;
 use crate::store::RunSummary;
 use crate::trace_record::TraceRecord;
 
-pub use self::layout::{Style, WIDTH, field, paragraph, sanitise};
+pub use self::layout::{Cell, Column, Screen, WIDTH};
 pub use self::net::Seconds;
+pub use self::style::{Hue, Style};
+pub use crate::plain::{sanitise, say};
 
 /// One measurement, as `bench` prints it.
-pub fn bench(m: &Measurement) -> String {
+pub fn bench(m: &Measurement) -> Screen {
     bench::screen(m, Style::of_stdout())
 }
 
 /// One measurement of a network load, as `net load` prints it.
-pub fn net(m: &Measurement) -> String {
+pub fn net(m: &Measurement) -> Screen {
     net::screen(m, Style::of_stdout())
 }
 
 /// What a server did, as `net serve` prints it at its end.
-pub fn served(record: &ServedRecord) -> String {
+pub fn served(record: &ServedRecord) -> Screen {
     net::served(record, Style::of_stdout())
 }
 
 /// A run of an experiment: a table for each group of cells, then what is concluded.
-pub fn run(run: &RunRecord) -> String {
+pub fn run(run: &RunRecord) -> Screen {
     run::screen(run, Style::of_stdout())
 }
 
 /// The same plan on several kernels: what differs in each cell, then what is concluded.
-pub fn across(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said: &[String]) -> String {
+pub fn across(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said: &[String]) -> Screen {
     across::screen(run, kernels, cells, said, Style::of_stdout())
 }
 
 /// Comparisons, as `compare` prints them.
-pub fn comparisons(list: &[Comparison]) -> String {
-    let mut out = compare::tables(list, Style::of_stdout());
-    out.push('\n');
-    paragraph(&mut out, "", compare::LEGEND);
+pub fn comparisons(list: &[Comparison]) -> Screen {
+    let mut out = Screen::new(Style::of_stdout());
+    compare::tables(&mut out, list);
+    out.blank();
+    out.paragraph("", compare::LEGEND);
     out
 }
 
 /// A watched program, as `trace` prints it.
-pub fn trace(t: &TraceRecord) -> String {
+pub fn trace(t: &TraceRecord) -> Screen {
     trace::screen(t, Style::of_stdout())
 }
 
 /// The slowest I/Os of a recording, each as a timeline in words; `file` is the recording's name.
-pub fn explain(file: &str, e: &Explained) -> String {
+pub fn explain(file: &str, e: &Explained) -> Screen {
     explain::screen(file, e, Style::of_stdout())
 }
 
 /// The I/Os that `e` holds, each as a timeline in words, below the screen of the trace that kept them.
-pub fn slowest(e: &Explained) -> String {
+pub fn slowest(e: &Explained) -> Screen {
     explain::ios(e, Style::of_stdout())
 }
 
 /// The stored runs, one a line.
-pub fn list(runs: &[RunSummary]) -> String {
-    run::list(runs, Style::of_stdout())
+pub fn list(out: &mut Screen, runs: &[RunSummary]) {
+    run::list(out, runs);
 }
 
-/// Writes to standard output. A reader that has gone away (`| head`) has seen what it wanted; a full disk is an error.
+/// Writes a screen to standard output. A reader that has gone away (`| head`) has seen what it wanted; a full disk is an error.
+pub fn show(screen: &Screen) -> Result<()> {
+    show_on(screen).map(drop)
+}
+
+/// As [`show`]; breaks off when the reader has gone away.
+pub fn show_on(screen: &Screen) -> Result<ControlFlow<()>> {
+    write(screen.as_str())
+}
+
+/// Writes what is for a program to standard output, as it is.
 pub fn print(text: &str) -> Result<()> {
     print_on(text).map(drop)
 }
 
-/// As [`print`]; breaks off when the reader has gone away.
+/// As [`print`]; breaks off when the reader has gone away. On a terminal, what would steer it is shown by its number.
 pub fn print_on(text: &str) -> Result<ControlFlow<()>> {
+    match std::io::stdout().is_terminal() {
+        true => write(&text.split('\n').map(sanitise).collect::<Vec<_>>().join("\n")),
+        false => write(text),
+    }
+}
+
+/// Writes text that is all ours: help with its colours, what shells read.
+pub fn print_ours(text: &str) -> Result<()> {
+    write(text).map(drop)
+}
+
+fn write(text: &str) -> Result<ControlFlow<()>> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(ControlFlow::Continue(())),
@@ -98,16 +126,20 @@ pub fn print_on(text: &str) -> Result<ControlFlow<()>> {
     }
 }
 
-/// Writes a line to standard error. Where even that fails nobody can be told, and the work goes on.
-pub fn say(line: &str) {
-    writeln!(std::io::stderr().lock(), "{line}").unwrap_or(());
-}
-
 /// Writes one JSON document and a line end to standard output.
 pub fn print_json<T: serde::Serialize>(value: &T) -> Result<()> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|e| Error::machine("cannot write the result as JSON", "report this with the command").because(e))?;
-    print(&format!("{text}\n"))
+    let text = serde_json::to_string_pretty(value).map_err(no_json)?;
+    print(&(plain::json(text) + "\n"))
+}
+
+/// As [`print_json`] on one line; breaks off when the reader has gone away.
+pub fn print_json_line<T: serde::Serialize>(value: &T) -> Result<ControlFlow<()>> {
+    let text = serde_json::to_string(value).map_err(no_json)?;
+    print_on(&(plain::json(text) + "\n"))
+}
+
+fn no_json(e: serde_json::Error) -> Error {
+    Error::machine("cannot write the result as JSON", "report this with the command").because(e)
 }
 
 #[cfg(test)]

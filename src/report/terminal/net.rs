@@ -4,8 +4,9 @@ use std::io::{IsTerminal as _, Write as _};
 
 use serde_json::{Map, Value};
 
-use super::layout::{Column, Style, field, table};
+use super::layout::{Column, Screen};
 use super::measured;
+use super::style::Style;
 use crate::answer::finding::findings;
 use crate::answer::per_io;
 use crate::answer::words::{UNKNOWN, bytes, count, list, percent, plural, span};
@@ -93,18 +94,18 @@ fn second(of: &ServerCounts, threads: usize, connections: u64) -> String {
 }
 
 /// A server's whole life.
-pub fn served(r: &ServedRecord, style: Style) -> String {
-    let mut out = String::new();
+pub fn served(r: &ServedRecord, style: Style) -> Screen {
+    let mut out = Screen::new(style);
     let o = &mut out;
     let mut at = vec![r.address.clone()];
     at.extend(r.control.as_ref().map(|control| format!("control {control}")));
     let ring = Ring { requested: listed(&r.options, "ring"), granted: r.granted.clone() };
-    field(o, style, "server", &server(&r.engine, &r.options, &ring));
-    field(o, style, "at", &at);
-    o.push('\n');
-    threads(o, style, &r.total, &r.threads);
-    field(o, style, "answered", &answered(&r.total));
-    field(o, style, "connections", &connections(&r.total, r.memory.as_ref()));
+    o.field("server", &server(&r.engine, &r.options, &ring));
+    o.field("at", &at);
+    o.blank();
+    threads(o, &r.total, &r.threads);
+    o.field("answered", &answered(&r.total));
+    o.field("connections", &connections(&r.total, r.memory.as_ref()));
     let mut senders = vec![format!("{} measured", plural(r.spans as usize, "span"))];
     if r.broken_spans > 0 {
         senders.push(format!("{} ended before their time", r.broken_spans));
@@ -112,9 +113,9 @@ pub fn served(r: &ServedRecord, style: Style) -> String {
     if r.refused > 0 {
         senders.push(format!("{} refused", plural(r.refused as usize, "control connection")));
     }
-    field(o, style, "senders", &senders);
-    field(o, style, "host", &measured::host(&r.host));
-    measured::warnings(o, style, &r.warnings);
+    o.field("senders", &senders);
+    o.field("host", &measured::host(&r.host));
+    measured::warnings(o, &r.warnings);
     out
 }
 
@@ -156,10 +157,10 @@ fn server(engine: &str, options: &Map<String, Value>, ring: &Ring) -> Vec<String
 }
 
 /// Each thread, and all together.
-fn threads(out: &mut String, style: Style, total: &ServerCounts, threads: &[ServerCounts]) {
-    let number = |heading, width| Column { heading, width, number: true };
+fn threads(out: &mut Screen, total: &ServerCounts, threads: &[ServerCounts]) {
+    let number = Column::number;
     let columns = [
-        Column { heading: "thread", width: 6, number: false },
+        Column::words("thread", 6),
         number("requests", 9),
         number("req/s", 7),
         number("in", 8),
@@ -190,8 +191,8 @@ fn threads(out: &mut String, style: Style, total: &ServerCounts, threads: &[Serv
         rows.extend(threads.iter().enumerate().map(|(n, of)| row(n.to_string(), of, 1)));
     }
     rows.push(row("all".into(), total, threads.len().max(1)));
-    out.push_str(&measured::headed(style, &table(&columns, rows)));
-    out.push('\n');
+    out.table(&columns, rows);
+    out.blank();
 }
 
 fn answered(total: &ServerCounts) -> Vec<String> {
@@ -234,36 +235,34 @@ fn connections(total: &ServerCounts, memory: Option<&Memory>) -> Vec<String> {
 }
 
 /// One measurement.
-pub fn screen(m: &Measurement, style: Style) -> String {
-    let mut out = String::new();
+pub fn screen(m: &Measurement, style: Style) -> Screen {
+    let mut out = Screen::new(style);
     let Some(net) = &m.net else { return super::bench::screen(m, style) };
     let o = &mut out;
-    field(o, style, "load", &load(&net.asked));
-    field(o, style, "server", &at(m, net));
-    field(o, style, "throughput", &throughput(m));
-    field(o, style, "latency", &measured::latency(&m.latency_ns));
-    field(o, style, "sender", &sender(&net.sender, m.elapsed_ns));
+    o.field("load", &load(&net.asked));
+    o.field("server", &at(m, net));
+    o.field("throughput", &throughput(m));
+    o.field("latency", &measured::latency(&m.latency_ns));
+    o.field("sender", &sender(&net.sender, m.elapsed_ns));
     if let Some(server) = &net.server {
-        o.push('\n');
-        threads(o, style, &server.total, &server.threads);
-        field(o, style, "server CPU", &server_cpu(m, server));
-        field(o, style, "answered", &answered(&server.total));
-        field(o, style, "connections", &connections(&server.total, server.memory.as_ref()));
-        field(o, style, "stages", &measured::stages(m.stages.as_ref()));
-        o.push('\n');
+        o.blank();
+        threads(o, &server.total, &server.threads);
+        o.field("server CPU", &server_cpu(m, server));
+        o.field("answered", &answered(&server.total));
+        o.field("connections", &connections(&server.total, server.memory.as_ref()));
+        o.field("stages", &measured::stages(m.stages.as_ref()));
+        o.blank();
         match server.engine.as_str() {
-            "epoll" => {
-                field(o, style, "carried by", &["nothing: epoll says what is ready, and completes nothing".into()])
-            }
-            _ => measured::vehicles(o, style, &m.vehicles, measured::VEHICLES),
+            "epoll" => o.field("carried by", &["nothing: epoll says what is ready, and completes nothing".into()]),
+            _ => measured::vehicles(o, &m.vehicles, measured::VEHICLES),
         }
-        measured::counts(o, style, "per request", m);
+        measured::counts(o, "per request", m);
     }
-    field(o, style, "host", &measured::host(&m.host));
+    o.field("host", &measured::host(&m.host));
     if let Some(host) = &net.sender_host {
-        field(o, style, "sender's", &measured::host(host));
+        o.field("sender's", &measured::host(host));
     }
-    measured::remarks(o, style, &findings(m), &m.warnings);
+    measured::remarks(o, &findings(m), &m.warnings);
     out
 }
 

@@ -1,6 +1,6 @@
 //! A network load run by run: what the server did in each second, and in which order its completions were delivered.
 
-use super::layout::{Column, table};
+use super::layout::{Cell, Column, Screen};
 use crate::answer::group::Group;
 use crate::answer::per_io;
 use crate::answer::words::{UNKNOWN, count, three_digits};
@@ -12,10 +12,10 @@ pub const LEGEND: &str = "Each line is one run. B/s: in requests and responses. 
      second (user and system split as the kernel accounts it). Of the completions that were seen to become ready: inversions: posted \
      before one that was ready earlier, per completion; farthest: by so many places at most. –: not known.";
 
-pub fn of_group(group: &Group<'_>) -> String {
-    let number = |heading, width| Column { heading, width, number: true };
+pub fn of_group(out: &mut Screen, group: &Group<'_>) {
+    let number = Column::number;
     let columns = [
-        Column { heading: "arm", width: 14, number: false },
+        Column::words("arm", 14),
         number("run", 3),
         number("req/s", 6),
         number("B/s", 9),
@@ -28,17 +28,17 @@ pub fn of_group(group: &Group<'_>) -> String {
     let mut lines = Vec::new();
     for cell in group.rows.iter().flat_map(|r| &r.cells) {
         if cell.measurements.is_empty() {
-            let why = if cell.untestable.is_some() { "\nuntested" } else { "" };
-            lines.push(vec![format!("{}{why}", cell.arm())]);
+            let why = cell.untestable.as_ref().map(|_| "untested");
+            lines.push(vec![Cell::lines(std::iter::once(cell.arm()).chain(why))]);
         }
         for (repeat, m) in cell.measurements.iter().enumerate() {
             let arm = if repeat == 0 { cell.arm() } else { "" };
-            let mut line = vec![arm.to_owned(), (repeat + 1).to_string()];
-            line.extend(figures(m));
+            let mut line = vec![Cell::from(arm), (repeat + 1).to_string().into()];
+            line.extend(figures(m).map(Cell::from));
             lines.push(line);
         }
     }
-    table(&columns, lines)
+    out.table(&columns, lines);
 }
 
 fn figures(m: &Measurement) -> [String; 7] {

@@ -1,8 +1,8 @@
 //! The screen of a run, and the list of runs.
 
-use super::layout::{Column, Style, field, paragraph, table};
-use super::measured::{headed, note};
-use super::{cells, compare, cost, delivery, net, order};
+use super::layout::{Column, Screen};
+use super::style::Style;
+use super::{bars, cells, compare, cost, delivery, net, order};
 use crate::answer::conclude::conclude;
 use crate::answer::drift;
 use crate::answer::expectation::{Outcome, judge};
@@ -13,59 +13,53 @@ use crate::path::vehicle::Vehicle;
 use crate::run_record::{RunRecord, Table};
 use crate::store::RunSummary;
 
-pub fn screen(run: &RunRecord, style: Style) -> String {
-    let mut out = String::new();
-    head(&mut out, style, run);
+pub fn screen(run: &RunRecord, style: Style) -> Screen {
+    let mut out = Screen::new(style);
+    head(&mut out, run);
     let rows = if matches!(run.table, Table::Cost | Table::Order) { None } else { row_axis(run) };
     for group in groups(run, rows) {
-        out.push('\n');
+        out.blank();
         if !group.title.is_empty() {
-            let mut title = String::new();
-            paragraph(&mut title, "", &group.title);
-            out.push_str(&style.bold(title.trim_end()));
-            out.push('\n');
+            out.heading(&group.title);
         }
         let cells = || group.rows.iter().flat_map(|r| &r.cells);
         let first = cells().next().and_then(|c| c.untestable.as_ref());
         match first {
             Some(reason) if cells().all(|c| c.untestable.as_ref() == Some(reason) && c.measurements.is_empty()) => {
-                paragraph(&mut out, "  ", &format!("not testable here: {reason}"));
+                out.paragraph("  ", &format!("not testable here: {reason}"));
             }
             _ => {
-                let text = match run.table {
-                    Table::Cost => cost::of_group(&group),
-                    Table::Order => order::of_group(&group),
-                    kind => cells::of_group(kind, &group, rows).unwrap_or_else(|| delivery::of_group(&group, rows)),
-                };
-                out.push_str(&text);
-                out.push('\n');
+                match run.table {
+                    Table::Cost => cost::of_group(&mut out, &group),
+                    Table::Order => order::of_group(&mut out, &group),
+                    kind if cells::of_group(&mut out, kind, &group, rows) => (),
+                    _ => delivery::of_group(&mut out, &group, rows),
+                }
+                bars::of_group(&mut out, run, &group, rows);
             }
         }
     }
-    out.push('\n');
+    out.blank();
     let legend = match run.table {
         Table::Cost => cost::LEGEND,
         Table::Order => order::LEGEND,
         _ => delivery::LEGEND,
     };
-    paragraph(&mut out, "", cells::legend(run.table).unwrap_or(legend));
+    out.paragraph("", cells::legend(run.table).unwrap_or(legend));
     if !run.comparisons.is_empty() {
-        out.push('\n');
-        out.push_str(&compare::tables(&run.comparisons, style));
-        out.push('\n');
-        paragraph(&mut out, "", compare::LEGEND);
+        out.blank();
+        compare::tables(&mut out, &run.comparisons);
+        out.blank();
+        out.paragraph("", compare::LEGEND);
     }
-    expectations(&mut out, style, run);
-    seen(&mut out, style, run);
-    warnings(&mut out, style, run);
+    expectations(&mut out, run);
+    seen(&mut out, run);
+    warnings(&mut out, run);
     for conclusion in conclude(run) {
-        out.push('\n');
-        let mut title = String::new();
-        paragraph(&mut title, "", format!("conclusion: {}", conclusion.about).trim_end_matches(": "));
-        out.push_str(&style.bold(title.trim_end()));
-        out.push('\n');
+        out.blank();
+        out.heading(format!("conclusion: {}", conclusion.about).trim_end_matches(": "));
         for sentence in &conclusion.sentences {
-            paragraph(&mut out, "  ", sentence);
+            out.paragraph("  ", sentence);
         }
     }
     out
@@ -75,9 +69,9 @@ fn measurements(run: &RunRecord) -> impl Iterator<Item = &Measurement> {
     run.cells.iter().flat_map(|c| &c.measurements)
 }
 
-fn head(out: &mut String, style: Style, run: &RunRecord) {
+fn head(out: &mut Screen, run: &RunRecord) {
     let quick = if run.quick { " (quick)" } else { "" };
-    field(out, style, "run", &[format!("{}: {}{quick}", run.run, run.experiment), run.title.clone()]);
+    out.field("run", &[format!("{}: {}{quick}", run.run, run.experiment), run.title.clone()]);
     let mut state = vec![
         format!("{} of {} measurements", run.done(), run.planned()),
         match (&run.stop, run.finished_unix_s) {
@@ -90,7 +84,7 @@ fn head(out: &mut String, style: Style, run: &RunRecord) {
     if run.finished_unix_s.is_none() {
         state.push("not finished".into());
     }
-    field(out, style, "done", &state);
+    out.field("done", &state);
     if let Some(m) = measurements(run).next() {
         let mut host = vec![
             format!("{}, Linux {}", m.host.hostname, m.host.kernel),
@@ -106,10 +100,10 @@ fn head(out: &mut String, style: Style, run: &RunRecord) {
             }
         }
         host.extend(m.net.as_ref().map(|net| net::between(&net.between).to_owned()));
-        field(out, style, "host", &host);
+        out.field("host", &host);
     }
     if !run.question.is_empty() {
-        field(out, style, "question", std::slice::from_ref(&run.question));
+        out.field("question", std::slice::from_ref(&run.question));
     }
 }
 
@@ -119,26 +113,25 @@ fn blocks(run: &RunRecord) -> usize {
 }
 
 /// Each one, and whether it was met.
-fn expectations(out: &mut String, style: Style, run: &RunRecord) {
+fn expectations(out: &mut Screen, run: &RunRecord) {
     let judged = judge(run);
     if judged.is_empty() {
         return;
     }
-    out.push('\n');
-    out.push_str(&style.bold("expected"));
-    out.push('\n');
+    out.blank();
+    out.heading("expected");
     for j in judged {
         let outcome = match j.outcome {
             Outcome::Met => "met      ",
             Outcome::NotMet => "NOT MET  ",
             Outcome::Open => "open     ",
         };
-        paragraph(out, &format!("  {outcome}"), &j.text);
+        out.paragraph(&format!("  {outcome}"), &j.text);
     }
 }
 
 /// What was watched, and what was not seen of it.
-fn seen(out: &mut String, style: Style, run: &RunRecord) {
+fn seen(out: &mut Screen, run: &RunRecord) {
     let known = |f: fn(&Measurement) -> Option<u64>| -> Option<u64> {
         // An epoll server has no completions.
         let watched = measurements(run).filter(|m| m.probe.mode != "off" && m.load.engine != "epoll");
@@ -151,13 +144,11 @@ fn seen(out: &mut String, style: Style, run: &RunRecord) {
     if measurements(run).next().is_none() {
         return;
     }
-    out.push('\n');
+    out.blank();
     let unknown = |m: &Measurement| {
         Some(m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum())
     };
-    field(
-        out,
-        style,
+    out.field(
         "probes",
         &[
             number("completions seen", known(|m| m.probe.completions_seen)),
@@ -169,7 +160,7 @@ fn seen(out: &mut String, style: Style, run: &RunRecord) {
 }
 
 /// Each warning once, with the number of measurements that gave it.
-fn warnings(out: &mut String, style: Style, run: &RunRecord) {
+fn warnings(out: &mut Screen, run: &RunRecord) {
     let mut all: Vec<(&Warning, usize)> = Vec::new();
     for w in measurements(run).flat_map(|m| &m.warnings) {
         match all.iter_mut().find(|(seen, _)| seen.code == w.code && seen.remedy == w.remedy) {
@@ -181,24 +172,24 @@ fn warnings(out: &mut String, style: Style, run: &RunRecord) {
     for (w, n) in all {
         let remedy = if w.remedy.is_empty() { String::new() } else { format!("; {}", w.remedy) };
         let often = if n == total { String::new() } else { format!(" ({n} of {total} measurements)") };
-        note(out, style, "warning: ", &format!("{}{remedy}{often}", w.text), true);
+        out.note("warning: ", &format!("{}{remedy}{often}", w.text), true);
     }
     for w in drift::warnings(run) {
-        note(out, style, "warning: ", &format!("{}; {}", w.text, w.remedy), true);
+        out.note("warning: ", &format!("{}; {}", w.text, w.remedy), true);
     }
 }
 
-pub fn list(runs: &[RunSummary], style: Style) -> String {
+pub fn list(out: &mut Screen, runs: &[RunSummary]) {
     let columns = [
-        Column { heading: "run", width: 5, number: true },
-        Column { heading: "experiment", width: 18, number: false },
-        Column { heading: "started (UTC)", width: 19, number: false },
-        Column { heading: "done", width: 11, number: true },
-        Column { heading: "kernel", width: 21, number: false },
+        Column::number("run", 5),
+        Column::words("experiment", 18),
+        Column::words("started (UTC)", 19),
+        Column::number("done", 11),
+        Column::words("kernel", 21),
     ];
     let row = |r: &RunSummary| {
         let kernels = if r.kernels.is_empty() { UNKNOWN.into() } else { r.kernels.join(", ") };
         vec![r.run.to_string(), r.experiment.clone(), r.started.clone(), format!("{}/{}", r.done, r.planned), kernels]
     };
-    headed(style, &table(&columns, runs.iter().map(row).collect()))
+    out.table(&columns, runs.iter().map(row).collect());
 }

@@ -1,22 +1,34 @@
+mod hostile;
 mod of_a_trace;
 mod of_net_runs;
 
-use super::layout::sanitise;
 use super::*;
 use crate::answer::compare::of_run;
 use crate::experiment::plan::tests::two_by_two;
 use crate::measurement::VehicleCount;
 use crate::path::vehicle::Vehicle;
+use crate::plain::sanitise;
 use crate::run_record::Table;
 use crate::store::sample;
 
-const PLAIN: Style = Style { colour: false };
+const PLAIN: Style = Style::PLAIN;
 
 fn narrow(text: &str) {
     for line in text.lines() {
         assert!(textwrap::core::display_width(line) <= WIDTH, "{}: {line}", textwrap::core::display_width(line));
         assert!(!line.chars().any(char::is_control), "{line:?}");
     }
+}
+
+/// Without the codes that colour and embolden, and nothing else.
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| {
+        let (code, rest) = part.split_once('m').unwrap();
+        assert!(code.chars().all(|c| c.is_ascii_digit() || c == ';'), "{part:?}");
+        out + rest
+    })
 }
 
 fn record() -> RunRecord {
@@ -41,7 +53,7 @@ fn record() -> RunRecord {
 
 #[test]
 fn the_screen_of_one_measurement_says_what_it_knows_and_no_more() {
-    let text = bench::screen(&sample::measurement(), PLAIN);
+    let text = bench::screen(&sample::measurement(), PLAIN).to_string();
     narrow(&text);
     for part in [
         "io_uring randread 4 KiB · depth 1 · batch 1 · 1 job",
@@ -75,7 +87,7 @@ fn a_doubt_is_shown_once_with_the_measurement_and_with_the_run() {
     m.warnings = crate::answer::doubt::doubts(&m);
     let mut r = record();
     r.cells[0].measurements[0] = m.clone();
-    for text in [bench::screen(&m, PLAIN), run::screen(&r, PLAIN)] {
+    for text in [bench::screen(&m, PLAIN).to_string(), run::screen(&r, PLAIN).to_string()] {
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for once in ["the probes lost", "100 of 500 completions", "could not be told", "of the 500 interrupts 36"] {
             assert_eq!(flat.matches(once).count(), 1, "'{once}' in\n{text}");
@@ -93,17 +105,17 @@ fn text_from_outside_cannot_steer_the_terminal() {
     m.interrupts[1].name = nasty.clone();
     m.host.cpu_model = nasty.clone();
     m.warnings[0].text = nasty.clone();
-    narrow(&bench::screen(&m, PLAIN));
+    narrow(&bench::screen(&m, PLAIN).to_string());
     let mut r = record();
     r.title = nasty.clone();
     r.cells[0].measurements[0] = m;
     r.cells[1].untestable = Some(nasty);
-    narrow(&run::screen(&r, PLAIN));
+    narrow(&run::screen(&r, PLAIN).to_string());
 }
 
 #[test]
 fn the_delivery_table_holds_the_numbers_in_eighty_columns() {
-    let text = run::screen(&record(), PLAIN);
+    let text = run::screen(&record(), PLAIN).to_string();
     narrow(&text);
     let row = text.lines().find(|l| l.contains("9.91 k")).unwrap();
     let expected = ["1", "default", "9.91", "k", "2.0", "3998", "–", "syscall_exit", "100%", "0.00", "0.01", "0.00"];
@@ -135,16 +147,32 @@ fn comparisons_of_any_size_fit_in_eighty_columns() {
         (c.noise_floor, c.smallest_visible) = (Some(1e9), Some(1e-9));
         c.reasons = vec![long.clone()];
     }
-    let text = compare::tables(&r.comparisons, PLAIN);
+    let mut screen = Screen::new(PLAIN);
+    compare::tables(&mut screen, &r.comparisons);
+    let text = screen.to_string();
     narrow(&text);
     assert!(text.contains("note: a parameter") && text.contains(">9999") && text.contains("<0.1"), "{text}");
+}
+
+#[test]
+fn reasons_that_differ_in_their_numbers_are_one() {
+    let mut r = record();
+    for (c, share) in r.comparisons.iter_mut().zip(1..) {
+        c.reasons =
+            vec![format!("{share} % of the time"), format!("{}.5 % of the time", share * 10), "a reason".into()];
+    }
+    let mut screen = Screen::new(PLAIN);
+    compare::tables(&mut screen, &r.comparisons);
+    let text = screen.to_string();
+    assert_eq!(text.matches("of the time").count(), 1, "{text}");
+    assert!(text.contains("note: 1 % of the time; 7 more with other numbers\nnote: a reason\n"), "{text}");
 }
 
 #[test]
 fn the_cost_table_holds_the_numbers_in_eighty_columns() {
     let mut r = record();
     r.table = Table::Cost;
-    let text = run::screen(&r, PLAIN);
+    let text = run::screen(&r, PLAIN).to_string();
     narrow(&text);
     let row = text.lines().find(|l| l.starts_with("default")).unwrap();
     let expected = ["default", "2000000", "0.0", "0.2", "99.5", "0.1", "0.2", "1990000", "10000"];
@@ -158,13 +186,13 @@ fn cells_that_cannot_be_tested_show_why() {
         cell.measurements.clear();
         cell.untestable = Some("there is no such CPU".into());
     }
-    let text = run::screen(&r, PLAIN);
+    let text = run::screen(&r, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("  not testable here: there is no such CPU\n"), "{text}");
     let mut r = record();
     r.cells[1].measurements.clear();
     r.cells[1].untestable = Some("the kernel has no such flag".into());
-    let text = run::screen(&r, PLAIN);
+    let text = run::screen(&r, PLAIN).to_string();
     let row = text.lines().find(|l| l.trim_start().starts_with("coop_taskrun")).unwrap();
     assert_eq!(row.split_whitespace().collect::<Vec<_>>().join(" "), "coop_taskrun – – – – not testable here – – –");
     assert!(text.contains("1 cell (depth 1 · arm coop_taskrun): the kernel has no such\n"), "{text}");
@@ -172,10 +200,9 @@ fn cells_that_cannot_be_tested_show_why() {
 
 #[test]
 fn colour_adds_nothing_but_colour() {
-    let strip = |s: &str| ["\x1b[1m", "\x1b[33m", "\x1b[0m"].iter().fold(s.to_owned(), |s, code| s.replace(code, ""));
-    let colour = bench::screen(&sample::measurement(), Style { colour: true });
+    let colour = bench::screen(&sample::measurement(), Style { colour: true, ..PLAIN }).to_string();
     assert!(colour.contains("\x1b[33mwarning: "));
-    assert_eq!(strip(&colour), bench::screen(&sample::measurement(), PLAIN));
+    assert_eq!(without_colours(&colour), bench::screen(&sample::measurement(), PLAIN).to_string());
 }
 
 #[test]
@@ -192,7 +219,9 @@ fn the_list_of_runs_fits() {
         hosts: vec!["h".into()],
         kernels: vec![],
     };
-    let text = run::list(&[one], PLAIN);
+    let mut screen = Screen::new(PLAIN);
+    run::list(&mut screen, &[one]);
+    let text = screen.to_string();
     narrow(&text);
     assert!(text.contains("5/560") && text.contains('–'), "{text}");
 }

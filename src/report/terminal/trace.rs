@@ -1,7 +1,8 @@
 //! The screen of a watched program.
 
-use super::layout::{Column, Style, field, table};
-use super::measured::{self, VEHICLES, headed};
+use super::layout::{Column, Screen};
+use super::measured::{self, VEHICLES};
+use super::style::Style;
 use crate::answer::words::{UNKNOWN, bytes, count, known_span, percent, plural, span};
 use crate::measurement::{Latency, StageRecord, VehicleCount};
 use crate::stats::estimate;
@@ -17,42 +18,42 @@ const PROCESSES: usize = 6;
 /// Sizes of batches and runs that are listed, the most frequent first.
 const SIZES: usize = 6;
 
-pub fn screen(t: &TraceRecord, style: Style) -> String {
-    let mut out = String::new();
+pub fn screen(t: &TraceRecord, style: Style) -> Screen {
+    let mut out = Screen::new(style);
     let o = &mut out;
-    field(o, style, "watched", &subject(t));
-    field(o, style, "processes", &processes(&t.total.processes));
-    field(o, style, "I/O", &throughput(t));
-    field(o, style, "followed", &followed(&t.total));
-    field(o, style, "CPU", &cpu(&t.total));
+    o.field("watched", &subject(t));
+    o.field("processes", &processes(&t.total.processes));
+    o.field("I/O", &throughput(t));
+    o.field("followed", &followed(&t.total));
+    o.field("CPU", &cpu(&t.total));
 
     let mut busiest: Vec<&RingRecord> = t.rings.iter().collect();
     busiest.sort_by_key(|r| (std::cmp::Reverse(r.completions), r.ring));
     // One ring less shown in full than there are would only hide that one.
     let shown = if busiest.len() > RINGS + 1 { RINGS } else { busiest.len() };
     for r in &busiest[..shown] {
-        o.push('\n');
-        ring(o, style, t, r);
+        o.blank();
+        ring(o, t, r);
     }
     if let rest @ [_, ..] = &busiest[shown..] {
-        o.push('\n');
-        field(o, style, "other rings", &others(rest));
+        o.blank();
+        o.field("other rings", &others(rest));
     }
     let mut busiest: Vec<&ContextRecord> = t.contexts.iter().collect();
     busiest.sort_by_key(|c| (std::cmp::Reverse(c.completions), c.context));
     let shown = if busiest.len() > RINGS + 1 { RINGS } else { busiest.len() };
     for c in &busiest[..shown] {
-        o.push('\n');
-        context(o, style, c);
+        o.blank();
+        context(o, c);
     }
     if let rest @ [_, ..] = &busiest[shown..] {
-        o.push('\n');
-        field(o, style, "others", &other_contexts(rest));
+        o.blank();
+        o.field("others", &other_contexts(rest));
     }
-    o.push('\n');
-    whole(o, style, t);
+    o.blank();
+    whole(o, t);
 
-    measured::remarks(o, style, &t.findings, &t.total.warnings);
+    measured::remarks(o, &t.findings, &t.total.warnings);
     out
 }
 
@@ -139,7 +140,7 @@ fn cpu(total: &Total) -> Vec<String> {
     vec![of("user", total.cpu.user_ns), of("system", total.cpu.system_ns)]
 }
 
-fn ring(o: &mut String, style: Style, t: &TraceRecord, r: &RingRecord) {
+fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     let mut head = vec![format!("{} ({})", r.comm, r.tgid)];
     match r.fds.as_slice() {
         [] => {}
@@ -153,21 +154,21 @@ fn ring(o: &mut String, style: Style, t: &TraceRecord, r: &RingRecord) {
     if r.overflows > 0 {
         head.push(format!("{} overflows", count(r.overflows as f64)));
     }
-    field(o, style, &format!("ring {}", r.ring), &head);
-    opcodes(o, style, &r.opcodes);
-    o.push('\n');
-    measured::vehicles(o, style, &r.vehicles, VEHICLES);
-    field(o, style, "stages", &stages(r.stages.as_ref()));
-    field(o, style, "submitted", &enter_batches(&r.enter_batches, t.total.followed.one_in));
-    field(o, style, "task work", &run_items(&r.run_items, t.total.followed.one_in));
+    o.field(&format!("ring {}", r.ring), &head);
+    opcodes(o, &r.opcodes);
+    o.blank();
+    measured::vehicles(o, &r.vehicles, VEHICLES);
+    o.field("stages", &stages(r.stages.as_ref()));
+    o.field("submitted", &enter_batches(&r.enter_batches, t.total.followed.one_in));
+    o.field("task work", &run_items(&r.run_items, t.total.followed.one_in));
     if t.rings.len() > 1 {
-        field(o, style, "order", &measured::order(r.order.as_ref()));
+        o.field("order", &measured::order(r.order.as_ref()));
     }
-    field(o, style, "SQPOLL", &sqpoll(r.sqpoll.as_ref()));
+    o.field("SQPOLL", &sqpoll(r.sqpoll.as_ref()));
 }
 
 /// A context of native aio, or a process's POSIX AIO.
-fn context(o: &mut String, style: Style, c: &ContextRecord) {
+fn context(o: &mut Screen, c: &ContextRecord) {
     let mut head = vec![c.interface.clone(), format!("{} ({})", c.comm, c.tgid)];
     head.extend(c.entries.map(|n| format!("{n} entries")));
     if c.found {
@@ -175,11 +176,11 @@ fn context(o: &mut String, style: Style, c: &ContextRecord) {
     }
     head.push(format!("{} requests", count(c.requests as f64)));
     head.push(format!("{} results reaped", count(c.reaped as f64)));
-    field(o, style, &format!("context {}", c.context), &head);
-    opcodes(o, style, &c.opcodes);
-    o.push('\n');
-    measured::vehicles(o, style, &c.vehicles, VEHICLES);
-    field(o, style, "latency", &latency(&c.latency_ns));
+    o.field(&format!("context {}", c.context), &head);
+    opcodes(o, &c.opcodes);
+    o.blank();
+    measured::vehicles(o, &c.vehicles, VEHICLES);
+    o.field("latency", &latency(&c.latency_ns));
 }
 
 /// The contexts that are not shown, in one.
@@ -194,10 +195,10 @@ fn other_contexts(contexts: &[&ContextRecord]) -> Vec<String> {
     ]
 }
 
-fn opcodes(o: &mut String, style: Style, opcodes: &[OpcodeRecord]) {
-    let number = |heading, width| Column { heading, width, number: true };
+fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord]) {
+    let number = Column::number;
     let columns = [
-        Column { heading: "opcode", width: 15, number: false },
+        Column::words("opcode", 15),
         number("requests", 8),
         number("done", 6),
         number("bytes", 8),
@@ -227,9 +228,9 @@ fn opcodes(o: &mut String, style: Style, opcodes: &[OpcodeRecord]) {
             known_span(l.max),
         ]
     };
-    o.push_str(&headed(style, &table(&columns, sorted.iter().map(row).collect())));
+    o.table(&columns, sorted.iter().map(row).collect());
     for op in sorted {
-        field(o, style, "", &odd(op));
+        o.field("", &odd(op));
     }
 }
 
@@ -350,7 +351,7 @@ fn others(rings: &[&RingRecord]) -> Vec<String> {
 }
 
 /// What is counted for the program as a whole.
-fn whole(o: &mut String, style: Style, t: &TraceRecord) {
+fn whole(o: &mut Screen, t: &TraceRecord) {
     let total = &t.total;
     // One ring or context that did it all has said it.
     let said = |vehicles: &[VehicleCount]| sum(vehicles) == sum(&total.vehicles);
@@ -366,25 +367,25 @@ fn whole(o: &mut String, style: Style, t: &TraceRecord) {
             1 => "1 process".to_owned(),
             n => format!("{n} processes"),
         });
-        field(o, style, "in all", &items);
-        measured::vehicles(o, style, &total.vehicles, VEHICLES);
-        field(o, style, "latency", &latency(&total.latency_ns));
-        field(o, style, "stages", &stages(total.stages.as_ref()));
+        o.field("in all", &items);
+        measured::vehicles(o, &total.vehicles, VEHICLES);
+        o.field("latency", &latency(&total.latency_ns));
+        o.field("stages", &stages(total.stages.as_ref()));
     }
-    field(o, style, "per I/O", &measured::per_io(&total.per_io));
+    o.field("per I/O", &measured::per_io(&total.per_io));
     let mut switches = measured::mode_switches(&total.mode_switches);
     let counted = total.mode_switches.iter().any(|s| s.cause == "page_fault");
     switches.extend(total.page_faults.filter(|_| !counted).map(|n| format!("page_fault {}", count(n as f64))));
-    field(o, style, "to user mode", &switches);
-    field(o, style, "run sizes", &measured::task_work(&total.task_work_batches));
-    field(o, style, "io-wq", &iowq(&total.iowq));
-    field(o, style, "interrupts", &measured::interrupts(&total.interrupts));
-    field(o, style, "IPIs", &measured::ipis(&total.ipis));
-    field(o, style, "ready where", &cpu_pairs(total));
-    field(o, style, "order", &measured::order(total.order.as_ref()));
-    field(o, style, "probes", &measured::probes(&total.probe));
-    measured::where_the_cpu_went(o, style, total.cpu_shares.as_deref(), total.cpu_samples.as_ref());
-    field(o, style, "host", &measured::host(&total.host));
+    o.field("to user mode", &switches);
+    o.field("run sizes", &measured::task_work(&total.task_work_batches));
+    o.field("io-wq", &iowq(&total.iowq));
+    o.field("interrupts", &measured::interrupts(&total.interrupts));
+    o.field("IPIs", &measured::ipis(&total.ipis));
+    o.field("ready where", &cpu_pairs(total));
+    o.field("order", &measured::order(total.order.as_ref()));
+    o.field("probes", &measured::probes(&total.probe));
+    measured::where_the_cpu_went(o, total.cpu_shares.as_deref(), total.cpu_samples.as_ref());
+    o.field("host", &measured::host(&total.host));
 }
 
 fn sum(vehicles: &[VehicleCount]) -> u64 {

@@ -88,7 +88,7 @@ impl Screen {
 
     fn draw_ring(&self, frame: &mut Frame<'_>, area: Rect, ring: u32) {
         let text = match self.ring(ring) {
-            Some(r) => lines::ring(r, terminal::Style { colour: false }),
+            Some(r) => lines::ring(r, terminal::Style::PLAIN).to_string(),
             None => format!("ring {ring} has gone"),
         };
         // The last line stays in sight.

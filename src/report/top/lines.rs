@@ -3,17 +3,17 @@
 use super::columns::{Column, Row, fit};
 use crate::answer::words::{UNKNOWN, bytes, count, known_span, percent, plural};
 use crate::measurement::Latency;
-use crate::report::terminal::layout::{self, table};
-use crate::report::terminal::measured::{self, VEHICLES, headed};
-use crate::report::terminal::{Style, WIDTH, field};
+use crate::report::terminal::layout;
+use crate::report::terminal::measured::{self, VEHICLES};
+use crate::report::terminal::{Screen, Style, WIDTH};
 use crate::top_record::{OpcodeRates, Rates, RingRates, TopRecord, VehicleShare};
 
 /// One interval: what was done in all, then each ring that did something.
-pub fn block(t: &TopRecord, style: Style) -> String {
-    let mut out = String::new();
+pub fn block(t: &TopRecord, style: Style) -> Screen {
+    let mut out = Screen::new(style);
     let o = &mut out;
-    field(o, style, &clock(t.ended_unix_s), &heading(t));
-    field(o, style, "carried by", &shares(&t.total.rates.vehicles));
+    o.field(&clock(t.ended_unix_s), &heading(t));
+    o.field("carried by", &shares(&t.total.rates.vehicles));
     let columns = fit(WIDTH as u16, Column::Completions, &[Column::Vehicles]);
     let busy: Vec<&RingRates> = t.rings.iter().filter(|r| !Row::of_ring(r).is_idle()).collect();
     if !busy.is_empty() {
@@ -22,9 +22,9 @@ pub fn block(t: &TopRecord, style: Style) -> String {
     for r in busy {
         let row = Row::of_ring(r);
         line(o, &columns, |c| c.text(&row));
-        field(o, style, "", &beside(&row, &columns));
+        o.field("", &beside(&row, &columns));
     }
-    out.push('\n');
+    out.blank();
     out
 }
 
@@ -58,7 +58,7 @@ pub(super) fn heading(t: &TopRecord) -> Vec<String> {
     items
 }
 
-fn line(out: &mut String, columns: &[(Column, u16)], text: impl Fn(Column) -> String) {
+fn line(out: &mut Screen, columns: &[(Column, u16)], text: impl Fn(Column) -> String) {
     let mut line = String::new();
     for (i, (column, width)) in columns.iter().enumerate() {
         let text = text(*column);
@@ -67,8 +67,7 @@ fn line(out: &mut String, columns: &[(Column, u16)], text: impl Fn(Column) -> St
         line.push_str(if i > 0 { " " } else { "" });
         line.extend([" ".repeat(before).as_str(), text.as_str(), " ".repeat(after).as_str()]);
     }
-    out.push_str(line.trim_end());
-    out.push('\n');
+    out.line(&line);
 }
 
 /// What a row has no column for.
@@ -90,8 +89,8 @@ fn shares(vehicles: &[VehicleShare]) -> Vec<String> {
 }
 
 /// One ring: what it is, its opcodes, vehicles and stages.
-pub(super) fn ring(r: &RingRates, style: Style) -> String {
-    let mut out = String::new();
+pub(super) fn ring(r: &RingRates, style: Style) -> Screen {
+    let mut out = Screen::new(style);
     let o = &mut out;
     let mut head = vec![format!("{} ({})", r.comm, r.tgid)];
     if !r.fds.is_empty() {
@@ -99,24 +98,19 @@ pub(super) fn ring(r: &RingRates, style: Style) -> String {
     }
     head.push(if r.flags.is_empty() { "no flags".into() } else { r.flags.join(",") });
     head.push(format!("{} and {} entries", r.sq_entries, r.cq_entries));
-    field(o, style, &format!("ring {}", r.ring), &head);
-    field(o, style, "rates", &rates(&r.rates));
-    field(o, style, "latency", &quantiles(&r.rates.latency_ns));
-    field(o, style, "late by", &quantiles(&r.rates.delivery_delay_ns));
-    field(
-        o,
-        style,
-        "SQPOLL",
-        &r.sqpoll_cpu.map(|cpu| format!("{} of a CPU", percent(cpu))).into_iter().collect::<Vec<_>>(),
-    );
-    field(o, style, "stages", &measured::stages(r.stages.as_ref()));
+    o.field(&format!("ring {}", r.ring), &head);
+    o.field("rates", &rates(&r.rates));
+    o.field("latency", &quantiles(&r.rates.latency_ns));
+    o.field("late by", &quantiles(&r.rates.delivery_delay_ns));
+    o.field("SQPOLL", &r.sqpoll_cpu.map(|cpu| format!("{} of a CPU", percent(cpu))).into_iter().collect::<Vec<_>>());
+    o.field("stages", &measured::stages(r.stages.as_ref()));
     if !r.opcodes.is_empty() {
-        o.push('\n');
-        opcodes(o, style, &r.opcodes);
+        o.blank();
+        opcodes(o, &r.opcodes);
     }
     if !r.carried.is_empty() {
-        o.push('\n');
-        measured::vehicles(o, style, &r.carried, VEHICLES);
+        o.blank();
+        measured::vehicles(o, &r.carried, VEHICLES);
     }
     out
 }
@@ -141,10 +135,10 @@ fn quantiles(l: &Latency) -> Vec<String> {
     vec![text("p50", l.p50), text("p99", l.p99), text("max", l.max), format!("of {of}")]
 }
 
-fn opcodes(out: &mut String, style: Style, opcodes: &[OpcodeRates]) {
-    let number = |heading, width| layout::Column { heading, width, number: true };
+fn opcodes(out: &mut Screen, opcodes: &[OpcodeRates]) {
+    let number = layout::Column::number;
     let columns = [
-        layout::Column { heading: "opcode", width: 15, number: false },
+        layout::Column::words("opcode", 15),
         number("req/s", 7),
         number("done/s", 7),
         number("bytes/s", 9),
@@ -165,5 +159,5 @@ fn opcodes(out: &mut String, style: Style, opcodes: &[OpcodeRates]) {
             known_span(o.latency_ns.p99),
         ]
     };
-    out.push_str(&headed(style, &table(&columns, opcodes.iter().map(row).collect())));
+    out.table(&columns, opcodes.iter().map(row).collect());
 }

@@ -18,6 +18,6 @@ pub use self::lines::block;
 pub use self::screen::Screen;
 
 #[cfg(test)]
-mod sample;
+pub mod sample;
 #[cfg(test)]
 mod tests;

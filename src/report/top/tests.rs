@@ -155,7 +155,7 @@ fn quitting() {
 #[test]
 fn lines_for_what_is_no_terminal() {
     assert_eq!(
-        block(&record(), Style { colour: false }),
+        block(&record(), Style::PLAIN).to_string(),
         "\
 01:01:01Z    12.4 k requests/s · 12.4 k completions/s · 48.0 MiB/s · 3 errors/s
              42 kicks/s · 120 punts/s · 7 overflows

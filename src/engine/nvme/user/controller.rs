@@ -18,6 +18,7 @@ use crate::engine::nvme::identify::{self, Namespace};
 use crate::engine::nvme::status::Status;
 use crate::error::{Error, Result};
 use crate::host::pci::Address;
+use crate::plain::say;
 
 /// Entries of each admin queue.
 const ADMIN_ENTRIES: u32 = 32;
@@ -296,7 +297,7 @@ impl Controller {
         if !registers.state().gone() {
             registers.disable();
             if let Err(e) = until(&self.device, self.capabilities, |s| !s.ready()) {
-                eprintln!("warning: the drive {} does not stop: {e}", self.address);
+                say(&format!("warning: the drive {} does not stop: {e}", self.address));
             }
         }
         self.device.keep_from_memory();

@@ -15,6 +15,7 @@ use super::warden::Warden;
 use super::way::Way;
 use crate::error::{Error, Result};
 use crate::host::pci::{self, Address};
+use crate::plain::say;
 
 /// The command register of the configuration space (PCI Local Bus Specification), and its bits.
 pub const COMMAND: u64 = 4;
@@ -99,7 +100,7 @@ impl Device {
         if let Err(e) = self.change(0, BUS_MASTER)
             && !is_gone(&e)
         {
-            eprintln!("warning: a drive could not be kept from memory: {e}");
+            say(&format!("warning: a drive could not be kept from memory: {e}"));
         }
     }
 
@@ -125,7 +126,7 @@ impl Drop for SwitchOff {
         if let Err(e) = fs::write(&self.0, "0")
             && !is_gone(&e)
         {
-            eprintln!("warning: {} could not be set back to 0: {e}", self.0.display());
+            say(&format!("warning: {} could not be set back to 0: {e}", self.0.display()));
         }
     }
 }

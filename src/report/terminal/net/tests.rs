@@ -7,7 +7,7 @@ use crate::path::vehicle::Vehicle;
 use crate::report::terminal::layout::WIDTH;
 use crate::store::sample;
 
-const PLAIN: Style = Style { colour: false };
+const PLAIN: Style = Style::PLAIN;
 const SECOND: u64 = 1_000_000_000;
 
 fn narrow(text: &str) {
@@ -122,7 +122,7 @@ fn has(text: &str, parts: &[&str]) {
 
 #[test]
 fn the_screen_of_a_network_load_has_both_sides() {
-    let text = screen(&measurement(), PLAIN);
+    let text = screen(&measurement(), PLAIN).to_string();
     has(
         &text,
         &[
@@ -150,7 +150,7 @@ fn the_screen_of_a_network_load_has_both_sides() {
     };
     assert_eq!(row("1  "), "1 500 k 250 k 34.3 M 30.5 M 50% 10% 30% 125 k 8.0");
     assert_eq!(row("all"), "all 2.00 M 1.00 M 137 M 122 M 50% 10% 30% 500 k 8.0");
-    assert_eq!(row("enter"), "enter ready 4000000 100 %");
+    assert_eq!(row("enter"), "enter ready 4000000 100 % ############");
 }
 
 #[test]
@@ -160,9 +160,12 @@ fn what_was_not_measured_is_not_shown() {
     net.server.as_mut().unwrap().engine = "epoll".into();
     net.sender.unanswered = 3;
     m.vehicles.clear();
-    has(&screen(&m, PLAIN), &["nothing: epoll says what is ready, and completes nothing", "3 never answered"]);
+    has(
+        &screen(&m, PLAIN).to_string(),
+        &["nothing: epoll says what is ready, and completes nothing", "3 never answered"],
+    );
     m.net.as_mut().unwrap().server = None;
-    let text = screen(&m, PLAIN);
+    let text = screen(&m, PLAIN).to_string();
     has(&text, &["10.0.0.2:7000 · between network namespaces · not measured"]);
     for part in ["server CPU", "carried by", "probes"] {
         assert!(!text.contains(part), "{part} in\n{text}");
@@ -197,7 +200,7 @@ fn a_servers_life_ends_with_a_table() {
         ..ServedRecord::default()
     };
     has(
-        &served(&r, PLAIN),
+        &served(&r, PLAIN).to_string(),
         &[
             "io_uring · 2 threads · buffers of 4 KiB",
             "ring defer_taskrun, granted none",

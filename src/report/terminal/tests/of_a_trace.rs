@@ -7,7 +7,7 @@ use crate::trace_record::{
 };
 
 /// Two rings, one of them with a submission-queue thread that spins, and most of what a screen can hold.
-fn busy() -> TraceRecord {
+pub fn busy() -> TraceRecord {
     let mut t = clean();
     t.subject = Subject::Command { argv: vec!["server".into(), "--port=80".into()], exit_status: None };
     let mut r = ring(1);
@@ -37,7 +37,7 @@ fn busy() -> TraceRecord {
 
 #[test]
 fn the_screen_of_a_watched_program() {
-    let text = trace::screen(&busy(), PLAIN);
+    let text = trace::screen(&busy(), PLAIN).to_string();
     narrow(&text);
     assert_eq!(text, include_str!("trace.txt"), "\n{text}");
 }
@@ -47,7 +47,7 @@ fn the_file_systems_worker_is_a_part_of_delivery() {
     let mut t = clean();
     let s = t.rings[0].stages.as_mut().unwrap();
     s.file_system_ns = Some(s.delivery_ns * 0.75);
-    let text = trace::screen(&t, PLAIN);
+    let text = trace::screen(&t, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("75 % of delivery in a kernel worker of the file system"), "{text}");
 }
@@ -57,7 +57,7 @@ fn punts_are_told_with_their_cause() {
     let mut t = clean();
     let read = &mut t.rings[0].opcodes[0];
     (read.punted_asked, read.punted_would_block, read.skips) = (7, 12, 3);
-    let text = trace::screen(&t, PLAIN);
+    let text = trace::screen(&t, PLAIN).to_string();
     narrow(&text);
     for told in [
         "handed to io-wq as asked (IOSQE_ASYNC)",
@@ -75,7 +75,7 @@ fn a_sample_too_small_is_no_estimate() {
     let r = &mut t.rings[0];
     r.enter_batches = vec![EnterBatch { at_least: 1, requests: 1, calls: 64.0, calls_ci95: Some([1.0, 357.0]) }];
     r.run_items = vec![RunItems { items: 1, completions: 400 }];
-    let text = trace::screen(&t, PLAIN);
+    let text = trace::screen(&t, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("submitted    io_uring_enter calls –: 1 request followed, which is too few\n"), "{text}");
     assert!(text.contains("task work    about 25.6 k (23.2 k to 28.2 k) runs · 100 % in runs of 1\n"), "{text}");
@@ -83,7 +83,7 @@ fn a_sample_too_small_is_no_estimate() {
 
 #[test]
 fn one_ring_says_it_once() {
-    let text = trace::screen(&clean(), PLAIN);
+    let text = trace::screen(&clean(), PLAIN).to_string();
     narrow(&text);
     assert_eq!(text.matches("carried by").count(), 1, "{text}");
     assert!(text.contains("watched      fio job.fio · exit status 0 · for 2.50 s\n"), "{text}");
@@ -97,7 +97,7 @@ fn many_rings_are_summed_and_it_is_said() {
     for r in &mut t.rings {
         r.completions = 1_000 * u64::from(r.ring);
     }
-    let text = trace::screen(&t, PLAIN);
+    let text = trace::screen(&t, PLAIN).to_string();
     narrow(&text);
     let shown: Vec<&str> = text.lines().filter(|l| l.starts_with("ring ")).map(|l| &l[..7]).collect();
     assert_eq!(shown, ["ring 39", "ring 38", "ring 37", "ring 36"]);
@@ -127,16 +127,16 @@ fn contexts_stand_beside_rings() {
         latency_ns: Default::default(),
     };
     t.contexts.push(of_aio.clone());
-    let text = trace::screen(&t, PLAIN);
+    let text = trace::screen(&t, PLAIN).to_string();
     narrow(&text);
     let head = "context 1    libaio · fio (1234) · 127 entries · there before · 4.00 k requests\n";
     assert!(text.contains(head), "{text}");
     assert!(text.contains("in all       1 ring · 1 aio context · 1 process\n"), "{text}");
     // Alone, it has said it all.
     (t.rings, t.total.vehicles) = (vec![], of_aio.vehicles.clone());
-    assert!(!trace::screen(&t, PLAIN).contains("in all"));
+    assert!(!trace::screen(&t, PLAIN).to_string().contains("in all"));
     t.contexts = (0..9).map(|context| ContextRecord { context, ..of_aio.clone() }).collect();
-    let text = trace::screen(&t, PLAIN);
+    let text = trace::screen(&t, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("others       5 contexts · less busy · 20.0 k requests · 20.0 k completions"), "{text}");
 }
@@ -154,7 +154,7 @@ fn what_a_program_calls_itself_cannot_steer_the_terminal() {
     }
     t.findings = diagnose::findings(&t);
     assert!(t.findings[0].text.contains('\x1b'));
-    narrow(&trace::screen(&t, PLAIN));
+    narrow(&trace::screen(&t, PLAIN).to_string());
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn what_is_not_known_is_said_to_be_so() {
     t.total.order = None;
     (t.total.cpu.user_ns, t.total.latency_ns) = (None, Default::default());
     t.total.cpu_pairs.clear();
-    let text = trace::screen(&t, PLAIN);
+    let text = trace::screen(&t, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("CPU          user – · system 800 ms (32 % of a CPU)\n"), "{text}");
     assert!(text.contains("system calls –"), "{text}");

@@ -1,0 +1,60 @@
+#!/bin/sh
+# Installs the package on bare machines, minimal Debian systems made for it; uses it there, and removes it again. Needs root, mmdebstrap and
+# a registry: MIRROR, by default the one that apt has here.
+#
+# usage: deb-test.sh PACKAGE [SUITE…]
+set -eu
+package=$1
+shift
+[ $# -gt 0 ] || set -- bookworm trixie
+export LC_ALL=C
+mirror=${MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -n 1)}
+
+work=$(mktemp -d "${DIR:-/var/tmp}/iotrail-deb.XXXXXX")
+mounted=
+end() {
+    [ -z "$mounted" ] || umount -R "$mounted"
+    rm -rf --one-file-system "$work"
+}
+trap end EXIT INT TERM
+
+for suite; do
+    root=$work/$suite
+    mmdebstrap --quiet --variant=minbase --aptopt='APT::Install-Recommends "false"' "$suite" "$root" "$mirror"
+    mounted=$root
+    mount --bind "$root" "$root"
+    mount -t proc proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    mount --make-rslave "$root/sys"
+    in_it() { chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C "$@"; }
+
+    # Files and folders alone: what a kernel shows and what apt fetched are not the package's.
+    tree() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./var/lib/apt -o -path ./var/cache -o -path ./var/log \
+        -o -path './var/lib/dpkg/*' -o -path ./root \) -prune -o -print | sort); }
+    # What it depends on comes first, so that all that is new then is its own; the pages are left out of minimal systems.
+    cp "$package" "$root/root/iotrail.deb"
+    in_it sh -c 'apt-get -qq update && apt-get -qq -y install man-db $(dpkg-deb -f /root/iotrail.deb Depends | sed "s/ ([^)]*)//g; s/,/ /g")' \
+        >"$work/apt" 2>&1 || { cat "$work/apt"; exit 1; }
+    rm -f "$root/etc/dpkg/dpkg.cfg.d/docker"
+    tree >"$work/before"
+
+    in_it apt-get -qq -y install /root/iotrail.deb >"$work/apt" 2>&1 || { cat "$work/apt"; exit 1; }
+    in_it dpkg -V iotrail
+    in_it dpkg -L iotrail | while read -r path; do [ -e "$root$path" ] || { echo "$path is not there"; exit 1; }; done
+    in_it iotrail --version
+    in_it iotrail check >"$work/check" || { cat "$work/check"; exit 1; }
+    tail -n 1 "$work/check"
+    in_it iotrail bench --rw nop --count 1000 --store /root/kept.db >"$work/bench" || { cat "$work/bench"; exit 1; }
+    grep '^throughput' "$work/bench"
+    in_it env MANPAGER=cat MANWIDTH=80 man iotrail-bench | head -n 1
+    in_it iotrail list --store /root/kept.db | tail -n 1
+
+    in_it apt-get -qq -y purge iotrail >"$work/apt" 2>&1 || { cat "$work/apt"; exit 1; }
+    tree >"$work/after"
+    diff "$work/before" "$work/after" || { echo "$suite: not as before"; exit 1; }
+    [ -s "$root/root/kept.db" ] || { echo "$suite: the user's store is gone"; exit 1; }
+    echo "$suite: installed, used, removed; nothing is left of it, and the user's store stays"
+    umount -R "$root"
+    mounted=
+    rm -rf --one-file-system "$root"
+done

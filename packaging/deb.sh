@@ -1,0 +1,56 @@
+#!/bin/sh
+# A Debian package of what `make install` installs, in TARGET/debian. The same tree and SOURCE_DATE_EPOCH (by default the time of the last
+# commit, else of the change log) give the same package, byte by byte. DEBFULLNAME and DEBEMAIL name the maintainer.
+#
+# usage: deb.sh TARGET
+set -eu
+target=$1
+umask 022
+export LC_ALL=C
+
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+architecture=$(dpkg --print-architecture)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
+export SOURCE_DATE_EPOCH
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT INT TERM
+root=$work/root
+doc=$root/usr/share/doc/iotrail
+
+make --no-print-directory install-files DESTDIR="$root" PREFIX=/usr >/dev/null
+# Debian's own places.
+mkdir -p "$root/usr/share/zsh"
+mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
+strip --strip-unneeded --remove-section=.comment "$root/usr/bin/iotrail"
+
+install -m 644 packaging/copyright "$doc/copyright"
+${CARGO:-cargo} tree --locked --prefix none --edges normal --format '{p}  {l}' | sed 's/ (\/[^)]*)//; s/ (proc-macro)//; s/ (\*)//' | sort -u |
+    grep -v '^iotrail ' >"$doc/crates.txt"
+maintainer="${DEBFULLNAME:-The iotrail developers} <${DEBEMAIL:-iotrail@example.org}>"
+{
+    printf 'iotrail (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n' "$version"
+    printf ' -- %s  %s\n' "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
+} >"$doc/changelog"
+mv "$doc/CHANGELOG.md" "$work/CHANGELOG.md"
+gzip -9n <"$work/CHANGELOG.md" >"$doc/CHANGELOG.md.gz"
+gzip -9n "$doc/changelog" "$doc/crates.txt" "$root"/usr/share/man/man1/*.1
+find "$doc" -type f -size +4k -name '*.md' -exec gzip -9n {} +
+
+# dpkg-shlibdeps wants a source package around it.
+mkdir -p "$work/debian"
+printf 'Source: iotrail\n\nPackage: iotrail\nArchitecture: any\n' >"$work/debian/control"
+depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/iotrail 2>"$work/told" | sed -n 's/^shlibs:Depends=//p')
+[ -n "$depends" ] || { cat "$work/told" >&2; exit 1; }
+
+mkdir "$root/DEBIAN"
+size=$(find "$root" -type f -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')
+sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@MAINTAINER@/$maintainer/; s/@SIZE@/$size/; s/@DEPENDS@/$depends/" \
+    packaging/control.in >"$root/DEBIAN/control"
+(cd "$root" && find usr -type f -printf '%P\n' | sort | sed 's/^/usr\//' | xargs md5sum) >"$root/DEBIAN/md5sums"
+find "$root" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+
+mkdir -p "$target/debian"
+package=$target/debian/iotrail_${version}_$architecture.deb
+dpkg-deb --root-owner-group -Zxz --build "$root" "$package" >/dev/null
+echo "$package"
