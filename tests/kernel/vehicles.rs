@@ -5,6 +5,7 @@ use iotrail::path::vehicle::Vehicle;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{assert_share, detailed, early, exact, file, rule, run, share, until, watched, watched_until};
+use crate::ground::is_emulated;
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -78,7 +79,8 @@ fn peek_coop() -> Result<(), Failed> {
                 return Err(format!("{carried} I/Os in {ticks} ticks over the job"));
             }
             let expected = m.elapsed_ns as f64 / tick_ns;
-            if carried > 1.25 * expected {
+            // Other timers use the tick's vector too, and those of Linux 7 that end a slice fire often where a CPU is emulated.
+            if carried > 1.25 * expected && !is_emulated() {
                 return Err(format!("{carried} I/Os in the time of {expected} ticks"));
             }
             Ok(())
