@@ -53,7 +53,7 @@ pub fn is_emulated() -> bool {
 
 /// Where the kernel runs tracepoints' programs preemptibly (Linux 7), a program that lost its CPU before its first instruction has come
 /// to an end is passed over by the next one there: an emulated CPU takes long for that instruction.
-fn may_lose() -> bool {
+pub fn may_lose() -> bool {
     is_emulated() && Facts::of_this_kernel().preemptible
 }
 
