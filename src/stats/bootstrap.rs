@@ -249,6 +249,11 @@ fn of_blocks(n: usize, resolution: f64, log: impl Fn(&[u32]) -> f64) -> Ratio {
     Ratio { ratio: measured.exp(), interval: Some(interval(measured, logs, error, n as f64 - 1.0, resolution)) }
 }
 
+/// A side's own number, and its interval: what is drawn are its repeats.
+pub fn alone(of: &impl Statistic) -> Ratio {
+    of_blocks(of.repeats(), of.resolution(), |times| of.log(times))
+}
+
 /// Of sides that were measured apart: what drifted between them is in their difference and in no interval.
 pub fn unpaired(a: &impl Statistic, b: &impl Statistic) -> Ratio {
     let (n, m) = (a.repeats(), b.repeats());
