@@ -49,6 +49,16 @@ pub struct Figure {
     pub pages: Vec<Page>,
 }
 
+impl Figure {
+    /// Of several panels, or of many points: it takes the whole width.
+    pub fn is_wide(&self) -> bool {
+        match &self.pages[..] {
+            [Page { panels, .. }] => !matches!(&panels[..], [one] if one.kind != Kind::Points),
+            _ => true,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct Page {
     pub name: String,
@@ -133,9 +143,19 @@ impl Series {
 /// Panels of a page, at most: what a reader can hold beside each other.
 const PANELS: usize = 8;
 
-/// Lays out panels that come in lots which belong together, each lot with its name.
+/// Lays out panels that come in lots which belong together, each lot with its name. Where a page's own name does not say whose its panels
+/// are, their titles do.
 pub fn pages(mut lots: Vec<(String, Vec<Panel>)>) -> Vec<Page> {
     lots.retain(|(_, panels)| !panels.is_empty());
+    let names_pages = lots.iter().map(|(_, panels)| panels.len()).sum::<usize>() > PANELS;
+    for (name, panels) in &mut lots {
+        // A lot of two or fewer shares its page.
+        let is_named = names_pages && panels.len() > 2;
+        for panel in panels.iter_mut().filter(|p| p.title != *name && !is_named) {
+            let both = [name.as_str(), panel.title.as_str()].into_iter().filter(|w| !w.is_empty());
+            panel.title = both.collect::<Vec<_>>().join(" · ");
+        }
+    }
     let all: usize = lots.iter().map(|(_, panels)| panels.len()).sum();
     if all <= PANELS {
         let panels: Vec<Panel> = lots.into_iter().flat_map(|(_, panels)| panels).collect();

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use self::figure::Figure;
 use self::view::View;
-use self::words::{About, CellWords};
+use self::words::{About, CellWords, Sentence, Tally};
 use crate::answer::compare::Histograms;
 use crate::answer::verdicts::side_by_side;
 use crate::comparison::Comparison;
@@ -62,7 +62,8 @@ struct Page<'a> {
     script: &'static str,
     data: &'a str,
     runs: Vec<About>,
-    between: Vec<String>,
+    between: Vec<Sentence>,
+    glance: Vec<Tally>,
     left_over: &'a [String],
     figures: &'a [Figure],
     cells: Vec<CellWords>,
@@ -101,7 +102,9 @@ pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<Str
     let data = safe::json(&data).map_err(|e| unfit(e.into()))?;
     let plotly = safe::plotly();
     let script = include_str!("page.js");
-    let between = against.map_or_else(Vec::new, |a| side_by_side(a.comparisons, view.unit));
+    let between = against
+        .map_or_else(Vec::new, |a| side_by_side(a.comparisons, view.unit).into_iter().map(Sentence::new).collect());
+    let glance = against.map_or_else(Vec::new, |a| words::glance(a.comparisons, view.unit));
     let page = Page {
         title: words::title(sources),
         policy: safe::policy(&[plotly, script]),
@@ -111,6 +114,7 @@ pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<Str
         data: &data,
         runs: sources.iter().map(About::new).collect(),
         between,
+        glance,
         left_over: against.map_or(&[], |a| a.left_over),
         figures: &figures,
         cells: words::cells(&view),

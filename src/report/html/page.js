@@ -44,6 +44,7 @@
   const short = (x, unit) => {
     if (x === null || x === undefined) return "–";
     if (typeof x !== "number") return String(x);
+    if (x === 0 && unit === "ns") return "0";
     switch (unit) {
       case "ns": return scaled(x, ["ns", "µs", "ms", "s"]);
       case "share": return three(x * 100) + " %";
@@ -114,10 +115,11 @@
     automargin: true, fixedrange: true, title: { font: { size: 12 }, standoff: 6 },
   });
   const named = (axis, width) => {
-    const most = width < 480 ? 22 : 42;
+    const narrow = width < 480;
+    const most = narrow ? 30 : 46;
     const every = Math.ceil(axis.ticks.length / 80);
     const ticks = axis.ticks.filter((_, i) => i % every === 0);
-    return { ...base(), tickvals: ticks.map((t) => t[0]), ticktext: ticks.map((t) => plain(clip(t[1], most))), title: { ...base().title, text: plain(axis.title) } };
+    return { ...base(), tickfont: { size: narrow ? 10 : 12 }, tickvals: ticks.map((t) => t[0]), ticktext: ticks.map((t) => plain(clip(t[1], most))), title: { ...base().title, text: plain(axis.title) } };
   };
   const numbers = (axis, lo, hi, log) => {
     const ticks = log ? decades(lo, hi) : nice(lo, hi);
@@ -169,9 +171,8 @@
       case "levels": {
         // Beside each other, so that intervals don't hide each other.
         const places = panel.x.ticks.map((t) => t[0]);
-        const span = Math.max(...places) - Math.min(...places) || 1;
         const looks = [...new Set(panel.series.map((x) => x.look))].sort((a, b) => a - b);
-        const aside = panel.joined || looks.length > 1 && places.length > 1 && panel.x.title !== "" ? (looks.indexOf(s.look) - (looks.length - 1) / 2) * span * 0.012 : 0;
+        const aside = panel.x.title === "" ? 0 : (looks.indexOf(s.look) - (looks.length - 1) / 2) * dodge(panel, places, looks.length);
         return { ...common, type: "scatter", mode: panel.joined ? "lines+markers" : "markers", x: at.map((x) => x + aside), y: rows.map((r) => value(r, panel.y_column)), error_y: error(panel.y_column), marker, line };
       }
       case "curves":
@@ -188,6 +189,12 @@
     }
   };
 
+  // How far marks of one place are apart: together they stay within a half of the way to the next place.
+  const dodge = (panel, places, n) => {
+    const span = Math.max(...places) - Math.min(...places) || 1;
+    return panel.joined ? Math.min(0.012, 0.1 / n) * span : Math.min(0.1, 0.5 / n);
+  };
+
   const layout = (state, panel, width) => {
     const { figure } = state;
     const page = figure.pages[state.page];
@@ -201,8 +208,8 @@
     switch (panel.kind) {
       case "levels": {
         const places = panel.x.ticks.map((t) => t[0]);
-        const pad = (Math.max(...places) - Math.min(...places) || 1) * 0.08;
-        // A number's name may be left out where the next one is too near; a word may not.
+        const span = Math.max(...places) - Math.min(...places) || 1;
+        const pad = panel.joined ? span * 0.08 : Math.max(0.4, span * 0.04);
         const x = named(panel.x, width);
         shown.xaxis = { ...x, range: [Math.min(...places) - pad, Math.max(...places) + pad], zeroline: false };
         shown.yaxis = auto(panel.y, of([panel.y_column, panel.lo_column, panel.hi_column]));
@@ -436,7 +443,6 @@
   button.addEventListener("click", () => {
     chosen = { system: "light", light: "dark", dark: "system" }[chosen];
     button.textContent = `Colours: ${chosen}`;
-    button.setAttribute("aria-label", `Colours: ${chosen === "system" ? "as the system has them" : chosen}`);
     paint();
   });
   dark.addEventListener("change", paint);

@@ -10,7 +10,7 @@ use super::Source;
 use super::figure::{Axis, Column, Panel, Scale, Unit};
 use crate::answer::command;
 use crate::answer::compare::{Level, Metric, Side, level, metrics};
-use crate::answer::group::{groups, row_axis};
+use crate::answer::group::{Row, groups, row_axis};
 use crate::answer::unit;
 use crate::run_record::{ARM, CONTROL, CellRecord, RunRecord, value_text};
 
@@ -18,7 +18,7 @@ pub struct View<'a> {
     pub sides: Vec<&'a Source<'a>>,
     pub cells: Vec<Cell<'a>>,
     /// Parameters of all runs.
-    axes: Vec<String>,
+    pub axes: Vec<String>,
     pub unit: unit::Unit,
     /// The groups of every run; of two runs, those of one title follow each other.
     pub facets: Vec<Facet>,
@@ -98,7 +98,10 @@ impl<'a> View<'a> {
         let rows = row_axis(run).filter(|axis| run.values(axis).len() > 1);
         let prefix = if self.is_of_two() { self.sides[side].name.clone() } else { String::new() };
         let arms = looks(run);
-        let each = groups(run, rows).into_iter().map(|group| {
+        let measured = |row: &Row<'_>| row.cells.iter().any(|c| !c.measurements.is_empty());
+        let each = groups(run, rows).into_iter().map(|mut group| {
+            // That nothing could be measured at a place is said in the answer; an empty place would say that nothing was there.
+            group.rows.retain(measured);
             let cells = |of: &[&CellRecord]| -> Vec<usize> {
                 of.iter().filter_map(|c| self.with_params(side, |r| std::ptr::eq(r, *c))).collect()
             };
@@ -121,7 +124,7 @@ impl<'a> View<'a> {
             let words = [prefix.clone(), group.title.clone()].into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>();
             Facet { title: words.join(" · "), group: group.title, places, spots: marks, has_rows: rows.is_some() }
         });
-        each.collect()
+        each.filter(|facet| !facet.spots.is_empty()).collect()
     }
 
     /// The first such cell of that side.

@@ -7,8 +7,10 @@ use crate::answer::conclude::{Conclusion, conclude};
 use crate::answer::drift;
 use crate::answer::expectation::{self, Judged, judge};
 use crate::answer::losses::losses;
+use crate::answer::unit::Unit;
 use crate::answer::warned;
 use crate::answer::words::{UNKNOWN, count, plural, span};
+use crate::comparison::{Comparison, Verdict};
 use crate::measurement::{Host, Measurement, Target};
 use crate::run_record::{RunRecord, value_text};
 
@@ -22,13 +24,119 @@ pub struct About {
     pub state: Vec<String>,
     /// Whether anything was measured.
     pub is_empty: bool,
-    pub conclusions: Vec<Conclusion>,
+    pub glance: Vec<Tally>,
+    pub conclusions: Vec<Said>,
     pub judged: Vec<Outcome>,
     /// Name and value, what is known.
     pub facts: Vec<(String, String)>,
     pub losses: Vec<(String, String)>,
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Sentence>,
     pub command: Option<String>,
+}
+
+/// A conclusion, its long sentences so that they can be read at a glance.
+pub struct Said {
+    pub about: String,
+    pub sentences: Vec<Sentence>,
+}
+
+impl Said {
+    fn new(c: Conclusion) -> Self {
+        Self { about: c.about, sentences: c.sentences.into_iter().map(Sentence::new).collect() }
+    }
+}
+
+pub struct Sentence {
+    /// Without what stands at length in parentheses; `None`: it is short.
+    pub short: Option<String>,
+    pub whole: String,
+}
+
+/// Characters that are read at once; and those of a parenthesis that may stay in a sentence which is longer.
+const AT_ONCE: usize = 260;
+const ASIDE: usize = 70;
+
+impl Sentence {
+    pub fn new(whole: String) -> Self {
+        let short = (whole.chars().count() > AT_ONCE).then(|| without_asides(&whole)).filter(|s| *s != whole);
+        Self { short, whole }
+    }
+}
+
+/// Parentheses of more than [`ASIDE`] characters become `(…)`.
+fn without_asides(text: &str) -> String {
+    let (mut out, mut depth, mut aside) = (String::new(), 0, String::new());
+    for c in text.chars() {
+        depth += usize::from(c == '(');
+        if depth > 0 {
+            aside.push(c);
+        } else {
+            out.push(c);
+        }
+        if c == ')' && depth > 0 {
+            depth -= 1;
+            if depth == 0 {
+                let aside = std::mem::take(&mut aside);
+                out.push_str(if aside.chars().count() > ASIDE { "(…)" } else { &aside });
+            }
+        }
+    }
+    // A parenthesis that is never closed.
+    out + &aside
+}
+
+/// How many comparisons of a metric say what.
+pub struct Tally {
+    /// `IOPS: coop against default`
+    pub what: String,
+    pub verdicts: Vec<(&'static str, String)>,
+}
+
+/// Arms that have a line each.
+const FEW: usize = 3;
+
+pub fn glance(comparisons: &[Comparison], unit: Unit) -> Vec<Tally> {
+    let each: [(Verdict, &'static str); 4] = [
+        (Verdict::Faster, "met"),
+        (Verdict::Slower, "unmet"),
+        (Verdict::NoDifference, "open"),
+        (Verdict::NotComparable, "open"),
+    ];
+    let mut all = Vec::new();
+    for metric in Metric::ALL {
+        let of_metric = || comparisons.iter().filter(|c| c.metric == metric.name());
+        let mut arms: Vec<(&str, &str)> = Vec::new();
+        of_metric().map(|c| (c.b.as_str(), c.a.as_str())).for_each(|arm| {
+            if !arms.contains(&arm) {
+                arms.push(arm);
+            }
+        });
+        let tally = |what: String, is: &dyn Fn(&Comparison) -> bool| {
+            let count = |v: Verdict| of_metric().filter(|c| is(c) && c.verdict == v).count();
+            let known = each.iter().map(|(v, class)| (*v, *class, count(*v))).filter(|(_, _, n)| *n > 0);
+            let verdicts = known.map(|(v, class, n)| (class, format!("{} {n}", verdict_words(v)))).collect();
+            Tally { what: format!("{}: {what}", metric.words(unit)), verdicts }
+        };
+        match &arms[..] {
+            [(_, first), .., (_, last)] if arms.len() > FEW && first == last => {
+                all.push(tally(format!("{} arms against {first}", arms.len()), &|_| true));
+            }
+            some => {
+                all.extend(some.iter().map(|(b, a)| tally(format!("{b} against {a}"), &|c| c.b == *b && c.a == *a)))
+            }
+        }
+    }
+    all
+}
+
+/// Better and worse, as the metric is not always a speed.
+pub fn verdict_words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "better",
+        Verdict::Slower => "worse",
+        Verdict::NoDifference => "no measurable difference",
+        Verdict::NotComparable => "not comparable",
+    }
 }
 
 /// An expectation, and whether it was met: in a word, not by a colour alone.
@@ -76,11 +184,12 @@ impl About {
             expect: run.expect.trim().to_owned(),
             state: state(run),
             is_empty: done == 0,
-            conclusions: conclude(run),
+            glance: glance(&run.comparisons, Unit::of_run(run)),
+            conclusions: conclude(run).into_iter().map(Said::new).collect(),
             judged: judge(run).into_iter().map(Outcome::new).collect(),
             facts: facts(run),
             losses: losses(run).into_iter().map(|(name, n)| (name.to_owned(), known(n))).collect(),
-            warnings: warnings.chain(drifts).collect(),
+            warnings: warnings.chain(drifts).map(Sentence::new).collect(),
             command: source.command.clone(),
         }
     }
@@ -196,6 +305,18 @@ fn utc(unix_s: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_asides_are_left_for_those_who_ask() {
+        let reasons = "a reason (1 of 4), ".repeat(20);
+        let long = format!("IOPS: lower at depth 1 (×0.5, 0.4–0.6); not comparable at depth 4 ({reasons}).");
+        let s = Sentence::new(long.clone());
+        assert_eq!(s.short.unwrap(), "IOPS: lower at depth 1 (×0.5, 0.4–0.6); not comparable at depth 4 (…).");
+        assert_eq!(s.whole, long);
+        assert!(Sentence::new("Short (with an aside).".into()).short.is_none());
+        let open = format!("({}", "x".repeat(300));
+        assert!(Sentence::new(open).short.is_none(), "nothing was closed, and nothing is left out");
+    }
 
     #[test]
     fn seconds_are_told_as_a_date() {

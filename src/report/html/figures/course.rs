@@ -58,8 +58,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
         }
         let title = if view.is_of_two() { source.name.clone() } else { String::new() };
         let x = Axis::new("measurement, in the order in which they were made", Unit::Number, Scale::Linear);
-        let y =
-            Axis::new(format!("{} against the median of its cell", view.unit.per_second()), Unit::Ratio, Scale::Linear);
+        let y = Axis::new("against its cell's median", Unit::Ratio, Scale::Linear);
         let panel = Panel {
             title: title.clone(),
             kind: Kind::Points,
@@ -74,7 +73,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
         };
         lots.push((title, vec![panel]));
     }
-    let reads = "Each point is one measurement; 1 is the median of its cell, so that what rises or falls from left to right drifted, and a \
+    let reads = "Each point is the throughput of one measurement; ×1 is the median of its cell, so that what rises or falls from left to right drifted, and a \
                  point by itself was disturbed.";
     sheet.figure(Head { id: "course", title: "Run by run", reads, is_of_time: true }, pages(lots))
 }

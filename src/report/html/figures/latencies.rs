@@ -42,8 +42,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
                 let y = Axis::new("share of I/Os that were slower", Unit::Share, Scale::Log);
                 let mut panel = facet.panel(Kind::Curves, x, y);
                 (panel.x_column, panel.y_column, panel.joined) = (Some(own), Some(own + 1), true);
-                panel.title =
-                    [panel.title, row.clone()].into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" · ");
+                panel.title = if row.is_empty() { panel.title } else { row.clone() };
                 panels.push((row, panel));
                 panels.len() - 1
             });

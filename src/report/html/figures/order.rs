@@ -19,6 +19,8 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     ];
     let mut sheet = Sheet::new(view, columns);
     let mut lots = Vec::new();
+    let any_inversion =
+        view.cells.iter().flat_map(|c| &c.record.measurements).filter_map(inversions).any(|share| share > 0.0);
     for facet in &view.facets {
         let mut by: [Vec<Series>; 2] = [Vec::new(), Vec::new()];
         for spot in &facet.spots {
@@ -52,11 +54,21 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
             let panel = facet.panel(Kind::Points, Axis::new(title, unit, Scale::Linear), y);
             Panel { x_column: Some(column), y_column: Some(own + 1), series, ..panel }
         };
+        // Where nothing was out of order there is nothing to see, and that is said.
+        let by = if any_inversion { by } else { [Vec::new(), by.into_iter().next_back().unwrap_or_default()] };
         let panels: Vec<Panel> = axes.into_iter().zip(by).filter(|(_, s)| !s.is_empty()).map(panel).collect();
         lots.push((facet.title.clone(), panels));
     }
-    let reads = "Each point is one measurement: requests a second against how many of its completions were posted before one that was ready \
-                 earlier, and against the time that the server's threads had nothing to do.";
+    let reads = match any_inversion {
+        true => {
+            "Each point is one measurement: requests a second against how many of its completions were posted before one that was ready \
+             earlier, and against the time that the server's threads had nothing to do."
+        }
+        false => {
+            "Each point is one measurement: requests a second against the time that the server's threads had nothing to do. No completion \
+             whose order is known was posted before one that was ready earlier."
+        }
+    };
     sheet
         .figure(
             Head { id: "order", title: "Order of delivery, idle time and throughput", reads, is_of_time: true },

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::{Head, Sheet};
+use crate::answer::words::span;
 use crate::measurement::{Measurement, Phases};
 use crate::path::vehicle::Vehicle;
 use crate::report::html::figure::{Axis, Column, Figure, Kind, Scale, Series, Unit, pages};
@@ -136,28 +137,27 @@ pub fn stages(view: &View<'_>) -> Option<Figure> {
 pub fn phases(view: &View<'_>) -> Option<Figure> {
     let each: [(&str, fn(&Phases) -> f64); 4] =
         [("submit", |p| p.submit), ("poll", |p| p.poll), ("clear", |p| p.clear), ("other", |p| p.other)];
-    let one = view.unit.one();
-    let title = format!("Where the jobs' time went, per {one}");
     let head = Head {
         id: "phases",
-        title: &title,
-        reads: "Wall time of all jobs divided by their I/Os, of all repeats together: submitting, polling (looking or waiting for completions), \
-                clearing ring slots, and the rest.",
+        title: "Where the jobs' time went",
+        reads: "Shares of the wall time of all jobs, of all repeats together: submitting, polling (looking or waiting for completions), clearing \
+                ring slots, and the rest.",
         is_of_time: true,
     };
     let names = each.map(|(name, _)| name.to_owned()).to_vec();
-    let parts = Parts { head, part: "phase", value: ("ns_per_io", Unit::Ns), axis: format!("time per {one}"), names };
+    let axis = "share of the jobs' time".to_owned();
+    let one = view.unit.one();
+    let parts = Parts { head, part: "phase", value: ("share", Unit::Share), axis, names };
     figure(view, parts, |all| {
-        let ios: u64 = all.iter().map(|m| m.ios).sum();
-        let known = ios > 0 && all.iter().any(|m| m.phases.total_ns > 0);
+        let (ios, total) = all.iter().fold((0, 0), |(i, t), m| (i + m.ios, t + m.phases.total_ns));
         let sum = |of: fn(&Phases) -> f64| all.iter().map(|m| of(&m.phases) * m.phases.total_ns as f64).sum::<f64>();
         let part = |(name, of): (&str, fn(&Phases) -> f64)| Part {
             name: name.into(),
-            detail: String::new(),
-            value: sum(of) / ios as f64,
+            detail: format!("{} per {one}", span(sum(of) / ios as f64)),
+            value: sum(of) / total as f64,
             count: None,
         };
-        known.then(|| each.map(part).into())
+        (ios > 0 && total > 0).then(|| each.map(part).into())
     })
 }
 

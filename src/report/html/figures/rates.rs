@@ -37,8 +37,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
                 let panel = panels[i].get_or_insert_with(|| {
                     let y = Axis::new(format!("per {}", view.unit.one()), Unit::Number, Scale::Auto);
                     let mut panel = facet.panel(Kind::Levels, facet.places.axis(), y);
-                    let title = [facet.title.as_str(), RATES[i].1].into_iter().filter(|w| !w.is_empty());
-                    panel.title = title.collect::<Vec<_>>().join(" · ");
+                    panel.title = RATES[i].1.into();
                     panel.y_column = Some(own + i);
                     panel.joined = facet.places.are_numbers;
                     panel

@@ -9,6 +9,8 @@ use crate::comparison::{Comparison, Verdict};
 use crate::report::html::Against;
 use crate::report::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Series, Unit, pages};
 use crate::report::html::view::View;
+use crate::report::html::words::verdict_words;
+use crate::run_record::value_text;
 
 /// Ratios of a panel, at most.
 const TALLEST: usize = 64;
@@ -20,15 +22,6 @@ fn look(verdict: Verdict) -> usize {
         Verdict::Slower => 1,
         Verdict::NoDifference => 5,
         Verdict::NotComparable => 3,
-    }
-}
-
-fn words(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Faster => "better",
-        Verdict::Slower => "worse",
-        Verdict::NoDifference => "no measurable difference",
-        Verdict::NotComparable => "not comparable",
     }
 }
 
@@ -59,7 +52,10 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
         let of_metric: Vec<&Comparison> = comparisons.iter().filter(|c| c.metric == metric.name()).collect();
         let mut panels = Vec::new();
         for part in of_metric.chunks(TALLEST) {
-            let mut y = Axis::new("", Unit::Text, Scale::Linear);
+            // The parameters are named once; each mark has their values.
+            let axes = view.axes.iter().filter(|a| part.iter().any(|c| c.at.contains_key(*a)));
+            let axes: Vec<&str> = axes.map(String::as_str).collect();
+            let mut y = Axis::new(axes.join(" · "), Unit::Text, Scale::Linear);
             let mut series: Vec<(Verdict, Series)> = Vec::new();
             for c in part {
                 let row = sheet.rows.len();
@@ -84,10 +80,11 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
                 }
                 let at = y.ticks.len() as f64;
                 let arm = if several && against.is_none() { c.b.clone() } else { String::new() };
-                let name: Vec<String> = [at_text(c), arm].into_iter().filter(|w| !w.is_empty()).collect();
+                let values = axes.iter().filter_map(|a| c.at.get(*a)).map(value_text);
+                let name: Vec<String> = values.chain([arm]).filter(|w| !w.is_empty()).collect();
                 y.ticks.push((at, if name.is_empty() { c.b.clone() } else { name.join(" · ") }));
                 let i = series.iter().position(|(v, _)| *v == c.verdict).unwrap_or_else(|| {
-                    series.push((c.verdict, Series::new(words(c.verdict), look(c.verdict))));
+                    series.push((c.verdict, Series::new(verdict_words(c.verdict), look(c.verdict))));
                     series.len() - 1
                 });
                 series[i].1.mark(row, at);
@@ -111,7 +108,7 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
                 series: series.into_iter().map(|(_, s)| s).collect(),
             });
         }
-        lots.push((metric.words(view.unit), panels));
+        lots.push((panels.first().map_or_else(String::new, |p: &Panel| p.title.clone()), panels));
     }
     let reads = "Each mark is a ratio with its 95 % interval; an interval that keeps away from 1, by more than the load differs from \
                  itself, is a difference. What has no ratio is in the table alone, with the reason.";
