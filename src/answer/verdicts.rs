@@ -44,7 +44,7 @@ pub fn side_by_side(all: &[Comparison], unit: Unit) -> Vec<String> {
         let found = all.iter().filter(|c| c.metric == metric.name());
         let found: Vec<(String, &Comparison)> = found.map(|c| (at_text(c), c)).collect();
         let (_, first) = found.first()?;
-        let rows = if found.len() == 1 { None } else { Some("") };
+        let rows = if found.len() == 1 { None } else { Some(VARIANT) };
         let parts = parts(metric, &found, rows);
         (!parts.is_empty())
             .then(|| format!("{} of {} against {}: {}.", metric.words(unit), first.b, first.a, parts.join("; ")))

@@ -70,7 +70,11 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
         return screen(&runs[0].record, args.json);
     };
     let against = match (&args.against, &runs[..]) {
-        (Some(b), [first, ..]) => Some(of_sides(&args.run, b, &mut stored, &metrics(&first.record))?),
+        (Some(b), [first, second]) => {
+            let (mut all, left_over) = of_sides(&args.run, b, &mut stored, &metrics(&first.record))?;
+            all.iter_mut().for_each(|c| (c.a, c.b) = (first.name.clone(), second.name.clone()));
+            Some((all, left_over))
+        }
         _ => None,
     };
     let page = page(&runs, against.as_ref(), stored.opened())?;

@@ -62,6 +62,8 @@ struct Page<'a> {
     script: &'static str,
     data: &'a str,
     runs: Vec<About>,
+    /// One where all runs have the same.
+    questions: Vec<&'a str>,
     between: Vec<Sentence>,
     glance: Vec<Tally>,
     left_over: &'a [String],
@@ -113,6 +115,7 @@ pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<Str
         script,
         data: &data,
         runs: sources.iter().map(About::new).collect(),
+        questions: words::questions(sources),
         between,
         glance,
         left_over: against.map_or(&[], |a| a.left_over),

@@ -22,7 +22,7 @@
   const look = (i) => ({
     colour: COLOURS[theme()][i % 10],
     dash: DASHES[i % DASHES.length],
-    symbol: SYMBOLS[i % SYMBOLS.length],
+    symbol: SYMBOLS[i % SYMBOLS.length] + (i % 20 < 10 ? "" : "-open"),
     pattern: PATTERNS[i % PATTERNS.length],
   });
 
@@ -316,8 +316,8 @@
     const dashes = { dash: "7 4", dot: "2 3", dashdot: "7 3 2 3", longdash: "11 4", longdashdot: "11 3 2 3" }[l.dash];
     if (kind === "curves" || kind === "levels") box.append(svg("path", { d: "M1 7H29", stroke: l.colour, "stroke-width": 2.2, ...(dashes ? { "stroke-dasharray": dashes } : {}) }));
     if (kind !== "curves") {
-      const shape = { circle: "M11 7a4 4 0 1 0 8 0 4 4 0 1 0-8 0", diamond: "M15 2l5 5-5 5-5-5z", square: "M11 3h8v8h-8z", "triangle-up": "M15 2l5 9H10z", "triangle-down": "M15 12l5-9H10z", x: "M11 3l8 8M19 3l-8 8", cross: "M15 2v10M10 7h10" }[l.symbol] || "M15 2l4.8 3.5-1.8 5.6h-6l-1.8-5.6z";
-      box.append(svg("path", { d: shape, fill: l.colour, stroke: l.colour, "stroke-width": 2 }));
+      const shape = { circle: "M11 7a4 4 0 1 0 8 0 4 4 0 1 0-8 0", diamond: "M15 2l5 5-5 5-5-5z", square: "M11 3h8v8h-8z", "triangle-up": "M15 2l5 9H10z", "triangle-down": "M15 12l5-9H10z", x: "M11 3l8 8M19 3l-8 8", cross: "M15 2v10M10 7h10" }[l.symbol.replace("-open", "")] || "M15 2l4.8 3.5-1.8 5.6h-6l-1.8-5.6z";
+      box.append(svg("path", { d: shape, fill: l.symbol.endsWith("-open") ? "none" : l.colour, stroke: l.colour, "stroke-width": 2 }));
     }
     return box;
   };

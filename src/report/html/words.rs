@@ -18,7 +18,6 @@ use crate::run_record::{RunRecord, value_text};
 pub struct About {
     pub name: String,
     pub experiment: String,
-    pub question: String,
     pub expect: String,
     /// `96 of 96 measurements`, the seed, when it began and ended.
     pub state: Vec<String>,
@@ -165,6 +164,12 @@ pub fn title(sources: &[Source<'_>]) -> String {
     }
 }
 
+pub fn questions<'a>(sources: &[Source<'a>]) -> Vec<&'a str> {
+    let mut all: Vec<&str> = sources.iter().map(|s| s.record.question.trim()).collect();
+    all.dedup();
+    all
+}
+
 fn all(run: &RunRecord) -> impl Iterator<Item = &Measurement> {
     run.cells.iter().flat_map(|c| &c.measurements)
 }
@@ -180,7 +185,6 @@ impl About {
         Self {
             name: source.name.clone(),
             experiment: format!("{}{quick}", run.experiment),
-            question: run.question.trim().to_owned(),
             expect: run.expect.trim().to_owned(),
             state: state(run),
             is_empty: done == 0,
