@@ -134,8 +134,11 @@ impl Page {
         // Plotly looks at what moves.
         self.browser.point_at(x - 2.0, y);
         self.browser.point_at(x, y);
-        let text = format!("document.querySelector('#{figure} .hoverlayer .hovertext')?.textContent");
-        self.browser.wait_for(&text).as_str().unwrap_or_default().to_owned()
+        self.browser
+            .wait_for("!document.getElementById('tip').hidden && document.getElementById('tip').textContent")
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// The lines of a figure's CSV, as the browser saves it.

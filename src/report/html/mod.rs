@@ -79,6 +79,7 @@ struct Page<'a> {
 struct Data<'a> {
     /// Files that are saved begin with it.
     name: String,
+    parameters: &'a [String],
     figures: &'a [Figure],
     cells: Vec<DataCell<'a>>,
 }
@@ -98,6 +99,7 @@ pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<Str
     let figures = figures::all(&view, against);
     let data = Data {
         name: format!("iotrail-{}", sources.iter().map(|s| safe::file_name(&s.name)).collect::<Vec<_>>().join("-")),
+        parameters: &view.axes,
         figures: &figures,
         cells: view.cells.iter().map(|c| DataCell { label: &c.label, command: c.command.as_deref() }).collect(),
     };

@@ -35,22 +35,22 @@
 
   // Numbers.
   const digits = (x, most) => x.toLocaleString("en", { maximumFractionDigits: most });
-  const three = (x) => (x === 0 ? "0" : digits(Number(x.toPrecision(3)), 12));
-  const scaled = (x, units, step = 1000) => {
+  const significant = (x, n) => (x === 0 ? "0" : digits(Number(x.toPrecision(n)), 12));
+  const scaled = (x, units, n) => {
     let i = 0;
-    while (Math.abs(x) >= step * 0.9995 && i + 1 < units.length) { x /= step; i += 1; }
-    return three(x) + (units[i] ? " " + units[i] : "");
+    while (Math.abs(x) >= 999.5 && i + 1 < units.length) { x /= 1000; i += 1; }
+    return significant(x, n) + (units[i] ? " " + units[i] : "");
   };
-  const short = (x, unit) => {
+  const short = (x, unit, n = 3) => {
     if (x === null || x === undefined) return "–";
     if (typeof x !== "number") return String(x);
     if (x === 0 && unit === "ns") return "0";
     switch (unit) {
-      case "ns": return scaled(x, ["ns", "µs", "ms", "s"]);
-      case "share": return three(x * 100) + " %";
-      case "ratio": return "×" + three(x);
-      case "per_second": return scaled(x, ["", "k", "M", "G"]);
-      case "number": return Math.abs(x) >= 10000 ? scaled(x, ["", "k", "M", "G"]) : three(x);
+      case "ns": return scaled(x, ["ns", "µs", "ms", "s"], n);
+      case "share": return significant(x * 100, n) + " %";
+      case "ratio": return "×" + significant(x, n);
+      case "per_second": return scaled(x, ["", "k", "M", "G"], n);
+      case "number": return Math.abs(x) >= 10000 ? scaled(x, ["", "k", "M", "G"], n) : significant(x, n);
       default: return String(x);
     }
   };
@@ -69,27 +69,28 @@
   const plain = (text) => String(text).replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c])
     .replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd").replace(/\$/g, "&#36;");
   const clip = (text, most) => ([...text].length > most ? [...text].slice(0, most - 1).join("") + "…" : text);
-  const wrap = (text, width) => {
-    const lines = [""];
-    for (const word of text.split(" ")) {
-      const last = lines[lines.length - 1];
-      if (last && last.length + word.length >= width) lines.push(word); else lines[lines.length - 1] = last ? last + " " + word : word;
-    }
-    return lines.flatMap((line) => line.match(new RegExp(`.{1,${width * 2}}`, "gsu")) || []);
-  };
-
-  const identity = (figure) => figure.columns.filter((c) => c.unit === "text").length;
   const describe = (figure, row) => {
     const cell = figure.cells[row] === null ? null : data.cells[figure.cells[row]];
+    // A cell's label holds its parameters.
     const told = figure.columns.map((c, i) => [c, figure.rows[row][i]])
-      .filter(([c, value]) => value !== null && value !== "" && !(cell && cell.label && cell.label.includes(`${c.name} `)));
+      .filter(([c, value]) => value !== null && value !== "" && !(cell && cell.label && data.parameters.includes(c.name)));
     return { cell, lines: told.map(([c, value]) => `${c.name.replace(/_/g, " ")}: ${exact(value, c.unit)}`) };
   };
-  const hover = (figure, row) => {
+  // What a mark shows when it is pointed at: beside it, within the window.
+  const tip = make("div", undefined, { id: "tip", role: "tooltip" });
+  tip.hidden = true;
+  document.body.append(tip);
+  const hover = (figure, row, event) => {
     const { cell, lines } = describe(figure, row);
-    const head = cell && cell.label ? wrap(cell.label, 60).map((l) => `<b>${plain(l)}</b>`) : [];
-    const command = cell && cell.command ? wrap(cell.command, 64).map((l) => `<i>${plain(l)}</i>`) : [];
-    return [...head, ...lines.flatMap((l) => wrap(l, 64)).map(plain), ...command].join("<br>");
+    tip.replaceChildren();
+    if (cell && cell.label) tip.append(make("strong", clip(cell.label, 300)));
+    for (const line of lines) tip.append(make("div", clip(line, 300)));
+    if (cell && cell.command) tip.append(make("code", cell.command));
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect();
+    const right = event.clientX + 14 + box.width < innerWidth ? event.clientX + 14 : event.clientX - 14 - box.width;
+    tip.style.left = `${Math.max(4, Math.min(right, innerWidth - box.width - 4))}px`;
+    tip.style.top = `${Math.max(4, Math.min(event.clientY + 12, innerHeight - box.height - 4))}px`;
   };
 
   // Axes.
@@ -123,7 +124,9 @@
   };
   const numbers = (axis, lo, hi, log) => {
     const ticks = log ? decades(lo, hi) : nice(lo, hi);
-    const text = ticks.map((t) => short(Number(t.toPrecision(6)), axis.unit));
+    const texts = (n) => ticks.map((t) => short(Number(t.toPrecision(9)), axis.unit, n));
+    // As few digits as tell them apart.
+    const text = [3, 4, 5, 6].map(texts).find((all) => new Set(all).size === all.length) || texts(9);
     return {
       ...base(), type: log ? "log" : "linear", range: log ? [Math.log10(lo), Math.log10(hi)] : [lo, hi], tickvals: ticks, ticktext: text.map(plain),
       title: { ...base().title, text: plain(axis.title) + (log && axis.scale === "auto" ? " (log)" : "") },
@@ -159,7 +162,7 @@
     if (panel.kind === "levels") order.sort((a, b) => s.at[a] - s.at[b]);
     const rows = order.map((i) => s.rows[i]);
     const at = order.map((i) => s.at[i]);
-    const common = { name: plain(s.name), showlegend: false, hoverinfo: "text", hovertext: rows.map((r) => hover(figure, r)), customdata: rows };
+    const common = { name: plain(s.name), showlegend: false, hoverinfo: "none", customdata: rows };
     const error = (column) => ({
       type: "data", symmetric: false, thickness: 1.4, width: 3, color: l.colour,
       array: rows.map((r) => (value(r, panel.hi_column) === null ? 0 : value(r, panel.hi_column) - value(r, column))),
@@ -203,7 +206,6 @@
     const shown = {
       width, height: HEIGHT[panel.kind](panel), margin: { l: 56, r: 16, t: 10, b: 44 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: colour("--text"), size: 12, family: "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif" }, showlegend: false, dragmode: false, hovermode: "closest",
-      hoverlabel: { align: "left", bgcolor: colour("--raised"), bordercolor: colour("--weak"), font: { color: colour("--text"), size: 12 } },
     };
     switch (panel.kind) {
       case "levels": {
@@ -275,7 +277,11 @@
     const width = printing ? (state.plots.length > 1 ? inPrint : 2 * inPrint) : Math.floor(plot.node.parentNode.clientWidth);
     const traces = plot.panel.series.filter((s) => !state.hidden.has(s.name)).map((s) => trace(state, plot.panel, s));
     Plotly.react(plot.node, traces, layout(state, plot.panel, width), { displayModeBar: false, responsive: false, doubleClick: "reset" });
-    if (!plot.drawn) plot.node.on("plotly_click", (e) => pick(state, e.points[0].customdata));
+    if (!plot.drawn) {
+      plot.node.on("plotly_click", (e) => pick(state, e.points[0].customdata));
+      plot.node.on("plotly_hover", (e) => hover(state.figure, e.points[0].customdata, e.event));
+      plot.node.on("plotly_unhover", () => { tip.hidden = true; });
+    }
     plot.drawn = true;
   };
   const redraw = (all) => {
@@ -454,6 +460,8 @@
   };
   addEventListener("beforeprint", () => setPrinting(true));
   addEventListener("afterprint", () => setPrinting(false));
+  addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+  addEventListener("keydown", (e) => { if (e.key === "Escape") tip.hidden = true; });
   let waiting = 0;
   let width = innerWidth;
   addEventListener("resize", () => {
