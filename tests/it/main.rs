@@ -19,6 +19,7 @@ mod net;
 mod net_bench;
 mod options;
 mod output;
+mod report;
 mod restore;
 mod run;
 mod stop;
@@ -67,6 +68,7 @@ fn main() {
         layout::TESTS,
         output::TESTS,
         store::TESTS,
+        report::TESTS,
         restore::TESTS,
         compare::TESTS,
         bad_load::TESTS,
