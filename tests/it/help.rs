@@ -36,8 +36,8 @@ fn commands() -> End {
     assert_eq!(
         listed,
         [
-            "check", "bench", "run", "compare", "trace", "top", "net", "lab", "list", "restore", "explain", "export",
-            "help"
+            "check", "bench", "run", "compare", "report", "trace", "top", "net", "lab", "list", "restore", "explain",
+            "export", "help"
         ]
     );
     for command in listed {
@@ -60,6 +60,7 @@ fn options() -> End {
         ("check", "--file --help --json"),
         ("compare", "--fail-on --help --json --metric --store"),
         ("list", "--help --json --salvage --store"),
+        ("report", "--help --json --output --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --help --json --opcode --ring --slowest"),
         ("export", "--force --help --perfetto"),
