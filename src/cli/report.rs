@@ -99,7 +99,7 @@ fn read(text: &str, stored: &mut Stored) -> Result<Named> {
     }
     let path = Path::new(text);
     let record = match Document::read(path)? {
-        Document::Run(record) => record,
+        Document::Run(record) => *record,
         Document::Measurement(m) => {
             let mut record = RunRecord::single(&m);
             record.cells[0].measurements.push(*m);

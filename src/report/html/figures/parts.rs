@@ -134,8 +134,10 @@ pub fn stages(view: &View<'_>) -> Option<Figure> {
     })
 }
 
+type Phase = (&'static str, fn(&Phases) -> f64);
+
 pub fn phases(view: &View<'_>) -> Option<Figure> {
-    let each: [(&str, fn(&Phases) -> f64); 4] =
+    let each: [Phase; 4] =
         [("submit", |p| p.submit), ("poll", |p| p.poll), ("clear", |p| p.clear), ("other", |p| p.other)];
     let head = Head {
         id: "phases",
@@ -151,7 +153,7 @@ pub fn phases(view: &View<'_>) -> Option<Figure> {
     figure(view, parts, |all| {
         let (ios, total) = all.iter().fold((0, 0), |(i, t), m| (i + m.ios, t + m.phases.total_ns));
         let sum = |of: fn(&Phases) -> f64| all.iter().map(|m| of(&m.phases) * m.phases.total_ns as f64).sum::<f64>();
-        let part = |(name, of): (&str, fn(&Phases) -> f64)| Part {
+        let part = |(name, of): Phase| Part {
             name: name.into(),
             detail: format!("{} per {one}", span(sum(of) / ios as f64)),
             value: sum(of) / total as f64,
