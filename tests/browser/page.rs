@@ -131,14 +131,12 @@ impl Page {
             "(() => {{ const b = {mark}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"
         ));
         let (x, y) = (at[0].as_f64().expect("a place"), at[1].as_f64().expect("a place"));
-        // Plotly looks at what moves.
+        // The scrolling has to be over, as it puts away what is shown; and Plotly looks at what moves.
+        self.browser.evaluate("new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r())))");
         self.browser.point_at(x - 2.0, y);
         self.browser.point_at(x, y);
-        self.browser
-            .wait_for("!document.getElementById('tip').hidden && document.getElementById('tip').textContent")
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        let shown = "!document.getElementById('tip').hidden && document.getElementById('tip').textContent";
+        self.browser.wait_for(shown).as_str().unwrap_or_default().to_owned()
     }
 
     /// The lines of a figure's CSV, as the browser saves it.
