@@ -22,7 +22,7 @@ pub fn of_experiment(name: &str) {
     // Every measured cell but the control has a level; every completion has its vehicle.
     let cells = record.cells.iter().filter(|c| !c.measurements.is_empty() && c.arm() != "control").count();
     assert_eq!(page.column("iops", "iops").len(), cells);
-    let carried: u64 = page.column("vehicles", "count").iter().filter_map(Value::as_u64).sum();
+    let carried: u64 = page.column("vehicles", "counted").iter().filter_map(Value::as_u64).sum();
     assert_eq!(carried, 1000 * u64::from(REPEATS) * cells as u64);
     // What is not known is drawn nowhere.
     assert!(page.column("rates", "context_switches").iter().all(Value::is_null));

@@ -39,7 +39,7 @@ const OTHERS: &str = "others";
 
 fn figure(view: &View<'_>, mut parts: Parts<'_>, of: impl Fn(&[Measurement]) -> Option<Vec<Part>>) -> Option<Figure> {
     let (part, (value, unit)) = (Column::new(parts.part, Unit::Text), parts.value);
-    let count = Column::new("count", Unit::Number);
+    let count = Column::new("counted", Unit::Number);
     let mut sheet = Sheet::new(view, [part, Column::new("detail", Unit::Text), Column::new(value, unit), count]);
     let own = Sheet::own(view);
     let found: Vec<Vec<(usize, Vec<Part>)>> = view
