@@ -11,9 +11,11 @@ LAB_TESTS = order:: functions:: ground:: nvme:: nvme::what_has_no_poll_queue
 
 .PHONY: run build deps test lab-test lint bench install install-files deb deb-test clean
 
-# The main job: COOP_TASKRUN against the default, on a file of this machine's disk.
+# The main job: COOP_TASKRUN against the default, on a file of this machine's disk; then the page of its figures.
 run: build
 	$(BIN) run coop --quick
+	$(BIN) report last -o report.html
+	@echo "open $(CURDIR)/report.html in a browser"
 
 build: deps
 	$(CARGO) build --release --locked
@@ -29,10 +31,17 @@ deps:
 	fi
 	@command -v $(CARGO) >/dev/null || { echo "cargo is not installed: get Rust 1.88 or later with rustup"; exit 2; }
 
+# What the pages of reports are checked with for accessibility: fetched, never kept in the repository.
+AXE = $(or $(CARGO_TARGET_DIR),target)/tmp/axe-core/package/axe.min.js
+$(AXE):
+	@command -v npm >/dev/null || { if [ "$$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi; \
+	    DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends npm; }
+	@mkdir -p $(dir $(AXE)).. && cd $(dir $(AXE)).. && npm pack --silent axe-core@4.10.3 >/dev/null && tar xzf axe-core-4.10.3.tgz package/axe.min.js
+
 # Everything: the rooms that need no privileges, then the ones that need root and a disk.
-# One test compares its counts with strace's, one has groff read the manual.
-test: PACKAGES += strace groff-base
-test: deps
+# One test compares its counts with strace's, one has groff read the manual, others look at reports in a browser.
+test: PACKAGES += strace groff-base chromium
+test: deps $(AXE)
 	$(CARGO) test --release --locked
 
 # The tests of what a kernel does, inside each kernel of the lab. All are run, whatever fails before.
@@ -58,6 +67,8 @@ bench: build
 	sh benches/verdicts.sh $(BIN)
 	sh benches/list.sh $(BIN)
 	sh benches/network.sh $(BIN)
+	$(CARGO) build --release --locked --example stored
+	sh benches/report.sh $(BIN) target/release/examples/stored
 
 install: build install-files
 

@@ -21,7 +21,7 @@
 //! | [`stats`] | histograms, quantiles, shares, intervals; pure numbers |
 //! | [`answer`] | what measurements mean, in words; pure |
 //! | [`store`] | one SQLite file: runs, cells, measurements |
-//! | [`report`] | measurements → text on a terminal |
+//! | [`report`] | measurements → text on a terminal, and HTML pages |
 //! | [`measurement`] | the central noun: what one load, watched, yields; the JSON schema |
 //! | [`run_record`] | a run of an experiment and its cells; the JSON schema |
 //! | [`comparison`] | what is said of two sides that were measured; the JSON schema |

@@ -19,6 +19,9 @@ pub const VARIANT: &str = "variant";
 /// The parameter that names a cell's kernel, where the same plan ran on several.
 pub const KERNEL: &str = "kernel";
 
+/// What a measurement that belongs to no experiment is stored as.
+const SINGLE: &str = "bench";
+
 /// Which table shows the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -135,6 +138,41 @@ pub struct CellRecord {
 }
 
 impl RunRecord {
+    /// The run that one measurement is which belongs to no experiment: of one cell, which does not hold it yet.
+    pub fn single(m: &Measurement) -> Self {
+        RunRecord {
+            schema: SCHEMA.into(),
+            run: 0,
+            experiment: SINGLE.into(),
+            title: "a single measurement".into(),
+            question: String::new(),
+            expect: String::new(),
+            table: Table::Delivery,
+            quick: false,
+            seed: 0,
+            repeats: 1,
+            axes: Vec::new(),
+            arms: Vec::new(),
+            metrics: Vec::new(),
+            expectations: Vec::new(),
+            stop: None,
+            started_unix_s: m.started_unix_s,
+            finished_unix_s: Some(m.started_unix_s + m.elapsed_ns / 1_000_000_000),
+            cells: vec![CellRecord { cell: 1, params: Map::new(), untestable: None, measurements: Vec::new() }],
+            comparisons: Vec::new(),
+        }
+    }
+
+    /// The measurement that belongs to no experiment, if it is such a run.
+    pub fn as_single(&self) -> Option<&Measurement> {
+        match &self.cells[..] {
+            [CellRecord { params, measurements, .. }] if params.is_empty() && self.experiment == SINGLE => {
+                measurements.first()
+            }
+            _ => None,
+        }
+    }
+
     /// Measurements that this host can make, all in all.
     pub fn planned(&self) -> usize {
         if self.stop.is_some() && self.finished_unix_s.is_some() {

@@ -2,11 +2,13 @@
 //! control arm against its twin) is the noise floor, and a difference below it is none. `docs/method.md` says how to read it.
 
 mod differ;
+mod level;
 mod metric;
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
 
+pub use self::level::{Level, level};
 pub use self::metric::Metric;
 use super::comparable;
 use super::words::plural;

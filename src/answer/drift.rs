@@ -152,9 +152,14 @@ fn chance(levels: &[f64]) -> f64 {
     // Orders by their number of falling pairs: the i-th of a sequence adds 0 to i of them, each with the same chance.
     let mut orders = vec![1.0];
     for i in 1..n {
-        let mut next = vec![0.0; orders.len() + i];
-        for (inversions, p) in orders.iter().enumerate() {
-            (0..=i).for_each(|more| next[inversions + more] += p / (i + 1) as f64);
+        // The sum over the last i + 1 of them, kept as it moves on.
+        let (mut sum, mut next) = (0.0f64, Vec::with_capacity(orders.len() + i));
+        for k in 0..orders.len() + i {
+            sum += orders.get(k).copied().unwrap_or(0.0);
+            if k > i {
+                sum -= orders.get(k - i - 1).copied().unwrap_or(0.0);
+            }
+            next.push(sum.max(0.0) / (i + 1) as f64);
         }
         orders = next;
     }

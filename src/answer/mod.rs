@@ -1,6 +1,7 @@
 //! What measurements mean, in words. Pure: numbers in, sentences out; nothing is said that the numbers given don't say.
 
 pub mod across;
+pub mod command;
 pub mod comparable;
 pub mod compare;
 pub mod conclude;
@@ -12,10 +13,12 @@ pub mod expectation;
 pub mod explain;
 pub mod finding;
 pub mod group;
+pub mod losses;
 pub mod per_io;
 pub mod spread;
 pub mod timeline;
 pub mod timelines;
 pub mod unit;
 pub mod verdicts;
+pub mod warned;
 pub mod words;

@@ -5,7 +5,7 @@ use super::group::{Group, Row};
 use super::unit::Unit;
 use super::words::{list, percent, plural, three_digits};
 use crate::comparison::{Comparison, Verdict};
-use crate::run_record::{RunRecord, VARIANT};
+use crate::run_record::{RunRecord, VARIANT, value_text};
 
 /// One sentence for each of the run's metrics and each arm: its rows by what they show against the first arm.
 pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
@@ -36,6 +36,25 @@ pub fn arm_by_arm(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
         }
     }
     out
+}
+
+/// Of sides that are called what they are: one sentence for each metric, its comparisons by what they show.
+pub fn side_by_side(all: &[Comparison], unit: Unit) -> Vec<String> {
+    let of_metric = |metric: Metric| {
+        let found = all.iter().filter(|c| c.metric == metric.name());
+        let found: Vec<(String, &Comparison)> = found.map(|c| (at_text(c), c)).collect();
+        let (_, first) = found.first()?;
+        let rows = if found.len() == 1 { None } else { Some(VARIANT) };
+        let parts = parts(metric, &found, rows);
+        (!parts.is_empty())
+            .then(|| format!("{} of {} against {}: {}.", metric.words(unit), first.b, first.a, parts.join("; ")))
+    };
+    Metric::ALL.into_iter().filter_map(of_metric).collect()
+}
+
+/// `depth 16 · arm coop`: what the sides of a comparison share.
+pub fn at_text(c: &Comparison) -> String {
+    c.at.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect::<Vec<_>>().join(" · ")
 }
 
 /// The run's comparison of an arm with the first one, in this row.

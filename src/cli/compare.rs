@@ -9,16 +9,17 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use self::given::{Given, Stored};
-use self::matched::{Pair, matched};
+use self::given::Given;
+use self::matched::{Matched, Pair, matched};
 use crate::answer::compare::{Metric, compare, differences};
+use crate::cli::given::Stored;
 use crate::comparison::{Comparison, Verdict};
 use crate::error::Result;
 use crate::report::terminal;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "A and B are each
-  12                    a stored run
+  12                    a stored run; last: the last one
   12:arm=coop,depth=16  cells of it
   a.json,b.json         what `bench --json` or `run --json` printed, here or
                         elsewhere; with :arm=coop, cells of it
@@ -72,14 +73,10 @@ impl FailOn {
 
 pub fn run(args: &CompareArgs) -> Result<u8> {
     let mut stored = Stored::new(args.store.as_deref());
-    let a = Given::read(&args.a, &mut stored, &args.metric)?;
-    let b = Given::read(&args.b, &mut stored, &args.metric)?;
-    let matched = matched(&a, &b)?;
-    for left_over in &matched.left_over {
+    let (all, left_over) = of_sides(&args.a, &args.b, &mut stored, &args.metric)?;
+    for left_over in &left_over {
         terminal::say(&format!("warning: {left_over}"));
     }
-    let pairs = || matched.pairs.iter();
-    let all: Vec<Comparison> = args.metric.iter().flat_map(|m| pairs().map(|p| one(*m, &a, &b, p))).collect();
     match (&all[..], args.json) {
         // One comparison is one object; several are a list of such.
         ([one], true) => terminal::print_json(one)?,
@@ -88,6 +85,20 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     }
     let met = |c: &Comparison| args.fail_on.iter().any(|f| f.is_met(c.verdict));
     Ok(u8::from(all.iter().any(met)))
+}
+
+/// Metric by metric, cell by cell; and what has no counterpart, in words.
+pub(super) fn of_sides(
+    a: &str,
+    b: &str,
+    stored: &mut Stored,
+    metrics: &[Metric],
+) -> Result<(Vec<Comparison>, Vec<String>)> {
+    let a = Given::read(a, stored, metrics)?;
+    let b = Given::read(b, stored, metrics)?;
+    let Matched { pairs, left_over } = matched(&a, &b)?;
+    let all = metrics.iter().flat_map(|m| pairs.iter().map(|p| one(*m, &a, &b, p))).collect();
+    Ok((all, left_over))
 }
 
 fn one(metric: Metric, a: &Given, b: &Given, pair: &Pair<'_>) -> Comparison {

@@ -110,9 +110,11 @@ fn see_also(command: &Command) -> Vec<Inline> {
             vec!["iotrail(1)", "iotrail-check(1)", "iotrail-run(1)", "iotrail-compare(1)", "io_uring(7)"]
         }
         "iotrail-run" => vec!["iotrail(1)", "iotrail-list(1)", "iotrail-compare(1)", "iotrail-restore(1)"],
+        "iotrail-report" => vec!["iotrail(1)", "iotrail-run(1)", "iotrail-compare(1)", "iotrail-export(1)"],
         "iotrail-compare" | "iotrail-list" => vec!["iotrail(1)", "iotrail-run(1)", "iotrail-bench(1)"],
         "iotrail-trace" => vec!["iotrail(1)", "iotrail-top(1)", "iotrail-explain(1)", "iotrail-export(1)"],
-        "iotrail-explain" | "iotrail-export" => vec!["iotrail(1)", "iotrail-trace(1)"],
+        "iotrail-explain" => vec!["iotrail(1)", "iotrail-trace(1)", "iotrail-export(1)"],
+        "iotrail-export" => vec!["iotrail(1)", "iotrail-run(1)", "iotrail-trace(1)", "iotrail-report(1)"],
         "iotrail-top" => vec!["iotrail(1)", "iotrail-trace(1)"],
         "iotrail-restore" => vec!["iotrail(1)", "iotrail-run(1)"],
         name if name.starts_with("iotrail-net-") => vec!["iotrail(1)", "iotrail-net(1)"],
@@ -207,7 +209,7 @@ mod tests {
     fn each_command_has_a_page_with_all_its_options() {
         let pages = pages().unwrap();
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!((names[0], names.len()), ("iotrail.1", 21));
+        assert_eq!((names[0], names.len()), ("iotrail.1", 22));
         assert!(names.contains(&"iotrail-net-serve.1") && !names.contains(&"iotrail-lab-guest.1"), "{names:?}");
         let mut root = crate::cli::Cli::command().disable_help_subcommand(true);
         root.build();

@@ -18,11 +18,13 @@ pub mod compare;
 pub mod completions;
 pub mod explain;
 pub mod export;
+mod given;
 pub mod lab;
 pub mod list;
 pub mod manual;
 pub mod net;
 mod profile;
+pub mod report;
 pub mod restore;
 pub mod run;
 pub mod top;
@@ -58,6 +60,8 @@ enum Command {
     Run(run::RunArgs),
     /// Is B different from A, by how much, how sure: runs, cells of runs, JSON files
     Compare(compare::CompareArgs),
+    /// A stored run to look at: one HTML page with its figures, or the terminal's screen
+    Report(report::ReportArgs),
     /// Watch any program: who delivered its completions, how late, where the time went
     Trace(trace::TraceArgs),
     /// What each process and ring does a second, live
@@ -108,6 +112,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Bench(args) => bench::run(args),
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Report(args) => report::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),
         Command::Net(args) => net::run(args),

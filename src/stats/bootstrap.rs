@@ -20,8 +20,8 @@
 //! same are called different in about 5 % at most. Repeats are taken to be independent but for what drifts. Of 2 or 3 pairs the
 //! interval is wide, as it has to be. The drawing itself adds 2 % of the width; the same values give the same interval.
 //!
-//! **Cost.** 2,000 draws: of n pairs of numbers, a walk along half of n²/2 sorted ratios each; of n histograms, 2n sums at each
-//! step of a bisection.
+//! **Cost.** 2,000 draws, each a bisection: of n pairs of numbers among their n²/2 ratios, with a walk along the pairs at each step; of n
+//! histograms, with 2n sums at each.
 
 use hdrhistogram::Histogram;
 
@@ -53,32 +53,71 @@ pub trait Statistic {
 /// The middle of the ratios of pairs.
 #[derive(Debug, Clone)]
 struct PairRatios {
-    pairs: usize,
-    /// Logarithms of the ratios of each pair (twice the same) and means of two of them, rising, with the pairs that they are of.
-    sorted: Vec<(f64, usize, usize)>,
+    /// Logarithms of the ratios, rising, with the pairs that they are of.
+    logs: Vec<(f64, usize)>,
+    /// The means of all two of them (twice the same too), rising.
+    means: Vec<f64>,
 }
 
 impl PairRatios {
     fn new(a: &[f64], b: &[f64]) -> Option<Self> {
-        let log = |(a, b): (&f64, &f64)| Some((b / a).ln()).filter(|x| *a > 0.0 && x.is_finite());
-        let logs = a.iter().zip(b).map(log).collect::<Option<Vec<f64>>>().filter(|logs| !logs.is_empty())?;
-        let of_pair = |i: usize| (i..logs.len()).map(move |j| (i, j));
-        let mut sorted: Vec<(f64, usize, usize)> =
-            (0..logs.len()).flat_map(of_pair).map(|(i, j)| ((logs[i] + logs[j]) / 2.0, i, j)).collect();
-        sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Some(Self { pairs: logs.len(), sorted })
+        let log = |((a, b), pair): ((&f64, &f64), usize)| {
+            Some(((b / a).ln(), pair)).filter(|(x, _)| *a > 0.0 && x.is_finite())
+        };
+        let logs = a.iter().zip(b).zip(0..).map(log).collect::<Option<Vec<_>>>();
+        let mut logs = logs.filter(|logs| !logs.is_empty())?;
+        logs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let with_later = |i: usize| logs[i..].iter().map(move |(other, _)| *other);
+        let mut means: Vec<f64> = (0..logs.len())
+            .flat_map(|i| with_later(i).map(|other| mean(logs[i].0, other)).collect::<Vec<_>>())
+            .collect();
+        means.sort_by(f64::total_cmp);
+        Some(Self { logs, means })
     }
+
+    /// Of the means of all two draws, how many are not above `limit`. `up_to`: how often the first so many logarithms were drawn.
+    fn not_above(&self, limit: f64, times: &[u32], up_to: &[u64]) -> u64 {
+        let (mut count, mut end) = (0, self.logs.len());
+        for (i, (log, pair)) in self.logs.iter().enumerate() {
+            // What is too much with this one is so with each that follows.
+            while end > i && mean(*log, self.logs[end - 1].0) > limit {
+                end -= 1;
+            }
+            if end <= i {
+                break;
+            }
+            let drawn = u64::from(times[*pair]);
+            count += drawn * (drawn + 1) / 2 + drawn * (up_to[end] - up_to[i + 1]);
+        }
+        count
+    }
+}
+
+fn mean(a: f64, b: f64) -> f64 {
+    (a + b) / 2.0
 }
 
 impl Statistic for PairRatios {
     fn repeats(&self) -> usize {
-        self.pairs
+        self.logs.len()
     }
 
+    /// The median of the means of all two draws: the first mean that at least half of them are not above; and of an even number that
+    /// it parts in two halves, the middle between it and the next one that was drawn.
     fn log(&self, times: &[u32]) -> f64 {
-        let n: u32 = times.iter().sum();
-        let weight = |i: usize, j: usize| if i == j { times[i] * (times[i] + 1) / 2 } else { times[i] * times[j] };
-        middle(self.sorted.iter().map(|(log, i, j)| (*log, weight(*i, *j))), n * (n + 1) / 2)
+        let mut up_to = vec![0; self.logs.len() + 1];
+        for (i, (_, pair)) in self.logs.iter().enumerate() {
+            up_to[i + 1] = up_to[i] + u64::from(times[*pair]);
+        }
+        let n = up_to[self.logs.len()];
+        let all = n * (n + 1) / 2;
+        let not_above = |mean: f64| self.not_above(mean, times, &up_to);
+        let first = |is: &dyn Fn(u64) -> bool| self.means[self.means.partition_point(|m| !is(not_above(*m)))];
+        let lower = first(&|count| 2 * count >= all);
+        match not_above(lower) {
+            half if 2 * half == all => mean(lower, first(&|count| count > half)),
+            _ => lower,
+        }
     }
 
     fn resolution(&self) -> f64 {
@@ -231,7 +270,7 @@ pub struct Interval {
 /// Of numbers of arms that were interleaved: those at one place are a pair. `None` where one is not above 0, or there are none.
 pub fn paired(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let pairs = PairRatios::new(a, b)?;
-    Some(of_blocks(pairs.pairs, pairs.resolution(), |times| pairs.log(times)))
+    Some(of_blocks(pairs.repeats(), pairs.resolution(), |times| pairs.log(times)))
 }
 
 /// Of latencies of arms that were interleaved. Both have as many repeats.
@@ -247,6 +286,11 @@ fn of_blocks(n: usize, resolution: f64, log: impl Fn(&[u32]) -> f64) -> Ratio {
     let logs = draws(&mut SplitMix64::new(0), n, log);
     let error = deviation(&logs) * inflated(n);
     Ratio { ratio: measured.exp(), interval: Some(interval(measured, logs, error, n as f64 - 1.0, resolution)) }
+}
+
+/// A side's own number, and its interval: what is drawn are its repeats.
+pub fn alone(of: &impl Statistic) -> Ratio {
+    of_blocks(of.repeats(), of.resolution(), |times| of.log(times))
 }
 
 /// Of sides that were measured apart: what drifted between them is in their difference and in no interval.

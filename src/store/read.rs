@@ -61,6 +61,19 @@ impl Store {
         rows.collect::<rusqlite::Result<_>>().map_err(|e| self.fail(e))
     }
 
+    /// The same in the order in which it was measured.
+    pub fn order(&self, run: i64) -> Result<Vec<(u32, u32)>> {
+        let sql = "SELECT cell, repeat FROM measurements WHERE run = ?1 ORDER BY measurement";
+        let mut query = self.db.prepare(sql).map_err(|e| self.fail(e))?;
+        let rows = query.query_map([run], |r| Ok((r.get(0)?, r.get(1)?))).map_err(|e| self.fail(e))?;
+        rows.collect::<rusqlite::Result<_>>().map_err(|e| self.fail(e))
+    }
+
+    /// The number of the run that was begun last; `None`: there is none.
+    pub fn last(&self) -> Result<Option<i64>> {
+        self.db.query_row("SELECT max(run) FROM runs", [], |r| r.get(0)).map_err(|e| self.fail(e))
+    }
+
     /// A run with all that is stored of it; `None` if there is no such run.
     pub fn load(&self, run: i64) -> Result<Option<RunRecord>> {
         let sql = "SELECT record, finished_unix_s FROM runs WHERE run = ?1";

@@ -8,7 +8,7 @@ use super::refusal::explain;
 use crate::error::Result;
 use crate::measurement::Measurement;
 use crate::path::vehicle::Vehicle;
-use crate::run_record::{CellRecord, RunRecord, SCHEMA, Table};
+use crate::run_record::RunRecord;
 use crate::stats::histogram;
 
 impl Store {
@@ -28,32 +28,7 @@ impl Store {
 
     /// Stores one measurement that belongs to no experiment, as a finished run of its own; returns the run's number.
     pub fn save_single(&mut self, m: &Measurement, latency: &Histogram<u64>) -> Result<i64> {
-        let record = RunRecord {
-            schema: SCHEMA.into(),
-            run: 0,
-            experiment: "bench".into(),
-            title: "a single measurement".into(),
-            question: String::new(),
-            expect: String::new(),
-            table: Table::Delivery,
-            quick: false,
-            seed: 0,
-            repeats: 1,
-            axes: Vec::new(),
-            arms: Vec::new(),
-            metrics: Vec::new(),
-            expectations: Vec::new(),
-            stop: None,
-            started_unix_s: m.started_unix_s,
-            finished_unix_s: Some(m.started_unix_s + m.elapsed_ns / 1_000_000_000),
-            cells: vec![CellRecord {
-                cell: 1,
-                params: serde_json::Map::new(),
-                untestable: None,
-                measurements: Vec::new(),
-            }],
-            comparisons: Vec::new(),
-        };
+        let record = RunRecord::single(m);
         insert_run(&mut self.db, "single", &record, "", Some((m, latency))).map_err(|e| explain(&self.path, e))
     }
 

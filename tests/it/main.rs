@@ -20,6 +20,7 @@ mod net;
 mod net_bench;
 mod options;
 mod output;
+mod report;
 mod restore;
 mod run;
 mod shells;
@@ -71,6 +72,7 @@ fn main() {
         hostile::TESTS,
         shells::TESTS,
         store::TESTS,
+        report::TESTS,
         restore::TESTS,
         compare::TESTS,
         bad_load::TESTS,

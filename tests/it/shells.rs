@@ -50,12 +50,13 @@ fn bash() -> End {
 }
 
 /// Every command with its page's name.
-const PAGES: [&str; 21] = [
+const PAGES: [&str; 22] = [
     "",
     "check",
     "bench",
     "run",
     "compare",
+    "report",
     "trace",
     "top",
     "net",

@@ -64,7 +64,7 @@ pub fn show(record: &RunRecord, json: bool) -> Result<Vec<Judged>> {
 }
 
 /// The arms against the first, from all that is stored of the run.
-fn compared(record: &RunRecord, store: &Store) -> Result<Vec<Comparison>> {
+pub(in crate::cli) fn compared(record: &RunRecord, store: &Store) -> Result<Vec<Comparison>> {
     let failed = RefCell::new(None);
     let histogram = |cell, repeat| {
         store.histogram(record.run, cell, repeat).unwrap_or_else(|e| {

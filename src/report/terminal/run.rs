@@ -7,9 +7,10 @@ use crate::answer::conclude::conclude;
 use crate::answer::drift;
 use crate::answer::expectation::{Outcome, judge};
 use crate::answer::group::{groups, row_axis};
+use crate::answer::losses::losses;
+use crate::answer::warned;
 use crate::answer::words::{UNKNOWN, plural};
-use crate::measurement::{Measurement, Warning};
-use crate::path::vehicle::Vehicle;
+use crate::measurement::Measurement;
 use crate::run_record::{RunRecord, Table};
 use crate::store::RunSummary;
 
@@ -132,47 +133,18 @@ fn expectations(out: &mut Screen, run: &RunRecord) {
 
 /// What was watched, and what was not seen of it.
 fn seen(out: &mut Screen, run: &RunRecord) {
-    let known = |f: fn(&Measurement) -> Option<u64>| -> Option<u64> {
-        // An epoll server has no completions.
-        let watched = measurements(run).filter(|m| m.probe.mode != "off" && m.load.engine != "epoll");
-        watched
-            .map(f)
-            .try_fold((0u64, false), |(sum, _), n| Some((sum + n?, true)))
-            .and_then(|(s, any)| any.then_some(s))
-    };
-    let number = |name: &str, n: Option<u64>| format!("{} {name}", n.map_or(UNKNOWN.into(), |n| n.to_string()));
-    if measurements(run).next().is_none() {
-        return;
+    let number = |(name, n): (&str, Option<u64>)| format!("{} {name}", n.map_or(UNKNOWN.into(), |n| n.to_string()));
+    let all: Vec<String> = losses(run).into_iter().map(number).collect();
+    if !all.is_empty() {
+        out.blank();
+        out.field("probes", &all);
     }
-    out.blank();
-    let unknown = |m: &Measurement| {
-        Some(m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum())
-    };
-    out.field(
-        "probes",
-        &[
-            number("completions seen", known(|m| m.probe.completions_seen)),
-            number("of unknown vehicle", known(unknown)),
-            number("untracked", known(|m| m.probe.untracked)),
-            number("events lost", known(|m| m.probe.lost)),
-        ],
-    );
 }
 
 /// Each warning once, with the number of measurements that gave it.
 fn warnings(out: &mut Screen, run: &RunRecord) {
-    let mut all: Vec<(&Warning, usize)> = Vec::new();
-    for w in measurements(run).flat_map(|m| &m.warnings) {
-        match all.iter_mut().find(|(seen, _)| seen.code == w.code && seen.remedy == w.remedy) {
-            Some((_, n)) => *n += 1,
-            None => all.push((w, 1)),
-        }
-    }
-    let total = run.done();
-    for (w, n) in all {
-        let remedy = if w.remedy.is_empty() { String::new() } else { format!("; {}", w.remedy) };
-        let often = if n == total { String::new() } else { format!(" ({n} of {total} measurements)") };
-        out.note("warning: ", &format!("{}{remedy}{often}", w.text), true);
+    for (w, n) in warned::each_once(run) {
+        out.note("warning: ", &warned::sentence(w, n, run.done()), true);
     }
     for w in drift::warnings(run) {
         out.note("warning: ", &format!("{}; {}", w.text, w.remedy), true);

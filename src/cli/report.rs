@@ -1,0 +1,172 @@
+//! `iotrail report`: a run that is stored, or was printed as JSON, to look at: one HTML page, or the terminal's screen.
+
+use std::cell::RefCell;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::compare::of_sides;
+use super::given::{Document, Stored};
+use super::run::measured::{compared, show};
+use crate::answer::command;
+use crate::answer::compare::metrics;
+use crate::error::{Error, Result};
+use crate::experiment::builtin;
+use crate::report::html::{self, Against, Source};
+use crate::report::terminal;
+use crate::run_record::RunRecord;
+use crate::store::Store;
+
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "RUN is\n  12          a stored run (`iotrail list`)\n  last        the one that was begun last\n  \
+                        a.json      what `run --json` or `bench --json` printed, here or elsewhere"
+)]
+pub struct ReportArgs {
+    /// What is shown
+    pub run: String,
+
+    /// A second run, which is compared with the first on one page
+    #[arg(value_name = "RUN2", requires = "output")]
+    pub against: Option<String>,
+
+    /// Write one HTML page, which needs nothing else to be read (default: the terminal's screen)
+    #[arg(short, long, value_name = "PAGE.html")]
+    pub output: Option<PathBuf>,
+
+    /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    #[arg(long, value_name = "PATH")]
+    pub store: Option<PathBuf>,
+
+    /// The run as JSON on standard output, as `run --json` prints it
+    #[arg(long, conflicts_with = "output")]
+    pub json: bool,
+}
+
+/// A run, and what it is called.
+struct Named {
+    name: String,
+    record: RunRecord,
+    /// It is in the store.
+    is_stored: bool,
+}
+
+pub fn run(args: &ReportArgs) -> Result<u8> {
+    // A page that can't be written is found out before it is made.
+    args.output.as_deref().map_or(Ok(()), refuse_foreign)?;
+    let mut stored = Stored::new(args.store.as_deref());
+    let names = std::iter::once(&args.run).chain(&args.against);
+    let mut runs = names.map(|name| read(name, &mut stored)).collect::<Result<Vec<_>>>()?;
+    if let (None, Some(store)) = (&args.against, stored.opened()) {
+        // Of two runs it is one against the other that is compared.
+        runs.iter_mut().try_for_each(|run| {
+            run.record.comparisons = compared(&run.record, store)?;
+            Ok(())
+        })?;
+    }
+    let Some(path) = &args.output else {
+        return screen(&runs[0].record, args.json);
+    };
+    let against = match (&args.against, &runs[..]) {
+        (Some(b), [first, second]) => {
+            let (mut all, left_over) = of_sides(&args.run, b, &mut stored, &metrics(&first.record))?;
+            all.iter_mut().for_each(|c| (c.a, c.b) = (first.name.clone(), second.name.clone()));
+            Some((all, left_over))
+        }
+        _ => None,
+    };
+    let page = page(&runs, against.as_ref(), stored.opened())?;
+    write(path, &page)?;
+    terminal::say(&format!("report: {}", path.display()));
+    Ok(0)
+}
+
+fn screen(record: &RunRecord, json: bool) -> Result<u8> {
+    match record.as_single() {
+        Some(m) if json => terminal::print_json(m)?,
+        Some(m) if m.net.is_some() => terminal::show(&terminal::net(m))?,
+        Some(m) => terminal::show(&terminal::bench(m))?,
+        None => drop(show(record, json)?),
+    }
+    Ok(0)
+}
+
+fn read(text: &str, stored: &mut Stored) -> Result<Named> {
+    if let Some(number) = stored.number(text)? {
+        return Ok(Named { name: format!("run {number}"), record: stored.run(number)?, is_stored: true });
+    }
+    let path = Path::new(text);
+    let record = match Document::read(path)? {
+        Document::Run(record) => *record,
+        Document::Measurement(m) => {
+            let mut record = RunRecord::single(&m);
+            record.cells[0].measurements.push(*m);
+            record
+        }
+    };
+    let name = path.file_name().map_or_else(|| text.to_owned(), |n| n.to_string_lossy().into_owned());
+    Ok(Named { name, record, is_stored: false })
+}
+
+type Compared = (Vec<crate::comparison::Comparison>, Vec<String>);
+
+fn page(runs: &[Named], against: Option<&Compared>, store: Option<&Store>) -> Result<String> {
+    let failed = RefCell::new(None);
+    let reader = |run: &Named| {
+        let (store, number, failed) = (store.filter(|_| run.is_stored), run.record.run, &failed);
+        move |cell, repeat| {
+            store?.histogram(number, cell, repeat).unwrap_or_else(|e| {
+                failed.borrow_mut().get_or_insert(e);
+                None
+            })
+        }
+    };
+    let readers: Vec<_> = runs.iter().map(reader).collect();
+    let mut sources = Vec::new();
+    for (Named { name, record, is_stored }, histograms) in runs.iter().zip(&readers) {
+        let is_built_in = builtin::ALL.iter().any(|(name, _)| *name == record.experiment);
+        let order = store.filter(|_| *is_stored).map(|s| s.order(record.run)).transpose()?;
+        let command = command::of_run(record, is_built_in);
+        sources.push(Source { name: name.clone(), record, histograms, order, command });
+    }
+    let against = against.map(|(comparisons, left_over)| Against { comparisons, left_over });
+    let page = html::page(&sources, against.as_ref());
+    failed.into_inner().map_or(page, Err)
+}
+
+/// A page is made again at any time; what is none of ours is not overwritten.
+fn refuse_foreign(path: &Path) -> Result<()> {
+    let mut beginning = vec![0; html::MARK.len()];
+    let is_ours = match std::fs::File::open(path) {
+        Ok(mut file) => file.read_exact(&mut beginning).is_ok() && beginning == html::MARK.as_bytes(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => true,
+        Err(e) => return Err(unwritable(path, e)),
+    };
+    match is_ours {
+        true => Ok(()),
+        false => Err(Error::input(
+            format!("{} is there, and is no report of iotrail's", path.display()),
+            "give another name with -o",
+        )),
+    }
+}
+
+fn unwritable(path: &Path, e: std::io::Error) -> Error {
+    Error::input(format!("cannot write {}", path.display()), "give a name in a folder that you may write to").because(e)
+}
+
+/// Whole or not at all: beside its place first, then renamed.
+fn write(path: &Path, page: &str) -> Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let written = (|| {
+        // As any file that is made: the umask takes its part away.
+        let mode = std::fs::Permissions::from_mode(0o666);
+        let mut file = tempfile::Builder::new().prefix(".iotrail-report-").permissions(mode).tempfile_in(folder)?;
+        file.write_all(page.as_bytes())?;
+        file.persist(path).map_err(|e| e.error)?;
+        Ok(())
+    })();
+    written.map_err(|e| unwritable(path, e))
+}

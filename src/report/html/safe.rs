@@ -1,0 +1,74 @@
+//! Text and scripts, made fit for a page that lets nothing in and nothing out.
+
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+/// As JSON inside a `<script>`: nothing in it can end the script or begin a comment, and no line separator is taken for the end of a line.
+pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
+    let text = serde_json::to_string(value)?;
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", c as u32)),
+            _ => out.push(c),
+        }
+    }
+    Ok(out)
+}
+
+/// Plotly's script, which the crate carries in a `<script>` element with another one behind it.
+pub fn plotly() -> &'static str {
+    static SOURCES: LazyLock<String> = LazyLock::new(plotly::Plot::offline_js_sources);
+    let inside =
+        |text: &'static str| Some(text.split_once("<script type=\"text/javascript\">")?.1.split_once("</script>")?.0);
+    // Tested below: without it there would be words and tables, and no charts.
+    inside(&SOURCES).unwrap_or_default()
+}
+
+/// Lets these scripts run and no other, whatever text a page holds, and fetches nothing from anywhere. Plotly sets styles of its own
+/// elements; styles can fetch nothing either.
+pub fn policy(scripts: &[&str]) -> String {
+    let hash = |script: &&str| format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(script.as_bytes())));
+    let scripts: Vec<String> = scripts.iter().map(hash).collect();
+    format!(
+        "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
+        scripts.join(" ")
+    )
+}
+
+/// What may stand in the name of a file anywhere.
+pub fn file_name(text: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '-' };
+    let name: String = text.chars().map(plain).take(60).collect();
+    name.trim_matches(['-', '.']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_a_script_cannot_end_it() {
+        let text = json(&["</script><!--", "a&b", "\u{2028}"]).unwrap();
+        assert_eq!(text, r#"["\u003c/script\u003e\u003c!--","a\u0026b","\u2028"]"#);
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap()[0], "</script><!--");
+    }
+
+    #[test]
+    fn the_crate_carries_the_script() {
+        let script = plotly();
+        assert!(script.contains("plotly.js v3.") && script.len() > 1 << 20, "{} bytes", script.len());
+        assert!(!script.contains("MathJax.js") && script.trim_end().ends_with([';', ')', '}']));
+    }
+
+    #[test]
+    fn a_policy_names_the_scripts_by_what_they_are() {
+        // printf 'x' | openssl dgst -sha256 -binary | base64
+        assert!(policy(&["x"]).contains("script-src 'sha256-LXEWQrcmsEQBYnyp+6wy9chTD7GQPMTbAiWHF5IaSIE=';"));
+        assert_eq!(file_name("../run 3/ü.json"), "run-3--.json");
+    }
+}

@@ -1,0 +1,60 @@
+//! The page of `iotrail report`, opened in a browser: Chromium without a screen, asked over its debugging pipe.
+//!
+//! Runs of every built-in experiment are made as a store would have them, without their loads. What a machine lacks (Chromium, axe-core) is
+//! a skip with its reason; under CI a skip is a failure.
+
+mod chromium;
+mod hostile;
+mod made;
+mod page;
+mod pages;
+
+use std::sync::{Mutex, PoisonError};
+
+use libtest_mimic::{Arguments, Trial};
+
+use iotrail::experiment::builtin;
+
+static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// What could not be looked at, and why.
+fn skip(what: &str, why: &str) {
+    SKIPPED.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{what}: {why}"));
+}
+
+fn main() {
+    let args = Arguments::from_args();
+    let args = Arguments { test_threads: args.test_threads.or(Some(2)), ..args };
+    let mut trials: Vec<Trial> = builtin::ALL
+        .iter()
+        .map(|(name, _)| {
+            Trial::test(format!("page_of::{}", name.replace('-', "_")), move || {
+                pages::of_experiment(name);
+                Ok(())
+            })
+        })
+        .collect();
+    let others: [(&str, fn()); 5] = [
+        ("two_runs_are_beside_each_other", pages::of_two),
+        ("one_measurement_is_a_page", pages::of_one),
+        ("a_thousand_measurements_are_less_than_ten_mebibytes", pages::of_many),
+        ("text_from_outside_stays_text", hostile::stays_text),
+        ("what_is_no_page_of_ours_is_not_overwritten", pages::overwrites_its_own_alone),
+    ];
+    trials.extend(others.into_iter().map(|(name, body)| {
+        Trial::test(name, move || {
+            body();
+            Ok(())
+        })
+    }));
+    let conclusion = libtest_mimic::run(&args, trials);
+    let skipped = SKIPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    for skip in skipped.iter() {
+        eprintln!("skipped: {skip}");
+    }
+    if !skipped.is_empty() && std::env::var_os("CI").is_some() {
+        eprintln!("under CI a skip is a failure");
+        std::process::exit(1);
+    }
+    conclusion.exit();
+}

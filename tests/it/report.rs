@@ -1,0 +1,61 @@
+//! `report` on a terminal: the screen of `run`, made again; and what is no run. The pages are looked at in tests/browser.
+
+use serde_json::json;
+
+use crate::tool::{Place, bench, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("report::the_screen_of_a_run_is_made_again", again),
+    ("report::what_is_no_run_is_refused_with_the_remedy", refused),
+];
+
+const EXPERIMENT: &str = "name = \"x\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nrepeats = 2\n[load]\nrw = \"nop\"\ntrace = \"off\"\n\
+                          warmup = \"0\"\ncount = 1000\n[[arm]]\nname = \"one\"\n[[arm]]\nname = \"two\"\nbatch = 2\n";
+
+fn again() -> End {
+    let place = Place::new();
+    place.write("x.toml", EXPERIMENT);
+    let screen = run(&mut place.tool(["run", "x.toml", "--store", "s.db"])).ok().stdout;
+    for which in ["1", "last"] {
+        let told = run(&mut place.tool(["report", which, "--store", "s.db"])).ok();
+        assert_eq!((told.stdout.as_str(), told.stderr.as_str()), (screen.as_str(), ""));
+    }
+    let record = run(&mut place.tool(["report", "last", "--store", "s.db", "--json"])).ok();
+    assert_eq!(record.json()["schema"], json!("iotrail.run/1"));
+    place.write("run.json", &record.stdout);
+    assert_eq!(run(&mut place.tool(["report", "run.json"])).ok().stdout, screen);
+    // A single measurement is shown as `bench` shows it.
+    let m = run(&mut bench(&place, "--rw nop --count 1000 --json")).ok();
+    place.write("m.json", &m.stdout);
+    let told = run(&mut place.tool(["report", "m.json"])).ok().stdout;
+    assert!(told.contains("throughput") && told.contains("1000 I/Os"), "{told}");
+    let page = run(&mut place.tool(["report", "m.json", "-o", "m.html"])).ok();
+    assert_eq!((page.stdout.as_str(), page.stderr.as_str()), ("", "report: m.html\n"));
+    assert!(place.join("m.html").metadata().expect("it was written").len() > 1 << 20);
+    End::Passed
+}
+
+fn refused() -> End {
+    let place = Place::new();
+    place.write("x.toml", EXPERIMENT);
+    let line = |args: &[&str]| {
+        let ended = run(place.tool(args).arg("--store").arg("s.db"));
+        assert_eq!(ended.status, 2, "{}", ended.stderr);
+        ended.one_line().to_owned()
+    };
+    assert_eq!(
+        line(&["report", "last"]),
+        "there is no run: there is no store s.db; name the store with --store, or give JSON files"
+    );
+    assert_eq!(
+        line(&["report", "nothing.json", "-o", "p.html"]),
+        "cannot read nothing.json: No such file or directory (os error 2); give a stored run's number (`iotrail list`) or a JSON file"
+    );
+    run(&mut place.tool(["run", "x.toml", "--store", "s.db"])).ok();
+    assert_eq!(line(&["report", "7"]), "there is no run 7 in s.db; `iotrail list` shows the runs that are stored");
+    assert!(line(&["report", "1", "1", "-o", "p.html"]).starts_with("'1' and '1' are the same measurements"));
+    assert!(line(&["report", "1", "1"]).contains("--output"), "two runs are a page");
+    assert!(!place.join("p.html").exists());
+    End::Passed
+}
