@@ -9,16 +9,17 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use self::given::{Given, Stored};
+use self::given::Given;
 use self::matched::{Pair, matched};
 use crate::answer::compare::{Metric, compare, differences};
+use crate::cli::given::Stored;
 use crate::comparison::{Comparison, Verdict};
 use crate::error::Result;
 use crate::report::terminal;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "A and B are each
-  12                    a stored run
+  12                    a stored run; last: the last one
   12:arm=coop,depth=16  cells of it
   a.json,b.json         what `bench --json` or `run --json` printed, here or
                         elsewhere; with :arm=coop, cells of it

@@ -61,6 +61,11 @@ impl Store {
         rows.collect::<rusqlite::Result<_>>().map_err(|e| self.fail(e))
     }
 
+    /// The number of the run that was begun last; `None`: there is none.
+    pub fn last(&self) -> Result<Option<i64>> {
+        self.db.query_row("SELECT max(run) FROM runs", [], |r| r.get(0)).map_err(|e| self.fail(e))
+    }
+
     /// A run with all that is stored of it; `None` if there is no such run.
     pub fn load(&self, run: i64) -> Result<Option<RunRecord>> {
         let sql = "SELECT record, finished_unix_s FROM runs WHERE run = ?1";

@@ -1,18 +1,16 @@
 //! One side as it is written on the command line: stored runs or JSON files, and which of their cells.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use crate::answer::compare::{self, Metric, Repeat, Side};
+use crate::cli::given::{Document, Stored};
 use crate::error::{Error, Result};
-use crate::measurement::{self, Measurement};
-use crate::run_record::{self, ARM, CONTROL, CellRecord, RunRecord, value_text};
+use crate::measurement::Measurement;
+use crate::run_record::{ARM, CONTROL, CellRecord, RunRecord, value_text};
 use crate::stats::bootstrap::Counts;
-use crate::store::{Store, default_path};
+use crate::store::Store;
 
 /// What the user gave, read.
 pub struct Given {
@@ -77,49 +75,19 @@ impl Cell {
     }
 }
 
-/// The store and what was read of it, for both sides: each run is read once.
-pub struct Stored {
-    path: Option<PathBuf>,
-    opened: Option<Store>,
-    runs: BTreeMap<i64, RunRecord>,
-}
-
-impl Stored {
-    pub fn new(path: Option<&Path>) -> Self {
-        Self { path: path.map(Path::to_owned), opened: None, runs: BTreeMap::new() }
-    }
-
-    fn run(&mut self, run: i64) -> Result<RunRecord> {
-        let store = match &mut self.opened {
-            Some(store) => store,
-            none => none.insert(open(self.path.as_deref(), run)?),
-        };
-        match self.runs.entry(run) {
-            Entry::Occupied(read) => Ok(read.get().clone()),
-            Entry::Vacant(place) => {
-                let record = store.load(run)?.ok_or_else(|| unknown_run(run, store))?;
-                Ok(place.insert(record).clone())
-            }
-        }
-    }
-}
-
-/// A JSON file is not read for ever.
-const LONGEST: u64 = 1 << 30;
-
 impl Given {
     pub fn read(text: &str, stored: &mut Stored, metrics: &[Metric]) -> Result<Self> {
         let (items, fixed) = parsed(text)?;
         let mut given =
             Self { text: text.into(), sources: Vec::new(), fixed, cells: Vec::new(), all: Vec::new(), first_arm: None };
         for item in items {
-            match item.parse::<i64>() {
-                Ok(run) => given.take_run(stored.run(run)?, Source::Run(run)),
-                Err(_) => given.take_file(Path::new(item))?,
+            match stored.number(item)? {
+                Some(run) => given.take_run(stored.run(run)?, Source::Run(run)),
+                None => given.take_file(Path::new(item))?,
             }
         }
         let selected = given.selected()?;
-        if let (Some(store), true) = (&stored.opened, metrics.iter().any(|m| m.quantile().is_some())) {
+        if let (Some(store), true) = (stored.opened(), metrics.iter().any(|m| m.quantile().is_some())) {
             given.read_latencies(&selected, store)?;
         }
         given.cells = selected.into_iter().map(|i| given.all[i].clone()).collect();
@@ -155,46 +123,15 @@ impl Given {
     }
 
     fn take_file(&mut self, path: &Path) -> Result<()> {
-        let shown = path.display();
-        let unreadable = |e: std::io::Error| {
-            Error::input(format!("cannot read {shown}"), "give a stored run's number (`iotrail list`) or a JSON file")
-                .because(e)
-        };
-        let mut text = String::new();
-        std::fs::File::open(path).map_err(unreadable)?.take(LONGEST).read_to_string(&mut text).map_err(unreadable)?;
-        let value: Value = serde_json::from_str(&text).map_err(|e| {
-            let what = if e.is_eof() { "is cut short" } else { "is no JSON" };
-            Error::input(format!("{shown} {what}"), "make it again with `bench --json` or `run --json`").because(e)
-        })?;
-        let foreign = |e: serde_json::Error| {
-            Error::input(format!("{shown} cannot be read as what it says it is"), "use the iotrail that wrote it")
-                .because(e)
-        };
         let source = Source::File(path.canonicalize().unwrap_or_else(|_| path.to_owned()));
-        match value.get("schema").and_then(Value::as_str) {
-            Some(measurement::SCHEMA) => {
-                let m: Measurement = serde_json::from_value(value).map_err(foreign)?;
+        match Document::read(path)? {
+            Document::Measurement(measurement) => {
                 self.sources.push(source);
-                self.add(Map::new(), vec![Measured { measurement: m, stored: None, latency: None }]);
-                Ok(())
+                self.add(Map::new(), vec![Measured { measurement: *measurement, stored: None, latency: None }]);
             }
-            Some(run_record::SCHEMA) => {
-                let record: RunRecord = serde_json::from_value(value).map_err(foreign)?;
-                self.take_run(record, source);
-                Ok(())
-            }
-            other => Err(Error::input(
-                format!(
-                    "{shown} holds {}, and neither a measurement nor a run",
-                    other.unwrap_or("no schema of iotrail")
-                ),
-                format!(
-                    "give what `bench --json` ({}) or `run --json` ({}) printed",
-                    measurement::SCHEMA,
-                    run_record::SCHEMA
-                ),
-            )),
+            Document::Run(record) => self.take_run(record, source),
         }
+        Ok(())
     }
 
     /// Repeats of the same load, from several runs or files, are repeats of one cell.
@@ -254,23 +191,6 @@ fn distinct(of: impl Iterator<Item = String>) -> Vec<String> {
         }
     }
     seen
-}
-
-fn open(path: Option<&Path>, run: i64) -> Result<Store> {
-    let path = path.map_or_else(default_path, |p| Ok(p.to_owned()))?;
-    Store::open(&path)?.ok_or_else(|| {
-        Error::input(
-            format!("there is no run {run}: there is no store {}", path.display()),
-            "name the store with --store, or give JSON files",
-        )
-    })
-}
-
-fn unknown_run(run: i64, store: &Store) -> Error {
-    Error::input(
-        format!("there is no run {run} in {}", store.path().display()),
-        "`iotrail list` shows the runs that are stored",
-    )
 }
 
 type Fixed = Vec<(String, String)>;
