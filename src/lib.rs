@@ -3,7 +3,7 @@
 //! Imports point one way, from what decides to what is decided on:
 //!
 //! ```text
-//! cli → experiment, watch, lab → load, net, probe → engine → host, path, stats
+//! cli → experiment, watch, lab, scrape → load, net, probe → engine → host, path, stats
 //!          ↘ answer, store, report, export → run_record, comparison, trace_record, top_record, recorded → measurement → path, stats
 //! ```
 //!

@@ -24,7 +24,7 @@ use crate::watch::recording::Existing;
     group = ArgGroup::new("format").required(true).multiple(true),
     after_help = "SOURCE is\n  12          a stored run; last: the last one\n  run.json    what `run --json` or `bench --json` printed: \
                   it has no histograms\n  r.iotrail   what `trace --record` wrote, for --perfetto\n\nOUT is a file, or - for \
-                  standard output; DIR a folder, which is made. Folded stacks are what\n`bench` and `trace` write with \
+                  standard output; DIR a folder, which is made. Kernel stacks are what\n`bench` and `trace` write with \
                   --profile --folded: measurements keep their samples by place alone."
 )]
 pub struct ExportArgs {
@@ -56,6 +56,10 @@ pub struct ExportArgs {
     /// HdrHistogram's log, a line for each measurement, tagged with its cell
     #[arg(long, value_name = "OUT", group = "format")]
     hdr: Option<PathBuf>,
+
+    /// Folded stacks of a profiled run: each cell's samples by place
+    #[arg(long, value_name = "OUT", group = "format")]
+    folded: Option<PathBuf>,
 
     /// Of a recording: a trace for Perfetto (ui.perfetto.dev)
     #[arg(long, value_name = "OUT", group = "format")]
@@ -107,7 +111,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
         return recording::export(args, path);
     }
     match Document::read(path)? {
-        Document::Run(record) => run::of_file(args, record.into(), path),
+        Document::Run(record) => run::of_file(args, (*record).into(), path),
         Document::Measurement(m) => run::of_file(args, (*m).into(), path),
     }
 }

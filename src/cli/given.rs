@@ -66,7 +66,7 @@ impl Stored {
 /// What a JSON file holds.
 pub enum Document {
     Measurement(Box<Measurement>),
-    Run(RunRecord),
+    Run(Box<RunRecord>),
 }
 
 /// A JSON file is not read for ever.

@@ -33,6 +33,11 @@ fn direction(rw: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether fio has such a load.
+pub fn is_told(row: &Row<'_>) -> bool {
+    direction(&row.measurement.load.rw).is_some()
+}
+
 /// The file's content; `None`: fio has no such load.
 pub fn file(row: &Row<'_>, latency: Option<&Histogram<u64>>) -> Option<Value> {
     let m = row.measurement;
@@ -65,8 +70,8 @@ pub fn file(row: &Row<'_>, latency: Option<&Histogram<u64>>) -> Option<Value> {
         job["ctx"] = ((per_io * m.ios as f64).round() as u64).into();
     }
     if let Some(latency) = latency {
-        for (name, unit_ns, bounds) in DISTRIBUTION {
-            job[*name] = distribution(latency, *unit_ns, bounds);
+        for (name, unit_ns, is_last) in DISTRIBUTION {
+            job[name] = distribution(latency, unit_ns, is_last);
         }
     }
     let mut file = json!({
@@ -243,62 +248,34 @@ fn middle(ns: u64) -> u64 {
     from + (1 << width_bits) / 2
 }
 
-type Bounds = &'static [(u64, &'static str)];
+/// fio's three lists, with the nanoseconds of their units, and whether there is one for what is above all.
+const DISTRIBUTION: [(&str, u64, bool); 3] =
+    [("latency_ns", 1, false), ("latency_us", 1000, false), ("latency_ms", 1_000_000, true)];
 
-/// In each of fio's three lists, the share of latencies below its bound and not below the one before; over all lists.
-const DISTRIBUTION: &[(&str, u64, Bounds)] = &[
-    ("latency_ns", 1, BELOW_1000),
-    ("latency_us", 1000, BELOW_1000),
-    (
-        "latency_ms",
-        1_000_000,
-        &[
-            (2, "2"),
-            (4, "4"),
-            (10, "10"),
-            (20, "20"),
-            (50, "50"),
-            (100, "100"),
-            (250, "250"),
-            (500, "500"),
-            (750, "750"),
-            (1000, "1000"),
-            (2000, "2000"),
-            (u64::MAX, ">=2000"),
-        ],
-    ),
-];
+/// Bounds of each list, in its unit.
+const BELOW: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
+/// Of the last one, beyond these.
+const LONGEST: u64 = 2000;
 
-const BELOW_1000: Bounds = &[
-    (2, "2"),
-    (4, "4"),
-    (10, "10"),
-    (20, "20"),
-    (50, "50"),
-    (100, "100"),
-    (250, "250"),
-    (500, "500"),
-    (750, "750"),
-    (1000, "1000"),
-];
-
-fn distribution(latency: &Histogram<u64>, unit_ns: u64, bounds: Bounds) -> Value {
+/// In each list, the share of latencies below its bound and not below the one before; of all.
+fn distribution(latency: &Histogram<u64>, unit_ns: u64, is_last: bool) -> Value {
+    let mut bounds = BELOW.to_vec();
+    let mut names: Vec<String> = BELOW.iter().map(u64::to_string).collect();
+    if is_last {
+        bounds.push(LONGEST);
+        names.extend([LONGEST.to_string(), format!(">={LONGEST}")]);
+    }
     let mut counts = vec![0; bounds.len() + 1];
     // The list of the smaller unit ends where this one begins.
     let from_ns = if unit_ns == 1 { 0 } else { unit_ns };
     for bucket in latency.iter_recorded() {
         let ns = latency.median_equivalent(bucket.value_iterated_to());
         if ns >= from_ns {
-            counts[bounds.partition_point(|(bound, _)| bound.saturating_mul(unit_ns) <= ns)] += bucket.count_at_value();
+            counts[bounds.partition_point(|bound| bound * unit_ns <= ns)] += bucket.count_at_value();
         }
     }
     let share = |n: u64| if latency.is_empty() { 0.0 } else { 100.0 * n as f64 / latency.len() as f64 };
-    bounds
-        .iter()
-        .zip(counts)
-        .map(|((_, name), n)| ((*name).to_owned(), Value::from(share(n))))
-        .collect::<Map<_, _>>()
-        .into()
+    names.into_iter().zip(counts).map(|(name, n)| (name, Value::from(share(n)))).collect::<Map<_, _>>().into()
 }
 
 #[cfg(test)]

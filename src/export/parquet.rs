@@ -335,7 +335,8 @@ mod tests {
         let parts = write(&run, &mut |_, _| Ok(Some(histogram())), folder.path(), &refused).unwrap();
         let mut by_place: Vec<PathBuf> = parts.iter().map(|p| p.place.clone()).collect();
         let mut expected = places(&run);
-        (by_place.sort(), expected.sort());
+        by_place.sort();
+        expected.sort();
         assert_eq!(by_place, expected);
         let open = |table: &str| {
             let part = parts.iter().find(|p| p.table == table).unwrap();

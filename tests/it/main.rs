@@ -10,6 +10,7 @@ mod bad_machine;
 mod compare;
 mod compared;
 mod confine;
+mod export;
 mod help;
 mod hostile;
 mod json;
@@ -70,6 +71,7 @@ fn main() {
         output::TESTS,
         hostile::TESTS,
         shells::TESTS,
+        export::TESTS,
         store::TESTS,
         restore::TESTS,
         compare::TESTS,

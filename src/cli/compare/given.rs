@@ -129,7 +129,7 @@ impl Given {
                 self.sources.push(source);
                 self.add(Map::new(), vec![Measured { measurement: *measurement, stored: None, latency: None }]);
             }
-            Document::Run(record) => self.take_run(record, source),
+            Document::Run(record) => self.take_run(*record, source),
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::cli::run::measured::to_json;
 use crate::error::{Error, Result};
 use crate::export::rows::Run;
 use crate::export::table::{self, HISTOGRAM, Table};
-use crate::export::{csv, fio, hdr, parquet};
+use crate::export::{csv, fio, folded, hdr, parquet};
 use crate::report::terminal;
 use crate::run_record::RunRecord;
 use crate::watch::recording::Existing;
@@ -73,14 +73,28 @@ impl Source<'_> {
                 "they are in the store: give a stored run's number; `bench --store PATH` keeps a single measurement",
             ));
         }
+        let samples = folded::places(&self.run);
+        if args.folded.is_some() && samples.is_empty() {
+            return Err(Error::input(
+                format!("{} holds no samples, and --folded is of these", self.called),
+                "measure with --profile, in an experiment file profile = true; `bench --profile --folded FILE` keeps the kernel's stacks",
+            ));
+        }
         // What cannot be made is found out before anything is.
         let existing = args.existing();
         let open = |path: &Option<PathBuf>| path.as_deref().map(|p| Output::open(p, existing)).transpose();
         let (json, csv, hdr) = (open(&args.json)?, open(&args.csv)?, open(&args.hdr)?);
+        let stacks = open(&args.folded)?;
         if let Some(folder) = &args.parquet {
             self.are_free(folder, parquet::places(&self.run).into_iter(), existing)?;
         }
         if let Some(folder) = &args.fio {
+            if !self.run.rows().any(|row| fio::is_told(&row)) {
+                return Err(Error::input(
+                    format!("{} holds no load that fio's JSON can tell", self.called),
+                    "it is of reads or of writes alone; --json, --csv and --parquet are of all loads",
+                ));
+            }
             self.are_free(folder, self.run.rows().map(|row| fio::place(&row).into()), existing)?;
         }
 
@@ -96,6 +110,11 @@ impl Source<'_> {
             let refused = out.refusal();
             let lines = hdr::write(&self.run, &mut |cell, repeat| self.latency(cell, repeat), &mut out, &refused)?;
             self.done(out, plural(lines as usize, "histogram"))?;
+        }
+        if let Some(mut out) = stacks {
+            let refused = out.refusal();
+            samples.iter().try_for_each(|line| writeln!(out, "{line}")).map_err(refused)?;
+            self.done(out, plural(samples.len(), "stack"))?;
         }
         if let Some(folder) = &args.parquet {
             self.parquet(folder, existing)?;
@@ -157,11 +176,11 @@ impl Source<'_> {
     fn fio(&self, folder: &Path, existing: Existing) -> Result<()> {
         let under_way = output::under_way(folder)?;
         let mut files = vec![];
-        let mut without: Vec<&str> = vec![];
+        let mut without = 0;
         for (row, number) in self.run.rows().zip(0u32..) {
             let latency = self.latency(row.cell, row.repeat)?;
             let Some(file) = fio::file(&row, latency.as_ref()) else {
-                without.push(&row.measurement.load.rw);
+                without += 1;
                 continue;
             };
             let made = under_way.path().join(number.to_string());
@@ -169,18 +188,12 @@ impl Source<'_> {
             std::fs::write(&made, bytes).map_err(|e| output::refused(&made, e))?;
             files.push((made, folder.join(fio::place(&row))));
         }
-        if files.is_empty() {
-            return Err(Error::input(
-                format!("{} holds no load that fio's JSON can tell ({})", self.called, without.join(", ")),
-                "it is of reads or of writes; --json, --csv and --parquet are of all loads",
-            ));
-        }
         for (made, place) in &files {
             output::put(made, place, existing)?;
         }
         self.say(&output::shown(folder), &format!("{} in folders by cell and repeat", plural(files.len(), "file")));
-        if !without.is_empty() {
-            let n = plural(without.len(), "measurement");
+        if without > 0 {
+            let n = plural(without, "measurement");
             terminal::say(&format!(
                 "iotrail: note: {n} left out: fio's JSON tells reads from writes, and knows no other loads"
             ));
