@@ -105,7 +105,7 @@ fn kept() -> End {
 fn refused() -> End {
     let (place, m) = stored();
     place.write("m.json", serde_json::to_string(&m).expect("JSON"));
-    place.write("other.json", "{\"schema\": \"x\u{1b}[31m\"}");
+    place.write("other.json", r#"{"schema": "x\u001b[31m"}"#);
     let before = place.contents();
     for (args, line) in [
         (&["1"] as &[&str], "the following required arguments were not provided: *"),
