@@ -45,10 +45,7 @@ pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
     }
     terminal::say(&format!(
         "{}: {} I/Os as {} slices on {} tracks; open it at https://ui.perfetto.dev, which reads it in the browser",
-        terminal::sanitise(&shown),
-        written.ios,
-        written.slices,
-        written.tracks
+        shown, written.ios, written.slices, written.tracks
     ));
     Ok(0)
 }

@@ -211,6 +211,6 @@ impl Source<'_> {
     }
 
     fn say(&self, place: &str, what: &str) {
-        terminal::say(&format!("{}: {what}", terminal::sanitise(place)));
+        terminal::say(&format!("{place}: {what}"));
     }
 }
