@@ -1,4 +1,4 @@
-# make run · make test · make lab-test · make bench · make lint · make install · make deb · make deb-test
+# make run · make test · make lab-test · make interop · make bench · make lint · make install · make deb · make deb-test
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
@@ -9,7 +9,7 @@ BIN = $(TARGET)/release/iotrail
 LAB_KERNELS = 6.1 6.12 newest
 LAB_TESTS = order:: functions:: ground:: nvme:: nvme::what_has_no_poll_queue
 
-.PHONY: run build deps test lab-test lint bench install install-files deb deb-test clean
+.PHONY: run build deps test lab-test interop lint bench install install-files deb deb-test clean
 
 # The main job: COOP_TASKRUN against the default, on a file of this machine's disk; then the page of its figures.
 run: build
@@ -53,6 +53,11 @@ lab-test: deps
 	        $(CARGO) test --release --locked --test kernel || failed="$$failed $$kernel"; \
 	done; \
 	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
+
+# Every export, read back by the tool that it is for (DuckDB, Spark, fio-plot, HdrHistogram, Prometheus); prints both sides' numbers.
+interop: PACKAGES += fio python3-venv
+interop: build
+	sh tests/interop/run.sh $(BIN)
 
 lint: deps
 	$(CARGO) fmt --check

@@ -3,7 +3,7 @@
 //! Imports point one way, from what decides to what is decided on:
 //!
 //! ```text
-//! cli → experiment, watch, lab → load, net, probe → engine → host, path, stats
+//! cli → experiment, watch, lab, scrape → load, net, probe → engine → host, path, stats
 //!          ↘ answer, store, report, export → run_record, comparison, trace_record, top_record, recorded → measurement → path, stats
 //! ```
 //!
@@ -28,9 +28,11 @@
 //! | [`net_record`] | the network's side of a measurement; part of its JSON schema |
 //! | [`trace_record`] | what watching a program yields; the JSON schema |
 //! | [`top_record`] | what a watched program does a second, once an interval; the JSON schema |
+//! | [`metrics_record`] | what a scrape tells of a watch that goes on |
+//! | [`scrape`] | an HTTP server that answers scrapes, and nothing else |
 //! | [`watch`] | other people's programs: their rings, followed requests, recordings |
 //! | [`recorded`] | what a recording holds; its schema |
-//! | [`export`] | recordings and samples for other programs, one file per format |
+//! | [`export`] | runs, recordings and samples for other programs, one file per format |
 //! | [`plain`] | text from outside as a terminal may show it; lines on standard error |
 //! | [`folders`] | where the store, the journal and the lab's cache are |
 //! | [`error`] | what a user is told, and the exit status |
@@ -47,6 +49,7 @@ pub mod host;
 pub mod lab;
 pub mod load;
 pub mod measurement;
+pub mod metrics_record;
 pub mod net;
 pub mod net_record;
 pub mod path;
@@ -55,6 +58,7 @@ pub mod probe;
 pub mod recorded;
 pub mod report;
 pub mod run_record;
+pub mod scrape;
 pub mod stats;
 pub mod store;
 pub mod top_record;

@@ -1,64 +1,127 @@
-//! `iotrail export`: a recording for another program.
+//! `iotrail export`: a run or a recording for other programs.
 
-use std::io::BufWriter;
+mod output;
+mod recording;
+mod run;
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::builder::PossibleValuesParser;
+use clap::{ArgGroup, Args};
+use serde_json::Value;
 
+use self::output::STDOUT;
+use crate::cli::given::{Document, Stored};
 use crate::error::{Error, Result};
-use crate::export::perfetto;
-use crate::recorded::Ending;
-use crate::report::terminal;
-use crate::watch::recording::{Existing, Reader, create_file};
+use crate::export::table;
+use crate::recorded;
+use crate::watch::recording::Existing;
 
 #[derive(Debug, Args)]
+#[command(
+    group = ArgGroup::new("format").required(true).multiple(true),
+    after_help = "SOURCE is\n  12          a stored run; last: the last one\n  run.json    what `run --json` or `bench --json` printed: \
+                  it has no histograms\n  r.iotrail   what `trace --record` wrote, for --perfetto\n\nOUT is a file, or - for \
+                  standard output; DIR a folder, which is made. Kernel stacks are what\n`bench` and `trace` write with \
+                  --profile --folded: measurements keep their samples by place alone."
+)]
 pub struct ExportArgs {
-    /// A recording, made with `iotrail trace --record FILE`
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// A stored run's number, `last`, a JSON file or a recording
+    #[arg(value_name = "SOURCE")]
+    source: OsString,
 
-    /// A trace for Perfetto (ui.perfetto.dev), into this file
-    #[arg(long, value_name = "OUT", required = true)]
-    perfetto: PathBuf,
+    /// All of a run as `run --json` prints it, of a measurement as `bench --json` does
+    #[arg(long, value_name = "OUT", group = "format")]
+    json: Option<PathBuf>,
 
-    /// Replace the file if it is there
+    /// One row for each measurement, every figure with its unit in the column's name
+    #[arg(long, value_name = "OUT", group = "format")]
+    csv: Option<PathBuf>,
+
+    /// What --csv has a row of: one of the lists of each measurement
+    #[arg(long, value_name = "TABLE", default_value = "measurements", requires = "csv",
+          value_parser = PossibleValuesParser::new(table::all().map(|t| t.name).collect::<Vec<_>>()))]
+    table: String,
+
+    /// Every table as Parquet, in folders by host and run: those of many hosts beside each other are one table
+    #[arg(long, value_name = "DIR", group = "format")]
+    parquet: Option<PathBuf>,
+
+    /// fio's JSON (json+), a file for each measurement, in folders that fio-plot draws
+    #[arg(long, value_name = "DIR", group = "format")]
+    fio: Option<PathBuf>,
+
+    /// HdrHistogram's log, a line for each measurement, tagged with its cell
+    #[arg(long, value_name = "OUT", group = "format")]
+    hdr: Option<PathBuf>,
+
+    /// Folded stacks of a profiled run: each cell's samples by place
+    #[arg(long, value_name = "OUT", group = "format")]
+    folded: Option<PathBuf>,
+
+    /// Of a recording: a trace for Perfetto (ui.perfetto.dev)
+    #[arg(long, value_name = "OUT", group = "format")]
+    perfetto: Option<PathBuf>,
+
+    /// Replace what is there
     #[arg(long)]
     force: bool,
+
+    /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    #[arg(long, value_name = "PATH")]
+    store: Option<PathBuf>,
+}
+
+impl ExportArgs {
+    fn existing(&self) -> Existing {
+        if self.force { Existing::Replace } else { Existing::Keep }
+    }
+
+    /// Files that become one stream, with their options.
+    fn streams(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let all = [("--json", &self.json), ("--csv", &self.csv), ("--hdr", &self.hdr), ("--perfetto", &self.perfetto)];
+        all.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
+    }
+
+    fn folders(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let all = [("--parquet", &self.parquet), ("--fio", &self.fio)];
+        all.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
+    }
 }
 
 pub fn run(args: &ExportArgs) -> Result<u8> {
-    // Names of rings and processes are at the recording's end, and wanted at its beginning.
-    let ending = Reader::open(&args.file)?.skip_to_ending()?;
-    let reader = Reader::open(&args.file)?;
-    let place = |p: &Path| p.canonicalize().ok();
-    if place(&args.perfetto).is_some_and(|p| Some(p) == place(&args.file)) {
-        let what = format!("{} cannot become its own export", args.file.display());
-        return Err(Error::input(what, "name another file with --perfetto"));
+    if let Some((option, _)) = args.folders().find(|(_, path)| *path == Path::new(STDOUT)) {
+        return Err(Error::input(format!("{option} makes many files, and no stream"), "name a folder"));
     }
-    let existing = if args.force { Existing::Replace } else { Existing::Keep };
-    let file = create_file(&args.perfetto, existing)?;
-    let header = reader.header().clone();
-    let mut out = perfetto::Exporter::new(BufWriter::with_capacity(1 << 20, file), &header, ending.end());
-    let refused = |e: std::io::Error| {
-        let what = format!("cannot write {}", args.perfetto.display());
-        Error::machine(what, "free some room, or name a file on another disk").because(e)
-    };
-    for entry in reader {
-        out.entry(&entry?).map_err(refused)?;
+    let to_stdout: Vec<&str> = args.streams().filter(|(_, path)| *path == Path::new(STDOUT)).map(|(o, _)| o).collect();
+    if let [first, second, ..] = to_stdout[..] {
+        let what = format!("{first} and {second} would be mixed on standard output");
+        return Err(Error::input(what, "name a file for one of them"));
     }
-    let written = out.finish().map_err(refused)?;
-    match ending {
-        Ending::Whole(_) => (),
-        Ending::Cut { at_byte } | Ending::Damaged { at_byte } => terminal::say(&format!(
-            "iotrail: warning: the recording breaks off at byte {at_byte}; what is before is exported"
-        )),
+    // A run that is named is not looked for among the files.
+    let mut stored = Stored::new(args.store.as_deref());
+    if let Some(run) = args.source.to_str().map(|text| stored.number(text)).transpose()?.flatten() {
+        let record = stored.run(run)?;
+        return run::stored(args, record, &stored);
     }
-    terminal::say(&format!(
-        "{}: {} I/Os as {} slices on {} tracks; open it at https://ui.perfetto.dev, which reads it in the browser",
-        args.perfetto.display(),
-        written.ios,
-        written.slices,
-        written.tracks
-    ));
-    Ok(0)
+    let path = Path::new(&args.source);
+    if is_recording(path) {
+        return recording::export(args, path);
+    }
+    match Document::read(path)? {
+        Document::Run(record) => run::of_file(args, (*record).into(), path),
+        Document::Measurement(m) => run::of_file(args, (*m).into(), path),
+    }
+}
+
+/// A recording's header is a line of JSON; whatever cannot be read is not one, and is refused as what it is.
+fn is_recording(path: &Path) -> bool {
+    const LINE_BYTES: u64 = 1 << 20;
+    let mut line = vec![];
+    let read = |line: &mut Vec<u8>| BufReader::new(std::fs::File::open(path)?).take(LINE_BYTES).read_until(b'\n', line);
+    read(&mut line).is_ok()
+        && serde_json::from_slice::<Value>(&line)
+            .is_ok_and(|header| header.get("schema").and_then(Value::as_str) == Some(recorded::SCHEMA))
 }

@@ -76,7 +76,7 @@ enum Command {
     Restore(restore::RestoreArgs),
     /// The slowest I/Os of a recording, each as a timeline in words
     Explain(explain::ExplainArgs),
-    /// A recording for another program: Perfetto
+    /// A run or a recording for other programs: JSON, CSV, Parquet, fio's JSON, HdrHistogram's log, Perfetto
     Export(export::ExportArgs),
     /// What a shell completes commands and options by, on standard output: iotrail completions bash
     Completions(completions::CompletionsArgs),

@@ -4,7 +4,9 @@
 //! the result.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ use crate::experiment::interrupt;
 use crate::path::slowest::By;
 use crate::recorded::Ending;
 use crate::report::terminal;
+use crate::scrape::{self, Server};
 use crate::trace_record::TraceRecord;
 use crate::watch::namespace::Namespace;
 use crate::watch::recorder::{Flight, Keep};
@@ -72,6 +75,11 @@ pub struct TraceArgs {
     #[command(flatten)]
     profile: ProfileArgs,
 
+    /// Answer scrapes at http://ADDR/metrics while it goes on (OpenMetrics, or Prometheus's format): an address and port, or a
+    /// port alone, which is the loopback's; port 0 takes a free one and says which
+    #[arg(long, value_name = "ADDR", value_parser = scrape::address, conflicts_with = "windows")]
+    metrics: Option<SocketAddr>,
+
     /// Exit with status 1 if the finding of this code is there; may be given several times
     #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(diagnose::CODES))]
     fail_on: Vec<String>,
@@ -98,7 +106,13 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         Keep { file: args.record.clone().map(|path| (path, existing)), slowest: args.slowest.map(|k| k as usize) };
     let one_in = args.one_in.unwrap_or(if keep.any() || args.windows.is_some() { 1 } else { 100 });
     let how = How { duration: args.duration, one_in, windows: args.windows, stdout_apart: args.json, namespace };
-    let extra = Extra { keep, sampling: args.profile.sampling() };
+    // Before anything is loaded: an address that somebody else has is found out here.
+    let server = args.metrics.map(Server::start).transpose()?;
+    if let Some(server) = &server {
+        terminal::say(&format!("metrics: http://{}/metrics", server.at()));
+    }
+    let metrics = server.as_ref().map(|server| Arc::clone(server.desk()));
+    let extra = Extra { keep, sampling: args.profile.sampling(), metrics };
     let Traced { mut record, kept, samples } = watch(asked, &how, &extra)?;
     record.findings = diagnose::findings(&record);
     let (file, slowest) = kept.map_or((None, None), |kept| (kept.file.map(|f| (f, kept.completions)), kept.slowest));

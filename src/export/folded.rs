@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::export::rows::Run;
 use crate::path::place;
 use crate::path::sample::{Sample, Stack};
+use crate::run_record::value_text;
 
 /// Which stacks, and from where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,21 @@ pub fn lines(samples: &[Sample], under: Under) -> Vec<String> {
     stacks.into_iter().map(|(stack, count)| format!("{stack} {count}")).collect()
 }
 
+/// The samples of a run's measurements by place, which is all that is stored of them: `cell=1;arm=x;place count`, a line for each
+/// cell and place, its repeats together.
+pub fn places(run: &Run) -> Vec<String> {
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for row in run.rows() {
+        for share in row.measurement.cpu_shares.iter().flatten().filter(|s| s.samples > 0) {
+            let params = row.params.iter().map(|(name, v)| frame(&format!("{name}={}", value_text(v))));
+            let frames: Vec<String> =
+                [format!("cell={}", row.cell)].into_iter().chain(params).chain([share.place.name().into()]).collect();
+            *lines.entry(frames.join(";")).or_default() += share.samples;
+        }
+    }
+    lines.into_iter().map(|(stack, count)| format!("{stack} {count}")).collect()
+}
+
 /// A frame may hold neither the character between frames nor the end of a line.
 fn frame(name: &str) -> String {
     name.replace(|c: char| c == ';' || c.is_control(), "_")
@@ -84,6 +101,19 @@ mod tests {
             "load-0;do_syscall_64;task_work_run;tctx_task_work;io_req_task_complete 3",
         ];
         assert_eq!(lines(&samples(), Under::All), expected);
+    }
+
+    #[test]
+    fn places_of_a_run_add_up_over_its_repeats() {
+        assert_eq!(
+            places(&crate::export::sample::run()),
+            [
+                "cell=1;arm=a,\"b\"__c_d=e %;depth=16;interrupt 20",
+                "cell=1;arm=a,\"b\"__c_d=e %;depth=16;user 3968",
+                "cell=2;arm='already;depth=32;interrupt 20",
+                "cell=2;arm='already;depth=32;user 3968",
+            ]
+        );
     }
 
     #[test]

@@ -104,6 +104,15 @@ impl Delays {
         counts.iter().map(|c| VehicleCount { delay_ns: delay(c), ..c.clone() }).collect()
     }
 
+    /// Whatever their detail.
+    pub fn by_vehicle(&self) -> BTreeMap<Vehicle, Durations> {
+        let mut sum: BTreeMap<Vehicle, Durations> = BTreeMap::new();
+        for ((vehicle, _), delays) in &self.0 {
+            sum.entry(*vehicle).or_default().add(delays);
+        }
+        sum
+    }
+
     /// Of all vehicles.
     pub fn all(&self) -> Durations {
         let mut sum = Durations::default();

@@ -4,6 +4,7 @@ use hdrhistogram::Histogram;
 
 use super::{histogram, quantile};
 use crate::measurement::{Delay, Latency};
+use crate::metrics_record::Buckets;
 
 /// So many values are kept as they are; only more of them are worth a histogram's memory.
 const FEW: usize = 512;
@@ -62,6 +63,26 @@ impl Durations {
         (count > 0).then(|| Delay { p50, p99, max, count: Some(count), p90, over_1ms: Some(self.over(LONG_NS)) })
     }
 
+    /// Counted by upper bounds, which rise. Counts and sum are the histogram's whatever the number, so that none is ever less with more
+    /// values.
+    pub fn buckets(&self, bounds_ns: &[u64]) -> Buckets {
+        let many;
+        let histogram = match self {
+            Durations::Few(values) => {
+                many = of(values, histogram::new());
+                &many
+            }
+            Durations::Many(histogram) => histogram,
+        };
+        let mut out = Buckets { count: histogram.len(), sum_ns: 0, counts: vec![0; bounds_ns.len() + 1] };
+        for bucket in histogram.iter_recorded() {
+            let ns = histogram.lowest_equivalent(bucket.value_iterated_to());
+            out.sum_ns = out.sum_ns.saturating_add(ns.saturating_mul(bucket.count_at_value()));
+            out.counts[bounds_ns.partition_point(|bound| *bound < ns)] += bucket.count_at_value();
+        }
+        out
+    }
+
     /// How many are longer. Of many, to the histogram's error.
     fn over(&self, ns: u64) -> u64 {
         match self {
@@ -108,6 +129,12 @@ mod tests {
                 over_1ms: Some(0)
             })
         );
+        for durations in [&one, &sum] {
+            let Buckets { count, sum_ns, counts } = durations.buckets(&[100, 250]);
+            let n = durations.latency().count;
+            assert_eq!((count, sum_ns), (n, n * (n + 1) / 2));
+            assert_eq!(counts, [100, 150, n - 250]);
+        }
         assert_eq!((Durations::default().latency(), Durations::default().delay()), (Latency::default(), None));
     }
 }

@@ -186,7 +186,7 @@ impl Drop for Gated {
     }
 }
 
-fn cpu_time(usage: &libc::rusage) -> CpuTime {
+pub(super) fn cpu_time(usage: &libc::rusage) -> CpuTime {
     let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
     CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }

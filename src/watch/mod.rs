@@ -15,12 +15,14 @@
 //! | [`sampler`] | samples of their CPU time |
 //! | [`session`] | one watched span from its beginning to its end |
 //! | [`windows`] | when the probes are attached, where they are not all the time; pure |
+//! | [`metrics`] | counts so far, for those who scrape them |
 //! | [`rates`] | counts at two moments and what was followed between → rates; pure |
 //! | [`live`] | a watched span of which rates are told while it lasts |
 
 pub mod command;
 pub mod end;
 pub mod live;
+pub mod metrics;
 pub mod namespace;
 pub mod processes;
 pub mod rates;

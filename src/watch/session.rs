@@ -2,10 +2,12 @@
 //! at the end counts, followed requests and /proc's view become one record.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::command::Gated;
+use super::command::{self, Gated};
 use super::end;
+use super::metrics::{self, Desk};
 use super::namespace::Namespace;
 use super::processes::{self, Processes};
 use super::recorder::{self, Keep, Kept, Recorder};
@@ -18,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::host;
 use crate::host::privileges::{Capability, Privileges};
 use crate::measurement::Warning;
+use crate::metrics_record::Observer;
 use crate::path::sample::Sample;
 use crate::probe::profile::{self, Sampling};
 use crate::probe::watch::{Follow, Interface, Room, Subject, Watch, Who};
@@ -49,6 +52,8 @@ pub struct How {
 pub struct Extra {
     pub keep: Keep,
     pub sampling: Option<Sampling>,
+    /// Where scrapes ask for the counts so far.
+    pub metrics: Option<Arc<Desk>>,
 }
 
 /// What a watched span yields.
@@ -235,6 +240,10 @@ pub fn watch(
         if let Some(recorder) = recorder.as_mut().filter(|r| r.is_note_due()) {
             recorder.note(watch.follow_loss());
         }
+        if let Some(desk) = extra.metrics.as_ref().filter(|desk| desk.is_asked()) {
+            let elapsed_ns = began.elapsed().as_nanos() as u64;
+            desk.answer(metrics::record(watch.look()?, &summary, elapsed_ns, own_cpu()));
+        }
         progress(Progress { elapsed: began.elapsed(), followed: summary.completions() });
         let mut rest = until.map_or(PERIOD, |until| PERIOD.min(until.saturating_duration_since(Instant::now())));
         if let Some(windows) = &windows {
@@ -404,6 +413,17 @@ pub(super) fn probed(asked: &Asked, one_in: u32) -> Subject {
         aio_awaited: matches!(asked, Asked::Processes(_)),
         spans_timed: false,
     }
+}
+
+/// What this process has used, all its threads together.
+fn own_cpu() -> Observer {
+    // SAFETY: a plain C structure, valid when all zero, which the call fills; it cannot fail for the calling process.
+    let used = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        command::cpu_time(&usage)
+    };
+    Observer { user_ns: used.user_ns, system_ns: used.system_ns }
 }
 
 /// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves.

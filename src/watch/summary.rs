@@ -11,6 +11,7 @@ use super::rings::{self, SQPOLL, SeenRing};
 use crate::answer::doubt::{self, Counts};
 use crate::error::errno_name;
 use crate::measurement::{Followed, Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
+use crate::metrics_record::{BOUNDS_NS, Buckets};
 use crate::path::multishot::Multishot;
 use crate::path::order::{Passages, sees_ends};
 use crate::path::times::{Delays, Times};
@@ -19,6 +20,7 @@ use crate::path::vehicle::Vehicle;
 use crate::probe::function;
 use crate::probe::observed::Observed;
 use crate::probe::rings::{ContextCounts, OpcodeCounts, Reaped, RingCounts};
+use crate::stats::durations::Durations;
 use crate::stats::estimate;
 use crate::trace_record::{
     ContextRecord, CpuPair, EnterBatch, ErrnoCount, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems,
@@ -151,6 +153,22 @@ impl Summary {
         }
     }
 
+    pub(super) fn one_in(&self) -> u32 {
+        self.one_in
+    }
+
+    /// Latencies and, by vehicle, delivery delays of what was followed so far.
+    pub(super) fn buckets(&self) -> (Buckets, Vec<(Vehicle, Buckets)>) {
+        let mut latency = Durations::default();
+        let mut delays = Delays::default();
+        for part in self.parts.values() {
+            part.by_opcode.values().for_each(|times| latency.add(&times.latency));
+            delays.add(&part.delays);
+        }
+        let delays = delays.by_vehicle().iter().map(|(vehicle, d)| (*vehicle, d.buckets(&BOUNDS_NS))).collect();
+        (latency.buckets(&BOUNDS_NS), delays)
+    }
+
     /// Followed completions so far.
     pub fn completions(&self) -> u64 {
         self.completions
@@ -261,13 +279,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
     let sum = |f: fn(&OpcodeCounts) -> u64| opcodes.iter().map(f).sum::<u64>();
     let ios = observed.seen;
     let ratio = |n: Option<u64>| n.filter(|_| ios > 0).map(|n| n as f64 / ios as f64);
-    let mut mode_switches = vec![];
-    if let Some(syscalls) = observed.syscalls {
-        mode_switches.push(ModeSwitch { cause: "syscall".into(), count: syscalls });
-    }
-    if let Some(returns) = &observed.returns {
-        mode_switches.extend(returns.iter().map(|(cause, n)| ModeSwitch { cause: (*cause).into(), count: *n }));
-    }
+    let mode_switches = mode_switches(&observed);
     // Without system calls the sum is of no use.
     let switches = observed.syscalls.zip(observed.returns.as_ref()).map(|(calls, r)| calls + r.values().sum::<u64>());
     let times = all.times();
@@ -447,6 +459,13 @@ fn sqpoll(
         wakeups: thread.and_then(|t| t.sleeps),
         requests: counts.opcodes.iter().map(|o| o.requests).sum(),
     })
+}
+
+/// As far as they are counted.
+pub(super) fn mode_switches(observed: &Observed) -> Vec<ModeSwitch> {
+    let calls = observed.syscalls.map(|count| ModeSwitch { cause: "syscall".into(), count });
+    let returns = observed.returns.iter().flatten().map(|(cause, n)| ModeSwitch { cause: (*cause).into(), count: *n });
+    calls.into_iter().chain(returns).collect()
 }
 
 /// Every opcode once, over all rings and contexts.

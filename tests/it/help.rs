@@ -77,12 +77,12 @@ fn options() -> End {
         ("report", "--help --json --output --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --help --json --opcode --ring --slowest"),
-        ("export", "--force --help --perfetto"),
+        ("export", "--csv --fio --folded --force --hdr --help --json --parquet --perfetto --store --table"),
         ("completions", "--help"),
         ("man", "--help"),
         (
             "trace",
-            "--all --duration --fail-on --flamegraph --folded --force --help --json --one-in --pid --profile --profile-by \
+            "--all --duration --fail-on --flamegraph --folded --force --help --json --metrics --one-in --pid --profile --profile-by \
                    --profile-hz --record --slowest --stacks --windows",
         ),
         ("top", "--all --count --help --interval --json --one-in --pid"),

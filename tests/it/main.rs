@@ -10,6 +10,7 @@ mod bad_machine;
 mod compare;
 mod compared;
 mod confine;
+mod export;
 mod help;
 mod hostile;
 mod json;
@@ -71,6 +72,7 @@ fn main() {
         output::TESTS,
         hostile::TESTS,
         shells::TESTS,
+        export::TESTS,
         store::TESTS,
         report::TESTS,
         restore::TESTS,

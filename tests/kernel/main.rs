@@ -11,6 +11,7 @@ mod functions;
 mod golden;
 mod ground;
 mod lab;
+mod metrics;
 mod net;
 mod net_bench;
 mod net_faults;
@@ -38,6 +39,7 @@ fn main() {
         vehicles::trials(),
         ground::trials(),
         lab::trials(),
+        metrics::trials(),
         order::trials(),
         agreement::trials(),
         probes::trials(),

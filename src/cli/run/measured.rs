@@ -55,12 +55,22 @@ pub fn measured(plan: &Plan, started: &Started, store: &mut Store) -> Result<(Ou
 pub fn show(record: &RunRecord, json: bool) -> Result<Vec<Judged>> {
     let judged = judge(record);
     if json {
-        let (conclusions, warnings) = (conclude(record), drift::warnings(record));
-        terminal::print_json(&Printed { record, conclusions, judged: &judged, warnings })?;
+        terminal::print_json(&printed(record, &judged))?;
     } else {
         terminal::show(&terminal::run(record))?;
     }
     Ok(judged)
+}
+
+fn printed<'a>(record: &'a RunRecord, judged: &'a [Judged]) -> Printed<'a> {
+    Printed { record, conclusions: conclude(record), judged, warnings: drift::warnings(record) }
+}
+
+/// A run of the store as `run --json` has printed it.
+pub fn to_json(record: &RunRecord, store: &Store) -> Result<String> {
+    let record = RunRecord { comparisons: compared(record, store)?, ..record.clone() };
+    serde_json::to_string_pretty(&printed(&record, &judge(&record)))
+        .map_err(|e| Error::machine("cannot write the run as JSON", "report this with the command").because(e))
 }
 
 /// The arms against the first, from all that is stored of the run.

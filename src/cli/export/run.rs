@@ -1,0 +1,216 @@
+//! A run's measurements, in the formats that were asked for.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use ::parquet::errors::ParquetError;
+use hdrhistogram::Histogram;
+
+use super::ExportArgs;
+use super::output::{self, Output};
+use crate::answer::words::plural;
+use crate::cli::given::Stored;
+use crate::cli::run::measured::to_json;
+use crate::error::{Error, Result};
+use crate::export::rows::Run;
+use crate::export::table::{self, HISTOGRAM, Table};
+use crate::export::{csv, fio, folded, hdr, parquet};
+use crate::report::terminal;
+use crate::run_record::RunRecord;
+use crate::watch::recording::Existing;
+
+/// What is exported, and where from.
+struct Source<'a> {
+    run: Run,
+    /// As `--json` writes it.
+    json: &'a dyn Fn() -> Result<String>,
+    /// `None`: it has no histograms, and is called so.
+    stored: Option<&'a Stored>,
+    called: String,
+}
+
+pub fn stored(args: &ExportArgs, record: RunRecord, stored: &Stored) -> Result<u8> {
+    let called = format!("run {}", record.run);
+    let store = stored.opened();
+    let json = || match store {
+        Some(store) => to_json(&record, store),
+        None => Err(Error::machine("the store is not open", "report this with the command")),
+    };
+    let run = Run::from(record.clone());
+    Source { run, json: &json, stored: Some(stored), called }.export(args)
+}
+
+/// `run`: what the JSON file at `path` holds.
+pub fn of_file(args: &ExportArgs, run: Run, path: &Path) -> Result<u8> {
+    let json = || {
+        std::fs::read_to_string(path).map_err(|e| {
+            Error::input(format!("cannot read {}", path.display()), "name a file that can be read").because(e)
+        })
+    };
+    Source { run, json: &json, stored: None, called: path.display().to_string() }.export(args)
+}
+
+impl Source<'_> {
+    fn export(&self, args: &ExportArgs) -> Result<u8> {
+        if args.perfetto.is_some() {
+            return Err(Error::input(
+                format!("{} holds no single I/Os, and --perfetto is of these", self.called),
+                "record them: iotrail trace --record FILE -- CMD",
+            ));
+        }
+        if self.run.rows().next().is_none() {
+            return Err(Error::input(format!("{} holds no measurement", self.called), "see `iotrail list`"));
+        }
+        // The parser knows no other tables.
+        let table = table::all().find(|t| t.name == args.table).unwrap_or(table::MEASUREMENTS);
+        let needs_histograms = match &args.hdr {
+            Some(_) => Some("--hdr"),
+            None => (args.csv.is_some() && table.name == HISTOGRAM.name).then_some("--table histogram"),
+        };
+        if let (Some(option), None) = (needs_histograms, self.stored) {
+            return Err(Error::input(
+                format!("{} holds no histograms, and {option} is of these", self.called),
+                "they are in the store: give a stored run's number; `bench --store PATH` keeps a single measurement",
+            ));
+        }
+        let samples = folded::places(&self.run);
+        if args.folded.is_some() && samples.is_empty() {
+            return Err(Error::input(
+                format!("{} holds no samples, and --folded is of these", self.called),
+                "measure with --profile, in an experiment file profile = true; `bench --profile --folded FILE` keeps the kernel's stacks",
+            ));
+        }
+        // What cannot be made is found out before anything is.
+        let existing = args.existing();
+        let open = |path: &Option<PathBuf>| path.as_deref().map(|p| Output::open(p, existing)).transpose();
+        let (json, csv, hdr) = (open(&args.json)?, open(&args.csv)?, open(&args.hdr)?);
+        let stacks = open(&args.folded)?;
+        if let Some(folder) = &args.parquet {
+            self.are_free(folder, parquet::places(&self.run).into_iter(), existing)?;
+        }
+        if let Some(folder) = &args.fio {
+            if !self.run.rows().any(|row| fio::is_told(&row)) {
+                return Err(Error::input(
+                    format!("{} holds no load that fio's JSON can tell", self.called),
+                    "it is of reads or of writes alone; --json, --csv and --parquet are of all loads",
+                ));
+            }
+            self.are_free(folder, self.run.rows().map(|row| fio::place(&row).into()), existing)?;
+        }
+
+        if let Some(mut out) = json {
+            let refused = out.refusal();
+            out.write_all((self.json)()?.trim_end().as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(refused)?;
+            self.done(out, plural(self.run.rows().count(), "measurement"))?;
+        }
+        if let Some(out) = csv {
+            self.csv(out, table)?;
+        }
+        if let Some(mut out) = hdr {
+            let refused = out.refusal();
+            let lines = hdr::write(&self.run, &mut |cell, repeat| self.latency(cell, repeat), &mut out, &refused)?;
+            self.done(out, plural(lines as usize, "histogram"))?;
+        }
+        if let Some(mut out) = stacks {
+            let refused = out.refusal();
+            samples.iter().try_for_each(|line| writeln!(out, "{line}")).map_err(refused)?;
+            self.done(out, plural(samples.len(), "stack"))?;
+        }
+        if let Some(folder) = &args.parquet {
+            self.parquet(folder, existing)?;
+        }
+        if let Some(folder) = &args.fio {
+            self.fio(folder, existing)?;
+        }
+        Ok(0)
+    }
+
+    fn latency(&self, cell: u32, repeat: u32) -> Result<Option<Histogram<u64>>> {
+        let store = self.stored.and_then(Stored::opened).zip(self.run.number);
+        store.map_or(Ok(None), |(store, run)| store.histogram(run, cell, repeat))
+    }
+
+    fn are_free(&self, folder: &Path, mut places: impl Iterator<Item = PathBuf>, existing: Existing) -> Result<()> {
+        if folder.exists() && !folder.is_dir() {
+            return Err(Error::input(format!("{} is no folder", folder.display()), "name a folder"));
+        }
+        places.try_for_each(|place| output::free(&folder.join(place), existing))
+    }
+
+    fn csv(&self, mut out: Output, table: &Table) -> Result<()> {
+        let refused = out.refusal();
+        let rows = csv::write(&self.run, table, &mut |cell, repeat| self.latency(cell, repeat), &mut out, &refused)?;
+        self.done(out, format!("{} of {}", plural(rows as usize, "row"), table.name))
+    }
+
+    fn parquet(&self, folder: &Path, existing: Existing) -> Result<()> {
+        let under_way = output::under_way(folder)?;
+        let refused = |place: &Path, e: ParquetError| {
+            let what = format!("cannot write {}", folder.join(place).display());
+            Error::machine(what, "free some room, or name a folder on another disk").because(e)
+        };
+        let mut latencies = |cell, repeat| self.latency(cell, repeat);
+        let parts = parquet::write(&self.run, &mut latencies, under_way.path(), &refused)?;
+        let mut told: Vec<String> = vec![];
+        for table in table::all() {
+            let of_table = || parts.iter().filter(|p| p.table == table.name);
+            let rows: u64 = of_table().map(|p| p.rows).sum();
+            // An empty table would say that there were no I/Os.
+            if table.name == HISTOGRAM.name && self.stored.is_none() {
+                continue;
+            }
+            for part in of_table() {
+                output::put(&part.made, &folder.join(&part.place), existing)?;
+            }
+            if rows > 0 {
+                told.push(format!("{} {rows}", table.name));
+            }
+        }
+        self.say(&output::shown(folder), &format!("rows of {}", told.join(", ")));
+        if self.stored.is_none() {
+            terminal::say("iotrail: note: a JSON file holds no histograms: there is no table of them");
+        }
+        Ok(())
+    }
+
+    fn fio(&self, folder: &Path, existing: Existing) -> Result<()> {
+        let under_way = output::under_way(folder)?;
+        let mut files = vec![];
+        let mut without = 0;
+        for (row, number) in self.run.rows().zip(0u32..) {
+            let latency = self.latency(row.cell, row.repeat)?;
+            let Some(file) = fio::file(&row, latency.as_ref()) else {
+                without += 1;
+                continue;
+            };
+            let made = under_way.path().join(number.to_string());
+            let bytes = serde_json::to_vec_pretty(&file).map_err(|e| output::refused(&made, e.into()))?;
+            std::fs::write(&made, bytes).map_err(|e| output::refused(&made, e))?;
+            files.push((made, folder.join(fio::place(&row))));
+        }
+        for (made, place) in &files {
+            output::put(made, place, existing)?;
+        }
+        self.say(&output::shown(folder), &format!("{} in folders by cell and repeat", plural(files.len(), "file")));
+        if without > 0 {
+            let n = plural(without, "measurement");
+            terminal::say(&format!(
+                "iotrail: note: {n} left out: fio's JSON tells reads from writes, and knows no other loads"
+            ));
+        }
+        Ok(())
+    }
+
+    fn done(&self, out: Output, what: String) -> Result<()> {
+        let (shown, is_stdout) = (out.shown(), out.is_stdout());
+        out.finish()?;
+        if !is_stdout {
+            self.say(&shown, &what);
+        }
+        Ok(())
+    }
+
+    fn say(&self, place: &str, what: &str) {
+        terminal::say(&format!("{place}: {what}"));
+    }
+}

@@ -1,0 +1,171 @@
+//! A run as tables: one row for each measurement, and for each thing that a measurement has a list of. Columns are the same
+//! whatever the run, so that the tables of many runs and hosts are one; CSV and Parquet are written from the same.
+
+mod columns;
+mod lists;
+#[cfg(test)]
+mod tests;
+
+use hdrhistogram::Histogram;
+use serde_json::Value;
+
+use super::rows::Row;
+
+/// Units are in the names.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// JSON pointer into what the row is of.
+    at: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Integer,
+    Number,
+    /// A list is its items with commas between them.
+    Text,
+    Flag,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Field {
+    Unknown,
+    Integer(i64),
+    Number(f64),
+    Text(String),
+    Flag(bool),
+}
+
+#[derive(Debug)]
+pub struct Table {
+    pub name: &'static str,
+    pub columns: &'static [Column],
+    of: Of,
+}
+
+/// What a row is of.
+#[derive(Debug, Clone, Copy)]
+enum Of {
+    Measurement,
+    /// An item of the list there.
+    Item(&'static str),
+    /// A bucket of the latency histogram.
+    Bucket,
+}
+
+const fn integer(name: &'static str, at: &'static str) -> Column {
+    Column { name, kind: Kind::Integer, at }
+}
+
+const fn number(name: &'static str, at: &'static str) -> Column {
+    Column { name, kind: Kind::Number, at }
+}
+
+const fn text(name: &'static str, at: &'static str) -> Column {
+    Column { name, kind: Kind::Text, at }
+}
+
+const fn flag(name: &'static str, at: &'static str) -> Column {
+    Column { name, kind: Kind::Flag, at }
+}
+
+pub const MEASUREMENTS: &Table = &Table { name: "measurements", columns: columns::MEASUREMENT, of: Of::Measurement };
+
+pub const HISTOGRAM: &Table = &Table { name: "histogram", columns: lists::BUCKET, of: Of::Bucket };
+
+/// All of them, the measurements first.
+pub fn all() -> impl Iterator<Item = &'static Table> {
+    [MEASUREMENTS, HISTOGRAM].into_iter().chain(lists::LISTS)
+}
+
+/// What every table begins with: whose row it is.
+pub const IDENTITY: &[Column] = &[
+    text("hostname", ""),
+    integer("run_number", ""),
+    text("experiment", ""),
+    integer("run_started_unix_s", ""),
+    integer("cell", ""),
+    integer("repeat", ""),
+];
+
+/// Fields of [`IDENTITY`].
+pub fn identity(row: &Row<'_>) -> [Field; 6] {
+    let run = row.run;
+    [
+        Field::Text(row.measurement.host.hostname.clone()),
+        run.number.map_or(Field::Unknown, Field::Integer),
+        run.experiment.clone().map_or(Field::Unknown, Field::Text),
+        whole(Some(run.started_unix_s)),
+        Field::Integer(row.cell.into()),
+        Field::Integer(row.repeat.into()),
+    ]
+}
+
+impl Table {
+    /// The rows of one measurement, given as JSON (`iotrail.measurement/1`), handed out one by one. Those of the histogram
+    /// table are none where there is no histogram.
+    pub fn rows<E>(
+        &self,
+        measurement: &Value,
+        latency: Option<&Histogram<u64>>,
+        take: &mut dyn FnMut(&[Field]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let fields = |of: &Value, index: usize| -> Vec<Field> {
+            self.columns.iter().map(|c| if c.at == INDEX { whole(Some(index as u64)) } else { c.field(of) }).collect()
+        };
+        match self.of {
+            Of::Measurement => take(&fields(measurement, 0)),
+            Of::Item(list) => {
+                let items = measurement.pointer(list).and_then(Value::as_array);
+                items.into_iter().flatten().enumerate().try_for_each(|(i, item)| take(&fields(item, i)))
+            }
+            Of::Bucket => {
+                let Some(latency) = latency else { return Ok(()) };
+                latency.iter_recorded().try_for_each(|bucket| {
+                    let from = latency.lowest_equivalent(bucket.value_iterated_to());
+                    let to = bucket.value_iterated_to();
+                    take(&[whole(Some(from)), whole(Some(to)), whole(Some(bucket.count_at_value()))])
+                })
+            }
+        }
+    }
+}
+
+/// In place of a pointer: the item's place in its list, from 0.
+const INDEX: &str = "#";
+
+impl Column {
+    fn field(&self, of: &Value) -> Field {
+        let value = match of.pointer(self.at) {
+            None | Some(Value::Null) => return Field::Unknown,
+            Some(value) => value,
+        };
+        match self.kind {
+            Kind::Integer => whole(value.as_u64()).or(value.as_i64().map(Field::Integer)),
+            Kind::Number => value.as_f64().map_or(Field::Unknown, Field::Number),
+            Kind::Flag => value.as_bool().map_or(Field::Unknown, Field::Flag),
+            Kind::Text => Field::Text(words(value)),
+        }
+    }
+}
+
+impl Field {
+    fn or(self, other: Option<Field>) -> Field {
+        if self == Field::Unknown { other.unwrap_or(self) } else { self }
+    }
+}
+
+/// Tables know whole numbers up to 2⁶³, which none of ours comes near.
+fn whole(n: Option<u64>) -> Field {
+    n.and_then(|n| i64::try_from(n).ok()).map_or(Field::Unknown, Field::Integer)
+}
+
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(s) => s.clone(),
+        Value::Array(items) => items.iter().map(words).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,194 @@
+//! One connection: a request is read, its answer written, and that is all.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::time::{Duration, Instant};
+
+use crate::export::openmetrics::Format;
+
+/// Of a request's line and headers.
+pub const HEAD_BYTES: usize = 8 << 10;
+const HEADERS: usize = 64;
+
+/// To say what is wanted; to be told by the watch; to take the answer; to close.
+const ASKING: Duration = Duration::from_secs(5);
+const WAITING: Duration = Duration::from_secs(3);
+const TAKING: Duration = Duration::from_secs(10);
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// What is read, and thrown away, of one that goes on talking while it is answered.
+const REST_BYTES: usize = 1 << 20;
+
+pub struct Client {
+    stream: TcpStream,
+    pub since: Instant,
+    pub deadline: Instant,
+    pub state: State,
+    /// Its request was none that is answered; told once.
+    pub refused: bool,
+}
+
+pub enum State {
+    Asking(Vec<u8>),
+    Waiting { format: Format, head_only: bool, asked_at: Instant },
+    Taking { answer: Vec<u8>, taken: usize },
+    Closing { left: usize },
+    Gone { dropped: bool },
+}
+
+/// What a request's head says.
+enum Asked {
+    Metrics {
+        format: Format,
+        head_only: bool,
+    },
+    /// Status, then what is said.
+    Refused(&'static str, &'static str),
+    NotYet,
+}
+
+impl Client {
+    /// `None`: it has gone again.
+    pub fn new(stream: TcpStream, now: Instant) -> Option<Self> {
+        stream.set_nonblocking(true).ok()?;
+        Some(Self { stream, since: now, deadline: now + ASKING, state: State::Asking(vec![]), refused: false })
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+
+    pub fn events(&self) -> libc::c_short {
+        match self.state {
+            State::Asking(_) | State::Closing { .. } => libc::POLLIN,
+            // An error or a hang-up is told without being asked for.
+            State::Waiting { .. } | State::Gone { .. } => 0,
+            State::Taking { .. } => libc::POLLOUT,
+        }
+    }
+
+    /// Something can be read or written, or the other side has gone.
+    pub fn go_on(&mut self, now: Instant) {
+        match &mut self.state {
+            State::Asking(_) => self.read(now),
+            State::Waiting { .. } => self.state = State::Gone { dropped: true },
+            State::Taking { .. } => self.write(now),
+            State::Closing { .. } => self.read_rest(),
+            State::Gone { .. } => {}
+        }
+    }
+
+    pub fn expire(&mut self, now: Instant) {
+        if now < self.deadline {
+            return;
+        }
+        match self.state {
+            State::Waiting { head_only, .. } => {
+                self.refused = true;
+                self.say("503 Service Unavailable", PLAIN, "the watch does not answer\n", head_only, now);
+            }
+            // It has its answer.
+            State::Closing { .. } => self.state = State::Gone { dropped: false },
+            State::Asking(_) | State::Taking { .. } => self.state = State::Gone { dropped: true },
+            State::Gone { .. } => {}
+        }
+    }
+
+    fn read(&mut self, now: Instant) {
+        let State::Asking(head) = &mut self.state else { return };
+        let mut bytes = [0; 2048];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return self.state = State::Gone { dropped: !head.is_empty() },
+                Ok(n) => {
+                    head.extend_from_slice(&bytes[..n]);
+                    match asked(head) {
+                        Asked::NotYet => {}
+                        Asked::Metrics { format, head_only } => {
+                            self.state = State::Waiting { format, head_only, asked_at: now };
+                            self.deadline = now + WAITING;
+                            return;
+                        }
+                        Asked::Refused(status, text) => {
+                            self.refused = true;
+                            return self.say(status, PLAIN, text, false, now);
+                        }
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return self.state = State::Gone { dropped: true },
+            }
+        }
+    }
+
+    pub fn say(&mut self, status: &str, kind: &str, text: &str, head_only: bool, now: Instant) {
+        let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+        let mut answer = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",
+            text.len()
+        );
+        if !head_only {
+            answer.push_str(text);
+        }
+        self.state = State::Taking { answer: answer.into_bytes(), taken: 0 };
+        self.deadline = now + TAKING;
+        self.write(now);
+    }
+
+    fn write(&mut self, now: Instant) {
+        let State::Taking { answer, taken } = &mut self.state else { return };
+        while *taken < answer.len() {
+            match self.stream.write(&answer[*taken..]) {
+                Ok(n) => *taken += n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return self.state = State::Gone { dropped: true },
+            }
+        }
+        // Closed with something unread, the connection would be reset, and the answer lost with it.
+        self.state = match self.stream.shutdown(Shutdown::Write) {
+            Ok(()) => State::Closing { left: REST_BYTES },
+            Err(_) => State::Gone { dropped: false },
+        };
+        self.deadline = now + CLOSING;
+    }
+
+    fn read_rest(&mut self) {
+        let State::Closing { left } = &mut self.state else { return };
+        let mut bytes = [0; 4096];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(n) if n > 0 && *left > n => *left -= n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                _ => return self.state = State::Gone { dropped: false },
+            }
+        }
+    }
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+fn asked(head: &[u8]) -> Asked {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(head) {
+        Ok(httparse::Status::Partial) if head.len() < HEAD_BYTES => Asked::NotYet,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            Asked::Refused("431 Request Header Fields Too Large", "a scrape needs no such headers\n")
+        }
+        Err(_) => Asked::Refused("400 Bad Request", "this is no HTTP\n"),
+        Ok(httparse::Status::Complete(_)) => {
+            let path = request.path.unwrap_or_default().split('?').next().unwrap_or_default();
+            let accept = request.headers.iter().find(|h| h.name.eq_ignore_ascii_case("accept"));
+            let format = Format::accepted(accept.map_or("", |h| std::str::from_utf8(h.value).unwrap_or_default()));
+            match (request.method, path) {
+                (Some(method @ ("GET" | "HEAD")), "/metrics") => Asked::Metrics { format, head_only: method == "HEAD" },
+                (Some("GET" | "HEAD"), _) => Asked::Refused("404 Not Found", "iotrail's metrics are at /metrics\n"),
+                _ => Asked::Refused("405 Method Not Allowed", "metrics are only read\n"),
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! An HTTP server that answers scrapes, and nothing else: one thread, which sleeps until somebody connects.
+//!
+//! Whoever connects costs the watch nothing but a look at its counters, [`FRESH`] apart at least: [`CLIENTS`] connections at a time, of which
+//! the one that has said too little for the longest gives way to a new one; [`client::HEAD_BYTES`] of a request, one request
+//! for each connection, and a deadline for each part of it.
+
+mod client;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use self::client::{Client, State};
+use crate::error::{Error, Result};
+use crate::export::openmetrics::{Answered, Exposition};
+use crate::watch::metrics::{Desk, Look};
+
+/// Connections at a time.
+const CLIENTS: usize = 64;
+
+/// A look that is not older answers another scrape too.
+const FRESH: Duration = Duration::from_millis(200);
+
+/// After an accept that failed for want of file descriptors or memory.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where it is to listen: `127.0.0.1:9464`, `[::1]:0`, `localhost:9464`; without an address the loopback's.
+pub fn address(text: &str) -> std::result::Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if let Ok(port) = port.parse::<u16>() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let found = text.to_socket_addrs().ok().and_then(|mut found| found.next());
+    found.ok_or_else(|| "write 127.0.0.1:9464, [::1]:9464, or a port alone; port 0 takes a free one".into())
+}
+
+/// Answers until it is dropped.
+pub struct Server {
+    desk: Arc<Desk>,
+    at: SocketAddr,
+    stop: Arc<AtomicBool>,
+    wake: PipeWriter,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Errors: nobody can listen there (wrong input).
+    pub fn start(at: SocketAddr) -> Result<Self> {
+        let cannot = |e: io::Error| {
+            Error::input(
+                format!("cannot listen on {at}"),
+                "name another address or port with --metrics; port 0 takes a free one",
+            )
+            .because(e)
+        };
+        let listener = TcpListener::bind(at).map_err(cannot)?;
+        listener.set_nonblocking(true).map_err(cannot)?;
+        let at = listener.local_addr().map_err(cannot)?;
+        let (woken, wake) = io::pipe().map_err(cannot)?;
+        for end in [woken.as_raw_fd(), wake.as_raw_fd()] {
+            never_wait(end).map_err(cannot)?;
+        }
+        let bell = wake.try_clone().map_err(cannot)?;
+        // A pipe that is full wakes as well as one that holds one byte more.
+        let desk = Arc::new(Desk::new(move || (&bell).write(&[1]).map(drop).unwrap_or(())));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut answering = Answering {
+            listener,
+            woken,
+            desk: Arc::clone(&desk),
+            clients: vec![],
+            exposition: Exposition::default(),
+            answered: Answered::default(),
+            paused_until: None,
+        };
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("scrapes".into())
+            .spawn(move || {
+                while !stopped.load(Ordering::Relaxed) {
+                    answering.turn();
+                }
+            })
+            .map_err(cannot)?;
+        Ok(Self { desk, at, stop, wake, thread: Some(thread) })
+    }
+
+    /// Where the watch answers.
+    pub fn desk(&self) -> &Arc<Desk> {
+        &self.desk
+    }
+
+    pub fn at(&self) -> SocketAddr {
+        self.at
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        (&self.wake).write(&[1]).map(drop).unwrap_or(());
+        if let Some(thread) = self.thread.take() {
+            // It holds nothing that a panic in it could spoil.
+            drop(thread.join());
+        }
+    }
+}
+
+fn never_wait(fd: RawFd) -> io::Result<()> {
+    // SAFETY: a descriptor of ours, and plain calls that change its flags.
+    let set = unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) == 0
+    };
+    if set { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What its thread has.
+struct Answering {
+    listener: TcpListener,
+    woken: PipeReader,
+    desk: Arc<Desk>,
+    clients: Vec<Client>,
+    exposition: Exposition,
+    answered: Answered,
+    paused_until: Option<Instant>,
+}
+
+impl Answering {
+    fn turn(&mut self) {
+        let now = Instant::now();
+        self.paused_until = self.paused_until.filter(|until| *until > now);
+        let watch = |fd, events| libc::pollfd { fd, events, revents: 0 };
+        // A negative descriptor is passed over.
+        let listener = if self.paused_until.is_some() { -1 } else { self.listener.as_raw_fd() };
+        let mut fds = vec![watch(listener, libc::POLLIN), watch(self.woken.as_raw_fd(), libc::POLLIN)];
+        fds.extend(self.clients.iter().map(|c| watch(c.fd(), c.events())));
+        let next = self.clients.iter().map(|c| c.deadline).chain(self.paused_until).min();
+        let patience = next.map_or(-1, |at| at.saturating_duration_since(now).as_millis().min(60_000) as i32 + 1);
+        // SAFETY: as many structures as are named, alive throughout.
+        let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, patience) };
+        if ready < 0 {
+            // Interrupted, or no memory: in neither case is anything lost.
+            return;
+        }
+        let mut rung = [0; 64];
+        while (&self.woken).read(&mut rung).is_ok_and(|n| n == rung.len()) {}
+        let now = Instant::now();
+        for (client, fd) in self.clients.iter_mut().zip(&fds[2..]) {
+            if fd.revents != 0 {
+                client.go_on(now);
+            }
+        }
+        if fds[0].revents != 0 {
+            self.accept(now);
+        }
+        self.answer(now);
+        for client in &mut self.clients {
+            client.expire(now);
+        }
+        let answered = &mut self.answered;
+        self.clients.retain(|client| match client.state {
+            State::Gone { dropped } => {
+                answered.dropped += u64::from(dropped);
+                false
+            }
+            _ => true,
+        });
+    }
+
+    fn accept(&mut self, now: Instant) {
+        // So many in one turn, that those who wait are not kept waiting by those who come.
+        for _ in 0..CLIENTS {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if self.clients.len() >= CLIENTS {
+                        self.give_way();
+                    }
+                    self.clients.extend(Client::new(stream, now));
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e)
+                    if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) =>
+                {
+                    self.paused_until = Some(now + PAUSE);
+                    return;
+                }
+                // The other side had gone again.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Of those that have not asked yet the oldest, else the oldest of all.
+    fn give_way(&mut self) {
+        let oldest = |silent: bool| {
+            let of = self.clients.iter().enumerate().filter(|(_, c)| !silent || matches!(c.state, State::Asking(_)));
+            of.min_by_key(|(_, c)| c.since).map(|(i, _)| i)
+        };
+        if let Some(i) = oldest(true).or_else(|| oldest(false)) {
+            self.clients.remove(i);
+            self.answered.dropped += 1;
+        }
+    }
+
+    /// Gives those that wait for the counts what there is.
+    fn answer(&mut self, now: Instant) {
+        self.answered.refused +=
+            self.clients.iter_mut().map(|c| u64::from(std::mem::take(&mut c.refused))).sum::<u64>();
+        if !self.clients.iter().any(|c| matches!(c.state, State::Waiting { .. })) {
+            return;
+        }
+        let last = self.desk.last();
+        let mut asked = false;
+        for i in 0..self.clients.len() {
+            let State::Waiting { format, head_only, asked_at } = self.clients[i].state else { continue };
+            let fits = |(at, _): &&Look| *at >= asked_at || now.saturating_duration_since(*at) < FRESH;
+            match last.as_ref().filter(fits) {
+                Some((_, record)) => {
+                    self.answered.served += 1;
+                    let text = self.exposition.text(record, self.answered, format);
+                    self.clients[i].say("200 OK", format.content_type(), &text, head_only, now);
+                }
+                None => asked = true,
+            }
+        }
+        if asked {
+            self.desk.ask();
+        }
+    }
+}

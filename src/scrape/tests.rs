@@ -1,0 +1,141 @@
+//! Whoever asks, well or badly.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc;
+
+use super::*;
+use crate::metrics_record::MetricsRecord;
+
+/// A server, and a watch that answers.
+fn served() -> (Server, mpsc::Sender<()>) {
+    let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let desk = Arc::clone(server.desk());
+    let (end, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        while ended.recv_timeout(Duration::from_millis(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if desk.is_asked() {
+                desk.answer(MetricsRecord { kicks: Some(17), ..MetricsRecord::default() });
+            }
+        }
+    });
+    (server, end)
+}
+
+fn connected(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(server.at()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+}
+
+/// All that is answered to these bytes.
+fn answer(server: &Server, request: &[u8]) -> String {
+    let mut stream = connected(server);
+    // What is too much may be refused before it is all there.
+    stream.write_all(request).unwrap_or(());
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+
+#[test]
+fn a_scrape_is_answered_in_the_format_that_it_asks_for() {
+    let (server, _end) = served();
+    let text = answer(&server, GET);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"),
+        "{head}"
+    );
+    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
+    assert!(
+        body.contains("\n# TYPE iotrail_kicks_total counter\n") && body.contains("\niotrail_kicks_total 17\n"),
+        "{body}"
+    );
+    assert!(!body.contains("# EOF"));
+    let open =
+        answer(&server, b"GET /metrics?x=1 HTTP/1.1\r\naccept: application/openmetrics-text;version=1.0.0\r\n\r\n");
+    assert!(open.contains("Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"), "{open}");
+    assert!(open.contains("\n# TYPE iotrail_kicks counter\n") && open.ends_with("# EOF\n"));
+    let head = answer(&server, b"HEAD /metrics HTTP/1.0\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+}
+
+#[test]
+fn what_is_no_scrape_is_refused_and_told() {
+    let (server, _end) = served();
+    let many: Vec<u8> = (0..100).fold(b"GET /metrics HTTP/1.1\r\n".to_vec(), |mut text, i| {
+        text.extend_from_slice(format!("h{i}: x\r\n").as_bytes());
+        text
+    });
+    let long = [b"GET /metrics HTTP/1.1\r\nh: ".to_vec(), vec![b'x'; 1 << 20]].concat();
+    for (request, status) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
+        (b"GET /metrics/ HTTP/1.1\r\n\r\n", "404"),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "405"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "400"),
+        (b"GET /metrics HTTP/1.1\r\n\x00\xff: x\r\n\r\n", "400"),
+        (&many, "431"),
+        (&long, "431"),
+    ] {
+        let text = answer(&server, request);
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {text}");
+    }
+    let text = answer(&server, GET);
+    assert!(text.contains("\niotrail_scrapes_total{outcome=\"refused\"} 7\n"), "{text}");
+}
+
+#[test]
+fn a_thousand_who_say_half_a_request_keep_nobody_out() {
+    let (server, _end) = served();
+    let mut silent = vec![];
+    for i in 0..1000 {
+        // The limit of descriptors is the machine's matter; the server's own share of them is bounded.
+        let Ok(mut stream) = TcpStream::connect(server.at()) else { break };
+        stream.write_all(b"GET /metr").unwrap_or(());
+        silent.push(stream);
+        if i % 250 == 249 {
+            assert!(answer(&server, GET).starts_with("HTTP/1.1 200 OK"), "after {i}");
+        }
+    }
+    assert!(silent.len() > CLIENTS * 2, "{}", silent.len());
+    let text = answer(&server, GET);
+    let dropped = text.lines().find_map(|l| l.strip_prefix("iotrail_scrapes_total{outcome=\"dropped\"} "));
+    let dropped: usize = dropped.unwrap().parse().unwrap();
+    assert!(dropped + CLIENTS >= silent.len(), "{dropped} of {}", silent.len());
+}
+
+#[test]
+fn who_takes_nothing_and_who_leaves_harm_nobody() {
+    let (server, _end) = served();
+    let takers: Vec<TcpStream> = (0..CLIENTS * 2)
+        .map(|_| {
+            let mut stream = connected(&server);
+            stream.write_all(GET).unwrap();
+            stream
+        })
+        .collect();
+    assert!(answer(&server, GET).starts_with("HTTP/1.1 200 OK"));
+    drop(takers);
+    assert!(answer(&server, GET).starts_with("HTTP/1.1 200 OK"));
+}
+
+#[test]
+fn a_watch_that_does_not_answer_is_told_as_that() {
+    let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    assert!(answer(&server, GET).starts_with("HTTP/1.1 503 "));
+}
+
+#[test]
+fn a_port_alone_is_the_loopbacks() {
+    let is = |text: &str| address(text).map(|at| at.to_string());
+    assert_eq!(is("9464").as_deref(), Ok("127.0.0.1:9464"));
+    assert_eq!(is(":0").as_deref(), Ok("127.0.0.1:0"));
+    assert_eq!(is("0.0.0.0:80").as_deref(), Ok("0.0.0.0:80"));
+    assert_eq!(is("[::1]:80").as_deref(), Ok("[::1]:80"));
+    for wrong in ["", ":", "host", "127.0.0.1", "1.2.3.4:99999", "-1"] {
+        assert!(is(wrong).is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Every export, read back by the tool that it is for; both sides' numbers are printed. What cannot be had is said to be missing, and
+# its check is left out. Nothing is installed on this machine: Python's packages go into a virtual environment, and Debian's are
+# unpacked, below target/interop.
+#
+#   tests/interop/run.sh BINARY [tables|latencies|scrapes ...]      as root: the probes are part of it
+set -eu
+binary=$(realpath "$1")
+shift
+[ $# -gt 0 ] || set -- tables latencies scrapes
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(cd "$here/../.." && pwd)/target/interop
+mkdir -p "$work"
+cd "$work"
+
+if [ ! -x venv/bin/python ]; then
+    python3 -m venv venv 2>/dev/null || { echo "not installed: python3 with venv (apt-get install python3-venv)"; exit 1; }
+fi
+for package in duckdb pyspark fio-plot hdrhistogram setuptools; do
+    # One that cannot be had is told by the check that wants it.
+    venv/bin/pip show -q "$package" 2>/dev/null || venv/bin/pip install -q "$package" 2>/dev/null || echo "cannot be had: $package"
+done
+if [ ! -x prometheus/usr/bin/prometheus ]; then
+    mkdir -p prometheus
+    # shellcheck disable=SC2015
+    (cd prometheus && apt-get download -qq prometheus 2>/dev/null && dpkg -x prometheus_*.deb .) || echo "cannot be had: prometheus"
+fi
+
+failed=
+for check in "$@"; do
+    echo "== $check"
+    PATH="$work/prometheus/usr/bin:$PATH" venv/bin/python "$here/$check.py" "$binary" || failed="$failed $check"
+done
+[ -z "$failed" ] || { echo "failed:$failed"; exit 1; }
