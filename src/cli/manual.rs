@@ -220,7 +220,9 @@ mod tests {
         let (_, page) = pages.iter().find(|(file, _)| file.strip_suffix(".1") == Some(name(command))).unwrap();
         let page = String::from_utf8(page.clone()).unwrap().replace("\\-", "-");
         for option in command.get_arguments().filter(|a| !a.is_hide_set()) {
-            let named = option.get_long().map_or_else(|| option.get_id().to_string(), |long| format!("--{long}"));
+            let value = || option.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+            let named = option.get_long().map(|long| format!("--{long}"));
+            let named = named.or_else(value).unwrap_or_else(|| option.get_id().to_string());
             assert!(page.to_lowercase().contains(&named.to_lowercase()), "{}: {named}", name(command));
         }
         for heading in
