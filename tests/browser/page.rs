@@ -171,13 +171,13 @@ impl Page {
         assert_eq!(reached.len() as u64, all, "of these, some were not reached: {reached:?}");
     }
 
-    /// axe-core finds nothing wrong, in both themes. What is inside a chart is one picture to it, which has words of its own.
-    pub fn is_accessible(&mut self, test: &str) {
+    /// axe-core finds nothing wrong, in these themes. What is inside a chart is one picture to it, which has words of its own.
+    pub fn is_accessible(&mut self, test: &str, themes: &[&str]) {
         let Ok(axe) = std::fs::read_to_string(axe()) else {
             return skip(test, "axe-core is not there: `make test` fetches it, with npm");
         };
         self.browser.evaluate(&format!("{{ {axe}\n }}; 0"));
-        for theme in ["light", "dark"] {
+        for theme in themes {
             let features = json!({"features": [{"name": "prefers-color-scheme", "value": theme}]});
             self.browser.call("Emulation.setEmulatedMedia", features);
             self.browser.wait_for(&format!("document.documentElement.dataset.theme === '{theme}'"));

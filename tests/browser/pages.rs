@@ -49,7 +49,8 @@ pub fn of_experiment(name: &str) {
         assert_eq!(got.and_then(|g| g.parse::<f64>().ok()).map(Value::from), Some(wanted.clone()), "{line}");
     }
     page.is_reached_by_tab();
-    page.is_accessible(name);
+    // The themes are the same on every page: the other one is looked at in the tests below.
+    page.is_accessible(name, &["light"]);
     page.was_quiet();
 }
 
@@ -73,7 +74,7 @@ pub fn of_two() {
     let titles = page.browser.evaluate("[...document.querySelectorAll('#iops .panel h3')].map((h) => h.textContent)");
     assert_eq!(titles, json!([format!("run {a}"), format!("run {b}")]), "beside each other");
     page.has_its_marks();
-    page.is_accessible("two runs");
+    page.is_accessible("two runs", &["light", "dark"]);
     page.was_quiet();
 }
 
@@ -91,7 +92,7 @@ pub fn of_one() {
     assert_eq!(page.column("course", "iops"), [json!(made::iops(1, 1))]);
     assert!(page.figures().iter().all(|f| f["id"] != "ratios"), "there is nothing to compare");
     page.has_its_marks();
-    page.is_accessible("one measurement");
+    page.is_accessible("one measurement", &["dark"]);
     page.was_quiet();
 }
 
