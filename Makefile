@@ -35,7 +35,7 @@ deps:
 AXE = $(or $(CARGO_TARGET_DIR),target)/tmp/axe-core/package/axe.min.js
 $(AXE):
 	@command -v npm >/dev/null || { if [ "$$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi; \
-	    DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends npm; }
+	    $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends npm; }
 	@mkdir -p $(dir $(AXE)).. && cd $(dir $(AXE)).. && npm pack --silent axe-core@4.10.3 >/dev/null && tar xzf axe-core-4.10.3.tgz package/axe.min.js
 
 # Everything: the rooms that need no privileges, then the ones that need root and a disk.
