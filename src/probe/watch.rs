@@ -280,6 +280,9 @@ impl<'room> Watch<'room> {
             self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").counting = 1;
             return Ok(());
         }
+        // Else what a thread that is just going to sleep has not counted yet would go from a place that is still to be emptied to one
+        // that has been.
+        self.freeze();
         for map in [
             &self.skel.maps.threads,
             &self.skel.maps.deliveries,
@@ -312,12 +315,20 @@ impl<'room> Watch<'room> {
                 ..types::cpu_slot::default()
             };
         }
+        bss.frozen = 0;
         if let Some(recorder) = &self.recorder {
             recorder.restart()?;
         }
         self.misses_before = self.recursion_misses()?;
         self.before = crate::host::irq::snapshot().ok();
         Ok(())
+    }
+
+    /// What the programs keep of threads stays where it is: with the CPU where the thread runs, or by the thread. Those that are under way
+    /// come to their end.
+    fn freeze(&mut self) {
+        self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").frozen = 1;
+        std::thread::sleep(std::time::Duration::from_millis(2));
     }
 
     /// What was counted since [`begin`](Self::begin). Exact when the watched threads stand still.
@@ -330,9 +341,8 @@ impl<'room> Watch<'room> {
         }
         if self.subject.follow.is_some() {
             self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").counting = 0;
-            // Programs that are under way come to their end.
-            std::thread::sleep(std::time::Duration::from_millis(2));
         }
+        self.freeze();
         let interrupts = self.interrupts();
         let mut raw = self.counters()?;
         for (_, state) in entries::<u32, types::thread_state>(&self.skel.maps.threads)? {

@@ -16,6 +16,13 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 	slot->watched_here = in;
 	if (!out && !in)
 		return 0;
+	if (frozen) {
+		slot->tid = 0;
+		slot->current = CURRENT_UNSEEN;
+		if (in)
+			takes_place(next, slot);
+		return 0;
+	}
 	if (out) {
 		if (!not_counting())
 			slot->switches++;

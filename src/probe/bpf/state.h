@@ -19,6 +19,7 @@ const volatile __u64 blkdev_end_io_address = 0;
 const volatile bool following = false; /* counts by ring, and trails: see follow.h */
 const volatile bool everyone = false;
 const volatile __u32 own_tgid = 0;
+__u32 frozen;   /* threads' states stay where they are: someone reads them, or throws them away */
 __u32 counting; /* where `following`: between the two ends of the watched span */
 
 struct cpu_slot slots[IOTRAIL_MAX_CPUS];
@@ -223,17 +224,23 @@ static __always_inline void park(struct cpu_slot *slot)
 	slot->waiting = slot->slept = 0;
 }
 
+/* The watched thread is on this CPU. */
+static __always_inline void takes_place(struct task_struct *task, struct cpu_slot *slot)
+{
+	slot->tid = task->pid;
+	slot->current = task->flags & PF_IO_WORKER ? CURRENT_HELPER : CURRENT_SUBMITTER;
+	slot->waker = WAKER_NONE;
+	if (following)
+		slot->running_ns = bpf_ktime_get_ns();
+}
+
 /* Takes up the state of the watched thread that is on this CPU. */
 static __always_inline void unpark(struct task_struct *task, struct cpu_slot *slot)
 {
 	__u32 tid = task->pid;
 	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
 
-	slot->tid = tid;
-	slot->current = task->flags & PF_IO_WORKER ? CURRENT_HELPER : CURRENT_SUBMITTER;
-	slot->waker = WAKER_NONE;
-	if (following)
-		slot->running_ns = bpf_ktime_get_ns();
+	takes_place(task, slot);
 	if (!state) {
 		slot->pending = slot->woken_ns = 0;
 		slot->waiting = slot->slept = 0;
