@@ -7,7 +7,7 @@ BIN = $(TARGET)/release/iotrail
 
 # Of lab-test: kernels (`iotrail lab kernels`), and the tests that mean something in a guest.
 LAB_KERNELS = 6.1 6.12 newest
-LAB_TESTS = order:: functions:: ground:: nvme:: nvme::what_has_no_poll_queue
+LAB_TESTS = order:: vehicles:: functions:: ground:: nvme:: nvme::what_has_no_poll_queue
 
 .PHONY: run build deps test lab-test interop lint bench install install-files deb deb-test clean
 
@@ -49,7 +49,7 @@ lab-test: PACKAGES += e2fsprogs
 lab-test: deps
 	$(CARGO) build --release --locked --bins --example ground
 	@failed=; for kernel in $(LAB_KERNELS); do \
-	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sh tests/lab.sh $$kernel '$(LAB_TESTS)'" \
+	    LAB_KERNEL=$$kernel LAB_TESTS="$(LAB_TESTS)" CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sh tests/lab.sh" \
 	        $(CARGO) test --release --locked --test kernel || failed="$$failed $$kernel"; \
 	done; \
 	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Runs a test program inside a kernel of the lab, on a drive of the guest's: cargo's runner for `make lab-test`.
 #
-#   sh tests/lab.sh KERNEL "FILTERS" PROGRAM [OPTIONS]
+#   LAB_KERNEL=6.1 LAB_TESTS="order:: vehicles::" sh tests/lab.sh PROGRAM [OPTIONS]
 #
 # PROGRAM is the one of tests/kernel; it is run once for each filter, so that what a guest cannot have is not asked for. nvme:: gets
 # drives as it wants them, all others a file system on the first drive.
 set -u
-kernel=$1 filters=$2 program=$3
-shift 3
+kernel=${LAB_KERNEL:?a kernel of the lab} filters=${LAB_TESTS:?the beginnings of names of tests} program=$1
+shift
 release=$(dirname "$(dirname "$program")")
 folder=$(dirname "$release")/tmp
 mkdir -p "$folder"
