@@ -9,7 +9,6 @@ mod families;
 mod tests;
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 use self::families::{Family, Kind, Value, families};
 use crate::metrics_record::MetricsRecord;
@@ -90,18 +89,17 @@ impl Exposition {
             (Format::Prometheus, Kind::Counter) => format!("{name}_total"),
             _ => name.clone(),
         };
-        // Writing to a string cannot fail; neither can what follows.
-        let _ = writeln!(out, "# TYPE {of_family} {}", family.kind.name());
+        out.push_str(&format!("# TYPE {of_family} {}\n", family.kind.name()));
         if let (Format::OpenMetrics, Some(unit)) = (format, family.unit()) {
-            let _ = writeln!(out, "# UNIT {of_family} {unit}");
+            out.push_str(&format!("# UNIT {of_family} {unit}\n"));
         }
-        let _ = writeln!(out, "# HELP {of_family} {}", family.help);
+        out.push_str(&format!("# HELP {of_family} {}\n", family.help));
         for (labels, value) in &family.samples {
             match value {
                 Value::Count(n) => self.count(out, &format!("{name}_total"), labels, &[], *n, 1.0),
                 Value::Nanoseconds(n) => self.count(out, &format!("{name}_total"), labels, &[], *n, 1e9),
                 Value::Now(x) => {
-                    let _ = writeln!(out, "{name}{} {}", braces(labels, &[]), plain(*x));
+                    out.push_str(&format!("{name}{} {}\n", braces(labels, &[]), plain(*x)));
                 }
                 Value::Buckets(b) => {
                     let mut so_far = 0;
@@ -132,7 +130,7 @@ impl Exposition {
             }
         };
         let value = if per == 1.0 { n.to_string() } else { plain(n as f64 / per) };
-        let _ = writeln!(out, "{series} {value}");
+        out.push_str(&format!("{series} {value}\n"));
     }
 }
 
