@@ -1,6 +1,6 @@
 //! `iotrail export`: a run or a recording for other programs.
 
-mod output;
+pub(super) mod output;
 mod recording;
 mod run;
 

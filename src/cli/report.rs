@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::compare::of_sides;
+use super::export::output::beside;
 use super::given::{Document, Stored};
 use super::run::measured::{compared, show};
 use crate::answer::command;
@@ -159,11 +159,8 @@ fn unwritable(path: &Path, e: std::io::Error) -> Error {
 
 /// Whole or not at all: beside its place first, then renamed.
 fn write(path: &Path, page: &str) -> Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let written = (|| {
-        // As any file that is made: the umask takes its part away.
-        let mode = std::fs::Permissions::from_mode(0o666);
-        let mut file = tempfile::Builder::new().prefix(".iotrail-report-").permissions(mode).tempfile_in(folder)?;
+        let mut file = beside(path)?;
         file.write_all(page.as_bytes())?;
         file.persist(path).map_err(|e| e.error)?;
         Ok(())

@@ -115,7 +115,7 @@ impl Write for To {
 }
 
 /// A new file in the same folder, so that giving it its name moves no data.
-fn beside(path: &Path) -> io::Result<NamedTempFile> {
+pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // As any new file: what the user's mask leaves of it.
     tempfile::Builder::new().prefix(".iotrail-").permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
