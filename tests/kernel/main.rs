@@ -3,6 +3,7 @@
 //! Counts and shares are asserted, never times. A test that this machine cannot run is skipped, with the reason; under
 //! CI a skip fails the run, since the gate's machine can run them all.
 
+mod abroad;
 mod agreement;
 mod bench;
 mod beside;
@@ -36,6 +37,7 @@ fn main() {
     let args = Arguments::from_args();
     let missing = bench::missing();
     let trials: Vec<Trial> = [
+        abroad::trials(),
         vehicles::trials(),
         ground::trials(),
         lab::trials(),

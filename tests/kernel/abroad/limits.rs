@@ -1,0 +1,5 @@
+//! Few descriptors, little memory, few privileges.
+
+use super::Test;
+
+pub const TESTS: &[(&str, Test)] = &[];

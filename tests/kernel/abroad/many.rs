@@ -1,0 +1,5 @@
+//! Many rings, many processes, many threads, one after another and at once.
+
+use super::Test;
+
+pub const TESTS: &[(&str, Test)] = &[];

@@ -1,0 +1,5 @@
+//! PID namespaces, nested ones, containers.
+
+use super::Test;
+
+pub const TESTS: &[(&str, Test)] = &[];
