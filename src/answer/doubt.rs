@@ -74,8 +74,27 @@ fn missed(m: &Counts<'_>) -> Option<Warning> {
     ))
 }
 
+/// The code of the warning that the probes watched something else than the load.
+pub const NOT_SEEN: &str = "load_not_seen";
+
+/// Whether the probes saw so few of a load's completions, which all leave events, that what they counted is not of it.
+pub fn is_another_load(probe: &Probe, completions: u64) -> bool {
+    probe.completions_seen.is_some_and(|seen| seen < completions.div_ceil(2))
+}
+
 fn untracked(m: &Counts<'_>) -> Option<Warning> {
     let untracked = m.probe.untracked.filter(|n| *n > 0)?;
+    if is_another_load(m.probe, m.completions) {
+        let seen = m.probe.completions_seen.unwrap_or(0);
+        return Some(Warning::new(
+            NOT_SEEN,
+            format!(
+                "the probes saw {seen} of the load's {} completions: what delivered them, kicks, interrupts and switches are unknown",
+                m.completions
+            ),
+            "latency and throughput are the load's own and stand; report this with the output of `iotrail check`",
+        ));
+    }
     Some(Warning::new(
         "untracked",
         format!("{untracked} of {} completions left no trace that the probes can follow", m.completions),

@@ -15,9 +15,10 @@ use crate::error::{Error, Result};
 use crate::host::{self, circumstances};
 use crate::load::options::{EngineKind, LoadOptions, Trace};
 use crate::load::spec::{LoadSpec, ReaperKind};
-use crate::load::{self, Boundary, Doing, Outcome, Progress, usage};
+use crate::load::{self, Boundary, Doing, Outcome, Progress};
 use crate::measurement::{Circumstances, Host, Measurement, SCHEMA, Target, Warning};
 use crate::path::sample::Sample;
+use crate::probe::numbers::Own;
 use crate::probe::observed::Observed;
 use crate::probe::profile::{self, Profiler, Sampling, Whom};
 use crate::probe::sampled::Profile;
@@ -69,7 +70,7 @@ pub fn run(
     let mut room = Room::default();
     // The calling thread only waits while the load runs; all other threads are the load's or its helpers.
     let subject = interface.map(|interface| Subject {
-        who: Who::Process { tgid: std::process::id(), unwatched_tid: usage::tid() as u32 },
+        who: Who::OtherThreads,
         interface,
         target_irqs: host.target.iter().flat_map(|t| &t.interrupts).map(|i| i.irq).collect(),
         follow: how,
@@ -87,8 +88,8 @@ pub fn run(
     let mut profiler = watching
         .sampling
         .map(|sampling| {
-            let whom = Whom::Tgids(vec![std::process::id()]);
-            let subject = profile::Subject { whom, exclude_tid: usage::tid() as u32, sampling };
+            let own = Own::of_this_thread()?;
+            let subject = profile::Subject { whom: Whom::Tgids(vec![own.tgid]), exclude_tid: own.tid, sampling };
             Profiler::open(&mut sampling_room, subject)
         })
         .transpose()?;
@@ -143,7 +144,8 @@ pub fn run(
         warnings.extend(watch.missing());
     }
     let loss = observed.as_ref().map(|o| o.follow_loss);
-    let mut measured = measured(outcome, observed, found, host, warnings);
+    let leave_events = spec.engine != EngineKind::Libaio || spec.direct;
+    let mut measured = measured(outcome, observed, found, host, warnings, (spec.trace, leave_events))?;
     if let (Some((_, Some(requests))), Some(loss)) = (watch, loss) {
         requests.tell(&mut measured.measurement, loss);
     }
@@ -222,7 +224,8 @@ fn measured(
     found: Option<Circumstances>,
     host: Host,
     mut warnings: Vec<Warning>,
-) -> Measured {
+    (trace, leave_events): (Trace, bool),
+) -> Result<Measured> {
     let seconds = outcome.elapsed_ns as f64 / 1e9;
     warnings.extend(outcome.warnings);
     if outcome.interrupted {
@@ -232,8 +235,9 @@ fn measured(
             "run it again to measure all of it",
         ));
     }
-    let counted = Counted { ios: outcome.ios, completions: Some(outcome.ios), syscalls: outcome.syscalls };
-    let seen = Seen::of(observed, counted);
+    let counted =
+        Counted { ios: outcome.ios, completions: Some(outcome.ios), leave_events, syscalls: outcome.syscalls };
+    let seen = Seen::of(observed, counted, trace)?;
     let circumstances = found.map(|mut found| {
         if let Some(device) = &mut found.device {
             device.asked_bytes = outcome.bytes;
@@ -269,5 +273,5 @@ fn measured(
     seen.tell(&mut measurement);
     let doubts: Vec<Warning> = doubts(&measurement).into_iter().chain(comparable::warnings(&measurement)).collect();
     measurement.warnings.extend(doubts);
-    Measured { measurement, histogram: outcome.histogram, samples: vec![], interrupted: outcome.interrupted }
+    Ok(Measured { measurement, histogram: outcome.histogram, samples: vec![], interrupted: outcome.interrupted })
 }

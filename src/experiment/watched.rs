@@ -1,6 +1,7 @@
 //! Probes around a load, whosever: attached if they are wanted and can be, and what they saw in the measurement's words.
 
 use super::follow;
+use crate::answer::doubt;
 use crate::error::{Error, Result};
 use crate::load::options::Trace;
 use crate::measurement::{
@@ -42,6 +43,8 @@ pub(super) struct Counted {
     pub ios: u64,
     /// Completions that it had from the kernel; `None`: its interface has none, only readiness.
     pub completions: Option<u64>,
+    /// Whether each of them leaves an event: buffered native aio is synchronous and leaves none.
+    pub leave_events: bool,
     /// System calls; what the load counts itself is exact. `None`: the probes counted, or nobody.
     pub syscalls: Option<u64>,
 }
@@ -59,9 +62,21 @@ pub(super) struct Seen {
     probe: Probe,
 }
 
+/// The programs that see completions, those of native aio on a file system included.
+const SEE_COMPLETIONS: [&str; 7] = [
+    "ring_complete",
+    "follow_complete",
+    "follow_complete_members",
+    "aio_iomap_complete",
+    "aio_called_back",
+    "aio_called_back_kprobe",
+    "mode_sys_exit",
+];
+
 impl Seen {
-    /// `observed`: `None` where nothing was watched.
-    pub fn of(observed: Option<Observed>, counted: Counted) -> Self {
+    /// `observed`: `None` where nothing was watched. Fewer than half of the completions seen: whatever was watched, it was not this load,
+    /// and all that was counted is void; with `Trace::On` that is an error.
+    pub fn of(observed: Option<Observed>, counted: Counted, trace: Trace) -> Result<Self> {
         let syscalls = counted.syscalls.or(observed.as_ref().and_then(|o| o.syscalls));
         let ratio = |n: Option<u64>| n.filter(|_| counted.ios > 0).map(|n| n as f64 / counted.ios as f64);
         let mut seen = Seen {
@@ -69,13 +84,32 @@ impl Seen {
             probe: Probe { mode: "off".into(), ..Probe::default() },
             ..Seen::default()
         };
-        let Some(o) = observed else { return seen };
+        let Some(o) = observed else { return Ok(seen) };
+        let punts = follow::punts(&o);
+        let events = counted.leave_events && o.programs.iter().any(|name| SEE_COMPLETIONS.contains(&name.as_str()));
+        seen.probe = Probe {
+            mode: "aggregate".into(),
+            completions_seen: counted.completions.filter(|_| events).map(|_| o.seen),
+            untracked: counted.completions.map(|had| had.saturating_sub(o.seen)),
+            lost: Some(o.lost),
+            missed: o.missed,
+            programs: o.programs,
+        };
+        if doubt::is_another_load(&seen.probe, counted.completions.unwrap_or(0)) {
+            let had = counted.completions.unwrap_or(0);
+            let what = format!("the probes saw {} of the load's {had} completions", o.seen);
+            return match trace {
+                Trace::On => Err(Error::machine(what, "run it with --trace off, and report this")),
+                // Its own count of system calls stands.
+                _ => Ok(Seen { per_io: PerIo { syscalls: ratio(counted.syscalls), ..PerIo::default() }, ..seen }),
+            };
+        }
         if let (Some(syscalls), Some(returns)) = (syscalls, &o.returns) {
             seen.mode_switches.push(ModeSwitch { cause: "syscall".into(), count: syscalls });
             seen.mode_switches
                 .extend(returns.iter().map(|(cause, n)| ModeSwitch { cause: (*cause).into(), count: *n }));
         }
-        seen.punts = follow::punts(&o);
+        seen.punts = punts;
         seen.per_io.kicks = ratio(o.kicks);
         seen.per_io.resched_ipis = ratio(o.resched_ipis);
         seen.per_io.device_irqs = ratio(o.device_irqs);
@@ -84,17 +118,9 @@ impl Seen {
         if !seen.mode_switches.is_empty() {
             seen.per_io.mode_switches = ratio(Some(seen.mode_switches.iter().map(|m| m.count).sum()));
         }
-        seen.probe = Probe {
-            mode: "aggregate".into(),
-            completions_seen: counted.completions.map(|_| o.seen),
-            untracked: counted.completions.map(|had| had.saturating_sub(o.seen)),
-            lost: Some(o.lost),
-            missed: o.missed,
-            programs: o.programs,
-        };
         seen.batches = o.run_batches.iter().map(|&(at_least, runs)| TaskWorkBatch { at_least, runs }).collect();
         (seen.vehicles, seen.interrupts, seen.ipis) = (o.vehicles, o.interrupts, o.ipis);
-        seen
+        Ok(seen)
     }
 
     /// Puts it into the measurement.
@@ -107,5 +133,52 @@ impl Seen {
         m.ipis = self.ipis;
         m.punts = self.punts;
         m.probe = self.probe;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observed(seen: u64, programs: &[&str]) -> Observed {
+        Observed {
+            seen,
+            kicks: Some(0),
+            context_switches: 0,
+            task_work_runs: Some(0),
+            programs: programs.iter().map(|name| (*name).to_owned()).collect(),
+            ..Observed::default()
+        }
+    }
+
+    fn counted(completions: Option<u64>) -> Counted {
+        Counted { ios: 5000, completions, leave_events: true, syscalls: Some(10_000) }
+    }
+
+    #[test]
+    fn zeros_of_a_load_that_was_not_seen_are_not_told() {
+        let seen = |n, trace| Seen::of(Some(observed(n, &["ring_complete"])), counted(Some(5000)), trace);
+        let none = seen(0, Trace::Auto).unwrap();
+        assert_eq!((none.probe.completions_seen, none.probe.untracked), (Some(0), Some(5000)));
+        assert_eq!(none.per_io, PerIo { syscalls: Some(2.0), ..PerIo::default() });
+        assert!(none.vehicles.is_empty() && none.mode_switches.is_empty() && none.ipis.is_empty());
+        assert_eq!(seen(2499, Trace::Auto).unwrap().per_io.kicks, None);
+        assert_eq!(seen(5000, Trace::Auto).unwrap().per_io.kicks, Some(0.0));
+        let e = seen(0, Trace::On).err().unwrap();
+        assert_eq!(
+            (e.exit_status(), e.to_string().as_str()),
+            (3, "the probes saw 0 of the load's 5000 completions; run it with --trace off, and report this",)
+        );
+    }
+
+    #[test]
+    fn completions_without_events_are_unknown_and_the_counts_beside_them_stand() {
+        let buffered = Counted { leave_events: false, ..counted(Some(5000)) };
+        let seen = Seen::of(Some(observed(0, &["aio_iomap_complete"])), buffered, Trace::On).unwrap();
+        assert_eq!((seen.probe.completions_seen, seen.probe.untracked), (None, Some(5000)));
+        assert_eq!(seen.per_io.kicks, Some(0.0));
+        let epoll = Seen::of(Some(observed(0, &["sched_switched"])), counted(None), Trace::On).unwrap();
+        assert_eq!((epoll.probe.completions_seen, epoll.probe.untracked), (None, None));
+        assert_eq!(epoll.per_io.kicks, Some(0.0));
     }
 }

@@ -32,6 +32,7 @@ pub mod kernel;
 pub mod lockdown;
 pub mod page_cache;
 pub mod pci;
+pub mod pid_namespace;
 pub mod privileges;
 pub mod procfs;
 pub mod programs;

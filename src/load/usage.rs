@@ -149,8 +149,11 @@ fn schedstat(of: &str) -> Option<[u64; 2]> {
     Some([numbers.next()??, numbers.next()??])
 }
 
-/// Thread id of the caller.
+/// The calling thread's number in /proc, which may be of a PID namespace further out; where /proc does not show the thread, the number
+/// that it knows itself.
 pub fn tid() -> i32 {
+    let shown = std::fs::read_link("/proc/thread-self").ok();
+    let number = shown.as_deref().and_then(|path| path.file_name()?.to_str()?.parse().ok());
     // SAFETY: no preconditions.
-    unsafe { libc::gettid() }
+    number.unwrap_or_else(|| unsafe { libc::gettid() })
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
 
+use crate::host::pid_namespace::own_number_in_proc;
+
 /// The programs: for all functions of our own library in one, and for each function by itself.
 pub(super) const AT_ONCE: &str = "posix_aio_called";
 pub(super) const EACH: &str = "posix_aio_called_each";
@@ -22,7 +24,7 @@ const FUNCTIONS: [&str; 5] = ["aio_read", "aio_write", "aio_fsync", "lio_listio@
 /// Device and inode.
 pub(super) type File = (u64, u64);
 
-/// glibc as a process has it mapped, each with the files that may have POSIX AIO: itself since 2.34, librt before.
+/// glibc as a process, by its number in /proc, has it mapped, each with the files that may have POSIX AIO: itself since 2.34, librt before.
 pub(super) fn libraries(tgid: u32) -> BTreeMap<File, Vec<PathBuf>> {
     // A process that has ended, or that is not ours to look at, has none that we could find.
     let maps = std::fs::read_to_string(format!("/proc/{tgid}/maps")).unwrap_or_default();
@@ -95,7 +97,7 @@ impl Libraries {
             if !self.known.insert(file) {
                 continue;
             }
-            let own = at_once.filter(|_| tgid == std::process::id());
+            let own = at_once.filter(|_| Some(tgid) == own_number_in_proc());
             if let Some((program, (path, offsets))) = own.zip(ours()) {
                 let cookies = (0..offsets.len() as u64).collect();
                 let opts = UprobeMultiOpts { offsets, cookies, ..UprobeMultiOpts::default() };

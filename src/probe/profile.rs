@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 
+use super::numbers::Own;
 use super::profile_skel::{ProfileSkel, ProfileSkelBuilder, types};
 use super::sampled::Profile;
 use super::support;
@@ -117,7 +118,7 @@ impl<'room> Profiler<'room> {
         constants.watch_all = subject.whom == Whom::All;
         constants.exclude_tid = subject.exclude_tid;
         constants.idle_by_timer = by_timer;
-        constants.own_tgid = std::process::id();
+        constants.own_tgid = Own::of_this_thread()?.tgid;
         open.progs.profile_idle.set_autoload(by_timer);
         open.progs.profile_timers.set_autoload(by_timer);
         let skel = open.load().map_err(refused)?;

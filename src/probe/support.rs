@@ -12,6 +12,7 @@ use libbpf_rs::btf::types::{Enum, Enum64, FuncProto, Typedef};
 use super::function::{self, FUNCTIONS, Way};
 use super::posix_aio;
 use super::symbols::Symbols;
+use crate::host::pid_namespace::own_number_in_proc;
 
 /// What a program is for; decides which runs want it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +140,7 @@ impl Facts {
     pub fn read() -> Facts {
         let Ok(btf) = Btf::from_vmlinux() else { return Facts::default() };
         let there = |tp: &str| match tp {
-            "aio_read" => !posix_aio::libraries(std::process::id()).is_empty(),
+            "aio_read" => own_number_in_proc().is_some_and(|us| !posix_aio::libraries(us).is_empty()),
             // A system call's own, with CONFIG_FTRACE_SYSCALLS; libbpf finds its number in the same places.
             _ if tp.starts_with("sys_enter_") => ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
                 .iter()

@@ -12,6 +12,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramMut};
 pub(super) use counters::read;
 use counters::{entries, unreadable};
 
+use super::numbers::Own;
 use super::observed::{self, Observed, Raw, RawRing};
 use super::overflow;
 use super::posix_aio::{self, Libraries};
@@ -23,6 +24,7 @@ use super::symbols::Symbols;
 use super::trails::{self, Trails, Words};
 use crate::error::{Error, Result};
 use crate::host::irq::Interrupts;
+use crate::host::pid_namespace::own_number_in_proc;
 use crate::measurement::Warning;
 
 // `record.h`'s sizes, as the programs were compiled with them.
@@ -93,6 +95,8 @@ pub enum Who {
         /// The one thread of it that is not watched; 0: all are.
         unwatched_tid: u32,
     },
+    /// This process, without the thread that opens the watch.
+    OtherThreads,
     /// The processes named by [`Watch::follow`], and the children that they make from then on.
     Followed,
     /// Every process that uses io_uring, native aio or POSIX AIO.
@@ -169,9 +173,15 @@ impl<'room> Watch<'room> {
             return Err(refused(format!("{cpus} CPUs are more than the {} it keeps", MAX_CPUS), "report this"));
         }
         let symbols = Symbols::of_this_kernel();
+        let own = Own::of_this_thread()?;
+        let one = match subject.who {
+            Who::Process { tgid, unwatched_tid } => Some((tgid, unwatched_tid)),
+            Who::OtherThreads => Some((own.tgid, own.tid)),
+            Who::Followed | Who::Everyone => None,
+        };
         let mut open = IotrailSkelBuilder::default().open(room.0.insert(MaybeUninit::uninit())).map_err(load_error)?;
         let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
-        if let Who::Process { tgid, unwatched_tid } = subject.who {
+        if let Some((tgid, unwatched_tid)) = one {
             constants.watched_tgid = tgid;
             constants.unwatched_tid = unwatched_tid;
         }
@@ -195,7 +205,7 @@ impl<'room> Watch<'room> {
         if let Some(follow) = subject.follow {
             constants.following = true;
             constants.everyone = subject.who == Who::Everyone;
-            constants.own_tgid = std::process::id();
+            constants.own_tgid = own.tgid;
             constants.one_in = follow.one_in.max(1);
             constants.rings_max = RINGS_MAX;
             // Without them the plan says what is missing.
@@ -244,8 +254,10 @@ impl<'room> Watch<'room> {
             recorder,
         };
         // A command begins with our library, and most programs have the same.
-        watch.attach_to_library(std::process::id());
-        if let (Who::Process { tgid, .. }, Some(_)) = (watch.subject.who, watch.subject.follow) {
+        if let Some(us) = own_number_in_proc() {
+            watch.attach_to_library(us);
+        }
+        if let (Some((tgid, _)), Some(_)) = (one, watch.subject.follow) {
             watch.follow(tgid)?;
         }
         Ok(watch)

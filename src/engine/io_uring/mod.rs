@@ -16,14 +16,14 @@ pub mod entry;
 pub mod flags;
 pub mod refusal;
 pub mod ring;
+pub mod sq_thread;
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linux_raw_sys::io_uring as sys;
 
@@ -134,7 +134,7 @@ fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<E>>
         ring: Arc::clone(&ring),
     };
     let granted = granted(config, &ring);
-    let sq_tid = if sqpoll { sq_thread(ring.fd()) } else { None };
+    let sq_tid = if sqpoll { sq_thread::of(ring.fd()) } else { None };
     Ok(Opened { submitter, reaper, granted, sq_tid })
 }
 
@@ -145,25 +145,6 @@ fn register_buffers(ring: &Ring, memory: &Memory) -> io::Result<()> {
         .collect();
     // SAFETY: live vectors over buffers that stay mapped until the ring is closed or beyond.
     unsafe { ring.register(sys::io_uring_register_op::IORING_REGISTER_BUFFERS, vectors.as_ptr().cast(), memory.slots) }
-}
-
-/// The SQPOLL thread's id, from the ring's fdinfo. The thread writes it there itself: until it runs, its maker's stands there.
-pub fn sq_thread(fd: RawFd) -> Option<i32> {
-    const PATIENCE: Duration = Duration::from_millis(200);
-    // SAFETY: gettid takes nothing and cannot fail.
-    let maker = unsafe { libc::gettid() };
-    let began = Instant::now();
-    loop {
-        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-        let tid: i32 = info.lines().find_map(|l| l.strip_prefix("SqThread:"))?.trim().parse().ok()?;
-        if tid > 0 && tid != maker {
-            return Some(tid);
-        }
-        if began.elapsed() > PATIENCE {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// The submitting half.

@@ -43,7 +43,7 @@ impl<'room> Probes<'room> {
             ));
         }
         let subject = Subject {
-            who: Who::Process { tgid: std::process::id(), unwatched_tid: usage::tid() as u32 },
+            who: Who::OtherThreads,
             interface: if is_ring { Interface::IoUring { iopoll: false } } else { Interface::Readiness },
             target_irqs: Vec::new(),
             follow: how,
@@ -180,9 +180,10 @@ impl<'a> Span<'a> {
         let counted = Counted {
             ios: measurement.ios,
             completions: is_ring.then_some(server.total.counts.completions),
+            leave_events: true,
             syscalls: Some(server.total.counts.syscalls),
         };
-        Seen::of(observed, counted).tell(&mut measurement);
+        Seen::of(observed, counted, probes.trace)?.tell(&mut measurement);
         if let (Some((_, Some(requests))), Some(loss)) = (probes.watch.take(), loss) {
             requests.tell(&mut measurement, loss);
         }

@@ -10,6 +10,7 @@ use crate::measurement::{LoadRecord, Measurement};
 pub fn screen(m: &Measurement, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
+    measured::not_seen(o, &m.warnings);
     o.field("load", &load(&m.load));
     o.field("target", &target(m));
     o.field("throughput", &throughput(m));

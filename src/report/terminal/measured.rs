@@ -2,6 +2,7 @@
 
 use super::bars::bar;
 use super::layout::{Column, Screen};
+use crate::answer::doubt::NOT_SEEN;
 use crate::answer::words::{UNKNOWN, count, known_span, percent, plural, span, three_digits};
 use crate::measurement::{
     CpuSamples, CpuShare, Delay, Delivery, Host, Interrupt, Ipi, Latency, Measurement, ModeSwitch, Order, PerIo, Probe,
@@ -22,6 +23,13 @@ pub fn latency(l: &Latency) -> Vec<String> {
         whole("p99.99", l.p99_99),
         whole("max", l.max),
     ]
+}
+
+/// Before everything else: that what the probes counted is void.
+pub fn not_seen(out: &mut Screen, warnings: &[Warning]) {
+    if let Some(w) = warnings.iter().find(|w| w.code == NOT_SEEN) {
+        out.field("not seen", std::slice::from_ref(&w.text));
+    }
 }
 
 /// Rows of a table of vehicles beside other tables: each waker has one, and on a large machine there are many.

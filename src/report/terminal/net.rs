@@ -239,6 +239,7 @@ pub fn screen(m: &Measurement, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let Some(net) = &m.net else { return super::bench::screen(m, style) };
     let o = &mut out;
+    measured::not_seen(o, &m.warnings);
     o.field("load", &load(&net.asked));
     o.field("server", &at(m, net));
     o.field("throughput", &throughput(m));

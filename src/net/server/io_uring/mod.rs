@@ -68,7 +68,7 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
     let ring = io_uring::open_ring(&config, &WORDS)?;
     let granted = io_uring::granted(&config, &ring);
     let sqpoll = spec.setup.has(Flag::Sqpoll);
-    if sqpoll && let Some(tid) = io_uring::sq_thread(ring.fd()) {
+    if sqpoll && let Some(tid) = io_uring::sq_thread::of(ring.fd()) {
         seat.shared.sq_tids[seat.number].store(tid, Ordering::Relaxed);
     }
     if ring.params.features & sys::IORING_FEAT_CQE_SKIP == 0 {

@@ -1,0 +1,90 @@
+/* Which numbers a task has: the kernel's own, the PID namespace's of whoever reads this, and those that /proc shows.
+ *
+ * An iterator runs in its reader's context and meets the tasks of its reader's PID namespace, with those of the namespaces inside it.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+/* How far outside the reader's namespace the one stands that /proc is of: 0 where they are the same. */
+const volatile __u32 proc_outwards = 0;
+
+struct task_numbers {
+	__u32 tid; /* the kernel's */
+	__u32 tgid;
+	__u32 here;    /* the task's number where the reader is */
+	__u32 in_proc; /* in /proc; 0: /proc stands further out than there are namespaces */
+	__u32 reader;  /* this is the reading thread itself */
+	__u32 level;   /* of the reader's namespace; 0: the initial one */
+	char comm[16];
+};
+struct task_numbers unused_task_numbers; /* for its twin in user space */
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct upid {
+	int nr;
+	void *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1]; /* as many as levels, outermost first */
+};
+
+struct task_struct___numbered {
+	struct pid *thread_pid;
+};
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+static __always_inline __u32 number_at(struct pid *pid, __u32 level)
+{
+	__u64 first = (__u64)pid + bpf_core_field_offset(struct pid, numbers);
+	__u32 nr = 0;
+
+	if (level <= BPF_CORE_READ(pid, level))
+		bpf_probe_read_kernel(&nr, sizeof(nr),
+				      (void *)(first + level * bpf_core_type_size(struct upid) +
+					       bpf_core_field_offset(struct upid, nr)));
+	return nr;
+}
+
+SEC("iter/task")
+int numbers_of_tasks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct task_struct *reader = bpf_get_current_task_btf();
+
+	if (!task)
+		return 0;
+	struct pid *pid = BPF_CORE_READ((struct task_struct___numbered *)task, thread_pid);
+	struct pid *readers = BPF_CORE_READ((struct task_struct___numbered *)reader, thread_pid);
+	/* One that has just ended has none. */
+	if (!pid || !readers)
+		return 0;
+	__u32 level = BPF_CORE_READ(readers, level);
+	struct task_numbers out = {
+		.tid = task->pid,
+		.tgid = task->tgid,
+		.here = number_at(pid, level),
+		.in_proc = level >= proc_outwards ? number_at(pid, level - proc_outwards) : 0,
+		.reader = task->pid == reader->pid,
+		.level = level,
+	};
+	bpf_probe_read_kernel_str(out.comm, sizeof(out.comm), task->comm);
+	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
