@@ -530,10 +530,14 @@ pub struct Target {
     /// The whole disk: `vda`; null where the file is not on a block device.
     pub device: Option<String>,
     pub driver: Option<String>,
+    /// The block device whose queue takes the load's requests, where that is another than `device`: `loop0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_device: Option<String>,
     /// Hardware queues.
     pub queues: Option<u32>,
-    /// Hardware queues that are polled (no interrupt).
+    /// Of the queue that takes the load's requests: hardware queues that are polled (no interrupt).
     pub poll_queues: Option<u32>,
+    /// Of the queue that takes the load's requests.
     pub scheduler: Option<String>,
     /// Interrupts that carry the device's completions.
     pub interrupts: Vec<TargetInterrupt>,
@@ -553,6 +557,13 @@ pub struct Warning {
     pub code: String,
     pub text: String,
     pub remedy: String,
+}
+
+impl Target {
+    /// The block devices whose queues take the load's requests, joined by `+`; `None` where there are none.
+    pub fn queue_device(&self) -> Option<&str> {
+        self.queue_device.as_deref().or(self.device.as_deref())
+    }
 }
 
 impl Warning {

@@ -159,7 +159,10 @@ pub fn of_run(run: &RunRecord, is_built_in: bool) -> Option<String> {
     if let Some(m) = run.as_single() {
         return of_measurement(m);
     }
-    let first = run.cells.iter().flat_map(|c| &c.measurements).next();
+    let mut measured = run.cells.iter().flat_map(|c| &c.measurements);
+    let first = measured.next();
+    // Where files differ, cells name theirs, and none of them is known to be the run's own.
+    let one_file = measured.all(|m| m.net.is_some() || first.is_some_and(|f| f.load.file == m.load.file));
     let mut line = Line("iotrail run".into());
     line.word(&if is_built_in { run.experiment.clone() } else { format!("{}.toml", run.experiment) })
         .flag("quick", run.quick)
@@ -167,7 +170,7 @@ pub fn of_run(run: &RunRecord, is_built_in: bool) -> Option<String> {
     if run.stop.is_none() {
         line.option("repeats", run.repeats);
     }
-    let target = first.filter(|m| m.net.is_none()).and_then(|m| m.load.file.as_deref());
+    let target = first.filter(|m| one_file && m.net.is_none()).and_then(|m| m.load.file.as_deref());
     line.given("file", target, "").given("size", first.filter(|_| target.is_some()).and_then(|m| m.load.size), "");
     Some(line.0)
 }

@@ -16,12 +16,12 @@ use crate::experiment::execute::{Outcome, nothing_to_resume, resume, start};
 use crate::experiment::file::Experiment;
 use crate::experiment::plan::{Facts, Plan, Target, TargetUse, absolute, plan, target_use};
 use crate::experiment::schedule::fresh_seed;
-use crate::experiment::{builtin, emulated, scratch};
+use crate::experiment::{builtin, cell, emulated, scratch};
 use crate::host;
 use crate::load::options::Bytes;
 use crate::report::terminal;
 use crate::store::{Store, default_path};
-use measured::{disk_below, measured, show};
+use measured::{measured, show};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
@@ -169,6 +169,6 @@ fn target(args: &RunArgs, experiment: &Experiment) -> Result<Target> {
 }
 
 fn resolve(args: &RunArgs, experiment: &Experiment, target: &Target) -> Result<Plan> {
-    let facts = Facts { online_cpus: host::cpu::online()?, target: target.path.as_deref().and_then(disk_below) };
-    plan(experiment, args.quick, target, &facts, &|host| host.refusal(facts.target.as_ref()))
+    let facts = Facts { online_cpus: host::cpu::online()?, below: &cell::target_of };
+    plan(experiment, args.quick, target, &facts, &|host, target| host.refusal(target))
 }

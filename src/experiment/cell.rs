@@ -180,29 +180,25 @@ fn cpus_of(spec: &LoadSpec, host: &Host, online: &[u32]) -> Vec<u32> {
     cpus
 }
 
-/// What this machine is, with the target as far as it can be told before it exists: a missing file is laid out in its
-/// folder, so the folder's disk is its disk.
+/// What this machine is, with the load's target.
 fn host_facts(options: &LoadOptions) -> Result<Host> {
-    let Some(file) = options.file.as_deref() else { return host::facts(None) };
+    Ok(Host { target: target_of(options), ..host::facts(None)? })
+}
+
+/// What a load runs against, as far as it can be told before it exists: a missing file is made in its folder, and a missing folder
+/// in the next one above, whose disk is its disk then. `None`: no target, or one that cannot be looked at, which is the load's
+/// error to report.
+pub fn target_of(options: &LoadOptions) -> Option<Target> {
+    let file = options.file.as_deref()?;
+    let path = file.display().to_string();
     if options.engine == EngineKind::NvmeUser {
         // No file, and no device of the kernel's.
-        let path = file.display().to_string();
-        let target = Target { device: Some(path.clone()), path, ..Target::default() };
-        return Ok(Host { target: Some(target), ..host::facts(None)? });
+        return Some(Target { device: Some(path.clone()), path, ..Target::default() });
     }
-    if file.exists() {
-        return host::facts(Some(file));
-    }
-    let folder = match file.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    };
-    // A missing folder is the load's error to report, with the file's name.
-    let mut host = if folder.is_dir() { host::facts(Some(folder))? } else { host::facts(None)? };
-    if let Some(target) = &mut host.target {
-        target.path = file.display().to_string();
-    }
-    Ok(host)
+    let there =
+        file.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }).find(|p| p.exists())?;
+    let target = host::block::target(there).ok()?;
+    Some(if there == file { target } else { Target { path, ..target } })
 }
 
 /// How the completions of this load can be seen; `None`: it has none in the kernel.

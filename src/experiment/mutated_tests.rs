@@ -128,7 +128,7 @@ fn each_is_refused_with_a_place_or_planned() {
     let target = Target { path: Some("/data/scratch-1g".into()), size: Some(Bytes(1 << 30)), scratch: true };
     let interrupt = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: vec![1] };
     let disk = measurement::Target { interrupts: vec![interrupt], ..Default::default() };
-    let facts = Facts { online_cpus: vec![0, 1], target: Some(disk) };
+    let facts = Facts { online_cpus: vec![0, 1], below: &|_| Some(disk.clone()) };
     let mut random = SplitMix64::new(2026);
     let (mut refused, mut combinations, mut planned) = (0, 0, 0);
     for i in 0..10_000 {
@@ -137,7 +137,7 @@ fn each_is_refused_with_a_place_or_planned() {
             let quick = experiment.quick.is_some() && i % 2 == 0;
             let scale = experiment.quick.as_ref().filter(|_| quick).unwrap_or(&experiment.full);
             target_use(experiment.kind, scale)?;
-            plan(&experiment, quick, &target, &facts, &|_| None)
+            plan(&experiment, quick, &target, &facts, &|_, _| None)
         });
         match outcome {
             Ok(plan) => {

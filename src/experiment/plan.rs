@@ -1,6 +1,8 @@
 //! An experiment on this host: every combination of its parameters, resolved to the load's options. A combination that the
 //! host cannot do stays in the plan with the reason, so that the report can say what was not tested.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,11 +23,11 @@ const BESIDE_THE_LOAD: Duration = Duration::from_millis(160);
 const BESIDE_A_NET_LOAD: Duration = Duration::from_millis(300);
 
 /// What a plan has to know of the host: what decides which CPUs are `irq` and which are not.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Facts {
+#[derive(Clone)]
+pub struct Facts<'a> {
     pub online_cpus: Vec<u32>,
-    /// Of the plan's target; `None`: there is none, or nothing can be told of it.
-    pub target: Option<measurement::Target>,
+    /// What a cell's own target is; `None`: it has none, or nothing can be told of it.
+    pub below: &'a dyn Fn(&LoadOptions) -> Option<measurement::Target>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +66,8 @@ pub struct Cell {
     pub options: Map<String, Value>,
     /// The same with the defaults filled in and the target put in.
     pub load: Load,
+    /// What its load runs against, as far as it can be told beforehand.
+    pub target: Option<measurement::Target>,
     pub host: Conditions,
     pub untestable: Option<String>,
 }
@@ -86,6 +90,9 @@ pub enum TargetUse {
     Reads,
     Writes,
 }
+
+/// What is below the targets of a plan's cells, by path; an engine may read a path in a way of its own.
+type Targets = HashMap<(Option<PathBuf>, EngineKind), Option<measurement::Target>>;
 
 /// The most that any cell does.
 pub fn target_use(kind: Kind, scale: &Scale) -> Result<TargetUse> {
@@ -113,8 +120,8 @@ pub struct Target {
     pub scratch: bool,
 }
 
-/// Why the host cannot be brought into these conditions; `None`: as far as is known it can.
-pub type Refusal<'a> = &'a dyn Fn(&Conditions) -> Option<Error>;
+/// Why the host cannot be brought into these conditions for a load with this target; `None`: as far as is known it can.
+pub type Refusal<'a> = &'a dyn Fn(&Conditions, Option<&measurement::Target>) -> Option<Error>;
 
 /// Resolves every cell by the load's own rules: where these, or the host's, say that the machine does not allow it ([`error::Kind::Machine`])
 /// the cell is untestable here; options that can run nowhere ([`error::Kind::Input`]) refuse the experiment.
@@ -122,7 +129,7 @@ pub fn plan(
     experiment: &Experiment,
     quick: bool,
     target: &Target,
-    facts: &Facts,
+    facts: &Facts<'_>,
     refusal: Refusal<'_>,
 ) -> Result<Plan> {
     let scale = match (quick, &experiment.quick) {
@@ -139,6 +146,13 @@ pub fn plan(
     let with_control = with_control(scale);
     let scale = if experiment.control { &with_control } else { scale };
     let mut cells = Vec::new();
+    // Many cells have one target, and looking at it reads dozens of the kernel's files.
+    let known: RefCell<Targets> = RefCell::default();
+    let below = |load: &LoadOptions| {
+        let key = (load.file.clone(), load.engine);
+        known.borrow_mut().entry(key).or_insert_with(|| (facts.below)(load)).clone()
+    };
+    let facts = &Facts { below: &below, ..facts.clone() };
     each_combination(scale, &mut |points| {
         let number = cells.len() as u32 + 1;
         let cell = cell(number, (experiment.kind, scale), points, target, (facts, refusal))?;
@@ -243,7 +257,7 @@ fn cell(
     (kind, scale): (Kind, &Scale),
     points: &Combination<'_>,
     target: &Target,
-    (facts, refusal): (&Facts, Refusal<'_>),
+    (facts, refusal): (&Facts<'_>, Refusal<'_>),
 ) -> Result<Cell> {
     let options = merged(scale, points);
     let refuse = |why: &dyn std::fmt::Display| refuse_combination(kind, points, why);
@@ -258,22 +272,23 @@ fn cell(
         load.allow_write |= target.scratch;
     }
     let params = params(points);
-    let untestable = match load.check(facts.target.as_ref(), &facts.online_cpus) {
-        Ok(()) => refusal(&host)
+    let below = load.storage().and_then(facts.below);
+    let untestable = match load.check(below.as_ref(), &facts.online_cpus) {
+        Ok(()) => refusal(&host, below.as_ref())
             .map(|e| e.to_string())
-            .or_else(|| no_poll_queues(load.storage()?, &host, facts.target.as_ref())),
+            .or_else(|| no_poll_queues(load.storage()?, &host, below.as_ref())),
         Err(e) if e.kind == error::Kind::Machine => Some(e.to_string()),
         Err(e) => return Err(refuse(&e)),
     };
     let options = options.iter().map(|(k, v)| (k.clone(), to_json(v))).collect();
-    Ok(Cell { number, label: label(&params, points), params, options, load, host, untestable })
+    Ok(Cell { number, label: label(&params, points), params, options, load, target: below, host, untestable })
 }
 
 /// The kernel would say so too, but only to the first I/O of each cell.
 fn no_poll_queues(load: &LoadOptions, host: &Conditions, target: Option<&measurement::Target>) -> Option<String> {
     let polls = load.ring.split(',').any(|flag| flag.trim() == "iopoll") && uses_target(load);
     let target = target.filter(|t| polls && host.poll_queues.is_none_or(|n| n == 0) && t.poll_queues == Some(0))?;
-    let device = target.device.as_deref().unwrap_or("the target");
+    let device = target.queue_device().unwrap_or("the target");
     Some(format!(
         "{device} has no poll queues, so there is nothing for iopoll to poll; it needs a device and driver that have them, as NVMe with \
          nvme.poll_queues=N"

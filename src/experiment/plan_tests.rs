@@ -24,22 +24,22 @@ ring = "coop_taskrun"
 
 pub(crate) fn two_by_two() -> Plan {
     let experiment = parse(TWO_BY_TWO, "two-by-two.toml").unwrap();
-    plan(&experiment, false, &scratch(), &two_cpus(), &|_| None).unwrap()
+    plan(&experiment, false, &scratch(), &two_cpus(), &|_, _| None).unwrap()
 }
 
 fn scratch() -> Target {
     Target { path: Some("/data/scratch-1g".into()), size: Some(Bytes(1 << 30)), scratch: true }
 }
 
-fn two_cpus() -> Facts {
+fn two_cpus() -> Facts<'static> {
     interrupts_on(&[1])
 }
 
 /// Two CPUs, and a disk whose interrupts land on some of them.
-fn interrupts_on(cpus: &[u32]) -> Facts {
+fn interrupts_on(cpus: &[u32]) -> Facts<'static> {
     let interrupt = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: cpus.to_vec() };
     let target = measurement::Target { interrupts: vec![interrupt], ..Default::default() };
-    Facts { online_cpus: vec![0, 1], target: Some(target) }
+    Facts { online_cpus: vec![0, 1], below: Box::leak(Box::new(move |_: &_| Some(target.clone()))) }
 }
 
 fn load(cell: &Cell) -> &LoadOptions {
@@ -69,7 +69,7 @@ fn of_two_options_that_exclude_each_other_the_arms_takes_the_place_of_the_fixed_
     let planned = |from: &str, to: &str| {
         assert!(TWO_BY_TWO.contains(from));
         let text = TWO_BY_TWO.replacen(from, to, 1);
-        plan(&parse(&text, "x.toml").unwrap(), false, &scratch(), &two_cpus(), &|_| None)
+        plan(&parse(&text, "x.toml").unwrap(), false, &scratch(), &two_cpus(), &|_, _| None)
     };
     let arm = "ring = \"coop_taskrun\"";
     let p = planned(arm, "count = 100").unwrap();
@@ -78,7 +78,7 @@ fn of_two_options_that_exclude_each_other_the_arms_takes_the_place_of_the_fixed_
     let p = planned("[matrix]", "buffered = true\n[matrix]").unwrap();
     assert!(p.cells.iter().all(|c| load(c).buffered));
     let text = TWO_BY_TWO.replace("[matrix]", "buffered = true\n[matrix]").replace(arm, "direct = true");
-    let p = plan(&parse(&text, "x.toml").unwrap(), false, &scratch(), &two_cpus(), &|_| None).unwrap();
+    let p = plan(&parse(&text, "x.toml").unwrap(), false, &scratch(), &two_cpus(), &|_, _| None).unwrap();
     assert_eq!(
         p.cells[..2].iter().map(|c| (load(c).buffered, load(c).direct)).collect::<Vec<_>>(),
         [(true, false), (false, true)]
@@ -94,10 +94,10 @@ fn of_two_options_that_exclude_each_other_the_arms_takes_the_place_of_the_fixed_
 #[test]
 fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() {
     let coop = builtin::find("coop").unwrap();
-    let full = plan(&coop, false, &scratch(), &two_cpus(), &|_| None).unwrap();
+    let full = plan(&coop, false, &scratch(), &two_cpus(), &|_, _| None).unwrap();
     assert_eq!((full.cells.len(), full.testable().count()), (168, 168));
     assert_eq!(full.axes, ["cpus", "wait", "neighbour", "depth", "arm"]);
-    let quick = plan(&coop, true, &scratch(), &two_cpus(), &|_| None).unwrap();
+    let quick = plan(&coop, true, &scratch(), &two_cpus(), &|_, _| None).unwrap();
     assert_eq!((quick.cells.len(), quick.repeats), (48, 4));
     // (160 ms + 80 ms + 300 ms) × 48 cells × 4 repeats
     assert_eq!(quick.estimate().stated, Duration::from_millis(103_680));
@@ -108,7 +108,7 @@ fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() 
 
 #[test]
 fn interfaces_has_the_cells_that_it_is_about() {
-    let p = plan(&builtin::find("interfaces").unwrap(), false, &scratch(), &two_cpus(), &|_| None).unwrap();
+    let p = plan(&builtin::find("interfaces").unwrap(), false, &scratch(), &two_cpus(), &|_, _| None).unwrap();
     assert_eq!((p.cells.len(), p.repeats), (36, 16));
     let counts: Vec<_> = p.cells.iter().map(|c| load(c).count).collect();
     assert_eq!(counts.iter().filter(|c| **c == Some(5120)).count(), 12);
@@ -120,8 +120,8 @@ fn interfaces_has_the_cells_that_it_is_about() {
 #[test]
 fn what_this_host_cannot_do_stays_with_the_reason() {
     let coop = builtin::find("coop").unwrap();
-    let untestable = |facts: &Facts| -> Vec<(String, String)> {
-        let p = plan(&coop, true, &scratch(), facts, &|_| None).unwrap();
+    let untestable = |facts: &Facts<'_>| -> Vec<(String, String)> {
+        let p = plan(&coop, true, &scratch(), facts, &|_, _| None).unwrap();
         assert_eq!(p.cells.len(), 48);
         p.cells.iter().filter_map(|c| Some((load(c).cpus.clone()?, c.untestable.clone()?))).collect()
     };
@@ -130,14 +130,44 @@ fn what_this_host_cannot_do_stays_with_the_reason() {
     assert!(all.iter().all(|(cpus, why)| cpus == "non-irq" && why.contains("every online CPU takes")), "{all:?}");
     // What cannot be told is not guessed.
     assert_eq!(untestable(&interrupts_on(&[])).len(), 48);
-    assert_eq!(untestable(&Facts { target: None, ..two_cpus() }).len(), 48);
+    assert_eq!(untestable(&Facts { below: &|_| None, ..two_cpus() }).len(), 48);
+}
+
+#[test]
+fn a_cell_is_placed_and_refused_by_its_own_target() {
+    let text = TWO_BY_TWO
+        .replace("depth = [1, 4]", "depth = [1]")
+        .replace("[load]", "[host]\nscheduler = \"none\"\n[load]\ncpus = \"irq\"")
+        .replace("name = \"default\"", "name = \"default\"\nfile = \"/dev/vdb\"")
+        .replace("name = \"coop_taskrun\"", "name = \"coop_taskrun\"\nfile = \"/dev/loop0\"");
+    // Each disk has its interrupt on a CPU of its own; the loop device has none.
+    let below = |load: &LoadOptions| {
+        let path = load.file.clone()?;
+        let vdb = TargetInterrupt { irq: 40, name: "virtio3-req.0".into(), cpus: vec![0] };
+        let interrupts = if path == Path::new("/dev/vdb") { vec![vdb] } else { Vec::new() };
+        Some(measurement::Target { path: path.display().to_string(), interrupts, ..Default::default() })
+    };
+    let facts = Facts { online_cpus: vec![0, 1], below: &below };
+    let asked = RefCell::new(Vec::new());
+    let refusal = |_: &Conditions, target: Option<&measurement::Target>| {
+        asked.borrow_mut().push(target?.path.clone());
+        None
+    };
+    let p = plan(&parse(&text, "x.toml").unwrap(), false, &Target::default(), &facts, &refusal).unwrap();
+    assert_eq!(*asked.borrow(), ["/dev/vdb"]);
+    let reasons: Vec<Option<&str>> = p.cells.iter().map(|c| c.untestable.as_deref()).collect();
+    let of_loop =
+        "--cpus irq: /dev/loop0 is on no disk, so no interrupt completes its I/O; name the CPUs: --cpus 0,2-3";
+    assert_eq!(reasons, [None, Some(of_loop)]);
+    let paths: Vec<&str> = p.cells.iter().map(|c| c.target.as_ref().unwrap().path.as_str()).collect();
+    assert_eq!(paths, ["/dev/vdb", "/dev/loop0"]);
 }
 
 #[test]
 fn options_that_can_run_nowhere_refuse_the_experiment() {
     let refused = |from: &str, to: &str| {
         let experiment = parse(&TWO_BY_TWO.replacen(from, to, 1), "x.toml").unwrap();
-        let e = plan(&experiment, false, &scratch(), &two_cpus(), &|_| None).unwrap_err();
+        let e = plan(&experiment, false, &scratch(), &two_cpus(), &|_, _| None).unwrap_err();
         assert_eq!(e.exit_status(), 2);
         e.to_string()
     };
@@ -192,7 +222,7 @@ fn a_network_load_needs_no_target_and_keeps_both_sides_options() {
     let planned = |text: &str| {
         let e = parse(text, "x.toml").unwrap();
         assert_eq!(target_use(e.kind, &e.full).unwrap(), TargetUse::Nothing);
-        plan(&e, false, &Target::default(), &two_cpus(), &|_| None)
+        plan(&e, false, &Target::default(), &two_cpus(), &|_, _| None)
     };
     let p = planned(text).unwrap();
     assert_eq!((p.cells.len(), p.testable().count(), p.target), (6, 6, None));

@@ -12,14 +12,14 @@ pub fn resolve(text: &str, target: Option<&Target>, online: &[u32]) -> Result<Ve
             let cpus = of_interrupts(target);
             let cpus: Vec<u32> = online.iter().copied().filter(|c| cpus.contains(c)).collect();
             if cpus.is_empty() {
-                return Err(no_interrupts("irq"));
+                return Err(no_interrupts("irq", target));
             }
             Ok(cpus)
         }
         "non-irq" => {
             let taken = of_interrupts(target);
             if taken.is_empty() {
-                return Err(no_interrupts("non-irq"));
+                return Err(no_interrupts("non-irq", target));
             }
             let cpus: Vec<u32> = online.iter().copied().filter(|c| !taken.contains(c)).collect();
             if cpus.is_empty() {
@@ -44,13 +44,18 @@ fn of_interrupts(target: Option<&Target>) -> Vec<u32> {
     target.map_or_else(Vec::new, |t| t.interrupts.iter().flat_map(|i| i.cpus.iter().copied()).collect())
 }
 
-fn no_interrupts(word: &str) -> Error {
-    Error::machine(
-        format!(
-            "--cpus {word}: the CPUs of the target's interrupts cannot be told (no block device, or none of its own)"
-        ),
-        "name the CPUs: --cpus 0,2-3",
-    )
+fn no_interrupts(word: &str, target: Option<&Target>) -> Error {
+    let why = match target {
+        None => "the load has no target whose interrupts could be looked up".to_owned(),
+        Some(Target { path, device: Some(device), .. }) => {
+            format!("{path} is on {device}, which has no interrupts of its own")
+        }
+        Some(Target { path, filesystem: Some(filesystem), .. }) => {
+            format!("{path} is on no disk ({filesystem}), so no interrupt completes its I/O")
+        }
+        Some(Target { path, .. }) => format!("{path} is on no disk, so no interrupt completes its I/O"),
+    };
+    Error::machine(format!("--cpus {word}: {why}"), "name the CPUs: --cpus 0,2-3")
 }
 
 /// An input error if `cpu` is not online.

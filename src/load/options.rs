@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 /// The I/O interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, Hash)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum EngineKind {

@@ -187,6 +187,7 @@ pub fn measurement() -> Measurement {
                 filesystem: Some("ext4".into()),
                 device: Some("vda".into()),
                 driver: Some("virtio_blk".into()),
+                queue_device: None,
                 queues: Some(1),
                 poll_queues: Some(0),
                 scheduler: Some("none".into()),

@@ -40,8 +40,9 @@ pub fn store(path: &Path, experiment: &Experiment, repeats: u32) -> i64 {
 
 fn planned(experiment: &Experiment, repeats: u32) -> Plan {
     let target = Target { path: Some(PathBuf::from("/data/scratch")), size: Some(Bytes(1 << 30)), scratch: true };
-    let facts = Facts { online_cpus: vec![0, 1], target: Some(disk()) };
-    let mut plan = plan(experiment, experiment.quick.is_some(), &target, &facts, &|_| None).expect("it can be planned");
+    let facts = Facts { online_cpus: vec![0, 1], below: &|_| Some(disk()) };
+    let mut plan =
+        plan(experiment, experiment.quick.is_some(), &target, &facts, &|_, _| None).expect("it can be planned");
     plan.repeats = repeats;
     plan
 }
@@ -52,6 +53,7 @@ fn disk() -> iotrail::measurement::Target {
         filesystem: Some("ext4".into()),
         device: Some("vda".into()),
         driver: Some("virtio_blk".into()),
+        queue_device: None,
         queues: Some(1),
         poll_queues: Some(1),
         scheduler: Some("none".into()),

@@ -136,8 +136,8 @@ fn planned(args: &BenchArgs) -> Result<Plan> {
         (true, true) => QUICK_REPEATS,
     });
     let experiment = net_experiment(&given, repeats, args.run.follow)?;
-    let facts = Facts { online_cpus: host::cpu::online()?, target: None };
-    plan(&experiment, false, &Target::default(), &facts, &|host| host.refusal(None))
+    let facts = Facts { online_cpus: host::cpu::online()?, below: &|_| None };
+    plan(&experiment, false, &Target::default(), &facts, &|host, _| host.refusal(None))
 }
 
 fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {

@@ -1,7 +1,6 @@
 //! A planned run, measured: stored as it goes, read back, compared, shown.
 
 use std::cell::RefCell;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
@@ -19,8 +18,8 @@ use crate::experiment::interrupt;
 use crate::experiment::load::Load;
 use crate::experiment::net::ends::Ends;
 use crate::experiment::plan::{Cell, Plan};
-use crate::host::{self, settings::Settings};
-use crate::measurement::{self, Warning};
+use crate::host::settings::Settings;
+use crate::measurement::Warning;
 use crate::probe::profile::{Clock, DEFAULT_HZ, Sampling};
 use crate::report::terminal;
 use crate::run_record::RunRecord;
@@ -86,12 +85,6 @@ pub(in crate::cli) fn compared(record: &RunRecord, store: &Store) -> Result<Vec<
     failed.into_inner().map_or(Ok(comparisons), Err)
 }
 
-/// What is below `path`, or below the folder that it will be made in; `None` if it cannot be told.
-pub fn disk_below(path: &Path) -> Option<measurement::Target> {
-    let there = path.ancestors().find(|p| p.exists())?;
-    host::block::target(there).ok()
-}
-
 fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome> {
     let stop: &AtomicBool = interrupt::raise_flag()?;
     let sampling = plan.profile.then_some(Sampling { clock: Clock::Time, hz: DEFAULT_HZ });
@@ -100,11 +93,14 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
     let progress = RefCell::new(Progress::new(plan, started));
     let changes_host = plan.testable().any(|cell| !cell.host.is_empty());
     let mut settings = changes_host.then(Settings::open).transpose()?;
-    let disk = plan.target.as_deref().and_then(disk_below);
     let mut ends = Ends::default();
     let mut one = |cell: &Cell| {
-        // Before the load, and outside what is measured.
-        settings.as_mut().map_or(Ok(()), |settings| settings.set(&cell.host, disk.as_ref()))?;
+        // Before the load, and outside what is measured. The target is looked at anew: a disk that was given to its driver again
+        // has other queues, and a file may be there by now.
+        if let Some(settings) = &mut settings {
+            let target = cell.load.storage().and_then(cell::target_of);
+            settings.set(&cell.host, target.as_ref())?;
+        }
         let mut tell = |at| progress.borrow().load(&at);
         let mut measured = match &cell.load {
             Load::Storage(load) => cell::run(load, watching, &mut tell, stop)?,

@@ -56,9 +56,13 @@ fn text(plan: &Plan, seed: u32) -> Screen {
         rule.extend(stop.budget_s.map(|s| format!("{} at most", minutes(Duration::from_secs_f64(s)))));
         out.field("stops at", &rule);
     }
+    let device = |c: &Cell| c.target.as_ref().and_then(|t| t.queue_device()).map(str::to_owned);
+    let has_one_device = plan.testable().all(|c| device(c) == plan.testable().next().and_then(device));
     let conditions = |c: &'_ Cell| -> Vec<String> {
         let asked = c.options.iter().filter(|(name, _)| Conditions::NAMES.contains(&name.as_str()));
-        asked.map(|(name, value)| format!("{name} {}", value_text(value))).collect()
+        let on =
+            device(c).filter(|_| !has_one_device).map_or_else(String::new, |name| format!(" (for loads on {name})"));
+        asked.map(|(name, value)| format!("{name} {}{on}", value_text(value))).collect()
     };
     let mut changed: Vec<String> = plan.testable().flat_map(conditions).collect();
     changed.sort_unstable();

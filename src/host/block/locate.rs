@@ -66,6 +66,9 @@ pub(super) struct Found {
 pub(super) struct Below {
     pub filesystem: Option<String>,
     pub disks: Vec<Found>,
+    /// The devices whose queues take what is submitted to the path: the disks, or what stands above them and has a queue of
+    /// requests of its own (a loop device, request-based device-mapper).
+    pub queues: Vec<Found>,
     pub layers: Vec<String>,
 }
 
@@ -74,19 +77,39 @@ const DEEPEST: u32 = 16;
 
 pub(super) fn disks(root: &Path, place: &Place) -> Below {
     let mut below = Below::default();
-    follow_place(root, place, &mut below, 0);
-    below.disks.sort_by(|a, b| a.name.cmp(&b.name));
-    below.disks.dedup();
+    follow_place(root, place, &mut below, Depth::default());
+    for found in [&mut below.disks, &mut below.queues] {
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        found.dedup();
+    }
     below
 }
 
-fn follow_place(root: &Path, place: &Place, below: &mut Below, depth: u32) {
+/// How far down the stack.
+#[derive(Debug, Clone, Copy, Default)]
+struct Depth {
+    devices: u32,
+    /// A queue further up takes the requests; those of this device are that one's own.
+    is_below_queue: bool,
+}
+
+impl Depth {
+    fn down(self) -> Self {
+        Self { devices: self.devices + 1, ..self }
+    }
+}
+
+fn follow_place(root: &Path, place: &Place, below: &mut Below, depth: Depth) {
     match place.kind {
-        Kind::Character => below.disks.extend(nvme_generic(root, place)),
+        Kind::Character => {
+            let found = nvme_generic(root, place);
+            below.queues.extend(found.clone());
+            below.disks.extend(found);
+        }
         Kind::Block => follow_dev(root, place, below, depth),
         Kind::File => {
             let mount = mount_of(root, &place.path);
-            if depth == 0 {
+            if depth.devices == 0 {
                 below.filesystem = mount.as_ref().map(|m| m.filesystem.clone());
             }
             if place.major != 0 {
@@ -94,14 +117,14 @@ fn follow_place(root: &Path, place: &Place, below: &mut Below, depth: u32) {
             } else if let Some(mount) = mount.filter(|m| m.filesystem == "btrfs") {
                 // An anonymous st_dev: btrfs gives each subvolume one. The disks are in its own folder of sysfs.
                 for dir in btrfs_devices(root, &mount.source) {
-                    follow_block(root, &dir, below, depth + 1);
+                    follow_block(root, &dir, below, depth.down());
                 }
             }
         }
     }
 }
 
-fn follow_dev(root: &Path, place: &Place, below: &mut Below, depth: u32) {
+fn follow_dev(root: &Path, place: &Place, below: &mut Below, depth: Depth) {
     let link = root.join(format!("sys/dev/block/{}:{}", place.major, place.minor));
     if let Ok(dir) = fs::canonicalize(link) {
         follow_block(root, &dir, below, depth);
@@ -109,15 +132,15 @@ fn follow_dev(root: &Path, place: &Place, below: &mut Below, depth: u32) {
 }
 
 /// `dir`: a block device's folder in sysfs, links followed.
-fn follow_block(root: &Path, dir: &Path, below: &mut Below, depth: u32) {
+fn follow_block(root: &Path, dir: &Path, below: &mut Below, mut depth: Depth) {
     let Some(name) = dir.file_name().and_then(|n| n.to_str()).map(str::to_owned) else { return };
-    if depth > DEEPEST {
+    if depth.devices > DEEPEST {
         return;
     }
     if dir.join("partition").exists() {
         below.layers.push(name);
         if let Some(disk) = dir.parent() {
-            follow_block(root, disk, below, depth + 1);
+            follow_block(root, disk, below, depth.down());
         }
         return;
     }
@@ -126,21 +149,39 @@ fn follow_block(root: &Path, dir: &Path, below: &mut Below, depth: u32) {
         .filter_map(|s| fs::canonicalize(dir.join("slaves").join(s)).ok())
         .collect();
     if !slaves.is_empty() {
+        // Most of device-mapper and md hands bios on; what has hardware queues makes requests itself.
+        if !files::entries(dir, "mq").is_empty() {
+            below.take_requests(dir, &name, &mut depth);
+        }
         below.layers.push(name);
         for slave in slaves {
-            follow_block(root, &slave, below, depth + 1);
+            follow_block(root, &slave, below, depth.down());
         }
         return;
     }
     if let Some(file) = files::text(dir, "loop/backing_file") {
+        below.take_requests(dir, &name, &mut depth);
         below.layers.push(name);
         if let Ok(backing) = self::place(&files::below(root, file)) {
-            follow_place(root, &backing, below, depth + 1);
+            follow_place(root, &backing, below, depth.down());
         }
         return;
     }
     let paths = multipath(dir, &name);
-    below.disks.push(Found { name, dirs: if paths.is_empty() { vec![dir.to_owned()] } else { paths } });
+    let disk = Found { name, dirs: if paths.is_empty() { vec![dir.to_owned()] } else { paths } };
+    if !depth.is_below_queue {
+        below.queues.push(disk.clone());
+    }
+    below.disks.push(disk);
+}
+
+impl Below {
+    fn take_requests(&mut self, dir: &Path, name: &str, depth: &mut Depth) {
+        if !depth.is_below_queue {
+            self.queues.push(Found { name: name.to_owned(), dirs: vec![dir.to_owned()] });
+            depth.is_below_queue = true;
+        }
+    }
 }
 
 /// The paths of an NVMe multipath head: it stands under its subsystem, and each of the subsystem's controllers has a

@@ -29,6 +29,8 @@ pub struct Description {
     pub filesystem: Option<String>,
     /// The physical disks; empty where the file is on none (tmpfs, network, overlay) or they can't be found.
     pub disks: Vec<Disk>,
+    /// What takes the requests that are submitted to the path: the disks, or what above them has a queue of its own (loop).
+    pub queues: Vec<Disk>,
     /// Block devices between the path and the disks, topmost first: partitions, device-mapper, md, loop.
     pub layers: Vec<String>,
 }
@@ -43,10 +45,13 @@ pub fn target(path: &Path) -> Result<Target> {
 
 /// The same target once more: its disks may have been given to their driver anew, with other queues and interrupts.
 pub(in crate::host) fn again(root: &Path, target: &Target) -> Target {
-    let names = target.device.iter().flat_map(|names| names.split('+'));
-    let found = names.map(|name| locate::Found { name: name.to_owned(), dirs: queue_folders(root, name) });
-    let disks: Vec<Disk> = found.map(|disk| queue::read(root, &disk)).collect();
-    of_disks(target.path.clone(), target.filesystem.clone(), &disks)
+    let read = |names: Option<&str>| -> Vec<Disk> {
+        let names = names.into_iter().flat_map(|names| names.split('+'));
+        let found = names.map(|name| locate::Found { name: name.to_owned(), dirs: queue_folders(root, name) });
+        found.map(|disk| queue::read(root, &disk)).collect()
+    };
+    let (disks, queues) = (read(target.device.as_deref()), read(target.queue_device()));
+    of_disks(target.path.clone(), target.filesystem.clone(), &disks, &queues)
 }
 
 /// Everything that sysfs tells of what lies under `path`. Errors as [`target`].
@@ -62,29 +67,33 @@ fn describe_in(root: &Path, place: &locate::Place) -> Description {
         kind: place.kind,
         filesystem: found.filesystem,
         disks: found.disks.iter().map(|d| queue::read(root, d)).collect(),
+        queues: found.queues.iter().map(|d| queue::read(root, d)).collect(),
         layers: found.layers,
     }
 }
 
 impl Description {
     pub fn target(&self) -> Target {
-        of_disks(self.path.clone(), self.filesystem.clone(), &self.disks)
+        of_disks(self.path.clone(), self.filesystem.clone(), &self.disks, &self.queues)
     }
 }
 
-fn of_disks(path: String, filesystem: Option<String>, disks: &[Disk]) -> Target {
+fn of_disks(path: String, filesystem: Option<String>, disks: &[Disk], takers: &[Disk]) -> Target {
     let mut interrupts: Vec<_> = disks.iter().flat_map(|d| d.interrupts.iter().cloned()).collect();
     // Two namespaces of one controller share its interrupts.
     interrupts.sort_by_key(|i| i.irq);
     interrupts.dedup();
+    let names = |of: &[Disk]| joined(of.iter().map(|d| Some(d.name.clone())), true);
+    let device = names(disks);
     Target {
         path,
         filesystem,
-        device: joined(disks.iter().map(|d| Some(d.name.clone())), true),
+        queue_device: names(takers).filter(|queues| Some(queues) != device.as_ref()),
+        device,
         driver: joined(disks.iter().map(|d| d.driver.clone()), false),
         queues: summed(disks.iter().map(|d| d.queues)),
-        poll_queues: summed(disks.iter().map(|d| d.poll_queues)),
-        scheduler: joined(disks.iter().map(|d| d.scheduler.clone()), false),
+        poll_queues: summed(takers.iter().map(|d| d.poll_queues)),
+        scheduler: joined(takers.iter().map(|d| d.scheduler.clone()), false),
         interrupts,
     }
 }

@@ -188,3 +188,46 @@ fn a_virtual_disk_is_named_by_its_major_number() {
     assert_eq!((target.device.as_deref(), target.driver.as_deref()), (Some("zram0"), Some("zram")));
     assert_eq!(target.interrupts, []);
 }
+
+/// A loop device over a file on vda1, and one over a file in memory.
+fn loops() -> Tree {
+    let t = virtio();
+    let own = |t: Tree, n: u32, file: &str| {
+        let dir = format!("sys/devices/virtual/block/loop{n}");
+        disk(t, &dir, &format!("7:{n}"), 1, "0\n").file(&format!("{dir}/loop/backing_file"), file)
+    };
+    let file = t.root().join("img");
+    std::fs::write(&file, "").unwrap();
+    let (major, minor) = {
+        let place = locate::place(&file).unwrap();
+        (place.major, place.minor)
+    };
+    // The file that the test made stands on vda1, whatever it stands on (a file system without a device number is btrfs).
+    let vda1 = format!("{PCI}/0000:00:02.0/virtio1/block/vda/vda1");
+    let link = format!("sys/dev/block/{major}:{minor}");
+    let t = if t.root().join(&link).exists() { t } else { t.link(&link, &vda1) };
+    let t = t
+        .file("proc/self/mountinfo", "30 1 0:25 / / rw - btrfs /dev/vda1 rw\n")
+        .file("dev/vda1", "")
+        .link("sys/fs/btrfs/1234/devices/vda1", &vda1)
+        .link("sys/block/vda", &format!("{PCI}/0000:00:02.0/virtio1/block/vda"))
+        .link("sys/block/loop0", "sys/devices/virtual/block/loop0");
+    own(own(t, 0, "/img\n"), 1, "/gone\n")
+}
+
+#[test]
+fn a_loop_device_takes_the_requests_and_the_disk_below_completes_them() {
+    let t = loops().file("sys/devices/virtual/block/loop0/queue/scheduler", "none mq-deadline [kyber]\n");
+    let target = describe_in(t.root(), &at(Kind::Block, 7, 0)).target();
+    assert_eq!((target.device.as_deref(), target.queue_device.as_deref()), (Some("vda"), Some("loop0")));
+    assert_eq!(target.scheduler.as_deref(), Some("kyber"), "not that of vda, mq-deadline");
+    assert_eq!(target.interrupts.iter().map(|i| i.irq).collect::<Vec<_>>(), [36]);
+    // A file system on it is no different.
+    assert_eq!(describe_in(t.root(), &at(Kind::File, 7, 0)).target().queue_device.as_deref(), Some("loop0"));
+    assert_eq!(again(t.root(), &target), target);
+    let alone = describe_in(t.root(), &at(Kind::Block, 7, 1)).target();
+    assert_eq!((alone.device.as_deref(), alone.queue_device()), (None, Some("loop1")));
+    assert_eq!(alone.interrupts, []);
+    let plain = describe_in(t.root(), &at(Kind::Block, 254, 1)).target();
+    assert_eq!((plain.queue_device.as_deref(), plain.queue_device()), (None, Some("vda")));
+}

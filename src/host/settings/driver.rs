@@ -114,6 +114,12 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: u32) -> Option<Er
     if target.poll_queues == Some(wanted) {
         return None;
     }
+    if let Some(above) = &target.queue_device {
+        return Some(Error::machine(
+            format!("poll-queues cannot be set: {above} takes the load's requests, and completes none by polling"),
+            "leave poll-queues out, or choose a disk that has nothing above it",
+        ));
+    }
     let device = match device_of(roots, target) {
         Ok(device) => device,
         Err(e) => return Some(e),

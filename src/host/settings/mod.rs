@@ -78,8 +78,21 @@ pub struct Settings {
 #[derive(Debug)]
 struct Made {
     setting: Setting,
-    device: Option<String>,
+    of: Option<Devices>,
     changes: Vec<Change>,
+}
+
+/// Where a target's settings are: its disks, and the queues that take its requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Devices {
+    disks: Option<String>,
+    queues: Option<String>,
+}
+
+impl Devices {
+    fn of(target: &Target) -> Self {
+        Self { disks: target.device.clone(), queues: target.queue_device().map(str::to_owned) }
+    }
 }
 
 impl Settings {
@@ -114,19 +127,19 @@ impl Settings {
     /// conditions that were made by then stay until the next call, or the end.
     pub fn set(&mut self, conditions: &Conditions, target: Option<&Target>) -> Result<()> {
         let wanted = conditions.settings();
-        let device = target.and_then(|t| t.device.clone());
-        let kept = self.made.iter().zip(&wanted).take_while(|(made, w)| made.setting == **w && made.device == device);
+        let of = target.map(Devices::of);
+        let kept = self.made.iter().zip(&wanted).take_while(|(made, w)| made.setting == **w && made.of == of);
         let kept = kept.count();
         self.undo_down_to(kept)?;
         self.check()?;
         for setting in wanted.into_iter().skip(kept) {
             let now = target.filter(|_| self.rebound).map(|t| block::again(&self.roots.system, t));
-            self.make(setting, device.clone(), now.as_ref().or(target))?;
+            self.make(setting, of.clone(), now.as_ref().or(target))?;
         }
         Ok(())
     }
 
-    fn make(&mut self, setting: Setting, device: Option<String>, target: Option<&Target>) -> Result<()> {
+    fn make(&mut self, setting: Setting, of: Option<Devices>, target: Option<&Target>) -> Result<()> {
         let roots = &self.roots;
         let changes = match &setting {
             Setting::PollQueues(n) => driver::changes(roots, target, *n)?,
@@ -151,7 +164,7 @@ impl Settings {
             (Setting::PollQueues(n), Some(target)) => driver::granted(roots, target, *n),
             _ => Ok(()),
         });
-        self.made.push(Made { setting, device, changes });
+        self.made.push(Made { setting, of, changes });
         if made.is_err() {
             // Half a setting is none. What cannot be undone now is tried again at the end.
             self.undo_down_to(self.made.len() - 1).unwrap_or(());
@@ -290,6 +303,28 @@ mod tests {
         assert_eq!(set("nr-requests = 8"), of("mq-deadline", "8", true));
         drop(settings);
         assert_eq!(disk_values(&t), before);
+    }
+
+    #[test]
+    fn each_cell_of_a_run_has_its_own_device_set_and_the_last_ones_put_back() {
+        let queue = |n: u32| format!("sys/devices/virtual/block/loop{n}/queue/scheduler");
+        let t = (0..2).fold(vda(), |t, n| {
+            t.file(&queue(n), "[none] mq-deadline kyber\n")
+                .link(&format!("sys/block/loop{n}"), &format!("sys/devices/virtual/block/loop{n}"))
+        });
+        let before = disk_values(&t);
+        let on = |name: &str| Target { queue_device: Some(name.into()), ..target("vda") };
+        let now = || [0, 1].map(|n| roots::present(&t.root().join(queue(n))).unwrap());
+        let mut settings = open(&t);
+        let kyber = conditions("scheduler = 'kyber'");
+        settings.set(&kyber, Some(&on("loop0"))).unwrap();
+        assert_eq!(now(), ["kyber", "none"]);
+        // The same disk is below both.
+        settings.set(&kyber, Some(&on("loop1"))).unwrap();
+        assert_eq!(now(), ["none", "kyber"]);
+        assert_eq!(disk_values(&t), before);
+        assert_eq!(settings.restore().unwrap(), [""; 0]);
+        assert_eq!((now(), disk_values(&t)), (["none", "none"].map(String::from), before));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The block queue of the target's disks: scheduler, `nr_requests`, `io_poll`.
+//! The block queue that takes the load's requests: scheduler, `nr_requests`, `io_poll`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,9 +20,9 @@ const MOST_REQUESTS: u32 = 2048;
 /// Since Linux 5.16 (a614dd228035) a queue is polled or not as its driver has it, and writes to the file change nothing.
 const IO_POLL_FIXED: (u32, u32, u32) = (5, 16, 0);
 
-/// The `queue` folders of the target's disks.
+/// The `queue` folders of the devices that take the load's requests: of a loop device its own, not those of the disk below it.
 pub fn folders(roots: &Roots, target: Option<&Target>) -> Result<Vec<PathBuf>> {
-    let names = target.and_then(|t| t.device.as_deref()).unwrap_or_default();
+    let names = target.and_then(Target::queue_device).unwrap_or_default();
     let dirs = names.split('+').filter(|n| !n.is_empty()).flat_map(|n| queue_folders(&roots.system, n));
     let folders: Vec<PathBuf> = dirs.map(|d| short(roots, d).join("queue")).filter(|q| q.is_dir()).collect();
     if folders.is_empty() {

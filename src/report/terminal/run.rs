@@ -92,12 +92,9 @@ fn head(out: &mut Screen, run: &RunRecord) {
             m.host.cpu_model.clone(),
             plural(m.host.cpus as usize, "CPU"),
         ];
-        if let Some(t) = &m.host.target {
-            host.extend(m.load.file.clone());
-            host.extend(t.device.clone());
-            for i in &t.interrupts {
-                let cpus: Vec<String> = i.cpus.iter().map(u32::to_string).collect();
-                host.push(format!("interrupt {} {} on CPU {}", i.irq, i.name, cpus.join(",")));
+        for fact in measurements(run).flat_map(of_target) {
+            if !host.contains(&fact) {
+                host.push(fact);
             }
         }
         host.extend(m.net.as_ref().map(|net| net::between(&net.between).to_owned()));
@@ -106,6 +103,18 @@ fn head(out: &mut Screen, run: &RunRecord) {
     if !run.question.is_empty() {
         out.field("question", std::slice::from_ref(&run.question));
     }
+}
+
+/// The file, what it is on, and what completes its I/O. Cells may have a target each.
+fn of_target(m: &Measurement) -> Vec<String> {
+    let Some(t) = &m.host.target else { return Vec::new() };
+    let mut facts: Vec<String> = m.load.file.iter().cloned().collect();
+    facts.extend(t.device.clone());
+    for i in &t.interrupts {
+        let cpus: Vec<String> = i.cpus.iter().map(u32::to_string).collect();
+        facts.push(format!("interrupt {} {} on CPU {}", i.irq, i.name, cpus.join(",")));
+    }
+    facts
 }
 
 /// Repeats of the cell that has most.

@@ -1,5 +1,131 @@
 //! Several disks and devices in one run: conditions, placement and checks are each cell's own.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use iotrail::host::block;
+use libtest_mimic::Failed;
+use serde_json::Value;
+
 use super::Test;
 
-pub const TESTS: &[(&str, Test)] = &[];
+pub const TESTS: &[(&str, Test)] =
+    &[("each_cell_sets_the_scheduler_of_its_own_device_and_no_other", each_cells_own_device)];
+
+/// A loop device over a file of ours; detached again whatever happens.
+struct Loop {
+    device: String,
+    _file: tempfile::NamedTempFile,
+}
+
+impl Loop {
+    fn new() -> Self {
+        let file = tempfile::Builder::new()
+            .prefix("loop-")
+            .tempfile_in(env!("CARGO_TARGET_TMPDIR"))
+            .expect("a file of our own");
+        std::fs::write(file.path(), vec![0x5a; 8 << 20]).expect("room for it");
+        let out = Command::new("losetup").args(["--find", "--show"]).arg(file.path()).output().expect("losetup");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let device = String::from_utf8(out.stdout).expect("a path").trim().to_owned();
+        Self { device, _file: file }
+    }
+
+    fn name(&self) -> &str {
+        self.device.rsplit('/').next().expect("a path has a name")
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        match Command::new("losetup").args(["-d", &self.device]).status() {
+            Ok(status) if status.success() => {}
+            other => eprintln!("{} stays: {other:?}", self.device),
+        }
+    }
+}
+
+fn scheduler(device: &str) -> String {
+    let path = Path::new("/sys/block").join(device).join("queue/scheduler");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    chosen.map_or(text.trim(), |(name, _)| name).to_owned()
+}
+
+/// Runs an experiment with a state folder and a store of its own, looking at `look` all the time.
+fn run(text: &str, more: &[&str], look: &(dyn Fn(&Path) + Sync)) -> (i32, Value, String) {
+    let folder = tempfile::Builder::new().prefix("run-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let at = |name: &str| -> PathBuf { folder.path().join(name) };
+    std::fs::write(at("x.toml"), text).expect("written");
+    let over = AtomicBool::new(false);
+    let out = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                look(&at("iotrail/settings.journal"));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+            .args(["run", "--json", "--store"])
+            .arg(at("s.db"))
+            .arg(at("x.toml"))
+            .args(more)
+            .env("XDG_STATE_HOME", folder.path())
+            .env("XDG_CACHE_HOME", folder.path())
+            .output();
+        over.store(true, Ordering::Relaxed);
+        out.expect("the built binary starts")
+    });
+    let json = serde_json::from_slice(&out.stdout).unwrap_or(Value::Null);
+    (out.status.code().expect("it exits"), json, String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+fn each_cells_own_device() -> Result<(), Failed> {
+    let (one, other) = (Loop::new(), Loop::new());
+    let below = block::target(Path::new(&one.device)).expect("it is there");
+    let disk = below.device.clone().expect("the build is on a disk");
+    let names = [one.name(), other.name(), disk.as_str()];
+    let before = names.map(scheduler);
+    let text = format!(
+        "name = \"two-devices\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nrepeats = 2\ncontrol = false\n\
+         [load]\nruntime = \"200ms\"\nwarmup = \"10ms\"\ndepth = 4\ncpus = \"irq\"\n\
+         [[arm]]\nname = \"one\"\nfile = \"{}\"\nscheduler = \"kyber\"\n\
+         [[arm]]\nname = \"other\"\nfile = \"{}\"\nscheduler = \"mq-deadline\"\n",
+        one.device, other.device
+    );
+    let seen = std::sync::Mutex::new((BTreeSet::new(), BTreeSet::new()));
+    let (status, json, stderr) = run(&text, &[], &|journal| {
+        let mut seen = seen.lock().expect("no looker panics");
+        seen.0.insert(names.map(scheduler));
+        let text = std::fs::read_to_string(journal).unwrap_or_default();
+        seen.1.extend(names.map(|n| n.to_owned()).into_iter().filter(|n| text.contains(&format!("block/{n}/queue"))));
+    });
+    assert_eq!(status, 0, "{stderr}");
+    let (schedulers, journalled) = seen.into_inner().expect("no looker panics");
+    let [a, b, of_disk] = before.clone();
+    let set = |one: &str, other: &str| [one.to_owned(), other.to_owned(), of_disk.clone()];
+    assert!(schedulers.contains(&set("kyber", &b)) && schedulers.contains(&set(&a, "mq-deadline")), "{schedulers:?}");
+    assert!(schedulers.iter().all(|s| s[2] == of_disk), "{disk} was changed: {schedulers:?}");
+    assert!(schedulers.iter().all(|s| s[0] == a || s[1] == b), "both at once: {schedulers:?}");
+    assert_eq!(journalled.iter().map(String::as_str).collect::<BTreeSet<_>>(), names[..2].iter().copied().collect());
+    assert_eq!(names.map(scheduler), before, "put back");
+    // Each measurement says what it ran against: the loop device's queue, the disk's interrupts.
+    let cells = json["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 2);
+    let mut cpus: Vec<u32> = below.interrupts.iter().flat_map(|i| i.cpus.iter().copied()).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    for (cell, (name, wanted)) in cells.iter().zip([(names[0], "kyber"), (names[1], "mq-deadline")]) {
+        assert_eq!(cell["measurements"].as_array().map(Vec::len), Some(2), "{cell}");
+        for m in cell["measurements"].as_array().expect("measurements") {
+            let target = &m["host"]["target"];
+            assert_eq!((&target["queue_device"], &target["scheduler"]), (&name.into(), &wanted.into()), "{target}");
+            assert_eq!(target["device"], disk.as_str());
+            assert!(cpus.contains(&(m["load"]["cpus"][0].as_u64().expect("a CPU") as u32)), "{cpus:?}: {}", m["load"]);
+        }
+    }
+    Ok(())
+}
