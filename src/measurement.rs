@@ -311,6 +311,9 @@ pub struct Interrupt {
     pub count: u64,
     /// Those that arrived while a watched thread was current there.
     pub on_watched: u64,
+    /// Those in which I/O of the watched ended; null for other vectors than a device's, and where it could not be told.
+    #[serde(default)]
+    pub credited: Option<u64>,
     /// The same span from /proc/interrupts; null where it could not be read. More than `count`: the probes were blind.
     pub proc_count: Option<u64>,
     /// Time that the CPU spent in its handler and in the softirqs that it raised, without the entry's own and the hypervisor's; null
@@ -319,7 +322,7 @@ pub struct Interrupt {
     pub spent_ns: Option<u64>,
 }
 
-/// Interprocessor interrupts that were sent because of, or to, a watched thread.
+/// Interprocessor interrupts that kicked or woke a watched thread, or that one sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ipi {
     /// The kernel function that sent it; `task_work_add` makes it a kick.

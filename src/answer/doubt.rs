@@ -128,7 +128,9 @@ fn unknown(m: &Counts<'_>) -> Option<Warning> {
 fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
     // The two are not read at the same instant: a few apart is no miss.
     const EDGES: f64 = 10.0;
-    let both = m.interrupts.iter().filter_map(|i| Some((i, i.proc_count?)));
+    // Of a line that ended others' I/O alone, nothing is said of this program.
+    let own = m.interrupts.iter().filter(|i| i.credited != Some(0) || i.count == 0);
+    let both = own.filter_map(|i| Some((i, i.proc_count?)));
     let off = both.filter(|(i, proc)| proc.saturating_sub(i.count) as f64 > (*proc as f64 * ACCURACY).max(EDGES));
     let off: Vec<_> = off.collect();
     let (worst, proc) = off.iter().max_by_key(|(i, proc)| proc - i.count)?;
@@ -226,6 +228,7 @@ mod tests {
             cpu,
             count,
             on_watched: 0,
+            credited: None,
             proc_count,
             spent_ns: None,
         }

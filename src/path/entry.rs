@@ -30,13 +30,15 @@ pub fn of_symbol(symbol: &str) -> Option<Entry> {
     })
 }
 
-/// Whether an IPI sent from this function is a kick: sent to make a running task notice task work.
+/// The functions that a kick is sent from: to make a running task notice task work.
 ///
-/// `kick_process` sends it, so the call site is its caller's, `task_work_add`; where the compiler inlined either, the
-/// next caller's.
+/// `kick_process` sends it, so the call site is its caller's, `task_work_add`; where the compiler inlined either, or made the call a
+/// jump, the next caller's.
+pub const KICK_SITES: [&str; 4] = ["task_work_add", "kick_process", "io_req_normal_work_add", "__io_req_task_work_add"];
+
+/// Whether an IPI sent from this function is a kick.
 pub fn is_kick_site(symbol: &str) -> bool {
-    let base = symbol.split('.').next().unwrap_or(symbol);
-    matches!(base, "task_work_add" | "kick_process" | "io_req_normal_work_add" | "__io_req_task_work_add")
+    KICK_SITES.contains(&symbol.split('.').next().unwrap_or(symbol))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub struct Observed {
     /// `None`: the program for it is not there, or symbols can't be read.
     pub kicks: Option<u64>,
     pub resched_ipis: Option<u64>,
-    /// Of the target's lines; without a known target, those that hit a watched thread.
+    /// Those in which I/O of a watched process ended (`credit.h`).
     pub device_irqs: Option<u64>,
     /// Returns to user mode by cause, system calls not among them.
     pub returns: Option<BTreeMap<&'static str, u64>>,
@@ -136,8 +136,18 @@ fn cause(v: types::vector) -> &'static str {
 /// Programs that only count beside the completions, or see stages of followed requests: what they miss makes that count low, or a
 /// stage unknown, and no vehicle wrong.
 fn counts_only(program: &str) -> bool {
-    ["interrupt_", "mode_page", "block_", "queue_"].iter().any(|beginning| program.starts_with(beginning))
+    ["interrupt_", "mode_page", "block_", "queue_", "credit_"].iter().any(|beginning| program.starts_with(beginning))
 }
+
+/// Programs without which it is not known whose I/O a device's interrupt ended.
+const CREDITS: [&str; 6] = [
+    "interrupt_handler_entry",
+    "interrupt_handler_exit",
+    "interrupt_softirq_raise",
+    "interrupt_softirq_entry",
+    "interrupt_softirq_exit",
+    "credit_block",
+];
 
 /// Losses that completions rest on.
 pub(super) fn lost(raw: &Raw, subject: &Subject) -> u64 {
@@ -196,20 +206,12 @@ pub(super) fn observe(
         plan.attach.iter().any(|name| name.starts_with("interrupt_ipi") || name.starts_with("interrupt_resched_sent"));
     let kicks = (sent && symbols.is_some())
         .then(|| ipis.iter().filter(|i| entry::is_kick_site(&i.site)).map(|i| i.count).sum());
-    // Without a known target, the lines that come for every tenth completion or more may be what brings them.
-    let worth = if subject.follow.is_some() { (seen / 10).max(1) } else { u64::MAX };
-    let device_irqs = has("interrupt_handler_entry").then(|| {
-        let of_target = |irq: &u32| subject.target_irqs.contains(irq);
-        raw.irqs
-            .iter()
-            .map(|(irq, _, n)| match subject.target_irqs.is_empty() {
-                true if n.count >= worth => n.count,
-                true => n.on_watched,
-                false if of_target(irq) => n.count,
-                false => 0,
-            })
-            .sum()
-    });
+    // A kick or a wake-up is one of the watched's by its target, whoever sent it.
+    let for_watched = types::ipi_flag::IPI_RESCHED.0 | types::ipi_flag::IPI_FOR_WATCHED.0;
+    let resched_ipis = sent
+        .then(|| raw.ipis.iter().filter(|(key, ..)| key.flags.0 & for_watched == for_watched).map(|(.., n)| n).sum());
+    let tells_whose = CREDITS.iter().all(|program| has(program)) && symbols.is_some();
+    let device_irqs = tells_whose.then(|| raw.irqs.iter().map(|(.., n)| n.credited).sum());
     let is_ring = matches!(subject.interface, Interface::IoUring { .. } | Interface::Any);
     Observed {
         vehicles,
@@ -217,8 +219,7 @@ pub(super) fn observe(
         lost: lost(raw, subject),
         missed,
         kicks,
-        resched_ipis: has("interrupt_reschedule_entry")
-            .then(|| sum(|s| s.vectors[types::vector::VEC_RESCHED.0 as usize].on_watched)),
+        resched_ipis,
         device_irqs,
         returns: returns(raw, symbols, has("mode_page_fault").then(|| sum(|s| s.page_faults))),
         context_switches: sum(|s| s.switches),
@@ -228,7 +229,7 @@ pub(super) fn observe(
             .filter(|(_, runs)| *runs > 0)
             .collect(),
         syscalls: has("mode_sys_exit").then(|| sum(|s| s.syscalls)),
-        interrupts: interrupts(raw, subject, worth, proc_interrupts),
+        interrupts: interrupts(raw, subject, tells_whose, proc_interrupts),
         ipis,
         programs: plan.attach.iter().map(|s| s.to_string()).collect(),
         stray_calls: (has("mode_sys_exit") && subject.follow.is_some()).then(|| sum(|s| s.stray_calls)),
@@ -432,32 +433,33 @@ fn returns(raw: &Raw, symbols: Option<&Symbols>, page_faults: Option<u64>) -> Op
     Some(by_cause)
 }
 
-/// `worth`: a line that comes so often is listed, whoever's it is.
-fn interrupts(raw: &Raw, subject: &Subject, worth: u64, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
-    let mut rows: BTreeMap<(String, u32), (String, u64, u64, u64)> = BTreeMap::new();
+/// The target's lines, those of the program's I/O, and what hit a watched thread. `tells_whose`: credits are known.
+fn interrupts(raw: &Raw, subject: &Subject, tells_whose: bool, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
+    let mut rows: BTreeMap<(String, u32), (String, types::irq_count)> = BTreeMap::new();
     for (irq, cpu, n) in &raw.irqs {
         let name = proc_interrupts.and_then(|p| handler(p, *irq)).unwrap_or_default();
-        let row = rows.entry((irq.to_string(), *cpu)).or_insert((name, 0, 0, 0));
-        row.1 += n.count;
-        row.2 += n.on_watched;
-        row.3 += n.spent_ns;
+        let (_, row) = rows.entry((irq.to_string(), *cpu)).or_insert((name, types::irq_count::default()));
+        row.count += n.count;
+        row.on_watched += n.on_watched;
+        row.credited += n.credited;
+        row.spent_ns += n.spent_ns;
     }
     let of_target = |line: &str| subject.target_irqs.iter().any(|irq| irq.to_string() == line);
-    rows.retain(|(line, _), (_, count, on_watched, _)| {
-        *on_watched > 0 || (*count > 0 && of_target(line)) || *count >= worth
-    });
+    rows.retain(|(line, _), (_, n)| n.on_watched + n.credited > 0 || (n.count > 0 && of_target(line)));
     for (cpu, slot) in raw.slots.iter().enumerate() {
         for (i, n) in slot.vectors.iter().enumerate().filter(|(_, n)| n.on_watched > 0) {
             let (mnemonic, name) = vector(types::vector(i as u32));
-            let row = rows.entry((mnemonic.into(), cpu as u32)).or_insert((name.into(), 0, 0, 0));
-            row.1 += n.count;
-            row.2 += n.on_watched;
+            let key = (mnemonic.into(), cpu as u32);
+            let (_, row) = rows.entry(key).or_insert((name.into(), types::irq_count::default()));
+            row.count += n.count;
+            row.on_watched += n.on_watched;
         }
     }
     rows.into_iter()
-        .map(|((vector, cpu), (name, count, on_watched, spent_ns))| Interrupt {
-            // Only the handlers of lines are timed.
+        .map(|((vector, cpu), (name, types::irq_count { count, on_watched, credited, spent_ns }))| Interrupt {
+            // Only the handlers of lines are timed, and end I/O.
             spent_ns: Some(spent_ns).filter(|_| subject.spans_timed && vector.parse::<u32>().is_ok()),
+            credited: Some(credited).filter(|_| tells_whose && vector.parse::<u32>().is_ok()),
             proc_count: proc_interrupts.and_then(|p| p.count(&vector, cpu)),
             vector,
             name,

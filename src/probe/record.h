@@ -2,7 +2,7 @@
  * libbpf-cargo (`types::…`); `watch.rs` asserts the sizes below, so the two cannot drift apart.
  *
  * Aggregate mode: nothing crosses per event. Plain counters stand in one slot per CPU (no atomics: only that CPU
- * writes there, except `expect_resched`, which a sender sets); what needs a key stands in per-CPU hashes.
+ * writes there); what needs a key stands in per-CPU hashes.
  *
  * Recording, beside it: one `struct event` per event that decides a vehicle, over a ring buffer.
  */
@@ -70,10 +70,22 @@ struct return_key {
 	__u32 pad;
 };
 
+#define KICK_SITES_MAX 4
+
+struct function_extent {
+	__u64 start;
+	__u64 bytes;
+};
+
+enum ipi_flag {
+	IPI_RESCHED = 1, /* reschedule; else a function call */
+	IPI_FOR_WATCHED = 2, /* a kick or a wake-up of a watched thread; else a watched thread sent it, for whomever */
+};
+
 struct ipi_key {
 	__u64 site;
 	__u32 to_cpu;
-	__u32 resched; /* 1: reschedule, 0: function call */
+	enum ipi_flag flags;
 };
 
 struct vector_count {
@@ -84,14 +96,19 @@ struct vector_count {
 struct irq_count {
 	__u64 count;
 	__u64 on_watched;
+	__u64 credited; /* those in which I/O of a watched process ended, see credit.h */
 	__u64 spent_ns; /* in the line's handler and in the softirqs that it raised; where `spans_timed` */
 };
 
-/* The interrupt in whose handler a softirq was raised: at most one of the two is not 0. */
+/* The interrupt in whose handler a softirq was raised: at most one of the first two is not 0. */
 struct raiser {
 	__u32 irq;    /* interrupt line + 1 */
 	__u32 vector; /* enum vector + 1 */
+	__u32 serial; /* of the line's handler: which of its runs */
+	__u32 pending; /* raised, and not run since */
 };
+
+#define CREDITS_MAX 16 /* power of two: it masks an index */
 
 /* Whose thread is current, as far as it was seen. */
 enum current {
@@ -160,14 +177,17 @@ struct cpu_slot {
 	__u64 handler_since, softirq_since;
 	/* context */
 	__u32 watched_here;    /* a watched thread is current */
-	__u32 expect_resched;  /* a reschedule IPI for a watched thread is on its way */
-	__u32 woke_watched;    /* the last wake-up made here was a watched thread's */
 	__u32 kicks_watched;   /* the last kick asked for here was for a watched thread */
 	__u32 in_irq;          /* interrupt line + 1 while its handler runs */
 	__u32 last_irq;        /* the line of the last handler that ran here, + 1 */
 	__u32 in_vector;       /* enum vector + 1 while its handler runs */
 	__u32 in_softirq;      /* softirq number + 1 while it runs */
 	struct raiser raisers[SOFTIRQ_MAX]; /* who raised each softirq last */
+	struct raiser raiser;  /* who raised the one that runs */
+	__u64 waking;          /* address of the watched thread whose wake-up is under way here */
+	__u32 handlers;        /* of lines, that ran here: the serial of the last one */
+	__u32 unclaimed;       /* the last one in which a block request ended of which it can't be told whose it is */
+	__u32 credited[CREDITS_MAX]; /* serials that are credited already, by their last bits */
 	/* counts */
 	__u64 runs;
 	__u64 run_batch[16]; /* runs by floor(log2(items)), the last one open-ended */

@@ -79,6 +79,9 @@ pub const PROGRAMS: &[Program] = programs! {
     "interrupt_softirq_entry" "softirq_entry" Counts false "softirqs" "wake-ups by them, told apart from a thread's" None;
     "interrupt_softirq_exit" "softirq_exit" Counts false "ends of softirqs" "wake-ups by them" None;
     "interrupt_ipi_send" "ipi_send_cpu" Counts false "IPIs sent, by call site" "kicks per I/O" Some("6.4");
+    "credit_block" "block_rq_complete" Counts false "I/O that ends in an interrupt" "device interrupts per I/O" None;
+    "credit_bio" "block_bio_complete" Counts false "the same on stacked devices" "device interrupts per I/O of stacked devices" None;
+    "credit_poll" "io_uring_task_add" Ring false "polls that an interrupt wakes" "device interrupts per I/O of sockets" None;
     "mode_page_fault" "page_fault_user" Counts false "page faults" "page faults as mode switches" None;
     "mode_sys_exit" "sys_exit" Syscalls true "system calls out of our sight" "system calls of POSIX AIO, its vehicle" None;
     "aio_iomap_complete" "iomap_dio_complete" Aio false "native aio on a file system" "its vehicle" Some("6.6");
@@ -299,7 +302,7 @@ mod tests {
     fn a_run_attaches_what_its_roles_want() {
         let facts = facts(all());
         let ring = plan(&facts, &[Role::Completion, Role::Ring, Role::Counts]).unwrap();
-        assert_eq!(ring.attach.len(), 23);
+        assert_eq!(ring.attach.len(), 26);
         assert!(ring.missing.is_empty());
         assert!(!ring.attach.contains(&"mode_sys_exit"), "system-call probes are not in the default set");
         assert!(plan(&facts, &[Role::Syscalls]).unwrap().attach == ["mode_sys_exit"]);

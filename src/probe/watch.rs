@@ -26,13 +26,14 @@ use crate::error::{Error, Result};
 use crate::host::irq::Interrupts;
 use crate::host::pid_namespace::own_number_in_proc;
 use crate::measurement::Warning;
+use crate::path::entry;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 960);
+const _: () = assert!(size_of::<types::cpu_slot>() == 1152);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);
-const _: () = assert!(size_of::<types::irq_count>() == 24);
+const _: () = assert!(size_of::<types::irq_count>() == 32);
 const _: () = assert!(size_of::<types::thread_state>() == 96);
 const _: () = assert!(size_of::<types::ring_count>() == 128 * 80 + 48);
 const _: () = assert!(size_of::<types::reaped>() == 32);
@@ -197,10 +198,16 @@ impl<'room> Watch<'room> {
         constants.preemptible = Facts::of_this_kernel().preemptible;
         let sender = plan.functions.iter().find(|f| f.program.starts_with("interrupt_resched_sent"));
         constants.resched_sender = sender.map(|f| address(f.function)).unwrap_or_default();
-        if plan.functions.iter().any(|f| f.program.starts_with("kick_asked"))
-            && let Some((start, bytes)) = symbols.and_then(|s| s.extent("task_work_add"))
-        {
-            (constants.kick_site, constants.kick_bytes) = (start, bytes);
+        constants.io_complete_address = address("io_complete_rw");
+        constants.iomap_end_io_address = address("iomap_dio_bio_end_io");
+        constants.nvme_end_io_address = address("nvme_uring_cmd_end_io");
+        constants.wakes_address = address("sched_ttwu_pending");
+        constants.any_wakeup =
+            matches!(subject.interface, Interface::OwnCalls | Interface::HelperCalls | Interface::Readiness);
+        constants.kick_is_probed = plan.functions.iter().any(|f| f.program.starts_with("kick_asked"));
+        let extents = entry::KICK_SITES.iter().filter_map(|name| symbols?.extent(name));
+        for (site, (start, bytes)) in constants.kick_sites.iter_mut().zip(extents) {
+            (site.start, site.bytes) = (start, bytes);
         }
         if let Some(follow) = subject.follow {
             constants.following = true;
@@ -324,6 +331,8 @@ impl<'room> Watch<'room> {
                 in_vector: slot.in_vector,
                 in_softirq: slot.in_softirq,
                 raisers: slot.raisers,
+                raiser: slot.raiser,
+                handlers: slot.handlers,
                 ..types::cpu_slot::default()
             };
         }
@@ -386,7 +395,7 @@ impl<'room> Watch<'room> {
         let same_keys = |then: &types::cpu_slot, now: &types::cpu_slot| {
             let delivery =
                 |k: &types::delivery_key| (k.carrier.0, k.nr, k.entry, k.waker.0, k.waker_nr, k.waker_cpu, k.ring);
-            let ipi = |k: &types::ipi_key| (k.site, k.to_cpu, k.resched);
+            let ipi = |k: &types::ipi_key| (k.site, k.to_cpu, k.flags.0);
             delivery(&then.last_delivery) == delivery(&now.last_delivery)
                 && then.last_delivery_count <= now.last_delivery_count
                 && ipi(&then.last_ipi) == ipi(&now.last_ipi)

@@ -190,6 +190,7 @@ fn interrupt(vector: &str, name: &str, cpu: u32, count: u64) -> Interrupt {
         cpu,
         count,
         on_watched: 0,
+        credited: None,
         proc_count: Some(count),
         spent_ns: None,
     }

@@ -7,6 +7,7 @@
 mod cores;
 mod interfaces;
 mod load;
+mod neighbours;
 mod network;
 mod order;
 mod pathologies;
@@ -30,7 +31,7 @@ use run::{Run, Scenario};
 #[derive(Parser)]
 #[command(about = "Makes each vehicle and each pathology of asynchronous I/O on demand, and prints what it did")]
 pub struct Args {
-    /// A scenario, or `list`
+    /// A scenario, or `list`; or `beside:NAME`, a neighbour to be watched beside
     scenario: String,
     /// I/Os; each scenario has its own default and ends within 3 s with it
     #[arg(long)]
@@ -66,7 +67,12 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
 }
 
 fn main() -> ExitCode {
-    match perform(Args::parse()) {
+    let args = Args::parse();
+    let done = match args.scenario.strip_prefix("beside:") {
+        Some(name) => neighbours::perform(name),
+        None => perform(args),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ground: {error:#}");

@@ -1,13 +1,15 @@
 //! Sockets and pipes: requests that wait until their file is ready, multishot, provided buffers, zero copy.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use io_uring::{opcode, squeue, types};
 
+use crate::cores;
 use crate::load::{Memory, groups};
 use crate::ring::{DEFER, Ring};
 use crate::run::{Run, Scenario, Unsupported};
@@ -28,6 +30,14 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &[],
         count: 4_000,
         run: pipes,
+    },
+    Scenario {
+        name: "unix_echo",
+        about: "DEFER_TASKRUN, a byte to a thread on the other CPU and back, waited for in io_uring_enter",
+        finding: None,
+        allowed: &[],
+        count: 4_000,
+        run: unix_echo,
     },
     Scenario {
         name: "multishot_recv",
@@ -123,6 +133,37 @@ fn pipes(run: &mut Run) -> Result<()> {
     }
     run.report.all("syscall_exit");
     run.report.all("syscall_exit:write");
+    Ok(())
+}
+
+fn unix_echo(run: &mut Run) -> Result<()> {
+    let allowed = cores::allowed()?;
+    let &[here, .., there] = &allowed[..] else {
+        return Err(Unsupported("there is one CPU only".into()).into());
+    };
+    run.pin(here)?;
+    let (near, far) = UnixStream::pair()?;
+    let echo = std::thread::spawn(move || -> Result<()> {
+        cores::pin(there)?;
+        let mut byte = [0];
+        while (&far).read(&mut byte)? > 0 {
+            (&far).write_all(&byte)?;
+        }
+        Ok(())
+    });
+    let mut ring = Ring::open(4, &DEFER)?;
+    let mut byte = [1u8; 2];
+    run.start()?;
+    for _ in 0..run.count / 2 {
+        let fd = types::Fd(near.as_raw_fd());
+        ring.push(opcode::Send::new(fd, byte.as_ptr(), 1).build(), 1);
+        ring.push(opcode::Recv::new(fd, byte[1..].as_mut_ptr(), 1).build(), 1);
+        ring.enter(2, 2)?;
+        ring.wait(2)?;
+    }
+    drop(near);
+    echo.join().expect("the other thread does not panic")?;
+    run.finish(ring);
     Ok(())
 }
 

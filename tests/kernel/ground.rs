@@ -72,11 +72,15 @@ fn preempted() -> i64 {
 }
 
 pub fn watch(scenario: &str) -> (TraceRecord, Value) {
+    watch_with(scenario, fewer(scenario))
+}
+
+pub fn watch_with(scenario: &str, options: &[&str]) -> (TraceRecord, Value) {
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
         .args(["trace", "--json", "--one-in", "1", "--"])
         .arg(ground())
         .arg(scenario)
-        .args(fewer(scenario))
+        .args(options)
         .output()
         .expect("iotrail runs");
     // The watched program's standard output goes to standard error.

@@ -198,6 +198,7 @@ fn interrupts_that_go_elsewhere_free_what_they_took() {
                 cpu: 1,
                 count: 500,
                 on_watched: 0,
+                credited: None,
                 proc_count: None,
                 spent_ns: Some(200_000_000),
             }];

@@ -57,10 +57,10 @@ fn crossing(t: &TraceRecord) -> Option<&CpuPair> {
     (enough && most.completions as f64 >= CROSSING * all as f64).then_some(most)
 }
 
-/// The device's line that interrupted this CPU most.
+/// The line in whose interrupts most of the program's I/O ended on this CPU. What else its device does is others' affair.
 fn line_on(t: &TraceRecord, cpu: u32) -> Option<&Interrupt> {
-    let device = |i: &&Interrupt| i.cpu == cpu && i.count > 0 && i.vector.bytes().all(|b| b.is_ascii_digit());
-    t.total.interrupts.iter().filter(device).max_by_key(|i| i.count)
+    let own = |i: &&Interrupt| i.cpu == cpu && i.credited.is_some_and(|n| n > 0);
+    t.total.interrupts.iter().filter(own).max_by_key(|i| i.credited)
 }
 
 /// The thread runs on one CPU and its device interrupts another, which has to tell it each time.
@@ -69,7 +69,8 @@ pub fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let line = line_on(t, pair.ready_cpu)?;
     let crossing = pair.completions as f64 * f64::from(t.total.followed.one_in);
     // A submission-queue thread looks by itself: nobody has to tell it.
-    if (line.count as f64) < INTERRUPTS_PER_IO * crossing || share(&t.total.vehicles, Vehicle::Sqpoll) >= CROSSING {
+    let interrupts = line.credited? as f64;
+    if interrupts < INTERRUPTS_PER_IO * crossing || share(&t.total.vehicles, Vehicle::Sqpoll) >= CROSSING {
         return None;
     }
     let across = |i: &&Ipi| i.from_cpu == pair.ready_cpu && i.to_cpu == pair.posted_cpu;

@@ -146,6 +146,7 @@ pub fn clean() -> TraceRecord {
                 cpu: 1,
                 count: 16_000,
                 on_watched: 12_000,
+                credited: Some(16_000),
                 proc_count: Some(16_000),
                 spent_ns: None,
             }],

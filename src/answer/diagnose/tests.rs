@@ -371,11 +371,18 @@ fn the_right_core_is_where_the_drive_interrupts() {
     assert_eq!(codes(&batches), ["wrong_core"]);
     // Without a device that interrupts there, it was another thread that made them ready.
     let mut no_device = wrong_core();
-    no_device.total.interrupts[0] = Interrupt { vector: "LOC".into(), ..no_device.total.interrupts[0].clone() };
+    no_device.total.interrupts[0] =
+        Interrupt { vector: "LOC".into(), credited: None, ..no_device.total.interrupts[0].clone() };
     assert_eq!(codes(&no_device), Vec::<String>::new());
     let mut idle_device = wrong_core();
-    idle_device.total.interrupts[0].count = 900;
+    idle_device.total.interrupts[0].credited = Some(900);
     assert_eq!(codes(&idle_device), Vec::<String>::new());
+    // However often it interrupts for other programs, and where it is not known for whom.
+    for credited in [Some(0), None] {
+        let mut others = wrong_core();
+        (others.total.interrupts[0].count, others.total.interrupts[0].credited) = (1_000_000, credited);
+        assert_eq!(codes(&others), Vec::<String>::new());
+    }
     // Threads on every CPU: none is the right one for all.
     let mut many = wrong_core();
     many.total.cpu_pairs = (0..4).map(|cpu| CpuPair { ready_cpu: 1, posted_cpu: cpu, completions: 20_000 }).collect();

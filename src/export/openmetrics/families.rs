@@ -111,8 +111,18 @@ pub fn families(r: &MetricsRecord, answered: Answered) -> Vec<Family> {
     family("punts", Counter, punts, "Requests handed to io-wq workers.");
 
     family("kicks", Counter, counted(r.kicks), "Interprocessor interrupts that told a running task of its task work.");
-    family("resched_ipis", Counter, counted(r.resched_ipis), "Reschedule interrupts of watched threads.");
-    family("ipis", Counter, ipis(&r.ipis), "Interprocessor interrupts because of a watched thread, by sender.");
+    family(
+        "resched_ipis",
+        Counter,
+        counted(r.resched_ipis),
+        "Reschedule interrupts sent for watched threads: kicks and wake-ups.",
+    );
+    family(
+        "ipis",
+        Counter,
+        ipis(&r.ipis),
+        "Interprocessor interrupts that kicked or woke a watched thread, or that one sent, by sender.",
+    );
     family(
         "interrupts",
         Counter,

@@ -48,6 +48,7 @@ fn record(rings: u32) -> MetricsRecord {
                 cpu,
                 count: 5,
                 on_watched: 1,
+                credited: None,
                 proc_count: None,
                 spent_ns: None,
             })

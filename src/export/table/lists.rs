@@ -64,6 +64,7 @@ pub static LISTS: &[Table] = &[
             integer("cpu", "/cpu"),
             integer("count", "/count"),
             integer("on_watched_count", "/on_watched"),
+            integer("credited_count", "/credited"),
             integer("proc_count", "/proc_count"),
             integer("spent_ns", "/spent_ns"),
         ],

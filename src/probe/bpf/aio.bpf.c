@@ -99,6 +99,27 @@ static __always_inline bool in_watched_mm(struct kioctx *ctx)
 	return false;
 }
 
+static __always_inline struct kioctx *context_of_kiocb(struct kiocb *iocb)
+{
+	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
+
+	return BPF_CORE_READ(aio, ki_ctx);
+}
+
+/* Native aio's, by its callback. */
+static __noinline int aio_is_watched(struct kiocb *iocb)
+{
+	struct kioctx *ctx = iocb ? context_of_kiocb(iocb) : 0;
+
+	if (!ctx)
+		return 0;
+	if (following) {
+		__u64 address = (__u64)ctx;
+		return bpf_map_lookup_elem(&ring_numbers, &address) != 0;
+	}
+	return in_watched_mm(ctx);
+}
+
 /* Who carried it is known when its result is reaped, even if its submission was before the watch. */
 static __always_inline void aio_end_seen(__u64 block, __u32 ring, struct cpu_slot *slot)
 {
@@ -120,7 +141,7 @@ static __always_inline void aio_ended(struct kiocb *iocb)
 	if (!iocb || (__u64)BPF_CORE_READ(iocb, ki_complete) != aio_complete_address)
 		return;
 	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
-	struct kioctx *ctx = BPF_CORE_READ(aio, ki_ctx);
+	struct kioctx *ctx = context_of_kiocb(iocb);
 	if (!ctx)
 		return;
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -137,6 +158,7 @@ static __always_inline void aio_ended(struct kiocb *iocb)
 		return;
 	}
 
+	credit(slot);
 	key.waker_cpu = bpf_get_smp_processor_id();
 	key.waker = context_of(slot, &key.waker_nr);
 	switch (key.waker) {

@@ -10,7 +10,7 @@ static __noinline int count_delivery(struct delivery_key *key, __u64 n)
 	return 0;
 }
 
-static __always_inline void ran(__u64 items, bool all)
+static __always_inline void ran(__u64 items, bool all, void *tctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
@@ -61,6 +61,7 @@ static __always_inline void ran(__u64 items, bool all)
 		return;
 	}
 	if (entry.nr < 0) {
+		credit_return(tctx, slot);
 		key.carrier = BY_RUN_AT_RETURN;
 		key.entry = entry.address;
 		key.nr = slot->last_irq; /* used only when the entry is a device interrupt's */
@@ -103,7 +104,7 @@ static __always_inline void ran(__u64 items, bool all)
 
 static __always_inline int delivery_task_work_run_(void *tctx, unsigned int count)
 {
-	ran(count, false);
+	ran(count, false, tctx);
 	return 0;
 }
 
@@ -119,7 +120,7 @@ int BPF_PROG(delivery_task_work_run, void *tctx, unsigned int count)
 static __always_inline int delivery_local_work_run_(void *ring, int count, unsigned int loops)
 {
 	if (count > 0)
-		ran(count, loops > 1);
+		ran(count, loops > 1, 0);
 	return 0;
 }
 

@@ -48,7 +48,7 @@ static __always_inline int resched_sent(void *context, const void *to_cpu)
 	for (int i = 0; i < 6; i++)
 		if (!site && frames[i] - resched_sender <= SENDER_BYTES)
 			site = frames[i + 2];
-	return ipi_sent((__u64)to_cpu, site, true);
+	return ipi_sent((__u64)to_cpu, site, 0);
 }
 
 FUNCTION(interrupt_resched_sent, resched_sent)

@@ -45,18 +45,23 @@ static __always_inline int vector_entry(__u32 vector)
 
 	slot->in_vector = vector + 1;
 	slot->watched_here = here;
+	slot->waking = 0;
 	if (not_counting())
 		return 0;
 	slot->vectors[vector].count++;
-	if (here)
-		count_return(task, vector, slot);
-	/* An IPI that wakes a watched thread finds the CPU idle, or another program on it. */
-	if (vector == VEC_RESCHED) {
-		here = here || slot->expect_resched;
-		slot->expect_resched = 0;
-	}
-	if (here)
-		slot->vectors[vector].on_watched++;
+	if (!here)
+		return 0;
+	slot->vectors[vector].on_watched++;
+	count_return(task, vector, slot);
+	return 0;
+}
+
+static __always_inline int vector_exit(void)
+{
+	struct cpu_slot *slot = this_slot();
+
+	slot->in_vector = 0;
+	slot->waking = 0;
 	return 0;
 }
 
@@ -69,8 +74,7 @@ static __always_inline int vector_entry(__u32 vector)
 	SEC("tp_btf/" #name "_exit")                           \
 	int BPF_PROG(interrupt_##name##_exit, int number)      \
 	{                                                      \
-		this_slot()->in_vector = 0;                    \
-		return 0;                                      \
+		return vector_exit();                          \
 	}
 
 VECTOR(local_timer, VEC_TIMER)
@@ -83,28 +87,50 @@ VECTOR(x86_platform_ipi, VEC_PLATFORM)
 /* Two looks at the clock for each interrupt: only where its time is asked for. */
 const volatile bool spans_timed = false;
 
-/* Puts away what the slot counted of its last line. */
-static __always_inline void count_line(struct cpu_slot *slot)
+/* As in add(): another CPU may be ahead. */
+static __always_inline struct irq_count *count_of_line(__u32 line, struct cpu_slot *slot)
 {
-	__u32 line = slot->last_irq - 1;
-
-	if (!slot->last_line_count.count)
-		return;
 	struct irq_count *count = bpf_map_lookup_elem(&irqs, &line);
+
 	if (!count) {
-		/* As in add(): another CPU may be ahead. */
 		struct irq_count zero = {};
 		bpf_map_update_elem(&irqs, &line, &zero, BPF_NOEXIST);
 		count = bpf_map_lookup_elem(&irqs, &line);
 	}
+	if (!count)
+		slot->lost++;
+	return count;
+}
+
+/* Puts away what the slot counted of its last line. */
+static __always_inline void count_line(struct cpu_slot *slot)
+{
+	if (!slot->last_line_count.count)
+		return;
+	struct irq_count *count = count_of_line(slot->last_irq - 1, slot);
 	if (count) {
 		count->count += slot->last_line_count.count;
 		count->on_watched += slot->last_line_count.on_watched;
+		count->credited += slot->last_line_count.credited;
 		count->spent_ns += slot->last_line_count.spent_ns;
-	} else {
-		slot->lost++;
 	}
-	slot->last_line_count.count = slot->last_line_count.on_watched = slot->last_line_count.spent_ns = 0;
+	slot->last_line_count.count = slot->last_line_count.on_watched = 0;
+	slot->last_line_count.credited = slot->last_line_count.spent_ns = 0;
+}
+
+/* See credit.h. Another line's handler may have run since this one's raised its softirq. */
+static __noinline int count_credit(__u32 line)
+{
+	struct cpu_slot *slot = this_slot();
+
+	if (slot->last_irq == line + 1 && slot->last_line_count.count) {
+		slot->last_line_count.credited++;
+		return 0;
+	}
+	struct irq_count *count = count_of_line(line, slot);
+	if (count)
+		count->credited++;
+	return 0;
 }
 
 /* `since` is over; `line` as the slot has it, + 1. Returns how long it was. */
@@ -143,6 +169,8 @@ int BPF_PROG(interrupt_handler_entry, int irq)
 		slot->last_irq = line + 1;
 	}
 	slot->in_irq = line + 1;
+	slot->handlers++;
+	slot->waking = 0;
 	if (spans_timed)
 		slot->handler_since = bpf_ktime_get_ns();
 	if (not_counting())
@@ -167,6 +195,7 @@ int BPF_PROG(interrupt_handler_exit, int irq)
 			slot->softirq_since += spent;
 	}
 	slot->in_irq = 0;
+	slot->waking = 0;
 	return 0;
 }
 
@@ -176,8 +205,21 @@ int BPF_PROG(interrupt_softirq_raise, unsigned int number)
 	struct cpu_slot *slot = this_slot();
 	struct raiser *raiser = &slot->raisers[number & (SOFTIRQ_MAX - 1)];
 
-	raiser->irq = slot->in_irq;
-	raiser->vector = slot->in_irq ? 0 : slot->in_vector;
+	__u32 irq = slot->in_irq, vector = irq ? 0 : slot->in_vector, serial = slot->handlers;
+
+	if (!irq && !vector && slot->in_softirq) {
+		/* What is left over, or follows from it. */
+		irq = slot->raiser.irq;
+		vector = slot->raiser.vector;
+		serial = slot->raiser.serial;
+	}
+	/* Raised by a thread too, say: whose doing is what, in one run of it, can't be told. */
+	if (raiser->pending && (!raiser->irq != !irq || raiser->vector != vector))
+		irq = vector = 0;
+	raiser->irq = irq;
+	raiser->vector = vector;
+	raiser->serial = serial;
+	raiser->pending = 1;
 	return 0;
 }
 
@@ -185,8 +227,12 @@ SEC("tp_btf/softirq_entry")
 int BPF_PROG(interrupt_softirq_entry, unsigned int number)
 {
 	struct cpu_slot *slot = this_slot();
+	struct raiser *raiser = &slot->raisers[number & (SOFTIRQ_MAX - 1)];
 
 	slot->in_softirq = number + 1;
+	slot->raiser = *raiser;
+	raiser->pending = 0;
+	slot->waking = 0;
 	if (spans_timed)
 		slot->softirq_since = bpf_ktime_get_ns();
 	return 0;
@@ -198,20 +244,32 @@ int BPF_PROG(interrupt_softirq_exit, unsigned int number)
 	struct cpu_slot *slot = this_slot();
 
 	if (spans_timed)
-		count_time(slot, &slot->softirq_since, slot->raisers[number & (SOFTIRQ_MAX - 1)].irq);
+		count_time(slot, &slot->softirq_since, slot->raiser.irq);
 	slot->in_softirq = 0;
+	slot->waking = 0;
 	return 0;
 }
 
-/* An IPI is the watched process's when a watched thread runs on the CPU it goes to, or when it follows, on the sender's
- * CPU, the wake-up of a watched thread. A thread sends IPIs with interrupts on: those that an interrupt sends while this runs
- * for a thread's are missed, and counted as missed (`recursion_misses`).
+/* An IPI is the watched processes' when it is a kick of one of their threads or wakes one, or when one of their threads sends it. A
+ * thread sends IPIs with interrupts on: those that an interrupt sends while this runs for a thread's are missed, and counted as missed
+ * (`recursion_misses`).
  *
- * A thread is its CPU's current one, and is sent kicks, a moment before its switching in is seen here. Where kick_process may be
- * probed, a kick is that of the thread which was asked for (`kick_site`, `kick_bytes`: the function that asks for it).
+ * A kick is sent from one of these functions, for the thread that is current on the CPU it goes to. A thread is its CPU's current
+ * one, and is sent kicks, a moment before its switching in is seen here. Where kick_process may be probed, a kick is that of the
+ * thread which was asked for.
  */
-const volatile __u64 kick_site = 0;
-const volatile __u64 kick_bytes = 0;
+const volatile struct function_extent kick_sites[KICK_SITES_MAX] = {};
+const volatile bool kick_is_probed = false;
+const volatile __u64 wakes_address = 0; /* sched_ttwu_pending: what a wake-up has another CPU run */
+
+static __always_inline bool is_kick(__u64 site)
+{
+	for (int i = 0; i < KICK_SITES_MAX; i++)
+		/* A return address: one past the call, and at the end of the function if that is its last. */
+		if (site - 1 - kick_sites[i].start < kick_sites[i].bytes)
+			return true;
+	return false;
+}
 
 static __always_inline bool ipi_may_concern_watched(__u32 to_cpu)
 {
@@ -219,30 +277,37 @@ static __always_inline bool ipi_may_concern_watched(__u32 to_cpu)
 
 	if (not_counting())
 		return false;
-	return slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)].watched_here || slot->woke_watched || slot->kicks_watched;
+	return slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)].watched_here || slot->watched_here || slot->waking ||
+	       slot->kicks_watched;
 }
 
-/* One that may concern the watched. */
-static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, bool resched)
+/* One that may concern the watched. A reschedule IPI has no callback. */
+static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, __u64 callback)
 {
 	struct cpu_slot *slot = this_slot();
 	struct cpu_slot *target = &slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)];
-	bool is_kick = site - kick_site < kick_bytes;
+	struct ipi_key key = { .site = site, .to_cpu = to_cpu, .flags = callback ? 0 : IPI_RESCHED };
+	struct task_struct *woken = (struct task_struct *)slot->waking;
+	__u32 nr;
 
-	if (is_kick ? !slot->kicks_watched : !target->watched_here && !slot->woke_watched)
+	if (!callback && is_kick(site)) {
+		if (kick_is_probed ? !slot->kicks_watched : !target->watched_here)
+			return 0;
+		slot->kicks_watched = 0;
+		key.flags |= IPI_FOR_WATCHED;
+		credit(slot);
+	} else if (woken && (!callback || callback == wakes_address) && BPF_CORE_READ(woken, thread_info.cpu) == to_cpu) {
+		slot->waking = 0; /* one IPI per wake-up */
+		key.flags |= IPI_FOR_WATCHED;
+	} else if (!slot->watched_here || context_of(slot, &nr) != WAKER_OTHER) {
 		return 0;
-	struct ipi_key key = { .site = site, .to_cpu = to_cpu, .resched = resched };
-	if (!is_kick && !target->watched_here)
-		slot->woke_watched = 0; /* one IPI per wake-up */
-	if (resched)
-		target->expect_resched = 1;
+	}
 	ADD_CACHED(ipis, last_ipi, key, 1, slot);
 	return 0;
 }
 
-/* A reschedule IPI has no callback. */
 SEC("tp_btf/ipi_send_cpu")
 int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *callback)
 {
-	return ipi_may_concern_watched(cpu) ? ipi_sent(cpu, site, callback == 0) : 0;
+	return ipi_may_concern_watched(cpu) ? ipi_sent(cpu, site, address_at(callback, this_slot(), 3)) : 0;
 }

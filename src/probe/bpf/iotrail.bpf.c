@@ -2,6 +2,7 @@
 #include "state.h"
 #include "recording.h"
 #include "follow.h"
+#include "credit.h"
 #include "ring.bpf.c"
 #include "delivery.bpf.c"
 #include "sched.bpf.c"
@@ -11,6 +12,7 @@
 #include "posix_aio.bpf.c"
 #include "mode.bpf.c"
 #include "block.bpf.c"
+#include "credit.bpf.c"
 #include "process.bpf.c"
 #include "function.bpf.c"
 

@@ -42,6 +42,8 @@ enum { BPF_RB_NO_WAKEUP = 1 };
 
 /* include/uapi/linux/io_uring.h */
 #define IORING_SETUP_IOPOLL (1U << 0)
+#define IORING_SETUP_COOP_TASKRUN (1U << 8)
+#define IORING_SETUP_DEFER_TASKRUN (1U << 13)
 #define IORING_CQE_F_MORE (1U << 1)
 #define IORING_CQE_F_NOTIF (1U << 3)
 #define IORING_OP_READ_FIXED 4
@@ -120,6 +122,11 @@ struct task_struct {
 
 struct pt_regs; /* arch.h */
 
+struct io_uring_task {
+	const struct io_ring_ctx *last;
+	struct task_struct *task; /* since 6.13 (b6f58a3f4aa8) */
+};
+
 struct io_ring_ctx {
 	unsigned int flags;
 	unsigned int sq_entries;
@@ -140,7 +147,12 @@ struct io_kiocb {
 	u64 flags;
 	struct io_cqe cqe;
 	struct io_ring_ctx *ctx;
+	struct io_uring_task *tctx;
 	struct io_wq_work work;
+};
+
+struct io_kiocb___before_6_13 {
+	struct task_struct *task;
 };
 
 struct io_worker {
@@ -180,10 +192,21 @@ struct trace_event_raw_sys_enter {
 struct bio {
 	struct bio *bi_next;
 	void *bi_end_io;
+	void *bi_private;
 };
 
 struct request {
 	struct bio *bio;
+	void *end_io;
+	void *end_io_data;
+};
+
+struct iomap_dio {
+	struct kiocb *iocb;
+	bool wait_for_completion;
+	struct {
+		struct task_struct *waiter;
+	} submit;
 };
 
 typedef struct {
@@ -192,6 +215,7 @@ typedef struct {
 
 struct blkdev_dio {
 	struct kiocb *iocb;
+	unsigned int flags;
 	atomic_t ref;
 	struct bio bio;
 };

@@ -14,6 +14,7 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 
 	/* First: from here on others may send it kicks, and have since the scheduler made it the CPU's current task, just before. */
 	slot->watched_here = in;
+	slot->waking = 0;
 	if (!out && !in)
 		return 0;
 	if (frozen) {
@@ -66,10 +67,12 @@ int BPF_PROG(sched_waked, struct task_struct *task)
 	struct cpu_slot *slot = this_slot();
 
 	if (!watched(task)) {
-		slot->woke_watched = 0;
+		slot->waking = 0;
 		return 0;
 	}
-	slot->woke_watched = 1;
+	slot->waking = address_at(task, slot, 3);
+	if (creditable(slot) && waits_for_io(task))
+		credit(slot);
 	if (recording)
 		record_woken(task, slot);
 	__u32 tid = task->pid;

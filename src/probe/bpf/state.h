@@ -132,7 +132,7 @@ static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
 		return WAKER_VECTOR;
 	}
 	if (slot->in_softirq) {
-		struct raiser *raiser = &slot->raisers[(slot->in_softirq - 1) & (SOFTIRQ_MAX - 1)];
+		struct raiser *raiser = &slot->raiser;
 		if (raiser->irq) {
 			*nr = raiser->irq - 1;
 			return WAKER_SOFTIRQ_OF_IRQ;
@@ -230,6 +230,7 @@ static __always_inline void takes_place(struct task_struct *task, struct cpu_slo
 	slot->tid = task->pid;
 	slot->current = task->flags & PF_IO_WORKER ? CURRENT_HELPER : CURRENT_SUBMITTER;
 	slot->waker = WAKER_NONE;
+	slot->watched_here = 1;
 	if (following)
 		slot->running_ns = bpf_ktime_get_ns();
 }

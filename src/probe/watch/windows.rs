@@ -125,7 +125,8 @@ fn forget_the_moment(slot: &mut types::cpu_slot) {
     (slot.submitted, slot.submits, slot.last_request, slot.submitting) = (0, 0, 0, 0);
     (slot.trails, slot.trails_waiting, slot.aio_tail) = (0, 0, 0);
     (slot.in_irq, slot.in_vector, slot.in_softirq) = (0, 0, 0);
-    (slot.watched_here, slot.expect_resched, slot.woke_watched, slot.kicks_watched) = (0, 0, 0, 0);
+    (slot.watched_here, slot.waking, slot.kicks_watched) = (0, 0, 0);
+    slot.raiser = zero.raiser;
 }
 
 /// Empties a table of buckets; how many tags were in it.

@@ -1,5 +1,155 @@
 //! Other programs at work beside the watched one: nothing of theirs is counted as its own.
 
-use super::Test;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 
-pub const TESTS: &[(&str, Test)] = &[];
+use iotrail::path::vehicle::Vehicle;
+use iotrail::trace_record::TraceRecord;
+use libtest_mimic::Failed;
+
+use super::Test;
+use crate::bench::{file, watched};
+use crate::ground::{ground, watch_with};
+
+pub const TESTS: &[(&str, Test)] = &[
+    ("programs_that_touch_no_device_have_nothing_of_their_neighbours", without_device),
+    ("a_socket_loop_beside_a_disk_is_on_no_wrong_core", socket_loop),
+    ("own_reads_are_credited_with_their_own_interrupts", own_reads),
+    ("a_load_beside_the_same_disk_has_its_own_interrupts", own_load),
+];
+
+/// Of each neighbour's name, the neighbour; killed at the end, however the test ends.
+struct Neighbour(Child);
+
+impl Neighbour {
+    /// At work by the time that this returns.
+    fn start(name: &str) -> Result<Self, Failed> {
+        let mut command = Command::new(ground());
+        let mut neighbour = Self(command.arg(format!("beside:{name}")).stdout(Stdio::piped()).spawn()?);
+        let mut said = String::new();
+        BufReader::new(neighbour.0.stdout.take().expect("it is piped")).read_line(&mut said)?;
+        assert_eq!(said, "at work\n", "{name}");
+        Ok(neighbour)
+    }
+
+    fn is_at_work(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        let ended = self.0.kill().and_then(|()| self.0.wait());
+        assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
+    }
+}
+
+fn names() -> Vec<String> {
+    let listed = Command::new(ground()).arg("beside:list").output().expect("cargo test builds the ground program");
+    String::from_utf8(listed.stdout).expect("names").lines().map(Into::into).collect()
+}
+
+/// One thread each, and no device: no interrupt is for them, and nobody has to kick them.
+const CLEAN: [&str; 8] = [
+    "inline_nop",
+    "inline_cached",
+    "eventfd_polls",
+    "sockets",
+    "pipes",
+    "provided_buffers",
+    "timeouts",
+    "libaio_buffered",
+];
+
+/// What is wrong with what was said of a program that does nothing out of the ordinary. `own`: it is in the nature of the program.
+fn wrong(trace: &TraceRecord, own: &[&str]) -> Vec<String> {
+    let found = trace.findings.iter().filter(|f| !own.contains(&f.code.as_str()));
+    found.map(|f| format!("finding {}: {}", f.code, f.text)).collect()
+}
+
+fn without_device() -> Result<(), Failed> {
+    let mut said = vec![];
+    let path = file().display().to_string();
+    let names = names();
+    assert_eq!(names.len(), 10);
+    for name in names {
+        let mut neighbour = Neighbour::start(&name)?;
+        for program in CLEAN {
+            let (trace, truth) = watch_with(program, &["--count", "960", "--file", &path]);
+            let per_io = &trace.total.per_io;
+            let of_this = |what: String| format!("{program} beside {name}: {what}");
+            assert_eq!(Some(trace.total.ios), truth["expected"]["completions"].as_u64(), "{program}");
+            if per_io.device_irqs != Some(0.0) {
+                said.push(of_this(format!("device interrupts {:?}", per_io.device_irqs)));
+            }
+            // A timer may end on another CPU than the one where the thread runs by then.
+            if per_io.kicks != Some(0.0) && program != "timeouts" {
+                said.push(of_this(format!("kicks {:?}, {:?}", per_io.kicks, trace.total.ipis)));
+            }
+            let own: u64 = trace.total.interrupts.iter().filter_map(|i| i.credited).sum();
+            if own != 0 {
+                said.push(of_this(format!("credited {own}")));
+            }
+            said.extend(wrong(&trace, &["reordered"]).into_iter().map(of_this));
+        }
+        assert!(neighbour.is_at_work(), "{name} ended early");
+    }
+    if said.is_empty() { Ok(()) } else { Err(said.join("\n").into()) }
+}
+
+fn socket_loop() -> Result<(), Failed> {
+    let mut reader = Neighbour::start("disk_reader")?;
+    let (trace, _) = watch_with("unix_echo", &["--count", "4000"]);
+    assert!(reader.is_at_work());
+    assert_eq!(trace.total.per_io.device_irqs, Some(0.0));
+    assert_eq!(wrong(&trace, &[]), Vec::<String>::new());
+    Ok(())
+}
+
+/// One read at a time: each has an interrupt of its own, or was found done without one.
+fn own_reads() -> Result<(), Failed> {
+    let path = file().display().to_string();
+    for name in ["disk_reader", "disk_writer", "peeking_ring", "unix_ping_pong"] {
+        let mut neighbour = Neighbour::start(name)?;
+        for program in ["enter_slept", "libaio"] {
+            let (trace, _) = watch_with(program, &["--count", "800", "--file", &path]);
+            let total = &trace.total;
+            let own = total.per_io.device_irqs.expect("whose they are is known") * total.ios as f64;
+            let lines = total.interrupts.iter().filter(|i| i.credited.is_some());
+            let (count, proc) = lines.fold((0, 0), |(n, p), i| (n + i.count, p + i.proc_count.unwrap_or(0)));
+            let blind = proc.saturating_sub(count) as f64;
+            if own > total.ios as f64 {
+                return Err(format!("{program} beside {name}: {own} interrupts for {} reads", total.ios).into());
+            }
+            // Of what ends together one interrupt tells.
+            let least = if program == "libaio" { total.ios as f64 / 8.0 } else { 0.9 * total.ios as f64 };
+            if own + blind < least {
+                return Err(format!("{program} beside {name}: {own} interrupts, {blind} unseen").into());
+            }
+        }
+        assert!(neighbour.is_at_work(), "{name} ended early");
+    }
+    Ok(())
+}
+
+/// The same of a load of the tool's own, whose target is known.
+fn own_load() -> Result<(), Failed> {
+    file();
+    let mut neighbour = Neighbour::start("disk_reader")?;
+    for options in ["--depth 1", "--depth 1 --engine libaio", "--depth 1 --engine sync", "--depth 1 --engine posix_aio"]
+    {
+        let m = watched(&format!("{options} --count 1500 --warmup 0"));
+        let own = m.per_io.device_irqs.expect("whose they are is known");
+        let all: u64 = m.interrupts.iter().filter(|i| i.credited.is_some()).map(|i| i.count).sum();
+        assert!(all as f64 > 1.2 * m.ios as f64, "{options}: the neighbour reads too: {all} for {}", m.ios);
+        assert!(own <= 1.0, "{options}: {own}");
+        let unknown = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum::<u64>();
+        assert!(own > 0.9 - unknown as f64 / m.ios as f64, "{options}: {own}");
+    }
+    // It touches no device, though its file is on one.
+    let m = watched("--rw nop --depth 16 --count 200000 --warmup 0");
+    assert_eq!(m.per_io.device_irqs, Some(0.0));
+    assert_eq!(m.per_io.kicks, Some(0.0));
+    assert!(neighbour.is_at_work());
+    Ok(())
+}

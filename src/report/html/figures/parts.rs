@@ -231,7 +231,7 @@ pub fn ipis(view: &View<'_>) -> Option<Figure> {
     let head = Head {
         id: "ipis",
         title: &title,
-        reads: "Interprocessor interrupts that were sent because of, or to, a watched thread, by the kernel function that sent them; \
+        reads: "Interprocessor interrupts that kicked or woke a watched thread, or that one sent, by the kernel function that sent them; \
                 task_work_add makes it a kick. The detail says from which CPU to which.",
         is_of_time: false,
     };

@@ -1,0 +1,104 @@
+/* Whose I/O it is that ends in an interrupt: see credit.h. */
+
+enum whose {
+	NOBODY_KNOWS = 0,
+	SOMEBODY_ELSES,
+	WATCHED,
+};
+
+/* Direct I/O's own callback names the interface, and what is around it the request. */
+static __always_inline enum whose whose_kiocb(struct kiocb *iocb)
+{
+	__u64 callback = iocb ? (__u64)BPF_CORE_READ(iocb, ki_complete) : 0;
+
+	if (!callback)
+		return NOBODY_KNOWS;
+	if (callback == io_complete_address)
+		return watched_request((struct io_kiocb *)iocb) ? WATCHED : SOMEBODY_ELSES;
+	if (callback == aio_complete_address)
+		return aio_is_watched(iocb) ? WATCHED : SOMEBODY_ELSES;
+	return NOBODY_KNOWS;
+}
+
+static __always_inline enum whose whose_waiter(struct task_struct *waiter)
+{
+	return any_wakeup && watched_by_address(waiter) ? WATCHED : NOBODY_KNOWS;
+}
+
+static __noinline int whose_bio(struct bio *bio)
+{
+	__u64 end = (__u64)BPF_CORE_READ(bio, bi_end_io);
+
+	if (!end)
+		return NOBODY_KNOWS;
+	if (end == iomap_end_io_address && bpf_core_type_exists(struct iomap_dio)) {
+		struct iomap_dio *dio = BPF_CORE_READ(bio, bi_private);
+		if (BPF_CORE_READ(dio, wait_for_completion))
+			return whose_waiter(BPF_CORE_READ(dio, submit.waiter));
+		return whose_kiocb(BPF_CORE_READ(dio, iocb));
+	}
+	if (end == blkdev_end_io_async_address || end == blkdev_end_io_address) {
+		/* One bio is a part of it; several have it beside them. */
+		struct blkdev_dio *dio = end == blkdev_end_io_address ?
+						 BPF_CORE_READ(bio, bi_private) :
+						 (void *)bio - bpf_core_field_offset(struct blkdev_dio, bio);
+		if (BPF_CORE_READ(dio, flags) & DIO_IS_SYNC)
+			return whose_waiter((struct task_struct *)BPF_CORE_READ(dio, iocb));
+		return whose_kiocb(BPF_CORE_READ(dio, iocb));
+	}
+	return NOBODY_KNOWS;
+}
+
+/* In an interrupt that is not credited yet, a request to a device ends. */
+static __noinline int credit_request(struct request *rq)
+{
+	struct cpu_slot *slot = this_slot();
+	struct bio *bio = BPF_CORE_READ(rq, bio);
+	enum whose whose;
+
+	if (nvme_end_io_address && (__u64)BPF_CORE_READ(rq, end_io) == nvme_end_io_address) {
+		/* Its command is first in the request of io_uring's. */
+		if (watched_request(BPF_CORE_READ(rq, end_io_data)))
+			credit(slot);
+		return 0;
+	}
+	for (int i = 0; i < MAX_BIOS && bio; i++) {
+		whose = whose_bio(bio);
+		if (whose == WATCHED) {
+			credit(slot);
+			return 0;
+		}
+		if (whose == NOBODY_KNOWS)
+			slot->unclaimed = slot->in_irq ? slot->handlers : slot->raiser.serial;
+		bio = BPF_CORE_READ(bio, bi_next);
+	}
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(credit_block, struct request *rq)
+{
+	return creditable(this_slot()) ? credit_request(rq) : 0;
+}
+
+/* Devices without requests of their own (device mapper, md, …). */
+SEC("tp_btf/block_bio_complete")
+int BPF_PROG(credit_bio, void *queue, struct bio *bio)
+{
+	struct cpu_slot *slot = this_slot();
+
+	if (creditable(slot) && whose_bio(bio) == WATCHED)
+		credit(slot);
+	return 0;
+}
+
+/* A poll's wake-up: a packet came, say. */
+SEC("tp_btf/io_uring_task_add")
+int BPF_PROG(credit_poll, struct io_kiocb *req, int mask)
+{
+	struct cpu_slot *slot = this_slot();
+
+	if (creditable(slot) && watched_request(req))
+		credit(slot);
+	return 0;
+}

@@ -1,0 +1,111 @@
+/* Which interrupts of devices are the watched processes' own: those in which I/O of theirs ended. A line's interrupts end whoever's
+ * I/O it is, so what counts is what happened in the handler, or in a softirq that it raised. Each run of a handler is credited once.
+ */
+#ifndef IOTRAIL_CREDIT_H
+#define IOTRAIL_CREDIT_H
+
+#include "follow.h"
+
+const volatile __u64 io_complete_address = 0;    /* io_complete_rw */
+const volatile __u64 iomap_end_io_address = 0;   /* iomap_dio_bio_end_io */
+const volatile __u64 nvme_end_io_address = 0;    /* nvme_uring_cmd_end_io */
+const volatile bool any_wakeup = false; /* the interface's threads sleep for nothing but its I/O */
+
+#define DIO_IS_SYNC 2 /* block/fops.c */
+
+static __noinline int count_credit(__u32 line);
+
+/* The run of a handler whose doing this is: its line + 1, 0: none, and its serial. */
+static __always_inline __u32 handler_here(struct cpu_slot *slot, __u32 *serial)
+{
+	if (slot->in_irq) {
+		*serial = slot->handlers;
+		return slot->in_irq;
+	}
+	if (slot->in_vector || !slot->in_softirq)
+		return 0;
+	*serial = slot->raiser.serial;
+	return slot->raiser.irq;
+}
+
+static __always_inline bool credited(struct cpu_slot *slot, __u32 serial)
+{
+	return slot->credited[serial & (CREDITS_MAX - 1)] == serial;
+}
+
+/* A device's interrupt is under way that is not credited yet. */
+static __always_inline bool creditable(struct cpu_slot *slot)
+{
+	__u32 serial;
+
+	return !not_counting() && handler_here(slot, &serial) && !credited(slot, serial);
+}
+
+/* I/O of a watched process ended in what is under way. */
+static __always_inline void credit(struct cpu_slot *slot)
+{
+	__u32 serial, line = handler_here(slot, &serial);
+
+	if (!line || not_counting() || credited(slot, serial))
+		return;
+	slot->credited[serial & (CREDITS_MAX - 1)] = serial;
+	count_credit(line - 1);
+}
+
+static __always_inline bool watched_by_address(struct task_struct *task)
+{
+	return task && watched_thread(BPF_CORE_READ(task, pid), BPF_CORE_READ(task, tgid));
+}
+
+/* Whether one of the watched submitted it. */
+static __always_inline bool watched_request(struct io_kiocb *req)
+{
+	struct io_kiocb___before_6_13 *before = (void *)req;
+
+	if (bpf_core_field_exists(before->task))
+		return watched_by_address(BPF_CORE_READ(before, task));
+	return watched_by_address(BPF_CORE_READ(req, tctx, task));
+}
+
+/* A watched thread that is woken by a device waits for its I/O there: it is a helper of io_uring's, or in the call that waits for
+ * completions. What else it may wait for (a socket, say) is no I/O of the interface.
+ */
+static __always_inline bool waits_for_io(struct task_struct *task)
+{
+	struct entry entry;
+
+	if (any_wakeup || (task->flags & PF_IO_WORKER))
+		return true;
+	entry_of(task, &entry, false);
+	switch (entry.nr) {
+	case NR_io_uring_enter:
+	case NR_io_getevents:
+	case NR_io_pgetevents:
+		return true;
+	case NR_pread64:
+	case NR_pwrite64: {
+		/* glibc's helpers. */
+		__u64 address = task->tgid;
+		return following && bpf_map_lookup_elem(&ring_numbers, &address);
+	}
+	}
+	return false;
+}
+
+/* Task work ran on the way back from an interrupt. Such a ring's is run at once, so it was added in the interrupt if that ended I/O of
+ * which it can't be told whose it is: a read into the page cache, say. With the other rings' it may be older.
+ */
+static __always_inline void credit_return(struct io_uring_task *tctx, struct cpu_slot *slot)
+{
+	__u32 line = slot->last_irq, serial = slot->handlers;
+
+	if (!tctx || !line || slot->unclaimed != serial || credited(slot, serial))
+		return;
+	if (BPF_CORE_READ(tctx, last, flags) & (IORING_SETUP_COOP_TASKRUN | IORING_SETUP_DEFER_TASKRUN))
+		return;
+	slot->unclaimed = 0;
+	slot->credited[serial & (CREDITS_MAX - 1)] = serial;
+	count_credit(line - 1);
+}
+
+#endif
