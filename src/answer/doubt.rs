@@ -82,6 +82,19 @@ pub fn is_another_load(probe: &Probe, completions: u64) -> bool {
     probe.completions_seen.is_some_and(|seen| seen < completions.div_ceil(2))
 }
 
+/// How many completions ended in interrupts that no probe saw, about: as many for each as in those that were seen.
+fn unseen(m: &Counts<'_>) -> Option<String> {
+    let own = || m.interrupts.iter().filter(|i| i.credited.is_some_and(|n| n > 0));
+    let credited: u64 = own().filter_map(|i| i.credited).sum();
+    let unseen: u64 = own().filter_map(|i| Some(i.proc_count?.saturating_sub(i.count))).sum();
+    let seen = m.probe.completions_seen.filter(|_| credited > 0 && unseen > 0)?;
+    let about = (unseen as f64 * seen as f64 / credited as f64).round();
+    Some(format!(
+        "; about {about} ended in {} of theirs that the kernel counted and no probe saw",
+        plural(unseen as usize, "interrupt")
+    ))
+}
+
 fn untracked(m: &Counts<'_>) -> Option<Warning> {
     let untracked = m.probe.untracked.filter(|n| *n > 0)?;
     if is_another_load(m.probe, m.completions) {
@@ -97,7 +110,11 @@ fn untracked(m: &Counts<'_>) -> Option<Warning> {
     }
     Some(Warning::new(
         "untracked",
-        format!("{untracked} of {} completions left no trace that the probes can follow", m.completions),
+        format!(
+            "{untracked} of {} completions left no trace that the probes can follow{}",
+            m.completions,
+            unseen(m).unwrap_or_default()
+        ),
         "docs/completion-path.md says which interfaces do that and when",
     ))
 }
@@ -296,6 +313,21 @@ mod tests {
         assert_eq!(text(Some(731), Some(500)), format!("{none}; of 731 system calls, 500 were pread64 and pwrite64"));
         assert_eq!(text(Some(0), Some(0)), format!("{none}, nor any system call"));
         assert_eq!(text(None, None), none);
+    }
+
+    #[test]
+    fn what_ended_out_of_sight_is_estimated_by_the_interrupts_that_no_probe_saw() {
+        let mut m = sample::measurement();
+        (m.ios, m.probe.completions_seen, m.probe.untracked) = (12_000, Some(11_976), Some(24));
+        m.interrupts = vec![
+            Interrupt { credited: Some(1497), ..interrupt(1, 1500, Some(1503)) },
+            Interrupt { credited: Some(0), ..interrupt(0, 70, Some(90)) },
+        ];
+        assert_eq!(
+            text(&m, "untracked"),
+            "24 of 12000 completions left no trace that the probes can follow; about 24 ended in 3 interrupts of theirs that the \
+             kernel counted and no probe saw"
+        );
     }
 
     #[test]

@@ -137,8 +137,8 @@ impl Thread {
             }
             (Entered::Syscall { nr, finished: false }, None) => Carrier::RunInSyscall { nr: *nr },
             (Entered::Syscall { nr, finished: true }, None) => Carrier::RunAtSyscallExit { nr: *nr },
-            (Entered::Interrupt { symbol, line }, None) => {
-                Carrier::RunAtReturn { entry: symbol.clone(), line: line.clone() }
+            (Entered::Interrupt { symbol, fired, line }, None) => {
+                Carrier::RunAtReturn { entry: symbol.clone(), fired: fired.clone(), line: line.clone() }
             }
         };
         Some((carried, carrier))

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::entry::{self, Entry};
+use super::entry::{self, Entry, Fired};
 use super::vehicle::Vehicle;
 
 /// How a completion came to be posted, as the probes observed it, with numbers already turned into names.
@@ -24,10 +24,11 @@ pub enum Carrier {
     RunAtSyscallExit {
         nr: u32,
     },
-    /// Task work on return from an interrupt or exception, by the symbol of the entry (`None`: symbols can't be read)
-    /// and, for a device's, the line whose handler ran last.
+    /// Task work on return from an interrupt or exception, by the symbol of the entry (`None`: symbols can't be read),
+    /// what was seen to be done in it, and, for a device's, the line whose handler ran last.
     RunAtReturn {
         entry: Option<String>,
+        fired: Option<Fired>,
         line: Option<Line>,
     },
     SqpollThread,
@@ -131,6 +132,13 @@ fn syscall_name(nr: u32) -> String {
     }
 }
 
+fn unknown_return(symbol: Option<&str>) -> String {
+    match symbol {
+        Some(symbol) => format!("return through {symbol}"),
+        None => "return from an interrupt; kernel symbols can't be read".into(),
+    }
+}
+
 impl Carrier {
     /// The vehicle and its detail. What the observation does not decide is [`Vehicle::Unknown`], with what is known.
     pub fn vehicle(&self) -> (Vehicle, Option<String>) {
@@ -141,15 +149,21 @@ impl Carrier {
             Carrier::RunInSyscall { nr } => (Vehicle::Unknown, Some(format!("task work inside {}", syscall_name(*nr)))),
             Carrier::RunAfterSleep { waker } => (Vehicle::Enter, Some(format!("slept, woken by {waker}"))),
             Carrier::RunAtSyscallExit { nr } => (Vehicle::SyscallExit, Some(syscall_name(*nr))),
-            Carrier::RunAtReturn { entry, line } => match entry.as_deref().map(|e| (e, entry::of_symbol(e))) {
-                Some((_, Some(Entry::ReschedIpi))) => (Vehicle::ReschedIpi, None),
-                Some((_, Some(Entry::DeviceIrq))) => (Vehicle::DeviceIrq, line.as_ref().map(|l| l.to_string())),
-                Some((_, Some(Entry::TimerTick))) => (Vehicle::TimerTick, None),
-                Some((_, Some(Entry::PageFault))) => (Vehicle::PageFault, None),
-                Some((_, Some(Entry::Other(name)))) => (Vehicle::OtherIrq, Some(name)),
-                Some((symbol, None)) => (Vehicle::Unknown, Some(format!("return through {symbol}"))),
-                None => (Vehicle::Unknown, Some("return from an interrupt; kernel symbols can't be read".into())),
-            },
+            Carrier::RunAtReturn { entry, fired, line } => {
+                let name = line.as_ref().and_then(|l| l.name.as_deref());
+                match entry::of(entry.as_deref(), fired.as_ref(), name) {
+                    Some(Entry::ReschedIpi) => (Vehicle::ReschedIpi, None),
+                    // Hyper-V's bus has no line.
+                    Some(Entry::DeviceIrq) => {
+                        let bus = entry.as_deref() == Some("asm_sysvec_hyperv_callback");
+                        (Vehicle::DeviceIrq, line.as_ref().filter(|_| !bus).map(|l| l.to_string()))
+                    }
+                    Some(Entry::TimerTick) => (Vehicle::TimerTick, None),
+                    Some(Entry::PageFault) => (Vehicle::PageFault, None),
+                    Some(Entry::Other(name)) => (Vehicle::OtherIrq, Some(name)),
+                    None => (Vehicle::Unknown, Some(unknown_return(entry.as_deref()))),
+                }
+            }
             Carrier::SqpollThread => (Vehicle::Sqpoll, None),
             Carrier::IowqWorker => (Vehicle::Iowq, None),
             Carrier::DevicePoll => (Vehicle::Iopoll, None),
@@ -172,7 +186,7 @@ mod tests {
     }
 
     fn at(entry: &str) -> (Vehicle, Option<String>) {
-        Carrier::RunAtReturn { entry: Some(entry.into()), line: Some(line()) }.vehicle()
+        Carrier::RunAtReturn { entry: Some(entry.into()), fired: None, line: Some(line()) }.vehicle()
     }
 
     #[test]
@@ -183,7 +197,21 @@ mod tests {
         assert_eq!(at("asm_exc_page_fault"), (Vehicle::PageFault, None));
         assert_eq!(at("asm_sysvec_call_function_single"), (Vehicle::OtherIrq, Some("call_function_single".into())));
         assert_eq!(at("ret_from_fork_asm").0, Vehicle::Unknown);
-        assert_eq!(Carrier::RunAtReturn { entry: None, line: None }.vehicle().0, Vehicle::Unknown);
+        assert_eq!(Carrier::RunAtReturn { entry: None, fired: None, line: None }.vehicle().0, Vehicle::Unknown);
+    }
+
+    #[test]
+    fn what_was_done_tells_where_entries_are_shared() {
+        let xen = |name: &str| {
+            let line = Some(Line { irq: 48, name: Some(name.into()) });
+            let entry = Some("asm_sysvec_xen_hvm_callback".into());
+            Carrier::RunAtReturn { entry, fired: Some(Fired::Line), line }.vehicle()
+        };
+        assert_eq!(xen("timer1"), (Vehicle::TimerTick, None));
+        assert_eq!(xen("blkif"), (Vehicle::DeviceIrq, Some("48 blkif".into())));
+        let entry = Some("asm_sysvec_hyperv_callback".into());
+        let bus = Carrier::RunAtReturn { entry, fired: None, line: Some(line()) }.vehicle();
+        assert_eq!(bus, (Vehicle::DeviceIrq, None), "the line is that of some interrupt before");
     }
 
     #[test]

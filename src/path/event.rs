@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::delivery::{Line, Waker};
+use super::entry::Fired;
 
 /// One event of a watched thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +55,12 @@ pub enum Poster {
 pub enum Entered {
     /// By system call `nr`; `finished`: it has its result and is on its way out.
     Syscall { nr: u32, finished: bool },
-    /// By an interrupt or exception: the symbol of its entry (`None`: symbols can't be read), and the line whose handler
-    /// ran last on that CPU (`None`: none was seen yet).
-    Interrupt { symbol: Option<String>, line: Option<Line> },
+    /// By an interrupt or exception: the symbol of its entry (`None`: symbols can't be read), what was seen to be done in it, and
+    /// the line whose handler ran last on that CPU (`None`: none was seen yet).
+    Interrupt {
+        symbol: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fired: Option<Fired>,
+        line: Option<Line>,
+    },
 }

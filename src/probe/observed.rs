@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::rings::{ContextCounts, ContextKind, FollowLoss, OpcodeCounts, Process, RingCounts};
 use super::skel::types;
-use super::support::Plan;
+use super::support::{Facts, Plan};
 use super::symbols::Symbols;
 use super::trails;
 use super::watch::{Interface, Subject};
 use crate::host::irq::Interrupts;
 use crate::measurement::{Interrupt, Ipi, Missed, VehicleCount};
 use crate::path::delivery::{Carrier, Line, Waker};
-use crate::path::entry::{self, Entry};
+use crate::path::entry::{self, Entry, Fired};
 
 /// What was counted over one watched span.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -97,7 +97,7 @@ pub(super) fn handler(p: &Interrupts, irq: u32) -> Option<String> {
 
 const DEVICE: types::vector = types::vector::VEC_MAX;
 
-/// A vector's mnemonic in /proc/interrupts, its name, and the entry point through which it returns.
+/// A vector's mnemonic in /proc/interrupts, and its name.
 fn vector(v: types::vector) -> (&'static str, &'static str) {
     match v {
         types::vector::VEC_TIMER => ("LOC", "timer"),
@@ -105,31 +105,17 @@ fn vector(v: types::vector) -> (&'static str, &'static str) {
         types::vector::VEC_CALL_SINGLE | types::vector::VEC_CALL_MANY => ("CAL", "function call"),
         types::vector::VEC_IRQ_WORK => ("IWI", "irq work"),
         types::vector::VEC_PLATFORM => ("PLT", "platform"),
+        types::vector::VEC_UNTRACED_TIMER => ("HVS", "timer"),
         _ => ("?", "unknown"),
     }
 }
 
-/// Whether this vector's own entry point is the outermost one: the interrupt came from user mode. An interrupt that
-/// arrived inside another one's softirq, or inside a page fault, has that one's entry there.
-fn came_from_user(v: types::vector, entry: &Entry) -> bool {
-    match (v, entry) {
-        (types::vector::VEC_TIMER, Entry::TimerTick)
-        | (types::vector::VEC_RESCHED, Entry::ReschedIpi)
-        | (DEVICE, Entry::DeviceIrq) => true,
-        (types::vector::VEC_CALL_SINGLE, Entry::Other(n)) => n == "call_function_single",
-        (types::vector::VEC_CALL_MANY, Entry::Other(n)) => n == "call_function",
-        (types::vector::VEC_IRQ_WORK, Entry::Other(n)) => n == "irq_work",
-        (types::vector::VEC_PLATFORM, Entry::Other(n)) => n == "x86_platform_ipi",
-        _ => false,
-    }
-}
-
-fn cause(v: types::vector) -> &'static str {
-    match v {
-        types::vector::VEC_TIMER => "timer_tick",
-        types::vector::VEC_RESCHED => "resched_ipi",
-        DEVICE => "device_irq",
-        _ => "other",
+fn cause(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::TimerTick => "timer_tick",
+        Entry::ReschedIpi => "resched_ipi",
+        Entry::DeviceIrq => "device_irq",
+        Entry::PageFault | Entry::Other(_) => "other",
     }
 }
 
@@ -210,7 +196,9 @@ pub(super) fn observe(
     let for_watched = types::ipi_flag::IPI_RESCHED.0 | types::ipi_flag::IPI_FOR_WATCHED.0;
     let resched_ipis = sent
         .then(|| raw.ipis.iter().filter(|(key, ..)| key.flags.0 & for_watched == for_watched).map(|(.., n)| n).sum());
-    let tells_whose = CREDITS.iter().all(|program| has(program)) && symbols.is_some();
+    // The devices of Hyper-V's bus interrupt by no line.
+    let tells_whose =
+        CREDITS.iter().all(|program| has(program)) && symbols.is_some() && !Facts::of_this_kernel().hyper_v;
     let device_irqs = tells_whose.then(|| raw.irqs.iter().map(|(.., n)| n.credited).sum());
     let is_ring = matches!(subject.interface, Interface::IoUring { .. } | Interface::Any);
     Observed {
@@ -221,7 +209,7 @@ pub(super) fn observe(
         kicks,
         resched_ipis,
         device_irqs,
-        returns: returns(raw, symbols, has("mode_page_fault").then(|| sum(|s| s.page_faults))),
+        returns: returns(raw, symbols, has("mode_page_fault").then(|| sum(|s| s.page_faults)), &line),
         context_switches: sum(|s| s.switches),
         task_work_runs: is_ring.then(|| sum(|s| s.runs)),
         run_batches: (0..16)
@@ -384,6 +372,7 @@ pub(super) fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line
         c::BY_RUN_AT_EXIT => Carrier::RunAtSyscallExit { nr: key.nr },
         c::BY_RUN_AT_RETURN => Carrier::RunAtReturn {
             entry: symbols.and_then(|s| s.caller(key.entry)).map(str::to_owned),
+            fired: fired(key.waker, key.waker_nr),
             line: key.nr.checked_sub(1).map(line),
         },
         c::BY_IRQ | c::BY_SOFTIRQ => Carrier::Interrupt { by: by() },
@@ -394,6 +383,29 @@ pub(super) fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line
         c::BY_IOWQ => Carrier::IowqWorker,
         c::BY_IOPOLL => Carrier::DevicePoll,
         _ => Carrier::Stranger,
+    }
+}
+
+/// What was done in an entry, from what the probes noted of it.
+pub(super) fn fired(kind: types::waker, nr: u32) -> Option<Fired> {
+    use types::waker as w;
+    match kind {
+        w::WAKER_IRQ => Some(Fired::Line),
+        w::WAKER_VECTOR => Some(Fired::Vector(fired_name(types::vector(nr)).into())),
+        w::FIRED_PAGE_FAULT => Some(Fired::PageFault),
+        w::FIRED_TIMER => Some(Fired::Timer),
+        _ => None,
+    }
+}
+
+/// As its entry point has it.
+fn fired_name(v: types::vector) -> &'static str {
+    match v {
+        types::vector::VEC_CALL_SINGLE => "call_function_single",
+        types::vector::VEC_CALL_MANY => "call_function",
+        types::vector::VEC_IRQ_WORK => "irq_work",
+        types::vector::VEC_PLATFORM => "x86_platform_ipi",
+        other => vector(other).1,
     }
 }
 
@@ -421,13 +433,26 @@ fn ipis(raw: &Raw, symbols: Option<&Symbols>) -> Vec<Ipi> {
     by_site.into_iter().map(|((site, from_cpu, to_cpu), count)| Ipi { site, from_cpu, to_cpu, count }).collect()
 }
 
-fn returns(raw: &Raw, symbols: Option<&Symbols>, page_faults: Option<u64>) -> Option<BTreeMap<&'static str, u64>> {
+fn returns(
+    raw: &Raw,
+    symbols: Option<&Symbols>,
+    page_faults: Option<u64>,
+    line: &dyn Fn(u32) -> Line,
+) -> Option<BTreeMap<&'static str, u64>> {
     let symbols = symbols?;
     let mut by_cause = BTreeMap::from([("page_fault", page_faults?)]);
     for (key, _, count) in raw.returns.iter().filter(|(_, _, count)| *count > 0) {
-        let entry = symbols.caller(key.entry).and_then(entry::of_symbol);
-        if entry.is_some_and(|e| came_from_user(key.vector, &e)) {
-            *by_cause.entry(cause(key.vector)).or_insert(0) += count;
+        let fired = match key.vector {
+            DEVICE => Fired::Line,
+            types::vector::VEC_UNTRACED_TIMER => Fired::Timer,
+            vector => Fired::Vector(fired_name(vector).into()),
+        };
+        let line = key.line.checked_sub(1).map(line).and_then(|l| l.name);
+        let entry = entry::of(symbols.caller(key.entry), Some(&fired), line.as_deref());
+        // An interrupt that arrived inside another one's softirq, or inside a page fault, has that one's entry there.
+        let own = entry::of(None, Some(&fired), line.as_deref());
+        if let Some(entry) = entry.filter(|e| Some(e) == own.as_ref()) {
+            *by_cause.entry(cause(&entry)).or_insert(0) += count;
         }
     }
     Some(by_cause)

@@ -19,6 +19,7 @@ enum vector {
 	VEC_CALL_MANY,
 	VEC_IRQ_WORK,
 	VEC_PLATFORM,
+	VEC_UNTRACED_TIMER, /* a timer's interrupt without a tracepoint of its own */
 	VEC_MAX = 8,
 };
 
@@ -42,7 +43,7 @@ enum carrier {
 	BY_IOPOLL,
 };
 
-/* Who ended a sleep. */
+/* Who ended a sleep; or what was seen to be done in the entry that task work ran on return from. */
 enum waker {
 	WAKER_NONE = 0,
 	WAKER_IRQ,    /* in the handler of interrupt line `waker_nr` */
@@ -51,13 +52,16 @@ enum waker {
 	WAKER_SOFTIRQ_OF_VECTOR, /* in a softirq that a kernel vector's handler raised */
 	WAKER_SOFTIRQ, /* in softirq `waker_nr`, raised by something else */
 	WAKER_OTHER,  /* a thread */
+	/* Of entries alone: */
+	FIRED_PAGE_FAULT,
+	FIRED_TIMER, /* a timer ended in no vector that has a tracepoint */
 };
 
 struct delivery_key {
 	enum carrier carrier;
 	__u32 nr;
 	__u64 entry;
-	enum waker waker;
+	enum waker waker; /* with BY_RUN_AT_RETURN: what the entry did */
 	__u32 waker_nr;
 	__u32 waker_cpu;
 	__u32 ring; /* its number where counts are kept by ring, else 0 */
@@ -67,7 +71,7 @@ struct delivery_key {
 struct return_key {
 	__u64 entry;
 	enum vector vector;
-	__u32 pad;
+	__u32 line; /* of a device's, + 1 */
 };
 
 #define KICK_SITES_MAX 4
@@ -106,6 +110,13 @@ struct raiser {
 	__u32 vector; /* enum vector + 1 */
 	__u32 serial; /* of the line's handler: which of its runs */
 	__u32 pending; /* raised, and not run since */
+};
+
+/* What was seen to be done in an entry to the kernel from user mode that is no system call. */
+struct fired {
+	__u64 entry; /* which entry: see entry_id */
+	enum waker what;
+	__u32 nr; /* line, or enum vector */
 };
 
 #define CREDITS_MAX 16 /* power of two: it masks an index */
@@ -184,6 +195,8 @@ struct cpu_slot {
 	__u32 in_softirq;      /* softirq number + 1 while it runs */
 	struct raiser raisers[SOFTIRQ_MAX]; /* who raised each softirq last */
 	struct raiser raiser;  /* who raised the one that runs */
+	struct fired fired;    /* by the watched thread's last entry */
+	__u64 timers_ended;    /* the moment of those that ended last here, in an interrupt without a tracepoint */
 	__u64 waking;          /* address of the watched thread whose wake-up is under way here */
 	__u32 handlers;        /* of lines, that ran here: the serial of the last one */
 	__u32 unclaimed;       /* the last one in which a block request ended of which it can't be told whose it is */
@@ -221,6 +234,7 @@ struct thread_state {
 	__u32 aio_tail;
 	__u64 aio_submit_ns;
 	__u64 woken_ns;
+	struct fired fired;
 	struct segment segments[SEGMENTS_MAX];
 };
 

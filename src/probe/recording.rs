@@ -115,6 +115,7 @@ fn event(raw: &types::event, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Li
                 Some(nr) => Entered::Syscall { nr, finished: has(f::EVENT_FINISHED) },
                 None => Entered::Interrupt {
                     symbol: symbols.and_then(|s| s.caller(raw.entry)).map(str::to_owned),
+                    fired: observed::fired(raw.waker, raw.waker_nr),
                     line: raw.line.checked_sub(1).map(line),
                 },
             },

@@ -79,6 +79,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "interrupt_softirq_entry" "softirq_entry" Counts false "softirqs" "wake-ups by them, told apart from a thread's" None;
     "interrupt_softirq_exit" "softirq_exit" Counts false "ends of softirqs" "wake-ups by them" None;
     "interrupt_ipi_send" "ipi_send_cpu" Counts false "IPIs sent, by call site" "kicks per I/O" Some("6.4");
+    "interrupt_untraced_timer" "hrtimer_expire_entry" Counts false "timers of Hyper-V" "timer interrupts as mode switches" None;
     "credit_block" "block_rq_complete" Counts false "I/O that ends in an interrupt" "device interrupts per I/O" None;
     "credit_bio" "block_bio_complete" Counts false "the same on stacked devices" "device interrupts per I/O of stacked devices" None;
     "credit_poll" "io_uring_task_add" Ring false "polls that an interrupt wakes" "device interrupts per I/O of sockets" None;
@@ -122,6 +123,8 @@ pub struct Facts {
     pub completion_is_entry: bool,
     /// Many functions of a library can be probed as one (6.6, 89ae89f53d20).
     pub uprobe_multi: bool,
+    /// The machine is a guest of Hyper-V: its timer's interrupt has no tracepoint.
+    pub hyper_v: bool,
     /// REQ_F_… bits of requests that post many completions; `None`: not found.
     pub multishot_flags: Option<u64>,
     /// Programs on tracepoints can be preempted: their guard is SRCU's, no longer a disabled preemption (7.3 has it, 6.18 not).
@@ -170,6 +173,7 @@ impl Facts {
         let mut facts = Facts {
             tracepoints,
             preemptible: btf.type_by_name::<Typedef<'_>>("class_srcu_fast_notrace_t").is_some(),
+            hyper_v: Path::new("/sys/bus/vmbus").exists(),
             functions: BTreeSet::new(),
             way: None,
             // A context pointer stands before the tracepoint's own arguments.
@@ -190,6 +194,7 @@ impl Facts {
         let has = |tp: &str| self.tracepoints.as_ref().is_some_and(|all| all.contains(tp));
         match p.name {
             "posix_aio_called" => self.uprobe_multi,
+            "interrupt_untraced_timer" => self.hyper_v,
             "follow_complete" => self.completion_is_entry,
             "follow_complete_members" => !self.completion_is_entry,
             // Renamed in 6.4 (2ad57931db64).

@@ -29,12 +29,12 @@ use crate::measurement::Warning;
 use crate::path::entry;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 1152);
+const _: () = assert!(size_of::<types::cpu_slot>() == 1216);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 16);
 const _: () = assert!(size_of::<types::irq_count>() == 32);
-const _: () = assert!(size_of::<types::thread_state>() == 96);
+const _: () = assert!(size_of::<types::thread_state>() == 112);
 const _: () = assert!(size_of::<types::ring_count>() == 128 * 80 + 48);
 const _: () = assert!(size_of::<types::reaped>() == 32);
 const _: () = assert!(size_of::<types::trail>() == 248);

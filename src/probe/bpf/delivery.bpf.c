@@ -64,7 +64,9 @@ static __always_inline void ran(__u64 items, bool all, void *tctx)
 		credit_return(tctx, slot);
 		key.carrier = BY_RUN_AT_RETURN;
 		key.entry = entry.address;
-		key.nr = slot->last_irq; /* used only when the entry is a device interrupt's */
+		key.waker = fired_in((struct pt_regs *)bpf_task_pt_regs(task), &key.waker_nr, slot);
+		/* Used only when the entry is a device interrupt's. */
+		key.nr = key.waker == WAKER_IRQ ? key.waker_nr + 1 : slot->last_irq;
 	} else if (entry.finished) {
 		key.carrier = BY_RUN_AT_EXIT;
 		key.nr = entry.nr;

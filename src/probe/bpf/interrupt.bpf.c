@@ -21,19 +21,22 @@ struct {
 	__type(value, __u64);
 } ipis SEC(".maps");
 
-/* An interrupt over a watched thread returns to user mode if it is itself the outermost entry; Rust compares the entry
- * with the vector.
+/* An interrupt over a watched thread returns to user mode if it is itself the outermost entry; Rust compares the entry with what
+ * was done. `line`: of a device's, + 1.
  */
-static __always_inline void count_return(struct task_struct *task, __u32 vector, struct cpu_slot *slot)
+static __always_inline void count_return(struct task_struct *task, __u32 vector, __u32 line, struct cpu_slot *slot)
 {
 	struct entry entry;
+	enum waker what = vector == VEC_UNTRACED_TIMER ? FIRED_TIMER : line ? WAKER_IRQ : WAKER_VECTOR;
 
 	if (task->flags & PF_IO_WORKER)
 		return; /* never in user mode */
 	entry_of(task, &entry, true);
 	if (entry.nr >= 0)
 		return; /* inside a system call: no return to user mode of its own */
-	struct return_key key = { .entry = entry.address, .vector = vector };
+	if (!fire((struct pt_regs *)bpf_task_pt_regs(task), what, line ? line - 1 : vector, slot))
+		return;
+	struct return_key key = { .entry = entry.address, .vector = vector, .line = line };
 	ADD_CACHED(returns, last_return, key, 1, slot);
 }
 
@@ -52,7 +55,7 @@ static __always_inline int vector_entry(__u32 vector)
 	if (!here)
 		return 0;
 	slot->vectors[vector].on_watched++;
-	count_return(task, vector, slot);
+	count_return(task, vector, 0, slot);
 	return 0;
 }
 
@@ -83,6 +86,26 @@ VECTOR(call_function_single, VEC_CALL_SINGLE)
 VECTOR(call_function, VEC_CALL_MANY)
 VECTOR(irq_work, VEC_IRQ_WORK)
 VECTOR(x86_platform_ipi, VEC_PLATFORM)
+
+/* Hyper-V's own timer has an entry without a tracepoint, and may come with the bus's. All that end at one moment end in one interrupt. */
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(interrupt_untraced_timer, void *timer, __s64 *now)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu_slot *slot = this_slot();
+	__u64 moment = 0;
+
+	if (slot->in_irq || slot->in_vector || slot->in_softirq || not_counting() || !watched(task))
+		return 0;
+	bpf_probe_read_kernel(&moment, sizeof(moment), now);
+	if (moment == slot->timers_ended)
+		return 0;
+	slot->timers_ended = moment;
+	slot->vectors[VEC_UNTRACED_TIMER].count++;
+	slot->vectors[VEC_UNTRACED_TIMER].on_watched++;
+	count_return(task, VEC_UNTRACED_TIMER, 0, slot);
+	return 0;
+}
 
 /* Two looks at the clock for each interrupt: only where its time is asked for. */
 const volatile bool spans_timed = false;
@@ -178,7 +201,7 @@ int BPF_PROG(interrupt_handler_entry, int irq)
 	slot->last_line_count.count++;
 	slot->last_line_count.on_watched += here;
 	if (here)
-		count_return(task, VEC_MAX, slot);
+		count_return(task, VEC_MAX, line + 1, slot);
 	return 0;
 }
 

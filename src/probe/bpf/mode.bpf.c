@@ -2,8 +2,13 @@
 
 static __always_inline int mode_page_fault_(unsigned long address, struct pt_regs *regs, unsigned long code)
 {
-	if (!not_counting() && watched(bpf_get_current_task_btf()))
-		this_slot()->page_faults++;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu_slot *slot = this_slot();
+
+	if (not_counting() || !watched(task))
+		return 0;
+	slot->page_faults++;
+	fire((struct pt_regs *)bpf_task_pt_regs(task), FIRED_PAGE_FAULT, 0, slot);
 	return 0;
 }
 

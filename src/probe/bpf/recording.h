@@ -68,7 +68,9 @@ static __always_inline void record_run(__u32 items, bool looped, struct task_str
 	event->items = items;
 	event->nr = entry.nr;
 	event->entry = entry.address;
-	event->line = slot->last_irq;
+	if (entry.nr < 0)
+		event->waker = fired_in((struct pt_regs *)bpf_task_pt_regs(task), &event->waker_nr, slot);
+	event->line = event->waker == WAKER_IRQ ? event->waker_nr + 1 : slot->last_irq;
 	event->flags = (entry.finished ? EVENT_FINISHED : 0) | (looped ? EVENT_LOOPED : 0);
 	event_end(event);
 }

@@ -177,6 +177,31 @@ static __always_inline void add(void *map, const void *key, __u64 n, struct cpu_
 		(slot)->last##_count += (n);                                                       \
 	} while (0)
 
+/* Something is done in the outermost entry of the watched thread; false: in another one, within it. An interrupt can come in a softirq
+ * or a page fault of that entry; it runs nothing that would say so anywhere else.
+ */
+static __always_inline bool fire(struct pt_regs *regs, enum waker what, __u32 nr, struct cpu_slot *slot)
+{
+	__u64 id = entry_id(regs);
+
+	if (slot->in_softirq || (slot->fired.what == FIRED_PAGE_FAULT && slot->fired.entry == id))
+		return false;
+	slot->fired.what = what;
+	slot->fired.nr = nr;
+	slot->fired.entry = id;
+	return true;
+}
+
+/* What was done in the entry that the watched thread returns from now. */
+static __always_inline enum waker fired_in(struct pt_regs *regs, __u32 *nr, struct cpu_slot *slot)
+{
+	*nr = 0;
+	if (!slot->fired.what || slot->fired.entry != entry_id(regs))
+		return WAKER_NONE;
+	*nr = slot->fired.nr;
+	return slot->fired.what;
+}
+
 /* Puts away the state of the thread that leaves this CPU. */
 static __always_inline void park(struct cpu_slot *slot)
 {
@@ -193,6 +218,7 @@ static __always_inline void park(struct cpu_slot *slot)
 			slot->lost++;
 	}
 	if (state) {
+		state->fired = slot->fired;
 		/* A later waker stays: a thread may be woken before it has left. */
 		if (slot->waker && !state->waker) {
 			state->waker_nr = slot->waker_nr;
@@ -220,6 +246,7 @@ static __always_inline void park(struct cpu_slot *slot)
 	}
 	slot->tid = 0;
 	slot->current = CURRENT_UNSEEN;
+	slot->fired.what = WAKER_NONE;
 	slot->pending = 0;
 	slot->waiting = slot->slept = 0;
 }
@@ -247,6 +274,7 @@ static __always_inline void unpark(struct task_struct *task, struct cpu_slot *sl
 		slot->waiting = slot->slept = 0;
 		return;
 	}
+	slot->fired = state->fired;
 	slot->pending = state->pending;
 	slot->waiting = state->waiting;
 	slot->slept = state->slept;

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use iotrail::path::vehicle::Vehicle;
 use iotrail::trace_record::TraceRecord;
 use libtest_mimic::Failed;
+use serde_json::Value;
 
 use super::Test;
 use crate::bench::{file, watched};
@@ -16,6 +17,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("a_socket_loop_beside_a_disk_is_on_no_wrong_core", socket_loop),
     ("own_reads_are_credited_with_their_own_interrupts", own_reads),
     ("a_load_beside_the_same_disk_has_its_own_interrupts", own_load),
+    ("native_aio_is_untracked_in_interrupts_that_no_probe_saw_alone", untracked),
 ];
 
 /// Of each neighbour's name, the neighbour; killed at the end, however the test ends.
@@ -57,7 +59,7 @@ const CLEAN: [&str; 8] = [
     "sockets",
     "pipes",
     "provided_buffers",
-    "timeouts",
+    "multishot_recv",
     "libaio_buffered",
 ];
 
@@ -67,6 +69,18 @@ fn wrong(trace: &TraceRecord, own: &[&str]) -> Vec<String> {
     found.map(|f| format!("finding {}: {}", f.code, f.text)).collect()
 }
 
+/// One after another, watched at once: what each of them did as it says itself.
+fn watch_clean(path: &str) -> Result<(TraceRecord, Vec<Value>), Failed> {
+    let each = CLEAN.map(|program| format!("{} {program} --count 960 --file {path}", ground().display()));
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["trace", "--json", "--one-in", "1", "--", "sh", "-c", &each.join(" && ")])
+        .output()?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    let truths = said.lines().filter(|l| l.starts_with('{')).map(serde_json::from_str).collect::<Result<_, _>>()?;
+    Ok((serde_json::from_slice(&out.stdout)?, truths))
+}
+
 fn without_device() -> Result<(), Failed> {
     let mut said = vec![];
     let path = file().display().to_string();
@@ -74,25 +88,20 @@ fn without_device() -> Result<(), Failed> {
     assert_eq!(names.len(), 10);
     for name in names {
         let mut neighbour = Neighbour::start(&name)?;
-        for program in CLEAN {
-            let (trace, truth) = watch_with(program, &["--count", "960", "--file", &path]);
-            let per_io = &trace.total.per_io;
-            let of_this = |what: String| format!("{program} beside {name}: {what}");
-            assert_eq!(Some(trace.total.ios), truth["expected"]["completions"].as_u64(), "{program}");
-            if per_io.device_irqs != Some(0.0) {
-                said.push(of_this(format!("device interrupts {:?}", per_io.device_irqs)));
-            }
-            // A timer may end on another CPU than the one where the thread runs by then.
-            if per_io.kicks != Some(0.0) && program != "timeouts" {
-                said.push(of_this(format!("kicks {:?}, {:?}", per_io.kicks, trace.total.ipis)));
-            }
-            let own: u64 = trace.total.interrupts.iter().filter_map(|i| i.credited).sum();
-            if own != 0 {
-                said.push(of_this(format!("credited {own}")));
-            }
-            said.extend(wrong(&trace, &["reordered"]).into_iter().map(of_this));
-        }
+        let (trace, truths) = watch_clean(&path)?;
         assert!(neighbour.is_at_work(), "{name} ended early");
+        let total = &trace.total;
+        assert_eq!(truths.len(), CLEAN.len());
+        let done = truths.iter().map(|t| t["expected"]["completions"].as_u64().expect("a count")).sum::<u64>();
+        assert_eq!(total.ios, done, "beside {name}");
+        let credited: u64 = total.interrupts.iter().filter_map(|i| i.credited).sum();
+        if (total.per_io.device_irqs, credited) != (Some(0.0), 0) {
+            said.push(format!("beside {name}: device interrupts: {:?}", total.interrupts));
+        }
+        if total.per_io.kicks != Some(0.0) {
+            said.push(format!("beside {name}: kicks: {:?}", total.ipis));
+        }
+        said.extend(wrong(&trace, &["reordered"]).into_iter().map(|what| format!("beside {name}: {what}")));
     }
     if said.is_empty() { Ok(()) } else { Err(said.join("\n").into()) }
 }
@@ -151,5 +160,17 @@ fn own_load() -> Result<(), Failed> {
     assert_eq!(m.per_io.device_irqs, Some(0.0));
     assert_eq!(m.per_io.kicks, Some(0.0));
     assert!(neighbour.is_at_work());
+    Ok(())
+}
+
+/// On some virtual machines no program runs while a thread of process 1 is current: neither for the interrupts that come then.
+fn untracked() -> Result<(), Failed> {
+    file();
+    let m = watched("--engine libaio --depth 1 --count 8000 --warmup 0");
+    let lines = m.interrupts.iter().filter(|i| i.credited.is_some_and(|n| n > 0));
+    let unseen: u64 = lines.map(|i| i.proc_count.expect("/proc/interrupts").saturating_sub(i.count)).sum();
+    let untracked = m.probe.untracked.expect("completions are seen");
+    // The edges are not read at one moment.
+    assert!(untracked <= unseen + 2, "{untracked} untracked, {unseen} interrupts unseen");
     Ok(())
 }
