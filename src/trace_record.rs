@@ -39,10 +39,15 @@ pub enum Subject {
     Process {
         tgid: u32,
         comm: String,
+        /// Watched with it from the beginning.
+        #[serde(default)]
+        descendants: usize,
     },
     /// Several that were named.
     Processes {
         tgids: Vec<u32>,
+        #[serde(default)]
+        descendants: usize,
     },
     All,
 }
@@ -265,7 +270,11 @@ pub struct SqpollRecord {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessRecord {
+    /// The kernel's number, which is the initial PID namespace's.
     pub tgid: u32,
+    /// The number in iotrail's PID namespace; null where that is the initial one, and where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub here: Option<u32>,
     pub comm: String,
     /// Alive when watching began.
     pub found: bool,

@@ -72,6 +72,11 @@ pub fn list(items: &[String]) -> String {
     }
 }
 
+/// As " and 3 descendants", after the name of a process.
+pub fn and_descendants(n: usize) -> String {
+    if n == 0 { String::new() } else { format!(" and {}", plural(n, "descendant")) }
+}
+
 /// `1 repeat`, `2 repeats`.
 pub fn plural(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }

@@ -1,7 +1,9 @@
 //! `iotrail top`: what other programs' rings do a second, live.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
+use crate::answer::words::and_descendants;
 use crate::cli::seconds;
 use crate::error::{Error, Result};
 use crate::experiment::interrupt;
@@ -17,12 +20,12 @@ use crate::report::terminal::{self, Style};
 use crate::report::top::{Screen, block};
 use crate::top_record::TopRecord;
 use crate::watch::live::{self, How, Listener};
-use crate::watch::namespace::Namespace;
+use crate::watch::namespace::Numbers;
 use crate::watch::subject::{self, Asked};
 
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// A process, with the children that it has and makes; may be given several times
+    /// A process, with all that descend from it and the children that they make; may be given several times
     #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     processes: Vec<u32>,
 
@@ -54,13 +57,13 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
 }
 
 pub fn run(args: &TopArgs) -> Result<u8> {
-    let namespace = Namespace::of_this_process();
-    let asked = subject::resolve(&[], &args.processes, args.all || args.processes.is_empty(), namespace)?;
-    let how = How { interval: args.interval, one_in: args.one_in, namespace };
+    let numbers = Rc::new(Numbers::of_this_process()?);
+    let asked = subject::resolve(&[], &args.processes, args.all || args.processes.is_empty(), &numbers)?;
+    let how = How { interval: args.interval, one_in: args.one_in, numbers: Rc::clone(&numbers) };
     let stop = interrupt::raise_flag()?;
     let ending = Ending { count: args.count, stop };
     if !args.json && std::io::stdout().is_terminal() {
-        let screen = Screen::new(words(&asked), Style::of_stdout().colour);
+        let screen = Screen::new(words(&asked, &numbers)?, Style::of_stdout().colour);
         live::watch(asked, &how, &mut Drawn { screen, terminal: None, ending })?;
     } else {
         live::watch(asked, &how, &mut Printed { json: args.json, ending })?;
@@ -68,14 +71,18 @@ pub fn run(args: &TopArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn words(asked: &Asked) -> String {
-    match asked {
-        Asked::Processes(processes) => match processes.as_slice() {
-            [one] => format!("{} ({})", one.comm, one.tgid),
-            several => format!("{} processes", several.len()),
-        },
-        Asked::Everyone | Asked::Command(_) => "all programs".into(),
+fn words(asked: &Asked, numbers: &Numbers) -> Result<String> {
+    let Asked::Processes(processes) = asked else { return Ok("all programs".into()) };
+    let mut descendants = BTreeSet::new();
+    for process in processes {
+        descendants.extend(numbers.descendants(process.tgid)?);
     }
+    let others = descendants.iter().filter(|tgid| processes.iter().all(|p| p.tgid != **tgid)).count();
+    let named = match processes.as_slice() {
+        [one] => format!("{} ({})", one.comm, one.tgid),
+        several => format!("{} processes", several.len()),
+    };
+    Ok(format!("{named}{}", and_descendants(others)))
 }
 
 /// What ends it, beside the end of what is watched.

@@ -6,12 +6,13 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -26,17 +27,17 @@ use crate::recorded::Ending;
 use crate::report::terminal;
 use crate::scrape::{self, Server};
 use crate::trace_record::TraceRecord;
-use crate::watch::namespace::Namespace;
+use crate::watch::namespace::Numbers;
 use crate::watch::recorder::{Flight, Keep};
 use crate::watch::recording::Existing;
-use crate::watch::session::{self, Extra, How, Progress, Stop, Traced};
+use crate::watch::session::{self, Extra, How, News, Stop, Traced, Until};
 use crate::watch::subject::{self, Asked};
 use crate::watch::windows::Windows;
 
 #[derive(Debug, Args)]
 #[command(override_usage = "iotrail trace [OPTIONS] <-- CMD [ARGS]... | -p TGID | -a>")]
 pub struct TraceArgs {
-    /// A process, with the children that it has and makes; may be given several times
+    /// A process, with all that descend from it and the children that they make; may be given several times
     #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     processes: Vec<u32>,
 
@@ -48,6 +49,11 @@ pub struct TraceArgs {
     /// processes have ended, or Ctrl-C
     #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = duration)]
     duration: Option<Duration>,
+
+    /// Watch a command until it and all processes that it left in the background have ended (last), or until it has ended itself
+    /// (command). Ctrl-C or --duration end the watch earlier; processes that the command left are not signalled
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "last", requires = "command")]
+    until: UntilArg,
 
     /// Follow one request in N whole, for latencies, stages and order; 1: all, which costs about 0.3 µs each. Counts are of all
     /// requests whatever N is. Default: 100; with --record, --slowest or --windows 1
@@ -93,19 +99,29 @@ pub struct TraceArgs {
     command: Vec<OsString>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum UntilArg {
+    Last,
+    Command,
+}
+
 fn duration(text: &str) -> std::result::Result<Duration, String> {
     let span = seconds(text)?;
     if span.is_zero() { Err("nothing can be watched in no time".into()) } else { Ok(span) }
 }
 
 pub fn run(args: &TraceArgs) -> Result<u8> {
-    let namespace = Namespace::of_this_process();
-    let asked = subject::resolve(&args.command, &args.processes, args.all, namespace)?;
+    let numbers = Rc::new(Numbers::of_this_process()?);
+    let asked = subject::resolve(&args.command, &args.processes, args.all, &numbers)?;
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
     let keep =
         Keep { file: args.record.clone().map(|path| (path, existing)), slowest: args.slowest.map(|k| k as usize) };
     let one_in = args.one_in.unwrap_or(if keep.any() || args.windows.is_some() { 1 } else { 100 });
-    let how = How { duration: args.duration, one_in, windows: args.windows, stdout_apart: args.json, namespace };
+    let until = match args.until {
+        UntilArg::Last => Until::Last,
+        UntilArg::Command => Until::Command,
+    };
+    let how = How { duration: args.duration, one_in, windows: args.windows, stdout_apart: args.json, until, numbers };
     // Before anything is loaded: an address that somebody else has is found out here.
     let server = args.metrics.map(Server::start).transpose()?;
     if let Some(server) = &server {
@@ -163,11 +179,28 @@ fn watch(asked: Asked, how: &How, extra: &Extra) -> Result<Traced> {
     let bar = ProgressBar::with_draw_target(None, target);
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
     let stop = Stop { asked: &|| stop.load(Ordering::Relaxed), to_pass_on: &interrupt::sent_to_us_alone };
-    let mut progress = |p: Progress| {
-        let seconds = p.elapsed.as_secs_f64();
-        bar.set_message(format!("watching: {seconds:.1} s, {} completions followed (Ctrl-C ends it)", p.followed));
+    let name = match &asked {
+        Asked::Command(argv) => argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        Asked::Processes(processes) => match processes.as_slice() {
+            [one] => format!("{} ({})", one.comm, one.tgid),
+            several => format!("{} processes", several.len()),
+        },
+        Asked::Everyone => "all programs".into(),
     };
-    let record = session::watch(asked, how, extra, &mut progress, &stop);
+    let mut tell = |news: News<'_>| match news {
+        News::Goes(p) => {
+            let seconds = p.elapsed.as_secs_f64();
+            bar.set_message(format!("watching: {seconds:.1} s, {} completions followed (Ctrl-C ends it)", p.followed));
+        }
+        News::Begins { descendants } => {
+            bar.suspend(|| terminal::say(&format!("watching {name}{}", words::and_descendants(descendants))));
+        }
+        News::Left { status, left } => terminal::say(&format!(
+            "{name} has ended (status {status}); still watching {}; --until command stops here, Ctrl-C stops now",
+            left.words()
+        )),
+    };
+    let record = session::watch(asked, how, extra, &mut tell, &stop);
     bar.finish_and_clear();
     record
 }

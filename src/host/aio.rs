@@ -19,7 +19,7 @@ pub fn native(circumstances: &Circumstances) -> Result<(), Refusal> {
     if rc < 0 { Err(circumstances.native_aio(last_errno())) } else { Ok(()) }
 }
 
-/// Reads a byte of this program through glibc's helper thread.
+/// Reads a byte through glibc's helper thread.
 pub fn posix() -> Result<(), Refusal> {
     let refused = |e: io::Error| match e.raw_os_error() {
         Some(libc::EAGAIN) => Refusal::new(
@@ -29,7 +29,7 @@ pub fn posix() -> Result<(), Refusal> {
         Some(errno) => unexplained("a read by POSIX AIO failed", errno),
         None => unexplained("a read by POSIX AIO failed", libc::EIO),
     };
-    let file = File::open("/proc/self/exe").map_err(refused)?;
+    let file = File::open("/dev/zero").map_err(refused)?;
     let mut byte = [0u8; 1];
     // SAFETY: integers and pointers only; all zeros is its documented start, and asks for no signal (SIGEV_SIGNAL with
     // signal 0 is replaced below).

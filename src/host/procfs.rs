@@ -81,6 +81,11 @@ impl Status {
     }
 }
 
+/// Whether /proc shows this process: it is mounted, and not that of a PID namespace that this process is not in.
+pub fn is_mounted() -> bool {
+    std::path::Path::new("/proc/self/stat").exists()
+}
+
 /// The first field of a schedstat: time on a CPU, exact to the scheduler's clock.
 pub fn on_cpu_ns(tgid: u32, tid: u32) -> Option<u64> {
     text(format!("/proc/{tgid}/task/{tid}/schedstat"))?.split_whitespace().next()?.parse().ok()

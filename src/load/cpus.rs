@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::error::{Error, Result};
+use crate::host::procfs;
 use crate::measurement::{Target, Warning};
 
 /// The CPUs that `--cpus` names, in order, each once: a list (`0,2-3`), `irq` or `non-irq`. Never empty.
@@ -46,6 +47,7 @@ fn of_interrupts(target: Option<&Target>) -> Vec<u32> {
 
 fn no_interrupts(word: &str, target: Option<&Target>) -> Error {
     let why = match target {
+        _ if !procfs::is_mounted() => "/proc is not mounted here, so the target's interrupts cannot be told".to_owned(),
         None => "the load has no target whose interrupts could be looked up".to_owned(),
         Some(Target { path, device: Some(device), .. }) => {
             format!("{path} is on {device}, which has no interrupts of its own")

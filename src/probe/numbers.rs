@@ -26,6 +26,9 @@ pub struct Task {
     pub here: u32,
     /// The thread's number in /proc; `None`: /proc does not show it.
     pub in_proc: Option<u32>,
+    /// The kernel's number of its parent process, which may be in a namespace further out.
+    pub parent: u32,
+    pub is_kernel_thread: bool,
     pub comm: String,
     /// It is the thread that asked.
     pub asking: bool,
@@ -83,9 +86,16 @@ impl Tasks {
             .map_err(failed)?;
         let task = |of: &[u8]| {
             let of: types::task_numbers = read(of);
-            let in_proc = (of.in_proc != 0).then_some(of.in_proc);
-            let comm = text(&of.comm);
-            Task { tid: of.tid, tgid: of.tgid, here: of.here, in_proc, comm, asking: of.reader != 0 }
+            Task {
+                tid: of.tid,
+                tgid: of.tgid,
+                here: of.here,
+                in_proc: (of.in_proc != 0).then_some(of.in_proc),
+                parent: of.parent,
+                is_kernel_thread: of.kernels != 0,
+                comm: text(&of.comm),
+                asking: of.reader != 0,
+            }
         };
         Ok(bytes.chunks_exact(size_of::<types::task_numbers>()).map(task).collect())
     }

@@ -22,6 +22,7 @@ use super::trails::text;
 use super::watch::read;
 use crate::error::{Error, Result};
 use crate::host;
+use crate::host::procfs;
 use crate::path::place;
 use crate::path::sample::{Sample, Stack};
 
@@ -102,6 +103,12 @@ impl<'room> Profiler<'room> {
             return Err(Error::input(format!("{hz} samples a second are not possible"), format!("use 1 to {MAX_HZ}")));
         }
         if Symbols::of_this_kernel().is_none() {
+            if !procfs::is_mounted() {
+                return Err(Error::machine(
+                    "the CPU cannot be sampled: /proc is not mounted here, and with it the names of kernel functions",
+                    "mount -t proc proc /proc",
+                ));
+            }
             return Err(Error::machine(
                 "the CPU cannot be sampled: /proc/kallsyms shows no addresses of kernel functions",
                 "run as root, or with CAP_SYSLOG, and see kernel.kptr_restrict",

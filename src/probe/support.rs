@@ -13,6 +13,7 @@ use super::function::{self, FUNCTIONS, Way};
 use super::posix_aio;
 use super::symbols::Symbols;
 use crate::host::pid_namespace::own_number_in_proc;
+use crate::host::procfs;
 
 /// What a program is for; decides which runs want it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +112,9 @@ pub const PROGRAMS: &[Program] = programs! {
     "process_exits" "sched_process_exit" Follow false "threads' ends" "completions left at a thread's end" None;
 };
 
+/// Where libbpf looks for it.
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
 /// The flag that every kernel since 6.0 has, beside others.
 const MULTISHOT: &str = "REQ_F_APOLL_MULTISHOT";
 
@@ -148,9 +152,9 @@ impl Facts {
         let there = |tp: &str| match tp {
             "aio_read" => own_number_in_proc().is_some_and(|us| !posix_aio::libraries(us).is_empty()),
             // A system call's own, with CONFIG_FTRACE_SYSCALLS; libbpf finds its number in the same places.
-            _ if tp.starts_with("sys_enter_") => ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
-                .iter()
-                .any(|tracefs| Path::new(tracefs).join("events/syscalls").join(tp).exists()),
+            _ if tp.starts_with("sys_enter_") => {
+                TRACEFS.iter().any(|tracefs| Path::new(tracefs).join("events/syscalls").join(tp).exists())
+            }
             _ => btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tp}")).is_some(),
         };
         let present = PROGRAMS.iter().map(|p| p.tracepoint).filter(|tp| there(tp));
@@ -257,6 +261,19 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
         plan.missing.push((MULTISHOT, "operations of multishot requests' later completions"));
     }
     Ok(plan)
+}
+
+/// Why a program that a run wants is not there, and what restores it: what names it may only be out of sight.
+pub(super) fn missing_why(name: &str) -> (String, &'static str) {
+    let of_proc = [posix_aio::AT_ONCE, posix_aio::EACH].contains(&name);
+    let of_tracefs = PROGRAMS.iter().any(|p| p.name == name && p.tracepoint.starts_with("sys_enter_"));
+    if of_proc && !procfs::is_mounted() {
+        return ("/proc is not mounted here".into(), "mount -t proc proc /proc");
+    }
+    if of_tracefs && !TRACEFS.iter().any(|folder| Path::new(folder).join("events").exists()) {
+        return ("tracefs is not mounted here".into(), "mount -t tracefs tracefs /sys/kernel/tracing");
+    }
+    (format!("this kernel has no {name}"), "see `iotrail check`")
 }
 
 /// A kernel's refusal in words: why, and what restores it.

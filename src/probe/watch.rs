@@ -3,7 +3,7 @@
 mod counters;
 mod windows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -265,7 +265,8 @@ impl<'room> Watch<'room> {
             watch.attach_to_library(us);
         }
         if let (Some((tgid, _)), Some(_)) = (one, watch.subject.follow) {
-            watch.follow(tgid)?;
+            let in_proc = if watch.subject.who == Who::OtherThreads { own_number_in_proc() } else { Some(tgid) };
+            watch.follow(tgid, in_proc)?;
         }
         Ok(watch)
     }
@@ -285,9 +286,13 @@ impl<'room> Watch<'room> {
     /// One for each program that was wanted and is not there.
     pub fn missing(&self) -> Vec<Warning> {
         let warning = |(name, lost): &(&str, &str)| {
-            Warning::new("probe_missing", format!("this kernel has no {name}: {lost} unknown"), "see `iotrail check`")
+            let (why, remedy) = support::missing_why(name);
+            Warning::new("probe_missing", format!("{why}: {lost} unknown"), remedy)
         };
-        self.plan.missing.iter().map(warning).collect()
+        let mut warnings: Vec<Warning> = self.plan.missing.iter().map(warning).collect();
+        // Two programs may stand for one thing.
+        warnings.dedup();
+        warnings
     }
 
     /// Forgets all that was counted so far. Exact when the watched threads stand still. Where requests are followed, nothing
@@ -433,15 +438,18 @@ impl<'room> Watch<'room> {
         self.recorder.iter().try_for_each(Recorder::drain)
     }
 
-    /// Adds a process to the watched ones, for [`Who::Followed`]. Its children from now on are watched too.
-    pub fn follow(&mut self, tgid: u32) -> Result<()> {
-        self.attach_to_library(tgid);
-        if self.aio_awaited && crate::host::aio::has_context(tgid) {
+    /// Adds a process to the watched ones, for [`Who::Followed`]. Its children from now on are watched too. `in_proc`: its number in
+    /// /proc; `None`: /proc does not show it, and what it tells has to be waited for.
+    pub fn follow(&mut self, tgid: u32, in_proc: Option<u32>) -> Result<()> {
+        if let Some(number) = in_proc {
+            self.attach_to_library(number);
+        }
+        if self.aio_awaited && in_proc.is_none_or(crate::host::aio::has_context) {
             self.attach_awaited()?;
         }
         let mut info = types::process_info::default();
         // It may be gone already; its name is not needed for anything else.
-        let comm = std::fs::read(format!("/proc/{tgid}/comm")).unwrap_or_default();
+        let comm = in_proc.and_then(|n| std::fs::read(format!("/proc/{n}/comm")).ok()).unwrap_or_default();
         for (to, from) in info.comm.iter_mut().take(15).zip(comm.iter().take_while(|b| **b != b'\n')) {
             *to = *from as i8;
         }
@@ -452,6 +460,14 @@ impl<'room> Watch<'room> {
             .followed
             .update(&tgid.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(|e| Error::machine(format!("process {tgid} cannot be followed"), "report this").because(e))
+    }
+
+    /// The followed processes that have not ended, by the kernel's numbers. While some come and go one of them may be missing.
+    pub fn followed(&self) -> BTreeSet<u32> {
+        // Keys that go while they are listed begin the list anew.
+        const MOST: usize = 1 << 18;
+        let keys = self.skel.maps.followed.keys().take(MOST);
+        keys.filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?))).collect()
     }
 
     /// To be called now and then: what waits for a use of native aio is attached when there is one. A few requests may have been

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::namespace::Namespace;
+use super::namespace::Numbers;
 use super::processes::Processes;
 use super::rates::{Known, Meter, Moment};
 use super::recorder;
@@ -13,19 +14,18 @@ use super::session::{self, PERIOD, Watched};
 use super::subject::Asked;
 use super::summary::{self, Part, Summary};
 use crate::error::{Error, Result};
-use crate::host::procfs::Stat;
 use crate::measurement::Warning;
 use crate::probe::observed::Observed;
 use crate::probe::watch::{Room, Watch};
 use crate::top_record::TopRecord;
 
 /// How it is watched.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct How {
     pub interval: Duration,
     /// One request in so many is followed whole.
     pub one_in: u32,
-    pub namespace: Namespace,
+    pub numbers: Rc<Numbers>,
 }
 
 /// Hears of what goes on while it is watched.
@@ -48,10 +48,12 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
         Asked::Everyone => Watched::Everyone,
         Asked::Command(_) => return Err(Error::input("a command is not watched live", "see `iotrail trace --help`")),
     };
-    let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
-    session::follow(&watched, &mut watch, &mut processes, how.namespace)?;
+    let mut processes = Processes::new(!matches!(watched, Watched::Everyone), Rc::clone(&how.numbers));
+    session::follow(&watched, &mut watch, &mut processes, &how.numbers)?;
     session::still_there(&watched)?;
-    listener.begins(&watch.missing())?;
+    let mut missing = watch.missing();
+    missing.extend(session::whose_numbers(&how.numbers));
+    listener.begins(&missing)?;
 
     watch.begin()?;
     let mut began = Instant::now();
@@ -65,7 +67,7 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
             let observed = watch.look()?;
             let read = Instant::now();
             let followed = summary.turn();
-            let known = known(&observed, &followed, &processes, how.namespace);
+            let known = known(&observed, &followed, &processes, &how.numbers);
             let unix_s = recorder::now().unix_ns / 1_000_000_000;
             let end = Moment { elapsed_ns: (read - began).as_nanos() as u64, unix_s };
             began = read;
@@ -85,7 +87,7 @@ fn known(
     observed: &Observed,
     followed: &BTreeMap<Option<u32>, Part>,
     processes: &Processes,
-    namespace: Namespace,
+    numbers: &Numbers,
 ) -> HashMap<u32, Known> {
     let sq_tids = summary::sq_tids(&observed.rings, followed);
     let matched = rings::matched(&observed.rings, &processes.rings.all(), &sq_tids);
@@ -95,9 +97,8 @@ fn known(
         let by_trails = sq_tids.get(&counts.ring).copied();
         // As in a trace: what was seen to submit goes before what fdinfo named.
         let tid = by_trails.or(seen.and_then(|ring| ring.sq_thread)).filter(|_| counts.setup_flags & SQPOLL != 0);
-        // Where /proc has other numbers than the kernel, nobody's end is seen there.
-        let alive = namespace == Namespace::Hidden
-            || *alive.entry(counts.tgid).or_insert_with(|| Stat::of(counts.tgid).is_some());
+        // The end of one that is outside this PID namespace is not seen in here.
+        let alive = *alive.entry(counts.tgid).or_insert_with(|| numbers.lives(counts.tgid) != Some(false));
         let known = Known {
             comm: names.get(&counts.tgid).map(|name| (*name).to_owned()),
             fds: seen.map_or(vec![], |ring| ring.fds.iter().copied().collect()),

@@ -7,6 +7,7 @@
 //! | [`command`] | a command that stands still until the probes are there |
 //! | [`end`] | the end of a process |
 //! | [`namespace`] | the numbers by which the kernel itself knows processes |
+//! | [`left`] | what a command has left running when it ended |
 //! | [`rings`] | which file descriptor is which ring |
 //! | [`processes`] | CPU time, helper threads, children: sampled |
 //! | [`summary`] | counts and followed requests → the record; pure |
@@ -21,6 +22,7 @@
 
 pub mod command;
 pub mod end;
+pub mod left;
 pub mod live;
 pub mod metrics;
 pub mod namespace;

@@ -1,61 +1,219 @@
-//! PID namespaces. The probes see processes by the initial namespace's numbers; a user gives the numbers of ours.
+//! Numbers of processes. The probes see the kernel's own, which are the initial PID namespace's, and records hold these; a user gives
+//! those of iotrail's PID namespace; /proc has those of the one that it is mounted for. Outside containers all three are the same.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
+use super::processes;
+use super::session;
+use crate::error::Result;
+use crate::host::pid_namespace::{Standing, own_number_in_proc};
 use crate::host::procfs::{self, Stat, Status};
+use crate::probe::numbers::{Task, Tasks};
 
-/// The initial PID namespace's inode (PROC_PID_INIT_INO, include/linux/proc_ns.h).
-const INITIAL: &str = "pid:[4026531836]";
+/// Between two lists of the tasks, at least, where one is not in the last.
+const PERIOD: Duration = Duration::from_millis(20);
 
-/// Where we stand, and what our /proc shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Namespace {
-    /// In the initial one: all numbers are the kernel's own.
-    Initial,
-    /// In one of our own, with the initial one's /proc: it tells both numbers.
-    Translated,
-    /// In one of our own, and only its numbers can be seen.
-    Hidden,
+/// A list waits for so many times what the last one took.
+const REST: u32 = 20;
+
+/// Which numbers belong together.
+#[derive(Debug)]
+pub struct Numbers(Option<RefCell<Listed>>);
+
+#[derive(Debug)]
+struct Listed {
+    tasks: Tasks,
+    standing: Standing,
+    /// By the kernel's number of the thread.
+    known: HashMap<u32, Task>,
+    by_proc: HashMap<u32, u32>,
+    /// Processes that were there once when they were asked for.
+    met: HashSet<u32>,
+    next: Instant,
 }
 
-impl Namespace {
-    pub fn of_this_process() -> Self {
-        let ours = std::fs::read_link("/proc/self/ns/pid").ok();
-        // The kernel's own threads are in the initial namespace only, and the second process is the parent of them all.
-        let kernel_threads = Stat::of(2).is_some_and(|s| s.is_kernel_thread());
-        decide(ours.is_some_and(|link| link.as_os_str() == INITIAL), kernel_threads)
+/// A thread that is there, by the kernel's numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub tid: u32,
+    pub tgid: u32,
+    /// Its process's number in this PID namespace.
+    pub process_here: u32,
+    pub comm: String,
+    pub is_kernel_thread: bool,
+}
+
+impl Numbers {
+    /// Where they are all the same.
+    pub const SAME: Numbers = Numbers(None);
+
+    /// In a PID namespace of its own the kernel is asked, which needs what the probes need.
+    pub fn of_this_process() -> Result<Self> {
+        let standing = Standing::of_this_process();
+        if standing == Standing::Initial {
+            return Ok(Self::SAME);
+        }
+        session::allowed()?;
+        let tasks = Tasks::open(standing)?;
+        let mut listed = Listed {
+            tasks,
+            standing,
+            known: HashMap::new(),
+            by_proc: HashMap::new(),
+            met: HashSet::new(),
+            next: Instant::now(),
+        };
+        listed.read()?;
+        Ok(Numbers(Some(RefCell::new(listed))))
     }
 
-    /// The kernel's number of the process that has this number in our namespace; both are equal in the initial one.
-    /// `Ok(None)`: there is none.
-    pub fn kernels_number(self, tgid: u32) -> Result<Option<u32>> {
-        match self {
-            Namespace::Initial => Ok(Some(tgid)),
-            Namespace::Translated => {
-                let ours = std::fs::read_link("/proc/self/ns/pid").map_err(|e| {
-                    Error::machine("cannot tell this PID namespace from others", "report this").because(e)
-                })?;
-                let same = |n: &u32| std::fs::read_link(format!("/proc/{n}/ns/pid")).is_ok_and(|theirs| theirs == ours);
-                let all: HashMap<u32, Status> =
-                    procfs::processes().into_iter().filter_map(|n| Some((n, Status::of(n)?))).collect();
-                Ok(all.iter().find(|(n, s)| s.numbers.last() == Some(&tgid) && same(n)).map(|(n, _)| *n))
+    /// Whether the kernel's numbers are not those of this PID namespace, or may not be.
+    pub fn differ(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether /proc tells of processes in here.
+    pub fn has_proc(&self) -> bool {
+        self.0.as_ref().is_none_or(|listed| listed.borrow().standing.outwards().is_some())
+    }
+
+    /// The thread with this number in this PID namespace, looked for now; `None`: there is none.
+    pub fn find(&self, here: u32) -> Result<Option<Found>> {
+        let Some(listed) = &self.0 else {
+            let found = Status::of(here).zip(Stat::of(here)).map(|(status, stat)| Found {
+                tid: here,
+                tgid: status.tgid,
+                process_here: status.tgid,
+                is_kernel_thread: stat.is_kernel_thread(),
+                comm: stat.comm,
+            });
+            return Ok(found);
+        };
+        let mut listed = listed.borrow_mut();
+        listed.read()?;
+        Ok(listed.known.values().find(|task| task.here == here).map(|task| Found {
+            tid: task.tid,
+            tgid: task.tgid,
+            process_here: listed.known.get(&task.tgid).map_or(0, |leader| leader.here),
+            comm: task.comm.clone(),
+            is_kernel_thread: task.is_kernel_thread,
+        }))
+    }
+
+    /// /proc's number of the thread with the kernel's; `None`: /proc does not show it.
+    pub fn in_proc(&self, kernels: u32) -> Option<u32> {
+        match &self.0 {
+            None => Some(kernels),
+            Some(listed) => listed.borrow_mut().known(kernels)?.in_proc,
+        }
+    }
+
+    /// This PID namespace's number of the thread with the kernel's; `None`: it is not in here, or gone.
+    pub fn here(&self, kernels: u32) -> Option<u32> {
+        match &self.0 {
+            None => Some(kernels),
+            Some(listed) => listed.borrow_mut().known(kernels).map(|task| task.here),
+        }
+    }
+
+    /// The kernel's number of the thread with /proc's; `None`: not known, or not yet.
+    pub fn of_proc(&self, in_proc: u32) -> Option<u32> {
+        let Some(listed) = &self.0 else { return Some(in_proc) };
+        let mut listed = listed.borrow_mut();
+        if !listed.by_proc.contains_key(&in_proc) {
+            listed.read_again();
+        }
+        listed.by_proc.get(&in_proc).copied()
+    }
+
+    /// All processes that are there now and can be told, by the kernel's numbers.
+    pub fn processes(&self) -> Vec<u32> {
+        let Some(listed) = &self.0 else { return procfs::processes() };
+        let mut listed = listed.borrow_mut();
+        listed.read_again();
+        listed.known.values().filter(|task| task.tid == task.tgid).map(|task| task.tid).collect()
+    }
+
+    /// All processes below this one that are there now, this one's relatives alone and not iotrail.
+    pub fn descendants(&self, tgid: u32) -> Result<Vec<u32>> {
+        let Some(listed) = &self.0 else {
+            let us = std::process::id();
+            return Ok(processes::descendants(tgid).into_iter().filter(|found| *found != us).collect());
+        };
+        let mut listed = listed.borrow_mut();
+        listed.read()?;
+        let processes = || listed.known.values().filter(|task| task.tid == task.tgid);
+        let us = processes().find(|task| task.here == std::process::id()).map(|task| task.tgid);
+        let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        processes().for_each(|task| children.entry(task.parent).or_default().push(task.tgid));
+        let (mut found, mut open) = (vec![], vec![tgid]);
+        while let Some(parent) = open.pop() {
+            for child in children.remove(&parent).unwrap_or_default() {
+                found.push(child);
+                open.push(child);
             }
-            Namespace::Hidden => Err(Error::machine(
-                "this is a PID namespace of its own, and the numbers by which the kernel knows its processes can't be told \
-                 in here",
-                "run iotrail on the host (in a container: with --pid=host), or watch everyone with -a",
-            )),
+        }
+        found.retain(|child| Some(*child) != us);
+        Ok(found)
+    }
+
+    /// Whether a process is there; `None`: that cannot be told of one outside this PID namespace.
+    pub fn lives(&self, tgid: u32) -> Option<bool> {
+        match &self.0 {
+            None => Some(Stat::of(tgid).is_some()),
+            Some(listed) => {
+                let mut listed = listed.borrow_mut();
+                listed.read_again();
+                let is_there = listed.known.contains_key(&tgid);
+                if is_there {
+                    listed.met.insert(tgid);
+                }
+                (is_there || listed.met.contains(&tgid)).then_some(is_there)
+            }
+        }
+    }
+
+    /// This process's own number, the kernel's.
+    pub fn own(&self) -> Option<u32> {
+        match &self.0 {
+            None => Some(std::process::id()),
+            Some(listed) => listed.borrow().known.values().find(|t| t.asking).map(|t| t.tgid),
         }
     }
 }
 
-fn decide(in_the_initial: bool, proc_is_the_initials: bool) -> Namespace {
-    match (in_the_initial, proc_is_the_initials) {
-        (true, _) => Namespace::Initial,
-        (false, true) => Namespace::Translated,
-        (false, false) => Namespace::Hidden,
+impl Listed {
+    fn read(&mut self) -> Result<()> {
+        let began = Instant::now();
+        self.known = self.tasks.read()?.into_iter().map(|task| (task.tid, task)).collect();
+        self.by_proc = self.known.values().filter_map(|task| Some((task.in_proc?, task.tid))).collect();
+        let now = Instant::now();
+        self.next = now + PERIOD.max((now - began) * REST);
+        Ok(())
     }
+
+    /// If it is time to. What cannot be listed now stays unknown.
+    fn read_again(&mut self) {
+        if Instant::now() >= self.next {
+            self.read().unwrap_or(());
+        }
+    }
+
+    fn known(&mut self, kernels: u32) -> Option<&Task> {
+        if !self.known.contains_key(&kernels) {
+            self.read_again();
+        }
+        self.known.get(&kernels)
+    }
+}
+
+/// All processes whose rings /proc shows, by the kernel's numbers.
+pub fn with_rings(numbers: &Numbers) -> Vec<u32> {
+    let us = own_number_in_proc();
+    let others = procfs::processes().into_iter().filter(|number| Some(*number) != us);
+    others.filter(|number| super::rings::has_rings(*number)).filter_map(|number| numbers.of_proc(number)).collect()
 }
 
 #[cfg(test)]
@@ -63,11 +221,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_told_from_inside() {
-        assert_eq!(decide(true, true), Namespace::Initial);
-        assert_eq!(decide(false, true), Namespace::Translated);
-        assert_eq!(decide(false, false), Namespace::Hidden);
-        assert_eq!(Namespace::Initial.kernels_number(7).unwrap(), Some(7));
-        assert_eq!(Namespace::Hidden.kernels_number(7).unwrap_err().exit_status(), 3);
+    fn outside_containers_all_numbers_are_the_same() {
+        let us = std::process::id();
+        let same = Numbers::SAME;
+        assert_eq!(
+            (same.in_proc(us), same.here(us), same.of_proc(us), same.lives(us)),
+            (Some(us), Some(us), Some(us), Some(true))
+        );
+        assert!(!same.differ() && same.has_proc() && same.processes().contains(&us));
+        let found = same.find(us).unwrap().unwrap();
+        assert_eq!((found.tid, found.tgid, found.process_here, found.is_kernel_thread), (us, us, us, false));
+        assert_eq!(same.find(u32::MAX / 2).unwrap(), None);
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        assert!(same.descendants(us).unwrap().contains(&child.id()));
+        child.kill().and_then(|()| child.wait()).unwrap();
+        assert_eq!(same.lives(child.id()), Some(false));
     }
 }

@@ -2,10 +2,12 @@
 //! comes and goes between two looks is not seen.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::namespace::Numbers;
 use super::recorder::now;
-use super::rings::{self, SeenRings};
+use super::rings::SeenRings;
 use crate::host::procfs::{self, Stat, Status};
 
 /// Between two looks, at least.
@@ -73,6 +75,10 @@ pub struct SqThread {
 
 #[derive(Debug)]
 struct Tracked {
+    /// In /proc.
+    number: u32,
+    /// In this PID namespace, where that is another one than the kernel's.
+    here: Option<u32>,
     comm: String,
     /// When that was its name, CLOCK_MONOTONIC.
     looked_ns: u64,
@@ -81,11 +87,13 @@ struct Tracked {
     start_ticks: Option<u64>,
     user_ticks: Span,
     system_ticks: Span,
-    /// Every thread that was seen; `None`: one of the program's own.
+    /// It was there when the command had ended: the kernel's account of that has nothing of it.
+    outlived: bool,
+    /// Every thread that was seen, by the kernel's number; `None`: one of the program's own.
     threads: HashMap<u32, Option<Helper>>,
 }
 
-/// The watched processes, from the beginning of the watched span.
+/// The watched processes by the kernel's numbers, from the beginning of the watched span.
 #[derive(Debug)]
 pub struct Processes {
     there_before: HashSet<u32>,
@@ -93,18 +101,22 @@ pub struct Processes {
     tracked: BTreeMap<u32, Tracked>,
     pub rings: SeenRings,
     most_workers: Option<u64>,
+    numbers: Rc<Numbers>,
+    command_ended: bool,
     next: Instant,
 }
 
 impl Processes {
     /// The span begins. With `with_children` the children of tracked processes are tracked too.
-    pub fn new(with_children: bool) -> Self {
+    pub fn new(with_children: bool, numbers: Rc<Numbers>) -> Self {
         Self {
-            there_before: procfs::processes().into_iter().collect(),
+            there_before: numbers.processes().into_iter().collect(),
             with_children,
             tracked: BTreeMap::new(),
             rings: SeenRings::default(),
             most_workers: None,
+            numbers,
+            command_ended: false,
             next: Instant::now(),
         }
     }
@@ -114,13 +126,20 @@ impl Processes {
         if self.tracked.contains_key(&tgid) {
             return;
         }
+        if !found {
+            self.there_before.remove(&tgid);
+        }
         let looked_ns = now().monotonic_ns;
-        let Some(stat) = Stat::of(tgid) else { return };
+        let Some(number) = self.numbers.in_proc(tgid) else { return };
+        let Some(stat) = Stat::of(number) else { return };
         let first = |value| Span { first: Some(if found { value } else { 0 }), last: Some(value) };
         self.tracked.insert(
             tgid,
             Tracked {
+                number,
+                here: if self.numbers.differ() { self.numbers.here(tgid) } else { None },
                 found,
+                outlived: self.command_ended,
                 start_ticks: Some(stat.start_ticks),
                 user_ticks: first(stat.user_ticks),
                 system_ticks: first(stat.system_ticks),
@@ -138,6 +157,15 @@ impl Processes {
         if let Some(tracked) = self.tracked.get_mut(&tgid) {
             tracked.user_ticks.first = tracked.user_ticks.last;
             tracked.system_ticks.first = tracked.system_ticks.last;
+        }
+    }
+
+    /// What the kernel accounts to the command is complete: those that are there now, and later ones, have times of their own.
+    pub fn command_has_ended(&mut self) {
+        self.command_ended = true;
+        self.look(false);
+        for tracked in self.tracked.values_mut().filter(|t| t.start_ticks.is_some()) {
+            tracked.outlived = true;
         }
     }
 
@@ -187,30 +215,40 @@ impl Processes {
         let Some(tracked) = self.tracked.get_mut(&tgid) else { return Look::default() };
         let Some(start) = tracked.start_ticks else { return Look::default() };
         let looked_ns = now().monotonic_ns;
-        let Some(stat) = Stat::of(tgid).filter(|s| s.start_ticks == start) else {
+        let number = tracked.number;
+        let Some(stat) = Stat::of(number).filter(|s| s.start_ticks == start) else {
             tracked.start_ticks = None;
             return Look::default();
         };
         tracked.user_ticks.take(Some(stat.user_ticks));
         tracked.system_ticks.take(Some(stat.system_ticks));
         (tracked.comm, tracked.looked_ns) = (stat.comm, looked_ns);
-        let threads = procfs::threads(tgid);
+        let threads = procfs::threads(number);
         let mut workers = 0;
         for &tid in &threads {
-            let helper = tracked.threads.entry(tid).or_insert_with(|| Helper::of(tgid, tid, found));
+            // One whose number is not known yet is met by the next look.
+            let Some(kernels) = self.numbers.of_proc(tid) else { continue };
+            let helper = tracked.threads.entry(kernels).or_insert_with(|| Helper::of(number, tid, found));
             if let Some(helper) = helper {
-                helper.look(tgid, tid);
+                helper.look(number, tid);
                 workers += u64::from(helper.kind == Kind::Worker);
             }
         }
-        self.rings.sample(tgid, found, thorough);
-        let children = if self.with_children { procfs::children(tgid, &threads) } else { vec![] };
+        self.rings.sample(tgid, number, found, thorough);
+        let children = if self.with_children { procfs::children(number, &threads) } else { vec![] };
+        let children = children.into_iter().filter_map(|child| self.numbers.of_proc(child)).collect();
         Look { workers, children }
     }
 
     /// The watched processes that were tracked: number and name.
     pub fn names(&self) -> impl Iterator<Item = (u32, &str)> {
         self.tracked.iter().map(|(tgid, t)| (*tgid, t.comm.as_str()))
+    }
+
+    /// The number that it has in this PID namespace, where that is not the kernel's.
+    pub fn here(&self, tgid: u32) -> Option<u32> {
+        let tracked = self.tracked.get(&tgid).and_then(|t| t.here);
+        tracked.or_else(|| self.numbers.here(tgid).filter(|_| self.numbers.differ()))
     }
 
     /// Whether /proc has told its name at that moment (CLOCK_MONOTONIC) or later.
@@ -222,7 +260,7 @@ impl Processes {
     /// were waited for, those included that no look has met.
     pub fn cpu(&self, ended: Option<CpuTime>) -> Option<CpuTime> {
         let mut sum = ended;
-        for t in self.tracked.values().filter(|t| ended.is_none() || t.start_ticks.is_some()) {
+        for t in self.tracked.values().filter(|t| ended.is_none() || t.start_ticks.is_some() || t.outlived) {
             let (Some(user), Some(system)) = (t.user_ticks.grown(), t.system_ticks.grown()) else { continue };
             let sum = sum.get_or_insert_default();
             sum.user_ns += procfs::ticks_to_ns(user);
@@ -284,7 +322,7 @@ impl Helper {
     }
 }
 
-/// All processes below `tgid` that are there now, nearest first.
+/// All processes below `tgid` that are there now, nearest first, by /proc's numbers.
 pub fn descendants(tgid: u32) -> Vec<u32> {
     let mut found = vec![];
     let mut open = vec![tgid];
@@ -298,12 +336,6 @@ pub fn descendants(tgid: u32) -> Vec<u32> {
         }
     }
     found
-}
-
-/// All processes whose rings /proc shows.
-pub fn with_rings() -> Vec<u32> {
-    let us = std::process::id();
-    procfs::processes().into_iter().filter(|tgid| *tgid != us && rings::has_rings(*tgid)).collect()
 }
 
 #[cfg(test)]
@@ -329,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_child_is_tracked_and_its_time_counts() {
-        let mut processes = Processes::new(true);
+        let mut processes = Processes::new(true, Rc::new(Numbers::SAME));
         assert!(processes.was_there(std::process::id()));
         let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; sleep 600 & wait";
         let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();

@@ -60,7 +60,7 @@ fn end() -> End {
         losses: Losses { at_ns: 9_000_000_000, followed: 900, no_room: 1, ring_buffer_full: 2 },
         unfinished: 4,
         rings: vec![],
-        processes: vec![ProcessRecord { tgid: 4711, comm: "fio".into(), found: false }],
+        processes: vec![ProcessRecord { tgid: 4711, here: None, comm: "fio".into(), found: false }],
     }
 }
 

@@ -90,28 +90,28 @@ impl SeenRing {
 #[derive(Debug, Default)]
 pub struct SeenRings(BTreeMap<(u32, u64), SeenRing>);
 
-/// The descriptors of a process that are rings: (descriptor, the text about it).
-fn look(tgid: u32, wanted: impl Fn(u32) -> bool) -> Vec<(u32, String)> {
-    let fds = procfs::numbers(format!("/proc/{tgid}/fd"));
+/// The descriptors of a process, by its number in /proc, that are rings: (descriptor, the text about it).
+fn look(number: u32, wanted: impl Fn(u32) -> bool) -> Vec<(u32, String)> {
+    let fds = procfs::numbers(format!("/proc/{number}/fd"));
     let is_ring = |fd: &u32| {
-        std::fs::read_link(format!("/proc/{tgid}/fd/{fd}")).is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
+        std::fs::read_link(format!("/proc/{number}/fd/{fd}")).is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
     };
-    let text = |fd| Some((fd, procfs::text(format!("/proc/{tgid}/fdinfo/{fd}"))?));
+    let text = |fd| Some((fd, procfs::text(format!("/proc/{number}/fdinfo/{fd}"))?));
     fds.into_iter().filter(is_ring).filter(|fd| wanted(*fd)).filter_map(text).collect()
 }
 
 /// Whether a seen ring may be the counted one.
 type Fits<'f> = &'f dyn Fn(&RingCounts, &SeenRing) -> bool;
 
-/// Whether a process has rings that /proc shows.
-pub fn has_rings(tgid: u32) -> bool {
-    !look(tgid, |_| true).is_empty()
+/// Whether a process, by its number in /proc, has rings that /proc shows.
+pub fn has_rings(number: u32) -> bool {
+    !look(number, |_| true).is_empty()
 }
 
 impl SeenRings {
-    /// Looks at the rings of a process. The kernel holds a ring's lock while it prints: those without a thread of their own
+    /// Looks at the rings of a process, which has this number in /proc. The kernel holds a ring's lock while it prints: those without a thread of their own
     /// are looked at when they are new, and at all in a look that is `thorough`.
-    pub fn sample(&mut self, tgid: u32, found: bool, thorough: bool) {
+    pub fn sample(&mut self, tgid: u32, number: u32, found: bool, thorough: bool) {
         let settled: BTreeSet<u32> = match thorough {
             true => BTreeSet::new(),
             false => {
@@ -119,7 +119,7 @@ impl SeenRings {
                 of.filter(|ring| ring.sq_thread.is_none()).flat_map(|ring| ring.fds.iter().copied()).collect()
             }
         };
-        for (fd, text) in look(tgid, |fd| !settled.contains(&fd)) {
+        for (fd, text) in look(number, |fd| !settled.contains(&fd)) {
             self.take(tgid, fd, found, FdInfo::parse(&text));
         }
     }

@@ -2,13 +2,15 @@
 //! at the end counts, followed requests and /proc's view become one record.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::command::{self, Gated};
 use super::end;
+use super::left::Left;
 use super::metrics::{self, Desk};
-use super::namespace::Namespace;
+use super::namespace::{self, Numbers};
 use super::processes::{self, Processes};
 use super::recorder::{self, Keep, Kept, Recorder};
 use super::sampler::Sampler;
@@ -34,7 +36,7 @@ pub(super) const PERIOD: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How it is watched.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct How {
     /// `None`: until the subject ends, or until it is stopped.
     pub duration: Option<Duration>,
@@ -44,7 +46,17 @@ pub struct How {
     pub windows: Option<Windows>,
     /// A command's standard output goes to our standard error.
     pub stdout_apart: bool,
-    pub namespace: Namespace,
+    pub until: Until,
+    pub numbers: Rc<Numbers>,
+}
+
+/// When the watch of a command is over, if nothing stops it before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// The command itself has ended.
+    Command,
+    /// So have all processes that it left behind.
+    Last,
 }
 
 /// What is wanted beside the counts.
@@ -63,6 +75,21 @@ pub struct Traced {
     pub kept: Option<Kept>,
     /// What the record's CPU shares are made of; empty unless samples were asked for.
     pub samples: Vec<Sample>,
+}
+
+/// What is told while it lasts.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// Named processes are watched, and so many that descend from them.
+    Begins {
+        descendants: usize,
+    },
+    /// The command has ended, and others that it left go on.
+    Left {
+        status: i32,
+        left: &'a Left,
+    },
+    Goes(Progress),
 }
 
 /// How far it is.
@@ -134,16 +161,10 @@ pub fn watch(
     asked: Asked,
     how: &How,
     extra: &Extra,
-    progress: &mut dyn FnMut(Progress),
+    tell: &mut dyn FnMut(News<'_>),
     stop: &Stop<'_>,
 ) -> Result<Traced> {
     allowed()?;
-    if extra.sampling.is_some() && how.namespace == Namespace::Hidden {
-        return Err(Error::machine(
-            "the CPU cannot be sampled in a PID namespace of its own: its processes can't be told apart in here",
-            "run iotrail on the host, or leave out --profile",
-        ));
-    }
     if extra.sampling.is_some() && how.windows.is_some() {
         return Err(Error::input(
             "the CPU is sampled all the time, not by windows",
@@ -170,27 +191,24 @@ pub fn watch(
             "as root: sysctl kernel.io_uring_disabled=0",
         ));
     }
-    if how.namespace == Namespace::Hidden {
-        warnings.push(Warning::new(
-            "pid_namespace",
-            "this is a PID namespace of its own: numbers of processes are the host's, and /proc tells nothing of them here",
-            "run iotrail on the host for file descriptors, CPU times and names",
-        ));
-    }
+    warnings.extend(whose_numbers(&how.numbers));
 
     let mut sampling_room = profile::Room::default();
     let mut sampler = extra.sampling.map(|s| Sampler::open(&mut sampling_room, s)).transpose()?;
 
-    let mut processes = Processes::new(!matches!(watched, Watched::Everyone));
-    follow(&watched, &mut watch, &mut processes, how.namespace)?;
+    let mut processes = Processes::new(!matches!(watched, Watched::Everyone), Rc::clone(&how.numbers));
+    let descendants = follow(&watched, &mut watch, &mut processes, &how.numbers)?;
 
     still_there(&watched)?;
+    if descendants > 0 {
+        tell(News::Begins { descendants });
+    }
     let origin = recorder::now();
     // Before anything starts: a file that cannot be made is found out here.
     let header = Header {
         schema: recorded::SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        subject: subject(&mut watched).0,
+        subject: subject(&mut watched, descendants).0,
         one_in: how.one_in,
         slowest: extra.keep.slowest.map(|k| k as u64),
         windows: how.windows.map(|w| (w.open.as_nanos() as u64, w.period.as_nanos() as u64)),
@@ -214,7 +232,27 @@ pub fn watch(
     let mut summary = Summary::new(how.one_in);
     let mut until = how.duration.map(|d| began + d);
     let mut stopped = false;
-    while !watched.have_ended() {
+    let mut left: Option<Left> = None;
+    loop {
+        if watched.have_ended() {
+            let Watched::Command(command) = &mut watched else { break };
+            if stopped || how.until == Until::Command {
+                break;
+            }
+            let is_first = left.is_none();
+            if is_first {
+                processes.command_has_ended();
+            }
+            let left = left.get_or_insert_default();
+            left.look(&watch, &how.numbers);
+            if left.is_over() {
+                break;
+            }
+            if is_first && left.running().len() > 0 {
+                let status = command.ended().map_or(0, |ended| ended.status);
+                tell(News::Left { status, left });
+            }
+        }
         let now = Instant::now();
         if until.is_some_and(|until| now >= until) {
             break;
@@ -222,6 +260,9 @@ pub fn watch(
         if !stopped && (stop.asked)() {
             stopped = true;
             let Watched::Command(command) = &mut watched else { break };
+            if left.is_some() {
+                break;
+            }
             if let Some(signal) = (stop.to_pass_on)() {
                 command.signal(signal);
             }
@@ -244,12 +285,16 @@ pub fn watch(
             let elapsed_ns = began.elapsed().as_nanos() as u64;
             desk.answer(metrics::record(watch.look()?, &summary, elapsed_ns, own_cpu()));
         }
-        progress(Progress { elapsed: began.elapsed(), followed: summary.completions() });
+        tell(News::Goes(Progress { elapsed: began.elapsed(), followed: summary.completions() }));
         let mut rest = until.map_or(PERIOD, |until| PERIOD.min(until.saturating_duration_since(Instant::now())));
         if let Some(windows) = &windows {
             rest = rest.min(windows.schedule.rest(Instant::now()));
         }
-        watched.wait(rest);
+        match &left {
+            // Two looks that follow each other closely may miss the same.
+            Some(left) => end::wait(left.ends(), rest),
+            None => watched.wait(rest),
+        }
     }
     let windows = windows.map(|windows| windows.end(&mut watch, began)).transpose()?;
     let elapsed = windows.map_or(began.elapsed(), |(_, watched)| watched);
@@ -274,7 +319,18 @@ pub fn watch(
             ));
         }
     }
-    let (subject, ended) = subject(&mut watched);
+    if let (Watched::Command(_), true) = (&watched, over) {
+        let mut left = left.unwrap_or_default();
+        left.look(&watch, &how.numbers);
+        if left.running().len() > 0 {
+            warnings.push(Warning::new(
+                "left_running",
+                format!("the watch has ended before {}", left.words()),
+                "what they do from here on is not counted; end them yourself if they are not wanted",
+            ));
+        }
+    }
+    let (subject, ended) = subject(&mut watched, descendants);
     // The kernel's account of a command that ended later than the span has more than the span.
     let cpu = processes.cpu(ended.filter(|_| over)).filter(|_| windows.is_none());
     // The probes' name of one that is found at its I/O is the thread's; that of /proc may be of before it became its program.
@@ -289,7 +345,12 @@ pub fn watch(
         cpu,
         processes: names
             .into_iter()
-            .map(|(tgid, comm)| ProcessRecord { tgid, comm, found: processes.was_there(tgid) })
+            .map(|(tgid, comm)| ProcessRecord {
+                tgid,
+                here: processes.here(tgid),
+                comm,
+                found: processes.was_there(tgid),
+            })
             .collect(),
         most_workers: processes.most_workers(),
         workers_cpu_ns: processes.workers_cpu_ns().filter(|_| windows.is_none()),
@@ -426,22 +487,24 @@ fn own_cpu() -> Observer {
     Observer { user_ns: used.user_ns, system_ns: used.system_ns }
 }
 
-/// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves.
+/// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves. How many descend
+/// from the named processes.
 pub(super) fn follow(
     watched: &Watched,
     watch: &mut Watch<'_>,
     seen: &mut Processes,
-    namespace: Namespace,
-) -> Result<()> {
+    numbers: &Numbers,
+) -> Result<usize> {
     match watched {
         Watched::Command(command) => {
             let number = command.tgid();
-            let tgid = namespace.kernels_number(number)?.ok_or_else(|| {
+            let found = numbers.find(number)?.ok_or_else(|| {
                 Error::machine(format!("cannot tell the kernel's number of process {number}"), "report this")
             })?;
-            watch.follow(tgid)?;
-            seen.track(tgid, false);
-            seen.count_cpu_from_now(tgid);
+            watch.follow(found.tgid, numbers.in_proc(found.tgid))?;
+            seen.track(found.tgid, false);
+            seen.count_cpu_from_now(found.tgid);
+            Ok(0)
         }
         Watched::Processes(roots) => {
             let mut all: Vec<u32> = vec![];
@@ -450,17 +513,37 @@ pub(super) fn follow(
                 // A child that is made while we look is followed through its parent, or is seen by the next look.
                 while !new.is_empty() {
                     for tgid in &new {
-                        watch.follow(*tgid)?;
+                        watch.follow(*tgid, numbers.in_proc(*tgid))?;
                     }
                     all.append(&mut new);
-                    new = processes::descendants(root.tgid).into_iter().filter(|d| !all.contains(d)).collect();
+                    new = numbers.descendants(root.tgid)?.into_iter().filter(|d| !all.contains(d)).collect();
                 }
             }
+            let descendants = all.iter().filter(|tgid| roots.iter().all(|root| root.tgid != **tgid)).count();
             all.into_iter().for_each(|tgid| seen.track(tgid, true));
+            Ok(descendants)
         }
-        Watched::Everyone => processes::with_rings().into_iter().for_each(|tgid| seen.track(tgid, true)),
+        Watched::Everyone => {
+            namespace::with_rings(numbers).into_iter().for_each(|tgid| seen.track(tgid, true));
+            Ok(0)
+        }
     }
-    Ok(())
+}
+
+/// That the numbers of processes are not those that are used in here.
+pub(super) fn whose_numbers(numbers: &Numbers) -> Option<Warning> {
+    let text = match (numbers.differ(), numbers.has_proc()) {
+        (false, _) => return None,
+        (true, true) => {
+            "numbers of processes are the kernel's, as the host has them; this PID namespace's own stand beside them as `here`"
+        }
+        (true, false) => {
+            "/proc is not mounted, or is of another PID namespace: CPU times, file descriptors and some names are not told; \
+             numbers of processes are the kernel's, and those in use here stand beside them as `here`"
+        }
+    };
+    let remedy = if numbers.has_proc() { "`ps` shows the latter" } else { "mount -t proc proc /proc" };
+    Some(Warning::new("pid_namespace", text, remedy))
 }
 
 pub(super) fn take(
@@ -492,7 +575,7 @@ pub(super) fn take(
     Ok(())
 }
 
-fn subject(watched: &mut Watched) -> (trace_record::Subject, Option<processes::CpuTime>) {
+fn subject(watched: &mut Watched, descendants: usize) -> (trace_record::Subject, Option<processes::CpuTime>) {
     match watched {
         Watched::Command(command) => {
             let ended = command.ended();
@@ -500,8 +583,11 @@ fn subject(watched: &mut Watched) -> (trace_record::Subject, Option<processes::C
             (trace_record::Subject::Command { argv: command.argv(), exit_status }, ended.map(|e| e.cpu))
         }
         Watched::Processes(processes) => match processes.as_slice() {
-            [p] => (trace_record::Subject::Process { tgid: p.tgid, comm: p.comm.clone() }, None),
-            several => (trace_record::Subject::Processes { tgids: several.iter().map(|p| p.tgid).collect() }, None),
+            [p] => (trace_record::Subject::Process { tgid: p.tgid, comm: p.comm.clone(), descendants }, None),
+            several => {
+                let tgids = several.iter().map(|p| p.tgid).collect();
+                (trace_record::Subject::Processes { tgids, descendants }, None)
+            }
         },
         Watched::Everyone => (trace_record::Subject::All, None),
     }

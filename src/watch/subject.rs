@@ -4,11 +4,10 @@ use std::ffi::OsString;
 
 use super::command;
 use super::end::End;
-use super::namespace::Namespace;
+use super::namespace::Numbers;
 use crate::error::{Error, Result};
-use crate::host::procfs::{Stat, Status};
 
-/// Who is watched. Numbers of processes are the kernel's own, which are /proc's too wherever they can be told.
+/// Who is watched. Numbers of processes are the kernel's own.
 #[derive(Debug)]
 pub enum Asked {
     Command(Vec<OsString>),
@@ -25,7 +24,7 @@ pub struct Process {
 }
 
 /// One of the three, or why not.
-pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, namespace: Namespace) -> Result<Asked> {
+pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Numbers) -> Result<Asked> {
     match (command.is_empty(), tgids.is_empty(), everyone) {
         (true, true, false) => Err(Error::input(
             "nothing to watch",
@@ -33,14 +32,12 @@ pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, namespace: N
         )),
         (false, true, false) => {
             command::find(command)?;
-            // Asked here, before a process is made for it.
-            namespace.kernels_number(std::process::id())?;
             Ok(Asked::Command(command.to_vec()))
         }
         (true, false, false) => {
             let mut processes: Vec<Process> = vec![];
             for tgid in tgids {
-                let process = process(*tgid, namespace)?;
+                let process = process(*tgid, numbers)?;
                 if processes.iter().all(|p| p.tgid != process.tgid) {
                     processes.push(process);
                 }
@@ -55,15 +52,14 @@ pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, namespace: N
     }
 }
 
-fn process(number: u32, namespace: Namespace) -> Result<Process> {
+fn process(number: u32, numbers: &Numbers) -> Result<Process> {
     let absent = || Error::input(format!("there is no process {number}"), "`ps` lists what there is");
     if std::process::id() == number {
         return Err(Error::input(format!("process {number} is iotrail itself"), "name the process to watch"));
     }
-    let tgid = namespace.kernels_number(number)?.ok_or_else(absent)?;
-    let status = Status::of(tgid).ok_or_else(absent)?;
-    if status.tgid != tgid {
-        let of = status.tgid;
+    let found = numbers.find(number)?.ok_or_else(absent)?;
+    if found.tid != found.tgid {
+        let of = found.process_here;
         return Err(Error::input(format!("{number} is a thread of process {of}"), format!("watch all of it: -p {of}")));
     }
     // First the descriptor, then the look: what is looked at is the process that the descriptor is of.
@@ -75,18 +71,24 @@ fn process(number: u32, namespace: Namespace) -> Result<Process> {
         )
         .because(cause),
     })?;
-    let stat = Stat::of(tgid).ok_or_else(absent)?;
-    if stat.is_kernel_thread() {
+    let found = numbers.find(number)?.ok_or_else(absent)?;
+    if found.is_kernel_thread {
         return Err(Error::input(
-            format!("process {number} ({}) is a thread of the kernel: it makes no requests of its own", stat.comm),
+            format!("process {number} ({}) is a thread of the kernel: it makes no requests of its own", found.comm),
             "name the program whose requests it serves, or watch everyone with -a",
         ));
     }
-    let process = Process { tgid, comm: stat.comm.clone(), end };
-    if process.end.is_there() {
-        return Err(Error::input(format!("process {number} ({}) has ended", stat.comm), "name one that runs"));
+    // By the kernel's number: a container's first process is the ancestor of that container's alone.
+    if found.tgid == 1 {
+        return Err(Error::input(
+            format!("process 1 ({}) is the ancestor of all processes of this machine", found.comm),
+            "to watch everyone use -a; else name the program to watch",
+        ));
     }
-    Ok(process)
+    if end.is_there() {
+        return Err(Error::input(format!("process {number} ({}) has ended", found.comm), "name one that runs"));
+    }
+    Ok(Process { tgid: found.tgid, comm: found.comm, end })
 }
 
 #[cfg(test)]
@@ -95,7 +97,7 @@ mod tests {
 
     fn said(command: &[&str], tgids: &[u32], everyone: bool) -> String {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
-        let e = resolve(&command, tgids, everyone, Namespace::Initial).unwrap_err();
+        let e = resolve(&command, tgids, everyone, &Numbers::SAME).unwrap_err();
         assert_eq!(e.exit_status(), 2, "{e}");
         e.to_string()
     }
@@ -111,6 +113,8 @@ mod tests {
     #[test]
     fn what_is_no_process_to_watch() {
         assert_eq!(said(&[], &[u32::MAX / 2], false), "there is no process 2147483647; `ps` lists what there is");
+        let first = said(&[], &[1], false);
+        assert!(first.contains("is the ancestor of all") && first.contains("to watch everyone use -a"), "{first}");
         let us = std::process::id();
         assert!(said(&[], &[us], false).ends_with("is iotrail itself; name the process to watch"));
         // Tests run in threads of their own.
@@ -128,7 +132,7 @@ mod tests {
     fn a_process_is_named_and_its_end_is_seen() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let tgid = child.id();
-        let asked = resolve(&[], &[tgid, tgid], false, Namespace::Initial).unwrap();
+        let asked = resolve(&[], &[tgid, tgid], false, &Numbers::SAME).unwrap();
         let Asked::Processes(processes) = asked else { panic!("processes were asked for") };
         assert_eq!((processes.len(), processes[0].tgid), (1, tgid));
         assert!(!processes[0].end.is_there());

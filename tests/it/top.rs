@@ -34,7 +34,8 @@ fn no_rights() -> End {
     let place = Place::public();
     let copy = confine::public_copy(&place);
     let line = "this user may not load the probes (BPF programs); run as root, or with CAP_BPF and CAP_PERFMON";
-    for args in [&["top"] as &[&str], &["top", "--json"], &["top", "-p", "1"]] {
+    let us = std::process::id().to_string();
+    for args in [&["top"] as &[&str], &["top", "--json"], &["top", "-p", &us]] {
         let mut command = place.command(&copy, args);
         assert_refused(&run(confine::unprivileged(&mut command)), 3, line);
     }

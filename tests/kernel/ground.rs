@@ -95,7 +95,7 @@ fn number(of: &Value, key: &str) -> u64 {
 }
 
 /// What must be equal, whatever else runs.
-fn counts(trace: &TraceRecord, truth: &Value) {
+pub fn counts(trace: &TraceRecord, truth: &Value) {
     let scenario = truth["scenario"].as_str().expect("a name");
     let total = &trace.total;
     let seen: u64 = total.vehicles.iter().map(|v| v.completions).sum();

@@ -178,7 +178,7 @@ pub fn clean() -> TraceRecord {
                 CpuPair { ready_cpu: 0, posted_cpu: 1, completions: 990 },
             ],
             run_items: r.run_items.clone(),
-            processes: vec![ProcessRecord { tgid: 1234, comm: "fio".into(), found: false }],
+            processes: vec![ProcessRecord { tgid: 1234, here: None, comm: "fio".into(), found: false }],
             iowq: IowqRecord::default(),
             page_faults: Some(1_900),
             stray_calls: Some(0),

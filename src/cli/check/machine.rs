@@ -2,6 +2,7 @@
 
 use crate::host::block::{Description, Disk};
 use crate::host::cpu::format_list;
+use crate::host::procfs;
 use crate::host::refusal::Circumstances;
 use crate::host::{clock, cpu, irq, kernel, lockdown};
 use crate::measurement::{Target, TargetInterrupt};
@@ -76,7 +77,11 @@ fn symbols(readable: Option<bool>, restrict: Option<u32>) -> Item {
             Item::missing(here, id, name, "/proc/kallsyms hides addresses from this process", lost, restore)
         }
         None => {
-            Item::missing(here, id, name, "/proc/kallsyms is not readable", lost, "a kernel with CONFIG_KALLSYMS=y")
+            let (why, restore) = match procfs::is_mounted() {
+                true => ("/proc/kallsyms is not readable", "a kernel with CONFIG_KALLSYMS=y"),
+                false => ("/proc is not mounted here", "mount -t proc proc /proc"),
+            };
+            Item::missing(here, id, name, why, lost, restore)
         }
     }
 }

@@ -15,8 +15,9 @@ struct task_numbers {
 	__u32 tgid;
 	__u32 here;    /* the task's number where the reader is */
 	__u32 in_proc; /* in /proc; 0: /proc stands further out than there are namespaces */
-	__u32 reader;  /* this is the reading thread itself */
-	__u32 level;   /* of the reader's namespace; 0: the initial one */
+	__u32 parent;  /* the kernel's number of its parent process */
+	__u16 reader;  /* this is the reading thread itself */
+	__u16 kernels; /* a thread of the kernel's */
 	char comm[16];
 };
 struct task_numbers unused_task_numbers; /* for its twin in user space */
@@ -35,7 +36,10 @@ struct pid {
 
 struct task_struct___numbered {
 	struct pid *thread_pid;
+	struct task_struct *real_parent;
 };
+
+#define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
@@ -79,8 +83,9 @@ int numbers_of_tasks(struct bpf_iter__task *ctx)
 		.tgid = task->tgid,
 		.here = number_at(pid, level),
 		.in_proc = level >= proc_outwards ? number_at(pid, level - proc_outwards) : 0,
+		.parent = BPF_CORE_READ((struct task_struct___numbered *)task, real_parent, tgid),
 		.reader = task->pid == reader->pid,
-		.level = level,
+		.kernels = (task->flags & PF_KTHREAD) != 0,
 	};
 	bpf_probe_read_kernel_str(out.comm, sizeof(out.comm), task->comm);
 	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));

@@ -4,7 +4,7 @@ use super::layout::{Column, Screen};
 use super::style::Style;
 use crate::answer::explain::{Explained, ExplainedIo};
 use crate::answer::timeline::request;
-use crate::answer::words::{UNKNOWN, list, plural, span};
+use crate::answer::words::{UNKNOWN, and_descendants, list, plural, span};
 use crate::path::vehicle::Vehicle;
 use crate::recorded::Ending;
 use crate::trace_record::Subject;
@@ -30,9 +30,12 @@ fn head(out: &mut Screen, file: &str, e: &Explained) {
     let h = &e.recording;
     let subject = match &h.subject {
         Subject::Command { argv, .. } => argv.join(" "),
-        Subject::Process { tgid, comm } => format!("process {tgid} ({comm})"),
-        Subject::Processes { tgids } => {
-            format!("processes {}", list(&tgids.iter().map(u32::to_string).collect::<Vec<_>>()))
+        Subject::Process { tgid, comm, descendants } => {
+            format!("process {tgid} ({comm}){}", and_descendants(*descendants))
+        }
+        Subject::Processes { tgids, descendants } => {
+            let tgids = list(&tgids.iter().map(u32::to_string).collect::<Vec<_>>());
+            format!("processes {tgids}{}", and_descendants(*descendants))
         }
         Subject::All => "every process".into(),
     };

@@ -3,7 +3,7 @@
 use super::layout::{Column, Screen};
 use super::measured::{self, VEHICLES};
 use super::style::Style;
-use crate::answer::words::{UNKNOWN, bytes, count, known_span, percent, plural, span};
+use crate::answer::words::{UNKNOWN, and_descendants, bytes, count, known_span, percent, plural, span};
 use crate::measurement::{Latency, StageRecord, VehicleCount};
 use crate::stats::estimate;
 use crate::trace_record::{
@@ -66,10 +66,12 @@ fn subject(t: &TraceRecord) -> Vec<String> {
             };
             vec![argv.join(" "), end]
         }
-        Subject::Process { tgid, comm } => vec![format!("{comm} ({tgid})")],
-        Subject::Processes { tgids } => {
+        Subject::Process { tgid, comm, descendants } => {
+            vec![format!("{comm} ({tgid}){}", and_descendants(*descendants))]
+        }
+        Subject::Processes { tgids, descendants } => {
             let list: Vec<String> = tgids.iter().map(u32::to_string).collect();
-            vec![format!("processes {}", list.join(", "))]
+            vec![format!("processes {}{}", list.join(", "), and_descendants(*descendants))]
         }
         Subject::All => vec!["all programs".into()],
     };
@@ -88,7 +90,10 @@ fn subject(t: &TraceRecord) -> Vec<String> {
 }
 
 fn processes(processes: &[ProcessRecord]) -> Vec<String> {
-    let one = |p: &ProcessRecord| format!("{} ({})", p.comm, p.tgid);
+    let one = |p: &ProcessRecord| match p.here {
+        None => format!("{} ({})", p.comm, p.tgid),
+        Some(here) => format!("{} ({}, here {here})", p.comm, p.tgid),
+    };
     let mut items: Vec<String> = processes.iter().take(PROCESSES).map(one).collect();
     if processes.len() > PROCESSES {
         items.push(format!("and {} more", processes.len() - PROCESSES));

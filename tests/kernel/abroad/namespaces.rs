@@ -1,19 +1,29 @@
 //! PID namespaces, nested ones, no /proc at all: counts are those of outside.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use iotrail::measurement::Measurement;
+use iotrail::trace_record::{Subject, TraceRecord};
 use libtest_mimic::Failed;
 use serde_json::Value;
 
 use super::Test;
 use crate::bench::{exact, file};
+use crate::beside::within_a_minute;
+use crate::ground::{counts, ground};
 
 pub const TESTS: &[(&str, Test)] = &[
     ("a_load_in_a_pid_namespace_is_counted_as_outside", loads),
     ("a_network_load_in_a_pid_namespace_is_counted", network),
     ("a_run_in_a_pid_namespace_is_counted", run),
+    ("a_command_in_a_pid_namespace_is_traced_exactly", commands),
+    ("a_process_is_named_by_the_number_it_has_inside", by_number),
+    ("process_1_is_everyone_outside_and_a_program_in_a_container", first_process),
+    ("what_a_command_leaves_in_the_background_is_watched", background),
+    ("what_a_command_left_goes_on_when_the_watch_is_stopped", stopped),
+    ("without_proc_reasons_are_true", no_proc),
 ];
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
@@ -140,5 +150,186 @@ fn run() -> Result<(), Failed> {
         assert!(kicks.iter().filter(|(arm, _)| arm == "default").all(|(_, n)| *n > 0.01), "{around:?}: {kicks:?}");
     }
     assert!(Path::new(&store).exists());
+    Ok(())
+}
+
+fn traced(out: &Output) -> Result<TraceRecord, Failed> {
+    Ok(serde_json::from_slice(&out.stdout).map_err(|e| format!("{e}: {}", String::from_utf8_lossy(&out.stderr)))?)
+}
+
+/// As outside: what the program says of itself, to the last completion.
+fn commands() -> Result<(), Failed> {
+    for around in SURROUNDINGS {
+        // Where the disk's interrupts go the scenario asks /proc.
+        let has_proc = !around.contains(&"-mpf");
+        for scenario in ["fork_children", "inline_nop", "sqpoll"].into_iter().filter(|s| has_proc || *s != "sqpoll") {
+            let mut command = within(around);
+            command.args(["trace", "--json", "--one-in", "1", "--"]).arg(ground()).arg(scenario);
+            let out = ended(&mut command)?;
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            let truth = said.lines().rev().find(|l| l.starts_with('{')).ok_or_else(|| format!("{scenario}: {said}"))?;
+            let truth: Value = serde_json::from_str(truth)?;
+            let trace = traced(&out)?;
+            counts(&trace, &truth);
+            let inside: Vec<Option<u64>> =
+                truth["rings"].as_array().ok_or("rings")?.iter().map(|r| r["tgid"].as_u64()).collect();
+            for ring in &trace.rings {
+                let process = trace.total.processes.iter().find(|p| p.tgid == ring.tgid);
+                let process =
+                    process.ok_or_else(|| format!("{around:?} {scenario}: process {} has no name", ring.tgid))?;
+                assert_eq!((process.comm.as_str(), process.found), ("ground", false), "{around:?} {scenario}");
+                // Both numbers are known while it lives; no look may have met one that lived for milliseconds.
+                if let Some(here) = process.here {
+                    assert!(inside.contains(&Some(here.into())), "{around:?} {scenario}: {here} of {inside:?}");
+                    assert_ne!(here, process.tgid, "{around:?} {scenario}");
+                }
+                assert!(has_proc || ring.fds.is_empty(), "{around:?}: {:?}", ring.fds);
+                if scenario == "sqpoll" {
+                    assert!(process.here.is_some(), "{around:?}: {process:?}");
+                    let sqpoll = ring.sqpoll.as_ref().ok_or("it has a thread")?;
+                    assert!(sqpoll.cpu_ns > Some(0), "{around:?}: {sqpoll:?}");
+                    assert!(!ring.fds.is_empty(), "{around:?}: {ring:?}");
+                }
+            }
+            let codes: Vec<&str> = trace.total.warnings.iter().map(|w| w.code.as_str()).collect();
+            assert!(codes.contains(&"pid_namespace"), "{around:?}: {codes:?}");
+        }
+    }
+    Ok(())
+}
+
+/// A load that begins when its standard input ends.
+fn waiting_load(count: u32) -> String {
+    format!("read go; exec {TOOL} bench --rw nop --warmup 0 --trace off --count {count} >/dev/null")
+}
+
+fn by_number() -> Result<(), Failed> {
+    for around in &SURROUNDINGS[1..4] {
+        // Its load begins when it is surely watched, which the line about its child says; that goes with it.
+        let script = format!(
+            "f=$(mktemp -u); mkfifo $f; sh -c 'sleep 600 & {load}; kill $!' <$f & one=$!; exec 3>$f; \
+             {TOOL} trace --json -p $one 2>$f.said & t=$!; \
+             for i in $(seq 600); do grep -q watching $f.said && break; sleep 0.05; done; \
+             echo >&3; wait $t; rm -f $f $f.said; echo $one >&2",
+            load = waiting_load(3000).replace("exec ", "")
+        );
+        let mut command = Command::new(around[0]);
+        command.args(&around[1..]).args(["sh", "-c", &script]).stdin(Stdio::null());
+        let out = command.output()?;
+        let trace = traced(&out)?;
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let here: u32 = said.trim().lines().last().ok_or("its number")?.parse().map_err(|e| format!("{e}: {said}"))?;
+        let Subject::Process { tgid, comm, descendants } = &trace.subject else { panic!("{:?}", trace.subject) };
+        assert_eq!((comm.as_str(), *descendants), ("sh", 1), "{around:?}");
+        assert_ne!(*tgid, here);
+        let named = trace.total.processes.iter().find(|p| p.tgid == *tgid).and_then(|p| p.here);
+        assert_eq!((named, trace.total.ios), (Some(here), 3000), "{around:?}: {:?}", trace.total.processes);
+    }
+    Ok(())
+}
+
+fn first_process() -> Result<(), Failed> {
+    for verb in ["trace", "top"] {
+        let out = Command::new(TOOL).args([verb, "-p", "1"]).output()?;
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains("is the ancestor of all processes of this machine; to watch everyone use -a"), "{said}");
+    }
+    // sh stays, since there is something to do after.
+    let script = format!("{TOOL} trace --json -d 300ms -p 1; true");
+    let mut command = Command::new("unshare");
+    command.args(["-pf", "--mount-proc", "sh", "-c", &script]);
+    let trace = traced(&ended(&mut command)?)?;
+    let Subject::Process { tgid, comm, descendants } = &trace.subject else { panic!("{:?}", trace.subject) };
+    // Below it there is iotrail alone, which does not watch itself.
+    assert_eq!((comm.as_str(), *descendants), ("sh", 0));
+    assert_ne!(*tgid, 1);
+    Ok(())
+}
+
+fn background() -> Result<(), Failed> {
+    // A shell that has set itself apart, and one that its parent has left: nobody waits for either.
+    let daemon = format!("sleep 0.3; {TOOL} bench --rw nop --warmup 0 --trace off --count 3000");
+    let script = format!("(setsid sh -c '{daemon}' >/dev/null 2>&1 &); (sh -c '{daemon}' >/dev/null 2>&1 &); exit 5");
+    let trace = |options: &[&str], script: &str| -> Result<(TraceRecord, String), Failed> {
+        let mut command = Command::new(TOOL);
+        command.args(["trace", "--json"]).args(options).args(["--", "sh", "-c", script]);
+        let out = ended(&mut command)?;
+        Ok((traced(&out)?, String::from_utf8_lossy(&out.stderr).into_owned()))
+    };
+    let (whole, said) = trace(&[], &script)?;
+    assert_eq!(whole.total.ios, 6000, "{said}");
+    let Subject::Command { exit_status, .. } = whole.subject else { panic!("{:?}", whole.subject) };
+    assert_eq!(exit_status, Some(5), "the command's own");
+    assert_eq!(said.matches("sh has ended (status 5); still watching ").count(), 1, "{said}");
+    assert!(said.contains("--until command stops here"), "{said}");
+    assert!(!whole.total.warnings.iter().any(|w| w.code == "left_running"), "{:?}", whole.total.warnings);
+
+    let (command, said) = trace(&["--until", "command"], &script)?;
+    assert!(!said.contains("still watching"), "{said}");
+    assert_eq!(command.total.ios, 0, "they begin after it has ended");
+    let left = command.total.warnings.iter().find(|w| w.code == "left_running").ok_or("it is said")?;
+    assert!(left.text.contains("it left: "), "{}", left.text);
+
+    // Nothing is left: it ends with the command, and says nothing.
+    let (quiet, said) = trace(&[], "sleep 0.1 & wait; exit 0")?;
+    assert!(!said.contains("still watching"), "{said}");
+    assert!(quiet.total.warnings.iter().all(|w| w.code != "left_running"));
+    Ok(())
+}
+
+/// What is left is not ours: neither Ctrl-C nor the end of the time ends it.
+fn stopped() -> Result<(), Failed> {
+    let script = "(setsid sleep 600 >/dev/null 2>&1 &); exit 0";
+    for options in [&[] as &[&str], &["--duration", "1s"]] {
+        let mut command = Command::new(TOOL);
+        command.args(["trace", "--json"]).args(options).args(["--", "sh", "-c", script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let list = format!("/proc/{0}/task/{0}/children", child.id());
+        if options.is_empty() {
+            let mut stderr = child.stderr.take().ok_or("piped")?;
+            let mut said = Vec::new();
+            let mut byte = [0];
+            while !said.ends_with(b"stops now") {
+                assert_eq!(stderr.read(&mut byte)?, 1, "{}", String::from_utf8_lossy(&said));
+                said.push(byte[0]);
+            }
+            within_a_minute("the end of the command", || {
+                std::fs::read_to_string(&list).is_ok_and(|l| l.trim().is_empty())
+            });
+            // SAFETY: a child of ours that was not waited for.
+            unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+        }
+        let trace = traced(&child.wait_with_output()?)?;
+        let left = trace.total.warnings.iter().find(|w| w.code == "left_running").ok_or("it is said")?;
+        let number = left.text.split("it left: ").nth(1).and_then(|l| l.split(' ').next()).ok_or("a number")?;
+        let number: libc::pid_t = number.parse().map_err(|e| format!("{e}: {}", left.text))?;
+        let name = std::fs::read_to_string(format!("/proc/{number}/comm"))?;
+        assert_eq!(name, "sleep\n", "it goes on");
+        // SAFETY: the process that this test has had started, which nobody waits for but process 1.
+        unsafe { libc::kill(number, libc::SIGKILL) };
+    }
+    Ok(())
+}
+
+fn no_proc() -> Result<(), Failed> {
+    let said = |args: &[&str]| -> Result<String, Failed> {
+        let out = within(SURROUNDINGS[4]).args(args).output()?;
+        let text = [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let file = file().to_str().ok_or("a path")?;
+    let refused = said(&["bench", "--file", file, "--cpus", "irq", "--count", "10"])?;
+    assert!(refused.contains("--cpus irq: /proc is not mounted here, so"), "{refused}");
+    let refused = said(&["bench", "--rw", "nop", "--count", "10", "--profile"])?;
+    assert!(refused.contains("/proc is not mounted here"), "{refused}");
+    let trace = said(&["trace", "--json", "--", "true"])?;
+    assert!(trace.contains("/proc is not mounted here: requests of POSIX AIO unknown"), "{trace}");
+    assert!(!trace.contains("this kernel has no posix_aio"), "{trace}");
+    let check = said(&["check"])?;
+    assert!(
+        check.contains("kernel symbols /proc is not mounted here") && !check.contains("CONFIG_KALLSYMS"),
+        "{check}"
+    );
     Ok(())
 }

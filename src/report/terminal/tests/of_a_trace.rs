@@ -145,7 +145,7 @@ fn contexts_stand_beside_rings() {
 fn what_a_program_calls_itself_cannot_steer_the_terminal() {
     let nasty = format!("\x1b]0;x\x07{}\u{9b}31m世界\u{202e}", "long/".repeat(30));
     let mut t = busy();
-    t.subject = Subject::Process { tgid: 7, comm: nasty.clone() };
+    t.subject = Subject::Process { tgid: 7, comm: nasty.clone(), descendants: 0 };
     t.total.processes[0].comm = nasty.clone();
     for r in &mut t.rings {
         r.comm = nasty.clone();
