@@ -220,9 +220,15 @@ pub struct StageRecord {
     /// Of `delivery_ns`: until a kernel worker of the file system had finished the I/O; null where none was seen.
     #[serde(default)]
     pub file_system_ns: Option<f64>,
-    /// Of `delivery_ns`: until task work was added for it; null where that was not seen.
+    /// Of the delivery: until task work was added for it; null where that was not seen. A mean over the `queued_completions` of
+    /// which it was seen.
     #[serde(default)]
     pub queued_ns: Option<f64>,
+    #[serde(default)]
+    pub queued_completions: u64,
+    /// `delivery_ns` of the same: what `queued_ns` is a part of.
+    #[serde(default)]
+    pub queued_delivery_ns: Option<f64>,
     pub total_ns: f64,
     pub delivery_delay_ns: Latency,
 }
@@ -239,7 +245,22 @@ impl StageRecord {
 pub struct Followed {
     /// One request in so many; 1: all.
     pub one_in: u32,
+    /// All requests of a CPU were followed while there were few, and one in `one_in` of the others.
+    #[serde(default)]
+    pub adaptive: bool,
     pub completions: u64,
+    /// Of `completions`: of requests that were followed while all were.
+    #[serde(default)]
+    pub whole: u64,
+    /// Requests of which only one in `one_in` was chosen; null where all had to be followed, or it was not counted.
+    #[serde(default)]
+    pub sampled_from: Option<u64>,
+    /// How many requests the followed ones stand for (the sum of their weights), to be held against those counted.
+    #[serde(default)]
+    pub requests_estimated: Option<f64>,
+    /// Its 95 % interval (`stats::estimate`).
+    #[serde(default)]
+    pub requests_ci95: Option<[f64; 2]>,
     /// Of `completions`: those with both *issued* and *ready* seen.
     pub with_stages: u64,
     /// Of `completions`: those with *queued* seen; null where the kernel lets no probe see it.
@@ -262,6 +283,18 @@ pub struct Followed {
     /// they name.
     #[serde(default)]
     pub shared_user_data: u64,
+}
+
+impl Followed {
+    /// Which requests were followed, in words.
+    pub fn sampling(&self) -> String {
+        match (self.one_in, self.adaptive) {
+            (0 | 1, _) => "all requests".into(),
+            (_, true) if self.sampled_from == Some(0) => "all requests".into(),
+            (n, true) => format!("all requests of a CPU up to 20 k a second, 1 in {n} beyond"),
+            (n, false) => format!("1 in {n} requests"),
+        }
+    }
 }
 
 /// Requests handed to io-wq workers.

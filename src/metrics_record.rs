@@ -1,5 +1,5 @@
 //! What a scrape tells of a watch that goes on. Counts only grow, from the watch's beginning on; those of `delays` and `latency`
-//! are of the followed requests, one in `one_in`. Unknown is `None`, never 0.
+//! are estimated from the followed requests, each of which counts as often as it stands for. Unknown is `None`, never 0.
 
 use crate::measurement::{Interrupt, Ipi, Missed, ModeSwitch};
 use crate::path::vehicle::Vehicle;
@@ -8,6 +8,8 @@ use crate::path::vehicle::Vehicle;
 pub struct MetricsRecord {
     pub elapsed_ns: u64,
     pub one_in: u32,
+    /// As in a trace's `followed`.
+    pub adaptive: bool,
     /// Rings and contexts, by number.
     pub rings: Vec<RingMetrics>,
     /// Of no ring and no context.

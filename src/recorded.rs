@@ -18,6 +18,9 @@ pub struct Header {
     pub subject: Subject,
     /// One request in so many is recorded; 1: all.
     pub one_in: u32,
+    /// All of a CPU's while there were few, and one in `one_in` of the others: each says what it stands for.
+    #[serde(default)]
+    pub adaptive: bool,
     /// So many of these at most are in the recording, the slowest; null: all.
     #[serde(default)]
     pub slowest: Option<u64>,

@@ -23,6 +23,9 @@ pub struct TopRecord {
     pub elapsed_ns: u64,
     /// One request in so many is followed.
     pub one_in: u32,
+    /// As in a trace's `followed`.
+    #[serde(default)]
+    pub adaptive: bool,
     pub total: TotalRates,
     /// The busiest first.
     pub processes: Vec<ProcessRates>,

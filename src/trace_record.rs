@@ -81,10 +81,16 @@ pub struct Total {
     pub stages: Option<StageRecord>,
     /// Requests by how many the io_uring_enter call that brought them was asked to submit, of the followed ones.
     pub enter_batches: Vec<EnterBatch>,
+    /// All io_uring_enter calls that submitted; null: none was followed, or too few to tell.
+    #[serde(default)]
+    pub enter_calls: Option<Estimate>,
     /// Followed completions by the CPU on which they were ready and the one on which they were posted.
     pub cpu_pairs: Vec<CpuPair>,
     /// Followed completions by how many items the task-work run that carried them ran.
     pub run_items: Vec<RunItems>,
+    /// All runs of task work that carried completions; null as above.
+    #[serde(default)]
+    pub runs: Option<Estimate>,
     pub processes: Vec<ProcessRecord>,
     pub iowq: IowqRecord,
     /// Page faults from user mode of the watched threads; null where not counted.
@@ -164,11 +170,19 @@ pub struct EnterBatch {
     pub at_least: u64,
     /// Followed requests in such calls.
     pub requests: u64,
-    /// Estimated calls: each request stands for 1/batch of one, times `one_in`.
+    /// Estimated calls: each request stands for 1/batch of one, times its weight.
     pub calls: f64,
     /// The estimate's 95 % interval (`stats::estimate`); of few requests it says little.
     #[serde(default)]
     pub calls_ci95: Option<[f64; 2]>,
+}
+
+/// A total that the followed requests tell of.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    pub total: f64,
+    /// Its 95 % interval (`stats::estimate`); both ends are the total where nothing was left out.
+    pub ci95: [f64; 2],
 }
 
 /// Followed completions that were ready on one CPU and posted on another, or the same.
@@ -177,13 +191,33 @@ pub struct CpuPair {
     pub ready_cpu: u32,
     pub posted_cpu: u32,
     pub completions: u64,
+    /// How many of all completions these stand for (the sum of their weights).
+    #[serde(default)]
+    pub estimated: Option<u64>,
 }
 
-/// Followed completions carried by runs of exactly so many items; completions / items estimates the runs.
+impl CpuPair {
+    /// Of one and the same record, to be compared with others.
+    pub fn stands_for(&self) -> u64 {
+        self.estimated.unwrap_or(self.completions)
+    }
+}
+
+/// Followed completions carried by runs of exactly so many items; estimated / items estimates the runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunItems {
     pub items: u32,
     pub completions: u64,
+    /// As [`CpuPair::estimated`].
+    #[serde(default)]
+    pub estimated: Option<u64>,
+}
+
+impl RunItems {
+    /// As [`CpuPair::stands_for`].
+    pub fn stands_for(&self) -> u64 {
+        self.estimated.unwrap_or(self.completions)
+    }
 }
 
 /// One ring.
@@ -216,7 +250,11 @@ pub struct RingRecord {
     pub latency_ns: Latency,
     pub stages: Option<StageRecord>,
     pub enter_batches: Vec<EnterBatch>,
+    #[serde(default)]
+    pub enter_calls: Option<Estimate>,
     pub run_items: Vec<RunItems>,
+    #[serde(default)]
+    pub runs: Option<Estimate>,
     /// Null where fewer than two of its completions were followed.
     #[serde(default)]
     pub order: Option<Order>,

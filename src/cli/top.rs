@@ -16,6 +16,7 @@ use crate::cli::seconds;
 use crate::error::{Error, Result};
 use crate::experiment::interrupt;
 use crate::measurement::Warning;
+use crate::probe::choice::Choice;
 use crate::report::terminal::{self, Style};
 use crate::report::top::{Screen, block};
 use crate::top_record::TopRecord;
@@ -42,9 +43,9 @@ pub struct TopArgs {
     count: Option<u64>,
 
     /// Follow one request in N whole, for latencies and delays; 1: all, which costs about 0.3 µs each. Counts are of all
-    /// requests whatever N is
-    #[arg(long, value_name = "N", default_value_t = 16, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    one_in: u32,
+    /// requests whatever N is. Default: all requests of a CPU up to 20,000 a second, and one in 16 beyond
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    one_in: Option<u32>,
 
     /// One JSON object a line and interval on standard output
     #[arg(long)]
@@ -59,7 +60,8 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
 pub fn run(args: &TopArgs) -> Result<u8> {
     let numbers = Rc::new(Numbers::of_this_process()?);
     let asked = subject::resolve(&[], &args.processes, args.all || args.processes.is_empty(), &numbers)?;
-    let how = How { interval: args.interval, one_in: args.one_in, numbers: Rc::clone(&numbers) };
+    let choice = args.one_in.map_or(Choice::adaptive(16), Choice::fixed);
+    let how = How { interval: args.interval, choice, numbers: Rc::clone(&numbers) };
     let stop = interrupt::raise_flag()?;
     let ending = Ending { count: args.count, stop };
     if !args.json && std::io::stdout().is_terminal() {

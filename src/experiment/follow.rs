@@ -7,10 +7,12 @@ use crate::path::multishot::Multishot;
 use crate::path::order::{Passages, sees_ends};
 use crate::path::times::{Delays, Times};
 use crate::path::trail::Trail;
+use crate::probe::choice::Choice;
 use crate::probe::function;
 use crate::probe::observed::Observed;
 use crate::probe::rings::FollowLoss;
 use crate::probe::watch::{Follow, Watch};
+use crate::stats::estimate::{self, Taken};
 
 /// A trail's room in the ring buffer, its header included.
 const TRAIL_BYTES: u64 = 256;
@@ -18,13 +20,15 @@ const TRAIL_BYTES: u64 = 256;
 /// What the ring buffer holds of one request in `one_in`. Taking trails out costs about a microsecond each on some CPU, beside
 /// the load; so as many as a load of some seconds makes wait for its end.
 pub fn follow(one_in: u32) -> Follow {
-    Follow { one_in, ring_bytes: if one_in < 16 { 64 << 20 } else { 16 << 20 } }
+    Follow { choice: Choice::fixed(one_in), ring_bytes: if one_in < 16 { 64 << 20 } else { 16 << 20 } }
 }
 
 /// Followed requests as they are taken out.
 pub struct Requests {
     how: Follow,
     completions: u64,
+    whole: u64,
+    requests: Taken,
     times: Times,
     delays: Delays,
     multishot: Multishot,
@@ -38,6 +42,8 @@ impl Requests {
         Self {
             how,
             completions: 0,
+            whole: 0,
+            requests: Taken::default(),
             times: Times::default(),
             delays: Delays::default(),
             multishot: Multishot::default(),
@@ -48,7 +54,7 @@ impl Requests {
 
     /// `done` I/Os are over: takes out what has been followed, if the ring buffer may be half full.
     pub fn make_room(&mut self, watch: &mut Watch<'_>, done: u64) -> Result<()> {
-        let waiting = done.saturating_sub(self.emptied_at) / u64::from(self.how.one_in);
+        let waiting = done.saturating_sub(self.emptied_at) / u64::from(self.how.choice.one_in);
         if waiting * TRAIL_BYTES < u64::from(self.how.ring_bytes) / 2 {
             return Ok(());
         }
@@ -62,7 +68,12 @@ impl Requests {
 
     fn take(&mut self, trail: Trail) {
         self.completions += 1;
-        let is_whole = !self.multishot.is_later(&trail) && trail.is_last_result();
+        self.whole += u64::from(trail.weight <= 1);
+        let is_first = !self.multishot.is_later(&trail);
+        let is_whole = is_first && trail.is_last_result();
+        if is_first {
+            self.requests.take(trail.weight, 1.0);
+        }
         self.passages.take(&trail, is_whole);
         if is_whole {
             self.times.take(&trail);
@@ -75,9 +86,15 @@ impl Requests {
         m.vehicles = self.delays.beside(&m.vehicles);
         m.stages = self.times.stages.record();
         m.order = self.passages.order(sees_ends(&m.probe.programs));
+        let requests = estimate::interval(&[self.requests], self.how.choice.one_in);
         let followed = Followed {
-            one_in: self.how.one_in,
+            one_in: self.how.choice.one_in,
+            adaptive: self.how.choice.adaptive,
             completions: self.completions,
+            whole: self.whole,
+            sampled_from: (self.how.choice.one_in > 1).then_some(loss.sampled_from),
+            requests_estimated: requests.map(|t| t.total),
+            requests_ci95: requests.map(|t| [t.lo, t.hi]),
             with_stages: self.times.stages.completions,
             with_queued: function::sees_queued(&m.probe.programs).then_some(self.times.with_queued),
             no_room: loss.no_room,

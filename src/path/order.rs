@@ -23,6 +23,8 @@ const KEPT: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Passage {
     ring: u32,
+    /// As [`Trail::weight`].
+    weight: u32,
     /// `None`: it is one of several of its request, whose submission says nothing of when it was to come.
     submitted: Option<NonZeroU64>,
     issued: Option<NonZeroU64>,
@@ -55,6 +57,7 @@ impl Passages {
         let stamp = |s: Stamp| NonZeroU64::new(s.ns);
         self.0.push(Passage {
             ring,
+            weight: trail.weight.max(1),
             submitted: stamp(trail.submitted).filter(|_| is_whole),
             issued: trail.issued.and_then(stamp),
             ready: trail.ready.and_then(stamp),
@@ -83,18 +86,27 @@ impl Passages {
         if self.0.len() < 2 {
             return None;
         }
-        let mut order = self.rings().values().map(|of| of_ring(of, ends_seen)).reduce(sum)?;
+        let rings = self.rings();
+        let mut order = rings.values().map(|of| of_ring(of, ends_seen)).reduce(sum)?;
         if let Some(delivery) = &mut order.delivery {
             // Rings of which none was seen to become ready have no such part.
-            delivery.without_ready = self.0.len() as u64 - delivery.completions;
+            delivery.without_ready = rings.values().map(|of| of.len() as u64).sum::<u64>() - delivery.completions;
         }
         Some(order)
     }
 
+    /// Of each ring the completions that were followed in one way, all or a sample: among a sample, one overtakes only what is as far
+    /// away as its neighbours are, so that the two say different things. It is the way that stands for more of them.
     fn rings(&self) -> BTreeMap<u32, Vec<&Passage>> {
         let mut rings: BTreeMap<u32, Vec<&Passage>> = BTreeMap::new();
         for p in &self.0 {
             rings.entry(p.ring).or_default().push(p);
+        }
+        for of in rings.values_mut() {
+            let weight =
+                |whole: bool| of.iter().filter(|p| (p.weight == 1) == whole).map(|p| u64::from(p.weight)).sum::<u64>();
+            let whole = weight(true) >= weight(false);
+            of.retain(|p| (p.weight == 1) == whole);
         }
         rings
     }
@@ -204,6 +216,7 @@ mod tests {
     fn ring(ring: u32, places: &[[u64; 3]]) -> Vec<Passage> {
         let of = |(i, [issued, ready, posted]): (usize, &[u64; 3])| Passage {
             ring,
+            weight: 1,
             submitted: NonZeroU64::new(1 + i as u64),
             issued: NonZeroU64::new(1000 + issued),
             ready: NonZeroU64::new(2000 + ready),
@@ -296,9 +309,25 @@ mod tests {
     }
 
     #[test]
+    fn the_order_is_of_those_that_were_followed_in_one_way() {
+        // All in order while all were followed; later two of a sample, turned round.
+        let mut all = ring(0, &[[0, 0, 0], [1, 1, 1], [2, 2, 2]]);
+        let mut sample = ring(0, &[[9, 9, 9], [8, 8, 8]]);
+        sample.iter_mut().for_each(|p| p.weight = 100);
+        all.extend(&sample[..1]);
+        assert_eq!((numbers(&sample)[0], order(&all, true).unwrap().completions), (1, 1), "it stands for most");
+        all.extend(ring(1, &[[0, 0, 0], [1, 1, 1]]));
+        all.extend(&sample[1..]);
+        let o = order(&all, true).unwrap();
+        assert_eq!((o.completions, o.inversions), (4, 1), "two of the first ring, two of the second");
+        assert_eq!(o.delivery.unwrap().without_ready, 0);
+    }
+
+    #[test]
     fn equal_stamps_overtake_nobody_and_missing_ones_are_left_out() {
         let at = |submitted, posted| Passage {
             ring: 0,
+            weight: 1,
             submitted: NonZeroU64::new(submitted),
             issued: None,
             ready: None,

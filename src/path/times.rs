@@ -1,4 +1,5 @@
-//! Sums over followed completions: latencies, the stages that they consist of, and how late each vehicle delivered. Pure.
+//! Sums over followed completions: latencies, the stages that they consist of, and how late each vehicle delivered. Each completion
+//! counts as often as it stands for ([`Trail::weight`]). Pure.
 
 use std::collections::BTreeMap;
 
@@ -16,65 +17,87 @@ pub struct Times {
     pub with_queued: u64,
 }
 
-/// Sums in nanoseconds over completions with both *issued* and *ready*.
+/// Sums over completions with both *issued* and *ready*, each as often as it stands for: in nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub struct Stages {
     pub completions: u64,
-    issue: u64,
-    wait: u64,
-    delivery: u64,
-    /// Of `delivery`, and of how many completions.
-    file_system: u64,
-    ended: u64,
-    /// The same until *queued*.
-    until_queued: u64,
-    queued: u64,
+    weight: u64,
+    issue: u128,
+    wait: u128,
+    delivery: u128,
+    /// Of `delivery`, and whether any had it.
+    file_system: u128,
+    ended: bool,
     delays: Durations,
+    queued: Queued,
+}
+
+/// The same over those of them of which *queued* was seen.
+#[derive(Debug, Clone, Default)]
+struct Queued {
+    completions: u64,
+    weight: u64,
+    until: u128,
+    delivery: u128,
 }
 
 impl Times {
     pub fn take(&mut self, trail: &Trail) {
-        self.latency.take(trail.latency_ns());
+        self.latency.take(trail.latency_ns(), trail.weight);
         self.with_queued += u64::from(trail.queued.is_some());
-        if let Some(stages) = trail.stages() {
-            self.stages.completions += 1;
-            self.stages.issue += stages.issue_ns;
-            self.stages.wait += stages.wait_ns;
-            self.stages.delivery += stages.delivery_ns;
-            self.stages.file_system += stages.file_system_ns;
-            self.stages.ended += u64::from(trail.ended.is_some());
-            self.stages.until_queued += stages.until_queued_ns.unwrap_or(0);
-            self.stages.queued += u64::from(stages.until_queued_ns.is_some());
-            self.stages.delays.take(stages.delivery_ns);
+        let Some(stages) = trail.stages() else { return };
+        let weight = trail.weight.max(1);
+        let weighted = |ns: u64| u128::from(ns) * u128::from(weight);
+        let sum = &mut self.stages;
+        sum.completions += 1;
+        sum.weight += u64::from(weight);
+        sum.issue += weighted(stages.issue_ns);
+        sum.wait += weighted(stages.wait_ns);
+        sum.delivery += weighted(stages.delivery_ns);
+        sum.file_system += weighted(stages.file_system_ns);
+        sum.ended |= trail.ended.is_some();
+        sum.delays.take(stages.delivery_ns, weight);
+        if let Some(until) = stages.until_queued_ns {
+            sum.queued.completions += 1;
+            sum.queued.weight += u64::from(weight);
+            sum.queued.until += weighted(until);
+            sum.queued.delivery += weighted(stages.delivery_ns);
         }
     }
 
     pub fn add(&mut self, other: &Times) {
         self.latency.add(&other.latency);
         self.with_queued += other.with_queued;
-        self.stages.completions += other.stages.completions;
-        self.stages.issue += other.stages.issue;
-        self.stages.wait += other.stages.wait;
-        self.stages.delivery += other.stages.delivery;
-        self.stages.file_system += other.stages.file_system;
-        self.stages.ended += other.stages.ended;
-        self.stages.until_queued += other.stages.until_queued;
-        self.stages.queued += other.stages.queued;
-        self.stages.delays.add(&other.stages.delays);
+        let (sum, other) = (&mut self.stages, &other.stages);
+        sum.completions += other.completions;
+        sum.weight += other.weight;
+        sum.issue += other.issue;
+        sum.wait += other.wait;
+        sum.delivery += other.delivery;
+        sum.file_system += other.file_system;
+        sum.ended |= other.ended;
+        sum.delays.add(&other.delays);
+        sum.queued.completions += other.queued.completions;
+        sum.queued.weight += other.queued.weight;
+        sum.queued.until += other.queued.until;
+        sum.queued.delivery += other.queued.delivery;
     }
 }
 
 impl Stages {
     pub fn record(&self) -> Option<StageRecord> {
-        let mean = |sum: u64| sum as f64 / self.completions as f64;
-        (self.completions > 0).then(|| StageRecord {
+        let of = |sum: u128, weight: u64| (weight > 0).then(|| sum as f64 / weight as f64);
+        let mean = |sum: u128| of(sum, self.weight);
+        Some(StageRecord {
             completions: self.completions,
-            issue_ns: mean(self.issue),
-            wait_ns: mean(self.wait),
-            delivery_ns: mean(self.delivery),
-            file_system_ns: (self.ended > 0).then(|| mean(self.file_system)),
-            queued_ns: (self.queued > 0).then(|| mean(self.until_queued)),
-            total_ns: mean(self.issue + self.wait + self.delivery),
+            issue_ns: mean(self.issue)?,
+            wait_ns: mean(self.wait)?,
+            delivery_ns: mean(self.delivery)?,
+            file_system_ns: mean(self.file_system).filter(|_| self.ended),
+            queued_ns: of(self.queued.until, self.queued.weight),
+            queued_completions: self.queued.completions,
+            queued_delivery_ns: of(self.queued.delivery, self.queued.weight),
+            total_ns: mean(self.issue + self.wait + self.delivery)?,
             delivery_delay_ns: self.delays.latency(),
         })
     }
@@ -88,7 +111,7 @@ impl Delays {
     /// A completion of which *ready* was not seen has no delay, and is not taken.
     pub fn take(&mut self, trail: Trail) {
         if let Some(delay) = trail.delay_ns() {
-            self.0.entry((trail.vehicle, trail.detail)).or_default().take(delay);
+            self.0.entry((trail.vehicle, trail.detail)).or_default().take(delay, trail.weight);
         }
     }
 

@@ -58,6 +58,10 @@ pub struct Trail {
     pub tid: u32,
     /// The operation's name, as IORING_OP_… in lower case: `read_fixed`.
     pub opcode: String,
+    /// How many requests it stands for: the inverse of its chance to be followed, as it was when it was submitted. What is told of
+    /// all requests is estimated from such (Horvitz and Thompson's estimator). 0 in a file: as many as its header says.
+    #[serde(default)]
+    pub weight: u32,
     pub user_data: u64,
     /// Bytes asked for, where the operation has one plain length of its own (and takes no provided buffer).
     pub asked_bytes: Option<u64>,

@@ -11,6 +11,7 @@ pub fn trail() -> Trail {
         tgid: 4711,
         tid: 4712,
         opcode: "read_fixed".into(),
+        weight: 1,
         user_data: 7,
         asked_bytes: Some(4096),
         result: 4096,

@@ -233,6 +233,8 @@ pub(super) fn observe(
             skipped: sum(|s| s.skipped) + raw.skipped,
             unfinished: raw.unfinished,
             shared: sum(|s| s.shared.into()),
+            // The place of the next one is drawn already.
+            sampled_from: sum(|s| s.gaps.saturating_sub(s.until_next.into())),
         },
         iowq_workers: raw.workers.0,
         iowq_most: raw.workers.1,
@@ -498,6 +500,7 @@ fn interrupts(raw: &Raw, subject: &Subject, tells_whose: bool, proc_interrupts: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probe::choice::Choice;
     use crate::probe::watch::{Follow, Who};
 
     #[test]
@@ -510,7 +513,7 @@ mod tests {
             aio_awaited: false,
             spans_timed: false,
         };
-        let traced = subject(Some(Follow { one_in: 1, ring_bytes: 4096 }));
+        let traced = subject(Some(Follow { choice: Choice::fixed(1), ring_bytes: 4096 }));
         let mut raw = Raw {
             misses: BTreeMap::from([("aio_iomap_complete", 1), ("block_ended", 2), ("interrupt_ipi_send", 4)]),
             ..Raw::default()

@@ -170,8 +170,10 @@ struct cpu_slot {
 	__u32 ring_epoch;
 	__u64 running;     /* address of the current task, watched or not */
 	__u32 switched;    /* context switches of this CPU */
-	__u32 until_next;  /* submissions until the next followed one */
-	__u64 random;
+	__u32 until_next;  /* of one in some: this one from now is followed; 0: none is drawn yet */
+	__u32 window_since; /* jiffies; see choose.h */
+	__u32 window_submits;
+	__u64 gaps; /* requests of which one in some is followed, those to `until_next` included */
 	__u64 addresses[4]; /* passing through: see address_of */
 	__u64 sqpoll;
 	__u64 iowq;
@@ -327,8 +329,8 @@ struct aio_request {
 	__u64 asked_bytes;  /* 0: no plain length */
 	__u32 tid;
 	__u32 opcode;
-	__u32 ended; /* it is known what carried it */
-	__u32 followed;
+	__u32 ended;  /* it is known what carried it */
+	__u32 weight; /* how many it stands for; 0: it is not followed */
 };
 
 /* The times of a followed one. CLOCK_MONOTONIC. */
@@ -338,7 +340,7 @@ struct reaped {
 	__u32 ring;
 	__u32 tgid;
 	__u32 opcode;
-	__u32 pad;
+	__u32 weight;
 };
 
 enum course {
@@ -408,8 +410,9 @@ struct trail {
 	__u32 meanwhile_tid;
 	__u32 switched; /* that CPU's count then */
 	__u32 switches; /* and since, at the posting; all ones: not known */
-	__u32 opcode;
-	__u32 skips; /* it asks for no completion if it succeeds */
+	__u16 opcode;
+	__u16 skips; /* it asks for no completion if it succeeds */
+	__u32 weight; /* how many requests it stands for: the inverse of its chance to be chosen */
 	__u32 shots; /* completions of this request that came before (multishot) */
 	char meanwhile_comm[16];
 };

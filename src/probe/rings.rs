@@ -68,6 +68,8 @@ pub struct Reaped {
     pub opcode: String,
     pub submitted_ns: u64,
     pub reaped_ns: u64,
+    /// As [`crate::path::trail::Trail::weight`].
+    pub weight: u32,
 }
 
 /// Exact counts of one opcode. Meanings as in [`crate::trace_record::OpcodeRecord`].
@@ -113,4 +115,6 @@ pub struct FollowLoss {
     pub unfinished: u64,
     /// Completions of multishot requests that another one shares its user data with.
     pub shared: u64,
+    /// Requests of which only one in `one_in` was chosen.
+    pub sampled_from: u64,
 }

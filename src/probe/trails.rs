@@ -69,6 +69,7 @@ impl Trails {
                 opcode: opcode(raw.opcode),
                 submitted_ns: raw.submitted_ns,
                 reaped_ns: raw.reaped_ns,
+                weight: raw.weight,
             });
         }
     }
@@ -148,7 +149,7 @@ impl Words<'_> {
             waker_cpu: raw.waker_cpu,
             ring: raw.ring,
         };
-        let opcode = opcode(raw.opcode);
+        let opcode = opcode(raw.opcode.into());
         let (vehicle, detail) = observed::carrier(&key, self.symbols, &line).vehicle();
         let comm = || text(&raw.meanwhile_comm);
         let meanwhile = match raw.meanwhile {
@@ -174,6 +175,7 @@ impl Words<'_> {
             ring: (raw.ring + 1 < self.rings_max).then_some(raw.ring),
             tgid: raw.tgid,
             tid: raw.tid,
+            weight: raw.weight,
             user_data: raw.user_data,
             asked_bytes: (raw.asked_bytes != 0).then_some(raw.asked_bytes.into()),
             result: raw.result,

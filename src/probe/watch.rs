@@ -12,6 +12,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramMut};
 pub(super) use counters::read;
 use counters::{entries, unreadable};
 
+use super::choice::{Choice, Window};
 use super::numbers::Own;
 use super::observed::{self, Observed, Raw, RawRing};
 use super::overflow;
@@ -107,8 +108,7 @@ pub enum Who {
 /// Requests followed whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Follow {
-    /// One request in so many, chosen at random; 1: all.
-    pub one_in: u32,
+    pub choice: Choice,
     /// Power of two, at least a page; between two calls of [`Watch::trails`] it must hold all that ends.
     pub ring_bytes: u32,
 }
@@ -213,7 +213,11 @@ impl<'room> Watch<'room> {
             constants.following = true;
             constants.everyone = subject.who == Who::Everyone;
             constants.own_tgid = own.tgid;
-            constants.one_in = follow.one_in.max(1);
+            constants.one_in = follow.choice.one_in.max(1);
+            let window = Window::of(crate::host::clock::tick_hz());
+            constants.adaptive = follow.choice.adaptive;
+            (constants.window_jiffies, constants.whole_max) = (window.jiffies, window.requests);
+            constants.trails_crowded = u64::from(follow.ring_bytes / 2);
             constants.rings_max = RINGS_MAX;
             // Without them the plan says what is missing.
             constants.multishot_flags = Facts::of_this_kernel().multishot_flags.unwrap_or(0);
@@ -505,7 +509,7 @@ impl<'room> Watch<'room> {
     }
 
     /// What has become of the chosen requests up to now: a sum over counters in shared memory, no system call. What is
-    /// unfinished is known at the end only, and 0 here.
+    /// unfinished is known at the end only, and 0 here; so is `sampled_from`.
     pub fn follow_loss(&self) -> FollowLoss {
         let slots = &self.skel.maps.bss_data.as_deref().expect("the object has counters").slots;
         // SAFETY: live and aligned; programs may be writing, and a count that is a moment old is as good.
@@ -518,6 +522,7 @@ impl<'room> Watch<'room> {
             skipped: sum(|s| &s.skipped),
             unfinished: 0,
             shared: slots.iter().map(|s| u64::from(unsafe { std::ptr::read_volatile(&s.shared) })).sum(),
+            sampled_from: 0,
         }
     }
 

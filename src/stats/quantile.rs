@@ -10,16 +10,27 @@ pub const BEYOND: f64 = 5.0;
 /// The value at `q` (0 to 1), or `None` where fewer than [`BEYOND`] samples are expected beyond it: p50 needs 10, p99
 /// 500, p99.99 50,000. Its error is the histogram's.
 pub fn quantile(histogram: &Histogram<u64>, q: f64) -> Option<u64> {
+    of(histogram, q, histogram.len() as f64)
+}
+
+fn of(histogram: &Histogram<u64>, q: f64, samples: f64) -> Option<u64> {
     // 500 × (1 − 0.99) is a little less than 5 in binary.
-    let beyond = histogram.len() as f64 * (1.0 - q).min(q) + 1e-6;
+    let beyond = samples * (1.0 - q).min(q) + 1e-6;
     (beyond >= BEYOND).then(|| histogram.value_at_quantile(q))
 }
 
 /// What a measurement says of a histogram of nanoseconds.
 pub fn summary(histogram: &Histogram<u64>) -> Latency {
+    weighted(histogram, histogram.len(), histogram.len() as f64)
+}
+
+/// The same where each of `count` samples is in it as often as it stands for. `effective`: how many of one weight would vary as
+/// much (Kish's effective size); what that many cannot support is not said.
+pub fn weighted(histogram: &Histogram<u64>, count: u64, effective: f64) -> Latency {
     let some = !histogram.is_empty();
+    let quantile = |histogram, q| of(histogram, q, effective);
     Latency {
-        count: histogram.len(),
+        count,
         mean: some.then(|| histogram.mean()),
         min: some.then(|| histogram.min()),
         p50: quantile(histogram, 0.5),

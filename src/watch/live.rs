@@ -15,6 +15,7 @@ use super::subject::Asked;
 use super::summary::{self, Part, Summary};
 use crate::error::{Error, Result};
 use crate::measurement::Warning;
+use crate::probe::choice::Choice;
 use crate::probe::observed::Observed;
 use crate::probe::watch::{Room, Watch};
 use crate::top_record::TopRecord;
@@ -23,8 +24,8 @@ use crate::top_record::TopRecord;
 #[derive(Debug, Clone)]
 pub struct How {
     pub interval: Duration,
-    /// One request in so many is followed whole.
-    pub one_in: u32,
+    /// Requests that are followed whole.
+    pub choice: Choice,
     pub numbers: Rc<Numbers>,
 }
 
@@ -42,7 +43,7 @@ pub trait Listener {
 pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()> {
     session::allowed()?;
     let mut room = Room::default();
-    let mut watch = Watch::open(&mut room, session::probed(&asked, how.one_in))?;
+    let mut watch = Watch::open(&mut room, session::probed(&asked, how.choice))?;
     let mut watched = match asked {
         Asked::Processes(processes) => Watched::Processes(processes),
         Asked::Everyone => Watched::Everyone,
@@ -57,7 +58,7 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
 
     watch.begin()?;
     let mut began = Instant::now();
-    let (mut summary, mut meter) = (Summary::new(how.one_in), Meter::new(how.one_in));
+    let (mut summary, mut meter) = (Summary::new(how.choice), Meter::new(how.choice));
     loop {
         let over = watched.have_ended();
         session::take(&mut watch, &mut summary, &mut processes, None)?;

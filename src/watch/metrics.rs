@@ -91,7 +91,8 @@ pub(super) fn record(observed: Observed, summary: &Summary, elapsed_ns: u64, obs
     let (latency, delays) = summary.buckets();
     MetricsRecord {
         elapsed_ns,
-        one_in: summary.one_in(),
+        one_in: summary.choice().one_in,
+        adaptive: summary.choice().adaptive,
         rings,
         apart: apart.into_iter().collect(),
         followed: summary.completions(),

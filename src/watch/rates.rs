@@ -11,6 +11,7 @@ use super::summary::Part;
 use crate::measurement::VehicleCount;
 use crate::path::times::Times;
 use crate::path::vehicle::Vehicle;
+use crate::probe::choice::Choice;
 use crate::probe::observed::Observed;
 use crate::probe::rings::{OpcodeCounts, RingCounts};
 use crate::stats::durations::Durations;
@@ -38,7 +39,7 @@ pub struct Moment {
 /// Turns counts that grow into rates, interval by interval.
 #[derive(Debug)]
 pub struct Meter {
-    one_in: u32,
+    choice: Choice,
     interval: u64,
     /// At the last interval's end; `None`: all counts were zero.
     before: Option<Observed>,
@@ -46,8 +47,8 @@ pub struct Meter {
 }
 
 impl Meter {
-    pub fn new(one_in: u32) -> Self {
-        Meter { one_in, interval: 0, before: None, sq_before: HashMap::new() }
+    pub fn new(choice: Choice) -> Self {
+        Meter { choice, interval: 0, before: None, sq_before: HashMap::new() }
     }
 
     /// The interval that ends with `now`. `followed`: by ring, what completed in it.
@@ -119,7 +120,8 @@ impl Meter {
             interval: self.interval,
             ended_unix_s: end.unix_s,
             elapsed_ns: end.elapsed_ns,
-            one_in: self.one_in,
+            one_in: self.choice.one_in,
+            adaptive: self.choice.adaptive,
             total,
             processes,
             rings,

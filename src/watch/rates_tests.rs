@@ -55,7 +55,7 @@ fn turn(meter: &mut Meter, now: Observed) -> TopRecord {
 
 #[test]
 fn rates_are_of_what_was_counted_between_two_looks() {
-    let mut meter = Meter::new(16);
+    let mut meter = Meter::new(Choice::fixed(16));
     let first = turn(&mut meter, observed(vec![ring(0, 100)], 0));
     assert_eq!((first.interval, first.rings[0].rates.completions_per_s), (1, 50.0), "from the beginning");
 
@@ -78,7 +78,7 @@ fn rates_are_of_what_was_counted_between_two_looks() {
 
 #[test]
 fn a_new_ring_begins_at_zero_and_the_busiest_is_first() {
-    let mut meter = Meter::new(1);
+    let mut meter = Meter::new(Choice::fixed(1));
     turn(&mut meter, observed(vec![ring(0, 100)], 0));
     let second = turn(&mut meter, observed(vec![ring(0, 120), ring(1, 40), ring(2, 20)], 0));
     let by_ring: Vec<(u32, f64)> = second.rings.iter().map(|r| (r.ring, r.rates.completions_per_s)).collect();
@@ -89,7 +89,7 @@ fn a_new_ring_begins_at_zero_and_the_busiest_is_first() {
 
 #[test]
 fn a_count_that_was_read_too_high_makes_no_rate() {
-    let mut meter = Meter::new(1);
+    let mut meter = Meter::new(Choice::fixed(1));
     let mut high = observed(vec![ring(0, 100)], 5);
     high.rings[0].vehicles[0].completions += 50;
     high.vehicles[1].completions += 50;
@@ -103,18 +103,19 @@ fn a_count_that_was_read_too_high_makes_no_rate() {
 #[test]
 fn no_time_is_no_rate() {
     let none = Moment { elapsed_ns: 0, unix_s: 0 };
-    let record = Meter::new(1).turn(observed(vec![ring(0, 100)], 0), &BTreeMap::new(), &HashMap::new(), none);
+    let record =
+        Meter::new(Choice::fixed(1)).turn(observed(vec![ring(0, 100)], 0), &BTreeMap::new(), &HashMap::new(), none);
     assert_eq!(record.rings[0].rates.completions_per_s, 0.0);
 }
 
 #[test]
 fn what_was_followed_is_of_its_interval() {
-    let mut summary = Summary::new(1);
+    let mut summary = Summary::new(Choice::fixed(1));
     let stages = Trail { opcode: "read".into(), ..trail_example::trail() };
     for user_data in 0..20 {
         summary.take(Trail { user_data, ..stages.clone() });
     }
-    let mut meter = Meter::new(1);
+    let mut meter = Meter::new(Choice::fixed(1));
     let known = HashMap::new();
     let first = meter.turn(observed(vec![ring(0, 100)], 0), &summary.turn(), &known, TWO_SECONDS);
     let ring_0 = &first.rings[0];
@@ -137,7 +138,7 @@ fn a_thread_for_submission_is_told_by_what_it_took_since_the_last_look() {
         let sq_thread = Some(SqThread { elapsed_ns, cpu_ns, sleeps: None });
         HashMap::from([(0, Known { sq_thread, comm: Some("database".into()), ..Known::default() })])
     };
-    let mut meter = Meter::new(1);
+    let mut meter = Meter::new(Choice::fixed(1));
     let mut turn = |known: HashMap<u32, Known>| {
         let polled = RingCounts { setup_flags: rings::SQPOLL, ..ring(0, 100) };
         let record = meter.turn(observed(vec![polled], 0), &BTreeMap::new(), &known, TWO_SECONDS);
@@ -162,7 +163,7 @@ fn a_process_is_not_known_where_one_of_its_threads_is_not() {
     let of_process = |known: &HashMap<u32, Known>| {
         let polled = |number| RingCounts { setup_flags: rings::SQPOLL, ..ring(number, 100) };
         let now = observed(vec![polled(0), polled(1), ring(2, 100)], 0);
-        Meter::new(1).turn(now, &BTreeMap::new(), known, TWO_SECONDS).processes[0].sqpoll_cpu
+        Meter::new(Choice::fixed(1)).turn(now, &BTreeMap::new(), known, TWO_SECONDS).processes[0].sqpoll_cpu
     };
     assert_eq!(of_process(&known(Some(250))), Some(0.75));
     assert_eq!(of_process(&known(None)), None);
@@ -170,7 +171,7 @@ fn a_process_is_not_known_where_one_of_its_threads_is_not() {
 
 #[test]
 fn kicks_that_were_not_counted_at_both_ends_have_no_rate() {
-    let mut meter = Meter::new(1);
+    let mut meter = Meter::new(Choice::fixed(1));
     let uncounted = Observed { kicks: None, ..observed(vec![ring(0, 100)], 0) };
     assert_eq!(turn(&mut meter, uncounted).total.kicks_per_s, None);
     assert_eq!(turn(&mut meter, observed(vec![ring(0, 100)], 60)).total.kicks_per_s, None, "since when is not known");
@@ -180,7 +181,7 @@ fn kicks_that_were_not_counted_at_both_ends_have_no_rate() {
 #[test]
 fn a_ring_whose_process_has_ended_goes_when_it_has_nothing_to_tell() {
     let gone = HashMap::from([(0, Known { gone: true, ..Known::default() })]);
-    let mut meter = Meter::new(1);
+    let mut meter = Meter::new(Choice::fixed(1));
     let mut rings = || meter.turn(observed(vec![ring(0, 100)], 0), &BTreeMap::new(), &gone, TWO_SECONDS).rings.len();
     assert_eq!((rings(), rings()), (1, 0));
 }

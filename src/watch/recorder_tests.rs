@@ -12,6 +12,7 @@ fn header(slowest: Option<u64>) -> Header {
         version: "0.1.0".into(),
         subject: Subject::All,
         one_in: 1,
+        adaptive: false,
         slowest,
         windows: None,
         origin: now(),

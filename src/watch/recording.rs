@@ -320,7 +320,13 @@ impl Iterator for Reader {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(entry) = self.entries.next() {
+            if let Some(mut entry) = self.entries.next() {
+                // Recordings of before it was told of each.
+                if let Entry::Trail(trail) | Entry::Later(trail) = &mut entry
+                    && trail.weight == 0
+                {
+                    trail.weight = self.header.one_in.max(1);
+                }
                 return Some(Ok(entry));
             }
             if self.ending.is_some() {

@@ -14,6 +14,7 @@ fn header() -> Header {
         version: "0.1.0".into(),
         subject: Subject::Command { argv: vec!["fio".into(), "job file".into()], exit_status: None },
         one_in: 1,
+        adaptive: false,
         slowest: None,
         windows: None,
         origin: ClockOrigin { monotonic_ns: 5_000_000_000, unix_ns: 1_790_000_000_000_000_000 },
@@ -98,6 +99,23 @@ fn what_is_read_is_what_was_written() {
     let written = write(&path);
     assert_eq!(read(&path), (written, Ending::Whole(Box::new(end()))));
     assert_eq!(Reader::open(&path).unwrap().skip_to_ending().unwrap(), Ending::Whole(Box::new(end())));
+}
+
+/// What recordings of before it was told of each say of all of them.
+#[test]
+fn a_request_without_a_weight_stands_for_as_many_as_the_header_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("old");
+    let mut writer = Writer::create(&path, &Header { one_in: 64, ..header() }, Existing::Keep).unwrap();
+    writer.push(&Trail { weight: 0, ..trail() }).unwrap();
+    writer.push(&Trail { weight: 3, ..trail() }).unwrap();
+    writer.finish(&end()).unwrap();
+    let weight = |entry: Result<Entry>| match entry.unwrap() {
+        Entry::Trail(t) => t.weight,
+        other => panic!("{other:?}"),
+    };
+    let weights: Vec<u32> = Reader::open(&path).unwrap().map(weight).collect();
+    assert_eq!(weights, [64, 3]);
 }
 
 #[test]

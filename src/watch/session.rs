@@ -24,6 +24,7 @@ use crate::host::privileges::{Capability, Privileges};
 use crate::measurement::Warning;
 use crate::metrics_record::Observer;
 use crate::path::sample::Sample;
+use crate::probe::choice::Choice;
 use crate::probe::profile::{self, Sampling};
 use crate::probe::watch::{Follow, Interface, Room, Subject, Watch, Who};
 use crate::recorded::{self, End, Header};
@@ -40,8 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct How {
     /// `None`: until the subject ends, or until it is stopped.
     pub duration: Option<Duration>,
-    /// One request in so many is followed whole.
-    pub one_in: u32,
+    /// Requests that are followed whole.
+    pub choice: Choice,
     /// `None`: all the time.
     pub windows: Option<Windows>,
     /// A command's standard output goes to our standard error.
@@ -171,7 +172,7 @@ pub fn watch(
             "leave out --windows or --profile",
         ));
     }
-    let subject_of_watch = probed(&asked, how.one_in);
+    let subject_of_watch = probed(&asked, how.choice);
     // First of all: a command's process begins as a copy of ours and has to give back what it is a copy of when it becomes the
     // program, in the program's time.
     let mut watched = match asked {
@@ -209,7 +210,8 @@ pub fn watch(
         schema: recorded::SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         subject: subject(&mut watched, descendants).0,
-        one_in: how.one_in,
+        one_in: how.choice.one_in,
+        adaptive: how.choice.adaptive,
         slowest: extra.keep.slowest.map(|k| k as u64),
         windows: how.windows.map(|w| (w.open.as_nanos() as u64, w.period.as_nanos() as u64)),
         origin,
@@ -229,7 +231,7 @@ pub fn watch(
         command.release()?;
     }
     let mut windows = how.windows.map(|windows| Opening::new(windows, began));
-    let mut summary = Summary::new(how.one_in);
+    let mut summary = Summary::new(how.choice);
     let mut until = how.duration.map(|d| began + d);
     let mut stopped = false;
     let mut left: Option<Left> = None;
@@ -462,14 +464,14 @@ pub(super) fn still_there(watched: &Watched) -> Result<()> {
 }
 
 /// What the probes are to look at.
-pub(super) fn probed(asked: &Asked, one_in: u32) -> Subject {
+pub(super) fn probed(asked: &Asked, choice: Choice) -> Subject {
     // Room for what ends between two looks: at one in one, a million requests a second and more.
-    let ring_bytes = if one_in < 16 { 32 << 20 } else { 4 << 20 };
+    let ring_bytes = if choice.one_in < 16 { 32 << 20 } else { 4 << 20 };
     Subject {
         who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
         interface: Interface::Any,
         target_irqs: vec![],
-        follow: Some(Follow { one_in, ring_bytes }),
+        follow: Some(Follow { choice, ring_bytes }),
         // Who begins with the watch, or is met in it, may use it at once.
         aio_awaited: matches!(asked, Asked::Processes(_)),
         spans_timed: false,

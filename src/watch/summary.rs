@@ -17,24 +17,34 @@ use crate::path::order::{Passages, sees_ends};
 use crate::path::times::{Delays, Times};
 use crate::path::trail::Trail;
 use crate::path::vehicle::Vehicle;
+use crate::probe::choice::Choice;
 use crate::probe::function;
 use crate::probe::observed::Observed;
-use crate::probe::rings::{ContextCounts, OpcodeCounts, Reaped, RingCounts};
+use crate::probe::rings::{ContextCounts, FollowLoss, OpcodeCounts, Reaped, RingCounts};
 use crate::stats::durations::Durations;
-use crate::stats::estimate;
+use crate::stats::estimate::{self, Taken};
 use crate::trace_record::{
-    ContextRecord, CpuPair, EnterBatch, ErrnoCount, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems,
-    SCHEMA, SqpollRecord, Subject, Total, TraceCpu, TraceRecord,
+    ContextRecord, CpuPair, EnterBatch, ErrnoCount, Estimate, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord,
+    RunItems, SCHEMA, SqpollRecord, Subject, Total, TraceCpu, TraceRecord,
 };
+
+/// Completions carried by runs of one size.
+#[derive(Debug, Clone, Copy, Default)]
+struct Run {
+    shares: Taken,
+    /// What they stand for.
+    estimated: u64,
+}
 
 /// What was followed of one ring, or of what belongs to no ring.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Part {
     pub by_opcode: BTreeMap<String, Times>,
     pub delays: Delays,
-    /// By the power of two below: requests, and the sum of each one's share of its call.
-    batches: BTreeMap<u64, (u64, f64)>,
-    run_items: BTreeMap<u32, u64>,
+    /// By the power of two below: requests, each worth its share of its call.
+    batches: BTreeMap<u64, Taken>,
+    /// Completions, each worth its share of its run.
+    run_items: BTreeMap<u32, Run>,
     /// The thread that submitted last.
     pub tid: u32,
     /// First followed submission and last followed posting, CLOCK_MONOTONIC.
@@ -58,12 +68,13 @@ impl Part {
             self.by_opcode.entry(opcode.clone()).or_default().add(times);
         }
         self.delays.add(&other.delays);
-        for (at_least, (requests, share)) in &other.batches {
-            let batch = self.batches.entry(*at_least).or_default();
-            (batch.0, batch.1) = (batch.0 + requests, batch.1 + share);
+        for (at_least, batch) in &other.batches {
+            self.batches.entry(*at_least).or_default().add(batch);
         }
-        for (items, completions) in &other.run_items {
-            *self.run_items.entry(*items).or_default() += completions;
+        for (items, run) in &other.run_items {
+            let sum = self.run_items.entry(*items).or_default();
+            sum.shares.add(&run.shares);
+            sum.estimated += run.estimated;
         }
     }
 
@@ -73,17 +84,30 @@ impl Part {
     }
 
     fn enter_batches(&self, one_in: u32) -> Vec<EnterBatch> {
-        let record = |(at_least, (requests, share)): (&u64, &(u64, f64))| EnterBatch {
+        let record = |(at_least, taken): (&u64, &Taken)| EnterBatch {
             at_least: *at_least,
-            requests: *requests,
-            calls: share * f64::from(one_in),
-            calls_ci95: estimate::interval(&[(*requests, *share)], one_in).map(|t| [t.lo, t.hi]),
+            requests: taken.items(),
+            calls: taken.total(one_in),
+            calls_ci95: estimate::interval(&[*taken], one_in).map(|t| [t.lo, t.hi]),
         };
         self.batches.iter().map(record).collect()
     }
 
+    fn enter_calls(&self, one_in: u32) -> Option<Estimate> {
+        estimated(self.batches.values().copied(), one_in)
+    }
+
     fn run_items(&self) -> Vec<RunItems> {
-        self.run_items.iter().map(|(&items, &completions)| RunItems { items, completions }).collect()
+        let record = |(items, run): (&u32, &Run)| RunItems {
+            items: *items,
+            completions: run.shares.items(),
+            estimated: Some(run.estimated),
+        };
+        self.run_items.iter().map(record).collect()
+    }
+
+    fn runs(&self, one_in: u32) -> Option<Estimate> {
+        estimated(self.run_items.values().map(|run| run.shares), one_in)
     }
 
     fn opcode(&self, counts: &OpcodeCounts) -> OpcodeRecord {
@@ -108,13 +132,23 @@ impl Part {
     }
 }
 
+fn estimated(taken: impl Iterator<Item = Taken>, one_in: u32) -> Option<Estimate> {
+    let t = estimate::total(&taken.collect::<Vec<_>>(), one_in)?;
+    Some(Estimate { total: t.total, ci95: [t.lo, t.hi] })
+}
+
 /// Followed requests as they come.
 #[derive(Debug)]
 pub struct Summary {
-    one_in: u32,
+    choice: Choice,
     completions: u64,
+    /// Of them, of requests that stand for themselves alone.
+    whole: u64,
+    /// By their first completion.
+    requests: Taken,
     parts: BTreeMap<Option<u32>, Part>,
-    cpu_pairs: BTreeMap<(u32, u32), u64>,
+    /// Completions, and how many they stand for.
+    cpu_pairs: BTreeMap<(u32, u32), (u64, u64)>,
     multishot: Multishot,
     passages: Passages,
 }
@@ -141,11 +175,12 @@ pub struct Seen<'a> {
 }
 
 impl Summary {
-    /// One request in `one_in` is followed.
-    pub fn new(one_in: u32) -> Self {
+    pub fn new(choice: Choice) -> Self {
         Summary {
-            one_in,
+            choice,
             completions: 0,
+            whole: 0,
+            requests: Taken::default(),
             parts: BTreeMap::new(),
             cpu_pairs: BTreeMap::new(),
             multishot: Multishot::default(),
@@ -153,8 +188,13 @@ impl Summary {
         }
     }
 
-    pub(super) fn one_in(&self) -> u32 {
-        self.one_in
+    pub(super) fn choice(&self) -> Choice {
+        self.choice
+    }
+
+    /// What each of those that were sampled stands for; 1 where none had to be left out.
+    fn one_in(&self, loss: &FollowLoss) -> u32 {
+        if self.choice.adaptive && loss.sampled_from == 0 { 1 } else { self.choice.one_in }
     }
 
     /// Latencies and, by vehicle, delivery delays of what was followed so far.
@@ -176,8 +216,12 @@ impl Summary {
 
     pub fn take(&mut self, trail: Trail) {
         self.completions += 1;
+        self.whole += u64::from(trail.weight <= 1);
         let is_first = !self.multishot.is_later(&trail);
         let is_whole = is_first && trail.is_last_result();
+        if is_first {
+            self.requests.take(trail.weight, 1.0);
+        }
 
         let part = self.parts.entry(trail.ring).or_default();
         part.tid = trail.tid;
@@ -187,14 +231,17 @@ impl Summary {
             part.by_opcode.entry(trail.opcode.clone()).or_default().take(&trail);
         }
         if let Some(batch) = trail.enter_batch.filter(|batch| is_first && *batch > 0) {
-            let counted = part.batches.entry(1 << batch.ilog2()).or_default();
-            (counted.0, counted.1) = (counted.0 + 1, counted.1 + 1.0 / f64::from(batch));
+            part.batches.entry(1 << batch.ilog2()).or_default().take(trail.weight, 1.0 / f64::from(batch));
         }
         if let Some(items) = trail.run_items {
-            *part.run_items.entry(items).or_default() += 1;
+            let run = part.run_items.entry(items).or_default();
+            // Without items it is a run of unknown length, and no part of any.
+            run.shares.take(trail.weight, if items > 0 { 1.0 / f64::from(items) } else { 0.0 });
+            run.estimated += u64::from(trail.weight.max(1));
         }
         if let Some(ready) = trail.ready {
-            *self.cpu_pairs.entry((ready.cpu, trail.posted.cpu)).or_default() += 1;
+            let pair = self.cpu_pairs.entry((ready.cpu, trail.posted.cpu)).or_default();
+            *pair = (pair.0 + 1, pair.1 + u64::from(trail.weight.max(1)));
         }
         part.delays.take(trail);
     }
@@ -202,13 +249,15 @@ impl Summary {
     /// A request of native or POSIX AIO.
     pub fn take_reaped(&mut self, reaped: Reaped) {
         self.completions += 1;
+        self.whole += u64::from(reaped.weight <= 1);
+        self.requests.take(reaped.weight, 1.0);
         let part = self.parts.entry(Some(reaped.context)).or_default();
         part.was_active(reaped.submitted_ns, reaped.reaped_ns);
         part.by_opcode
             .entry(reaped.opcode)
             .or_default()
             .latency
-            .take(reaped.reaped_ns.saturating_sub(reaped.submitted_ns));
+            .take(reaped.reaped_ns.saturating_sub(reaped.submitted_ns), reaped.weight);
     }
 
     /// What was followed since the last turn, by ring; only what later completions rest on is kept.
@@ -222,6 +271,7 @@ impl Summary {
         let none = Part::default();
         let mut orders = self.passages.by_ring(sees_ends(&observed.programs));
         let part = |ring: u32| self.parts.get(&Some(ring)).unwrap_or(&none);
+        let one_in = self.one_in(&observed.follow_loss);
         let sq_tids = sq_tids(&observed.rings, &self.parts);
         let matched = rings::matched(&observed.rings, &seen.rings, &sq_tids);
         let rings: Vec<RingRecord> = observed
@@ -231,7 +281,7 @@ impl Summary {
             .map(|(counts, found)| {
                 let sqpoll = sqpoll(counts, found, sq_tids.get(&counts.ring).copied(), seen);
                 let order = orders.remove(&counts.ring);
-                RingRecord { order, ..ring(counts, found, part(counts.ring), self.one_in, sqpoll) }
+                RingRecord { order, ..ring(counts, found, part(counts.ring), one_in, sqpoll) }
             })
             .collect();
         let contexts = observed.contexts.iter().map(|counts| context(counts, part(counts.context))).collect();
@@ -306,9 +356,16 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
     warnings.extend(doubt::results_unseen(ended, reaped));
     warnings.extend(doubt::submissions_unseen(observed.aio_unseen));
     let loss = observed.follow_loss;
+    let one_in = summary.one_in(&loss);
+    let requests = estimate::interval(&[summary.requests], one_in);
     let followed = Followed {
-        one_in: summary.one_in,
+        one_in: summary.choice.one_in,
+        adaptive: summary.choice.adaptive,
         completions: summary.completions,
+        whole: summary.whole,
+        sampled_from: (summary.choice.one_in > 1).then_some(loss.sampled_from),
+        requests_estimated: requests.map(|t| t.total),
+        requests_ci95: requests.map(|t| [t.lo, t.hi]),
         with_stages: times.stages.completions,
         with_queued: function::sees_queued(&probe.programs).then_some(times.with_queued),
         no_room: loss.no_room,
@@ -352,13 +409,20 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         followed,
         opcodes: opcodes.iter().map(|o| all.opcode(o)).collect(),
         stages: times.stages.record(),
-        enter_batches: all.enter_batches(summary.one_in),
+        enter_batches: all.enter_batches(one_in),
+        enter_calls: all.enter_calls(one_in),
         cpu_pairs: summary
             .cpu_pairs
             .iter()
-            .map(|(&(ready_cpu, posted_cpu), &completions)| CpuPair { ready_cpu, posted_cpu, completions })
+            .map(|(&(ready_cpu, posted_cpu), &(completions, estimated))| CpuPair {
+                ready_cpu,
+                posted_cpu,
+                completions,
+                estimated: Some(estimated),
+            })
             .collect(),
         run_items: all.run_items(),
+        runs: all.runs(one_in),
         processes: vec![],
         iowq: IowqRecord {
             workers: observed.iowq_workers,
@@ -407,7 +471,9 @@ fn ring(
         latency_ns: times.latency.latency(),
         stages: times.stages.record(),
         enter_batches: part.enter_batches(one_in),
+        enter_calls: part.enter_calls(one_in),
         run_items: part.run_items(),
+        runs: part.runs(one_in),
         order: None,
         sqpoll,
     }

@@ -83,8 +83,19 @@ fn observed(rings: Vec<RingCounts>, vehicles: Vec<VehicleCount>) -> Observed {
     }
 }
 
+/// Each of the trails stands for `one_in`.
 fn record(one_in: u32, trails: impl IntoIterator<Item = Trail>, observed: Observed, seen: &[SeenRing]) -> TraceRecord {
-    let mut summary = Summary::new(one_in);
+    let trails = trails.into_iter().map(|t| Trail { weight: one_in, ..t });
+    recorded(Choice::fixed(one_in), trails, observed, seen)
+}
+
+fn recorded(
+    choice: Choice,
+    trails: impl IntoIterator<Item = Trail>,
+    observed: Observed,
+    seen: &[SeenRing],
+) -> TraceRecord {
+    let mut summary = Summary::new(choice);
     trails.into_iter().for_each(|t| summary.take(t));
     let span = Span {
         started_unix_s: 1,
@@ -253,6 +264,55 @@ fn batches_and_runs() {
 }
 
 #[test]
+fn each_followed_request_counts_as_often_as_it_stands_for() {
+    let of = |weight, took, ready_cpu| Trail {
+        weight,
+        posted: at(took, 0),
+        ready: Some(at(took - 50, ready_cpu)),
+        issued: Some(at(10, 0)),
+        enter_batch: Some(if weight == 1 { 1 } else { 4 }),
+        run_items: Some(2),
+        ..trail(0)
+    };
+    // Twenty while all were followed, and twelve of a busy time, each for a hundred.
+    let trails = || (0..20).map(|_| of(1, 1_000, 0)).chain((0..12).map(|_| of(100, 9_000, 1)));
+    let mut counts = observed(vec![counted(0, vec![opcode("read", 1_250, 1_250)], vec![])], vec![]);
+    counts.follow_loss.sampled_from = 1_230;
+    let r = recorded(Choice::adaptive(100), trails(), counts, &[]);
+    let t = &r.total;
+    let f = &t.followed;
+    assert_eq!((f.one_in, f.adaptive, f.completions, f.whole, f.sampled_from), (100, true, 32, 20, Some(1_230)));
+    assert_eq!(f.requests_estimated, Some(1_220.0));
+    let [lo, hi] = f.requests_ci95.unwrap();
+    assert!(lo > 20.0 && lo < 1_250.0 && hi > 1_250.0, "{lo} to {hi}");
+    let mean = (20.0 * 1_000.0 + 1_200.0 * 9_000.0) / 1_220.0;
+    assert!((t.latency_ns.mean.unwrap() / mean - 1.0).abs() < 1e-3 && t.latency_ns.count == 32);
+    assert_eq!((t.latency_ns.min, t.latency_ns.p50, t.latency_ns.p90), (Some(1_000), Some(9_007), None));
+    let s = t.stages.as_ref().unwrap();
+    assert_eq!((s.completions, s.issue_ns, s.delivery_ns), (32, 10.0, 50.0));
+    assert!((s.wait_ns - (mean - 60.0)).abs() < 1e-6, "{}", s.wait_ns);
+    let pairs: Vec<_> = t.cpu_pairs.iter().map(|p| (p.ready_cpu, p.completions, p.estimated)).collect();
+    assert_eq!(pairs, [(0, 20, Some(20)), (1, 12, Some(1_200))]);
+    let batches: Vec<_> = t.enter_batches.iter().map(|b| (b.at_least, b.requests, b.calls)).collect();
+    assert_eq!(batches, [(1, 20, 20.0), (4, 12, 300.0)]);
+    let runs: Vec<_> = t.run_items.iter().map(|i| (i.items, i.completions, i.estimated)).collect();
+    assert_eq!(runs, [(2, 32, Some(1_220))]);
+    assert_eq!((t.enter_calls, t.runs), (None, None), "of twelve, no total is told");
+    // Where none had to be left out, nothing is estimated.
+    let r = recorded(Choice::adaptive(100), trails().take(20), observed(vec![], vec![]), &[]);
+    assert_eq!(r.total.enter_calls, Some(Estimate { total: 20.0, ci95: [20.0, 20.0] }));
+    assert_eq!((r.total.followed.requests_ci95, r.total.followed.sampled_from), (Some([20.0, 20.0]), Some(0)));
+}
+
+#[test]
+fn a_part_that_was_not_seen_is_no_part_of_the_mean() {
+    let queued = Trail { queued: Some(at(80, 0)), ..staged(0) };
+    let s = followed(1, [queued, staged(1000), staged(2000), staged(3000)]).stages.unwrap();
+    assert_eq!((s.completions, s.queued_completions), (4, 1));
+    assert_eq!((s.queued_ns, s.queued_delivery_ns), (Some(20.0), Some(40.0)), "of the one of which it is known");
+}
+
+#[test]
 fn the_order_of_first_completions() {
     let at_ns = |submitted, posted| Trail { posted: at(posted, 0), ..trail(submitted) };
     let other_ring = Trail { ring: Some(1), ..at_ns(4, 999) };
@@ -321,9 +381,9 @@ fn requests_of_contexts_are_counted_apart_and_in_all() {
     let out_of_sight = ContextCounts { context: 2, opcodes: vec![opcode("pread", 5, 0)], ..direct.clone() };
     let mut observed = observed(vec![], vec![vehicle(Vehicle::IrqDirect, None, 4)]);
     observed.contexts = vec![direct, out_of_sight];
-    let mut summary = Summary::new(1);
+    let mut summary = Summary::new(Choice::fixed(1));
     for (submitted_ns, reaped_ns) in [(1_000, 1_300), (1_100, 1_200)] {
-        summary.take_reaped(Reaped { context: 1, tgid: 7, opcode: "pread".into(), submitted_ns, reaped_ns });
+        summary.take_reaped(Reaped { context: 1, tgid: 7, opcode: "pread".into(), submitted_ns, reaped_ns, weight: 1 });
     }
     let total = total(observed.clone(), &summary.parts[&Some(1)], &summary, 1_000);
     assert_eq!((total.ios, total.bytes, total.opcodes.len()), (4, 8192, 1));

@@ -132,6 +132,8 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
             delivery_ns: 8_000.0,
             file_system_ns: None,
             queued_ns: None,
+            queued_completions: 0,
+            queued_delivery_ns: None,
             total_ns: 100_000.0,
             delivery_delay_ns: quantile::summary(latency),
         }),

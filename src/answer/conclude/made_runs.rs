@@ -55,6 +55,8 @@ fn stages(m: &mut Measurement, p50: u64, p99: u64) {
         delivery_ns: 1.0,
         file_system_ns: None,
         queued_ns: None,
+        queued_completions: 0,
+        queued_delivery_ns: None,
         total_ns: 3.0,
         delivery_delay_ns: delay,
     });

@@ -33,9 +33,9 @@ fn stranded() -> TraceRecord {
         (r.requests, r.completions) = (500, 500);
         r.opcodes = vec![opcode("read", 500, 3_900_000)];
         r.enter_batches = vec![EnterBatch { at_least: 1, requests: 500, calls: 500.0, calls_ci95: None }];
-        r.run_items = vec![RunItems { items: 1, completions: 500 }];
+        r.run_items = vec![RunItems { items: 1, completions: 500, estimated: None }];
     });
-    t.total.cpu_pairs = vec![CpuPair { ready_cpu: 1, posted_cpu: 0, completions: 500 }];
+    t.total.cpu_pairs = vec![CpuPair { ready_cpu: 1, posted_cpu: 0, completions: 500, estimated: None }];
     t.total.followed.completions = 500;
     t
 }
@@ -45,11 +45,11 @@ fn kick_storm() -> TraceRecord {
     let mut t = with_ring(|r| {
         r.flags.clear();
         r.vehicles = vec![carried(Vehicle::ReschedIpi, 80_000, None, Some(2_000))];
-        r.run_items = vec![RunItems { items: 1, completions: 80_000 }];
+        r.run_items = vec![RunItems { items: 1, completions: 80_000, estimated: None }];
     });
     t.total.per_io.kicks = Some(0.98);
     t.total.ipis = vec![Ipi { site: "task_work_add".into(), from_cpu: 0, to_cpu: 1, count: 78_400 }];
-    t.total.cpu_pairs = vec![CpuPair { ready_cpu: 0, posted_cpu: 1, completions: 80_000 }];
+    t.total.cpu_pairs = vec![CpuPair { ready_cpu: 0, posted_cpu: 1, completions: 80_000, estimated: None }];
     t
 }
 
@@ -57,12 +57,12 @@ fn kick_storm() -> TraceRecord {
 fn wrong_core() -> TraceRecord {
     let mut t = with_ring(|r| {
         r.enter_batches = vec![EnterBatch { at_least: 1, requests: 80_000, calls: 80_000.0, calls_ci95: None }];
-        r.run_items = vec![RunItems { items: 1, completions: 80_000 }];
+        r.run_items = vec![RunItems { items: 1, completions: 80_000, estimated: None }];
         r.opcodes = vec![opcode("read", 80_000, 20_000)];
     });
     t.total.cpu_pairs = vec![
-        CpuPair { ready_cpu: 1, posted_cpu: 0, completions: 79_000 },
-        CpuPair { ready_cpu: 1, posted_cpu: 1, completions: 1_000 },
+        CpuPair { ready_cpu: 1, posted_cpu: 0, completions: 79_000, estimated: None },
+        CpuPair { ready_cpu: 1, posted_cpu: 1, completions: 1_000, estimated: None },
     ];
     t.total.ipis = vec![Ipi { site: "ttwu_queue_wakelist".into(), from_cpu: 1, to_cpu: 0, count: 79_000 }];
     t.total.interrupts[0].count = 80_000;
@@ -83,7 +83,10 @@ fn capped_batch() -> TraceRecord {
     with_ring(|r| {
         r.opcodes = vec![opcode("read", 80_000, 1_500_000)];
         r.enter_batches = vec![EnterBatch { at_least: 64, requests: 80_000, calls: 1_250.0, calls_ci95: None }];
-        r.run_items = vec![RunItems { items: 4, completions: 5_000 }, RunItems { items: 20, completions: 75_000 }];
+        r.run_items = vec![
+            RunItems { items: 4, completions: 5_000, estimated: None },
+            RunItems { items: 20, completions: 75_000, estimated: None },
+        ];
     })
 }
 
@@ -385,7 +388,8 @@ fn the_right_core_is_where_the_drive_interrupts() {
     }
     // Threads on every CPU: none is the right one for all.
     let mut many = wrong_core();
-    many.total.cpu_pairs = (0..4).map(|cpu| CpuPair { ready_cpu: 1, posted_cpu: cpu, completions: 20_000 }).collect();
+    many.total.cpu_pairs =
+        (0..4).map(|cpu| CpuPair { ready_cpu: 1, posted_cpu: cpu, completions: 20_000, estimated: None }).collect();
     assert_eq!(codes(&many), Vec::<String>::new());
 }
 
@@ -425,7 +429,10 @@ fn the_limit_is_that_of_the_ring_and_the_kernel() {
     // Bursts of 64, with pauses that make few of them in flight on average.
     assert_eq!(changed(&shallow), ["capped_batch"]);
     // It asks for more and gets it.
-    assert_eq!(changed(&|t| t.rings[0].run_items[0] = RunItems { items: 32, completions: 9_000 }), none);
+    assert_eq!(
+        changed(&|t| t.rings[0].run_items[0] = RunItems { items: 32, completions: 9_000, estimated: None }),
+        none
+    );
     for items in [8, 32] {
         let polled = |t: &mut TraceRecord| {
             t.rings[0].flags = vec!["sqpoll".into()];

@@ -72,6 +72,12 @@ pub fn families(r: &MetricsRecord, answered: Answered) -> Vec<Family> {
         one(Value::Now(f64::from(r.one_in))),
         "One request in so many is followed whole, for latencies and delays.",
     );
+    family(
+        "followed_adaptive",
+        Gauge,
+        one(Value::Now(f64::from(u8::from(r.adaptive)))),
+        "1: all requests of a CPU are followed up to 20,000 a second, and one in so many beyond.",
+    );
 
     let rings = rings(&r.rings);
     let each = |value: &dyn Fn(&Told) -> Option<u64>| -> Vec<(Labels, Value)> {
@@ -143,9 +149,14 @@ pub fn families(r: &MetricsRecord, answered: Answered) -> Vec<Family> {
 
     let delays = r.delays.iter();
     let delays = delays.map(|(vehicle, b)| (with(vec![], "vehicle", vehicle.name()), Value::Buckets(b.clone())));
-    family("delivery_delay_seconds", Histogram, delays.collect(), "From ready to posted, of the followed completions.");
+    family(
+        "delivery_delay_seconds",
+        Histogram,
+        delays.collect(),
+        "From ready to posted, estimated from the followed completions.",
+    );
     let latency = if r.latency.count > 0 { one(Value::Buckets(r.latency.clone())) } else { vec![] };
-    family("latency_seconds", Histogram, latency, "From submission to posting, of the followed requests.");
+    family("latency_seconds", Histogram, latency, "From submission to posting, estimated from the followed requests.");
     family("followed", Counter, counted(Some(r.followed)), "Completions of followed requests.");
     let lost = r.followed_lost.iter().map(|(cause, n)| (with(vec![], "cause", cause), Value::Count(*n)));
     family("followed_lost", Counter, lost.collect(), "Requests that were to be followed, and were given up.");

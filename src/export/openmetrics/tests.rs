@@ -33,6 +33,7 @@ fn record(rings: u32) -> MetricsRecord {
     MetricsRecord {
         elapsed_ns: 1_500_000_000,
         one_in: 100,
+        adaptive: true,
         rings: (0..rings).map(|i| ring(i, 10)).collect(),
         apart: vec![(Vehicle::Unknown, 3)],
         followed: 4,

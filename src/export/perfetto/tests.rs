@@ -14,6 +14,7 @@ fn header() -> Header {
         version: "0.1.0".into(),
         subject: Subject::All,
         one_in: 1,
+        adaptive: false,
         slowest: None,
         windows: None,
         origin: ClockOrigin { monotonic_ns: 5_000_000_000, unix_ns: 1_790_000_000_000_000_000 },

@@ -26,7 +26,7 @@ static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request 
 	if (!count)
 		return 0;
 	op_of(count, request->opcode)->requests++;
-	request->followed = chosen(slot);
+	request->weight = chosen(slot);
 	/* One that is there already was reaped out of sight. */
 	if (bpf_map_update_elem(&aio_requests, &key, request, BPF_ANY))
 		slot->lost++;
@@ -59,13 +59,14 @@ static __noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
 		count->unseen++;
 	if (!request)
 		return 0;
-	if (request->followed) {
+	if (request->weight) {
 		struct reaped reaped = {
 			.submitted_ns = request->submitted_ns,
 			.reaped_ns = bpf_ktime_get_ns(),
 			.ring = ring,
 			.tgid = bpf_get_current_pid_tgid() >> 32,
 			.opcode = opcode,
+			.weight = request->weight,
 		};
 		if (bpf_ringbuf_output(&trails_out, &reaped, sizeof(reaped), BPF_RB_NO_WAKEUP))
 			slot->trails_lost++;

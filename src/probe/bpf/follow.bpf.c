@@ -1,5 +1,6 @@
 /* Requests by ring and opcode, and the stages of the followed ones that io_uring's own events show. */
 #include "request.h"
+#include "choose.h"
 
 static __always_inline struct op_count *op_of(struct ring_count *count, __u32 opcode)
 {
@@ -57,7 +58,7 @@ static __always_inline void count_uncompleted(struct trail *trail, struct cpu_sl
 		slot->no_completion++;
 }
 
-static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task, __u32 ring)
+static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task, __u32 ring, __u32 weight)
 {
 	struct cpu_slot *slot = this_slot();
 	__u64 request = address_in_thread(req, slot);
@@ -80,6 +81,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	trail->user_data = req->cqe.user_data;
 	trail->opcode = req->opcode;
 	trail->ring = ring;
+	trail->weight = weight;
 	trail->tgid = task->tgid;
 	trail->tid = task->pid;
 	trail->skips = !!(req->flags & REQ_F_CQE_SKIP);
@@ -90,26 +92,6 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	trail->submitted_ns = bpf_ktime_get_ns();
 	slot->submitting = index + 1;
 	return 0;
-}
-
-/* One in `one_in`, at random gaps: a regular one would beat with the program's own batches. */
-static __always_inline bool chosen(struct cpu_slot *slot)
-{
-	if (one_in <= 1)
-		return !finishing;
-	if (slot->until_next) {
-		slot->until_next--;
-		return false;
-	}
-	if (finishing)
-		return false;
-	__u64 x = slot->random ? slot->random : bpf_ktime_get_ns() | 1;
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	slot->random = x;
-	slot->until_next = (__u32)(x >> 32) % (2 * one_in - 1);
-	return true;
 }
 
 /* The current thread was not seen to come. Whether it is one of the watched. */
@@ -177,8 +159,9 @@ static __noinline int many_submitted(struct io_kiocb *req, __u32 ring)
 {
 	struct cpu_slot *slot = this_slot();
 
-	if (chosen(slot))
-		follow_this(req, bpf_get_current_task_btf(), ring);
+	__u32 weight = chosen(slot);
+	if (weight)
+		follow_this(req, bpf_get_current_task_btf(), ring, weight);
 	else if (followed_now)
 		not_chosen(address_in_thread(req, slot));
 	return many_begins(req, ring);
@@ -210,8 +193,9 @@ static __always_inline int submitted(struct io_kiocb *req)
 		op->skips++;
 	if (posts_many(req, opcode) || is_zero_copy_send(opcode))
 		return many_submitted(req, ring);
-	if (chosen(slot))
-		return follow_this(req, bpf_get_current_task_btf(), ring);
+	__u32 weight = chosen(slot);
+	if (weight)
+		return follow_this(req, bpf_get_current_task_btf(), ring, weight);
 	if (followed_now)
 		return not_chosen(request);
 	return 0;

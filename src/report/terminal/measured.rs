@@ -93,8 +93,14 @@ pub fn stages(stages: Option<&StageRecord>) -> Vec<String> {
     ];
     let worker = |share| format!("{} of delivery in a kernel worker of the file system", percent(share));
     items.extend(s.file_system_share().map(worker));
-    let added = |ns| format!("{} of delivery until task work was added", percent(ns / s.delivery_ns));
-    items.extend(s.queued_ns.filter(|_| s.delivery_ns > 0.0).map(added));
+    let queued = s.queued_ns.zip(s.queued_delivery_ns.filter(|ns| *ns > 0.0));
+    items.extend(queued.map(|(until, of)| {
+        let few = match s.queued_completions {
+            n if n < s.completions => format!(" (of {})", plural(n as usize, "completion")),
+            _ => String::new(),
+        };
+        format!("{} of delivery until task work was added{few}", percent(until / of))
+    }));
     items
 }
 

@@ -5,10 +5,9 @@ use super::measured::{self, VEHICLES};
 use super::style::Style;
 use crate::answer::words::{UNKNOWN, and_descendants, bytes, count, known_span, percent, plural, span};
 use crate::measurement::{Latency, StageRecord, VehicleCount};
-use crate::stats::estimate;
 use crate::trace_record::{
-    ContextRecord, EnterBatch, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems, SqpollRecord, Subject,
-    Total, TraceRecord,
+    ContextRecord, CpuPair, EnterBatch, Estimate, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems,
+    SqpollRecord, Subject, Total, TraceRecord,
 };
 
 /// Rings that are shown in full, the busiest first.
@@ -120,10 +119,9 @@ fn throughput(t: &TraceRecord) -> Vec<String> {
 /// Which completions latencies and stages are of.
 fn followed(total: &Total) -> Vec<String> {
     let f = &total.followed;
-    let which = if f.one_in == 1 { "all requests".into() } else { format!("1 of {} requests", f.one_in) };
     let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
     let mut items = vec![
-        which,
+        f.sampling(),
         format!("{} completions", count(f.completions as f64)),
         format!("{} with all stages", count(f.with_stages as f64)),
     ];
@@ -164,8 +162,8 @@ fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     o.blank();
     measured::vehicles(o, &r.vehicles, VEHICLES);
     o.field("stages", &stages(r.stages.as_ref()));
-    o.field("submitted", &enter_batches(&r.enter_batches, t.total.followed.one_in));
-    o.field("task work", &run_items(&r.run_items, t.total.followed.one_in));
+    o.field("submitted", &enter_batches(&r.enter_batches, r.enter_calls.as_ref()));
+    o.field("task work", &run_items(&r.run_items, r.runs.as_ref()));
     if t.rings.len() > 1 {
         o.field("order", &measured::order(r.order.as_ref()));
     }
@@ -275,14 +273,13 @@ fn stages(stages: Option<&StageRecord>) -> Vec<String> {
 }
 
 /// Calls by how many requests they brought.
-fn enter_batches(batches: &[EnterBatch], one_in: u32) -> Vec<String> {
-    let taken: Vec<(u64, f64)> = batches.iter().map(|b| (b.requests, b.calls / f64::from(one_in.max(1)))).collect();
+fn enter_batches(batches: &[EnterBatch], all: Option<&Estimate>) -> Vec<String> {
     let requests: u64 = batches.iter().map(|b| b.requests).sum();
     let calls: f64 = batches.iter().map(|b| b.calls).sum();
     if calls <= 0.0 || requests == 0 {
         return Vec::new();
     }
-    let Some(total) = estimate::total(&taken, one_in) else {
+    let Some(all) = all else {
         return vec![format!(
             "io_uring_enter calls {UNKNOWN}: {} followed, which is too few",
             plural(requests as usize, "request")
@@ -298,31 +295,32 @@ fn enter_batches(batches: &[EnterBatch], one_in: u32) -> Vec<String> {
         };
         format!("{} of {size}", percent(b.calls / calls))
     };
-    let about = format!("about {} io_uring_enter calls", estimated(&total));
+    let about = format!("about {} io_uring_enter calls", estimated(all));
     std::iter::once(about).chain(shown.map(one)).collect()
 }
 
 /// With its interval, where it has one.
-fn estimated(t: &estimate::Total) -> String {
+fn estimated(e: &Estimate) -> String {
     let of = |n: f64| count(n.round());
-    if t.lo == t.hi { of(t.total) } else { format!("{} ({} to {})", of(t.total), of(t.lo), of(t.hi)) }
+    let [lo, hi] = e.ci95;
+    if lo == hi { of(e.total) } else { format!("{} ({} to {})", of(e.total), of(lo), of(hi)) }
 }
 
 /// Completions by the size of the run that carried them.
-fn run_items(items: &[RunItems], one_in: u32) -> Vec<String> {
-    let carried: u64 = items.iter().map(|i| i.completions).sum();
-    if carried == 0 {
+fn run_items(items: &[RunItems], all: Option<&Estimate>) -> Vec<String> {
+    let followed: u64 = items.iter().map(|i| i.completions).sum();
+    if followed == 0 {
         return Vec::new();
     }
-    let runs = items.iter().filter(|i| i.items > 0).map(|i| (i.completions, i.completions as f64 / f64::from(i.items)));
-    let Some(runs) = estimate::total(&runs.collect::<Vec<_>>(), one_in) else {
-        return vec![format!("runs {UNKNOWN}: {} followed, which is too few", plural(carried as usize, "completion"))];
+    let Some(all) = all else {
+        return vec![format!("runs {UNKNOWN}: {} followed, which is too few", plural(followed as usize, "completion"))];
     };
+    let carried: u64 = items.iter().map(RunItems::stands_for).sum();
     let mut most: Vec<&RunItems> = items.iter().filter(|i| i.completions > 0).collect();
-    most.sort_by_key(|i| std::cmp::Reverse(i.completions));
-    let one = |i: &&RunItems| format!("{} in runs of {}", percent(i.completions as f64 / carried as f64), i.items);
-    let about = format!("about {} runs", estimated(&runs));
-    let rest: u64 = most.iter().skip(SIZES).map(|i| i.completions).sum();
+    most.sort_by_key(|i| std::cmp::Reverse(i.stands_for()));
+    let one = |i: &&RunItems| format!("{} in runs of {}", percent(i.stands_for() as f64 / carried as f64), i.items);
+    let about = format!("about {} runs", estimated(all));
+    let rest: u64 = most.iter().skip(SIZES).map(|i| i.stands_for()).sum();
     let rest = (rest > 0).then(|| format!("{} in others", percent(rest as f64 / carried as f64)));
     std::iter::once(about).chain(most.iter().take(SIZES).map(one)).chain(rest).collect()
 }
@@ -416,15 +414,17 @@ fn iowq(w: &IowqRecord) -> Vec<String> {
 
 /// Where completions were ready, and where they were posted.
 fn cpu_pairs(total: &Total) -> Vec<String> {
-    let all: u64 = total.cpu_pairs.iter().map(|p| p.completions).sum();
+    let all: u64 = total.cpu_pairs.iter().map(CpuPair::stands_for).sum();
     let mut most: Vec<_> = total.cpu_pairs.iter().filter(|p| p.completions > 0).collect();
-    most.sort_by_key(|p| std::cmp::Reverse(p.completions));
-    let one = |p: &&crate::trace_record::CpuPair| {
-        let share = percent(p.completions as f64 / all as f64);
+    most.sort_by_key(|p| std::cmp::Reverse(p.stands_for()));
+    let one = |p: &&CpuPair| {
+        let share = percent(p.stands_for() as f64 / all as f64);
         match p.ready_cpu == p.posted_cpu {
             true => format!("{share} on CPU {} and posted there", p.ready_cpu),
             false => format!("{share} on CPU {}, posted on CPU {}", p.ready_cpu, p.posted_cpu),
         }
     };
-    most.iter().take(SIZES).map(one).collect()
+    let followed: u64 = total.cpu_pairs.iter().map(|p| p.completions).sum();
+    let of = (followed > 0 && followed < total.ios).then(|| format!("of {} followed", count(followed as f64)));
+    most.iter().take(SIZES).map(one).chain(of).collect()
 }

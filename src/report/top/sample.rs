@@ -62,6 +62,7 @@ pub fn record() -> TopRecord {
         ended_unix_s: 86_400 + 3_661,
         elapsed_ns: 1_000_000_000,
         one_in: 16,
+        adaptive: true,
         total: TotalRates {
             rates: Rates {
                 requests_per_s: 12_390.0,
@@ -98,6 +99,8 @@ pub fn record() -> TopRecord {
                     delivery_ns: 10_000.0,
                     file_system_ns: None,
                     queued_ns: None,
+                    queued_completions: 0,
+                    queued_delivery_ns: None,
                     total_ns: 100_000.0,
                     delivery_delay_ns: Latency::default(),
                 }),

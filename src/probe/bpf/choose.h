@@ -1,0 +1,78 @@
+/* Which requests are followed whole. A fixed one in `one_in`; or, where `adaptive`, every request of a CPU while there are few,
+ * and one in `one_in` of the others. What decides between the two is known before the request comes: so its chance of being
+ * chosen is known, and estimates weigh it by the inverse.
+ */
+#ifndef IOTRAIL_CHOOSE_H
+#define IOTRAIL_CHOOSE_H
+
+#include "follow.h"
+
+const volatile bool adaptive = false;
+const volatile __u32 window_jiffies = 1;
+const volatile __u32 whole_max = 0;	  /* requests of one CPU in a window that are all followed */
+const volatile __u64 trails_crowded = 0; /* bytes that wait in the ring buffer: the reader is behind */
+
+/* Counted from here on in a window that none is followed for certain in. */
+#define WINDOW_BUSY (1u << 31)
+
+static __always_inline __u32 random_below(__u32 n)
+{
+	return (__u64)bpf_get_prandom_u32() * n >> 32;
+}
+
+/* All of this CPU's requests are followed now. */
+static __always_inline bool while_few(struct cpu_slot *slot)
+{
+	__u32 now = bpf_jiffies64();
+	__u32 passed = now - slot->window_since;
+
+	if (passed >= window_jiffies) {
+		/* Of a window that ended longer ago, the last one was empty. */
+		bool busy = passed < 2 * window_jiffies && (slot->window_submits & ~WINDOW_BUSY) > whole_max;
+		slot->window_since = now;
+		slot->window_submits = busy ? WINDOW_BUSY : 0;
+	}
+	if (++slot->window_submits > whole_max)
+		return false;
+	if (bpf_ringbuf_query(&trails_out, BPF_RB_AVAIL_DATA) <= trails_crowded)
+		return true;
+	slot->window_submits |= WINDOW_BUSY;
+	return false;
+}
+
+/* One in `one_in`, at random gaps: a regular one would beat with the program's own batches. The gaps are uniform from 1 to
+ * 2 * one_in - 1; the first one is what is left of such a gap at a random moment (the smaller of two different numbers), so that
+ * every request has the same chance.
+ */
+static __always_inline bool is_next(struct cpu_slot *slot)
+{
+	const __u32 longest = 2 * one_in - 1;
+
+	if (slot->until_next > 1) {
+		slot->until_next--;
+		return false;
+	}
+	if (!slot->until_next) {
+		__u32 one = 1 + random_below(longest + 1), other = 1 + random_below(longest);
+		if (other >= one)
+			other++;
+		slot->gaps = slot->until_next = one < other ? one : other;
+		if (slot->until_next > 1) {
+			slot->until_next--;
+			return false;
+		}
+	}
+	slot->until_next = 1 + random_below(longest);
+	slot->gaps += slot->until_next;
+	return true;
+}
+
+/* How many requests it stands for; 0: it is not followed. */
+static __always_inline __u32 chosen(struct cpu_slot *slot)
+{
+	if (one_in <= 1 || (adaptive && while_few(slot)))
+		return !finishing;
+	return is_next(slot) && !finishing ? one_in : 0;
+}
+
+#endif
