@@ -170,11 +170,21 @@ pub struct EnterBatch {
     pub at_least: u64,
     /// Followed requests in such calls.
     pub requests: u64,
+    /// As [`CpuPair::estimated`].
+    #[serde(default)]
+    pub estimated: Option<u64>,
     /// Estimated calls: each request stands for 1/batch of one, times its weight.
     pub calls: f64,
     /// The estimate's 95 % interval (`stats::estimate`); of few requests it says little.
     #[serde(default)]
     pub calls_ci95: Option<[f64; 2]>,
+}
+
+impl EnterBatch {
+    /// As [`CpuPair::stands_for`].
+    pub fn stands_for(&self) -> f64 {
+        self.estimated.unwrap_or(self.requests) as f64
+    }
 }
 
 /// A total that the followed requests tell of.
@@ -241,8 +251,8 @@ pub struct RingRecord {
     pub errors: u64,
     /// Completions that found the completion queue full.
     pub overflows: u64,
-    /// From its first followed submission to its last followed completion: what its rates are taken over; null where
-    /// nothing was followed.
+    /// From the first to the last event that was counted of it: what its rates are taken over. To a tick of the kernel, and so null
+    /// where it was shorter than 20 of these; then rates are over `elapsed_ns`.
     #[serde(default)]
     pub active_ns: Option<u64>,
     pub opcodes: Vec<OpcodeRecord>,
@@ -282,7 +292,7 @@ pub struct ContextRecord {
     /// null: no result was seen, and not for want of completions.
     pub bytes: Option<u64>,
     pub errors: Option<u64>,
-    /// From its first followed submission to the last followed result; null where nothing was followed.
+    /// As a ring's.
     pub active_ns: Option<u64>,
     pub opcodes: Vec<OpcodeRecord>,
     pub vehicles: Vec<VehicleCount>,
@@ -295,7 +305,8 @@ pub struct ContextRecord {
 pub struct SqpollRecord {
     pub tid: u32,
     pub cpu: Option<i32>,
-    pub elapsed_ns: u64,
+    /// Over which it was looked at; null where /proc did not say.
+    pub elapsed_ns: Option<u64>,
     /// CPU time it took; null where /proc did not say.
     pub cpu_ns: Option<u64>,
     /// Of that, doing work, by the kernel's own count (fdinfo SqWorkTime against SqTotalTime, 6.9 and later).

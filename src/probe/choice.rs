@@ -122,21 +122,21 @@ mod tests {
     fn streams() -> Vec<(&'static str, Vec<(u64, f64)>)> {
         let of = |rate: &dyn Fn(u64) -> u64| -> Vec<(u64, f64)> {
             let at = |now| (0..rate(now)).map(move |i| (now, 10.0 + rate(now) as f64 / 10.0 + (i % 7) as f64));
-            (1000..2000).flat_map(at).collect()
+            (1000..1150).flat_map(at).collect()
         };
         vec![
             ("steady and slow", of(&|_| 5)),
-            ("steady and fast", of(&|_| 300)),
+            ("steady and fast", of(&|_| 100)),
             ("at the limit", of(&|now| 19 + now % 3)),
-            ("bursts", of(&|now| if now % 97 == 0 { 3000 } else { 1 })),
-            ("a ramp up", of(&|now| (now - 1000) / 4)),
-            ("a ramp down", of(&|now| (2000 - now) / 4)),
+            ("bursts", of(&|now| if now % 41 == 0 { 3000 } else { 1 })),
+            ("a ramp up", of(&|now| (now - 1000) / 2)),
+            ("a ramp down", of(&|now| (1150 - now) / 2)),
         ]
     }
 
     #[test]
     fn what_is_followed_stands_for_all_and_their_mean_is_all_the_others() {
-        const SEEDS: u64 = 400;
+        const SEEDS: u64 = 150;
         for (name, stream) in streams() {
             let (truly, sum) = (stream.len() as f64, stream.iter().map(|r| r.1).sum::<f64>());
             for choice in [Choice::adaptive(100), Choice::fixed(100), Choice::adaptive(16)] {

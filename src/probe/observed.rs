@@ -8,6 +8,7 @@ use super::support::{Facts, Plan};
 use super::symbols::Symbols;
 use super::trails;
 use super::watch::{Interface, Subject};
+use crate::host::clock::tick_hz;
 use crate::host::irq::Interrupts;
 use crate::measurement::{Interrupt, Ipi, Missed, VehicleCount};
 use crate::path::delivery::{Carrier, Line, Waker};
@@ -256,6 +257,15 @@ fn vehicles(carriers: Vec<(Carrier, u64)>) -> Vec<VehicleCount> {
     vehicles
 }
 
+/// A span of fewer ticks is not told: this many are right within 5 %.
+const TICKS: u32 = 20;
+
+/// From the first to the last use of a ring; 0 is none. The kernel's clock of ticks goes round (of 32 bits, in 50 days or more).
+fn active_ns(first: u32, last: u32, tick_hz: Option<u32>) -> Option<u64> {
+    let ticks = last.wrapping_sub(first);
+    (first != 0 && ticks >= TICKS).then_some(u64::from(ticks) * 1_000_000_000 / u64::from(tick_hz?))
+}
+
 fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<RingCounts> {
     let pending = raw.slots.iter().flat_map(|s| s.segments).chain(raw.parked_segments.iter().copied());
     let pending: Vec<types::segment> = pending.filter(|s| s.count > 0).collect();
@@ -278,6 +288,7 @@ fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> 
             sq_entries: info.sq_entries,
             cq_entries: info.cq_entries,
             found: info.found != 0,
+            active_ns: active_ns(info.first_jiffy, info.last_jiffy, tick_hz()),
             overflows: count.overflows,
             opcodes: opcodes(count, errnos),
             vehicles: vehicles(carriers),
@@ -302,6 +313,7 @@ fn by_context(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) 
             comm: super::trails::text(&info.comm),
             entries: (info.cq_entries != 0).then_some(info.cq_entries),
             found: info.found != 0,
+            active_ns: active_ns(info.first_jiffy, info.last_jiffy, tick_hz()),
             opcodes,
             vehicles: vehicles(carriers),
         }
@@ -502,6 +514,14 @@ mod tests {
     use super::*;
     use crate::probe::choice::Choice;
     use crate::probe::watch::{Follow, Who};
+
+    #[test]
+    fn the_time_of_use_is_told_where_the_tick_can_tell_it() {
+        assert_eq!(active_ns(1000, 1025, Some(250)), Some(100_000_000));
+        assert_eq!(active_ns(u32::MAX - 9, 10, Some(1000)), Some(20_000_000), "the clock went round");
+        assert_eq!(active_ns(1000, 1019, Some(250)), None);
+        assert_eq!([active_ns(0, 0, Some(100)), active_ns(1000, 2000, None)], [None, None]);
+    }
 
     #[test]
     fn a_miss_is_a_loss_where_completions_rest_on_it() {

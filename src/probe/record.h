@@ -136,6 +136,13 @@ struct segment {
 #define TRAILS_WAITING_MAX 512 /* completed, of one thread, that wait for their run */
 #define SEGMENTS_MAX 4 /* rings that one thread posts to between two runs; beyond it they count as the last one's */
 
+/* A ring, and when it was last seen to be in use here. */
+struct in_use {
+	__u32 ring;
+	__u32 jiffy;
+};
+#define IN_USE_MAX 4 /* power of two: it masks an index */
+
 struct cpu_slot {
 	/* hot: one completion touches these */
 	enum current current;
@@ -173,6 +180,7 @@ struct cpu_slot {
 	__u32 until_next;  /* of one in some: this one from now is followed; 0: none is drawn yet */
 	__u32 window_since; /* jiffies; see choose.h */
 	__u32 window_submits;
+	struct in_use in_use[IN_USE_MAX];
 	__u64 gaps; /* requests of which one in some is followed, those to `until_next` included */
 	__u64 addresses[4]; /* passing through: see address_of */
 	__u64 sqpoll;
@@ -299,6 +307,8 @@ struct ring_info {
 	__u32 sq_entries;
 	__u32 cq_entries;
 	__u32 found; /* not seen to be made */
+	__u32 first_jiffy; /* when it was first in use, and last: as far as something was counted of it; 0: nothing was */
+	__u32 last_jiffy;
 	char comm[16];
 };
 

@@ -16,6 +16,8 @@ pub struct RingCounts {
     pub cq_entries: u32,
     /// It was not seen to be made: it was there before.
     pub found: bool,
+    /// From the first to the last event that was counted of it, to a tick of the kernel; `None`: too few ticks to tell.
+    pub active_ns: Option<u64>,
     /// Completions that found the completion queue full.
     pub overflows: u64,
     pub opcodes: Vec<OpcodeCounts>,
@@ -54,6 +56,8 @@ pub struct ContextCounts {
     pub entries: Option<u32>,
     /// It was not seen to be made.
     pub found: bool,
+    /// As [`RingCounts::active_ns`].
+    pub active_ns: Option<u64>,
     /// Their completions are the results that were seen to be reaped.
     pub opcodes: Vec<OpcodeCounts>,
     /// Of the completions that were seen to end or to be reaped.

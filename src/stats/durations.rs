@@ -89,7 +89,7 @@ impl Durations {
     /// `None`: there are none.
     pub fn delay(&self) -> Option<Delay> {
         let Latency { count, p50, p90, p99, max, .. } = self.latency();
-        (count > 0).then(|| Delay { p50, p99, max, count: Some(count), p90, over_1ms: Some(self.long) })
+        (count > 0).then_some(Delay { p50, p99, max, count: Some(count), p90, over_1ms: Some(self.long) })
     }
 
     /// What they stand for, counted by upper bounds, which rise. Counts and sum are the histogram's whatever the number, so that none is

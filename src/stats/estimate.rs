@@ -46,7 +46,12 @@ impl Taken {
         self.whole.0 + self.sampled.0
     }
 
-    /// What they stand for.
+    /// How many items they stand for.
+    pub fn stands_for(&self, one_in: u32) -> u64 {
+        self.whole.0 + self.sampled.0 * u64::from(one_in)
+    }
+
+    /// The sum over what they stand for.
     pub fn total(&self, one_in: u32) -> f64 {
         self.whole.1 + self.sampled.1 * f64::from(one_in)
     }

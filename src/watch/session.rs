@@ -444,7 +444,7 @@ fn of_windows(record: &mut TraceRecord, windows: trace_record::Windows) {
     for ring in &mut record.rings {
         ring.active_ns = None;
         if let Some(sqpoll) = &mut ring.sqpoll {
-            (sqpoll.elapsed_ns, sqpoll.cpu_ns, sqpoll.work_ns, sqpoll.wakeups) = (0, None, None, None);
+            (sqpoll.elapsed_ns, sqpoll.cpu_ns, sqpoll.work_ns, sqpoll.wakeups) = (None, None, None, None);
         }
     }
 }

@@ -47,8 +47,6 @@ pub(super) struct Part {
     run_items: BTreeMap<u32, Run>,
     /// The thread that submitted last.
     pub tid: u32,
-    /// First followed submission and last followed posting, CLOCK_MONOTONIC.
-    active: Option<(u64, u64)>,
 }
 
 impl Part {
@@ -56,11 +54,6 @@ impl Part {
         let mut sum = Times::default();
         self.by_opcode.values().for_each(|times| sum.add(times));
         sum
-    }
-
-    fn was_active(&mut self, from_ns: u64, to_ns: u64) {
-        let (from, to) = self.active.unwrap_or((from_ns, to_ns));
-        self.active = Some((from.min(from_ns), to.max(to_ns)));
     }
 
     fn add(&mut self, other: &Part) {
@@ -87,6 +80,7 @@ impl Part {
         let record = |(at_least, taken): (&u64, &Taken)| EnterBatch {
             at_least: *at_least,
             requests: taken.items(),
+            estimated: Some(taken.stands_for(one_in)),
             calls: taken.total(one_in),
             calls_ci95: estimate::interval(&[*taken], one_in).map(|t| [t.lo, t.hi]),
         };
@@ -225,7 +219,6 @@ impl Summary {
 
         let part = self.parts.entry(trail.ring).or_default();
         part.tid = trail.tid;
-        part.was_active(trail.submitted.ns, trail.posted.ns);
         self.passages.take(&trail, is_whole);
         if is_whole {
             part.by_opcode.entry(trail.opcode.clone()).or_default().take(&trail);
@@ -252,7 +245,6 @@ impl Summary {
         self.whole += u64::from(reaped.weight <= 1);
         self.requests.take(reaped.weight, 1.0);
         let part = self.parts.entry(Some(reaped.context)).or_default();
-        part.was_active(reaped.submitted_ns, reaped.reaped_ns);
         part.by_opcode
             .entry(reaped.opcode)
             .or_default()
@@ -465,7 +457,7 @@ fn ring(
         bytes: sum(|o| o.bytes),
         errors: sum(|o| o.errors),
         overflows: counts.overflows,
-        active_ns: part.active.map(|(from, to)| to.saturating_sub(from)),
+        active_ns: counts.active_ns,
         opcodes: counts.opcodes.iter().map(|o| part.opcode(o)).collect(),
         vehicles: part.vehicles(&counts.vehicles),
         latency_ns: times.latency.latency(),
@@ -496,7 +488,7 @@ fn context(counts: &ContextCounts, part: &Part) -> ContextRecord {
         reaped,
         bytes: of_results(sum(|o| o.bytes)),
         errors: of_results(sum(|o| o.errors)),
-        active_ns: part.active.map(|(from, to)| to.saturating_sub(from)),
+        active_ns: counts.active_ns,
         opcodes: counts.opcodes.iter().map(|o| part.opcode(o)).collect(),
         vehicles: counts.vehicles.clone(),
         latency_ns: part.times().latency.latency(),
@@ -519,7 +511,7 @@ fn sqpoll(
     Some(SqpollRecord {
         tid,
         cpu: found.and_then(|ring| ring.sq_cpu),
-        elapsed_ns: thread.map_or(0, |t| t.elapsed_ns),
+        elapsed_ns: thread.map(|t| t.elapsed_ns),
         cpu_ns: thread.and_then(|t| t.cpu_ns),
         work_ns: found.and_then(SeenRing::work_ns),
         wakeups: thread.and_then(|t| t.sleeps),

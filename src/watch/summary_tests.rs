@@ -342,7 +342,7 @@ fn a_ring_with_a_thread_of_its_own() {
     let expected = SqpollRecord {
         tid: 8,
         cpu: Some(1),
-        elapsed_ns: 1000,
+        elapsed_ns: Some(1000),
         cpu_ns: Some(900),
         work_ns: Some(400),
         wakeups: Some(5),
@@ -375,10 +375,12 @@ fn requests_of_contexts_are_counted_apart_and_in_all() {
         comm: "db".into(),
         entries: Some(127),
         found: false,
+        active_ns: Some(300),
         opcodes: vec![OpcodeCounts { bytes: 8192, ..opcode("pread", 3, 2) }],
         vehicles: vec![vehicle(Vehicle::IrqDirect, None, 2)],
     };
-    let out_of_sight = ContextCounts { context: 2, opcodes: vec![opcode("pread", 5, 0)], ..direct.clone() };
+    let out_of_sight =
+        ContextCounts { context: 2, active_ns: None, opcodes: vec![opcode("pread", 5, 0)], ..direct.clone() };
     let mut observed = observed(vec![], vec![vehicle(Vehicle::IrqDirect, None, 4)]);
     observed.contexts = vec![direct, out_of_sight];
     let mut summary = Summary::new(Choice::fixed(1));

@@ -1,10 +1,10 @@
 //! How many requests one call submits, and how many completions one run of task work carries.
 
-use super::{ENOUGH_FOLLOWED, in_flight, only_waits, ring_seconds};
+use super::{ENOUGH_FOLLOWED, From, from, in_flight, only_waits, ring_seconds};
 use crate::answer::delivered::has;
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{count, percent, three_digits};
-use crate::trace_record::{RingRecord, TraceRecord};
+use crate::trace_record::{EnterBatch, RingRecord, RunItems, TraceRecord};
 
 /// Nearly all calls: what is left may be the filling of the queue at the start.
 const SINGLE: f64 = 0.9;
@@ -36,7 +36,9 @@ pub fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let remedy = "reap all completions that are there, prepare the requests that follow from them, and submit these with one \
                   io_uring_enter: they share the cost of the call, and the block layer and the driver get them together";
     let evidence = [("share", single / calls), ("enters_per_s", calls_per_s), ("in_flight", in_flight)];
-    Some(Finding::new("one_per_enter", Severity::warning_if(calls_per_s >= ENTERS_COST_PER_S), text, remedy, &evidence))
+    let severity = Severity::warning_if(calls_per_s >= ENTERS_COST_PER_S);
+    let of = r.enter_batches.iter().map(|b| b.requests).sum();
+    Some(from(Finding::new("one_per_enter", severity, text, remedy, &evidence), From::Followed(of)))
 }
 
 /// The most that one run of task work does, where the kernel has such a limit.
@@ -89,12 +91,13 @@ const BACKLOG: f64 = 1.5;
 const ABOVE: f64 = 0.05;
 
 pub fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
-    let carried: u64 = r.run_items.iter().map(|i| i.completions).sum();
-    if carried < ENOUGH_FOLLOWED {
+    let followed: u64 = r.run_items.iter().map(|i| i.completions).sum();
+    if followed < ENOUGH_FOLLOWED {
         return None;
     }
+    let carried: u64 = r.run_items.iter().map(RunItems::stands_for).sum();
     let of = |which: &dyn Fn(u32) -> bool| {
-        let these: u64 = r.run_items.iter().filter(|i| which(i.items)).map(|i| i.completions).sum();
+        let these: u64 = r.run_items.iter().filter(|i| which(i.items)).map(RunItems::stands_for).sum();
         these as f64 / carried as f64
     };
     let cap = caps(r, &t.total.host.kernel)
@@ -103,11 +106,11 @@ pub fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let more = BACKLOG * f64::from(cap.items);
     // Polls and timeouts as well: whatever is ready, runs.
     let in_flight = in_flight(t, r, |_| true);
-    let submitted: u64 = r.enter_batches.iter().map(|b| b.requests).sum();
-    let at_once: u64 = r.enter_batches.iter().filter(|b| b.at_least as f64 >= more).map(|b| b.requests).sum();
+    let submitted: f64 = r.enter_batches.iter().map(EnterBatch::stands_for).sum();
+    let at_once: f64 = r.enter_batches.iter().filter(|b| b.at_least as f64 >= more).map(EnterBatch::stands_for).sum();
     // Neither is known of a submission-queue thread's multishot requests: then full runs, and none above, speak alone.
-    let unknown = in_flight.is_none() && submitted == 0;
-    if !unknown && in_flight.is_none_or(|n| n < more) && (at_once as f64) < PINNED * submitted.max(1) as f64 {
+    let unknown = in_flight.is_none() && submitted == 0.0;
+    if !unknown && in_flight.is_none_or(|n| n < more) && at_once < PINNED * submitted.max(1.0) {
         return None;
     }
     let share = of(&|items| items == cap.items);
@@ -121,7 +124,8 @@ pub fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     );
     let mut evidence = vec![("share", share), ("run_items", f64::from(cap.items))];
     evidence.extend(in_flight.map(|n| ("in_flight", n)));
-    Some(Finding::new("capped_batch", Severity::Warning, text, cap.remedy, &evidence))
+    let f = Finding::new("capped_batch", Severity::Warning, text, cap.remedy, &evidence);
+    Some(from(f, From::Followed(followed)))
 }
 
 #[cfg(test)]

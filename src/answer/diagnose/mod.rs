@@ -26,6 +26,7 @@ mod tests;
 mod workers;
 
 use super::finding::Finding;
+use super::words::count;
 use crate::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
 /// Completions below which a share is no habit of the program: 5 % of them are five.
@@ -34,6 +35,9 @@ const ENOUGH: u64 = 100;
 /// Followed completions below which a share of one half or more is not told from chance: of 50, it is right within 7 %
 /// (one standard deviation). Fewer than [`ENOUGH`], since they are a sample.
 const ENOUGH_FOLLOWED: u64 = 50;
+
+/// Events below which they are no habit: wake-ups, kicks, completions that a tick carried, …
+const ENOUGH_EVENTS: u64 = 20;
 
 /// The codes that findings can have.
 pub const CODES: [&str; 19] = [
@@ -83,6 +87,28 @@ pub fn findings(t: &TraceRecord) -> Vec<Finding> {
     all
 }
 
+/// What a finding rests on.
+#[derive(Debug, Clone, Copy)]
+enum From {
+    /// So many completions, all that there were.
+    Completions(u64),
+    /// Followed ones, a sample as a rule.
+    Followed(u64),
+    Requests(u64),
+}
+
+/// A finding says from how many.
+fn from(mut f: Finding, from: From) -> Finding {
+    let (name, n, what) = match from {
+        From::Completions(n) => ("from_completions", n, "completions"),
+        From::Followed(n) => ("from_followed", n, "followed completions"),
+        From::Requests(n) => ("from_requests", n, "requests"),
+    };
+    f.text += &format!("; from {} {what}", count(n as f64));
+    f.evidence.insert(name.into(), n as f64);
+    f
+}
+
 type RingRule = fn(&TraceRecord, &RingRecord) -> Option<Finding>;
 
 /// What a rule says of the rings, once: of the one where it costs most, with how many others it holds for.
@@ -103,7 +129,8 @@ fn of_rings(t: &TraceRecord, rule: RingRule) -> Option<Finding> {
     Some(f)
 }
 
-/// How long the ring was in use, in seconds; `None` where no time passed.
+/// How long the ring was in use, in seconds, as far as it was counted; where that is not known, as long as it was watched, so that a
+/// rate over it is no higher than it was. `None` where no time passed.
 fn ring_seconds(t: &TraceRecord, r: &RingRecord) -> Option<f64> {
     let ns = r.active_ns.unwrap_or(t.total.elapsed_ns);
     (ns > 0).then_some(ns as f64 / 1e9)
@@ -128,7 +155,10 @@ fn only_waits(opcode: &str) -> bool {
 fn in_flight(t: &TraceRecord, r: &RingRecord, of: fn(&str) -> bool) -> Option<f64> {
     let seconds = ring_seconds(t, r)?;
     let one = |o: &OpcodeRecord| Some(o.completions as f64 / seconds * o.latency_ns.mean? / 1e9);
-    let plain = r.opcodes.iter().filter(|o| o.more == 0 && of(&o.opcode));
-    let known: Vec<f64> = plain.filter_map(one).collect();
+    let plain = || r.opcodes.iter().filter(|o| o.more == 0 && of(&o.opcode));
+    if plain().map(|o| o.latency_ns.count).sum::<u64>() < ENOUGH_FOLLOWED {
+        return None;
+    }
+    let known: Vec<f64> = plain().filter_map(one).collect();
     (!known.is_empty()).then(|| known.iter().sum())
 }

@@ -1,6 +1,6 @@
 //! How a thread comes to know of its completions: the tick, kicks, and the CPU it runs on.
 
-use super::{ENOUGH, ENOUGH_FOLLOWED};
+use super::{ENOUGH, ENOUGH_EVENTS, ENOUGH_FOLLOWED, From, from};
 use crate::answer::delivered::{self, has, share, share_of};
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{percent, three_digits};
@@ -13,7 +13,11 @@ pub fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     // The tick found the thread in user mode, else another entry would have carried: it looks at the ring, or computes.
-    let mut f = delivered::stranded(&r.vehicles, &r.flags, true)?;
+    let ticks: u64 = r.vehicles.iter().filter(|v| v.vehicle == Vehicle::TimerTick).map(|v| v.completions).sum();
+    if ticks < ENOUGH_EVENTS {
+        return None;
+    }
+    let mut f = from(delivered::stranded(&r.vehicles, &r.flags, true)?, From::Completions(r.completions));
     if let Some((cpu, line)) = crossing(t).and_then(|c| Some((c.ready_cpu, line_on(t, c.ready_cpu)?))) {
         f.remedy +=
             &format!("; or run the thread on CPU {cpu}, where each interrupt of {} would carry them", line.name);
@@ -26,7 +30,12 @@ pub fn kick_storm(t: &TraceRecord) -> Option<Finding> {
     if t.total.ios < ENOUGH {
         return None;
     }
-    let mut f = delivered::kick_storm(t.total.per_io.kicks, t.total.ios as f64 / super::seconds(t)?)?;
+    let kicks = t.total.per_io.kicks?;
+    if kicks * (t.total.ios as f64) < ENOUGH as f64 {
+        return None;
+    }
+    let f = delivered::kick_storm(Some(kicks), t.total.ios as f64 / super::seconds(t)?)?;
+    let mut f = from(f, From::Completions(t.total.ios));
     // Kicks are not counted by ring, but only these ask for them.
     let kicked: Vec<&RingRecord> = t.rings.iter().filter(|r| asks_for_kicks(r)).collect();
     if let [one] = kicked.as_slice() {
@@ -50,11 +59,12 @@ const INTERRUPTS_PER_IO: f64 = 0.1;
 
 /// The pair of different CPUs, ready and posted, that most followed completions crossed, if it is most of all.
 fn crossing(t: &TraceRecord) -> Option<&CpuPair> {
-    let all: u64 = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
-    let most = t.total.cpu_pairs.iter().filter(|p| p.ready_cpu != p.posted_cpu).max_by_key(|p| p.completions)?;
+    let followed: u64 = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
+    let all: u64 = t.total.cpu_pairs.iter().map(CpuPair::stands_for).sum();
+    let most = t.total.cpu_pairs.iter().filter(|p| p.ready_cpu != p.posted_cpu).max_by_key(|p| p.stands_for())?;
     // Those whose moment was seen must be most of what was followed, else they speak for a part alone.
-    let enough = all >= ENOUGH_FOLLOWED && 2 * all >= t.total.followed.completions;
-    (enough && most.completions as f64 >= CROSSING * all as f64).then_some(most)
+    let enough = followed >= ENOUGH_FOLLOWED && 2 * followed >= t.total.followed.completions;
+    (enough && most.stands_for() as f64 >= CROSSING * all as f64).then_some(most)
 }
 
 /// The line in whose interrupts most of the program's I/O ended on this CPU. What else its device does is others' affair.
@@ -67,7 +77,7 @@ fn line_on(t: &TraceRecord, cpu: u32) -> Option<&Interrupt> {
 pub fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let pair = crossing(t)?;
     let line = line_on(t, pair.ready_cpu)?;
-    let crossing = pair.completions as f64 * f64::from(t.total.followed.one_in);
+    let crossing = pair.estimated.map_or(pair.completions as f64 * f64::from(t.total.followed.one_in), |n| n as f64);
     // A submission-queue thread looks by itself: nobody has to tell it.
     let interrupts = line.credited? as f64;
     if interrupts < INTERRUPTS_PER_IO * crossing || share(&t.total.vehicles, Vehicle::Sqpoll) >= CROSSING {
@@ -86,8 +96,9 @@ pub fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     if told < TOLD_PER_IO {
         return None;
     }
-    let all: u64 = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
-    let crossed = pair.completions as f64 / all as f64;
+    let all: u64 = t.total.cpu_pairs.iter().map(CpuPair::stands_for).sum();
+    let followed = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
+    let crossed = pair.stands_for() as f64 / all as f64;
     let (ready, posted) = (pair.ready_cpu, pair.posted_cpu);
     let text = format!(
         "{} of completions were ready on CPU {ready}, which takes the interrupts of {} ({}), and posted on CPU {posted}, \
@@ -108,5 +119,6 @@ pub fn wrong_core(t: &TraceRecord) -> Option<Finding> {
         ("ready_cpu", f64::from(ready)),
         ("posted_cpu", f64::from(posted)),
     ];
-    Some(Finding::new("wrong_core", Severity::Warning, text, &remedy, &evidence))
+    let f = Finding::new("wrong_core", Severity::Warning, text, &remedy, &evidence);
+    Some(from(f, From::Followed(followed)))
 }

@@ -1,7 +1,7 @@
 //! Completions in another order than their requests were submitted in, or than they were ready in; and where the order was lost.
 
-use super::ENOUGH;
 use super::batch::version;
+use super::{ENOUGH, From, from};
 use crate::answer::delivered::WORTH_SAYING;
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{count, percent};
@@ -63,7 +63,8 @@ pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding
     ];
     evidence.extend(file_system.map(|share| ("file_system_share", share)));
     let severity = if reverses && place == "task work" { Severity::Warning } else { Severity::Note };
-    Some(Finding::new("delivered_out_of_order", severity, text, remedy, &evidence))
+    let f = Finding::new("delivered_out_of_order", severity, text, remedy, &evidence);
+    Some(from(f, From::Followed(delivery.completions)))
 }
 
 /// Where the order of delivery says it already, nothing.
@@ -121,5 +122,6 @@ pub fn reordered(t: &TraceRecord) -> Option<Finding> {
         ("task_work_share", task_work),
     ];
     evidence.extend(file_system.map(|share| ("file_system_share", share)));
-    Some(Finding::new("reordered", Severity::Note, text, &remedy, &evidence))
+    let f = Finding::new("reordered", Severity::Note, text, &remedy, &evidence);
+    Some(from(f, From::Followed(order.completions)))
 }

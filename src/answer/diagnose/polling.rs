@@ -1,6 +1,6 @@
 //! Loops that look for completions: what breaks them, and polling of a device that has no queue for it.
 
-use super::ENOUGH;
+use super::{ENOUGH, From, from};
 use crate::answer::delivered::{WORTH_SAYING, has, share, share_of};
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{count, percent, three_digits};
@@ -36,7 +36,8 @@ pub fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding>
     if known {
         evidence.push(("iopoll_share", polled));
     }
-    Some(Finding::new("iopoll_without_queues", Severity::Warning, text, remedy, &evidence))
+    let f = Finding::new("iopoll_without_queues", Severity::Warning, text, remedy, &evidence);
+    Some(from(f, From::Completions(r.completions)))
 }
 
 /// Operations that IOPOLL finds by polling; others on such a ring complete as everywhere.
@@ -73,7 +74,8 @@ pub fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
                   of mapping it anew, or map huge pages: then the loop stays in user mode";
     let mut evidence = vec![("page_fault_share", carried)];
     evidence.extend(per_io.map(|x| ("page_faults_per_io", x)));
-    Some(Finding::new("faulting_poller", Severity::Warning, text, remedy, &evidence))
+    let f = Finding::new("faulting_poller", Severity::Warning, text, remedy, &evidence);
+    Some(from(f, From::Completions(r.completions)))
 }
 
 /// Calls in which a thread sleeps for events (of another kind, or of the ring's descriptor): what wakes it carries the
@@ -169,7 +171,8 @@ fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let mut evidence = vec![("share", share)];
     evidence.extend(calls.map(|x| ("syscalls_per_io", x)));
     evidence.extend(t.total.per_io.mode_switches.map(|x| ("mode_switches_per_io", x)));
-    Some(Finding::new("chatty_poller", Severity::Warning, text, &remedy, &evidence))
+    let f = Finding::new("chatty_poller", Severity::Warning, text, &remedy, &evidence);
+    Some(from(f, From::Completions(r.completions)))
 }
 
 fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
@@ -186,7 +189,8 @@ fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     );
     let remedy = "take these calls out of the loop (`strace -c` names them), or make them once for many I/Os";
     let evidence = [("stray_syscalls_per_io", stray), ("from_user_mode_share", looks)];
-    Some(Finding::new("chatty_poller", Severity::Warning, text, remedy, &evidence))
+    let f = Finding::new("chatty_poller", Severity::Warning, text, remedy, &evidence);
+    Some(from(f, From::Completions(r.completions)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What the completions themselves said: no room for them, no buffer, an error.
 
-use super::{ENOUGH, only_waits};
+use super::{ENOUGH, From, from, only_waits};
 use crate::answer::delivered::{WORTH_SAYING, has};
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{count, list, percent};
@@ -29,7 +29,8 @@ pub fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let remedy = "a completion queue with room for all that can complete between two looks (IORING_SETUP_CQSIZE; by default it \
                   has twice the submission queue's entries, and multishot requests complete more than once), or look more often";
     let evidence = [("overflows", r.overflows as f64), ("share", share), ("cq_entries", f64::from(r.cq_entries))];
-    Some(Finding::new("cq_overflow", Severity::warning_if(share >= COSTS), text, remedy, &evidence))
+    let f = Finding::new("cq_overflow", Severity::warning_if(share >= COSTS), text, remedy, &evidence);
+    Some(from(f, From::Completions(r.completions)))
 }
 
 /// Requests that take a provided buffer when there is something to put into it.
@@ -57,7 +58,8 @@ pub fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     let remedy = "more or larger buffers in the group than arrive between two looks, and each given back as soon as it is read; \
                   with incremental buffers (IOU_PBUF_RING_INC, Linux 6.12) small messages share one";
     let evidence = [("enobufs", ended as f64), ("share", share)];
-    Some(Finding::new("buffers_exhausted", Severity::warning_if(share >= COSTS), text, remedy, &evidence))
+    let f = Finding::new("buffers_exhausted", Severity::warning_if(share >= COSTS), text, remedy, &evidence);
+    Some(from(f, From::Completions(completions)))
 }
 
 /// What a program has to expect: nothing there yet, taken back, time is up, the other side has gone.
@@ -105,7 +107,8 @@ pub fn errors(t: &TraceRecord) -> Option<Finding> {
     let remedy = "find out what the error means for this operation: a failing request is not the same work, and its times say \
                   nothing about the others";
     let evidence = [("errors", all as f64), ("share", share)];
-    Some(Finding::new("errors", Severity::Warning, text, remedy, &evidence))
+    let f = Finding::new("errors", Severity::Warning, text, remedy, &evidence);
+    Some(from(f, From::Completions(completions)))
 }
 
 /// Plain reads and writes of fewer bytes than asked for. One finding for reads, one for writes.
@@ -134,7 +137,8 @@ pub fn short(t: &TraceRecord) -> Vec<Finding> {
             return None;
         }
         let text = format!("{} of the {kind}s ({}) gave fewer bytes than asked for", percent(share), count(short as f64));
-        Some(Finding::new(code, severity, text, remedy, &[("share", share), ("short", short as f64)]))
+        let f = Finding::new(code, severity, text, remedy, &[("share", share), ("short", short as f64)]);
+        Some(from(f, From::Completions(all)))
     })
     .collect()
 }

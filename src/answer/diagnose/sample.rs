@@ -94,7 +94,13 @@ pub fn ring(number: u32) -> RingRecord {
         vehicles: slept(),
         latency_ns: latency(80_000, 100_000),
         stages: Some(stages(80_000, 100_000)),
-        enter_batches: vec![EnterBatch { at_least: 16, requests: 80_000, calls: 5_000.0, calls_ci95: None }],
+        enter_batches: vec![EnterBatch {
+            at_least: 16,
+            requests: 80_000,
+            estimated: None,
+            calls: 5_000.0,
+            calls_ci95: None,
+        }],
         enter_calls: Some(Estimate { total: 5_000.0, ci95: [5_000.0; 2] }),
         order: None,
         run_items: vec![

@@ -1,18 +1,15 @@
 //! The submission-queue thread's use of its CPU.
 
-use super::ring_seconds;
+use super::{ENOUGH_EVENTS, ring_seconds};
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{percent, span, three_digits};
 use crate::trace_record::{RingRecord, SqpollRecord, TraceRecord};
 
 /// Wake-ups for each request: one for ten and more, and the calls that SQPOLL was to save are back.
 const WAKEUPS_PER_REQUEST: f64 = 0.1;
-/// Fewer wake-ups are no habit.
-const WAKEUPS: u64 = 20;
-
 fn naps(s: &SqpollRecord) -> Option<(u64, f64)> {
-    let wakeups = s.wakeups.filter(|n| *n >= WAKEUPS)?;
-    let per_request = wakeups as f64 / s.requests.max(1) as f64;
+    let wakeups = s.wakeups.filter(|n| *n >= ENOUGH_EVENTS && s.requests >= ENOUGH_EVENTS)?;
+    let per_request = wakeups as f64 / s.requests as f64;
     (per_request >= WAKEUPS_PER_REQUEST).then_some((wakeups, per_request))
 }
 
@@ -20,7 +17,9 @@ fn naps(s: &SqpollRecord) -> Option<(u64, f64)> {
 pub fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let s = r.sqpoll.as_ref()?;
     let (wakeups, per_request) = naps(s)?;
-    let apart_ns = ring_seconds(t, r)? * 1e9 / wakeups as f64;
+    // Both are of the time in which the ring was in use; the thread may have been looked at for less.
+    let in_use_ns = ring_seconds(t, r)? * 1e9;
+    let apart_ns = s.elapsed_ns.map_or(in_use_ns, |ns| in_use_ns.min(ns as f64)) / wakeups as f64;
     let text = format!(
         "the submission-queue thread (tid {}) had to be woken {wakeups} times for {} requests, every {} ({} wake-ups per \
          request): each time an io_uring_enter, and the request waits until the thread runs",
@@ -52,20 +51,22 @@ const LONG_ENOUGH_NS: u64 = 100_000_000;
 pub fn spinning(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let s = r.sqpoll.as_ref()?;
     let cpu = s.cpu_ns.filter(|ns| *ns > 0)?;
-    let of_a_cpu = cpu as f64 / s.elapsed_ns.max(1) as f64;
+    let elapsed_ns = s.elapsed_ns.filter(|ns| *ns >= LONG_ENOUGH_NS)?;
+    let of_a_cpu = cpu as f64 / elapsed_ns as f64;
     let per_request = cpu as f64 / s.requests.max(1) as f64;
     // A thread that sleeps between requests wants another remedy.
-    if s.elapsed_ns < LONG_ENOUGH_NS || of_a_cpu < OF_A_CPU || per_request < PER_REQUEST_NS || naps(s).is_some() {
+    if of_a_cpu < OF_A_CPU || per_request < PER_REQUEST_NS || naps(s).is_some() {
         return None;
     }
     let place = s.cpu.map(|cpu| format!(" on CPU {cpu}")).unwrap_or_default();
     let text = format!(
-        "the submission-queue thread (tid {}{place}) took {} of a CPU for {} requests, {} for each: most of it it spent looking \
-         at an empty queue",
+        "the submission-queue thread (tid {}{place}) took {} of a CPU for {}: most of it it spent looking at an empty queue",
         s.tid,
         percent(of_a_cpu),
-        s.requests,
-        span(per_request)
+        match s.requests {
+            0 => "no request".into(),
+            n => format!("{n} requests, {} for each", span(per_request)),
+        }
     );
     let remedy = "at this rate one io_uring_enter per batch costs less: a ring with DEFER_TASKRUN in SQPOLL's place; or a \
                   shorter sq_thread_idle, so that it sleeps sooner; or several rings on one thread (IORING_SETUP_ATTACH_WQ)";

@@ -1,5 +1,6 @@
 //! What goes to io-wq's worker threads, why, and to how many of them.
 
+use super::{From, from};
 use crate::answer::delivered::WORTH_SAYING;
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{count, percent};
@@ -28,7 +29,8 @@ fn finding(o: &OpcodeRecord, punts: u64, share: f64, severity: Severity, why: &s
         o.opcode,
         count(punts as f64)
     );
-    Finding::new("punted", severity, text, remedy, &[("share", share), ("punted", punts as f64)])
+    let f = Finding::new("punted", severity, text, remedy, &[("share", share), ("punted", punts as f64)]);
+    from(f, From::Requests(o.requests))
 }
 
 fn asked(o: &OpcodeRecord) -> Option<Finding> {
@@ -96,5 +98,6 @@ pub fn fanout(t: &TraceRecord) -> Option<Finding> {
          rest), to {cpus} and upwards from there; or keep the requests out of io-wq, as under `punted`"
     );
     let evidence = [("workers_at_once", most as f64), ("workers", t.total.iowq.workers as f64), ("cpus", cpus as f64)];
-    Some(Finding::new("iowq_fanout", Severity::Warning, text, &remedy, &evidence))
+    let f = Finding::new("iowq_fanout", Severity::Warning, text, &remedy, &evidence);
+    Some(from(f, From::Requests(punts.max(t.total.iowq.completions))))
 }

@@ -26,6 +26,7 @@ static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request 
 	if (!count)
 		return 0;
 	op_of(count, request->opcode)->requests++;
+	ring_in_use(ring, slot);
 	request->weight = chosen(slot);
 	/* One that is there already was reaped out of sight. */
 	if (bpf_map_update_elem(&aio_requests, &key, request, BPF_ANY))
@@ -47,6 +48,7 @@ static __noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
 	__u32 opcode = submission_seen ? request->opcode : OPCODE_NONE;
 	struct op_count *op = op_of(count, opcode);
 	op->completions++;
+	ring_in_use(ring, slot);
 	if (result < 0) {
 		op->errors++;
 		count_error(ring, opcode, result);

@@ -7,6 +7,31 @@ static __always_inline struct op_count *op_of(struct ring_count *count, __u32 op
 	return &count->ops[opcode & (OPCODES_MAX - 1)];
 }
 
+static __noinline int ring_used(__u32 ring, __u32 now)
+{
+	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &ring);
+
+	if (!info)
+		return 0;
+	if (!info->first_jiffy)
+		info->first_jiffy = now;
+	info->last_jiffy = now;
+	return 0;
+}
+
+/* Something is counted of this ring: what is told a second of it is over the time from the first to the last of that, to a tick. */
+static __always_inline void ring_in_use(__u32 ring, struct cpu_slot *slot)
+{
+	struct in_use *last = &slot->in_use[ring & (IN_USE_MAX - 1)];
+	__u32 now = bpf_jiffies64();
+
+	if (last->jiffy == now && last->ring == ring)
+		return;
+	last->ring = ring;
+	last->jiffy = now;
+	ring_used(ring, now);
+}
+
 /* The request that the current thread submitted last goes another way: it is not posted inline. */
 static __always_inline void went_away(__u64 request, struct cpu_slot *slot)
 {
@@ -189,6 +214,7 @@ static __always_inline int submitted(struct io_kiocb *req)
 		return 0;
 	struct op_count *op = op_of(count, opcode);
 	op->requests++;
+	ring_in_use(ring, slot);
 	if (req->flags & REQ_F_CQE_SKIP)
 		op->skips++;
 	if (posts_many(req, opcode) || is_zero_copy_send(opcode))
@@ -360,6 +386,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	}
 	struct op_count *op = op_of(count, opcode);
 	op->completions++;
+	ring_in_use(number, slot);
 	if (cqe_flags & IORING_CQE_F_NOTIF) {
 		op->notifications++;
 	} else if (result < 0) {

@@ -81,9 +81,16 @@ pub fn vehicles(out: &mut Screen, vehicles: &[VehicleCount], most: usize) {
     out.blank();
 }
 
+/// Completions of which shares are told, at least: as many as a median needs.
+pub const FEW: u64 = 10;
+
 /// The parts of the mean latency.
 pub fn stages(stages: Option<&StageRecord>) -> Vec<String> {
     let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return Vec::new() };
+    if s.completions < FEW {
+        let all = plural(s.completions as usize, "completion");
+        return vec![format!("{UNKNOWN}: {all} with all stages, which is too few")];
+    }
     let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
     let mut items = vec![
         part("issue", s.issue_ns),

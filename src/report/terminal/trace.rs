@@ -328,7 +328,8 @@ fn run_items(items: &[RunItems], all: Option<&Estimate>) -> Vec<String> {
 fn sqpoll(s: Option<&SqpollRecord>) -> Vec<String> {
     let Some(s) = s else { return Vec::new() };
     let place = s.cpu.filter(|cpu| *cpu >= 0).map(|cpu| format!(", bound to CPU {cpu}")).unwrap_or_default();
-    let of_a_cpu = s.cpu_ns.filter(|_| s.elapsed_ns > 0).map(|ns| percent(ns as f64 / s.elapsed_ns as f64));
+    let elapsed_ns = s.elapsed_ns.filter(|ns| *ns > 0);
+    let of_a_cpu = s.cpu_ns.zip(elapsed_ns).map(|(ns, elapsed)| percent(ns as f64 / elapsed as f64));
     let worked = s.work_ns.zip(s.cpu_ns.filter(|ns| *ns > 0)).map(|(work, cpu)| percent(work as f64 / cpu as f64));
     vec![
         format!("tid {}{place}", s.tid),
@@ -417,14 +418,17 @@ fn cpu_pairs(total: &Total) -> Vec<String> {
     let all: u64 = total.cpu_pairs.iter().map(CpuPair::stands_for).sum();
     let mut most: Vec<_> = total.cpu_pairs.iter().filter(|p| p.completions > 0).collect();
     most.sort_by_key(|p| std::cmp::Reverse(p.stands_for()));
+    let followed: u64 = total.cpu_pairs.iter().map(|p| p.completions).sum();
     let one = |p: &&CpuPair| {
-        let share = percent(p.stands_for() as f64 / all as f64);
+        let share = match followed {
+            0..measured::FEW => format!("{} of {followed}", p.completions),
+            _ => percent(p.stands_for() as f64 / all as f64),
+        };
         match p.ready_cpu == p.posted_cpu {
             true => format!("{share} on CPU {} and posted there", p.ready_cpu),
             false => format!("{share} on CPU {}, posted on CPU {}", p.ready_cpu, p.posted_cpu),
         }
     };
-    let followed: u64 = total.cpu_pairs.iter().map(|p| p.completions).sum();
     let of = (followed > 0 && followed < total.ios).then(|| format!("of {} followed", count(followed as f64)));
     most.iter().take(SIZES).map(one).chain(of).collect()
 }

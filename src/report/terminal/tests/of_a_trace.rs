@@ -23,7 +23,7 @@ pub fn busy() -> TraceRecord {
     r.sqpoll = Some(SqpollRecord {
         tid: 1240,
         cpu: Some(1),
-        elapsed_ns: 2_000_000_000,
+        elapsed_ns: Some(2_000_000_000),
         cpu_ns: Some(1_960_000_000),
         work_ns: Some(20_000_000),
         wakeups: Some(0),
@@ -74,7 +74,8 @@ fn a_sample_too_small_is_no_estimate() {
     let mut t = clean();
     t.total.followed.one_in = 64;
     let r = &mut t.rings[0];
-    r.enter_batches = vec![EnterBatch { at_least: 1, requests: 1, calls: 64.0, calls_ci95: Some([1.0, 357.0]) }];
+    r.enter_batches =
+        vec![EnterBatch { at_least: 1, requests: 1, estimated: None, calls: 64.0, calls_ci95: Some([1.0, 357.0]) }];
     r.run_items = vec![RunItems { items: 1, completions: 400, estimated: Some(25_600) }];
     (r.enter_calls, r.runs) = (None, Some(Estimate { total: 25_600.0, ci95: [23_154.0, 28_240.0] }));
     let text = trace::screen(&t, PLAIN).to_string();
