@@ -289,7 +289,7 @@ pub struct ContextRecord {
     pub completions: u64,
     /// Results that were seen to be reaped: what `opcodes`, `bytes` and `errors` are of.
     pub reaped: u64,
-    /// null: no result was seen, and not for want of completions.
+    /// null: no result was seen, and not for want of completions; or results of requests of which it was not seen what they are.
     pub bytes: Option<u64>,
     pub errors: Option<u64>,
     /// As a ring's.

@@ -1,7 +1,7 @@
 //! What one I/O costs: figures of measurements divided by their I/Os.
 
 use crate::measurement::{CpuShare, Interrupt, Measurement, VehicleCount};
-use crate::net_record::ServerCounts;
+use crate::net_record::{ServerCounts, ServerRecord};
 use crate::path::place::Place;
 
 /// Whether kernel threads take the load's requests in.
@@ -12,8 +12,11 @@ pub fn has_sqpoll(m: &Measurement) -> bool {
 /// CPU time of the load's own threads and of the helpers that work for it, ns. Where there are SQPOLL threads and their time is not
 /// known, nor is the sum; measurements of versions that did not look at the other helpers are without these.
 pub fn cpu_ns(m: &Measurement) -> Option<f64> {
-    // A server that is none of ours, or was lost before it could say what it took.
-    if m.net.as_ref().is_some_and(|net| net.server.as_ref().is_none_or(|server| server.threads.is_empty())) {
+    // A server that is none of ours, was lost before it could say what it took, or whose kernel does not tell.
+    let unknown = |server: &ServerRecord| {
+        server.threads.is_empty() || server.total.user_ns.is_none() || server.total.system_ns.is_none()
+    };
+    if m.net.as_ref().is_some_and(|net| net.server.as_ref().is_none_or(unknown)) {
         return None;
     }
     let helpers = m.cpu.sqpoll_ns.or((!has_sqpoll(m)).then_some(0))? + m.cpu.helpers_ns.unwrap_or(0);

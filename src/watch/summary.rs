@@ -476,6 +476,8 @@ fn context(counts: &ContextCounts, part: &Part) -> ContextRecord {
     let completions = counts.vehicles.iter().map(|v| v.completions).sum();
     let reaped = sum(|o| o.completions);
     let of_results = |n| (reaped > 0 || completions == 0).then_some(n);
+    // Results of requests whose submission was not seen: whether they are numbers of bytes is not known.
+    let of_known = counts.opcodes.iter().all(|o| o.opcode != "unknown" || o.completions == 0);
     ContextRecord {
         context: counts.context,
         interface: counts.kind.name().into(),
@@ -486,7 +488,7 @@ fn context(counts: &ContextCounts, part: &Part) -> ContextRecord {
         requests: sum(|o| o.requests),
         completions,
         reaped,
-        bytes: of_results(sum(|o| o.bytes)),
+        bytes: of_results(sum(|o| o.bytes)).filter(|_| of_known),
         errors: of_results(sum(|o| o.errors)),
         active_ns: counts.active_ns,
         opcodes: counts.opcodes.iter().map(|o| part.opcode(o)).collect(),

@@ -402,4 +402,9 @@ fn requests_of_contexts_are_counted_apart_and_in_all() {
     let unseen = context(&observed.contexts[1], &none);
     assert_eq!((unseen.requests, unseen.completions, unseen.reaped), (5, 2, 0));
     assert_eq!((unseen.bytes, unseen.errors, unseen.active_ns), (None, None, None));
+    // Results of what was not seen to be submitted are seen, and no number of bytes is made of them.
+    let mut half = observed.contexts[0].clone();
+    half.opcodes.push(opcode("unknown", 0, 3));
+    let half = context(&half, &none);
+    assert_eq!((half.reaped, half.bytes, half.errors), (5, None, Some(0)));
 }

@@ -244,11 +244,14 @@ fn measured(
     if record.total.user_ns.is_none() {
         warnings.push(Warning::new(
             "cpu_unknown",
-            "this kernel keeps no CPU time of single threads (CONFIG_SCHED_INFO): the server's is not known and stands as 0",
+            "this kernel keeps no CPU time of single threads (CONFIG_SCHED_INFO): the server's is not known: user and system time stand as 0, and no CPU time per request is told",
             "use a kernel that does",
         ));
     }
-    let known_ns = user_ns + system_ns + sqpoll_ns.unwrap_or(0);
+    // What is not known of one thread is not another's.
+    let has_sqpoll = spec.setup.names().iter().any(|name| name == "sqpoll");
+    let sqpoll = sqpoll_ns.or((!has_sqpoll).then_some(0));
+    let known_ns = || Some(record.total.user_ns? + record.total.system_ns? + sqpoll?);
     let seconds = record.total.wall_ns as f64 / 1e9;
     Ok(Measurement {
         schema: SCHEMA.into(),
@@ -274,7 +277,7 @@ fn measured(
             system_ns,
             sqpoll_ns,
             sqpoll_wakeups: None,
-            helpers_ns: others_ns.map(|all| all.saturating_sub(known_ns)),
+            helpers_ns: others_ns.zip(known_ns()).map(|(all, known)| all.saturating_sub(known)),
         },
         host: host::facts(None)?,
         warnings,
