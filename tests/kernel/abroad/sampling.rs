@@ -13,6 +13,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("of_many_requests_the_followed_ones_stand_for_all", many),
     ("one_in_n_is_kept_where_it_was_asked_for", asked),
     ("after_a_burst_all_are_followed_again", after_a_burst),
+    ("what_is_told_a_second_is_over_counted_time", over_counted_time),
 ];
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
@@ -33,6 +34,31 @@ fn storm() -> Vec<&'static str> {
 
 fn opcode<'a>(t: &'a TraceRecord, name: &str) -> Result<&'a OpcodeRecord, Failed> {
     t.total.opcodes.iter().find(|o| o.opcode == name).ok_or_else(|| format!("no {name}").into())
+}
+
+/// The load's own measurement, which goes to standard error where iotrail prints JSON.
+fn measured(said: &str) -> Result<u64, Failed> {
+    let from = said.find("{\n").ok_or_else(|| format!("no measurement: {said}"))?;
+    let mut values = serde_json::Deserializer::from_str(&said[from..]).into_iter::<serde_json::Value>();
+    let m = values.next().ok_or("no measurement")??;
+    m["elapsed_ns"].as_u64().ok_or_else(|| "it says how long it took".into())
+}
+
+/// Of these, hardly one request is followed: from it alone, the ring would have been in use for microseconds.
+fn over_counted_time() -> Result<(), Failed> {
+    let storm = storm();
+    let out = Command::new(TOOL).args(["trace", "--json", "--one-in", "1000000", "--"]).args(&storm).output()?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    let t: TraceRecord = serde_json::from_slice(&out.stdout)?;
+    assert!(t.total.followed.completions < 10, "{:?}", t.total.followed);
+    let took_ns = measured(&said)?;
+    let busiest = t.rings.iter().max_by_key(|r| r.completions).ok_or("a ring")?;
+    let active_ns = busiest.active_ns.ok_or_else(|| format!("a load of {took_ns} ns is long enough to tell"))?;
+    // To a tick at each end, and what the load does before it measures.
+    assert!(active_ns + 20_000_000 >= took_ns, "{active_ns} ns of {took_ns}");
+    assert!(active_ns <= t.total.elapsed_ns + 20_000_000, "{active_ns} ns in {} ns", t.total.elapsed_ns);
+    Ok(())
 }
 
 fn nothing_lost(t: &TraceRecord) {
