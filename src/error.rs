@@ -84,6 +84,12 @@ pub fn errno_name(number: i32) -> String {
     syscalls::Errno::new(number).name().map_or_else(|| format!("errno {number}"), str::to_owned)
 }
 
+/// The number that an error's text ends with, for errors of libraries that keep it to themselves: `… (os error 28)`.
+pub fn errno_in(text: &str) -> Option<i32> {
+    let (_, rest) = text.rsplit_once("(os error ")?;
+    rest.split_once(')')?.0.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +97,12 @@ mod tests {
     #[test]
     fn errors_have_their_names() {
         assert_eq!([11, 104, 4000].map(errno_name), ["EAGAIN", "ECONNRESET", "errno 4000"]);
+    }
+
+    #[test]
+    fn a_text_has_its_number() {
+        assert_eq!(errno_in("a: Too many open files (os error 24) at path \"x\""), Some(24));
+        assert_eq!(errno_in("a: Too many open files"), None);
     }
 
     #[test]

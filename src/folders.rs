@@ -1,8 +1,13 @@
 //! The folders of iotrail's own: of what it keeps between two commands (the store, the journal of host settings), and of what it has
 //! fetched and can have again.
 
+pub mod own;
+pub mod temporary;
+
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::lab::order;
 
 /// `$XDG_STATE_HOME/iotrail`, else `~/.local/state/iotrail`; `None` where neither variable is set.
 pub fn state() -> Option<PathBuf> {
@@ -12,6 +17,12 @@ pub fn state() -> Option<PathBuf> {
 /// `$XDG_CACHE_HOME/iotrail`, else `~/.cache/iotrail`; `None` where neither variable is set.
 pub fn cache() -> Option<PathBuf> {
     under(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"), ".cache")
+}
+
+/// In the guest of a lab the state's folder is the host user's, whatever number that user has, and below one that root alone
+/// writes to.
+pub fn is_of_a_guest(dir: &Path) -> bool {
+    dir.starts_with(order::FOLDER)
 }
 
 /// A relative variable is to be ignored, says the XDG base directory specification.

@@ -52,6 +52,7 @@ pub mod measurement;
 pub mod metrics_record;
 pub mod net;
 pub mod net_record;
+pub mod output;
 pub mod path;
 pub mod plain;
 pub mod probe;

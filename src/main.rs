@@ -2,6 +2,17 @@
 
 use std::process::ExitCode;
 
+/// The standard library opens /dev/null where a standard descriptor is closed, before `main` runs: what was closed can be told
+/// only before that. The loader calls what this section names (ELF, System V ABI).
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = {
+    extern "C" fn look() {
+        iotrail::plain::note_closed_stdout();
+    }
+    look
+};
+
 fn main() -> ExitCode {
     iotrail::cli::main()
 }

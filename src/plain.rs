@@ -2,7 +2,12 @@
 //! the lines on standard error. What makes text of such names shows it by these functions, so that no name steers a terminal or
 //! passes for a line of ours.
 
-use std::io::Write as _;
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, Result};
 
 /// Without what steers a terminal, turns the direction of writing, cannot be seen, or ends the line; such characters are shown by their
 /// number. Marks that combine with a letter stay.
@@ -45,9 +50,132 @@ pub fn json(text: String) -> String {
     out
 }
 
+/// As [`json`], in ASCII where the locale is one of ASCII and a person reads it on a terminal.
+pub fn json_shown(text: String) -> String {
+    let text = json(text);
+    if text.is_ascii() || !std::io::stdout().is_terminal() || !is_ascii_alone(Stream::Stdout) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_ascii() {
+            true => out.push(c),
+            false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+        }
+    }
+    out
+}
+
+/// Where a text goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// What letters the user's programs read and show (locale(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locale {
+    Utf8,
+    /// `C`, `POSIX`, or one whose letters are not UTF-8's.
+    Other,
+    /// None is named: services and containers have none, and their logs take UTF-8.
+    Unset,
+}
+
+/// `variable`: its value where it is set and not empty.
+pub fn locale(variable: impl Fn(&str) -> Option<OsString>) -> Locale {
+    let named = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(&variable);
+    match named.map(|name| name.to_string_lossy().to_ascii_lowercase()) {
+        None => Locale::Unset,
+        Some(name) if name.contains("utf-8") || name.contains("utf8") => Locale::Utf8,
+        Some(_) => Locale::Other,
+    }
+}
+
+/// Whether text there is to be of ASCII alone: in a locale that is not UTF-8's; where none is named, on a terminal.
+fn is_ascii_alone(stream: Stream) -> bool {
+    match locale(|name| std::env::var_os(name).filter(|v| !v.is_empty())) {
+        Locale::Utf8 => false,
+        Locale::Other => true,
+        Locale::Unset => match stream {
+            Stream::Stdout => std::io::stdout().is_terminal(),
+            Stream::Stderr => std::io::stderr().is_terminal(),
+        },
+    }
+}
+
+/// Text for people, in the letters that their locale has: signs of ours by what is nearest in ASCII, others' letters by their number.
+pub fn for_locale(text: &str, stream: Stream) -> Cow<'_, str> {
+    if text.is_ascii() || !is_ascii_alone(stream) { Cow::Borrowed(text) } else { Cow::Owned(to_ascii(text)) }
+}
+
+pub fn to_ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match nearest(c) {
+            _ if c.is_ascii() => out.push(c),
+            Some(near) => out.push_str(near),
+            None => out.extend(c.escape_unicode()),
+        }
+    }
+    out
+}
+
+/// As wide as the sign itself where that is possible: tables stay tables.
+fn nearest(c: char) -> Option<&'static str> {
+    Some(match c {
+        'µ' | 'μ' => "u",
+        '×' => "x",
+        '·' => "|",
+        '–' | '—' | '−' | '─' => "-",
+        '…' => "...",
+        '±' => "+-",
+        '→' => ">",
+        '←' => "<",
+        '↑' | '└' | '├' | '│' => "|",
+        '↓' | '↘' => "v",
+        '━' | '╸' | '█' => "#",
+        '░' => ".",
+        '√' => "sqrt ",
+        '≥' => ">=",
+        '≤' => "<=",
+        '≈' => "~",
+        '÷' => "/",
+        '²' => "^2",
+        '³' => "^3",
+        '⁶' => "^6",
+        '⁹' => "^9",
+        '’' | '‘' => "'",
+        '“' | '”' => "\"",
+        _ => return None,
+    })
+}
+
+/// Set before anything of ours runs, where standard output was closed when this process began.
+static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// To be called by the program before the standard library has put /dev/null in the place of a closed descriptor.
+pub fn note_closed_stdout() {
+    // SAFETY: only asks for the descriptor's flags.
+    let is_closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } < 0;
+    STDOUT_CLOSED.store(is_closed, Ordering::Relaxed);
+}
+
+/// Errors: it was closed when this process began, so that a result would be lost without a word.
+pub fn stdout_is_open() -> Result<()> {
+    match STDOUT_CLOSED.load(Ordering::Relaxed) {
+        false => Ok(()),
+        true => {
+            Err(Error::machine("cannot write to standard output: it is closed", "send it to a file or to /dev/null"))
+        }
+    }
+}
+
 /// Writes one line to standard error, plain whatever is in it. Where even that fails nobody can be told, and the work goes on.
 pub fn say(line: &str) {
-    writeln!(std::io::stderr().lock(), "{}", sanitise(line)).unwrap_or(());
+    let line = sanitise(line);
+    writeln!(std::io::stderr().lock(), "{}", for_locale(&line, Stream::Stderr)).unwrap_or(());
 }
 
 #[cfg(test)]
@@ -84,5 +212,22 @@ pub mod tests {
         let text = json(serde_json::to_string_pretty(&value).unwrap());
         assert!(text.chars().all(|c| c == '\n' || is_plain(c)), "{text}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn a_locale_is_the_first_that_is_named() {
+        let of = |set: &[(&str, &str)]| {
+            locale(|name| set.iter().find(|(n, v)| *n == name && !v.is_empty()).map(|(_, v)| v.into()))
+        };
+        assert_eq!(of(&[]), Locale::Unset);
+        assert_eq!(of(&[("LC_ALL", ""), ("LANG", "de_DE.UTF-8")]), Locale::Utf8);
+        assert_eq!(of(&[("LC_CTYPE", "C.utf8"), ("LANG", "C")]), Locale::Utf8);
+        assert_eq!(of(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]), Locale::Other);
+        assert_eq!(of(&[("LANG", "de_DE")]), Locale::Other);
+    }
+
+    #[test]
+    fn signs_of_ours_have_one_of_ascii_and_others_letters_their_number() {
+        assert_eq!(to_ascii("größer – 10 µs · ±5 % … ×2 → ━━╸"), "gr\\u{f6}\\u{df}er - 10 us | +-5 % ... x2 > ###");
     }
 }

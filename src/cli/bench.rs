@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::profile::ProfileArgs;
 use crate::error::{Error, Result};
@@ -12,6 +12,7 @@ use crate::experiment::interrupt;
 use crate::load::options::LoadOptions;
 use crate::load::{Doing, Progress};
 use crate::measurement::Measurement;
+use crate::output::Existing;
 use crate::report::terminal;
 use crate::store::Store;
 
@@ -22,6 +23,10 @@ pub struct BenchArgs {
 
     #[command(flatten)]
     profile: ProfileArgs,
+
+    /// Replace the files of --flamegraph and --folded if they are there
+    #[arg(long)]
+    force: bool,
 
     /// Follow one of io_uring's requests in so many whole, chosen at random (1: all): how late each vehicle delivered, the
     /// stages of the latency, the order of completions
@@ -54,8 +59,9 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
 
 /// Runs the load, stores what it yields, and writes the samples' files.
 fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
+    let files = args.profile.files(Existing::forced(args.force))?;
     let stop = interrupt::raise_flag()?;
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
     let watching = Watching { sampling: args.profile.sampling(), follow: args.follow };
     let measured = cell::run(&args.load, watching, &mut |p: Progress| bar.set_message(words(p)), stop);
@@ -71,7 +77,7 @@ fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
         store.save_single(&measurement, &histogram)?;
     }
     if let Some(how) = &measurement.cpu_samples {
-        args.profile.export(&samples, how)?;
+        files.write(&samples, how)?;
     }
     Ok(measurement)
 }

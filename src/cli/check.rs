@@ -8,7 +8,8 @@ mod rights;
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::host::{self, block, clock, cpu, refusal::Circumstances};
+use crate::host::{self, block, clock, cpu, limits, refusal::Circumstances};
+use crate::probe::{support, survey};
 use crate::report::check::{Cpus, Report, SCHEMA, screen};
 use crate::report::terminal::{self, Style};
 
@@ -19,6 +20,10 @@ pub struct CheckArgs {
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 
+    /// What libbpf says while probes are tried, on standard error: of a refused one the verifier's log
+    #[arg(long)]
+    pub verbose: bool,
+
     /// One JSON object on standard output
     #[arg(long)]
     pub json: bool,
@@ -28,6 +33,9 @@ pub struct CheckArgs {
 ///
 /// Errors: `--file` is missing (wrong input); sysfs is not readable (machine).
 pub fn run(args: &CheckArgs) -> Result<u8> {
+    if args.verbose {
+        support::be_verbose();
+    }
     let report = examine(args)?;
     match args.json {
         true => terminal::print_json(&report)?,
@@ -60,6 +68,7 @@ fn examine(args: &CheckArgs) -> Result<Report> {
     };
 
     let mut items = rights::items(&circumstances.privileges);
+    items.push(rights::open_files(limits::open_files(), survey::descriptors()));
     items.extend(machine::kernel(&circumstances));
     items.extend(interfaces::items(&circumstances));
     items.extend(probes::items());
@@ -75,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_wrong_input() {
-        let args = CheckArgs { file: Some("/no/such/file".into()), json: false };
+        let args = CheckArgs { file: Some("/no/such/file".into()), verbose: false, json: false };
         assert_eq!(run(&args).unwrap_err().exit_status(), 2);
     }
 }

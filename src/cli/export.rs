@@ -1,6 +1,5 @@
 //! `iotrail export`: a run or a recording for other programs.
 
-pub(super) mod output;
 mod recording;
 mod run;
 
@@ -12,12 +11,11 @@ use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args};
 use serde_json::Value;
 
-use self::output::STDOUT;
 use crate::cli::given::{Document, Stored};
 use crate::error::{Error, Result};
 use crate::export::table;
+use crate::output::{Existing, STDOUT};
 use crate::recorded;
-use crate::watch::recording::Existing;
 
 #[derive(Debug, Args)]
 #[command(
@@ -76,12 +74,18 @@ pub struct ExportArgs {
 
 impl ExportArgs {
     fn existing(&self) -> Existing {
-        if self.force { Existing::Replace } else { Existing::Keep }
+        Existing::forced(self.force)
     }
 
     /// Files that become one stream, with their options.
     fn streams(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        let all = [("--json", &self.json), ("--csv", &self.csv), ("--hdr", &self.hdr), ("--perfetto", &self.perfetto)];
+        let all = [
+            ("--json", &self.json),
+            ("--csv", &self.csv),
+            ("--hdr", &self.hdr),
+            ("--folded", &self.folded),
+            ("--perfetto", &self.perfetto),
+        ];
         all.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
     }
 

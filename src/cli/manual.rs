@@ -188,11 +188,15 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("XDG_CACHE_HOME", "Where scratch files and the lab's kernels are; ~/.cache if it is not set."),
     ("IOTRAIL_TARGET", "The file or block device that experiments read where --file names none."),
     ("IOTRAIL_LAB_OUT", "In the guest of a lab: what is written there is copied to the folder that --artifacts names."),
-    ("NO_COLOR", "No colours, if it is set and not empty."),
+    ("NO_COLOR", "No colours and no progress line, if it is set and not empty."),
     ("CLICOLOR_FORCE", "Colours wherever the output goes, if it is set and neither empty nor 0."),
-    ("TERM", "No colours where it is dumb."),
+    ("TERM", "No colours and no progress line where it is dumb."),
     ("COLUMNS", "The width that help is wrapped to where there is no terminal. Results have 80 columns at most."),
-    ("LC_ALL, LC_CTYPE, LANG", "Bars are of lines in a locale of UTF-8, else of number signs."),
+    (
+        "LC_ALL, LC_CTYPE, LANG",
+        "Bars are of lines in a locale of UTF-8, else of number signs. In a locale of another kind screens and messages are ASCII; where \
+         none is named, those on a terminal are.",
+    ),
 ];
 
 const FILES: &[(&str, &str)] = &[

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::error::{Error, Result};
-use crate::host::settings;
+use crate::host::{limits, settings};
 use crate::load::options::Span;
 use crate::report::terminal::{self, Style};
 
@@ -86,6 +86,7 @@ enum Command {
 
 /// Exit status: 0 done, 1 a finding or comparison that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow it.
 pub fn main() -> ExitCode {
+    limits::raise();
     let result = match Cli::try_parse() {
         Ok(cli) => {
             if !matches!(cli.command, Command::Restore(_))

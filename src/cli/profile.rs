@@ -1,12 +1,13 @@
 //! Options of the commands that sample the CPUs, and the files they make of the samples.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 use crate::error::{Error, Result};
 use crate::export::{flamegraph, folded};
 use crate::measurement::CpuSamples;
+use crate::output::{self, Existing, Reserved};
 use crate::path::sample::Sample;
 use crate::probe::profile::{Clock, DEFAULT_HZ, MAX_HZ, Sampling};
 
@@ -61,8 +62,29 @@ impl ProfileArgs {
         self.profile.then_some(Sampling { clock, hz: self.profile_hz })
     }
 
-    /// Writes the files that were asked for.
-    pub fn export(&self, samples: &[Sample], how: &CpuSamples) -> Result<()> {
+    /// The files that were asked for, found to be usable before anything is measured.
+    pub fn files(&self, existing: Existing) -> Result<Files> {
+        let reserve = |path: &Option<PathBuf>, option| {
+            path.as_deref().map(|path| Reserved::new(path, existing, option)?.apart()).transpose()
+        };
+        Ok(Files {
+            flamegraph: reserve(&self.flamegraph, "--flamegraph")?,
+            folded: reserve(&self.folded, "--folded")?,
+            stacks: self.stacks,
+        })
+    }
+}
+
+/// Files for the samples.
+pub struct Files {
+    flamegraph: Option<Reserved>,
+    folded: Option<Reserved>,
+    stacks: Stacks,
+}
+
+impl Files {
+    /// Writes them.
+    pub fn write(self, samples: &[Sample], how: &CpuSamples) -> Result<()> {
         let (under, of) = match self.stacks {
             Stacks::All => (folded::Under::All, "CPU samples"),
             Stacks::TaskWork => (folded::Under::TaskWork, "CPU samples under task work"),
@@ -71,23 +93,18 @@ impl ProfileArgs {
             return Ok(());
         }
         let lines = folded::lines(samples, under);
-        if let Some(path) = &self.folded {
+        if let Some(file) = self.folded {
             let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-            write(path, text.as_bytes())?;
+            output::write(file, text.as_bytes())?;
         }
-        if let Some(path) = &self.flamegraph {
+        if let Some(file) = self.flamegraph {
             let subtitle = format!("kernel stacks by thread, {} samples a second and CPU, {} lost", how.hz, how.lost);
             let svg = flamegraph::svg(&lines, of, &subtitle).map_err(|e| {
                 let remedy = "measure for longer, or other --stacks";
-                Error::machine(format!("cannot draw {}", path.display()), remedy).because(e)
+                Error::machine(format!("cannot draw {}", file.path().display()), remedy).because(e)
             })?;
-            write(path, &svg)?;
+            output::write(file, &svg)?;
         }
         Ok(())
     }
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let failed = |e| Error::machine(format!("cannot write {}", path.display()), "give another path").because(e);
-    std::fs::write(path, bytes).map_err(failed)
 }

@@ -1,19 +1,19 @@
 //! `iotrail report`: a run that is stored, or was printed as JSON, to look at: one HTML page, or the terminal's screen.
 
 use std::cell::RefCell;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::compare::of_sides;
-use super::export::output::beside;
 use super::given::{Document, Stored};
 use super::run::measured::{compared, show};
 use crate::answer::command;
 use crate::answer::compare::metrics;
 use crate::error::{Error, Result};
-use crate::experiment::builtin;
+use crate::experiment::{builtin, interrupt};
+use crate::output::{self, Existing, Reserved};
 use crate::report::html::{self, Against, Source};
 use crate::report::terminal;
 use crate::run_record::RunRecord;
@@ -36,6 +36,10 @@ pub struct ReportArgs {
     #[arg(short, long, value_name = "PAGE.html")]
     pub output: Option<PathBuf>,
 
+    /// Replace what is there and is no page of iotrail's
+    #[arg(long, requires = "output")]
+    pub force: bool,
+
     /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
@@ -55,7 +59,7 @@ struct Named {
 
 pub fn run(args: &ReportArgs) -> Result<u8> {
     // A page that can't be written is found out before it is made.
-    args.output.as_deref().map_or(Ok(()), refuse_foreign)?;
+    let output = args.output.as_deref().map(|path| reserve(path, args.force)).transpose()?;
     let mut stored = Stored::new(args.store.as_deref());
     let names = std::iter::once(&args.run).chain(&args.against);
     let mut runs = names.map(|name| read(name, &mut stored)).collect::<Result<Vec<_>>>()?;
@@ -66,7 +70,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
             Ok(())
         })?;
     }
-    let Some(path) = &args.output else {
+    let Some(output) = output else {
         return screen(&runs[0].record, args.json);
     };
     let against = match (&args.against, &runs[..]) {
@@ -78,8 +82,11 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
         _ => None,
     };
     let page = page(&runs, against.as_ref(), stored.opened())?;
-    write(path, &page)?;
-    terminal::say(&format!("report: {}", path.display()));
+    let shown = output::shown(output.path());
+    let is_stdout = write(output, &page)?;
+    if !is_stdout {
+        terminal::say(&format!("report: {shown}"));
+    }
     Ok(0)
 }
 
@@ -136,34 +143,27 @@ fn page(runs: &[Named], against: Option<&Compared>, store: Option<&Store>) -> Re
     failed.into_inner().map_or(page, Err)
 }
 
-/// A page is made again at any time; what is none of ours is not overwritten.
-fn refuse_foreign(path: &Path) -> Result<()> {
-    let mut beginning = vec![0; html::MARK.len()];
-    let is_ours = match std::fs::File::open(path) {
-        Ok(mut file) => file.read_exact(&mut beginning).is_ok() && beginning == html::MARK.as_bytes(),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => true,
-        Err(e) => return Err(unwritable(path, e)),
-    };
-    match is_ours {
-        true => Ok(()),
-        false => Err(Error::input(
+/// A page is made again at any time; what is none of ours is kept, unless it is to be replaced.
+fn reserve(path: &Path, force: bool) -> Result<Reserved> {
+    let is_file = path.is_file();
+    let is_ours = is_file && html::is_page(path);
+    if is_file && !is_ours && !force && !output::is_descriptor(path) {
+        return Err(Error::input(
             format!("{} is there, and is no report of iotrail's", path.display()),
-            "give another name with -o",
-        )),
+            "give another name with -o, or --force to replace it",
+        ));
     }
+    let reserved = Reserved::new(path, Existing::forced(force || is_ours), "-o")?;
+    // What is under way is taken away when a signal ends it.
+    interrupt::raise_flag()?;
+    Ok(reserved)
 }
 
-fn unwritable(path: &Path, e: std::io::Error) -> Error {
-    Error::input(format!("cannot write {}", path.display()), "give a name in a folder that you may write to").because(e)
-}
-
-/// Whole or not at all: beside its place first, then renamed.
-fn write(path: &Path, page: &str) -> Result<()> {
-    let written = (|| {
-        let mut file = beside(path)?;
-        file.write_all(page.as_bytes())?;
-        file.persist(path).map_err(|e| e.error)?;
-        Ok(())
-    })();
-    written.map_err(|e| unwritable(path, e))
+/// Whether it went to standard output.
+fn write(to: Reserved, page: &str) -> Result<bool> {
+    let mut out = to.open()?;
+    let (refused, is_stdout) = (out.refusal(), out.is_stdout());
+    out.write_all(page.as_bytes()).map_err(refused)?;
+    out.finish()?;
+    Ok(is_stdout)
 }

@@ -95,6 +95,9 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         outline::show(&plan, seed, args.json)?;
         return Ok(0);
     }
+    if let Some(scratch) = target.path.as_ref().filter(|_| target.scratch) {
+        scratch::make_folder(scratch)?;
+    }
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     let mut store = match args.resume {
         // A store that is not there holds nothing to resume, and is not made for that.
@@ -108,9 +111,6 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         };
         if let Some(path) = target.path.as_ref().filter(|_| args.file.is_none()) {
             let why = if target.scratch { "kept for later runs" } else { "named by IOTRAIL_TARGET; only read" };
-            if target.scratch {
-                scratch::make_folder(path)?;
-            }
             terminal::say(&format!("target: {} ({why})", path.display()));
         }
         if is_emulated && args.repeats.is_none() {

@@ -22,6 +22,7 @@ use crate::cli::profile::ProfileArgs;
 use crate::cli::seconds;
 use crate::error::Result;
 use crate::experiment::interrupt;
+use crate::output::Existing;
 use crate::path::slowest::By;
 use crate::probe::choice::Choice;
 use crate::recorded::Ending;
@@ -30,7 +31,6 @@ use crate::scrape::{self, Server};
 use crate::trace_record::TraceRecord;
 use crate::watch::namespace::Numbers;
 use crate::watch::recorder::{Flight, Keep};
-use crate::watch::recording::Existing;
 use crate::watch::session::{self, Extra, How, News, Stop, Traced, Until};
 use crate::watch::subject::{self, Asked};
 use crate::watch::windows::Windows;
@@ -71,8 +71,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// Replace the recording's file if it is there
-    #[arg(long, requires = "record")]
+    /// Replace the files of --record, --flamegraph and --folded if they are there
+    #[arg(long)]
     force: bool,
 
     /// Keep the K slowest of the followed requests in memory, and at the end tell each one's course as `iotrail explain` does;
@@ -115,7 +115,8 @@ fn duration(text: &str) -> std::result::Result<Duration, String> {
 pub fn run(args: &TraceArgs) -> Result<u8> {
     let numbers = Rc::new(Numbers::of_this_process()?);
     let asked = subject::resolve(&args.command, &args.processes, args.all, &numbers)?;
-    let existing = if args.force { Existing::Replace } else { Existing::Keep };
+    let existing = Existing::forced(args.force);
+    let files = args.profile.files(existing)?;
     let keep =
         Keep { file: args.record.clone().map(|path| (path, existing)), slowest: args.slowest.map(|k| k as usize) };
     let choice = match args.one_in {
@@ -148,7 +149,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     }
     // What could not be written is told when everything else is out.
     if let Some(how) = &record.total.cpu_samples {
-        args.profile.export(&samples, how)?;
+        files.write(&samples, how)?;
     }
     if let Some((file, completions)) = file {
         let (path, length) = file?;
@@ -181,7 +182,7 @@ fn watch(asked: Asked, how: &How, extra: &Extra) -> Result<Traced> {
     let stop = interrupt::raise_flag()?;
     // A command writes to the same terminal: a line that is drawn again and again would be in its way.
     let drawn = !matches!(asked, Asked::Command(_));
-    let target = if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let target = if drawn { terminal::progress_target() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(None, target);
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
     let stop = Stop { asked: &|| stop.load(Ordering::Relaxed), to_pass_on: &interrupt::sent_to_us_alone };

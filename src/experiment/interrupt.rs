@@ -24,6 +24,11 @@ pub fn sent_to_us_alone() -> Option<libc::c_int> {
     Some(SENT.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
 }
 
+/// Whether a signal has raised the flag.
+pub fn is_asked() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
 /// From now on SIGINT and SIGTERM raise the returned flag instead of killing the process, the first time each. System calls
 /// that they hit are restarted where the kernel can.
 pub fn raise_flag() -> Result<&'static AtomicBool> {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::folders::own;
 use crate::load::options::Bytes;
 
 /// Names a file or device that experiments which only read use in place of a scratch file. The lab sets it to its first drive.
@@ -19,19 +20,24 @@ pub fn file(size: Bytes) -> Result<PathBuf> {
     let mut refused = Vec::new();
     for dir in places(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
         match usable(&dir) {
-            Ok(()) => return Ok(dir.join(format!("scratch-{}", size_text(size)))),
+            Ok(()) => match own::check(&dir, REMEDY) {
+                Ok(()) => return Ok(dir.join(format!("scratch-{}", size_text(size)))),
+                Err(e) => refused.push(e.what),
+            },
             Err(why) => refused.push(format!("{}: {why}", dir.display())),
         }
     }
-    Err(Error::machine("no place for a scratch file", "name a file on a disk with --file").because(refused.join(", ")))
+    Err(Error::machine("no place for a scratch file", REMEDY).because(refused.join(", ")))
 }
 
-/// Makes the folder of a scratch file.
+const REMEDY: &str = "name a file on a disk with --file";
+
+/// Makes the folder of a scratch file. A write experiment writes to what is there of that name without being asked: so folder
+/// and file have to be ours, and no link that somebody else has put there.
 pub fn make_folder(file: &Path) -> Result<()> {
     let Some(dir) = file.parent() else { return Ok(()) };
-    std::fs::create_dir_all(dir).map_err(|e| {
-        Error::machine(format!("cannot make {}", dir.display()), "name a file on a disk with --file").because(e)
-    })
+    own::make(dir, REMEDY)?;
+    own::check_file(file, REMEDY)
 }
 
 /// In the order of preference. A relative XDG_CACHE_HOME is to be ignored, says the XDG base directory specification.

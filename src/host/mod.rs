@@ -10,6 +10,7 @@
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
 //! | [`lockdown`], [`privileges`], [`virtualisation`] | what is allowed, to whom, on whose machine |
+//! | [`limits`] | open files: the soft limit raised, and given back to what is started |
 //! | [`procfs`] | processes and threads, from the texts of /proc |
 //! | [`programs`] | where a program is, and whether it may be run |
 //! | [`settings`] | conditions that an experiment asks for: changed, journalled, put back |
@@ -29,6 +30,7 @@ mod fixture;
 pub mod io_uring;
 pub mod irq;
 pub mod kernel;
+pub mod limits;
 pub mod lockdown;
 pub mod page_cache;
 pub mod pci;

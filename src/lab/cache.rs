@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::folders;
+use crate::folders::{self, own};
 
 /// An entry is there whole or not at all: it is made under another name, and renamed.
 #[derive(Debug, Clone)]
@@ -19,9 +20,15 @@ impl Cache {
         let root = match named {
             Some(path) => std::path::absolute(path)
                 .map_err(|e| Error::input("cannot tell where the cache is", "name it with --cache DIR").because(e))?,
-            None => folders::cache().map(|dir| dir.join("lab")).ok_or_else(|| {
-                Error::input("neither XDG_CACHE_HOME nor HOME is set", "name the lab's cache with --cache DIR")
-            })?,
+            None => {
+                const REMEDY: &str = "name the lab's cache with --cache DIR";
+                let dir = folders::cache();
+                let dir =
+                    dir.ok_or_else(|| Error::input("neither XDG_CACHE_HOME nor HOME is set", REMEDY))?.join("lab");
+                // What is booted from there is nobody else's.
+                own::check(&dir, REMEDY)?;
+                dir
+            }
         };
         Ok(Cache { root })
     }
@@ -63,7 +70,10 @@ impl Cache {
         let folder = self.root.join("locks");
         std::fs::create_dir_all(&folder).map_err(|e| cannot_write(&folder, e))?;
         let path = folder.join(name.replace('/', "-"));
-        let file = File::create(&path).map_err(|e| cannot_write(&path, e))?;
+        // Whatever is there of that name is not emptied, and no link is followed.
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(&path).map_err(|e| cannot_write(&path, e))?;
         // SAFETY: an open file of ours.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
             return Err(cannot_write(&path, std::io::Error::last_os_error()));

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::line::{FromGuest, FromHost};
 use super::order::Order;
 use crate::error::{Error, Result};
+use crate::host::limits;
 
 /// Names of the ports, as the machine has them and as the kernel lists them.
 pub const PORTS: [&str; 4] = ["iotrail.stdin", "iotrail.stdout", "iotrail.stderr", "iotrail.control"];
@@ -129,6 +130,7 @@ fn spawn(order: &Order) -> io::Result<Child> {
     let mut command = Command::new(name);
     command.args(args).current_dir(&order.working_folder).env_clear().envs(order.environment.iter().cloned());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    limits::give_back(&mut command);
     // Of its own, for signals.
     command.process_group(0).spawn()
 }

@@ -4,7 +4,6 @@
 //! | file | responsible for |
 //! |---|---|
 //! | `cache` | the folder of what is fetched and made |
-//! | `folder` | the folder of one run |
 //! | `sources`, `packages` | Debian's packages without the host's package management |
 //! | [`kernel`] | which kernels there are; one of them made ready to boot |
 //! | `tools` | QEMU and busybox: this machine's, else packages' |
@@ -17,7 +16,6 @@
 
 mod cache;
 pub mod drive;
-mod folder;
 pub mod guest;
 mod initramfs;
 pub mod kernel;
@@ -36,13 +34,16 @@ use std::path::{Path, PathBuf};
 pub use self::cache::Cache;
 use self::cache::cannot_write;
 use self::drive::{Data, Drive};
-use self::folder::Folder;
 use self::initramfs::Archive;
 use self::kernel::Kernel;
 use self::machine::{Acceleration, CONSOLE, INITRAMFS, Parts, SHARED};
 use self::order::{FOLDER, LEFT, LEFT_VARIABLE, Order, PROGRAM, STATE};
 use crate::error::{Error, Result};
 use crate::experiment::scratch::TARGET_VARIABLE;
+use crate::folders::temporary::Folder;
+
+/// Of the folder of a run.
+const PREFIX: &str = "iotrail-lab-";
 
 /// A machine to be, and what is to run in it.
 #[derive(Debug)]
@@ -73,7 +74,7 @@ pub struct Prepared<'a> {
 pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
     let qemu = tools::qemu(asked.cache, asked.acceleration, tell)?;
     let busybox = tools::busybox(asked.cache, tell)?;
-    let folder = Folder::make(&std::env::temp_dir()).map_err(|e| {
+    let folder = Folder::make(&std::env::temp_dir(), PREFIX).map_err(|e| {
         Error::machine("cannot make a folder for the run", "check the room in TMPDIR or /tmp, and its permissions")
             .because(e)
     })?;

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -23,7 +23,9 @@ use super::verify;
 use super::{Doing, Progress};
 
 /// Makes and lays out the file. What can be refused from its place and size alone is refused before anything is written.
-pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<()> {
+///
+/// Gives back which file it is.
+pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Identity> {
     let name = path.display();
     if path.is_symlink() {
         return Err(Error::input(
@@ -45,10 +47,22 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
         check_direct(spec, path, &unfinished.file)?;
     }
     match lay_out(&unfinished.file, bytes, progress, stop) {
-        Ok(true) => unfinished.publish(path).map_err(|e| cannot("make", path, e)),
+        Ok(true) => {
+            let made = identity(&unfinished.file).map_err(|e| cannot("look at", path, e))?;
+            unfinished.publish(path).map_err(|e| cannot("make", path, e))?;
+            Ok(made)
+        }
         Ok(false) => Err(Error::machine(format!("stopped while laying out {name}"), "nothing of it was kept")),
         Err(e) => Err(cannot("lay out", path, e)),
     }
+}
+
+/// Device and inode.
+pub type Identity = (u64, u64);
+
+pub fn identity(file: &File) -> io::Result<Identity> {
+    let meta = file.metadata()?;
+    Ok((meta.dev(), meta.ino()))
 }
 
 /// Whether direct I/O will be had on it, asked before time is spent on writing.

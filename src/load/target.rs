@@ -17,7 +17,7 @@ use super::buffers::PAGE;
 use super::device;
 use super::drive;
 use super::extents;
-use super::layout;
+use super::layout::{self, Identity};
 use super::options::{EngineKind, Rw};
 use super::spec::LoadSpec;
 
@@ -51,22 +51,24 @@ impl Target {
         }
         let mut warnings = Vec::new();
         let made = match std::fs::metadata(path) {
-            Ok(_) => false,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                layout::make(spec, path, progress, stop)?;
-                true
-            }
+            Ok(_) => None,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Some(layout::make(spec, path, progress, stop)?),
             Err(e) => return Err(cannot("look at", path, e)),
         };
         let opened = Self::open_existing(spec, path, made, &mut warnings);
-        if opened.is_err() && made {
+        if opened.is_err() && made.is_some() {
             // It cannot be used after all (too few file descriptors for the jobs, say).
             layout::remove(path);
         }
         opened
     }
 
-    fn open_existing(spec: &LoadSpec, path: &Path, made: bool, warnings: &mut Vec<Warning>) -> Result<Self> {
+    fn open_existing(
+        spec: &LoadSpec,
+        path: &Path,
+        made: Option<Identity>,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self> {
         let name = path.display();
         let kind = std::fs::metadata(path).map_err(|e| cannot("look at", path, e))?.file_type();
         if kind.is_dir() {
@@ -84,11 +86,21 @@ impl Target {
                 },
             ));
         }
-        if !made {
+        if made.is_none() {
             check_leave(spec, path)?;
         }
         let claim = if kind.is_block_device() && spec.writes() { Some(device::claim(path)?) } else { None };
-        let first = open_file(spec, path)?;
+        // What was made is written without leave: nothing that somebody has put in its place meanwhile.
+        let open = || {
+            let file = open_file(spec, path)?;
+            match made {
+                Some(made) if layout::identity(&file).map_err(|e| cannot("look at", path, e))? != made => Err(
+                    Error::disturbed(format!("{name} was replaced while it was opened"), "use a folder of your own"),
+                ),
+                _ => Ok(file),
+            }
+        };
+        let first = open()?;
         let has = size(&first, kind.is_block_device()).map_err(|e| cannot("tell the size of", path, e))?;
         let bytes = usable(spec, path, has)?;
         if spec.direct {
@@ -102,7 +114,7 @@ impl Target {
         }
         let mut fds = vec![OwnedFd::from(first)];
         while fds.len() < spec.jobs as usize {
-            fds.push(open_file(spec, path)?.into());
+            fds.push(open()?.into());
         }
         Ok(Self { fds, _claim: claim, passage: None, bytes, warnings: std::mem::take(warnings) })
     }

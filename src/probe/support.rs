@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Enum64, FuncProto, Typedef};
@@ -12,8 +13,13 @@ use libbpf_rs::btf::types::{Enum, Enum64, FuncProto, Typedef};
 use super::function::{self, FUNCTIONS, Way};
 use super::posix_aio;
 use super::symbols::Symbols;
+use crate::error::errno_in;
+use crate::host::lockdown;
 use crate::host::pid_namespace::own_number_in_proc;
+use crate::host::privileges::{Capability, Seccomp};
 use crate::host::procfs;
+use crate::host::refusal::Circumstances;
+use crate::plain::say;
 
 /// What a program is for; decides which runs want it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -276,27 +282,104 @@ pub(super) fn missing_why(name: &str) -> (String, &'static str) {
     (format!("this kernel has no {name}"), "see `iotrail check`")
 }
 
-/// A kernel's refusal in words: why, and what restores it.
+/// A kernel's refusal in words: why, and what restores it. One text for one cause: what the user lacks is not the kernel's fault.
 pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
-    use libbpf_rs::ErrorKind::*;
-    match e.kind() {
-        PermissionDenied => (
-            "the kernel does not let this process load BPF programs".into(),
-            "run as root, or with CAP_BPF and CAP_PERFMON; under lockdown=confidentiality or a container's seccomp \
-             filter only the host's owner can allow it",
-        ),
-        NotFound => {
-            ("the kernel lacks a type or tracepoint that the program reads".into(), "report this kernel's version")
-        }
-        _ => ("the kernel refused the program".into(), "report this kernel's version and its configuration"),
+    match errno(e) {
+        Some(libc::EPERM) => not_allowed(&Circumstances::read(), || lockdown::detect().mode),
+        Some(number) => cause(number),
+        None => match e.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => cause(libc::EACCES),
+            libbpf_rs::ErrorKind::NotFound => cause(libc::ENOENT),
+            libbpf_rs::ErrorKind::OutOfMemory => cause(libc::ENOMEM),
+            _ => ("the kernel refused the program".into(), REPORT),
+        },
     }
 }
 
-/// libbpf's own messages advise wrongly in places (EPERM: "try ulimit -l"); ours replace them. IOTRAIL_LIBBPF=1 shows them.
+const REPORT: &str = "report this with the kernel's release and what `iotrail check --verbose` prints";
+
+/// The number at the bottom of what libbpf gives back, which its own type keeps to itself; its text has it.
+fn errno(e: &libbpf_rs::Error) -> Option<i32> {
+    errno_in(&format!("{e:#}"))
+}
+
+fn cause(number: i32) -> (String, &'static str) {
+    let (why, remedy) = match number {
+        libc::EMFILE => (
+            "this process has as many files open as it may, and each probe is one",
+            "raise the hard limit of open files: ulimit -Hn, or LimitNOFILE of the service; `iotrail check` says how many are needed",
+        ),
+        libc::ENFILE => ("the system has as many files open as it may", "as root: raise fs.file-max with sysctl"),
+        libc::ENOMEM => (
+            "there is no memory for the probes' tables",
+            "free memory, or raise the limit of this process's memory cgroup (memory.max, MemoryMax of the service)",
+        ),
+        libc::ENOSPC => (
+            "the kernel has no room for another probe or table",
+            "end other programs that use BPF, or run fewer at once",
+        ),
+        libc::EBUSY | libc::EEXIST => {
+            ("another program holds what the probe is attached to", "end other tracers (perf, bpftrace) and try again")
+        }
+        libc::EAGAIN | libc::EINTR => ("the kernel gave up loading the program halfway", "try again"),
+        libc::ENOSYS => (
+            "the kernel has no bpf(2), or a seccomp filter hides it",
+            "a kernel with CONFIG_BPF_SYSCALL, or let the filter of the container or service allow bpf",
+        ),
+        libc::ENOENT | libc::ESRCH => ("the kernel lacks a type or tracepoint that the program reads", REPORT),
+        libc::EINVAL | libc::EACCES | libc::E2BIG | libc::EFAULT => {
+            ("the kernel's verifier refused the program", REPORT)
+        }
+        other => {
+            let cause = std::io::Error::from_raw_os_error(other);
+            return (format!("the kernel refused the program: {cause}"), REPORT);
+        }
+    };
+    (why.into(), remedy)
+}
+
+/// EPERM: who asks, from where, and what else forbids it.
+fn not_allowed(c: &Circumstances, lockdown: impl Fn() -> Option<String>) -> (String, &'static str) {
+    let p = &c.privileges;
+    let has = |capability| p.has(capability) == Some(true);
+    let may = has(Capability::SysAdmin) || has(Capability::Bpf) && has(Capability::Perfmon);
+    let (why, remedy) = if p.initial_namespace == Some(false) {
+        ("in a user namespace nobody may", "run it outside, as root or with CAP_BPF and CAP_PERFMON")
+    } else if !may && p.euid == 0 {
+        ("it is root without CAP_BPF and CAP_PERFMON", "give the container or service CAP_BPF and CAP_PERFMON")
+    } else if !may {
+        ("it has neither CAP_BPF nor CAP_SYS_ADMIN", "run as root, or with CAP_BPF and CAP_PERFMON")
+    } else if lockdown().as_deref() == Some("confidentiality") {
+        ("the kernel is locked down: confidentiality", "boot without lockdown=confidentiality")
+    } else if matches!(p.seccomp, Some(Seccomp::Filter | Seccomp::Strict)) {
+        (
+            "the seccomp filter of the container or service refuses bpf",
+            "let the filter allow bpf and perf_event_open, or run outside it",
+        )
+    } else {
+        (
+            "a security module (SELinux and the like) or too little locked memory",
+            "allow bpf in its policy, or ulimit -l unlimited",
+        )
+    };
+    (format!("the kernel does not let this process load BPF programs: {why}"), remedy)
+}
+
+static VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// What libbpf says, the verifier's log among it, goes to standard error from now on.
+pub fn be_verbose() {
+    VERBOSE.store(true, Ordering::Relaxed);
+}
+
+/// libbpf's own messages advise wrongly in places (EPERM: "try ulimit -l"); ours replace them, unless they are asked for.
 pub fn quiet() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
-        if std::env::var_os("IOTRAIL_LIBBPF").is_none() {
+        if VERBOSE.load(Ordering::Relaxed) {
+            let say_all = |_, text: String| text.lines().for_each(say);
+            libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Info, say_all)));
+        } else if std::env::var_os("IOTRAIL_LIBBPF").is_none() {
             libbpf_rs::set_print(None);
         }
     });
@@ -305,6 +388,7 @@ pub fn quiet() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::privileges::Privileges;
 
     fn facts(tracepoints: BTreeSet<&'static str>) -> Facts {
         Facts {
@@ -395,5 +479,44 @@ mod tests {
         let e = plan(&facts(some), &[Role::Completion]).unwrap_err();
         assert_eq!(e, "this kernel has no tracepoint io_uring_complete");
         assert!(plan(&Facts::default(), &[Role::Ring]).unwrap_err().contains("BTF"));
+    }
+
+    #[test]
+    fn each_errno_has_its_cause_and_remedy() {
+        let of = |number| refusal(&libbpf_rs::Error::from_raw_os_error(number));
+        for (number, why, remedy) in [
+            (libc::EMFILE, "as many files open as it may", "ulimit -Hn"),
+            (libc::ENFILE, "the system has as many files open", "fs.file-max"),
+            (libc::ENOMEM, "no memory", "memory cgroup"),
+            (libc::ENOSPC, "no room", "fewer at once"),
+            (libc::EBUSY, "another program holds", "other tracers"),
+            (libc::EINVAL, "the kernel's verifier refused", "check --verbose"),
+            (libc::E2BIG, "the kernel's verifier refused", "check --verbose"),
+            (libc::EACCES, "the kernel's verifier refused", "check --verbose"),
+            (libc::ENOENT, "lacks a type or tracepoint", "check --verbose"),
+            (libc::ENOSYS, "a seccomp filter hides it", "CONFIG_BPF_SYSCALL"),
+            (libc::EIO, "Input/output error", "check --verbose"),
+        ] {
+            let (got, restore) = of(number);
+            assert!(got.contains(why) && restore.contains(remedy), "{number}: {got}; {restore}");
+        }
+    }
+
+    #[test]
+    fn a_missing_right_is_told_from_what_else_forbids_probes() {
+        let with = |euid, effective: u64, seccomp, initial| {
+            let mut c = Circumstances { version: None, settings: Default::default(), privileges: Privileges::read() };
+            (c.privileges.euid, c.privileges.effective) = (euid, Some(effective));
+            (c.privileges.seccomp, c.privileges.initial_namespace) = (Some(seccomp), Some(initial));
+            c
+        };
+        let says = |c: Circumstances, mode: &str| not_allowed(&c, || Some(mode.into()));
+        let off = Seccomp::Off;
+        assert!(says(with(0, 0, off, true), "none").1.starts_with("give the container"));
+        assert!(says(with(7, 0, Seccomp::Filter, true), "none").1.starts_with("run as root"));
+        assert!(says(with(0, !0, off, false), "none").0.contains("user namespace"));
+        assert!(says(with(0, !0, off, true), "confidentiality").1.starts_with("boot without"));
+        assert!(says(with(0, !0, Seccomp::Filter, true), "none").0.contains("seccomp"));
+        assert!(says(with(0, !0, off, true), "none").0.contains("security module"));
     }
 }

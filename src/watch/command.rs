@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::end::{self, End};
 use super::processes::CpuTime;
 use crate::error::{Error, Result};
+use crate::host::limits;
 use crate::host::programs;
 
 /// The process of a command. Dropped before its gate was opened, it never becomes the program.
@@ -82,6 +83,7 @@ impl Gated {
                 unsafe { BorrowedFd::borrow_raw(stderr.as_raw_fd()) }.try_clone_to_owned().map_err(cannot_start)?;
             command.stdout(Stdio::from(fd));
         }
+        limits::give_back(&mut command);
         let outer_end = gate.as_raw_fd();
         // SAFETY: the closure only makes plain system calls on descriptors that it owns, and allocates nothing.
         unsafe { command.pre_exec(move || wait_at_gate(&tell, &at_gate, outer_end)) };

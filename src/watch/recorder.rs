@@ -9,8 +9,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::recording::{Existing, Writer};
+use super::recording::Writer;
 use crate::error::{Error, Result};
+use crate::output::Existing;
 use crate::path::slowest::{By, Slowest};
 use crate::path::trail::Trail;
 use crate::probe::rings::FollowLoss;

@@ -13,13 +13,14 @@
 //! a recording can be read without this source and a new field breaks nobody; LZ4 takes the repeated names out again
 //! (the test `what_it_costs` measures both). Entries of a frame stand for each other: what is damaged is lost whole.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::output::{self, Existing};
 use crate::path::trail::Trail;
 use crate::recorded::{End, Ending, Entry, Header, Losses, SCHEMA};
 
@@ -33,34 +34,10 @@ const HEADER_BYTES: u64 = 4 << 20;
 const ENTRIES: u8 = b'B';
 const END: u8 = b'E';
 
-/// What to do with a file that is there already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
-    Keep,
-    /// What `--force` asks for.
-    Replace,
-}
-
-/// Makes a file for a command's result, which no other file has to give way to unless the caller wants it.
-pub fn create_file(path: &Path, existing: Existing) -> Result<File> {
-    let mut options = OpenOptions::new();
-    match existing {
-        Existing::Keep => options.write(true).create_new(true),
-        Existing::Replace => options.write(true).create(true).truncate(true),
-    };
-    options.open(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::AlreadyExists => Error::input(
-            format!("{} exists already", path.display()),
-            "name another file, or give --force to replace it",
-        ),
-        _ => Error::input(format!("cannot make {}", path.display()), "name a file that can be written").because(e),
-    })
-}
-
 /// Appends to a recording. What was pushed is in the file at the latest when losses are noted, or when 256 KiB of entries
 /// are there; dropping a writer without [`Writer::finish`] leaves a file that is cut off.
 pub struct Writer {
-    file: File,
+    file: Box<dyn Write + Send>,
     path: PathBuf,
     content: Vec<u8>,
     /// Reused from frame to frame.
@@ -71,7 +48,7 @@ pub struct Writer {
 impl Writer {
     /// Errors: the file exists and is to be kept, or cannot be made (wrong input).
     pub fn create(path: &Path, header: &Header, existing: Existing) -> Result<Self> {
-        let file = create_file(path, existing)?;
+        let file = output::growing(path, existing, "--record")?;
         let mut writer = Self {
             file,
             path: path.to_owned(),
@@ -149,8 +126,7 @@ impl Writer {
     }
 
     fn refused(&self, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
-        let what = format!("cannot write the recording {}", self.path.display());
-        Error::machine(what, "record fewer requests, or to another disk").because(cause)
+        output::refused(&self.path, "--record", cause)
     }
 }
 

@@ -9,10 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use iotrail::answer::explain::{Selection, explain};
+use iotrail::output::Existing;
 use iotrail::path::slowest::By;
 use iotrail::recorded::{End, Entry, Header};
 use iotrail::report::terminal;
-use iotrail::watch::recording::{Existing, Reader, Writer};
+use iotrail::watch::recording::{Reader, Writer};
 use libtest_mimic::{Failed, Trial};
 use serde::Deserialize;
 

@@ -124,11 +124,11 @@ fn refused() -> End {
         (&["1", "--fio", "x"], "run 1 holds no load that fio's JSON can tell; *"),
         (&["1", "--parquet", "-"], "--parquet makes many files, and no stream; name a folder"),
         (&["1", "--csv", "-", "--json", "-"], "--json and --csv would be mixed on standard output; *"),
-        (&["1", "--csv", "."], ". is a folder; name a file"),
+        (&["1", "--csv", "."], ". is a folder; name a file with --csv"),
         (&["1", "--parquet", "m.json"], "m.json is no folder; name a folder"),
         (
             &["1", "--csv", "no/where"],
-            "cannot make no/where: No such file or directory *; name a place that can be written",
+            "cannot make no/where: No such file or directory *; make the folder no, or name a place that can be written with --csv",
         ),
     ] {
         let ended = run(&mut place.tool([&["export", "--store", "s.db"], args].concat()));

@@ -1,9 +1,14 @@
 //! Standard output that has gone away or is full; standard error that is full.
 
 use std::fs::OpenOptions;
-use std::io::Read;
+use std::io::Read as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::bad_load::assert_refused;
+use crate::confine;
 use crate::run::experiment;
 use crate::tool::{Place, bench, end, file, run};
 use crate::{End, Test};
@@ -12,6 +17,13 @@ pub const TESTS: &[Test] = &[
     ("output::a_reader_that_leaves_is_no_error", early),
     ("output::a_full_standard_output_is_one", full),
     ("output::a_full_standard_error_changes_nothing", full_error),
+    ("output::a_standard_output_that_is_closed_is_an_error", closed),
+    ("output::a_page_goes_to_standard_output_by_whatever_name", page),
+    ("output::a_pipe_is_written_to_while_it_is_read", pipe),
+    ("output::of_many_files_all_are_there_or_none", all_or_none),
+    ("output::a_full_disk_is_named_with_what_helps", full_disk),
+    ("output::letters_are_those_of_the_locale", letters),
+    ("output::a_dumb_terminal_gets_no_escapes", dumb),
 ];
 
 /// Commands that print, and what they need in the folder.
@@ -79,5 +91,229 @@ fn full_error() -> End {
     // A disk that is full while the target is laid out, and nobody to be told.
     assert_eq!(status(&mut bench(&place, "--file x --size 4000000t")), 3);
     assert_eq!(place.contents().len(), 0);
+    End::Passed
+}
+
+fn closed() -> End {
+    let place = Place::new();
+    for command in &mut printing(&place) {
+        // SAFETY: close is async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                libc::close(libc::STDOUT_FILENO);
+                Ok(())
+            })
+        };
+        let ended = run(command);
+        assert_eq!(ended.status, 3, "{command:?}");
+        let line = "cannot write to standard output: it is closed; send it to a file or to /dev/null";
+        assert_eq!(ended.one_line(), line, "{command:?}");
+    }
+    // Whoever sends it to /dev/null, however it is opened, does not want it.
+    let null = || OpenOptions::new().read(true).write(true).open("/dev/null").expect("/dev/null is on every Linux");
+    run(bench(&place, "--rw nop --count 8").stdout(null())).ok();
+    // Nothing is lost where the result goes elsewhere.
+    let mut made = report(&place, &["-o", "page.html"]);
+    // SAFETY: as above.
+    unsafe {
+        made.pre_exec(|| {
+            libc::close(libc::STDOUT_FILENO);
+            Ok(())
+        })
+    };
+    run(&mut made).ok();
+    End::Passed
+}
+
+/// `report` of a measurement.
+fn report(place: &Place, args: &[&str]) -> Command {
+    if !place.join("m.json").exists() {
+        let m = run(&mut bench(place, "--rw nop --count 8 --json")).ok().stdout;
+        place.write("m.json", m);
+    }
+    place.tool([&["report", "m.json"], args].concat())
+}
+
+const BEGINS: &str = "<!DOCTYPE html>\n<!-- iotrail report -->";
+
+fn page() -> End {
+    let place = Place::new();
+    std::os::unix::fs::symlink("/dev/stdout", place.join("link")).expect("a folder of our own");
+    for name in ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"] {
+        let whole = run(&mut report(&place, &["-o", name])).ok();
+        assert!(whole.stdout.starts_with(BEGINS) && whole.stdout.trim_end().ends_with("</html>"), "{name}");
+        assert_eq!(whole.stderr, "", "{name}");
+        // `| head -1`: it ends, and reads nothing of its own.
+        let mut child = report(&place, &["-o", name]).spawn().expect("the tool starts");
+        let mut reader = child.stdout.take().expect("a pipe");
+        reader.read_exact(&mut [0; 15]).expect("its first line");
+        drop(reader);
+        let ended = end(child);
+        assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{name}");
+        // A file behind it is written from where it stands, and not replaced.
+        place.write("out", "before\n");
+        let file = OpenOptions::new().append(true).open(place.join("out")).expect("our own file");
+        run(report(&place, &["-o", name]).stdout(file)).ok();
+        let out = std::fs::read_to_string(place.join("out")).expect("UTF-8");
+        assert!(out.starts_with(&format!("before\n{BEGINS}")), "{name}");
+    }
+    assert!(place.join("link").is_symlink());
+    assert_eq!(std::fs::read_link("/dev/stdout").ok().as_deref(), Some(Path::new("/proc/self/fd/1")));
+    End::Passed
+}
+
+fn pipe() -> End {
+    let place = Place::new();
+    run(&mut place.command("mkfifo".as_ref(), ["fifo"])).ok();
+    let nobody = "fifo is a pipe that nobody reads; start its reader first, or name a file with -o";
+    assert_refused(&run(&mut report(&place, &["-o", "fifo"])), 2, nobody);
+    let reader = place.command("sh".as_ref(), ["-c", "cat fifo > got"]).spawn().expect("cat starts");
+    let began = std::time::Instant::now();
+    let ended = loop {
+        let ended = run(&mut report(&place, &["-o", "fifo"]));
+        if ended.status == 0 || began.elapsed().as_secs() > 20 {
+            break ended;
+        }
+    };
+    ended.ok();
+    end(reader).ok();
+    assert!(std::fs::read_to_string(place.join("got")).expect("UTF-8").trim_end().ends_with("</html>"));
+    // A reader that stalls is waited for, and a signal ends that.
+    let idle = OpenOptions::new().read(true).write(true).open(place.join("fifo")).expect("our own pipe");
+    let child = report(&place, &["-o", "fifo"]).spawn().expect("the tool starts");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    // SAFETY: a child of ours that nobody has waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTERM) }, 0);
+    let ended = end(child);
+    assert!(ended.status == 3 && ended.one_line().contains("stopped by a signal"), "{ended:?}");
+    drop(idle);
+    let socket = std::os::unix::net::UnixListener::bind(place.join("socket")).expect("a folder of our own");
+    let refused = run(&mut report(&place, &["-o", "socket", "--force"]));
+    assert_refused(&refused, 2, "socket is a socket, which takes no file; name a file with -o");
+    drop(socket);
+    End::Passed
+}
+
+/// A folder of the table `cpu_shares`' name that is a file: what comes before it has been put in its place by then.
+fn all_or_none() -> End {
+    let place = Place::new();
+    run(&mut bench(&place, "--rw nop --count 8 --store s.db")).ok();
+    let export = |to: &str| place.tool(["export", "1", "--store", "s.db", "--parquet", to]);
+    run(&mut export("whole")).ok();
+    let tables: Vec<_> = std::fs::read_dir(place.join("whole")).expect("it was made").flatten().collect();
+    assert!(tables.len() > 1);
+    std::fs::create_dir(place.join("some")).expect("our own folder");
+    // Whichever table comes last, one of them cannot be put in its place.
+    for table in &tables {
+        let name = table.file_name();
+        std::fs::write(place.join("some").join(&name), "somebody's").expect("our own folder");
+        let ended = run(&mut export("some"));
+        assert_eq!(ended.status, 2, "{ended:?}");
+        let left: Vec<_> =
+            std::fs::read_dir(place.join("some")).expect("ours").flatten().map(|e| e.file_name()).collect();
+        assert_eq!(left, [name.clone()], "{ended:?}");
+        std::fs::remove_file(place.join("some").join(&name)).expect("our own file");
+    }
+    // A disk that fills: not even the folder stays.
+    if let Some(reason) = confine::cannot_mount(c"tmpfs") {
+        return End::Skipped(reason);
+    }
+    std::fs::create_dir(place.join("at")).expect("our own folder");
+    let script = "\"$0\" export 1 --store s.db --parquet at/new; s=$?; ls -A at; exit $s";
+    let mut command = place.command("sh".as_ref(), ["-c", script, crate::tool::BINARY]);
+    let ended = run(confine::mounted(&mut command, c"tmpfs", c"size=16k", c"at"));
+    assert_refused(
+        &ended,
+        3,
+        "cannot write at/new*: No space left on device (os error 28); free space on the disk of at/new*",
+    );
+    End::Passed
+}
+
+fn full_disk() -> End {
+    if let Some(reason) = confine::cannot_mount(c"tmpfs") {
+        return End::Skipped(reason);
+    }
+    let place = Place::new();
+    report(&place, &[]);
+    std::fs::create_dir(place.join("at")).expect("our own folder");
+    let script = "\"$0\" report m.json -o at/page.html; s=$?; ls -A at; exit $s";
+    let mut command = place.command("sh".as_ref(), ["-c", script, crate::tool::BINARY]);
+    let ended = run(confine::mounted(&mut command, c"tmpfs", c"size=1m", c"at"));
+    assert_refused(
+        &ended,
+        3,
+        "cannot write at/page.html: No space left on device (os error 28); free space on the disk of at, or name a place on another with -o",
+    );
+    End::Passed
+}
+
+fn letters() -> End {
+    let place = Place::new();
+    let screens = || {
+        [
+            bench(&place, "--rw nop --count 1000"),
+            place.tool(["run", "coop", "--plan", "--file", "x", "--size", "1g"]),
+            place.tool(["check"]),
+            place.tool(["trace", "--help"]),
+        ]
+    };
+    for mut command in screens() {
+        let in_utf8 = run(command.env("LC_ALL", "C.UTF-8"));
+        assert!(!in_utf8.stdout.is_ascii(), "{command:?}: a test of nothing");
+    }
+    for mut command in screens() {
+        let ended = run(command.env("LC_ALL", "C"));
+        let other: Vec<&str> = ended.stdout.lines().chain(ended.stderr.lines()).filter(|l| !l.is_ascii()).collect();
+        assert_eq!(other, [""; 0], "{command:?}");
+        assert!(!ended.stdout.contains("\\u{"), "every sign of ours has one of ASCII: {}", ended.stdout);
+    }
+    // A document is the same everywhere, and a name stays recognisable.
+    let mut command = bench(&place, "--file größer");
+    let ended = run(command.env("LANG", "POSIX"));
+    assert_eq!(ended.one_line(), "gr\\u{f6}\\u{df}er does not exist; give --size to have it made");
+    let json = run(bench(&place, "--rw nop --count 8 --json").env("LC_ALL", "C")).ok();
+    assert_eq!(json.json()["schema"], "iotrail.measurement/1");
+    End::Passed
+}
+
+/// What a command writes to a terminal that is all of its streams.
+fn on_terminal(command: &mut Command) -> String {
+    let (mut outer, mut inner) = (0, 0);
+    let none = std::ptr::null_mut();
+    // SAFETY: two valid places to write to, and nothing else is asked for.
+    assert_eq!(unsafe { libc::openpty(&mut outer, &mut inner, none, std::ptr::null(), std::ptr::null()) }, 0);
+    // SAFETY: the call has just given us these descriptors; nobody else has them.
+    let (outer, inner) = unsafe { (OwnedFd::from_raw_fd(outer), OwnedFd::from_raw_fd(inner)) };
+    let copy = || inner.try_clone().expect("a descriptor");
+    let mut child = command.stdin(Stdio::null()).stdout(copy()).stderr(copy()).spawn().expect("the tool starts");
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    drop(inner);
+    assert!(outer.as_raw_fd() >= 0);
+    let mut terminal = std::fs::File::from(outer);
+    let (mut said, mut room) = (vec![], [0; 4096]);
+    // A terminal without processes ends with EIO.
+    while let Ok(n @ 1..) = terminal.read(&mut room) {
+        said.extend_from_slice(&room[..n]);
+    }
+    child.wait().expect("our own child");
+    String::from_utf8(said).expect("UTF-8")
+}
+
+fn dumb() -> End {
+    let place = Place::new();
+    let load = "--rw nop --runtime 300ms";
+    let seen = on_terminal(bench(&place, load).env("TERM", "xterm").env("LC_ALL", "C.UTF-8"));
+    assert!(seen.contains('\x1b'), "a test of nothing: {seen:?}");
+    for (name, value) in [("TERM", "dumb"), ("NO_COLOR", "1")] {
+        let commands = [bench(&place, load), place.tool(["--help"]), place.tool(["check"]), place.tool(["list"])];
+        for mut command in commands {
+            let seen = on_terminal(command.env("TERM", "xterm").env("LC_ALL", "C.UTF-8").env(name, value));
+            assert!(!seen.is_empty() && !seen.contains('\x1b'), "{command:?}: {seen:?}");
+        }
+    }
+    // Where no locale is named, a terminal has that of C.
+    let seen = on_terminal(bench(&place, load).env("TERM", "dumb"));
+    assert!(seen.is_ascii(), "{seen:?}");
     End::Passed
 }

@@ -91,6 +91,25 @@ fn memlock(p: &Privileges) -> Item {
     }
 }
 
+/// `needed`: with all probes loaded; `None`: the kernel could not be asked.
+pub(super) fn open_files(limit: Option<u64>, needed: Option<u64>) -> Item {
+    let (id, name) = ("privileges.open_files", "open files");
+    match (limit, needed) {
+        (None, _) => {
+            Item::unknown(HERE, id, name, "the limit can't be read", "let getrlimit through the seccomp filter")
+        }
+        (Some(limit), Some(needed)) if limit < needed => Item::missing(
+            HERE,
+            id,
+            name,
+            format!("{limit} at most, and the probes take up to {needed}"),
+            "the probes, or some of them; loads of many jobs or connections",
+            format!("raise the hard limit: ulimit -Hn {needed}, or LimitNOFILE={needed} of the service"),
+        ),
+        (Some(limit), _) => Item::ok(HERE, id, name, format!("{limit} for this process")),
+    }
+}
+
 fn size(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 30 && b % (1 << 30) == 0 => format!("{} GiB", b >> 30),
@@ -126,6 +145,16 @@ mod tests {
         assert!(probing(&user(1000, 0, 0)).restore.unwrap().starts_with("sudo"));
         let sandboxed = Privileges { no_new_privileges: Some(true), ..user(1000, 0, 0) };
         assert!(probing(&sandboxed).restore.unwrap().contains("no_new_privs"));
+    }
+
+    #[test]
+    fn few_open_files_are_judged_by_what_the_probes_take() {
+        assert_eq!(open_files(Some(1024), Some(300)).state, State::Ok);
+        let item = open_files(Some(64), Some(300));
+        assert_eq!((item.state, item.text.as_str()), (State::Missing, "64 at most, and the probes take up to 300"));
+        assert!(item.restore.unwrap().contains("ulimit -Hn 300"));
+        assert_eq!(open_files(Some(64), None).state, State::Ok);
+        assert_eq!(open_files(None, Some(300)).state, State::Unknown);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::ExportArgs;
-use super::output::{Output, refused};
 use crate::error::{Error, Result};
 use crate::export::perfetto;
+use crate::output::Output;
 use crate::recorded::Ending;
 use crate::report::terminal;
 use crate::watch::recording::Reader;
@@ -27,12 +27,12 @@ pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
         let what = format!("{} cannot become its own export", source.display());
         return Err(Error::input(what, "name another file with --perfetto"));
     }
-    let mut file = Output::open(path, args.existing())?;
+    let mut file = Output::open(path, args.existing(), "--perfetto")?;
     let header = reader.header().clone();
+    let refused = file.refusal();
     let mut out = perfetto::Exporter::new(&mut file, &header, ending.end());
-    let refused = |e: std::io::Error| refused(path, e);
     for entry in reader {
-        out.entry(&entry?).map_err(refused)?;
+        out.entry(&entry?).map_err(&refused)?;
     }
     let written = out.finish().map_err(refused)?;
     let shown = file.shown();

@@ -7,7 +7,6 @@ use ::parquet::errors::ParquetError;
 use hdrhistogram::Histogram;
 
 use super::ExportArgs;
-use super::output::{self, Output};
 use crate::answer::words::plural;
 use crate::cli::given::Stored;
 use crate::cli::run::measured::to_json;
@@ -15,9 +14,10 @@ use crate::error::{Error, Result};
 use crate::export::rows::Run;
 use crate::export::table::{self, HISTOGRAM, Table};
 use crate::export::{csv, fio, folded, hdr, parquet};
+use crate::output::{self, Existing, Folder, Output};
+use crate::plain;
 use crate::report::terminal;
 use crate::run_record::RunRecord;
-use crate::watch::recording::Existing;
 
 /// What is exported, and where from.
 struct Source<'a> {
@@ -82,9 +82,11 @@ impl Source<'_> {
         }
         // What cannot be made is found out before anything is.
         let existing = args.existing();
-        let open = |path: &Option<PathBuf>| path.as_deref().map(|p| Output::open(p, existing)).transpose();
-        let (json, csv, hdr) = (open(&args.json)?, open(&args.csv)?, open(&args.hdr)?);
-        let stacks = open(&args.folded)?;
+        let open =
+            |path: &Option<PathBuf>, option| path.as_deref().map(|p| Output::open(p, existing, option)).transpose();
+        let json = open(&args.json, "--json")?;
+        let (csv, hdr) = (open(&args.csv, "--csv")?, open(&args.hdr, "--hdr")?);
+        let stacks = open(&args.folded, "--folded")?;
         if let Some(folder) = &args.parquet {
             self.are_free(folder, parquet::places(&self.run).into_iter(), existing)?;
         }
@@ -144,13 +146,10 @@ impl Source<'_> {
     }
 
     fn parquet(&self, folder: &Path, existing: Existing) -> Result<()> {
-        let under_way = output::under_way(folder)?;
-        let refused = |place: &Path, e: ParquetError| {
-            let what = format!("cannot write {}", folder.join(place).display());
-            Error::machine(what, "free some room, or name a folder on another disk").because(e)
-        };
+        let mut out = Folder::open(folder, existing, "--parquet")?;
+        let refused = |place: &Path, e: ParquetError| output::refused(&folder.join(place), "--parquet", e);
         let mut latencies = |cell, repeat| self.latency(cell, repeat);
-        let parts = parquet::write(&self.run, &mut latencies, under_way.path(), &refused)?;
+        let parts = parquet::write(&self.run, &mut latencies, out.under_way(), &refused)?;
         let mut told: Vec<String> = vec![];
         for table in table::all() {
             let of_table = || parts.iter().filter(|p| p.table == table.name);
@@ -160,12 +159,13 @@ impl Source<'_> {
                 continue;
             }
             for part in of_table() {
-                output::put(&part.made, &folder.join(&part.place), existing)?;
+                out.put(&part.made, &part.place)?;
             }
             if rows > 0 {
                 told.push(format!("{} {rows}", table.name));
             }
         }
+        out.finish();
         self.say(&output::shown(folder), &format!("rows of {}", told.join(", ")));
         if self.stored.is_none() {
             terminal::say("iotrail: note: a JSON file holds no histograms: there is no table of them");
@@ -174,7 +174,7 @@ impl Source<'_> {
     }
 
     fn fio(&self, folder: &Path, existing: Existing) -> Result<()> {
-        let under_way = output::under_way(folder)?;
+        let mut out = Folder::open(folder, existing, "--fio")?;
         let mut files = vec![];
         let mut without = 0;
         for (row, number) in self.run.rows().zip(0u32..) {
@@ -183,14 +183,17 @@ impl Source<'_> {
                 without += 1;
                 continue;
             };
-            let made = under_way.path().join(number.to_string());
-            let bytes = serde_json::to_vec_pretty(&file).map_err(|e| output::refused(&made, e.into()))?;
-            std::fs::write(&made, bytes).map_err(|e| output::refused(&made, e))?;
-            files.push((made, folder.join(fio::place(&row))));
+            let made = out.under_way().join(number.to_string());
+            let place = PathBuf::from(fio::place(&row));
+            let refused = |e: std::io::Error| output::refused(&folder.join(&place), "--fio", e);
+            let text = serde_json::to_string_pretty(&file).map_err(|e| refused(e.into()))?;
+            std::fs::write(&made, plain::json(text)).map_err(refused)?;
+            files.push((made, place));
         }
         for (made, place) in &files {
-            output::put(made, place, existing)?;
+            out.put(made, place)?;
         }
+        out.finish();
         self.say(&output::shown(folder), &format!("{} in folders by cell and repeat", plural(files.len(), "file")));
         if without > 0 {
             let n = plural(without, "measurement");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::{Error, Result};
 use crate::experiment::interrupt;
@@ -62,7 +62,7 @@ pub fn run(args: &LoadArgs) -> Result<u8> {
 
 fn load(args: &LoadArgs, spec: &SenderSpec, store: Option<&mut Store>) -> Result<Loaded> {
     let stop = interrupt::raise_flag()?;
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
     let control = args.control.clone().unwrap_or_default();
     let mut progress = |p: Progress| bar.set_message(words(p));

@@ -10,7 +10,8 @@ use crate::answer::words::bytes;
 use crate::experiment::execute::{Started, Step};
 use crate::experiment::plan::Plan;
 use crate::load::{self, Doing};
-use crate::report::terminal::{sanitise, say};
+use crate::plain::{Stream, for_locale};
+use crate::report::terminal::{self, sanitise, say};
 
 pub struct Progress {
     bar: ProgressBar,
@@ -25,10 +26,10 @@ pub struct Progress {
 
 impl Progress {
     pub fn new(plan: &Plan, started: &Started) -> Self {
-        // Hidden by itself where standard error is no terminal.
-        let bar = ProgressBar::new(started.planned as u64);
-        if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len} · {wide_msg}") {
-            bar.set_style(style);
+        let bar = ProgressBar::with_draw_target(Some(started.planned as u64), terminal::progress_target());
+        let template = for_locale("{bar:20} {pos}/{len} · {wide_msg}", Stream::Stderr);
+        if let Ok(style) = ProgressStyle::with_template(&template) {
+            bar.set_style(style.progress_chars(&for_locale("██░", Stream::Stderr)));
         }
         let planned = u32::try_from(started.planned).unwrap_or(u32::MAX).max(1);
         Self {

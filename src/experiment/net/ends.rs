@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::loaded::{self, Loaded};
 use crate::error::{Error, Kind, Result};
 use crate::experiment::cell::Measured;
+use crate::folders::temporary::Folder;
 use crate::host;
 use crate::load::Progress;
 use crate::load::options::{Trace, names_of};
@@ -82,7 +83,7 @@ impl Ends {
                 Between::Namespaces => Way::Namespaces(Namespaces::make()?),
                 Between::Auto => Namespaces::make().map_or(Way::Loopback, Way::Namespaces),
                 Between::Loopback => Way::Loopback,
-                Between::Unix => Way::Unix(Folder::make()?),
+                Between::Unix => Way::Unix(folder()?),
             };
             self.way = Some((between, made));
         }
@@ -100,7 +101,7 @@ impl Way {
             Way::Namespaces(_) => (format!("{SERVER}:0"), format!("{SERVER}:0")),
             Way::Loopback => ("127.0.0.1:0".into(), "127.0.0.1:0".into()),
             Way::Unix(folder) => {
-                let at = |name| format!("unix:{}", folder.path.join(name).display());
+                let at = |name| format!("unix:{}", folder.path().join(name).display());
                 (at("server"), at("control"))
             }
         }
@@ -210,37 +211,11 @@ fn memory_file() -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// For the sockets of a run; removed with it. What a killed run has left is removed by the next one.
-struct Folder {
-    path: PathBuf,
-}
-
-const FOLDERS: &str = "iotrail-net-bench-";
-
-impl Folder {
-    fn make() -> Result<Self> {
-        let all = std::env::temp_dir();
-        for name in
-            std::fs::read_dir(&all).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        {
-            let maker = name.strip_prefix(FOLDERS).and_then(|n| n.parse::<u32>().ok());
-            if maker.is_some_and(|tgid| tgid == std::process::id() || !PathBuf::from(format!("/proc/{tgid}")).exists())
-            {
-                // Another user's is left to that user.
-                std::fs::remove_dir_all(all.join(name)).unwrap_or(());
-            }
-        }
-        let path = all.join(format!("{FOLDERS}{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|e| {
-            Error::machine(format!("cannot make {}", path.display()), "set TMPDIR to a folder that can be written")
-                .because(e)
-        })?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.path).unwrap_or(());
-    }
+/// For the sockets of a run. What a killed run has left is removed by the next one.
+fn folder() -> Result<Folder> {
+    let place = std::env::temp_dir();
+    Folder::make(&place, "iotrail-net-bench-").map_err(|e| {
+        let what = format!("cannot make a folder for the sockets in {}", place.display());
+        Error::machine(what, "set TMPDIR to a folder that can be written").because(e)
+    })
 }

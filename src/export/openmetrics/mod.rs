@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use self::families::{Family, Kind, Value, families};
 use crate::metrics_record::MetricsRecord;
+use crate::plain::sanitise;
 
 pub const RINGS: usize = 64;
 pub const OPCODES: usize = 16;
@@ -144,7 +145,8 @@ fn braces(labels: &Labels, more: &[(&str, &str)]) -> String {
 
 /// All that a label's value may not hold as it is.
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    // Whoever reads a scrape on a terminal is not to be steered by a program's name.
+    sanitise(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// With a point in it, as OpenMetrics has bounds.

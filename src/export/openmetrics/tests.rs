@@ -109,7 +109,8 @@ fn every_count_is_told_with_its_labels_in_both_formats() {
         let text = Exposition::default().text(&record(1), Answered::default(), format);
         let all = read(&text);
         let is = |name: &str, of: &[(&str, &str)]| all[&(name.to_owned(), labels(of))];
-        let of_ring = [("ring", "0"), ("interface", "io_uring"), ("tgid", "7"), ("comm", HOSTILE)];
+        let comm = crate::plain::sanitise(HOSTILE);
+        let of_ring = [("ring", "0"), ("interface", "io_uring"), ("tgid", "7"), ("comm", comm.as_str())];
         let with = |name, value| [&of_ring[..], &[(name, value)]].concat();
         assert_eq!(is("iotrail_completions_total", &with("vehicle", "resched_ipi")), 10.0);
         assert_eq!(is("iotrail_requests_total", &with("opcode", "read")), 11.0);
@@ -180,4 +181,12 @@ fn the_accept_header_decides() {
     ] {
         assert_eq!(Format::accepted(header), expected, "{header}");
     }
+}
+
+#[test]
+fn a_programs_name_steers_nobody_who_reads_a_scrape() {
+    let labels = vec![("comm", crate::plain::tests::HOSTILE.to_owned()), ("other", "a\"b\\c".to_owned())];
+    let text = braces(&labels, &[]);
+    assert!(text.starts_with("{comm=\"x\\\\u{1b}[2J") && text.ends_with(",other=\"a\\\"b\\\\c\"}"), "{text}");
+    assert_eq!(crate::plain::sanitise(&text), text, "nothing in it that is not plain");
 }

@@ -17,6 +17,7 @@ use super::change::Change;
 use super::owner::Owner;
 use super::roots::Roots;
 use crate::error::{Error, Result};
+use crate::folders::{self, own};
 
 pub const SCHEMA: &str = "iotrail.settings/1";
 
@@ -71,9 +72,16 @@ impl Journal {
             )
             .because(e)
         };
+        if !folders::is_of_a_guest(&roots.state) {
+            own::make(
+                &roots.state,
+                "set XDG_STATE_HOME to a folder of your own, where changed host settings are noted",
+            )?;
+        }
         fs::create_dir_all(&roots.state).map_err(|e| cannot("make the folder", &roots.state, e))?;
         let path = roots.state.join("settings.lock");
         let mut options = OpenOptions::new();
+        options.custom_flags(libc::O_NOFOLLOW);
         // Of another user's run it can only be read, which is enough for a lock and for what there is to say.
         let lock =
             options.create(true).append(true).mode(0o644).open(&path).or_else(|e| File::open(&path).map_err(|_| e));
@@ -140,7 +148,8 @@ impl Journal {
 
     /// Appends and waits for the disk; of what cannot be written whole nothing stays.
     fn append(&self, text: &str) -> io::Result<()> {
-        let mut file = OpenOptions::new().create(true).append(true).mode(0o644).open(&self.path)?;
+        let mut file = OpenOptions::new();
+        let mut file = file.create(true).append(true).mode(0o644).custom_flags(libc::O_NOFOLLOW).open(&self.path)?;
         let before = file.metadata()?.len();
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
         if written.is_err() {
@@ -159,7 +168,9 @@ impl Journal {
         }
         let new = self.path.with_extension("new");
         let replace = || {
-            let mut file = File::create(&new)?;
+            // What a killed process has left of that name is none of ours to write into.
+            fs::remove_file(&new).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
+            let mut file = File::create_new(&new)?;
             file.write_all((head(owner) + &lines(changes)).as_bytes())?;
             file.sync_all()?;
             fs::rename(&new, &self.path)?;
@@ -315,8 +326,7 @@ mod tests {
         let roots = Roots { system: dir.path().into(), state: dir.path().join("file/iotrail") };
         let e = Journal::lock(&roots).unwrap_err().to_string();
         assert!(
-            e.starts_with("cannot make the folder ")
-                && e.ends_with("set XDG_STATE_HOME to a folder that can be written"),
+            e.starts_with("cannot use ") && e.contains("file: Not a directory") && e.contains("set XDG_STATE_HOME to"),
             "{e}"
         );
     }

@@ -52,6 +52,14 @@ pub struct Against<'a> {
 /// The first bytes of every page: what tells one from another program's file.
 pub const MARK: &str = "<!DOCTYPE html>\n<!-- iotrail report -->\n";
 
+/// Whether a page of ours is in that file; of one that cannot be read nobody can tell.
+pub fn is_page(path: &std::path::Path) -> bool {
+    use std::io::Read as _;
+    let mut beginning = vec![0; MARK.len()];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut beginning));
+    read.is_ok() && beginning == MARK.as_bytes()
+}
+
 #[derive(askama::Template)]
 #[template(path = "page.html")]
 struct Page<'a> {

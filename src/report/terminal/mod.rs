@@ -25,7 +25,8 @@ use crate::comparison::Comparison;
 use crate::error::{Error, Result};
 use crate::measurement::Measurement;
 use crate::net_record::ServedRecord;
-use crate::plain;
+use crate::output;
+use crate::plain::{self, Stream};
 use crate::run_record::RunRecord;
 use crate::store::RunSummary;
 use crate::trace_record::TraceRecord;
@@ -89,6 +90,14 @@ pub fn list(out: &mut Screen, runs: &[RunSummary]) {
     run::list(out, runs);
 }
 
+/// Where progress is drawn: on standard error, where that is a terminal that takes what moves the cursor, and wants it.
+pub fn progress_target() -> indicatif::ProgressDrawTarget {
+    match Style::moves_cursor() {
+        true => indicatif::ProgressDrawTarget::stderr(),
+        false => indicatif::ProgressDrawTarget::hidden(),
+    }
+}
+
 /// Writes a screen to standard output. A reader that has gone away (`| head`) has seen what it wanted; a full disk is an error.
 pub fn show(screen: &Screen) -> Result<()> {
     show_on(screen).map(drop)
@@ -96,7 +105,7 @@ pub fn show(screen: &Screen) -> Result<()> {
 
 /// As [`show`]; breaks off when the reader has gone away.
 pub fn show_on(screen: &Screen) -> Result<ControlFlow<()>> {
-    write(screen.as_str())
+    write(&plain::for_locale(screen.as_str(), Stream::Stdout))
 }
 
 /// Writes what is for a program to standard output, as it is.
@@ -107,35 +116,38 @@ pub fn print(text: &str) -> Result<()> {
 /// As [`print`]; breaks off when the reader has gone away. On a terminal, what would steer it is shown by its number.
 pub fn print_on(text: &str) -> Result<ControlFlow<()>> {
     match std::io::stdout().is_terminal() {
-        true => write(&text.split('\n').map(sanitise).collect::<Vec<_>>().join("\n")),
+        true => {
+            write(&plain::for_locale(&text.split('\n').map(sanitise).collect::<Vec<_>>().join("\n"), Stream::Stdout))
+        }
         false => write(text),
     }
 }
 
 /// Writes text that is all ours: help with its colours, what shells read.
 pub fn print_ours(text: &str) -> Result<()> {
-    write(text).map(drop)
+    write(&plain::for_locale(text, Stream::Stdout)).map(drop)
 }
 
 fn write(text: &str) -> Result<ControlFlow<()>> {
+    plain::stdout_is_open()?;
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(ControlFlow::Continue(())),
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
-        Err(e) => Err(Error::machine("cannot write to standard output", "check where it leads").because(e)),
+        Err(e) => Err(output::stdout_refused(e)),
     }
 }
 
 /// Writes one JSON document and a line end to standard output.
 pub fn print_json<T: serde::Serialize>(value: &T) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(no_json)?;
-    print(&(plain::json(text) + "\n"))
+    print(&(plain::json_shown(text) + "\n"))
 }
 
 /// As [`print_json`] on one line; breaks off when the reader has gone away.
 pub fn print_json_line<T: serde::Serialize>(value: &T) -> Result<ControlFlow<()>> {
     let text = serde_json::to_string(value).map_err(no_json)?;
-    print_on(&(plain::json(text) + "\n"))
+    print_on(&(plain::json_shown(text) + "\n"))
 }
 
 fn no_json(e: serde_json::Error) -> Error {

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 
+use crate::plain::{self, Locale};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Lines may be coloured; never as the only sign of anything.
@@ -33,12 +35,16 @@ impl Style {
     fn of(terminal: bool, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let forced = variable("CLICOLOR_FORCE").is_some_and(|v| v != "0");
         let has_colours = terminal && variable("TERM").is_none_or(|t| t != "dumb");
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(&variable).unwrap_or_default();
-        let locale = locale.to_string_lossy().to_ascii_lowercase();
         Self {
             colour: variable("NO_COLOR").is_none() && (forced || has_colours),
-            lines: locale.contains("utf-8") || locale.contains("utf8"),
+            lines: plain::locale(&variable) == Locale::Utf8,
         }
+    }
+
+    /// Whether standard error is a terminal on which a line may be drawn again and again.
+    pub fn moves_cursor() -> bool {
+        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty());
+        std::io::stderr().is_terminal() && set("TERM").is_some_and(|t| t != "dumb") && set("NO_COLOR").is_none()
     }
 
     fn paint(self, code: &str, text: &str) -> String {

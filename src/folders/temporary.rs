@@ -1,4 +1,4 @@
-//! The folder of one run: gone with it, or, where it was killed, with the next one.
+//! A folder of one run, for this user alone: gone with it, or, where it was killed, with the next one.
 
 use std::fs::File;
 use std::io;
@@ -7,8 +7,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use tempfile::TempDir;
-
-const PREFIX: &str = "iotrail-lab-";
 
 /// Locked for as long as it is used. Dropped, it is removed.
 #[derive(Debug)]
@@ -19,11 +17,11 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A new one in `place`. What killed runs of this user have left there is removed first.
-    pub fn make(place: &Path) -> io::Result<Self> {
-        clear(place);
+    /// A new one in `place`, its name beginning with `prefix`. What killed runs of this user have left there is removed first.
+    pub fn make(place: &Path, prefix: &str) -> io::Result<Self> {
+        clear(place, prefix);
         loop {
-            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
+            let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(place)?;
             let lock = File::open(folder.path())?;
             // Another run may have seen it before it was locked, and taken it for one that was left.
             if try_lock(&lock) && lock.metadata()?.nlink() > 0 {
@@ -38,11 +36,11 @@ impl Folder {
 }
 
 /// What cannot be removed is no reason not to run.
-fn clear(place: &Path) {
+fn clear(place: &Path, prefix: &str) {
     let Ok(entries) = std::fs::read_dir(place) else { return };
     // SAFETY: takes nothing and cannot fail.
     let us = unsafe { libc::geteuid() };
-    for entry in entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(PREFIX)) {
+    for entry in entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(prefix)) {
         let ours = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == us);
         if ours && File::open(entry.path()).is_ok_and(|folder| try_lock(&folder)) {
             std::fs::remove_dir_all(entry.path()).unwrap_or(());
@@ -67,9 +65,9 @@ mod tests {
         let other = place.path().join("iotrail-other");
         std::fs::create_dir(&other).unwrap();
         std::os::unix::fs::symlink(&other, place.path().join("iotrail-lab-link")).unwrap();
-        let first = Folder::make(place.path()).unwrap();
+        let first = Folder::make(place.path(), "iotrail-lab-").unwrap();
         assert!(!left.exists() && other.exists(), "no link is followed");
-        let second = Folder::make(place.path()).unwrap();
+        let second = Folder::make(place.path(), "iotrail-lab-").unwrap();
         assert!(first.path().exists() && second.path().exists(), "one that is used stays");
         let path = first.path().to_owned();
         drop(first);

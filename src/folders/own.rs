@@ -1,0 +1,345 @@
+//! Folders of ours that lie where others may write too (`/var/tmp`, a home that `sudo` has kept): made by us, or found to be ours,
+//! before anything in them is opened.
+//!
+//! Root that writes below somebody else's folder writes wherever that user's links lead. So each component on the way is
+//! opened without following it. Folders and links have to belong to us, to root or to the owner of `/`; a folder that others may
+//! write to has to be sticky, so that nobody renames what is ours in it. The last one has to be ours, and ours alone to write.
+
+use std::ffi::{CStr, CString, OsString};
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// As many links as the kernel follows.
+const LINKS: usize = 40;
+
+const STICKY: u32 = libc::S_ISVTX;
+
+/// Makes the folder, and those on the way that are missing, for this user alone; checks what is there. `remedy`: how another
+/// place is named.
+pub fn make(dir: &Path, remedy: &str) -> Result<()> {
+    walk(dir, true).map(drop).map_err(|why| why.error("cannot use", dir, remedy))
+}
+
+/// As [`make`], and makes nothing: what is missing may be made later.
+pub fn check(dir: &Path, remedy: &str) -> Result<()> {
+    walk(dir, false).map(drop).map_err(|why| why.error("cannot use", dir, remedy))
+}
+
+/// Whether a file of ours in a folder that [`make`] has checked is one: a plain file of this user's with no second name, or
+/// nothing.
+pub fn check_file(path: &Path, remedy: &str) -> Result<()> {
+    let refuse = |why: Why| Err(why.error("refusing to use", path, remedy));
+    let meta = match path.symlink_metadata() {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return refuse(Why::Refused(path.to_owned(), e)),
+    };
+    let what = match () {
+        () if meta.file_type().is_symlink() => "it is a symbolic link, which iotrail never makes there".to_owned(),
+        () if !meta.is_file() => "it is no plain file".to_owned(),
+        () if meta.uid() != us() => format!("it belongs to user {}", meta.uid()),
+        () if meta.nlink() > 1 => format!("it has {} names (hard links)", meta.nlink()),
+        () if meta.mode() & 0o002 != 0 || is_of_others(&meta) => "others may write to it".to_owned(),
+        () => return Ok(()),
+    };
+    refuse(Why::Unsafe(path.to_owned(), what))
+}
+
+/// Why a folder cannot be used.
+enum Why {
+    /// What is there, and what is wrong with it.
+    Unsafe(PathBuf, String),
+    Refused(PathBuf, io::Error),
+}
+
+impl Why {
+    fn error(self, cannot: &str, dir: &Path, remedy: &str) -> Error {
+        let at = |place: &Path| if place == dir { String::new() } else { format!(": {}", place.display()) };
+        match self {
+            Why::Unsafe(place, what) => Error::machine(
+                format!("{cannot} {}{}: {what}", dir.display(), at(&place)),
+                format!("remove it if nobody needs it, or {remedy}"),
+            ),
+            Why::Refused(place, e) => {
+                Error::machine(format!("{cannot} {}{}", dir.display(), at(&place)), remedy).because(e)
+            }
+        }
+    }
+}
+
+fn us() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether a group may write to it that is not this user's own (many systems give each user one).
+fn is_of_others(meta: &Metadata) -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    let group = unsafe { libc::getegid() };
+    meta.mode() & 0o020 != 0 && meta.gid() != group && meta.gid() != 0
+}
+
+/// Who may have put a folder or a link there.
+struct Trusted {
+    us: u32,
+    /// Of `/`: in a user namespace whoever is root outside has no other number.
+    root: u32,
+}
+
+impl Trusted {
+    fn now(root: &Metadata) -> Self {
+        Self { us: us(), root: root.uid() }
+    }
+
+    fn owns(&self, meta: &Metadata) -> bool {
+        [self.us, 0, self.root].contains(&meta.uid())
+    }
+}
+
+/// Whether others can rename and replace what is in the folder.
+fn is_open(meta: &Metadata) -> bool {
+    (is_of_others(meta) || meta.mode() & 0o002 != 0) && meta.mode() & STICKY == 0
+}
+
+/// The folder, opened; `None`: it is missing and was not to be made.
+fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
+    let absolute = std::path::absolute(dir).map_err(|e| Why::Refused(dir.to_owned(), e))?;
+    let at_root = |e| Why::Refused("/".into(), e);
+    let mut at = PathBuf::from("/");
+    let mut folder = File::open("/").map_err(at_root)?;
+    let trusted = Trusted::now(&folder.metadata().map_err(at_root)?);
+    // What is still to go, the next one last.
+    let mut left: Vec<OsString> = parts(&absolute);
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            at.pop();
+            folder = File::open(&at).map_err(|e| Why::Refused(at.clone(), e))?;
+            continue;
+        }
+        let place = at.join(&name);
+        let refused = |e| Why::Refused(place.clone(), e);
+        let c_name = CString::new(name.as_bytes()).map_err(|e| refused(e.into()))?;
+        let next = match open_at(&folder, &c_name) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && makes => {
+                make_at(&folder, &c_name).map_err(refused)?;
+                open_at(&folder, &c_name)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened,
+        }
+        .map_err(refused)?;
+        let meta = next.metadata().map_err(refused)?;
+        let unsafe_ = |what: String| Err(Why::Unsafe(place.clone(), what));
+        if meta.file_type().is_symlink() {
+            links += 1;
+            if !trusted.owns(&meta) {
+                return unsafe_(format!("it is a symbolic link that user {} has made", meta.uid()));
+            }
+            if links > LINKS {
+                return Err(refused(io::Error::from_raw_os_error(libc::ELOOP)));
+            }
+            let to = PathBuf::from(link_of(&next).map_err(refused)?);
+            left.extend(parts(&to));
+            if to.is_absolute() {
+                at = "/".into();
+                folder = File::open("/").map_err(at_root)?;
+            }
+            continue;
+        }
+        if !meta.is_dir() {
+            return Err(refused(io::Error::from_raw_os_error(libc::ENOTDIR)));
+        }
+        let is_last = left.is_empty();
+        if is_last && meta.uid() != trusted.us {
+            return unsafe_(format!("it belongs to user {}, whose links would lead writes anywhere", meta.uid()));
+        }
+        if !trusted.owns(&meta) {
+            return unsafe_(format!("it belongs to user {}, who can put anything in its place", meta.uid()));
+        }
+        if is_last && meta.mode() & 0o022 != 0 {
+            // Ours to close. What others have put in it meanwhile is found out file by file.
+            let closed = std::fs::Permissions::from_mode(meta.mode() & 0o7755);
+            std::fs::set_permissions(format!("/proc/self/fd/{}", next.as_raw_fd()), closed.clone())
+                .or_else(|_| std::fs::set_permissions(&place, closed))
+                .map_err(refused)?;
+        } else if is_open(&meta) {
+            return unsafe_("others may write to it and put anything in the place of what is there".into());
+        }
+        (at, folder) = (place, next);
+    }
+    Ok(Some(folder))
+}
+
+/// The names on the way, the first one last.
+fn parts(path: &Path) -> Vec<OsString> {
+    let name = |c: Component<'_>| match c {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(name).rev().collect()
+}
+
+/// Whatever it is, a link too, and only to look at.
+fn open_at(folder: &File, name: &CStr) -> io::Result<File> {
+    // SAFETY: a live descriptor and a live string.
+    let fd =
+        unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+fn make_at(folder: &File, name: &CStr) -> io::Result<()> {
+    // SAFETY: a live descriptor and a live string.
+    match unsafe { libc::mkdirat(folder.as_raw_fd(), name.as_ptr(), 0o700) } {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error() {
+            // Somebody was quicker: it is looked at like any other.
+            e if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            e => Err(e),
+        },
+    }
+}
+
+/// Where an opened link leads.
+fn link_of(link: &File) -> io::Result<OsString> {
+    let mut to = vec![0u8; libc::PATH_MAX as usize];
+    // SAFETY: a live descriptor, an empty name (which means that descriptor), and room for as many bytes as are named.
+    let n = unsafe { libc::readlinkat(link.as_raw_fd(), c"".as_ptr(), to.as_mut_ptr().cast(), to.len()) };
+    if n < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    to.truncate(n as usize);
+    Ok(OsString::from_vec(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn is_root() -> bool {
+        us() == 0
+    }
+
+    fn owned_by(path: &Path, uid: u32) {
+        std::os::unix::fs::lchown(path, Some(uid), None).unwrap();
+    }
+
+    fn says(path: &Path) -> String {
+        make(path, "name another").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_missing_is_made_for_us_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("a/b");
+        check(&dir, "").unwrap();
+        assert!(!place.path().join("a").exists(), "a look makes nothing");
+        for _ in 0..2 {
+            make(&dir, "").unwrap();
+        }
+        assert_eq!(dir.metadata().unwrap().mode() & 0o7777, 0o700);
+        // One that is ours and open is closed.
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+        make(&dir, "").unwrap();
+        assert_eq!(dir.metadata().unwrap().mode() & 0o7777, 0o755);
+        // Links of ours lead where we want them to.
+        symlink("a", place.path().join("link")).unwrap();
+        make(&place.path().join("link/b"), "").unwrap();
+        make(&place.path().join("link/../a/b/c"), "").unwrap();
+        assert!(dir.join("c").is_dir());
+        std::fs::write(place.path().join("file"), "").unwrap();
+        assert!(says(&place.path().join("file")).contains("Not a directory"));
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_no_way_unless_sticky() {
+        let place = tempfile::tempdir().unwrap();
+        let open = place.path().join("open");
+        std::fs::DirBuilder::new().mode(0o700).create(&open).unwrap();
+        for (mode, refused) in [(0o777, true), (0o1777, false), (0o702, true), (0o755, false)] {
+            std::fs::set_permissions(&open, std::fs::Permissions::from_mode(mode)).unwrap();
+            let made = make(&open.join("ours"), "name another");
+            assert_eq!(made.is_err(), refused, "{mode:o}");
+            if let Err(e) = made {
+                let end = "open: others may write to it and put anything in the place of what is there; remove it if nobody needs it, or name another";
+                assert!(e.to_string().ends_with(end), "{e}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_another_user_has_planted_is_refused() {
+        if !is_root() {
+            eprintln!("skipped: only root can make what belongs to another user");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let shared = place.path().join("shared");
+        std::fs::create_dir(&shared).unwrap();
+        std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o1777)).unwrap();
+        let (victim, ours) = (place.path().join("victim"), shared.join("iotrail"));
+        std::fs::create_dir(&victim).unwrap();
+        // A folder of theirs, where ours would be made.
+        std::fs::create_dir(&ours).unwrap();
+        owned_by(&ours, 65534);
+        assert!(says(&ours).contains("it belongs to user 65534"), "{}", says(&ours));
+        assert!(says(&ours.join("below")).contains("who can put anything in its place"));
+        std::fs::remove_dir(&ours).unwrap();
+        // A link of theirs to a folder of ours.
+        symlink(&victim, &ours).unwrap();
+        owned_by(&ours, 65534);
+        for dir in [&ours, &ours.join("below")] {
+            assert!(says(dir).contains("it is a symbolic link that user 65534 has made"), "{}", says(dir));
+        }
+        assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 0);
+        std::fs::remove_file(&ours).unwrap();
+        make(&ours, "").unwrap();
+    }
+
+    #[test]
+    fn a_file_of_ours_has_one_name_and_is_no_link() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name| place.path().join(name);
+        let refused = |name| check_file(&path(name), "name another").unwrap_err().to_string();
+        check_file(&path("missing"), "").unwrap();
+        std::fs::write(path("file"), "").unwrap();
+        check_file(&path("file"), "").unwrap();
+        symlink("file", path("link")).unwrap();
+        symlink("nowhere", path("dangling")).unwrap();
+        for link in ["link", "dangling"] {
+            let end = format!(
+                "{link}: it is a symbolic link, which iotrail never makes there; remove it if nobody needs it, or name another"
+            );
+            assert!(
+                refused(link).starts_with("refusing to use ") && refused(link).ends_with(&end),
+                "{}",
+                refused(link)
+            );
+        }
+        std::fs::hard_link(path("file"), path("second")).unwrap();
+        assert!(refused("file").contains("it has 2 names (hard links)"));
+        std::fs::create_dir(path("folder")).unwrap();
+        assert!(refused("folder").contains("it is no plain file"));
+        std::fs::write(path("open"), "").unwrap();
+        std::fs::set_permissions(path("open"), std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(refused("open").contains("others may write to it"));
+        if is_root() {
+            std::fs::write(path("theirs"), "").unwrap();
+            owned_by(&path("theirs"), 65534);
+            assert!(refused("theirs").contains("it belongs to user 65534"));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Names of a descriptor that this process has: `/dev/stdout`, `/dev/fd/63`, and links to them.
+
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+
+/// As many links as the kernel follows.
+const LINKS: usize = 40;
+
+/// The descriptor that `path` names, by whatever links. Opening such a name would open the file behind it once more, at its
+/// beginning, and a name can be replaced: neither is what is meant.
+pub fn own(path: &Path) -> Option<RawFd> {
+    let ours = std::fs::canonicalize("/proc/self/fd").ok()?;
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        let folder = match path.parent() {
+            Some(p) if !p.as_os_str().is_empty() => p.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let folder = folder.canonicalize().ok()?;
+        let name = path.file_name()?;
+        let is_ours = folder == ours || (folder.ends_with("fd") && folder.starts_with(ours.parent()?.join("task")));
+        if is_ours {
+            return name.to_str()?.parse().ok();
+        }
+        path = folder.join(std::fs::read_link(folder.join(name)).ok()?);
+    }
+    None
+}

@@ -1,0 +1,72 @@
+//! Why an output was not taken, and what helps: a full disk, a right and a missing folder are told apart.
+
+use std::error::Error as Cause;
+use std::io;
+use std::path::Path;
+
+use super::{STDOUT, shown};
+use crate::error::{Error, errno_in};
+
+/// The number of the system's error in `e`, however it is wrapped.
+fn os_error(e: &(dyn Cause + 'static)) -> Option<i32> {
+    e.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error).or_else(|| errno_in(&e.to_string()))
+}
+
+/// It was made and did not take what was written.
+pub fn refused(path: &Path, option: &str, e: impl Into<Box<dyn Cause + Send + Sync>>) -> Error {
+    let e = e.into();
+    if path == Path::new(STDOUT) {
+        return stdout_refused(e);
+    }
+    let what = format!("cannot write {}", shown(path));
+    let number = os_error(&*e);
+    let error = Error::machine(what, remedy(path, option, number));
+    match number.map(io::Error::from_raw_os_error) {
+        // Without what it is wrapped in.
+        Some(bare) => error.because(bare),
+        None => error.because(e),
+    }
+}
+
+pub fn stdout_refused(e: impl Into<Box<dyn Cause + Send + Sync>>) -> Error {
+    Error::machine("cannot write to standard output", "check where it leads").because(e)
+}
+
+/// It could not be made: the caller named a place that is none.
+pub fn cannot_make(path: &Path, option: &str, e: io::Error) -> Error {
+    let what = format!("cannot make {}", shown(path));
+    let number = os_error(&e);
+    let remedy = remedy(path, option, number);
+    // Without the name that it would have had before it was whole.
+    let e = number.map_or(e, io::Error::from_raw_os_error);
+    match number {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => {
+            Error::machine(what, remedy).because(e)
+        }
+        _ => Error::input(what, remedy).because(e),
+    }
+}
+
+pub fn exists(path: &Path) -> Error {
+    Error::input(format!("{} exists already", shown(path)), "name another file, or give --force to replace it")
+}
+
+fn remedy(path: &Path, option: &str, errno: Option<i32>) -> String {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).display();
+    match errno {
+        Some(libc::ENOSPC) => format!("free space on the disk of {folder}, or name a place on another with {option}"),
+        Some(libc::EDQUOT) => {
+            format!("your quota there is used up: free space in {folder}, or name another place with {option}")
+        }
+        Some(libc::EACCES | libc::EPERM) => {
+            format!("name a place that you may write to with {option}, or change the rights of {folder}")
+        }
+        Some(libc::EROFS) => format!("{folder} is mounted read-only: name another place with {option}"),
+        Some(libc::ENOENT | libc::ENOTDIR) => {
+            format!("make the folder {folder}, or name a place that can be written with {option}")
+        }
+        Some(libc::EFBIG) => format!("raise the limit of file sizes (ulimit -f), or name another place with {option}"),
+        Some(libc::EMFILE) => "raise the limit of open files (ulimit -n)".into(),
+        _ => format!("name a place that can be written with {option}"),
+    }
+}
