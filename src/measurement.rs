@@ -122,6 +122,9 @@ pub struct LoadRecord {
     /// I/Os per second over all jobs; null: closed loop.
     pub rate: Option<f64>,
     pub verify: bool,
+    /// Of everything random in the load: the same seed gives the same I/Os in the same order. Null: measured before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u32>,
     pub trace: String,
 }
 

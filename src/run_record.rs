@@ -85,10 +85,43 @@ pub struct RunRecord {
     pub started_unix_s: u64,
     /// Null while measurements are missing.
     pub finished_unix_s: Option<u64>,
+    /// What ended the run early: data that was read back wrong. Absent: none was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corruption: Option<Corruption>,
     pub cells: Vec<CellRecord>,
     /// The other arms against the first one; computed when the run is read, not stored.
     pub comparisons: Vec<Comparison>,
 }
+
+/// Data that a verified load read back and that is not what was written there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Corruption {
+    pub file: String,
+    /// Of the first unit of 512 bytes that is wrong, from the beginning of the file.
+    pub offset: u64,
+    pub expected: String,
+    pub found: String,
+    /// Blocks read that are wrong.
+    pub blocks: u64,
+    pub block_bytes: u64,
+    /// The cell that read them; null outside of a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<u32>,
+}
+
+impl std::fmt::Display for Corruption {
+    /// One line, for the first line of a result.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { file, offset, expected, found, blocks, .. } = self;
+        let blocks = crate::answer::words::plural(*blocks as usize, "block");
+        write!(
+            f,
+            "DATA CORRUPTION in {file}: {blocks} wrong; first at offset {offset}: expected {expected}, found {found}"
+        )
+    }
+}
+
+impl std::error::Error for Corruption {}
 
 /// A run goes on, block by block, until every comparison's interval is narrow enough, or no more may be measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -156,6 +189,7 @@ impl RunRecord {
             metrics: Vec::new(),
             expectations: Vec::new(),
             stop: None,
+            corruption: None,
             started_unix_s: m.started_unix_s,
             finished_unix_s: Some(m.started_unix_s + m.elapsed_ns / 1_000_000_000),
             cells: vec![CellRecord { cell: 1, params: Map::new(), untestable: None, measurements: Vec::new() }],
@@ -173,12 +207,16 @@ impl RunRecord {
         }
     }
 
-    /// Measurements that this host can make, all in all.
+    /// Measurements that this host can make, all in all; of a cell that it can make no longer, those that it made.
     pub fn planned(&self) -> usize {
-        if self.stop.is_some() && self.finished_unix_s.is_some() {
+        if self.corruption.is_none() && self.stop.is_some() && self.finished_unix_s.is_some() {
             return self.done();
         }
-        self.cells.iter().filter(|c| c.untestable.is_none()).count() * self.repeats as usize
+        let of_cell = |c: &CellRecord| match c.untestable {
+            None => self.repeats as usize,
+            Some(_) => c.measurements.len(),
+        };
+        self.cells.iter().map(of_cell).sum()
     }
 
     /// Whether software ran the machine's instructions, in any of its measurements.

@@ -78,6 +78,7 @@ fn storage(l: &LoadRecord) -> Line {
         .given("size", l.size, "")
         .flag("buffered", !l.direct)
         .flag("verify", l.verify)
+        .given("seed", l.seed, "")
         .flag("allow-write", l.rw.contains("write") || l.rw.ends_with("rw"));
     span(&mut line, l);
     line.given("rate", l.rate, "").given("trace", Some(&l.trace), "auto");

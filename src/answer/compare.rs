@@ -180,7 +180,10 @@ pub fn compare(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, no
         }
     }
     match ratio(metric, a, b, interleaved) {
-        Err(Unknown::Missing(why)) => c.reasons.push(why),
+        Err(Unknown::Missing(why)) => {
+            c.reasons.push(why);
+            c.ratio = of_medians(metric, a, b);
+        }
         Err(Unknown::HasZeros) => of_zeros(metric, a, b, against.is_empty(), &mut c),
         Ok((r, how)) => {
             c.reasons.extend(how);
@@ -302,6 +305,13 @@ fn ratio(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool) -> Resul
         false => Median::new(&of_a).zip(Median::new(&of_b)).map(|(a, b)| unpaired(&a, &b)),
     };
     ratio.map(|r| (r, how)).ok_or(Unknown::HasZeros)
+}
+
+/// The point estimate of what has no interval, wherever both sides have a number.
+fn of_medians(metric: Metric, a: &Side<'_>, b: &Side<'_>) -> Option<f64> {
+    let of = |side: &Side<'_>| median(side.values(metric)?);
+    let (a, b) = of(a).zip(of(b))?;
+    (a > 0.0).then(|| b / a)
 }
 
 /// Counts that are 0 at times: no interval of a ratio, but where all repeats of one side are above all of the other's, chance is

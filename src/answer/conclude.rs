@@ -56,6 +56,9 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
         Table::Order => of_groups(groups(run, None), |g| order::conclude(run, g)),
     };
     let mut whole = Vec::new();
+    if let Some(found) = &run.corruption {
+        whole.push(format!("{found}. The run ended there; the measurements before it are kept."));
+    }
     if run.done() < run.planned() {
         whole.push(format!("{} of {} measurements are done: what is said holds for these.", run.done(), run.planned()));
     }

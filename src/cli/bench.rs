@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 
 use crate::cli::profile::ProfileArgs;
 use crate::error::{Error, Result};
@@ -49,12 +50,26 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     if let (Err(_), Some(store)) = (&measured, store) {
         store.abandon();
     }
-    let measurement = measured?;
+    let measurement = match measured {
+        Err(e) if e.as_corruption().is_some() => return corrupted(e, args.json),
+        measured => measured?,
+    };
     match args.json {
         true => terminal::print_json(&measurement)?,
         false => terminal::show(&terminal::bench(&measurement))?,
     }
     Ok(0)
+}
+
+/// The result is the corruption, and nothing else: what was measured on the way there is of no use to anybody.
+fn corrupted(e: Error, json: bool) -> Result<u8> {
+    if let Some(corruption) = e.as_corruption() {
+        match json {
+            true => terminal::print_json(&json!({"schema": "iotrail.corruption/1", "corruption": corruption}))?,
+            false => terminal::show(&terminal::corruption(corruption))?,
+        }
+    }
+    Err(e)
 }
 
 /// Runs the load, stores what it yields, and writes the samples' files.

@@ -1,6 +1,7 @@
 //! `iotrail compare`: is B different from A, by how much, how sure.
 //!
-//! Exit status: 0 compared, whatever came out; 1 what `--fail-on` names; 2 and 3 as everywhere.
+//! Exit status: 0 compared, whatever came out; 1 what `--fail-on` names; 4 where nothing that was evaluated meets it and something
+//! could not be; 2 and 3 as everywhere.
 
 mod given;
 mod matched;
@@ -12,10 +13,13 @@ use clap::{Args, ValueEnum};
 use self::given::Given;
 use self::matched::{Matched, Pair, matched};
 use crate::answer::compare::{Metric, compare, differences};
+use crate::answer::verdicts;
+use crate::answer::words::plural;
 use crate::cli::given::Stored;
 use crate::comparison::{Comparison, Verdict};
-use crate::error::Result;
+use crate::error::{NOT_EVALUATED, Result};
 use crate::report::terminal;
+use crate::stats::bootstrap::FEWEST;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "A and B are each
@@ -38,7 +42,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "M", default_value = "iops", value_delimiter = ',')]
     pub metric: Vec<Metric>,
 
-    /// Exit with 1 if a comparison says so
+    /// Exit with 1 if a comparison says so, with 4 if one could not be evaluated
     #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
     pub fail_on: Vec<FailOn>,
 
@@ -83,9 +87,39 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
         (several, true) => terminal::print_json(&several)?,
         (several, false) => terminal::show(&terminal::comparisons(several))?,
     }
-    let met = |c: &Comparison| args.fail_on.iter().any(|f| f.is_met(c.verdict));
-    Ok(u8::from(all.iter().any(met)))
+    Ok(gate(&args.fail_on, &all))
 }
+
+/// What `--fail-on` makes of the comparisons: one that is met decides; without such, one that could not be evaluated.
+fn gate(fail_on: &[FailOn], all: &[Comparison]) -> u8 {
+    if all.iter().any(|c| fail_on.iter().any(|f| f.is_met(c.verdict))) {
+        return 1;
+    }
+    let Some(asked) = fail_on.iter().find(|f| **f != FailOn::NotComparable) else { return 0 };
+    let mut open = all.iter().filter(|c| c.verdict == Verdict::NotComparable);
+    let Some(first) = open.next() else { return 0 };
+    terminal::say(&format!("iotrail: {}", not_evaluated(*asked, first, 1 + open.count(), all.len())));
+    NOT_EVALUATED
+}
+
+fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> String {
+    let name = asked.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
+    let of = if all > 1 { format!(" in {open} of {all} comparisons") } else { String::new() };
+    let at = verdicts::at_text(first);
+    let at = if at.is_empty() { at } else { format!(" at {at}") };
+    let remedy = match first.pairs {
+        0..ENOUGH if first.ratio.is_some() => {
+            "give at least 4 files a side (a1.json,a2.json,…) or two runs of `iotrail run`, whose repeats have an interval"
+        }
+        _ => "mend what the reason names and measure again, or gate on another metric",
+    };
+    let few = format!("{} a side has no interval", plural(first.pairs, "measurement"));
+    let reason = first.reasons.first().filter(|_| first.pairs >= FEWEST).map_or(few, String::clone);
+    format!("cannot gate on {name}{of}: {}{at}: {reason}; {remedy}", first.metric)
+}
+
+/// Of each side, for an interval that shows anything.
+const ENOUGH: usize = 4;
 
 /// Metric by metric, cell by cell; and what has no counterpart, in words.
 pub(super) fn of_sides(

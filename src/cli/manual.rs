@@ -131,6 +131,11 @@ const WRONG: (&str, &str) = ("2", "Wrong use or wrong input.");
 const REFUSED: (&str, &str) =
     ("3", "The machine, the kernel or the privileges do not allow it, or somebody else interfered.");
 
+const OPEN_GATE: (&str, &str) =
+    ("4", "What --fail-on asks for could not be evaluated; the reason is on standard error.");
+const CORRUPT: (&str, &str) = ("5", "--verify found data that is not what was written.");
+const FAULT: (&str, &str) = ("70", "A fault of iotrail itself, which should be reported.");
+
 fn exit_status(page: &str) -> &'static [(&'static str, &'static str)] {
     match page {
         "iotrail" => {
@@ -140,9 +145,13 @@ fn exit_status(page: &str) -> &'static [(&'static str, &'static str)] {
                     ("1", "A finding or a comparison that the caller asked to fail on, or a run that was stopped."),
                     WRONG,
                     REFUSED,
+                    OPEN_GATE,
+                    CORRUPT,
+                    FAULT,
                 ]
             }
         }
+        "iotrail-bench" => const { &[DONE, WRONG, REFUSED, CORRUPT, FAULT] },
         "iotrail-run" => {
             const {
                 &[
@@ -154,13 +163,18 @@ fn exit_status(page: &str) -> &'static [(&'static str, &'static str)] {
                     ),
                     WRONG,
                     REFUSED,
+                    ("4", "With --fail-on-unmet: an expectation could not be told, or there is none."),
+                    CORRUPT,
+                    FAULT,
                 ]
             }
         }
         "iotrail-compare" => {
-            const { &[DONE, ("1", "A comparison has a verdict that --fail-on names."), WRONG, REFUSED] }
+            const { &[DONE, ("1", "A comparison has a verdict that --fail-on names."), WRONG, REFUSED, OPEN_GATE] }
         }
-        "iotrail-trace" => const { &[DONE, ("1", "A finding that --fail-on names is there."), WRONG, REFUSED] },
+        "iotrail-trace" => {
+            const { &[DONE, ("1", "A finding that --fail-on names is there."), WRONG, REFUSED, OPEN_GATE] }
+        }
         "iotrail-restore" => {
             const {
                 &[

@@ -1,13 +1,14 @@
 //! One file per command: arguments → one call → one printer.
 
 use std::ffi::OsStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::host::{limits, settings};
 use crate::load::options::Span;
 use crate::report::terminal::{self, Style};
@@ -43,7 +44,9 @@ pub mod trace;
   iotrail run coop --quick    an experiment: two minutes, and its answer
   iotrail trace -- COMMAND    how a program's completions got to it
 \nExit status: 0 done, 1 what the caller asked to fail on,
-  2 wrong use or input, 3 the machine does not allow it."
+  2 wrong use or input, 3 the machine does not allow it,
+  4 a gate (--fail-on) could not be evaluated,
+  5 data corruption, 70 a fault of iotrail itself."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -84,8 +87,18 @@ enum Command {
     Man(manual::ManArgs),
 }
 
-/// Exit status: 0 done, 1 a finding or comparison that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow it.
+/// Exit status: 0 done, 1 a finding or comparison that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow
+/// it, 4 a gate that could not be evaluated, 5 data corruption, 70 a fault of ours.
 pub fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        // Its first line asks for a report; where it was is below that, and the stack where RUST_BACKTRACE asks for it.
+        let at = panic.location().map_or_else(String::new, |l| format!(" at {}:{}", l.file(), l.line()));
+        let said = error::panic_text(panic.payload());
+        terminal::say(&format!("iotrail: {}", Error::internal(format!("panic{at}: {said}"))));
+        if std::env::var_os("RUST_BACKTRACE").is_some_and(|v| v != "0") {
+            terminal::say(&std::backtrace::Backtrace::force_capture().to_string());
+        }
+    }));
     limits::raise();
     let result = match Cli::try_parse() {
         Ok(cli) => {
@@ -94,7 +107,8 @@ pub fn main() -> ExitCode {
             {
                 terminal::say(&format!("iotrail: {notice}"));
             }
-            dispatch(&cli.command)
+            catch_unwind(AssertUnwindSafe(|| dispatch(&cli.command)))
+                .unwrap_or_else(|payload| Err(Error::of_panic("the main thread", payload.as_ref())))
         }
         Err(e) => told_by_parser(&e, std::env::args_os().nth(1).as_deref()),
     };

@@ -1,7 +1,8 @@
 //! `iotrail run`: an experiment, planned, measured, stored, reported.
 //!
 //! Exit status: 0 when every measurement was made; 1 when the run was stopped before (what is done is stored and printed), or
-//! with --fail-on-unmet when an expectation is not met; 1 with --kernels when some of the kernels have not measured everything; 2 and 3 as everywhere.
+//! with --fail-on-unmet when an expectation is not met; 1 with --kernels when some of the kernels have not measured everything; 4 with
+//! --fail-on-unmet when an expectation could not be told; 5 when --verify found corrupt data; 2, 3 and 70 as everywhere.
 
 mod across;
 pub(super) mod measured;
@@ -10,8 +11,8 @@ mod progress;
 
 use std::path::PathBuf;
 
-use crate::answer::expectation;
-use crate::error::Result;
+use crate::answer::expectation::{self, Judged};
+use crate::error::{self, Error, Result};
 use crate::experiment::execute::{Outcome, nothing_to_resume, resume, start};
 use crate::experiment::file::Experiment;
 use crate::experiment::plan::{Facts, Plan, Target, TargetUse, absolute, plan, target_use};
@@ -61,7 +62,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Bytes>,
 
-    /// Exit with 1 if an expectation of the experiment is not met
+    /// Exit with 1 if an expectation of the experiment is not met, with 4 if one could not be told
     #[arg(long)]
     pub fail_on_unmet: bool,
 
@@ -125,9 +126,11 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
     let (outcome, record) = measured?;
     let judged = show(&record, args.json)?;
-    if outcome == Outcome::Finished {
-        let unmet = judged.iter().any(|j| j.outcome == expectation::Outcome::NotMet);
-        return Ok(u8::from(args.fail_on_unmet && unmet));
+    match outcome {
+        Outcome::Finished if args.fail_on_unmet => return Ok(gate(&judged)),
+        Outcome::Finished => return Ok(0),
+        Outcome::Corrupted => return Err(record.corruption.map_or_else(corruption_gone, Error::corruption)),
+        Outcome::Interrupted => {}
     }
     terminal::say(&format!(
         "stopped: {} of {} measurements are stored; go on with: iotrail run {} {}--resume",
@@ -137,6 +140,28 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         again(args)
     ));
     Ok(1)
+}
+
+/// What `--fail-on-unmet` makes of the expectations: one that is not met decides; without such, one that could not be told.
+fn gate(judged: &[Judged]) -> u8 {
+    let is = |outcome| judged.iter().filter(move |j| j.outcome == outcome);
+    if is(expectation::Outcome::NotMet).next().is_some() {
+        return 1;
+    }
+    let open = is(expectation::Outcome::Open).next();
+    let (why, remedy) = match open {
+        Some(open) => (open.text.clone(), "measure more blocks (--repeats), or what it is about"),
+        None if judged.is_empty() => {
+            ("the experiment states no expectation".into(), "add [[expectation]] to its file, or leave the option out")
+        }
+        None => return 0,
+    };
+    terminal::say(&format!("iotrail: cannot gate on unmet expectations: {why}; {remedy}"));
+    error::NOT_EVALUATED
+}
+
+fn corruption_gone() -> Error {
+    Error::internal("a run ended at corrupt data, and the store does not say which")
 }
 
 /// The options that a resumed run needs again.

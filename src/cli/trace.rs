@@ -1,6 +1,6 @@
 //! `iotrail trace`: watch a program of others'.
 //!
-//! Exit status: 0 watched; 1 a finding that `--fail-on` names is there; 2 and 3 as everywhere. The command's own status is in
+//! Exit status: 0 watched; 1 a finding that `--fail-on` names is there; 4 `--fail-on` and no completion seen; 2 and 3 as everywhere. The command's own status is in
 //! the result.
 
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::answer::explain::{Explained, ExplainedIo, Selection, explain};
 use crate::answer::{diagnose, words};
 use crate::cli::profile::ProfileArgs;
 use crate::cli::seconds;
-use crate::error::Result;
+use crate::error::{NOT_EVALUATED, Result};
 use crate::experiment::interrupt;
 use crate::output::Existing;
 use crate::path::slowest::By;
@@ -159,7 +159,16 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
             terminal::say("iotrail: warning: completions were counted and none was recorded: only io_uring's are");
         }
     }
-    Ok(u8::from(record.findings.iter().any(|f| args.fail_on.contains(&f.code))))
+    if record.findings.iter().any(|f| args.fail_on.contains(&f.code)) {
+        return Ok(1);
+    }
+    if !args.fail_on.is_empty() && record.total.probe.completions_seen.unwrap_or(0) == 0 {
+        terminal::say(
+            "iotrail: cannot gate on findings: no completion was seen; let the program do asynchronous I/O while it is watched",
+        );
+        return Ok(NOT_EVALUATED);
+    }
+    Ok(0)
 }
 
 /// The record, and what was asked for beside it.

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
@@ -10,6 +11,7 @@ use super::follow::{self, Requests};
 use super::watched::{self, Counted, Seen};
 use crate::answer::comparable;
 use crate::answer::doubt::{doubts, samples_lost};
+use crate::answer::words::plural;
 use crate::engine::io_uring::flags::Flag;
 use crate::error::{Error, Result};
 use crate::host::{self, circumstances};
@@ -48,7 +50,44 @@ pub struct Watching {
 
 /// Runs the load once, watched as `options.trace` asks, and beside that as `watching` does. Counts and load cover exactly
 /// the same I/Os: both boundaries lie where nothing is in flight.
+///
+/// What the kernel is short of for a moment (memory, descriptors, a device that is busy) is asked for again, [`PAUSES`] long; the
+/// measurement says so. Errors: as [`load::run`]'s, the last one.
 pub fn run(
+    options: &LoadOptions,
+    watching: Watching,
+    progress: &mut dyn FnMut(Progress),
+    stop: &AtomicBool,
+) -> Result<Measured> {
+    patiently(PAUSES, stop, &mut || once(options, watching, progress, stop))
+}
+
+/// Between one try and the next.
+const PAUSES: &[Duration] = &[Duration::from_millis(100), Duration::from_millis(300), Duration::from_millis(1000)];
+
+fn patiently(pauses: &[Duration], stop: &AtomicBool, run: &mut dyn FnMut() -> Result<Measured>) -> Result<Measured> {
+    let mut refused: Option<String> = None;
+    for (tries, pause) in (1..).zip(pauses) {
+        match run() {
+            Err(e) if e.is_transient() && !stop.load(Ordering::Relaxed) => refused = Some(e.to_string()),
+            Ok(mut measured) => {
+                measured.measurement.warnings.extend(refused.map(|why| {
+                    let text = format!("the load was refused {} before it ran: {why}", plural(tries - 1, "time"));
+                    Warning::new("retried", text, "stop what else takes memory, descriptors or the device")
+                }));
+                return Ok(measured);
+            }
+            Err(e) => return Err(e),
+        }
+        std::thread::sleep(*pause);
+    }
+    run().map_err(|e| match e.is_transient() {
+        true => Error { what: format!("{} ({} tries in a row)", e.what, pauses.len() + 1), ..e },
+        false => e,
+    })
+}
+
+fn once(
     options: &LoadOptions,
     watching: Watching,
     progress: &mut dyn FnMut(Progress),
@@ -270,4 +309,53 @@ fn measured(
     let doubts: Vec<Warning> = doubts(&measurement).into_iter().chain(comparable::warnings(&measurement)).collect();
     measurement.warnings.extend(doubts);
     Ok(Measured { measurement, histogram: outcome.histogram, samples: vec![], interrupted: outcome.interrupted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured() -> Measured {
+        Measured {
+            measurement: Measurement::default(),
+            histogram: crate::stats::histogram::new(),
+            samples: Vec::new(),
+            interrupted: false,
+        }
+    }
+
+    fn refused(errno: i32) -> Error {
+        Error::machine("cannot set up an io_uring", "").because(std::io::Error::from_raw_os_error(errno))
+    }
+
+    /// Tries made, and what came of them, where the first `n` are refused with `errno`.
+    fn tried(n: usize, errno: i32) -> (usize, Result<Measured>) {
+        let mut tries = 0;
+        let pauses = [Duration::ZERO; 3];
+        let outcome = patiently(&pauses, &AtomicBool::new(false), &mut || {
+            tries += 1;
+            if tries <= n { Err(refused(errno)) } else { Ok(measured()) }
+        });
+        (tries, outcome)
+    }
+
+    #[test]
+    fn what_the_kernel_is_short_of_for_a_moment_is_asked_for_again_and_counted() {
+        let (tries, outcome) = tried(2, libc::ENOMEM);
+        let warnings = outcome.ok().unwrap().measurement.warnings;
+        assert_eq!((tries, warnings.len()), (3, 1));
+        assert_eq!(warnings[0].code, "retried");
+        assert!(
+            warnings[0].text.starts_with("the load was refused 2 times before it ran: cannot set up an io_uring: ")
+        );
+        let (tries, outcome) = tried(0, libc::ENOMEM);
+        assert_eq!((tries, outcome.ok().unwrap().measurement.warnings), (1, vec![]));
+        // In the end the true reason.
+        let (tries, outcome) = tried(9, libc::EMFILE);
+        let e = outcome.err().unwrap();
+        assert_eq!((tries, e.exit_status()), (4, 3));
+        assert!(e.to_string().starts_with("cannot set up an io_uring (4 tries in a row): Too many open files"), "{e}");
+        // What will not change is not asked for again.
+        assert_eq!(tried(9, libc::EPERM).0, 1);
+    }
 }

@@ -7,10 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::cell::Measured;
 use super::enough::{Budget, narrow_enough};
+use super::load::Load;
 use super::plan::{Cell, Plan, difference};
-use super::schedule::{Slot, order};
+use super::schedule::{Slot, load_seed, order};
 use crate::error::{Error, Kind, Result};
-use crate::run_record::Stop;
+use crate::run_record::{Corruption, Stop};
 use crate::store::Store;
 
 /// How a run ended.
@@ -19,6 +20,8 @@ pub enum Outcome {
     Finished,
     /// Somebody asked it to stop; what is stored is whole.
     Interrupted,
+    /// A verified load read data that is not what was written: the run ended there, and holds what was measured before.
+    Corrupted,
 }
 
 /// What happens, for those who show it.
@@ -124,6 +127,15 @@ fn is_enough(store: &Store, run: i64, rule: &Stop, has_time: bool) -> Result<boo
     Ok(!has_time || record.is_some_and(|record| narrow_enough(&record, rule)))
 }
 
+/// The cell as this block measures it; an experiment that says a seed has the same one in all.
+fn with_seed(cell: &Cell, seed: u32) -> Cell {
+    let mut cell = cell.clone();
+    if let Load::Storage(load) = &mut cell.load {
+        load.seed = load.seed.or(Some(seed));
+    }
+    cell
+}
+
 fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
     let Execution { plan, started, store, stop, measure, tell } = execution;
     let mut untestable: HashSet<u32> = HashSet::new();
@@ -150,13 +162,21 @@ fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
             continue;
         }
         tell(Step::Begins { done, planned: started.planned, repeat: slot.repeat, cell });
-        match measure(cell) {
+        match measure(&with_seed(cell, load_seed(started.seed, slot.repeat))) {
             // What ends early measured a shorter run than the others.
             Ok(measured) if measured.interrupted => return Ok(Outcome::Interrupted),
             Ok(measured) => {
                 store.save(started.run, slot.cell, slot.repeat, &measured.measurement, &measured.histogram)?;
                 measured_any = true;
             }
+            Err(e) if e.kind == Kind::Corruption => {
+                let Some(found) = e.as_corruption() else { return Err(e) };
+                let found = Corruption { cell: Some(slot.cell), ..found.clone() };
+                store.end_corrupted(started.run, &found, now_unix_s())?;
+                return Ok(Outcome::Corrupted);
+            }
+            // A fault of ours says nothing of the cell.
+            Err(e) if e.kind == Kind::Internal => return Err(e),
             // A load that was told to stop may fail for that; the failure says nothing of the machine.
             Err(_) if stop.load(Ordering::Relaxed) => return Ok(Outcome::Interrupted),
             Err(e) if e.kind == Kind::Machine => {
@@ -307,6 +327,102 @@ mod tests {
         let outcome = untold(&plan, &again, &mut store, &stop, &mut |_| Ok(measured(false))).unwrap();
         assert_eq!(outcome, Outcome::Finished);
         assert_eq!(store.load(started.run).unwrap().unwrap().done(), 12);
+    }
+
+    #[test]
+    fn corruption_ends_the_run_and_what_was_measured_before_stays_with_it() {
+        for good in [0, 5] {
+            let (_dir, mut store) = fresh();
+            let plan = two_by_two();
+            let started = start(&plan, 1, &mut store).unwrap();
+            let mut n = 0;
+            let mut measure = |_: &Cell| {
+                n += 1;
+                match n > good {
+                    true => Err(Error::corruption(corruption())),
+                    false => Ok(measured(false)),
+                }
+            };
+            let outcome = untold(&plan, &started, &mut store, &AtomicBool::new(false), &mut measure).unwrap();
+            assert_eq!((outcome, n), (Outcome::Corrupted, good + 1));
+            let record = store.load(started.run).unwrap().unwrap();
+            assert_eq!((record.done(), record.planned()), (good, 12));
+            let found = record.corruption.unwrap();
+            assert_eq!(found, Corruption { cell: Some(started.slots[good].cell), ..corruption() });
+            assert!(
+                found.to_string().starts_with("DATA CORRUPTION in /data/x: 3 blocks wrong; first at offset 8704: ")
+            );
+            let listed = store.list().unwrap().remove(0);
+            assert_eq!((listed.done, listed.planned, listed.corruption), (good as u64, 12, Some(found)));
+            assert!(record.cells.iter().all(|c| c.untestable.is_none()));
+            assert!(resume(&plan, &store, None).is_err(), "it has ended");
+        }
+    }
+
+    fn corruption() -> Corruption {
+        Corruption {
+            file: "/data/x".into(),
+            offset: 8704,
+            expected: "00".into(),
+            found: "01".into(),
+            blocks: 3,
+            block_bytes: 4096,
+            cell: None,
+        }
+    }
+
+    #[test]
+    fn a_fault_of_ours_ends_the_run_and_says_nothing_of_the_cell() {
+        let (_dir, mut store) = fresh();
+        let plan = two_by_two();
+        let started = start(&plan, 1, &mut store).unwrap();
+        let mut n = 0;
+        let mut measure = |_: &Cell| {
+            n += 1;
+            if n == 3 { Err(Error::internal("a load thread panicked")) } else { Ok(measured(false)) }
+        };
+        let e = untold(&plan, &started, &mut store, &AtomicBool::new(false), &mut measure).unwrap_err();
+        assert_eq!(e.exit_status(), 70);
+        let record = store.load(started.run).unwrap().unwrap();
+        assert_eq!((record.done(), record.planned(), record.finished_unix_s), (2, 12, None));
+        assert!(record.cells.iter().all(|c| c.untestable.is_none()));
+    }
+
+    #[test]
+    fn what_a_cell_measured_before_it_was_refused_counts_as_planned() {
+        let (_dir, mut store) = fresh();
+        let plan = two_by_two();
+        let started = start(&plan, 1, &mut store).unwrap();
+        let mut n = 0;
+        let mut measure = |_: &Cell| {
+            n += 1;
+            if n > 5 { Err(Error::machine("the device is gone", "")) } else { Ok(measured(false)) }
+        };
+        let outcome = untold(&plan, &started, &mut store, &AtomicBool::new(false), &mut measure).unwrap();
+        let record = store.load(started.run).unwrap().unwrap();
+        assert_eq!((outcome, record.done(), record.planned()), (Outcome::Finished, 5, 5));
+    }
+
+    #[test]
+    fn all_arms_of_a_block_have_one_seed_and_another_run_of_the_same_seed_has_the_same() {
+        let seeds = |seed| {
+            let (_dir, mut store) = fresh();
+            let plan = two_by_two();
+            let started = start(&plan, seed, &mut store).unwrap();
+            let mut seen = Vec::new();
+            let mut measure = |cell: &Cell| {
+                seen.extend(cell.load.storage().and_then(|l| l.seed));
+                Ok(measured(false))
+            };
+            untold(&plan, &started, &mut store, &AtomicBool::new(false), &mut measure).unwrap();
+            seen
+        };
+        let one = seeds(7);
+        assert!(one.chunks(4).all(|block| block.iter().all(|s| *s == block[0])), "{one:?}");
+        let blocks: HashSet<u32> = one.iter().copied().collect();
+        assert_eq!((one.len(), blocks.len()), (12, 3));
+        assert_eq!(seeds(7), one);
+        assert_ne!(seeds(8), one);
     }
 
     #[test]

@@ -351,6 +351,7 @@ impl Plan {
             metrics: self.metrics.clone(),
             started_unix_s,
             finished_unix_s: None,
+            corruption: None,
             cells: self
                 .cells
                 .iter()

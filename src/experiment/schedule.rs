@@ -2,6 +2,7 @@
 //! (temperature, a neighbour, the disk's own housekeeping) then falls on all arms alike, and each block is a set of pairs.
 
 use crate::stats::random::SplitMix64;
+pub use crate::stats::random::fresh_seed;
 
 /// One measurement to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,10 +28,10 @@ pub fn order(cells: &[u32], repeats: u32, seed: u32) -> Vec<Slot> {
     slots
 }
 
-/// A seed for a run that was given none.
-pub fn fresh_seed() -> u32 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    SplitMix64::new(now.as_nanos() as u64).draw() as u32
+/// The seed of the loads in one block of a run: all arms of a block do the same I/Os in the same order, and another block others.
+pub fn load_seed(seed: u32, repeat: u32) -> u32 {
+    // Apart from the stream that the block's order is drawn from.
+    SplitMix64::new(((u64::from(seed) << 32) | u64::from(repeat)) ^ 0x6c6f_6164_6c6f_6164).draw() as u32
 }
 
 #[cfg(test)]

@@ -166,7 +166,7 @@ pub fn run<S: Submitter, R: Reaper>(
             shared.halt.store(true, Ordering::Relaxed);
             link.fail();
         }
-        let reaped = handle.join().map_err(|_| Error::machine("a reaper thread broke down", "report this"))?;
+        let reaped = handle.join().map_err(|payload| Error::of_panic("a reaper thread", payload.as_ref()))?;
         let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (submitted, failed, reaped) {
             (_, Some(e), _) | (Err(e), None, _) => Err(e),
@@ -245,7 +245,7 @@ impl<S: Submitter> Submitting<'_, '_, S> {
         let mut ticks = Ticks::default();
         let began = clock.now();
         let Limits { ios, until, pace } = worker::limits(shared, job, stage, began);
-        self.feeder.begin(ios, pace);
+        self.feeder.begin(stage, ios, pace);
         let mut ending = false;
         loop {
             let now = clock.now();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::engine::{Completion, Io, Memory, Op};
 
 use super::clock::Clock;
+use super::gate::Stage;
 use super::pace::Pace;
 use super::pattern::Pattern;
 use super::tally::Slots;
@@ -83,8 +84,9 @@ impl Feeder {
         self
     }
 
-    /// Starts a stage of `ios` I/Os (`u64::MAX`: ends by time).
-    pub fn begin(&mut self, ios: u64, pace: Option<Pace>) {
+    /// Starts a stage of `ios` I/Os (`u64::MAX`: ends by time). What a stage does is its own, however far the one before it got.
+    pub fn begin(&mut self, stage: Stage, ios: u64, pace: Option<Pace>) {
+        self.pattern.restart(stage);
         self.remaining = ios;
         self.pace = pace;
     }
@@ -239,7 +241,7 @@ mod tests {
     #[test]
     fn a_batch_waits_for_its_slots_and_the_last_one_may_be_smaller() {
         let (mut f, _buffers) = feeder(4, 3, 64);
-        f.begin(5, None);
+        f.begin(Stage::Measured, 5, None);
         f.prepare(0);
         assert_eq!((f.batch.len(), f.missing()), (3, 1));
         let slots: Vec<u32> = f.batch.iter().map(|io| io.slot).collect();
@@ -256,7 +258,7 @@ mod tests {
     #[test]
     fn no_two_verified_ios_in_flight_overlap() {
         let (mut f, _buffers) = feeder(8, 8, 9);
-        f.begin(u64::MAX, None);
+        f.begin(Stage::Measured, u64::MAX, None);
         for _ in 0..1000 {
             f.prepare(0);
             let mut offsets: Vec<u64> = f.batch.iter().map(|io| io.offset / 512).collect();

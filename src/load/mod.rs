@@ -48,12 +48,13 @@ pub mod usage;
 pub mod verify;
 mod worker;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 use lookout::{Lookout, TICK};
 pub use outcome::Outcome;
@@ -112,6 +113,7 @@ pub fn run(
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_err(|e| Error::machine("the machine's clock stands before 1970", "set it").because(e))?;
+    let seed = spec.seed.unwrap_or_else(crate::stats::random::fresh_seed);
     let shared = Shared {
         spec,
         clock,
@@ -121,7 +123,7 @@ pub fn run(
         sq_tids: (0..spec.jobs).map(|_| AtomicI32::new(0)).collect(),
         blocks: target.bytes / u64::from(spec.block_bytes),
         passage: target.passage.as_ref(),
-        seed: now.as_nanos() as u64,
+        seed,
     };
     // Forked while this thread is the only one.
     let neighbours = neighbour::Neighbours::start(spec.neighbours, &spec.neighbour_cpus)?;
@@ -142,7 +144,11 @@ pub fn run(
             let fd = target.fd(job);
             let thread = std::thread::Builder::new().name(format!("load-{job}"));
             let spawned = thread.spawn_scoped(scope, move || {
-                let done = worker::run(shared, job, fd);
+                let run = AssertUnwindSafe(|| worker::run(shared, job, fd));
+                let done = catch_unwind(run).unwrap_or_else(|payload| {
+                    shared.halt.store(true, Ordering::Relaxed);
+                    Err(Error::of_panic("a load thread", payload.as_ref()))
+                });
                 finished.lock().unwrap_or_else(PoisonError::into_inner).push((job, done));
             });
             if let Err(e) = spawned {
@@ -162,17 +168,22 @@ pub fn run(
     // A job that was only called off is not the cause.
     let (done, failed): (Vec<_>, Vec<_>) = jobs.into_iter().map(|(_, done)| done).partition(|d| d.is_ok());
     let mut failures: Vec<Error> = failed.into_iter().filter_map(std::result::Result::err).collect();
-    failures.sort_by_key(gate::is_called_off);
+    failures.sort_by_key(|e| (e.kind != Kind::Internal, gate::is_called_off(e)));
     if let Some(e) = failures.into_iter().next() {
         return Err(e);
     }
     if done.len() != spec.jobs as usize {
-        return Err(Error::machine("a load thread broke down", "report this"));
+        return Err(Error::internal(format!(
+            "{} of {} load threads ended without a result",
+            spec.jobs as usize - done.len(),
+            spec.jobs
+        )));
     }
     let mut warnings = target.warnings.clone();
     warnings.extend(target.passage.as_ref().and_then(|passage| passage.settle(spec)));
     warnings.extend(outcome::shared_cpu_warning(spec));
     let around = outcome::Around {
+        seed,
         started_unix_s: conductor.started_unix_s,
         sqpoll_ns: conductor.sqpoll_ns,
         throughput: conductor.series.throughput(spec.end.span()),

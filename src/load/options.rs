@@ -289,6 +289,12 @@ pub struct LoadOptions {
     #[arg(long)]
     pub verify: bool,
 
+    /// Seed of the offsets and of the mix of reads and writes; the same seed gives the same I/Os in the same order (default: drawn,
+    /// printed and stored)
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u32>,
+
     /// Allow writing to an existing file or device
     #[arg(long)]
     pub allow_write: bool,

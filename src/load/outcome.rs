@@ -8,6 +8,8 @@ use crate::engine::nvme::status::Status;
 use crate::error::{Error, Result, errno_name};
 use crate::measurement::{Cpu, ErrorCount, LoadRecord, Phases, Throughput, Warning};
 
+use crate::run_record::Corruption;
+
 use super::clock::Clock;
 use super::cpus::unpinned;
 use super::options::EngineKind;
@@ -54,6 +56,8 @@ pub struct Outcome {
 
 /// What the calling thread knows beside the jobs' outcomes.
 pub struct Around {
+    /// Of everything random in the load.
+    pub seed: u32,
     pub started_unix_s: u64,
     pub sqpoll_ns: Option<u64>,
     pub throughput: Option<Throughput>,
@@ -96,23 +100,25 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
     // The jobs' own time, and the SQPOLL threads': where these have some and it is not known, the other helpers' is not either.
     let sqpoll_ns = around.sqpoll_ns.or((!granted.iter().any(|flag| flag == "sqpoll")).then_some(0));
     let known = sqpoll_ns.map(|ns| usage.user_ns + usage.system_ns + ns);
+    if let Some(first) = sum.first_mismatch {
+        return Err(Error::corruption(Corruption {
+            file: spec.file.as_ref().map_or_else(String::new, |p| p.display().to_string()),
+            offset: first.offset,
+            expected: first.expected(),
+            found: first.found(),
+            blocks: sum.wrong.len() as u64,
+            block_bytes: u64::from(spec.block_bytes),
+            cell: None,
+        }));
+    }
     if sum.ios > 0 && sum.errors == sum.ios {
         return Err(all_failed(spec, &sum));
-    }
-    if let Some(first) = sum.first_mismatch {
-        return Err(Error::machine(
-            format!(
-                "--verify: {} of {} I/Os read data that is not what was written; the first: {first}",
-                sum.mismatches, sum.ios
-            ),
-            "if the target was written by something else since, lay it out anew or write it all with --verify; else suspect the storage",
-        ));
     }
     let mut warnings = spec.warnings.clone();
     warnings.extend(around.warnings);
     warnings.extend(warn(spec, &sum, lag_ns, missed, moved));
     Ok(Outcome {
-        record: spec.record(&granted),
+        record: LoadRecord { seed: Some(around.seed), ..spec.record(&granted) },
         started_unix_s: around.started_unix_s,
         elapsed_ns: clock.ns(ended.saturating_sub(began)),
         ios: sum.ios,

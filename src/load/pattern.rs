@@ -2,6 +2,7 @@
 
 use crate::engine::{Io, Op};
 
+use super::gate::Stage;
 use super::options::Rw;
 use crate::stats::random::SplitMix64;
 
@@ -62,6 +63,7 @@ pub struct Pattern {
     rw: Rw,
     region: Region,
     block_bytes: u64,
+    seed: u64,
     random: Random,
     next: u64,
 }
@@ -69,7 +71,19 @@ pub struct Pattern {
 impl Pattern {
     /// `region.blocks` is above 0, but for no-ops, which use none.
     pub fn new(rw: Rw, region: Region, block_bytes: u64, seed: u64) -> Self {
-        Self { rw, region, block_bytes, random: Random::new(seed), next: 0 }
+        Self { rw, region, block_bytes, seed, random: Random::new(seed), next: 0 }
+    }
+
+    /// Goes back to the stage's own beginning. How far the warm-up gets depends on how fast it is; were the measured stage to go on
+    /// from there, no two measurements would do the same I/Os. A sequential warm-up goes through the other half first, so that what
+    /// it has read or written is not what is measured first.
+    pub fn restart(&mut self, stage: Stage) {
+        let seed;
+        (seed, self.next) = match stage {
+            Stage::Warmup => (!self.seed, self.region.blocks / 2),
+            Stage::Measured => (self.seed, 0),
+        };
+        self.random = Random::new(seed);
     }
 
     /// Appends the next I/Os, one for each slot. The same order as from `next`, decided once for the batch.
@@ -151,6 +165,14 @@ mod tests {
             let mut p = Pattern::new(Rw::RandRead, Region { first: 0, blocks: 1 << 20 }, 1, seed);
             (0..8).map(|_| p.next().1).collect::<Vec<_>>()
         };
+        let mut p = Pattern::new(Rw::RandRead, Region { first: 0, blocks: 1 << 20 }, 1, 3);
+        for warmed_up in [0, 5, 1000] {
+            p.restart(Stage::Warmup);
+            (0..warmed_up).for_each(|_| _ = p.next());
+            p.restart(Stage::Measured);
+            let measured: Vec<u64> = (0..8).map(|_| p.next().1).collect();
+            assert_eq!(measured, order(3), "however many I/Os the warm-up did");
+        }
         assert_eq!(order(3), order(3));
         assert_ne!(order(3), order(4));
         for rw in [Rw::RandRead, Rw::Write, Rw::RandRw] {

@@ -1,6 +1,6 @@
 //! What a job's completions add up to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
@@ -37,6 +37,9 @@ impl Slots {
     }
 }
 
+/// So many wrong blocks are told apart in each job: 64 MiB of memory at most.
+const MOST_WRONG: usize = 1 << 20;
+
 /// Sums over the completions of one job in one stage. Memory: one histogram and a few numbers, whatever the length.
 pub struct Tally {
     pub histogram: Histogram<u64>,
@@ -48,7 +51,8 @@ pub struct Tally {
     pub failures: BTreeMap<i32, u64>,
     /// I/Os since the last that moved anything: errors, and those that moved nothing. (Reads of a disk that is gone find its end.)
     pub in_vain: u64,
-    pub mismatches: u64,
+    /// Blocks that were read wrong, by their offsets, each once however often it was read; no more than [`MOST_WRONG`].
+    pub wrong: BTreeSet<u64>,
     pub first_mismatch: Option<Mismatch>,
     /// The result of an I/O that moved all it should: the block size, 0 for a no-op.
     full: i32,
@@ -64,7 +68,7 @@ impl Tally {
             short_ios: 0,
             failures: BTreeMap::new(),
             in_vain: 0,
-            mismatches: 0,
+            wrong: BTreeSet::new(),
             first_mismatch: None,
             full,
         }
@@ -73,10 +77,10 @@ impl Tally {
     /// Forgets all. A stage begins so: the memory was touched by the stage before, and measuring faults no page of it in.
     pub fn clear(&mut self) {
         self.histogram.reset();
-        (self.ios, self.bytes, self.errors, self.short_ios, self.mismatches) = (0, 0, 0, 0, 0);
+        (self.ios, self.bytes, self.errors, self.short_ios) = (0, 0, 0, 0);
         self.failures.clear();
         self.in_vain = 0;
-        self.first_mismatch = None;
+        // Mismatches stay: data that was read wrong while warming up is as wrong.
     }
 
     /// Counts what one look found at tick `now`. I/Os of one submission that are found together have one latency and
@@ -137,7 +141,9 @@ impl Tally {
             // SAFETY: the I/O was reaped, so its buffer is ours, and `result` bytes of it were written.
             let block = unsafe { std::slice::from_raw_parts(memory.address(c.slot), c.result as usize) };
             if let Err(m) = verify::check(block, offset) {
-                self.mismatches += 1;
+                if self.wrong.len() < MOST_WRONG {
+                    self.wrong.insert(offset);
+                }
                 self.first_mismatch.get_or_insert(m);
             }
         }
@@ -154,7 +160,7 @@ impl Tally {
         for (failure, n) in &other.failures {
             *self.failures.entry(*failure).or_default() += n;
         }
-        self.mismatches += other.mismatches;
+        self.wrong.extend(&other.wrong);
         if self.first_mismatch.is_none() {
             self.first_mismatch = other.first_mismatch;
         }

@@ -31,22 +31,37 @@ pub struct Mismatch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// No mark: never written by a verified load or a layout.
-    Unmarked,
+    /// No mark: never written by a verified load or a layout. These words stand in its place.
+    Unmarked(u64),
     /// It belongs to this offset instead.
     Misplaced(u64),
-    Corrupt,
+    /// The first wrong word, `byte` bytes into the unit.
+    Corrupt { byte: u16, expected: u64, found: u64 },
 }
 
-impl std::fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the data at offset {} ", self.offset)?;
+impl Mismatch {
+    /// What should be there, in words.
+    pub fn expected(&self) -> String {
         match self.reason {
-            Reason::Unmarked => f.write_str("carries no mark of a verified write"),
-            Reason::Misplaced(other) => write!(f, "belongs to offset {other}"),
-            Reason::Corrupt => f.write_str("does not match its checksum"),
+            Reason::Unmarked(_) => format!("the mark of a verified write ({})", bytes(MAGIC)),
+            Reason::Misplaced(_) => format!("the data of offset {}", self.offset),
+            Reason::Corrupt { byte, expected, .. } => format!("{} at byte {byte} of the unit", bytes(expected)),
         }
     }
+
+    /// What is there, in words.
+    pub fn found(&self) -> String {
+        match self.reason {
+            Reason::Unmarked(word) => bytes(word),
+            Reason::Misplaced(other) => format!("the data of offset {other}"),
+            Reason::Corrupt { found, .. } => bytes(found),
+        }
+    }
+}
+
+/// As they stand in the file.
+fn bytes(word: u64) -> String {
+    word.to_le_bytes().iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ")
 }
 
 fn payload(offset: u64, generation: u64) -> impl Iterator<Item = u64> {
@@ -84,20 +99,20 @@ pub fn check(block: &[u8], offset: u64) -> Result<(), Mismatch> {
         let header: [u64; HEADER] = std::array::from_fn(|_| words.next().unwrap_or_default());
         let [magic, place, generation, checksum] = header;
         if magic != MAGIC {
-            return bad(Reason::Unmarked);
+            return bad(Reason::Unmarked(magic));
         }
         if place != at {
             return bad(Reason::Misplaced(place));
         }
         let mut sum = fold(fold(fold(0, MAGIC), at), generation);
-        for (word, expected) in words.zip(payload(at, generation)) {
+        for (n, (word, expected)) in (HEADER..).zip(words.zip(payload(at, generation))) {
             if word != expected {
-                return bad(Reason::Corrupt);
+                return bad(Reason::Corrupt { byte: (n * 8) as u16, expected, found: word });
             }
             sum = fold(sum, word);
         }
         if sum != checksum {
-            return bad(Reason::Corrupt);
+            return bad(Reason::Corrupt { byte: 24, expected: sum, found: checksum });
         }
     }
     Ok(())
@@ -110,15 +125,20 @@ mod tests {
     #[test]
     fn what_was_written_checks_and_nothing_else_does() {
         let mut block = vec![0; 4096];
-        assert_eq!(check(&block, 8192), Err(Mismatch { offset: 8192, reason: Reason::Unmarked }));
+        assert_eq!(check(&block, 8192), Err(Mismatch { offset: 8192, reason: Reason::Unmarked(0) }));
         fill(&mut block, 8192, 77);
         assert_eq!(check(&block, 8192), Ok(()));
         assert_eq!(check(&block[1024..], 8192 + 1024), Ok(()), "each unit stands for itself");
         assert_eq!(check(&block, 0), Err(Mismatch { offset: 0, reason: Reason::Misplaced(8192) }));
-        for byte in [512 + 16, 512 + 24, 512 + 100, 1023] {
+        // A wrong generation shows in the first word of the payload.
+        for (byte, word) in [(512 + 16, 32), (512 + 24, 24), (512 + 100, 96), (1023, 504)] {
             let mut torn = block.clone();
             torn[byte] ^= 1;
-            assert_eq!(check(&torn, 8192), Err(Mismatch { offset: 8704, reason: Reason::Corrupt }), "byte {byte}");
+            let e = check(&torn, 8192).unwrap_err();
+            let Reason::Corrupt { byte: at, expected, found } = e.reason else { panic!("{e:?}") };
+            assert_eq!((e.offset, at), (8704, word), "byte {byte}");
+            assert_ne!(expected, found);
+            assert_eq!(e.found().len(), 23, "eight bytes: {}", e.found());
         }
     }
 }

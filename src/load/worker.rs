@@ -39,8 +39,8 @@ pub struct Shared<'a> {
     pub blocks: u64,
     /// Of a target that is not reached through files.
     pub passage: Option<&'a Passage>,
-    /// Seed of the patterns.
-    pub seed: u64,
+    /// Of everything random in the load.
+    pub seed: u32,
 }
 
 /// What one thread of a job did in the measured stage.
@@ -147,7 +147,7 @@ impl At<'_, '_> {
         let slots = Arc::new(Slots::new(spec.depth, spec.verify));
         let apart = matches!(spec.rw, Rw::Read | Rw::Write) || spec.verify;
         let region = Region::of(job, spec.jobs, shared.blocks, apart);
-        let seed = shared.seed ^ u64::from(job).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let seed = u64::from(shared.seed) ^ u64::from(job + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let pattern = Pattern::new(spec.rw, region, u64::from(spec.block_bytes), seed);
         let mut feeder = Feeder::new(pattern, spec.batch, memory, slots);
         if spec.verify {
@@ -325,7 +325,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         let mut ticks = Ticks::default();
         let began = clock.now();
         let Limits { ios, until, pace } = limits(shared, job, stage, began);
-        self.feeder.begin(ios, pace);
+        self.feeder.begin(stage, ios, pace);
         let mut now = began;
         let mut ending = false;
         loop {

@@ -32,6 +32,12 @@ impl SplitMix64 {
 }
 
 /// What simulations draw.
+/// A seed for what was given none.
+pub fn fresh_seed() -> u32 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    SplitMix64::new(now.as_nanos() as u64).draw() as u32
+}
+
 #[cfg(test)]
 impl SplitMix64 {
     /// Above 0 and below 1.

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 use super::Store;
 use super::refusal::damaged;
 use crate::error::{Error, Result};
-use crate::run_record::{CellRecord, RunRecord};
+use crate::run_record::{CellRecord, Corruption, RunRecord};
 use crate::stats::histogram;
 
 /// A line of `list`.
@@ -28,6 +28,9 @@ pub struct RunSummary {
     /// Hosts and kernels that measured; more than one if the run was resumed elsewhere. Empty while nothing is measured.
     pub hosts: Vec<String>,
     pub kernels: Vec<String>,
+    /// What ended it early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corruption: Option<Corruption>,
 }
 
 /// A run that has measurements to come.
@@ -85,7 +88,14 @@ impl Store {
         record.run = run;
         record.finished_unix_s = finished.map(|s| s as u64);
         record.cells = self.cells(run)?;
+        record.corruption = self.corruption(run)?;
         Ok(Some(record))
+    }
+
+    fn corruption(&self, run: i64) -> Result<Option<Corruption>> {
+        let found = self.db.query_row("SELECT json FROM corruptions WHERE run = ?1", [run], |r| r.get::<_, String>(0));
+        let text = found.optional().map_err(|e| self.fail(e))?;
+        text.map(|text| self.read_json(&text, run)).transpose()
     }
 
     fn cells(&self, run: i64) -> Result<Vec<CellRecord>> {
@@ -132,7 +142,10 @@ impl Store {
         let fail = |e| self.fail(e);
         let sql =
             "SELECT run, kind, experiment, datetime(started_unix_s, 'unixepoch'), started_unix_s, finished_unix_s,
-                     repeats * (SELECT count(*) FROM cells c WHERE c.run = r.run AND c.untestable IS NULL)
+                     repeats * (SELECT count(*) FROM cells c WHERE c.run = r.run AND c.untestable IS NULL),
+                     CASE WHEN finished_unix_s IS NULL OR run IN (SELECT run FROM corruptions) THEN
+                       (SELECT count(*) FROM measurements m JOIN cells c USING (run, cell) WHERE m.run = r.run AND c.untestable IS NOT NULL)
+                     ELSE 0 END
                    FROM runs r INDEXED BY runs_listed ORDER BY run";
         let mut query = self.db.prepare(sql).map_err(fail)?;
         let rows = query
@@ -145,9 +158,10 @@ impl Store {
                     started_unix_s: r.get::<_, i64>(4)? as u64,
                     finished_unix_s: r.get::<_, Option<i64>>(5)?.map(|s| s as u64),
                     done: 0,
-                    planned: r.get::<_, i64>(6)? as u64,
+                    planned: (r.get::<_, i64>(6)? + r.get::<_, i64>(7)?) as u64,
                     hosts: Vec::new(),
                     kernels: Vec::new(),
+                    corruption: None,
                 })
             })
             .map_err(fail)?;
@@ -168,7 +182,14 @@ impl Store {
                 }
             }
         }
-        for run in list.iter_mut().filter(|r| r.finished_unix_s.is_some()) {
+        let mut query = self.db.prepare("SELECT run, json FROM corruptions").map_err(fail)?;
+        let rows = query.query_map([], |r| Ok((r.get::<_, i64>(0)?, r.get::<_, String>(1)?))).map_err(fail)?;
+        for row in rows {
+            let (run, text) = row.map_err(fail)?;
+            let Ok(at) = list.binary_search_by_key(&run, |r: &RunSummary| r.run) else { continue };
+            list[at].corruption = Some(self.read_json(&text, run)?);
+        }
+        for run in list.iter_mut().filter(|r| r.finished_unix_s.is_some() && r.corruption.is_none()) {
             // It may have ended before its last block, by its stopping rule.
             run.planned = run.done;
         }

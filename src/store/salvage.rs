@@ -68,6 +68,9 @@ fn copy(old: &Connection, new: &mut Store) -> rusqlite::Result<Salvaged> {
     let count = |table: &str| tx.query_row(&format!("SELECT count(*) FROM {table}"), [], |r| r.get::<_, i64>(0));
     by_id(old, &tx, "runs")?;
     in_order(old, &tx, "cells", "run, cell")?;
+    if has_table(old, "corruptions") {
+        by_id(old, &tx, "corruptions")?;
+    }
     let mut lost = by_id(old, &tx, "measurements")?;
     let read = count("measurements")?;
     by_id(old, &tx, "histograms")?;
@@ -81,8 +84,9 @@ fn copy(old: &Connection, new: &mut Store) -> rusqlite::Result<Salvaged> {
            AND repeat > (SELECT count(*) FROM measurements n WHERE n.run = measurements.run AND n.cell = measurements.cell
              AND n.repeat <= measurements.repeat);
          DELETE FROM histograms WHERE measurement NOT IN (SELECT measurement FROM measurements);
+         DELETE FROM corruptions WHERE run NOT IN (SELECT run FROM runs);
          DELETE FROM losses WHERE measurement NOT IN (SELECT measurement FROM measurements);
-         UPDATE runs SET finished_unix_s = NULL WHERE kind = 'experiment' AND
+         UPDATE runs SET finished_unix_s = NULL WHERE kind = 'experiment' AND run NOT IN (SELECT run FROM corruptions) AND
            (SELECT count(*) FROM measurements m WHERE m.run = runs.run)
              < repeats * (SELECT count(*) FROM cells c WHERE c.run = runs.run AND c.untestable IS NULL)
            AND (json_extract(record, '$.stop') IS NULL
@@ -94,6 +98,11 @@ fn copy(old: &Connection, new: &mut Store) -> rusqlite::Result<Salvaged> {
     tx.commit()?;
     new.db.pragma_update(None, "foreign_keys", true)?;
     Ok(Salvaged { runs, measurements: measurements as u64, lost })
+}
+
+/// Stores of before version 3 have no table of corruptions.
+fn has_table(db: &Connection, name: &str) -> bool {
+    db.query_row("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1", [name], |_| Ok(())).is_ok()
 }
 
 /// Row by row, so that one that cannot be read costs no other. How many could not.

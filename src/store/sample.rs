@@ -48,6 +48,7 @@ pub fn measurement() -> Measurement {
         version: "0.1.0".into(),
         started_unix_s: 1_772_366_400,
         load: LoadRecord {
+            seed: None,
             engine: "io_uring".into(),
             ring: Ring { requested: vec!["coop_taskrun".into()], granted: vec!["coop_taskrun".into()] },
             sq_cpu: None,
@@ -254,6 +255,7 @@ pub fn delivered(m: &mut Measurement, inversions: u64, max_displacement: u64) {
 /// A finished run that says nothing, and has no cells yet.
 pub fn run() -> RunRecord {
     RunRecord {
+        corruption: None,
         schema: run_record::SCHEMA.into(),
         run: 1,
         experiment: "x".into(),

@@ -77,6 +77,11 @@ pub const MIGRATIONS: &[&str] = &["
             WHERE run = old.run AND hostname = old.hostname AND kernel = old.kernel;
         DELETE FROM measured_by WHERE run = old.run AND measurements = 0;
     END;
+", "
+    CREATE TABLE corruptions (
+        run              INTEGER PRIMARY KEY REFERENCES runs ON DELETE CASCADE,
+        json             TEXT NOT NULL
+    );
 "];
 
 /// The version that this program reads and writes.

@@ -49,6 +49,10 @@ fn copy(db: &mut Connection, run: i64) -> rusqlite::Result<i64> {
          SELECT ?2, cell, params, untestable FROM other.cells WHERE run = ?1",
         [run, here],
     )?;
+    tx.execute(
+        "INSERT INTO main.corruptions (run, json) SELECT ?2, json FROM other.corruptions WHERE run = ?1",
+        [run, here],
+    )?;
     let measurements: Vec<i64> = tx
         .prepare("SELECT measurement FROM other.measurements WHERE run = ?1 ORDER BY measurement")?
         .query_map([run], |row| row.get(0))?

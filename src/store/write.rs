@@ -8,7 +8,7 @@ use super::refusal::explain;
 use crate::error::Result;
 use crate::measurement::Measurement;
 use crate::path::vehicle::Vehicle;
-use crate::run_record::RunRecord;
+use crate::run_record::{Corruption, RunRecord};
 use crate::stats::histogram;
 
 impl Store {
@@ -42,6 +42,17 @@ impl Store {
     pub fn finish(&mut self, run: i64, finished_unix_s: u64) -> Result<()> {
         let sql = "UPDATE runs SET finished_unix_s = ?2 WHERE run = ?1";
         self.db.execute(sql, params![run, finished_unix_s as i64]).map(|_| ()).map_err(|e| self.fail(e))
+    }
+
+    /// Ends a run at data that was read back wrong.
+    pub fn end_corrupted(&mut self, run: i64, found: &Corruption, finished_unix_s: u64) -> Result<()> {
+        let stored = (|| {
+            let tx = self.db.transaction()?;
+            tx.execute("INSERT INTO corruptions (run, json) VALUES (?1, ?2)", params![run, to_json(found)?])?;
+            tx.execute("UPDATE runs SET finished_unix_s = ?2 WHERE run = ?1", params![run, finished_unix_s as i64])?;
+            tx.commit()
+        })();
+        stored.map_err(|e| self.fail(e))
     }
 
     /// Removes a run and all that is stored of it.

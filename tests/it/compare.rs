@@ -11,6 +11,7 @@ pub const TESTS: &[Test] = &[
     ("compare::cells_of_one_run_are_paired_and_their_control_tells_the_noise", one_run),
     ("compare::runs_and_files_are_compared_apart", apart),
     ("compare::a_condition_fails_the_command", conditions),
+    ("compare::a_gate_that_cannot_be_evaluated_is_no_pass", gates),
     ("compare::what_is_no_side_is_refused_with_the_remedy", refused),
 ];
 
@@ -140,6 +141,35 @@ fn conditions() -> End {
             run(&mut compare(&place, &format!("1:arm=default,depth=4 1:arm=slow,depth=4 --fail-on {condition}")));
         assert_eq!(ended.status, status, "{condition}: {}{}", ended.stdout, ended.stderr);
     }
+    End::Passed
+}
+
+fn gates() -> End {
+    let place = Place::new();
+    stored(&place);
+    for (name, think) in [("a", 0), ("b", 20_000)] {
+        let json = run(&mut bench(&place, &format!("--rw nop --count 2000 --think {think} --json"))).ok().stdout;
+        place.write(&format!("{name}.json"), json);
+    }
+    let gate = |args: &str| run(&mut compare(&place, args));
+    let ended = gate("a.json b.json --json --fail-on slower");
+    let c = ended.json();
+    assert!(c["ratio"].as_f64().is_some_and(|r| r < 1.0) && c["ci95"].is_null(), "the estimate is there: {c}");
+    assert_eq!((ended.status, &c["verdict"]), (4, &json!("not_comparable")));
+    let said =
+        "iotrail: cannot gate on slower: iops: 1 measurement a side has no interval; give at least 4 files a side";
+    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    assert_eq!(gate("a.json b.json").status, 0, "without a gate it is an answer");
+    assert_eq!(gate("a.json b.json --fail-on not-comparable").status, 1);
+    assert_eq!(gate("a.json b.json --fail-on difference").status, 4);
+    // What a gate that can be evaluated says comes first.
+    let both = "1:arm=default,depth=4 1:arm=slow,depth=4 --metric iops,latency_p99_99";
+    let all = gate(&format!("{both} --json")).ok().json();
+    assert_eq!((&all[0]["verdict"], &all[1]["verdict"]), (&json!("slower"), &json!("not_comparable")), "{all}");
+    assert_eq!(
+        (gate(&format!("{both} --fail-on slower")).status, gate(&format!("{both} --fail-on faster")).status),
+        (1, 4)
+    );
     End::Passed
 }
 

@@ -16,7 +16,7 @@ const FIELDS: &str = "
     load.depth number, load.batch number, load.jobs number, load.cpus_requested string?, load.cpus list, load.wait string,
     load.reaper string, load.think_ns number, load.scratch string, load.neighbour string, load.file string?,
     load.size number?, load.direct bool, load.runtime_ns number?, load.count number?, load.warmup_ns number, load.rate number?,
-    load.verify bool, load.trace string, latency_ns.count number, latency_ns.mean number, latency_ns.min number,
+    load.verify bool, load.seed number, load.trace string, latency_ns.count number, latency_ns.mean number, latency_ns.min number,
     latency_ns.p50 number, latency_ns.p90 number, latency_ns.p95 number, latency_ns.p99 number?, latency_ns.p99_9 number?,
     latency_ns.p99_99 number?, latency_ns.max number, phases.submit number, phases.poll number, phases.clear number,
     phases.other number, phases.total_ns number, cpu.user_ns number, cpu.system_ns number, cpu.sqpoll_ns number?,

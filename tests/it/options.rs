@@ -144,6 +144,7 @@ fn values() -> End {
         ("--register files", "register", json!(["files"])),
         ("--register ring,buffers,files", "register", json!(["files", "buffers", "ring"])),
         ("--force-async", "force_async", json!(true)),
+        ("--seed 4294967295", "seed", json!(4_294_967_295u32)),
         ("--bs 512", "bs", json!(512)),
         ("--bs 16k", "bs", json!(16384)),
         ("--bs 1M --depth 2", "bs", json!(1 << 20)),
@@ -201,9 +202,15 @@ fn verify() -> End {
     bytes[5 * 4096 + 77] ^= 1;
     place.write("x", bytes);
     let ended = read("--buffered");
-    assert_eq!(ended.status, 3);
-    let line = ended.one_line();
-    assert!(line.starts_with("--verify: 1 of 256 I/Os read data that is not what was written"), "{line}");
-    assert!(line.contains("20480") || line.contains("20557"), "the place of the first: {line}");
+    assert_eq!(ended.status, 5, "{}{}", ended.stdout, ended.stderr);
+    let first = "DATA CORRUPTION in x: 1 block wrong; first at offset 20480: expected";
+    assert!(ended.stdout.starts_with(first), "{}", ended.stdout);
+    assert!(ended.stderr.starts_with(&format!("iotrail: {first}")), "{}", ended.stderr);
+    let ended = read("--buffered --json");
+    let found = &ended.json()["corruption"];
+    assert_eq!((ended.status, &found["offset"], &found["blocks"]), (5, &json!(20480), &json!(1)), "{found}");
+    // In the warm-up it is no less corrupt.
+    let reads = "bench --trace off --rw read --verify --file x --size 128k --warmup 2s --count 1 --buffered";
+    assert_eq!(run(&mut place.tool(reads.split(' '))).status, 5);
     End::Passed
 }

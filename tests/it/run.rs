@@ -10,6 +10,7 @@ use crate::{End, Test};
 pub const TESTS: &[Test] = &[
     ("run::a_small_experiment_is_planned_measured_stored_and_printed", small),
     ("run::a_seed_gives_its_order_again", seeds),
+    ("run::data_corruption_ends_it_and_is_the_first_thing_said", corruption),
 ];
 
 /// Two cells, two repeats, on the file that is named with --file.
@@ -23,6 +24,43 @@ pub fn experiment(place: &Place, load: &str) {
              [quick]\n[quick.matrix]\ndepth = [4]\n"
         ),
     );
+}
+
+/// Two files, one with a byte turned: what was measured of the other one stays.
+fn corruption() -> End {
+    let place = Place::new();
+    for name in ["good", "bad"] {
+        let write = format!("bench --trace off --warmup 0 --rw write --verify --count 64 --size 256k --file {name}");
+        run(&mut place.tool(write.split(' '))).ok();
+    }
+    let mut bytes = std::fs::read(place.join("bad")).expect("the file just made");
+    bytes[5 * 4096 + 1024 + 77] ^= 1;
+    place.write("bad", bytes);
+    place.write(
+        "e.toml",
+        "name = \"e\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nrepeats = 3\ncontrol = false\n\n[load]\ntrace = \"off\"\n\
+         warmup = \"0\"\nrw = \"read\"\nverify = true\nbuffered = true\ncount = 64\n\n\
+         [[arm]]\nname = \"good\"\nfile = \"good\"\n\n[[arm]]\nname = \"bad\"\nfile = \"bad\"\n",
+    );
+    // The order of a block is the seed's: both are met.
+    let mut kept = [false; 2];
+    for seed in 1..=6 {
+        let args = ["run", "e.toml", "--store", "s.db", "--seed", &seed.to_string()].map(str::to_owned);
+        let ended = run(&mut place.tool(&args));
+        assert_eq!(ended.status, 5, "{}", ended.stderr);
+        let said = "DATA CORRUPTION in bad: 1 block wrong; first at offset 21504: expected";
+        assert!(ended.stdout.starts_with(said), "{}", ended.stdout);
+        let report = run(&mut place.tool(["report", "last", "--store", "s.db"])).ok();
+        assert!(report.stdout.starts_with(said), "{}", report.stdout);
+        let list = run(&mut place.tool(["list", "--store", "s.db", "--json"])).ok().json();
+        let last = list["runs"].as_array().and_then(|runs| runs.last().cloned()).expect("it is stored");
+        assert_eq!((&last["corruption"]["offset"], &last["planned"]), (&json!(21504), &json!(6)));
+        kept[last["done"].as_u64().expect("a number") as usize] = true;
+        let lines = run(&mut place.tool(["list", "--store", "s.db"])).ok().stdout;
+        assert!(lines.contains(&format!("run {seed}: DATA CORRUPTION in bad")), "{lines}");
+    }
+    assert_eq!(kept, [true, true], "none or one was measured before");
+    End::Passed
 }
 
 fn small() -> End {

@@ -73,7 +73,9 @@ fn load(m: &Measurement) -> Facts {
         }),
         other => value_text(other),
     };
-    let mut facts: Facts = options.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+    // The seed says which I/Os there were, and not what load they are.
+    let said = options.iter().filter(|(name, _)| *name != "seed");
+    let mut facts: Facts = said.map(|(name, value)| (name.clone(), text(value))).collect();
     let Some(net) = &m.net else { return facts };
     facts.push(("between".into(), net.between.clone()));
     let of_server = net.server.iter().flat_map(|server| &server.options);

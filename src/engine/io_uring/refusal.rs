@@ -40,7 +40,7 @@ pub fn of_setup(config: &Config, words: &Words, cause: io::Error) -> Error {
         _ => return Error::machine(WHAT, "see `iotrail check`").because(cause),
     };
     let Refusal { why, restore } = Circumstances::read().ring(cause.raw_os_error().unwrap_or_default());
-    Error::machine(format!("{what}: {why}"), format!("{restore}, or {instead}"))
+    Error::machine(format!("{what}: {why}"), format!("{restore}, or {instead}")).with_errno(cause.raw_os_error())
 }
 
 /// EINVAL says nothing more: asks the kernel about each flag alone to find the one that it does not take.

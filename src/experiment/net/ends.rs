@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::loaded::{self, Loaded};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::experiment::cell::Measured;
 use crate::folders::temporary::Folder;
 use crate::host;
@@ -168,7 +168,7 @@ impl Server {
         file.rewind().and_then(|()| file.read_to_string(&mut said)).ok()?;
         let last = said.lines().last()?.strip_prefix("iotrail: ")?;
         let (what, remedy) = last.split_once("; ").unwrap_or((last, ""));
-        Some(Error { kind: Kind::Machine, what: format!("the server: {what}"), remedy: remedy.into(), source: None })
+        Some(Error::machine(format!("the server: {what}"), remedy))
     }
 }
 

@@ -100,6 +100,8 @@ pub struct LoadSpec {
     /// I/Os per second over all jobs; `None`: closed loop.
     pub rate: Option<f64>,
     pub verify: bool,
+    /// Of the pattern; `None`: drawn when the load starts.
+    pub seed: Option<u32>,
     pub allow_write: bool,
     pub trace: Trace,
     /// What was resolved otherwise than asked for.

@@ -40,6 +40,7 @@ impl LoadSpec {
             warmup_ns: self.warmup.as_nanos() as u64,
             rate: self.rate,
             verify: self.verify,
+            seed: self.seed,
             trace: self.trace.to_string(),
         }
     }

@@ -115,6 +115,7 @@ impl LoadSpec {
             warmup: o.warmup.0,
             rate: o.rate,
             verify: o.verify,
+            seed: o.seed,
             allow_write: o.allow_write,
             trace: o.trace,
             warnings,

@@ -64,6 +64,9 @@ fn load(l: &LoadRecord) -> Vec<String> {
     when(l.neighbour != "none", format!("neighbour {}", l.neighbour));
     when(l.rate.is_some(), format!("open loop, {} I/Os a second", count(l.rate.unwrap_or_default())));
     when(l.verify, "verified".into());
+    if let Some(seed) = l.seed {
+        items.push(format!("seed {seed}"));
+    }
     items
 }
 

@@ -27,7 +27,7 @@ use crate::measurement::Measurement;
 use crate::net_record::ServedRecord;
 use crate::output;
 use crate::plain::{self, Stream};
-use crate::run_record::RunRecord;
+use crate::run_record::{Corruption, RunRecord};
 use crate::store::RunSummary;
 use crate::trace_record::TraceRecord;
 
@@ -39,6 +39,13 @@ pub use crate::plain::{sanitise, say};
 /// One measurement, as `bench` prints it.
 pub fn bench(m: &Measurement) -> Screen {
     bench::screen(m, Style::of_stdout())
+}
+
+/// Data that was read back wrong: the first line of whatever result it is part of.
+pub fn corruption(found: &Corruption) -> Screen {
+    let mut out = Screen::new(Style::of_stdout());
+    run::corruption(&mut out, found);
+    out
 }
 
 /// One measurement of a network load, as `net load` prints it.

@@ -11,11 +11,15 @@ use crate::answer::losses::losses;
 use crate::answer::warned;
 use crate::answer::words::{UNKNOWN, plural};
 use crate::measurement::Measurement;
-use crate::run_record::{RunRecord, Table};
+use crate::run_record::{Corruption, RunRecord, Table};
 use crate::store::RunSummary;
 
 pub fn screen(run: &RunRecord, style: Style) -> Screen {
     let mut out = Screen::new(style);
+    if let Some(found) = &run.corruption {
+        corruption(&mut out, found);
+        out.blank();
+    }
     head(&mut out, run);
     let rows = if matches!(run.table, Table::Cost | Table::Order) { None } else { row_axis(run) };
     for group in groups(run, rows) {
@@ -160,6 +164,10 @@ fn warnings(out: &mut Screen, run: &RunRecord) {
     }
 }
 
+pub fn corruption(out: &mut Screen, found: &Corruption) {
+    out.paragraph("", &found.to_string());
+}
+
 pub fn list(out: &mut Screen, runs: &[RunSummary]) {
     let columns = [
         Column::number("run", 5),
@@ -173,4 +181,7 @@ pub fn list(out: &mut Screen, runs: &[RunSummary]) {
         vec![r.run.to_string(), r.experiment.clone(), r.started.clone(), format!("{}/{}", r.done, r.planned), kernels]
     };
     out.table(&columns, runs.iter().map(row).collect());
+    for (run, found) in runs.iter().filter_map(|r| Some((r.run, r.corruption.as_ref()?))) {
+        out.paragraph("", &format!("run {run}: {found}"));
+    }
 }

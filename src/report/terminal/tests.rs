@@ -208,6 +208,7 @@ fn colour_adds_nothing_but_colour() {
 #[test]
 fn the_list_of_runs_fits() {
     let one = RunSummary {
+        corruption: None,
         run: 12,
         kind: "experiment".into(),
         experiment: "an-experiment-with-a-long-name".into(),

@@ -12,8 +12,10 @@ use serde_json::Value;
 
 use super::Test;
 
-pub const TESTS: &[(&str, Test)] =
-    &[("each_cell_sets_the_scheduler_of_its_own_device_and_no_other", each_cells_own_device)];
+pub const TESTS: &[(&str, Test)] = &[
+    ("each_cell_sets_the_scheduler_of_its_own_device_and_no_other", each_cells_own_device),
+    ("one_seed_gives_the_same_offsets_in_the_same_order", same_offsets),
+];
 
 /// A loop device over a file of ours; detached again whatever happens.
 struct Loop {
@@ -127,5 +129,64 @@ fn each_cells_own_device() -> Result<(), Failed> {
             assert!(cpus.contains(&(m["load"]["cpus"][0].as_u64().expect("a CPU") as u32)), "{cpus:?}: {}", m["load"]);
         }
     }
+    Ok(())
+}
+
+/// What strace sees of a load's reads and writes, job by job: the measured ones are the last `count` of each thread.
+fn offsets(options: &str, count: usize) -> Vec<Vec<String>> {
+    let folder = tempfile::Builder::new().prefix("strace-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let file = folder.path().join("x");
+    let log = folder.path().join("log");
+    std::fs::write(&file, vec![0; 4 << 20]).expect("room for it");
+    let out = Command::new("strace")
+        .args(["-f", "-e", "trace=pread64,pwrite64", "-o"])
+        .arg(&log)
+        .arg(env!("CARGO_BIN_EXE_iotrail"))
+        .args([
+            "bench",
+            "--engine",
+            "sync",
+            "--depth",
+            "1",
+            "--trace",
+            "off",
+            "--buffered",
+            "--allow-write",
+            "--jobs",
+            "2",
+        ])
+        .args(["--count", &(2 * count).to_string(), "--file"])
+        .arg(&file)
+        .args(options.split_whitespace())
+        .output()
+        .expect("strace");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = std::fs::read_to_string(&log).expect("strace wrote it");
+    let mut threads: Vec<(&str, Vec<String>)> = Vec::new();
+    for line in text.lines().filter(|l| l.contains(", 4096, ")) {
+        let (tid, call) = line.split_once(' ').expect("strace -f begins with the thread");
+        let (call, end) = (call.trim_start(), call.rsplit(", ").next().expect("the offset comes last"));
+        let op = call.split('(').next().expect("a name");
+        let offset = end.split([')', ' ']).next().expect("digits");
+        match threads.iter_mut().find(|(t, _)| *t == tid) {
+            Some((_, ios)) => ios.push(format!("{op} {offset}")),
+            None => threads.push((tid, vec![format!("{op} {offset}")])),
+        }
+    }
+    assert_eq!(threads.len(), 2, "two jobs");
+    let mut jobs: Vec<Vec<String>> = threads.into_iter().map(|(_, ios)| ios[ios.len() - count..].to_vec()).collect();
+    jobs.sort();
+    jobs
+}
+
+fn same_offsets() -> Result<(), Failed> {
+    const COUNT: usize = 40;
+    let one = offsets("--rw randrw --seed 7 --warmup 0", COUNT);
+    assert_ne!(one[0], one[1], "each job has its own");
+    assert!(one.iter().flatten().any(|io| io.starts_with("pread64")), "{one:?}");
+    assert!(one.iter().flatten().any(|io| io.starts_with("pwrite64")), "{one:?}");
+    // However far the warm-up gets.
+    assert_eq!(offsets("--rw randrw --seed 7 --warmup 50ms", COUNT), one);
+    assert_ne!(offsets("--rw randrw --seed 8 --warmup 0", COUNT), one);
     Ok(())
 }

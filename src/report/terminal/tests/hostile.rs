@@ -192,6 +192,7 @@ fn hostile_or_same(entry: &Entry) -> Vec<Entry> {
 fn in_the_list_and_the_check() {
     let text = || HOSTILE.to_owned();
     let run = RunSummary {
+        corruption: None,
         run: 1,
         kind: text(),
         experiment: text(),
