@@ -25,7 +25,7 @@ const NOBODY: u32 = 65534;
 const WRITES: &str = "name = \"w\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nrepeats = 2\nsize = \"64k\"\ncontrol = false\n[load]\n\
                       rw = \"randwrite\"\ntrace = \"off\"\nwarmup = \"0\"\ncount = 64\n[[arm]]\nname = \"one\"\n[[arm]]\nname = \"two\"\nbatch = 2\n";
 
-const VICTIM: [u8; 65536] = [7; 65536];
+static VICTIM: [u8; 65536] = [7; 65536];
 
 fn place() -> Result<tempfile::TempDir, Failed> {
     Ok(tempfile::Builder::new().prefix("outputs-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?)
