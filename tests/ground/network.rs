@@ -164,6 +164,10 @@ fn unix_echo(run: &mut Run) -> Result<()> {
     drop(near);
     echo.join().expect("the other thread does not panic")?;
     run.finish(ring);
+    // A recv finds its byte there already where the other thread was faster.
+    let half = u64::from(run.count / 2);
+    run.report.between("inline", half, 2 * half);
+    run.report.between("enter", 0, half);
     Ok(())
 }
 

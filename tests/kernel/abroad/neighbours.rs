@@ -150,7 +150,7 @@ fn own_load() -> Result<(), Failed> {
         let m = watched(&format!("{options} --count 1500 --warmup 0"));
         let own = m.per_io.device_irqs.expect("whose they are is known");
         let all: u64 = m.interrupts.iter().filter(|i| i.credited.is_some()).map(|i| i.count).sum();
-        assert!(all as f64 > 1.2 * m.ios as f64, "{options}: the neighbour reads too: {all} for {}", m.ios);
+        assert!(all > m.ios + 20, "{options}: the neighbour reads too: {all} for {}", m.ios);
         assert!(own <= 1.0, "{options}: {own}");
         let unknown = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum::<u64>();
         assert!(own > 0.9 - unknown as f64 / m.ios as f64, "{options}: {own}");
