@@ -661,7 +661,7 @@ fn shares_are_of_what_the_followed_ones_stand_for() {
 
 #[test]
 fn a_thread_that_did_nothing_was_not_woken_for_it() {
-    let few = sqpoll(|s| (s.wakeups, s.requests) = (Some(400), 3));
+    let few = sqpoll(|s| (s.wakeups, s.requests, s.cpu_ns) = (Some(400), 3, None));
     assert_eq!(codes(&few), Vec::<String>::new());
     let unknown = sqpoll(|s| (s.elapsed_ns, s.requests) = (None, 40));
     assert_eq!(codes(&unknown), Vec::<String>::new(), "how long it was looked at is not known");
