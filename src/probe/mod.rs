@@ -10,6 +10,7 @@
 //! Aggregate mode: nothing crosses per event. [`recording`] takes out the deciding events themselves, beside it. What each
 //! number means is in `docs/completion-path.md`.
 
+mod counted;
 pub mod function;
 pub mod numbers;
 pub mod observed;

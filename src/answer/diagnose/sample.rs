@@ -179,6 +179,7 @@ pub fn clean() -> TraceRecord {
             ],
             run_items: r.run_items.clone(),
             processes: vec![ProcessRecord { tgid: 1234, here: None, comm: "fio".into(), found: false }],
+            more_processes: 0,
             iowq: IowqRecord::default(),
             page_faults: Some(1_900),
             stray_calls: Some(0),
@@ -208,6 +209,7 @@ pub fn clean() -> TraceRecord {
         },
         rings: vec![r],
         contexts: Vec::new(),
+        others: Vec::new(),
         findings: Vec::new(),
     }
 }
