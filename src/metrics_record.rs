@@ -37,6 +37,7 @@ pub struct MetricsRecord {
 /// One ring of io_uring, one context of native aio, or one process's POSIX AIO.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RingMetrics {
+    /// Its number; the largest there is: of several that are told together.
     pub ring: u32,
     /// `io_uring`, `libaio`, `posix_aio`.
     pub interface: &'static str,

@@ -31,6 +31,17 @@ pub struct TopRecord {
     pub processes: Vec<ProcessRates>,
     /// The busiest first. Those of processes that have ended are there as long as they did something.
     pub rings: Vec<RingRates>,
+    /// More rings than these, the least busy: how many did something, and what. They are in the total and in their processes; null:
+    /// there are none.
+    #[serde(default)]
+    pub other_rings: Option<OtherRates>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OtherRates {
+    pub rings: u64,
+    #[serde(flatten)]
+    pub rates: Rates,
 }
 
 /// What is told of everything, of a process and of a ring.

@@ -26,6 +26,9 @@ pub struct TraceRecord {
     /// The same of the interfaces without rings of requests.
     #[serde(default)]
     pub contexts: Vec<ContextRecord>,
+    /// Of more rings and contexts than those two lists tell of: the least busy, by process. They are in the total.
+    #[serde(default)]
+    pub others: Vec<OthersRecord>,
     pub findings: Vec<Finding>,
 }
 
@@ -92,6 +95,9 @@ pub struct Total {
     #[serde(default)]
     pub runs: Option<Estimate>,
     pub processes: Vec<ProcessRecord>,
+    /// Processes beyond those: their names were not kept.
+    #[serde(default)]
+    pub more_processes: u64,
     pub iowq: IowqRecord,
     /// Page faults from user mode of the watched threads; null where not counted.
     pub page_faults: Option<u64>,
@@ -298,6 +304,25 @@ pub struct ContextRecord {
     pub vehicles: Vec<VehicleCount>,
     /// Of the followed requests: reaped − submitted.
     pub latency_ns: Latency,
+}
+
+/// What there was of rings or contexts that are not told one by one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OthersRecord {
+    /// `io_uring`, `libaio` or `posix_aio`.
+    pub interface: String,
+    /// null: of several processes, and `comm` is empty.
+    pub tgid: Option<u32>,
+    pub comm: String,
+    /// So many rings or contexts.
+    pub rings: u64,
+    pub requests: u64,
+    pub completions: u64,
+    pub bytes: u64,
+    pub errors: u64,
+    pub overflows: u64,
+    pub opcodes: Vec<OpcodeRecord>,
+    pub vehicles: Vec<VehicleCount>,
 }
 
 /// The submission-queue thread's use of its CPU while watched.

@@ -4,6 +4,7 @@
 use super::words::{percent, plural};
 use crate::measurement::{CpuSamples, Followed, Interrupt, Measurement, Probe, VehicleCount, Warning};
 use crate::path::vehicle::Vehicle;
+use crate::probe::rings::Full;
 
 /// One in a hundred: the accuracy that shares and counts are read with.
 const ACCURACY: f64 = 0.01;
@@ -45,6 +46,71 @@ fn lost(m: &Counts<'_>) -> Option<Warning> {
         ),
         "take the counts as lower bounds, or repeat with less else running",
     ))
+}
+
+/// What the probes' maps had no room for, and what is unreliable for that.
+pub fn no_room(full: &[(Full, u64)]) -> Vec<Warning> {
+    let warning = |(what, n): &(Full, u64)| {
+        let (of, code, text, advice) = match what {
+            Full::Threads => (
+                "thread state",
+                "threads_lost",
+                "what delivered their completions is wrong (slept counts as inline), not only too low; counts by operation hold",
+                "watch fewer threads at once",
+            ),
+            Full::Counts => (
+                "event",
+                "counts_lost",
+                "completions, requests and what delivered them are lower bounds",
+                "watch fewer rings at once",
+            ),
+            Full::Calls => (
+                "call",
+                "calls_lost",
+                "requests, results and latencies of native and POSIX AIO are lower bounds; io_uring's counts hold",
+                "watch fewer requests of AIO at once",
+            ),
+            Full::Children => (
+                "process",
+                "children_lost",
+                "what they did is not counted: all counts are lower bounds",
+                "watch one process of them (-p), or fewer at once",
+            ),
+            Full::Errnos => (
+                "error",
+                "errnos_lost",
+                "which errors these were is not known; the number of errors holds",
+                "the opcodes' errors have all of them",
+            ),
+            Full::Interrupts => (
+                "interrupt",
+                "interrupts_lost",
+                "interrupts and mode switches are lower bounds; completions hold",
+                "/proc/interrupts has all of them",
+            ),
+            Full::Ipis => (
+                "interprocessor interrupt",
+                "ipis_lost",
+                "kicks and interprocessor interrupts are lower bounds; completions hold",
+                "watch fewer threads at once",
+            ),
+            Full::Workers => (
+                "look at an io-wq worker",
+                "workers_lost",
+                "the number of io-wq workers is a lower bound; completions hold",
+                "watch fewer processes at once",
+            ),
+        };
+        let things = match (*n, of) {
+            (1, "process") => "1 process".to_owned(),
+            (n, "process") => format!("{n} processes"),
+            (1, "look at an io-wq worker") => "1 look at an io-wq worker".to_owned(),
+            (n, "look at an io-wq worker") => format!("{n} looks at io-wq workers"),
+            (n, of) => plural(n as usize, of),
+        };
+        Warning::new(code, format!("the probes had no room for {things}: {text}"), advice)
+    };
+    full.iter().map(warning).collect()
 }
 
 /// Requests that were chosen to be followed and are not among the followed ones.
@@ -282,6 +348,25 @@ mod tests {
         m.probe.completions_seen = Some(501);
         assert_eq!(codes(&m), ["seen_too_many"]);
         assert_eq!(text(&m, "seen_too_many"), "the probes saw 501 completions, the load 500");
+    }
+
+    #[test]
+    fn what_is_lost_says_what_it_makes_unreliable() {
+        let all = [
+            (Full::Threads, "what delivered their completions is wrong"),
+            (Full::Counts, "lower bounds"),
+            (Full::Calls, "io_uring's counts hold"),
+            (Full::Children, "3 processes: what they did is not counted"),
+            (Full::Errnos, "the number of errors holds"),
+            (Full::Interrupts, "completions hold"),
+            (Full::Ipis, "completions hold"),
+            (Full::Workers, "a lower bound"),
+        ];
+        for (full, said) in all {
+            let [warning] = &no_room(&[(full, 3)])[..] else { panic!("one warning") };
+            assert!(warning.text.contains(said), "{}", warning.text);
+        }
+        assert_eq!(no_room(&[]), []);
     }
 
     #[test]

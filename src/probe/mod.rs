@@ -11,6 +11,7 @@
 //! number means is in `docs/completion-path.md`.
 
 pub mod choice;
+mod counted;
 pub mod function;
 pub mod numbers;
 pub mod observed;

@@ -7,33 +7,40 @@
 //! rests on every request and completion having been seen: of a ring that was there before, of requests that may end without
 //! a completion, and where events were lost, nothing is said.
 
-use super::skel::types::{errno_key, op_count};
-use super::trails::OPCODE_NONE;
-
-const NONE: usize = OPCODE_NONE as usize;
+use super::counted::Counted;
+use super::skel::types::op_count;
+use super::trails::OPCODE_NONE as NONE;
 
 /// Gives the completions without an opcode to the opcodes that they are of, or leaves them as they are. What they returned (bytes,
 /// errors) goes with them where all are of one opcode; where they are of several, it stays behind.
-pub(super) fn name(ops: &mut [op_count], errnos: &mut [(errno_key, u64)]) {
-    let nameless = ops[NONE];
-    let missing: Option<Vec<u64>> = ops[..NONE].iter().map(missing).collect();
-    let Some(missing) = missing else { return };
+pub(super) fn name(counted: &mut Counted) {
+    let Some(nameless) = counted.ops.get(&NONE).copied() else { return };
+    let named = || counted.ops.iter().filter(|(opcode, _)| **opcode != NONE);
+    let missing: Option<Vec<(u32, u64)>> = named().map(|(opcode, op)| Some((*opcode, missing(op)?))).collect();
+    let Some(mut missing) = missing else { return };
+    missing.retain(|(_, missing)| *missing > 0);
     let certain = nameless.more == 0 && nameless.notifications == 0 && nameless.requests == 0;
-    if nameless.completions == 0 || !certain || missing.iter().sum::<u64>() != nameless.completions {
+    let sum: u64 = missing.iter().map(|(_, missing)| missing).sum();
+    if nameless.completions == 0 || !certain || sum != nameless.completions {
         return;
     }
-    for (op, missing) in ops.iter_mut().zip(&missing) {
-        op.completions += missing;
+    let mut rest = op_count { completions: 0, ..nameless };
+    for (opcode, missing) in &missing {
+        counted.ops.entry(*opcode).or_default().completions += missing;
     }
-    ops[NONE].completions = 0;
-    let mut open = missing.iter().enumerate().filter(|(_, missing)| **missing > 0);
-    if let (Some((only, _)), None) = (open.next(), open.next()) {
-        ops[only].bytes += nameless.bytes;
-        ops[only].errors += nameless.errors;
-        (ops[NONE].bytes, ops[NONE].errors) = (0, 0);
-        let of_none = errnos.iter_mut().filter(|(key, _)| u32::from(key.opcode) == OPCODE_NONE);
-        of_none.for_each(|(key, _)| key.opcode = only as u16);
+    if let [(only, _)] = missing[..] {
+        let op = counted.ops.entry(only).or_default();
+        op.bytes += nameless.bytes;
+        op.errors += nameless.errors;
+        (rest.bytes, rest.errors) = (0, 0);
+        let of_none: Vec<(u32, u32)> =
+            counted.errnos.range((NONE, 0)..=(NONE, u32::MAX)).map(|(key, _)| *key).collect();
+        for key @ (_, errno) in of_none {
+            let n = counted.errnos.remove(&key).unwrap_or_default();
+            *counted.errnos.entry((only, errno)).or_default() += n;
+        }
     }
+    counted.ops.insert(NONE, rest);
 }
 
 /// How many of an opcode's requests have not had their last completion; `None`: it cannot be told.
@@ -46,24 +53,24 @@ fn missing(op: &op_count) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const READ: usize = 22;
-    const NOP: usize = 0;
-    const RECV: usize = 27;
+    const READ: u32 = 22;
+    const NOP: u32 = 0;
+    const RECV: u32 = 27;
 
     fn op(requests: u64, completions: u64) -> op_count {
         op_count { requests, completions, ..op_count::default() }
     }
 
-    fn named(of: &[(usize, op_count)]) -> Vec<op_count> {
-        let mut ops = vec![op_count::default(); NONE + 1];
-        of.iter().for_each(|(opcode, counts)| ops[*opcode] = *counts);
-        name(&mut ops, &mut []);
-        ops
+    fn named(of: &[(u32, op_count)]) -> Counted {
+        let mut counted = Counted::default();
+        of.iter().for_each(|(opcode, counts)| counted.op(*opcode, counts));
+        name(&mut counted);
+        counted
     }
 
-    fn completions(of: &[(usize, op_count)], opcodes: [usize; 3]) -> [u64; 3] {
-        let ops = named(of);
-        opcodes.map(|opcode| ops[opcode].completions)
+    fn completions(of: &[(u32, op_count)], opcodes: [u32; 3]) -> [u64; 3] {
+        let ops = named(of).ops;
+        opcodes.map(|opcode| ops.get(&opcode).map_or(0, |op| op.completions))
     }
 
     #[test]
@@ -84,7 +91,7 @@ mod tests {
 
     #[test]
     fn nothing_is_guessed() {
-        let same = |of: &[(usize, op_count)]| {
+        let same = |of: &[(u32, op_count)]| {
             let wanted = [NOP, READ, NONE].map(|i| of.iter().find(|(o, _)| *o == i).map_or(0, |(_, c)| c.completions));
             assert_eq!(completions(of, [NOP, READ, NONE]), wanted, "{of:?}");
         };
@@ -103,14 +110,16 @@ mod tests {
     #[test]
     fn results_go_with_completions_of_one_opcode_alone() {
         let results = op_count { bytes: 4096, errors: 2, ..op(0, 3) };
-        let mut ops = vec![op_count::default(); NONE + 1];
-        (ops[READ], ops[NONE]) = (op_count { bytes: 100, ..op(5, 2) }, results);
-        let mut errnos = [(errno_key { ring: 0, opcode: NONE as u16, number: 5 }, 2)];
-        name(&mut ops, &mut errnos);
-        assert_eq!((ops[READ].completions, ops[READ].bytes, ops[READ].errors), (5, 4196, 2));
-        assert_eq!((ops[NONE].bytes, ops[NONE].errors, errnos[0].0.opcode), (0, 0, READ as u16));
-        let of_two = named(&[(READ, op(5, 3)), (NOP, op(1, 0)), (NONE, results)]);
-        assert_eq!((of_two[READ].completions, of_two[NOP].completions), (5, 1));
-        assert_eq!((of_two[NONE].completions, of_two[NONE].bytes, of_two[NONE].errors), (0, 4096, 2));
+        let mut one = Counted::default();
+        one.op(READ, &op_count { bytes: 100, ..op(5, 2) });
+        one.op(NONE, &results);
+        one.errnos = [((NONE, 5), 2), ((READ, 5), 1)].into();
+        name(&mut one);
+        let (read, none) = (one.ops[&READ], one.ops[&NONE]);
+        assert_eq!((read.completions, read.bytes, read.errors), (5, 4196, 2));
+        assert_eq!((none.bytes, none.errors, one.errnos), (0, 0, [((READ, 5), 3)].into()));
+        let of_two = named(&[(READ, op(5, 3)), (NOP, op(1, 0)), (NONE, results)]).ops;
+        assert_eq!((of_two[&READ].completions, of_two[&NOP].completions), (5, 1));
+        assert_eq!((of_two[&NONE].completions, of_two[&NONE].bytes, of_two[&NONE].errors), (0, 4096, 2));
     }
 }

@@ -2,7 +2,8 @@
  * libbpf-cargo (`types::…`); `watch.rs` asserts the sizes below, so the two cannot drift apart.
  *
  * Aggregate mode: nothing crosses per event. Plain counters stand in one slot per CPU (no atomics: only that CPU
- * writes there); what needs a key stands in per-CPU hashes.
+ * writes there); what needs a key stands in hashes that have room only for what is in use, and the slot keeps the last keys'
+ * counts, so that an event rarely looks into one.
  *
  * Recording, beside it: one `struct event` per event that decides a vehicle, over a ring buffer.
  */
@@ -90,6 +91,14 @@ struct ipi_key {
 	__u64 site;
 	__u32 to_cpu;
 	enum ipi_flag flags;
+	__u32 from_cpu;
+	__u32 pad;
+};
+
+/* Only its CPU writes what is counted of a line there. */
+struct irq_key {
+	__u32 line;
+	__u32 cpu;
 };
 
 struct vector_count {
@@ -126,6 +135,87 @@ enum current {
 	CURRENT_UNSEEN = 0, /* none that is watched, or one whose switch-in was not seen: ask the task */
 	CURRENT_SUBMITTER,  /* a watched thread of the program's own */
 	CURRENT_HELPER,     /* an SQPOLL or io-wq thread of a watched process */
+};
+
+/* Rings and their counts. */
+#define OPCODES_MAX 128
+#define OPCODE_NONE 127 /* a completion of no request that can be told */
+#define OPCODES_AIO 96  /* native aio: IOCB_CMD_… from here on */
+#define AIO_CMDS 16
+#define OPCODES_POSIX_AIO 112
+enum posix_opcode {
+	POSIX_AIO_READ = OPCODES_POSIX_AIO,
+	POSIX_AIO_WRITE,
+	POSIX_AIO_FSYNC,
+};
+
+/* The functions of POSIX AIO: what they are attached with. */
+enum posix_function {
+	FUNCTION_AIO_READ = 0,
+	FUNCTION_AIO_WRITE,
+	FUNCTION_AIO_FSYNC,
+	FUNCTION_LIO_LISTIO,
+	FUNCTION_AIO_RETURN,
+};
+
+struct op_count {
+	__u64 requests;
+	__u64 skips; /* of these, those that ask for no completion if they succeed */
+	__u64 completions;
+	__u64 bytes; /* results that are not negative, summed */
+	__u64 errors;
+	__u64 shorts;
+	__u64 more;
+	__u64 notifications;
+	__u64 punted_asked;
+	__u64 punted_would_block;
+};
+
+/* What is counted of a ring and no opcode. */
+struct ring_count {
+	__u64 inlined;
+	__u64 sqpoll;
+	__u64 iowq;
+	__u64 iopoll;
+	__u64 overflows;
+	__u64 unseen; /* reaped, and their end was not seen (native aio) */
+};
+
+/* Stands for the rings that have no number of their own, where not even their process is known. */
+#define RING_OTHERS 0xffffffffu
+
+struct op_key {
+	__u32 ring;
+	__u32 opcode;
+};
+
+/* Counts that the hashes do not hold yet. */
+#define OP_CELLS 16
+#define RING_CELLS 4
+
+struct op_cell {
+	struct op_key key;
+	struct op_count count;
+};
+
+struct ring_cell {
+	__u32 ring;
+	__u32 used;
+	struct ring_count count;
+};
+
+/* What is lost where a map has no room, or the kernel no memory for an entry. */
+enum loss {
+	LOSS_THREAD = 0, /* a thread's state: what carried its completions is wrong then, not only too low */
+	LOSS_COUNT,	 /* counts by ring and opcode, and completions' carriers */
+	LOSS_CALL,	 /* requests and results of native and POSIX AIO */
+	LOSS_CHILD,	 /* processes that should be watched, and are not */
+	LOSS_ERRNO,	 /* which errors there were */
+	LOSS_INTERRUPT,	 /* interrupts, and returns from them */
+	LOSS_IPI,
+	LOSS_WORKER, /* io-wq workers */
+	LOSS_NAME,   /* names of processes that have ended */
+	LOSS_MAX,
 };
 
 /* Completions of one ring among those pending, in order. */
@@ -195,6 +285,8 @@ struct cpu_slot {
 	struct return_key last_return;
 	__u64 last_return_count;
 	struct irq_count last_line_count; /* of line `last_irq` */
+	struct op_cell ops[OP_CELLS];
+	struct ring_cell rings[RING_CELLS];
 	__u64 handler_since, softirq_since;
 	/* context */
 	__u32 watched_here;    /* a watched thread is current */
@@ -219,7 +311,7 @@ struct cpu_slot {
 	__u64 syscalls;
 	__u64 rw_calls;
 	__u64 stray_calls;     /* other than io_uring_enter, of threads that submit */
-	__u64 lost;
+	__u64 losses[LOSS_MAX];
 	__u64 record_lost;     /* events that found the ring buffer full */
 	__u64 no_room;         /* chosen requests that were given up */
 	__u64 trails_lost;     /* followed to their end, but the ring buffer was full */
@@ -248,50 +340,6 @@ struct thread_state {
 	struct segment segments[SEGMENTS_MAX];
 };
 
-/* Rings and their counts. */
-#define OPCODES_MAX 128
-#define OPCODE_NONE 127 /* a completion of no request that can be told */
-#define OPCODES_AIO 96  /* native aio: IOCB_CMD_… from here on */
-#define AIO_CMDS 16
-#define OPCODES_POSIX_AIO 112
-enum posix_opcode {
-	POSIX_AIO_READ = OPCODES_POSIX_AIO,
-	POSIX_AIO_WRITE,
-	POSIX_AIO_FSYNC,
-};
-
-/* The functions of POSIX AIO: what they are attached with. */
-enum posix_function {
-	FUNCTION_AIO_READ = 0,
-	FUNCTION_AIO_WRITE,
-	FUNCTION_AIO_FSYNC,
-	FUNCTION_LIO_LISTIO,
-	FUNCTION_AIO_RETURN,
-};
-
-struct op_count {
-	__u64 requests;
-	__u64 skips; /* of these, those that ask for no completion if they succeed */
-	__u64 completions;
-	__u64 bytes; /* results that are not negative, summed */
-	__u64 errors;
-	__u64 shorts;
-	__u64 more;
-	__u64 notifications;
-	__u64 punted_asked;
-	__u64 punted_would_block;
-};
-
-struct ring_count {
-	struct op_count ops[OPCODES_MAX];
-	__u64 inlined;
-	__u64 sqpoll;
-	__u64 iowq;
-	__u64 iopoll;
-	__u64 overflows;
-	__u64 unseen; /* reaped, and their end was not seen (native aio) */
-};
-
 /* What a number stands for: rings and contexts are numbered together. */
 enum interface {
 	INTERFACE_IO_URING = 0,
@@ -306,7 +354,9 @@ struct ring_info {
 	__u32 setup_flags;
 	__u32 sq_entries;
 	__u32 cq_entries;
-	__u32 found; /* not seen to be made */
+	__u32 found;  /* not seen to be made */
+	__u32 others; /* it stands for so many rings of that process, which found no room of their own; 0: for one */
+	__u32 gone;   /* it is torn down: no more events are its */
 	__u32 first_jiffy; /* when it was first in use, and last: as far as something was counted of it; 0: nothing was */
 	__u32 last_jiffy;
 	char comm[16];
@@ -321,6 +371,16 @@ struct errno_key {
 struct process_info {
 	char comm[16];
 	__u64 executed_ns; /* when it became the program of that name, CLOCK_MONOTONIC; 0: not seen to */
+	__u64 leader;	   /* address of its first thread: it, and not another one of its number. 0: named by user space */
+};
+
+/* A watched process that is no more. */
+struct ended {
+	char comm[16];
+	__u64 executed_ns;
+	__u64 ended_ns;
+	__u32 tgid;
+	__u32 pad;
 };
 
 /* A request of native or POSIX AIO, by the program's own address of its control block: from its submission until its result

@@ -25,6 +25,21 @@ pub struct RingCounts {
     pub vehicles: Vec<VehicleCount>,
 }
 
+/// What there was of rings or contexts that are not told one by one: too many of them, and these the least busy.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OtherCounts {
+    /// `None`: io_uring.
+    pub kind: Option<ContextKind>,
+    /// `None`: of several processes.
+    pub tgid: Option<u32>,
+    pub comm: String,
+    /// So many.
+    pub rings: u64,
+    pub overflows: u64,
+    pub opcodes: Vec<OpcodeCounts>,
+    pub vehicles: Vec<VehicleCount>,
+}
+
 /// An asynchronous interface without a ring of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContextKind {
@@ -102,6 +117,22 @@ pub struct Process {
     pub comm: String,
     /// When it was seen to become that program, CLOCK_MONOTONIC; 0: it was not.
     pub executed_ns: u64,
+}
+
+/// What was lost for want of room in a map, or of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// Threads' states: what carried their completions is wrong then, not only too low.
+    Threads,
+    Counts,
+    /// Requests and results of native and POSIX AIO.
+    Calls,
+    /// Processes that were to be watched.
+    Children,
+    Errnos,
+    Interrupts,
+    Ipis,
+    Workers,
 }
 
 /// What became of the requests that were chosen to be followed.

@@ -115,6 +115,9 @@ pub const PROGRAMS: &[Program] = programs! {
     "block_ended" "iomap_dio_complete" Follow false "direct I/O that a worker of the file system ends" "its wait for that worker, told apart from task work" Some("6.6");
     "process_forked" "sched_process_fork" Follow false "children being made" "children of the watched" None;
     "process_executes" "sched_process_exec" Follow false "programs being run" "processes' names" None;
+    "process_freed" "sched_process_free" Follow false "processes' ends" "room for new ones, where a million processes come and go" None;
+    "ring_ends" "workqueue_execute_start" Follow false "rings being torn down" "rings' ends: they go with their process" None;
+    "ring_ended" "workqueue_execute_end" Follow false "rings' ends" "rings' ends: they go with their process" None;
     "process_exits" "sched_process_exit" Follow false "threads' ends" "completions left at a thread's end" None;
 };
 

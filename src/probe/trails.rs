@@ -1,14 +1,15 @@
 //! Requests that were followed to their end, from the programs' records to words.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use linux_raw_sys::io_uring::{IORING_CQE_F_MORE, IORING_CQE_F_NOTIF};
 
+use super::counted;
 use super::observed;
-use super::rings::Reaped;
+use super::rings::{Process, Reaped};
 use super::skel::types;
 use super::symbols::Symbols;
 use super::watch::read;
@@ -17,27 +18,55 @@ use crate::host::irq::Interrupts;
 use crate::path::delivery::Line;
 use crate::path::trail::{Course, Meanwhile, Punt, Stamp, Trail, Wake};
 
+const REAPED: usize = size_of::<types::reaped>();
+const ENDED: usize = size_of::<types::ended>();
+const _: () = assert!(REAPED != ENDED && size_of::<types::trail>() != ENDED);
+
 /// The reader's side of the ring buffer.
 pub(super) struct Trails {
     ring: RingBuffer<'static>,
     arrived: Rc<RefCell<VecDeque<types::trail>>>,
     reaped: Rc<RefCell<VecDeque<types::reaped>>>,
+    ended: Rc<RefCell<Ended>>,
+}
+
+/// Processes that have ended, of which so many are named; and how many more there were.
+#[derive(Default)]
+struct Ended {
+    named: BTreeMap<u32, types::ended>,
+    more: u64,
+}
+
+/// Ended processes whose names are kept.
+const NAMED: usize = 4096;
+
+impl Ended {
+    fn take(&mut self, process: types::ended) {
+        if self.named.len() < NAMED || self.named.contains_key(&process.tgid) {
+            // Of one whose number was used again, the name is gone.
+            self.more += u64::from(self.named.insert(process.tgid, process).is_some());
+        } else {
+            self.more += 1;
+        }
+    }
 }
 
 impl Trails {
     pub(super) fn open(map: &dyn MapCore) -> libbpf_rs::Result<Self> {
         let (arrived, reaped) = (Rc::new(RefCell::new(VecDeque::new())), Rc::new(RefCell::new(VecDeque::new())));
+        let ended = Rc::new(RefCell::new(Ended::default()));
         let mut builder = RingBufferBuilder::new();
-        let (trails, others) = (Rc::clone(&arrived), Rc::clone(&reaped));
+        let (trails, others, processes) = (Rc::clone(&arrived), Rc::clone(&reaped), Rc::clone(&ended));
         builder.add(map, move |record| {
-            // The two kinds of record differ in size.
-            match record.len() == size_of::<types::reaped>() {
-                true => others.borrow_mut().push_back(read(record)),
-                false => trails.borrow_mut().push_back(read(record)),
+            // The kinds of record differ in size.
+            match record.len() {
+                REAPED => others.borrow_mut().push_back(read(record)),
+                ENDED => processes.borrow_mut().take(read(record)),
+                _ => trails.borrow_mut().push_back(read(record)),
             }
             0
         })?;
-        Ok(Trails { ring: builder.build()?, arrived, reaped })
+        Ok(Trails { ring: builder.build()?, arrived, reaped, ended })
     }
 
     /// The last ones of a watched span: completed, and by no run that came after.
@@ -52,12 +81,25 @@ impl Trails {
 
     /// Hands over what has arrived, in the order of arrival.
     pub(super) fn take(&self, words: &Words<'_>, each: &mut dyn FnMut(Trail)) -> Result<()> {
-        let failed = |e| Error::machine("cannot read the followed requests", "report this").because(e);
-        self.ring.consume().map_err(failed)?;
+        self.consume()?;
         loop {
             let Some(raw) = self.arrived.borrow_mut().pop_front() else { return Ok(()) };
             each(words.trail(&raw));
         }
+    }
+
+    fn consume(&self) -> Result<()> {
+        let failed = |e| Error::machine("cannot read the followed requests", "report this").because(e);
+        self.ring.consume().map_err(failed)
+    }
+
+    /// The watched processes that have ended so far, and how many more there were.
+    pub(super) fn ended(&self) -> Result<(Vec<Process>, u64)> {
+        self.consume()?;
+        let ended = self.ended.borrow();
+        let named = ended.named.values();
+        let named = named.map(|e| Process { tgid: e.tgid, comm: text(&e.comm), executed_ns: e.executed_ns });
+        Ok((named.collect(), ended.more))
     }
 
     /// The same of requests of contexts that had arrived then.
@@ -79,8 +121,6 @@ impl Trails {
 pub(super) struct Words<'a> {
     pub symbols: Option<&'a Symbols>,
     pub interrupts: Option<&'a Interrupts>,
-    /// The last ring number stands for all that found no room.
-    pub rings_max: u32,
 }
 
 /// The name of an operation; numbers that this version does not know keep their number.
@@ -133,7 +173,7 @@ pub(super) fn always_punted(opcode: &str) -> bool {
 /// `OPCODE_NONE`, `OPCODES_AIO` and `OPCODES_POSIX_AIO` of record.h.
 pub(super) const OPCODE_NONE: u32 = 127;
 const NATIVE_AIO_OPCODES: u32 = 96;
-const POSIX_AIO_OPCODES: u32 = 112;
+pub(super) const POSIX_AIO_OPCODES: u32 = 112;
 
 impl Words<'_> {
     fn trail(&self, raw: &types::trail) -> Trail {
@@ -172,7 +212,7 @@ impl Words<'_> {
                 running: stamp(raw.running_ns, raw.posted_cpu).filter(|s| s.ns >= raw.woken_ns),
             });
         Trail {
-            ring: (raw.ring + 1 < self.rings_max).then_some(raw.ring),
+            ring: (raw.ring != counted::OTHERS).then_some(raw.ring),
             tgid: raw.tgid,
             tid: raw.tid,
             weight: raw.weight,

@@ -1,6 +1,7 @@
 //! One watched span: load the programs that the subject needs, attach, zero, read.
 
 mod counters;
+mod tables;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +11,13 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramMut};
 
 pub(super) use counters::read;
-use counters::{entries, unreadable};
+use counters::unreadable;
+use tables::entries;
 
 use super::choice::{Choice, Window};
+use super::counted::{Counted, Past, RawRing};
 use super::numbers::Own;
-use super::observed::{self, Observed, Raw, RawRing};
+use super::observed::{self, Observed, Raw};
 use super::overflow;
 use super::posix_aio::{self, Libraries};
 use super::recording::{Capacity, Recorder, Recording};
@@ -30,21 +33,31 @@ use crate::measurement::Warning;
 use crate::path::entry;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 1216);
+const _: () = assert!(size_of::<types::cpu_slot>() == 2944);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
-const _: () = assert!(size_of::<types::ipi_key>() == 16);
+const _: () = assert!(size_of::<types::ipi_key>() == 24);
 const _: () = assert!(size_of::<types::irq_count>() == 32);
 const _: () = assert!(size_of::<types::thread_state>() == 112);
-const _: () = assert!(size_of::<types::ring_count>() == 128 * 80 + 48);
+const _: () = assert!(size_of::<types::op_count>() == 80);
+const _: () = assert!(size_of::<types::ring_count>() == 48);
+const _: () = assert!(size_of::<types::ring_info>() == 64);
+const _: () = assert!(size_of::<types::process_info>() == 32);
+const _: () = assert!(size_of::<types::ended>() == 40);
 const _: () = assert!(size_of::<types::reaped>() == 32);
 const _: () = assert!(size_of::<types::trail>() == 248);
 
 /// `IOTRAIL_MAX_CPUS`.
 const MAX_CPUS: usize = 1024;
 
-/// Rings and contexts told apart in one watched span; the rest are counted together. 10.3 kB per ring and CPU.
-const RINGS_MAX: u32 = 512;
+/// Rings and contexts that have a number of their own at one time; the rest are counted by process.
+const RINGS_MAX: u32 = 16384;
+
+/// Entries of the hashes by ring. They take memory for what is in them alone, but for 16 bytes each of `COUNTS_MAX`.
+const COUNTS_MAX: u32 = 65536;
+
+/// The first rings keep their number whatever comes later: what was told of one is told of it again.
+const FIRST: u32 = 64;
 
 /// `AIO_REQUESTS_MAX`.
 const AIO_REQUESTS_MAX: u32 = 65536;
@@ -151,6 +164,19 @@ pub struct Watch<'room> {
     trails: Option<Trails>,
     misses_before: BTreeMap<&'static str, u64>,
     recorder: Option<Recorder>,
+    /// Slots that are in use: possible CPUs.
+    cpus: usize,
+    /// The end of a ring can be told from other work of the kernel's.
+    exit_work_known: bool,
+    past: Past,
+    /// A context of native aio was among what went.
+    native_aio: bool,
+    /// Rings and processes that had gone when the maps were swept last,
+    gone: u32,
+    /// and what was left.
+    known_rings: u32,
+    /// Rings with a lower number were told one by one, and are until they are forgotten.
+    told_below: u32,
 }
 
 impl<'room> Watch<'room> {
@@ -221,9 +247,12 @@ impl<'room> Watch<'room> {
             constants.rings_max = RINGS_MAX;
             // Without them the plan says what is missing.
             constants.multishot_flags = Facts::of_this_kernel().multishot_flags.unwrap_or(0);
-            open.maps.ring_numbers.set_max_entries(4096).map_err(load_error)?;
-            open.maps.ring_infos.set_max_entries(RINGS_MAX).map_err(load_error)?;
-            open.maps.ring_counts.set_max_entries(RINGS_MAX).map_err(load_error)?;
+            constants.ring_exit_work = address("io_ring_exit_work");
+            open.maps.ring_numbers.set_max_entries(COUNTS_MAX).map_err(load_error)?;
+            // With room for one of each process's others.
+            open.maps.ring_infos.set_max_entries(2 * RINGS_MAX).map_err(load_error)?;
+            open.maps.ring_counts.set_max_entries(2 * RINGS_MAX).map_err(load_error)?;
+            open.maps.op_counts.set_max_entries(COUNTS_MAX).map_err(load_error)?;
             open.maps.trails.set_max_entries(TRAILS_MAX).map_err(load_error)?;
             open.maps.aio_requests.set_max_entries(AIO_REQUESTS_MAX).map_err(load_error)?;
             open.maps.trails_out.set_max_entries(follow.ring_bytes).map_err(load_error)?;
@@ -263,6 +292,13 @@ impl<'room> Watch<'room> {
             before: None,
             misses_before: BTreeMap::new(),
             recorder,
+            cpus,
+            exit_work_known: address("io_ring_exit_work") != 0,
+            past: Past::default(),
+            native_aio: false,
+            gone: 0,
+            known_rings: 0,
+            told_below: FIRST,
         };
         // A command begins with our library, and most programs have the same.
         if let Some(us) = own_number_in_proc() {
@@ -318,15 +354,7 @@ impl<'room> Watch<'room> {
             &self.skel.maps.returns,
             &self.skel.maps.ipis,
         ] {
-            let keys: Vec<Vec<u8>> = map.keys().collect();
-            for key in keys {
-                // An entry that went meanwhile is gone as wanted.
-                if let Err(e) = map.delete(&key)
-                    && e.kind() != libbpf_rs::ErrorKind::NotFound
-                {
-                    return Err(Error::machine("cannot reset the probes' counters", "report this").because(e));
-                }
-            }
+            tables::clear(map)?;
         }
         let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
         for slot in &mut bss.slots {
@@ -364,9 +392,12 @@ impl<'room> Watch<'room> {
     /// What was counted since [`begin`](Self::begin). Exact when the watched threads stand still.
     pub fn end(&mut self) -> Result<Observed> {
         if let Some(windows) = &self.windows {
+            let undecided = windows.undecided.clone();
+            let (skipped, unfinished) = (windows.skipped, windows.unfinished);
             let mut raw = self.counters()?;
-            raw.undecided = windows.undecided.clone();
-            (raw.skipped, raw.unfinished) = (windows.skipped, windows.unfinished);
+            (raw.skipped, raw.unfinished) = (skipped, unfinished);
+            self.add_segments(&mut raw, &undecided, |counted, n| counted.undecided += n);
+            raw.rings = std::mem::take(&mut self.past).told(raw.rings);
             return Ok(self.observed(&raw, self.interrupts().as_ref()));
         }
         if self.subject.follow.is_some() {
@@ -375,9 +406,10 @@ impl<'room> Watch<'room> {
         self.freeze();
         let interrupts = self.interrupts();
         let mut raw = self.counters()?;
+        let mut pending = vec![];
         for (_, state) in entries::<u32, types::thread_state>(&self.skel.maps.threads)? {
             raw.parked += state.pending;
-            raw.parked_segments.extend(state.segments);
+            pending.extend(state.segments);
         }
         if let Some(trails) = &self.trails {
             let (completed, open) = self.kept()?;
@@ -385,44 +417,70 @@ impl<'room> Watch<'room> {
             raw.unfinished = open.len() as u64 - raw.skipped;
             trails.leave(completed);
         }
-        if observed::lost(&raw, &self.subject) == 0 {
-            // Of a ring that was made in this span everything was seen. The last number stands for many rings.
-            let whole =
-                |info: &types::ring_info| info.interface == types::interface::INTERFACE_IO_URING && info.found == 0;
-            let whole = raw.rings.iter_mut().take(RINGS_MAX as usize - 1).filter(|(info, ..)| whole(info));
-            whole.for_each(|(_, counts, errnos)| overflow::name(&mut counts.ops, errnos));
+        if self.subject.follow.is_some() {
+            // What is still pending when all stands still came without a run: inline.
+            for slot in &mut raw.slots {
+                pending.extend(std::mem::take(&mut slot.segments));
+                slot.pending = 0;
+            }
+            raw.parked = 0;
+            self.add_segments(&mut raw, &pending, |counted, n| counted.ring.inlined += n);
+            if observed::lost(&raw, &self.subject) == 0 {
+                // Of a ring that was made in this span everything was seen.
+                let whole = |ring: &&mut RawRing| {
+                    let is_ring = ring.info.interface == types::interface::INTERFACE_IO_URING;
+                    is_ring && !ring.is_others() && ring.info.found == 0
+                };
+                raw.rings.iter_mut().filter(whole).for_each(|ring| overflow::name(&mut ring.counted));
+            }
+            raw.rings = std::mem::take(&mut self.past).told(raw.rings);
         }
         Ok(self.observed(&raw, interrupts.as_ref()))
     }
 
     /// What was counted since [`begin`](Self::begin) up to now; counting goes on. Completions whose vehicle is not decided yet
     /// are not among the vehicles, and unfinished requests are not counted. A count may be a moment older than another.
-    pub fn look(&self) -> Result<Observed> {
-        // Per CPU, the last key's count is kept in the CPU's slot, and goes to a map with the next key: one that goes while we
-        // read is read twice. Where keys change all the time no look is free of that, and it is about few.
-        const ATTEMPTS: usize = 3;
-        let same_keys = |then: &types::cpu_slot, now: &types::cpu_slot| {
-            let delivery =
-                |k: &types::delivery_key| (k.carrier.0, k.nr, k.entry, k.waker.0, k.waker_nr, k.waker_cpu, k.ring);
-            let ipi = |k: &types::ipi_key| (k.site, k.to_cpu, k.flags.0);
-            delivery(&then.last_delivery) == delivery(&now.last_delivery)
-                && then.last_delivery_count <= now.last_delivery_count
-                && ipi(&then.last_ipi) == ipi(&now.last_ipi)
-                && then.last_ipi_count <= now.last_ipi_count
-        };
+    pub fn look(&mut self) -> Result<Observed> {
+        self.sweep(true)?;
         let interrupts = self.interrupts();
         let mut raw = self.counters()?;
-        for _ in 1..ATTEMPTS {
-            if raw.slots.iter().zip(&self.slots()).all(|(then, now)| same_keys(then, now)) {
-                break;
-            }
-            raw = self.counters()?;
-        }
         for slot in &mut raw.slots {
             slot.pending = 0;
             slot.segments = Default::default();
         }
         Ok(self.observed(&raw, interrupts.as_ref()))
+    }
+
+    /// As [`look`](Self::look); rings that are no more are told of this once, as far as they were told before or are few.
+    pub fn turn(&mut self) -> Result<Observed> {
+        let made = self.skel.maps.bss_data.as_deref().expect("the object has counters").rings_made;
+        let observed = self.look()?;
+        self.past.forget();
+        self.told_below = made;
+        Ok(observed)
+    }
+
+    /// The rings that are told among the others from now on: those that came after this was asked last.
+    pub fn folded(&mut self) -> Vec<u32> {
+        self.past.folded()
+    }
+
+    /// Adds completions of which no more than the ring is known.
+    fn add_segments(&self, raw: &mut Raw, segments: &[types::segment], to: fn(&mut Counted, u64)) {
+        let mut by_ring: BTreeMap<u32, u64> = BTreeMap::new();
+        for s in segments.iter().filter(|s| s.count > 0) {
+            *by_ring.entry(s.ring).or_default() += u64::from(s.count);
+        }
+        for (number, n) in by_ring {
+            match raw.rings.iter_mut().find(|r| r.number == number && !r.is_others()) {
+                Some(ring) => to(&mut ring.counted, n),
+                None => {
+                    let mut late = Counted::default();
+                    to(&mut late, n);
+                    raw.rings.push(self.past.as_late(number, late));
+                }
+            }
+        }
     }
 
     /// /proc's counts since [`begin`](Self::begin), or in the windows.
@@ -457,8 +515,8 @@ impl<'room> Watch<'room> {
         for (to, from) in info.comm.iter_mut().take(15).zip(comm.iter().take_while(|b| **b != b'\n')) {
             *to = *from as i8;
         }
-        // SAFETY: a process_info is 24 plain bytes.
-        let value: [u8; 24] = unsafe { std::mem::transmute(info) };
+        // SAFETY: a process_info is 32 plain bytes.
+        let value: [u8; 32] = unsafe { std::mem::transmute(info) };
         self.skel
             .maps
             .followed
@@ -466,12 +524,10 @@ impl<'room> Watch<'room> {
             .map_err(|e| Error::machine(format!("process {tgid} cannot be followed"), "report this").because(e))
     }
 
-    /// The followed processes that have not ended, by the kernel's numbers. While some come and go one of them may be missing.
-    pub fn followed(&self) -> BTreeSet<u32> {
-        // Keys that go while they are listed begin the list anew.
-        const MOST: usize = 1 << 18;
-        let keys = self.skel.maps.followed.keys().take(MOST);
-        keys.filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?))).collect()
+    /// The followed processes that have not ended, by the kernel's numbers.
+    pub fn followed(&self) -> Result<BTreeSet<u32>> {
+        let living = entries::<u32, types::process_info>(&self.skel.maps.followed)?;
+        Ok(living.into_iter().map(|(tgid, _)| tgid).collect())
     }
 
     /// To be called now and then: what waits for a use of native aio is attached when there is one. A few requests may have been
@@ -497,8 +553,9 @@ impl<'room> Watch<'room> {
     /// Hands over the requests that were followed to their end since the last call.
     pub fn trails(&mut self, each: &mut dyn FnMut(crate::path::trail::Trail)) -> Result<()> {
         let Some(trails) = &self.trails else { return Ok(()) };
-        let words = Words { symbols: self.symbols, interrupts: self.before.as_ref(), rings_max: RINGS_MAX };
-        trails.take(&words, each)
+        let words = Words { symbols: self.symbols, interrupts: self.before.as_ref() };
+        trails.take(&words, each)?;
+        self.sweep(false)
     }
 
     /// The same of requests of native and POSIX AIO, as far as [`trails`](Self::trails) has met with them.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::end::End;
 use super::namespace::Numbers;
+use crate::error::Result;
 use crate::host::procfs;
 use crate::probe::watch::Watch;
 
@@ -27,9 +28,9 @@ pub struct Left {
 impl Left {
     /// Looks again. A process that ends just after it has made another one may hide that from a look: only two looks in a row that meet
     /// nobody are sure.
-    pub fn look(&mut self, watch: &Watch<'_>, numbers: &Numbers) {
+    pub fn look(&mut self, watch: &Watch<'_>, numbers: &Numbers) -> Result<()> {
         self.running.retain(|_, running| !running.end.is_there());
-        for tgid in watch.followed() {
+        for tgid in watch.followed()? {
             if self.running.contains_key(&tgid) {
                 continue;
             }
@@ -43,6 +44,7 @@ impl Left {
             }
         }
         self.empty = if self.running.is_empty() { self.empty + 1 } else { 0 };
+        Ok(())
     }
 
     /// Nobody is left.

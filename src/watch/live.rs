@@ -65,7 +65,8 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
         processes.sample();
         let now = Instant::now();
         if over || now >= began + how.interval {
-            let observed = watch.look()?;
+            let observed = watch.turn()?;
+            summary.fold(&watch.folded());
             let read = Instant::now();
             let followed = summary.turn();
             let known = known(&observed, &followed, &processes, &how.numbers);
@@ -91,7 +92,8 @@ fn known(
     numbers: &Numbers,
 ) -> HashMap<u32, Known> {
     let sq_tids = summary::sq_tids(&observed.rings, followed);
-    let matched = rings::matched(&observed.rings, &processes.rings.all(), &sq_tids);
+    let matched =
+        rings::matched(&observed.rings, &processes.rings.all(), &sq_tids, &rings::partly_told(&observed.others));
     let names: HashMap<u32, &str> = processes.names().collect();
     let mut alive: HashMap<u32, bool> = HashMap::new();
     let known = observed.rings.iter().zip(matched).map(|(counts, seen)| {

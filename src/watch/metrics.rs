@@ -79,6 +79,16 @@ pub(super) fn record(observed: Observed, summary: &Summary, elapsed_ns: u64, obs
             overflows: None,
         });
     }
+    for others in &observed.others {
+        rings.push(RingMetrics {
+            ring: u32::MAX,
+            interface: others.kind.map_or("io_uring", |kind| kind.name()),
+            vehicles: by_vehicle(&others.vehicles).into_iter().collect(),
+            opcodes: others.opcodes.iter().map(opcode).collect(),
+            overflows: others.kind.is_none().then_some(others.overflows),
+            ..RingMetrics::default()
+        });
+    }
     rings.sort_by_key(|r| r.ring);
     let mut apart = by_vehicle(&observed.vehicles);
     for (vehicle, count) in rings.iter().flat_map(|r| &r.vehicles) {

@@ -83,15 +83,29 @@ struct Tracked {
     /// When that was its name, CLOCK_MONOTONIC.
     looked_ns: u64,
     found: bool,
-    /// `None`: gone, or no longer the same process.
-    start_ticks: Option<u64>,
+    start_ticks: u64,
     user_ticks: Span,
     system_ticks: Span,
     /// It was there when the command had ended: the kernel's account of that has nothing of it.
     outlived: bool,
     /// Every thread that was seen, by the kernel's number; `None`: one of the program's own.
     threads: HashMap<u32, Option<Helper>>,
+    ended_sq_threads: Vec<(u32, Helper)>,
 }
+
+/// What is left of a process that has ended.
+#[derive(Debug, Clone, Default)]
+struct Ended {
+    comm: String,
+    here: Option<u32>,
+    looked_ns: u64,
+    found: bool,
+    /// Its submission-queue threads.
+    sq_threads: Vec<(u32, Helper)>,
+}
+
+/// Ended processes of which that is kept, the first ones.
+const ENDED: usize = 4096;
 
 /// The watched processes by the kernel's numbers, from the beginning of the watched span.
 #[derive(Debug)]
@@ -99,6 +113,13 @@ pub struct Processes {
     there_before: HashSet<u32>,
     with_children: bool,
     tracked: BTreeMap<u32, Tracked>,
+    ended: BTreeMap<u32, Ended>,
+    /// CPU time of those that have ended; `None`: none of them had any that was told.
+    ended_ticks: Option<(u64, u64)>,
+    /// The same of those that were there when the command had ended.
+    outlived_ticks: Option<(u64, u64)>,
+    /// The same of io-wq workers that have ended; `None`: /proc did not say for one.
+    ended_workers_ns: Option<u64>,
     pub rings: SeenRings,
     most_workers: Option<u64>,
     numbers: Rc<Numbers>,
@@ -113,6 +134,10 @@ impl Processes {
             there_before: numbers.processes().into_iter().collect(),
             with_children,
             tracked: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            ended_ticks: None,
+            outlived_ticks: None,
+            ended_workers_ns: Some(0),
             rings: SeenRings::default(),
             most_workers: None,
             numbers,
@@ -140,12 +165,13 @@ impl Processes {
                 here: if self.numbers.differ() { self.numbers.here(tgid) } else { None },
                 found,
                 outlived: self.command_ended,
-                start_ticks: Some(stat.start_ticks),
+                start_ticks: stat.start_ticks,
                 user_ticks: first(stat.user_ticks),
                 system_ticks: first(stat.system_ticks),
                 comm: stat.comm,
                 looked_ns,
                 threads: HashMap::new(),
+                ended_sq_threads: vec![],
             },
         );
         let children = self.look_at(tgid, found, true).children;
@@ -164,7 +190,7 @@ impl Processes {
     pub fn command_has_ended(&mut self) {
         self.command_ended = true;
         self.look(false);
-        for tracked in self.tracked.values_mut().filter(|t| t.start_ticks.is_some()) {
+        for tracked in self.tracked.values_mut() {
             tracked.outlived = true;
         }
     }
@@ -186,7 +212,37 @@ impl Processes {
 
     /// Alive when the span began.
     pub fn was_there(&self, tgid: u32) -> bool {
-        self.tracked.get(&tgid).map_or_else(|| self.there_before.contains(&tgid), |t| t.found)
+        let known = self.tracked.get(&tgid).map(|t| t.found).or_else(|| self.ended.get(&tgid).map(|e| e.found));
+        known.unwrap_or_else(|| self.there_before.contains(&tgid))
+    }
+
+    /// It is gone: what is to be said of it is kept, its number may be another one's.
+    fn has_ended(&mut self, tgid: u32) {
+        let Some(gone) = self.tracked.remove(&tgid) else { return };
+        self.there_before.remove(&tgid);
+        self.rings.ended(tgid);
+        if let (Some(user), Some(system)) = (gone.user_ticks.grown(), gone.system_ticks.grown()) {
+            let sum = if gone.outlived { &mut self.outlived_ticks } else { &mut self.ended_ticks };
+            let sum = sum.get_or_insert_default();
+            (sum.0, sum.1) = (sum.0 + user, sum.1 + system);
+        }
+        let mut sq_threads = gone.ended_sq_threads;
+        for (tid, helper) in gone.threads {
+            match helper {
+                Some(helper) if helper.kind == Kind::SubmissionQueue => sq_threads.push((tid, helper)),
+                Some(helper) => self.worker_has_ended(&helper),
+                None => {}
+            }
+        }
+        // The probes count the others. Of one whose number was used again, the name is gone.
+        if self.ended.len() < ENDED || self.ended.contains_key(&tgid) {
+            let (comm, here, looked_ns, found) = (gone.comm, gone.here, gone.looked_ns, gone.found);
+            self.ended.insert(tgid, Ended { comm, here, looked_ns, found, sq_threads });
+        }
+    }
+
+    fn worker_has_ended(&mut self, worker: &Helper) {
+        self.ended_workers_ns = self.ended_workers_ns.zip(worker.on_cpu_ns.grown()).map(|(sum, ns)| sum + ns);
     }
 
     /// Looks, if it is time to.
@@ -213,27 +269,40 @@ impl Processes {
 
     fn look_at(&mut self, tgid: u32, found: bool, thorough: bool) -> Look {
         let Some(tracked) = self.tracked.get_mut(&tgid) else { return Look::default() };
-        let Some(start) = tracked.start_ticks else { return Look::default() };
+        let (start, mut ended_workers) = (tracked.start_ticks, vec![]);
         let looked_ns = now().monotonic_ns;
         let number = tracked.number;
         let Some(stat) = Stat::of(number).filter(|s| s.start_ticks == start) else {
-            tracked.start_ticks = None;
+            self.has_ended(tgid);
             return Look::default();
         };
         tracked.user_ticks.take(Some(stat.user_ticks));
         tracked.system_ticks.take(Some(stat.system_ticks));
         (tracked.comm, tracked.looked_ns) = (stat.comm, looked_ns);
         let threads = procfs::threads(number);
+        // One whose number is not known yet is met by the next look.
+        let there: HashMap<u32, u32> =
+            threads.iter().filter_map(|tid| Some((self.numbers.of_proc(*tid)?, *tid))).collect();
+        let gone: Vec<(u32, Option<Helper>)> = tracked.threads.extract_if(|tid, _| !there.contains_key(tid)).collect();
         let mut workers = 0;
-        for &tid in &threads {
-            // One whose number is not known yet is met by the next look.
-            let Some(kernels) = self.numbers.of_proc(tid) else { continue };
+        for (kernels, tid) in there {
             let helper = tracked.threads.entry(kernels).or_insert_with(|| Helper::of(number, tid, found));
             if let Some(helper) = helper {
                 helper.look(number, tid);
                 workers += u64::from(helper.kind == Kind::Worker);
             }
         }
+        for (tid, helper) in gone.into_iter().filter_map(|(tid, helper)| Some((tid, helper?))) {
+            match helper.kind {
+                // A ring's thread is asked for at the end.
+                Kind::SubmissionQueue => tracked.ended_sq_threads.push((tid, helper)),
+                Kind::Worker => ended_workers.push(helper),
+            }
+        }
+        // A program may make rings with such threads by the hundred thousand.
+        let many = tracked.ended_sq_threads.len().saturating_sub(ENDED);
+        tracked.ended_sq_threads.drain(..many);
+        ended_workers.iter().for_each(|worker| self.worker_has_ended(worker));
         self.rings.sample(tgid, number, found, thorough);
         let children = if self.with_children { procfs::children(number, &threads) } else { vec![] };
         let children = children.into_iter().filter_map(|child| self.numbers.of_proc(child)).collect();
@@ -242,25 +311,35 @@ impl Processes {
 
     /// The watched processes that were tracked: number and name.
     pub fn names(&self) -> impl Iterator<Item = (u32, &str)> {
-        self.tracked.iter().map(|(tgid, t)| (*tgid, t.comm.as_str()))
+        let ended = self.ended.iter().filter(|(tgid, _)| !self.tracked.contains_key(tgid));
+        let ended = ended.map(|(tgid, e)| (*tgid, e.comm.as_str()));
+        self.tracked.iter().map(|(tgid, t)| (*tgid, t.comm.as_str())).chain(ended)
     }
 
     /// The number that it has in this PID namespace, where that is not the kernel's.
     pub fn here(&self, tgid: u32) -> Option<u32> {
-        let tracked = self.tracked.get(&tgid).and_then(|t| t.here);
+        let tracked =
+            self.tracked.get(&tgid).map(|t| t.here).or_else(|| self.ended.get(&tgid).map(|e| e.here)).flatten();
         tracked.or_else(|| self.numbers.here(tgid).filter(|_| self.numbers.differ()))
     }
 
     /// Whether /proc has told its name at that moment (CLOCK_MONOTONIC) or later.
     pub fn looked_at_since(&self, tgid: u32, ns: u64) -> bool {
-        self.tracked.get(&tgid).is_some_and(|t| t.looked_ns >= ns)
+        let looked_ns = self.tracked.get(&tgid).map(|t| t.looked_ns);
+        looked_ns.or_else(|| self.ended.get(&tgid).map(|e| e.looked_ns)).is_some_and(|looked| looked >= ns)
     }
 
     /// CPU time in the span. `ended`: a command that was waited for; the kernel's account of it has all its children that
     /// were waited for, those included that no look has met.
     pub fn cpu(&self, ended: Option<CpuTime>) -> Option<CpuTime> {
         let mut sum = ended;
-        for t in self.tracked.values().filter(|t| ended.is_none() || t.start_ticks.is_some() || t.outlived) {
+        let gone = [self.ended_ticks.filter(|_| ended.is_none()), self.outlived_ticks];
+        for (user, system) in gone.into_iter().flatten() {
+            let sum = sum.get_or_insert_default();
+            sum.user_ns += procfs::ticks_to_ns(user);
+            sum.system_ns += procfs::ticks_to_ns(system);
+        }
+        for t in self.tracked.values() {
             let (Some(user), Some(system)) = (t.user_ticks.grown(), t.system_ticks.grown()) else { continue };
             let sum = sum.get_or_insert_default();
             sum.user_ns += procfs::ticks_to_ns(user);
@@ -270,7 +349,11 @@ impl Processes {
     }
 
     pub fn sq_thread(&self, tgid: u32, tid: u32) -> Option<SqThread> {
-        let helper = (*self.tracked.get(&tgid)?.threads.get(&tid)?)?;
+        let of = |all: &[(u32, Helper)]| all.iter().rev().find(|(other, _)| *other == tid).map(|(_, helper)| *helper);
+        let helper = match self.tracked.get(&tgid) {
+            Some(t) => t.threads.get(&tid).copied().flatten().or_else(|| of(&t.ended_sq_threads))?,
+            None => of(&self.ended.get(&tgid)?.sq_threads)?,
+        };
         let (looked_at, cpu_ns) = ((helper.until - helper.since).as_nanos() as u64, helper.on_cpu_ns.grown());
         (helper.kind == Kind::SubmissionQueue).then(|| SqThread {
             // A thread made meanwhile has run before the first look at it.
@@ -288,7 +371,8 @@ impl Processes {
     /// CPU time of all io-wq workers that were met; `None`: /proc did not say for one.
     pub fn workers_cpu_ns(&self) -> Option<u64> {
         let helpers = self.tracked.values().flat_map(|t| t.threads.values().flatten());
-        helpers.filter(|h| h.kind == Kind::Worker).map(|h| h.on_cpu_ns.grown()).sum()
+        let living: Option<u64> = helpers.filter(|h| h.kind == Kind::Worker).map(|h| h.on_cpu_ns.grown()).sum();
+        living.zip(self.ended_workers_ns).map(|(living, ended)| living + ended)
     }
 }
 
@@ -387,5 +471,11 @@ mod tests {
         // What was waited for is told by the kernel; nothing is counted twice.
         let told = CpuTime { user_ns: 7, system_ns: 8 };
         assert_eq!(processes.cpu(Some(told)), Some(told));
+        let after = processes.cpu(None).unwrap();
+        assert!(after.user_ns >= cpu.user_ns && after.system_ns >= cpu.system_ns, "it counts after its end: {after:?}");
+        assert!(processes.tracked.is_empty() && processes.names().any(|(_, name)| name == "sleep"));
+        // Its number may be another one's.
+        processes.track(std::process::id(), true);
+        assert_eq!(processes.tracked.len(), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! Counts at two moments, and what was followed between them → rates. Pure.
 //!
-//! A ring keeps its number, and a new one begins at zero. Counts only grow; where one look caught a count higher than the
+//! A ring keeps its number, which no other one gets, and a new one begins at zero. One that is no more is there for the last time in
+//! the look after its end. Counts only grow; where one look caught a count higher than the
 //! next (`Watch::look` reads while programs write), nothing was counted in between.
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +16,12 @@ use crate::probe::choice::Choice;
 use crate::probe::observed::Observed;
 use crate::probe::rings::{OpcodeCounts, RingCounts};
 use crate::stats::durations::Durations;
-use crate::top_record::{OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, TopRecord, TotalRates, VehicleShare};
+use crate::top_record::{
+    OpcodeRates, OtherRates, ProcessRates, Rates, RingRates, SCHEMA, TopRecord, TotalRates, VehicleShare,
+};
+
+/// Rings that are told one by one, the busiest; those of which there is nothing to tell are among them while there is room.
+const TOLD: usize = 512;
 
 /// What /proc tells of a ring.
 #[derive(Debug, Clone, Default)]
@@ -64,7 +70,10 @@ impl Meter {
         let per_s = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
         let nothing = Part::default();
         let part = |ring: u32| followed.get(&Some(ring)).unwrap_or(&nothing);
-        let ring_before = |ring: u32| self.before.as_ref()?.rings.iter().find(|b| b.ring == ring);
+        let before: HashMap<u32, &RingCounts> =
+            self.before.iter().flat_map(|b| &b.rings).map(|ring| (ring.ring, ring)).collect();
+        let ring_before = |ring: u32| before.get(&ring).copied();
+        let mut of_rings = 0;
 
         let mut rings = vec![];
         // With the CPUs that each submission-queue thread took.
@@ -74,6 +83,7 @@ impl Meter {
         for ring in &now.rings {
             let known = known.get(&ring.ring).cloned().unwrap_or_default();
             let mut grown = grown_ring(ring, ring_before(ring.ring));
+            of_rings += grown.vehicles.iter().map(|v| v.completions).sum::<u64>();
             grown.comm = known.comm.unwrap_or(grown.comm);
             let mut sum = Sum::default();
             sum.take(&grown, part(ring.ring));
@@ -90,7 +100,25 @@ impl Meter {
                 threads.push(sqpoll_cpu);
             }
             of_process.add(&sum);
-            rings.push(ring_rates(&grown, sum, part(ring.ring), known.fds, sqpoll_cpu, &per_s));
+            let rates = ring_rates(&grown, &sum, part(ring.ring), known.fds, sqpoll_cpu, &per_s);
+            rings.push((rates, sum));
+        }
+        // These were not told before: all that is counted of them is of this interval.
+        let mut others = (0, Sum::default());
+        for other in now.others.iter().filter(|other| other.kind.is_none()) {
+            let mut sum = Sum::default();
+            sum.counted(&other.opcodes, other.overflows, &other.vehicles);
+            all.add(&sum);
+            of_rings += other.vehicles.iter().map(|v| v.completions).sum::<u64>();
+            (others.0, others.1) = (others.0 + other.rings, others.1.and(&sum));
+            if let Some(tgid) = other.tgid {
+                let (process, of_process, _) = by_process.entry(tgid).or_default();
+                if process.tgid == 0 {
+                    (process.tgid, process.comm) = (tgid, other.comm.clone());
+                }
+                process.rings += other.rings as usize;
+                of_process.add(&sum);
+            }
         }
         let mut processes: Vec<ProcessRates> = by_process
             .into_values()
@@ -100,9 +128,20 @@ impl Meter {
                 ..process
             })
             .collect();
-        rings.sort_by(|a, b| busier(&a.rates, &b.rates).then(a.ring.cmp(&b.ring)));
+        rings.sort_by(|a, b| busier(&a.0.rates, &b.0.rates).then(a.0.ring.cmp(&b.0.ring)));
+        for (_, sum) in rings.iter().skip(TOLD) {
+            (others.0, others.1) = (others.0 + 1, others.1.and(sum));
+        }
+        rings.truncate(TOLD);
         processes.sort_by(|a, b| busier(&a.rates, &b.rates).then(a.tgid.cmp(&b.tgid)));
 
+        for other in now.others.iter().filter(|other| other.kind.is_some()) {
+            // Their completions are counted with the total's vehicles, as the contexts' are.
+            let o = &other.opcodes;
+            all.requests += o.iter().map(|o| o.requests).sum::<u64>();
+            all.bytes += o.iter().map(|o| o.bytes).sum::<u64>();
+            all.errors += o.iter().map(|o| o.errors).sum::<u64>();
+        }
         for context in &now.contexts {
             let before = self.before.as_ref().and_then(|b| b.contexts.iter().find(|b| b.context == context.context));
             for o in grown_opcodes(&context.opcodes, before.map_or(&[], |b| &b.opcodes)) {
@@ -111,7 +150,7 @@ impl Meter {
             }
             all.followed(part(context.context));
         }
-        let total = self.total(&now, all, followed.get(&None), &per_s);
+        let total = self.total(&now, all, of_rings, followed.get(&None), &per_s);
         self.before = Some(now);
         self.sq_before = sq_now;
         TopRecord {
@@ -124,19 +163,23 @@ impl Meter {
             adaptive: self.choice.adaptive,
             total,
             processes,
-            rings,
+            rings: rings.into_iter().map(|(rates, _)| rates).collect(),
+            other_rings: (others.0 > 0).then(|| OtherRates { rings: others.0, rates: others.1.rates(&per_s) }),
         }
     }
 
-    /// `sum`: of all rings and, but for their completions, contexts.
-    fn total(&self, now: &Observed, mut sum: Sum, apart: Option<&Part>, per_s: &dyn Fn(u64) -> f64) -> TotalRates {
+    /// `sum`: of all rings and, but for their completions, contexts. `of_rings`: completions of rings whose vehicle was decided.
+    fn total(
+        &self,
+        now: &Observed,
+        mut sum: Sum,
+        of_rings: u64,
+        apart: Option<&Part>,
+        per_s: &dyn Fn(u64) -> f64,
+    ) -> TotalRates {
         let before = self.before.as_ref();
         let grown = |of: fn(&Observed) -> u64| of(now).saturating_sub(before.map_or(0, of));
-        // Of one and the same look: what it read twice is in both.
-        let of_no_ring = grown(|o| {
-            let of_rings: u64 = o.rings.iter().flat_map(|r| &r.vehicles).map(|v| v.completions).sum();
-            o.seen.saturating_sub(of_rings)
-        });
+        let of_no_ring = grown(|o| o.seen).saturating_sub(of_rings);
         sum.completions += of_no_ring;
         sum.vehicles.clear();
         sum.carried(&grown_vehicles(&now.vehicles, before.map_or(&[], |b| &b.vehicles)));
@@ -190,16 +233,26 @@ struct Sum {
 
 impl Sum {
     fn take(&mut self, ring: &RingCounts, part: &Part) {
-        for o in &ring.opcodes {
+        self.counted(&ring.opcodes, ring.overflows, &ring.vehicles);
+        self.followed(part);
+    }
+
+    /// This and another one's.
+    fn and(mut self, other: &Sum) -> Sum {
+        self.add(other);
+        self
+    }
+
+    fn counted(&mut self, opcodes: &[OpcodeCounts], overflows: u64, vehicles: &[VehicleCount]) {
+        for o in opcodes {
             self.requests += o.requests;
             self.completions += o.completions;
             self.bytes += o.bytes;
             self.errors += o.errors;
             self.punts += punts(o);
         }
-        self.overflows += ring.overflows;
-        self.carried(&ring.vehicles);
-        self.followed(part);
+        self.overflows += overflows;
+        self.carried(vehicles);
     }
 
     fn carried(&mut self, vehicles: &[VehicleCount]) {
@@ -260,7 +313,7 @@ fn punts(o: &OpcodeCounts) -> u64 {
 
 fn ring_rates(
     grown: &RingCounts,
-    sum: Sum,
+    sum: &Sum,
     part: &Part,
     fds: Vec<u32>,
     sqpoll_cpu: Option<f64>,

@@ -6,11 +6,11 @@
 //! and its submission-queue thread. Where these leave more than one possibility, none is taken. A ring whose descriptor
 //! was registered and closed has none.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::engine::io_uring::flags;
 use crate::host::procfs;
-use crate::probe::rings::RingCounts;
+use crate::probe::rings::{OtherCounts, RingCounts};
 
 /// IORING_SETUP_SQPOLL.
 pub const SQPOLL: u32 = linux_raw_sys::io_uring::IORING_SETUP_SQPOLL;
@@ -86,9 +86,9 @@ impl SeenRing {
     }
 }
 
-/// All rings that were seen, by process and inode.
+/// All rings that were seen, by process and inode; and in the order of their processes' ends, those of processes that have ended.
 #[derive(Debug, Default)]
-pub struct SeenRings(BTreeMap<(u32, u64), SeenRing>);
+pub struct SeenRings(BTreeMap<(u32, u64), SeenRing>, VecDeque<(u32, u64)>);
 
 /// The descriptors of a process, by its number in /proc, that are rings: (descriptor, the text about it).
 fn look(number: u32, wanted: impl Fn(u32) -> bool) -> Vec<(u32, String)> {
@@ -122,6 +122,17 @@ impl SeenRings {
         for (fd, text) in look(number, |fd| !settled.contains(&fd)) {
             self.take(tgid, fd, found, FdInfo::parse(&text));
         }
+        self.thin(tgid);
+    }
+
+    /// Rings of one process that are kept: a program may make them by the hundred thousand.
+    fn thin(&mut self, tgid: u32) {
+        const KEPT: usize = 4096;
+        let of_it: Vec<u64> = self.0.range((tgid, 0)..=(tgid, u64::MAX)).map(|((_, inode), _)| *inode).collect();
+        // Inodes are given in order: the first ones are the oldest.
+        for inode in of_it.iter().take(of_it.len().saturating_sub(KEPT)) {
+            self.0.remove(&(tgid, *inode));
+        }
     }
 
     fn take(&mut self, tgid: u32, fd: u32, found: bool, info: FdInfo) {
@@ -151,6 +162,18 @@ impl SeenRings {
         ring.sq_cpu = info.sq_cpu.or(ring.sq_cpu);
     }
 
+    /// Of processes that have ended only the last ones' rings are kept.
+    pub fn ended(&mut self, tgid: u32) {
+        const KEPT: usize = 4096;
+        let of_it = self.0.range((tgid, 0)..=(tgid, u64::MAX)).map(|(key, _)| *key);
+        self.1.extend(of_it);
+        while self.1.len() > KEPT {
+            if let Some(key) = self.1.pop_front() {
+                self.0.remove(&key);
+            }
+        }
+    }
+
     pub fn all(&self) -> Vec<&SeenRing> {
         self.0.values().collect()
     }
@@ -162,11 +185,20 @@ impl SeenRings {
 /// 1. the submission-queue thread, where no other ring has the same one;
 /// 2. the process, the number of entries and whether there is such a thread, where these fit one ring on each side;
 /// 3. of those that fit, the completions posted while watched, where they are within 1 % (or 16) of one ring's on each side.
+///
+/// Of a process in `partly` only some of the rings are here: nothing can be told by what fits no other, and only the first rule
+/// holds. It is so too where more rings are alike than a record tells of.
 pub fn matched<'a>(
     counts: &[RingCounts],
     seen: &[&'a SeenRing],
     sq_tids: &HashMap<u32, u32>,
+    partly: &BTreeSet<Option<u32>>,
 ) -> Vec<Option<&'a SeenRing>> {
+    // Each is held against each.
+    const MANY: usize = 1024;
+    if counts.len().max(seen.len()) > MANY || partly.contains(&None) {
+        return vec![None; counts.len()];
+    }
     let same_shape = |c: &RingCounts, s: &SeenRing| {
         c.tgid == s.tgid
             && (c.sq_entries, c.cq_entries) == (s.sq_entries, s.cq_entries)
@@ -176,20 +208,21 @@ pub fn matched<'a>(
     let same_thread = |c: &RingCounts, s: &SeenRing| {
         same_shape(c, s) && s.sq_thread.is_some() && sq_tids.get(&c.ring).copied() == s.sq_thread
     };
+    let whole_shape = |c: &RingCounts, s: &SeenRing| !partly.contains(&Some(c.tgid)) && same_shape(c, s);
     let same_progress = |c: &RingCounts, s: &SeenRing| {
         let completions: u64 = c.opcodes.iter().map(|o| o.completions).sum();
-        same_shape(c, s) && completions.abs_diff(s.progress()) <= (completions / 100).max(16)
+        whole_shape(c, s) && completions.abs_diff(s.progress()) <= (completions / 100).max(16)
     };
     let mut found = vec![None; counts.len()];
     let mut left: Vec<&'a SeenRing> = seen.to_vec();
-    let rules: [Fits<'_>; 3] = [&same_thread, &same_shape, &same_progress];
+    let rules: [Fits<'_>; 3] = [&same_thread, &whole_shape, &same_progress];
     for fits in rules {
         let open: Vec<usize> = (0..counts.len()).filter(|i| found[*i].is_none()).collect();
         let only = |i: usize| {
             let mut candidates = left.iter().filter(|s| fits(&counts[i], s));
             let (one, more) = (candidates.next()?, candidates.next());
-            let alone = open.iter().filter(|j| fits(&counts[**j], one)).count() == 1;
-            (more.is_none() && alone).then_some(*one)
+            let alone = || open.iter().filter(|j| fits(&counts[**j], one)).nth(1).is_none();
+            (more.is_none() && alone()).then_some(*one)
         };
         let new: Vec<(usize, &'a SeenRing)> = open.iter().filter_map(|i| Some((*i, only(*i)?))).collect();
         for (i, ring) in new {
@@ -198,6 +231,11 @@ pub fn matched<'a>(
         }
     }
     found
+}
+
+/// The processes of which not all rings are told one by one.
+pub fn partly_told(others: &[OtherCounts]) -> BTreeSet<Option<u32>> {
+    others.iter().filter(|o| o.kind.is_none() && o.rings > 0).map(|o| o.tgid).collect()
 }
 
 /// Names of a ring's setup flags: those of `bench --ring`, then those that change nothing for a load of ours.
@@ -316,7 +354,7 @@ mod tests {
 
     fn fds(counts: &[RingCounts], seen: &[SeenRing], sq_tids: &[(u32, u32)]) -> Vec<Option<u32>> {
         let seen: Vec<&SeenRing> = seen.iter().collect();
-        let found = matched(counts, &seen, &sq_tids.iter().copied().collect());
+        let found = matched(counts, &seen, &sq_tids.iter().copied().collect(), &BTreeSet::new());
         found.into_iter().map(|s| s.and_then(|s| s.fds.first().copied())).collect()
     }
 

@@ -246,7 +246,7 @@ pub fn watch(
                 processes.command_has_ended();
             }
             let left = left.get_or_insert_default();
-            left.look(&watch, &how.numbers);
+            left.look(&watch, &how.numbers)?;
             if left.is_over() {
                 break;
             }
@@ -323,7 +323,7 @@ pub fn watch(
     }
     if let (Watched::Command(_), true) = (&watched, over) {
         let mut left = left.unwrap_or_default();
-        left.look(&watch, &how.numbers);
+        left.look(&watch, &how.numbers)?;
         if left.running().len() > 0 {
             warnings.push(Warning::new(
                 "left_running",
@@ -337,6 +337,7 @@ pub fn watch(
     let cpu = processes.cpu(ended.filter(|_| over)).filter(|_| windows.is_none());
     // The probes' name of one that is found at its I/O is the thread's; that of /proc may be of before it became its program.
     let mut names: BTreeMap<u32, String> = processes.names().map(|(tgid, name)| (tgid, name.to_owned())).collect();
+    let (watched_by_probes, more) = (observed.processes.len() as u64, observed.more_processes);
     let newer = observed.processes.iter().filter(|p| !processes.looked_at_since(p.tgid, p.executed_ns));
     names.extend(newer.map(|p| (p.tgid, p.comm.clone())));
     let span = Span {
@@ -361,6 +362,8 @@ pub fn watch(
     let seen = Seen { rings: processes.rings.all(), sq_thread: &|tgid, tid| processes.sq_thread(tgid, tid) };
     let loss = observed.follow_loss;
     let mut record = summary.record(observed, &seen, span);
+    // The probes know of all of them; a name that was used again is there once.
+    record.total.more_processes = (watched_by_probes + more).saturating_sub(record.total.processes.len() as u64);
     if let Some((windows, _)) = windows {
         of_windows(&mut record, windows);
     }
@@ -574,6 +577,7 @@ pub(super) fn take(
         }
         summary.take_reaped(reaped);
     });
+    summary.fold(&watch.folded());
     Ok(())
 }
 

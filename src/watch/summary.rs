@@ -20,12 +20,12 @@ use crate::path::vehicle::Vehicle;
 use crate::probe::choice::Choice;
 use crate::probe::function;
 use crate::probe::observed::Observed;
-use crate::probe::rings::{ContextCounts, FollowLoss, OpcodeCounts, Reaped, RingCounts};
+use crate::probe::rings::{ContextCounts, FollowLoss, OpcodeCounts, OtherCounts, Reaped, RingCounts};
 use crate::stats::durations::Durations;
 use crate::stats::estimate::{self, Taken};
 use crate::trace_record::{
-    ContextRecord, CpuPair, EnterBatch, ErrnoCount, Estimate, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord,
-    RunItems, SCHEMA, SqpollRecord, Subject, Total, TraceCpu, TraceRecord,
+    ContextRecord, CpuPair, EnterBatch, ErrnoCount, Estimate, IowqRecord, OpcodeRecord, OthersRecord, ProcessRecord,
+    RingRecord, RunItems, SCHEMA, SqpollRecord, Subject, Total, TraceCpu, TraceRecord,
 };
 
 /// Completions carried by runs of one size.
@@ -259,13 +259,22 @@ impl Summary {
         std::mem::take(&mut self.parts)
     }
 
+    /// These rings are told among others from now on, and so is what was followed of them.
+    pub(super) fn fold(&mut self, rings: &[u32]) {
+        for ring in rings {
+            if let Some(part) = self.parts.remove(&Some(*ring)) {
+                self.parts.entry(None).or_default().add(&part);
+            }
+        }
+    }
+
     pub fn record(self, observed: Observed, seen: &Seen<'_>, span: Span) -> TraceRecord {
         let none = Part::default();
         let mut orders = self.passages.by_ring(sees_ends(&observed.programs));
         let part = |ring: u32| self.parts.get(&Some(ring)).unwrap_or(&none);
         let one_in = self.one_in(&observed.follow_loss);
         let sq_tids = sq_tids(&observed.rings, &self.parts);
-        let matched = rings::matched(&observed.rings, &seen.rings, &sq_tids);
+        let matched = rings::matched(&observed.rings, &seen.rings, &sq_tids, &rings::partly_told(&observed.others));
         let rings: Vec<RingRecord> = observed
             .rings
             .iter()
@@ -277,6 +286,7 @@ impl Summary {
             })
             .collect();
         let contexts = observed.contexts.iter().map(|counts| context(counts, part(counts.context))).collect();
+        let others = observed.others.iter().map(|counts| others(counts, &none)).collect();
         let mut all = Part::default();
         self.parts.values().for_each(|part| all.add(part));
         let total = total(observed, &all, &self, span.elapsed_ns);
@@ -303,6 +313,7 @@ impl Summary {
             },
             rings,
             contexts,
+            others,
             findings: vec![],
         }
     }
@@ -317,6 +328,7 @@ pub(super) fn sq_tids(rings: &[RingCounts], followed: &BTreeMap<Option<u32>, Par
 /// What the probes say of all; what only /proc says is left to the caller.
 fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> Total {
     let of_rings = observed.rings.iter().flat_map(|ring| &ring.opcodes);
+    let of_rings = of_rings.chain(observed.others.iter().flat_map(|others| &others.opcodes));
     let opcodes = merged(of_rings.chain(observed.contexts.iter().flat_map(|context| &context.opcodes)));
     let sum = |f: fn(&OpcodeCounts) -> u64| opcodes.iter().map(f).sum::<u64>();
     let ios = observed.seen;
@@ -343,8 +355,12 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
     if ios + requests == 0 {
         warnings.push(doubt::nothing_asynchronous(observed.syscalls, observed.pread_pwrite_calls));
     }
-    let ended: u64 = observed.contexts.iter().flat_map(|c| &c.vehicles).map(|v| v.completions).sum();
-    let reaped = observed.contexts.iter().flat_map(|c| &c.opcodes).map(|o| o.completions).sum();
+    warnings.extend(doubt::no_room(&observed.full));
+    let other_contexts = || observed.others.iter().filter(|o| o.kind.is_some());
+    let ended = observed.contexts.iter().flat_map(|c| &c.vehicles);
+    let ended: u64 = ended.chain(other_contexts().flat_map(|o| &o.vehicles)).map(|v| v.completions).sum();
+    let reaped = observed.contexts.iter().flat_map(|c| &c.opcodes);
+    let reaped = reaped.chain(other_contexts().flat_map(|o| &o.opcodes)).map(|o| o.completions).sum();
     warnings.extend(doubt::results_unseen(ended, reaped));
     warnings.extend(doubt::submissions_unseen(observed.aio_unseen));
     let loss = observed.follow_loss;
@@ -416,6 +432,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
         run_items: all.run_items(),
         runs: all.runs(one_in),
         processes: vec![],
+        more_processes: observed.more_processes,
         iowq: IowqRecord {
             workers: observed.iowq_workers,
             most_at_once: Some(observed.iowq_most),
@@ -494,6 +511,23 @@ fn context(counts: &ContextCounts, part: &Part) -> ContextRecord {
         opcodes: counts.opcodes.iter().map(|o| part.opcode(o)).collect(),
         vehicles: counts.vehicles.clone(),
         latency_ns: part.times().latency.latency(),
+    }
+}
+
+fn others(counts: &OtherCounts, none: &Part) -> OthersRecord {
+    let sum = |f: fn(&OpcodeCounts) -> u64| counts.opcodes.iter().map(f).sum::<u64>();
+    OthersRecord {
+        interface: counts.kind.map_or("io_uring", |kind| kind.name()).into(),
+        tgid: counts.tgid,
+        comm: counts.comm.clone(),
+        rings: counts.rings,
+        requests: sum(|o| o.requests),
+        completions: counts.vehicles.iter().map(|v| v.completions).sum(),
+        bytes: sum(|o| o.bytes),
+        errors: sum(|o| o.errors),
+        overflows: counts.overflows,
+        opcodes: counts.opcodes.iter().map(|o| none.opcode(o)).collect(),
+        vehicles: counts.vehicles.clone(),
     }
 }
 

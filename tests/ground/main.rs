@@ -7,6 +7,7 @@
 mod cores;
 mod interfaces;
 mod load;
+mod many;
 mod neighbours;
 mod network;
 mod order;
@@ -89,6 +90,7 @@ fn perform(args: Args) -> Result<()> {
         return Ok(());
     }
     let scenario = scenarios()
+        .chain(many::SCENARIOS)
         .find(|scenario| scenario.name == args.scenario)
         .with_context(|| format!("there is no scenario `{}`; `ground list` prints them", args.scenario))?;
     let report = Run::new(scenario, args).perform(scenario)?;

@@ -211,7 +211,7 @@ fn all_or_none() -> End {
         assert_eq!(ended.status, 2, "{ended:?}");
         let left: Vec<_> =
             std::fs::read_dir(place.join("some")).expect("ours").flatten().map(|e| e.file_name()).collect();
-        assert_eq!(left, [name.clone()], "{ended:?}");
+        assert_eq!(left, std::slice::from_ref(&name), "{ended:?}");
         std::fs::remove_file(place.join("some").join(&name)).expect("our own file");
     }
     // A disk that fills: not even the folder stays.

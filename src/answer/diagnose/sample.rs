@@ -196,6 +196,7 @@ pub fn clean() -> TraceRecord {
             run_items: r.run_items.clone(),
             runs: r.runs,
             processes: vec![ProcessRecord { tgid: 1234, here: None, comm: "fio".into(), found: false }],
+            more_processes: 0,
             iowq: IowqRecord::default(),
             page_faults: Some(1_900),
             stray_calls: Some(0),
@@ -225,6 +226,7 @@ pub fn clean() -> TraceRecord {
         },
         rings: vec![r],
         contexts: Vec::new(),
+        others: Vec::new(),
         findings: Vec::new(),
     }
 }

@@ -229,7 +229,7 @@ impl Told {
     }
 }
 
-/// The first rings keep their place whatever comes later.
+/// The first rings keep their place whatever comes later, those that are no more too.
 fn rings(rings: &[RingMetrics]) -> Vec<Told> {
     let told = |ring: String, interface, tgid, comm| Told {
         ring,
@@ -241,10 +241,11 @@ fn rings(rings: &[RingMetrics]) -> Vec<Told> {
         overflows: None,
     };
     let mut all: Vec<Told> = vec![];
-    for (i, ring) in rings.iter().enumerate() {
-        if i < RINGS {
+    for ring in rings {
+        let is_first = (ring.ring as usize) < RINGS;
+        if is_first {
             all.push(told(ring.ring.to_string(), ring.interface, ring.tgid.to_string(), ring.comm.clone()));
-        } else if i == RINGS {
+        } else if all.last().is_none_or(|last| last.ring != OTHERS) {
             all.push(told(OTHERS.into(), "", String::new(), String::new()));
         }
         if let Some(last) = all.last_mut() {

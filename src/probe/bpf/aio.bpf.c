@@ -7,6 +7,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1); /* AIO_REQUESTS_MAX where requests are followed */
 	__type(key, struct aio_key);
 	__type(value, struct aio_request);
@@ -16,21 +17,27 @@ __u32 aio_used; /* a context of a followed process was seen */
 
 const volatile struct reaped reaped_layout = {}; /* as trail_layout */
 
+/* Counted in the maps themselves: a library's function can be interrupted by other threads of its CPU, which count in the slot. */
+static __always_inline void op_counted(__u32 ring, __u32 opcode, struct op_count *count)
+{
+	struct op_key key = { .ring = ring, .opcode = opcode & (OPCODES_MAX - 1) };
+
+	op_put_away(&key, count, this_slot());
+}
+
 /* A request is submitted: counted, and kept until its result is reaped. */
 static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request *request)
 {
 	struct cpu_slot *slot = this_slot();
 	struct aio_key key = { .block = block, .ring = ring };
-	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
+	struct op_count one = { .requests = 1 };
 
-	if (!count)
-		return 0;
-	op_of(count, request->opcode)->requests++;
+	op_counted(ring, request->opcode, &one);
 	ring_in_use(ring, slot);
 	request->weight = chosen(slot);
 	/* One that is there already was reaped out of sight. */
 	if (bpf_map_update_elem(&aio_requests, &key, request, BPF_ANY))
-		slot->lost++;
+		slot->losses[LOSS_CALL]++;
 	return 0;
 }
 
@@ -39,26 +46,23 @@ static __noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
 {
 	struct cpu_slot *slot = this_slot();
 	struct aio_key key = { .block = block, .ring = ring };
-	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
-
-	if (!count)
-		return 0;
+	struct op_count op = { .completions = 1 };
 	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
 	bool submission_seen = request && request->submitted_ns;
 	__u32 opcode = submission_seen ? request->opcode : OPCODE_NONE;
-	struct op_count *op = op_of(count, opcode);
-	op->completions++;
 	ring_in_use(ring, slot);
 	if (result < 0) {
-		op->errors++;
+		op.errors = 1;
 		count_error(ring, opcode, result);
 	} else {
-		op->bytes += result;
-		if (submission_seen && result < request->asked_bytes)
-			op->shorts++;
+		op.bytes = result;
+		op.shorts = submission_seen && result < request->asked_bytes;
 	}
-	if (!request || !request->ended)
-		count->unseen++;
+	op_counted(ring, opcode, &op);
+	if (!request || !request->ended) {
+		struct ring_count unseen = { .unseen = 1 };
+		ring_put_away(ring, &unseen, slot);
+	}
 	if (!request)
 		return 0;
 	if (request->weight) {
@@ -135,7 +139,7 @@ static __always_inline void aio_end_seen(__u64 block, __u32 ring, struct cpu_slo
 	}
 	struct aio_request before = { .ended = 1 };
 	if (bpf_map_update_elem(&aio_requests, &key, &before, BPF_NOEXIST))
-		slot->lost++;
+		slot->losses[LOSS_CALL]++;
 }
 
 /* The end of I/O that may be a watched process's native aio. */
@@ -177,7 +181,7 @@ static __always_inline void aio_ended(struct kiocb *iocb)
 	default:
 		key.carrier = BY_SOFTIRQ;
 	}
-	add(&deliveries, &key, 1, slot);
+	deliver(&key, 1, slot);
 }
 
 /* File systems on iomap (ext4, xfs, btrfs …); the tracepoint is there since 6.6. */
@@ -249,15 +253,14 @@ static __always_inline struct kioctx *context_named(__u64 user_id)
 
 static __noinline int number_context(__u64 address, bool found)
 {
-	__u32 number;
-	struct ring_info *info = number_new(address, INTERFACE_AIO, &number);
+	struct ring_info info = {
+		.interface = INTERFACE_AIO,
+		.cq_entries = BPF_CORE_READ((struct kioctx *)address, nr_events),
+		.found = found,
+	};
 
 	aio_used = 1;
-	if (info) {
-		info->cq_entries = BPF_CORE_READ((struct kioctx *)address, nr_events);
-		info->found = found;
-	}
-	return number;
+	return number_new(address, &info);
 }
 
 /* The context that the current thread's call names, into the slot, which knows the last one. */
@@ -352,9 +355,8 @@ static int aio_refuse(__u32 i, struct aio_call *call)
 	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
 	if (!request || request->submitted_ns != call->time_ns || request->tid != call->tid)
 		return 1;
-	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &call->ring);
-	if (count)
-		op_of(count, request->opcode)->requests--; /* on another CPU than it was counted, perhaps: the sum is right */
+	struct op_count less = { .requests = -1 };
+	op_counted(call->ring, request->opcode, &less);
 	bpf_map_delete_elem(&aio_requests, &key);
 	return 0;
 }
@@ -377,7 +379,8 @@ static int aio_look(__u32 i, struct aio_call *call)
 	if (!request || request->ended || request->submitted_ns != call->time_ns || request->tid != call->tid)
 		return 0;
 	request->ended = 1;
-	count_inlined(call->ring, 1);
+	struct ring_count inlined = { .inlined = 1 };
+	ring_put_away(call->ring, &inlined, this_slot());
 	return 0;
 }
 
@@ -386,7 +389,7 @@ static int aio_reap(__u32 i, struct aio_call *call)
 	struct io_event event;
 
 	if (bpf_probe_read_user(&event, sizeof(event), (void *)(call->at + i * sizeof(event)))) {
-		this_slot()->lost++;
+		this_slot()->losses[LOSS_CALL]++;
 		return 1;
 	}
 	aio_reaped(event.obj, call->ring, event.res);

@@ -2,11 +2,28 @@
  * pending, the last `items` came by this run, and the ones before it were posted inline, while being submitted.
  */
 
+/* Into the map. What finds no room counts for the other rings: what carried it is still known. */
+static __always_inline void deliver(struct delivery_key *key, __u64 n, struct cpu_slot *slot)
+{
+	if (add(&deliveries, key, n))
+		return;
+	key->ring = RING_OTHERS;
+	add_or_lose(&deliveries, key, n, LOSS_COUNT, slot);
+}
+
 static __noinline int count_delivery(struct delivery_key *key, __u64 n)
 {
 	struct cpu_slot *slot = this_slot();
 
-	ADD_CACHED(deliveries, last_delivery, *key, n, slot);
+	if (!same((__u64 *)&slot->last_delivery, (__u64 *)key, sizeof(*key) / sizeof(__u64))) {
+		struct delivery_key before = slot->last_delivery;
+		__u64 count = slot->last_delivery_count;
+		slot->last_delivery = *key;
+		slot->last_delivery_count = 0;
+		if (count)
+			deliver(&before, count, slot);
+	}
+	slot->last_delivery_count += n;
 	return 0;
 }
 

@@ -2,11 +2,6 @@
 #include "request.h"
 #include "choose.h"
 
-static __always_inline struct op_count *op_of(struct ring_count *count, __u32 opcode)
-{
-	return &count->ops[opcode & (OPCODES_MAX - 1)];
-}
-
 static __noinline int ring_used(__u32 ring, __u32 now)
 {
 	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &ring);
@@ -209,10 +204,7 @@ static __always_inline int submitted(struct io_kiocb *req)
 	slot->last_request = request;
 	__u32 opcode = req->opcode;
 	__u32 ring = ring_number(req->ctx, slot);
-	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
-	if (!count)
-		return 0;
-	struct op_count *op = op_of(count, opcode);
+	struct op_count *op = op_of(ring, opcode, slot);
 	op->requests++;
 	ring_in_use(ring, slot);
 	if (req->flags & REQ_F_CQE_SKIP)
@@ -246,9 +238,7 @@ static __always_inline int follow_refused_(void *entry, struct io_kiocb *req)
 	if (!counting || (slot->current == CURRENT_UNSEEN && !adopted(bpf_get_current_task_btf())))
 		return 0;
 	__u32 ring = ring_number(req->ctx, slot);
-	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
-	if (count)
-		op_of(count, req->opcode)->requests++;
+	op_of(ring, req->opcode, slot)->requests++;
 	slot->submitted++;
 	return 0;
 }
@@ -349,7 +339,7 @@ static __noinline int count_error(__u32 ring, __u32 opcode, __s32 result)
 {
 	struct errno_key key = { .ring = ring, .opcode = opcode, .number = -result };
 
-	add(&errnos, &key, 1, this_slot());
+	add_or_lose(&errnos, &key, 1, LOSS_ERRNO, this_slot());
 	return 0;
 }
 
@@ -370,9 +360,6 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	    polled(ring, req))
 		poster = POSTED_BY_IOPOLL;
 	__u32 number = ring_number(ring, slot);
-	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &number);
-	if (!count)
-		return 0;
 	__u32 opcode = OPCODE_NONE;
 	struct many *known = 0;
 	/* A notification has a request of its own, a no-op by its opcode. */
@@ -384,7 +371,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		if (known)
 			opcode = known->opcode;
 	}
-	struct op_count *op = op_of(count, opcode);
+	struct op_count *op = op_of(number, opcode, slot);
 	op->completions++;
 	ring_in_use(number, slot);
 	if (cqe_flags & IORING_CQE_F_NOTIF) {
@@ -408,13 +395,13 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	}
 	switch (poster) {
 	case POSTED_BY_IOPOLL:
-		count->iopoll++;
+		ring_of(number, slot)->iopoll++;
 		break;
 	case POSTED_BY_IOWQ:
-		count->iowq++;
+		ring_of(number, slot)->iowq++;
 		break;
 	case POSTED_BY_SQPOLL:
-		count->sqpoll++;
+		ring_of(number, slot)->sqpoll++;
 		break;
 	default:
 		slot->pending++;
@@ -473,11 +460,8 @@ static __always_inline int follow_punt_(struct io_kiocb *req)
 	if (!counting || (slot->current == CURRENT_UNSEEN && !watched(bpf_get_current_task_btf())))
 		return 0;
 	__u32 ring = ring_number(req->ctx, slot);
-	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
-	if (!count)
-		return 0;
 	bool asked = req->flags & REQ_F_FORCE_ASYNC;
-	struct op_count *op = op_of(count, req->opcode);
+	struct op_count *op = op_of(ring, req->opcode, slot);
 	if (asked)
 		op->punted_asked++;
 	else
@@ -511,9 +495,7 @@ static __always_inline int follow_overflow_(void *address, __u64 user_data, __s3
 	if (slot->current == CURRENT_UNSEEN)
 		return 0; /* nobody's who is watched */
 	__u32 number = ring_number(ring, slot);
-	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &number);
-	if (count)
-		count->overflows++;
+	ring_of(number, slot)->overflows++;
 	return 0;
 }
 

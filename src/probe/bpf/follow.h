@@ -11,35 +11,51 @@ const volatile __u64 multishot_flags = 0; /* REQ_F_… bits of a request that po
 const volatile struct trail trail_layout = {};         /* never read: a ring buffer has no value type */
 
 __u32 finishing; /* no more requests are chosen; those that are go on to their end */
-__u32 rings_made; /* rings and contexts numbered so far; also the epoch of what the slots remember */
+__u32 rings_made;  /* rings and contexts numbered so far; also the epoch of what the slots remember */
+__u32 rings_numbered; /* of them, those that have a number of their own */
+__u32 rings_gone;     /* of these, those that are no more */
+__u32 rings_swept;    /* and that user space has taken out of the maps: only it writes here */
 
+/* Rings that have a number of their own at one time, those that are not swept yet included; set with the maps' sizes. */
+const volatile __u32 rings_max = 1;
+
+/* Where requests are not followed these have one entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1);
-	__type(key, __u64); /* address */
+	__type(key, __u64); /* address; or OTHERS_OF(tgid) */
 	__type(value, __u32);
 } ring_numbers SEC(".maps");
 
-/* The last entry stands for all that found no room. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct ring_info);
 } ring_infos SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct op_key);
+	__type(value, struct op_count);
+} op_counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct ring_count);
 } ring_counts SEC(".maps");
 
-const volatile __u32 rings_max = 1;
-
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 1024);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
 	__type(key, struct errno_key);
 	__type(value, __u64);
 } errnos SEC(".maps");
@@ -73,6 +89,7 @@ __u32 workers_most;
 /* Those of them that live. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 16384);
 	__type(key, __u32);
 	__type(value, __u32);
@@ -183,21 +200,68 @@ static __always_inline struct trail *remember(__u64 request, __u32 *index)
 	return 0;
 }
 
-/* A new number for the ring or context of this address. */
-static __always_inline struct ring_info *number_new(__u64 address, enum interface interface, __u32 *number)
+/* What all that a map has no room for is counted under, by process: no address of the kernel's, and no tgid alone (POSIX AIO). */
+#define OTHERS_OF(tgid) ((__u64)(tgid) | 1ull << 32)
+
+static __always_inline void ring_gone(struct ring_info *info)
 {
-	*number = __sync_fetch_and_add(&rings_made, 1);
-	if (*number >= rings_max - 1)
-		*number = rings_max - 1;
-	bpf_map_update_elem(&ring_numbers, &address, number, BPF_ANY);
-	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, number);
-	if (info) {
-		info->address = address;
-		info->interface = interface;
-		info->tgid = bpf_get_current_pid_tgid() >> 32;
-		bpf_get_current_comm(info->comm, sizeof(info->comm));
+	if (info->gone)
+		return;
+	info->gone = 1;
+	__sync_fetch_and_add(&rings_gone, 1);
+}
+
+/* What was counted of this address up to here is another one's. */
+static __always_inline void address_used_again(__u64 address)
+{
+	__u32 *before = bpf_map_lookup_elem(&ring_numbers, &address);
+	struct ring_info *info = before ? bpf_map_lookup_elem(&ring_infos, before) : 0;
+
+	if (info && !info->others)
+		ring_gone(info);
+}
+
+/* The number of its process's other rings. */
+static __noinline int number_others(__u64 address, struct ring_info *info)
+{
+	__u32 tgid = info->tgid, number = RING_OTHERS;
+	__u64 of_process = OTHERS_OF(tgid) | (__u64)info->interface << 33;
+	__u32 *known = bpf_map_lookup_elem(&ring_numbers, &of_process);
+	struct ring_info *others = known ? bpf_map_lookup_elem(&ring_infos, known) : 0;
+
+	if (others) {
+		number = *known;
+	} else {
+		struct ring_info fresh = { .address = of_process, .interface = info->interface, .tgid = tgid, .others = 1 };
+		__builtin_memcpy(fresh.comm, info->comm, sizeof(fresh.comm));
+		number = __sync_fetch_and_add(&rings_made, 1);
+		if (bpf_map_update_elem(&ring_infos, &number, &fresh, BPF_NOEXIST))
+			number = RING_OTHERS;
+		else
+			bpf_map_update_elem(&ring_numbers, &of_process, &number, BPF_ANY);
 	}
-	return info;
+	if (!bpf_map_update_elem(&ring_numbers, &address, &number, BPF_ANY) && others)
+		__sync_fetch_and_add(&others->others, 1);
+	return number;
+}
+
+/* A number for the ring or context of this address, which was not known; the rest of `info` is set here. */
+static __always_inline __u32 number_new(__u64 address, struct ring_info *info)
+{
+	__u32 number = __sync_fetch_and_add(&rings_made, 1);
+
+	address_used_again(address);
+	info->address = address;
+	info->tgid = bpf_get_current_pid_tgid() >> 32;
+	bpf_get_current_comm(info->comm, sizeof(info->comm));
+	/* Counted by hand: how many entries a map has, no program is told. */
+	__u32 kept = __sync_fetch_and_add(&rings_numbered, 1) - rings_swept;
+	if (kept >= rings_max || bpf_map_update_elem(&ring_infos, &number, info, BPF_NOEXIST)) {
+		__sync_fetch_and_sub(&rings_numbered, 1);
+		return number_others(address, info);
+	}
+	bpf_map_update_elem(&ring_numbers, &address, &number, BPF_ANY);
+	return number;
 }
 
 /* A ring that is seen for the first time. */
@@ -205,15 +269,15 @@ static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, _
 					 __u32 cq_entries, struct cpu_slot *slot)
 {
 	__u64 address = address_in_thread(ring, slot);
-	__u32 number;
+	struct ring_info info = {
+		.interface = INTERFACE_IO_URING,
+		.setup_flags = setup_flags,
+		.sq_entries = sq_entries,
+		.cq_entries = cq_entries,
+		.found = found,
+	};
+	__u32 number = number_new(address, &info);
 
-	struct ring_info *info = number_new(address, INTERFACE_IO_URING, &number);
-	if (info) {
-		info->setup_flags = setup_flags;
-		info->sq_entries = sq_entries;
-		info->cq_entries = cq_entries;
-		info->found = found;
-	}
 	slot->ring_address = address;
 	slot->ring_epoch = rings_made;
 	slot->ring = number;
@@ -267,12 +331,133 @@ static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32
 	}
 }
 
+#define ADD_IF(to, from, member)                                                \
+	do {                                                                    \
+		if ((from)->member)                                             \
+			__sync_fetch_and_add(&(to)->member, (from)->member);    \
+	} while (0)
+
+/* Adds counts to what the map has of this key. Whether it has room. */
+static __always_inline bool op_added(struct op_key *key, struct op_count *count)
+{
+	struct op_count *sum = bpf_map_lookup_elem(&op_counts, key);
+
+	if (!sum) {
+		if (!bpf_map_update_elem(&op_counts, key, count, BPF_NOEXIST))
+			return true;
+		/* Another CPU was first, or there is no room. */
+		sum = bpf_map_lookup_elem(&op_counts, key);
+		if (!sum)
+			return false;
+	}
+	ADD_IF(sum, count, requests);
+	ADD_IF(sum, count, skips);
+	ADD_IF(sum, count, completions);
+	ADD_IF(sum, count, bytes);
+	ADD_IF(sum, count, errors);
+	ADD_IF(sum, count, shorts);
+	ADD_IF(sum, count, more);
+	ADD_IF(sum, count, notifications);
+	ADD_IF(sum, count, punted_asked);
+	ADD_IF(sum, count, punted_would_block);
+	return true;
+}
+
+static __always_inline bool ring_added(__u32 ring, struct ring_count *count)
+{
+	struct ring_count *sum = bpf_map_lookup_elem(&ring_counts, &ring);
+
+	if (!sum) {
+		if (!bpf_map_update_elem(&ring_counts, &ring, count, BPF_NOEXIST))
+			return true;
+		sum = bpf_map_lookup_elem(&ring_counts, &ring);
+		if (!sum)
+			return false;
+	}
+	ADD_IF(sum, count, inlined);
+	ADD_IF(sum, count, sqpoll);
+	ADD_IF(sum, count, iowq);
+	ADD_IF(sum, count, iopoll);
+	ADD_IF(sum, count, overflows);
+	ADD_IF(sum, count, unseen);
+	return true;
+}
+
+/* What finds no room counts for the other rings, so that the sums stay right. */
+static __always_inline void op_put_away(struct op_key *key, struct op_count *count, struct cpu_slot *slot)
+{
+	if (op_added(key, count))
+		return;
+	struct op_key others = { .ring = RING_OTHERS, .opcode = key->opcode };
+	if (!op_added(&others, count))
+		slot->losses[LOSS_COUNT] += count->completions ? count->completions : 1;
+}
+
+static __always_inline void ring_put_away(__u32 ring, struct ring_count *count, struct cpu_slot *slot)
+{
+	if (!ring_added(ring, count) && !ring_added(RING_OTHERS, count))
+		slot->losses[LOSS_COUNT]++;
+}
+
+/* The cell is another key's from now on. */
+static __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
+{
+	struct cpu_slot *slot = this_slot();
+	struct op_cell *cell = &slot->ops[place & (OP_CELLS - 1)];
+	struct op_key key = cell->key;
+	struct op_count count = cell->count;
+
+	__builtin_memset(&cell->count, 0, sizeof(cell->count));
+	cell->key.ring = ring;
+	cell->key.opcode = opcode;
+	/* Only one that was never used has counted nothing. */
+	if (count.requests | count.completions | count.punted_asked | count.punted_would_block)
+		op_put_away(&key, &count, slot);
+	return 0;
+}
+
+static __noinline int ring_cell_turns(__u32 place, __u32 ring)
+{
+	struct cpu_slot *slot = this_slot();
+	struct ring_cell *cell = &slot->rings[place & (RING_CELLS - 1)];
+	__u32 before = cell->ring, used = cell->used;
+	struct ring_count count = cell->count;
+
+	__builtin_memset(&cell->count, 0, sizeof(cell->count));
+	cell->ring = ring;
+	cell->used = 1;
+	if (used)
+		ring_put_away(before, &count, slot);
+	return 0;
+}
+
+/* Where the current thread counts of this ring and opcode: its CPU's alone, and plain additions do. Most events repeat one of the
+ * last keys, and operations that a program uses beside each other have cells of their own (the numbers are chosen for that).
+ */
+static __always_inline struct op_count *op_of(__u32 ring, __u32 opcode, struct cpu_slot *slot)
+{
+	opcode &= OPCODES_MAX - 1;
+	__u32 place = ((opcode * 139 >> 6) ^ ring) & (OP_CELLS - 1);
+	struct op_cell *cell = &slot->ops[place];
+
+	if (cell->key.ring != ring || cell->key.opcode != opcode)
+		op_cell_turns(place, ring, opcode);
+	return &cell->count;
+}
+
+static __always_inline struct ring_count *ring_of(__u32 ring, struct cpu_slot *slot)
+{
+	__u32 place = ring & (RING_CELLS - 1);
+	struct ring_cell *cell = &slot->rings[place];
+
+	if (cell->ring != ring || !cell->used)
+		ring_cell_turns(place, ring);
+	return &cell->count;
+}
+
 static __always_inline void count_inlined(__u32 ring, __u32 n)
 {
-	struct ring_count *count = bpf_map_lookup_elem(&ring_counts, &ring);
-
-	if (count)
-		count->inlined += n;
+	ring_of(ring, this_slot())->inlined += n;
 }
 
 /* A followed request is over: it is handed on, and its place is free. By its place, since another thread may hold a
@@ -361,10 +546,12 @@ static __always_inline bool adopted(struct task_struct *task)
 	if (!everyone || (__u32)task->tgid == own_tgid)
 		return false;
 	__u32 tgid = task->tgid;
-	struct process_info info = {};
+	struct process_info info = { .leader = (__u64)task->group_leader };
 	bpf_get_current_comm(info.comm, sizeof(info.comm));
-	bpf_map_update_elem(&followed, &tgid, &info, BPF_ANY);
-	return true;
+	if (!bpf_map_update_elem(&followed, &tgid, &info, BPF_ANY))
+		return true;
+	this_slot()->losses[LOSS_COUNT]++;
+	return false;
 }
 
 #endif

@@ -1,22 +1,25 @@
 /* Interrupts by vector and CPU, those that hit a watched thread, and the interprocessor interrupts meant for one. */
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 1024);
-	__type(key, __u32); /* interrupt line */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct irq_key);
 	__type(value, struct irq_count);
 } irqs SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 512);
 	__type(key, struct return_key);
 	__type(value, __u64);
 } returns SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 8192);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
 	__type(key, struct ipi_key);
 	__type(value, __u64);
 } ipis SEC(".maps");
@@ -37,7 +40,7 @@ static __always_inline void count_return(struct task_struct *task, __u32 vector,
 	if (!fire((struct pt_regs *)bpf_task_pt_regs(task), what, line ? line - 1 : vector, slot))
 		return;
 	struct return_key key = { .entry = entry.address, .vector = vector, .line = line };
-	ADD_CACHED(returns, last_return, key, 1, slot);
+	ADD_CACHED(returns, last_return, key, 1, LOSS_INTERRUPT, slot);
 }
 
 static __always_inline int vector_entry(__u32 vector)
@@ -110,18 +113,19 @@ int BPF_PROG(interrupt_untraced_timer, void *timer, __s64 *now)
 /* Two looks at the clock for each interrupt: only where its time is asked for. */
 const volatile bool spans_timed = false;
 
-/* As in add(): another CPU may be ahead. */
+/* Only this CPU writes there. */
 static __always_inline struct irq_count *count_of_line(__u32 line, struct cpu_slot *slot)
 {
-	struct irq_count *count = bpf_map_lookup_elem(&irqs, &line);
+	struct irq_key key = { .line = line, .cpu = bpf_get_smp_processor_id() };
+	struct irq_count *count = bpf_map_lookup_elem(&irqs, &key);
 
 	if (!count) {
 		struct irq_count zero = {};
-		bpf_map_update_elem(&irqs, &line, &zero, BPF_NOEXIST);
-		count = bpf_map_lookup_elem(&irqs, &line);
+		bpf_map_update_elem(&irqs, &key, &zero, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&irqs, &key);
 	}
 	if (!count)
-		slot->lost++;
+		slot->losses[LOSS_INTERRUPT]++;
 	return count;
 }
 
@@ -172,8 +176,8 @@ static __always_inline __u64 count_time(struct cpu_slot *slot, __u64 *since, __u
 		slot->last_line_count.spent_ns += spent;
 		return spent;
 	}
-	line--;
-	struct irq_count *count = bpf_map_lookup_elem(&irqs, &line);
+	struct irq_key key = { .line = line - 1, .cpu = bpf_get_smp_processor_id() };
+	struct irq_count *count = bpf_map_lookup_elem(&irqs, &key);
 	if (count)
 		count->spent_ns += spent;
 	return spent;
@@ -309,7 +313,12 @@ static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, __u64 callback)
 {
 	struct cpu_slot *slot = this_slot();
 	struct cpu_slot *target = &slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)];
-	struct ipi_key key = { .site = site, .to_cpu = to_cpu, .flags = callback ? 0 : IPI_RESCHED };
+	struct ipi_key key = {
+		.site = site,
+		.to_cpu = to_cpu,
+		.from_cpu = bpf_get_smp_processor_id(),
+		.flags = callback ? 0 : IPI_RESCHED,
+	};
 	struct task_struct *woken = (struct task_struct *)slot->waking;
 	__u32 nr;
 
@@ -325,7 +334,7 @@ static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, __u64 callback)
 	} else if (!slot->watched_here || context_of(slot, &nr) != WAKER_OTHER) {
 		return 0;
 	}
-	ADD_CACHED(ipis, last_ipi, key, 1, slot);
+	ADD_CACHED(ipis, last_ipi, key, 1, LOSS_IPI, slot);
 	return 0;
 }
 

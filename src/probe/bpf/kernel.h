@@ -31,6 +31,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+enum { BPF_F_NO_PREALLOC = 1 }; /* allowed here since 6.1 (96da3f7d489d) */
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 
 /* include/uapi/asm-generic/errno.h */
@@ -39,6 +40,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 /* include/linux/sched.h */
 #define PF_IO_WORKER 0x00000010 /* io-wq workers and SQPOLL threads (5.12 and later) */
 #define PF_WQ_WORKER 0x00000020
+#define TASK_DEAD 0x00000080 /* of __state: it will never run again */
 
 /* include/uapi/linux/io_uring.h */
 #define IORING_SETUP_IOPOLL (1U << 0)
@@ -118,6 +120,7 @@ struct task_struct {
 	int tgid;
 	void *worker_private;
 	struct mm_struct *mm;
+	struct task_struct *group_leader;
 };
 
 struct pt_regs; /* arch.h */
@@ -127,10 +130,15 @@ struct io_uring_task {
 	struct task_struct *task; /* since 6.13 (b6f58a3f4aa8) */
 };
 
+struct work_struct {
+	void *func;
+};
+
 struct io_ring_ctx {
 	unsigned int flags;
 	unsigned int sq_entries;
 	unsigned int cq_entries;
+	struct work_struct exit_work;
 };
 
 struct io_cqe {

@@ -62,6 +62,13 @@ static __always_inline void posix_returns(__u64 block, __u32 ring)
 		aio_reaped(block, ring, error ? -error : result);
 }
 
+static __noinline int posix_aio_begins(__u64 address)
+{
+	struct ring_info info = { .interface = INTERFACE_POSIX_AIO };
+
+	return number_new(address, &info);
+}
+
 static __always_inline int posix_called(struct pt_regs *regs, __u64 function)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -74,7 +81,7 @@ static __always_inline int posix_called(struct pt_regs *regs, __u64 function)
 	if (known)
 		call.ring = *known;
 	else if (function != FUNCTION_AIO_RETURN)
-		number_new(address, INTERFACE_POSIX_AIO, &call.ring);
+		call.ring = posix_aio_begins(address);
 	else
 		return 0;
 	switch (function) {

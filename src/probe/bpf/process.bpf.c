@@ -1,16 +1,33 @@
 /* The followed processes' children, names and ends. */
 
+const volatile struct ended ended_layout = {}; /* as trail_layout */
+
+__u32 processes_gone;
+
+/* A number may be used again: what is left of its last owner, where that one's end was not seen, goes here. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *child)
 {
-	__u32 tgid = child->tgid;
+	__u32 tgid = child->tgid, tid = child->pid;
+	bool is_thread = child->tgid == parent->tgid;
 
-	if (everyone || child->tgid == parent->tgid || !watched(parent))
+	if (!watched(parent)) {
+		if (!is_thread)
+			bpf_map_delete_elem(&followed, &tgid);
 		return 0;
-	struct process_info info = {};
+	}
+	bpf_map_delete_elem(&threads, &tid);
+	if (is_thread)
+		return 0;
+	if (everyone) {
+		/* Met at its first request, as any other. */
+		bpf_map_delete_elem(&followed, &tgid);
+		return 0;
+	}
+	struct process_info info = { .leader = (__u64)child };
 	bpf_get_current_comm(info.comm, sizeof(info.comm));
 	if (bpf_map_update_elem(&followed, &tgid, &info, BPF_ANY))
-		this_slot()->lost++;
+		this_slot()->losses[LOSS_CHILD]++;
 	return 0;
 }
 
@@ -24,6 +41,9 @@ int BPF_PROG(process_executes, struct task_struct *task)
 		return 0;
 	bpf_get_current_comm(info->comm, sizeof(info->comm));
 	info->executed_ns = bpf_ktime_get_ns();
+	/* It may have been another thread, which is the first one from here on. */
+	if (info->leader)
+		info->leader = (__u64)task;
 	return 0;
 }
 
@@ -43,5 +63,81 @@ int BPF_PROG(process_exits, struct task_struct *task)
 	bpf_map_delete_elem(&threads, &tid);
 	if (!bpf_map_delete_elem(&workers, &tid))
 		__sync_fetch_and_sub(&workers_now, 1);
+	return 0;
+}
+
+/* After the exit, which may still post completions, and after whoever waits for it has learnt of it. */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(process_freed, struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+
+	if (task->pid != task->tgid)
+		return 0;
+	struct process_info *info = bpf_map_lookup_elem(&followed, &tgid);
+	/* Its number may be another one's by now. */
+	if (!info || (info->leader && info->leader != (__u64)task))
+		return 0;
+	struct ended ended = { .executed_ns = info->executed_ns, .ended_ns = bpf_ktime_get_ns(), .tgid = tgid };
+	__builtin_memcpy(ended.comm, info->comm, sizeof(ended.comm));
+	bpf_map_delete_elem(&followed, &tgid);
+	__sync_fetch_and_add(&processes_gone, 1);
+	if (bpf_ringbuf_output(&trails_out, &ended, sizeof(ended), BPF_RB_NO_WAKEUP))
+		this_slot()->losses[LOSS_NAME]++;
+	return 0;
+}
+
+/* A ring's teardown is a kernel worker's work (io_ring_exit_work), which waits for its last requests. When it is over, the ring's
+ * memory is free, and may already be another ring's: it is the one that stood there when the work began. What work is over cannot be
+ * asked there (no program may read a function's address from its arguments), so its own address is kept.
+ */
+const volatile __u64 ring_exit_work = 0;
+
+__u32 rings_ending; /* nothing to look for while there are none */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, __u64); /* the work's address */
+	__type(value, __u32);
+} ending SEC(".maps");
+
+static __always_inline __u64 ring_of_work(__u64 work)
+{
+	return work - bpf_core_field_offset(struct io_ring_ctx, exit_work);
+}
+
+SEC("tp_btf/workqueue_execute_start")
+int BPF_PROG(ring_ends, struct work_struct *work)
+{
+	if ((__u64)work->func != ring_exit_work || !ring_exit_work)
+		return 0;
+	__u64 key = (__u64)work, address = ring_of_work(key);
+	__u32 *number = bpf_map_lookup_elem(&ring_numbers, &address);
+	/* One that finds no room is gone when its address is used again. */
+	if (number && !bpf_map_update_elem(&ending, &key, number, BPF_NOEXIST))
+		__sync_fetch_and_add(&rings_ending, 1);
+	return 0;
+}
+
+SEC("tp_btf/workqueue_execute_end")
+int BPF_PROG(ring_ended, struct work_struct *work)
+{
+	if (!rings_ending)
+		return 0;
+	__u64 key = (__u64)work, address = ring_of_work(key);
+	__u32 *ended = bpf_map_lookup_elem(&ending, &key);
+	if (!ended)
+		return 0;
+	__u32 number = *ended;
+	if (!bpf_map_delete_elem(&ending, &key))
+		__sync_fetch_and_sub(&rings_ending, 1);
+	__u32 *now = bpf_map_lookup_elem(&ring_numbers, &address);
+	if (now && *now == number)
+		bpf_map_delete_elem(&ring_numbers, &address);
+	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
+	if (info && !info->others)
+		ring_gone(info);
 	return 0;
 }

@@ -1,5 +1,16 @@
 /* Context switches and wake-ups of the watched threads. */
 
+/* Its last switch: what it posted on its way out was posted inline, and nothing of it stays. */
+static __always_inline void thread_dies(struct task_struct *task, struct cpu_slot *slot)
+{
+	__u32 tid = task->pid;
+
+	if (!not_counting())
+		all_inline();
+	leaves_place(slot);
+	bpf_map_delete_elem(&threads, &tid);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
@@ -41,7 +52,10 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 			else
 				slot->waiting = slot->slept = 0;
 		}
-		park(slot);
+		if (!preempt && prev_state & TASK_DEAD)
+			thread_dies(prev, slot);
+		else
+			park(slot);
 	}
 	if (in) {
 		if (recording)
@@ -49,8 +63,11 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		unpark(next, slot);
 		if (following && slot->current == CURRENT_HELPER && next->worker_private) {
 			__u32 tid = next->pid, once = 1;
-			if (!not_counting() && !bpf_map_lookup_elem(&workers, &tid) &&
-			    !bpf_map_update_elem(&workers, &tid, &once, BPF_NOEXIST)) {
+			if (!not_counting() && !bpf_map_lookup_elem(&workers, &tid)) {
+				if (bpf_map_update_elem(&workers, &tid, &once, BPF_NOEXIST)) {
+					slot->losses[LOSS_WORKER]++;
+					return 0;
+				}
 				__u32 now = __sync_fetch_and_add(&workers_now, 1) + 1;
 				__sync_fetch_and_add(&workers_made, 1);
 				if (now > workers_most)

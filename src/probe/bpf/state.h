@@ -19,6 +19,7 @@ const volatile __u64 blkdev_end_io_address = 0;
 const volatile bool following = false; /* counts by ring, and trails: see follow.h */
 const volatile bool everyone = false;
 const volatile __u32 own_tgid = 0;
+const volatile enum loss loss_layout = 0; /* never read: so that its names reach user space */
 __u32 frozen;   /* threads' states stay where they are: someone reads them, or throws them away */
 __u32 counting; /* where `following`: between the two ends of the watched span */
 
@@ -26,16 +27,21 @@ struct cpu_slot slots[IOTRAIL_MAX_CPUS];
 #define MMS_MAX 16
 __u64 watched_mms[MMS_MAX]; /* addresses of the watched processes' mm_structs; only compared, and read through probe reads */
 
+/* Hashes have room for what is in use alone (BPF_F_NO_PREALLOC): their limits cost 16 bytes an entry at most, which the buckets
+ * take.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
 	__type(key, __u32);
 	__type(value, struct thread_state);
 } threads SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 2048);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
 	__type(key, struct delivery_key);
 	__type(value, __u64);
 } deliveries SEC(".maps");
@@ -48,7 +54,8 @@ static __always_inline struct cpu_slot *this_slot(void)
 /* Watched processes, where there is more than the one. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
 	__type(key, __u32); /* tgid */
 	__type(value, struct process_info);
 } followed SEC(".maps");
@@ -148,29 +155,35 @@ static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
 	return WAKER_OTHER;
 }
 
-/* Adds to a counter in a per-CPU hash; a full map is a counted loss. Another CPU may put the same key there in between:
- * that is no failure, the counter is there then.
+/* Adds to a counter in a hash. Another CPU may put the same key there in between: that is no failure, the counter is there
+ * then. Whether there was room.
  */
-static __always_inline void add(void *map, const void *key, __u64 n, struct cpu_slot *slot)
+static __always_inline bool add(void *map, const void *key, __u64 n)
 {
 	__u64 *value = bpf_map_lookup_elem(map, key);
 	if (!value) {
-		__u64 zero = 0;
-		bpf_map_update_elem(map, key, &zero, BPF_NOEXIST);
+		if (!bpf_map_update_elem(map, key, &n, BPF_NOEXIST))
+			return true;
 		value = bpf_map_lookup_elem(map, key);
+		if (!value)
+			return false;
 	}
-	if (value)
-		*value += n;
-	else
-		slot->lost++;
+	__sync_fetch_and_add(value, n);
+	return true;
+}
+
+static __always_inline void add_or_lose(void *map, const void *key, __u64 n, enum loss loss, struct cpu_slot *slot)
+{
+	if (!add(map, key, n))
+		slot->losses[loss] += n;
 }
 
 /* The same, through the slot's last key. */
-#define ADD_CACHED(map, last, key, n, slot)                                                        \
+#define ADD_CACHED(map, last, key, n, loss, slot)                                                  \
 	do {                                                                                       \
 		if (!same((__u64 *)&(slot)->last, (__u64 *)&(key), sizeof(key) / sizeof(__u64))) { \
 			if ((slot)->last##_count)                                                  \
-				add(&map, &(slot)->last, (slot)->last##_count, slot);              \
+				add_or_lose(&map, &(slot)->last, (slot)->last##_count, loss, slot); \
 			(slot)->last = (key);                                                      \
 			(slot)->last##_count = 0;                                                  \
 		}                                                                                  \
@@ -202,6 +215,22 @@ static __always_inline enum waker fired_in(struct pt_regs *regs, __u32 *nr, stru
 	return slot->fired.what;
 }
 
+/* Nobody's state stands in the slot. */
+static __always_inline void leaves_place(struct cpu_slot *slot)
+{
+	if (following) {
+		__builtin_memset(slot->segments, 0, sizeof(slot->segments));
+		slot->trails = slot->trails_waiting = slot->submitting = slot->submitted = slot->submits = 0;
+		slot->last_request = 0;
+		slot->aio_tail = 0;
+	}
+	slot->tid = 0;
+	slot->current = CURRENT_UNSEEN;
+	slot->fired.what = WAKER_NONE;
+	slot->pending = 0;
+	slot->waiting = slot->slept = 0;
+}
+
 /* Puts away the state of the thread that leaves this CPU. */
 static __always_inline void park(struct cpu_slot *slot)
 {
@@ -215,7 +244,7 @@ static __always_inline void park(struct cpu_slot *slot)
 		bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST);
 		state = bpf_map_lookup_elem(&threads, &tid);
 		if (!state)
-			slot->lost++;
+			slot->losses[LOSS_THREAD]++;
 	}
 	if (state) {
 		state->fired = slot->fired;
@@ -238,17 +267,7 @@ static __always_inline void park(struct cpu_slot *slot)
 			state->aio_submit_ns = slot->aio_submit_ns;
 		}
 	}
-	if (following) {
-		__builtin_memset(slot->segments, 0, sizeof(slot->segments));
-		slot->trails = slot->trails_waiting = slot->submitting = slot->submitted = slot->submits = 0;
-		slot->last_request = 0;
-		slot->aio_tail = 0;
-	}
-	slot->tid = 0;
-	slot->current = CURRENT_UNSEEN;
-	slot->fired.what = WAKER_NONE;
-	slot->pending = 0;
-	slot->waiting = slot->slept = 0;
+	leaves_place(slot);
 }
 
 /* The watched thread is on this CPU. */

@@ -6,13 +6,22 @@ use std::time::Duration;
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::{AWAITED, Interrupts, Result, Watch, attach, entries, posix_aio, types, unreadable};
+use super::{AWAITED, Interrupts, Result, Watch, attach, entries, posix_aio, tables, types, unreadable};
 
 /// They stay attached: what they tell is rare, and a ring's or a process's beginning is not told again. The last ones cost only
 /// who calls POSIX AIO, and take the kernel longer to be rid of than a window lasts. (A probe of one system call is none of
 /// these: while it is there, every system call of every program goes the long way.)
-const ALWAYS: [&str; 6] =
-    ["follow_create", "process_forked", "process_executes", "process_exits", posix_aio::AT_ONCE, posix_aio::EACH];
+const ALWAYS: [&str; 9] = [
+    "follow_create",
+    "process_forked",
+    "process_executes",
+    "process_exits",
+    "process_freed",
+    "ring_ends",
+    "ring_ended",
+    posix_aio::AT_ONCE,
+    posix_aio::EACH,
+];
 
 /// What the windows that are over have left.
 #[derive(Default)]
@@ -83,14 +92,10 @@ impl Watch<'_> {
         let maps = &mut self.skel.maps;
         for (tid, state) in entries::<u32, types::thread_state>(&maps.threads)? {
             windows.undecided.extend(state.segments.into_iter().filter(|s| s.count > 0));
-            // An entry that went meanwhile is gone as wanted.
-            drop(maps.threads.delete(&tid.to_ne_bytes()));
+            tables::delete(&maps.threads, &tid)?;
         }
         // Their results may be reaped before the next window.
-        let requests: Vec<Vec<u8>> = maps.aio_requests.keys().collect();
-        for request in requests {
-            drop(maps.aio_requests.delete(&request));
-        }
+        tables::clear(&maps.aio_requests)?;
         let bss = maps.bss_data.as_deref_mut().expect("the object has counters");
         for slot in &mut bss.slots {
             windows.undecided.extend(slot.segments.into_iter().filter(|s| s.count > 0));

@@ -6,8 +6,8 @@ use super::style::Style;
 use crate::answer::words::{UNKNOWN, and_descendants, bytes, count, known_span, percent, plural, span};
 use crate::measurement::{Latency, StageRecord, VehicleCount};
 use crate::trace_record::{
-    ContextRecord, CpuPair, EnterBatch, Estimate, IowqRecord, OpcodeRecord, ProcessRecord, RingRecord, RunItems,
-    SqpollRecord, Subject, Total, TraceRecord,
+    ContextRecord, CpuPair, EnterBatch, Estimate, IowqRecord, OpcodeRecord, OthersRecord, ProcessRecord, RingRecord,
+    RunItems, SqpollRecord, Subject, Total, TraceRecord,
 };
 
 /// Rings that are shown in full, the busiest first.
@@ -21,7 +21,7 @@ pub fn screen(t: &TraceRecord, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
     o.field("watched", &subject(t));
-    o.field("processes", &processes(&t.total.processes));
+    o.field("processes", &processes(&t.total.processes, t.total.more_processes));
     o.field("I/O", &throughput(t));
     o.field("followed", &followed(&t.total));
     o.field("CPU", &cpu(&t.total));
@@ -48,6 +48,10 @@ pub fn screen(t: &TraceRecord, style: Style) -> Screen {
     if let rest @ [_, ..] = &busiest[shown..] {
         o.blank();
         o.field("others", &other_contexts(rest));
+    }
+    if !t.others.is_empty() {
+        o.blank();
+        o.field("not listed", &not_listed(&t.others));
     }
     o.blank();
     whole(o, t);
@@ -88,14 +92,15 @@ fn subject(t: &TraceRecord) -> Vec<String> {
     [what, vec![time]].concat()
 }
 
-fn processes(processes: &[ProcessRecord]) -> Vec<String> {
+fn processes(processes: &[ProcessRecord], more: u64) -> Vec<String> {
     let one = |p: &ProcessRecord| match p.here {
         None => format!("{} ({})", p.comm, p.tgid),
         Some(here) => format!("{} ({}, here {here})", p.comm, p.tgid),
     };
     let mut items: Vec<String> = processes.iter().take(PROCESSES).map(one).collect();
-    if processes.len() > PROCESSES {
-        items.push(format!("and {} more", processes.len() - PROCESSES));
+    let more = processes.len().saturating_sub(PROCESSES) as u64 + more;
+    if more > 0 {
+        items.push(format!("and {more} more"));
     }
     items
 }
@@ -351,6 +356,19 @@ fn others(rings: &[&RingRecord]) -> Vec<String> {
         plural(sum(|r| r.errors) as usize, "error"),
         format!("{} overflows", count(sum(|r| r.overflows) as f64)),
         "--json has each".into(),
+    ]
+}
+
+/// Rings and contexts that the record does not have one by one.
+fn not_listed(others: &[OthersRecord]) -> Vec<String> {
+    let sum = |f: fn(&OthersRecord) -> u64| others.iter().map(f).sum::<u64>();
+    vec![
+        format!("{} more rings or contexts", count(sum(|o| o.rings) as f64)),
+        format!("{} requests", count(sum(|o| o.requests) as f64)),
+        format!("{} completions", count(sum(|o| o.completions) as f64)),
+        bytes(sum(|o| o.bytes)),
+        plural(sum(|o| o.errors) as usize, "error"),
+        "in the totals".into(),
     ]
 }
 

@@ -53,6 +53,9 @@ impl Screen {
         if let Some(record) = &self.shown {
             text.push_str(&format!(" · {}", span(record.elapsed_ns as f64)));
             text.push_str(&format!(" · {}", plural(record.rings.len(), "ring")));
+            if let Some(others) = &record.other_rings {
+                text.push_str(&format!(" and {} others", others.rings));
+            }
         }
         let mut title = vec![Span::styled(text, Style::new().add_modifier(Modifier::BOLD))];
         if self.frozen {

@@ -74,6 +74,7 @@ pub fn record() -> TopRecord {
             ..TotalRates::default()
         },
         processes: vec![process(4711, "database", 2, &db), process(99, "\x1b[31mred", 1, &polled)],
+        other_rings: None,
         rings: vec![
             RingRates {
                 flags: vec!["coop_taskrun".into()],
