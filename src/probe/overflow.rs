@@ -33,8 +33,9 @@ pub(super) fn name(counted: &mut Counted) {
         op.bytes += nameless.bytes;
         op.errors += nameless.errors;
         (rest.bytes, rest.errors) = (0, 0);
-        let of_none: Vec<_> = counted.errnos.extract_if((NONE, 0)..=(NONE, u32::MAX), |_, _| true).collect();
-        for ((_, errno), n) in of_none {
+        let of_none: Vec<_> = counted.errnos.range((NONE, 0)..).map(|((_, errno), n)| (*errno, *n)).collect();
+        counted.errnos.retain(|(opcode, _), _| *opcode != NONE);
+        for (errno, n) in of_none {
             *counted.errnos.entry((only, errno)).or_default() += n;
         }
     }
