@@ -57,6 +57,7 @@ pub struct OpcodeMetrics {
     pub errors: u64,
     pub punted_asked: u64,
     pub punted_would_block: u64,
+    pub punted_drained: u64,
 }
 
 /// Nanoseconds, counted by [`BOUNDS_NS`].

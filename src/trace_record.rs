@@ -99,7 +99,8 @@ pub struct Total {
     #[serde(default)]
     pub more_processes: u64,
     pub iowq: IowqRecord,
-    /// Page faults from user mode of the watched threads; null where not counted.
+    /// Page faults that the watched threads took in user mode; those that the kernel takes while it copies for them are no
+    /// mode switches and not among them. Null where not counted.
     pub page_faults: Option<u64>,
     /// System calls other than io_uring_enter, of threads that submit; null where not counted.
     #[serde(default)]
@@ -147,7 +148,8 @@ pub struct OpcodeRecord {
     pub skips: u64,
     /// Completions posted, the `more` and `notifications` among them.
     pub completions: u64,
-    /// Sum of the results of reads, writes, sends and receives.
+    /// Sum of the results of reads, writes, sends and receives. What requests that succeeded without a completion moved is
+    /// not known, and not in it.
     pub bytes: u64,
     pub errors: u64,
     /// Of plain reads and writes: fewer bytes than asked for. What is read into a provided buffer is as much as there is.
@@ -158,10 +160,38 @@ pub struct OpcodeRecord {
     pub punted_asked: u64,
     /// Handed to io-wq because it would have blocked.
     pub punted_would_block: u64,
+    /// Handed to io-wq after the ring was drained (IOSQE_IO_DRAIN): those that asked for it, and those that came while it went on.
+    #[serde(default)]
+    pub punted_drained: u64,
     /// By errno's name: `EAGAIN`.
     pub errnos: Vec<ErrnoCount>,
     pub latency_ns: Latency,
     pub stages: Option<StageRecord>,
+}
+
+/// Operations whose result is a number of bytes.
+pub fn counts_bytes(opcode: &str) -> bool {
+    let verbs = ["read", "write", "send", "recv", "splice", "tee", "pread", "pwrite", "aio_read", "aio_write"];
+    verbs.iter().any(|verb| opcode.starts_with(verb))
+}
+
+impl OpcodeRecord {
+    /// What succeeded without a completion moved bytes, and how many is not known.
+    pub fn bytes_unknown(&self) -> bool {
+        counts_bytes(&self.opcode) && self.silent() > 0
+    }
+
+    /// Requests that succeeded without a completion, as they asked (IOSQE_CQE_SKIP_SUCCESS). What they moved is not known.
+    /// Those still in flight when watching ended are among them: nothing tells the two apart.
+    pub fn silent(&self) -> u64 {
+        let ended = self.completions.saturating_sub(self.more);
+        self.skips.min(self.requests.saturating_sub(ended))
+    }
+
+    /// I/Os whose outcome is known: a zero-copy send's notification is none, a silent success is one.
+    pub fn outcomes(&self) -> u64 {
+        self.completions.saturating_sub(self.notifications) + self.silent()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,7 +249,8 @@ impl CpuPair {
     }
 }
 
-/// Followed completions carried by runs of exactly so many items; estimated / items estimates the runs.
+/// Followed completions carried by runs of exactly so many items. An item of a multishot request may post several: the runs
+/// themselves are in `task_work_batches`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunItems {
     pub items: u32,
@@ -338,8 +369,11 @@ pub struct SqpollRecord {
     pub work_ns: Option<u64>,
     /// Times the thread was woken because it had gone to sleep.
     pub wakeups: Option<u64>,
-    /// Requests that it submitted.
+    /// Requests that it submitted for this ring.
     pub requests: u64,
+    /// Other rings that the same thread serves (IORING_SETUP_ATTACH_WQ): its times are of all of them together.
+    #[serde(default)]
+    pub shared_with: Vec<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -103,6 +103,7 @@ fn submitted(t: &Trail) -> String {
     match t.punted {
         Some(Punt::Asked) => text.push_str("; to io-wq, as the program asked"),
         Some(Punt::WouldBlock) => text.push_str("; to io-wq: it would have blocked"),
+        Some(Punt::Drained) => text.push_str("; to io-wq, once the ring was drained"),
         None => (),
     }
     text
@@ -265,6 +266,7 @@ fn because(punt: Punt) -> &'static str {
     match punt {
         Punt::Asked => "as the program asked (IOSQE_ASYNC)",
         Punt::WouldBlock => "because it would have blocked",
+        Punt::Drained => "once the ring was drained (IOSQE_IO_DRAIN)",
     }
 }
 

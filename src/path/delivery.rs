@@ -45,6 +45,8 @@ pub enum Carrier {
     Submitter,
     /// A user-space helper thread's own system call (POSIX AIO).
     HelperThread,
+    /// aio_cancel finished it, in the thread that called it (POSIX AIO).
+    Cancelled,
     /// Its result was reaped; what posted it was not seen (native aio).
     Unseen,
     /// The probes were taken out before it was known.
@@ -125,7 +127,17 @@ impl std::fmt::Display for Waker {
 /// System call numbers that decide a vehicle; the same on every 64-bit architecture since 5.1.
 pub(crate) const IO_URING_ENTER: u32 = 426;
 
+/// A call of the 32-bit table (`NR_I386` of probe/bpf/arch.h): a 32-bit program's, or one made by int 0x80.
+const I386: u32 = 1 << 29;
+
 fn syscall_name(nr: u32) -> String {
+    if nr & I386 != 0 {
+        let nr = nr & !I386;
+        return match syscalls::x86::Sysno::new(nr as usize) {
+            Some(s) => format!("{} (i386)", s.name()),
+            None => format!("i386 system call {nr}"),
+        };
+    }
     match syscalls::Sysno::new(nr as usize) {
         Some(s) => s.name().to_owned(),
         None => format!("system call {nr}"),
@@ -150,6 +162,10 @@ impl Carrier {
             Carrier::RunAfterSleep { waker } => (Vehicle::Enter, Some(format!("slept, woken by {waker}"))),
             Carrier::RunAtSyscallExit { nr } => (Vehicle::SyscallExit, Some(syscall_name(*nr))),
             Carrier::RunAtReturn { entry, fired, line } => {
+                // A system call without a number: rt_sigreturn puts the registers of the interrupted code in their place.
+                if entry.as_deref().is_some_and(entry::is_system_call) {
+                    return (Vehicle::SyscallExit, Some("rt_sigreturn".into()));
+                }
                 let name = line.as_ref().and_then(|l| l.name.as_deref());
                 match entry::of(entry.as_deref(), fired.as_ref(), name) {
                     Some(Entry::ReschedIpi) => (Vehicle::ReschedIpi, None),
@@ -171,6 +187,7 @@ impl Carrier {
             Carrier::KernelWorker => (Vehicle::Kworker, None),
             Carrier::Stranger => (Vehicle::Unknown, Some("in a thread that is not watched".into())),
             Carrier::HelperThread => (Vehicle::Thread, None),
+            Carrier::Cancelled => (Vehicle::Inline, Some("cancelled by aio_cancel".into())),
             Carrier::Unseen => (Vehicle::Unknown, Some("its end was not seen".into())),
             Carrier::Undecided => (Vehicle::Unknown, Some("the window closed before it was known".into())),
         }
@@ -196,6 +213,7 @@ mod tests {
         assert_eq!(at("asm_common_interrupt"), (Vehicle::DeviceIrq, Some("36 virtio1-req.0".into())));
         assert_eq!(at("asm_exc_page_fault"), (Vehicle::PageFault, None));
         assert_eq!(at("asm_sysvec_call_function_single"), (Vehicle::OtherIrq, Some("call_function_single".into())));
+        assert_eq!(at("entry_SYSCALL_64_after_hwframe"), (Vehicle::SyscallExit, Some("rt_sigreturn".into())));
         assert_eq!(at("ret_from_fork_asm").0, Vehicle::Unknown);
         assert_eq!(Carrier::RunAtReturn { entry: None, fired: None, line: None }.vehicle().0, Vehicle::Unknown);
     }
@@ -221,6 +239,9 @@ mod tests {
         assert_eq!(Carrier::RunAtSyscallExit { nr: 426 }.vehicle().1.as_deref(), Some("io_uring_enter"));
         #[cfg(target_arch = "x86_64")]
         assert_eq!(Carrier::RunAtSyscallExit { nr: 12 }.vehicle(), (Vehicle::SyscallExit, Some("brk".into())));
+        // 4 is stat in the table of 64 bits.
+        let of_32_bits = |nr| Carrier::RunAtSyscallExit { nr: I386 | nr }.vehicle().1.unwrap();
+        assert_eq!((of_32_bits(4), of_32_bits(9_999)), ("write (i386)".into(), "i386 system call 9999".into()));
         let slept = Carrier::RunAfterSleep { waker: Waker::Irq { line: line(), cpu: 1 } }.vehicle();
         let softirq = Carrier::Interrupt { by: Waker::SoftirqOfIrq { line: line(), cpu: 1 } }.vehicle();
         assert_eq!(softirq, (Vehicle::IrqDirect, Some("irq 36 virtio1-req.0 on CPU 1 (its softirq)".into())));

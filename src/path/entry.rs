@@ -107,6 +107,11 @@ fn of_line(name: &str) -> Option<Entry> {
     })
 }
 
+/// Whether the symbol is a system call's entry, whichever way it was made. x86-64: arch/x86/entry/entry_64.S, entry_64_compat.S.
+pub fn is_system_call(symbol: &str) -> bool {
+    ["entry_SYSCALL_", "entry_SYSENTER_", "entry_INT80_", "asm_int80_"].iter().any(|entry| symbol.starts_with(entry))
+}
+
 /// The functions that a kick is sent from: to make a running task notice task work.
 ///
 /// `kick_process` sends it, so the call site is its caller's, `task_work_add`; where the compiler inlined either, or made the call a
@@ -202,6 +207,14 @@ mod tests {
         assert_eq!(of(None, Some(&vector("timer")), None), Some(Entry::TimerTick));
         assert_eq!(of(None, Some(&Fired::Line), Some("resched0")), Some(Entry::ReschedIpi));
         assert_eq!(of(None, None, Some("nvme0q1")), None);
+    }
+
+    #[test]
+    fn entries_of_system_calls() {
+        for symbol in ["entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_compat_after_hwframe", "asm_int80_emulation"] {
+            assert!(is_system_call(symbol), "{symbol}");
+        }
+        assert!(!is_system_call("asm_common_interrupt") && !is_system_call("ret_from_fork_asm"));
     }
 
     #[test]

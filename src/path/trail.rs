@@ -106,6 +106,8 @@ pub enum Punt {
     Asked,
     /// Its operation never runs without blocking, or it would have blocked when it was tried.
     WouldBlock,
+    /// The ring was drained: it asked for that (IOSQE_IO_DRAIN), or was submitted while it went on.
+    Drained,
 }
 
 /// The parts of one latency, in order. They sum to posted − submitted, all of them or none being known.

@@ -46,6 +46,7 @@ impl Counted {
         sum.notifications += n.notifications;
         sum.punted_asked += n.punted_asked;
         sum.punted_would_block += n.punted_would_block;
+        sum.punted_drained += n.punted_drained;
     }
 
     pub fn ring(&mut self, n: &types::ring_count) {

@@ -14,6 +14,7 @@ use crate::host::irq::Interrupts;
 use crate::measurement::{Interrupt, Ipi, Missed, VehicleCount};
 use crate::path::delivery::{Carrier, Line, Waker};
 use crate::path::entry::{self, Entry, Fired};
+use crate::trace_record::counts_bytes;
 
 /// What was counted over one watched span.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -195,8 +196,7 @@ pub(super) fn observe(
         carriers.push((carrier(&key, symbols, &line), n));
     }
     let contexts = by_context(raw, symbols, &line);
-    let of_glibc = counted().flat_map(|c| c.ops.range(trails::POSIX_AIO_OPCODES..trails::OPCODE_NONE));
-    carriers.push((Carrier::HelperThread, of_glibc.map(|(_, op)| op.completions).sum()));
+    carriers.extend(counted().flat_map(posix_carriers));
     let calls = sum(|s| s.rw_calls);
     let missed: Vec<Missed> = raw
         .misses
@@ -370,16 +370,20 @@ fn carried(ring: &RawRing, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line
         (Carrier::Undecided, ring.counted.undecided),
     ];
     if kind(ring) == Some(ContextKind::PosixAio) {
-        carriers.push((Carrier::HelperThread, ring.counted.ops.values().map(|op| op.completions).sum()));
+        carriers.extend(posix_carriers(&ring.counted));
     }
     carriers.extend(ring.counted.deliveries().map(|(key, n)| (carrier(&key, symbols, line), n)));
     vehicles(carriers)
 }
 
-/// Operations whose result is a number of bytes.
-fn counts_bytes(opcode: &str) -> bool {
-    let verbs = ["read", "write", "send", "recv", "splice", "tee", "pread", "pwrite", "aio_read", "aio_write"];
-    verbs.iter().any(|verb| opcode.starts_with(verb))
+/// POSIX AIO is glibc's threads', but what aio_cancel takes out of their queue: it ends at once, with ECANCELED, which no
+/// system call of theirs returns.
+fn posix_carriers(counted: &Counted) -> [(Carrier, u64); 2] {
+    let opcodes = trails::POSIX_AIO_OPCODES..trails::INVALID_OPCODE;
+    let all: u64 = counted.ops.range(opcodes.clone()).map(|(_, op)| op.completions).sum();
+    let errnos = counted.errnos.range((opcodes.start, 0)..(opcodes.end, 0));
+    let cancelled: u64 = errnos.filter(|((_, e), _)| *e == libc::ECANCELED as u32).map(|(_, n)| n).sum();
+    [(Carrier::HelperThread, all.saturating_sub(cancelled)), (Carrier::Cancelled, cancelled)]
 }
 
 fn opcodes(counted: &Counted) -> Vec<OpcodeCounts> {
@@ -398,7 +402,8 @@ fn opcodes(counted: &Counted) -> Vec<OpcodeCounts> {
             more: op.more,
             notifications: op.notifications,
             punted_asked: if always { 0 } else { op.punted_asked },
-            punted_would_block: op.punted_would_block + if always { op.punted_asked } else { 0 },
+            punted_would_block: op.punted_would_block + if always { op.punted_asked + op.punted_drained } else { 0 },
+            punted_drained: if always { 0 } else { op.punted_drained },
             errnos: errnos.filter(|(_, n)| **n > 0).map(|((_, errno), n)| (*errno as i32, *n)).collect(),
             opcode,
         }
@@ -550,6 +555,15 @@ mod tests {
         assert_eq!(active_ns(u32::MAX - 9, 10, Some(1000)), Some(20_000_000), "the clock went round");
         assert_eq!(active_ns(1000, 1019, Some(250)), None);
         assert_eq!([active_ns(0, 0, Some(100)), active_ns(1000, 2000, None)], [None, None]);
+    }
+
+    #[test]
+    fn what_aio_cancel_finished_no_thread_of_glibc_did() {
+        let mut counted = Counted::default();
+        let read = trails::POSIX_AIO_OPCODES;
+        counted.op(read, &types::op_count { completions: 64, ..types::op_count::default() });
+        counted.errnos.insert((read, libc::ECANCELED as u32), 60);
+        assert_eq!(posix_carriers(&counted), [(Carrier::HelperThread, 4), (Carrier::Cancelled, 60)]);
     }
 
     #[test]

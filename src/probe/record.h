@@ -140,6 +140,7 @@ enum current {
 /* Rings and their counts. */
 #define OPCODES_MAX 128
 #define OPCODE_NONE 127 /* a completion of no request that can be told */
+#define OPCODE_INVALID 126 /* none of this kernel's; it calls the request a no-op then */
 #define OPCODES_AIO 96  /* native aio: IOCB_CMD_… from here on */
 #define AIO_CMDS 16
 #define OPCODES_POSIX_AIO 112
@@ -169,6 +170,7 @@ struct op_count {
 	__u64 notifications;
 	__u64 punted_asked;
 	__u64 punted_would_block;
+	__u64 punted_drained;
 };
 
 /* What is counted of a ring and no opcode. */
@@ -248,6 +250,7 @@ struct cpu_slot {
 	__u32 submitted;   /* by it since the last run or wait: so many at most can have completed inline */
 	__u32 submits;     /* it has submitted */
 	__u64 last_request; /* address of the one it submitted last */
+	__u64 invalid;      /* the same of the last one that was refused for its opcode */
 	__u32 trails_waiting;
 	__u32 trails;      /* its completed trails that wait for their run: index + 1 of the last, 0: none */
 	__u32 submitting;  /* the followed request whose submission is under way: index + 1 */
@@ -430,6 +433,7 @@ enum punt {
 	PUNT_NONE = 0,
 	PUNT_ASKED,
 	PUNT_WOULD_BLOCK,
+	PUNT_DRAINED,
 };
 
 /* One request, from its submission to what carried its completion. A stamp of 0: not seen. CLOCK_MONOTONIC. */

@@ -105,6 +105,7 @@ pub struct OpcodeCounts {
     pub notifications: u64,
     pub punted_asked: u64,
     pub punted_would_block: u64,
+    pub punted_drained: u64,
     /// (positive errno, count)
     pub errnos: Vec<(i32, u64)>,
 }

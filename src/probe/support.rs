@@ -95,6 +95,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "aio_iomap_complete" "iomap_dio_complete" Aio false "native aio on a file system" "its vehicle" Some("6.6");
     "aio_block_complete" "block_rq_complete" Aio false "native aio on a block device" "its vehicle" None;
     "aio_submits" "sys_enter_io_submit" AioCalls false "native aio being submitted" "requests, opcodes and latencies of native aio" None;
+    "aio_submits_entered" "sys_enter" AioCalls false "native aio being submitted, where that tracepoint does not tell" "requests, opcodes and latencies of 32-bit programs' native aio" None;
     "posix_aio_called" "aio_read" AioCalls false "POSIX AIO, in glibc" "requests of POSIX AIO" None;
     "posix_aio_called_each" "aio_read" AioCalls false "POSIX AIO, in another glibc" "requests of POSIX AIO" None;
     "follow_submit" "io_uring_submit_req" Follow true "io_uring submissions" "requests by opcode, latencies" Some("6.4");
@@ -208,6 +209,8 @@ impl Facts {
         match p.name {
             "posix_aio_called" => self.uprobe_multi,
             "interrupt_untraced_timer" => self.hyper_v,
+            // It needs tracefs as well; without, the one on all system calls stands in.
+            "aio_submits" => has("sys_enter_io_submit") || !has("sys_enter"),
             "follow_complete" => self.completion_is_entry,
             "follow_complete_members" => !self.completion_is_entry,
             // Renamed in 6.4 (2ad57931db64).

@@ -132,6 +132,7 @@ pub(super) fn opcode(number: u32) -> String {
     let name = |names: &[&str], from| names.get((number - from) as usize).map(|name| (*name).to_owned());
     match number {
         OPCODE_NONE => "unknown".into(),
+        INVALID_OPCODE => "invalid".into(),
         POSIX_AIO_OPCODES.. => name(&POSIX_AIO, POSIX_AIO_OPCODES).unwrap_or_else(|| format!("op_{number}")),
         NATIVE_AIO_OPCODES.. => {
             name(&NATIVE_AIO, NATIVE_AIO_OPCODES).unwrap_or_else(|| format!("aio_op_{}", number - NATIVE_AIO_OPCODES))
@@ -170,8 +171,9 @@ pub(super) fn always_punted(opcode: &str) -> bool {
     ALWAYS.contains(&opcode)
 }
 
-/// `OPCODE_NONE`, `OPCODES_AIO` and `OPCODES_POSIX_AIO` of record.h.
+/// `OPCODE_NONE`, `OPCODE_INVALID`, `OPCODES_AIO` and `OPCODES_POSIX_AIO` of record.h.
 pub(super) const OPCODE_NONE: u32 = 127;
+pub(super) const INVALID_OPCODE: u32 = 126;
 const NATIVE_AIO_OPCODES: u32 = 96;
 pub(super) const POSIX_AIO_OPCODES: u32 = 112;
 
@@ -224,7 +226,8 @@ impl Words<'_> {
             enter_batch: (raw.enter_batch != 0).then_some(raw.enter_batch),
             punted: match raw.punt {
                 p::PUNT_ASKED if !always_punted(&opcode) => Some(Punt::Asked),
-                p::PUNT_ASKED | p::PUNT_WOULD_BLOCK => Some(Punt::WouldBlock),
+                p::PUNT_DRAINED if !always_punted(&opcode) => Some(Punt::Drained),
+                p::PUNT_ASKED | p::PUNT_WOULD_BLOCK | p::PUNT_DRAINED => Some(Punt::WouldBlock),
                 _ => None,
             },
             opcode,
@@ -269,7 +272,7 @@ mod tests {
             assert_eq!(opcode(number), name);
         }
         assert_eq!(opcode(OPCODE_NONE), "unknown");
-        assert_eq!(opcode(250), "op_250");
+        assert_eq!((opcode(250).as_str(), opcode(126).as_str()), ("op_250", "invalid"));
         // include/uapi/linux/aio_abi.h, aio.h
         for (number, name) in [(96, "pread"), (99, "fdsync"), (104, "pwritev"), (105, "aio_op_9"), (113, "aio_write")] {
             assert_eq!(opcode(number), name);

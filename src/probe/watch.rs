@@ -33,13 +33,13 @@ use crate::measurement::Warning;
 use crate::path::entry;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 2944);
+const _: () = assert!(size_of::<types::cpu_slot>() == 3072);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 24);
 const _: () = assert!(size_of::<types::irq_count>() == 32);
 const _: () = assert!(size_of::<types::thread_state>() == 112);
-const _: () = assert!(size_of::<types::op_count>() == 80);
+const _: () = assert!(size_of::<types::op_count>() == 88);
 const _: () = assert!(size_of::<types::ring_count>() == 48);
 const _: () = assert!(size_of::<types::ring_info>() == 64);
 const _: () = assert!(size_of::<types::process_info>() == 32);
@@ -143,6 +143,19 @@ pub struct Subject {
 
 /// It costs whoever makes system calls, since it is on the entry of one of them.
 const AWAITED: &str = "aio_submits";
+/// What tells of native aio being submitted where that one does not: all of it where there is none, and what comes by calls of
+/// the 32-bit table. It costs on every system call.
+const ENTERED: &str = "aio_submits_entered";
+
+/// Whether one of these is to be attached now; any other is. `own`: native aio's own tracepoint is there. `as_i386`: calls of the
+/// 32-bit table were seen.
+fn aio_is_due(name: &str, awaited: bool, own: bool, as_i386: bool) -> bool {
+    match name {
+        AWAITED => !awaited,
+        ENTERED => as_i386 || (!awaited && !own),
+        _ => true,
+    }
+}
 
 /// Where the loaded object stands; it must outlive the [`Watch`].
 #[derive(Default)]
@@ -154,6 +167,7 @@ pub struct Watch<'room> {
     links: Vec<(&'static str, Link)>,
     /// [`AWAITED`] is not attached yet.
     aio_awaited: bool,
+    aio_as_i386: bool,
     posix_aio: Libraries,
     /// Where it is watched by windows.
     windows: Option<windows::Windows>,
@@ -213,6 +227,7 @@ impl<'room> Watch<'room> {
             constants.unwatched_tid = unwatched_tid;
         }
         constants.recording = recording.is_some();
+        constants.aio_by_number = !plan.attach.contains(&AWAITED);
         constants.spans_timed = subject.spans_timed;
         constants.poster_asked =
             recording.is_some() || matches!(subject.interface, Interface::IoUring { iopoll: true });
@@ -271,7 +286,9 @@ impl<'room> Watch<'room> {
         let mut links = vec![];
         for program in skel.object_mut().progs_mut() {
             let name = plan.attach.iter().find(|name| program.name() == **name);
-            let now = |name: &&str| !posix_aio::is(&program) && (!subject.aio_awaited || *name != AWAITED);
+            let now = |name: &&str| {
+                !posix_aio::is(&program) && aio_is_due(name, subject.aio_awaited, plan.attach.contains(&AWAITED), false)
+            };
             if let Some(name) = name.filter(|name| now(name)) {
                 links.push((*name, attach(&program, &plan)?));
             }
@@ -283,7 +300,8 @@ impl<'room> Watch<'room> {
             trails,
             skel,
             links,
-            aio_awaited: subject.aio_awaited && plan.attach.contains(&AWAITED),
+            aio_awaited: subject.aio_awaited,
+            aio_as_i386: false,
             posix_aio: Libraries::default(),
             windows: None,
             plan,
@@ -536,17 +554,38 @@ impl<'room> Watch<'room> {
         let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
         // SAFETY: live and aligned; a program may be writing, and the next look sees it.
         let used = unsafe { std::ptr::read_volatile(&bss.aio_used) };
-        if self.aio_awaited && used != 0 { self.attach_awaited() } else { Ok(()) }
+        // SAFETY: as above.
+        let as_i386 = unsafe { std::ptr::read_volatile(&bss.aio_used_as_i386) };
+        if self.aio_awaited && used != 0 {
+            self.attach_awaited()?;
+        }
+        if as_i386 != 0 && !self.aio_as_i386 {
+            self.aio_as_i386 = true;
+            // Where it stands in for the other, it is attached already.
+            if self.plan.attach.contains(&AWAITED) {
+                return self.attach_late(ENTERED);
+            }
+        }
+        Ok(())
     }
 
     fn attach_awaited(&mut self) -> Result<()> {
         self.aio_awaited = false;
+        self.attach_late(if self.plan.attach.contains(&AWAITED) { AWAITED } else { ENTERED })
+    }
+
+    fn attach_late(&mut self, name: &'static str) -> Result<()> {
         // Between two windows nothing is attached: the next one does it.
         let counting = self.skel.maps.bss_data.as_deref().expect("the object has counters").counting;
         if self.windows.is_some() && counting == 0 {
             return Ok(());
         }
-        self.links.push((AWAITED, self.skel.progs.aio_submits.attach().map_err(load_error)?));
+        if !self.plan.attach.contains(&name) {
+            return Ok(());
+        }
+        let programs = &self.skel.progs;
+        let program = if name == AWAITED { &programs.aio_submits } else { &programs.aio_submits_entered };
+        self.links.push((name, program.attach().map_err(load_error)?));
         Ok(())
     }
 

@@ -144,5 +144,6 @@ fn opcode(o: &OpcodeCounts) -> OpcodeMetrics {
         errors: o.errors,
         punted_asked: o.punted_asked,
         punted_would_block: o.punted_would_block,
+        punted_drained: o.punted_drained,
     }
 }

@@ -67,6 +67,7 @@ struct Helper {
 /// A submission-queue thread while it was watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SqThread {
+    pub tid: u32,
     pub elapsed_ns: u64,
     pub cpu_ns: Option<u64>,
     /// Times that it gave its CPU away to wait, which is its way to sleep.
@@ -356,6 +357,7 @@ impl Processes {
         };
         let (looked_at, cpu_ns) = ((helper.until - helper.since).as_nanos() as u64, helper.on_cpu_ns.grown());
         (helper.kind == Kind::SubmissionQueue).then(|| SqThread {
+            tid,
             // A thread made meanwhile has run before the first look at it.
             elapsed_ns: cpu_ns.map_or(looked_at, |cpu| cpu.max(looked_at)),
             cpu_ns,

@@ -76,8 +76,9 @@ impl Meter {
         let mut of_rings = 0;
 
         let mut rings = vec![];
-        // With the CPUs that each submission-queue thread took.
-        let mut by_process: BTreeMap<u32, (ProcessRates, Sum, Vec<Option<f64>>)> = BTreeMap::new();
+        // With the CPUs that each submission-queue thread took, by its tid: several rings may share one.
+        type Threads = BTreeMap<Option<u32>, Option<f64>>;
+        let mut by_process: BTreeMap<u32, (ProcessRates, Sum, Threads)> = BTreeMap::new();
         let mut all = Sum::default();
         let mut sq_now = HashMap::new();
         for ring in &now.rings {
@@ -97,7 +98,7 @@ impl Meter {
             (process.tgid, process.comm) = (ring.tgid, grown.comm.clone());
             process.rings += 1;
             if ring.setup_flags & rings::SQPOLL != 0 {
-                threads.push(sqpoll_cpu);
+                threads.insert(known.sq_thread.map(|thread| thread.tid), sqpoll_cpu);
             }
             of_process.add(&sum);
             let rates = ring_rates(&grown, &sum, part(ring.ring), known.fds, sqpoll_cpu, &per_s);
@@ -124,7 +125,7 @@ impl Meter {
             .into_values()
             .map(|(process, sum, threads)| ProcessRates {
                 rates: sum.rates(&per_s),
-                sqpoll_cpu: if threads.is_empty() { None } else { threads.into_iter().sum() },
+                sqpoll_cpu: if threads.is_empty() { None } else { threads.into_values().sum() },
                 ..process
             })
             .collect();
@@ -308,7 +309,7 @@ impl Sum {
 }
 
 fn punts(o: &OpcodeCounts) -> u64 {
-    o.punted_asked + o.punted_would_block
+    o.punted_asked + o.punted_would_block + o.punted_drained
 }
 
 fn ring_rates(
@@ -379,6 +380,7 @@ fn grown_opcodes(now: &[OpcodeCounts], before: &[OpcodeCounts]) -> Vec<OpcodeCou
             notifications: o.notifications.saturating_sub(b.notifications),
             punted_asked: o.punted_asked.saturating_sub(b.punted_asked),
             punted_would_block: o.punted_would_block.saturating_sub(b.punted_would_block),
+            punted_drained: o.punted_drained.saturating_sub(b.punted_drained),
             errnos: o.errnos.iter().map(errno).filter(|(_, n)| *n > 0).collect(),
         }
     };

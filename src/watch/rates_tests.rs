@@ -135,7 +135,7 @@ fn what_was_followed_is_of_its_interval() {
 #[test]
 fn a_thread_for_submission_is_told_by_what_it_took_since_the_last_look() {
     let thread = |elapsed_ns, cpu_ns| {
-        let sq_thread = Some(SqThread { elapsed_ns, cpu_ns, sleeps: None });
+        let sq_thread = Some(SqThread { tid: 70, elapsed_ns, cpu_ns, sleeps: None });
         HashMap::from([(0, Known { sq_thread, comm: Some("database".into()), ..Known::default() })])
     };
     let mut meter = Meter::new(Choice::fixed(1));
@@ -155,18 +155,21 @@ fn a_thread_for_submission_is_told_by_what_it_took_since_the_last_look() {
 
 #[test]
 fn a_process_is_not_known_where_one_of_its_threads_is_not() {
-    let known = |second| {
-        let thread =
-            |cpu_ns| Known { sq_thread: Some(SqThread { elapsed_ns: 1000, cpu_ns, sleeps: None }), ..Known::default() };
-        HashMap::from([(0, thread(Some(500))), (1, thread(second))])
+    let known = |other, second| {
+        let thread = |tid, cpu_ns| Known {
+            sq_thread: Some(SqThread { tid, elapsed_ns: 1000, cpu_ns, sleeps: None }),
+            ..Known::default()
+        };
+        HashMap::from([(0, thread(70, Some(500))), (1, thread(other, second))])
     };
     let of_process = |known: &HashMap<u32, Known>| {
         let polled = |number| RingCounts { setup_flags: rings::SQPOLL, ..ring(number, 100) };
         let now = observed(vec![polled(0), polled(1), ring(2, 100)], 0);
         Meter::new(Choice::fixed(1)).turn(now, &BTreeMap::new(), known, TWO_SECONDS).processes[0].sqpoll_cpu
     };
-    assert_eq!(of_process(&known(Some(250))), Some(0.75));
-    assert_eq!(of_process(&known(None)), None);
+    assert_eq!(of_process(&known(71, Some(250))), Some(0.75));
+    assert_eq!(of_process(&known(71, None)), None);
+    assert_eq!(of_process(&known(70, Some(500))), Some(0.5), "one thread serves both rings (IORING_SETUP_ATTACH_WQ)");
 }
 
 #[test]

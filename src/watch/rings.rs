@@ -63,6 +63,8 @@ pub struct SeenRing {
     pub fds: BTreeSet<u32>,
     pub sq_entries: u32,
     pub cq_entries: u32,
+    /// At the first look: IORING_REGISTER_RESIZE_RINGS (Linux 6.13) changes them.
+    pub first_entries: (u32, u32),
     /// There at the first look.
     pub found: bool,
     pub first_tail: u32,
@@ -146,6 +148,7 @@ impl SeenRings {
             fds: BTreeSet::new(),
             sq_entries,
             cq_entries,
+            first_entries: (sq_entries, cq_entries),
             found,
             first_tail: cq_tail,
             last_tail: cq_tail,
@@ -155,6 +158,7 @@ impl SeenRings {
             last_work_ns: None,
         });
         ring.fds.insert(fd);
+        (ring.sq_entries, ring.cq_entries) = (sq_entries, cq_entries);
         ring.last_tail = cq_tail;
         ring.first_work_ns = ring.first_work_ns.or(info.sq_work_ns);
         ring.last_work_ns = info.sq_work_ns.or(ring.last_work_ns);
@@ -201,7 +205,7 @@ pub fn matched<'a>(
     }
     let same_shape = |c: &RingCounts, s: &SeenRing| {
         c.tgid == s.tgid
-            && (c.sq_entries, c.cq_entries) == (s.sq_entries, s.cq_entries)
+            && [s.first_entries, (s.sq_entries, s.cq_entries)].contains(&(c.sq_entries, c.cq_entries))
             && (c.setup_flags & SQPOLL != 0 || s.sq_thread.is_none())
             && c.found == s.found
     };
@@ -342,6 +346,7 @@ mod tests {
             fds: [fd].into(),
             sq_entries: entries,
             cq_entries: 2 * entries,
+            first_entries: (entries, 2 * entries),
             found: true,
             first_tail: 1000,
             last_tail: 1000 + progress,
@@ -366,6 +371,21 @@ mod tests {
         assert_eq!(fds(&counts, &seen, &[]), [Some(10), Some(20), Some(30), None]);
         // A ring with a thread is none without the flag.
         assert_eq!(fds(&counts[..1], &[ring(7, 10, 8, Some(4), 0)], &[]), [None]);
+    }
+
+    #[test]
+    fn a_ring_that_was_resized_is_the_same_ring() {
+        let mut seen = SeenRings::default();
+        let at = |cq_entries| FdInfo { cq_entries: Some(cq_entries), ..FdInfo::parse(WITHOUT) };
+        seen.take(7, 3, true, at(64));
+        seen.take(7, 3, true, at(256));
+        let ring = seen.all()[0].clone();
+        assert_eq!((ring.cq_entries, ring.first_entries), (256, (32, 64)));
+        // The probes know it as it was made, or as it was when its queue overflowed.
+        for cq_entries in [64, 256] {
+            let counted = RingCounts { cq_entries, ..counted(0, 7, 32, 0, 0) };
+            assert_eq!(fds(&[counted], std::slice::from_ref(&ring), &[]), [Some(3)]);
+        }
     }
 
     #[test]

@@ -119,6 +119,7 @@ impl Part {
             notifications: counts.notifications,
             punted_asked: counts.punted_asked,
             punted_would_block: counts.punted_would_block,
+            punted_drained: counts.punted_drained,
             errnos: errnos(&counts.errnos),
             latency_ns: times.latency.latency(),
             stages: times.stages.record(),
@@ -275,7 +276,7 @@ impl Summary {
         let one_in = self.one_in(&observed.follow_loss);
         let sq_tids = sq_tids(&observed.rings, &self.parts);
         let matched = rings::matched(&observed.rings, &seen.rings, &sq_tids, &rings::partly_told(&observed.others));
-        let rings: Vec<RingRecord> = observed
+        let mut rings: Vec<RingRecord> = observed
             .rings
             .iter()
             .zip(matched)
@@ -285,6 +286,7 @@ impl Summary {
                 RingRecord { order, ..ring(counts, found, part(counts.ring), one_in, sqpoll) }
             })
             .collect();
+        share_threads(&mut rings);
         let contexts = observed.contexts.iter().map(|counts| context(counts, part(counts.context))).collect();
         let others = observed.others.iter().map(|counts| others(counts, &none)).collect();
         let mut all = Part::default();
@@ -466,8 +468,9 @@ fn ring(
         comm: counts.comm.clone(),
         fds: seen.map_or(vec![], |ring| ring.fds.iter().copied().collect()),
         flags: rings::flag_names(counts.setup_flags, counts.cq_entries),
-        sq_entries: counts.sq_entries,
-        cq_entries: counts.cq_entries,
+        // The last look is later than what the probes know, which is of its making or of the last overflow.
+        sq_entries: seen.map_or(counts.sq_entries, |ring| ring.sq_entries),
+        cq_entries: seen.map_or(counts.cq_entries, |ring| ring.cq_entries),
         found: counts.found,
         requests: sum(|o| o.requests),
         completions: sum(|o| o.completions),
@@ -552,7 +555,17 @@ fn sqpoll(
         work_ns: found.and_then(SeenRing::work_ns),
         wakeups: thread.and_then(|t| t.sleeps),
         requests: counts.opcodes.iter().map(|o| o.requests).sum(),
+        shared_with: vec![],
     })
+}
+
+/// Rings on one thread (IORING_SETUP_ATTACH_WQ) are told of each other: the thread's times are of all of them.
+fn share_threads(rings: &mut [RingRecord]) {
+    let on: Vec<(u32, u32)> = rings.iter().filter_map(|r| Some((r.ring, r.sqpoll.as_ref()?.tid))).collect();
+    for (ring, s) in rings.iter_mut().filter_map(|r| Some((r.ring, r.sqpoll.as_mut()?))) {
+        s.shared_with =
+            on.iter().filter(|(other, tid)| *tid == s.tid && *other != ring).map(|(other, _)| *other).collect();
+    }
 }
 
 /// As far as they are counted.
@@ -579,6 +592,7 @@ fn merged<'a>(opcodes: impl Iterator<Item = &'a OpcodeCounts>) -> Vec<OpcodeCoun
         sum.notifications += o.notifications;
         sum.punted_asked += o.punted_asked;
         sum.punted_would_block += o.punted_would_block;
+        sum.punted_drained += o.punted_drained;
         for (errno, count) in &o.errnos {
             match sum.errnos.iter_mut().find(|(e, _)| e == errno) {
                 Some((_, n)) => *n += count,

@@ -108,7 +108,7 @@ fn recorded(
         workers_cpu_ns: None,
         warnings: vec![],
     };
-    let thread = |_, tid| (tid == 8).then_some(SqThread { elapsed_ns: 1000, cpu_ns: Some(900), sleeps: Some(5) });
+    let thread = |_, tid| (tid == 8).then_some(SqThread { tid, elapsed_ns: 1000, cpu_ns: Some(900), sleeps: Some(5) });
     summary.record(observed, &Seen { rings: seen.iter().collect(), sq_thread: &thread }, span)
 }
 
@@ -331,6 +331,7 @@ fn a_ring_with_a_thread_of_its_own() {
         fds: [5, 3].into(),
         sq_entries: 8,
         cq_entries: 16,
+        first_entries: (8, 16),
         found: false,
         first_tail: 0,
         last_tail: 39,
@@ -347,6 +348,7 @@ fn a_ring_with_a_thread_of_its_own() {
         work_ns: Some(400),
         wakeups: Some(5),
         requests: 40,
+        shared_with: vec![],
     };
     let r = record(1, [trail(0)], observed(vec![polled.clone()], vec![]), &[seen]);
     assert_eq!((&r.rings[0].fds, &r.rings[0].sqpoll), (&vec![3, 5], &Some(expected.clone())));
@@ -354,6 +356,11 @@ fn a_ring_with_a_thread_of_its_own() {
     // The followed request told the thread, /proc nothing of the ring.
     let r = record(1, [trail(0)], observed(vec![polled.clone()], vec![]), &[]);
     assert_eq!(r.rings[0].sqpoll, Some(SqpollRecord { cpu: None, work_ns: None, ..expected }));
+    // A second ring on the same thread (IORING_SETUP_ATTACH_WQ).
+    let both = vec![polled.clone(), RingCounts { ring: 1, ..polled.clone() }];
+    let r = record(1, [trail(0), Trail { ring: Some(1), ..trail(0) }], observed(both, vec![]), &[]);
+    let shared: Vec<_> = r.rings.iter().map(|r| r.sqpoll.as_ref().unwrap().shared_with.clone()).collect();
+    assert_eq!(shared, [[1], [0]]);
     let r = record(1, [], observed(vec![polled], vec![]), &[]);
     assert_eq!((&r.rings[0].fds, &r.rings[0].sqpoll), (&vec![], &None));
 }

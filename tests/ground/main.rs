@@ -13,6 +13,7 @@ mod network;
 mod order;
 mod pathologies;
 mod processes;
+mod programs;
 mod readiness;
 mod report;
 mod results;
@@ -62,6 +63,7 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         pathologies::SCENARIOS,
         sqpoll::SCENARIOS,
         results::SCENARIOS,
+        programs::SCENARIOS,
     ]
     .into_iter()
     .flatten()

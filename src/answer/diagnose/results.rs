@@ -33,7 +33,7 @@ pub fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(from(f, From::Completions(r.completions)))
 }
 
-/// Requests that take a provided buffer when there is something to put into it.
+/// Requests that take a provided buffer, some before they look whether there is something to put into it.
 fn receives(opcode: &str) -> bool {
     opcode.starts_with("recv") || opcode.starts_with("read")
 }
@@ -46,12 +46,12 @@ pub fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     if ended == 0 {
         return None;
     }
-    let completions: u64 = hit.iter().map(|o| o.completions).sum();
-    let share = ended as f64 / completions.max(ended) as f64;
+    let outcomes: u64 = hit.iter().map(|o| o.outcomes()).sum();
+    let share = ended as f64 / outcomes.max(ended) as f64;
     let names = list(&hit.iter().map(|o| o.opcode.clone()).collect::<Vec<_>>());
     let text = format!(
-        "{} completions of {names} ({}) ended with ENOBUFS: data was there and no provided buffer; a multishot request ends with \
-         it and has to be submitted again",
+        "{} completions of {names} ({}) ended with ENOBUFS: no provided buffer was left at the attempt (whether data was there \
+         is not known); a multishot request ends with it and has to be submitted again",
         count(ended as f64),
         percent(share)
     );
@@ -59,7 +59,7 @@ pub fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
                   with incremental buffers (IOU_PBUF_RING_INC, Linux 6.12) small messages share one";
     let evidence = [("enobufs", ended as f64), ("share", share)];
     let f = Finding::new("buffers_exhausted", Severity::warning_if(share >= COSTS), text, remedy, &evidence);
-    Some(from(f, From::Completions(completions)))
+    Some(from(f, From::Completions(outcomes)))
 }
 
 /// What a program has to expect: nothing there yet, taken back, time is up, the other side has gone.
@@ -94,10 +94,10 @@ pub fn errors(t: &TraceRecord) -> Option<Finding> {
         let odd = o.errnos.iter().filter(|e| !explained(o, &e.errno));
         failed.extend(odd.map(|e| (o.opcode.as_str(), e.errno.as_str(), e.count)));
     }
-    let completions: u64 = t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)).map(|o| o.completions).sum();
+    let outcomes: u64 = t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)).map(OpcodeRecord::outcomes).sum();
     let all: u64 = failed.iter().map(|f| f.2).sum();
-    let share = all as f64 / completions.max(1) as f64;
-    if completions < ENOUGH || share < COSTS {
+    let share = all as f64 / outcomes.max(1) as f64;
+    if outcomes < ENOUGH || share < COSTS {
         return None;
     }
     failed.sort_by_key(|f| std::cmp::Reverse(f.2));
@@ -108,7 +108,7 @@ pub fn errors(t: &TraceRecord) -> Option<Finding> {
                   nothing about the others";
     let evidence = [("errors", all as f64), ("share", share)];
     let f = Finding::new("errors", Severity::Warning, text, remedy, &evidence);
-    Some(from(f, From::Completions(completions)))
+    Some(from(f, From::Completions(outcomes)))
 }
 
 /// Plain reads and writes of fewer bytes than asked for. One finding for reads, one for writes.
@@ -131,7 +131,7 @@ pub fn short(t: &TraceRecord) -> Vec<Finding> {
     .into_iter()
     .filter_map(|(kind, code, severity, remedy)| {
         let of_kind = || t.total.opcodes.iter().filter(|o| operation(&o.opcode).starts_with(kind));
-        let (short, all) = of_kind().fold((0, 0), |(short, all), o| (short + o.short, all + o.completions));
+        let (short, all) = of_kind().fold((0, 0), |(short, all), o| (short + o.short, all + o.outcomes()));
         let share = short as f64 / all.max(1) as f64;
         if all < ENOUGH || share < WORTH_SAYING {
             return None;

@@ -39,6 +39,7 @@ pub fn opcode(name: &str, requests: u64, p50: u64) -> OpcodeRecord {
         notifications: 0,
         punted_asked: 0,
         punted_would_block: 0,
+        punted_drained: 0,
         errnos: Vec::new(),
         latency_ns: latency(requests, p50),
         stages: Some(stages(requests, p50)),

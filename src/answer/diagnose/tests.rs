@@ -117,6 +117,7 @@ fn sqpoll(change: impl FnOnce(&mut SqpollRecord)) -> TraceRecord {
             work_ns: Some(500_000_000),
             wakeups: Some(2),
             requests: 80_000,
+            shared_with: vec![],
         };
         change(&mut s);
         r.sqpoll = Some(s);
@@ -168,6 +169,44 @@ fn errors() -> TraceRecord {
             vec![ErrnoCount { errno: "EIO".into(), count: 2_000 }, ErrnoCount { errno: "EAGAIN".into(), count: 9_000 }];
         r.opcodes[0].errors = 11_000;
     })
+}
+
+/// A success without a completion is an outcome, a notification is none.
+#[test]
+fn a_share_of_failures_is_of_what_has_an_outcome() {
+    let share = |o: OpcodeRecord| {
+        let t = with_ring(|r| r.opcodes = vec![o]);
+        findings(&t).iter().find(|f| f.code == "errors").map(|f| f.evidence["share"])
+    };
+    let failing = |name, requests, n| OpcodeRecord {
+        errors: n,
+        errnos: vec![ErrnoCount { errno: "EBADF".into(), count: n }],
+        ..opcode(name, requests, 1_000)
+    };
+    let quiet = OpcodeRecord { skips: 2_000, completions: 200, bytes: 0, ..failing("write", 2_000, 200) };
+    assert_eq!((quiet.silent(), quiet.outcomes(), quiet.bytes_unknown()), (1_800, 2_000, true));
+    assert_eq!(share(quiet), Some(0.1));
+    let zero_copy =
+        OpcodeRecord { completions: 200, more: 100, notifications: 100, bytes: 0, ..failing("send_zc", 100, 100) };
+    assert_eq!(share(zero_copy), Some(1.0));
+}
+
+/// Four rings on one thread: its time is of the requests of all of them.
+#[test]
+fn a_threads_time_is_shared_by_the_rings_it_serves() {
+    let mut t = sqpoll(|s| (s.work_ns, s.requests) = (None, 40));
+    let mut cpu = |n: u32| {
+        t.rings.resize(n as usize, t.rings[0].clone());
+        for (i, r) in (0..).zip(&mut t.rings) {
+            r.ring = i;
+            r.sqpoll.as_mut().unwrap().shared_with = (0..n).filter(|other| *other != i).collect();
+        }
+        let f = findings(&t).into_iter().find(|f| f.code == "sqpoll_spinning").unwrap();
+        (f.evidence["requests"], f.evidence["cpu_per_request_ns"])
+    };
+    let (alone, shared) = (cpu(1), cpu(4));
+    assert_eq!((alone.0, shared.0), (40.0, 160.0));
+    assert_eq!(shared.1, alone.1 / 4.0);
 }
 
 fn short_reads() -> TraceRecord {

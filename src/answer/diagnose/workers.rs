@@ -12,8 +12,12 @@ const PUNTS: u64 = 50;
 /// Requests that were handed to io-wq: one finding for each opcode and cause.
 pub fn punted(t: &TraceRecord) -> Vec<Finding> {
     let mut opcodes: Vec<&OpcodeRecord> = t.total.opcodes.iter().collect();
-    opcodes.sort_by_key(|o| std::cmp::Reverse(o.punted_asked + o.punted_would_block));
-    opcodes.into_iter().flat_map(|o| [asked(o), would_block(o)]).flatten().collect()
+    opcodes.sort_by_key(|o| std::cmp::Reverse(punts(o)));
+    opcodes.into_iter().flat_map(|o| [asked(o), drained(o), would_block(o)]).flatten().collect()
+}
+
+fn punts(o: &OpcodeRecord) -> u64 {
+    o.punted_asked + o.punted_would_block + o.punted_drained
 }
 
 fn share(punts: u64, o: &OpcodeRecord) -> Option<f64> {
@@ -39,6 +43,17 @@ fn asked(o: &OpcodeRecord) -> Option<Finding> {
                   worker only where that would block";
     let mut f = finding(o, o.punted_asked, share, Severity::Warning, "the program asked for it (IOSQE_ASYNC)", remedy);
     f.evidence.insert("asked".into(), 1.0);
+    Some(f)
+}
+
+fn drained(o: &OpcodeRecord) -> Option<Finding> {
+    let share = share(o.punted_drained, o)?;
+    let why = "the ring was drained (IOSQE_IO_DRAIN): the kernel hands what asked for that, and all that is submitted \
+               meanwhile, to workers";
+    let remedy = "order only what has to be: a link (IOSQE_IO_LINK), or the next request submitted when the last one's \
+                  completion has been seen, leaves the others alone";
+    let mut f = finding(o, o.punted_drained, share, Severity::Warning, why, remedy);
+    f.evidence.insert("drained".into(), 1.0);
     Some(f)
 }
 
@@ -81,7 +96,7 @@ const WORKERS: u64 = 8;
 
 pub fn fanout(t: &TraceRecord) -> Option<Finding> {
     let (most, cpus) = (t.total.iowq.most_at_once?, u64::from(t.total.host.cpus));
-    let punts: u64 = t.total.opcodes.iter().map(|o| o.punted_asked + o.punted_would_block).sum();
+    let punts: u64 = t.total.opcodes.iter().map(punts).sum();
     if cpus == 0 || most < (WORKERS_PER_CPU * cpus).max(WORKERS) || punts.max(t.total.iowq.completions) < PUNTS {
         return None;
     }

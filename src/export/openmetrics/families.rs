@@ -107,9 +107,11 @@ pub fn families(r: &MetricsRecord, answered: Answered) -> Vec<Family> {
     family("cq_overflows", Counter, each(&|t| t.overflows), "Completions that found the completion queue full.");
     let mut punts = vec![];
     for told in rings.iter().filter(|t| t.overflows.is_some()) {
-        for (cause, of) in
-            [("asked", (|o| o.punted_asked) as fn(&OpcodeMetrics) -> u64), ("would_block", |o| o.punted_would_block)]
-        {
+        for (cause, of) in [
+            ("asked", (|o| o.punted_asked) as fn(&OpcodeMetrics) -> u64),
+            ("would_block", |o| o.punted_would_block),
+            ("drained", |o| o.punted_drained),
+        ] {
             let n = told.opcodes.values().map(of).sum();
             punts.push((with(told.labels(), "cause", cause), Value::Count(n)));
         }
@@ -221,6 +223,7 @@ impl Told {
             sum.errors += o.errors;
             sum.punted_asked += o.punted_asked;
             sum.punted_would_block += o.punted_would_block;
+            sum.punted_drained += o.punted_drained;
         }
         self.overflows = match (self.overflows, ring.overflows) {
             (Some(a), Some(b)) => Some(a + b),

@@ -329,6 +329,7 @@ fn annotations(t: &Trail, span: &Span, io: u64, first: bool) -> Vec<DebugAnnotat
             let why = match p {
                 Punt::Asked => "asked for",
                 Punt::WouldBlock => "would have blocked",
+                Punt::Drained => "drained",
             };
             text("punted", why.into())
         }));

@@ -14,6 +14,8 @@ struct {
 } aio_requests SEC(".maps");
 
 __u32 aio_used; /* a context of a followed process was seen */
+__u32 aio_used_as_i386; /* and one that is used by calls of the 32-bit table */
+const volatile bool aio_by_number = false; /* no program is on io_submit's own tracepoint (it needs tracefs) */
 
 const volatile struct reaped reaped_layout = {}; /* as trail_layout */
 
@@ -301,15 +303,23 @@ struct aio_call {
 	__u32 ring;
 	__u32 tid;
 	__u32 entries;
+	__u32 narrow; /* a call of the 32-bit table: addresses have 4 bytes */
 };
+
+static __always_inline bool block_at(const struct aio_call *call, __u32 i, __u64 *block)
+{
+	*block = 0;
+	if (call->narrow)
+		return !bpf_probe_read_user(block, sizeof(__u32), (void *)(call->at + (__u64)i * sizeof(__u32)));
+	return !bpf_probe_read_user(block, sizeof(*block), (void *)(call->at + (__u64)i * sizeof(*block)));
+}
 
 static int aio_submit(__u32 i, struct aio_call *call)
 {
 	__u64 block;
 	struct iocb iocb;
 
-	if (bpf_probe_read_user(&block, sizeof(block), (void *)(call->at + i * sizeof(block))) ||
-	    bpf_probe_read_user(&iocb, sizeof(iocb), (void *)block))
+	if (!block_at(call, i, &block) || bpf_probe_read_user(&iocb, sizeof(iocb), (void *)block))
 		return 1;
 	bool plain = iocb.aio_lio_opcode == IOCB_CMD_PREAD || iocb.aio_lio_opcode == IOCB_CMD_PWRITE;
 	struct aio_request request = {
@@ -322,27 +332,55 @@ static int aio_submit(__u32 i, struct aio_call *call)
 	return 0;
 }
 
-/* The one program on a system call's own tracepoint: nobody else's calls pass here. */
-SEC("tp/syscalls/sys_enter_io_submit")
-int aio_submits(struct trace_event_raw_sys_enter *args)
+static __always_inline int aio_submission(__u64 user_id, __u64 nr, __u64 at, bool narrow)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct cpu_slot *slot = this_slot();
 
-	if (!counting || (slot->current == CURRENT_UNSEEN && !adopted(task)) || !context_called(args->args[0]))
+	if (!counting || (slot->current == CURRENT_UNSEEN && !adopted(task)) || !context_called(user_id))
 		return 0;
 	here(task, slot);
 	slot->aio_tail = tail_of(slot) + 1;
 	slot->aio_submit_ns = bpf_ktime_get_ns();
 	struct aio_call call = {
-		.at = args->args[2],
+		.at = at,
 		.time_ns = slot->aio_submit_ns,
 		.ring = slot->aio_ring,
 		.tid = task->pid,
+		.narrow = narrow,
 	};
-	__u64 nr = args->args[1];
 	bpf_loop(nr < slot->aio_entries ? nr : slot->aio_entries, aio_submit, &call, 0);
 	return 0;
+}
+
+/* The one program on a system call's own tracepoint: nobody else's calls pass here. */
+SEC("tp/syscalls/sys_enter_io_submit")
+int aio_submits(struct trace_event_raw_sys_enter *args)
+{
+	return aio_submission(args->args[0], args->args[1], args->args[2], false);
+}
+
+/* Where that tracepoint does not tell: without tracefs, and of calls of the 32-bit table (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS).
+ * Every system call passes here.
+ */
+static __always_inline int aio_submits_entered_(struct pt_regs *regs, long id)
+{
+	if (id != NR_io_submit && id != (NR_I386_io_submit & ~NR_I386))
+		return 0;
+	bool narrow = calls_as_i386(bpf_get_current_task_btf());
+	if (narrow)
+		return id == NR_io_submit ? 0
+					  : aio_submission(argument_i386(regs, 1), argument_i386(regs, 2),
+							   argument_i386(regs, 3), true);
+	if (id != NR_io_submit || !aio_by_number)
+		return 0;
+	return aio_submission(argument(regs, 1), argument(regs, 2), argument(regs, 3), false);
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(aio_submits_entered, struct pt_regs *regs, long id)
+{
+	return UNDISTURBED(aio_submits_entered_(regs, id));
 }
 
 /* What the kernel did not take is no request. */
@@ -350,7 +388,7 @@ static int aio_refuse(__u32 i, struct aio_call *call)
 {
 	struct aio_key key = { .ring = call->ring };
 
-	if (bpf_probe_read_user(&key.block, sizeof(key.block), (void *)(call->at + (call->first + i) * sizeof(key.block))))
+	if (!block_at(call, call->first + i, &key.block))
 		return 1;
 	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
 	if (!request || request->submitted_ns != call->time_ns || request->tid != call->tid)
@@ -402,15 +440,19 @@ static __always_inline bool aio_calls(long nr)
 }
 
 /* On the way out of one of these. */
-static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret)
+static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool narrow)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct cpu_slot *slot = this_slot();
-	__u64 user_id = argument(regs, 1);
+	__u64 user_id = narrow ? argument_i386(regs, 1) : argument(regs, 1);
+	__u64 second = narrow ? argument_i386(regs, 2) : argument(regs, 2);
 
+	if (narrow)
+		aio_used_as_i386 = 1;
 	if (nr == NR_io_setup) {
+		struct aio_call where = { .at = second, .narrow = narrow };
 		__u64 made;
-		if (ret || bpf_probe_read_user(&made, sizeof(made), (void *)argument(regs, 2)))
+		if (ret || !block_at(&where, 0, &made))
 			return 0;
 		struct kioctx *ctx = context_named(made);
 		if (ctx)
@@ -427,9 +469,10 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret)
 		.ring = slot->aio_ring,
 		.tid = task->pid,
 		.entries = slot->aio_entries,
+		.narrow = narrow,
 	};
 	if (nr != NR_io_submit) {
-		call.at = argument(regs, 4);
+		call.at = narrow ? argument_i386(regs, 4) : argument(regs, 4);
 		if (ret > 0)
 			bpf_loop(ret, aio_reap, &call, 0);
 		return 0;
@@ -439,10 +482,10 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret)
 			slot->aio_unseen += ret;
 		return 0;
 	}
-	__u64 asked = argument(regs, 2);
+	__u64 asked = second;
 	__u32 taken = ret > 0 ? ret : 0, wanted = asked < call.entries ? asked : call.entries;
 	if (taken < wanted) {
-		call.at = argument(regs, 3);
+		call.at = narrow ? argument_i386(regs, 3) : argument(regs, 3);
 		call.first = taken;
 		bpf_loop(wanted - taken, aio_refuse, &call, 0);
 	}

@@ -12,6 +12,7 @@ struct pt_regs {
 	unsigned long r10;
 	unsigned long r9;
 	unsigned long r8;
+	unsigned long bx;
 	unsigned long ax;
 	unsigned long cx;
 	unsigned long dx;
@@ -25,7 +26,7 @@ struct pt_regs {
 
 /* How the kernel was entered, from the registers of the outermost entry. */
 struct entry {
-	long nr;       /* system call number; negative: an interrupt or exception */
+	long nr;       /* system call number, as `call_number` has it; negative: an interrupt or exception */
 	bool finished; /* the system call has its result: it is on its way out */
 	__u64 address; /* return address of the outermost call: which entry point it was */
 };
@@ -46,6 +47,47 @@ static __always_inline __u64 entry_id(struct pt_regs *regs)
 #define NR_io_uring_enter 426
 #define X86_ENOSYS 38
 
+/* A number of the 32-bit table (a 32-bit program's call, or one by int 0x80), where that is not the same. Not x32's bit (30). */
+#define NR_I386 (1 << 29)
+#define NR_I386_pread64 (NR_I386 | 180)
+#define NR_I386_pwrite64 (NR_I386 | 181)
+#define NR_I386_io_setup (NR_I386 | 245)
+#define NR_I386_io_getevents (NR_I386 | 247)
+#define NR_I386_io_submit (NR_I386 | 248)
+#define NR_I386_io_pgetevents (NR_I386 | 385)
+#define NR_I386_io_pgetevents_time64 (NR_I386 | 416)
+/* arch/x86/include/asm/thread_info.h: set from the entry of such a call until the return to user mode. */
+#define TS_COMPAT 2
+
+static __always_inline bool calls_as_i386(struct task_struct *task)
+{
+	return task->thread_info.status & TS_COMPAT;
+}
+
+/* The number, told apart by table. io_uring's are the same in both. */
+static __always_inline long call_number(struct task_struct *task, long nr)
+{
+	return nr >= 0 && nr != NR_io_uring_enter && calls_as_i386(task) ? nr | NR_I386 : nr;
+}
+
+/* What a call of native aio is named in the 64-bit table; others stay what they are. */
+static __always_inline long aio_number(long nr)
+{
+	switch (nr) {
+	case NR_I386_io_setup:
+		return NR_io_setup;
+	case NR_I386_io_submit:
+		return NR_io_submit;
+	case NR_I386_io_getevents:
+		return NR_io_getevents;
+	case NR_I386_io_pgetevents:
+	case NR_I386_io_pgetevents_time64:
+		return NR_io_pgetevents;
+	default:
+		return nr;
+	}
+}
+
 /* entry_64.S puts -ENOSYS in ax before a system call runs, and its result there afterwards (a call whose result is
  * -ENOSYS looks unfinished: it carries no completion). For interrupts and exceptions orig_ax is -1: their entry code
  * takes an error code out of it first.
@@ -54,7 +96,7 @@ static __always_inline void entry_of(struct task_struct *task, struct entry *e, 
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
-	e->nr = regs->orig_ax;
+	e->nr = call_number(task, regs->orig_ax);
 	e->finished = (long)regs->ax != -X86_ENOSYS;
 	e->address = 0;
 	if (!want_address)
@@ -72,7 +114,9 @@ static __always_inline __u32 enter_batch(struct task_struct *task)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
-	return regs->orig_ax == NR_io_uring_enter && (long)regs->ax == -X86_ENOSYS ? regs->si : 0;
+	if (regs->orig_ax != NR_io_uring_enter || (long)regs->ax != -X86_ENOSYS)
+		return 0;
+	return calls_as_i386(task) ? regs->cx : regs->si;
 }
 
 static __always_inline long syscall_nr(struct pt_regs *regs)
@@ -92,6 +136,21 @@ static __always_inline __u64 argument(struct pt_regs *regs, int n)
 		return regs->dx;
 	default:
 		return regs->r10;
+	}
+}
+
+/* The same of a call of the 32-bit table. */
+static __always_inline __u64 argument_i386(struct pt_regs *regs, int n)
+{
+	switch (n) {
+	case 1:
+		return (__u32)regs->bx;
+	case 2:
+		return (__u32)regs->cx;
+	case 3:
+		return (__u32)regs->dx;
+	default:
+		return (__u32)regs->si;
 	}
 }
 

@@ -187,6 +187,29 @@ static __noinline int many_submitted(struct io_kiocb *req, __u32 ring)
 	return many_begins(req, ring);
 }
 
+/* Requests behind which, or before which, the ring is drained: the kernel sets REQ_F_FORCE_ASYNC in all that come while that
+ * goes on (io_init_req), and only those that asked for it have REQ_F_IO_DRAIN besides. From submission until it is handed on.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64); /* address */
+	__type(value, __u32);
+} drained SEC(".maps");
+
+static __noinline int waits_for_drain(struct io_kiocb *req)
+{
+	struct io_ring_ctx *ring = req->ctx;
+	__u32 one = 1;
+	__u64 request = address_in_thread(req, this_slot());
+
+	if (BPF_CORE_READ_BITFIELD_PROBED(ring, drain_active))
+		bpf_map_update_elem(&drained, &request, &one, BPF_ANY);
+	else
+		bpf_map_delete_elem(&drained, &request);
+	return 0;
+}
+
 static __always_inline int submitted(struct io_kiocb *req)
 {
 	if (!counting)
@@ -209,6 +232,8 @@ static __always_inline int submitted(struct io_kiocb *req)
 	ring_in_use(ring, slot);
 	if (req->flags & REQ_F_CQE_SKIP)
 		op->skips++;
+	if (req->flags & REQ_F_FORCE_ASYNC)
+		waits_for_drain(req);
 	if (posts_many(req, opcode) || is_zero_copy_send(opcode))
 		return many_submitted(req, ring);
 	__u32 weight = chosen(slot);
@@ -238,7 +263,14 @@ static __always_inline int follow_refused_(void *entry, struct io_kiocb *req)
 	if (!counting || (slot->current == CURRENT_UNSEEN && !adopted(bpf_get_current_task_btf())))
 		return 0;
 	__u32 ring = ring_number(req->ctx, slot);
-	op_of(ring, req->opcode, slot)->requests++;
+	__u32 opcode = req->opcode;
+	__u8 asked;
+	/* Of an opcode that it does not know, the kernel makes a no-op. */
+	if (!opcode && !bpf_probe_read_kernel(&asked, sizeof(asked), entry) && asked) {
+		opcode = OPCODE_INVALID;
+		slot->invalid = address_in_thread(req, slot);
+	}
+	op_of(ring, opcode, slot)->requests++;
 	slot->submitted++;
 	return 0;
 }
@@ -365,6 +397,10 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	/* A notification has a request of its own, a no-op by its opcode. */
 	if (req && !(cqe_flags & IORING_CQE_F_NOTIF)) {
 		opcode = opcode_of(req);
+		if (!opcode && slot->invalid == (__u64)req) {
+			opcode = OPCODE_INVALID;
+			slot->invalid = 0;
+		}
 	} else {
 		struct many_key key = { .user_data = user_data, .ring = number };
 		known = bpf_map_lookup_elem(&many, &key);
@@ -460,18 +496,23 @@ static __always_inline int follow_punt_(struct io_kiocb *req)
 	if (!counting || (slot->current == CURRENT_UNSEEN && !watched(bpf_get_current_task_btf())))
 		return 0;
 	__u32 ring = ring_number(req->ctx, slot);
-	bool asked = req->flags & REQ_F_FORCE_ASYNC;
-	struct op_count *op = op_of(ring, req->opcode, slot);
-	if (asked)
-		op->punted_asked++;
-	else
-		op->punted_would_block++;
 	__u32 index;
 	__u64 request = address_of(req, slot);
+	enum punt why = PUNT_WOULD_BLOCK;
+	struct op_count *op = op_of(ring, req->opcode, slot);
+	if (!(req->flags & REQ_F_FORCE_ASYNC)) {
+		op->punted_would_block++;
+	} else if (!bpf_map_delete_elem(&drained, &request) || req->flags & REQ_F_IO_DRAIN) {
+		op->punted_drained++;
+		why = PUNT_DRAINED;
+	} else {
+		op->punted_asked++;
+		why = PUNT_ASKED;
+	}
 	went_away(request, slot);
 	struct trail *trail = trail_of(request, &index);
 	if (trail)
-		trail->punt = asked ? PUNT_ASKED : PUNT_WOULD_BLOCK;
+		trail->punt = why;
 	return 0;
 }
 
@@ -496,6 +537,12 @@ static __always_inline int follow_overflow_(void *address, __u64 user_data, __s3
 		return 0; /* nobody's who is watched */
 	__u32 number = ring_number(ring, slot);
 	ring_of(number, slot)->overflows++;
+	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
+	/* IORING_REGISTER_RESIZE_RINGS (6.13) may have changed them. */
+	if (info && !info->others) {
+		info->sq_entries = BPF_CORE_READ(ring, sq_entries);
+		info->cq_entries = BPF_CORE_READ(ring, cq_entries);
+	}
 	return 0;
 }
 

@@ -200,6 +200,15 @@ static __always_inline struct trail *remember(__u64 request, __u32 *index)
 	return 0;
 }
 
+/* The current thread's name. A helper thread's says nothing: then its process's. */
+static __always_inline void comm_of(struct task_struct *task, char *comm, __u32 size)
+{
+	if (task->flags & PF_IO_WORKER)
+		bpf_probe_read_kernel_str(comm, size, task->group_leader->comm);
+	else
+		bpf_get_current_comm(comm, size);
+}
+
 /* What all that a map has no room for is counted under, by process: no address of the kernel's, and no tgid alone (POSIX AIO). */
 #define OTHERS_OF(tgid) ((__u64)(tgid) | 1ull << 32)
 
@@ -253,7 +262,7 @@ static __always_inline __u32 number_new(__u64 address, struct ring_info *info)
 	address_used_again(address);
 	info->address = address;
 	info->tgid = bpf_get_current_pid_tgid() >> 32;
-	bpf_get_current_comm(info->comm, sizeof(info->comm));
+	comm_of(bpf_get_current_task_btf(), info->comm, sizeof(info->comm));
 	/* Counted by hand: how many entries a map has, no program is told. */
 	__u32 kept = __sync_fetch_and_add(&rings_numbered, 1) - rings_swept;
 	if (kept >= rings_max || bpf_map_update_elem(&ring_infos, &number, info, BPF_NOEXIST)) {
@@ -360,6 +369,7 @@ static __always_inline bool op_added(struct op_key *key, struct op_count *count)
 	ADD_IF(sum, count, notifications);
 	ADD_IF(sum, count, punted_asked);
 	ADD_IF(sum, count, punted_would_block);
+	ADD_IF(sum, count, punted_drained);
 	return true;
 }
 
@@ -411,7 +421,7 @@ static __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
 	cell->key.ring = ring;
 	cell->key.opcode = opcode;
 	/* Only one that was never used has counted nothing. */
-	if (count.requests | count.completions | count.punted_asked | count.punted_would_block)
+	if (count.requests | count.completions | count.punted_asked | count.punted_would_block | count.punted_drained)
 		op_put_away(&key, &count, slot);
 	return 0;
 }
@@ -547,7 +557,7 @@ static __always_inline bool adopted(struct task_struct *task)
 		return false;
 	__u32 tgid = task->tgid;
 	struct process_info info = { .leader = (__u64)task->group_leader };
-	bpf_get_current_comm(info.comm, sizeof(info.comm));
+	comm_of(task, info.comm, sizeof(info.comm));
 	if (!bpf_map_update_elem(&followed, &tgid, &info, BPF_ANY))
 		return true;
 	this_slot()->losses[LOSS_COUNT]++;

@@ -56,7 +56,9 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define IORING_OP_WRITE 23
 #define IORING_OP_SEND_ZC 47
 #define IORING_OP_SENDMSG_ZC 48
-/* include/linux/io_uring_types.h: IOSQE_ASYNC_BIT */
+/* include/linux/io_uring_types.h: IOSQE_IO_DRAIN_BIT */
+#define REQ_F_IO_DRAIN (1U << 1)
+/* … IOSQE_ASYNC_BIT */
 #define REQ_F_FORCE_ASYNC (1U << 4)
 /* … IOSQE_BUFFER_SELECT_BIT */
 #define REQ_F_BUFFER_SELECT (1U << 5)
@@ -107,6 +109,7 @@ struct mm_struct {
 };
 
 struct thread_info {
+	u32 status;
 	u32 cpu;
 };
 
@@ -118,9 +121,9 @@ struct task_struct {
 	char comm[16];
 	int pid;
 	int tgid;
+	struct task_struct *group_leader;
 	void *worker_private;
 	struct mm_struct *mm;
-	struct task_struct *group_leader;
 };
 
 struct pt_regs; /* arch.h */
@@ -136,6 +139,7 @@ struct work_struct {
 
 struct io_ring_ctx {
 	unsigned int flags;
+	unsigned int drain_active : 1;
 	unsigned int sq_entries;
 	unsigned int cq_entries;
 	struct work_struct exit_work;

@@ -32,12 +32,14 @@ static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 		return 0;
 	}
 	struct task_struct *task = bpf_get_current_task_btf();
-	bool rw = nr == NR_pread64 || nr == NR_pwrite64;
+	nr = call_number(task, nr);
+	bool rw = nr == NR_pread64 || nr == NR_pwrite64 || nr == NR_I386_pread64 || nr == NR_I386_pwrite64;
+	long aio = aio_number(nr);
 	/* Other programs' calls pass here too: where requests are followed, a thread that was seen to come is enough. What is told
 	 * by number is asked for exactly.
 	 */
-	if (following && counting && aio_calls(nr) && (slot->current != CURRENT_UNSEEN || adopted(task)))
-		aio_returned(regs, nr, ret);
+	if (following && counting && aio_calls(aio) && (slot->current != CURRENT_UNSEEN || adopted(task)))
+		aio_returned(regs, aio, ret, aio != nr);
 	if (following ? !counting || (slot->current == CURRENT_UNSEEN && !(rw && watched(task))) : !watched(task))
 		return 0;
 	slot->syscalls++;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::{AWAITED, Interrupts, Result, Watch, attach, entries, posix_aio, tables, types, unreadable};
+use super::{AWAITED, Interrupts, Result, Watch, aio_is_due, attach, entries, posix_aio, tables, types, unreadable};
 
 /// They stay attached: what they tell is rare, and a ring's or a process's beginning is not told again. The last ones cost only
 /// who calls POSIX AIO, and take the kernel longer to be rid of than a window lasts. (A probe of one system call is none of
@@ -48,7 +48,8 @@ impl Watch<'_> {
     pub fn open_window(&mut self) -> Result<()> {
         for program in self.skel.object_mut().progs_mut() {
             let Some(name) = self.plan.attach.iter().find(|name| program.name() == **name) else { continue };
-            if !ALWAYS.contains(name) && (!self.aio_awaited || *name != AWAITED) {
+            let own = self.plan.attach.contains(&AWAITED);
+            if !ALWAYS.contains(name) && aio_is_due(name, self.aio_awaited, own, self.aio_as_i386) {
                 self.links.push((name, attach(&program, &self.plan)?));
             }
         }

@@ -107,16 +107,23 @@ fn processes(processes: &[ProcessRecord], more: u64) -> Vec<String> {
 
 fn throughput(t: &TraceRecord) -> Vec<String> {
     let total = &t.total;
+    // What requests moved that succeeded without a completion is not known.
+    let in_part = total.opcodes.iter().any(OpcodeRecord::bytes_unknown);
+    let moved = |n: u64, per: &str| match (in_part, n) {
+        (false, n) => format!("{}{per}", bytes(n)),
+        (true, 0) => format!("bytes{per} {UNKNOWN}"),
+        (true, n) => format!("more than {}{per}", bytes(n)),
+    };
     let mut items = vec![
         format!("{} completions", count(total.ios as f64)),
         format!("{} a second", count(total.iops)),
-        bytes(total.bytes),
+        moved(total.bytes, ""),
         plural(total.errors as usize, "error"),
         format!("{} short", count(total.short_ios as f64)),
     ];
     if total.elapsed_ns > 0 {
         let per_s = total.bytes as f64 / (total.elapsed_ns as f64 / 1e9);
-        items.insert(3, format!("{}/s", bytes(per_s.round() as u64)));
+        items.insert(3, moved(per_s.round() as u64, "/s"));
     }
     items
 }
@@ -168,7 +175,7 @@ fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     measured::vehicles(o, &r.vehicles, VEHICLES);
     o.field("stages", &stages(r.stages.as_ref()));
     o.field("submitted", &enter_batches(&r.enter_batches, r.enter_calls.as_ref()));
-    o.field("task work", &run_items(&r.run_items, r.runs.as_ref()));
+    o.field("task work", &run_items(&r.run_items));
     if t.rings.len() > 1 {
         o.field("order", &measured::order(r.order.as_ref()));
     }
@@ -228,9 +235,9 @@ fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord]) {
             op.opcode.clone(),
             whole(op.requests),
             whole(op.completions),
-            bytes(op.bytes),
+            moved(op),
             whole(op.errors),
-            whole(op.punted_asked + op.punted_would_block),
+            whole(op.punted_asked + op.punted_would_block + op.punted_drained),
             known_span(l.p50),
             known_span(l.p99),
             known_span(l.max),
@@ -242,16 +249,27 @@ fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord]) {
     }
 }
 
+/// Where some succeeded without a completion, what these moved is not known.
+fn moved(op: &OpcodeRecord) -> String {
+    match (op.bytes_unknown(), op.bytes) {
+        (false, n) => bytes(n),
+        (true, 0) => UNKNOWN.into(),
+        (true, n) => format!("> {}", bytes(n)),
+    }
+}
+
 /// What an opcode's row has no column for.
 fn odd(op: &OpcodeRecord) -> Vec<String> {
     let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
     let mut items: Vec<String> = [
         some(op.short, "short"),
         some(op.skips, "asked for no completion"),
+        some(op.silent(), "had none: they succeeded, or were unfinished at the end"),
         some(op.more, "with more to come"),
         some(op.notifications, "notifications"),
         some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
         some(op.punted_would_block, "handed to io-wq: would have blocked"),
+        some(op.punted_drained, "handed to io-wq: drained (IOSQE_IO_DRAIN)"),
     ]
     .into_iter()
     .flatten()
@@ -311,23 +329,18 @@ fn estimated(e: &Estimate) -> String {
     if lo == hi { of(e.total) } else { format!("{} ({} to {})", of(e.total), of(lo), of(hi)) }
 }
 
-/// Completions by the size of the run that carried them.
-fn run_items(items: &[RunItems], all: Option<&Estimate>) -> Vec<String> {
-    let followed: u64 = items.iter().map(|i| i.completions).sum();
-    if followed == 0 {
+/// Completions by the size of the run that carried them. How many runs there were is counted, not estimated from these.
+fn run_items(items: &[RunItems]) -> Vec<String> {
+    let carried: u64 = items.iter().map(RunItems::stands_for).sum();
+    if carried == 0 {
         return Vec::new();
     }
-    let Some(all) = all else {
-        return vec![format!("runs {UNKNOWN}: {} followed, which is too few", plural(followed as usize, "completion"))];
-    };
-    let carried: u64 = items.iter().map(RunItems::stands_for).sum();
     let mut most: Vec<&RunItems> = items.iter().filter(|i| i.completions > 0).collect();
     most.sort_by_key(|i| std::cmp::Reverse(i.stands_for()));
     let one = |i: &&RunItems| format!("{} in runs of {}", percent(i.stands_for() as f64 / carried as f64), i.items);
-    let about = format!("about {} runs", estimated(all));
     let rest: u64 = most.iter().skip(SIZES).map(|i| i.stands_for()).sum();
     let rest = (rest > 0).then(|| format!("{} in others", percent(rest as f64 / carried as f64)));
-    std::iter::once(about).chain(most.iter().take(SIZES).map(one)).chain(rest).collect()
+    most.iter().take(SIZES).map(one).chain(rest).collect()
 }
 
 fn sqpoll(s: Option<&SqpollRecord>) -> Vec<String> {
@@ -336,13 +349,17 @@ fn sqpoll(s: Option<&SqpollRecord>) -> Vec<String> {
     let elapsed_ns = s.elapsed_ns.filter(|ns| *ns > 0);
     let of_a_cpu = s.cpu_ns.zip(elapsed_ns).map(|(ns, elapsed)| percent(ns as f64 / elapsed as f64));
     let worked = s.work_ns.zip(s.cpu_ns.filter(|ns| *ns > 0)).map(|(work, cpu)| percent(work as f64 / cpu as f64));
-    vec![
+    let shared =
+        (!s.shared_with.is_empty()).then(|| format!("shared with {}", plural(s.shared_with.len(), "other ring")));
+    let mut items = vec![
         format!("tid {}{place}", s.tid),
         format!("{} of a CPU", of_a_cpu.unwrap_or(UNKNOWN.into())),
         format!("{} of that work", worked.unwrap_or(UNKNOWN.into())),
         format!("{} requests", count(s.requests as f64)),
         format!("woken {} times", s.wakeups.map_or(UNKNOWN.into(), |n| count(n as f64))),
-    ]
+    ];
+    items.extend(shared);
+    items
 }
 
 /// The rings that are not shown, in one.
