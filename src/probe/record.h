@@ -235,6 +235,12 @@ struct in_use {
 };
 #define IN_USE_MAX 4 /* power of two: it masks an index */
 
+/* What is issued while a chain of linked requests is submitted may be any of them. */
+enum links {
+	LINKED = 1,         /* it is one of a chain */
+	LINKED_TO_NEXT = 2,
+};
+
 struct cpu_slot {
 	/* hot: one completion touches these */
 	enum current current;
@@ -254,6 +260,7 @@ struct cpu_slot {
 	__u32 trails_waiting;
 	__u32 trails;      /* its completed trails that wait for their run: index + 1 of the last, 0: none */
 	__u32 submitting;  /* the followed request whose submission is under way: index + 1 */
+	enum links links;  /* of the request that it submitted last */
 	__u64 aio_submit_ns; /* while it is in io_submit: when it came, */
 	__u32 aio_tail;      /* and the end of the context's ring then, + 1 */
 	__u32 aio_entries;   /* the last context of native aio: events in its ring, */

@@ -240,6 +240,7 @@ impl<'room> Watch<'room> {
         let sender = plan.functions.iter().find(|f| f.program.starts_with("interrupt_resched_sent"));
         constants.resched_sender = sender.map(|f| address(f.function)).unwrap_or_default();
         constants.io_complete_address = address("io_complete_rw");
+        constants.io_complete_polled_address = address("io_complete_rw_iopoll");
         constants.iomap_end_io_address = address("iomap_dio_bio_end_io");
         constants.nvme_end_io_address = address("nvme_uring_cmd_end_io");
         constants.wakes_address = address("sched_ttwu_pending");

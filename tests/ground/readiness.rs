@@ -52,6 +52,14 @@ pub const SCENARIOS: &[Scenario] = &[
         run: linked,
     },
     Scenario {
+        name: "linked_direct",
+        about: "chains of a direct read, a second one and a no-op: all are announced before the first is issued",
+        finding: None,
+        allowed: &["stranded", "one_per_enter"],
+        count: 600,
+        run: linked_direct,
+    },
+    Scenario {
         name: "capped_batches",
         about: "256 polls ready at once, io_uring_enter waiting for one: the kernel runs 20 of them per call",
         finding: Some("capped_batch"),
@@ -153,6 +161,26 @@ fn linked(run: &mut Run) -> Result<()> {
     // The first of each chain ends while it is submitted, the others by the task work that the one before queued.
     run.report.exactly("inline", 2 * chains);
     run.report.exactly("enter", 5 * chains);
+    Ok(())
+}
+
+fn linked_direct(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let mut target = run.direct()?;
+    let mut ring = Ring::open(8, &DEFER)?;
+    run.start()?;
+    let link = squeue::Flags::IO_LINK;
+    groups(run.count / 3, 1, |_| {
+        for _ in 0..2 {
+            let read = target.read().flags(link);
+            ring.push(read, BLOCK as u32);
+        }
+        ring.push(opcode::Nop::new().build(), 0);
+        ring.enter(3, 3)?;
+        ring.wait(3)
+    })?;
+    run.finish(ring);
+    run.report.all("enter");
     Ok(())
 }
 

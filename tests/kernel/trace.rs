@@ -16,13 +16,14 @@ use crate::ground::ground;
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 7] = [
         ("a_short_command_has_its_own_name", name),
         ("a_commands_cpu_time_begins_with_it", cpu_time),
         ("everyone_is_several_busy_programs", everyone),
         ("a_command_in_a_pid_namespace_of_its_own", nested),
         ("direct_writes_wait_for_the_file_systems_worker", file_system),
         ("native_aio_that_a_watched_process_begins", begins_aio),
+        ("of_linked_requests_each_has_its_own_stages", linked),
     ];
     tests.into_iter().map(|(name, test)| Trial::test(format!("trace::{name}"), test)).collect()
 }
@@ -48,6 +49,21 @@ fn cpu_time() -> Result<(), Failed> {
     let total = traced(&["--", "true"])?.total;
     let cpu = total.cpu.user_ns.zip(total.cpu.system_ns).map(|(user, system)| user + system).ok_or("it has ended")?;
     assert!(cpu > 0 && cpu <= total.elapsed_ns, "{cpu} ns of CPU time in {} ns", total.elapsed_ns);
+    Ok(())
+}
+
+/// A device has worked for the reads of each chain, and for no no-op. The end of a few may go unseen.
+fn linked() -> Result<(), Failed> {
+    let ground = ground();
+    let t =
+        traced(&["--one-in", "1", "--", ground.to_str().ok_or("a plain path")?, "linked_direct", "--count", "600"])?;
+    let of = |opcode: &str| {
+        let o = t.total.opcodes.iter().find(|o| o.opcode == opcode)?;
+        Some((o.completions, o.stages.as_ref().map_or(0, |s| s.completions)))
+    };
+    let (reads, staged) = of("read").ok_or("it reads")?;
+    assert!(reads == 400 && (360..=400).contains(&staged), "{staged} of {reads} reads have stages");
+    assert_eq!(of("nop"), Some((200, 0)));
     Ok(())
 }
 

@@ -32,7 +32,33 @@ static __always_inline struct trail *trail_of_bio(__u64 bio, bool end)
 	return 0;
 }
 
-/* The followed request that the current thread is submitting or, in a worker, working on. */
+/* The request of io_uring's that direct I/O is of: its kiocb stands first in it. 0: none, or it cannot be told. */
+static __noinline __u64 request_of_bio(struct bio *bio)
+{
+	__u64 end = (__u64)BPF_CORE_READ(bio, bi_end_io);
+	struct kiocb *iocb = 0;
+
+	if (!end)
+		return 0;
+	if (end == iomap_end_io_address && bpf_core_type_exists(struct iomap_dio)) {
+		struct iomap_dio *dio = BPF_CORE_READ(bio, bi_private);
+		iocb = BPF_CORE_READ(dio, iocb);
+	} else if (end == blkdev_end_io_async_address || end == blkdev_end_io_address) {
+		struct blkdev_dio *dio = end == blkdev_end_io_address ?
+						 BPF_CORE_READ(bio, bi_private) :
+						 (void *)bio - bpf_core_field_offset(struct blkdev_dio, bio);
+		if (!(BPF_CORE_READ(dio, flags) & DIO_IS_SYNC))
+			iocb = BPF_CORE_READ(dio, iocb);
+	}
+	if (!iocb)
+		return 0;
+	__u64 callback = (__u64)BPF_CORE_READ(iocb, ki_complete);
+	return callback && (callback == io_complete_address || callback == io_complete_polled_address) ? (__u64)iocb : 0;
+}
+
+/* The followed request that the current thread is submitting or, in a worker, working on. Of linked ones all are announced before
+ * the first is issued, and the others are issued later: which of them is under way is known by its direct I/O alone.
+ */
 static __always_inline struct trail *at_work(struct cpu_slot *slot, __u32 *index)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -61,7 +87,8 @@ static __always_inline int block_queued_(struct bio *bio)
 
 	if (!counting || slot->current == CURRENT_UNSEEN)
 		return 0;
-	struct trail *trail = at_work(slot, &index);
+	__u64 request = request_of_bio(bio);
+	struct trail *trail = request ? trail_of(request, &index) : at_work(slot, &index);
 	if (!trail)
 		return 0;
 	trail->course = COURSE_BLOCK;

@@ -13,6 +13,8 @@ const volatile bool any_wakeup = false; /* the interface's threads sleep for not
 
 #define DIO_IS_SYNC 2 /* block/fops.c */
 
+const volatile __u64 io_complete_polled_address = 0; /* io_complete_rw_iopoll */
+
 static __noinline int count_credit(__u32 line);
 
 /* The run of a handler whose doing this is: its line + 1, 0: none, and its serial. */

@@ -110,7 +110,8 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	trail->enter_batch = task->flags & PF_IO_WORKER ? 0 : enter_batch(task);
 	trail->submitted_cpu = bpf_get_smp_processor_id();
 	trail->submitted_ns = bpf_ktime_get_ns();
-	slot->submitting = index + 1;
+	if (!(slot->links & LINKED))
+		slot->submitting = index + 1;
 	return 0;
 }
 
@@ -223,6 +224,8 @@ static __always_inline int submitted(struct io_kiocb *req)
 	slot->submitted++;
 	slot->submits = 1;
 	slot->submitting = 0;
+	__u32 links = req->flags & REQ_F_LINKS ? LINKED | LINKED_TO_NEXT : 0;
+	slot->links = slot->links & LINKED_TO_NEXT ? links | LINKED : links;
 	__u64 request = address_in_thread(req, slot);
 	slot->last_request = request;
 	__u32 opcode = req->opcode;

@@ -60,6 +60,8 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define REQ_F_IO_DRAIN (1U << 1)
 /* … IOSQE_ASYNC_BIT */
 #define REQ_F_FORCE_ASYNC (1U << 4)
+/* … IOSQE_IO_LINK_BIT, IOSQE_IO_HARDLINK_BIT: the next one waits for it */
+#define REQ_F_LINKS (1U << 2 | 1U << 3)
 /* … IOSQE_BUFFER_SELECT_BIT */
 #define REQ_F_BUFFER_SELECT (1U << 5)
 /* … IOSQE_CQE_SKIP_SUCCESS_BIT; the kernel takes it back where the request fails. */

@@ -221,6 +221,7 @@ static __always_inline void leaves_place(struct cpu_slot *slot)
 	if (following) {
 		__builtin_memset(slot->segments, 0, sizeof(slot->segments));
 		slot->trails = slot->trails_waiting = slot->submitting = slot->submitted = slot->submits = 0;
+		slot->links = 0;
 		slot->last_request = 0;
 		slot->aio_tail = 0;
 	}

@@ -166,7 +166,9 @@ fn offsets(options: &str, count: usize) -> Vec<Vec<String>> {
     for line in text.lines().filter(|l| l.contains(", 4096, ")) {
         let (tid, call) = line.split_once(' ').expect("strace -f begins with the thread");
         let (call, end) = (call.trim_start(), call.rsplit(", ").next().expect("the offset comes last"));
-        let op = call.split('(').next().expect("a name");
+        // A call that another thread's stood between is told in two lines.
+        let name = call.strip_prefix("<... ").unwrap_or(call);
+        let op = name.split(['(', ' ']).next().expect("a name");
         let offset = end.split([')', ' ']).next().expect("digits");
         match threads.iter_mut().find(|(t, _)| *t == tid) {
             Some((_, ios)) => ios.push(format!("{op} {offset}")),
