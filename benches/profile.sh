@@ -11,7 +11,7 @@ $bin bench --file "$file" --size 64m --rw read --bs 64k --buffered --count 1024 
 
 compare() {
     name=$1; shift
-    bpftrace -f json -o "$dir/peer" -c "$bin bench --json --trace off --warmup 0 --runtime 4s --profile --folded $dir/ours $*" \
+    bpftrace -f json -o "$dir/peer" -c "$bin bench --json --trace off --warmup 0 --runtime 4s --profile --force --folded $dir/ours $*" \
         -e 'profile:hz:997 /comm == "load-0"/ { @[kstack(perf)] = count(); }' >"$dir/json" 2>"$dir/err" || { cat "$dir/err"; exit 1; }
     echo "$name"
     python3 - "$dir" <<'PY'

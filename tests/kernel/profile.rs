@@ -150,7 +150,7 @@ fn scratch(name: &str) -> std::path::PathBuf {
 fn interrupts_off() -> Result<(), Failed> {
     let folded = scratch("interrupts.folded");
     let load = format!("--file {} --depth 4 --wait peek --cpus irq --runtime 3s --trace off", file().display());
-    let m = sampled(&format!("{load} --folded {}", folded.display()));
+    let m = sampled(&format!("{load} --force --folded {}", folded.display()));
     let taken = how(&m).taken;
     let text = std::fs::read_to_string(&folded)?;
     let with = |function: &str| -> u64 {
@@ -166,7 +166,7 @@ fn interrupts_off() -> Result<(), Failed> {
 fn files() -> Result<(), Failed> {
     let (folded, svg) = (scratch("files.folded"), scratch("files.svg"));
     let load = format!("--file {} --depth 8 --runtime 1s", file().display());
-    let m = sampled(&format!("{load} --folded {} --flamegraph {}", folded.display(), svg.display()));
+    let m = sampled(&format!("{load} --force --folded {} --flamegraph {}", folded.display(), svg.display()));
     let count = |text: &str| -> u64 {
         text.lines().map(|l| l.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok()).expect("a count")).sum()
     };
@@ -175,7 +175,7 @@ fn files() -> Result<(), Failed> {
     let drawn = std::fs::read_to_string(&svg)?.replace(',', "");
     assert!(drawn.contains(&format!("all ({} samples 100%)", how(&m).taken)), "{}", &drawn[..drawn.len().min(3000)]);
     // Under task work only: every stack begins there.
-    let m = sampled(&format!("{load} --stacks task-work --folded {}", folded.display()));
+    let m = sampled(&format!("{load} --stacks task-work --force --folded {}", folded.display()));
     let text = std::fs::read_to_string(&folded)?;
     assert!(count(&text) > 0 && count(&text) < how(&m).taken);
     for line in text.lines() {
