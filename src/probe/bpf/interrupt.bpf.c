@@ -1,8 +1,8 @@
 /* Interrupts by vector and CPU, those that hit a watched thread, and the interprocessor interrupts meant for one. */
 
+/* These have their room from the beginning: making more of it interrupts this very CPU (irq work), and that would be counted here. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 16384);
 	__type(key, struct irq_key);
 	__type(value, struct irq_count);
@@ -10,7 +10,6 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 512);
 	__type(key, struct return_key);
 	__type(value, __u64);
@@ -18,8 +17,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 16384);
 	__type(key, struct ipi_key);
 	__type(value, __u64);
 } ipis SEC(".maps");
