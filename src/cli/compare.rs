@@ -131,6 +131,7 @@ pub(super) fn of_sides(
     let a = Given::read(a, stored, metrics)?;
     let b = Given::read(b, stored, metrics)?;
     let Matched { pairs, left_over } = matched(&a, &b)?;
+    pairs.iter().try_for_each(|p| a.apart(&b, p.a, p.b))?;
     let all = metrics.iter().flat_map(|m| pairs.iter().map(|p| one(*m, &a, &b, p))).collect();
     Ok((all, left_over))
 }

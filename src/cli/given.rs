@@ -75,20 +75,33 @@ const LONGEST: u64 = 1 << 30;
 impl Document {
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let unreadable = |e: std::io::Error| {
-            Error::input(format!("cannot read {shown}"), "give a stored run's number (`iotrail list`) or a JSON file")
-                .because(e)
-        };
+        let unreadable = |e| unreadable(path, e);
         let mut text = String::new();
         std::fs::File::open(path).map_err(unreadable)?.take(LONGEST).read_to_string(&mut text).map_err(unreadable)?;
         let value: Value = serde_json::from_str(&text).map_err(|e| {
-            let what = if e.is_eof() { "is cut short" } else { "is no JSON" };
+            // There is no way to write a number that is not finite but one too large for any.
+            let what = match e.is_eof() {
+                true => "is cut short".to_owned(),
+                false if e.to_string().starts_with("number out of range") => {
+                    match field_before(&text, e.line(), e.column()) {
+                        Some(field) => format!("holds a number in {field} that is not finite"),
+                        None => "holds a number that is not finite".to_owned(),
+                    }
+                }
+                false => "is no JSON".to_owned(),
+            };
             Error::input(format!("{shown} {what}"), "make it again with `bench --json` or `run --json`").because(e)
         })?;
         let foreign = |e: serde_json::Error| {
             Error::input(format!("{shown} cannot be read as what it says it is"), "use the iotrail that wrote it")
                 .because(e)
         };
+        if let Some((field, number)) = negative_figure(&value) {
+            return Err(Error::input(
+                format!("{shown}: {field} is {number}, and no measurement has a figure below 0"),
+                "make the file again with `bench --json` or `run --json`, or leave it out",
+            ));
+        }
         match value.get("schema").and_then(Value::as_str) {
             Some(measurement::SCHEMA) => serde_json::from_value(value).map(Document::Measurement).map_err(foreign),
             Some(run_record::SCHEMA) => serde_json::from_value(value).map(Document::Run).map_err(foreign),
@@ -107,6 +120,44 @@ impl Document {
     }
 }
 
+pub fn unreadable(path: &Path, e: std::io::Error) -> Error {
+    let remedy = "give a stored run's number (`iotrail list`) or a JSON file";
+    Error::input(format!("cannot read {}", path.display()), remedy).because(e)
+}
+
+/// The first number below 0 in a measurement or in one of a run's, and what it is called; parameters may be negative.
+fn negative_figure(document: &Value) -> Option<(String, String)> {
+    let list = |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    match document.get("schema").and_then(Value::as_str) {
+        Some(measurement::SCHEMA) => negative(document, ""),
+        Some(run_record::SCHEMA) => list(document, "cells").iter().zip(0..).find_map(|(cell, i)| {
+            let mut measured = list(cell, "measurements").into_iter().zip(0..);
+            measured.find_map(|(m, j)| negative(&m, &format!("cells[{i}].measurements[{j}]")))
+        }),
+        _ => None,
+    }
+}
+
+fn negative(value: &Value, path: &str) -> Option<(String, String)> {
+    match value {
+        Value::Number(n) => n.as_f64().filter(|x| *x < 0.0).map(|_| (path.to_owned(), n.to_string())),
+        Value::Array(list) => list.iter().zip(0..).find_map(|(v, i): (_, usize)| negative(v, &format!("{path}[{i}]"))),
+        Value::Object(fields) => fields.iter().find_map(|(name, v)| {
+            let dot = if path.is_empty() { "" } else { "." };
+            negative(v, &format!("{path}{dot}{name}"))
+        }),
+        _ => None,
+    }
+}
+
+/// The last name of a field before a place in a JSON text, both counted from 1.
+fn field_before(text: &str, line: usize, column: usize) -> Option<&str> {
+    let start = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum::<usize>();
+    let before = text.get(..start + column).or_else(|| text.get(..start))?;
+    let (named, _) = before.rsplit_once(':')?;
+    named.trim_end().strip_suffix('"')?.rsplit_once('"').map(|(_, name)| name)
+}
+
 fn open(path: Option<&Path>, lacking: &str) -> Result<Store> {
     let path = path.map_or_else(default_path, |p| Ok(p.to_owned()))?;
     Store::open(&path)?.ok_or_else(|| {
@@ -122,4 +173,32 @@ fn unknown_run(run: i64, store: &Store) -> Error {
         format!("there is no run {run} in {}", store.path().display()),
         "`iotrail list` shows the runs that are stored",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_negative_figure_is_found_where_it_is_and_parameters_may_be_negative() {
+        let found = |v: Value| negative_figure(&v);
+        let is = |field: &str, number: &str| Some((field.to_owned(), number.to_owned()));
+        let one =
+            |iops: f64, p50: i64| json!({"schema": measurement::SCHEMA, "iops": iops, "latency_ns": {"p50": p50}});
+        assert_eq!(found(one(1.0, 0)), None);
+        assert_eq!(found(one(-1.5, 0)), is("iops", "-1.5"));
+        assert_eq!(found(one(0.0, -3)), is("latency_ns.p50", "-3"));
+        let run = |iops: f64| json!({"schema": run_record::SCHEMA, "cells": [{"params": {"nice": -5}, "measurements": [one(2.0, 1), one(iops, 1)]}]});
+        assert_eq!(found(run(7.0)), None);
+        assert_eq!(found(run(-7.0)), is("cells[0].measurements[1].iops", "-7.0"));
+    }
+
+    #[test]
+    fn the_field_before_a_place_is_named() {
+        let text = "{\n  \"a\": 1,\n  \"iops\": 1e999\n}";
+        assert_eq!(field_before(text, 3, 15), Some("iops"));
+        assert_eq!((field_before("1e999", 1, 5), field_before("", 0, 0)), (None, None));
+    }
 }

@@ -73,21 +73,24 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
     let mut ticks = Ticks::default();
     let mut usage = Usage { run_queue_wait_ns: Some(0), ..Usage::default() };
     let (mut syscalls, mut wakeups) = (Some(0), None);
-    let (mut began, mut ended) = (u64::MAX, 0);
+    let began = jobs.iter().map(|job| job.began).min().unwrap_or(0);
+    let ended = jobs.iter().map(|job| job.ended).max().unwrap_or(0);
+    let elapsed_ns = clock.ns(ended.saturating_sub(began));
+    // As it was read, a little more than the span's: that is no helper's.
+    let mut own_ns = 0;
     let (mut lag_ns, mut missed, mut moved) = (0, 0, 0);
     let mut tids = Vec::new();
     let mut granted = Vec::new();
     for job in jobs {
         sum.add(&job.tally).map_err(|e| Error::machine("cannot add the jobs' histograms", "").because(e))?;
-        began = began.min(job.began);
-        ended = ended.max(job.ended);
         if let Some((lag, miss)) = job.lateness {
             lag_ns = lag_ns.max(lag);
             missed += miss;
         }
         for part in job.parts {
             ticks.add(part.ticks);
-            usage.add(part.usage);
+            own_ns += part.usage.user_ns + part.usage.system_ns;
+            usage.add(part.usage.within(elapsed_ns));
             syscalls = syscalls.zip(part.syscalls).map(|(a, b)| a + b);
             if let Some(n) = part.wakeups {
                 *wakeups.get_or_insert(0) += n;
@@ -99,7 +102,7 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
     }
     // The jobs' own time, and the SQPOLL threads': where these have some and it is not known, the other helpers' is not either.
     let sqpoll_ns = around.sqpoll_ns.or((!granted.iter().any(|flag| flag == "sqpoll")).then_some(0));
-    let known = sqpoll_ns.map(|ns| usage.user_ns + usage.system_ns + ns);
+    let known = sqpoll_ns.map(|ns| own_ns + ns);
     if let Some(first) = sum.first_mismatch {
         return Err(Error::corruption(Corruption {
             file: spec.file.as_ref().map_or_else(String::new, |p| p.display().to_string()),
@@ -120,7 +123,7 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
     Ok(Outcome {
         record: LoadRecord { seed: Some(around.seed), ..spec.record(&granted) },
         started_unix_s: around.started_unix_s,
-        elapsed_ns: clock.ns(ended.saturating_sub(began)),
+        elapsed_ns,
         ios: sum.ios,
         bytes: sum.bytes,
         errors: sum.errors,

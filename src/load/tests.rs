@@ -235,3 +235,16 @@ fn scratch_think_and_neighbours_leave_the_count_alone() {
     // One think for each look that found something: 5000 at batch 1.
     assert!(got.elapsed_ns >= 5_000_000, "{}", got.elapsed_ns);
 }
+
+#[test]
+fn a_span_of_microseconds_takes_no_more_cpu_time_than_it_lasts() {
+    let o =
+        LoadOptions { rw: Rw::Nop, count: Some(1), warmup: Span(Duration::from_millis(10)), ..LoadOptions::default() };
+    for jobs in [1, 2] {
+        let spans: Vec<(u64, u64)> = (0..15)
+            .map(|_| go(&LoadOptions { jobs, ..o.clone() }).unwrap())
+            .map(|got| (got.cpu.user_ns + got.cpu.system_ns, got.elapsed_ns))
+            .collect();
+        assert!(spans.iter().all(|(cpu, elapsed)| (1..=u64::from(jobs) * elapsed).contains(cpu)), "{spans:?}");
+    }
+}

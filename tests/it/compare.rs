@@ -13,6 +13,8 @@ pub const TESTS: &[Test] = &[
     ("compare::a_condition_fails_the_command", conditions),
     ("compare::a_gate_that_cannot_be_evaluated_is_no_pass", gates),
     ("compare::what_is_no_side_is_refused_with_the_remedy", refused),
+    ("compare::one_measurement_is_not_taken_for_several", named_twice),
+    ("compare::a_figure_that_cannot_be_is_named_with_its_file", impossible),
 ];
 
 /// No-ops, five times: an arm that thinks after each I/O, a control arm, two depths. What a busy machine makes of them is
@@ -217,5 +219,73 @@ fn refused() -> End {
         ended.one_line(),
         "there is no run 1: there is no store none.db; name the store with --store, or give JSON files"
     );
+    End::Passed
+}
+
+/// What `bench` printed, with other numbers.
+fn files(place: &Place, names: &[&str]) -> Value {
+    let made = run(&mut bench(place, "--rw nop --count 2000 --json")).ok().json();
+    for (name, i) in names.iter().zip(0..) {
+        let mut m = made.clone();
+        (m["iops"], m["warnings"], m["circumstances"]) = (json!(1000 + i), json!([]), Value::Null);
+        place.write(name, m.to_string());
+    }
+    made
+}
+
+fn named_twice() -> End {
+    let place = Place::new();
+    stored(&place);
+    files(&place, &["b1.json", "b2.json", "b3.json"]);
+    std::os::unix::fs::symlink(place.join("b1.json"), place.join("link.json")).expect("a link");
+    std::fs::hard_link(place.join("b1.json"), place.join("other.json")).expect("a link");
+    let once = "name each once: repeats have to be measurements of their own";
+    for (args, says) in [
+        ("b1.json,b1.json,b1.json b1.json,b1.json,b1.json", format!("'b1.json,b1.json,b1.json' names b1.json twice; {once}")),
+        ("b1.json b2.json,./b2.json", format!("'b2.json,./b2.json' names one file as b2.json and as ./b2.json; {once}")),
+        ("b1.json,link.json b2.json", format!("'b1.json,link.json' names one file as b1.json and as link.json; {once}")),
+        ("b1.json,other.json b2.json", format!("'b1.json,other.json' names one file as b1.json and as other.json; {once}")),
+        ("1,1:arm=default 1:arm=slow", format!("'1,1:arm=default' names run 1 twice; {once}")),
+        (
+            "b1.json,b2.json b2.json,b3.json",
+            "a measurement of b2.json is on both sides, in 'b1.json,b2.json' and in 'b2.json,b3.json'; give each side ".into(),
+        ),
+        ("b1.json link.json", "'b1.json' and 'link.json' are the same measurements; ".into()),
+        (
+            "1:arm=default,depth=4 1,b1.json:arm=default,depth=4",
+            "a measurement of run 1 is on both sides, in '1:arm=default,depth=4' and in '1,b1.json:arm=default,depth=4'; ".into(),
+        ),
+    ] {
+        let ended = run(&mut compare(&place, args));
+        assert_eq!(ended.status, 2, "{args}: {}{}", ended.stdout, ended.stderr);
+        assert!(ended.one_line().starts_with(&says), "{args}: {}", ended.stderr);
+    }
+    let c = run(&mut compare(&place, "b1.json,b2.json b3.json --json")).ok().json();
+    assert_eq!(c["pairs"], 1, "files of their own are compared");
+    End::Passed
+}
+
+fn impossible() -> End {
+    let place = Place::new();
+    let made = files(&place, &["good.json"]);
+    let written = |name: &str, set: &dyn Fn(&mut Value)| {
+        let mut m = made.clone();
+        set(&mut m);
+        place.write(name, m.to_string());
+    };
+    written("iops.json", &|m| m["iops"] = json!(-5.0));
+    written("p50.json", &|m| m["latency_ns"]["p50"] = json!(-1));
+    written("large.json", &|m| m["iops"] = json!("HERE"));
+    let large = std::fs::read_to_string(place.join("large.json")).expect("written").replace("\"HERE\"", "1e999");
+    place.write("large.json", large);
+    for (file, says) in [
+        ("iops.json", "iops.json: iops is -5.0, and no measurement has a figure below 0; make the file again "),
+        ("p50.json", "p50.json: latency_ns.p50 is -1, and no measurement has a figure below 0; make the file again "),
+        ("large.json", "large.json holds a number in iops that is not finite: "),
+    ] {
+        let ended = run(&mut compare(&place, &format!("good.json {file}")));
+        assert_eq!(ended.status, 2, "{file}: {}{}", ended.stdout, ended.stderr);
+        assert!(ended.one_line().starts_with(says), "{file}: {}", ended.stderr);
+    }
     End::Passed
 }

@@ -1,11 +1,12 @@
 //! One side as it is written on the command line: stored runs or JSON files, and which of their cells.
 
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use crate::answer::compare::{self, Metric, Repeat, Side};
-use crate::cli::given::{Document, Stored};
+use crate::cli::given::{Document, Stored, unreadable};
 use crate::error::{Error, Result};
 use crate::measurement::Measurement;
 use crate::run_record::{ARM, CONTROL, CellRecord, RunRecord, value_text};
@@ -26,10 +27,35 @@ pub struct Given {
     first_arm: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Source {
     Run(i64),
-    File(PathBuf),
+    /// As it was named; device and inode, which are the same under another name.
+    File(String, (u64, u64)),
+}
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Source::Run(a), Source::Run(b)) => a == b,
+            (Source::File(_, a), Source::File(_, b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Source {
+    fn file(path: &Path) -> Result<Self> {
+        let of = std::fs::metadata(path).map_err(|e| unreadable(path, e))?;
+        Ok(Source::File(path.display().to_string(), (of.dev(), of.ino())))
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Source::Run(run) => format!("run {run}"),
+            Source::File(name, _) => name.clone(),
+        }
+    }
 }
 
 /// One load, with its repeats in order.
@@ -42,6 +68,8 @@ pub struct Cell {
 #[derive(Debug, Clone, PartialEq)]
 struct Measured {
     measurement: Measurement,
+    /// What it was read from, and its cell and repeat in there.
+    source: (Source, u32, u32),
     /// Its run, cell and repeat in the store; `None`: it is of a file, which has no histograms.
     stored: Option<(i64, u32, u32)>,
     /// Read where it is needed.
@@ -52,6 +80,12 @@ impl Cell {
     pub fn side(&self, name: &str) -> Side<'_> {
         let repeats = self.repeats.iter().map(|m| Repeat { measurement: &m.measurement, latency: m.latency.clone() });
         Side { name: name.into(), repeats: repeats.collect() }
+    }
+
+    /// A measurement that is a repeat of both: what it was read from.
+    fn shared_with(&self, other: &Cell) -> Option<String> {
+        let both = |m: &&Measured| other.repeats.iter().any(|o| o.source == m.source);
+        self.repeats.iter().find(both).map(|m| m.source.0.words())
     }
 
     fn read_latencies(&mut self, store: &Store) -> Result<()> {
@@ -82,7 +116,11 @@ impl Given {
             Self { text: text.into(), sources: Vec::new(), fixed, cells: Vec::new(), all: Vec::new(), first_arm: None };
         for item in items {
             match stored.number(item)? {
-                Some(run) => given.take_run(stored.run(run)?, Source::Run(run)),
+                Some(run) => {
+                    let record = stored.run(run)?;
+                    given.take_source(Source::Run(run))?;
+                    given.take_run(record, Source::Run(run));
+                }
                 None => given.take_file(Path::new(item))?,
             }
         }
@@ -106,15 +144,30 @@ impl Given {
         needed.into_iter().try_for_each(|i| self.all[i].read_latencies(store))
     }
 
+    /// Each file and each run once: a measurement that is counted twice is no second one.
+    fn take_source(&mut self, source: Source) -> Result<()> {
+        if let Some(before) = self.sources.iter().find(|s| **s == source) {
+            let (before, now) = (before.words(), source.words());
+            let what = match before == now {
+                true => format!("'{}' names {now} twice", self.text),
+                false => format!("'{}' names one file as {before} and as {now}", self.text),
+            };
+            let remedy = "name each once: repeats have to be measurements of their own";
+            return Err(Error::input(what, remedy));
+        }
+        self.sources.push(source);
+        Ok(())
+    }
+
     fn take_run(&mut self, record: RunRecord, source: Source) {
         let run = if let Source::Run(run) = source { Some(run) } else { None };
-        self.sources.push(source);
         if self.first_arm.is_none() {
             self.first_arm = record.arms.into_iter().next();
         }
         for CellRecord { cell, params, measurements, .. } in record.cells {
             let repeats = measurements.into_iter().zip(1..).map(|(measurement, repeat)| Measured {
                 measurement,
+                source: (source.clone(), cell, repeat),
                 stored: run.map(|run| (run, cell, repeat)),
                 latency: None,
             });
@@ -123,11 +176,12 @@ impl Given {
     }
 
     fn take_file(&mut self, path: &Path) -> Result<()> {
-        let source = Source::File(path.canonicalize().unwrap_or_else(|_| path.to_owned()));
+        let source = Source::file(path)?;
+        self.take_source(source.clone())?;
         match Document::read(path)? {
             Document::Measurement(measurement) => {
-                self.sources.push(source);
-                self.add(Map::new(), vec![Measured { measurement: *measurement, stored: None, latency: None }]);
+                let one = Measured { measurement: *measurement, source: (source, 0, 1), stored: None, latency: None };
+                self.add(Map::new(), vec![one]);
             }
             Document::Run(record) => self.take_run(*record, source),
         }
@@ -173,6 +227,16 @@ impl Given {
     /// Cells of one run are interleaved, block by block.
     pub fn is_of_one_run_with(&self, other: &Given) -> bool {
         self.sources.len() == 1 && self.sources == other.sources
+    }
+
+    /// Errors: a measurement of the one cell is one of the other, too.
+    pub fn apart(&self, other: &Given, own: &Cell, others: &Cell) -> Result<()> {
+        own.shared_with(others).map_or(Ok(()), |source| {
+            Err(Error::input(
+                format!("a measurement of {source} is on both sides, in '{}' and in '{}'", self.text, other.text),
+                "give each side measurements of its own: compared with itself a measurement shows no difference",
+            ))
+        })
     }
 
     /// What the load at the cell's place differs from itself, where there is a control arm.

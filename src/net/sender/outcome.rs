@@ -58,13 +58,14 @@ pub struct Around {
 pub fn assemble(spec: &SenderSpec, clock: &Clock, threads: Vec<Done>, around: Around) -> Result<Sent> {
     let mut sum = Tally::default();
     let mut usage = Usage { run_queue_wait_ns: Some(0), ..Usage::default() };
-    let (mut began, mut ended) = (u64::MAX, 0);
+    let began = threads.iter().map(|thread| thread.began).min().unwrap_or(0);
+    let mut ended = threads.iter().map(|thread| thread.ended).max().unwrap_or(0);
+    let span_ns = clock.ns(ended.saturating_sub(began));
     let (mut moved, mut idle_lost, mut unsent) = (0, 0, spec.rate.map(|_| 0));
     let mut busiest: Option<f64> = Some(0.0);
     for thread in &threads {
         sum.add(&thread.tally).map_err(|e| Error::machine("cannot add the threads' histograms", "").because(e))?;
-        usage.add(thread.usage);
-        (began, ended) = (began.min(thread.began), ended.max(thread.ended));
+        usage.add(thread.usage.within(span_ns));
         let share = busy_share(&thread.usage, clock.ns(thread.ended.saturating_sub(thread.began)));
         busiest = busiest.zip(share).map(|(a, b)| a.max(b));
         moved += u32::from(thread.bound == Some(false));
