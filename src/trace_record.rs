@@ -91,9 +91,6 @@ pub struct Total {
     pub cpu_pairs: Vec<CpuPair>,
     /// Followed completions by how many items the task-work run that carried them ran.
     pub run_items: Vec<RunItems>,
-    /// All runs of task work that carried completions; null as above.
-    #[serde(default)]
-    pub runs: Option<Estimate>,
     pub processes: Vec<ProcessRecord>,
     /// Processes beyond those: their names were not kept.
     #[serde(default)]
@@ -300,8 +297,6 @@ pub struct RingRecord {
     #[serde(default)]
     pub enter_calls: Option<Estimate>,
     pub run_items: Vec<RunItems>,
-    #[serde(default)]
-    pub runs: Option<Estimate>,
     /// Null where fewer than two of its completions were followed.
     #[serde(default)]
     pub order: Option<Order>,

@@ -173,18 +173,27 @@ fn not_from_device(m: &Measurement, c: &Circumstances) -> Option<Warning> {
         _ => ("read", d.read_bytes),
     };
     let missing = d.asked_bytes.saturating_sub(did);
-    (missing as f64 > allowance(c, d)).then(|| {
-        Warning::new(
-            "not_from_device",
+    if missing as f64 <= allowance(c, d) {
+        return None;
+    }
+    let (asked, did) = (bytes(d.asked_bytes), bytes(did));
+    let target = m.host.target.as_ref();
+    let above = target.and_then(|t| Some((t.queue_device.as_deref()?, t.device.as_deref()?)));
+    let (text, remedy) = match above {
+        Some((above, disk)) if above.starts_with("loop") => (
             format!(
-                "of {} {what} by direct I/O the disk did {}: the rest never reached it",
-                bytes(d.asked_bytes),
-                bytes(did)
+                "of {asked} {what} by direct I/O on {above} the disk below it, {disk}, did {did}: the rest never reached it"
             ),
+            "make the loop device pass the page cache by (losetup --direct-io=on), look for holes in a sparse file, or lay the \
+             target out anew (--size) on a plain disk",
+        ),
+        _ => (
+            format!("of {asked} {what} by direct I/O the disk did {did}: the rest never reached it"),
             "look for holes in a sparse file, a volume that compresses or caches, a loop device; lay the target out anew \
              (--size) on a plain disk",
-        )
-    })
+        ),
+    };
+    Some(Warning::new("not_from_device", text, remedy))
 }
 
 fn cache_changed(m: &Measurement, c: &Circumstances) -> Option<Warning> {

@@ -99,6 +99,14 @@ fn the_disk_did_less_than_was_asked_for() {
         text("not_from_device", moved_bytes(10 << 20, 0)),
         "of 400 MiB read by direct I/O the disk did 10.0 MiB: the rest never reached it"
     );
+    let looped = |m: &mut Measurement, c: &mut Circumstances| {
+        m.host.target.as_mut().unwrap().queue_device = Some("loop0".into());
+        moved_bytes(10 << 20, 0)(m, c);
+    };
+    assert_eq!(
+        text("not_from_device", looped),
+        "of 400 MiB read by direct I/O on loop0 the disk below it, vda, did 10.0 MiB: the rest never reached it"
+    );
     // Through the page cache that is the purpose.
     nothing(|m, c| {
         m.load.direct = false;

@@ -31,7 +31,7 @@ use crate::trace_record::{
 /// Completions carried by runs of one size.
 #[derive(Debug, Clone, Copy, Default)]
 struct Run {
-    shares: Taken,
+    completions: u64,
     /// What they stand for.
     estimated: u64,
 }
@@ -43,7 +43,7 @@ pub(super) struct Part {
     pub delays: Delays,
     /// By the power of two below: requests, each worth its share of its call.
     batches: BTreeMap<u64, Taken>,
-    /// Completions, each worth its share of its run.
+    /// By how many items the run ran.
     run_items: BTreeMap<u32, Run>,
     /// The thread that submitted last.
     pub tid: u32,
@@ -66,7 +66,7 @@ impl Part {
         }
         for (items, run) in &other.run_items {
             let sum = self.run_items.entry(*items).or_default();
-            sum.shares.add(&run.shares);
+            sum.completions += run.completions;
             sum.estimated += run.estimated;
         }
     }
@@ -94,14 +94,10 @@ impl Part {
     fn run_items(&self) -> Vec<RunItems> {
         let record = |(items, run): (&u32, &Run)| RunItems {
             items: *items,
-            completions: run.shares.items(),
+            completions: run.completions,
             estimated: Some(run.estimated),
         };
         self.run_items.iter().map(record).collect()
-    }
-
-    fn runs(&self, one_in: u32) -> Option<Estimate> {
-        estimated(self.run_items.values().map(|run| run.shares), one_in)
     }
 
     fn opcode(&self, counts: &OpcodeCounts) -> OpcodeRecord {
@@ -229,8 +225,7 @@ impl Summary {
         }
         if let Some(items) = trail.run_items {
             let run = part.run_items.entry(items).or_default();
-            // Without items it is a run of unknown length, and no part of any.
-            run.shares.take(trail.weight, if items > 0 { 1.0 / f64::from(items) } else { 0.0 });
+            run.completions += 1;
             run.estimated += u64::from(trail.weight.max(1));
         }
         if let Some(ready) = trail.ready {
@@ -432,7 +427,6 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64) -> 
             })
             .collect(),
         run_items: all.run_items(),
-        runs: all.runs(one_in),
         processes: vec![],
         more_processes: observed.more_processes,
         iowq: IowqRecord {
@@ -485,7 +479,6 @@ fn ring(
         enter_batches: part.enter_batches(one_in),
         enter_calls: part.enter_calls(one_in),
         run_items: part.run_items(),
-        runs: part.runs(one_in),
         order: None,
         sqpoll,
     }

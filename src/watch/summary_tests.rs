@@ -264,6 +264,21 @@ fn batches_and_runs() {
 }
 
 #[test]
+fn runs_are_those_that_were_counted_and_not_what_multishot_completions_would_make_of_them() {
+    // One run of one item, which posted three completions.
+    let one = |user_data| Trail { run_items: Some(1), more: user_data < 3, ..trail(user_data) };
+    let mut counts = observed(vec![counted(0, vec![opcode("recv", 1, 3)], vec![])], vec![]);
+    (counts.task_work_runs, counts.run_batches) = (Some(1), vec![(1, 1)]);
+    let r = record(1, [1, 2, 3].map(one), counts, &[]);
+    let json = serde_json::to_value(&r).unwrap();
+    for part in [&json["total"], &json["rings"][0]] {
+        assert_eq!(part["run_items"], serde_json::json!([{"items": 1, "completions": 3, "estimated": 3}]));
+        assert_eq!(part.get("runs"), None);
+    }
+    assert_eq!(json["total"]["task_work_batches"], serde_json::json!([{"at_least": 1, "runs": 1}]));
+}
+
+#[test]
 fn each_followed_request_counts_as_often_as_it_stands_for() {
     let of = |weight, took, ready_cpu| Trail {
         weight,
@@ -297,7 +312,7 @@ fn each_followed_request_counts_as_often_as_it_stands_for() {
     assert_eq!(batches, [(1, 20, 20.0), (4, 12, 300.0)]);
     let runs: Vec<_> = t.run_items.iter().map(|i| (i.items, i.completions, i.estimated)).collect();
     assert_eq!(runs, [(2, 32, Some(1_220))]);
-    assert_eq!((t.enter_calls, t.runs), (None, None), "of twelve, no total is told");
+    assert_eq!(t.enter_calls, None, "of twelve, no total is told");
     // Where none had to be left out, nothing is estimated.
     let r = recorded(Choice::adaptive(100), trails().take(20), observed(vec![], vec![]), &[]);
     assert_eq!(r.total.enter_calls, Some(Estimate { total: 20.0, ci95: [20.0, 20.0] }));

@@ -16,13 +16,14 @@ use crate::ground::ground;
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("a_short_command_has_its_own_name", name),
         ("a_commands_cpu_time_begins_with_it", cpu_time),
         ("everyone_is_several_busy_programs", everyone),
         ("a_command_in_a_pid_namespace_of_its_own", nested),
         ("direct_writes_wait_for_the_file_systems_worker", file_system),
         ("native_aio_that_a_watched_process_begins", begins_aio),
+        ("a_ring_found_by_its_sqpoll_thread_has_its_processs_name", polled),
         ("of_linked_requests_each_has_its_own_stages", linked),
     ];
     tests.into_iter().map(|(name, test)| Trial::test(format!("trace::{name}"), test)).collect()
@@ -219,6 +220,26 @@ fn nested() -> Result<(), Failed> {
             assert!(named, "{scenario}: {:?}", trace.total.processes);
         }
     }
+    Ok(())
+}
+
+/// What is first seen of such a ring is what its kernel thread does, which has a name of its own.
+fn polled() -> Result<(), Failed> {
+    let mut program = Program::ready("sqpoll_napping", 20)?;
+    let (watch, recording) = watching("polled", &["-p", &program.0.id().to_string()])?;
+    program.start()?;
+    let truth = program.truth()?;
+    let out = watch.wait_with_output()?;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    std::fs::remove_file(&recording)?;
+    let trace: TraceRecord = serde_json::from_slice(&out.stdout)?;
+    whole(&trace);
+    let [ring] = &trace.rings[..] else { panic!("{} rings", trace.rings.len()) };
+    assert_eq!((ring.comm.as_str(), ring.found), ("ground", true), "{ring:?}");
+    assert_eq!(counted([ring].into_iter()), done(truth["rings"].as_array().expect("rings").iter()));
+    assert!(ring.sqpoll.is_some(), "{ring:?}");
+    let processes: Vec<_> = trace.total.processes.iter().map(|p| (p.comm.as_str(), p.tgid)).collect();
+    assert_eq!(processes, [("ground", ring.tgid)]);
     Ok(())
 }
 

@@ -40,13 +40,17 @@ fn host(m: &Measurement) -> Facts {
 fn target(m: &Measurement) -> Facts {
     let Some(t) = &m.host.target else { return vec![("target".into(), "none".into())] };
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".into());
+    let device = match &t.queue_device {
+        Some(above) => format!("{above} on {}", known(&t.device)),
+        None => known(&t.device),
+    };
     let number = |n: Option<u32>| n.map_or_else(|| "not known".into(), |n| n.to_string());
     let mut cpus: Vec<u32> = t.interrupts.iter().flat_map(|i| i.cpus.iter().copied()).collect();
     cpus.sort_unstable();
     cpus.dedup();
     let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
     [
-        ("device", known(&t.device)),
+        ("device", device),
         ("driver", known(&t.driver)),
         ("file system", known(&t.filesystem)),
         ("queues", number(t.queues)),
@@ -162,6 +166,9 @@ mod tests {
             said(&[&a, &b], &[&a])[0],
             "the hosts differ: kernel 6.18.0 and 7.2.0 against 6.18.0, CPU model A processor and Another against A processor"
         );
+        b = a.clone();
+        b.host.target.as_mut().unwrap().queue_device = Some("loop0".into());
+        assert_eq!(said(&[&a], &[&b]), ["the targets differ: device vda against loop0 on vda"]);
         b = a.clone();
         b.host.target = None;
         assert!(said(&[&a], &[&b])[0].starts_with("the targets differ: device vda against none, driver virtio_blk"));

@@ -109,7 +109,6 @@ pub fn ring(number: u32) -> RingRecord {
             RunItems { items: 12, completions: 24_000, estimated: None },
             RunItems { items: 16, completions: 48_000, estimated: None },
         ],
-        runs: Some(Estimate { total: 7_000.0, ci95: [7_000.0; 2] }),
         sqpoll: None,
     }
 }
@@ -195,7 +194,6 @@ pub fn clean() -> TraceRecord {
                 CpuPair { ready_cpu: 0, posted_cpu: 1, completions: 990, estimated: None },
             ],
             run_items: r.run_items.clone(),
-            runs: r.runs,
             processes: vec![ProcessRecord { tgid: 1234, here: None, comm: "fio".into(), found: false }],
             more_processes: 0,
             iowq: IowqRecord::default(),

@@ -161,7 +161,7 @@ fn passage(o: &LoadOptions, setup: &Setup, target: Option<&Target>) -> Result<()
         && let Some(drive) = target.filter(|t| t.poll_queues == Some(0))
     {
         return Err(Error::machine(
-            format!("ring flag iopoll: {} has no poll queues", drive.device.as_deref().unwrap_or(&drive.path)),
+            format!("ring flag iopoll: {} has no poll queues", drive.queue_device().unwrap_or(&drive.path)),
             "boot with nvme.poll_queues=N, load the module with poll_queues=N, or leave iopoll away",
         ));
     }

@@ -251,6 +251,7 @@ fn of_target(t: &Target, add: &mut impl FnMut(&str, Option<String>)) {
     add("target", Some(format!("{}{on}", t.path)));
     let driver = t.driver.as_ref().map_or_else(String::new, |d| format!(" ({d})"));
     add("device", t.device.as_ref().map(|d| format!("{d}{driver}")));
+    add("device that takes the requests", t.queue_device.clone());
     add("hardware queues", t.queues.map(|n| n.to_string()));
     add("polled queues", t.poll_queues.map(|n| n.to_string()));
     add("scheduler", t.scheduler.clone());

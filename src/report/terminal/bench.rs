@@ -77,14 +77,23 @@ fn target(m: &Measurement) -> Vec<String> {
     items.push(if m.load.direct { "direct" } else { "buffered" }.into());
     if let Some(t) = &m.host.target {
         items.extend(t.filesystem.clone());
+        // Where another device's queue takes the requests, the scheduler is that one's.
+        let above = t.queue_device.as_ref().map(|above| match &t.scheduler {
+            Some(scheduler) => format!("{above} (scheduler {scheduler})"),
+            None => above.clone(),
+        });
+        items.extend(above);
         if let Some(device) = &t.device {
+            let on = if t.queue_device.is_some() { "on " } else { "" };
             items.push(match &t.driver {
-                Some(driver) => format!("{device} ({driver})"),
-                None => device.clone(),
+                Some(driver) => format!("{on}{device} ({driver})"),
+                None => format!("{on}{device}"),
             });
         }
         items.extend(t.queues.map(|n| plural(n as usize, "queue")));
-        items.extend(t.scheduler.as_ref().map(|s| format!("scheduler {s}")));
+        if t.queue_device.is_none() {
+            items.extend(t.scheduler.as_ref().map(|s| format!("scheduler {s}")));
+        }
         for i in &t.interrupts {
             let cpus: Vec<String> = i.cpus.iter().map(u32::to_string).collect();
             items.push(format!("interrupt {} {} on CPU {}", i.irq, i.name, cpus.join(",")));

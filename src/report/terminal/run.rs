@@ -113,7 +113,9 @@ fn head(out: &mut Screen, run: &RunRecord) {
 fn of_target(m: &Measurement) -> Vec<String> {
     let Some(t) = &m.host.target else { return Vec::new() };
     let mut facts: Vec<String> = m.load.file.iter().cloned().collect();
-    facts.extend(t.device.clone());
+    facts.extend(t.queue_device.clone());
+    let on = if t.queue_device.is_some() { "on " } else { "" };
+    facts.extend(t.device.as_ref().map(|d| format!("{on}{d}")));
     for i in &t.interrupts {
         let cpus: Vec<String> = i.cpus.iter().map(u32::to_string).collect();
         facts.push(format!("interrupt {} {} on CPU {}", i.irq, i.name, cpus.join(",")));

@@ -14,6 +14,7 @@ use super::Test;
 
 pub const TESTS: &[(&str, Test)] = &[
     ("each_cell_sets_the_scheduler_of_its_own_device_and_no_other", each_cells_own_device),
+    ("a_file_on_a_loop_mounted_file_system_names_the_loop_device_and_the_disk", loop_mounted),
     ("one_seed_gives_the_same_offsets_in_the_same_order", same_offsets),
 ];
 
@@ -129,6 +130,54 @@ fn each_cells_own_device() -> Result<(), Failed> {
             assert!(cpus.contains(&(m["load"]["cpus"][0].as_u64().expect("a CPU") as u32)), "{cpus:?}: {}", m["load"]);
         }
     }
+    Ok(())
+}
+
+/// Both queues have a scheduler: the one named is of the queue that takes the requests.
+fn loop_mounted() -> Result<(), Failed> {
+    let device = Loop::new();
+    let disk = block::target(Path::new(&device.device)).expect("it is there").device.expect("the build is on a disk");
+    let queue = Path::new("/sys/block").join(device.name()).join("queue/scheduler");
+    // What the disk has not, so that neither can be taken for the other; it is gone with the device.
+    let wanted = if scheduler(&disk) == "none" { "mq-deadline" } else { "none" };
+    let before = scheduler(device.name());
+    std::fs::write(&queue, wanted)?;
+    let folder = tempfile::Builder::new().prefix("mount-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let bench = |more: &str| -> Result<String, Failed> {
+        // The mount ends with its namespace.
+        let script = "mount \"$1\" \"$2\" && head -c 2097152 /dev/zero >\"$2/f\" && sync && \
+                      exec \"$3\" bench --trace off --warmup 0 --count 5000 --file \"$2/f\" $4";
+        let out = Command::new("unshare")
+            .args(["-m", "sh", "-c", script, "sh", &device.device])
+            .arg(folder.path())
+            .args([env!("CARGO_BIN_EXE_iotrail"), more])
+            .output()?;
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        Ok(String::from_utf8(out.stdout)?)
+    };
+    let made = Command::new("mkfs.ext4").args(["-q", "-F", &device.device]).output()?;
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let said = (bench("")?, bench("--json")?);
+    std::fs::write(&queue, before)?;
+    let (screen, json) = (said.0, serde_json::from_str::<Value>(&said.1)?);
+    let target = &json["host"]["target"];
+    assert_eq!(
+        (&target["queue_device"], &target["device"]),
+        (&device.name().into(), &disk.as_str().into()),
+        "{target}"
+    );
+    assert_eq!((&target["scheduler"], &target["filesystem"]), (&wanted.into(), &"ext4".into()), "{target}");
+    // The screen breaks its lines between any two facts.
+    let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    for shown in [format!("{} (scheduler {wanted})", device.name()), format!("on {disk} (")] {
+        assert!(words.contains(&shown), "{shown}: {screen}");
+    }
+    assert_eq!(words.matches("scheduler").count(), 1, "{screen}");
+    // A loop device that nothing was said to has the file in the page cache.
+    let warnings = json["warnings"].as_array().expect("warnings");
+    let cached = warnings.iter().find(|w| w["code"] == "not_from_device").ok_or("the disk moved little")?;
+    let text = cached["text"].as_str().expect("a text");
+    assert!(text.contains(&format!(" on {} the disk below it, {disk}, did ", device.name())), "{text}");
     Ok(())
 }
 

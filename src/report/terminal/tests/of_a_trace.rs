@@ -3,7 +3,7 @@ use crate::answer::diagnose;
 use crate::answer::diagnose::sample::{carried, clean, opcode, ring};
 use crate::measurement::Warning;
 use crate::trace_record::{
-    ContextRecord, EnterBatch, ErrnoCount, Estimate, IowqRecord, RunItems, SqpollRecord, Subject, TraceRecord,
+    ContextRecord, EnterBatch, ErrnoCount, IowqRecord, RunItems, SqpollRecord, Subject, TraceRecord,
 };
 
 /// Two rings, one of them with a submission-queue thread that spins, and most of what a screen can hold.
@@ -18,7 +18,6 @@ pub fn busy() -> TraceRecord {
     (r.opcodes, r.completions) = (vec![recv], 9_000);
     r.vehicles = (0..20).map(|n| carried(Vehicle::Sqpoll, 450, Some(&format!("detail {n}")), None)).collect();
     r.run_items = vec![RunItems { items: 2, completions: 9_000, estimated: None }];
-    r.runs = Some(Estimate { total: 4_500.0, ci95: [4_500.0; 2] });
     (r.enter_batches, r.enter_calls) = (vec![], None);
     r.sqpoll = Some(SqpollRecord {
         tid: 1240,
@@ -79,7 +78,7 @@ fn a_sample_too_small_is_no_estimate() {
     r.enter_batches =
         vec![EnterBatch { at_least: 1, requests: 1, estimated: None, calls: 64.0, calls_ci95: Some([1.0, 357.0]) }];
     r.run_items = vec![RunItems { items: 1, completions: 400, estimated: Some(25_600) }];
-    (r.enter_calls, r.runs) = (None, Some(Estimate { total: 25_600.0, ci95: [23_154.0, 28_240.0] }));
+    r.enter_calls = None;
     let text = trace::screen(&t, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("submitted    io_uring_enter calls –: 1 request followed, which is too few\n"), "{text}");
