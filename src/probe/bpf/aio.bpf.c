@@ -19,12 +19,54 @@ const volatile bool aio_by_number = false; /* no program is on io_submit's own t
 
 const volatile struct reaped reaped_layout = {}; /* as trail_layout */
 
-/* Counted in the maps themselves: a library's function can be interrupted by other threads of its CPU, which count in the slot. */
-static __always_inline void op_counted(__u32 ring, __u32 opcode, struct op_count *count)
+const volatile struct op_count no_ops = {};
+const volatile struct ring_count no_uses = {};
+
+/* Counted in the maps themselves: a library's function can be interrupted by other threads of its CPU, which count in the slot. And
+ * in their places there: sums on the stack would take more of it than calls as deep as these have (512 bytes before 6.13).
+ */
+static __always_inline struct op_count *op_entry(__u32 ring, __u32 opcode)
 {
 	struct op_key key = { .ring = ring, .opcode = opcode & (OPCODES_MAX - 1) };
+	struct op_count *sum = bpf_map_lookup_elem(&op_counts, &key);
 
-	op_put_away(&key, count, this_slot());
+	if (sum)
+		return sum;
+	bpf_map_update_elem(&op_counts, &key, (const void *)&no_ops, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&op_counts, &key);
+}
+
+/* What finds no room counts for the other rings; none: it is lost, and counted as that. */
+static __always_inline struct op_count *op_sum(__u32 ring, __u32 opcode)
+{
+	struct op_count *sum = op_entry(ring, opcode);
+
+	if (!sum)
+		sum = op_entry(RING_OTHERS, opcode);
+	if (!sum)
+		this_slot()->losses[LOSS_COUNT]++;
+	return sum;
+}
+
+static __always_inline struct ring_count *ring_entry(__u32 ring)
+{
+	struct ring_count *sum = bpf_map_lookup_elem(&ring_counts, &ring);
+
+	if (sum)
+		return sum;
+	bpf_map_update_elem(&ring_counts, &ring, (const void *)&no_uses, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&ring_counts, &ring);
+}
+
+static __always_inline struct ring_count *ring_sum(__u32 ring)
+{
+	struct ring_count *sum = ring_entry(ring);
+
+	if (!sum)
+		sum = ring_entry(RING_OTHERS);
+	if (!sum)
+		this_slot()->losses[LOSS_COUNT]++;
+	return sum;
 }
 
 /* A request is submitted: counted, and kept until its result is reaped. */
@@ -32,9 +74,10 @@ static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request 
 {
 	struct cpu_slot *slot = this_slot();
 	struct aio_key key = { .block = block, .ring = ring };
-	struct op_count one = { .requests = 1 };
+	struct op_count *op = op_sum(ring, request->opcode);
 
-	op_counted(ring, request->opcode, &one);
+	if (op)
+		__sync_fetch_and_add(&op->requests, 1);
 	ring_in_use(ring, slot);
 	request->weight = chosen(slot);
 	/* One that is there already was reaped out of sight. */
@@ -43,42 +86,62 @@ static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request 
 	return 0;
 }
 
+static __noinline int aio_result_counted(__u32 ring, __u32 opcode, __s64 result, bool is_short)
+{
+	struct op_count *op = op_sum(ring, opcode);
+
+	if (!op)
+		return 0;
+	__sync_fetch_and_add(&op->completions, 1);
+	if (result < 0)
+		__sync_fetch_and_add(&op->errors, 1);
+	else
+		__sync_fetch_and_add(&op->bytes, result);
+	if (is_short)
+		__sync_fetch_and_add(&op->shorts, 1);
+	return 0;
+}
+
+/* A followed one's times. */
+static __noinline int aio_told(struct aio_request *request, __u32 ring, __u32 opcode)
+{
+	struct reaped reaped = {
+		.ring = ring,
+		.tgid = bpf_get_current_pid_tgid() >> 32,
+		.opcode = opcode,
+		.reaped_ns = bpf_ktime_get_ns(),
+	};
+
+	if (!request)
+		return 0;
+	reaped.submitted_ns = request->submitted_ns;
+	reaped.weight = request->weight;
+	if (bpf_ringbuf_output(&trails_out, &reaped, sizeof(reaped), BPF_RB_NO_WAKEUP))
+		this_slot()->trails_lost++;
+	return 0;
+}
+
 /* The program has a result. */
 static __noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
 {
-	struct cpu_slot *slot = this_slot();
 	struct aio_key key = { .block = block, .ring = ring };
-	struct op_count op = { .completions = 1 };
 	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
 	bool submission_seen = request && request->submitted_ns;
 	__u32 opcode = submission_seen ? request->opcode : OPCODE_NONE;
-	ring_in_use(ring, slot);
-	if (result < 0) {
-		op.errors = 1;
+
+	ring_in_use(ring, this_slot());
+	if (result < 0)
 		count_error(ring, opcode, result);
-	} else {
-		op.bytes = result;
-		op.shorts = submission_seen && result < request->asked_bytes;
-	}
-	op_counted(ring, opcode, &op);
+	aio_result_counted(ring, opcode, result, submission_seen && result >= 0 && result < request->asked_bytes);
 	if (!request || !request->ended) {
-		struct ring_count unseen = { .unseen = 1 };
-		ring_put_away(ring, &unseen, slot);
+		struct ring_count *sum = ring_sum(ring);
+		if (sum)
+			__sync_fetch_and_add(&sum->unseen, 1);
 	}
 	if (!request)
 		return 0;
-	if (request->weight) {
-		struct reaped reaped = {
-			.submitted_ns = request->submitted_ns,
-			.reaped_ns = bpf_ktime_get_ns(),
-			.ring = ring,
-			.tgid = bpf_get_current_pid_tgid() >> 32,
-			.opcode = opcode,
-			.weight = request->weight,
-		};
-		if (bpf_ringbuf_output(&trails_out, &reaped, sizeof(reaped), BPF_RB_NO_WAKEUP))
-			slot->trails_lost++;
-	}
+	if (request->weight)
+		aio_told(request, ring, opcode);
 	bpf_map_delete_elem(&aio_requests, &key);
 	return 0;
 }
@@ -393,8 +456,9 @@ static int aio_refuse(__u32 i, struct aio_call *call)
 	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
 	if (!request || request->submitted_ns != call->time_ns || request->tid != call->tid)
 		return 1;
-	struct op_count less = { .requests = -1 };
-	op_counted(call->ring, request->opcode, &less);
+	struct op_count *op = op_sum(call->ring, request->opcode);
+	if (op)
+		__sync_fetch_and_add(&op->requests, -1);
 	bpf_map_delete_elem(&aio_requests, &key);
 	return 0;
 }
@@ -417,8 +481,9 @@ static int aio_look(__u32 i, struct aio_call *call)
 	if (!request || request->ended || request->submitted_ns != call->time_ns || request->tid != call->tid)
 		return 0;
 	request->ended = 1;
-	struct ring_count inlined = { .inlined = 1 };
-	ring_put_away(call->ring, &inlined, this_slot());
+	struct ring_count *sum = ring_sum(call->ring);
+	if (sum)
+		__sync_fetch_and_add(&sum->inlined, 1);
 	return 0;
 }
 
@@ -442,7 +507,6 @@ static __always_inline bool aio_calls(long nr)
 /* On the way out of one of these. */
 static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool narrow)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	struct cpu_slot *slot = this_slot();
 	__u64 user_id = narrow ? argument_i386(regs, 1) : argument(regs, 1);
 	__u64 second = narrow ? argument_i386(regs, 2) : argument(regs, 2);
@@ -459,7 +523,8 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool
 			number_context((__u64)ctx, false);
 		return 0;
 	}
-	here(task, slot);
+	/* A call rather than its body here: its stack is free again when others are called. */
+	seen_here();
 	__u32 tail = slot->aio_tail;
 	slot->aio_tail = 0;
 	if (!context_called(user_id))
@@ -467,7 +532,7 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool
 	struct aio_call call = {
 		.time_ns = slot->aio_submit_ns,
 		.ring = slot->aio_ring,
-		.tid = task->pid,
+		.tid = (__u32)bpf_get_current_pid_tgid(),
 		.entries = slot->aio_entries,
 		.narrow = narrow,
 	};
