@@ -96,9 +96,6 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         outline::show(&plan, seed, args.json)?;
         return Ok(0);
     }
-    if let Some(scratch) = target.path.as_ref().filter(|_| target.scratch) {
-        scratch::make_folder(scratch)?;
-    }
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     let mut store = match args.resume {
         // A store that is not there holds nothing to resume, and is not made for that.
@@ -106,6 +103,9 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         false => Store::create_or_open(&path)?,
     };
     let measured = (|| {
+        if let Some(scratch) = target.path.as_ref().filter(|_| target.scratch) {
+            scratch::make_folder(scratch)?;
+        }
         let started = match args.resume {
             true => resume(&plan, &store, host::kernel::release().as_deref())?,
             false => start(&plan, seed, &mut store)?,

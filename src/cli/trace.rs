@@ -57,8 +57,8 @@ pub struct TraceArgs {
     until: UntilArg,
 
     /// Follow one request in N whole, for latencies, stages and order; 1: all, which costs about 0.3 µs each. Counts are of all
-    /// requests whatever N is. Default: all requests of a CPU up to 20,000 a second, and one in 100 beyond; with --record, --slowest
-    /// or --windows, all
+    /// requests whatever N is. Default: all requests of a CPU up to 20,000 a second and one in 100 beyond, but all of them with --record,
+    /// --slowest or --windows
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
 

@@ -23,7 +23,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("--file f/x", "cannot look at f/x: Not a directory (os error 20); see that its folder exists"),
     ("--file .", ". is a directory; name a file in it, with --size to have it made"),
-    ("--file pipe", "pipe is neither a file nor a device; name a file, a folder or a device"),
+    ("--file pipe", "pipe is neither a file nor a block device; name one with --file"),
     ("--file /dev/null", "/dev/null is neither a file nor a block device; name one with --file"),
     (
         "--file dangling --size 1m",

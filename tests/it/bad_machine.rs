@@ -138,7 +138,7 @@ fn no_io_uring() -> End {
     let place = Place::new();
     let filter = "cannot set up an io_uring: the seccomp filter of this process (a container's or a service's) refuses io_uring; let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it, or use --engine libaio";
     let locked = "cannot set up an io_uring of 16 entries: a ring counts as locked memory, and this user may lock no more; raise it: ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or run with CAP_IPC_LOCK, or use a smaller --depth or use fewer --jobs";
-    let no_memory = "cannot set up an io_uring of 16 entries: there is no memory for a ring; free memory, or raise the limit of this process's memory cgroup, or use a smaller --depth or use fewer --jobs";
+    let no_memory = "cannot set up an io_uring of 16 entries: there is no memory for a ring (4 tries in a row); free memory, or raise the limit of this process's memory cgroup, or use a smaller --depth or use fewer --jobs";
     for (errno, line) in [
         (libc::EPERM, filter),
         (libc::ENOSYS, filter),
@@ -146,7 +146,7 @@ fn no_io_uring() -> End {
         (libc::ENOMEM, if is_root() { no_memory } else { locked }),
         (
             libc::EMFILE,
-            "cannot set up an io_uring: this process has as many files open as it may; raise it: ulimit -n, or use fewer --jobs",
+            "cannot set up an io_uring: this process has as many files open as it may (4 tries in a row); raise it: ulimit -n, or use fewer --jobs",
         ),
     ] {
         let rules = [Rule::Refuse(libc::SYS_io_uring_setup, errno)];
@@ -170,12 +170,14 @@ fn no_io_uring() -> End {
 fn no_interrupts() -> End {
     let place = Place::new();
     for list in ["irq", "non-irq"] {
-        let line = format!(
-            "--cpus {list}: the CPUs of the target's interrupts cannot be told (no block device, or none of its own); name the CPUs: --cpus 0,2-3"
+        let line = |why: &str| format!("--cpus {list}: {why}; name the CPUs: --cpus 0,2-3");
+        let (none, memory) = (
+            line("the load has no target whose interrupts could be looked up"),
+            line("at/x is on no disk (tmpfs), so no interrupt completes its I/O"),
         );
-        assert_refused(&run(&mut bench(&place, &format!("--rw nop --count 8 --cpus {list}"))), 3, &line);
+        assert_refused(&run(&mut bench(&place, &format!("--rw nop --count 8 --cpus {list}"))), 3, &none);
         match on_its_own(c"tmpfs", c"size=4m", &format!("--buffered --file at/x --size 1m --cpus {list}")) {
-            Ok(ended) => assert_refused(&ended, 3, &line),
+            Ok(ended) => assert_refused(&ended, 3, &memory),
             Err(reason) => return End::Skipped(reason),
         }
     }

@@ -66,15 +66,15 @@ fn commands() -> End {
 
 fn options() -> End {
     let of_bench = "--allow-write --batch --bs --buffered --count --cpus --depth --direct --engine --file --flamegraph --folded \
-                    --follow --force-async --help --jobs --json --neighbour --profile --profile-by --profile-hz --rate --reaper --register \
-                    --ring --runtime --rw --scratch --seed --size --sq-cpu --sq-idle --stacks --store --think --trace --verify --wait \
+                    --follow --force --force-async --help --jobs --json --neighbour --profile --profile-by --profile-hz --rate --reaper \
+                    --register --ring --runtime --rw --scratch --seed --size --sq-cpu --sq-idle --stacks --store --think --trace --verify --wait \
                     --warmup";
     for (command, expected) in [
         ("bench", of_bench),
-        ("check", "--file --help --json"),
+        ("check", "--file --help --json --verbose"),
         ("compare", "--fail-on --help --json --metric --store"),
         ("list", "--help --json --salvage --store"),
-        ("report", "--help --json --output --store"),
+        ("report", "--force --help --json --output --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --help --json --opcode --ring --slowest"),
         ("export", "--csv --fio --folded --force --hdr --help --json --parquet --perfetto --store --table"),
@@ -83,7 +83,7 @@ fn options() -> End {
         (
             "trace",
             "--all --duration --fail-on --flamegraph --folded --force --help --json --metrics --one-in --pid --profile --profile-by \
-                   --profile-hz --record --slowest --stacks --windows",
+                   --profile-hz --record --slowest --stacks --until --windows",
         ),
         ("top", "--all --count --help --interval --json --one-in --pid"),
         (
