@@ -125,6 +125,9 @@ pub const PROGRAMS: &[Program] = programs! {
 /// Where libbpf looks for it.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
+/// The types of the kernel itself.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+
 /// The flag that every kernel since 6.0 has, beside others.
 const MULTISHOT: &str = "REQ_F_APOLL_MULTISHOT";
 
@@ -292,6 +295,11 @@ pub(super) fn missing_why(name: &str) -> (String, &'static str) {
 pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
     match errno(e) {
         Some(libc::EPERM) => not_allowed(&Circumstances::read(), || lockdown::detect().mode),
+        // Where sysfs is not mounted the kernel's types are out of sight, and each one seems to be lacking.
+        Some(libc::ENOENT | libc::ESRCH) if !Path::new(TYPES).exists() => (
+            format!("{TYPES} cannot be read: sysfs is not mounted here, or the kernel has no type information"),
+            "mount -t sysfs sysfs /sys",
+        ),
         Some(number) => cause(number),
         None => match e.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => cause(libc::EACCES),

@@ -400,9 +400,15 @@ fn whole(o: &mut Screen, t: &TraceRecord) {
         _ => false,
     };
     if !said {
-        let mut items = vec![plural(t.rings.len(), "ring")];
-        items.extend((!t.contexts.is_empty()).then(|| plural(t.contexts.len(), "aio context")));
-        items.push(match total.processes.len() {
+        // Those that are not listed one by one are in the totals too.
+        let others = |of_rings: bool| {
+            let of = t.others.iter().filter(|o| (o.interface == "io_uring") == of_rings);
+            of.map(|o| o.rings as usize).sum::<usize>()
+        };
+        let (rings, contexts) = (t.rings.len() + others(true), t.contexts.len() + others(false));
+        let mut items = vec![plural(rings, "ring")];
+        items.extend((contexts > 0).then(|| plural(contexts, "aio context")));
+        items.push(match total.processes.len() + total.more_processes as usize {
             1 => "1 process".to_owned(),
             n => format!("{n} processes"),
         });

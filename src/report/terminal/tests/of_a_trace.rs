@@ -3,7 +3,7 @@ use crate::answer::diagnose;
 use crate::answer::diagnose::sample::{carried, clean, opcode, ring};
 use crate::measurement::Warning;
 use crate::trace_record::{
-    ContextRecord, EnterBatch, ErrnoCount, IowqRecord, RunItems, SqpollRecord, Subject, TraceRecord,
+    ContextRecord, EnterBatch, ErrnoCount, IowqRecord, OthersRecord, RunItems, SqpollRecord, Subject, TraceRecord,
 };
 
 /// Two rings, one of them with a submission-queue thread that spins, and most of what a screen can hold.
@@ -136,6 +136,24 @@ fn contexts_stand_beside_rings() {
     let head = "context 1    libaio · fio (1234) · 127 entries · there before · 4.00 k requests\n";
     assert!(text.contains(head), "{text}");
     assert!(text.contains("in all       1 ring · 1 aio context · 1 process\n"), "{text}");
+    // What is not listed is in the totals, and so in their heading.
+    let mut more = t.clone();
+    more.total.more_processes = 1_500;
+    more.others.push(OthersRecord {
+        interface: "io_uring".into(),
+        tgid: Some(1234),
+        comm: "fio".into(),
+        rings: 988,
+        requests: 2_964,
+        completions: 2_964,
+        bytes: 0,
+        errors: 0,
+        overflows: 0,
+        opcodes: vec![],
+        vehicles: vec![],
+    });
+    let text = trace::screen(&more, PLAIN).to_string();
+    assert!(text.contains("in all       989 rings · 1 aio context · 1501 processes\n"), "{text}");
     // Alone, it has said it all.
     (t.rings, t.total.vehicles) = (vec![], of_aio.vehicles.clone());
     assert!(!trace::screen(&t, PLAIN).to_string().contains("in all"));
