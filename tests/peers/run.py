@@ -1,0 +1,43 @@
+"""Programs that nobody here wrote, alone and under `iotrail trace`: the same exit status, as many completions as bpftrace counts
+beside it, and how much longer they take. Exits with 1 where one differs.
+
+    tests/peers/run.py IOTRAIL [--liburing FOLDER] [--only NAME]... [--test PATTERN]     as root
+
+liburing's own tests are built in FOLDER, or in what `apt-get source liburing` brings, below target/peers. The other programs are
+used where they are installed.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import liburing
+import programs
+from trace import Counter, Peers
+
+CHECKS = {"liburing": liburing.check, **programs.CHECKS}
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    arguments.add_argument("iotrail", type=Path)
+    arguments.add_argument("--liburing", type=Path, help="liburing's sources (default: Debian's)")
+    arguments.add_argument("--only", action="append", choices=CHECKS, default=[])
+    arguments.add_argument("--test", default="*", help="of liburing's tests, those of this name (a shell pattern)")
+    asked = arguments.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("not run: the probes need root")
+    if not shutil.which("bpftrace"):
+        sys.exit("not run: bpftrace, which counts beside, is not installed (apt-get install bpftrace)")
+    # On a disk, as the programs expect it: direct I/O is part of what they do.
+    work = Path(__file__).resolve().parents[2] / "target" / "peers"
+    work.mkdir(parents=True, exist_ok=True)
+    peers = Peers(asked.iotrail.resolve(), work, Counter(), asked)
+    wrong = [name for name in asked.only or CHECKS if not CHECKS[name](peers)]
+    if wrong:
+        sys.exit(f"differs: {', '.join(wrong)}")
+
+
+main()
