@@ -1,4 +1,4 @@
-# make run · make test · make lab-test · make interop · make bench · make lint · make install · make deb · make deb-test
+# make run · make test · make lab-test · make peers-test · make interop · make bench · make lint · make install · make deb · make deb-test
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
@@ -7,9 +7,9 @@ BIN = $(TARGET)/release/iotrail
 
 # Of lab-test: kernels (`iotrail lab kernels`), and the tests that mean something in a guest.
 LAB_KERNELS = 6.1 6.12 newest
-LAB_TESTS = order:: vehicles:: functions:: ground:: nvme:: nvme::what_has_no_poll_queue
+LAB_TESTS = order:: vehicles:: functions:: ground:: reaping:: threads:: nvme:: nvme::what_has_no_poll_queue
 
-.PHONY: run build deps test lab-test interop lint bench install install-files deb deb-test clean
+.PHONY: run build deps test lab-test peers-test interop lint bench install install-files deb deb-test clean
 
 # The main job: COOP_TASKRUN against the default, on a file of this machine's disk; then the page of its figures.
 run: build
@@ -54,6 +54,11 @@ lab-test: deps
 	done; \
 	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
 
+# Programs that nobody here wrote (liburing's tests, QEMU, Node, MariaDB, PostgreSQL, where they are installed), alone and traced, beside bpftrace.
+peers-test: PACKAGES += bpftrace dpkg-dev python3
+peers-test: build
+	python3 -B tests/peers/run.py $(BIN) $(if $(LIBURING),--liburing $(LIBURING))
+
 # Every export, read back by the tool that it is for (DuckDB, Spark, fio-plot, HdrHistogram, Prometheus); prints both sides' numbers.
 interop: PACKAGES += fio python3-venv
 interop: build
@@ -68,6 +73,7 @@ bench: build
 	sh benches/generator.sh $(BIN)
 	sh benches/observer.sh $(BIN)
 	sh benches/watching.sh $(BIN)
+	sh benches/programs.sh $(BIN)
 	sh benches/profile.sh $(BIN)
 	sh benches/verdicts.sh $(BIN)
 	sh benches/list.sh $(BIN)

@@ -41,7 +41,7 @@ watched() { # load's options, tracer's command
 # What the tracer that ended last says it lost.
 lost() {
     for key in no_room ring_buffer_full lost; do value "$key" <"$dir/tracer"; done >>"$dir/lost"
-    tr -d ' \n' <"$dir/tracer" | grep -o '"followed":{"one_in":[0-9]*,"completions":[0-9]*' | grep -o '[0-9]*$' >>"$dir/followed"
+    tr -d ' \n' <"$dir/tracer" | grep -o '"followed":{[^}]*"completions":[0-9]*' | grep -o '[0-9]*$' >>"$dir/followed"
 }
 
 nop="--rw nop --depth 16 --batch 8 --runtime 1s"
