@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::net_record::NetRecord;
 use crate::path::place::Place;
+use crate::path::runnable::Runnable;
 use crate::path::vehicle::Vehicle;
 
 pub const SCHEMA: &str = "iotrail.measurement/1";
@@ -149,6 +150,10 @@ pub struct Ring {
 pub struct Latency {
     pub count: u64,
     pub mean: Option<f64>,
+    /// Where it is of followed requests, the mean's 95 % interval (`stats::mean`): both ends are the mean where nothing was left out.
+    /// Null where too few of a sample tell of it. Of a load's own latencies, which are all there, always null.
+    #[serde(default)]
+    pub mean_ci95: Option<[f64; 2]>,
     pub min: Option<u64>,
     pub p50: Option<u64>,
     pub p90: Option<u64>,
@@ -157,6 +162,18 @@ pub struct Latency {
     pub p99_9: Option<u64>,
     pub p99_99: Option<u64>,
     pub max: Option<u64>,
+}
+
+/// Requests that were kept open until something came (`path::waits`): in no mean latency, no stages and no order of submission of the
+/// others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// Followed ones.
+    pub requests: u64,
+    /// How many these stand for.
+    pub estimated: u64,
+    /// Their own mean latency.
+    pub mean_ns: f64,
 }
 
 /// Fractions of the jobs' wall time; they sum to 1.
@@ -172,9 +189,10 @@ pub struct Phases {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Of the load's own threads, helpers of the interface (SQPOLL, io-wq, glibc's) not included.
-    pub user_ns: u64,
-    pub system_ns: u64,
+    /// Of the load's own threads, helpers of the interface (SQPOLL, io-wq, glibc's) not included; null where they are not known: a
+    /// server's that is none of ours, or whose kernel keeps no CPU time of single threads.
+    pub user_ns: Option<u64>,
+    pub system_ns: Option<u64>,
     /// CPU time of the SQPOLL threads; null without them.
     pub sqpoll_ns: Option<u64>,
     /// Times that the load had to wake an SQPOLL thread which had gone to sleep (io_uring_enter with IORING_ENTER_SQ_WAKEUP); null
@@ -232,7 +250,13 @@ pub struct StageRecord {
     /// `delivery_ns` of the same: what `queued_ns` is a part of.
     #[serde(default)]
     pub queued_delivery_ns: Option<f64>,
+    /// Of the delivery: the submitting thread could run and waited for a CPU; null: not known of any.
+    #[serde(default)]
+    pub runnable: Option<Runnable>,
     pub total_ns: f64,
+    /// As `mean_ci95` of a latency.
+    #[serde(default)]
+    pub total_ci95: Option<[f64; 2]>,
     pub delivery_delay_ns: Latency,
 }
 
@@ -258,7 +282,12 @@ pub struct Followed {
     /// Requests of which only one in `one_in` was chosen; null where all had to be followed, or it was not counted.
     #[serde(default)]
     pub sampled_from: Option<u64>,
-    /// How many requests the followed ones stand for (the sum of their weights), to be held against those counted.
+    /// Requests that came while windows finished, which none of the followed ones stands for: counted, and in `requests_estimated`.
+    /// Null: not watched by windows.
+    #[serde(default)]
+    pub came_later: Option<u64>,
+    /// How many requests the followed and the unfinished ones stand for (the sum of their weights), with those that came later: to
+    /// be held against those counted.
     #[serde(default)]
     pub requests_estimated: Option<f64>,
     /// Its 95 % interval (`stats::estimate`).
@@ -297,6 +326,23 @@ impl Followed {
             (n, true) => format!("all requests of a CPU up to 20 k a second, 1 in {n} beyond"),
             (n, false) => format!("1 in {n} requests"),
         }
+    }
+
+    /// Some requests were left out, and the followed ones stand for them: what is said of these is an estimate.
+    pub fn is_sample(&self) -> bool {
+        self.one_in > 1 && self.sampled_from != Some(0)
+    }
+
+    /// What is said of the followed ones is no count: some were left out, or lost.
+    pub fn is_estimate(&self) -> bool {
+        self.is_sample() || self.came_later.is_some_and(|n| n > 0) || self.no_room + self.ring_buffer_full > 0
+    }
+
+    /// All requests for each that the followed ones tell of: more than one where some came while windows finished, and are taken to be
+    /// like the others.
+    pub fn of_all(&self) -> f64 {
+        let later = self.came_later.unwrap_or(0) as f64;
+        self.requests_estimated.filter(|all| *all > later).map_or(1.0, |all| all / (all - later))
     }
 }
 
@@ -371,11 +417,18 @@ pub struct Ipi {
 /// Of the followed requests (`path::order`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// Each request once: submitted → posted.
+    /// Each request once: submitted → posted. No waits.
     pub completions: u64,
+    /// Those that overtook another one, and
     pub inversions: u64,
+    /// those that were overtaken by another one: one that takes long is, by all. Null in older records.
+    #[serde(default)]
+    pub overtaken: Option<u64>,
     pub max_displacement: u64,
     pub by: OrderBy,
+    /// Requests that were left out of this, since they are waits; `delivery` has them.
+    #[serde(default)]
+    pub waits: u64,
     /// Ready → posted; null where no completion was seen to become ready.
     #[serde(default)]
     pub delivery: Option<Delivery>,

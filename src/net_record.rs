@@ -42,6 +42,9 @@ pub struct Asked {
     pub idle_connections: u32,
     /// `full` or `size`.
     pub check: String,
+    /// Of what was sent; null: of a version that did not keep it.
+    #[serde(default)]
+    pub seed: Option<u32>,
 }
 
 /// What the sender did in the measured span, and what it took.

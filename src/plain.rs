@@ -110,6 +110,19 @@ pub fn for_locale(text: &str, stream: Stream) -> Cow<'_, str> {
     if text.is_ascii() || !is_ascii_alone(stream) { Cow::Borrowed(text) } else { Cow::Owned(to_ascii(text)) }
 }
 
+/// Whether what a terminal shows of ours on standard output is to be of ASCII alone.
+pub fn stdout_is_ascii() -> bool {
+    is_ascii_alone(Stream::Stdout)
+}
+
+/// As [`to_ascii`], in as much room as one sign has.
+pub fn one_of_ascii(c: char) -> char {
+    match c {
+        _ if c.is_ascii() => c,
+        _ => nearest(c).and_then(|near| near.chars().next()).unwrap_or('?'),
+    }
+}
+
 pub fn to_ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -229,5 +242,6 @@ pub mod tests {
     #[test]
     fn signs_of_ours_have_one_of_ascii_and_others_letters_their_number() {
         assert_eq!(to_ascii("größer – 10 µs · ±5 % … ×2 → ━━╸"), "gr\\u{f6}\\u{df}er - 10 us | +-5 % ... x2 > ###");
+        assert_eq!("ö – µ … ≥".chars().map(one_of_ascii).collect::<String>(), "? - u . >");
     }
 }

@@ -61,11 +61,14 @@ pub struct Losses {
     pub no_room: u64,
     /// Whole, but lost on the way: the ring buffer was full.
     pub ring_buffer_full: u64,
+    /// Chosen, and its completion was not seen: it found the queue full, or was missed.
+    #[serde(default)]
+    pub no_completion: u64,
 }
 
 impl Losses {
     pub fn lost(&self) -> u64 {
-        self.no_room + self.ring_buffer_full
+        self.no_room + self.ring_buffer_full + self.no_completion
     }
 }
 
@@ -78,6 +81,30 @@ pub struct End {
     pub unfinished: u64,
     pub rings: Vec<RingRecord>,
     pub processes: Vec<ProcessRecord>,
+    /// Names of the files that trails went to, 4,096 of them at most; by number, in order.
+    #[serde(default)]
+    pub files: Vec<FileName>,
+}
+
+/// The name of a file, by the numbers that the kernel has for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileName {
+    pub device: u32,
+    pub inode: u64,
+    pub generation: u32,
+    /// The whole path as /proc had it, or the last part alone.
+    pub path: String,
+}
+
+impl End {
+    /// What a trail went to: the file's name, or its kind; `None`: neither is known.
+    pub fn file_of(&self, t: &Trail) -> Option<String> {
+        let seen = t.file?;
+        let at = |f: &FileName| (f.device, f.inode, f.generation);
+        let found = self.files.binary_search_by_key(&(seen.device, seen.inode, seen.generation), at);
+        let name = found.ok().filter(|_| seen.kind.is_named()).map(|i| self.files[i].path.clone());
+        Some(name.unwrap_or_else(|| seen.kind.name().into()))
+    }
 }
 
 /// How a recording stops.

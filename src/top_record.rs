@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measurement::{Latency, StageRecord, VehicleCount};
+use crate::measurement::{Latency, StageRecord, VehicleCount, Waits};
 use crate::path::vehicle::Vehicle;
 
 pub const SCHEMA: &str = "iotrail.top/1";
@@ -58,6 +58,9 @@ pub struct Rates {
     pub overflows: u64,
     /// posted − submitted.
     pub latency_ns: Latency,
+    /// As a trace's: in no mean; null: there were none.
+    #[serde(default)]
+    pub waits: Option<Waits>,
     /// posted − ready.
     pub delivery_delay_ns: Latency,
     /// The most frequent first.
@@ -105,6 +108,9 @@ pub struct RingRates {
     pub ring: u32,
     pub tgid: u32,
     pub comm: String,
+    /// As in a trace's rings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_of: Option<u32>,
     /// Empty: not found in /proc.
     pub fds: Vec<u32>,
     pub flags: Vec<String>,
@@ -129,4 +135,7 @@ pub struct OpcodeRates {
     pub errors_per_s: f64,
     pub punts_per_s: f64,
     pub latency_ns: Latency,
+    /// As in [`Rates`].
+    #[serde(default)]
+    pub waits: Option<Waits>,
 }

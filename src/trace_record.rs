@@ -4,12 +4,19 @@
 //! Counts are exact unless their name says `followed`: those are of the requests that were followed whole (a sample of
 //! `followed.one_in`).
 
+mod threads;
+
 use serde::{Deserialize, Serialize};
 
+use crate::path::files::Kind;
+use crate::path::trail::Course;
+
 use crate::measurement::{
-    CpuSamples, CpuShare, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
-    TaskWorkBatch, VehicleCount, Warning,
+    CpuSamples, CpuShare, Delay, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
+    TaskWorkBatch, VehicleCount, Waits, Warning,
 };
+
+pub use threads::{Detour, RingThreads, ThreadRecord, VehicleShare};
 
 pub const SCHEMA: &str = "iotrail.trace/1";
 
@@ -58,7 +65,7 @@ pub enum Subject {
 /// A measurement without `load` and `phases` (there is no load of ours), and what a program of others' adds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Total {
-    /// Watched: where it was by windows, their sum.
+    /// Watched: where it was by windows, `choosing_ns` and `finishing_ns` of these.
     pub elapsed_ns: u64,
     /// Null: all the time. Otherwise counts, rates and findings are of the windows alone, and CPU times are not told.
     #[serde(default)]
@@ -71,6 +78,9 @@ pub struct Total {
     pub iops: f64,
     /// Of the followed requests: posted − submitted; of native and POSIX AIO, reaped − submitted.
     pub latency_ns: Latency,
+    /// As an opcode's.
+    #[serde(default)]
+    pub waits: Option<Waits>,
     pub cpu: TraceCpu,
     pub vehicles: Vec<VehicleCount>,
     pub per_io: PerIo,
@@ -106,14 +116,200 @@ pub struct Total {
     #[serde(default)]
     pub pread_pwrite_calls: Option<u64>,
     pub context_switches: u64,
+    /// System calls and device interrupts, and the block layer's stages, were looked at in windows alone, since the program is busy; null:
+    /// all the time.
+    #[serde(default)]
+    pub sampled_events: Option<SampledEvents>,
     pub probe: Probe,
     /// Where the watched threads' CPU time went, helper threads included; null: not sampled.
     #[serde(default)]
     pub cpu_shares: Option<Vec<CpuShare>>,
     #[serde(default)]
     pub cpu_samples: Option<CpuSamples>,
+    /// Followed requests that were in flight when watching ended, the oldest first; empty by windows, which cut through what is in flight.
+    #[serde(default)]
+    pub open: Vec<OpenRecord>,
+    /// Memory that requests in flight shared, or outlived; null: none did, or it was not looked at.
+    #[serde(default)]
+    pub memory: Option<MemoryRecord>,
+    /// Where followed requests went, the busiest first: 20 at most.
+    #[serde(default)]
+    pub files: Vec<FileRecord>,
+    /// What there was of others; null: there were none.
+    #[serde(default)]
+    pub other_files: Option<OtherFiles>,
+    /// As a ring's, of all of them.
+    #[serde(default)]
+    pub reaping: Option<Reaping>,
+    /// Completions that were to be looked at in the queue, and could not be; null in traces of versions that did not look.
+    #[serde(default)]
+    pub reaping_lost: Option<u64>,
+    /// What each program of the probes took, the dearest first; null: not asked for (`--cost`).
+    #[serde(default)]
+    pub probe_costs: Option<Vec<ProbeCost>>,
     pub host: Host,
     pub warnings: Vec<Warning>,
+}
+
+/// How long completions lay in the completion queue: from *posted* until the program had taken them out (*reaped*). Each is known by two
+/// bounds, and so is each quantile. Of some of the followed completions: each ring's first ones, then one in eight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reaping {
+    /// Those that were looked at until they were taken out.
+    pub completions: u64,
+    /// How many these stand for.
+    pub estimated: u64,
+    /// Until the last look that found it in the queue.
+    pub at_least_ns: Delay,
+    /// Until the first look that did not.
+    pub at_most_ns: Delay,
+    /// The part of `at_least_ns` in which no thread was waiting in io_uring_enter for more completions than there were, and the one that
+    /// used the ring last was not waiting for a CPU.
+    pub left_ns: Delay,
+    /// Completions of which that part is 10 ms or longer, those that were never taken out included,
+    pub left_long: u64,
+    /// and how many these stand for.
+    pub left_long_estimated: u64,
+    /// Completions in the queue when one was posted, itself included.
+    pub depth: Depth,
+    /// The most that were seen in it at a time.
+    pub deepest: u32,
+    /// Looked at, and not taken out before the ring, the watch or its window ended.
+    pub unreaped: u64,
+    /// How many these stand for.
+    pub unreaped_estimated: u64,
+    /// How long the one lay there that lay there longest, at least; null: there are none.
+    pub unreaped_at_least_ns: Option<u64>,
+}
+
+/// Quantiles of a number of completions; null where too few tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Depth {
+    pub p50: Option<u64>,
+    pub p99: Option<u64>,
+    pub max: Option<u64>,
+}
+
+/// Requests of one ring and opcode that had no completion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpenRecord {
+    /// null: one of those that are not told one by one.
+    pub ring: Option<u32>,
+    pub tgid: u32,
+    pub opcode: String,
+    /// What they waited in, as a trail's: `poll`, `block`, or neither.
+    pub course: Course,
+    /// Followed ones.
+    pub requests: u64,
+    /// How many these stand for.
+    pub estimated: u64,
+    /// Of the followed ones, those that have had completions (multishot).
+    pub multishot: u64,
+    /// Since the oldest one's submission.
+    pub oldest_ns: u64,
+    /// The oldest one's user data, in hexadecimal.
+    pub user_data: String,
+    /// What the oldest one named its file by: `fd 7` or `fixed 7`; null: its operation has none.
+    #[serde(default)]
+    pub descriptor: Option<String>,
+    /// That file's path, or the last part of it, or its kind; null: not known.
+    #[serde(default)]
+    pub file: Option<String>,
+}
+
+/// What followed requests did with one file, whoever opened it; of what has no inode of its own (sockets, pipes, eventfds), with one
+/// descriptor of one process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileRecord {
+    pub kind: Kind,
+    /// Null: it has none, or none is known.
+    pub path: Option<String>,
+    /// As /proc had it; false: the last part alone, as the kernel had it.
+    pub path_is_whole: bool,
+    /// It had no name any more.
+    pub deleted: bool,
+    /// Major and minor number; where the path is whole as stat(2) shows them, else as the kernel has them.
+    pub device: Option<String>,
+    pub inode: Option<u64>,
+    /// Null: of several processes.
+    pub tgid: Option<u32>,
+    /// So many, 256 at most.
+    pub processes: u64,
+    /// What it was named by, `fd 7` or `fixed 7` (index of a registered file), 8 at most; how many more there were.
+    pub descriptors: Vec<String>,
+    pub more_descriptors: u64,
+    /// Requests that these are of.
+    pub followed: u64,
+    /// Null: none was followed.
+    pub reads: Option<FileRequests>,
+    pub writes: Option<FileRequests>,
+    pub others: Option<FileRequests>,
+    pub latency_ns: Latency,
+}
+
+/// Requests of one sort to one file.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FileRequests {
+    pub followed: u64,
+    pub requests: Estimate,
+    /// Sum of their results; null: they move none.
+    pub bytes: Option<Estimate>,
+}
+
+/// Files that are not listed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OtherFiles {
+    /// So many; where there were more than 512 at a time, one that was met again counts again.
+    pub files: u64,
+    pub followed: u64,
+    pub requests: Estimate,
+}
+
+/// Requests in flight whose memory was not theirs alone; of those that were followed without sampling.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemoryRecord {
+    /// Reads that wrote where another read did that was in flight with them.
+    pub overlapping: u64,
+    /// The first two of them.
+    pub overlap: Option<OverlapRecord>,
+    /// Requests with registered buffers (read_fixed, write_fixed) that ended after their ring's buffers were unregistered.
+    pub outlived: u64,
+    /// The first of them: its user data, in hexadecimal.
+    pub outlived_user_data: Option<String>,
+    /// The ring of either.
+    pub ring: Option<u32>,
+}
+
+/// Two reads of one process in flight at one time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OverlapRecord {
+    pub opcode: String,
+    /// That both wrote.
+    pub bytes: u64,
+    /// Of both, in hexadecimal.
+    pub user_data: [String; 2],
+}
+
+/// From what they are estimated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SampledEvents {
+    /// The beginning, at least 0.1 s long, is one of them.
+    pub windows: u64,
+    /// Completions in them.
+    pub completions: u64,
+    /// 95 % intervals of what `per_io` tells; null: too few windows to tell one.
+    pub syscalls_ci95: Option<[f64; 2]>,
+    pub device_irqs_ci95: Option<[f64; 2]>,
+}
+
+/// One program of the probes, on all CPUs, whoever's event it was: by the kernel's account, which leaves out what it takes to call it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeCost {
+    pub program: String,
+    /// The tracepoint that it is attached to.
+    pub event: String,
+    pub runs: u64,
+    pub spent_ns: u64,
 }
 
 /// Spans of time in which the probes were attached: one in each period, at a random moment of it.
@@ -125,6 +321,20 @@ pub struct Windows {
     pub opened: u64,
     /// From the first period's beginning to the end of the watch.
     pub span_ns: u64,
+    /// How long requests were chosen, in all of them; on a busy machine a window ends late. Null in traces of versions that did
+    /// not tell.
+    #[serde(default)]
+    pub choosing_ns: Option<u64>,
+    /// How long they finished after that: none was chosen, and counting went on.
+    #[serde(default)]
+    pub finishing_ns: Option<u64>,
+}
+
+impl Windows {
+    /// How long the probes counted.
+    pub fn open_for_ns(&self) -> Option<u64> {
+        Some(self.choosing_ns? + self.finishing_ns?)
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -153,7 +363,8 @@ pub struct OpcodeRecord {
     pub short: u64,
     pub more: u64,
     pub notifications: u64,
-    /// Handed to io-wq because the program asked for it.
+    /// Times that one was handed to io-wq because the program asked for it. The same request may be so more than once: what a worker
+    /// finds not to be ready is handed over again when it is.
     pub punted_asked: u64,
     /// Handed to io-wq because it would have blocked.
     pub punted_would_block: u64,
@@ -163,7 +374,13 @@ pub struct OpcodeRecord {
     /// By errno's name: `EAGAIN`.
     pub errnos: Vec<ErrnoCount>,
     pub latency_ns: Latency,
+    /// Those that are left out of the mean latency and the stages, unless there are no others; null: there are none.
+    #[serde(default)]
+    pub waits: Option<Waits>,
     pub stages: Option<StageRecord>,
+    /// Requests that were handed to io-wq, each once however often it was; null: none that was followed, or too few to tell.
+    #[serde(default)]
+    pub punted_requests: Option<Estimate>,
 }
 
 /// Operations whose result is a number of bytes.
@@ -195,6 +412,9 @@ impl OpcodeRecord {
 pub struct ErrnoCount {
     pub errno: String,
     pub count: u64,
+    /// Of the first followed request that ended with it, in hexadecimal; null: none was followed.
+    #[serde(default)]
+    pub user_data: Option<String>,
 }
 
 /// io_uring_enter calls that asked for so many requests, in powers of two, estimated from the followed requests.
@@ -237,6 +457,9 @@ pub struct CpuPair {
     /// How many of all completions these stand for (the sum of their weights).
     #[serde(default)]
     pub estimated: Option<u64>,
+    /// The fewest threads that submitted nine in ten of them; null in older records.
+    #[serde(default)]
+    pub threads: Option<u64>,
 }
 
 impl CpuPair {
@@ -279,6 +502,10 @@ pub struct RingRecord {
     pub cq_entries: u32,
     /// It existed before watching began.
     pub found: bool,
+    /// The ring of that number is meant, and this is what another process (`tgid`) does with it; null: the ring itself, as the process
+    /// uses it that made it or was met with it first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_of: Option<u32>,
     pub requests: u64,
     pub completions: u64,
     pub bytes: u64,
@@ -292,6 +519,9 @@ pub struct RingRecord {
     pub opcodes: Vec<OpcodeRecord>,
     pub vehicles: Vec<VehicleCount>,
     pub latency_ns: Latency,
+    /// As an opcode's.
+    #[serde(default)]
+    pub waits: Option<Waits>,
     pub stages: Option<StageRecord>,
     pub enter_batches: Vec<EnterBatch>,
     #[serde(default)]
@@ -300,7 +530,22 @@ pub struct RingRecord {
     /// Null where fewer than two of its completions were followed.
     #[serde(default)]
     pub order: Option<Order>,
+    /// Null: no completion of it was looked at in the queue.
+    #[serde(default)]
+    pub reaping: Option<Reaping>,
     pub sqpoll: Option<SqpollRecord>,
+    /// Null: none was seen to use it.
+    #[serde(default)]
+    pub threads: Option<RingThreads>,
+}
+
+impl RingRecord {
+    /// Which CPU its submission-queue thread is bound to, where the program asked for that; else where it ran last.
+    pub fn sq_thread_place(&self) -> Option<String> {
+        let cpu = self.sqpoll.as_ref()?.cpu.filter(|cpu| *cpu >= 0)?;
+        let bound = self.flags.iter().any(|flag| flag == "sq_aff");
+        Some(if bound { format!("bound to CPU {cpu}") } else { format!("last on CPU {cpu}") })
+    }
 }
 
 /// One context of native aio, or what one process does through glibc's POSIX AIO.
@@ -355,10 +600,11 @@ pub struct OthersRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SqpollRecord {
     pub tid: u32,
+    /// Where it ran last; with `sq_aff` the one that it is bound to.
     pub cpu: Option<i32>,
-    /// Over which it was looked at; null where /proc did not say.
+    /// Over which it was looked at, to its end if it ended; null where that is not known.
     pub elapsed_ns: Option<u64>,
-    /// CPU time it took; null where /proc did not say.
+    /// CPU time it took then; null where that is not known.
     pub cpu_ns: Option<u64>,
     /// Of that, doing work, by the kernel's own count (fdinfo SqWorkTime against SqTotalTime, 6.9 and later).
     pub work_ns: Option<u64>,

@@ -154,6 +154,16 @@ fn direct_io_over_pages_that_wait_to_be_written() {
 }
 
 #[test]
+fn what_a_quota_keeps_waiting_waits_for_nobody_else() {
+    let waits = |throttled_ns| {
+        let said = said(|_, c| (c.throttled_ns, c.run_queue_wait_ns) = (Some(throttled_ns), Some(900_000_000)));
+        said.into_iter().map(|(code, _)| code).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(0), ["cpu_contended"]);
+    assert_eq!(waits(880_000_000), ["throttled"]);
+}
+
+#[test]
 fn stolen_and_throttled_time() {
     nothing(|_, c| c.steal_ns = Some(200_000_000)); // 5 % of 2 CPUs
     assert_eq!(text("steal", |_, c| c.steal_ns = Some(210_000_000)), "the hypervisor took 5 % of the time of CPU 0,1");

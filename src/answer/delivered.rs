@@ -74,14 +74,14 @@ pub fn stranded(vehicles: &[VehicleCount], ring_flags: &[String], peeks: bool) -
 }
 
 /// Interrupts sent to make a running thread notice its completions, at a rate that costs.
-pub fn kick_storm(kicks_per_io: Option<f64>, ios_per_s: f64) -> Option<Finding> {
+pub fn kick_storm(kicks_per_io: Option<f64>, ios_per_s: f64, within: &str) -> Option<Finding> {
     let per_io = kicks_per_io.filter(|k| *k >= KICKS_PER_IO)?;
     let per_s = per_io * ios_per_s;
     if per_s < KICKS_PER_S {
         return None;
     }
     let text = format!(
-        "{} kicks per I/O, {} a second: the thread was running when completions were ready, and another CPU sent it a \
+        "{} kicks per I/O, {} a second{within}: the thread was running when completions were ready, and another CPU sent it a \
          reschedule interrupt to make it notice",
         three_digits(per_io),
         count(per_s)

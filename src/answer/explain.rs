@@ -203,7 +203,13 @@ mod tests {
     #[test]
     fn losses_by_span() {
         let mut h = LossHistory { last: Losses { at_ns: 100, ..Losses::default() }, any: false, spans: vec![] };
-        let at = |at_ns, no_room, ring_buffer_full| Losses { at_ns, followed: 0, no_room, ring_buffer_full };
+        let at = |at_ns, no_room, ring_buffer_full| Losses {
+            at_ns,
+            followed: 0,
+            no_room,
+            ring_buffer_full,
+            no_completion: 0,
+        };
         for l in [at(200, 0, 0), at(300, 1, 0), at(400, 1, 5), at(500, 1, 5), at(600, 2, 5)] {
             h.note(l, 100);
         }

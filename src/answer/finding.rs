@@ -41,7 +41,7 @@ impl Finding {
 
 /// Everything that can be said of one measurement, the most telling first.
 pub fn findings(m: &Measurement) -> Vec<Finding> {
-    [stranded(m), delivered::kick_storm(m.per_io.kicks, m.iops), device_irq(m), iowq(m), not_granted(m)]
+    [stranded(m), delivered::kick_storm(m.per_io.kicks, m.iops, ""), device_irq(m), iowq(m), not_granted(m)]
         .into_iter()
         .flatten()
         .collect()

@@ -20,7 +20,8 @@ pub fn cpu_ns(m: &Measurement) -> Option<f64> {
         return None;
     }
     let helpers = m.cpu.sqpoll_ns.or((!has_sqpoll(m)).then_some(0))? + m.cpu.helpers_ns.unwrap_or(0);
-    (m.ios > 0).then(|| (m.cpu.user_ns + m.cpu.system_ns + helpers) as f64 / m.ios as f64)
+    let own = m.cpu.user_ns? + m.cpu.system_ns?;
+    (m.ios > 0).then(|| (own + helpers) as f64 / m.ios as f64)
 }
 
 /// The same of the SQPOLL threads alone.

@@ -53,7 +53,9 @@ pub fn moments(t: &Trail) -> Vec<Moment> {
         }
         all.push(moment(stage.name(), stamp, text));
     }
-    let Some(wake) = &t.wake else { return all };
+    if t.wake.is_none() && t.on_cpu.is_none() {
+        return all;
+    }
     let mut insert = |m: Moment| {
         let later = |other: &Moment| match (other.after_ns, m.after_ns) {
             (Some(other), Some(this)) => other > this,
@@ -61,6 +63,13 @@ pub fn moments(t: &Trail) -> Vec<Moment> {
         };
         let at = all.iter().position(later).unwrap_or(all.len() - 1);
         all.insert(at, m);
+    };
+    let Some(wake) = &t.wake else {
+        // It needed no waking, but a CPU.
+        if t.runnable_ns().is_some_and(|ns| ns > 0) {
+            insert(moment("running", t.on_cpu, "the thread has a CPU".into()));
+        }
+        return all;
     };
     insert(moment("woken", Some(wake.woken), format!("the thread, by {}", wake.by)));
     match wake.running {
@@ -309,7 +318,8 @@ fn why_delivered_then(t: &Trail) -> String {
         }
         Some(Meanwhile::Running { cpu }) => format!("{who} was running on CPU {cpu}, but lost it for a time"),
         Some(Meanwhile::Runnable { cpu, tid, comm }) => {
-            format!("{who} waited for CPU {cpu}, which {} had", thread(*tid, comm))
+            let waited = t.runnable_ns().map(|ns| format!(" {}", span(ns as f64))).unwrap_or_default();
+            format!("{who} waited{waited} for CPU {cpu}, which {} had", thread(*tid, comm))
         }
         Some(Meanwhile::Sleeping { cpu, tid: 0, .. }) => format!("{who} slept, and CPU {cpu} was idle"),
         Some(Meanwhile::Sleeping { cpu, tid, comm }) => {
@@ -437,6 +447,10 @@ mod tests {
         assert!(headline(&t, false)[0].ends_with(
             "posted: the submission-queue thread waited for CPU 0, which kworker/0:1H (54) had; it came to it only then."
         ));
+        t.on_cpu = Some(at(&t, 2_101_000, 0));
+        assert!(headline(&t, false)[0].contains("waited 2.00 ms for CPU 0, which"), "{:?}", headline(&t, false));
+        let order: Vec<_> = moments(&t).iter().map(|m| m.what).collect();
+        assert_eq!(order, ["submitted", "issued", "ready", "queued", "running", "posted"]);
     }
 
     #[test]

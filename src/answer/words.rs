@@ -82,6 +82,11 @@ pub fn plural(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
+/// The same where there may be many: `80.0 k completions`.
+pub fn so_many(n: u64, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count(n as f64)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,25 +9,51 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
 use crate::error::{Error, Result};
+use crate::experiment::interrupt;
+use crate::output::{self, Existing, Folder};
 
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// The folder that they are written into; it is made if it is not there
+    /// The folder that they are written into; it is made if it is not there. Pages of iotrail's that are there are replaced
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+
+    /// Replace files of these names that are no pages of iotrail's
+    #[arg(long)]
+    force: bool,
 }
 
 pub fn run(args: &ManArgs) -> Result<u8> {
-    let fail = |path: &Path, e: io::Error| {
-        let what = format!("cannot write the manual pages into {}", path.display());
-        Error::machine(what, "name a folder that can be written to").because(e)
-    };
-    fs::create_dir_all(&args.folder).map_err(|e| fail(&args.folder, e))?;
-    for (name, page) in pages().map_err(|e| fail(&args.folder, e))? {
-        fs::write(args.folder.join(name), page).map_err(|e| fail(&args.folder, e))?;
+    let pages = pages().map_err(|e| Error::machine("cannot make the manual pages", "report this").because(e))?;
+    for (name, _) in &pages {
+        let place = args.folder.join(name);
+        if !is_ours(&place) {
+            output::free(&place, Existing::forced(args.force))?;
+        }
     }
+    // What is under way is taken away when a signal ends it.
+    interrupt::raise_flag()?;
+    let mut out = Folder::open(&args.folder, Existing::Replace, "DIR")?;
+    for (name, page) in pages {
+        let made = out.under_way().join(&name);
+        fs::write(&made, page).map_err(|e| output::refused(&args.folder.join(&name), "DIR", e))?;
+        out.put(&made, Path::new(&name))?;
+    }
+    out.finish();
     Ok(0)
 }
+
+/// A page that this command has written, of whatever version.
+fn is_ours(page: &Path) -> bool {
+    let is_file = page.symlink_metadata().is_ok_and(|there| there.is_file());
+    is_file
+        && fs::read_to_string(page).is_ok_and(|text| {
+            text.lines().next().is_some_and(|line| line.starts_with(".TH IOTRAIL") && line.ends_with(MANUAL))
+        })
+}
+
+/// What the first line of every page ends with.
+const MANUAL: &str = "\"iotrail manual\"";
 
 /// (file, page) of each command, the program's own first.
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
@@ -53,7 +79,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     let title = name(command).to_uppercase();
     let source = concat!("iotrail ", env!("CARGO_PKG_VERSION"));
     // Without a date: the same program gives the same pages. An empty word of its own is what the next ones stand after.
-    writeln!(out, ".TH {title} 1 \"\" \"{source}\" \"iotrail manual\"")?;
+    writeln!(out, ".TH {title} 1 \"\" \"{source}\" {MANUAL}")?;
     let man = Man::new(command.clone());
     man.render_name_section(&mut out)?;
     man.render_synopsis_section(&mut out)?;

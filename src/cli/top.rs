@@ -16,6 +16,7 @@ use crate::cli::seconds;
 use crate::error::{Error, Result};
 use crate::experiment::interrupt;
 use crate::measurement::Warning;
+use crate::plain;
 use crate::probe::choice::Choice;
 use crate::report::terminal::{self, Style};
 use crate::report::top::{Screen, block};
@@ -65,7 +66,7 @@ pub fn run(args: &TopArgs) -> Result<u8> {
     let stop = interrupt::raise_flag()?;
     let ending = Ending { count: args.count, stop };
     if !args.json && std::io::stdout().is_terminal() {
-        let screen = Screen::new(words(&asked, &numbers)?, Style::of_stdout().colour);
+        let screen = Screen::new(words(&asked, &numbers)?, Style::of_stdout().colour, plain::stdout_is_ascii());
         live::watch(asked, &how, &mut Drawn { screen, terminal: None, ending })?;
     } else {
         live::watch(asked, &how, &mut Printed { json: args.json, ending })?;

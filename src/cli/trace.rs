@@ -1,7 +1,7 @@
 //! `iotrail trace`: watch a program of others'.
 //!
-//! Exit status: 0 watched; 1 a finding that `--fail-on` names is there; 4 `--fail-on` and no completion seen; 2 and 3 as everywhere. The command's own status is in
-//! the result.
+//! Exit status: the command's own (128 + the signal that killed it; 0 where that was ours, at the end of --duration); 0 without a
+//! command; before both, 1 a finding that `--fail-on` names is there, 4 `--fail-on` and no completion seen; 2 and 3 as everywhere.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use crate::probe::choice::Choice;
 use crate::recorded::Ending;
 use crate::report::terminal;
 use crate::scrape::{self, Server};
-use crate::trace_record::TraceRecord;
+use crate::trace_record::{Subject, TraceRecord};
 use crate::watch::namespace::Numbers;
 use crate::watch::recorder::{Flight, Keep};
 use crate::watch::session::{self, Extra, How, News, Stop, Traced, Until};
@@ -62,6 +62,12 @@ pub struct TraceArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
 
+    /// Look at everything all the time. Default: while a program is busy, system calls, device interrupts and the stages of the block
+    /// layer are looked at in windows of 20 ms, two a second at random moments, and what is told of them is estimated, with its interval;
+    /// all else is counted all the time. --one-in, --record, --slowest, --windows and --metrics look at everything too
+    #[arg(long)]
+    exact: bool,
+
     /// Attach the probes for so long only in each period, at a random moment of it (as 10ms/1s): counts, rates and findings are
     /// of these windows alone. What costs 100 ns a request all the time costs a hundredth of that in one hundredth of the time
     #[arg(long, value_name = "OPEN/PERIOD", conflicts_with = "profile")]
@@ -82,6 +88,10 @@ pub struct TraceArgs {
 
     #[command(flatten)]
     profile: ProfileArgs,
+
+    /// Tell what each program of the probes took, by the kernel's own account; that account itself costs some 20 ns a run
+    #[arg(long)]
+    cost: bool,
 
     /// Answer scrapes at http://ADDR/metrics while it goes on (OpenMetrics, or Prometheus's format): an address and port, or a
     /// port alone, which is the loopback's; port 0 takes a free one and says which
@@ -124,19 +134,21 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         None if keep.any() || args.windows.is_some() => Choice::fixed(1),
         None => Choice::adaptive(100),
     };
+    let spare = choice.adaptive && !args.exact && args.metrics.is_none();
     let until = match args.until {
         UntilArg::Last => Until::Last,
         UntilArg::Command => Until::Command,
     };
-    let how = How { duration: args.duration, choice, windows: args.windows, stdout_apart: args.json, until, numbers };
+    let how =
+        How { duration: args.duration, choice, windows: args.windows, stdout_apart: args.json, until, spare, numbers };
     // Before anything is loaded: an address that somebody else has is found out here.
     let server = args.metrics.map(Server::start).transpose()?;
     if let Some(server) = &server {
         terminal::say(&format!("metrics: http://{}/metrics", server.at()));
     }
     let metrics = server.as_ref().map(|server| Arc::clone(server.desk()));
-    let extra = Extra { keep, sampling: args.profile.sampling(), metrics };
-    let Traced { mut record, kept, samples } = watch(asked, &how, &extra)?;
+    let extra = Extra { keep, sampling: args.profile.sampling(), cost: args.cost, metrics };
+    let Traced { mut record, kept, samples, ended_by_us } = watch(asked, &how, &extra)?;
     record.findings = diagnose::findings(&record);
     let (file, slowest) = kept.map_or((None, None), |kept| (kept.file.map(|f| (f, kept.completions)), kept.slowest));
     let slowest = slowest.map(told).transpose()?;
@@ -168,7 +180,13 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         );
         return Ok(NOT_EVALUATED);
     }
-    Ok(0)
+    Ok(if ended_by_us { 0 } else { commands_own(&record.subject) })
+}
+
+/// As `env` and `strace` do.
+fn commands_own(subject: &Subject) -> u8 {
+    let Subject::Command { exit_status: Some(status), .. } = subject else { return 0 };
+    u8::try_from(*status).unwrap_or(u8::MAX)
 }
 
 /// The record, and what was asked for beside it.

@@ -130,8 +130,9 @@ fn is_enough(store: &Store, run: i64, rule: &Stop, has_time: bool) -> Result<boo
 /// The cell as this block measures it; an experiment that says a seed has the same one in all.
 fn with_seed(cell: &Cell, seed: u32) -> Cell {
     let mut cell = cell.clone();
-    if let Load::Storage(load) = &mut cell.load {
-        load.seed = load.seed.or(Some(seed));
+    match &mut cell.load {
+        Load::Storage(load) => load.seed = load.seed.or(Some(seed)),
+        Load::Net(net) => net.sender.seed = Some(seed),
     }
     cell
 }

@@ -84,8 +84,8 @@ impl Requests {
     /// Adds what they tell to the measurement.
     pub fn tell(self, m: &mut Measurement, loss: FollowLoss) {
         m.vehicles = self.delays.beside(&m.vehicles);
-        m.stages = self.times.stages.record();
-        m.order = self.passages.order(sees_ends(&m.probe.programs));
+        m.stages = self.times.stages(self.how.choice.one_in);
+        m.order = self.passages.order(sees_ends(&m.probe.programs), &|_, _, _| false);
         let requests = estimate::interval(&[self.requests], self.how.choice.one_in);
         let followed = Followed {
             one_in: self.how.choice.one_in,
@@ -93,9 +93,10 @@ impl Requests {
             completions: self.completions,
             whole: self.whole,
             sampled_from: (self.how.choice.one_in > 1).then_some(loss.sampled_from),
+            came_later: None,
             requests_estimated: requests.map(|t| t.total),
             requests_ci95: requests.map(|t| [t.lo, t.hi]),
-            with_stages: self.times.stages.completions,
+            with_stages: self.times.with_stages(),
             with_queued: function::sees_queued(&m.probe.programs).then_some(self.times.with_queued),
             no_room: loss.no_room,
             ring_buffer_full: loss.ring_buffer_full,

@@ -59,8 +59,11 @@ pub fn file(row: &Row<'_>, latency: Option<&Histogram<u64>>) -> Option<Value> {
     });
     job[direction] = moved(m, latency);
     let share = |ns: u64| if m.phases.total_ns > 0 { 100.0 * ns as f64 / m.phases.total_ns as f64 } else { 0.0 };
-    job["usr_cpu"] = share(m.cpu.user_ns).into();
-    job["sys_cpu"] = share(m.cpu.system_ns).into();
+    for (name, ns) in [("usr_cpu", m.cpu.user_ns), ("sys_cpu", m.cpu.system_ns)] {
+        if let Some(ns) = ns {
+            job[name] = share(ns).into();
+        }
+    }
     if let Some(c) = &m.circumstances {
         for (name, count) in [("majf", c.major_faults), ("minf", c.minor_faults)] {
             job[name] = count.into();

@@ -1,15 +1,15 @@
-//! The CPU bandwidth that control groups leave this process: version 1 (`cpu.cfs_quota_us`) or 2 (`cpu.max`).
+//! The CPU bandwidth that control groups leave a process: version 1 (`cpu.cfs_quota_us`) or 2 (`cpu.max`).
 //!
-//! A quota holds for a group and all below it, so every group from ours up to the root counts.
+//! A quota holds for a group and all below it, so every group from a process's up to the root counts.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::files::{self, ROOT};
 
-/// The groups that can throttle this process.
+/// The groups that can throttle a process.
 #[derive(Debug, Clone, Default)]
 pub struct Groups {
-    /// Their folders: this process's own first, then those above it, up to where the hierarchy is mounted.
+    /// Their folders: its own first, then those above it, up to where the hierarchy is mounted.
     pub dirs: Vec<PathBuf>,
     /// Version 2.
     pub unified: bool,
@@ -21,12 +21,22 @@ pub fn of_this_process() -> Groups {
 }
 
 pub(super) fn of_this_process_in(root: &Path) -> Groups {
-    own(root).unwrap_or_default()
+    let groups = files::text(root, "proc/self/cgroup");
+    groups.and_then(|groups| those_of(&groups, root)).unwrap_or_default()
 }
 
-fn own(root: &Path) -> Option<Groups> {
+/// Which groups a process is in, by its number in /proc: for [`of`].
+pub fn membership(number: u32) -> Option<String> {
+    files::text(Path::new(ROOT), format!("proc/{number}/cgroup"))
+}
+
+/// As far as they can be looked at from here.
+pub fn of(membership: &str) -> Groups {
+    those_of(membership, Path::new(ROOT)).unwrap_or_default()
+}
+
+fn those_of(groups: &str, root: &Path) -> Option<Groups> {
     let mounts = files::text(root, "proc/self/mountinfo")?;
-    let groups = files::text(root, "proc/self/cgroup")?;
     let mut best = None;
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -79,8 +89,13 @@ impl Groups {
 
     /// Time that each group was kept off its CPUs so far, summed over them, ns; empty where the kernel does not tell.
     pub fn throttled_ns(&self) -> Vec<Option<u64>> {
-        self.dirs.iter().map(|dir| throttled(&files::text(dir, "cpu.stat")?)).collect()
+        self.dirs.iter().map(|dir| throttled_ns(dir)).collect()
     }
+}
+
+/// Time that a group was kept off its CPUs so far, summed over them.
+pub fn throttled_ns(dir: &Path) -> Option<u64> {
+    throttled(&files::text(dir, "cpu.stat")?)
 }
 
 /// Of the group that was throttled most; throttled are all below it too, so a sum would count twice.
@@ -88,7 +103,8 @@ pub fn throttled_since(after: &[Option<u64>], before: &[Option<u64>]) -> Option<
     after.iter().zip(before).filter_map(|(after, before)| Some((*after)?.saturating_sub((*before)?))).max()
 }
 
-fn quota(dir: &Path) -> Option<f64> {
+/// CPUs' worth of time that a group allows.
+pub fn quota(dir: &Path) -> Option<f64> {
     let (quota, period) = match files::text(dir, "cpu.max") {
         Some(max) => {
             let (quota, period) = max.split_once(' ')?;

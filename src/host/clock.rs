@@ -1,11 +1,44 @@
 //! The clocks: what the kernel keeps time with, whether the processor's counter can be used in its place, and the tick.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use super::cpu::cpuinfo;
 use super::files::{self, ROOT};
 
 const SOURCE: &str = "sys/devices/system/clocksource/clocksource0";
+
+/// This moment by the kernel's own CLOCK_MONOTONIC, which the probes stamp with. In a time namespace a program is shown another one.
+pub fn monotonic_ns() -> u64 {
+    static OFFSET_NS: LazyLock<i64> = LazyLock::new(|| {
+        let text = files::text(Path::new(ROOT), "proc/self/timens_offsets");
+        text.and_then(|text| parse_offset(&text)).unwrap_or(0)
+    });
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid place to write to; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut at) };
+    (at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64).wrapping_add_signed(-*OFFSET_NS)
+}
+
+/// The CPU time of a process, of its ended threads too, exact to the scheduler's clock. `None`: there is none of that number in this
+/// PID namespace.
+pub fn of_process_ns(tgid: u32) -> Option<u64> {
+    let mut clock = 0;
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both write to the place that they are given.
+    let told = unsafe {
+        libc::clock_getcpuclockid(tgid as libc::pid_t, &mut clock) == 0 && libc::clock_gettime(clock, &mut at) == 0
+    };
+    told.then(|| at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
+}
+
+/// What the time namespace adds to CLOCK_MONOTONIC: `monotonic SECONDS NANOSECONDS`.
+fn parse_offset(text: &str) -> Option<i64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("monotonic"))?;
+    let mut numbers = line.split_whitespace().map(|n| n.parse::<i64>().ok());
+    let (seconds, nanoseconds) = (numbers.next()??, numbers.next()??);
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+}
 
 /// The kernel's clock source at present: `tsc`, `kvm-clock`, `arch_sys_counter`, …
 pub fn source() -> Option<String> {
@@ -65,6 +98,14 @@ fn hz_of(tick_ns: i64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_time_namespace_adds() {
+        let text = "monotonic      100000         7\nboottime       200000         0\n";
+        assert_eq!(parse_offset(text), Some(100_000_000_000_007));
+        assert_eq!(parse_offset("monotonic -1000 0\n"), Some(-1_000_000_000_000));
+        assert_eq!((parse_offset("boottime 1 0\n"), parse_offset("monotonic x 0")), (None, None));
+    }
 
     #[test]
     fn tick_rates() {

@@ -40,7 +40,8 @@ use self::machine::{Acceleration, CONSOLE, INITRAMFS, Parts, SHARED};
 use self::order::{FOLDER, LEFT, LEFT_VARIABLE, Order, PROGRAM, STATE};
 use crate::error::{Error, Result};
 use crate::experiment::scratch::TARGET_VARIABLE;
-use crate::folders::temporary::Folder;
+use crate::folders::temporary::Folder as RunFolder;
+use crate::output::{Existing, Folder};
 
 /// Of the folder of a run.
 const PREFIX: &str = "iotrail-lab-";
@@ -67,14 +68,14 @@ pub struct Prepared<'a> {
     asked: &'a Asked<'a>,
     acceleration: Acceleration,
     qemu: tools::Program,
-    folder: Folder,
+    folder: RunFolder,
 }
 
 /// Fetches what is missing, and makes the folder of the run.
 pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
     let qemu = tools::qemu(asked.cache, asked.acceleration, tell)?;
     let busybox = tools::busybox(asked.cache, tell)?;
-    let folder = Folder::make(&std::env::temp_dir(), PREFIX).map_err(|e| {
+    let folder = RunFolder::make(&std::env::temp_dir(), PREFIX).map_err(|e| {
         Error::machine("cannot make a folder for the run", "check the room in TMPDIR or /tmp, and its permissions")
             .because(e)
     })?;
@@ -132,30 +133,46 @@ impl Prepared<'_> {
     }
 
     /// Copies what else it has left into `to`: files, with their folders. How many.
-    pub fn bring(&self, to: &Path) -> Result<usize> {
-        copy_files(&self.folder.path().join(SHARED).join(LEFT), to).map_err(|e| {
-            Error::machine(
-                format!("cannot copy what the command has left to {}", to.display()),
-                "name another folder with --artifacts",
-            )
-            .because(e)
-        })
+    pub fn bring(&self, to: &Path, existing: Existing) -> Result<usize> {
+        bring(&self.folder.path().join(SHARED).join(LEFT), to, existing)
     }
 }
 
-fn copy_files(from: &Path, to: &Path) -> std::io::Result<usize> {
-    std::fs::create_dir_all(to)?;
+/// Asked before the machine starts: what a command leaves is known at its end only, and is not to be lost for a file of its name.
+pub fn takes_artifacts(to: &Path, existing: Existing) -> Result<()> {
+    let is_empty = || std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
+    if existing == Existing::Replace || to.symlink_metadata().is_err() || is_empty() {
+        return Ok(());
+    }
+    Err(Error::input(
+        format!("{} is no empty folder", to.display()),
+        "name another one with --artifacts, or --force to replace what has a name that the command gives",
+    ))
+}
+
+fn bring(from: &Path, to: &Path, existing: Existing) -> Result<usize> {
+    let mut out = Folder::open(to, existing, "--artifacts")?;
+    let cannot = |e| {
+        let what = format!("cannot copy what the command has left to {}", to.display());
+        Error::machine(what, "name another folder with --artifacts").because(e)
+    };
     let mut files = 0;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let (kind, to) = (entry.file_type()?, to.join(entry.file_name()));
-        if kind.is_dir() {
-            files += copy_files(&entry.path(), &to)?;
-        } else if kind.is_file() {
-            std::fs::copy(entry.path(), to)?;
-            files += 1;
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(from.join(&folder)).map_err(cannot)? {
+            let entry = entry.map_err(cannot)?;
+            let (kind, place) = (entry.file_type().map_err(cannot)?, folder.join(entry.file_name()));
+            if kind.is_dir() {
+                folders.push(place);
+            } else if kind.is_file() {
+                let made = out.under_way().join(format!("artifact-{files}"));
+                std::fs::copy(entry.path(), &made).map_err(cannot)?;
+                out.put(&made, &place)?;
+                files += 1;
+            }
         }
     }
+    out.finish();
     Ok(files)
 }
 
@@ -264,6 +281,35 @@ mod tests {
         let script = format!("printf %s {}", quoted(odd));
         let said = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
         assert_eq!(said.stdout, odd.as_bytes());
+    }
+
+    #[test]
+    fn what_a_command_leaves_replaces_nothing_unless_told_to() {
+        let place = tempfile::tempdir().unwrap();
+        let (from, to) = (place.path().join("left"), place.path().join("brought"));
+        std::fs::create_dir_all(from.join("a/b")).unwrap();
+        std::fs::write(from.join("one"), "1").unwrap();
+        std::fs::write(from.join("a/b/two"), "2").unwrap();
+        takes_artifacts(&to, Existing::Keep).unwrap();
+        assert_eq!(bring(&from, &to, Existing::Keep).unwrap(), 2);
+        let read = |path: &str| std::fs::read_to_string(to.join(path)).unwrap();
+        assert_eq!(
+            (read("one"), read("a/b/two"), std::fs::read_dir(&to).unwrap().count()),
+            ("1".into(), "2".into(), 2)
+        );
+
+        std::fs::write(place.path().join("of_others"), "kept").unwrap();
+        std::fs::remove_file(to.join("one")).unwrap();
+        std::os::unix::fs::symlink("../of_others", to.join("one")).unwrap();
+        assert_eq!(takes_artifacts(&to, Existing::Keep).unwrap_err().exit_status(), 2);
+        assert!(bring(&from, &to, Existing::Keep).is_err());
+        assert_eq!(read("one"), "kept");
+        takes_artifacts(&to, Existing::Replace).unwrap();
+        assert_eq!(bring(&from, &to, Existing::Replace).unwrap(), 2);
+        assert_eq!(
+            (read("one"), std::fs::read_to_string(place.path().join("of_others")).unwrap()),
+            ("1".into(), "kept".into())
+        );
     }
 
     #[test]

@@ -132,8 +132,8 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
         histogram: sum.histogram,
         phases: ticks.fractions(clock),
         cpu: Cpu {
-            user_ns: usage.user_ns,
-            system_ns: usage.system_ns,
+            user_ns: Some(usage.user_ns),
+            system_ns: Some(usage.system_ns),
             sqpoll_ns: around.sqpoll_ns,
             sqpoll_wakeups: wakeups,
             helpers_ns: around.others_ns.zip(known).map(|(all, known)| all.saturating_sub(known)),

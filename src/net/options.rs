@@ -220,6 +220,11 @@ pub struct SenderOptions {
     /// Not measured, beforehand
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub warmup: Span,
+
+    /// Of what is sent; `None`: drawn. The commands' own option, or their run's.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub seed: Option<u32>,
 }
 
 /// Both sides, as `net bench` and an experiment have them.

@@ -10,7 +10,8 @@
 //! | a disk, a socket, a folder | refused |
 //!
 //! Two outputs may replace what is theirs without `--force`: a page of `report`, a page of `man`. A recording has its name from
-//! its first line on, so that a trace that is killed leaves what it had.
+//! its first line on, so that a trace that is killed leaves what it had. What a lab's command leaves has names that nobody knows
+//! before: without `--force` its folder has to be empty.
 
 mod descriptor;
 mod folder;

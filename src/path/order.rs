@@ -8,16 +8,18 @@
 //! (`task_work`). An order that one stage loses another may restore, so these four need not sum to the inversions.
 //!
 //! What waits for a peer is ready when the peer sends, whatever was submitted first. So the same is asked of ready → posted
-//! (`delivery`), of all completions that were seen to become ready, a multishot request's included.
+//! (`delivery`), of all completions that were seen to become ready, a multishot request's included. A wait ([`super::waits`]), which all
+//! others overtake, is in that order alone.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use super::trail::{Stamp, Trail};
+use super::waits;
 use crate::measurement::{DeliveredBy, Delivery, Order, OrderBy};
 
-/// The order of so many followed completions is kept, the first ones: 48 bytes each.
-const KEPT: usize = 1 << 20;
+/// The order of so many followed completions is kept, the first ones: 56 bytes each.
+const KEPT: usize = 1 << 18;
 
 /// One completion's stamps, in nanoseconds; `None`: not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +27,10 @@ struct Passage {
     ring: u32,
     /// As [`Trail::weight`].
     weight: u32,
+    /// Index of its operation's name.
+    opcode: u16,
+    /// As [`waits::armed`].
+    armed: Option<u8>,
     /// `None`: it is one of several of its request, whose submission says nothing of when it was to come.
     submitted: Option<NonZeroU64>,
     issued: Option<NonZeroU64>,
@@ -43,7 +49,13 @@ impl Passage {
 
 /// The stamps of completions as they come, from which the order is told at the end.
 #[derive(Debug, Clone, Default)]
-pub struct Passages(Vec<Passage>);
+pub struct Passages {
+    passages: Vec<Passage>,
+    opcodes: Vec<String>,
+}
+
+/// Whether a request is a wait, by its ring and operation, and how long a poll was armed for it.
+pub type IsWait<'a> = &'a dyn Fn(u32, &str, Option<u8>) -> bool;
 
 /// Whether a worker of a file system leaves its stamp, by the names of the attached programs.
 pub fn sees_ends(programs: &[String]) -> bool {
@@ -53,11 +65,18 @@ pub fn sees_ends(programs: &[String]) -> bool {
 impl Passages {
     /// `is_whole`: it is the only completion of its request. One of no known ring, whose order is asked, is not taken.
     pub fn take(&mut self, trail: &Trail, is_whole: bool) {
-        let Some(ring) = trail.ring.filter(|_| self.0.len() < KEPT) else { return };
+        let Some(ring) = trail.ring.filter(|_| self.passages.len() < KEPT) else { return };
         let stamp = |s: Stamp| NonZeroU64::new(s.ns);
-        self.0.push(Passage {
+        let known = self.opcodes.iter().position(|name| *name == trail.opcode);
+        let opcode = known.unwrap_or_else(|| {
+            self.opcodes.push(trail.opcode.clone());
+            self.opcodes.len() - 1
+        });
+        self.passages.push(Passage {
             ring,
             weight: trail.weight.max(1),
+            opcode: opcode as u16,
+            armed: waits::armed(trail),
             submitted: stamp(trail.submitted).filter(|_| is_whole),
             issued: trail.issued.and_then(stamp),
             ready: trail.ready.and_then(stamp),
@@ -67,27 +86,27 @@ impl Passages {
     }
 
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.passages.clear();
     }
 
     /// Each ring's; none of a ring with fewer than two completions, among which there is no order. O(n log n). Of a sample of
     /// requests this is the order among those.
-    pub fn by_ring(&self, ends_seen: bool) -> BTreeMap<u32, Order> {
+    pub fn by_ring(&self, ends_seen: bool, is_wait: IsWait<'_>) -> BTreeMap<u32, Order> {
         let several = |of: &Vec<&Passage>| of.len() > 1;
         self.rings()
             .into_iter()
             .filter(|(_, of)| several(of))
-            .map(|(ring, of)| (ring, of_ring(&of, ends_seen)))
+            .map(|(ring, of)| (ring, self.of_ring(&of, ends_seen, is_wait)))
             .collect()
     }
 
     /// Of all rings together; `None` of fewer than two completions.
-    pub fn order(&self, ends_seen: bool) -> Option<Order> {
-        if self.0.len() < 2 {
+    pub fn order(&self, ends_seen: bool, is_wait: IsWait<'_>) -> Option<Order> {
+        if self.passages.len() < 2 {
             return None;
         }
         let rings = self.rings();
-        let mut order = rings.values().map(|of| of_ring(of, ends_seen)).reduce(sum)?;
+        let mut order = rings.values().map(|of| self.of_ring(of, ends_seen, is_wait)).reduce(sum)?;
         if let Some(delivery) = &mut order.delivery {
             // Rings of which none was seen to become ready have no such part.
             delivery.without_ready = rings.values().map(|of| of.len() as u64).sum::<u64>() - delivery.completions;
@@ -99,7 +118,7 @@ impl Passages {
     /// away as its neighbours are, so that the two say different things. It is the way that stands for more of them.
     fn rings(&self) -> BTreeMap<u32, Vec<&Passage>> {
         let mut rings: BTreeMap<u32, Vec<&Passage>> = BTreeMap::new();
-        for p in &self.0 {
+        for p in &self.passages {
             rings.entry(p.ring).or_default().push(p);
         }
         for of in rings.values_mut() {
@@ -110,27 +129,40 @@ impl Passages {
         }
         rings
     }
+
+    fn of_ring(&self, ring: &[&Passage], ends_seen: bool, is_wait: IsWait<'_>) -> Order {
+        let opcode = |p: &Passage| self.opcodes.get(usize::from(p.opcode)).map_or("", String::as_str);
+        let waits = |p: &&Passage| p.submitted.is_some() && is_wait(p.ring, opcode(p), p.armed);
+        let (waits, others): (Vec<&Passage>, Vec<&Passage>) = ring.iter().copied().partition(waits);
+        Order { waits: waits.len() as u64, ..of_ring(ring, &others, ends_seen) }
+    }
 }
 
-fn of_ring(ring: &[&Passage], ends_seen: bool) -> Order {
-    let lost = |span: &dyn Fn(&Passage) -> Option<(u64, u64)>| {
-        let mut spans: Vec<_> = ring.iter().filter_map(|p| span(p)).collect();
+/// `others`: those of the ring that are no waits.
+fn of_ring(ring: &[&Passage], others: &[&Passage], ends_seen: bool) -> Order {
+    let of = |these: &[&Passage], span: &dyn Fn(&Passage) -> Option<(u64, u64)>| {
+        let mut spans: Vec<_> = these.iter().filter_map(|p| span(p)).collect();
         Lost {
             completions: spans.len() as u64,
+            overtaken: overtaken(&mut spans),
             inversions: inversions(&mut spans),
             max_displacement: displacement(&spans),
         }
     };
-    let whole = lost(&|p| Some((p.submitted?.get(), p.posted)));
+    let whole = of(others, &|p| Some((p.submitted?.get(), p.posted)));
     // Between neighbours, of those with all stamps.
     let staged = |p: &Passage| p.submitted.zip(p.issued).zip(p.ready).is_some();
-    let between = |span: &dyn Fn(&Passage) -> Option<(u64, u64)>| lost(&|p| span(p).filter(|_| staged(p))).inversions;
+    let between =
+        |span: &dyn Fn(&Passage) -> Option<(u64, u64)>| of(others, &|p| span(p).filter(|_| staged(p))).inversions;
+    let lost = |span: &dyn Fn(&Passage) -> Option<(u64, u64)>| of(ring, span);
     let in_file_system = |p: &Passage| Some((p.ready?.get(), p.deliverable()?));
     let in_task_work = |p: &Passage| Some((p.deliverable()?, p.posted));
     let delivered = lost(&|p| Some((p.ready?.get(), p.posted)));
     Order {
         completions: whole.completions,
         inversions: whole.inversions,
+        overtaken: Some(whole.overtaken),
+        waits: 0,
         max_displacement: whole.max_displacement,
         by: OrderBy {
             block: between(&|p| Some((p.submitted?.get(), p.issued?.get()))),
@@ -153,6 +185,7 @@ fn of_ring(ring: &[&Passage], ends_seen: bool) -> Order {
 
 struct Lost {
     completions: u64,
+    overtaken: u64,
     inversions: u64,
     max_displacement: u64,
 }
@@ -173,6 +206,8 @@ fn sum(a: Order, b: Order) -> Order {
     Order {
         completions: a.completions + b.completions,
         inversions: a.inversions + b.inversions,
+        overtaken: both(a.overtaken, b.overtaken),
+        waits: a.waits + b.waits,
         max_displacement: a.max_displacement.max(b.max_displacement),
         by: OrderBy {
             block: a.by.block + b.by.block,
@@ -201,6 +236,18 @@ fn inversions(spans: &mut [(u64, u64)]) -> u64 {
     overtook.count() as u64
 }
 
+/// How many of the (from, to) were overtaken by another. Leaves them in the order of `to`.
+fn overtaken(spans: &mut [(u64, u64)]) -> u64 {
+    // The other way round: any before it has a later `from`. Of those of one `to`, the earliest `from` stands first.
+    spans.sort_unstable_by_key(|(from, to)| (*to, *from));
+    let (mut latest, mut overtaken) = (0, 0);
+    for same in spans.chunk_by(|a, b| a.1 == b.1) {
+        overtaken += same.iter().filter(|(from, _)| *from < latest).count() as u64;
+        latest = same.iter().map(|(from, _)| *from).fold(latest, u64::max);
+    }
+    overtaken
+}
+
 /// The most places that one stands apart in the order of `from` and in that of `to`. Takes them in the order of `to`.
 fn displacement(spans: &[(u64, u64)]) -> u64 {
     let mut by_from: Vec<usize> = (0..spans.len()).collect();
@@ -217,6 +264,8 @@ mod tests {
         let of = |(i, [issued, ready, posted]): (usize, &[u64; 3])| Passage {
             ring,
             weight: 1,
+            opcode: 0,
+            armed: None,
             submitted: NonZeroU64::new(1 + i as u64),
             issued: NonZeroU64::new(1000 + issued),
             ready: NonZeroU64::new(2000 + ready),
@@ -227,7 +276,13 @@ mod tests {
     }
 
     fn order(passages: &[Passage], ends_seen: bool) -> Option<Order> {
-        Passages(passages.to_vec()).order(ends_seen)
+        these(passages).order(ends_seen, NONE)
+    }
+
+    const NONE: IsWait<'static> = &|_, _, _| false;
+
+    fn these(passages: &[Passage]) -> Passages {
+        Passages { passages: passages.to_vec(), opcodes: vec!["read".into()] }
     }
 
     fn numbers(passages: &[Passage]) -> [u64; 5] {
@@ -271,6 +326,33 @@ mod tests {
     }
 
     #[test]
+    fn one_that_takes_long_is_overtaken_by_all_and_overtakes_none() {
+        let long = ring(0, &[[0, 9, 9], [1, 1, 1], [2, 2, 2], [3, 3, 3]]);
+        let o = order(&long, true).unwrap();
+        assert_eq!((o.inversions, o.overtaken), (3, Some(1)));
+        let reversed = ring(0, &[[0, 0, 3], [1, 1, 2], [2, 2, 1], [3, 3, 0]]);
+        assert_eq!(order(&reversed, true).unwrap().overtaken, Some(3));
+        assert_eq!(order(&ring(0, &[[0, 0, 0], [1, 1, 1]]), true).unwrap().overtaken, Some(0));
+        let mut same = reversed;
+        same.iter_mut().for_each(|p| p.posted = 9);
+        assert_eq!(order(&same, true).unwrap().overtaken, Some(0));
+    }
+
+    #[test]
+    fn a_wait_is_in_the_order_of_delivery_alone() {
+        let mut all = ring(0, &[[0, 9, 9], [1, 1, 1], [2, 2, 3], [3, 3, 2]]);
+        all[0].armed = Some(20);
+        all.extend(ring(1, &[[0, 0, 0], [1, 1, 1]]));
+        let is_wait: IsWait<'_> = &|ring, opcode, armed| ring == 0 && opcode == "read" && armed >= Some(20);
+        let o = these(&all).order(true, is_wait).unwrap();
+        assert_eq!((o.completions, o.waits, o.inversions, o.max_displacement), (5, 1, 1, 1));
+        assert_eq!((o.by.device, o.by.task_work), (0, 1));
+        assert_eq!(o.delivery.map(|d| (d.completions, d.inversions)), Some((6, 1)));
+        let each = these(&all).by_ring(true, is_wait);
+        assert_eq!(each.values().map(|o| (o.completions, o.waits)).collect::<Vec<_>>(), [(3, 1), (2, 0)]);
+    }
+
+    #[test]
     fn a_worker_of_the_file_system_is_not_task_work() {
         // Ready in order; the worker finishes the first one last, and task work posts them as they are finished.
         let mut writes = ring(0, &[[0, 0, 2], [1, 1, 0], [2, 2, 1]]);
@@ -297,12 +379,12 @@ mod tests {
         two.extend(ring(1, &[[0, 0, 1], [1, 1, 0]]));
         let unseen = Passage { ready: None, ..two[0] };
         two.extend([Passage { ring: 2, ..unseen }, Passage { ring: 3, ..unseen }, Passage { ring: 3, ..unseen }]);
-        let all = Passages(two);
-        let o = all.order(true).unwrap();
+        let all = these(&two);
+        let o = all.order(true, NONE).unwrap();
         assert_eq!((o.completions, o.inversions, o.max_displacement, o.by.task_work), (8, 1, 1, 1));
         let d = o.delivery.unwrap();
         assert_eq!((d.completions, d.without_ready, d.inversions), (5, 3, 1));
-        let each = all.by_ring(true);
+        let each = all.by_ring(true, NONE);
         let figures = each.iter().map(|(ring, o)| (*ring, o.completions, o.inversions)).collect::<Vec<_>>();
         assert_eq!(figures, [(0, 3, 0), (1, 2, 1), (3, 2, 0)], "one alone has no order");
         assert_eq!(each[&3].delivery, None);
@@ -328,6 +410,8 @@ mod tests {
         let at = |submitted, posted| Passage {
             ring: 0,
             weight: 1,
+            opcode: 0,
+            armed: None,
             submitted: NonZeroU64::new(submitted),
             issued: None,
             ready: None,
@@ -351,7 +435,7 @@ mod tests {
             all.take(&t, false);
         }
         all.take(&Trail { ring: None, ..trail() }, true);
-        let o = all.order(true).unwrap();
+        let o = all.order(true, NONE).unwrap();
         assert_eq!((o.completions, o.inversions), (0, 0));
         let d = o.delivery.unwrap();
         assert_eq!((d.completions, d.without_ready, d.inversions, d.max_displacement), (2, 2, 1, 1));

@@ -3,24 +3,50 @@
 
 use std::collections::BTreeMap;
 
-use super::trail::Trail;
+use super::runnable::{Runnable, Waited};
+use super::trail::{self, Trail};
 use super::vehicle::Vehicle;
-use crate::measurement::{StageRecord, VehicleCount};
+use super::waits::{self, Limit, Spans};
+use crate::measurement::{Latency, StageRecord, VehicleCount, Waits};
 use crate::stats::durations::Durations;
+use crate::stats::estimate::Taken;
+use crate::stats::mean::Mean;
 
 /// Of one set of completions.
 #[derive(Debug, Clone, Default)]
 pub struct Times {
-    pub latency: Durations,
-    pub stages: Stages,
+    /// Of all of them, waits included.
+    latency: Durations,
+    /// The same of the delivery delays of those with all stages.
+    delays: Durations,
     /// How many have *queued*.
     pub with_queued: u64,
+    /// How long submitters waited for a CPU, of those with all stages; `None`: of none of them it is known.
+    runnable: Option<Box<Waited>>,
+    spans: Spans,
+    /// Those that are no waits,
+    kept: Sums,
+    /// those with a poll, by how long it was armed: which of them are waits is known when all are there,
+    armed: BTreeMap<u8, Sums>,
+    /// and the waits.
+    waits: Sums,
+    /// Those that were handed to io-wq, however often, a multishot request's included.
+    pub handed_over: Taken,
 }
 
-/// Sums over completions with both *issued* and *ready*, each as often as it stands for: in nanoseconds.
-#[derive(Debug, Clone, Default)]
-pub struct Stages {
-    pub completions: u64,
+/// Sums over completions, each as often as it stands for: in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    completions: u64,
+    weight: u64,
+    latency: Mean,
+    stages: Stages,
+}
+
+/// The same over those of them with both *issued* and *ready*.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stages {
+    completions: u64,
     weight: u64,
     issue: u128,
     wait: u128,
@@ -28,12 +54,12 @@ pub struct Stages {
     /// Of `delivery`, and whether any had it.
     file_system: u128,
     ended: bool,
-    delays: Durations,
+    total: Mean,
     queued: Queued,
 }
 
 /// The same over those of them of which *queued* was seen.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Queued {
     completions: u64,
     weight: u64,
@@ -43,9 +69,114 @@ struct Queued {
 
 impl Times {
     pub fn take(&mut self, trail: &Trail) {
-        self.latency.take(trail.latency_ns(), trail.weight);
+        let armed = waits::armed(trail);
+        self.take_latency(trail.latency_ns(), trail.weight);
+        armed.into_iter().for_each(|power| self.spans.armed.take(power, trail.weight));
         self.with_queued += u64::from(trail.queued.is_some());
-        let Some(stages) = trail.stages() else { return };
+        let sums = match armed {
+            Some(power) => self.armed.entry(power).or_default(),
+            None => &mut self.kept,
+        };
+        if let Some(stages) = sums.take(trail) {
+            self.delays.take(stages.delivery_ns, trail.weight);
+            if let Some(runnable_ns) = stages.runnable_ns {
+                self.runnable.get_or_insert_default().take(trail, runnable_ns, stages.delivery_ns);
+            }
+        }
+    }
+
+    /// A request of which no more is known.
+    pub fn take_reaped(&mut self, latency_ns: u64, weight: u32) {
+        self.take_latency(latency_ns, weight);
+        self.kept.take_latency(latency_ns, weight);
+    }
+
+    fn take_latency(&mut self, latency_ns: u64, weight: u32) {
+        self.latency.take(latency_ns, weight);
+        self.spans.latency.take(waits::power(latency_ns), weight);
+    }
+
+    /// What is known of how long they take and wait.
+    pub fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
+    /// Tells the waits from the others.
+    pub fn settle(&mut self, limit: Limit) {
+        for (power, sums) in std::mem::take(&mut self.armed) {
+            let to = if limit.is_wait(Some(power)) { &mut self.waits } else { &mut self.kept };
+            to.add(&sums);
+        }
+        if limit == Limit::All {
+            let kept = std::mem::take(&mut self.kept);
+            self.waits.add(&kept);
+        }
+    }
+
+    pub fn add(&mut self, other: &Times) {
+        self.latency.add(&other.latency);
+        self.delays.add(&other.delays);
+        if let Some(other) = &other.runnable {
+            self.runnable.get_or_insert_default().add(other);
+        }
+        self.with_queued += other.with_queued;
+        self.handed_over.add(&other.handed_over);
+        self.spans.add(&other.spans);
+        self.kept.add(&other.kept);
+        self.waits.add(&other.waits);
+        for (power, sums) in &other.armed {
+            self.armed.entry(*power).or_default().add(sums);
+        }
+    }
+
+    /// What means are of: all but the waits; where there is nothing else, these.
+    fn of_means(&self) -> Sums {
+        let mut sums = self.kept;
+        self.armed.values().for_each(|armed| sums.add(armed));
+        if sums.completions > 0 { sums } else { self.waits }
+    }
+
+    /// Quantiles, least and greatest are of all; the mean is of those that are no waits.
+    ///
+    /// `one_in`: as of [`Durations::latency`].
+    pub fn latency(&self, one_in: u32) -> Latency {
+        let all = self.latency.latency(one_in);
+        let of = self.of_means();
+        if of.completions == all.count {
+            return all;
+        }
+        Latency { mean: of.latency.mean(), mean_ci95: of.latency.interval(one_in), ..all }
+    }
+
+    /// Of all of them, waits included.
+    pub fn durations(&self) -> &Durations {
+        &self.latency
+    }
+
+    /// `None`: there are none.
+    pub fn waits(&self) -> Option<Waits> {
+        let Sums { completions, weight, latency, .. } = &self.waits;
+        Some(Waits { requests: *completions, estimated: *weight, mean_ns: latency.mean()? })
+    }
+
+    /// With all stages, waits included.
+    pub fn with_stages(&self) -> u64 {
+        let armed = self.armed.values().map(|sums| sums.stages.completions).sum::<u64>();
+        self.kept.stages.completions + self.waits.stages.completions + armed
+    }
+
+    /// Means as in [`latency`](Self::latency).
+    pub fn stages(&self, one_in: u32) -> Option<StageRecord> {
+        let runnable = self.runnable.as_ref().and_then(|r| r.record(one_in));
+        self.of_means().stages.record(&self.delays, runnable, one_in)
+    }
+}
+
+impl Sums {
+    /// Its stages, where all are known.
+    fn take(&mut self, trail: &Trail) -> Option<trail::Stages> {
+        self.take_latency(trail.latency_ns(), trail.weight);
+        let stages = trail.stages()?;
         let weight = trail.weight.max(1);
         let weighted = |ns: u64| u128::from(ns) * u128::from(weight);
         let sum = &mut self.stages;
@@ -56,18 +187,27 @@ impl Times {
         sum.delivery += weighted(stages.delivery_ns);
         sum.file_system += weighted(stages.file_system_ns);
         sum.ended |= trail.ended.is_some();
-        sum.delays.take(stages.delivery_ns, weight);
+        sum.total.take((stages.issue_ns + stages.wait_ns + stages.delivery_ns) as f64, weight);
         if let Some(until) = stages.until_queued_ns {
             sum.queued.completions += 1;
             sum.queued.weight += u64::from(weight);
             sum.queued.until += weighted(until);
             sum.queued.delivery += weighted(stages.delivery_ns);
         }
+        Some(stages)
     }
 
-    pub fn add(&mut self, other: &Times) {
+    fn take_latency(&mut self, ns: u64, weight: u32) {
+        let weight = weight.max(1);
+        self.completions += 1;
+        self.weight += u64::from(weight);
+        self.latency.take(ns as f64, weight);
+    }
+
+    fn add(&mut self, other: &Sums) {
+        self.completions += other.completions;
+        self.weight += other.weight;
         self.latency.add(&other.latency);
-        self.with_queued += other.with_queued;
         let (sum, other) = (&mut self.stages, &other.stages);
         sum.completions += other.completions;
         sum.weight += other.weight;
@@ -76,7 +216,7 @@ impl Times {
         sum.delivery += other.delivery;
         sum.file_system += other.file_system;
         sum.ended |= other.ended;
-        sum.delays.add(&other.delays);
+        sum.total.add(&other.total);
         sum.queued.completions += other.queued.completions;
         sum.queued.weight += other.queued.weight;
         sum.queued.until += other.queued.until;
@@ -85,7 +225,7 @@ impl Times {
 }
 
 impl Stages {
-    pub fn record(&self) -> Option<StageRecord> {
+    fn record(&self, delays: &Durations, runnable: Option<Runnable>, one_in: u32) -> Option<StageRecord> {
         let of = |sum: u128, weight: u64| (weight > 0).then(|| sum as f64 / weight as f64);
         let mean = |sum: u128| of(sum, self.weight);
         Some(StageRecord {
@@ -97,8 +237,10 @@ impl Stages {
             queued_ns: of(self.queued.until, self.queued.weight),
             queued_completions: self.queued.completions,
             queued_delivery_ns: of(self.queued.delivery, self.queued.weight),
+            runnable,
             total_ns: mean(self.issue + self.wait + self.delivery)?,
-            delivery_delay_ns: self.delays.latency(),
+            total_ci95: self.total.interval(one_in),
+            delivery_delay_ns: delays.latency(one_in),
         })
     }
 }

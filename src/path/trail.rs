@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::delivery::Waker;
+use super::files::{Descriptor, FileSeen};
 use super::timeline::Stage;
 use super::vehicle::Vehicle;
 
@@ -63,8 +64,17 @@ pub struct Trail {
     #[serde(default)]
     pub weight: u32,
     pub user_data: u64,
+    /// The file that it went to; `None`: none, or it failed before it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileSeen>,
+    /// What the program named that by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descriptor: Option<Descriptor>,
     /// Bytes asked for, where the operation has one plain length of its own (and takes no provided buffer).
     pub asked_bytes: Option<u64>,
+    /// Where a read puts its bytes, in the process's own memory; `None`: it is none, or one of a chain, or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<u64>,
     /// The completion's result: bytes, or a negative errno.
     pub result: i32,
     /// More completions of this request follow (IORING_CQE_F_MORE).
@@ -95,6 +105,10 @@ pub struct Trail {
     pub run_items: Option<u32>,
     pub meanwhile: Option<Meanwhile>,
     pub wake: Option<Wake>,
+    /// When the submitting thread got the CPU on which it posted it, before *ready* or after; `None`: something else posted it, or it was not
+    /// seen.
+    #[serde(default)]
+    pub on_cpu: Option<Stamp>,
     /// Context switches of the submitting thread's last CPU between the moment of `meanwhile` and *posted*.
     pub switches_meanwhile: Option<u32>,
 }
@@ -123,6 +137,8 @@ pub struct Stages {
     pub file_system_ns: u64,
     /// ready → queued, a part of `delivery_ns`; `None`: no task work was added for it, or it was not seen.
     pub until_queued_ns: Option<u64>,
+    /// The submitter could run and had no CPU, a part of `delivery_ns`; `None`: not known.
+    pub runnable_ns: Option<u64>,
 }
 
 impl Trail {
@@ -162,6 +178,7 @@ impl Trail {
                 .queued
                 .filter(|_| self.in_order(Stage::Queued))
                 .and_then(|q| q.ns.checked_sub(ready.ns)),
+            runnable_ns: self.runnable_ns(),
             file_system_ns: self.ended.map_or(Some(0), |ended| ended.ns.checked_sub(ready.ns))?,
         })
     }

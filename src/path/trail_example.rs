@@ -13,7 +13,10 @@ pub fn trail() -> Trail {
         opcode: "read_fixed".into(),
         weight: 1,
         user_data: 7,
+        file: None,
+        descriptor: None,
         asked_bytes: Some(4096),
+        buffer: None,
         result: 4096,
         more: false,
         notification: false,
@@ -32,6 +35,7 @@ pub fn trail() -> Trail {
         run_items: Some(1),
         meanwhile: None,
         wake: None,
+        on_cpu: None,
         switches_meanwhile: Some(0),
     }
 }

@@ -16,6 +16,9 @@ const PROCESSES: usize = 1024;
 /// Rings of which it is kept in mind whose they were: what a CPU or a thread had not handed over when they went comes later.
 const REMEMBERED: usize = 65536;
 
+/// Threads that are told apart: the rings of others, which are summed up, have no end of them.
+const THREADS: usize = 4096;
+
 /// A delivery's key, but for the ring.
 type Way = (u32, u32, u64, u32, u32, u32);
 
@@ -29,7 +32,11 @@ pub(super) struct Counted {
     pub undecided: u64,
     /// By opcode and errno.
     pub errnos: BTreeMap<(u32, u32), u64>,
+    /// By thread.
+    pub threads: BTreeMap<u32, types::ring_thread>,
     deliveries: BTreeMap<Way, u64>,
+    /// Requests that were chosen, by how many their io_uring_enter was asked to submit, and whether they are a sample.
+    pub batches: BTreeMap<(u32, bool), u64>,
 }
 
 impl Counted {
@@ -62,6 +69,17 @@ impl Counted {
         *self.errnos.entry((key.opcode.into(), key.number.into())).or_default() += n;
     }
 
+    pub fn batch(&mut self, key: &types::batch_key, n: u64) {
+        *self.batches.entry((key.batch, key.sampled != 0)).or_default() += n;
+    }
+
+    pub fn thread(&mut self, tid: u32, n: &types::ring_thread) {
+        if self.threads.len() < THREADS || self.threads.contains_key(&tid) {
+            let sum = self.threads.entry(tid).or_insert(types::ring_thread { waits: 0, ..*n });
+            sum.waits += n.waits;
+        }
+    }
+
     pub fn delivery(&mut self, k: &types::delivery_key, n: u64) {
         let way = (k.carrier.0, k.nr, k.entry, k.waker.0, k.waker_nr, k.waker_cpu);
         *self.deliveries.entry(way).or_default() += n;
@@ -90,9 +108,70 @@ impl Counted {
         for (key, n) in &other.errnos {
             *self.errnos.entry(*key).or_default() += n;
         }
+        other.threads.iter().for_each(|(tid, n)| self.thread(*tid, n));
         for (way, n) in &other.deliveries {
             *self.deliveries.entry(*way).or_default() += n;
         }
+        for (of, n) in &other.batches {
+            *self.batches.entry(*of).or_default() += n;
+        }
+    }
+
+    /// What there is beyond `told`. One look may have caught more than the next.
+    fn beyond(&self, told: &Counted) -> Counted {
+        let less = |n: u64, told: u64| if n.wrapping_sub(told) as i64 > 0 { n.wrapping_sub(told) } else { 0 };
+        let op = |opcode: &u32, n: &types::op_count| {
+            let told = told.ops.get(opcode).copied().unwrap_or_default();
+            types::op_count {
+                requests: less(n.requests, told.requests),
+                skips: less(n.skips, told.skips),
+                completions: less(n.completions, told.completions),
+                bytes: less(n.bytes, told.bytes),
+                errors: less(n.errors, told.errors),
+                shorts: less(n.shorts, told.shorts),
+                more: less(n.more, told.more),
+                notifications: less(n.notifications, told.notifications),
+                punted_asked: less(n.punted_asked, told.punted_asked),
+                punted_would_block: less(n.punted_would_block, told.punted_would_block),
+                punted_drained: less(n.punted_drained, told.punted_drained),
+            }
+        };
+        let (ring, of) = (&self.ring, &told.ring);
+        let told_of = |way| told.deliveries.get(way).copied().unwrap_or_default();
+        let told_batches = |of| told.batches.get(of).copied().unwrap_or_default();
+        let told_waits = |tid| told.threads.get(tid).map_or(0, |n| n.waits);
+        let thread = |tid, n: &types::ring_thread| types::ring_thread { waits: less(n.waits, told_waits(tid)), ..*n };
+        let told_errnos = |key| told.errnos.get(key).copied().unwrap_or_default();
+        Counted {
+            ops: self.ops.iter().map(|(opcode, n)| (*opcode, op(opcode, n))).collect(),
+            ring: types::ring_count {
+                inlined: less(ring.inlined, of.inlined),
+                sqpoll: less(ring.sqpoll, of.sqpoll),
+                iowq: less(ring.iowq, of.iowq),
+                iopoll: less(ring.iopoll, of.iopoll),
+                overflows: less(ring.overflows, of.overflows),
+                unseen: less(ring.unseen, of.unseen),
+            },
+            undecided: less(self.undecided, told.undecided),
+            errnos: self.errnos.iter().map(|(key, n)| (*key, less(*n, told_errnos(key)))).collect(),
+            threads: self.threads.iter().map(|(tid, n)| (*tid, thread(tid, n))).collect(),
+            deliveries: self.deliveries.iter().map(|(way, n)| (*way, less(*n, told_of(way)))).collect(),
+            batches: self.batches.iter().map(|(of, n)| (*of, less(*n, told_batches(of)))).collect(),
+        }
+    }
+
+    fn is_any(&self) -> bool {
+        let op = |o: &types::op_count| {
+            let punted = o.punted_asked | o.punted_would_block | o.punted_drained;
+            o.requests | o.skips | o.completions | o.bytes | o.errors | o.shorts | o.more | o.notifications | punted
+        };
+        let r = &self.ring;
+        let ring = r.inlined | r.sqpoll | r.iowq | r.iopoll | r.overflows | r.unseen;
+        let by_key = self.errnos.values().chain(self.deliveries.values()).copied();
+        let waits = self.threads.values().map(|n| n.waits);
+        let batches = self.batches.values().copied();
+        let rest = by_key.chain(waits).chain(batches).chain([ring, self.undecided]);
+        self.ops.values().map(op).chain(rest).any(|n| n > 0)
     }
 
     /// How much there was of it.
@@ -130,12 +209,17 @@ pub(super) struct Past {
     order: VecDeque<u32>,
     /// Summed up since this was asked for last.
     folded: Vec<u32>,
+    /// Of numbers that are told among the others, by number: what was told of what is still in the maps.
+    told: HashMap<u32, Counted>,
 }
 
 impl Past {
     /// A ring that is no more.
-    pub fn take(&mut self, ring: RawRing) {
+    pub fn take(&mut self, mut ring: RawRing) {
         self.remember(&ring);
+        if ring.is_others() {
+            ring.counted = self.taken(ring.number, &ring.counted);
+        }
         match self.kept.get_mut(&ring.number) {
             Some(known) => known.counted.add(&ring.counted),
             None if ring.is_others() => self.fold(ring),
@@ -158,13 +242,34 @@ impl Past {
 
     /// Counts of a ring that had been taken before.
     pub fn late(&mut self, number: u32, counted: &Counted) {
+        let counted = self.taken(number, counted);
         match self.kept.get_mut(&number) {
-            Some(ring) => ring.counted.add(counted),
+            Some(ring) => ring.counted.add(&counted),
             None => {
                 let (of, comm) = self.whose.get(&number).copied().unwrap_or_default();
-                self.others(of, comm).counted.add(counted);
+                self.others(of, comm).counted.add(&counted);
             }
         }
+    }
+
+    /// What was not told yet of counts that stay in the maps.
+    pub fn untold(&self, number: u32, counted: Counted) -> Counted {
+        self.told.get(&number).map_or(counted.clone(), |told| counted.beyond(told))
+    }
+
+    /// It is told among the others, and stays in the maps.
+    pub fn tell(&mut self, number: u32, counted: &Counted) {
+        self.told.entry(number).or_default().add(counted);
+    }
+
+    /// What was not told yet of counts that have been taken out of the maps.
+    fn taken(&mut self, number: u32, counted: &Counted) -> Counted {
+        let Some(told) = self.told.remove(&number) else { return counted.clone() };
+        let left = told.beyond(counted);
+        if left.is_any() {
+            self.told.insert(number, left);
+        }
+        counted.beyond(&told)
     }
 
     /// The same, only looked at: a ring to go with those in hand.
@@ -316,6 +421,34 @@ mod tests {
         assert!(all.iter().any(|r| r.number == 63), "told before, and so from then on");
         past.forget();
         assert_eq!((past.all(vec![]).len(), past.forgotten.ops[&0].requests), (0, 3110));
+    }
+
+    #[test]
+    fn what_stays_in_the_maps_is_told_among_the_others_once() {
+        let mut past = Past::default();
+        let mut told = vec![];
+        let mut look = |past: &mut Past, now: u64| {
+            let untold = past.untold(9, ring(9, 7, now).counted);
+            past.tell(9, &untold);
+            told.push(untold.ops[&0].requests);
+        };
+        look(&mut past, 10);
+        look(&mut past, 10);
+        look(&mut past, 8); // two are on their way
+        look(&mut past, 15);
+        assert_eq!(told, [10, 0, 0, 5]);
+        // 20 of what was counted so far comes out of the maps, a part of it untold; then more of it does.
+        past.late(9, &ring(9, 7, 20).counted);
+        assert_eq!(requests(&past.all(vec![])), 5);
+        past.forget();
+        past.late(9, &ring(9, 7, 3).counted);
+        assert_eq!((requests(&past.all(vec![])), past.told.len()), (3, 0));
+        // A CPU still holds a part of what was told.
+        past.forget();
+        past.tell(9, &ring(9, 7, 30).counted);
+        past.late(9, &ring(9, 7, 12).counted);
+        past.late(9, &ring(9, 7, 20).counted);
+        assert_eq!((requests(&past.all(vec![])), past.told.len()), (2, 0));
     }
 
     #[test]

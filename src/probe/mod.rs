@@ -5,22 +5,26 @@
 //! tells the kernel's own numbers of processes ([`numbers`]).
 //!
 //! Other people's programs: [`rings`] holds what is counted by ring and opcode (`overflow`: whose the completions are that find no
-//! room); requests followed whole cross one by one.
+//! room); requests followed whole cross one by one, each with its file ([`files`]).
 //!
 //! Aggregate mode: nothing crosses per event. [`recording`] takes out the deciding events themselves, beside it. What each
 //! number means is in `docs/completion-path.md`.
 
 pub mod choice;
+pub mod cost;
 mod counted;
+pub mod files;
 pub mod function;
 pub mod numbers;
 pub mod observed;
 mod overflow;
+mod pace;
 mod posix_aio;
 pub mod profile;
 pub mod recording;
 pub mod rings;
 pub mod sampled;
+pub mod sampled_events;
 pub mod support;
 pub mod survey;
 pub mod symbols;

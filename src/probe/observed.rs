@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::counted::{Counted, RawRing};
-use super::rings::{ContextCounts, ContextKind, FollowLoss, Full, OpcodeCounts, OtherCounts, Process, RingCounts};
+use super::counted::{Counted, OTHERS, RawRing};
+use super::files;
+use super::rings::{
+    Batches, Chosen, ContextCounts, ContextKind, FollowLoss, Full, OpcodeCounts, OpenCounts, OtherCounts, Process,
+    RingCounts, ThreadCounts,
+};
+use super::sampled_events::{SampledEvents, Sums};
 use super::skel::types;
 use super::support::{Facts, Plan};
 use super::symbols::Symbols;
 use super::trails;
 use super::watch::{Interface, Subject};
-use crate::host::clock::tick_hz;
+use crate::host::clock::{monotonic_ns, tick_hz};
 use crate::host::irq::Interrupts;
 use crate::measurement::{Interrupt, Ipi, Missed, VehicleCount};
 use crate::path::delivery::{Carrier, Line, Waker};
@@ -66,6 +71,10 @@ pub struct Observed {
     pub more_processes: u64,
     /// What there was of more rings and contexts than `rings` and `contexts` tell of.
     pub others: Vec<OtherCounts>,
+    /// What system calls and device interrupts are estimated from; `None`: they were counted all the time.
+    pub sampled_events: Option<SampledEvents>,
+    /// Followed requests that were in flight at the end, the oldest first.
+    pub open: Vec<OpenCounts>,
     /// What was lost for want of room, and how much of it.
     pub full: Vec<(Full, u64)>,
 }
@@ -85,12 +94,18 @@ pub(super) struct Raw {
     pub ipis: Vec<(types::ipi_key, u64)>,
     /// Where requests are followed: each ring and context in the order of its number, then the others.
     pub rings: Vec<RawRing>,
+    /// Of these, what is told among the others and stays in the maps, by number.
+    pub among_others: Vec<(u32, Counted)>,
     /// Of those that are in none of `rings`: told before.
     pub forgotten: Counted,
     /// A context of native aio was met.
     pub native_aio: bool,
     pub processes: Vec<Process>,
     pub more_processes: u64,
+    /// Followed requests in flight at the end, those that ask for no completion left out.
+    pub open: Vec<types::trail>,
+    /// Some programs were attached a part of the time.
+    pub sampled_events: Option<SampledEvents>,
     /// Io-wq workers: made, and most at one time.
     pub workers: (u64, u64),
     /// Followed requests without a completion at the end: those that ask for none, and the others.
@@ -165,6 +180,7 @@ fn full(raw: &Raw) -> Vec<(Full, u64)> {
         (l::LOSS_INTERRUPT, Full::Interrupts),
         (l::LOSS_IPI, Full::Ipis),
         (l::LOSS_WORKER, Full::Workers),
+        (l::LOSS_WAIT, Full::Waits),
     ];
     let sum = |loss: types::loss| raw.slots.iter().map(|s| s.losses[loss.0 as usize]).sum::<u64>();
     all.into_iter().map(|(loss, what)| (what, sum(loss))).filter(|(_, n)| *n > 0).collect()
@@ -179,6 +195,8 @@ pub(super) fn observe(
 ) -> Observed {
     let has = |program: &str| plan.attach.contains(&program);
     let sum = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().map(f).sum::<u64>();
+    // Of what the kernel did not take, another CPU may have taken back.
+    let of_chosen = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().fold(0, |sum: u64, s| sum.wrapping_add(f(s)));
     let line = |irq: u32| Line { irq, name: proc_interrupts.and_then(|p| handler(p, irq)) };
 
     // What is still pending when the load stands still came without a run: inline.
@@ -227,7 +245,8 @@ pub(super) fn observe(
     // The devices of Hyper-V's bus interrupt by no line.
     let tells_whose =
         CREDITS.iter().all(|program| has(program)) && symbols.is_some() && !Facts::of_this_kernel().hyper_v;
-    let device_irqs = tells_whose.then(|| raw.irqs.iter().map(|(.., n)| n.credited).sum());
+    let credited: u64 = raw.irqs.iter().map(|(.., n)| n.credited).sum();
+    let device_irqs = estimated(raw, tells_whose.then_some(credited), |s| s.credits);
     let is_ring = matches!(subject.interface, Interface::IoUring { .. } | Interface::Any);
     Observed {
         vehicles,
@@ -244,13 +263,17 @@ pub(super) fn observe(
             .map(|i| (1 << i, raw.slots.iter().map(|s| s.run_batch[i]).sum::<u64>()))
             .filter(|(_, runs)| *runs > 0)
             .collect(),
-        syscalls: has("mode_sys_exit").then(|| sum(|s| s.syscalls)),
-        interrupts: interrupts(raw, subject, tells_whose, proc_interrupts),
+        syscalls: estimated(raw, has("mode_sys_exit").then(|| sum(|s| s.syscalls)), |s| s.syscalls),
+        interrupts: interrupts(raw, subject, device_irqs.map(|n| (n, credited)), proc_interrupts),
         ipis,
         programs: plan.attach.iter().map(|s| s.to_string()).collect(),
-        stray_calls: (has("mode_sys_exit") && subject.follow.is_some()).then(|| sum(|s| s.stray_calls)),
+        stray_calls: estimated(
+            raw,
+            (has("mode_sys_exit") && subject.follow.is_some()).then(|| sum(|s| s.stray_calls)),
+            |s| s.stray_calls,
+        ),
         page_faults: has("mode_page_fault").then(|| sum(|s| s.page_faults)),
-        pread_pwrite_calls: has("mode_sys_exit").then_some(calls),
+        pread_pwrite_calls: estimated(raw, has("mode_sys_exit").then_some(calls), |s| s.rw_calls),
         aio_unseen: sum(|s| s.aio_unseen),
         rings: by_ring(raw, symbols, &line),
         contexts,
@@ -260,16 +283,62 @@ pub(super) fn observe(
             no_completion: sum(|s| s.no_completion),
             skipped: sum(|s| s.skipped) + raw.skipped,
             unfinished: raw.unfinished,
+            chosen: Chosen { whole: of_chosen(|s| s.chosen_whole), sampled: of_chosen(|s| s.chosen_sampled) },
             shared: sum(|s| s.shared.into()),
             // The place of the next one is drawn already.
             sampled_from: sum(|s| s.gaps.saturating_sub(s.until_next.into())),
+            came_later: of_chosen(|s| s.came_later),
         },
         iowq_workers: raw.workers.0,
         iowq_most: raw.workers.1,
         processes: raw.processes.clone(),
         more_processes: raw.more_processes,
         others: others(raw, symbols, &line),
+        sampled_events: raw.sampled_events.clone(),
+        open: open(&raw.open),
         full: full(raw),
+    }
+}
+
+/// By ring, opcode and what they wait in.
+fn open(trails: &[types::trail]) -> Vec<OpenCounts> {
+    let now = monotonic_ns();
+    let mut all: BTreeMap<_, OpenCounts> = BTreeMap::new();
+    for t in trails {
+        let open = all.entry((t.ring, t.tgid, t.opcode, t.course.0)).or_insert_with(|| OpenCounts {
+            ring: (t.ring != OTHERS).then_some(t.ring),
+            tgid: t.tgid,
+            opcode: trails::opcode(t.opcode.into()),
+            course: trails::course(t.course),
+            requests: 0,
+            estimated: 0,
+            multishot: 0,
+            oldest_ns: 0,
+            user_data: 0,
+            file: None,
+            descriptor: None,
+        });
+        open.requests += 1;
+        open.estimated += u64::from(t.weight.max(1));
+        open.multishot += u64::from(t.shots > 0);
+        // Of those that went with their ring, until then.
+        let until_ns = if t.posted_ns != 0 { t.posted_ns } else { now };
+        let age_ns = until_ns.saturating_sub(t.submitted_ns);
+        if age_ns >= open.oldest_ns {
+            (open.oldest_ns, open.user_data) = (age_ns, t.user_data);
+            (open.file, open.descriptor) = (files::seen(t), files::descriptor(t, &open.opcode));
+        }
+    }
+    let mut all: Vec<OpenCounts> = all.into_values().collect();
+    all.sort_by_key(|open| std::cmp::Reverse(open.oldest_ns));
+    all
+}
+
+/// What was counted; or, where it was not all the time, what there was by the windows' account.
+fn estimated(raw: &Raw, counted: Option<u64>, of: fn(&Sums) -> u64) -> Option<u64> {
+    match &raw.sampled_events {
+        None => counted,
+        Some(events) => counted.and(events.total(of)).map(|t| t.total.round() as u64),
     }
 }
 
@@ -305,8 +374,11 @@ fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> 
         sq_entries: r.info.sq_entries,
         cq_entries: r.info.cq_entries,
         found: r.info.found != 0,
+        of: r.info.of.checked_sub(1),
         active_ns: active_ns(r.info.first_jiffy, r.info.last_jiffy, tick_hz()),
         overflows: r.counted.ring.overflows,
+        batches: batches(&r.counted),
+        threads: threads(&r.counted),
         opcodes: opcodes(&r.counted),
         vehicles: carried(r, symbols, line),
     };
@@ -337,11 +409,12 @@ fn others(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> V
         comm: trails::text(&r.info.comm),
         rings: r.info.others.into(),
         overflows: r.counted.ring.overflows,
+        batches: batches(&r.counted),
         opcodes: opcodes(&r.counted),
         vehicles: carried(r, symbols, line),
     };
     let all = raw.rings.iter().filter(|r| r.is_others()).map(others);
-    all.filter(|o| o.rings > 0 || !o.opcodes.is_empty()).collect()
+    all.filter(|o| o.rings > 0 || !o.opcodes.is_empty() || !o.vehicles.is_empty()).collect()
 }
 
 /// Those that are told one by one, in the order of their numbers.
@@ -384,6 +457,22 @@ fn posix_carriers(counted: &Counted) -> [(Carrier, u64); 2] {
     let errnos = counted.errnos.range((opcodes.start, 0)..(opcodes.end, 0));
     let cancelled: u64 = errnos.filter(|((_, e), _)| *e == libc::ECANCELED as u32).map(|(_, n)| n).sum();
     [(Carrier::HelperThread, all.saturating_sub(cancelled)), (Carrier::Cancelled, cancelled)]
+}
+
+fn batches(counted: &Counted) -> Batches {
+    let mut by_power = Batches::new();
+    for (&(batch, sampled), &n) in counted.batches.iter().filter(|(of, n)| of.0 > 0 && **n > 0) {
+        let taken = by_power.entry(1 << batch.ilog2()).or_default();
+        let part = if sampled { &mut taken.sampled } else { &mut taken.whole };
+        *part = (part.0 + n, part.1 + n as f64 / f64::from(batch));
+    }
+    by_power
+}
+
+fn threads(counted: &Counted) -> Vec<ThreadCounts> {
+    let of =
+        |(tid, n): (&u32, &types::ring_thread)| ThreadCounts { tid: *tid, comm: trails::text(&n.comm), waits: n.waits };
+    counted.threads.iter().map(of).collect()
 }
 
 fn opcodes(counted: &Counted) -> Vec<OpcodeCounts> {
@@ -430,6 +519,7 @@ pub(super) fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line
         c::BY_SQPOLL => Carrier::SqpollThread,
         c::BY_IOWQ => Carrier::IowqWorker,
         c::BY_IOPOLL => Carrier::DevicePoll,
+        c::BY_TEARDOWN => Carrier::KernelWorker,
         _ => Carrier::Stranger,
     }
 }
@@ -506,8 +596,21 @@ fn returns(
     Some(by_cause)
 }
 
-/// The target's lines, those of the program's I/O, and what hit a watched thread. `tells_whose`: credits are known.
-fn interrupts(raw: &Raw, subject: &Subject, tells_whose: bool, proc_interrupts: Option<&Interrupts>) -> Vec<Interrupt> {
+/// The target's lines, those of the program's I/O, and what hit a watched thread. `credits`: how many there were, and how many of these
+/// were counted; `None`: it is not known whose they were.
+fn interrupts(
+    raw: &Raw,
+    subject: &Subject,
+    credits: Option<(u64, u64)>,
+    proc_interrupts: Option<&Interrupts>,
+) -> Vec<Interrupt> {
+    let all = |counted: u64, count: u64| {
+        let (all, seen) = credits?;
+        if all == seen || seen == 0 {
+            return Some(counted);
+        }
+        Some(((counted as f64 * all as f64 / seen as f64).round() as u64).min(count))
+    };
     let mut rows: BTreeMap<(String, u32), (String, types::irq_count)> = BTreeMap::new();
     for (irq, cpu, n) in &raw.irqs {
         let name = proc_interrupts.and_then(|p| handler(p, *irq)).unwrap_or_default();
@@ -532,7 +635,7 @@ fn interrupts(raw: &Raw, subject: &Subject, tells_whose: bool, proc_interrupts: 
         .map(|((vector, cpu), (name, types::irq_count { count, on_watched, credited, spent_ns }))| Interrupt {
             // Only the handlers of lines are timed, and end I/O.
             spent_ns: Some(spent_ns).filter(|_| subject.spans_timed && vector.parse::<u32>().is_ok()),
-            credited: Some(credited).filter(|_| tells_whose && vector.parse::<u32>().is_ok()),
+            credited: all(credited, count).filter(|_| vector.parse::<u32>().is_ok()),
             proc_count: proc_interrupts.and_then(|p| p.count(&vector, cpu)),
             vector,
             name,

@@ -42,6 +42,7 @@ enum carrier {
 	BY_SQPOLL,
 	BY_IOWQ,
 	BY_IOPOLL,
+	BY_TEARDOWN, /* by the kernel, which takes the ring down: nobody has it */
 };
 
 /* Who ended a sleep; or what was seen to be done in the entry that task work ran on return from. */
@@ -124,8 +125,7 @@ struct raiser {
 /* What was seen to be done in an entry to the kernel from user mode that is no system call. */
 struct fired {
 	__u64 entry; /* which entry: see entry_id */
-	enum waker what;
-	__u32 nr; /* line, or enum vector */
+	__u64 done;  /* enum waker << 32 | line or enum vector: one word, since an interrupt may come while it is read */
 };
 
 #define CREDITS_MAX 16 /* power of two: it masks an index */
@@ -206,6 +206,25 @@ struct ring_cell {
 	struct ring_count count;
 };
 
+/* Requests that an io_uring_enter was asked to submit with so many others. */
+struct batch_key {
+	__u32 ring;
+	__u32 batch;
+	__u32 sampled; /* each stands for `one_in` */
+	__u32 pad;
+};
+
+/* A thread that uses a ring: by its number, where another process uses it by that of its use. */
+struct ring_thread_key {
+	__u32 ring;
+	__u32 tid;
+};
+
+struct ring_thread {
+	__u64 waits; /* io_uring_enter began to wait so often */
+	char comm[16];
+};
+
 /* What is lost where a map has no room, or the kernel no memory for an entry. */
 enum loss {
 	LOSS_THREAD = 0, /* a thread's state: what carried its completions is wrong then, not only too low */
@@ -217,6 +236,7 @@ enum loss {
 	LOSS_IPI,
 	LOSS_WORKER, /* io-wq workers */
 	LOSS_NAME,   /* names of processes that have ended */
+	LOSS_WAIT,   /* waits for completions, by thread and ring */
 	LOSS_MAX,
 };
 
@@ -275,6 +295,10 @@ struct cpu_slot {
 	__u64 ring_address; /* the last ring, its number and the count of rings then */
 	__u32 ring;
 	__u32 ring_epoch;
+	__u32 ring_tgid;   /* whose use of it that is */
+	__u32 pad;
+	struct ring_thread_key last_thread; /* of tid 0: none yet; as the last keys below, which other events have */
+	__u64 last_thread_waits;
 	__u64 running;     /* address of the current task, watched or not */
 	__u32 switched;    /* context switches of this CPU */
 	__u32 until_next;  /* of one in some: this one from now is followed; 0: none is drawn yet */
@@ -282,6 +306,9 @@ struct cpu_slot {
 	__u32 window_submits;
 	struct in_use in_use[IN_USE_MAX];
 	__u64 gaps; /* requests of which one in some is followed, those to `until_next` included */
+	__u64 chosen_whole;   /* to be followed, by what they stand for: themselves, */
+	__u64 chosen_sampled; /* or `one_in` */
+	__u64 came_later; /* requests that came while a window finished: none is followed */
 	__u64 addresses[4]; /* passing through: see address_of */
 	__u64 sqpoll;
 	__u64 iowq;
@@ -328,6 +355,9 @@ struct cpu_slot {
 	__u64 no_completion;   /* followed, and reused before a completion was seen */
 	__u64 skipped;         /* the same of those that ask for none if they succeed */
 	__u64 aio_unseen;      /* requests of native aio whose submission's beginning was not seen */
+	__u64 posted;          /* completions, where requests are followed */
+	__u64 credits;         /* see credit.h */
+	__u64 costly;          /* runs of programs that cost much, see costly.rs */
 	struct vector_count vectors[VEC_MAX];
 } __attribute__((aligned(64)));
 
@@ -364,11 +394,12 @@ struct ring_info {
 	__u32 setup_flags;
 	__u32 sq_entries;
 	__u32 cq_entries;
-	__u32 found;  /* not seen to be made */
+	__u16 found;  /* not seen to be made */
+	__u16 gone;   /* it is torn down: no more events are its */
 	__u32 others; /* it stands for so many rings of that process, which found no room of their own; 0: for one */
-	__u32 gone;   /* it is torn down: no more events are its */
 	__u32 first_jiffy; /* when it was first in use, and last: as far as something was counted of it; 0: nothing was */
 	__u32 last_jiffy;
+	__u32 of; /* this is another process's use of the ring of this number - 1; 0: it is a ring's own */
 	char comm[16];
 };
 
@@ -382,6 +413,10 @@ struct process_info {
 	char comm[16];
 	__u64 executed_ns; /* when it became the program of that name, CLOCK_MONOTONIC; 0: not seen to */
 	__u64 leader;	   /* address of its first thread: it, and not another one of its number. 0: named by user space */
+	__u64 whole;	   /* watched from its beginning: what its threads that have ended ran, */
+	__u64 ran_ns;	   /* exactly, */
+	__u64 user_ns;	   /* and as the kernel shares it out, which may be by ticks */
+	__u64 system_ns;
 };
 
 /* A watched process that is no more. */
@@ -391,6 +426,17 @@ struct ended {
 	__u64 ended_ns;
 	__u32 tgid;
 	__u32 pad;
+};
+
+/* A submission-queue thread that is no more. The kinds of record in one ring buffer differ in size. */
+struct sq_ended {
+	__u64 ran_ns;
+	__u64 started_ns; /* CLOCK_MONOTONIC */
+	__u64 ended_ns;
+	__u64 sleeps; /* times that it gave its CPU away to wait, its end not included */
+	__u32 tid;
+	__u32 tgid;
+	__u64 pad;
 };
 
 /* A request of native or POSIX AIO, by the program's own address of its control block: from its submission until its result
@@ -408,19 +454,91 @@ struct aio_request {
 	__u64 submitted_ns; /* 0: it was not seen */
 	__u64 asked_bytes;  /* 0: no plain length */
 	__u32 tid;
-	__u32 opcode;
-	__u32 ended;  /* it is known what carried it */
+	__u16 opcode;
+	__u8 ended;   /* it is known what carried it */
+	__u8 later;   /* it came while a window finished */
 	__u32 weight; /* how many it stands for; 0: it is not followed */
+	__s32 fd;     /* that the program named */
 };
 
 /* The times of a followed one. CLOCK_MONOTONIC. */
 struct reaped {
 	__u64 submitted_ns;
 	__u64 reaped_ns;
+	__s64 result;
 	__u32 ring;
 	__u32 tgid;
 	__u32 opcode;
 	__u32 weight;
+	__s32 fd;
+	__u32 pad[3];
+};
+
+/* All buffers of a ring were unregistered. */
+struct unregistered {
+	__u64 ns; /* CLOCK_MONOTONIC */
+	__u32 ring;
+	__u32 pad;
+};
+
+/* A completion in its ring's completion queue that is looked at until the program has taken it out (reap.h). */
+struct lying {
+	__u64 posted_ns;
+	__u64 starved_ns; /* the queue's, then */
+	__u32 end;    /* the queue's tail with it: it is taken out once the head is there */
+	__u32 ring;
+	__u32 weight;
+	__u32 depth;  /* what lay in the queue then, itself included */
+};
+
+#define LYING_MAX 64 /* power of two: it masks an index */
+
+/* Those of one ring, in the order of their posting. */
+struct lying_queue {
+	__u64 ring_address; /* 0: free */
+	__u64 rings;	    /* address of the memory that the kernel and the program share, when the first of them was posted */
+	__u64 looked_ns;    /* all that is here was seen to lie there then, but for what was posted later */
+	__u64 task;	    /* the thread that used the ring last, */
+	__u64 starved_ns;   /* how long that waited for a CPU while something lay here, */
+	__u64 checked_ns;   /* up to here */
+	__u64 due_ns;	    /* when as many completions were there as a wait had asked for, */
+	__u32 due_end;	    /* up to here */
+	__u32 wanted_end;   /* the tail that a wait waits for, */
+	__u32 wanted;	    /* where one does */
+	__u32 busy;	    /* somebody is at it */
+	__u32 first;	    /* of `entries` */
+	__u32 count;
+	__u32 posted;	    /* completions that could have been chosen so far */
+	__u32 thinned;	    /* half of them were left out so many times, for want of room */
+	__u32 cq_entries;
+	__u32 deepest;	    /* the most that were seen to lie there at a time */
+	__u32 tid;	    /* the thread's number; 0: it is not known */
+	__u32 pad;
+	struct lying entries[LYING_MAX];
+};
+
+/* What became of one. CLOCK_MONOTONIC. */
+struct stay {
+	__u64 posted_ns;
+	__u64 not_yet_ns; /* the last time that it was seen to lie there */
+	__u64 gone_ns;	  /* the first time that it was seen not to; 0: it never was */
+	__u64 due_ns;	  /* from when on the program, if it waited for more, had as many as it had asked for; 0: it never had */
+	__u64 starved_ns; /* of its time there, while the program's thread waited for a CPU */
+	__u32 ring;
+	__u32 weight;
+	__u32 depth;
+	__u32 deepest;
+	__u32 cq_entries;
+	__u32 pad;
+};
+
+/* Completions that could not be looked at. */
+enum stay_loss {
+	STAY_NO_QUEUE = 0, /* of too many rings */
+	STAY_BUSY,	   /* somebody else was looking */
+	STAY_DROPPED,	   /* the memory that holds the queue's head is another one now, or makes no sense */
+	STAY_LOST,	   /* seen, but the ring buffer was full */
+	STAY_LOSS_MAX,
 };
 
 enum course {
@@ -448,6 +566,7 @@ struct trail {
 	__u64 request;
 	__u64 task; /* of the submitter */
 	__u64 user_data;
+	__u64 buffer; /* where a read puts its bytes; 0: not asked, see memory.bpf.c */
 	__u64 submitted_ns;
 	__u64 issued_ns;
 	__u64 ready_ns;
@@ -496,6 +615,31 @@ struct trail {
 	__u32 weight; /* how many requests it stands for: the inverse of its chance to be chosen */
 	__u32 shots; /* completions of this request that came before (multishot) */
 	char meanwhile_comm[16];
+	__u64 inode; /* of the file that it went to; or the beginning of its kind's name: see FILE_ANONYMOUS */
+	__u32 device; /* of its superblock, as the kernel has it */
+	__u32 generation;
+	__u32 file; /* type of that file (S_IFMT of its mode), and enum file_flag */
+	__s32 fd;   /* the descriptor, or the index of a fixed file; of an operation without a file it says nothing */
+};
+
+enum file_flag {
+	FILE_SEEN = 1 << 16,	  /* the file was looked at */
+	FILE_FIXED = 1 << 17,	  /* it was named by the index of a fixed file */
+	FILE_DELETED = 1 << 18,	  /* it has no name any more */
+	FILE_ANONYMOUS = 1 << 19, /* it has no inode of its own (eventfd, timerfd, epoll): `inode` is 8 bytes of "[eventfd]" */
+};
+
+/* A file is told by these; its numbers alone may be used again. */
+struct file_key {
+	__u64 inode;
+	__u32 device;
+	__u32 generation;
+};
+
+/* The last part of a file's name, once for each file. */
+struct file_name {
+	struct file_key key;
+	char name[80]; /* ends with zero; what is longer is cut off */
 };
 
 enum event_kind {

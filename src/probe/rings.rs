@@ -1,13 +1,18 @@
 //! What was counted by ring or context and opcode, as plain data.
 
+use std::collections::BTreeMap;
+
 use crate::measurement::VehicleCount;
+use crate::path::files::{Descriptor, FileSeen};
+use crate::path::trail::Course;
+use crate::stats::estimate::Taken;
 
 /// One io_uring instance of a watched process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RingCounts {
     /// Number within the watched span, from 0: that of `Trail::ring`.
     pub ring: u32,
-    /// The process that was first seen to use it.
+    /// The process that made it, or was first seen to use it; or the other one.
     pub tgid: u32,
     pub comm: String,
     /// Setup flags as the kernel has them (IORING_SETUP_…).
@@ -16,13 +21,27 @@ pub struct RingCounts {
     pub cq_entries: u32,
     /// It was not seen to be made: it was there before.
     pub found: bool,
+    /// The ring of this number is meant, and these are the counts of another process that uses it; `None`: a ring of its own.
+    pub of: Option<u32>,
     /// From the first to the last event that was counted of it, to a tick of the kernel; `None`: too few ticks to tell.
     pub active_ns: Option<u64>,
     /// Completions that found the completion queue full.
     pub overflows: u64,
+    pub batches: Batches,
+    /// Those that submitted followed requests or waited, by their numbers.
+    pub threads: Vec<ThreadCounts>,
     pub opcodes: Vec<OpcodeCounts>,
     /// Sums to the completions of `opcodes`, `unknown` included.
     pub vehicles: Vec<VehicleCount>,
+}
+
+/// A thread that uses a ring.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ThreadCounts {
+    pub tid: u32,
+    pub comm: String,
+    /// Times that io_uring_enter began to wait in it for this ring's completions.
+    pub waits: u64,
 }
 
 /// What there was of rings or contexts that are not told one by one: too many of them, and these the least busy.
@@ -36,6 +55,7 @@ pub struct OtherCounts {
     /// So many.
     pub rings: u64,
     pub overflows: u64,
+    pub batches: Batches,
     pub opcodes: Vec<OpcodeCounts>,
     pub vehicles: Vec<VehicleCount>,
 }
@@ -89,6 +109,9 @@ pub struct Reaped {
     pub reaped_ns: u64,
     /// As [`crate::path::trail::Trail::weight`].
     pub weight: u32,
+    /// That the program named.
+    pub fd: i32,
+    pub result: i64,
 }
 
 /// Exact counts of one opcode. Meanings as in [`crate::trace_record::OpcodeRecord`].
@@ -120,6 +143,19 @@ pub struct Process {
     pub executed_ns: u64,
 }
 
+/// A submission-queue thread of a watched process that has ended. Times are of CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedSqThread {
+    pub tgid: u32,
+    pub tid: u32,
+    pub started_ns: u64,
+    pub ended_ns: u64,
+    /// On a CPU, from its beginning to its end.
+    pub ran_ns: u64,
+    /// Times that it gave its CPU away to wait.
+    pub sleeps: u64,
+}
+
 /// What was lost for want of room in a map, or of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
@@ -134,6 +170,8 @@ pub enum Full {
     Interrupts,
     Ipis,
     Workers,
+    /// Waits for completions, by thread and ring.
+    Waits,
 }
 
 /// What became of the requests that were chosen to be followed.
@@ -149,8 +187,47 @@ pub struct FollowLoss {
     pub skipped: u64,
     /// Of the others, not complete when watching ended.
     pub unfinished: u64,
+    /// All requests that were chosen to be followed.
+    pub chosen: Chosen,
     /// Completions of multishot requests that another one shares its user data with.
     pub shared: u64,
     /// Requests of which only one in `one_in` was chosen.
     pub sampled_from: u64,
+    /// Requests that came while windows finished: none of them was chosen.
+    pub came_later: u64,
+}
+
+/// Chosen requests by the power of two below the number that their io_uring_enter was asked to submit: each worth its share of it.
+pub type Batches = BTreeMap<u64, Taken>;
+
+/// Requests that were chosen to be followed, by what they stand for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Themselves alone.
+    pub whole: u64,
+    /// `one_in` each.
+    pub sampled: u64,
+}
+
+/// Followed requests of one opcode that were in flight when watching ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenCounts {
+    /// `None`: one of the others.
+    pub ring: Option<u32>,
+    pub tgid: u32,
+    pub opcode: String,
+    /// What they waited in, as far as it was seen.
+    pub course: Course,
+    pub requests: u64,
+    /// What they stand for.
+    pub estimated: u64,
+    /// Of them, those that had completions already (multishot).
+    pub multishot: u64,
+    /// Since the submission of the oldest.
+    pub oldest_ns: u64,
+    /// Its user data.
+    pub user_data: u64,
+    /// The file that it waited for, and what the program named that by.
+    pub file: Option<FileSeen>,
+    pub descriptor: Option<Descriptor>,
 }

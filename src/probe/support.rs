@@ -106,6 +106,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "follow_create" "io_uring_create" Follow false "rings being made" "rings that reuse an address, told apart" None;
     "follow_punt" "io_uring_queue_async_work" Follow false "requests handed to io-wq" "what was punted, by opcode" None;
     "follow_overflow" "io_uring_cqe_overflow" Follow false "completions that find no room" "overflows" None;
+    "memory_registered" "io_uring_register" Follow false "buffers being unregistered" "requests that outlive their buffers" None;
     "follow_poll_arm" "io_uring_poll_arm" Follow false "polls being armed" "stages of sockets and pipes" None;
     "follow_task_add" "io_uring_task_add" Follow false "polls being woken" "stages of sockets and pipes" None;
     "block_queued" "block_bio_queue" Follow false "block I/O of followed requests" "stages of files and block devices" None;
@@ -144,6 +145,8 @@ pub struct Facts {
     pub hyper_v: bool,
     /// REQ_F_… bits of requests that post many completions; `None`: not found.
     pub multishot_flags: Option<u64>,
+    /// The bit of a ring's `int_flags` that says that it is being drained; `None`: it is a member of its own (7.3 has the bit, 6.18 not).
+    pub drain_active_flag: Option<u64>,
     /// Programs on tracepoints can be preempted: their guard is SRCU's, no longer a disabled preemption (7.3 has it, 6.18 not).
     pub preemptible: bool,
     /// Those of the kernel's own functions that the programs ask for.
@@ -198,6 +201,7 @@ impl Facts {
             uprobe_multi: btf
                 .type_by_kind::<Enum<'_>>()
                 .any(|e| e.iter().any(|m| m.name.is_some_and(|n| n == "BPF_TRACE_UPROBE_MULTI"))),
+            drain_active_flag: value("IO_RING_F_DRAIN_ACTIVE"),
             multishot_flags: [MULTISHOT, "REQ_F_MULTISHOT"].into_iter().filter_map(value).reduce(|a, b| a | b),
         };
         let wanted = FUNCTIONS.iter().filter(|f| facts.fits_function(f)).flat_map(|f| f.functions).copied();
@@ -254,6 +258,12 @@ pub struct Plan {
     pub functions: Vec<function::Chosen>,
     /// Wanted, but not there: the name and what is lost.
     pub missing: Vec<(&'static str, &'static str)>,
+}
+
+/// What a program is attached to: a tracepoint, or a function of the kernel's.
+pub(super) fn tracepoint(program: &'static str) -> &'static str {
+    let function = || FUNCTIONS.iter().find(|f| program.starts_with(f.name)).map(|f| f.functions[0]);
+    PROGRAMS.iter().find(|p| p.name == program).map(|p| p.tracepoint).or_else(function).unwrap_or(program)
 }
 
 /// The pure decision: of the programs with these roles, which load. An error names a required one that can't.
@@ -409,6 +419,7 @@ mod tests {
             tracepoints: Some(tracepoints),
             completion_is_entry: true,
             uprobe_multi: true,
+            drain_active_flag: None,
             multishot_flags: Some(0),
             ..Facts::default()
         }

@@ -1,6 +1,6 @@
 //! Requests that were followed to their end, from the programs' records to words.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -8,27 +8,46 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use linux_raw_sys::io_uring::{IORING_CQE_F_MORE, IORING_CQE_F_NOTIF};
 
 use super::counted;
+use super::files::{self, LastName};
 use super::observed;
-use super::rings::{Process, Reaped};
+use super::rings::{EndedSqThread, Process, Reaped};
 use super::skel::types;
 use super::symbols::Symbols;
 use super::watch::read;
 use crate::error::{Error, Result};
 use crate::host::irq::Interrupts;
 use crate::path::delivery::Line;
+use crate::path::memory::Unregistered;
+use crate::path::reaped::Stay;
 use crate::path::trail::{Course, Meanwhile, Punt, Stamp, Trail, Wake};
 
+const UNREGISTERED: usize = size_of::<types::unregistered>();
 const REAPED: usize = size_of::<types::reaped>();
 const ENDED: usize = size_of::<types::ended>();
-const _: () = assert!(REAPED != ENDED && size_of::<types::trail>() != ENDED);
+const SQ_ENDED: usize = size_of::<types::sq_ended>();
+const STAY: usize = size_of::<types::stay>();
+const FILE_NAME: usize = size_of::<types::file_name>();
+const _: () = assert!(UNREGISTERED < ENDED && ENDED < SQ_ENDED && SQ_ENDED < REAPED);
+const _: () = assert!(REAPED < STAY && STAY < FILE_NAME && FILE_NAME < size_of::<types::trail>());
 
 /// The reader's side of the ring buffer.
 pub(super) struct Trails {
     ring: RingBuffer<'static>,
     arrived: Rc<RefCell<VecDeque<types::trail>>>,
     reaped: Rc<RefCell<VecDeque<types::reaped>>>,
+    unregistered: Rc<RefCell<Vec<types::unregistered>>>,
     ended: Rc<RefCell<Ended>>,
+    /// Requests that the kernel ended with their ring, some of them;
+    abandoned: RefCell<Vec<types::trail>>,
+    /// and how many there were.
+    all_abandoned: Cell<u64>,
+    sq_ended: Rc<RefCell<Vec<types::sq_ended>>>,
+    file_names: Rc<RefCell<Vec<types::file_name>>>,
+    stays: Rc<RefCell<Vec<types::stay>>>,
 }
+
+/// Those that are kept.
+const ABANDONED: usize = 4096;
 
 /// Processes that have ended, of which so many are named; and how many more there were.
 #[derive(Default)]
@@ -55,18 +74,38 @@ impl Trails {
     pub(super) fn open(map: &dyn MapCore) -> libbpf_rs::Result<Self> {
         let (arrived, reaped) = (Rc::new(RefCell::new(VecDeque::new())), Rc::new(RefCell::new(VecDeque::new())));
         let ended = Rc::new(RefCell::new(Ended::default()));
+        let (sq_ended, unregistered) = (Rc::new(RefCell::new(vec![])), Rc::new(RefCell::new(vec![])));
+        let (file_names, stays) = (Rc::new(RefCell::new(vec![])), Rc::new(RefCell::new(vec![])));
         let mut builder = RingBufferBuilder::new();
         let (trails, others, processes) = (Rc::clone(&arrived), Rc::clone(&reaped), Rc::clone(&ended));
+        let (sq_threads, buffers, names) = (Rc::clone(&sq_ended), Rc::clone(&unregistered), Rc::clone(&file_names));
+        let lying = Rc::clone(&stays);
         builder.add(map, move |record| {
             // The kinds of record differ in size.
             match record.len() {
                 REAPED => others.borrow_mut().push_back(read(record)),
                 ENDED => processes.borrow_mut().take(read(record)),
+                UNREGISTERED => buffers.borrow_mut().push(read(record)),
+                SQ_ENDED => sq_threads.borrow_mut().push(read(record)),
+                FILE_NAME => names.borrow_mut().push(read(record)),
+                STAY => lying.borrow_mut().push(read(record)),
                 _ => trails.borrow_mut().push_back(read(record)),
             }
             0
         })?;
-        Ok(Trails { ring: builder.build()?, arrived, reaped, ended })
+        let (abandoned, all_abandoned) = (RefCell::default(), Cell::default());
+        Ok(Trails {
+            ring: builder.build()?,
+            arrived,
+            reaped,
+            unregistered,
+            ended,
+            abandoned,
+            all_abandoned,
+            sq_ended,
+            file_names,
+            stays,
+        })
     }
 
     /// The last ones of a watched span: completed, and by no run that came after.
@@ -84,8 +123,33 @@ impl Trails {
         self.consume()?;
         loop {
             let Some(raw) = self.arrived.borrow_mut().pop_front() else { return Ok(()) };
+            if raw.carrier == types::carrier::BY_TEARDOWN {
+                self.abandon(raw);
+                continue;
+            }
             each(words.trail(&raw));
         }
+    }
+
+    fn abandon(&self, trail: types::trail) {
+        self.all_abandoned.update(|n| n + 1);
+        let mut abandoned = self.abandoned.borrow_mut();
+        if abandoned.len() < ABANDONED {
+            abandoned.push(trail);
+        }
+    }
+
+    /// The requests that the kernel ended with their ring: some of them, and how many there were.
+    pub(super) fn abandoned(&self) -> Result<(Vec<types::trail>, u64)> {
+        self.consume()?;
+        self.arrived.borrow_mut().retain(|raw| {
+            let is_abandoned = raw.carrier == types::carrier::BY_TEARDOWN;
+            if is_abandoned {
+                self.abandon(*raw);
+            }
+            !is_abandoned
+        });
+        Ok((self.abandoned.borrow().clone(), self.all_abandoned.get()))
     }
 
     fn consume(&self) -> Result<()> {
@@ -102,6 +166,74 @@ impl Trails {
         Ok((named.collect(), ended.more))
     }
 
+    /// The submission-queue threads that had ended then, since the last call.
+    pub(super) fn take_ended_sq_threads(&self) -> Vec<EndedSqThread> {
+        let of = |e: types::sq_ended| EndedSqThread {
+            tgid: e.tgid,
+            tid: e.tid,
+            started_ns: e.started_ns,
+            ended_ns: e.ended_ns,
+            ran_ns: e.ran_ns,
+            sleeps: e.sleeps,
+        };
+        self.sq_ended.take().into_iter().map(of).collect()
+    }
+
+    /// The rings' buffers that were unregistered, since the last call.
+    pub(super) fn take_unregistered(&self) -> Result<Vec<Unregistered>> {
+        self.consume()?;
+        let of = |raw: types::unregistered| Unregistered { ring: raw.ring, ns: raw.ns };
+        Ok(self.unregistered.take().into_iter().map(of).collect())
+    }
+
+    /// The names of files that had arrived then, since the last call.
+    pub(super) fn take_file_names(&self) -> Vec<LastName> {
+        self.file_names.take().iter().map(files::last_name).collect()
+    }
+
+    /// The same of completions that were looked at in the completion queue.
+    pub(super) fn take_stays(&self) -> impl Iterator<Item = Stay> {
+        self.stays.take().into_iter().map(|raw| Stay {
+            ring: (raw.ring != counted::OTHERS).then_some(raw.ring),
+            posted_ns: raw.posted_ns,
+            not_yet_ns: raw.not_yet_ns,
+            gone_ns: (raw.gone_ns != 0).then_some(raw.gone_ns),
+            due_ns: (raw.due_ns != 0).then_some(raw.due_ns),
+            starved_ns: raw.starved_ns,
+            weight: raw.weight,
+            depth: raw.depth,
+            deepest: raw.deepest,
+            cq_entries: raw.cq_entries,
+        })
+    }
+
+    /// Those that still lay there when counting ended.
+    pub(super) fn leave_lying(&self, queue: &types::lying_queue) {
+        let entries =
+            (0..queue.count).map(|i| &queue.entries[(queue.first.wrapping_add(i) as usize) % queue.entries.len()]);
+        self.stays.borrow_mut().extend(entries.map(|l| {
+            // As lying_leaves in reap.h.
+            let past = |end: u32| (end.wrapping_sub(l.end) as i32) > 0;
+            types::stay {
+                posted_ns: l.posted_ns,
+                not_yet_ns: l.posted_ns.max(queue.looked_ns),
+                gone_ns: 0,
+                starved_ns: queue.starved_ns.wrapping_sub(l.starved_ns),
+                due_ns: match () {
+                    () if queue.wanted != 0 && past(queue.wanted_end) => 0,
+                    () if past(queue.due_end) => l.posted_ns.max(queue.due_ns),
+                    () => l.posted_ns,
+                },
+                ring: l.ring,
+                weight: l.weight,
+                depth: l.depth,
+                deepest: queue.deepest,
+                cq_entries: queue.cq_entries,
+                pad: 0,
+            }
+        }));
+    }
+
     /// The same of requests of contexts that had arrived then.
     pub(super) fn take_reaped(&self, each: &mut dyn FnMut(Reaped)) {
         for raw in self.reaped.take() {
@@ -112,6 +244,8 @@ impl Trails {
                 submitted_ns: raw.submitted_ns,
                 reaped_ns: raw.reaped_ns,
                 weight: raw.weight,
+                fd: raw.fd,
+                result: raw.result,
             });
         }
     }
@@ -177,9 +311,17 @@ pub(super) const INVALID_OPCODE: u32 = 126;
 const NATIVE_AIO_OPCODES: u32 = 96;
 pub(super) const POSIX_AIO_OPCODES: u32 = 112;
 
+pub(super) fn course(of: types::course) -> Course {
+    match of {
+        types::course::COURSE_BLOCK => Course::Block,
+        types::course::COURSE_POLL => Course::Poll,
+        _ => Course::Direct,
+    }
+}
+
 impl Words<'_> {
     fn trail(&self, raw: &types::trail) -> Trail {
-        use types::{course as c, meanwhile as m, punt as p};
+        use types::{meanwhile as m, punt as p};
         let stamp = |ns: u64, cpu: u16| (ns != 0).then_some(Stamp { ns, cpu: cpu.into() });
         let line = |irq: u32| Line { irq, name: self.interrupts.and_then(|i| observed::handler(i, irq)) };
         let key = types::delivery_key {
@@ -219,7 +361,10 @@ impl Words<'_> {
             tid: raw.tid,
             weight: raw.weight,
             user_data: raw.user_data,
+            file: files::seen(raw),
+            descriptor: files::descriptor(raw, &opcode),
             asked_bytes: (raw.asked_bytes != 0).then_some(raw.asked_bytes.into()),
+            buffer: (raw.buffer != 0).then_some(raw.buffer),
             result: raw.result,
             more: raw.cqe_flags & IORING_CQE_F_MORE != 0,
             notification: raw.cqe_flags & IORING_CQE_F_NOTIF != 0,
@@ -237,17 +382,14 @@ impl Words<'_> {
             ended: stamp(raw.ended_ns, raw.ended_cpu),
             queued: stamp(raw.queued_ns, raw.queued_cpu),
             posted: Stamp { ns: raw.posted_ns, cpu: raw.posted_cpu.into() },
-            course: match raw.course {
-                c::COURSE_BLOCK => Course::Block,
-                c::COURSE_POLL => Course::Poll,
-                _ => Course::Direct,
-            },
+            course: course(raw.course),
             block_requests: raw.block_requests,
             vehicle,
             detail,
             run_items: (raw.run_items != 0).then_some(raw.run_items),
             meanwhile,
             wake,
+            on_cpu: stamp(raw.running_ns, raw.posted_cpu).filter(|s| s.ns <= raw.posted_ns),
             switches_meanwhile: (raw.switches != u32::MAX && to_deliver_ns != 0).then_some(raw.switches),
         }
     }

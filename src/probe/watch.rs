@@ -1,5 +1,6 @@
 //! One watched span: load the programs that the subject needs, attach, zero, read.
 
+mod costly;
 mod counters;
 mod tables;
 mod windows;
@@ -10,18 +11,21 @@ use std::mem::MaybeUninit;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramMut};
 
+use costly::Costly;
 pub(super) use counters::read;
 use counters::unreadable;
 use tables::entries;
 
 use super::choice::{Choice, Window};
+use super::cost::{Account, Cost};
 use super::counted::{Counted, Past, RawRing};
+use super::files::LastName;
 use super::numbers::Own;
 use super::observed::{self, Observed, Raw};
 use super::overflow;
 use super::posix_aio::{self, Libraries};
 use super::recording::{Capacity, Recorder, Recording};
-use super::rings::{FollowLoss, Reaped};
+use super::rings::{Chosen, EndedSqThread, FollowLoss, Reaped};
 use super::skel::{IotrailSkel, IotrailSkelBuilder, types};
 use super::support::{self, Facts, Plan, Role};
 use super::symbols::Symbols;
@@ -31,9 +35,11 @@ use crate::host::irq::Interrupts;
 use crate::host::pid_namespace::own_number_in_proc;
 use crate::measurement::Warning;
 use crate::path::entry;
+use crate::path::memory::Unregistered;
+use crate::path::reaped::Stay;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 3072);
+const _: () = assert!(size_of::<types::cpu_slot>() == 3136);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 24);
@@ -41,11 +47,16 @@ const _: () = assert!(size_of::<types::irq_count>() == 32);
 const _: () = assert!(size_of::<types::thread_state>() == 112);
 const _: () = assert!(size_of::<types::op_count>() == 88);
 const _: () = assert!(size_of::<types::ring_count>() == 48);
+const _: () = assert!(size_of::<types::ring_thread>() == 24);
 const _: () = assert!(size_of::<types::ring_info>() == 64);
-const _: () = assert!(size_of::<types::process_info>() == 32);
+const _: () = assert!(size_of::<types::process_info>() == 64);
 const _: () = assert!(size_of::<types::ended>() == 40);
-const _: () = assert!(size_of::<types::reaped>() == 32);
-const _: () = assert!(size_of::<types::trail>() == 248);
+const _: () = assert!(size_of::<types::sq_ended>() == 48);
+const _: () = assert!(size_of::<types::reaped>() == 56);
+const _: () = assert!(size_of::<types::stay>() == 64);
+const _: () = assert!(size_of::<types::lying_queue>() == 104 + 64 * 32);
+const _: () = assert!(size_of::<types::trail>() == 280);
+const _: () = assert!(size_of::<types::file_name>() == 96);
 
 /// `IOTRAIL_MAX_CPUS`.
 const MAX_CPUS: usize = 1024;
@@ -62,8 +73,14 @@ const FIRST: u32 = 64;
 /// `AIO_REQUESTS_MAX`.
 const AIO_REQUESTS_MAX: u32 = 65536;
 
+/// `LYING_QUEUES`.
+const LYING_QUEUES: u32 = 256;
+
 /// `BUCKETS * WAYS`: requests that can be followed at one time.
 const TRAILS_MAX: u32 = 4096 * 8;
+
+/// Files whose names were handed over and are not again.
+const FILES_NAMED: u32 = 4096;
 
 /// How the watched process's completions can be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,6 +195,8 @@ pub struct Watch<'room> {
     trails: Option<Trails>,
     misses_before: BTreeMap<&'static str, u64>,
     recorder: Option<Recorder>,
+    account: Option<Account>,
+    costly: Option<Costly>,
     /// Slots that are in use: possible CPUs.
     cpus: usize,
     /// The end of a ring can be told from other work of the kernel's.
@@ -189,6 +208,8 @@ pub struct Watch<'room> {
     gone: u32,
     /// and what was left.
     known_rings: u32,
+    /// Of these, those that no CPU and no thread had anything of.
+    idle: BTreeSet<u32>,
     /// Rings with a lower number were told one by one, and are until they are forgotten.
     told_below: u32,
 }
@@ -262,6 +283,7 @@ impl<'room> Watch<'room> {
             constants.trails_crowded = u64::from(follow.ring_bytes / 2);
             constants.rings_max = RINGS_MAX;
             // Without them the plan says what is missing.
+            constants.drain_active_flag = Facts::of_this_kernel().drain_active_flag.unwrap_or(0) as u32;
             constants.multishot_flags = Facts::of_this_kernel().multishot_flags.unwrap_or(0);
             constants.ring_exit_work = address("io_ring_exit_work");
             open.maps.ring_numbers.set_max_entries(COUNTS_MAX).map_err(load_error)?;
@@ -269,7 +291,12 @@ impl<'room> Watch<'room> {
             open.maps.ring_infos.set_max_entries(2 * RINGS_MAX).map_err(load_error)?;
             open.maps.ring_counts.set_max_entries(2 * RINGS_MAX).map_err(load_error)?;
             open.maps.op_counts.set_max_entries(COUNTS_MAX).map_err(load_error)?;
+            open.maps.ring_threads.set_max_entries(RINGS_MAX).map_err(load_error)?;
             open.maps.trails.set_max_entries(TRAILS_MAX).map_err(load_error)?;
+            open.maps.files_named.set_max_entries(FILES_NAMED).map_err(load_error)?;
+            // Of a load of our own it is known.
+            constants.reaps_asked = subject.interface == Interface::Any;
+            open.maps.lying_queues.set_max_entries(LYING_QUEUES).map_err(load_error)?;
             open.maps.aio_requests.set_max_entries(AIO_REQUESTS_MAX).map_err(load_error)?;
             open.maps.trails_out.set_max_entries(follow.ring_bytes).map_err(load_error)?;
         }
@@ -311,12 +338,15 @@ impl<'room> Watch<'room> {
             before: None,
             misses_before: BTreeMap::new(),
             recorder,
+            account: None,
+            costly: None,
             cpus,
             exit_work_known: address("io_ring_exit_work") != 0,
             past: Past::default(),
             native_aio: false,
             gone: 0,
             known_rings: 0,
+            idle: BTreeSet::new(),
             told_below: FIRST,
         };
         // A command begins with our library, and most programs have the same.
@@ -325,7 +355,7 @@ impl<'room> Watch<'room> {
         }
         if let (Some((tgid, _)), Some(_)) = (one, watch.subject.follow) {
             let in_proc = if watch.subject.who == Who::OtherThreads { own_number_in_proc() } else { Some(tgid) };
-            watch.follow(tgid, in_proc)?;
+            watch.follow(tgid, in_proc, false)?;
         }
         Ok(watch)
     }
@@ -359,6 +389,7 @@ impl<'room> Watch<'room> {
     pub fn begin(&mut self) -> Result<()> {
         if self.subject.follow.is_some() {
             self.misses_before = self.recursion_misses()?;
+            self.account_begins()?;
             self.before = crate::host::irq::snapshot().ok();
             self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").counting = 1;
             return Ok(());
@@ -401,6 +432,28 @@ impl<'room> Watch<'room> {
         Ok(())
     }
 
+    /// The kernel is to measure what the programs cost; before [`begin`](Self::begin).
+    pub fn count_cost(&mut self) -> Result<()> {
+        self.account = Some(Account::open()?);
+        Ok(())
+    }
+
+    fn account_begins(&mut self) -> Result<()> {
+        let runs = if self.account.is_some() { self.runs()? } else { Default::default() };
+        if let Some(account) = &mut self.account {
+            account.before = runs;
+        }
+        Ok(())
+    }
+
+    /// What each program has cost since [`begin`](Self::begin), the dearest first; `None`: it was not to be counted.
+    pub fn costs(&self) -> Result<Option<Vec<Cost>>> {
+        let Some(account) = &self.account else { return Ok(None) };
+        let mut costs: Vec<Cost> = self.runs()?.into_iter().map(|(name, now)| account.cost(name, now)).collect();
+        costs.sort_by_key(|cost| (std::cmp::Reverse(cost.spent_ns), cost.program));
+        Ok(Some(costs))
+    }
+
     /// What the programs keep of threads stays where it is: with the CPU where the thread runs, or by the thread. Those that are under way
     /// come to their end.
     fn freeze(&mut self) {
@@ -431,10 +484,19 @@ impl<'room> Watch<'room> {
             pending.extend(state.segments);
         }
         if let Some(trails) = &self.trails {
-            let (completed, open) = self.kept()?;
+            let (completed, mut open) = self.kept()?;
+            // Those that were in flight when their ring went.
+            let (abandoned, all) = trails.abandoned()?;
+            raw.unfinished = all - abandoned.len() as u64;
+            open.extend(abandoned);
             raw.skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
-            raw.unfinished = open.len() as u64 - raw.skipped;
+            raw.unfinished += open.len() as u64 - raw.skipped;
+            raw.unfinished += self.unreaped()?.len() as u64;
+            raw.open = open.into_iter().filter(|trail| trail.skips == 0).collect();
             trails.leave(completed);
+            for (_, queue) in entries::<u32, types::lying_queue>(&self.skel.maps.lying_queues)? {
+                trails.leave_lying(&queue);
+            }
         }
         if self.subject.follow.is_some() {
             // What is still pending when all stands still came without a run: inline.
@@ -460,6 +522,24 @@ impl<'room> Watch<'room> {
     /// What was counted since [`begin`](Self::begin) up to now; counting goes on. Completions whose vehicle is not decided yet
     /// are not among the vehicles, and unfinished requests are not counted. A count may be a moment older than another.
     pub fn look(&mut self) -> Result<Observed> {
+        self.looked().map(|(observed, _)| observed)
+    }
+
+    /// As [`look`](Self::look); rings that are no more are told of this once, as far as they were told before or are few. What the others
+    /// have counted is told once, and does not grow.
+    pub fn turn(&mut self) -> Result<Observed> {
+        let (observed, among_others) = self.looked()?;
+        for (number, counted) in among_others {
+            self.past.tell(number, &counted);
+        }
+        self.past.forget();
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        // SAFETY: live and aligned. Whoever was told has a lower number.
+        self.told_below = unsafe { std::ptr::read_volatile(&bss.rings_made) };
+        Ok(observed)
+    }
+
+    fn looked(&mut self) -> Result<(Observed, Vec<(u32, Counted)>)> {
         self.sweep(true)?;
         let interrupts = self.interrupts();
         let mut raw = self.counters()?;
@@ -467,16 +547,7 @@ impl<'room> Watch<'room> {
             slot.pending = 0;
             slot.segments = Default::default();
         }
-        Ok(self.observed(&raw, interrupts.as_ref()))
-    }
-
-    /// As [`look`](Self::look); rings that are no more are told of this once, as far as they were told before or are few.
-    pub fn turn(&mut self) -> Result<Observed> {
-        let made = self.skel.maps.bss_data.as_deref().expect("the object has counters").rings_made;
-        let observed = self.look()?;
-        self.past.forget();
-        self.told_below = made;
-        Ok(observed)
+        Ok((self.observed(&raw, interrupts.as_ref()), raw.among_others))
     }
 
     /// The rings that are told among the others from now on: those that came after this was asked last.
@@ -521,21 +592,22 @@ impl<'room> Watch<'room> {
 
     /// Adds a process to the watched ones, for [`Who::Followed`]. Its children from now on are watched too. `in_proc`: its number in
     /// /proc; `None`: /proc does not show it, and what it tells has to be waited for.
-    pub fn follow(&mut self, tgid: u32, in_proc: Option<u32>) -> Result<()> {
+    /// `whole`: nothing that it does was before; what it has used is told when it ends.
+    pub fn follow(&mut self, tgid: u32, in_proc: Option<u32>, whole: bool) -> Result<()> {
         if let Some(number) = in_proc {
             self.attach_to_library(number);
         }
         if self.aio_awaited && in_proc.is_none_or(crate::host::aio::has_context) {
             self.attach_awaited()?;
         }
-        let mut info = types::process_info::default();
+        let mut info = types::process_info { whole: whole.into(), ..Default::default() };
         // It may be gone already; its name is not needed for anything else.
         let comm = in_proc.and_then(|n| std::fs::read(format!("/proc/{n}/comm")).ok()).unwrap_or_default();
         for (to, from) in info.comm.iter_mut().take(15).zip(comm.iter().take_while(|b| **b != b'\n')) {
             *to = *from as i8;
         }
-        // SAFETY: a process_info is 32 plain bytes.
-        let value: [u8; 32] = unsafe { std::mem::transmute(info) };
+        // SAFETY: a process_info is 64 plain bytes.
+        let value: [u8; 64] = unsafe { std::mem::transmute(info) };
         self.skel
             .maps
             .followed
@@ -547,6 +619,25 @@ impl<'room> Watch<'room> {
     pub fn followed(&self) -> Result<BTreeSet<u32>> {
         let living = entries::<u32, types::process_info>(&self.skel.maps.followed)?;
         Ok(living.into_iter().map(|(tgid, _)| tgid).collect())
+    }
+
+    /// CPU time, user and system, of the processes that have ended and were watched from their beginning, whoever waited for them;
+    /// `None`: where everyone is watched, nobody is.
+    pub fn ended_cpu_ns(&self) -> Option<(u64, u64)> {
+        if self.subject.who == Who::Everyone {
+            return None;
+        }
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        // SAFETY: live and aligned; a program may be adding to it, and the next look sees it.
+        let read = |at: &u64| unsafe { std::ptr::read_volatile(at) };
+        Some(shared_out(read(&bss.gone_ran_ns), read(&bss.gone_user_ns), read(&bss.gone_system_ns)))
+    }
+
+    /// CPU time of the io-wq workers of watched processes that have ended, each from its beginning.
+    pub fn ended_workers_ns(&self) -> u64 {
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        // SAFETY: as above.
+        unsafe { std::ptr::read_volatile(&bss.gone_workers_ns) }
     }
 
     /// To be called now and then: what waits for a use of native aio is attached when there is one. A few requests may have been
@@ -598,6 +689,12 @@ impl<'room> Watch<'room> {
         self.sweep(false)
     }
 
+    /// The rings' buffers that were unregistered since the last call: those that the requests handed over next may have come across are
+    /// among them.
+    pub fn unregistered(&mut self) -> Result<Vec<Unregistered>> {
+        self.trails.as_ref().map_or(Ok(vec![]), Trails::take_unregistered)
+    }
+
     /// The same of requests of native and POSIX AIO, as far as [`trails`](Self::trails) has met with them.
     pub fn reaped(&mut self, each: &mut dyn FnMut(Reaped)) {
         if let Some(trails) = &self.trails {
@@ -605,8 +702,32 @@ impl<'room> Watch<'room> {
         }
     }
 
+    /// The same of completions that were looked at in the completion queue.
+    pub fn stays(&mut self, each: &mut dyn FnMut(Stay)) {
+        if let Some(trails) = &self.trails {
+            trails.take_stays().for_each(each);
+        }
+    }
+
+    /// Completions that could not be looked at there.
+    pub fn stays_lost(&self) -> u64 {
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        // SAFETY: live and aligned; programs may be writing, and a count that is a moment old is as good.
+        unsafe { std::ptr::read_volatile(&bss.stays_lost) }.iter().sum()
+    }
+
+    /// The same of submission-queue threads that have ended: /proc has them no more.
+    pub fn ended_sq_threads(&mut self) -> Vec<EndedSqThread> {
+        self.trails.as_ref().map_or(vec![], Trails::take_ended_sq_threads)
+    }
+
+    /// The last parts of the names of files that requests went to, each once.
+    pub fn file_names(&mut self) -> Vec<LastName> {
+        self.trails.as_ref().map_or(vec![], Trails::take_file_names)
+    }
+
     /// What has become of the chosen requests up to now: a sum over counters in shared memory, no system call. What is
-    /// unfinished is known at the end only, and 0 here; so is `sampled_from`.
+    /// unfinished is known at the end only, and 0 here; so are `sampled_from` and `came_later`.
     pub fn follow_loss(&self) -> FollowLoss {
         let slots = &self.skel.maps.bss_data.as_deref().expect("the object has counters").slots;
         // SAFETY: live and aligned; programs may be writing, and a count that is a moment old is as good.
@@ -618,8 +739,10 @@ impl<'room> Watch<'room> {
             no_completion: sum(|s| &s.no_completion),
             skipped: sum(|s| &s.skipped),
             unfinished: 0,
+            chosen: Chosen::default(),
             shared: slots.iter().map(|s| u64::from(unsafe { std::ptr::read_volatile(&s.shared) })).sum(),
             sampled_from: 0,
+            came_later: 0,
         }
     }
 
@@ -630,6 +753,14 @@ impl<'room> Watch<'room> {
         let lost = bss.slots.iter().map(|slot| slot.record_lost).sum();
         recorder.take(lost, self.symbols, crate::host::irq::snapshot().ok().as_ref()).map(Some)
     }
+}
+
+/// As the kernel shares out what a process ran (cputime_adjust): the sum is exact, the parts are what the ticks say; without one, all of it
+/// is the user's.
+fn shared_out(ran_ns: u64, user_ns: u64, system_ns: u64) -> (u64, u64) {
+    let ticks = u128::from(user_ns) + u128::from(system_ns);
+    let system = (u128::from(ran_ns) * u128::from(system_ns)).checked_div(ticks).unwrap_or(0) as u64;
+    (ran_ns - system, system)
 }
 
 /// As its section says, or to the function that the plan chose.

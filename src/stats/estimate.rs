@@ -20,6 +20,13 @@ pub struct Total {
     pub hi: f64,
 }
 
+impl Total {
+    /// With so many more, which are known exactly.
+    pub fn and(self, known: f64) -> Total {
+        Total { total: self.total + known, lo: self.lo + known, hi: self.hi + known }
+    }
+}
+
 /// Items of about one value, and the sum of their values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Taken {

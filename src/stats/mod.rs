@@ -5,10 +5,13 @@ pub mod bootstrap;
 pub mod durations;
 pub mod estimate;
 pub mod histogram;
+pub mod mean;
 pub mod middle;
 pub mod quantile;
 pub mod random;
+pub mod ratio;
 pub mod share;
+pub mod sparse;
 pub mod steady;
 mod student;
 

@@ -32,6 +32,7 @@ pub fn weighted(histogram: &Histogram<u64>, count: u64, effective: f64) -> Laten
     Latency {
         count,
         mean: some.then(|| histogram.mean()),
+        mean_ci95: None,
         min: some.then(|| histogram.min()),
         p50: quantile(histogram, 0.5),
         p90: quantile(histogram, 0.9),

@@ -87,6 +87,7 @@ pub fn measurement() -> Measurement {
         latency_ns: Latency {
             count: 500,
             mean: Some(3_998_123.1),
+            mean_ci95: None,
             min: Some(3_500_000),
             p50: Some(3_999_743),
             p90: Some(4_001_791),
@@ -97,7 +98,7 @@ pub fn measurement() -> Measurement {
             max: Some(4_100_000),
         },
         phases: Phases { submit: 0.002, poll: 0.995, clear: 0.001, other: 0.002, total_ns: 2_000_000_000 },
-        cpu: Cpu { user_ns: 1_990_000_000, system_ns: 10_000_000, sqpoll_ns: None, ..Cpu::default() },
+        cpu: Cpu { user_ns: Some(1_990_000_000), system_ns: Some(10_000_000), sqpoll_ns: None, ..Cpu::default() },
         vehicles: vec![
             VehicleCount { vehicle: Vehicle::TimerTick, completions: 497, detail: None, delay_ns: None },
             VehicleCount {
@@ -208,11 +209,12 @@ pub fn measurement() -> Measurement {
 pub fn echo(m: &mut Measurement, requests: u64, idle_ms: u64, busiest_thread: f64) {
     (m.ios, m.iops, m.bytes) = (requests, requests as f64, 128 * requests);
     m.elapsed_ns = 1_000_000_000;
-    m.cpu = Cpu { user_ns: 100_000_000, system_ns: 900_000_000 - idle_ms * 1_000_000, ..Cpu::default() };
+    let (user_ns, system_ns) = (Some(100_000_000), Some(900_000_000 - idle_ms * 1_000_000));
+    m.cpu = Cpu { user_ns, system_ns, ..Cpu::default() };
     let total = ServerCounts {
         wall_ns: 1_000_000_000,
-        user_ns: Some(m.cpu.user_ns),
-        system_ns: Some(m.cpu.system_ns),
+        user_ns,
+        system_ns,
         idle_ns: Some(idle_ms * 1_000_000),
         counts: Counts { requests, ..Counts::default() },
     };
@@ -249,7 +251,15 @@ pub fn delivered(m: &mut Measurement, inversions: u64, max_displacement: u64) {
         max_displacement,
         by: DeliveredBy { file_system: None, task_work: inversions },
     };
-    m.order = Some(Order { completions: 1000, inversions: 0, max_displacement: 0, by, delivery: Some(delivery) });
+    m.order = Some(Order {
+        completions: 1000,
+        inversions: 0,
+        overtaken: Some(0),
+        waits: 0,
+        max_displacement: 0,
+        by,
+        delivery: Some(delivery),
+    });
 }
 
 /// A finished run that says nothing, and has no cells yet.

@@ -21,22 +21,16 @@ use crate::host::programs;
 pub struct Gated {
     argv: Vec<OsString>,
     tgid: u32,
+    /// The number that the probes know it by.
+    kernels_tgid: Option<u32>,
     /// What its process had used when it came to the gate.
     cpu_before: CpuTime,
     end: End,
     gate: Option<PipeWriter>,
     /// Ends when the program runs, or could not be run.
     spawner: Option<JoinHandle<io::Result<()>>>,
-    ended: Option<Ended>,
-}
-
-/// How the command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
-    /// The exit status; 128 + the signal if one killed it.
-    pub status: i32,
-    /// Of the command, from its gate on, and of all its children that were waited for.
-    pub cpu: CpuTime,
+    /// Its exit status; 128 + the signal if one killed it.
+    ended: Option<i32>,
 }
 
 /// The first program of that name that may be run, as execvp(3) looks for it. Found out before anything is loaded.
@@ -104,7 +98,16 @@ impl Gated {
         let cpu_before = CpuTime { user_ns: u64::from_ne_bytes(user_ns), system_ns: u64::from_ne_bytes(system_ns) };
         // A child that is given up here sees its gate close.
         let end = End::of(tgid).map_err(cannot_start)?;
-        Ok(Gated { argv: argv.to_vec(), tgid, cpu_before, end, gate: Some(gate), spawner: Some(spawner), ended: None })
+        Ok(Gated {
+            argv: argv.to_vec(),
+            tgid,
+            kernels_tgid: None,
+            cpu_before,
+            end,
+            gate: Some(gate),
+            spawner: Some(spawner),
+            ended: None,
+        })
     }
 
     pub fn argv(&self) -> Vec<String> {
@@ -114,6 +117,15 @@ impl Gated {
     /// In our PID namespace.
     pub fn tgid(&self) -> u32 {
         self.tgid
+    }
+
+    pub fn is_known_as(&mut self, kernels_tgid: u32) {
+        self.kernels_tgid = Some(kernels_tgid);
+    }
+
+    /// The kernel's own, where it was told.
+    pub fn kernels_tgid(&self) -> Option<u32> {
+        self.kernels_tgid
     }
 
     pub fn end(&self) -> &End {
@@ -133,26 +145,22 @@ impl Gated {
         }
     }
 
-    /// How it ended, if it has; never waits.
-    pub fn ended(&mut self) -> Option<Ended> {
+    /// What its process had used when it came to the gate.
+    pub fn cpu_before(&self) -> CpuTime {
+        self.cpu_before
+    }
+
+    /// Its exit status, or 128 + the signal that killed it, if it has ended; never waits.
+    pub fn ended(&mut self) -> Option<i32> {
         if self.ended.is_none() {
-            // SAFETY: a plain C structure, valid when all zero, which the call fills.
-            let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
             let mut status = 0;
-            // SAFETY: a child of ours that nobody else waits for, and two live places for the answer.
-            let pid = unsafe { libc::wait4(self.tgid as libc::pid_t, &mut status, libc::WNOHANG, &mut usage) };
+            // SAFETY: a child of ours that nobody else waits for, and a live place for the answer.
+            let pid = unsafe { libc::waitpid(self.tgid as libc::pid_t, &mut status, libc::WNOHANG) };
             if pid == self.tgid as libc::pid_t {
-                let (all, before) = (cpu_time(&usage), self.cpu_before);
-                self.ended = Some(Ended {
-                    // Without WUNTRACED there is no third way to be waited for.
-                    status: match libc::WIFEXITED(status) {
-                        true => libc::WEXITSTATUS(status),
-                        false => 128 + libc::WTERMSIG(status),
-                    },
-                    cpu: CpuTime {
-                        user_ns: all.user_ns.saturating_sub(before.user_ns),
-                        system_ns: all.system_ns.saturating_sub(before.system_ns),
-                    },
+                // Without WUNTRACED there is no third way to be waited for.
+                self.ended = Some(match libc::WIFEXITED(status) {
+                    true => libc::WEXITSTATUS(status),
+                    false => 128 + libc::WTERMSIG(status),
                 });
             }
         }
@@ -168,7 +176,7 @@ impl Gated {
     }
 
     /// Waits for its end, so long at most.
-    pub fn wait(&mut self, patience: Duration) -> Option<Ended> {
+    pub fn wait(&mut self, patience: Duration) -> Option<i32> {
         let until = Instant::now() + patience;
         while self.ended().is_none() && Instant::now() < until {
             end::wait([&self.end].into_iter(), until.saturating_duration_since(Instant::now()));
@@ -229,8 +237,8 @@ mod tests {
         assert_eq!(exe(), std::env::current_exe().unwrap(), "it is not the program yet");
         assert_eq!(command.ended(), None);
         command.release().unwrap();
-        assert_eq!(command.wait(Duration::from_secs(30)).unwrap().status, 7);
-        assert_eq!(command.ended().unwrap().status, 7, "asked again");
+        assert_eq!(command.wait(Duration::from_secs(30)).unwrap(), 7);
+        assert_eq!(command.ended().unwrap(), 7, "asked again");
     }
 
     #[test]
@@ -238,7 +246,7 @@ mod tests {
         let mut command = Gated::new(&argv(&["sleep", "600"]), false).unwrap();
         command.release().unwrap();
         command.signal(libc::SIGTERM);
-        assert_eq!(command.wait(Duration::from_secs(30)).unwrap().status, 128 + libc::SIGTERM);
+        assert_eq!(command.wait(Duration::from_secs(30)).unwrap(), 128 + libc::SIGTERM);
     }
 
     #[test]

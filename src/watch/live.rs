@@ -50,18 +50,22 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
         Asked::Command(_) => return Err(Error::input("a command is not watched live", "see `iotrail trace --help`")),
     };
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone), Rc::clone(&how.numbers));
-    session::follow(&watched, &mut watch, &mut processes, &how.numbers)?;
+    session::follow(&mut watched, &mut watch, &mut processes, &how.numbers)?;
     session::still_there(&watched)?;
     let mut missing = watch.missing();
     missing.extend(session::whose_numbers(&how.numbers));
     listener.begins(&missing)?;
 
     watch.begin()?;
+    if how.choice.adaptive {
+        watch.spare();
+    }
     let mut began = Instant::now();
     let (mut summary, mut meter) = (Summary::new(how.choice), Meter::new(how.choice));
     loop {
         let over = watched.have_ended();
-        session::take(&mut watch, &mut summary, &mut processes, None)?;
+        watch.pace()?;
+        session::take(&mut watch, &mut summary, &mut processes, None, None)?;
         processes.sample();
         let now = Instant::now();
         if over || now >= began + how.interval {

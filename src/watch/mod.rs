@@ -10,7 +10,10 @@
 //! | [`left`] | what a command has left running when it ended |
 //! | [`rings`] | which file descriptor is which ring |
 //! | [`processes`] | CPU time, helper threads, children: sampled |
+//! | `quota` | CPU quotas that held them back |
+//! | [`files`] | names of the files that followed requests go to |
 //! | [`summary`] | counts and followed requests → the record; pure |
+//! | `threads` | who submits to a ring, and who waits for its completions; pure |
 //! | [`recording`] | followed requests in a file: written while they come, read again |
 //! | [`recorder`] | what is kept of followed requests: a file, or the slowest |
 //! | [`sampler`] | samples of their CPU time |
@@ -22,11 +25,13 @@
 
 pub mod command;
 pub mod end;
+pub mod files;
 pub mod left;
 pub mod live;
 pub mod metrics;
 pub mod namespace;
 pub mod processes;
+mod quota;
 pub mod rates;
 pub mod recorder;
 pub mod recording;
@@ -35,4 +40,5 @@ pub mod sampler;
 pub mod session;
 pub mod subject;
 pub mod summary;
+mod threads;
 pub mod windows;

@@ -1,8 +1,8 @@
 //! Counts at two moments, and what was followed between them → rates. Pure.
 //!
 //! A ring keeps its number, which no other one gets, and a new one begins at zero. One that is no more is there for the last time in
-//! the look after its end. Counts only grow; where one look caught a count higher than the
-//! next (`Watch::look` reads while programs write), nothing was counted in between.
+//! one of the looks after its end. Counts only grow: where a look caught less than the one before (`Watch::look` reads while programs
+//! write), it is the next look that tells what was counted in between. The totals are sums of what is told of rings and contexts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -60,20 +60,26 @@ impl Meter {
     /// The interval that ends with `now`. `followed`: by ring, what completed in it.
     pub(super) fn turn(
         &mut self,
-        now: Observed,
+        mut now: Observed,
         followed: &BTreeMap<Option<u32>, Part>,
         known: &HashMap<u32, Known>,
         end: Moment,
     ) -> TopRecord {
         self.interval += 1;
+        let one_in = self.one_in(&now);
         let seconds = end.elapsed_ns as f64 / 1e9;
         let per_s = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
         let nothing = Part::default();
         let part = |ring: u32| followed.get(&Some(ring)).unwrap_or(&nothing);
         let before: HashMap<u32, &RingCounts> =
             self.before.iter().flat_map(|b| &b.rings).map(|ring| (ring.ring, ring)).collect();
+        for ring in &mut now.rings {
+            if let Some(before) = before.get(&ring.ring) {
+                ring.overflows = ring.overflows.max(before.overflows);
+                not_below(&mut ring.opcodes, &mut ring.vehicles, &before.opcodes, &before.vehicles);
+            }
+        }
         let ring_before = |ring: u32| before.get(&ring).copied();
-        let mut of_rings = 0;
 
         let mut rings = vec![];
         // With the CPUs that each submission-queue thread took, by its tid: several rings may share one.
@@ -84,14 +90,14 @@ impl Meter {
         for ring in &now.rings {
             let known = known.get(&ring.ring).cloned().unwrap_or_default();
             let mut grown = grown_ring(ring, ring_before(ring.ring));
-            of_rings += grown.vehicles.iter().map(|v| v.completions).sum::<u64>();
             grown.comm = known.comm.unwrap_or(grown.comm);
             let mut sum = Sum::default();
             sum.take(&grown, part(ring.ring));
             all.add(&sum);
             let sqpoll_cpu = known.sq_thread.and_then(|now| used(now, self.sq_before.get(&ring.ring)));
             sq_now.extend(known.sq_thread.map(|thread| (ring.ring, thread)));
-            if known.gone && sum.requests + sum.completions == 0 {
+            // What carried completions that were told before may come later.
+            if known.gone && sum.requests + sum.completions == 0 && sum.vehicles.is_empty() {
                 continue;
             }
             let (process, of_process, threads) = by_process.entry(ring.tgid).or_default();
@@ -101,7 +107,7 @@ impl Meter {
                 threads.insert(known.sq_thread.map(|thread| thread.tid), sqpoll_cpu);
             }
             of_process.add(&sum);
-            let rates = ring_rates(&grown, &sum, part(ring.ring), known.fds, sqpoll_cpu, &per_s);
+            let rates = ring_rates(&grown, &sum, part(ring.ring), known.fds, sqpoll_cpu, &per_s, one_in);
             rings.push((rates, sum));
         }
         // These were not told before: all that is counted of them is of this interval.
@@ -110,7 +116,6 @@ impl Meter {
             let mut sum = Sum::default();
             sum.counted(&other.opcodes, other.overflows, &other.vehicles);
             all.add(&sum);
-            of_rings += other.vehicles.iter().map(|v| v.completions).sum::<u64>();
             (others.0, others.1) = (others.0 + other.rings, others.1.and(&sum));
             if let Some(tgid) = other.tgid {
                 let (process, of_process, _) = by_process.entry(tgid).or_default();
@@ -124,7 +129,7 @@ impl Meter {
         let mut processes: Vec<ProcessRates> = by_process
             .into_values()
             .map(|(process, sum, threads)| ProcessRates {
-                rates: sum.rates(&per_s),
+                rates: sum.rates(&per_s, one_in),
                 sqpoll_cpu: if threads.is_empty() { None } else { threads.into_values().sum() },
                 ..process
             })
@@ -136,22 +141,20 @@ impl Meter {
         rings.truncate(TOLD);
         processes.sort_by(|a, b| busier(&a.rates, &b.rates).then(a.tgid.cmp(&b.tgid)));
 
+        let mut of_no_ring = Sum::default();
         for other in now.others.iter().filter(|other| other.kind.is_some()) {
-            // Their completions are counted with the total's vehicles, as the contexts' are.
-            let o = &other.opcodes;
-            all.requests += o.iter().map(|o| o.requests).sum::<u64>();
-            all.bytes += o.iter().map(|o| o.bytes).sum::<u64>();
-            all.errors += o.iter().map(|o| o.errors).sum::<u64>();
+            of_no_ring.of_context(&other.opcodes, &other.vehicles);
         }
-        for context in &now.contexts {
-            let before = self.before.as_ref().and_then(|b| b.contexts.iter().find(|b| b.context == context.context));
-            for o in grown_opcodes(&context.opcodes, before.map_or(&[], |b| &b.opcodes)) {
-                (all.requests, all.bytes, all.errors) =
-                    (all.requests + o.requests, all.bytes + o.bytes, all.errors + o.errors);
-            }
-            all.followed(part(context.context));
+        for context in &mut now.contexts {
+            let before = self.before.iter().flat_map(|b| &b.contexts).find(|b| b.context == context.context);
+            let (opcodes, vehicles) = before.map_or((&[][..], &[][..]), |b| (&b.opcodes, &b.vehicles));
+            not_below(&mut context.opcodes, &mut context.vehicles, opcodes, vehicles);
+            let grown = (grown_opcodes(&context.opcodes, opcodes), grown_vehicles(&context.vehicles, vehicles));
+            of_no_ring.of_context(&grown.0, &grown.1);
+            of_no_ring.followed(part(context.context));
         }
-        let total = self.total(&now, all, of_rings, followed.get(&None), &per_s);
+        all.add(&of_no_ring);
+        let total = self.total(&now, all, of_no_ring.completions, followed.get(&None), &per_s);
         self.before = Some(now);
         self.sq_before = sq_now;
         TopRecord {
@@ -165,30 +168,32 @@ impl Meter {
             total,
             processes,
             rings: rings.into_iter().map(|(rates, _)| rates).collect(),
-            other_rings: (others.0 > 0).then(|| OtherRates { rings: others.0, rates: others.1.rates(&per_s) }),
+            other_rings: (others.0 > 0).then(|| OtherRates { rings: others.0, rates: others.1.rates(&per_s, one_in) }),
         }
     }
 
-    /// `sum`: of all rings and, but for their completions, contexts. `of_rings`: completions of rings whose vehicle was decided.
+    /// What each of those that were sampled stands for; 1 where none had to be left out.
+    fn one_in(&self, now: &Observed) -> u32 {
+        let sampled = now.follow_loss.sampled_from;
+        let grew = sampled > self.before.as_ref().map_or(0, |b| b.follow_loss.sampled_from);
+        if self.choice.adaptive && !grew { 1 } else { self.choice.one_in }
+    }
+
     fn total(
         &self,
         now: &Observed,
         mut sum: Sum,
-        of_rings: u64,
+        of_no_ring: u64,
         apart: Option<&Part>,
         per_s: &dyn Fn(u64) -> f64,
     ) -> TotalRates {
         let before = self.before.as_ref();
         let grown = |of: fn(&Observed) -> u64| of(now).saturating_sub(before.map_or(0, of));
-        let of_no_ring = grown(|o| o.seen).saturating_sub(of_rings);
-        sum.completions += of_no_ring;
-        sum.vehicles.clear();
-        sum.carried(&grown_vehicles(&now.vehicles, before.map_or(&[], |b| &b.vehicles)));
         if let Some(part) = apart {
             sum.followed(part);
         }
         TotalRates {
-            rates: sum.rates(per_s),
+            rates: sum.rates(per_s, self.one_in(now)),
             of_no_ring_per_s: per_s(of_no_ring),
             kicks_per_s: grown_kicks(now, before).map(per_s),
             context_switches_per_s: per_s(grown(|o| o.context_switches)),
@@ -256,6 +261,17 @@ impl Sum {
         self.carried(vehicles);
     }
 
+    /// Their completions are those of which it was seen what carried them.
+    fn of_context(&mut self, opcodes: &[OpcodeCounts], vehicles: &[VehicleCount]) {
+        for o in opcodes {
+            self.requests += o.requests;
+            self.bytes += o.bytes;
+            self.errors += o.errors;
+        }
+        self.completions += vehicles.iter().map(|v| v.completions).sum::<u64>();
+        self.carried(vehicles);
+    }
+
     fn carried(&mut self, vehicles: &[VehicleCount]) {
         for v in vehicles {
             *self.vehicles.entry(v.vehicle).or_default() += v.completions;
@@ -281,7 +297,8 @@ impl Sum {
         self.delays.add(&other.delays);
     }
 
-    fn rates(&self, per_s: &dyn Fn(u64) -> f64) -> Rates {
+    /// `one_in`: as of [`Durations::latency`].
+    fn rates(&self, per_s: &dyn Fn(u64) -> f64, one_in: u32) -> Rates {
         let carried: u64 = self.vehicles.values().sum();
         let mut vehicles: Vec<VehicleShare> = self
             .vehicles
@@ -301,8 +318,9 @@ impl Sum {
             errors_per_s: per_s(self.errors),
             punts_per_s: per_s(self.punts),
             overflows: self.overflows,
-            latency_ns: self.times.latency.latency(),
-            delivery_delay_ns: self.delays.latency(),
+            latency_ns: self.times.latency(one_in),
+            waits: self.times.waits(),
+            delivery_delay_ns: self.delays.latency(one_in),
             vehicles,
         }
     }
@@ -319,6 +337,7 @@ fn ring_rates(
     fds: Vec<u32>,
     sqpoll_cpu: Option<f64>,
     per_s: &dyn Fn(u64) -> f64,
+    one_in: u32,
 ) -> RingRates {
     let opcode = |o: &OpcodeCounts| OpcodeRates {
         opcode: o.opcode.clone(),
@@ -327,7 +346,8 @@ fn ring_rates(
         bytes_per_s: per_s(o.bytes),
         errors_per_s: per_s(o.errors),
         punts_per_s: per_s(punts(o)),
-        latency_ns: part.by_opcode.get(&o.opcode).map(|times| times.latency.latency()).unwrap_or_default(),
+        latency_ns: part.by_opcode.get(&o.opcode).map(|times| times.latency(one_in)).unwrap_or_default(),
+        waits: part.by_opcode.get(&o.opcode).and_then(Times::waits),
     };
     let mut opcodes: Vec<&OpcodeCounts> = grown.opcodes.iter().filter(|o| o.requests + o.completions > 0).collect();
     opcodes.sort_by_key(|o| std::cmp::Reverse((o.completions, o.requests)));
@@ -337,15 +357,16 @@ fn ring_rates(
         ring: grown.ring,
         tgid: grown.tgid,
         comm: grown.comm.clone(),
+        use_of: grown.of,
         fds,
         flags: rings::flag_names(grown.setup_flags, grown.cq_entries),
         sq_entries: grown.sq_entries,
         cq_entries: grown.cq_entries,
-        rates: sum.rates(per_s),
+        rates: sum.rates(per_s, one_in),
         sqpoll_cpu,
         opcodes: opcodes.into_iter().map(opcode).collect(),
         carried,
-        stages: sum.times.stages.record(),
+        stages: sum.times.stages(one_in),
     }
 }
 
@@ -357,6 +378,34 @@ fn grown_ring(now: &RingCounts, before: Option<&RingCounts>) -> RingCounts {
         opcodes: grown_opcodes(&now.opcodes, &before.opcodes),
         vehicles: grown_vehicles(&now.vehicles, &before.vehicles),
         ..now.clone()
+    }
+}
+
+/// Raises what is lower than it was before.
+fn not_below(
+    opcodes: &mut Vec<OpcodeCounts>,
+    vehicles: &mut Vec<VehicleCount>,
+    opcodes_before: &[OpcodeCounts],
+    vehicles_before: &[VehicleCount],
+) {
+    for before in opcodes_before {
+        let Some(now) = opcodes.iter_mut().find(|now| now.opcode == before.opcode) else {
+            opcodes.push(before.clone());
+            continue;
+        };
+        now.requests = now.requests.max(before.requests);
+        now.completions = now.completions.max(before.completions);
+        now.bytes = now.bytes.max(before.bytes);
+        now.errors = now.errors.max(before.errors);
+        now.punted_asked = now.punted_asked.max(before.punted_asked);
+        now.punted_would_block = now.punted_would_block.max(before.punted_would_block);
+        now.punted_drained = now.punted_drained.max(before.punted_drained);
+    }
+    for before in vehicles_before {
+        match vehicles.iter_mut().find(|now| (now.vehicle, &now.detail) == (before.vehicle, &before.detail)) {
+            Some(now) => now.completions = now.completions.max(before.completions),
+            None => vehicles.push(before.clone()),
+        }
     }
 }
 

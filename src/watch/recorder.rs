@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::recording::Writer;
 use crate::error::{Error, Result};
+use crate::host::clock::monotonic_ns;
 use crate::output::Existing;
 use crate::path::slowest::{By, Slowest};
 use crate::path::trail::Trail;
@@ -139,7 +140,13 @@ impl Recorder {
 }
 
 fn losses(followed: u64, loss: FollowLoss) -> Losses {
-    Losses { at_ns: now().monotonic_ns, followed, no_room: loss.no_room, ring_buffer_full: loss.ring_buffer_full }
+    Losses {
+        at_ns: now().monotonic_ns,
+        followed,
+        no_room: loss.no_room,
+        ring_buffer_full: loss.ring_buffer_full,
+        no_completion: loss.no_completion,
+    }
 }
 
 fn by_posting(slowest: Slowest, losses: Vec<Losses>) -> Vec<Entry> {
@@ -171,7 +178,7 @@ pub fn now() -> ClockOrigin {
         unsafe { libc::clock_gettime(clock, &mut at) };
         at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
     };
-    ClockOrigin { monotonic_ns: read(libc::CLOCK_MONOTONIC), unix_ns: read(libc::CLOCK_REALTIME) }
+    ClockOrigin { monotonic_ns: monotonic_ns(), unix_ns: read(libc::CLOCK_REALTIME) }
 }
 
 /// The thread that writes. When writing fails it ends, and what is sent to it then is dropped; [`finish`](Self::finish) tells.

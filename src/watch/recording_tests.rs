@@ -5,7 +5,7 @@ use crate::measurement::Host;
 use crate::path::delivery::{Line, Waker};
 use crate::path::trail::{Meanwhile, Punt, Stamp, Wake};
 use crate::path::trail_example::trail;
-use crate::recorded::ClockOrigin;
+use crate::recorded::{ClockOrigin, FileName};
 use crate::trace_record::{ProcessRecord, Subject};
 
 fn header() -> Header {
@@ -58,10 +58,11 @@ fn varied(i: u64) -> Trail {
 
 fn end() -> End {
     End {
-        losses: Losses { at_ns: 9_000_000_000, followed: 900, no_room: 1, ring_buffer_full: 2 },
+        losses: Losses { at_ns: 9_000_000_000, followed: 900, no_room: 1, ring_buffer_full: 2, no_completion: 0 },
         unfinished: 4,
         rings: vec![],
         processes: vec![ProcessRecord { tgid: 4711, here: None, comm: "fio".into(), found: false }],
+        files: vec![FileName { device: 9, inode: 7, generation: 1, path: "/data/a".into() }],
     }
 }
 
@@ -74,7 +75,13 @@ fn write(path: &Path) -> Vec<Entry> {
         writer.push(&t).unwrap();
         entries.push(Entry::Trail(t));
         if i == 299 || i == 599 {
-            let losses = Losses { at_ns: 5_000_000_000 + i, followed: i, no_room: i / 300, ring_buffer_full: 0 };
+            let losses = Losses {
+                at_ns: 5_000_000_000 + i,
+                followed: i,
+                no_room: i / 300,
+                ring_buffer_full: 0,
+                no_completion: 0,
+            };
             writer.losses(losses).unwrap();
             entries.push(Entry::Losses(losses));
         }

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::command::{self, Gated};
 use super::end;
+use super::files::Names;
 use super::left::Left;
 use super::metrics::{self, Desk};
 use super::namespace::{self, Numbers};
-use super::processes::{self, Processes};
+use super::processes::{CpuTime, Processes};
+use super::quota::Quotas;
 use super::recorder::{self, Keep, Kept, Recorder};
 use super::sampler::Sampler;
 use super::subject::{Asked, Process};
@@ -23,12 +25,14 @@ use crate::host;
 use crate::host::privileges::{Capability, Privileges};
 use crate::measurement::Warning;
 use crate::metrics_record::Observer;
+use crate::path::files::Descriptor;
 use crate::path::sample::Sample;
 use crate::probe::choice::Choice;
+use crate::probe::cost::Cost;
 use crate::probe::profile::{self, Sampling};
 use crate::probe::watch::{Follow, Interface, Room, Subject, Watch, Who};
 use crate::recorded::{self, End, Header};
-use crate::trace_record::{self, ProcessRecord, TraceRecord};
+use crate::trace_record::{self, ProbeCost, ProcessRecord, TraceRecord};
 
 /// Between two looks at what was followed.
 pub(super) const PERIOD: Duration = Duration::from_millis(20);
@@ -48,6 +52,8 @@ pub struct How {
     /// A command's standard output goes to our standard error.
     pub stdout_apart: bool,
     pub until: Until,
+    /// What costs much is looked at in windows while the program is busy.
+    pub spare: bool,
     pub numbers: Rc<Numbers>,
 }
 
@@ -65,6 +71,8 @@ pub enum Until {
 pub struct Extra {
     pub keep: Keep,
     pub sampling: Option<Sampling>,
+    /// What the probes cost.
+    pub cost: bool,
     /// Where scrapes ask for the counts so far.
     pub metrics: Option<Arc<Desk>>,
 }
@@ -76,6 +84,8 @@ pub struct Traced {
     pub kept: Option<Kept>,
     /// What the record's CPU shares are made of; empty unless samples were asked for.
     pub samples: Vec<Sample>,
+    /// The command was asked to end, since the time was over.
+    pub ended_by_us: bool,
 }
 
 /// What is told while it lasts.
@@ -194,11 +204,15 @@ pub fn watch(
     }
     warnings.extend(whose_numbers(&how.numbers));
 
+    if extra.cost {
+        watch.count_cost()?;
+    }
     let mut sampling_room = profile::Room::default();
     let mut sampler = extra.sampling.map(|s| Sampler::open(&mut sampling_room, s)).transpose()?;
 
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone), Rc::clone(&how.numbers));
-    let descendants = follow(&watched, &mut watch, &mut processes, &how.numbers)?;
+    processes.quotas = Some(Quotas::default());
+    let descendants = follow(&mut watched, &mut watch, &mut processes, &how.numbers)?;
 
     still_there(&watched)?;
     if descendants > 0 {
@@ -209,7 +223,7 @@ pub fn watch(
     let header = Header {
         schema: recorded::SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        subject: subject(&mut watched, descendants).0,
+        subject: subject(&mut watched, descendants),
         one_in: how.choice.one_in,
         adaptive: how.choice.adaptive,
         slowest: extra.keep.slowest.map(|k| k as u64),
@@ -222,6 +236,9 @@ pub fn watch(
         None => watch.begin()?,
         Some(_) => watch.begin_closed()?,
     }
+    if how.spare {
+        watch.spare();
+    }
     if let Some(sampler) = &mut sampler {
         sampler.tell(&processes);
         sampler.begin()?;
@@ -232,6 +249,7 @@ pub fn watch(
     }
     let mut windows = how.windows.map(|windows| Opening::new(windows, began));
     let mut summary = Summary::new(how.choice);
+    let mut files = Names::new(Rc::clone(&how.numbers));
     let mut until = how.duration.map(|d| began + d);
     let mut stopped = false;
     let mut left: Option<Left> = None;
@@ -242,16 +260,13 @@ pub fn watch(
                 break;
             }
             let is_first = left.is_none();
-            if is_first {
-                processes.command_has_ended();
-            }
             let left = left.get_or_insert_default();
             left.look(&watch, &how.numbers)?;
             if left.is_over() {
                 break;
             }
             if is_first && left.running().len() > 0 {
-                let status = command.ended().map_or(0, |ended| ended.status);
+                let status = command.ended().unwrap_or(0);
                 tell(News::Left { status, left });
             }
         }
@@ -273,8 +288,9 @@ pub fn watch(
         }
         // First of all, since taking takes its time: a window that should have closed costs the watched.
         let closing = windows.as_mut().map(|windows| windows.turn(&mut watch)).transpose()?;
+        watch.pace()?;
         if closing != Some(true) {
-            take(&mut watch, &mut summary, &mut processes, recorder.as_mut())?;
+            take(&mut watch, &mut summary, &mut processes, Some(&mut files), recorder.as_mut())?;
             processes.sample();
         }
         if let Some(sampler) = &mut sampler {
@@ -299,14 +315,16 @@ pub fn watch(
         }
     }
     let windows = windows.map(|windows| windows.end(&mut watch, began)).transpose()?;
-    let elapsed = windows.map_or(began.elapsed(), |(_, watched)| watched);
+    let elapsed_ns = windows.and_then(|w| w.open_for_ns()).unwrap_or(began.elapsed().as_nanos() as u64);
     let ended_ns = recorder::now().monotonic_ns;
     let over = watched.have_ended();
     processes.look(true);
+    let cpu = cpu(&mut watch, &mut processes, &watched, &how.numbers)?.filter(|_| windows.is_none());
     // What ends the watch is none of the watched programs' CPU time.
     let shares = sampler.as_mut().map(Sampler::end).transpose()?;
+    let costs = watch.costs()?;
     let observed = watch.end()?;
-    take(&mut watch, &mut summary, &mut processes, recorder.as_mut())?;
+    take(&mut watch, &mut summary, &mut processes, Some(&mut files), recorder.as_mut())?;
 
     if let Watched::Command(command) = &mut watched {
         if !stopped {
@@ -332,9 +350,8 @@ pub fn watch(
             ));
         }
     }
-    let (subject, ended) = subject(&mut watched, descendants);
-    // The kernel's account of a command that ended later than the span has more than the span.
-    let cpu = processes.cpu(ended.filter(|_| over)).filter(|_| windows.is_none());
+    warnings.extend(processes.quotas.as_ref().and_then(Quotas::warning));
+    let subject = subject(&mut watched, descendants);
     // The probes' name of one that is found at its I/O is the thread's; that of /proc may be of before it became its program.
     let mut names: BTreeMap<u32, String> = processes.names().map(|(tgid, name)| (tgid, name.to_owned())).collect();
     let (watched_by_probes, more) = (observed.processes.len() as u64, observed.more_processes);
@@ -342,7 +359,7 @@ pub fn watch(
     names.extend(newer.map(|p| (p.tgid, p.comm.clone())));
     let span = Span {
         started_unix_s: origin.unix_ns / 1_000_000_000,
-        elapsed_ns: elapsed.as_nanos() as u64,
+        elapsed_ns,
         subject,
         host,
         cpu,
@@ -356,17 +373,28 @@ pub fn watch(
             })
             .collect(),
         most_workers: processes.most_workers(),
-        workers_cpu_ns: processes.workers_cpu_ns().filter(|_| windows.is_none()),
+        workers_cpu_ns: processes.workers_cpu_ns(watch.ended_workers_ns()).filter(|_| windows.is_none()),
         warnings,
     };
-    let seen = Seen { rings: processes.rings.all(), sq_thread: &|tgid, tid| processes.sq_thread(tgid, tid) };
+    let sq_thread = |tgid, tid| processes.sq_thread(tgid, tid);
+    let seen = Seen { rings: processes.rings.all(), sq_thread: &sq_thread, files: &files };
     let loss = observed.follow_loss;
     let mut record = summary.record(observed, &seen, span);
+    record.total.reaping_lost = Some(watch.stays_lost());
     // The probes know of all of them; a name that was used again is there once.
     record.total.more_processes = (watched_by_probes + more).saturating_sub(record.total.processes.len() as u64);
-    if let Some((windows, _)) = windows {
-        of_windows(&mut record, windows);
+    if let Some(windows) = windows {
+        of_windows(&mut record, windows, loss.came_later);
     }
+    record.total.probe_costs = costs.map(|costs| {
+        let record = |c: Cost| ProbeCost {
+            program: c.program.into(),
+            event: c.tracepoint.into(),
+            runs: c.runs,
+            spent_ns: c.spent_ns,
+        };
+        costs.into_iter().map(record).collect()
+    });
     let mut samples = vec![];
     if let Some(shares) = shares {
         record.total.warnings.extend(doubt::samples_lost(&shares.how));
@@ -377,9 +405,10 @@ pub fn watch(
     }
     let kept = recorder.map(|recorder| {
         let (rings, processes) = (record.rings.clone(), record.total.processes.clone());
-        recorder.finish(ended_ns, loss, End { rings, processes, ..End::default() })
+        recorder.finish(ended_ns, loss, End { rings, processes, files: files.named(), ..End::default() })
     });
-    Ok(Traced { record, kept, samples })
+    let ended_by_us = matches!(watched, Watched::Command(_)) && !over && !stopped;
+    Ok(Traced { record, kept, samples, ended_by_us })
 }
 
 /// Windows as they open and close.
@@ -387,7 +416,11 @@ struct Opening {
     windows: Windows,
     schedule: Schedule,
     open_since: Option<Instant>,
-    watched: Duration,
+    /// From then on no requests are chosen.
+    finishing_since: Option<Instant>,
+    /// How long requests were chosen in those that are over, and how long these finished then.
+    choosing: Duration,
+    finishing: Duration,
     opened: u64,
 }
 
@@ -398,7 +431,9 @@ impl Opening {
             windows,
             schedule: Schedule::new(windows, now, seed),
             open_since: None,
-            watched: Duration::ZERO,
+            finishing_since: None,
+            choosing: Duration::ZERO,
+            finishing: Duration::ZERO,
             opened: 0,
         }
     }
@@ -414,7 +449,10 @@ impl Opening {
                 self.open_since = Some(now);
                 self.opened += 1;
             }
-            Some(Step::Finish) => drop(watch.finish_window()),
+            Some(Step::Finish) => {
+                watch.finish_window();
+                self.finishing_since = Some(Instant::now());
+            }
             Some(Step::Close) => self.close(watch)?,
             None => {}
         }
@@ -422,12 +460,18 @@ impl Opening {
     }
 
     fn close(&mut self, watch: &mut Watch<'_>) -> Result<()> {
-        self.watched += self.open_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        if let Some(since) = self.open_since.take() {
+            let now = Instant::now();
+            // One that the watch's end closes need not finish.
+            let finishes = self.finishing_since.take().unwrap_or(now);
+            self.choosing += finishes - since;
+            self.finishing += now - finishes;
+        }
         watch.close_window()
     }
 
-    /// What there was of them, and the time that they were open.
-    fn end(mut self, watch: &mut Watch<'_>, began: Instant) -> Result<(trace_record::Windows, Duration)> {
+    /// What there was of them.
+    fn end(mut self, watch: &mut Watch<'_>, began: Instant) -> Result<trace_record::Windows> {
         if self.open_since.is_some() {
             self.close(watch)?;
         }
@@ -436,14 +480,17 @@ impl Opening {
             period_ns: self.windows.period.as_nanos() as u64,
             opened: self.opened,
             span_ns: began.elapsed().as_nanos() as u64,
+            choosing_ns: Some(self.choosing.as_nanos() as u64),
+            finishing_ns: Some(self.finishing.as_nanos() as u64),
         };
-        Ok((windows, self.watched))
+        Ok(windows)
     }
 }
 
 /// What /proc says is of all the time, and is left out beside counts that are not.
-fn of_windows(record: &mut TraceRecord, windows: trace_record::Windows) {
+fn of_windows(record: &mut TraceRecord, windows: trace_record::Windows, came_later: u64) {
     record.total.windows = Some(windows);
+    record.total.followed.came_later = Some(came_later);
     for ring in &mut record.rings {
         ring.active_ns = None;
         if let Some(sqpoll) = &mut ring.sqpoll {
@@ -495,7 +542,7 @@ fn own_cpu() -> Observer {
 /// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves. How many descend
 /// from the named processes.
 pub(super) fn follow(
-    watched: &Watched,
+    watched: &mut Watched,
     watch: &mut Watch<'_>,
     seen: &mut Processes,
     numbers: &Numbers,
@@ -506,19 +553,20 @@ pub(super) fn follow(
             let found = numbers.find(number)?.ok_or_else(|| {
                 Error::machine(format!("cannot tell the kernel's number of process {number}"), "report this")
             })?;
-            watch.follow(found.tgid, numbers.in_proc(found.tgid))?;
+            command.is_known_as(found.tgid);
+            watch.follow(found.tgid, numbers.in_proc(found.tgid), true)?;
             seen.track(found.tgid, false);
             seen.count_cpu_from_now(found.tgid);
             Ok(0)
         }
         Watched::Processes(roots) => {
             let mut all: Vec<u32> = vec![];
-            for root in roots {
+            for root in roots.iter() {
                 let mut new = vec![root.tgid];
                 // A child that is made while we look is followed through its parent, or is seen by the next look.
                 while !new.is_empty() {
                     for tgid in &new {
-                        watch.follow(*tgid, numbers.in_proc(*tgid))?;
+                        watch.follow(*tgid, numbers.in_proc(*tgid), false)?;
                     }
                     all.append(&mut new);
                     new = numbers.descendants(root.tgid)?.into_iter().filter(|d| !all.contains(d)).collect();
@@ -555,10 +603,12 @@ pub(super) fn take(
     watch: &mut Watch<'_>,
     summary: &mut Summary,
     processes: &mut Processes,
+    mut files: Option<&mut Names>,
     mut recorder: Option<&mut Recorder>,
 ) -> Result<()> {
     watch.attach_if_used()?;
     let mut last = 0;
+    watch.unregistered()?.into_iter().for_each(|at| summary.unregistered(at));
     watch.trails(&mut |trail| {
         // Most of them come from the process that the one before came from.
         if trail.tgid != last {
@@ -568,6 +618,9 @@ pub(super) fn take(
         if let Some(recorder) = &mut recorder {
             recorder.take(&trail);
         }
+        if let Some(files) = &mut files {
+            files.met(trail.tgid, trail.file, trail.descriptor);
+        }
         summary.take(trail);
     })?;
     watch.reaped(&mut |reaped| {
@@ -575,26 +628,70 @@ pub(super) fn take(
             last = reaped.tgid;
             processes.noticed(last);
         }
+        if let Some(files) = &mut files {
+            files.met(reaped.tgid, None, Some(Descriptor::Fd(reaped.fd)));
+        }
         summary.take_reaped(reaped);
     });
+    let told = watch.file_names();
+    if let Some(files) = files {
+        told.into_iter().for_each(|name| files.told(name));
+        files.look();
+    }
+    watch.stays(&mut |stay| summary.take_stay(&stay));
+    processes.sq_threads_ended(watch.ended_sq_threads());
     summary.fold(&watch.folded());
     Ok(())
 }
 
-fn subject(watched: &mut Watched, descendants: usize) -> (trace_record::Subject, Option<processes::CpuTime>) {
+/// CPU time of the watched processes: of those that have ended as the probes account for it, of the others as /proc does.
+fn cpu(
+    watch: &mut Watch<'_>,
+    processes: &mut Processes,
+    watched: &Watched,
+    numbers: &Numbers,
+) -> Result<Option<CpuTime>> {
+    /// The kernel accounts for a process some moments after /proc has it no more.
+    const LOOKS: u32 = 40;
+    let mut looks = 0;
+    let (ended, living) = loop {
+        let (ended, workers) = (watch.ended_cpu_ns(), watch.ended_workers_ns());
+        let living = watch.followed()?;
+        living.iter().for_each(|tgid| processes.noticed(*tgid));
+        processes.look(false);
+        let settled = living.iter().all(|tgid| processes.tracks(*tgid))
+            && watch.ended_cpu_ns() == ended
+            && watch.ended_workers_ns() == workers;
+        looks += 1;
+        if settled || looks == LOOKS || ended.is_none() || !numbers.has_proc() {
+            break (ended, living);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let mut ended = ended.map(|(user_ns, system_ns)| CpuTime { user_ns, system_ns });
+    if let (Watched::Command(command), Some(ended)) = (watched, &mut ended)
+        && command.kernels_tgid().is_none_or(|tgid| !living.contains(&tgid))
+    {
+        let before = command.cpu_before();
+        ended.user_ns = ended.user_ns.saturating_sub(before.user_ns);
+        ended.system_ns = ended.system_ns.saturating_sub(before.system_ns);
+    }
+    Ok(processes.cpu(ended))
+}
+
+fn subject(watched: &mut Watched, descendants: usize) -> trace_record::Subject {
     match watched {
         Watched::Command(command) => {
-            let ended = command.ended();
-            let exit_status = ended.map(|e| e.status);
-            (trace_record::Subject::Command { argv: command.argv(), exit_status }, ended.map(|e| e.cpu))
+            let exit_status = command.ended();
+            trace_record::Subject::Command { argv: command.argv(), exit_status }
         }
         Watched::Processes(processes) => match processes.as_slice() {
-            [p] => (trace_record::Subject::Process { tgid: p.tgid, comm: p.comm.clone(), descendants }, None),
+            [p] => trace_record::Subject::Process { tgid: p.tgid, comm: p.comm.clone(), descendants },
             several => {
                 let tgids = several.iter().map(|p| p.tgid).collect();
-                (trace_record::Subject::Processes { tgids, descendants }, None)
+                trace_record::Subject::Processes { tgids, descendants }
             }
         },
-        Watched::Everyone => (trace_record::Subject::All, None),
+        Watched::Everyone => trace_record::Subject::All,
     }
 }

@@ -1,10 +1,12 @@
 //! Hand-made counts and followed requests, and the exact numbers that they make.
 
 use super::*;
-use crate::measurement::{Delay, Order, OrderBy};
+use crate::measurement::{Delay, Order, OrderBy, Waits};
+use crate::path::multishot::Multishot;
 use crate::path::trail::{Course, Stamp};
 use crate::path::trail_example;
-use crate::probe::rings::{ContextKind, FollowLoss};
+use crate::probe::rings::{Chosen, ContextKind, FollowLoss};
+use crate::watch::namespace::Numbers;
 
 fn at(ns: u64, cpu: u32) -> Stamp {
     Stamp { ns, cpu }
@@ -89,6 +91,16 @@ fn record(one_in: u32, trails: impl IntoIterator<Item = Trail>, observed: Observ
     recorded(Choice::fixed(one_in), trails, observed, seen)
 }
 
+/// Counted when it was chosen.
+fn submitted(trail: &Trail, observed: &mut Observed) {
+    let chosen = &mut observed.follow_loss.chosen;
+    *(if trail.weight <= 1 { &mut chosen.whole } else { &mut chosen.sampled }) += 1;
+    let ring = observed.rings.iter_mut().find(|ring| Some(ring.ring) == trail.ring);
+    if let (Some(ring), Some(batch @ 1..)) = (ring, trail.enter_batch) {
+        ring.batches.entry(1 << batch.ilog2()).or_default().take(trail.weight, 1.0 / f64::from(batch));
+    }
+}
+
 fn recorded(
     choice: Choice,
     trails: impl IntoIterator<Item = Trail>,
@@ -96,7 +108,14 @@ fn recorded(
     seen: &[SeenRing],
 ) -> TraceRecord {
     let mut summary = Summary::new(choice);
-    trails.into_iter().for_each(|t| summary.take(t));
+    let mut observed = observed;
+    let mut multishot = Multishot::default();
+    for trail in trails {
+        if !multishot.is_later(&trail) {
+            submitted(&trail, &mut observed);
+        }
+        summary.take(trail);
+    }
     let span = Span {
         started_unix_s: 1,
         elapsed_ns: 2_000_000_000,
@@ -109,12 +128,24 @@ fn recorded(
         warnings: vec![],
     };
     let thread = |_, tid| (tid == 8).then_some(SqThread { tid, elapsed_ns: 1000, cpu_ns: Some(900), sleeps: Some(5) });
-    summary.record(observed, &Seen { rings: seen.iter().collect(), sq_thread: &thread }, span)
+    let files = Names::new(std::rc::Rc::new(Numbers::SAME));
+    summary.record(observed, &Seen { rings: seen.iter().collect(), sq_thread: &thread, files: &files }, span)
 }
 
 /// Only followed requests; no counts.
 fn followed(one_in: u32, trails: impl IntoIterator<Item = Trail>) -> Total {
     record(one_in, trails, observed(vec![], vec![]), &[]).total
+}
+
+#[test]
+fn the_first_followed_one_of_each_error_can_be_looked_for() {
+    let failed = |submitted, result| Trail { result, ..trail(submitted) };
+    let of = OpcodeCounts { errors: 9, errnos: vec![(14, 6), (11, 3)], ..opcode("read", 9, 9) };
+    let trails = [failed(300, -14), failed(200, -14), trail(100)];
+    let r = record(1, trails, observed(vec![counted(0, vec![of], vec![])], vec![]), &[]);
+    let errnos = |o: &OpcodeRecord| o.errnos.iter().map(|e| (e.errno.clone(), e.user_data.clone())).collect::<Vec<_>>();
+    let wanted = [("EFAULT".to_owned(), Some(format!("{:#x}", 200))), ("EAGAIN".to_owned(), None)];
+    assert_eq!([errnos(&r.rings[0].opcodes[0]), errnos(&r.total.opcodes[0])], [wanted.to_vec(), wanted.to_vec()]);
 }
 
 #[test]
@@ -141,7 +172,7 @@ fn counts_are_the_probes_own() {
     assert_eq!((t.followed.one_in, t.followed.completions, t.followed.unfinished), (64, 0, 4));
     let opcodes: Vec<_> = t.opcodes.iter().map(|o| (o.opcode.as_str(), o.requests, o.completions, o.bytes)).collect();
     assert_eq!(opcodes, [("read", 11, 10, 107), ("nop", 2, 2, 0)]);
-    assert_eq!(t.opcodes[0].errnos, [ErrnoCount { errno: "EAGAIN".into(), count: 2 }]);
+    assert_eq!(t.opcodes[0].errnos, [ErrnoCount { errno: "EAGAIN".into(), count: 2, user_data: None }]);
     let rings: Vec<_> = r.rings.iter().map(|r| (r.ring, r.requests, r.completions, r.bytes, r.errors)).collect();
     assert_eq!(rings, [(0, 8, 8, 100, 0), (1, 5, 4, 7, 2)]);
     assert_eq!((&t.order, &t.stages, t.latency_ns.count, t.latency_ns.p50), (&None, &None, 0, None));
@@ -314,9 +345,147 @@ fn each_followed_request_counts_as_often_as_it_stands_for() {
     assert_eq!(runs, [(2, 32, Some(1_220))]);
     assert_eq!(t.enter_calls, None, "of twelve, no total is told");
     // Where none had to be left out, nothing is estimated.
-    let r = recorded(Choice::adaptive(100), trails().take(20), observed(vec![], vec![]), &[]);
+    let one = observed(vec![counted(0, vec![opcode("read", 20, 20)], vec![])], vec![]);
+    let r = recorded(Choice::adaptive(100), trails().take(20), one, &[]);
     assert_eq!(r.total.enter_calls, Some(Estimate { total: 20.0, ci95: [20.0, 20.0] }));
     assert_eq!((r.total.followed.requests_ci95, r.total.followed.sampled_from), (Some([20.0, 20.0]), Some(0)));
+}
+
+/// A poll was armed for so long; it is posted 1 µs later.
+fn armed(opcode: &str, submitted: u64, ns: u64) -> Trail {
+    Trail {
+        opcode: opcode.into(),
+        issued: Some(at(submitted + 10, 0)),
+        ready: Some(at(submitted + ns, 0)),
+        posted: at(submitted + ns + 1_000, 0),
+        course: Course::Poll,
+        ..trail(submitted)
+    }
+}
+
+/// Reads one at a time of 100 ns, beside one of an eventfd that is kept open all the while.
+#[test]
+fn a_wake_up_that_is_kept_open_is_no_part_of_the_mean_or_the_order() {
+    let reads = || (0..1_000).map(|i| staged(2 + i * 1_000));
+    let ring = || vec![counted(0, vec![opcode("read", 1_001, 1_001)], vec![])];
+    let r = record(1, reads().chain([armed("read", 1, 1_000_000)]), observed(ring(), vec![]), &[]);
+    let waits = Some(Waits { requests: 1, estimated: 1, mean_ns: 1_001_000.0 });
+    for (latency, told, stages) in [
+        (&r.total.latency_ns, &r.total.waits, &r.total.stages),
+        (&r.rings[0].latency_ns, &r.rings[0].waits, &r.rings[0].stages),
+        (&r.total.opcodes[0].latency_ns, &r.total.opcodes[0].waits, &r.total.opcodes[0].stages),
+    ] {
+        assert_eq!((latency.count, latency.mean, latency.p50), (1_001, Some(100.0), Some(100)));
+        assert!(latency.max > Some(1_000_000), "nothing is hidden: {latency:?}");
+        assert_eq!(*told, waits);
+        let stages = stages.as_ref().unwrap();
+        assert_eq!((stages.completions, stages.wait_ns, stages.total_ns), (1_000, 50.0, 100.0));
+    }
+    assert_eq!(r.total.followed.with_stages, 1_001);
+    let order = r.total.order.as_ref().unwrap();
+    assert_eq!((order.completions, order.waits, order.inversions, order.overtaken), (1_000, 1, 0, Some(0)));
+    assert_eq!(order.delivery.as_ref().map(|d| d.completions), Some(1_001));
+    // A disk that took as long is no wait: what is not known to be one stays in.
+    let slow = Trail { course: Course::Block, ..armed("read", 1, 1_000_000) };
+    let r = record(1, reads().chain([slow]), observed(ring(), vec![]), &[]);
+    assert_eq!(
+        (&r.total.waits, r.total.order.as_ref().map(|o| (o.inversions, o.overtaken))),
+        (&None, Some((1_000, Some(1))))
+    );
+    assert!(r.total.latency_ns.mean > Some(1_000.0) && r.total.stages.unwrap().wait_ns > 1_000.0);
+}
+
+#[test]
+fn timeouts_beside_reads_are_waits_and_alone_they_are_not() {
+    let timeouts = || (0..20).map(|i| Trail { opcode: "timeout".into(), ..trail(1 + i * 50) });
+    let ring = |of: Vec<OpcodeCounts>| observed(vec![counted(0, of, vec![])], vec![]);
+    let counts = || opcode("timeout", 20, 20);
+    let both = record(1, timeouts().chain((1..21).map(staged)), ring(vec![counts(), opcode("read", 20, 20)]), &[]);
+    assert_eq!(both.total.waits, Some(Waits { requests: 20, estimated: 20, mean_ns: 100.0 }));
+    assert_eq!(both.total.order.map(|o| (o.completions, o.waits)), Some((20, 20)));
+    let of = |name: &str| both.total.opcodes.iter().find(|o| o.opcode == name).unwrap();
+    assert_eq!(of("timeout").latency_ns.mean, Some(100.0), "there is nothing else of this operation");
+    let alone = record(1, timeouts(), ring(vec![counts()]), &[]);
+    assert_eq!((alone.total.waits, alone.total.latency_ns.mean), (None, Some(100.0)));
+    assert_eq!(alone.total.order.map(|o| (o.completions, o.waits)), Some((20, 0)));
+}
+
+#[test]
+fn the_threads_of_a_pair_are_those_that_submit_most() {
+    let of = |tid, n: u64| (0..n).map(move |i| Trail { tid, ..staged(1 + i * 1_000) });
+    let threads = |trails: Vec<Trail>| followed(1, trails).cpu_pairs[0].threads;
+    assert_eq!(threads(of(8, 95).chain(of(9, 5)).collect()), Some(1), "one that hardly submits");
+    assert_eq!(threads((1..=4).flat_map(|tid| of(tid, 25)).collect()), Some(4));
+    assert_eq!(threads((1..=3_000).flat_map(|tid| of(tid, 1)).collect()), Some(1_024), "as many as are kept");
+}
+
+#[test]
+fn a_request_that_was_handed_over_twice_is_one() {
+    let punted = |i| Trail { punted: Some(crate::path::trail::Punt::Asked), ..trail(i) };
+    let counts = OpcodeCounts { punted_asked: 40, ..opcode("read", 30, 30) };
+    let ring = || observed(vec![counted(0, vec![counts.clone()], vec![])], vec![]);
+    let trails = || (0..20).map(punted).chain((20..30).map(trail));
+    let exact = Some(Estimate { total: 20.0, ci95: [20.0, 20.0] });
+    assert_eq!(record(1, trails(), ring(), &[]).total.opcodes[0].punted_requests, exact);
+    assert_eq!(record(64, trails(), ring(), &[]).total.opcodes[0].punted_requests, None, "of 20 of a sample");
+}
+
+#[test]
+fn requests_that_came_later_or_are_unfinished_are_known() {
+    let requests = |choice, trails: u64, weight, loss: FollowLoss| {
+        let trails = (0..trails).map(|i| Trail { weight, ..trail(i * 1_000) });
+        let f =
+            recorded(choice, trails, Observed { follow_loss: loss, ..observed(vec![], vec![]) }, &[]).total.followed;
+        f.requests_estimated.zip(f.requests_ci95)
+    };
+    let chosen = Chosen { whole: 3, sampled: 0 };
+    let loss = FollowLoss { came_later: 7_600, unfinished: 3, chosen, ..FollowLoss::default() };
+    // Where all were chosen, they are all that there were.
+    assert_eq!(requests(Choice::fixed(1), 20, 1, loss), Some((7_623.0, [7_623.0, 7_623.0])));
+    assert_eq!(
+        requests(Choice::fixed(1), 0, 1, FollowLoss { chosen: Chosen::default(), ..loss }),
+        Some((7_600.0, [7_600.0; 2]))
+    );
+    assert_eq!(requests(Choice::fixed(1), 0, 1, FollowLoss::default()), None);
+    // What came later moves both ends, and makes them no wider.
+    let chosen = Chosen { whole: 0, sampled: 2 };
+    let loss = FollowLoss { chosen, sampled_from: 2_000, ..FollowLoss::default() };
+    let (alone, [lo, hi]) = requests(Choice::fixed(100), 18, 100, loss).unwrap();
+    assert!(alone == 2_000.0 && lo > 1_200.0 && lo < 2_000.0 && hi > 2_000.0 && hi < 3_200.0, "{lo} to {hi}");
+    let later = requests(Choice::fixed(100), 18, 100, FollowLoss { came_later: 7_600, ..loss });
+    assert_eq!(later, Some((9_600.0, [lo + 7_600.0, hi + 7_600.0])));
+    assert_eq!(requests(Choice::fixed(100), 0, 100, FollowLoss { came_later: 7_600, ..FollowLoss::default() }), None);
+}
+
+/// A thousand of a heavy tail, each for a hundred; and as many as are too few.
+#[test]
+fn a_mean_of_a_sample_has_its_interval_or_none() {
+    let of = |n: u64| {
+        let took = |i| if i % 50 == 0 { 10_000 } else { 100 };
+        let trails = (0..n).map(|i| Trail { posted: at(i * 100_000 + took(i), 0), weight: 100, ..staged(i * 100_000) });
+        let mut counts = observed(vec![counted(0, vec![opcode("read", n * 100, n * 100)], vec![])], vec![]);
+        counts.follow_loss.sampled_from = n * 100;
+        recorded(Choice::adaptive(100), trails, counts, &[])
+    };
+    let (r, few) = (of(1_000), of(162));
+    for (mean, latency) in [
+        (298.0, &r.total.latency_ns),
+        (298.0, &r.rings[0].latency_ns),
+        (298.0, &r.rings[0].opcodes[0].latency_ns),
+        (238.0, &r.total.stages.as_ref().unwrap().delivery_delay_ns),
+    ] {
+        let [lo, hi] = latency.mean_ci95.unwrap();
+        assert_eq!(latency.mean, Some(mean));
+        // The standard error of twenty slow ones of a thousand is 44; where there may be more, the interval reaches further.
+        assert!((mean - 90.0..mean - 60.0).contains(&lo) && (mean + 110.0..mean + 150.0).contains(&hi), "{lo} to {hi}");
+    }
+    let s = r.rings[0].stages.as_ref().unwrap();
+    assert_eq!((s.total_ns, s.total_ci95), (298.0, r.total.latency_ns.mean_ci95));
+    assert!(few.total.latency_ns.mean.is_some_and(|m| m > 300.0));
+    assert_eq!((few.total.latency_ns.mean_ci95, few.rings[0].stages.as_ref().unwrap().total_ci95), (None, None));
+    // Where nothing was left out, it is exact.
+    let all = followed(1, (0..20).map(|i| trail(i * 1_000)));
+    assert_eq!((all.latency_ns.mean, all.latency_ns.mean_ci95), (Some(100.0), Some([100.0, 100.0])));
 }
 
 #[test]
@@ -334,7 +503,8 @@ fn the_order_of_first_completions() {
     let no_ring = Trail { ring: None, ..at_ns(0, 9999) };
     let t = followed(1, [at_ns(1, 50), at_ns(2, 40), at_ns(3, 30), other_ring, no_ring]);
     let by = OrderBy { block: 0, device: 0, file_system: None, task_work: 0 };
-    let expected = Order { completions: 4, inversions: 2, max_displacement: 2, by, delivery: None };
+    let expected =
+        Order { completions: 4, inversions: 2, overtaken: Some(2), waits: 0, max_displacement: 2, by, delivery: None };
     assert_eq!(t.order, Some(expected));
 }
 
@@ -407,9 +577,10 @@ fn requests_of_contexts_are_counted_apart_and_in_all() {
     observed.contexts = vec![direct, out_of_sight];
     let mut summary = Summary::new(Choice::fixed(1));
     for (submitted_ns, reaped_ns) in [(1_000, 1_300), (1_100, 1_200)] {
-        summary.take_reaped(Reaped { context: 1, tgid: 7, opcode: "pread".into(), submitted_ns, reaped_ns, weight: 1 });
+        let (opcode, fd, result) = ("pread".into(), 3, 4096);
+        summary.take_reaped(Reaped { context: 1, tgid: 7, opcode, submitted_ns, reaped_ns, weight: 1, fd, result });
     }
-    let total = total(observed.clone(), &summary.parts[&Some(1)], &summary, 1_000);
+    let total = total(observed.clone(), &summary.parts[&Some(1)], &summary, 1_000, &|_, _, _| false);
     assert_eq!((total.ios, total.bytes, total.opcodes.len()), (4, 8192, 1));
     assert_eq!((total.opcodes[0].requests, total.opcodes[0].completions), (8, 2));
     assert_eq!((total.latency_ns.count, total.latency_ns.max), (2, Some(300)));
@@ -417,16 +588,16 @@ fn requests_of_contexts_are_counted_apart_and_in_all() {
     assert_eq!(codes, ["results_unseen"], "2 of 4");
 
     let none = Part::default();
-    let seen = context(&observed.contexts[0], &summary.parts[&Some(1)]);
+    let seen = context(&observed.contexts[0], &summary.parts[&Some(1)], 1);
     assert_eq!((seen.requests, seen.completions, seen.reaped), (3, 2, 2));
     assert_eq!((seen.bytes, seen.errors, seen.active_ns), (Some(8192), Some(0), Some(300)));
     assert_eq!((seen.latency_ns.min, seen.interface.as_str()), (Some(100), "libaio"));
-    let unseen = context(&observed.contexts[1], &none);
+    let unseen = context(&observed.contexts[1], &none, 1);
     assert_eq!((unseen.requests, unseen.completions, unseen.reaped), (5, 2, 0));
     assert_eq!((unseen.bytes, unseen.errors, unseen.active_ns), (None, None, None));
     // Results of what was not seen to be submitted are seen, and no number of bytes is made of them.
     let mut half = observed.contexts[0].clone();
     half.opcodes.push(opcode("unknown", 0, 3));
-    let half = context(&half, &none);
+    let half = context(&half, &none, 1);
     assert_eq!((half.reaped, half.bytes, half.errors), (5, None, Some(0)));
 }

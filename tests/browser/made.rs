@@ -108,7 +108,7 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
         iops: iops(cell, repeat),
         latency_ns: quantile::summary(latency),
         phases: Phases { submit: 0.25, poll: 0.5, clear: 0.125, other: 0.125, total_ns: 1_000_000_000 },
-        cpu: Cpu { user_ns: 200_000_000 + u64::from(repeat), system_ns: 300_000_000, ..Cpu::default() },
+        cpu: Cpu { user_ns: Some(200_000_000 + u64::from(repeat)), system_ns: Some(300_000_000), ..Cpu::default() },
         vehicles: vehicles(),
         per_io: PerIo {
             syscalls: Some(1.0),
@@ -134,7 +134,9 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
             queued_ns: None,
             queued_completions: 0,
             queued_delivery_ns: None,
+            runnable: None,
             total_ns: 100_000.0,
+            total_ci95: None,
             delivery_delay_ns: quantile::summary(latency),
         }),
         followed: Some(Followed { one_in: 1, completions: 1000, with_stages: 1000, ..Followed::default() }),
@@ -201,8 +203,8 @@ fn interrupt(vector: &str, name: &str, cpu: u32, count: u64) -> Interrupt {
 fn network(m: &mut Measurement, repeat: u32) {
     let total = ServerCounts {
         wall_ns: 1_000_000_000,
-        user_ns: Some(m.cpu.user_ns),
-        system_ns: Some(m.cpu.system_ns),
+        user_ns: m.cpu.user_ns,
+        system_ns: m.cpu.system_ns,
         idle_ns: Some(100_000_000 * u64::from(repeat)),
         counts: Counts { requests: 1000, ..Counts::default() },
     };
@@ -239,5 +241,13 @@ fn network(m: &mut Measurement, repeat: u32) {
         max_displacement: 3,
         by: DeliveredBy { file_system: None, task_work: u64::from(repeat) * 10 },
     };
-    m.order = Some(Order { completions: 1000, inversions: 0, max_displacement: 0, by, delivery: Some(delivery) });
+    m.order = Some(Order {
+        completions: 1000,
+        inversions: 0,
+        overtaken: Some(0),
+        waits: 0,
+        max_displacement: 0,
+        by,
+        delivery: Some(delivery),
+    });
 }

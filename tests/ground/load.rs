@@ -141,6 +141,16 @@ pub fn groups<T>(count: u32, size: u32, mut group: impl FnMut(u32) -> Result<T>)
     Ok(())
 }
 
+/// No-ops, so many with each call, which does them at once.
+pub fn nops(ring: &mut Ring, count: u32, batch: u32) -> Result<()> {
+    groups(count, batch, |group| {
+        (0..group).for_each(|_| ring.push(opcode::Nop::new().build(), 0));
+        ring.submit()?;
+        ensure!(ring.reap() == group, "a no-op did not complete at once");
+        Ok(())
+    })
+}
+
 /// Computes for a while in user mode: about a nanosecond or a few per turn, no system call, no memory.
 pub fn spin(turns: u32) {
     for _ in 0..turns {

@@ -5,9 +5,12 @@
 //! says so in `unsupported`, and the exit status is 0.
 
 mod cores;
+mod faults;
+mod files;
 mod interfaces;
 mod load;
 mod many;
+mod memory;
 mod neighbours;
 mod network;
 mod order;
@@ -15,11 +18,13 @@ mod pathologies;
 mod processes;
 mod programs;
 mod readiness;
+mod reaping;
 mod report;
 mod results;
 mod ring;
 mod run;
 mod sqpoll;
+mod threads;
 mod vehicles;
 
 use std::path::PathBuf;
@@ -63,7 +68,12 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         pathologies::SCENARIOS,
         sqpoll::SCENARIOS,
         results::SCENARIOS,
+        memory::SCENARIOS,
+        reaping::SCENARIOS,
+        faults::SCENARIOS,
+        threads::SCENARIOS,
         programs::SCENARIOS,
+        files::SCENARIOS,
     ]
     .into_iter()
     .flatten()
@@ -93,6 +103,7 @@ fn perform(args: Args) -> Result<()> {
     }
     let scenario = scenarios()
         .chain(many::SCENARIOS)
+        .chain(threads::ACROSS)
         .find(|scenario| scenario.name == args.scenario)
         .with_context(|| format!("there is no scenario `{}`; `ground list` prints them", args.scenario))?;
     let report = Run::new(scenario, args).perform(scenario)?;

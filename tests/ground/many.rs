@@ -1,6 +1,9 @@
 //! Many rings, children and threads. These are no scenarios of the list: they hold no finding and no single ring's truth, only sums
 //! that follow from `--count`.
 
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
@@ -26,12 +29,28 @@ pub const SCENARIOS: &[Scenario] = &[
         run: rings_at_once,
     },
     Scenario {
+        name: "operations_of_rings",
+        about: "count rings, all open at once, each with 600 no-ops, reads of /dev/zero, writes to /dev/null and polls of it",
+        finding: None,
+        allowed: &[],
+        count: 500,
+        run: operations_of_rings,
+    },
+    Scenario {
         name: "forks",
         about: "count children that do nothing, every 50th a no-op in a ring of its own; then 1000 no-ops of the parent",
         finding: None,
         allowed: &[],
         count: 3_000,
         run: forks,
+    },
+    Scenario {
+        name: "children_with_rings",
+        about: "count children, three at a time, each 500 no-ops in a ring of its own; then the parent stands still for a second",
+        finding: None,
+        allowed: &[],
+        count: 160,
+        run: children_with_rings,
     },
     Scenario {
         name: "threads_in_turn",
@@ -41,7 +60,60 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 3_000,
         run: threads_in_turn,
     },
+    Scenario {
+        name: "one_ring_of_processes",
+        about: "count no-ops in one ring: a sixth by the process that made it, the rest by two children, a third and a half",
+        finding: None,
+        allowed: &[],
+        count: 3_000,
+        run: one_ring_of_processes,
+    },
+    Scenario {
+        name: "unwaited_children",
+        about: "a no-op; count children that compute for 50 ms each, of which nobody wants to hear (SIGCHLD is ignored)",
+        finding: None,
+        allowed: &[],
+        count: 10,
+        run: unwaited_children,
+    },
+    Scenario {
+        name: "killed_in_flight",
+        about: "a child that is killed while count reads of an empty pipe are in flight, after 10 no-ops",
+        finding: None,
+        allowed: &[],
+        count: 50,
+        run: killed_in_flight,
+    },
 ];
+
+/// A child that does this and no more.
+fn child(work: impl FnOnce() -> Result<()>) -> Result<libc::pid_t> {
+    // SAFETY: this process has one thread, so the child may do whatever the parent may.
+    match unsafe { libc::fork() } {
+        -1 => Err(std::io::Error::last_os_error()).context("fork"),
+        0 => {
+            let failed = work().inspect_err(|e| eprintln!("ground: {e:#}")).is_err();
+            // SAFETY: ends the child without the parent's clean-up.
+            unsafe { libc::_exit(i32::from(failed)) }
+        }
+        pid => Ok(pid),
+    }
+}
+
+/// Waits for a child; its status as waitpid(2) has it.
+fn wait_for(pid: libc::pid_t) -> Result<i32> {
+    let mut status = 0;
+    // SAFETY: waits for our own child; the status is written by the call.
+    let ended = unsafe { libc::waitpid(pid, &mut status, 0) };
+    ensure!(ended == pid, "child {pid}: {}", std::io::Error::last_os_error());
+    Ok(status)
+}
+
+fn ended_well(pid: libc::pid_t) -> Result<()> {
+    let status = wait_for(pid)?;
+    ensure!(status == 0, "child {pid} ended with status {status}");
+    Ok(())
+}
 
 fn nops(ring: &mut IoUring, count: usize) -> Result<()> {
     for _ in 0..count {
@@ -61,38 +133,70 @@ fn rings_in_turn(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-fn rings_at_once(run: &mut Run) -> Result<()> {
-    let limit = libc::rlimit { rlim_cur: u64::from(run.count) + 64, rlim_max: u64::from(run.count) + 64 };
+fn open_at_once(count: u32) -> Result<Vec<IoUring>> {
+    let limit = libc::rlimit { rlim_cur: u64::from(count) + 64, rlim_max: u64::from(count) + 64 };
     // SAFETY: a live structure, only read.
     ensure!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0, "so many descriptors are not allowed");
-    let mut rings: Vec<IoUring> = (0..run.count).map(|_| IoUring::new(2)).collect::<Result<_, _>>()?;
+    Ok((0..count).map(|_| IoUring::new(4)).collect::<Result<_, _>>()?)
+}
+
+fn operations_of_rings(run: &mut Run) -> Result<()> {
+    let (zero, null) = (File::open("/dev/zero")?, File::options().write(true).open("/dev/null")?);
+    let mut rings = open_at_once(run.count)?;
+    run.start()?;
+    let mut buffer = [0u8; 64];
+    let (zero, null) = (types::Fd(zero.as_raw_fd()), types::Fd(null.as_raw_fd()));
+    for _ in 0..600 {
+        for ring in &mut rings {
+            let each = [
+                opcode::Nop::new().build(),
+                opcode::Read::new(zero, buffer.as_mut_ptr(), 64).build(),
+                opcode::Write::new(null, buffer.as_ptr(), 64).build(),
+                opcode::PollAdd::new(null, libc::POLLOUT as u32).build(),
+            ];
+            // SAFETY: the buffer outlives the requests, which are waited for.
+            unsafe { ring.submission().push_multiple(&each) }.context("the submission ring has room")?;
+            ring.submit_and_wait(4)?;
+            ensure!(ring.completion().all(|c| c.result() >= 0), "each succeeds");
+        }
+        // So that all can be followed.
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    run.pause();
+    Ok(())
+}
+
+fn rings_at_once(run: &mut Run) -> Result<()> {
+    let mut rings = open_at_once(run.count)?;
     run.start()?;
     for _ in 0..3 {
         rings.iter_mut().try_for_each(|ring| nops(ring, 1))?;
     }
-    nops(rings.last_mut().context("at least one ring")?, 2997)
+    nops(rings.last_mut().context("at least one ring")?, 2997)?;
+    run.pause();
+    Ok(())
 }
 
 fn forks(run: &mut Run) -> Result<()> {
     run.start()?;
     for i in 0..run.count {
-        // SAFETY: this process has one thread, so the child may do whatever the parent may.
-        match unsafe { libc::fork() } {
-            -1 => return Err(std::io::Error::last_os_error()).context("fork"),
-            0 => {
-                let done = i % 50 != 0 || IoUring::new(2).is_ok_and(|mut ring| nops(&mut ring, 1).is_ok());
-                // SAFETY: ends the child without the parent's clean-up.
-                unsafe { libc::_exit(i32::from(!done)) }
-            }
-            pid => {
-                let mut status = 0;
-                // SAFETY: waits for our own child; the status is written by the call.
-                let ended = unsafe { libc::waitpid(pid, &mut status, 0) };
-                ensure!(ended == pid && status == 0, "child {pid} ended with status {status}");
-            }
-        }
+        ended_well(child(|| if i % 50 == 0 { nops(&mut IoUring::new(2)?, 1) } else { Ok(()) })?)?;
     }
     nops(&mut IoUring::new(2)?, 1000)
+}
+
+fn children_with_rings(run: &mut Run) -> Result<()> {
+    run.start()?;
+    let mut living = std::collections::VecDeque::new();
+    for _ in 0..run.count {
+        if living.len() == 3 {
+            ended_well(living.pop_front().context("three are living")?)?;
+        }
+        living.push_back(child(|| nops(&mut IoUring::new(8)?, 500))?);
+    }
+    living.into_iter().try_for_each(ended_well)?;
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    Ok(())
 }
 
 fn threads_in_turn(run: &mut Run) -> Result<()> {
@@ -113,5 +217,64 @@ fn threads_in_turn(run: &mut Run) -> Result<()> {
         ring.submit_and_wait(1)?;
         ensure!(ring.completion().count() == 1, "one completion each");
     }
+    Ok(())
+}
+
+fn one_ring_of_processes(run: &mut Run) -> Result<()> {
+    let mut ring = IoUring::new(2)?;
+    run.start()?;
+    let count = run.count as usize;
+    nops(&mut ring, count / 6)?;
+    for share in [count / 3, count / 2] {
+        ended_well(child(|| nops(&mut ring, share))?)?;
+    }
+    Ok(())
+}
+
+fn unwaited_children(run: &mut Run) -> Result<()> {
+    run.start()?;
+    nops(&mut IoUring::new(2)?, 1)?;
+    // SAFETY: no handler of ours is called.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    for _ in 0..run.count {
+        child(|| {
+            let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            while (used.tv_sec, used.tv_nsec) < (0, 50_000_000) {
+                // SAFETY: a live structure, which the call fills.
+                unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut used) };
+            }
+            Ok(())
+        })?;
+    }
+    // SAFETY: waits for children of ours; it comes back when there is none.
+    while unsafe { libc::wait(std::ptr::null_mut()) } > 0 {}
+    Ok(())
+}
+
+fn killed_in_flight(run: &mut Run) -> Result<()> {
+    let (reader, writer) = crate::network::pipe()?;
+    let (mut told, tell) = std::io::pipe()?;
+    run.start()?;
+    let count = run.count;
+    let pid = child(|| {
+        let mut ring = IoUring::new(count.next_power_of_two())?;
+        nops(&mut ring, 10)?;
+        let mut buffer = [0u8; 8];
+        for _ in 0..count {
+            let read = opcode::Read::new(types::Fd(reader.as_raw_fd()), buffer.as_mut_ptr(), 8).build();
+            // SAFETY: the buffer outlives the process's requests, which never end by themselves.
+            unsafe { ring.submission().push(&read) }.context("the submission ring has room")?;
+        }
+        ring.submit()?;
+        (&tell).write_all(&[1])?;
+        loop {
+            std::thread::park();
+        }
+    })?;
+    told.read_exact(&mut [0])?;
+    // SAFETY: a child of ours that was not waited for.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    wait_for(pid)?;
+    drop(writer);
     Ok(())
 }

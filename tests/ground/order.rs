@@ -70,7 +70,9 @@ const REQUESTS: usize = 16;
 /// What was done, one round at a time; nothing of a round is left when the next one begins.
 #[derive(Default)]
 struct Truth {
+    /// Of what does something else than to wait, where there is such.
     order: Sum,
+    waits: u64,
     delivery: Sum,
     without_ready: u64,
 }
@@ -98,8 +100,11 @@ impl Sum {
 impl Truth {
     /// `found`: the requests in the order of the queue, by their place among the submitted; `ready`: those in the order in which
     /// they were made ready.
-    fn round(&mut self, found: &[usize], ready: &[usize]) {
-        self.order.round(found);
+    /// `is_wait`: those that have no place in the order of submissions.
+    fn round(&mut self, found: &[usize], ready: &[usize], is_wait: impl Fn(usize) -> bool) {
+        let others: Vec<usize> = found.iter().copied().filter(|request| !is_wait(*request)).collect();
+        self.waits += (found.len() - others.len()) as u64;
+        self.order.round(&others);
         self.delivery_round(found, ready);
     }
 
@@ -109,6 +114,7 @@ impl Truth {
     }
 
     fn tell(self, run: &mut Run) {
+        run.fact("order_waits", self.waits);
         run.fact("order_completions", self.order.completions);
         run.fact("order_inversions", self.order.inversions);
         run.fact("order_max_displacement", self.order.max_displacement);
@@ -137,13 +143,15 @@ impl Shuffle {
 
 /// One poll or read for each eventfd, alternately.
 fn wait_for(fds: &[OwnedFd], which: usize, buffers: &mut [u64]) -> (squeue::Entry, u32) {
-    match which % 2 {
-        0 => (poll(&fds[which]), 0),
-        _ => {
-            let buffer = (&raw mut buffers[which]).cast();
-            (opcode::Read::new(types::Fd(fds[which].as_raw_fd()), buffer, 8).offset(u64::MAX).build(), 8)
-        }
+    if is_poll(which) {
+        return (poll(&fds[which]), 0);
     }
+    let buffer = (&raw mut buffers[which]).cast();
+    (opcode::Read::new(types::Fd(fds[which].as_raw_fd()), buffer, 8).offset(u64::MAX).build(), 8)
+}
+
+fn is_poll(which: usize) -> bool {
+    which.is_multiple_of(2)
 }
 
 /// The requests of a round, by the order of the queue. User data count all requests of the ring.
@@ -196,7 +204,7 @@ fn shuffled(run: &mut Run, flags: &[Flag]) -> Result<()> {
                 ring.enter(0, (REQUESTS - queue.len()) as u32)?;
                 queue.extend(found(&mut ring, (round - 1) * REQUESTS as u32));
             }
-            truth.round(&queue, &order);
+            truth.round(&queue, &order, is_poll);
             fds.iter().step_by(2).try_for_each(reset)?;
         }
         writer.join().expect("the writer does not panic")
@@ -253,7 +261,8 @@ fn two_threads(run: &mut Run) -> Result<()> {
                 ring.enter(0, (REQUESTS - queue.len()) as u32)?;
                 queue.extend(found(&mut ring, round * REQUESTS as u32));
             }
-            truth.round(&queue, &ready.lock().expect("nobody panics"));
+            // All are polls, and so they are what this ring is for.
+            truth.round(&queue, &ready.lock().expect("nobody panics"), |_| false);
             fds.iter().try_for_each(reset)?;
         }
         second.join().expect("the second thread does not panic")

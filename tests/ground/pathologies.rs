@@ -1,5 +1,6 @@
 //! How delivery goes wrong: late, by too many interrupts, on the wrong CPU, one at a time. And a program without fault.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
@@ -42,6 +43,14 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &[],
         count: 3_000,
         run: wrong_core,
+    },
+    Scenario {
+        name: "wrong_core_threads",
+        about: "the same by 3 threads with a ring each: no single CPU is the right one for them",
+        finding: Some("wrong_core"),
+        allowed: &[],
+        count: 3_000,
+        run: wrong_core_threads,
     },
     Scenario {
         name: "one_per_enter",
@@ -168,6 +177,43 @@ fn wrong_core(run: &mut Run) -> Result<()> {
     run.start()?;
     blocking(&mut ring, &mut target, run.count, 1)?;
     run.finish(ring);
+    run.report.mostly("enter", 0.99);
+    Ok(())
+}
+
+fn wrong_core_threads(run: &mut Run) -> Result<()> {
+    const THREADS: u32 = 3;
+    let mut first = run.direct()?;
+    run.pin_without_interrupt(&mut first)?;
+    let mut targets = vec![first];
+    for _ in 1..THREADS {
+        targets.push(run.direct()?);
+    }
+    let count = run.count / THREADS;
+    let ready = Barrier::new(THREADS as usize + 1);
+    let rings = std::thread::scope(|scope| -> Result<Vec<Ring>> {
+        let threads: Vec<_> = targets
+            .into_iter()
+            .map(|mut target| {
+                let ready = &ready;
+                // Its place is inherited.
+                scope.spawn(move || -> Result<Ring> {
+                    let ring = Ring::open(1, &DEFER);
+                    ready.wait();
+                    ready.wait();
+                    let mut ring = ring?;
+                    blocking(&mut ring, &mut target, count, 1)?;
+                    Ok(ring)
+                })
+            })
+            .collect();
+        ready.wait();
+        run.start()?;
+        ready.wait();
+        threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
+    })?;
+    rings.into_iter().for_each(|ring| run.finish(ring));
+    run.fact("threads", THREADS.into());
     run.report.mostly("enter", 0.99);
     Ok(())
 }

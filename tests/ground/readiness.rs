@@ -5,7 +5,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use anyhow::{Result, ensure};
 use io_uring::{opcode, squeue, types};
 
-use crate::load::{BLOCK, groups};
+use crate::cores;
+use crate::load::{BLOCK, blocking, groups};
 use crate::network::{read_all, write_all};
 use crate::ring::{DEFER, Flag, Ring};
 use crate::run::{Run, Scenario};
@@ -74,6 +75,22 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &["reordered"],
         count: 25_600,
         run: capped_batches_sqpoll,
+    },
+    Scenario {
+        name: "wake_up_reads",
+        about: "3 reads of eventfds kept open, written to twice in all, beside direct reads one at a time",
+        finding: None,
+        allowed: &[],
+        count: 6_000,
+        run: wake_up_reads,
+    },
+    Scenario {
+        name: "batches_of_8_sqpoll",
+        about: "64 polls of 8 eventfds on a ring with SQPOLL, of which 8 are made ready at once: the program's own batches",
+        finding: None,
+        allowed: &["reordered"],
+        count: 3_200,
+        run: batches_of_8_sqpoll,
     },
 ];
 
@@ -236,6 +253,65 @@ fn capped_batches_sqpoll(run: &mut Run) -> Result<()> {
             left -= ring.reap();
         }
         reset(&fd)
+    })?;
+    run.finish(ring);
+    run.report.all("sqpoll");
+    Ok(())
+}
+
+fn wake_up_reads(run: &mut Run) -> Result<()> {
+    const WAKE_UPS: usize = 3;
+    let mut target = run.direct()?;
+    run.pin_with_interrupt(&mut target)?;
+    let fds: Vec<OwnedFd> = (0..WAKE_UPS).map(|_| eventfd()).collect::<Result<_>>()?;
+    let mut buffers = [0u64; WAKE_UPS];
+    let mut ring = Ring::open(16, &DEFER)?;
+    run.start()?;
+    for _ in 0..2 {
+        for (fd, buffer) in fds.iter().zip(&mut buffers) {
+            let read = opcode::Read::new(types::Fd(fd.as_raw_fd()), std::ptr::from_mut(buffer).cast(), 8);
+            ring.push(read.offset(u64::MAX).build(), 8);
+        }
+        ring.submit()?;
+        blocking(&mut ring, &mut target, run.count / 2, 1)?;
+        fds.iter().try_for_each(signal)?;
+        ring.wait(WAKE_UPS as u32)?;
+    }
+    run.finish(ring);
+    run.fact("waits", 2 * WAKE_UPS as u64);
+    run.report.all("enter");
+    Ok(())
+}
+
+fn batches_of_8_sqpoll(run: &mut Run) -> Result<()> {
+    const BATCH: u32 = 8;
+    // Both on one CPU: its thread does not run before all of a batch are ready.
+    let cpu = cores::allowed()?[0];
+    run.pin(cpu)?;
+    let fds: Vec<OwnedFd> = (0..8).map(|_| eventfd()).collect::<Result<_>>()?;
+    let mut ring = Ring::open(8 * BATCH, &[Flag::Sqpoll(1, run.report.cpu)])?;
+    run.start()?;
+    groups(run.count, 8 * BATCH, |group| {
+        let used = &fds[..group.div_ceil(BATCH) as usize];
+        (0..group).for_each(|poll_of| ring.push(poll(&used[(poll_of / BATCH) as usize]), 0));
+        ring.submit()?;
+        while !ring.uring.submission().is_empty() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let mut left = group;
+        for fd in used {
+            let mut of_it = BATCH.min(left);
+            left -= of_it;
+            // One write makes those of one eventfd ready at once.
+            signal(fd)?;
+            while of_it > 0 {
+                of_it -= ring.reap();
+                std::thread::yield_now();
+            }
+            reset(fd)?;
+        }
+        Ok(())
     })?;
     run.finish(ring);
     run.report.all("sqpoll");

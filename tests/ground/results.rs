@@ -5,10 +5,10 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::{Result, ensure};
-use io_uring::{opcode, types};
+use io_uring::{opcode, squeue, types};
 
 use crate::load::{BLOCK, Target, blocking, groups};
-use crate::network::{pipe, write_all};
+use crate::network::{pipe, socketpair, write_all};
 use crate::ring::{DEFER, Flag, Ring};
 use crate::run::{Run, Scenario, Unsupported, c_path};
 
@@ -20,6 +20,14 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &[],
         count: 500,
         run: punted,
+    },
+    Scenario {
+        name: "punted_twice",
+        about: "reads of empty sockets with IOSQE_ASYNC: a worker finds nothing, and each is handed over again when it is ready",
+        finding: Some("punted"),
+        allowed: &["reordered", "kick_storm"],
+        count: 300,
+        run: punted_twice,
     },
     Scenario {
         name: "iowq_fanout",
@@ -65,7 +73,7 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "errors",
         about: "of 8 cached reads: one of no file, one of a wrong address, one refused before it is submitted",
         finding: Some("errors"),
-        allowed: &[],
+        allowed: &["bad_buffers"],
         count: 8_000,
         run: errors,
     },
@@ -107,6 +115,30 @@ fn punted(run: &mut Run) -> Result<()> {
     let rounds = u64::from(run.count / 5);
     run.report.exactly("iowq", 4 * rounds);
     run.report.exactly("inline", rounds);
+    Ok(())
+}
+
+fn punted_twice(run: &mut Run) -> Result<()> {
+    const SOCKETS: u32 = 20;
+    run.pin_if_asked()?;
+    let pairs: Vec<(OwnedFd, OwnedFd)> = (0..SOCKETS).map(|_| socketpair(libc::SOCK_STREAM)).collect::<Result<_>>()?;
+    let mut buffers = [[0u8; 8]; SOCKETS as usize];
+    let mut ring = Ring::open(SOCKETS, &[])?;
+    run.start()?;
+    groups(run.count, SOCKETS, |group| {
+        for ((ours, _), buffer) in pairs.iter().zip(&mut buffers).take(group as usize) {
+            let read = opcode::Read::new(types::Fd(ours.as_raw_fd()), buffer.as_mut_ptr(), 8).offset(u64::MAX);
+            ring.push(read.build().flags(squeue::Flags::ASYNC), 8);
+        }
+        ring.submit()?;
+        // Time for the workers to have tried them all.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        pairs.iter().take(group as usize).try_for_each(|(_, theirs)| write_all(theirs.as_raw_fd(), &[7; 8]))?;
+        ring.wait(group)
+    })?;
+    run.finish(ring);
+    run.fact("requests_punted", u64::from(run.count));
+    run.report.expected.other.max = run.report.completions();
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
@@ -28,6 +29,24 @@ pub struct Ring {
     pub tally: Tally,
     sqpoll: bool,
     setup: RingReport,
+}
+
+/// Waits for a completion of a ring that threads share; how many are there then.
+///
+/// # Safety
+///
+/// Nobody else touches the completion queue meanwhile.
+pub unsafe fn wait_shared(uring: &IoUring, tally: &Mutex<Tally>) -> Result<u32> {
+    // SAFETY: no argument is passed.
+    let waited = unsafe { uring.submitter().enter::<libc::sigset_t>(0, 1, EnterFlags::GETEVENTS.bits(), None) };
+    if let Err(error) = waited
+        && error.kind() != io::ErrorKind::Interrupted
+    {
+        return Err(error).context("io_uring_enter");
+    }
+    let mut tally = tally.lock().expect("not poisoned");
+    // SAFETY: as the caller says.
+    Ok(unsafe { uring.completion_shared() }.map(|cqe| tally.take(&cqe)).count() as u32)
 }
 
 /// One CQE, taken apart.
@@ -179,6 +198,16 @@ impl Ring {
         reaped
     }
 
+    /// Counts all completions that are there, and leaves them there.
+    pub fn leave(&mut self) {
+        let mut queue = self.uring.completion();
+        for cqe in &mut queue {
+            self.tally.take(&cqe);
+        }
+        // Dropped, it would move the head.
+        std::mem::forget(queue);
+    }
+
     /// Waits in the kernel until at least `count` completions are taken out; says how many were.
     pub fn wait(&mut self, count: u32) -> Result<u32> {
         let mut taken = self.reap();
@@ -261,6 +290,7 @@ fn name(code: u8) -> &'static str {
         opcode::Close::CODE => "close",
         opcode::Statx::CODE => "statx",
         opcode::Read::CODE => "read",
+        opcode::ReadFixed::CODE => "read_fixed",
         opcode::Write::CODE => "write",
         opcode::Send::CODE => "send",
         opcode::Recv::CODE => "recv",

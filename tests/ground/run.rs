@@ -71,12 +71,12 @@ impl Run {
         }
         self.pause();
         // SAFETY: alarm only sets a timer: a scenario that hangs ends with SIGALRM, not never.
-        unsafe { libc::alarm(120) };
+        unsafe { libc::alarm(120 + self.count / 1000) };
         self.started = Some(Instant::now());
         Ok(())
     }
 
-    fn pause(&self) {
+    pub fn pause(&self) {
         if self.args.pause_ms > 0 {
             std::thread::sleep(Duration::from_millis(self.args.pause_ms));
         }

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use io_uring::{opcode, squeue};
 
 use crate::cores;
-use crate::load::{BLOCK, Memory, blocking, groups, peeking, sleeps, spin};
+use crate::load::{BLOCK, Memory, blocking, groups, nops, peeking, sleeps, spin};
 use crate::ring::{DEFER, Flag, Ring};
 use crate::run::{Run, Scenario, Unsupported};
 
@@ -122,12 +122,7 @@ fn inline_nop(run: &mut Run) -> Result<()> {
     run.pin_if_asked()?;
     let mut ring = Ring::open(16, &[])?;
     run.start()?;
-    groups(run.count, 16, |group| {
-        (0..group).for_each(|_| ring.push(opcode::Nop::new().build(), 0));
-        ring.submit()?;
-        ensure!(ring.reap() == group, "a no-op did not complete at once");
-        Ok(())
-    })?;
+    nops(&mut ring, run.count, 16)?;
     run.finish(ring);
     run.report.all("inline");
     Ok(())

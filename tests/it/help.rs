@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::shells::PAGES;
 use crate::tool::{Place, run};
 use crate::{End, Test};
 
@@ -33,27 +34,8 @@ fn commands() -> End {
         .filter(|l| l.starts_with("  ") && !l.starts_with("   "))
         .filter_map(|l| l.split_whitespace().next())
         .collect();
-    assert_eq!(
-        listed,
-        [
-            "check",
-            "bench",
-            "run",
-            "compare",
-            "report",
-            "trace",
-            "top",
-            "net",
-            "lab",
-            "list",
-            "restore",
-            "explain",
-            "export",
-            "completions",
-            "man",
-            "help"
-        ]
-    );
+    let commands = PAGES.into_iter().filter(|page| !page.is_empty() && !page.contains(' ')).chain(["help"]);
+    assert_eq!(listed, commands.collect::<Vec<_>>());
     for command in listed {
         assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
     }
@@ -79,10 +61,10 @@ fn options() -> End {
         ("explain", "--by --help --json --opcode --ring --slowest"),
         ("export", "--csv --fio --folded --force --hdr --help --json --parquet --perfetto --store --table"),
         ("completions", "--help"),
-        ("man", "--help"),
+        ("man", "--force --help"),
         (
             "trace",
-            "--all --duration --fail-on --flamegraph --folded --force --help --json --metrics --one-in --pid --profile --profile-by \
+            "--all --cost --duration --exact --fail-on --flamegraph --folded --force --help --json --metrics --one-in --pid --profile --profile-by \
                    --profile-hz --record --slowest --stacks --until --windows",
         ),
         ("top", "--all --count --help --interval --json --one-in --pid"),
@@ -94,11 +76,11 @@ fn options() -> End {
         (
             "net load",
             "--burst --check --connections --control --count --give-up --help --idle-connections --json --rate --reconnect --reconnect-after \
-                   --request --response --runtime --sender-cpus --sender-threads --store --warmup --window",
+                   --request --response --runtime --seed --sender-cpus --sender-threads --store --warmup --window",
         ),
         (
             "lab run",
-            "--accel --append --artifacts --cache --cpus --help --kernel --memory --modules --nvme --sockets --store --timeout",
+            "--accel --append --artifacts --cache --cpus --force --help --kernel --memory --modules --nvme --sockets --store --timeout",
         ),
         ("lab kernels", "--cache --help --json"),
         ("lab fetch", "--cache --help"),

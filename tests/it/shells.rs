@@ -50,7 +50,7 @@ fn bash() -> End {
 }
 
 /// Every command with its page's name.
-const PAGES: [&str; 22] = [
+pub const PAGES: [&str; 22] = [
     "",
     "check",
     "bench",
@@ -78,6 +78,13 @@ const PAGES: [&str; 22] = [
 fn manual() -> End {
     let place = Place::new();
     run(&mut place.tool(["man", "pages/man1"])).ok();
+    // Again: pages of ours are made anew, and another file is kept unless told otherwise.
+    run(&mut place.tool(["man", "pages/man1"])).ok();
+    std::fs::write(place.join("pages/man1/iotrail-top.1"), "mine").expect("it is ours");
+    let kept = run(&mut place.tool(["man", "pages/man1"]));
+    assert_eq!((kept.status, kept.stdout.as_str()), (2, ""), "{}", kept.stderr);
+    assert_eq!(std::fs::read(place.join("pages/man1/iotrail-top.1")).expect("kept"), b"mine");
+    run(&mut place.tool(["man", "pages/man1", "--force"])).ok();
     let written = std::fs::read_dir(place.join("pages/man1")).expect("the folder that was named").count();
     assert_eq!(written, PAGES.len());
     for command in PAGES {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use iotrail::answer::comparable::{CODES, reasons};
-use iotrail::measurement::{Circumstances, Measurement};
+use iotrail::measurement::{Circumstances, Measurement, Warning};
+use iotrail::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, run, until};
@@ -22,9 +23,12 @@ pub fn trials() -> Vec<Trial> {
         ("no_file_has_no_disk", no_file),
         ("the_course_adds_up", course),
     ];
-    let quota = Trial::test("circumstances::a_quota_throttles", throttled).with_ignored_flag(Group::parent().is_none());
+    let with_quota: [(&str, Test); 2] = [("a_quota_throttles", throttled), ("a_quota_throttles_the_traced", traced)];
+    let quota = with_quota.map(|(name, test)| {
+        Trial::test(format!("circumstances::{name}"), test).with_ignored_flag(Group::parent().is_none())
+    });
     let trial = |(name, test): (&str, Test)| Trial::test(format!("circumstances::{name}"), test);
-    tests.into_iter().map(trial).chain([quota]).collect()
+    tests.into_iter().map(trial).chain(quota).collect()
 }
 
 fn around(m: &Measurement) -> &Circumstances {
@@ -186,5 +190,23 @@ fn throttled() -> Result<(), Failed> {
     assert!((0.05..1.0).contains(&share), "{c:?}");
     assert!(codes(&m).contains(&"throttled"), "{:?}", m.warnings);
     assert!(reasons(&m).iter().any(|r| r.contains("quota of 0.20 CPUs")), "{:?}", reasons(&m));
+    Ok(())
+}
+
+/// A program that joins the group by itself, while it is traced.
+fn traced() -> Result<(), Failed> {
+    let group = Group::make()?;
+    let trace = |join: &str| -> Result<Option<Warning>, Failed> {
+        let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+            .args(["trace", "--json", "--", "sh", "-c", &format!("{join} exec \"$@\""), "sh"])
+            .args([env!("CARGO_BIN_EXE_iotrail"), "bench", "--trace", "off", "--rw", "nop", "--runtime", "1s"])
+            .output()?;
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let warnings: Vec<Warning> = serde_json::from_slice::<TraceRecord>(&out.stdout)?.total.warnings;
+        Ok(warnings.into_iter().find(|w| w.code == "cpu_quota"))
+    };
+    let of_group = trace(&format!("echo $$ >{}/cgroup.procs &&", group.0.display()))?.ok_or("no warning")?;
+    assert!(of_group.text.contains(&format!("{} (0.2 CPUs) kept its threads", group.0.display())), "{of_group:?}");
+    assert!(trace("")?.is_none_or(|other| !other.text.contains(&*group.0.to_string_lossy())));
     Ok(())
 }

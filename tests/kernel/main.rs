@@ -8,6 +8,7 @@ mod agreement;
 mod bench;
 mod beside;
 mod circumstances;
+mod files;
 mod functions;
 mod golden;
 mod ground;
@@ -20,10 +21,12 @@ mod nvme;
 mod order;
 mod probes;
 mod profile;
+mod reaping;
 mod record;
 mod replay;
 mod run;
 mod settings;
+mod threads;
 mod top;
 mod trace;
 mod vehicles;
@@ -46,14 +49,17 @@ fn main() {
         agreement::trials(),
         probes::trials(),
         circumstances::trials(),
+        files::trials(),
         functions::trials(),
         net_bench::trials(),
         net_faults::trials(),
         profile::trials(),
+        reaping::trials(),
         record::trials(),
         replay::trials(),
         run::trials(),
         settings::trials(),
+        threads::trials(),
         top::trials(),
         net::trials(),
         trace::trials(),

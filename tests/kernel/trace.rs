@@ -6,25 +6,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotrail::trace_record::{RingRecord, TraceRecord};
+use iotrail::trace_record::{RingRecord, Total, TraceRecord};
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 use crate::bench::{file, until};
+use crate::beside::Beside;
 use crate::ground::ground;
 
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 10] = [
         ("a_short_command_has_its_own_name", name),
         ("a_commands_cpu_time_begins_with_it", cpu_time),
+        ("a_processs_cpu_time_is_exact", cpu_time_of_process),
         ("everyone_is_several_busy_programs", everyone),
         ("a_command_in_a_pid_namespace_of_its_own", nested),
         ("direct_writes_wait_for_the_file_systems_worker", file_system),
         ("native_aio_that_a_watched_process_begins", begins_aio),
         ("a_ring_found_by_its_sqpoll_thread_has_its_processs_name", polled),
         ("of_linked_requests_each_has_its_own_stages", linked),
+        ("a_commands_exit_status_is_passed_on", status),
     ];
     tests.into_iter().map(|(name, test)| Trial::test(format!("trace::{name}"), test)).collect()
 }
@@ -45,11 +48,38 @@ fn name() -> Result<(), Failed> {
     Ok(())
 }
 
+fn cpu_ns(total: &Total) -> Option<u64> {
+    total.cpu.user_ns.zip(total.cpu.system_ns).map(|(user, system)| user + system)
+}
+
 /// One thread uses no more CPU time than time goes by; what its process did before it was this command is not its.
 fn cpu_time() -> Result<(), Failed> {
     let total = traced(&["--", "true"])?.total;
-    let cpu = total.cpu.user_ns.zip(total.cpu.system_ns).map(|(user, system)| user + system).ok_or("it has ended")?;
+    let cpu = cpu_ns(&total).ok_or("it has ended")?;
     assert!(cpu > 0 && cpu <= total.elapsed_ns, "{cpu} ns of CPU time in {} ns", total.elapsed_ns);
+    Ok(())
+}
+
+/// A process that is there before and after, and seldom runs: by ticks it would be none or too much.
+fn cpu_time_of_process() -> Result<(), Failed> {
+    let beside = Beside::bench(file(), "--rate 500")?;
+    let ran_ns = || -> Result<u64, Failed> {
+        let mut sum = 0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", beside.id()))? {
+            let told = std::fs::read_to_string(task?.path().join("schedstat"))?;
+            sum += told.split(' ').next().ok_or("three numbers")?.parse::<u64>()?;
+        }
+        Ok(sum)
+    };
+    let before = ran_ns()?;
+    let total = traced(&["-p", &beside.id().to_string(), "--duration", "2s"])?.total;
+    let most = ran_ns()? - before;
+    let cpu = cpu_ns(&total).ok_or("it is there")?;
+    assert!(
+        total.ios > 500 && (most / 4..=most).contains(&cpu),
+        "{cpu} ns of CPU time of at most {most}, {} I/Os",
+        total.ios
+    );
     Ok(())
 }
 
@@ -297,5 +327,18 @@ fn file_system() -> Result<(), Failed> {
         assert_eq!(worker.is_some(), o.opcode == "write", "{}: {stages:?} on {host:?}", o.opcode);
         assert!(worker.is_none_or(|ns| 0.0 < ns && ns <= stages.delivery_ns), "{stages:?}");
     }
+    Ok(())
+}
+
+fn status() -> Result<(), Failed> {
+    let of = |args: &[&str]| -> Result<Option<i32>, Failed> {
+        Ok(Command::new(TOOL).arg("trace").args(args).output()?.status.code())
+    };
+    assert_eq!(of(&["--", "sh", "-c", "exit 7"])?, Some(7));
+    assert_eq!(of(&["--", "sh", "-c", "kill -KILL $$"])?, Some(128 + libc::SIGKILL));
+    // It was asked to end.
+    assert_eq!(of(&["--duration", "0.5", "--", "sleep", "600"])?, Some(0));
+    assert_eq!(of(&["--fail-on", "stranded", "--", "true"])?, Some(4));
+    assert_eq!(of(&["--", "/no/such/program"])?, Some(2));
     Ok(())
 }

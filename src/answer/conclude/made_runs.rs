@@ -57,7 +57,9 @@ fn stages(m: &mut Measurement, p50: u64, p99: u64) {
         queued_ns: None,
         queued_completions: 0,
         queued_delivery_ns: None,
+        runnable: None,
         total_ns: 3.0,
+        total_ci95: None,
         delivery_delay_ns: delay,
     });
 }
@@ -266,7 +268,7 @@ fn waking_the_thread_is_weighed_against_keeping_it_awake() {
     let arm = |rate: u64, arm: &str, wakeups: Option<u64>, thread_ns: Option<u64>, mean: f64| {
         cell(json!({"rate": rate, "arm": arm}), move |m, _| {
             m.latency_ns.mean = Some(mean);
-            (m.cpu.user_ns, m.cpu.system_ns) = (5_000_000, 5_000_000);
+            (m.cpu.user_ns, m.cpu.system_ns) = (Some(5_000_000), Some(5_000_000));
             (m.cpu.sqpoll_ns, m.cpu.sqpoll_wakeups, m.cpu.helpers_ns) = (thread_ns, wakeups, Some(0));
             m.load.ring.granted = if arm == "none" { vec![] } else { vec!["sqpoll".into()] };
         })
@@ -310,7 +312,7 @@ fn a_punt_costs_what_the_forced_ones_take_more() {
             m.load.force_async = forced;
             m.punts = Some(punts);
             m.latency_ns.mean = Some(if forced { 9_000.0 } else { 3_000.0 });
-            (m.cpu.user_ns, m.cpu.system_ns, m.cpu.helpers_ns) = (0, system_ns, Some(workers_ns));
+            (m.cpu.user_ns, m.cpu.system_ns, m.cpu.helpers_ns) = (Some(0), Some(system_ns), Some(workers_ns));
         })
     };
     let cells = vec![

@@ -1,9 +1,11 @@
 //! How many requests one call submits, and how many completions one run of task work carries.
 
-use super::{ENOUGH_FOLLOWED, From, from, in_flight, only_waits, ring_seconds};
+use super::{ENOUGH, ENOUGH_FOLLOWED, From, from, in_flight, ring_seconds};
 use crate::answer::delivered::has;
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{count, percent, three_digits};
+use crate::path::vehicle::Vehicle;
+use crate::path::waits::only_waits;
 use crate::trace_record::{EnterBatch, RingRecord, RunItems, TraceRecord};
 
 /// Nearly all calls: what is left may be the filling of the queue at the start.
@@ -15,41 +17,95 @@ const ENTERS_PER_S: f64 = 1_000.0;
 /// A hundredth of a CPU.
 const ENTERS_COST_PER_S: f64 = 20_000.0;
 
+/// A ring's calls of io_uring_enter that submitted something.
+struct Calls {
+    /// Requests that were followed, and of these the ones that went alone: those of large batches stand for few calls.
+    followed: u64,
+    followed_alone: u64,
+    /// Part of the calls that submitted one request.
+    single: f64,
+    per_s: f64,
+    in_flight: f64,
+}
+
+impl Calls {
+    fn of(t: &TraceRecord, r: &RingRecord) -> Option<Self> {
+        let singles = || r.enter_batches.iter().filter(|b| b.at_least <= 1);
+        let calls: f64 = r.enter_batches.iter().map(|b| b.calls).sum();
+        Some(Self {
+            followed: r.enter_batches.iter().map(|b| b.requests).sum(),
+            followed_alone: singles().map(|b| b.requests).sum(),
+            single: singles().map(|b| b.calls).sum::<f64>() / calls,
+            // Those of requests that came while windows finished are not among them.
+            per_s: calls * t.total.followed.of_all() / ring_seconds(t, r)?,
+            in_flight: in_flight(t, r, |opcode| !only_waits(opcode))?,
+        })
+    }
+
+    /// Nearly all submit one request, often enough to matter.
+    fn are_single(&self, enough: u64, per_s: f64) -> bool {
+        self.followed_alone >= enough && self.single >= SINGLE && self.per_s >= per_s
+    }
+
+    fn finding(&self, severity: Severity, text: String, remedy: &str) -> Finding {
+        let evidence = [("share", self.single), ("enters_per_s", self.per_s), ("in_flight", self.in_flight)];
+        from(Finding::new("one_per_enter", severity, text, remedy, &evidence), From::Followed(self.followed))
+    }
+}
+
 pub fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
-    let singles = || r.enter_batches.iter().filter(|b| b.at_least <= 1);
-    // Those of large batches stand for few calls.
-    let followed: u64 = singles().map(|b| b.requests).sum();
-    let calls: f64 = r.enter_batches.iter().map(|b| b.calls).sum();
-    let single: f64 = singles().map(|b| b.calls).sum();
-    let calls_per_s = calls / ring_seconds(t, r)?;
-    let in_flight = in_flight(t, r, |opcode| !only_waits(opcode))?;
-    if followed < ENOUGH_FOLLOWED || single < SINGLE * calls || calls_per_s < ENTERS_PER_S || in_flight < SEVERAL {
+    let calls = Calls::of(t, r)?;
+    if !calls.are_single(ENOUGH_FOLLOWED, ENTERS_PER_S) || calls.in_flight < SEVERAL {
         return None;
     }
     let text = format!(
         "{} of the io_uring_enter calls submitted a single request, {} calls a second, while {} requests were in flight on \
          average",
-        percent(single / calls),
-        count(calls_per_s),
-        three_digits(in_flight)
+        percent(calls.single),
+        count(calls.per_s),
+        three_digits(calls.in_flight)
     );
     let remedy = "reap all completions that are there, prepare the requests that follow from them, and submit these with one \
                   io_uring_enter: they share the cost of the call, and the block layer and the driver get them together";
-    let evidence = [("share", single / calls), ("enters_per_s", calls_per_s), ("in_flight", in_flight)];
-    let severity = Severity::warning_if(calls_per_s >= ENTERS_COST_PER_S);
-    let of = r.enter_batches.iter().map(|b| b.requests).sum();
-    Some(from(Finding::new("one_per_enter", severity, text, remedy, &evidence), From::Followed(of)))
+    Some(calls.finding(Severity::warning_if(calls.per_s >= ENTERS_COST_PER_S), text, remedy))
+}
+
+/// Nothing else in flight.
+const ALONE: f64 = 1.5;
+/// Nearly all are done when io_uring_enter comes back from submitting them.
+const AT_ONCE: f64 = 0.9;
+
+/// The same where there is nothing else to submit: a call for each, which a plain system call would do as well.
+pub fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let calls = Calls::of(t, r)?;
+    let inlined: u64 = r.vehicles.iter().filter(|v| v.vehicle == Vehicle::Inline).map(|v| v.completions).sum();
+    let at_once = inlined as f64 / r.completions.max(1) as f64;
+    if !calls.are_single(ENOUGH, ENTERS_COST_PER_S) || calls.in_flight > ALONE || at_once < AT_ONCE {
+        return None;
+    }
+    let text = format!(
+        "each of {} io_uring_enter calls a second submitted one request, which was done when the call came back ({} inline): a system \
+         call for each",
+        count(calls.per_s),
+        percent(at_once)
+    );
+    let remedy = "prepare several requests before io_uring_enter is called; where there is only ever one, pread or pwrite does the \
+                  same with less";
+    Some(calls.finding(Severity::Note, text, remedy))
 }
 
 /// The most that one run of task work does, where the kernel has such a limit.
 struct Cap {
     items: u32,
+    /// Not a single run may be larger up to this: a larger limit would have let it.
+    up_to: u32,
     why: &'static str,
     remedy: &'static str,
 }
 
 const DEFERRED: Cap = Cap {
     items: 20,
+    up_to: 20,
     why: "with DEFER_TASKRUN the kernel runs 20 at a time unless the call waits for more",
     remedy: "let io_uring_enter wait for more completions than 20 (min_complete): that number is the limit then, and one \
              pass through the kernel brings them all",
@@ -73,7 +129,8 @@ fn caps(r: &RingRecord, kernel: &str) -> Vec<Cap> {
         32 => "the submission-queue thread runs 32 at a time",
         _ => "the submission-queue thread of this kernel runs 8 at a time (later ones: 32)",
     };
-    [32, 8].map(|items| Cap { items, why: why(items), remedy: SQPOLL_REMEDY }).into()
+    let limits: &[u32] = if since(6, 16) { &[32] } else { &[32, 8] };
+    limits.iter().map(|&items| Cap { items, up_to: 32, why: why(items), remedy: SQPOLL_REMEDY }).collect()
 }
 
 /// Major and minor of `6.18.44-fc`.
@@ -100,9 +157,11 @@ pub fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         let these: u64 = r.run_items.iter().filter(|i| which(i.items)).map(RunItems::stands_for).sum();
         these as f64 / carried as f64
     };
-    let cap = caps(r, &t.total.host.kernel)
-        .into_iter()
-        .find(|cap| of(&|items| items == cap.items) >= PINNED && of(&|items| items > cap.items) <= ABOVE)?;
+    let cap = caps(r, &t.total.host.kernel).into_iter().find(|cap| {
+        let larger = of(&|items| items > cap.items);
+        let between = of(&|items| items > cap.items && items <= cap.up_to);
+        of(&|items| items == cap.items) >= PINNED && larger <= ABOVE && between == 0.0
+    })?;
     let more = BACKLOG * f64::from(cap.items);
     // Polls and timeouts as well: whatever is ready, runs.
     let in_flight = in_flight(t, r, |_| true);

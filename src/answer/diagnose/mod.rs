@@ -7,26 +7,38 @@
 //! | `polling` | what breaks a loop that looks at the ring, and polling of a device that has no queue for it |
 //! | `sqpoll` | the submission-queue thread's use of its CPU |
 //! | `workers` | what goes to io-wq, and to how many |
+//! | `buffers` | memory that the kernel could not use |
+//! | `cpu` | submitters that wait for a CPU |
+//! | `threads` | who submits, and who waits for it |
 //! | `results` | what completions said: no room, no buffer, failed |
+//! | `memory` | buffers that requests in flight share, or outlive |
+//! | `unfinished` | requests without a completion at the end |
+//! | `reaping` | completions that lie in the completion queue |
 //! | `order` | completions out of the order of submission, or of readiness |
 //!
 //! A rule fires on figures that were measured, never on flags alone, and says nothing where there are too few of them. A
 //! program that waits in the kernel, in batches, where its interrupts arrive, yields no finding.
 
 mod batch;
+mod buffers;
+mod cpu;
+mod memory;
 mod notify;
 mod order;
 mod polling;
+mod reaping;
 mod results;
 #[cfg(test)]
 pub mod sample;
 mod sqpoll;
 #[cfg(test)]
 mod tests;
+pub mod threads;
+mod unfinished;
 mod workers;
 
 use super::finding::Finding;
-use super::words::count;
+use super::words::so_many;
 use crate::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
 /// Completions below which a share is no habit of the program: 5 % of them are five.
@@ -40,10 +52,12 @@ const ENOUGH_FOLLOWED: u64 = 50;
 const ENOUGH_EVENTS: u64 = 20;
 
 /// The codes that findings can have.
-pub const CODES: [&str; 19] = [
+pub const CODES: [&str; 26] = [
     "stranded",
     "kick_storm",
     "wrong_core",
+    "waiting_for_cpu",
+    "reaped_elsewhere",
     "iopoll_without_queues",
     "faulting_poller",
     "chatty_poller",
@@ -53,6 +67,7 @@ pub const CODES: [&str; 19] = [
     "capped_batch",
     "cq_overflow",
     "buffers_exhausted",
+    "bad_buffers",
     "errors",
     "short_reads",
     "short_writes",
@@ -60,6 +75,10 @@ pub const CODES: [&str; 19] = [
     "iowq_fanout",
     "delivered_out_of_order",
     "reordered",
+    "overlapping_buffers",
+    "unregistered_in_flight",
+    "left_lying",
+    "never_completed",
 ];
 
 /// Everything that can be said of one trace: what costs most first. Doubts are not here: the trace has them
@@ -69,21 +88,28 @@ pub fn findings(t: &TraceRecord) -> Vec<Finding> {
     all.extend(of_rings(t, notify::stranded));
     all.extend(notify::kick_storm(t));
     all.extend(notify::wrong_core(t));
+    all.extend(cpu::waiting_for_cpu(t));
+    all.extend(of_rings(t, threads::reaped_elsewhere));
     all.extend(of_rings(t, polling::iopoll_without_queues));
     all.extend(of_rings(t, polling::faulting));
     all.extend(of_rings(t, polling::chatty));
     all.extend(of_rings(t, sqpoll::napping));
     all.extend(of_rings(t, sqpoll::spinning));
-    all.extend(of_rings(t, batch::one_per_enter));
+    all.extend(of_rings(t, |t, r| batch::one_per_enter(t, r).or_else(|| batch::one_at_a_time(t, r))));
     all.extend(of_rings(t, batch::capped));
     all.extend(of_rings(t, results::cq_overflow));
+    all.extend(of_rings(t, reaping::left_lying));
     all.extend(results::buffers_exhausted(t));
+    all.extend(buffers::bad_buffers(t));
     all.extend(results::errors(t));
     all.extend(results::short(t));
     all.extend(workers::punted(t));
     all.extend(workers::fanout(t));
     all.extend(of_rings(t, order::delivered_out_of_order));
     all.extend(order::reordered(t));
+    all.extend(unfinished::never_completed(t));
+    all.extend(memory::outlived(t));
+    all.extend(memory::overlapping(t));
     all
 }
 
@@ -100,11 +126,11 @@ enum From {
 /// A finding says from how many.
 fn from(mut f: Finding, from: From) -> Finding {
     let (name, n, what) = match from {
-        From::Completions(n) => ("from_completions", n, "completions"),
-        From::Followed(n) => ("from_followed", n, "followed completions"),
-        From::Requests(n) => ("from_requests", n, "requests"),
+        From::Completions(n) => ("from_completions", n, "completion"),
+        From::Followed(n) => ("from_followed", n, "followed completion"),
+        From::Requests(n) => ("from_requests", n, "request"),
     };
-    f.text += &format!("; from {} {what}", count(n as f64));
+    f.text += &format!("; from {}", so_many(n, what));
     f.evidence.insert(name.into(), n as f64);
     f
 }
@@ -144,17 +170,15 @@ fn seconds(t: &TraceRecord) -> Option<f64> {
     (ns > 0).then_some(ns as f64 / 1e9)
 }
 
-/// Requests that wait for something else than work to be done: however many are in flight, they may have come one by one.
-fn only_waits(opcode: &str) -> bool {
-    let names = ["poll_", "timeout", "link_timeout", "accept", "epoll_wait", "waitid", "futex_wait", "msg_ring"];
-    names.iter().any(|n| opcode.starts_with(n))
-}
-
-/// Requests of some opcodes in flight, on average while the ring was in use: Little's law, rate × mean latency. Multishot
-/// requests, which have no one latency, are left out. `None`: no latency is known.
+/// Requests of some opcodes in flight, on average while the ring was in use: Little's law, rate × mean latency. Waits
+/// ([`crate::path::waits`]) and multishot requests, which have no one latency, are left out. `None`: no latency is known.
 fn in_flight(t: &TraceRecord, r: &RingRecord, of: fn(&str) -> bool) -> Option<f64> {
     let seconds = ring_seconds(t, r)?;
-    let one = |o: &OpcodeRecord| Some(o.completions as f64 / seconds * o.latency_ns.mean? / 1e9);
+    let one = |o: &OpcodeRecord| {
+        // Where there is nothing else, the mean is of the waits.
+        let waits = o.waits.as_ref().filter(|w| w.requests < o.latency_ns.count).map_or(0, |w| w.estimated);
+        Some(o.completions.saturating_sub(waits) as f64 / seconds * o.latency_ns.mean? / 1e9)
+    };
     let plain = || r.opcodes.iter().filter(|o| o.more == 0 && of(&o.opcode));
     if plain().map(|o| o.latency_ns.count).sum::<u64>() < ENOUGH_FOLLOWED {
         return None;

@@ -18,7 +18,8 @@ pub fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let mut f = from(delivered::stranded(&r.vehicles, &r.flags, true)?, From::Completions(r.completions));
-    if let Some((cpu, line)) = crossing(t).and_then(|c| Some((c.ready_cpu, line_on(t, c.ready_cpu)?))) {
+    let one_thread = crossing(t).filter(|pair| pair.threads.is_none_or(|n| n <= 1));
+    if let Some((cpu, line)) = one_thread.and_then(|c| Some((c.ready_cpu, line_on(t, c.ready_cpu)?))) {
         f.remedy +=
             &format!("; or run the thread on CPU {cpu}, where each interrupt of {} would carry them", line.name);
         f.evidence.insert("interrupt_cpu".into(), f64::from(cpu));
@@ -34,7 +35,9 @@ pub fn kick_storm(t: &TraceRecord) -> Option<Finding> {
     if kicks * (t.total.ios as f64) < ENOUGH as f64 {
         return None;
     }
-    let f = delivered::kick_storm(Some(kicks), t.total.ios as f64 / super::seconds(t)?)?;
+    // The rate of all I/Os is over the whole span.
+    let ios_per_s = t.total.ios as f64 / super::seconds(t)?;
+    let f = delivered::kick_storm(Some(kicks), ios_per_s, " while the rings were in use")?;
     let mut f = from(f, From::Completions(t.total.ios));
     // Kicks are not counted by ring, but only these ask for them.
     let kicked: Vec<&RingRecord> = t.rings.iter().filter(|r| asks_for_kicks(r)).collect();
@@ -78,6 +81,8 @@ pub fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let pair = crossing(t)?;
     let line = line_on(t, pair.ready_cpu)?;
     let crossing = pair.estimated.map_or(pair.completions as f64 * f64::from(t.total.followed.one_in), |n| n as f64);
+    // Interrupts are counted while windows finish, too.
+    let crossing = crossing * t.total.followed.of_all();
     // A submission-queue thread looks by itself: nobody has to tell it.
     let interrupts = line.credited? as f64;
     if interrupts < INTERRUPTS_PER_IO * crossing || share(&t.total.vehicles, Vehicle::Sqpoll) >= CROSSING {
@@ -100,19 +105,36 @@ pub fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let followed = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
     let crossed = pair.stands_for() as f64 / all as f64;
     let (ready, posted) = (pair.ready_cpu, pair.posted_cpu);
+    // One CPU is no place for several: then it is the interrupts that have to go where the threads are.
+    let threads = pair.threads.unwrap_or(1);
+    let (who, remedy) = match threads {
+        0 | 1 => (
+            "the thread runs".to_owned(),
+            format!(
+                "run the thread on CPU {ready} (`taskset -c {ready}`): there the device's own interrupt brings the completion \
+                 in; or, where the line's affinity can be set, move the line to CPU {posted}"
+            ),
+        ),
+        n => (
+            format!("the {n} threads that submit run"),
+            format!(
+                "give the device an interrupt on each CPU that submits: as many queues as CPUs (virtio-blk's num-queues, NVMe's \
+                 own default), and lines spread over the CPUs (smp_affinity of /proc/irq/{}, irqbalance); {n} threads on CPU \
+                 {ready} alone would wait for one another",
+                line.vector
+            ),
+        ),
+    };
     let text = format!(
         "{} of completions were ready on CPU {ready}, which takes the interrupts of {} ({}), and posted on CPU {posted}, \
-         where the thread runs: CPU {ready} had to tell CPU {posted} {} times per I/O",
+         where {who}: CPU {ready} had to tell CPU {posted} {} times per I/O",
         percent(crossed),
         line.name,
         line.vector,
         three_digits(told)
     );
-    let remedy = format!(
-        "run the thread on CPU {ready} (`taskset -c {ready}`): there the device's own interrupt brings the completion in; \
-         or, where the line's affinity can be set, move the line to CPU {posted}"
-    );
     let evidence = [
+        ("threads", threads as f64),
         ("share", crossed),
         ("told_per_io", told),
         ("ipis_per_io", ipis_per_io),

@@ -8,7 +8,7 @@ use crate::answer::words::{count, percent};
 use crate::measurement::{Delivery, Order};
 use crate::trace_record::{RingRecord, TraceRecord};
 
-/// The share of overtaking completions from which on something turns the order round. A drive and a scheduler that end n
+/// The share of overtaking completions, and of overtaken ones, from which on something turns the order round. A drive and a scheduler that end n
 /// requests in an order of their own, as is their task, make all but H(n) of n overtake another (H: 1 + 1/2 + … + 1/n); all
 /// turned round is all but one. Half-way between. n: as far as any was displaced, and one.
 fn turned_round(max_displacement: u64) -> f64 {
@@ -31,7 +31,9 @@ pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding
     let (task_work, file_system) = (share(delivery.by.task_work), delivery.by.file_system.map(share));
     let whole = share(delivery.inversions);
     let has = |flag: &str| r.flags.iter().any(|f| f == flag);
-    let one_poster = ["single_issuer", "defer_taskrun", "sqpoll"].iter().any(|flag| has(flag));
+    // As many as were seen to submit.
+    let submitters = r.threads.as_ref().map(|t| t.threads.iter().filter(|t| t.submitted > 0).count() as u64 + t.more);
+    let one_poster = ["single_issuer", "defer_taskrun", "sqpoll"].iter().any(|flag| has(flag)) || submitters == Some(1);
     let before = |major, minor| version(&t.total.host.kernel).is_some_and(|v| v < (major, minor));
     // 3af0356c162c, Linux 6.5, for the deferred list; that of the other modes was turned round later, and is so in 6.12.
     let reverses = before(6, 5);
@@ -77,8 +79,10 @@ pub fn reordered(t: &TraceRecord) -> Option<Finding> {
     let (block, device, task_work) = (share(order.by.block), share(order.by.device), share(order.by.task_work));
     let file_system = order.by.file_system.map(share);
     let whole = share(order.inversions);
+    // Turned round, nearly all overtake one and are overtaken; of one that takes long only the former is so.
+    let turned = whole.min(order.overtaken.map_or(whole, share));
     let in_the_kernel = task_work.max(file_system.unwrap_or(0.0));
-    if in_the_kernel < WORTH_SAYING && (order.max_displacement < 2 || whole < turned_round(order.max_displacement)) {
+    if in_the_kernel < WORTH_SAYING && (order.max_displacement < 2 || turned < turned_round(order.max_displacement)) {
         return None;
     }
     let places = [

@@ -1,6 +1,6 @@
 //! What the completions themselves said: no room for them, no buffer, an error.
 
-use super::{ENOUGH, From, from, only_waits};
+use super::{ENOUGH, From, buffers, from};
 use crate::answer::delivered::{WORTH_SAYING, has};
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{count, list, percent};
@@ -84,10 +84,10 @@ fn moves_data(opcode: &str) -> bool {
 pub fn errors(t: &TraceRecord) -> Option<Finding> {
     let polls = t.rings.iter().any(|r| has(&r.flags, "iopoll"));
     let explained = |o: &OpcodeRecord, name: &str| {
-        ORDINARY.contains(&name)
+        name == buffers::ERRNO
+            || ORDINARY.contains(&name)
             || (name == "ENOBUFS" && receives(&o.opcode))
             || (name == "EOPNOTSUPP" && polls)
-            || only_waits(&o.opcode)
     };
     let mut failed: Vec<(&str, &str, u64)> = Vec::new();
     for o in t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)) {
@@ -103,7 +103,7 @@ pub fn errors(t: &TraceRecord) -> Option<Finding> {
     failed.sort_by_key(|f| std::cmp::Reverse(f.2));
     let shown: Vec<String> =
         failed.iter().take(3).map(|(op, errno, n)| format!("{} of {op} with {errno}", count(*n as f64))).collect();
-    let text = format!("{} of the I/Os failed, {}", percent(share), list(&shown));
+    let text = format!("{} of the requests that move data failed, {}", percent(share), list(&shown));
     let remedy = "find out what the error means for this operation: a failing request is not the same work, and its times say \
                   nothing about the others";
     let evidence = [("errors", all as f64), ("share", share)];

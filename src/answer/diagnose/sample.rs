@@ -9,6 +9,7 @@ pub fn latency(count: u64, p50: u64) -> Latency {
     Latency {
         count,
         mean: Some(p50 as f64 * 1.1),
+        mean_ci95: None,
         min: Some(p50 / 2),
         p50: Some(p50),
         p90: Some(p50 * 2),
@@ -42,7 +43,9 @@ pub fn opcode(name: &str, requests: u64, p50: u64) -> OpcodeRecord {
         punted_drained: 0,
         errnos: Vec::new(),
         latency_ns: latency(requests, p50),
+        waits: None,
         stages: Some(stages(requests, p50)),
+        punted_requests: None,
     }
 }
 
@@ -62,7 +65,9 @@ fn stages(completions: u64, p50: u64) -> StageRecord {
         queued_ns: None,
         queued_completions: 0,
         queued_delivery_ns: None,
+        runnable: None,
         total_ns: total,
+        total_ci95: None,
         delivery_delay_ns: latency(completions, p50 / 10),
     }
 }
@@ -75,6 +80,26 @@ fn slept() -> Vec<VehicleCount> {
     ]
 }
 
+/// A third of them for half a second, in a queue that was never full.
+pub fn reaping() -> Reaping {
+    let delay =
+        |p50, p90, max| Delay { p50: Some(p50), p90: Some(p90), max: Some(max), count: Some(300), ..Delay::default() };
+    Reaping {
+        completions: 300,
+        estimated: 2_400,
+        at_least_ns: delay(4_000_000, 500_000_000, 520_000_000),
+        at_most_ns: delay(6_000_000, 504_000_000, 524_000_000),
+        left_ns: delay(4_000_000, 500_000_000, 520_000_000),
+        left_long: 100,
+        left_long_estimated: 800,
+        depth: Depth { p50: Some(4), p99: Some(60), max: Some(90) },
+        deepest: 96,
+        unreaped: 0,
+        unreaped_estimated: 0,
+        unreaped_at_least_ns: None,
+    }
+}
+
 pub fn ring(number: u32) -> RingRecord {
     RingRecord {
         ring: number,
@@ -85,6 +110,7 @@ pub fn ring(number: u32) -> RingRecord {
         sq_entries: 64,
         cq_entries: 128,
         found: false,
+        use_of: None,
         requests: 80_000,
         completions: 80_000,
         bytes: 80_000 * 4096,
@@ -94,6 +120,7 @@ pub fn ring(number: u32) -> RingRecord {
         opcodes: vec![opcode("read", 80_000, 100_000)],
         vehicles: slept(),
         latency_ns: latency(80_000, 100_000),
+        waits: None,
         stages: Some(stages(80_000, 100_000)),
         enter_batches: vec![EnterBatch {
             at_least: 16,
@@ -104,12 +131,14 @@ pub fn ring(number: u32) -> RingRecord {
         }],
         enter_calls: Some(Estimate { total: 5_000.0, ci95: [5_000.0; 2] }),
         order: None,
+        reaping: None,
         run_items: vec![
             RunItems { items: 4, completions: 8_000, estimated: None },
             RunItems { items: 12, completions: 24_000, estimated: None },
             RunItems { items: 16, completions: 48_000, estimated: None },
         ],
         sqpoll: None,
+        threads: None,
     }
 }
 
@@ -130,6 +159,7 @@ pub fn clean() -> TraceRecord {
             short_ios: 0,
             iops: 32_000.0,
             latency_ns: r.latency_ns.clone(),
+            waits: None,
             cpu: TraceCpu { user_ns: Some(200_000_000), system_ns: Some(800_000_000) },
             vehicles: r.vehicles.clone(),
             per_io: PerIo {
@@ -164,6 +194,8 @@ pub fn clean() -> TraceRecord {
             order: Some(Order {
                 completions: 80_000,
                 inversions: 4_000,
+                overtaken: Some(4_000),
+                waits: 0,
                 max_displacement: 9,
                 by: OrderBy { block: 200, device: 3_800, file_system: Some(0), task_work: 0 },
                 delivery: Some(delivered_in_order(80_000)),
@@ -174,6 +206,7 @@ pub fn clean() -> TraceRecord {
                 completions: 80_000,
                 whole: 80_000,
                 sampled_from: None,
+                came_later: None,
                 requests_estimated: Some(80_000.0),
                 requests_ci95: Some([80_000.0, 80_000.0]),
                 with_stages: 79_990,
@@ -190,8 +223,8 @@ pub fn clean() -> TraceRecord {
             enter_batches: r.enter_batches.clone(),
             enter_calls: r.enter_calls,
             cpu_pairs: vec![
-                CpuPair { ready_cpu: 1, posted_cpu: 1, completions: 79_000, estimated: None },
-                CpuPair { ready_cpu: 0, posted_cpu: 1, completions: 990, estimated: None },
+                CpuPair { ready_cpu: 1, posted_cpu: 1, completions: 79_000, estimated: None, threads: Some(1) },
+                CpuPair { ready_cpu: 0, posted_cpu: 1, completions: 990, estimated: None, threads: Some(1) },
             ],
             run_items: r.run_items.clone(),
             processes: vec![ProcessRecord { tgid: 1234, here: None, comm: "fio".into(), found: false }],
@@ -201,6 +234,7 @@ pub fn clean() -> TraceRecord {
             stray_calls: Some(0),
             pread_pwrite_calls: Some(0),
             context_switches: 5_000,
+            sampled_events: None,
             probe: Probe {
                 mode: "aggregate".into(),
                 completions_seen: Some(80_000),
@@ -211,6 +245,13 @@ pub fn clean() -> TraceRecord {
             },
             cpu_shares: None,
             cpu_samples: None,
+            open: vec![],
+            memory: None,
+            files: vec![],
+            other_files: None,
+            reaping: None,
+            reaping_lost: Some(0),
+            probe_costs: None,
             host: Host {
                 hostname: "bench".into(),
                 kernel: "6.18.44".into(),

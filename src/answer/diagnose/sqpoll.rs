@@ -1,12 +1,16 @@
 //! The submission-queue thread's use of its CPU.
 
-use super::{ENOUGH_EVENTS, ring_seconds};
+use super::ring_seconds;
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{percent, span, three_digits};
 use crate::trace_record::{RingRecord, SqpollRecord, TraceRecord};
 
 /// Wake-ups for each request: one for ten and more, and the calls that SQPOLL was to save are back.
 const WAKEUPS_PER_REQUEST: f64 = 0.1;
+/// Wake-ups below which they are no habit: of ten requests of which each one needed one, nine in ten need one at least in three of four
+/// programs like this.
+const ENOUGH_WAKEUPS: u64 = 10;
+
 /// Requests of all rings that the thread serves: its times and wake-ups are of them together.
 fn served(t: &TraceRecord, s: &SqpollRecord) -> u64 {
     let others = t.rings.iter().filter(|r| s.shared_with.contains(&r.ring)).filter_map(|r| r.sqpoll.as_ref());
@@ -14,7 +18,7 @@ fn served(t: &TraceRecord, s: &SqpollRecord) -> u64 {
 }
 
 fn naps(s: &SqpollRecord, requests: u64) -> Option<(u64, f64)> {
-    let wakeups = s.wakeups.filter(|n| *n >= ENOUGH_EVENTS && requests >= ENOUGH_EVENTS)?;
+    let wakeups = s.wakeups.filter(|n| *n >= ENOUGH_WAKEUPS && requests >= ENOUGH_WAKEUPS)?;
     let per_request = wakeups as f64 / requests as f64;
     (per_request >= WAKEUPS_PER_REQUEST).then_some((wakeups, per_request))
 }
@@ -65,7 +69,7 @@ pub fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if of_a_cpu < OF_A_CPU || per_request < PER_REQUEST_NS || naps(s, requests).is_some() {
         return None;
     }
-    let place = s.cpu.map(|cpu| format!(" on CPU {cpu}")).unwrap_or_default();
+    let place = r.sq_thread_place().map(|place| format!(", {place}")).unwrap_or_default();
     let of_rings = match s.shared_with.len() {
         0 => String::new(),
         others => format!(" of {} rings", others + 1),

@@ -16,49 +16,68 @@ pub fn punted(t: &TraceRecord) -> Vec<Finding> {
     opcodes.into_iter().flat_map(|o| [asked(o), drained(o), would_block(o)]).flatten().collect()
 }
 
+/// Times that a request was handed over.
 fn punts(o: &OpcodeRecord) -> u64 {
     o.punted_asked + o.punted_would_block + o.punted_drained
 }
 
-fn share(punts: u64, o: &OpcodeRecord) -> Option<f64> {
-    let share = punts as f64 / o.requests.max(punts).max(1) as f64;
-    (punts >= PUNTS && share >= WORTH_SAYING).then_some(share)
+/// What went to io-wq for one cause.
+struct Punted {
+    requests: f64,
+    /// Of the opcode's.
+    share: f64,
+    hand_overs: u64,
 }
 
-fn finding(o: &OpcodeRecord, punts: u64, share: f64, severity: Severity, why: &str, remedy: &str) -> Finding {
+/// A request may be handed over more than once. How many there were is known of the followed ones; what is handed over once each, as
+/// most are, is counted.
+fn share(hand_overs: u64, o: &OpcodeRecord) -> Option<Punted> {
+    let all = punts(o) as f64;
+    let counted = all.min(o.requests as f64);
+    let requests = o.punted_requests.filter(|e| e.ci95[1] < all).map_or(counted, |e| e.total.min(counted));
+    let requests = requests * hand_overs as f64 / all.max(1.0);
+    let share = requests / o.requests.max(1) as f64;
+    (requests >= PUNTS as f64 && share >= WORTH_SAYING).then_some(Punted { requests, share, hand_overs })
+}
+
+fn finding(o: &OpcodeRecord, punted: &Punted, severity: Severity, why: &str, remedy: &str) -> Finding {
+    let again = match punted.hand_overs as f64 > punted.requests {
+        true => format!(", {} times in all,", count(punted.hand_overs as f64)),
+        false => String::new(),
+    };
     let text = format!(
-        "{} of the {} requests ({}) went to io-wq because {why}: a worker thread does each, which takes two more context \
-         switches",
-        percent(share),
+        "{} of the {} requests ({}) went to io-wq{again} because {why}: a worker thread does each, in place of the one that \
+         submitted it",
+        percent(punted.share),
         o.opcode,
-        count(punts as f64)
+        count(punted.requests.round())
     );
-    let f = Finding::new("punted", severity, text, remedy, &[("share", share), ("punted", punts as f64)]);
-    from(f, From::Requests(o.requests))
+    let evidence = [("share", punted.share), ("punted", punted.requests), ("hand_overs", punted.hand_overs as f64)];
+    from(Finding::new("punted", severity, text, remedy, &evidence), From::Requests(o.requests))
 }
 
 fn asked(o: &OpcodeRecord) -> Option<Finding> {
-    let share = share(o.punted_asked, o)?;
+    let punted = share(o.punted_asked, o)?;
     let remedy = "without IOSQE_ASYNC the kernel first tries to issue the request in the submitting thread, and goes to a \
                   worker only where that would block";
-    let mut f = finding(o, o.punted_asked, share, Severity::Warning, "the program asked for it (IOSQE_ASYNC)", remedy);
+    let mut f = finding(o, &punted, Severity::Warning, "the program asked for it (IOSQE_ASYNC)", remedy);
     f.evidence.insert("asked".into(), 1.0);
     Some(f)
 }
 
 fn drained(o: &OpcodeRecord) -> Option<Finding> {
-    let share = share(o.punted_drained, o)?;
+    let punted = share(o.punted_drained, o)?;
     let why = "the ring was drained (IOSQE_IO_DRAIN): the kernel hands what asked for that, and all that is submitted \
                meanwhile, to workers";
     let remedy = "order only what has to be: a link (IOSQE_IO_LINK), or the next request submitted when the last one's \
                   completion has been seen, leaves the others alone";
-    let mut f = finding(o, o.punted_drained, share, Severity::Warning, why, remedy);
+    let mut f = finding(o, &punted, Severity::Warning, why, remedy);
     f.evidence.insert("drained".into(), 1.0);
     Some(f)
 }
 
 fn would_block(o: &OpcodeRecord) -> Option<Finding> {
-    let share = share(o.punted_would_block, o)?;
+    let punted = share(o.punted_would_block, o)?;
     let (severity, why, remedy) = match o.opcode.as_str() {
         op if op.starts_with("read") => (
             Severity::Warning,
@@ -84,7 +103,7 @@ fn would_block(o: &OpcodeRecord) -> Option<Finding> {
              IORING_REGISTER_IOWQ_AFF places them",
         ),
     };
-    let mut f = finding(o, o.punted_would_block, share, severity, why, remedy);
+    let mut f = finding(o, &punted, severity, why, remedy);
     f.evidence.insert("would_block".into(), 1.0);
     Some(f)
 }
@@ -96,8 +115,8 @@ const WORKERS: u64 = 8;
 
 pub fn fanout(t: &TraceRecord) -> Option<Finding> {
     let (most, cpus) = (t.total.iowq.most_at_once?, u64::from(t.total.host.cpus));
-    let punts: u64 = t.total.opcodes.iter().map(punts).sum();
-    if cpus == 0 || most < (WORKERS_PER_CPU * cpus).max(WORKERS) || punts.max(t.total.iowq.completions) < PUNTS {
+    let punted: u64 = t.total.opcodes.iter().map(|o| punts(o).min(o.requests)).sum();
+    if cpus == 0 || most < (WORKERS_PER_CPU * cpus).max(WORKERS) || punted.max(t.total.iowq.completions) < PUNTS {
         return None;
     }
     let others = match t.total.iowq.workers {
@@ -114,5 +133,5 @@ pub fn fanout(t: &TraceRecord) -> Option<Finding> {
     );
     let evidence = [("workers_at_once", most as f64), ("workers", t.total.iowq.workers as f64), ("cpus", cpus as f64)];
     let f = Finding::new("iowq_fanout", Severity::Warning, text, &remedy, &evidence);
-    Some(from(f, From::Requests(punts.max(t.total.iowq.completions))))
+    Some(from(f, From::Requests(punted.max(t.total.iowq.completions))))
 }

@@ -14,8 +14,9 @@ use crate::lab::drive::Drive;
 use crate::lab::kernel::{self, Asked as AskedKernel};
 use crate::lab::machine::Acceleration;
 use crate::lab::session::{self, How};
-use crate::lab::{Asked, Cache, Prepared, prepare};
+use crate::lab::{Asked, Cache, Prepared, prepare, takes_artifacts};
 use crate::load::options::{Bytes, Span};
+use crate::output::Existing;
 use crate::report::terminal;
 use crate::store::{Store, default_path};
 
@@ -62,9 +63,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 
-    /// Files that the command writes to $IOTRAIL_LAB_OUT are copied to this folder
+    /// Files that the command writes to $IOTRAIL_LAB_OUT are copied to this folder, which is new or empty
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
+
+    /// Copy them to a folder that holds others, and replace files of the same names
+    #[arg(long, requires = "artifacts")]
+    force: bool,
 
     #[command(flatten)]
     cache: CacheArgs,
@@ -111,6 +116,9 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
     if args.command.first().is_none_or(|name| name.is_empty()) {
         return Err(Error::input("the command has no name", "name a program after --"));
+    }
+    if let Some(to) = &args.artifacts {
+        takes_artifacts(to, Existing::forced(args.force))?;
     }
     let acceleration = match args.accel {
         Accel::Auto => Acceleration::found(),
@@ -189,7 +197,7 @@ fn keep(prepared: &Prepared, args: &RunArgs) -> Result<()> {
         }
     }
     if let Some(to) = &args.artifacts {
-        let files = prepared.bring(to)?;
+        let files = prepared.bring(to, Existing::forced(args.force))?;
         tell(&format!("{} brought to {}", crate::answer::words::plural(files, "file"), to.display()));
     }
     Ok(())

@@ -51,7 +51,7 @@ struct RunArgs {
     #[arg(long)]
     plan: bool,
 
-    /// Of the order in which several combinations are measured (default: drawn, printed and stored)
+    /// Seed of what is sent, and of the order in which several combinations are measured (default: drawn, printed and stored)
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
 
@@ -143,7 +143,7 @@ fn planned(args: &BenchArgs) -> Result<Plan> {
 fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {
     // A store that can't be written is found out before the load, not after it.
     let mut store = args.run.store.as_deref().map(Store::create_or_open).transpose()?;
-    let measured = measure_one(plan, store.as_mut());
+    let measured = measure_one(plan, args.run.seed, store.as_mut());
     if let (Err(_), Some(store)) = (&measured, store) {
         store.abandon();
     }
@@ -155,14 +155,16 @@ fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {
     Ok(0)
 }
 
-fn measure_one(plan: &Plan, store: Option<&mut Store>) -> Result<Measurement> {
+fn measure_one(plan: &Plan, seed: Option<u32>, store: Option<&mut Store>) -> Result<Measurement> {
     let [cell] = &plan.cells[..] else { return Err(Error::input("nothing is to be measured", "give options")) };
     if let Some(why) = &cell.untestable {
         return Err(Error::machine(why, "choose other options"));
     }
     let Load::Net(net) = &cell.load else { return Err(Error::input("this is no network load", "use `iotrail bench`")) };
+    let mut net = net.clone();
+    net.sender.seed = seed;
     let stop = interrupt::raise_flag()?;
-    let measured = Ends::default().run(net, &cell.options, plan.follow, &mut |_| {}, stop)?;
+    let measured = Ends::default().run(&net, &cell.options, plan.follow, &mut |_| {}, stop)?;
     let Measured { measurement, histogram, interrupted, .. } = measured;
     if measurement.ios == 0 {
         return Err(match interrupted {

@@ -26,6 +26,10 @@ pub struct LoadArgs {
     #[command(flatten)]
     sender: SenderOptions,
 
+    /// Seed of what is sent: the same one sends the same bytes (default: drawn, printed and stored)
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+
     /// Where the server agrees on what is measured and hands over its side: an address, or none (default: the next port, or
     /// PATH.control, if a server of iotrail's is there)
     #[arg(long, value_name = "ADDRESS")]
@@ -41,7 +45,8 @@ pub struct LoadArgs {
 }
 
 pub fn run(args: &LoadArgs) -> Result<u8> {
-    let spec = SenderSpec::resolve(&args.sender, &host::cpu::online()?)?;
+    let sender = SenderOptions { seed: args.seed, ..args.sender.clone() };
+    let spec = SenderSpec::resolve(&sender, &host::cpu::online()?)?;
     // A store that can't be written is found out before the load, not after it.
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
     let loaded = load(args, &spec, store.as_mut());

@@ -239,12 +239,11 @@ fn measured(
 ) -> Result<Measurement> {
     let spec = server.spec();
     let counts = record.total.counts;
-    let (user_ns, system_ns) = (record.total.user_ns.unwrap_or(0), record.total.system_ns.unwrap_or(0));
     let mut warnings = Vec::new();
     if record.total.user_ns.is_none() {
         warnings.push(Warning::new(
             "cpu_unknown",
-            "this kernel keeps no CPU time of single threads (CONFIG_SCHED_INFO): the server's is not known: user and system time stand as 0, and no CPU time per request is told",
+            "this kernel keeps no CPU time of single threads (CONFIG_SCHED_INFO): the server's, and CPU time per request, are not known",
             "use a kernel that does",
         ));
     }
@@ -273,8 +272,8 @@ fn measured(
         bytes: counts.bytes_in + counts.bytes_out,
         iops: if seconds > 0.0 { counts.requests as f64 / seconds } else { 0.0 },
         cpu: Cpu {
-            user_ns,
-            system_ns,
+            user_ns: record.total.user_ns,
+            system_ns: record.total.system_ns,
             sqpoll_ns,
             sqpoll_wakeups: None,
             helpers_ns: others_ns.zip(known_ns()).map(|(all, known)| all.saturating_sub(known)),

@@ -146,7 +146,12 @@ impl<'a, W: Write> Exporter<'a, W> {
             self.event(
                 span.begin.ns,
                 TrackEvent {
-                    debug_annotations: annotations(t, span, io, i == 0),
+                    debug_annotations: annotations(
+                        t,
+                        span,
+                        io,
+                        (i == 0).then(|| self.end.and_then(|end| end.file_of(t))),
+                    ),
                     r#type: Some(EventType::SliceBegin.into()),
                     track_uuid: Some(track_uuid),
                     name: Some(name(t, span)),
@@ -311,7 +316,8 @@ fn name(t: &Trail, span: &Span) -> String {
     }
 }
 
-fn annotations(t: &Trail, span: &Span, io: u64, first: bool) -> Vec<DebugAnnotation> {
+/// `first`: of its first span; the name of its file.
+fn annotations(t: &Trail, span: &Span, io: u64, first: Option<Option<String>>) -> Vec<DebugAnnotation> {
     let mut all = Vec::new();
     let named = |name: &str| DebugAnnotation { name: Some(name.into()), ..DebugAnnotation::default() };
     let number = |name: &str, n: u64| DebugAnnotation { uint_value: Some(n), ..named(name) };
@@ -319,7 +325,9 @@ fn annotations(t: &Trail, span: &Span, io: u64, first: bool) -> Vec<DebugAnnotat
     all.push(number("io", io));
     all.push(number("begin_cpu", span.begin.cpu.into()));
     all.push(number("end_cpu", span.end.cpu.into()));
-    if first {
+    if let Some(file) = first {
+        all.extend(file.map(|name| text("file", name)));
+        all.extend(t.descriptor.map(|d| text("descriptor", d.to_string())));
         all.push(text("opcode", t.opcode.clone()));
         all.push(text("user_data", format!("{:#x}", t.user_data)));
         all.extend(t.asked_bytes.map(|n| number("asked_bytes", n)));

@@ -49,7 +49,7 @@ fn source() -> Vec<Trail> {
 
 fn export(trails: &[Trail]) -> (Trace, Written) {
     let end = End {
-        losses: Losses { at_ns: 6_000_000_000, followed: 400, no_room: 0, ring_buffer_full: 3 },
+        losses: Losses { at_ns: 6_000_000_000, followed: 400, no_room: 0, ring_buffer_full: 3, no_completion: 0 },
         processes: vec![ProcessRecord { tgid: 4711, here: None, comm: "fio".into(), found: true }],
         ..End::default()
     };

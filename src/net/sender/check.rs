@@ -11,7 +11,7 @@ pub struct Shape {
     pub response: u32,
 }
 
-/// The connections of one run: no two have the same number on the wire, in this run or any other.
+/// The connections of one run: no two have the same number on the wire, nor as those of another seed.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     pub first: u64,

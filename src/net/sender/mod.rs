@@ -69,7 +69,7 @@ pub fn run(
         gate: Gate::new(spec.threads as usize),
         halt: AtomicBool::new(false),
         done: (0..spec.threads).map(|_| AtomicU64::new(0)).collect(),
-        run: check::Run { first: SplitMix64::new(now.as_nanos() as u64 ^ u64::from(std::process::id())).draw() },
+        run: check::Run { first: SplitMix64::new(spec.seed.into()).draw() },
         serial: AtomicU64::new(0),
         broken_off: Mutex::new(None),
     };

@@ -9,6 +9,7 @@ use crate::load::spec::End;
 use crate::net::options::{Check, SenderOptions};
 use crate::net::wire;
 use crate::net_record::Asked;
+use crate::stats::random::fresh_seed;
 
 /// Each request in flight has a stamp of 8 bytes.
 const WINDOW_MAX: u32 = 65_536;
@@ -36,6 +37,8 @@ pub struct SenderSpec {
     pub give_up: Duration,
     pub end: End,
     pub warmup: Duration,
+    /// The same seed sends the same bytes.
+    pub seed: u32,
 }
 
 impl SenderSpec {
@@ -95,6 +98,7 @@ impl SenderSpec {
             give_up: o.give_up.0,
             end: End::of(o.count, o.runtime)?,
             warmup: o.warmup.0,
+            seed: o.seed.unwrap_or_else(fresh_seed),
         })
     }
 
@@ -130,6 +134,7 @@ impl SenderSpec {
             reconnect: self.reconnect,
             idle_connections: self.idle_connections,
             check: self.check.to_string(),
+            seed: Some(self.seed),
         }
     }
 }

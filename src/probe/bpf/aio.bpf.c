@@ -79,7 +79,8 @@ static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request 
 	if (op)
 		__sync_fetch_and_add(&op->requests, 1);
 	ring_in_use(ring, slot);
-	request->weight = chosen(slot);
+	request->later = !!finishing;
+	request->weight = chosen(slot, request->later);
 	/* One that is there already was reaped out of sight. */
 	if (bpf_map_update_elem(&aio_requests, &key, request, BPF_ANY))
 		slot->losses[LOSS_CALL]++;
@@ -103,21 +104,24 @@ static __noinline int aio_result_counted(__u32 ring, __u32 opcode, __s64 result,
 }
 
 /* A followed one's times. */
-static __noinline int aio_told(struct aio_request *request, __u32 ring, __u32 opcode)
+static __noinline int aio_told(struct aio_request *request, __u32 ring, __u32 opcode, __s64 result)
 {
-	struct reaped reaped = {
-		.ring = ring,
-		.tgid = bpf_get_current_pid_tgid() >> 32,
-		.opcode = opcode,
-		.reaped_ns = bpf_ktime_get_ns(),
-	};
+	/* There, and not on the stack first, of which calls as deep as this one have no more. */
+	struct reaped *reaped = request ? bpf_ringbuf_reserve(&trails_out, sizeof(*reaped), 0) : 0;
 
-	if (!request)
-		return 0;
-	reaped.submitted_ns = request->submitted_ns;
-	reaped.weight = request->weight;
-	if (bpf_ringbuf_output(&trails_out, &reaped, sizeof(reaped), BPF_RB_NO_WAKEUP))
+	if (!reaped) {
 		this_slot()->trails_lost++;
+		return 0;
+	}
+	reaped->submitted_ns = request->submitted_ns;
+	reaped->reaped_ns = bpf_ktime_get_ns();
+	reaped->result = result;
+	reaped->ring = ring;
+	reaped->tgid = bpf_get_current_pid_tgid() >> 32;
+	reaped->opcode = opcode;
+	reaped->weight = request->weight;
+	reaped->fd = request->fd;
+	bpf_ringbuf_submit(reaped, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
@@ -141,7 +145,7 @@ static __noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
 	if (!request)
 		return 0;
 	if (request->weight)
-		aio_told(request, ring, opcode);
+		aio_told(request, ring, opcode, result);
 	bpf_map_delete_elem(&aio_requests, &key);
 	return 0;
 }
@@ -324,7 +328,7 @@ static __noinline int number_context(__u64 address, bool found)
 		.found = found,
 	};
 
-	aio_used = 1;
+	aio_used = calls_needed = 1;
 	return number_new(address, &info);
 }
 
@@ -390,6 +394,7 @@ static int aio_submit(__u32 i, struct aio_call *call)
 		.asked_bytes = plain ? iocb.aio_nbytes : 0,
 		.tid = call->tid,
 		.opcode = OPCODES_AIO + (iocb.aio_lio_opcode & (AIO_CMDS - 1)),
+		.fd = iocb.aio_fildes,
 	};
 	aio_submitted(block, call->ring, &request);
 	return 0;
@@ -428,6 +433,7 @@ int aio_submits(struct trace_event_raw_sys_enter *args)
  */
 static __always_inline int aio_submits_entered_(struct pt_regs *regs, long id)
 {
+	this_slot()->costly++;
 	if (id != NR_io_submit && id != (NR_I386_io_submit & ~NR_I386))
 		return 0;
 	bool narrow = calls_as_i386(bpf_get_current_task_btf());
@@ -459,6 +465,13 @@ static int aio_refuse(__u32 i, struct aio_call *call)
 	struct op_count *op = op_sum(call->ring, request->opcode);
 	if (op)
 		__sync_fetch_and_add(&op->requests, -1);
+	struct cpu_slot *slot = this_slot();
+	if (request->later)
+		__sync_fetch_and_add(&slot->came_later, -1);
+	else if (request->weight == 1)
+		slot->chosen_whole--;
+	else if (request->weight)
+		slot->chosen_sampled--;
 	bpf_map_delete_elem(&aio_requests, &key);
 	return 0;
 }

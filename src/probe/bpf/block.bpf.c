@@ -35,24 +35,10 @@ static __always_inline struct trail *trail_of_bio(__u64 bio, bool end)
 /* The request of io_uring's that direct I/O is of: its kiocb stands first in it. 0: none, or it cannot be told. */
 static __noinline __u64 request_of_bio(struct bio *bio)
 {
-	__u64 end = (__u64)BPF_CORE_READ(bio, bi_end_io);
-	struct kiocb *iocb = 0;
+	struct task_struct *waiter;
+	struct kiocb *iocb = kiocb_of(bio, &waiter);
+	__u64 callback = iocb ? (__u64)BPF_CORE_READ(iocb, ki_complete) : 0;
 
-	if (!end)
-		return 0;
-	if (end == iomap_end_io_address && bpf_core_type_exists(struct iomap_dio)) {
-		struct iomap_dio *dio = BPF_CORE_READ(bio, bi_private);
-		iocb = BPF_CORE_READ(dio, iocb);
-	} else if (end == blkdev_end_io_async_address || end == blkdev_end_io_address) {
-		struct blkdev_dio *dio = end == blkdev_end_io_address ?
-						 BPF_CORE_READ(bio, bi_private) :
-						 (void *)bio - bpf_core_field_offset(struct blkdev_dio, bio);
-		if (!(BPF_CORE_READ(dio, flags) & DIO_IS_SYNC))
-			iocb = BPF_CORE_READ(dio, iocb);
-	}
-	if (!iocb)
-		return 0;
-	__u64 callback = (__u64)BPF_CORE_READ(iocb, ki_complete);
 	return callback && (callback == io_complete_address || callback == io_complete_polled_address) ? (__u64)iocb : 0;
 }
 
@@ -85,11 +71,13 @@ static __always_inline int block_queued_(struct bio *bio)
 	__u64 address = address_of(bio, slot);
 	__u32 index = 0;
 
-	if (!counting || slot->current == CURRENT_UNSEEN)
+	slot->costly++;
+	if (!counting || slot->current == CURRENT_UNSEEN || !followed_now)
 		return 0;
 	__u64 request = request_of_bio(bio);
 	struct trail *trail = request ? trail_of(request, &index) : at_work(slot, &index);
-	if (!trail)
+	/* Of one that was submitted before, not all may have been seen. */
+	if (!trail || trail->submitted_ns < costly_since)
 		return 0;
 	trail->course = COURSE_BLOCK;
 	trail->bios++;
@@ -153,6 +141,7 @@ static __noinline int bio_issued(__u64 bio)
 
 static __always_inline int block_issued_(struct request *rq)
 {
+	this_slot()->costly++;
 	if (!bios_followed)
 		return 0;
 	struct bio *bio = rq->bio;
@@ -182,6 +171,7 @@ static __noinline int bio_done(__u64 bio)
 
 static __always_inline int block_completed_(struct request *rq)
 {
+	this_slot()->costly++;
 	if (!bios_followed)
 		return 0;
 	struct bio *bio = rq->bio;

@@ -67,12 +67,23 @@ static __always_inline bool is_next(struct cpu_slot *slot)
 	return true;
 }
 
-/* How many requests it stands for; 0: it is not followed. */
-static __always_inline __u32 chosen(struct cpu_slot *slot)
+/* How many requests it stands for; 0: it is not followed. Those that come later, while a window finishes, are counted and none is
+ * followed: the gaps stand still.
+ */
+static __always_inline __u32 chosen(struct cpu_slot *slot, bool later)
 {
-	if (one_in <= 1 || (adaptive && while_few(slot)))
-		return !finishing;
-	return is_next(slot) && !finishing ? one_in : 0;
+	if (later) {
+		__sync_fetch_and_add(&slot->came_later, 1); /* a library's function may be interrupted here */
+		return 0;
+	}
+	if (one_in <= 1 || (adaptive && while_few(slot))) {
+		slot->chosen_whole++;
+		return 1;
+	}
+	if (!is_next(slot))
+		return 0;
+	slot->chosen_sampled++;
+	return one_in;
 }
 
 #endif

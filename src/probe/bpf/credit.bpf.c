@@ -20,33 +20,14 @@ static __always_inline enum whose whose_kiocb(struct kiocb *iocb)
 	return NOBODY_KNOWS;
 }
 
-static __always_inline enum whose whose_waiter(struct task_struct *waiter)
-{
-	return any_wakeup && watched_by_address(waiter) ? WATCHED : NOBODY_KNOWS;
-}
-
 static __noinline int whose_bio(struct bio *bio)
 {
-	__u64 end = (__u64)BPF_CORE_READ(bio, bi_end_io);
+	struct task_struct *waiter;
+	struct kiocb *iocb = kiocb_of(bio, &waiter);
 
-	if (!end)
-		return NOBODY_KNOWS;
-	if (end == iomap_end_io_address && bpf_core_type_exists(struct iomap_dio)) {
-		struct iomap_dio *dio = BPF_CORE_READ(bio, bi_private);
-		if (BPF_CORE_READ(dio, wait_for_completion))
-			return whose_waiter(BPF_CORE_READ(dio, submit.waiter));
-		return whose_kiocb(BPF_CORE_READ(dio, iocb));
-	}
-	if (end == blkdev_end_io_async_address || end == blkdev_end_io_address) {
-		/* One bio is a part of it; several have it beside them. */
-		struct blkdev_dio *dio = end == blkdev_end_io_address ?
-						 BPF_CORE_READ(bio, bi_private) :
-						 (void *)bio - bpf_core_field_offset(struct blkdev_dio, bio);
-		if (BPF_CORE_READ(dio, flags) & DIO_IS_SYNC)
-			return whose_waiter((struct task_struct *)BPF_CORE_READ(dio, iocb));
-		return whose_kiocb(BPF_CORE_READ(dio, iocb));
-	}
-	return NOBODY_KNOWS;
+	if (waiter)
+		return any_wakeup && watched_by_address(waiter) ? WATCHED : NOBODY_KNOWS;
+	return whose_kiocb(iocb);
 }
 
 /* In an interrupt that is not credited yet, a request to a device ends. */
@@ -78,7 +59,10 @@ static __noinline int credit_request(struct request *rq)
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(credit_block, struct request *rq)
 {
-	return creditable(this_slot()) ? credit_request(rq) : 0;
+	struct cpu_slot *slot = this_slot();
+
+	slot->costly++;
+	return creditable(slot) ? credit_request(rq) : 0;
 }
 
 /* Devices without requests of their own (device mapper, md, …). */

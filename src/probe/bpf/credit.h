@@ -51,7 +51,34 @@ static __always_inline void credit(struct cpu_slot *slot)
 	if (!line || not_counting() || credited(slot, serial))
 		return;
 	slot->credited[serial & (CREDITS_MAX - 1)] = serial;
+	slot->credits++;
 	count_credit(line - 1);
+}
+
+/* The kiocb of the direct I/O that a bio is of; or none and, where a thread waits for it, that thread. Neither: it cannot be told. */
+static __always_inline struct kiocb *kiocb_of(struct bio *bio, struct task_struct **waiter)
+{
+	__u64 end = (__u64)BPF_CORE_READ(bio, bi_end_io);
+
+	*waiter = 0;
+	if (!end)
+		return 0;
+	if (end == iomap_end_io_address && bpf_core_type_exists(struct iomap_dio)) {
+		struct iomap_dio *dio = BPF_CORE_READ(bio, bi_private);
+		if (!BPF_CORE_READ(dio, wait_for_completion))
+			return BPF_CORE_READ(dio, iocb);
+		*waiter = BPF_CORE_READ(dio, submit.waiter);
+	} else if (end == blkdev_end_io_async_address || end == blkdev_end_io_address) {
+		/* One bio is a part of it; several have it beside them. */
+		struct blkdev_dio *dio = end == blkdev_end_io_address ?
+						 BPF_CORE_READ(bio, bi_private) :
+						 (void *)bio - bpf_core_field_offset(struct blkdev_dio, bio);
+		struct kiocb *iocb = BPF_CORE_READ(dio, iocb);
+		if (!(BPF_CORE_READ(dio, flags) & DIO_IS_SYNC))
+			return iocb;
+		*waiter = (struct task_struct *)iocb;
+	}
+	return 0;
 }
 
 static __always_inline bool watched_by_address(struct task_struct *task)
@@ -70,9 +97,10 @@ static __always_inline bool watched_request(struct io_kiocb *req)
 }
 
 /* A watched thread that is woken by a device waits for its I/O there: it is a helper of io_uring's, or in the call that waits for
- * completions. What else it may wait for (a socket, say) is no I/O of the interface.
+ * completions. What else it may wait for (a socket, say, or room in the device's queue while it submits) is no I/O of the interface.
+ * `state`: none is kept of a thread that has never waited.
  */
-static __always_inline bool waits_for_io(struct task_struct *task)
+static __always_inline bool waits_for_io(struct task_struct *task, const struct thread_state *state)
 {
 	struct entry entry;
 
@@ -81,6 +109,7 @@ static __always_inline bool waits_for_io(struct task_struct *task)
 	entry_of(task, &entry, false);
 	switch (entry.nr) {
 	case NR_io_uring_enter:
+		return state && state->waiting;
 	case NR_io_getevents:
 	case NR_io_pgetevents:
 		return true;

@@ -18,8 +18,9 @@ static __noinline int count_delivery(struct delivery_key *key, __u64 n)
 	if (!same((__u64 *)&slot->last_delivery, (__u64 *)key, sizeof(*key) / sizeof(__u64))) {
 		struct delivery_key before = slot->last_delivery;
 		__u64 count = slot->last_delivery_count;
-		slot->last_delivery = *key;
 		slot->last_delivery_count = 0;
+		barrier();
+		slot->last_delivery = *key;
 		if (count)
 			deliver(&before, count, slot);
 	}
@@ -162,10 +163,14 @@ static __always_inline int delivery_cqring_wait_(void *ring, int min_events)
 	here(task, slot);
 	/* No run is under way here. */
 	all_inline();
+	if (some_lie() || (reaps_asked && counting && min_events > 1))
+		lying_waits(address_in_thread(ring, slot), min_events);
 	slot->submitting = 0;
 	slot->waiting = 1;
 	slot->slept = 0;
 	slot->waker = WAKER_NONE;
+	if (following && counting)
+		waits_on_ring(ring, task->pid);
 	return 0;
 }
 

@@ -1,6 +1,8 @@
 /* Requests by ring and opcode, and the stages of the followed ones that io_uring's own events show. */
 #include "request.h"
 #include "choose.h"
+#include "files.h"
+#include "reap.h"
 
 static __noinline int ring_used(__u32 ring, __u32 now)
 {
@@ -78,11 +80,24 @@ static __always_inline void count_uncompleted(struct trail *trail, struct cpu_sl
 		slot->no_completion++;
 }
 
+/* How many requests the io_uring_enter that is under way was asked to submit, if it is one; counted for `n` of them. */
+static __noinline int count_batch(struct task_struct *task, __u32 ring, __u32 weight, __u32 n)
+{
+	__u32 batch = task->flags & PF_IO_WORKER ? 0 : enter_batch(task);
+
+	if (batch) {
+		struct batch_key key = { .ring = ring, .batch = batch, .sampled = weight > 1 };
+		add_or_lose(&batches, &key, n, LOSS_COUNT, this_slot());
+	}
+	return batch;
+}
+
 static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task, __u32 ring, __u32 weight)
 {
 	struct cpu_slot *slot = this_slot();
 	__u64 request = address_in_thread(req, slot);
 	__u32 index = 0;
+	__u32 batch = count_batch(task, ring, weight, 1);
 
 	struct trail *trail = trail_of(request, &index);
 	if (trail)
@@ -105,13 +120,19 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	trail->tgid = task->tgid;
 	trail->tid = task->pid;
 	trail->skips = !!(req->flags & REQ_F_CQE_SKIP);
+	file_named_by(req, trail);
 	bool plain = plain_length(trail->opcode) && !(req->flags & REQ_F_BUFFER_SELECT);
 	trail->asked_bytes = plain ? length_of(req) : 0;
-	trail->enter_batch = task->flags & PF_IO_WORKER ? 0 : enter_batch(task);
+	/* Those of a chain are done one after the other, whatever their times say. */
+	bool reads = trail->opcode == IORING_OP_READ || trail->opcode == IORING_OP_READ_FIXED;
+	if (plain && reads && !(slot->links & LINKED))
+		trail->buffer = buffer_of(req);
+	trail->enter_batch = batch;
 	trail->submitted_cpu = bpf_get_smp_processor_id();
 	trail->submitted_ns = bpf_ktime_get_ns();
 	if (!(slot->links & LINKED))
 		slot->submitting = index + 1;
+	uses_ring(ring, task->pid, 0, slot);
 	return 0;
 }
 
@@ -180,7 +201,7 @@ static __noinline int many_submitted(struct io_kiocb *req, __u32 ring)
 {
 	struct cpu_slot *slot = this_slot();
 
-	__u32 weight = chosen(slot);
+	__u32 weight = chosen(slot, finishing);
 	if (weight)
 		follow_this(req, bpf_get_current_task_btf(), ring, weight);
 	else if (followed_now)
@@ -204,7 +225,12 @@ static __noinline int waits_for_drain(struct io_kiocb *req)
 	__u32 one = 1;
 	__u64 request = address_in_thread(req, this_slot());
 
-	if (BPF_CORE_READ_BITFIELD_PROBED(ring, drain_active))
+	bool drains;
+	if (bpf_core_field_exists(ring->int_flags))
+		drains = ring->int_flags & drain_active_flag;
+	else
+		drains = BPF_CORE_READ_BITFIELD_PROBED(ring, drain_active);
+	if (drains)
 		bpf_map_update_elem(&drained, &request, &one, BPF_ANY);
 	else
 		bpf_map_delete_elem(&drained, &request);
@@ -233,13 +259,15 @@ static __always_inline int submitted(struct io_kiocb *req)
 	struct op_count *op = op_of(ring, opcode, slot);
 	op->requests++;
 	ring_in_use(ring, slot);
+	if (some_lie())
+		lying_submits();
 	if (req->flags & REQ_F_CQE_SKIP)
 		op->skips++;
 	if (req->flags & REQ_F_FORCE_ASYNC)
 		waits_for_drain(req);
 	if (posts_many(req, opcode) || is_zero_copy_send(opcode))
 		return many_submitted(req, ring);
-	__u32 weight = chosen(slot);
+	__u32 weight = chosen(slot, finishing);
 	if (weight)
 		return follow_this(req, bpf_get_current_task_btf(), ring, weight);
 	if (followed_now)
@@ -258,12 +286,29 @@ int BPF_PROG(follow_submit, struct io_kiocb *req)
 	return UNDISTURBED(follow_submit_(req));
 }
 
+/* A refused request is the last of its call, unless the ring is to go on: then it stands for those after it too, of which another call
+ * tells.
+ */
+static __noinline int refused_batch(struct io_ring_ctx *ring, __u32 number)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 batch = enter_batch(task), n = 1;
+
+	if (!(BPF_CORE_READ(ring, flags) & IORING_SETUP_SUBMIT_ALL)) {
+		/* The head in shared memory moves when the call is over. */
+		__u32 position = BPF_CORE_READ(ring, cached_sq_head) - BPF_CORE_READ(ring, rings, sq.head);
+		if (position && position <= batch)
+			n = batch - position + 1;
+	}
+	return count_batch(task, number, 1, n);
+}
+
 /* Refused before it was a submission: it has a completion all the same. */
 static __always_inline int follow_refused_(void *entry, struct io_kiocb *req)
 {
 	struct cpu_slot *slot = this_slot();
 
-	if (!counting || (slot->current == CURRENT_UNSEEN && !adopted(bpf_get_current_task_btf())))
+	if (!counting || (slot->current == CURRENT_UNSEEN && !seen_here()))
 		return 0;
 	__u32 ring = ring_number(req->ctx, slot);
 	__u32 opcode = req->opcode;
@@ -275,6 +320,8 @@ static __always_inline int follow_refused_(void *entry, struct io_kiocb *req)
 	}
 	op_of(ring, opcode, slot)->requests++;
 	slot->submitted++;
+	slot->chosen_whole++;
+	refused_batch(req->ctx, ring);
 	return 0;
 }
 
@@ -305,7 +352,10 @@ static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result
 	if (!trail)
 		return 0;
 	trail->posted_ns = bpf_ktime_get_ns();
+	look_at_file(index);
 	trail->posted_cpu = bpf_get_smp_processor_id();
+	if (reaps_asked)
+		lying_posted(trail->weight);
 	trail->result = result;
 	trail->cqe_flags = cqe_flags;
 	if (trail->course == COURSE_BLOCK && trail->bios)
@@ -378,6 +428,50 @@ static __noinline int count_error(__u32 ring, __u32 opcode, __s32 result)
 	return 0;
 }
 
+/* By a thread of the kernel's, instead of one that is about to end. While it takes the ring itself down, nobody will have it. */
+static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s32 result, __u32 cqe_flags)
+{
+	struct cpu_slot *slot = this_slot();
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 address = address_in_thread(ring, slot);
+	__u32 index = 0;
+
+	if (!(task->flags & PF_KTHREAD))
+		return 0;
+	/* No address stands for a free place in the table. */
+	struct trail *trail = req ? trail_of((__u64)req, &index) : 0;
+	if (BPF_CORE_READ(ring, refs.percpu_count_ptr) & PERCPU_REF_DEAD) {
+		if (trail) {
+			trail->posted_ns = bpf_ktime_get_ns();
+			look_at_file(index);
+			trail->carrier = BY_TEARDOWN;
+			trail_end(trail, index, slot);
+		}
+		return 0;
+	}
+	__u32 *number = bpf_map_lookup_elem(&ring_numbers, &address);
+	if (!number)
+		return 0;
+	__u32 opcode = req ? opcode_of(req) : OPCODE_NONE;
+	struct op_count *op = op_of(*number, opcode, slot);
+	op->completions++;
+	if (result < 0) {
+		op->errors++;
+		count_error(*number, opcode, result);
+	} else {
+		op->bytes += result;
+	}
+	if (cqe_flags & IORING_CQE_F_MORE)
+		op->more++;
+	ring_of(*number, slot)->unseen++;
+	/* What carried it is not followed. */
+	if (trail) {
+		slot->no_completion++;
+		retag_at(index, 0);
+	}
+	return 0;
+}
+
 /* `typed`: as above. `found_room`: it stands in the queue. */
 static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *req, __u64 user_data, __s32 result,
 				  __u32 cqe_flags, bool found_room)
@@ -388,7 +482,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	enum poster poster = POSTED_BY_SUBMITTER;
 	if (slot->current != CURRENT_SUBMITTER) {
 		if (slot->current == CURRENT_UNSEEN && !seen_here())
-			return 0;
+			return posted_by_kernel(ring, req, result, cqe_flags);
 		poster = poster_of(bpf_get_current_task_btf());
 	}
 	if (poster == POSTED_BY_SUBMITTER && (setup_flags_of(ring, typed) & IORING_SETUP_IOPOLL) &&
@@ -409,9 +503,12 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		known = bpf_map_lookup_elem(&many, &key);
 		if (known)
 			opcode = known->opcode;
+		else if (!req)
+			number = whole_ring(number); /* another process sends it (IORING_OP_MSG_RING): it is of the ring that it comes to */
 	}
 	struct op_count *op = op_of(number, opcode, slot);
 	op->completions++;
+	slot->posted++;
 	ring_in_use(number, slot);
 	if (cqe_flags & IORING_CQE_F_NOTIF) {
 		op->notifications++;
@@ -481,8 +578,13 @@ int follow_complete_members(__u64 *args)
 
 static __always_inline int follow_create_(int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 setup_flags)
 {
-	if (adopted(bpf_get_current_task_btf()))
+	if (some_lie())
+		lying_ends(address_in_thread(ring, this_slot()), 1);
+	if (seen_here()) {
 		number_ring(ring, false, setup_flags, sq_entries, cq_entries, this_slot());
+		if (reaps_asked && setup_flags & IORING_SETUP_SQPOLL)
+			lying_made(address_in_thread(ring, this_slot()));
+	}
 	return 0;
 }
 
@@ -496,7 +598,7 @@ static __always_inline int follow_punt_(struct io_kiocb *req)
 {
 	struct cpu_slot *slot = this_slot();
 
-	if (!counting || (slot->current == CURRENT_UNSEEN && !watched(bpf_get_current_task_btf())))
+	if (!counting || (slot->current == CURRENT_UNSEEN && !seen_here()))
 		return 0;
 	__u32 ring = ring_number(req->ctx, slot);
 	__u32 index;
@@ -568,6 +670,7 @@ static __always_inline int follow_poll_arm_(struct io_kiocb *req)
 	if (!trail)
 		return 0;
 	trail->course = COURSE_POLL;
+	look_at_file(index); /* it may wait for ever */
 	if (!trail->issued_ns) {
 		trail->issued_ns = bpf_ktime_get_ns();
 		trail->issued_cpu = bpf_get_smp_processor_id();

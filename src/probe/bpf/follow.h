@@ -7,6 +7,7 @@
 #include "state.h"
 
 const volatile __u32 one_in = 1;
+const volatile __u32 drain_active_flag = 0; /* in a ring's int_flags; from BTF */
 const volatile __u64 multishot_flags = 0; /* REQ_F_… bits of a request that posts many completions; from BTF */
 const volatile struct trail trail_layout = {};         /* never read: a ring buffer has no value type */
 
@@ -24,7 +25,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1);
-	__type(key, __u64); /* address; or OTHERS_OF(tgid) */
+	__type(key, __u64); /* address; or OTHERS_OF(tgid), or USE_OF(address, tgid) */
 	__type(value, __u32);
 } ring_numbers SEC(".maps");
 
@@ -59,6 +60,15 @@ struct {
 	__type(key, struct errno_key);
 	__type(value, __u64);
 } errnos SEC(".maps");
+
+/* Counted when they are chosen: some have no completion of their own, or one that cannot be told to be theirs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct batch_key);
+	__type(value, __u64);
+} batches SEC(".maps");
 
 /* What is known of a request that posts many completions, by the only thing that all but its last one name: its user data. */
 struct many_key {
@@ -200,13 +210,10 @@ static __always_inline struct trail *remember(__u64 request, __u32 *index)
 	return 0;
 }
 
-/* The current thread's name. A helper thread's says nothing: then its process's. */
+/* The process's name, as `ps` shows it: its first thread's. Of other threads, one that serves a connection may make the ring. */
 static __always_inline void comm_of(struct task_struct *task, char *comm, __u32 size)
 {
-	if (task->flags & PF_IO_WORKER)
-		bpf_probe_read_kernel_str(comm, size, task->group_leader->comm);
-	else
-		bpf_get_current_comm(comm, size);
+	bpf_probe_read_kernel_str(comm, size, task->group_leader->comm);
 }
 
 /* What all that a map has no room for is counted under, by process: no address of the kernel's, and no tgid alone (POSIX AIO). */
@@ -293,19 +300,55 @@ static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, _
 	return number;
 }
 
+/* What a process that did not make a ring does with it: the low bits of an address are zero, and the high ones are the same in all. */
+#define USE_OF(address, tgid) ((__u64)(address) >> 6 << 22 | (tgid))
+
+/* The number of the current process's use of a ring that another one made, or was met with first. */
+static __noinline int number_use(__u32 whole)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct ring_info *of = bpf_map_lookup_elem(&ring_infos, &whole);
+
+	/* Of those that are counted by process together it is not told. */
+	if (!of || of->tgid == tgid || of->others)
+		return whole;
+	__u64 address = USE_OF(of->address, tgid);
+	__u32 *known = bpf_map_lookup_elem(&ring_numbers, &address);
+	struct ring_info *before = known ? bpf_map_lookup_elem(&ring_infos, known) : 0;
+	if (before && before->of == whole + 1)
+		return *known;
+	struct ring_info info = {
+		.interface = INTERFACE_IO_URING,
+		.setup_flags = of->setup_flags,
+		.sq_entries = of->sq_entries,
+		.cq_entries = of->cq_entries,
+		.found = of->found,
+		.of = whole + 1,
+	};
+	return number_new(address, &info);
+}
+
 static __noinline int look_up_ring(struct io_ring_ctx *ring)
 {
 	struct cpu_slot *slot = this_slot();
 	__u64 address = address_in_thread(ring, slot);
 	__u32 *known = bpf_map_lookup_elem(&ring_numbers, &address);
 	if (known) {
+		slot->ring = number_use(*known);
 		slot->ring_address = address;
 		slot->ring_epoch = rings_made;
-		slot->ring = *known;
-		return *known;
+		return slot->ring;
 	}
 	return number_ring(ring, true, BPF_CORE_READ(ring, flags), BPF_CORE_READ(ring, sq_entries),
 			   BPF_CORE_READ(ring, cq_entries), slot);
+}
+
+/* The number of the ring itself, whoever uses it. */
+static __always_inline __u32 whole_ring(__u32 ring)
+{
+	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &ring);
+
+	return info && info->of ? info->of - 1 : ring;
 }
 
 /* The ring's number: the slot knows the last one's. */
@@ -417,7 +460,9 @@ static __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
 	struct op_key key = cell->key;
 	struct op_count count = cell->count;
 
+	/* Whoever looks at it from another CPU never finds a count by the next one's key. */
 	__builtin_memset(&cell->count, 0, sizeof(cell->count));
+	barrier();
 	cell->key.ring = ring;
 	cell->key.opcode = opcode;
 	/* Only one that was never used has counted nothing. */
@@ -434,6 +479,7 @@ static __noinline int ring_cell_turns(__u32 place, __u32 ring)
 	struct ring_count count = cell->count;
 
 	__builtin_memset(&cell->count, 0, sizeof(cell->count));
+	barrier();
 	cell->ring = ring;
 	cell->used = 1;
 	if (used)
@@ -549,19 +595,25 @@ static __noinline int all_inline(void)
 }
 
 /* A process that uses io_uring or aio is followed from then on, if every one is asked for. */
-static __always_inline bool adopted(struct task_struct *task)
+static __noinline int adopt(void)
 {
-	if (watched(task))
-		return true;
-	if (!everyone || (__u32)task->tgid == own_tgid)
-		return false;
+	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 tgid = task->tgid;
+
+	/* The kernel's own threads do what others asked for. */
+	if (tgid == own_tgid || task->flags & PF_KTHREAD)
+		return 0;
 	struct process_info info = { .leader = (__u64)task->group_leader };
 	comm_of(task, info.comm, sizeof(info.comm));
 	if (!bpf_map_update_elem(&followed, &tgid, &info, BPF_ANY))
-		return true;
+		return 1;
 	this_slot()->losses[LOSS_COUNT]++;
-	return false;
+	return 0;
+}
+
+static __always_inline bool adopted(struct task_struct *task)
+{
+	return watched(task) || (everyone && adopt());
 }
 
 #endif

@@ -53,6 +53,8 @@ static __always_inline int vector_entry(__u32 vector)
 	if (not_counting())
 		return 0;
 	slot->vectors[vector].count++;
+	if (vector == VEC_TIMER && some_lie())
+		lying_ticks();
 	if (!here)
 		return 0;
 	slot->vectors[vector].on_watched++;
@@ -96,6 +98,8 @@ int BPF_PROG(interrupt_untraced_timer, void *timer, __s64 *now)
 	struct cpu_slot *slot = this_slot();
 	__u64 moment = 0;
 
+	if (some_lie())
+		lying_ticks();
 	if (slot->in_irq || slot->in_vector || slot->in_softirq || not_counting() || !watched(task))
 		return 0;
 	bpf_probe_read_kernel(&moment, sizeof(moment), now);

@@ -40,10 +40,13 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 /* include/linux/sched.h */
 #define PF_IO_WORKER 0x00000010 /* io-wq workers and SQPOLL threads (5.12 and later) */
 #define PF_WQ_WORKER 0x00000020
+#define PF_KTHREAD 0x00200000
 #define TASK_DEAD 0x00000080 /* of __state: it will never run again */
 
 /* include/uapi/linux/io_uring.h */
 #define IORING_SETUP_IOPOLL (1U << 0)
+#define IORING_SETUP_SUBMIT_ALL (1U << 7)
+#define IORING_SETUP_SQPOLL (1U << 1)
 #define IORING_SETUP_COOP_TASKRUN (1U << 8)
 #define IORING_SETUP_DEFER_TASKRUN (1U << 13)
 #define IORING_CQE_F_MORE (1U << 1)
@@ -58,6 +61,8 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define IORING_OP_SENDMSG_ZC 48
 /* include/linux/io_uring_types.h: IOSQE_IO_DRAIN_BIT */
 #define REQ_F_IO_DRAIN (1U << 1)
+/* … IOSQE_FIXED_FILE_BIT */
+#define REQ_F_FIXED_FILE (1U << 0)
 /* … IOSQE_ASYNC_BIT */
 #define REQ_F_FORCE_ASYNC (1U << 4)
 /* … IOSQE_IO_LINK_BIT, IOSQE_IO_HARDLINK_BIT: the next one waits for it */
@@ -69,6 +74,12 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 
 /* include/uapi/linux/eventpoll.h; a poll that has one completion */
 #define EPOLLONESHOT (1U << 30)
+
+/* include/uapi/linux/stat.h, include/uapi/linux/magic.h */
+#define S_IFMT 00170000
+#define S_IFSOCK 0140000
+#define S_IFIFO 0010000
+#define ANON_INODE_FS_MAGIC 0x09041934
 
 /* include/uapi/linux/aio_abi.h */
 #define IOCB_CMD_PREAD 0
@@ -115,6 +126,10 @@ struct thread_info {
 	u32 cpu;
 };
 
+struct sched_entity {
+	u64 sum_exec_runtime;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -126,6 +141,11 @@ struct task_struct {
 	struct task_struct *group_leader;
 	void *worker_private;
 	struct mm_struct *mm;
+	unsigned long nvcsw;
+	u64 start_time;
+	u64 utime;
+	u64 stime;
+	struct sched_entity se;
 };
 
 struct pt_regs; /* arch.h */
@@ -139,9 +159,31 @@ struct work_struct {
 	void *func;
 };
 
+struct percpu_ref {
+	unsigned long percpu_count_ptr;
+};
+
+/* include/linux/percpu-refcount.h: the last user has let go of it. */
+#define PERCPU_REF_DEAD 2
+
+/* include/linux/io_uring_types.h: one queue's ends, in the memory that the program writes to as well */
+struct io_uring {
+	u32 head;
+	u32 tail;
+};
+
+struct io_rings {
+	struct io_uring sq, cq;
+};
+
 struct io_ring_ctx {
+	struct percpu_ref refs;
 	unsigned int flags;
 	unsigned int drain_active : 1;
+	unsigned int int_flags; /* the same, and others: 7.3 has it, 6.18 not */
+	struct io_rings *rings;
+	unsigned int cached_sq_head;
+	unsigned int cached_cq_tail;
 	unsigned int sq_entries;
 	unsigned int cq_entries;
 	struct work_struct exit_work;
@@ -149,6 +191,38 @@ struct io_ring_ctx {
 
 struct io_cqe {
 	u64 user_data;
+	int fd; /* until it has a result: what the program names its file by */
+};
+
+struct super_block {
+	u32 s_dev;
+	unsigned long s_magic;
+};
+
+struct inode {
+	__u16 i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	unsigned int i_nlink;
+	u32 i_generation;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file {
+	struct inode *f_inode;
+	struct path f_path;
+	void *private_data;
 };
 
 struct io_wq_work {
@@ -156,6 +230,7 @@ struct io_wq_work {
 };
 
 struct io_kiocb {
+	struct file *file;
 	u8 opcode;
 	u8 iopoll_completed;
 	u64 flags;
@@ -185,6 +260,7 @@ struct kiocb {
 
 /* What an io_kiocb holds of a read or write, from its start. */
 struct io_rw {
+	u64 addr;
 	u32 len;
 };
 

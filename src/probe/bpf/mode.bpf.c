@@ -25,6 +25,8 @@ static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 {
 	struct cpu_slot *slot = this_slot();
 	long nr = syscall_nr(regs);
+
+	slot->costly++;
 	/* Most of them. */
 	if (following && nr == NR_io_uring_enter) {
 		if (counting && slot->current != CURRENT_UNSEEN)

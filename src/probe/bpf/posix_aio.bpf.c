@@ -3,6 +3,7 @@
  */
 
 /* struct aiocb where long has 64 bits; the last two are glibc's own, and in the same place since 2.1. */
+#define AIOCB_FILDES 0
 #define AIOCB_LIO_OPCODE 4
 #define AIOCB_NBYTES 24
 #define AIOCB_ERROR_CODE 112
@@ -28,6 +29,7 @@ static __noinline int posix_submitted(__u64 block, __u32 opcode, struct posix_ca
 		.ended = 1, /* by one of glibc's threads, always */
 	};
 
+	bpf_probe_read_user(&request.fd, sizeof(request.fd), (void *)(block + AIOCB_FILDES));
 	if (opcode != POSIX_AIO_FSYNC)
 		bpf_probe_read_user(&request.asked_bytes, sizeof(request.asked_bytes), (void *)(block + AIOCB_NBYTES));
 	return aio_submitted(block, call->ring, &request);
@@ -66,6 +68,7 @@ static __noinline int posix_aio_begins(__u64 address)
 {
 	struct ring_info info = { .interface = INTERFACE_POSIX_AIO };
 
+	calls_needed = 1;
 	return number_new(address, &info);
 }
 

@@ -4,6 +4,11 @@ const volatile struct ended ended_layout = {}; /* as trail_layout */
 
 __u32 processes_gone;
 
+/* Of the processes that are gone and were watched whole, whoever waited for them: how long they ran, exactly, and what the ticks say. */
+__u64 gone_ran_ns;
+__u64 gone_user_ns;
+__u64 gone_system_ns;
+
 /* A number may be used again: what is left of its last owner, where that one's end was not seen, goes here. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *child)
@@ -24,7 +29,7 @@ int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *chi
 		bpf_map_delete_elem(&followed, &tgid);
 		return 0;
 	}
-	struct process_info info = { .leader = (__u64)child };
+	struct process_info info = { .leader = (__u64)child, .whole = 1 };
 	bpf_get_current_comm(info.comm, sizeof(info.comm));
 	if (bpf_map_update_elem(&followed, &tgid, &info, BPF_ANY))
 		this_slot()->losses[LOSS_CHILD]++;
@@ -80,6 +85,11 @@ int BPF_PROG(process_freed, struct task_struct *task)
 		return 0;
 	struct ended ended = { .executed_ns = info->executed_ns, .ended_ns = bpf_ktime_get_ns(), .tgid = tgid };
 	__builtin_memcpy(ended.comm, info->comm, sizeof(ended.comm));
+	if (info->whole) {
+		__sync_fetch_and_add(&gone_ran_ns, info->ran_ns);
+		__sync_fetch_and_add(&gone_user_ns, info->user_ns);
+		__sync_fetch_and_add(&gone_system_ns, info->system_ns);
+	}
 	bpf_map_delete_elem(&followed, &tgid);
 	__sync_fetch_and_add(&processes_gone, 1);
 	if (bpf_ringbuf_output(&trails_out, &ended, sizeof(ended), BPF_RB_NO_WAKEUP))
@@ -115,6 +125,8 @@ int BPF_PROG(ring_ends, struct work_struct *work)
 		return 0;
 	__u64 key = (__u64)work, address = ring_of_work(key);
 	__u32 *number = bpf_map_lookup_elem(&ring_numbers, &address);
+	if (reaps_asked)
+		lying_ends(ring_of_work(address_in_thread(work, this_slot())), 0);
 	/* One that finds no room is gone when its address is used again. */
 	if (number && !bpf_map_update_elem(&ending, &key, number, BPF_NOEXIST))
 		__sync_fetch_and_add(&rings_ending, 1);

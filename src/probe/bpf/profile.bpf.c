@@ -206,10 +206,6 @@ struct perf_event {
 	struct hw_perf_event hw;
 };
 
-struct file {
-	void *private_data;
-};
-
 struct seq_file {
 	void *private;
 };

@@ -18,6 +18,12 @@ static __always_inline __u32 length_of(void *request)
 	return BPF_CORE_READ((struct io_rw *)request, len);
 }
 
+/* Where a read puts its bytes. */
+static __always_inline __u64 buffer_of(void *request)
+{
+	return BPF_CORE_READ((struct io_rw *)request, addr);
+}
+
 static __always_inline bool plain_length(__u32 opcode)
 {
 	return opcode == IORING_OP_READ || opcode == IORING_OP_WRITE || opcode == IORING_OP_READ_FIXED ||

@@ -1,10 +1,50 @@
 /* Context switches and wake-ups of the watched threads. */
 
+const volatile struct sq_ended sq_ended_layout = {}; /* as trail_layout */
+
+/* "iou-sqp-", as the thread itself says at its beginning (io_uring/sqpoll.c). A worker of io-wq that ends looks the same but for that:
+ * the kernel takes its worker structure away before.
+ */
+#define SQ_THREAD_NAME 0x2d7071732d756f69ull
+#define WORKER_NAME 0x2d6b72772d756f69ull /* "iou-wrk-" */
+
+__u64 gone_workers_ns; /* io-wq workers that have ended ran so long, each from its beginning */
+
+/* Its last look at itself: /proc no longer shows it when user space looks next. */
+static __noinline int helper_dies(struct task_struct *task)
+{
+	struct sq_ended ended = {};
+	__u64 name = 0;
+
+	bpf_probe_read_kernel(&name, sizeof(name), task->comm);
+	if (name == WORKER_NAME)
+		__sync_fetch_and_add(&gone_workers_ns, BPF_CORE_READ(task, se.sum_exec_runtime));
+	if (name != SQ_THREAD_NAME)
+		return 0;
+	ended.ran_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
+	ended.started_ns = BPF_CORE_READ(task, start_time);
+	ended.ended_ns = bpf_ktime_get_ns();
+	/* This switch is among them. */
+	ended.sleeps = BPF_CORE_READ(task, nvcsw) - 1;
+	ended.tid = BPF_CORE_READ(task, pid);
+	ended.tgid = BPF_CORE_READ(task, tgid);
+	bpf_ringbuf_output(&trails_out, &ended, sizeof(ended), BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
 /* Its last switch: what it posted on its way out was posted inline, and nothing of it stays. */
 static __always_inline void thread_dies(struct task_struct *task, struct cpu_slot *slot)
 {
-	__u32 tid = task->pid;
+	__u32 tid = task->pid, tgid = task->tgid;
+	struct process_info *info = following ? bpf_map_lookup_elem(&followed, &tgid) : 0;
 
+	if (info) {
+		__sync_fetch_and_add(&info->ran_ns, task->se.sum_exec_runtime);
+		__sync_fetch_and_add(&info->user_ns, task->utime);
+		__sync_fetch_and_add(&info->system_ns, task->stime);
+		if (task->flags & PF_IO_WORKER && !task->worker_private)
+			helper_dies(task);
+	}
 	if (!not_counting())
 		all_inline();
 	leaves_place(slot);
@@ -26,6 +66,13 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 	/* First: from here on others may send it kicks, and have since the scheduler made it the CPU's current task, just before. */
 	slot->watched_here = in;
 	slot->waking = 0;
+	if (some_lie()) {
+		/* On the way into a sleep, and out of one; and for want of timers' interrupts with a tracepoint, at any. */
+		if (out || in)
+			lying_seen(slot->ring_address);
+		else
+			lying_ticks();
+	}
 	if (!out && !in)
 		return 0;
 	if (frozen) {
@@ -39,6 +86,9 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		if (!not_counting())
 			slot->switches++;
 		remember_mm((__u64)prev->mm);
+		/* It has used native aio by now. */
+		if (costly_gone && prev->mm && BPF_CORE_READ(prev->mm, ioctx_table))
+			calls_needed = 1;
 		bool asleep = !preempt && prev_state != 0;
 		if (recording)
 			record_switched_out(asleep, prev, slot);
@@ -88,12 +138,12 @@ int BPF_PROG(sched_waked, struct task_struct *task)
 		return 0;
 	}
 	slot->waking = address_at(task, slot, 3);
-	if (creditable(slot) && waits_for_io(task))
+	__u32 tid = task->pid;
+	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
+	if (creditable(slot) && waits_for_io(task, state))
 		credit(slot);
 	if (recording)
 		record_woken(task, slot);
-	__u32 tid = task->pid;
-	struct thread_state *state = bpf_map_lookup_elem(&threads, &tid);
 	if (!state)
 		return 0;
 	if (following)

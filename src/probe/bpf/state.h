@@ -23,6 +23,11 @@ const volatile enum loss loss_layout = 0; /* never read: so that its names reach
 __u32 frozen;   /* threads' states stay where they are: someone reads them, or throws them away */
 __u32 counting; /* where `following`: between the two ends of the watched span */
 
+/* Some programs cost much, since their events are frequent, and need not be there all the time (watch/costly.rs). */
+__u64 costly_since; /* they are there, CLOCK_MONOTONIC; 0: from the beginning */
+__u32 costly_gone;  /* they are not there now */
+__u32 calls_needed; /* native or POSIX AIO is used, and what is told of that rests on them */
+
 struct cpu_slot slots[IOTRAIL_MAX_CPUS];
 #define MMS_MAX 16
 __u64 watched_mms[MMS_MAX]; /* addresses of the watched processes' mm_structs; only compared, and read through probe reads */
@@ -184,8 +189,9 @@ static __always_inline void add_or_lose(void *map, const void *key, __u64 n, enu
 		if (!same((__u64 *)&(slot)->last, (__u64 *)&(key), sizeof(key) / sizeof(__u64))) { \
 			if ((slot)->last##_count)                                                  \
 				add_or_lose(&map, &(slot)->last, (slot)->last##_count, loss, slot); \
-			(slot)->last = (key);                                                      \
 			(slot)->last##_count = 0;                                                  \
+			barrier();                                                                 \
+			(slot)->last = (key);                                                      \
 		}                                                                                  \
 		(slot)->last##_count += (n);                                                       \
 	} while (0)
@@ -197,22 +203,24 @@ static __always_inline bool fire(struct pt_regs *regs, enum waker what, __u32 nr
 {
 	__u64 id = entry_id(regs);
 
-	if (slot->in_softirq || (slot->fired.what == FIRED_PAGE_FAULT && slot->fired.entry == id))
+	if (slot->in_softirq || (slot->fired.done >> 32 == FIRED_PAGE_FAULT && slot->fired.entry == id))
 		return false;
-	slot->fired.what = what;
-	slot->fired.nr = nr;
+	slot->fired.done = (__u64)what << 32 | nr;
 	slot->fired.entry = id;
 	return true;
 }
 
-/* What was done in the entry that the watched thread returns from now. */
+/* What was done in the entry that the watched thread returns from now. It runs task work with interrupts on: the next one may come
+ * at any point here.
+ */
 static __always_inline enum waker fired_in(struct pt_regs *regs, __u32 *nr, struct cpu_slot *slot)
 {
-	*nr = 0;
-	if (!slot->fired.what || slot->fired.entry != entry_id(regs))
-		return WAKER_NONE;
-	*nr = slot->fired.nr;
-	return slot->fired.what;
+	__u64 done = *(volatile __u64 *)&slot->fired.done;
+
+	if (slot->fired.entry != entry_id(regs))
+		done = 0;
+	*nr = (__u32)done;
+	return done >> 32;
 }
 
 /* Nobody's state stands in the slot. */
@@ -227,7 +235,7 @@ static __always_inline void leaves_place(struct cpu_slot *slot)
 	}
 	slot->tid = 0;
 	slot->current = CURRENT_UNSEEN;
-	slot->fired.what = WAKER_NONE;
+	slot->fired.done = WAKER_NONE;
 	slot->pending = 0;
 	slot->waiting = slot->slept = 0;
 }
@@ -278,8 +286,14 @@ static __always_inline void takes_place(struct task_struct *task, struct cpu_slo
 	slot->current = task->flags & PF_IO_WORKER ? CURRENT_HELPER : CURRENT_SUBMITTER;
 	slot->waker = WAKER_NONE;
 	slot->watched_here = 1;
-	if (following)
-		slot->running_ns = bpf_ktime_get_ns();
+	if (!following)
+		return;
+	slot->running_ns = bpf_ktime_get_ns();
+	/* Its use of the ring that was used here last is another one. */
+	if (slot->ring_tgid != (__u32)task->tgid) {
+		slot->ring_tgid = task->tgid;
+		slot->ring_address = 0;
+	}
 }
 
 /* Takes up the state of the watched thread that is on this CPU. */

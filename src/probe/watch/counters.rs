@@ -9,6 +9,7 @@ use libbpf_rs::{MapCore, MapFlags, libbpf_sys};
 use super::tables::{self, entries};
 use super::{Raw, Watch, trails, types};
 use crate::error::{Error, Result};
+use crate::probe::cost::Runs;
 use crate::probe::counted::{Counted, RawRing};
 use crate::probe::rings::Process;
 
@@ -18,24 +19,41 @@ const SWEEP: u32 = 256;
 /// A key's bytes, to be looked up by.
 type Key<const N: usize> = [u8; N];
 
+/// Counts of rings by their numbers.
+type ByNumber = Vec<(u32, Counted)>;
+
 /// A hash as it was read.
 type Table<const N: usize, V> = HashMap<Key<N>, V>;
 
-/// The four hashes of which the slots hold a part.
+/// The hashes of which the slots hold a part.
 struct Tables {
     ops: Table<8, types::op_count>,
     rings: Table<4, types::ring_count>,
     deliveries: Table<32, u64>,
     ipis: Table<24, u64>,
     returns: Table<16, u64>,
+    threads: Table<8, types::ring_thread>,
 }
 
 impl Watch<'_> {
-    /// The slots as they are now; programs may be writing to them.
+    /// The slots as they are now; programs may be writing to them. No count stands by another one's key.
     pub(super) fn slots(&self) -> Vec<types::cpu_slot> {
+        const ATTEMPTS: usize = 100;
         let slots = &self.skel.maps.bss_data.as_deref().expect("the object has counters").slots;
-        // SAFETY: live and aligned; all fields are integers, so that what is torn is only a wrong number.
-        slots.iter().take(self.cpus).map(|slot| unsafe { std::ptr::read_volatile(slot) }).collect()
+        let read = |slot: &types::cpu_slot| {
+            // SAFETY: live and aligned; all fields are integers, so that what is torn is only a wrong number.
+            let once = || unsafe { std::ptr::read_volatile(slot) };
+            let (mut before, mut now) = (once(), once());
+            for _ in 0..ATTEMPTS {
+                let after = once();
+                if keys(&before) == keys(&now) && keys(&now) == keys(&after) {
+                    break;
+                }
+                (before, now) = (now, after);
+            }
+            now
+        };
+        slots.iter().take(self.cpus).map(read).collect()
     }
 
     /// The counters as they are, but for what is parked and unfinished.
@@ -56,11 +74,12 @@ impl Watch<'_> {
             }
         }
         if self.subject.follow.is_some() {
-            raw.rings = self.rings(&tables)?;
+            (raw.rings, raw.among_others) = self.rings(&tables)?;
             raw.native_aio = self.native_aio
                 || raw.rings.iter().any(|r| r.info.interface == types::interface::INTERFACE_AIO && r.info.tgid != 0);
             raw.forgotten = self.past.forgotten.clone();
             self.processes(&mut raw)?;
+            raw.sampled_events = self.sampled_events();
             let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
             raw.workers = (bss.workers_made.into(), bss.workers_most.into());
         } else {
@@ -72,21 +91,22 @@ impl Watch<'_> {
 
     /// The hashes with what the slots hold. A CPU hands over a key's count when it has another key to count: what it handed over while
     /// the hashes were read is looked up once more, so that it is neither missed nor counted twice. Where keys change all the time
-    /// no look is quite free of that, and it is about few.
+    /// some may be missed, until the next look; none is counted twice, since the slots are read after the hashes.
     fn settled(&self) -> Result<(Vec<types::cpu_slot>, Tables)> {
         const ATTEMPTS: usize = 3;
         let maps = &self.skel.maps;
-        let mut then = self.slots();
+        let (mut then, mut moved) = (self.slots(), true);
         let mut tables = Tables {
             ops: entries(&maps.op_counts)?.into_iter().collect(),
             rings: entries(&maps.ring_counts)?.into_iter().collect(),
             deliveries: entries(&maps.deliveries)?.into_iter().collect(),
             ipis: entries(&maps.ipis)?.into_iter().collect(),
             returns: entries(&maps.returns)?.into_iter().collect(),
+            threads: entries(&maps.ring_threads)?.into_iter().collect(),
         };
         for _ in 0..ATTEMPTS {
             let now = self.slots();
-            let mut moved = false;
+            moved = false;
             for (a, b) in then.iter().zip(&now) {
                 for (a, b) in a.ops.iter().zip(&b.ops) {
                     let of = |c: &types::op_cell| (key(&c.key), c.count.requests.wrapping_add(c.count.completions));
@@ -102,16 +122,22 @@ impl Watch<'_> {
                 moved |= resettle(&maps.ipis, &mut tables.ipis, of(a), of(b))?;
                 let of = |s: &types::cpu_slot| (key(&s.last_return), s.last_return_count);
                 moved |= resettle(&maps.returns, &mut tables.returns, of(a), of(b))?;
+                let of = |s: &types::cpu_slot| (key(&s.last_thread), s.last_thread_waits);
+                moved |= resettle(&maps.ring_threads, &mut tables.threads, of(a), of(b))?;
             }
             then = now;
             if !moved {
                 break;
             }
         }
+        if moved {
+            then = self.slots();
+        }
         for slot in &then {
             *tables.deliveries.entry(key(&slot.last_delivery)).or_default() += slot.last_delivery_count;
             *tables.ipis.entry(key(&slot.last_ipi)).or_default() += slot.last_ipi_count;
             *tables.returns.entry(key(&slot.last_return)).or_default() += slot.last_return_count;
+            tables.threads.entry(key(&slot.last_thread)).or_default().waits += slot.last_thread_waits;
             // Those of rings are added where rings are put together.
         }
         self.add_cells(&then, &mut tables);
@@ -135,8 +161,9 @@ impl Watch<'_> {
         }
     }
 
-    /// Each ring and context that is in the maps or was taken out of them.
-    fn rings(&self, tables: &Tables) -> Result<Vec<RawRing>> {
+    /// Each ring and context that is in the maps or was taken out of them; and by number, what of it is told among the others and stays
+    /// in the maps.
+    fn rings(&self, tables: &Tables) -> Result<(Vec<RawRing>, ByNumber)> {
         let mut by_number: BTreeMap<u32, Counted> = BTreeMap::new();
         for (k, n) in &tables.ops {
             let k: types::op_key = read(k);
@@ -154,12 +181,30 @@ impl Watch<'_> {
         for (k, n) in entries::<types::errno_key, u64>(&self.skel.maps.errnos)? {
             by_number.entry(k.ring).or_default().errno(&k, n);
         }
+        for (k, n) in entries::<types::batch_key, u64>(&self.skel.maps.batches)? {
+            by_number.entry(k.ring).or_default().batch(&k, n);
+        }
+        for (k, n) in &tables.threads {
+            let k: types::ring_thread_key = read(k);
+            if k.tid != 0 {
+                by_number.entry(k.ring).or_default().thread(k.tid, n);
+            }
+        }
         let mut rings: Vec<RawRing> = entries::<u32, types::ring_info>(&self.skel.maps.ring_infos)?
             .into_iter()
             .map(|(number, info)| RawRing { number, info, counted: by_number.remove(&number).unwrap_or_default() })
             .collect();
-        rings.extend(by_number.into_iter().map(|(number, counted)| self.past.as_late(number, counted)));
-        Ok(self.past.all(rings))
+        let mut among_others = vec![];
+        for ring in rings.iter_mut().filter(|ring| ring.is_others()) {
+            ring.counted = self.past.untold(ring.number, std::mem::take(&mut ring.counted));
+            among_others.push((ring.number, ring.counted.clone()));
+        }
+        for (number, counted) in by_number {
+            let counted = self.past.untold(number, counted);
+            among_others.push((number, counted.clone()));
+            rings.push(self.past.as_late(number, counted));
+        }
+        Ok((self.past.all(rings), among_others))
     }
 
     fn processes(&self, raw: &mut Raw) -> Result<()> {
@@ -183,21 +228,17 @@ impl Watch<'_> {
         // SAFETY: live and aligned; programs are writing, and a count that is a moment old is as good.
         let now = unsafe { std::ptr::read_volatile(&bss.rings_gone) + std::ptr::read_volatile(&bss.processes_gone) };
         let new = now.wrapping_sub(self.gone);
-        if self.subject.follow.is_none() || new == 0 || (!at_once && new < SWEEP.max(self.known_rings / 8)) {
+        let is_due = match at_once {
+            true => new > 0 || !self.idle.is_empty(),
+            false => new >= SWEEP.max(self.known_rings / 8),
+        };
+        if self.subject.follow.is_none() || !is_due {
             return Ok(());
         }
         self.gone = now;
         // Whoever is numbered from here on may have counts before its entry is read.
         // SAFETY: as above.
         let made = unsafe { std::ptr::read_volatile(&bss.rings_made) };
-        // What a CPU has not handed over yet comes to the map later: it stays there until then.
-        let mut held = BTreeSet::new();
-        for slot in self.slots() {
-            held.extend(slot.ops.iter().map(|cell| cell.key.ring));
-            held.extend(slot.rings.iter().map(|cell| cell.ring));
-            held.extend([slot.last_delivery.ring]);
-            held.extend(slot.segments.iter().filter(|s| s.count > 0).map(|s| s.ring));
-        }
         let maps = &self.skel.maps;
         let infos: BTreeMap<u32, types::ring_info> = entries(&maps.ring_infos)?.into_iter().collect();
         let living: BTreeSet<u32> =
@@ -205,13 +246,37 @@ impl Watch<'_> {
         // Rings that are passed on outlive the process that made them, where their own end is seen.
         let ends_seen = self.plan.attach.contains(&"ring_ended") && self.exit_work_known;
         let with_process = |info: &types::ring_info| {
-            info.others > 0 || info.interface != types::interface::INTERFACE_IO_URING || !ends_seen
+            info.others > 0 || info.of > 0 || info.interface != types::interface::INTERFACE_IO_URING || !ends_seen
         };
-        let is_gone = |info: &types::ring_info| info.gone != 0 || (with_process(info) && !living.contains(&info.tgid));
+        let ring_gone = |info: &types::ring_info| match info.of.checked_sub(1) {
+            Some(ring) => infos.get(&ring).is_none_or(|ring| ring.gone != 0),
+            None => info.gone != 0,
+        };
+        let is_gone = |info: &types::ring_info| ring_gone(info) || (with_process(info) && !living.contains(&info.tgid));
+        // What a CPU or a thread has not handed over yet comes to the map later: it stays there until then.
+        let mut held = BTreeSet::new();
+        for slot in self.slots() {
+            held.extend(slot.ops.iter().map(|cell| cell.key.ring));
+            held.extend(slot.rings.iter().map(|cell| cell.ring));
+            held.extend([slot.last_delivery.ring, slot.last_thread.ring]);
+            held.extend(slot.segments.iter().filter(|s| s.count > 0).map(|s| s.ring));
+        }
+        for (_, state) in entries::<u32, types::thread_state>(&maps.threads)? {
+            held.extend(state.segments.iter().filter(|s| s.count > 0).map(|s| s.ring));
+        }
         let gone = infos.iter().filter(|(number, info)| is_gone(info) && !held.contains(number));
         let gone: BTreeMap<u32, types::ring_info> = gone.map(|(number, info)| (*number, *info)).collect();
-        let is_swept = |ring: u32| {
-            gone.contains_key(&ring) || (ring < made && !infos.contains_key(&ring) && !held.contains(&ring))
+        // It may be about to be handed over: it is taken where the last sweep found it so as well.
+        let was_idle = std::mem::replace(&mut self.idle, gone.keys().copied().collect());
+        let mut late = BTreeSet::new();
+        let mut is_swept = |ring: u32| {
+            if !gone.contains_key(&ring) {
+                if ring >= made || infos.contains_key(&ring) || held.contains(&ring) {
+                    return false;
+                }
+                late.insert(ring);
+            }
+            was_idle.contains(&ring)
         };
         let mut taken: BTreeMap<u32, Counted> = BTreeMap::new();
         for (key, _) in entries::<types::op_key, types::op_count>(&maps.op_counts)? {
@@ -242,8 +307,24 @@ impl Watch<'_> {
                 taken.entry(key.ring).or_default().errno(&key, n);
             }
         }
+        for (key, _) in entries::<types::batch_key, u64>(&maps.batches)? {
+            if is_swept(key.ring)
+                && let Some(n) = tables::take(&maps.batches, &key)?
+            {
+                taken.entry(key.ring).or_default().batch(&key, n);
+            }
+        }
+        for (key, _) in entries::<types::ring_thread_key, types::ring_thread>(&maps.ring_threads)? {
+            if is_swept(key.ring)
+                && let Some(n) = tables::take(&maps.ring_threads, &key)?
+            {
+                taken.entry(key.ring).or_default().thread(key.tid, &n);
+            }
+        }
+        self.idle.append(&mut late);
         let mut swept = 0;
-        for (number, info) in gone {
+        for (number, info) in gone.into_iter().filter(|(number, _)| was_idle.contains(number)) {
+            self.idle.remove(&number);
             // It stands under another one's number by now, or under none.
             if info.gone == 0 && tables::lookup(&maps.ring_numbers, &info.address)? == Some(number) {
                 tables::delete(&maps.ring_numbers, &info.address)?;
@@ -279,6 +360,12 @@ impl Watch<'_> {
         Ok((completed, open))
     }
 
+    /// Followed requests of native and POSIX AIO whose result was not seen to be reaped.
+    pub(super) fn unreaped(&self) -> Result<Vec<types::aio_request>> {
+        let kept = entries::<types::aio_key, types::aio_request>(&self.skel.maps.aio_requests)?;
+        Ok(kept.into_iter().map(|(_, request)| request).filter(|request| request.weight > 0).collect())
+    }
+
     pub(super) fn misses_since_begin(&self) -> Result<BTreeMap<&'static str, u64>> {
         let mut misses = self.recursion_misses()?;
         for (name, before) in &self.misses_before {
@@ -289,7 +376,17 @@ impl Watch<'_> {
 
     /// Events that each program did not see because it was already running on that CPU.
     pub(super) fn recursion_misses(&self) -> Result<BTreeMap<&'static str, u64>> {
-        let mut misses = BTreeMap::new();
+        Ok(self.infos()?.map(|(name, info)| (name, info.recursion_misses)).collect())
+    }
+
+    /// Runs of each program since it was loaded, and the nanoseconds that they took, where the kernel measures them.
+    pub(super) fn runs(&self) -> Result<Runs> {
+        Ok(self.infos()?.map(|(name, info)| (name, (info.run_cnt, info.run_time_ns))).collect())
+    }
+
+    /// What the kernel says of each program.
+    fn infos(&self) -> Result<impl Iterator<Item = (&'static str, libbpf_sys::bpf_prog_info)>> {
+        let mut infos = vec![];
         for program in self.skel.object().progs() {
             let Some(name) = self.plan.attach.iter().find(|name| program.name() == **name) else { continue };
             let mut info = libbpf_sys::bpf_prog_info::default();
@@ -298,17 +395,26 @@ impl Watch<'_> {
             let failed =
                 unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut size) };
             if failed != 0 {
-                return Err(Error::machine("cannot read how many events the probes missed", "report this")
+                return Err(Error::machine("cannot read what the kernel says of the probes", "report this")
                     .because(std::io::Error::last_os_error()));
             }
-            misses.insert(*name, info.recursion_misses);
+            infos.push((*name, info));
         }
-        Ok(misses)
+        Ok(infos.into_iter())
     }
 }
 
 pub(super) fn unreadable(e: libbpf_rs::Error) -> Error {
     Error::machine("cannot read the probes' counters", "report this").because(e)
+}
+
+/// What the counts of a slot stand for.
+fn keys(slot: &types::cpu_slot) -> impl PartialEq {
+    let ops = slot.ops.map(|cell| (cell.key.ring, cell.key.opcode));
+    let rings = slot.rings.map(|cell| (cell.ring, cell.used));
+    let last: (Key<32>, Key<24>, Key<16>) = (key(&slot.last_delivery), key(&slot.last_ipi), key(&slot.last_return));
+    let last_thread: Key<8> = key(&slot.last_thread);
+    (ops, rings, last, last_thread, slot.last_irq)
 }
 
 fn key<K: Copy, const N: usize>(of: &K) -> Key<N> {

@@ -38,6 +38,7 @@ impl Watch<'_> {
     /// Instead of [`begin`](Watch::begin): counting begins with the first window.
     pub fn begin_closed(&mut self) -> Result<()> {
         self.misses_before = self.recursion_misses()?;
+        self.account_begins()?;
         // For names.
         self.before = crate::host::irq::snapshot().ok();
         self.windows = Some(Windows::default());
@@ -79,10 +80,12 @@ impl Watch<'_> {
         std::thread::sleep(Duration::from_millis(2));
         let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
         // Mostly there are none: then the table need not be walked.
-        let open = if bss.followed_now > 0 { self.kept()?.1 } else { vec![] };
+        let (_, open) = if bss.followed_now > 0 { self.kept()? } else { Default::default() };
         let skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
+        let unreaped = self.unreaped()?;
         let mut windows = self.windows.take().unwrap_or_default();
         windows.skipped += skipped;
+        windows.unfinished += unreaped.len() as u64;
         if let (Some(now), Some(opened)) = (now, windows.opened.take()) {
             let grown = now.since(&opened);
             match &mut windows.interrupts {
@@ -110,7 +113,25 @@ impl Watch<'_> {
             clear(&maps.bios)?;
             bss.bios_followed = 0;
         }
+        self.leave_lying()?;
         self.windows = Some(windows);
+        Ok(())
+    }
+
+    /// What lies in completion queues when a window ends was not seen to be taken.
+    fn leave_lying(&mut self) -> Result<()> {
+        if self.skel.maps.bss_data.as_deref().expect("the object has counters").lying_now == 0 {
+            return Ok(());
+        }
+        for (place, queue) in entries::<u32, types::lying_queue>(&self.skel.maps.lying_queues)? {
+            if let Some(trails) = self.trails.as_ref().filter(|_| queue.count > 0) {
+                trails.leave_lying(&queue);
+                let empty = vec![0; size_of::<types::lying_queue>()];
+                self.skel.maps.lying_queues.update(&place.to_ne_bytes(), &empty, MapFlags::ANY).map_err(unreadable)?;
+            }
+        }
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        (bss.lying_now, bss.lying_groups) = (0, Default::default());
         Ok(())
     }
 
@@ -136,7 +157,7 @@ fn forget_the_moment(slot: &mut types::cpu_slot) {
 }
 
 /// Empties a table of buckets; how many tags were in it.
-fn clear(map: &impl MapCore) -> Result<u64> {
+pub(super) fn clear(map: &impl MapCore) -> Result<u64> {
     const TAGS: usize = size_of::<[u64; 8]>();
     let mut tags = 0;
     for key in map.keys() {

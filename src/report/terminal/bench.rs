@@ -4,7 +4,7 @@ use super::layout::Screen;
 use super::measured;
 use super::style::Style;
 use crate::answer::finding::findings;
-use crate::answer::words::{bytes, count, percent, plural, span};
+use crate::answer::words::{UNKNOWN, bytes, count, percent, plural, span};
 use crate::measurement::{LoadRecord, Measurement};
 
 pub fn screen(m: &Measurement, style: Style) -> Screen {
@@ -14,9 +14,9 @@ pub fn screen(m: &Measurement, style: Style) -> Screen {
     o.field("load", &load(&m.load));
     o.field("target", &target(m));
     o.field("throughput", &throughput(m));
-    o.field("latency", &measured::latency(&m.latency_ns));
+    o.field("latency", &measured::latency(&m.latency_ns, false));
     o.field("phases", &phases(m));
-    o.field("stages", &measured::stages(m.stages.as_ref()));
+    o.field("stages", &measured::stages(m.stages.as_ref(), measured::is_sample(m)));
     o.field("CPU", &cpu(m));
     o.blank();
     measured::vehicles(o, &m.vehicles, usize::MAX);
@@ -133,7 +133,8 @@ fn cpu(m: &Measurement) -> Vec<String> {
         0 => format!("{name} {}", span(ns as f64)),
         wall => format!("{name} {} ({} of a CPU)", span(ns as f64), percent(ns as f64 / wall as f64)),
     };
-    let mut items = vec![of("user", m.cpu.user_ns), of("system", m.cpu.system_ns)];
+    let known = |name: &str, ns: Option<u64>| ns.map_or(format!("{name} {UNKNOWN}"), |ns| of(name, ns));
+    let mut items = vec![known("user", m.cpu.user_ns), known("system", m.cpu.system_ns)];
     items.extend(m.cpu.sqpoll_ns.map(|ns| of("SQPOLL thread", ns)));
     items.extend(m.cpu.sqpoll_wakeups.map(|n| format!("woken {} times", count(n as f64))));
     items.extend(m.cpu.helpers_ns.filter(|ns| *ns > HELPERS_NS).map(|ns| of("other helpers", ns)));

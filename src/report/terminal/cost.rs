@@ -36,6 +36,8 @@ fn line(cell: &CellRecord) -> Vec<Cell> {
         return vec![Cell::lines([cell.arm(), "(not testable here)"])];
     }
     let over = |f: fn(&Measurement) -> f64| Spread::of(cell.measurements.iter().map(f));
+    let known =
+        |f: fn(&Measurement) -> Option<u64>| Spread::of(cell.measurements.iter().filter_map(f).map(|ns| ns as f64));
     let us = |s: Option<Spread>| s.map_or(UNKNOWN.into(), |s| format!("{:.0}", s.median / 1e3));
     let share = |s: Option<Spread>| s.map_or(UNKNOWN.into(), |s| format!("{:.1}", s.median * 100.0));
     let total = over(|m| m.elapsed_ns as f64);
@@ -47,8 +49,8 @@ fn line(cell: &CellRecord) -> Vec<Cell> {
         share(over(|m| m.phases.poll)),
         share(over(|m| m.phases.clear)),
         share(over(|m| m.phases.other)),
-        us(over(|m| m.cpu.user_ns as f64)),
-        us(over(|m| m.cpu.system_ns as f64)),
+        us(known(|m| m.cpu.user_ns)),
+        us(known(|m| m.cpu.system_ns)),
     ]
     .map(Cell::from)
     .into()

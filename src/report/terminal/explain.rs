@@ -5,6 +5,7 @@ use super::style::Style;
 use crate::answer::explain::{Explained, ExplainedIo};
 use crate::answer::timeline::request;
 use crate::answer::words::{UNKNOWN, and_descendants, list, plural, span};
+use crate::path::trail::Trail;
 use crate::path::vehicle::Vehicle;
 use crate::recorded::Ending;
 use crate::trace_record::Subject;
@@ -85,7 +86,11 @@ fn lost(e: &Explained) -> Vec<String> {
         0 => items.push("nothing".to_owned()),
         lost => {
             items.push(format!("{lost} of {} completions", l.followed + lost));
-            let classes = [(l.no_room, "no room to keep it"), (l.ring_buffer_full, "ring buffer full")];
+            let classes = [
+                (l.no_room, "no room to keep it"),
+                (l.ring_buffer_full, "ring buffer full"),
+                (l.no_completion, "completion not seen (it found the queue full, or was missed)"),
+            ];
             let some = classes.into_iter().filter(|(n, _)| *n > 0);
             items.extend(some.map(|(n, what)| format!("{what}: {n}")));
         }
@@ -104,6 +109,15 @@ fn lost(e: &Explained) -> Vec<String> {
     items
 }
 
+/// What it went to: `/data/a (fd 7)`, `socket (fd 9)`.
+fn file(e: &Explained, t: &Trail) -> Option<String> {
+    let name = e.ending.end().and_then(|end| end.file_of(t)).or(t.file.map(|f| f.kind.name().into()));
+    match (name, t.descriptor) {
+        (Some(name), Some(descriptor)) => Some(format!("{name} ({descriptor})")),
+        (name, descriptor) => name.or(descriptor.map(|d| d.to_string())),
+    }
+}
+
 fn one(out: &mut Screen, e: &Explained, number: usize, io: &ExplainedIo) {
     let t = &io.trail;
     let process = e.processes().iter().find(|p| p.tgid == t.tgid);
@@ -118,12 +132,13 @@ fn one(out: &mut Screen, e: &Explained, number: usize, io: &ExplainedIo) {
     let sign = if io.submitted_after_ns < 0 { "-" } else { "" };
     let what = if io.slowness_ns == io.latency_ns { "" } else { " of delivery" };
     let slow = format!("{}{what}", span(io.slowness_ns as f64));
-    let title = [
-        request(t),
+    let mut title = vec![request(t)];
+    title.extend(file(e, t));
+    title.extend([
         ring,
         format!("thread {} of {of}", t.tid),
         format!("at {sign}{:.6} s", io.submitted_after_ns.unsigned_abs() as f64 / 1e9),
-    ];
+    ]);
     out.heading_after(&format!("{number}. {slow}  "), &title.join(" · "));
     for sentence in &io.sentences {
         out.paragraph("   ", sentence);

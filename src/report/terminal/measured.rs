@@ -5,15 +5,18 @@ use super::layout::{Column, Screen};
 use crate::answer::doubt::NOT_SEEN;
 use crate::answer::words::{UNKNOWN, count, known_span, percent, plural, span, three_digits};
 use crate::measurement::{
-    CpuSamples, CpuShare, Delay, Delivery, Host, Interrupt, Ipi, Latency, Measurement, ModeSwitch, Order, PerIo, Probe,
-    StageRecord, TaskWorkBatch, VehicleCount, Warning,
+    CpuSamples, CpuShare, Delay, Delivery, Followed, Host, Interrupt, Ipi, Latency, Measurement, ModeSwitch, Order,
+    PerIo, Probe, StageRecord, TaskWorkBatch, VehicleCount, Warning,
 };
+use crate::path::runnable::Runnable;
 use crate::trace_record::Finding;
 
-pub fn latency(l: &Latency) -> Vec<String> {
+/// `sampled`: some were left out. Then a mean without its interval is none.
+pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
     let whole = |name: &str, ns: Option<u64>| format!("{name} {}", known_span(ns));
+    let mean = l.mean.filter(|_| !sampled || l.mean_ci95.is_some());
     vec![
-        format!("mean {}", l.mean.map_or(UNKNOWN.into(), span)),
+        format!("mean {}{}", mean.map_or(UNKNOWN.into(), span), interval(l.mean_ci95)),
         whole("min", l.min),
         whole("p50", l.p50),
         whole("p90", l.p90),
@@ -84,11 +87,28 @@ pub fn vehicles(out: &mut Screen, vehicles: &[VehicleCount], most: usize) {
 /// Completions of which shares are told, at least: as many as a median needs.
 pub const FEW: u64 = 10;
 
-/// The parts of the mean latency.
-pub fn stages(stages: Option<&StageRecord>) -> Vec<String> {
+/// Stages are of some requests that stand for others.
+pub fn is_sample(m: &Measurement) -> bool {
+    m.followed.as_ref().is_some_and(Followed::is_sample)
+}
+
+/// Nothing where it is no wider than its middle.
+fn interval(ci95: Option<[f64; 2]>) -> String {
+    let some = ci95.filter(|[lo, hi]| lo < hi);
+    some.map(|[lo, hi]| format!(" (95 % CI {} to {})", span(lo), span(hi))).unwrap_or_default()
+}
+
+/// A part of those that were followed: as a share of what they stand for, where there are enough of them.
+pub fn part(these: u64, followed: u64, share: f64) -> String {
+    if followed < FEW { format!("{these} of {followed}") } else { percent(share) }
+}
+
+/// The parts of the mean latency. `sampled`: some were left out.
+pub fn stages(stages: Option<&StageRecord>, sampled: bool) -> Vec<String> {
     let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return Vec::new() };
-    if s.completions < FEW {
-        let all = plural(s.completions as usize, "completion");
+    let too_few = sampled && s.total_ci95.is_none();
+    if s.completions < FEW || too_few {
+        let all = plural(s.completions as usize, if too_few { "sampled completion" } else { "completion" });
         return vec![format!("{UNKNOWN}: {all} with all stages, which is too few")];
     }
     let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
@@ -96,11 +116,12 @@ pub fn stages(stages: Option<&StageRecord>) -> Vec<String> {
         part("issue", s.issue_ns),
         part("wait", s.wait_ns),
         part("delivery", s.delivery_ns),
-        format!("of {} on average", span(s.total_ns)),
+        format!("of {} on average{}, from {}", span(s.total_ns), interval(s.total_ci95), count(s.completions as f64)),
     ];
     let worker = |share| format!("{} of delivery in a kernel worker of the file system", percent(share));
     items.extend(s.file_system_share().map(worker));
-    let queued = s.queued_ns.zip(s.queued_delivery_ns.filter(|ns| *ns > 0.0));
+    let queued = s.queued_ns.filter(|_| s.queued_completions >= FEW);
+    let queued = queued.zip(s.queued_delivery_ns.filter(|ns| *ns > 0.0));
     items.extend(queued.map(|(until, of)| {
         let few = match s.queued_completions {
             n if n < s.completions => format!(" (of {})", plural(n as usize, "completion")),
@@ -108,7 +129,18 @@ pub fn stages(stages: Option<&StageRecord>) -> Vec<String> {
         };
         format!("{} of delivery until task work was added{few}", percent(until / of))
     }));
+    items.extend(s.runnable.as_ref().filter(|r| r.completions >= FEW).and_then(runnable));
     items
+}
+
+/// The part of delivery in which a submitter waited for a CPU, where there was one to speak of.
+fn runnable(r: &Runnable) -> Option<String> {
+    let share = r.share().filter(|share| *share >= 0.01)?;
+    let quantile = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", span(ns as f64)));
+    let known: Vec<String> =
+        [quantile("p50", r.delay_ns.p50), quantile("p99", r.delay_ns.p99)].into_iter().flatten().collect();
+    let known = if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) };
+    Some(format!("{} of delivery waiting for a CPU{known}", percent(share)))
 }
 
 /// Places that got a sample, the most frequent first; then how they were taken.

@@ -243,7 +243,7 @@ pub fn screen(m: &Measurement, style: Style) -> Screen {
     o.field("load", &load(&net.asked));
     o.field("server", &at(m, net));
     o.field("throughput", &throughput(m));
-    o.field("latency", &measured::latency(&m.latency_ns));
+    o.field("latency", &measured::latency(&m.latency_ns, false));
     o.field("sender", &sender(&net.sender, m.elapsed_ns));
     if let Some(server) = &net.server {
         o.blank();
@@ -251,7 +251,7 @@ pub fn screen(m: &Measurement, style: Style) -> Screen {
         o.field("server CPU", &server_cpu(m, server));
         o.field("answered", &answered(&server.total));
         o.field("connections", &connections(&server.total, server.memory.as_ref()));
-        o.field("stages", &measured::stages(m.stages.as_ref()));
+        o.field("stages", &measured::stages(m.stages.as_ref(), measured::is_sample(m)));
         o.blank();
         match server.engine.as_str() {
             "epoll" => o.field("carried by", &["nothing: epoll says what is ready, and completes nothing".into()]),
@@ -292,6 +292,7 @@ fn load(a: &Asked) -> Vec<String> {
     when(a.reconnect, "broken connections opened again".into());
     when(a.idle_connections > 0, format!("{} idle connections", a.idle_connections));
     when(a.check != "full", format!("{} checked", a.check));
+    when(a.seed.is_some(), format!("seed {}", a.seed.unwrap_or_default()));
     items
 }
 

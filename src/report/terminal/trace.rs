@@ -3,11 +3,15 @@
 use super::layout::{Column, Screen};
 use super::measured::{self, VEHICLES};
 use super::style::Style;
-use crate::answer::words::{UNKNOWN, and_descendants, bytes, count, known_span, percent, plural, span};
-use crate::measurement::{Latency, StageRecord, VehicleCount};
+use crate::answer::diagnose::threads;
+use crate::answer::words::{
+    UNKNOWN, and_descendants, bytes, count, known_span, percent, plural, so_many, span, three_digits,
+};
+use crate::measurement::{Followed, Latency, StageRecord, VehicleCount, Waits};
+use crate::plain::sanitise;
 use crate::trace_record::{
-    ContextRecord, CpuPair, EnterBatch, Estimate, IowqRecord, OpcodeRecord, OthersRecord, ProcessRecord, RingRecord,
-    RunItems, SqpollRecord, Subject, Total, TraceRecord,
+    ContextRecord, CpuPair, EnterBatch, Estimate, FileRecord, FileRequests, IowqRecord, OpcodeRecord, OthersRecord,
+    ProbeCost, ProcessRecord, Reaping, RingRecord, RunItems, Subject, Total, TraceRecord, Windows,
 };
 
 /// Rings that are shown in full, the busiest first.
@@ -16,6 +20,8 @@ const RINGS: usize = 4;
 const PROCESSES: usize = 6;
 /// Sizes of batches and runs that are listed, the most frequent first.
 const SIZES: usize = 6;
+/// Files that are listed.
+const FILES: usize = 8;
 
 pub fn screen(t: &TraceRecord, style: Style) -> Screen {
     let mut out = Screen::new(style);
@@ -23,7 +29,7 @@ pub fn screen(t: &TraceRecord, style: Style) -> Screen {
     o.field("watched", &subject(t));
     o.field("processes", &processes(&t.total.processes, t.total.more_processes));
     o.field("I/O", &throughput(t));
-    o.field("followed", &followed(&t.total));
+    o.field("followed", &followed(&t.total, t.rings.iter().map(|r| r.overflows).sum()));
     o.field("CPU", &cpu(&t.total));
 
     let mut busiest: Vec<&RingRecord> = t.rings.iter().collect();
@@ -43,7 +49,7 @@ pub fn screen(t: &TraceRecord, style: Style) -> Screen {
     let shown = if busiest.len() > RINGS + 1 { RINGS } else { busiest.len() };
     for c in &busiest[..shown] {
         o.blank();
-        context(o, c);
+        context(o, c, &t.total.followed);
     }
     if let rest @ [_, ..] = &busiest[shown..] {
         o.blank();
@@ -80,16 +86,25 @@ fn subject(t: &TraceRecord) -> Vec<String> {
     };
     let watched = span(t.total.elapsed_ns as f64);
     let time = match t.total.windows {
-        None => format!("for {watched}"),
-        Some(w) => format!(
-            "for {watched} in {} over {} ({} in each {}): all that follows is of these alone",
-            plural(w.opened as usize, "window"),
-            span(w.span_ns as f64),
-            span(w.open_ns as f64),
-            span(w.period_ns as f64),
-        ),
+        None => vec![format!("for {watched}")],
+        Some(w) => windows(&watched, &w),
     };
-    [what, vec![time]].concat()
+    [what, time].concat()
+}
+
+/// That it was watched by windows, and how long these were.
+fn windows(watched: &str, w: &Windows) -> Vec<String> {
+    let asked = format!(
+        "for {watched} in {} over {} ({} in each {}): all that follows is of these alone",
+        plural(w.opened as usize, "window"),
+        span(w.span_ns as f64),
+        span(w.open_ns as f64),
+        span(w.period_ns as f64),
+    );
+    let parts = w.choosing_ns.zip(w.finishing_ns).map(|(choosing, finishing)| {
+        format!("{} to choose requests, {} to finish them", span(choosing as f64), span(finishing as f64))
+    });
+    [Some(asked), parts].into_iter().flatten().collect()
 }
 
 fn processes(processes: &[ProcessRecord], more: u64) -> Vec<String> {
@@ -105,6 +120,9 @@ fn processes(processes: &[ProcessRecord], more: u64) -> Vec<String> {
     items
 }
 
+/// Reads and writes of which it is not known how much they ask for.
+const VECTORED: [&str; 6] = ["readv", "writev", "readv_fixed", "writev_fixed", "preadv", "pwritev"];
+
 fn throughput(t: &TraceRecord) -> Vec<String> {
     let total = &t.total;
     // What requests moved that succeeded without a completion is not known.
@@ -114,12 +132,14 @@ fn throughput(t: &TraceRecord) -> Vec<String> {
         (true, 0) => format!("bytes{per} {UNKNOWN}"),
         (true, n) => format!("more than {}{per}", bytes(n)),
     };
+    // What they ask for stands in the program's memory.
+    let vectored = total.opcodes.iter().any(|o| o.completions > 0 && VECTORED.contains(&o.opcode.as_str()));
     let mut items = vec![
-        format!("{} completions", count(total.ios as f64)),
+        so_many(total.ios, "completion"),
         format!("{} a second", count(total.iops)),
         moved(total.bytes, ""),
         plural(total.errors as usize, "error"),
-        format!("{} short", count(total.short_ios as f64)),
+        format!("{} short{}", count(total.short_ios as f64), if vectored { " (vectored ones not told)" } else { "" }),
     ];
     if total.elapsed_ns > 0 {
         let per_s = total.bytes as f64 / (total.elapsed_ns as f64 / 1e9);
@@ -129,16 +149,21 @@ fn throughput(t: &TraceRecord) -> Vec<String> {
 }
 
 /// Which completions latencies and stages are of.
-fn followed(total: &Total) -> Vec<String> {
+fn followed(total: &Total, overflows: u64) -> Vec<String> {
     let f = &total.followed;
     let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
     let mut items = vec![
         f.sampling(),
-        format!("{} completions", count(f.completions as f64)),
+        so_many(f.completions, "completion"),
         format!("{} with all stages", count(f.with_stages as f64)),
     ];
+    items.extend(some(f.came_later.unwrap_or(0), "requests came later, while windows finished: counted, not followed"));
     items.extend(some(f.skipped, "without a completion, as asked"));
-    items.extend(some(f.no_completion, "without a completion that was seen"));
+    let overflowed = match overflows {
+        0 => "without a completion that was seen",
+        _ => "without a completion that was seen: one that finds the queue full names no request, and is in no latency",
+    };
+    items.extend(some(f.no_completion, overflowed));
     items.extend(some(f.unfinished, "unfinished at the end"));
     items.extend(some(f.no_room, "given up: no room"));
     items.extend(some(f.ring_buffer_full, "lost: buffer full"));
@@ -146,13 +171,21 @@ fn followed(total: &Total) -> Vec<String> {
     items
 }
 
+/// CPU time below which the ticks that found the program are too few to say where it ran: 20 of them, 22 % of error.
+const SPLIT_NS: u64 = 200_000_000;
+
 fn cpu(total: &Total) -> Vec<String> {
-    let of = |name: &str, ns: Option<u64>| match (ns, total.elapsed_ns) {
-        (None, _) => format!("{name} {UNKNOWN}"),
-        (Some(ns), 0) => format!("{name} {}", span(ns as f64)),
-        (Some(ns), wall) => format!("{name} {} ({} of a CPU)", span(ns as f64), percent(ns as f64 / wall as f64)),
+    let of = |name: &str, ns: u64| match total.elapsed_ns {
+        0 => format!("{name}{}", span(ns as f64)),
+        wall => format!("{name}{} ({} of a CPU)", span(ns as f64), percent(ns as f64 / wall as f64)),
     };
-    vec![of("user", total.cpu.user_ns), of("system", total.cpu.system_ns)]
+    let (user, system) = (total.cpu.user_ns, total.cpu.system_ns);
+    match user.zip(system).map(|(user, system)| user + system) {
+        Some(all) if all < SPLIT_NS => vec![of("", all), "too short to tell user from system".into()],
+        _ => [("user ", user), ("system ", system)]
+            .map(|(name, ns)| ns.map_or(format!("{name}{UNKNOWN}"), |ns| of(name, ns)))
+            .into(),
+    }
 }
 
 fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
@@ -163,6 +196,7 @@ fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     }
     head.push(if r.flags.is_empty() { "no flags".into() } else { r.flags.join(",") });
     head.push(format!("{} and {} entries", r.sq_entries, r.cq_entries));
+    head.extend(r.use_of.map(|ring| format!("use of ring {ring}, another process's")));
     if r.found {
         head.push("there before".into());
     }
@@ -173,17 +207,20 @@ fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     opcodes(o, &r.opcodes);
     o.blank();
     measured::vehicles(o, &r.vehicles, VEHICLES);
-    o.field("stages", &stages(r.stages.as_ref()));
-    o.field("submitted", &enter_batches(&r.enter_batches, r.enter_calls.as_ref()));
-    o.field("task work", &run_items(&r.run_items));
+    o.field("stages", &stages(r.stages.as_ref(), &t.total.followed));
+    o.field("waits", &waits(r.waits.as_ref()));
+    o.field("submitted", &enter_batches(&r.enter_batches, r.enter_calls.as_ref(), &t.total.followed));
+    o.field("task work", &run_items(&r.run_items, r.completions));
     if t.rings.len() > 1 {
         o.field("order", &measured::order(r.order.as_ref()));
     }
-    o.field("SQPOLL", &sqpoll(r.sqpoll.as_ref()));
+    o.field("reaped", &reaping(r.reaping.as_ref(), r.cq_entries, &t.total.followed));
+    o.field("threads", &threads::told(r, &t.total.followed));
+    o.field("SQPOLL", &sqpoll(r));
 }
 
 /// A context of native aio, or a process's POSIX AIO.
-fn context(o: &mut Screen, c: &ContextRecord) {
+fn context(o: &mut Screen, c: &ContextRecord, followed: &Followed) {
     let mut head = vec![c.interface.clone(), format!("{} ({})", c.comm, c.tgid)];
     head.extend(c.entries.map(|n| format!("{n} entries")));
     if c.found {
@@ -195,7 +232,7 @@ fn context(o: &mut Screen, c: &ContextRecord) {
     opcodes(o, &c.opcodes);
     o.blank();
     measured::vehicles(o, &c.vehicles, VEHICLES);
-    o.field("latency", &latency(&c.latency_ns));
+    o.field("latency", &latency(&c.latency_ns, followed));
 }
 
 /// The contexts that are not shown, in one.
@@ -270,6 +307,7 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
         some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
         some(op.punted_would_block, "handed to io-wq: would have blocked"),
         some(op.punted_drained, "handed to io-wq: drained (IOSQE_IO_DRAIN)"),
+        punted_again(op).and_then(|n| some(n, "requests these are, some handed over again")),
     ]
     .into_iter()
     .flatten()
@@ -282,9 +320,15 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
     items
 }
 
+/// How many requests were handed to io-wq, where that was more often than there are.
+fn punted_again(op: &OpcodeRecord) -> Option<u64> {
+    let hand_overs = (op.punted_asked + op.punted_would_block + op.punted_drained) as f64;
+    op.punted_requests.filter(|e| e.ci95[1] < hand_overs).map(|e| e.total.round() as u64)
+}
+
 /// The parts of the mean latency, and quantiles of the last one.
-fn stages(stages: Option<&StageRecord>) -> Vec<String> {
-    let mut items = measured::stages(stages);
+fn stages(stages: Option<&StageRecord>, followed: &Followed) -> Vec<String> {
+    let mut items = measured::stages(stages, followed.is_sample());
     let Some(s) = stages.filter(|_| !items.is_empty()) else { return items };
     let delay = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", span(ns as f64)));
     let delays: Vec<String> =
@@ -295,8 +339,48 @@ fn stages(stages: Option<&StageRecord>) -> Vec<String> {
     items
 }
 
+/// What the mean latency, the stages and the order of submission are not of.
+fn waits(waits: Option<&Waits>) -> Vec<String> {
+    let Some(w) = waits else { return Vec::new() };
+    let requests = plural(w.estimated as usize, "request");
+    vec![format!("{requests} open for {} on average", span(w.mean_ns)), "in no mean and no order".into()]
+}
+
+/// How long completions lay in the queue, each quantile between its bounds; and how many.
+fn reaping(reaping: Option<&Reaping>, cq_entries: u32, followed: &Followed) -> Vec<String> {
+    let Some(r) = reaping else { return Vec::new() };
+    let between = |name: &str, least: Option<u64>, most: Option<u64>| {
+        let (least, most) = (least?, span(most? as f64));
+        // What was not met with once has no lower bound.
+        Some(if least <= 1 {
+            format!("{name} at most {most}")
+        } else {
+            format!("{name} {} to {most}", span(least as f64))
+        })
+    };
+    let mut items: Vec<String> = [
+        between("p50", r.at_least_ns.p50, r.at_most_ns.p50),
+        between("p99", r.at_least_ns.p99, r.at_most_ns.p99),
+        between("max", r.at_least_ns.max, r.at_most_ns.max),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if let Some(first) = items.first_mut() {
+        *first = format!("after {first}");
+    }
+    let deepest = plural(r.deepest as usize, "completion");
+    items.push(format!("up to {deepest} in the queue of {cq_entries}"));
+    if r.unreaped > 0 {
+        items.push(format!("{} not taken out at the end", count(r.unreaped_estimated as f64)));
+    }
+    let looked_at = r.completions + r.unreaped;
+    items.extend((looked_at < followed.completions).then(|| format!("of {} looked at", count(looked_at as f64))));
+    items
+}
+
 /// Calls by how many requests they brought.
-fn enter_batches(batches: &[EnterBatch], all: Option<&Estimate>) -> Vec<String> {
+fn enter_batches(batches: &[EnterBatch], all: Option<&Estimate>, followed: &Followed) -> Vec<String> {
     let requests: u64 = batches.iter().map(|b| b.requests).sum();
     let calls: f64 = batches.iter().map(|b| b.calls).sum();
     if calls <= 0.0 || requests == 0 {
@@ -318,7 +402,9 @@ fn enter_batches(batches: &[EnterBatch], all: Option<&Estimate>) -> Vec<String> 
         };
         format!("{} of {size}", percent(b.calls / calls))
     };
-    let about = format!("about {} io_uring_enter calls", estimated(all));
+    let of = if followed.came_later.unwrap_or(0) > 0 { " while requests were chosen" } else { "" };
+    let calls = if all.ci95 == [1.0; 2] { "call" } else { "calls" };
+    let about = format!("about {} io_uring_enter {calls}{of}", estimated(all));
     std::iter::once(about).chain(shown.map(one)).collect()
 }
 
@@ -330,22 +416,32 @@ fn estimated(e: &Estimate) -> String {
 }
 
 /// Completions by the size of the run that carried them. How many runs there were is counted, not estimated from these.
-fn run_items(items: &[RunItems]) -> Vec<String> {
+fn run_items(items: &[RunItems], completions: u64) -> Vec<String> {
     let carried: u64 = items.iter().map(RunItems::stands_for).sum();
     if carried == 0 {
         return Vec::new();
     }
     let mut most: Vec<&RunItems> = items.iter().filter(|i| i.completions > 0).collect();
     most.sort_by_key(|i| std::cmp::Reverse(i.stands_for()));
-    let one = |i: &&RunItems| format!("{} in runs of {}", percent(i.stands_for() as f64 / carried as f64), i.items);
-    let rest: u64 = most.iter().skip(SIZES).map(|i| i.stands_for()).sum();
-    let rest = (rest > 0).then(|| format!("{} in others", percent(rest as f64 / carried as f64)));
-    most.iter().take(SIZES).map(one).chain(rest).collect()
+    let followed: u64 = most.iter().map(|i| i.completions).sum();
+    let part = |these: &[&RunItems]| {
+        let stands_for: u64 = these.iter().map(|i| i.stands_for()).sum();
+        measured::part(these.iter().map(|i| i.completions).sum(), followed, stands_for as f64 / carried as f64)
+    };
+    let one = |i: &&RunItems| format!("{} in runs of {}", part(&[*i]), i.items);
+    let rest = most.get(SIZES..).filter(|rest| !rest.is_empty()).map(|rest| format!("{} in others", part(rest)));
+    let of = of_followed(followed, completions);
+    most.iter().take(SIZES).map(one).chain(rest).chain(of).collect()
 }
 
-fn sqpoll(s: Option<&SqpollRecord>) -> Vec<String> {
-    let Some(s) = s else { return Vec::new() };
-    let place = s.cpu.filter(|cpu| *cpu >= 0).map(|cpu| format!(", bound to CPU {cpu}")).unwrap_or_default();
+/// How many shares are of, where that is not all.
+fn of_followed(followed: u64, completions: u64) -> Option<String> {
+    (followed > 0 && followed < completions).then(|| format!("of {} followed", count(followed as f64)))
+}
+
+fn sqpoll(r: &RingRecord) -> Vec<String> {
+    let Some(s) = &r.sqpoll else { return Vec::new() };
+    let place = r.sq_thread_place().map(|place| format!(", {place}")).unwrap_or_default();
     let elapsed_ns = s.elapsed_ns.filter(|ns| *ns > 0);
     let of_a_cpu = s.cpu_ns.zip(elapsed_ns).map(|(ns, elapsed)| percent(ns as f64 / elapsed as f64));
     let worked = s.work_ns.zip(s.cpu_ns.filter(|ns| *ns > 0)).map(|(work, cpu)| percent(work as f64 / cpu as f64));
@@ -405,7 +501,8 @@ fn whole(o: &mut Screen, t: &TraceRecord) {
             let of = t.others.iter().filter(|o| (o.interface == "io_uring") == of_rings);
             of.map(|o| o.rings as usize).sum::<usize>()
         };
-        let (rings, contexts) = (t.rings.len() + others(true), t.contexts.len() + others(false));
+        let rings = t.rings.iter().filter(|r| r.use_of.is_none()).count() + others(true);
+        let contexts = t.contexts.len() + others(false);
         let mut items = vec![plural(rings, "ring")];
         items.extend((contexts > 0).then(|| plural(contexts, "aio context")));
         items.push(match total.processes.len() + total.more_processes as usize {
@@ -414,10 +511,13 @@ fn whole(o: &mut Screen, t: &TraceRecord) {
         });
         o.field("in all", &items);
         measured::vehicles(o, &total.vehicles, VEHICLES);
-        o.field("latency", &latency(&total.latency_ns));
-        o.field("stages", &stages(total.stages.as_ref()));
+        o.field("latency", &latency(&total.latency_ns, &total.followed));
+        o.field("stages", &stages(total.stages.as_ref(), &total.followed));
+        o.field("waits", &waits(total.waits.as_ref()));
     }
+    files(o, total);
     o.field("per I/O", &measured::per_io(&total.per_io));
+    o.field("estimated", &sampled_events(total));
     let mut switches = measured::mode_switches(&total.mode_switches);
     let counted = total.mode_switches.iter().any(|s| s.cause == "page_fault");
     switches.extend(total.page_faults.filter(|_| !counted).map(|n| format!("page_fault {}", count(n as f64))));
@@ -429,16 +529,131 @@ fn whole(o: &mut Screen, t: &TraceRecord) {
     o.field("ready where", &cpu_pairs(total));
     o.field("order", &measured::order(total.order.as_ref()));
     o.field("probes", &measured::probes(&total.probe));
+    probe_costs(o, total);
     measured::where_the_cpu_went(o, total.cpu_shares.as_deref(), total.cpu_samples.as_ref());
     o.field("host", &measured::host(&total.host));
+}
+
+/// What was looked at a part of the time, since it is frequent.
+fn sampled_events(total: &Total) -> Vec<String> {
+    let Some(sampled) = &total.sampled_events else { return vec![] };
+    let interval = |name: &str, ci95: Option<[f64; 2]>| {
+        let [lo, hi] = ci95?;
+        Some(format!("{name} {} to {}", three_digits(lo), three_digits(hi)))
+    };
+    let part = sampled.completions as f64 / total.ios.max(1) as f64;
+    let mut items = vec![format!("from {} windows with {} of the completions", sampled.windows, percent(part))];
+    items.extend(interval("system calls", sampled.syscalls_ci95));
+    items.extend(interval("device interrupts", sampled.device_irqs_ci95));
+    items.push("--exact looks all the time".into());
+    items
+}
+
+/// Where followed requests went, the busiest first.
+fn files(o: &mut Screen, total: &Total) {
+    if total.files.is_empty() {
+        return;
+    }
+    let number = Column::number;
+    let columns = [
+        Column::words("file", FILE_WIDTH as u16),
+        number("reads", 6),
+        number("bytes", 8),
+        number("writes", 6),
+        number("bytes", 8),
+        number("other", 6),
+        number("mean", 7),
+        number("p99", 7),
+    ];
+    let requests = |r: &Option<FileRequests>| r.map_or("0".into(), |r| count(r.requests.total.round()));
+    let moved = |r: &Option<FileRequests>| {
+        r.and_then(|r| r.bytes).filter(|b| b.total > 0.0).map_or(String::new(), |b| bytes(b.total.round() as u64))
+    };
+    let row = |f: &FileRecord| {
+        vec![
+            file_name(f),
+            requests(&f.reads),
+            moved(&f.reads),
+            requests(&f.writes),
+            moved(&f.writes),
+            requests(&f.others),
+            f.latency_ns.mean.map_or(String::new(), span),
+            known_span(f.latency_ns.p99),
+        ]
+    };
+    // One file less than there are would only hide that one.
+    let shown = if total.files.len() > FILES + 1 { FILES } else { total.files.len() };
+    if !o.as_str().ends_with("\n\n") {
+        o.blank();
+    }
+    o.table(&columns, total.files[..shown].iter().map(row).collect());
+    let rest = &total.files[shown..];
+    let n = rest.len() as u64 + total.other_files.map_or(0, |others| others.files);
+    if n > 0 {
+        let sorts =
+            |f: &FileRecord| [f.reads, f.writes, f.others].into_iter().flatten().map(|r| r.requests.total).sum::<f64>();
+        let requests: f64 = rest.iter().map(sorts).sum::<f64>() + total.other_files.map_or(0.0, |o| o.requests.total);
+        o.line(&format!("{}: {} requests", plural(n as usize, "other"), count(requests.round())));
+    }
+    if total.followed.is_estimate() {
+        o.line("(estimated from the requests that were followed; opcodes are counted)");
+    }
+    o.blank();
+}
+
+/// Columns of a file's name.
+const FILE_WIDTH: usize = 24;
+
+/// The end of a path says most.
+fn file_name(f: &FileRecord) -> String {
+    let named = match (&f.path, f.descriptors.as_slice()) {
+        (Some(path), _) => sanitise(path),
+        (None, [one]) => format!("{} ({one})", f.kind.name()),
+        (None, _) => f.kind.name().into(),
+    };
+    let deleted = if f.deleted { " (del)" } else { "" };
+    let room = FILE_WIDTH - deleted.len();
+    let letters = named.chars().count();
+    if letters <= room {
+        return named + deleted;
+    }
+    let end: String = named.chars().skip(letters - (room - 1)).collect();
+    // Whole parts, where that leaves most of it.
+    let from = end.find('/').filter(|at| *at < end.len() / 2).unwrap_or(0);
+    format!("…{}{deleted}", &end[from..])
+}
+
+/// What watching took, program by program.
+fn probe_costs(o: &mut Screen, total: &Total) {
+    let Some(costs) = &total.probe_costs else { return };
+    let number = Column::number;
+    let columns = [
+        Column::words("probe", 24),
+        Column::words("on", 22),
+        number("runs", 8),
+        number("per I/O", 8),
+        number("ns a run", 9),
+        number("ns an I/O", 9),
+    ];
+    let per_io = |n: u64| if total.ios > 0 { three_digits(n as f64 / total.ios as f64) } else { UNKNOWN.into() };
+    let row = |program: &str, event: &str, runs: u64, spent_ns: u64| {
+        let of_run = if runs > 0 { three_digits(spent_ns as f64 / runs as f64) } else { UNKNOWN.into() };
+        vec![program.into(), event.into(), count(runs as f64), per_io(runs), of_run, per_io(spent_ns)]
+    };
+    let ran: Vec<&ProbeCost> = costs.iter().filter(|c| c.runs > 0).collect();
+    let mut rows: Vec<Vec<String>> = ran.iter().map(|c| row(&c.program, &c.event, c.runs, c.spent_ns)).collect();
+    rows.push(row("all", "", ran.iter().map(|c| c.runs).sum(), ran.iter().map(|c| c.spent_ns).sum()));
+    o.blank();
+    o.table(&columns, rows);
+    o.blank();
 }
 
 fn sum(vehicles: &[VehicleCount]) -> u64 {
     vehicles.iter().map(|v| v.completions).sum()
 }
 
-fn latency(l: &Latency) -> Vec<String> {
-    if l.count == 0 { Vec::new() } else { measured::latency(l) }
+fn latency(l: &Latency, followed: &Followed) -> Vec<String> {
+    if l.count == 0 { Vec::new() } else { measured::latency(l, followed.is_sample()) }
 }
 
 fn iowq(w: &IowqRecord) -> Vec<String> {
@@ -461,15 +676,11 @@ fn cpu_pairs(total: &Total) -> Vec<String> {
     most.sort_by_key(|p| std::cmp::Reverse(p.stands_for()));
     let followed: u64 = total.cpu_pairs.iter().map(|p| p.completions).sum();
     let one = |p: &&CpuPair| {
-        let share = match followed {
-            0..measured::FEW => format!("{} of {followed}", p.completions),
-            _ => percent(p.stands_for() as f64 / all as f64),
-        };
+        let share = measured::part(p.completions, followed, p.stands_for() as f64 / all as f64);
         match p.ready_cpu == p.posted_cpu {
             true => format!("{share} on CPU {} and posted there", p.ready_cpu),
             false => format!("{share} on CPU {}, posted on CPU {}", p.ready_cpu, p.posted_cpu),
         }
     };
-    let of = (followed > 0 && followed < total.ios).then(|| format!("of {} followed", count(followed as f64)));
-    most.iter().take(SIZES).map(one).chain(of).collect()
+    most.iter().take(SIZES).map(one).chain(of_followed(followed, total.ios)).collect()
 }

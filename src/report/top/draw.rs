@@ -12,6 +12,7 @@ use super::lines;
 use super::screen::{Page, Screen};
 use crate::answer::words::{percent, plural, span};
 use crate::path::vehicle::Vehicle;
+use crate::plain::one_of_ascii;
 use crate::report::terminal::{self, sanitise};
 use crate::top_record::VehicleShare;
 
@@ -30,6 +31,17 @@ const HELP: [(&str, &str); 10] = [
 
 impl Screen {
     pub fn draw(&self, frame: &mut Frame<'_>) {
+        self.draw_all(frame);
+        if self.ascii {
+            for cell in &mut frame.buffer_mut().content {
+                if let Some(sign) = cell.symbol().chars().next().filter(|sign| !sign.is_ascii()) {
+                    cell.set_char(one_of_ascii(sign));
+                }
+            }
+        }
+    }
+
+    fn draw_all(&self, frame: &mut Frame<'_>) {
         let mut area = frame.area();
         if area.height >= 2 {
             let title = take_top(&mut area, 1);

@@ -103,7 +103,7 @@ pub(super) fn ring(r: &RingRates, style: Style) -> Screen {
     o.field("latency", &quantiles(&r.rates.latency_ns));
     o.field("late by", &quantiles(&r.rates.delivery_delay_ns));
     o.field("SQPOLL", &r.sqpoll_cpu.map(|cpu| format!("{} of a CPU", percent(cpu))).into_iter().collect::<Vec<_>>());
-    o.field("stages", &measured::stages(r.stages.as_ref()));
+    o.field("stages", &measured::stages(r.stages.as_ref(), true));
     if !r.opcodes.is_empty() {
         o.blank();
         opcodes(o, &r.opcodes);

@@ -28,6 +28,7 @@ pub fn record() -> TopRecord {
         punts_per_s: 120.0,
         overflows: 7,
         latency_ns: quantiles(768, 101_000, 4_000_000),
+        waits: None,
         delivery_delay_ns: quantiles(700, 4_100, 3_900_000),
         vehicles: shares(&[(Vehicle::Enter, 9000), (Vehicle::TimerTick, 3000)]),
     };
@@ -86,6 +87,7 @@ pub fn record() -> TopRecord {
                     errors_per_s: 3.0,
                     punts_per_s: 120.0,
                     latency_ns: db.latency_ns.clone(),
+                    waits: None,
                 }],
                 carried: vec![VehicleCount {
                     vehicle: Vehicle::Enter,
@@ -102,7 +104,9 @@ pub fn record() -> TopRecord {
                     queued_ns: None,
                     queued_completions: 0,
                     queued_delivery_ns: None,
+                    runnable: None,
                     total_ns: 100_000.0,
+                    total_ci95: Some([94_000.0, 113_000.0]),
                     delivery_delay_ns: Latency::default(),
                 }),
                 ..ring(0, 4711, "database", &db)

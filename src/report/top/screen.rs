@@ -19,6 +19,8 @@ pub struct Screen {
     /// Who is watched, in words.
     pub(super) subject: String,
     pub(super) colour: bool,
+    /// The terminal has no other letters.
+    pub(super) ascii: bool,
     /// What is shown.
     pub(super) shown: Option<TopRecord>,
     /// The last one, where another is shown.
@@ -38,10 +40,11 @@ pub struct Screen {
 }
 
 impl Screen {
-    pub fn new(subject: String, colour: bool) -> Self {
+    pub fn new(subject: String, colour: bool, ascii: bool) -> Self {
         Screen {
             subject,
             colour,
+            ascii,
             shown: None,
             newest: None,
             frozen: false,

@@ -9,7 +9,7 @@ use super::{Screen, block};
 use crate::report::terminal::Style;
 
 fn screen() -> Screen {
-    let mut screen = Screen::new("all programs".into(), true);
+    let mut screen = Screen::new("all programs".into(), true, false);
     screen.take(record());
     screen
 }
@@ -27,6 +27,20 @@ fn drawn(screen: &Screen, width: u16, height: u16) -> Vec<String> {
     let buffer = terminal.backend().buffer().clone();
     let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
     (0..height).map(line).collect()
+}
+
+#[test]
+fn a_terminal_of_ascii_gets_the_same_in_ascii() {
+    let mut screen = Screen::new("größer".into(), true, true);
+    assert_eq!(drawn(&screen, 80, 24)[1], "watching .");
+    screen.take(record());
+    let mut there = [drawn(&screen, 80, 24)].concat();
+    press(&mut screen, &[KeyCode::Enter]);
+    there.extend(drawn(&screen, 120, 40));
+    press(&mut screen, &[KeyCode::Char('?')]);
+    there.extend(drawn(&screen, 80, 24));
+    assert!(there.iter().all(|line| line.is_ascii()), "{there:#?}");
+    assert_eq!(there[0], "iotrail top | gr??er | 1.00 s | 3 rings");
 }
 
 #[test]
@@ -70,7 +84,7 @@ fn at_40_by_10() {
 
 #[test]
 fn no_size_is_too_small() {
-    let mut screens = vec![Screen::new("all programs".into(), false), screen()];
+    let mut screens = vec![Screen::new("all programs".into(), false, false), screen()];
     for keys in [&[KeyCode::Enter] as &[KeyCode], &[KeyCode::Char('?')], &[KeyCode::Char('p')], &[KeyCode::Char('i')]] {
         let mut opened = screen();
         press(&mut opened, keys);

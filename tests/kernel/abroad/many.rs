@@ -2,12 +2,12 @@
 
 use std::process::{Command, Stdio};
 
-use iotrail::top_record::TopRecord;
-use iotrail::trace_record::TraceRecord;
+use iotrail::top_record::{Rates, TopRecord};
+use iotrail::trace_record::{RingRecord, TraceRecord};
 use libtest_mimic::Failed;
 
 use super::Test;
-use crate::ground::ground;
+use crate::ground::{ground, is_emulated};
 
 pub const TESTS: &[(&str, Test)] = &[
     ("rings_made_and_closed_in_turn_are_all_counted", rings_in_turn),
@@ -15,6 +15,9 @@ pub const TESTS: &[(&str, Test)] = &[
     ("top_keeps_the_sums_while_rings_come_and_go", top),
     ("a_storm_of_forks_is_watched_to_its_end_and_no_stranger_is_adopted", forks),
     ("threads_that_have_ended_leave_the_attribution_as_it_is", threads),
+    ("a_ring_that_several_processes_use_is_counted_by_process", one_ring_of_processes),
+    ("cpu_time_of_children_that_nobody_waits_for_counts", unwaited_children),
+    ("what_the_kernel_cancels_for_the_dead_is_no_completion", killed_in_flight),
     ("watching_takes_no_more_memory_than_is_said", memory),
 ];
 
@@ -68,40 +71,58 @@ fn rings_at_once() -> Result<(), Failed> {
     Ok(())
 }
 
-/// One number more or less is what the two ends of a watch are apart.
+/// Intervals are told while rings come and go, and while they are more than a watch keeps apart.
 fn top() -> Result<(), Failed> {
+    sums_of_top("rings_in_turn", 20_000, 40_000, "0.1")?;
+    sums_of_top("children_with_rings", 160, 80_000, "0.1")?;
+    sums_of_top("children_with_rings", 160, 80_000, "0.3")?;
+    // More than 16,384; more than this may be too many descriptors, and so many are too much for a small guest.
+    if is_emulated() {
+        return Ok(());
+    }
+    sums_of_top("rings_at_once", 18_000, 18_000 * 3 + 2997, "0.1")
+}
+
+/// What the intervals say sums up to this, of all, by process and by ring, and what carried it too.
+fn sums_of_top(scenario: &str, count: u64, all: u64, interval: &str) -> Result<(), Failed> {
     let mut load = Command::new(ground())
-        .args(["rings_in_turn", "--count", "4000", "--start-on-stdin"])
+        .args([scenario, "--count", &count.to_string(), "--start-on-stdin"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
     let mut watch = Command::new(TOOL)
-        .args(["top", "--json", "--interval", "0.5", "-p", &load.id().to_string()])
+        .args(["top", "--json", "--interval", interval, "-p", &load.id().to_string()])
         .stdout(Stdio::piped())
         .spawn()?;
     // It has begun to watch when its first interval is told.
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(watch.stdout.take().expect("piped")));
-    let first: TopRecord = serde_json::from_str(&lines.next().expect("an interval")?)?;
+    let mut told: Vec<TopRecord> = vec![serde_json::from_str(&lines.next().expect("an interval")?)?];
     std::io::Write::write_all(&mut load.stdin.take().expect("piped"), b"\n")?;
-    let mut all = vec![first];
     for line in lines {
-        all.push(serde_json::from_str(&line?)?);
+        told.push(serde_json::from_str(&line?)?);
     }
-    assert!(load.wait()?.success() && watch.wait()?.success());
-    let sum = |of: &dyn Fn(&TopRecord) -> f64| {
-        all.iter().map(|r| of(r) * r.elapsed_ns as f64 / 1e9).sum::<f64>().round() as u64
+    assert!(load.wait()?.success() && watch.wait()?.success(), "{scenario}");
+    assert!(told.len() > 2, "{scenario}: too few intervals to see rings come and go");
+    let by_process = |r: &TopRecord| r.processes.iter().map(|p| p.rates.clone()).collect();
+    let by_ring = |r: &TopRecord| {
+        let rings = r.rings.iter().map(|r| r.rates.clone());
+        rings.chain(r.other_rings.iter().map(|others| others.rates.clone())).collect()
     };
-    assert_eq!(sum(&|r| r.total.rates.requests_per_s), 8000);
-    assert_eq!(sum(&|r| r.total.rates.completions_per_s), 8000);
-    assert_eq!(sum(&|r| r.processes.iter().map(|p| p.rates.requests_per_s).sum()), 8000, "by process");
-    let rings = |r: &TopRecord| {
-        let others = r.other_rings.as_ref().map_or(0.0, |o| o.rates.requests_per_s);
-        r.rings.iter().map(|r| r.rates.requests_per_s).sum::<f64>() + others
-    };
-    assert_eq!(sum(&rings), 8000, "by ring");
-    assert!(all.iter().all(|r| r.rings.len() as u64 <= TOLD));
-    assert_eq!(all.iter().map(|r| r.total.lost).sum::<u64>(), 0);
+    type Of = fn(&TopRecord) -> Vec<Rates>;
+    let parts: [(&str, Of); 3] =
+        [("all", |r| vec![r.total.rates.clone()]), ("by process", by_process), ("by ring", by_ring)];
+    for (what, of) in parts {
+        let sum = |rate: fn(&Rates) -> f64| {
+            let seconds = |r: &TopRecord| r.elapsed_ns as f64 / 1e9;
+            told.iter().flat_map(|r| of(r).into_iter().map(move |n| rate(&n) * seconds(r))).sum::<f64>().round() as u64
+        };
+        let carried = told.iter().flat_map(of).flat_map(|rates| rates.vehicles).map(|v| v.completions).sum();
+        let sums = [sum(|r| r.requests_per_s), sum(|r| r.completions_per_s), carried];
+        assert_eq!(sums, [all; 3], "{scenario}, {what}: requests, completions, and what carried them");
+    }
+    assert!(told.iter().all(|r| r.rings.len() as u64 <= TOLD));
+    assert_eq!(told.iter().map(|r| r.total.lost).sum::<u64>(), 0);
     Ok(())
 }
 
@@ -136,34 +157,99 @@ fn threads() -> Result<(), Failed> {
     Ok(())
 }
 
-/// By the kernel's own account of each map, while 500 rings are watched.
+const MIB: u64 = 1 << 20;
+
+/// With 500 rings; also where each of their operations has more followed requests than are few.
 fn memory() -> Result<(), Failed> {
-    const MIB: u64 = 1 << 20;
+    let (kernel, user, maps) = most_memory(&[], &["rings_at_once", "--count", "500", "--pause-ms", "1500"])?;
+    assert!(maps > 20, "{maps} maps were found");
+    assert!(kernel < 32 * MIB && user < 64 * MIB, "{kernel} bytes of maps and programs, {user} of its own");
+    assert!(
+        kernel > 4 * MIB && user > MIB,
+        "{kernel} bytes of maps and programs, {user} of its own: too little to be all"
+    );
+    let (_, user, _) = most_memory(&["--one-in", "1"], &["operations_of_rings", "--count", "500"])?;
+    assert!(user < 64 * MIB, "{user} bytes of its own, all followed");
+    Ok(())
+}
+
+/// The most at any time while a scenario is watched: of maps and programs by the kernel's own account of each, and of iotrail's own
+/// memory; and how many maps there were.
+fn most_memory(options: &[&str], scenario: &[&str]) -> Result<(u64, u64, usize), Failed> {
     let mut watch = Command::new(TOOL)
-        .args(["trace", "--json", "--"])
+        .args(["trace", "--json"])
+        .args(options)
+        .arg("--")
         .arg(ground())
-        .args(["rings_at_once", "--count", "500", "--pause-ms", "3000"])
+        .args(scenario)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    std::thread::sleep(std::time::Duration::from_millis(2500));
-    let of = |file: String, key: &str| -> Option<u64> {
-        let text = std::fs::read_to_string(file).ok()?;
-        text.lines().find_map(|l| l.strip_prefix(key)?.split_whitespace().next()?.parse().ok())
-    };
-    let (mut kernel, mut maps) = (0, 0);
-    for fd in std::fs::read_dir(format!("/proc/{}/fd", watch.id()))? {
-        let info = format!("/proc/{}/fdinfo/{}", watch.id(), fd?.file_name().to_string_lossy());
-        // A program's fdinfo has a memlock as well.
-        if of(info.clone(), "map_type:").is_some() {
-            kernel += of(info, "memlock:").unwrap_or_default();
-            maps += 1;
-        }
+    let (mut kernel, mut user, mut maps) = (0, 0, 0);
+    while watch.try_wait()?.is_none() {
+        let of = |file: &str, key: &str| -> Option<u64> {
+            let text = std::fs::read_to_string(format!("/proc/{}/{file}", watch.id())).ok()?;
+            text.lines().find_map(|l| l.strip_prefix(key)?.split_whitespace().next()?.parse().ok())
+        };
+        let fds = std::fs::read_dir(format!("/proc/{}/fdinfo", watch.id())).into_iter().flatten().flatten();
+        let infos: Vec<String> = fds.map(|fd| format!("fdinfo/{}", fd.file_name().to_string_lossy())).collect();
+        kernel = kernel.max(infos.iter().filter_map(|info| of(info, "memlock:")).sum());
+        maps = maps.max(infos.iter().filter(|info| of(info, "map_type:").is_some()).count());
+        user = user.max(1024 * of("status", "RssAnon:").unwrap_or_default());
+        std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    let user = 1024 * of(format!("/proc/{}/status", watch.id()), "RssAnon:").unwrap_or_default();
     assert!(watch.wait()?.success());
-    assert!(maps > 20, "{maps} maps were found");
-    assert!(kernel < 32 * MIB && user < 64 * MIB, "{kernel} bytes of maps, {user} of its own");
-    assert!(kernel > 4 * MIB && user > MIB, "{kernel} bytes of maps, {user} of its own: too little to be all");
+    Ok((kernel, user, maps))
+}
+
+/// A sixth, a third and a half of 3000, of one ring.
+fn one_ring_of_processes() -> Result<(), Failed> {
+    let t = trace("one_ring_of_processes", 3000)?;
+    let uses: Vec<_> = t.rings.iter().map(|r| (r.use_of, r.requests, r.completions)).collect();
+    assert_eq!(uses, [(None, 500, 500), (Some(0), 1000, 1000), (Some(0), 1500, 1500)]);
+    assert!(t.rings.iter().all(|r| r.vehicles.iter().map(|v| v.completions).sum::<u64>() == r.completions));
+    let tgids: std::collections::BTreeSet<u32> = t.rings.iter().map(|r| r.tgid).collect();
+    assert_eq!(tgids.len(), 3, "each is another process: {tgids:?}");
+    assert_eq!(sums(&t)[0], (3000, 3000));
+    let followed = &t.total.followed;
+    assert_eq!((followed.no_room, followed.no_completion, followed.unfinished), (0, 0, 0));
+    Ok(())
+}
+
+fn unwaited_children() -> Result<(), Failed> {
+    let t = trace("unwaited_children", 10)?;
+    let used = t.total.cpu.user_ns.zip(t.total.cpu.system_ns).map(|(user, system)| user + system);
+    // 10 times 50 ms, and what it takes to make and end them.
+    let used = used.ok_or("CPU time is told")?;
+    assert!((500_000_000..700_000_000).contains(&used), "{used} ns");
+    Ok(())
+}
+
+/// Those are unfinished, whoever is watched.
+fn killed_in_flight() -> Result<(), Failed> {
+    let has_50_open = |t: &TraceRecord| {
+        let reads = |r: &RingRecord| r.opcodes.iter().any(|o| (&*o.opcode, o.requests) == ("read", 50));
+        // Others' programs may be at work beside it.
+        let ring = t.rings.iter().find(|r| r.comm == "ground" && reads(r)).expect("its ring");
+        assert_eq!((ring.completions, ring.overflows, ring.errors), (10, 0, 0), "{:?}", ring.vehicles);
+        let open = t.total.open.iter().find(|o| o.ring == Some(ring.ring)).expect("they are in flight");
+        assert_eq!((open.estimated, &*open.user_data), (50, "0x0"), "{open:?}");
+        assert_eq!((open.file.as_deref(), open.descriptor.is_some()), (Some("pipe"), true), "{open:?}");
+    };
+    let t = trace("killed_in_flight", 50)?;
+    has_50_open(&t);
+    let [f] = &t.findings[..] else { panic!("one finding: {:?}", t.findings) };
+    assert!(f.code == "never_completed" && f.text.contains("50 read in a poll"), "{f:?}");
+    let watch = Command::new(TOOL)
+        .args(["trace", "-a", "--json", "--duration", "4"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    // Loading the probes takes a second or so.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    let done = Command::new(ground()).arg("killed_in_flight").output()?;
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let out = watch.wait_with_output()?;
+    has_50_open(&serde_json::from_slice(&out.stdout)?);
     Ok(())
 }

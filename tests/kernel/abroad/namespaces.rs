@@ -251,13 +251,15 @@ fn background() -> Result<(), Failed> {
     // A shell that has set itself apart, and one that its parent has left: nobody waits for either.
     let daemon = format!("sleep 0.3; {TOOL} bench --rw nop --warmup 0 --trace off --count 3000");
     let script = format!("(setsid sh -c '{daemon}' >/dev/null 2>&1 &); (sh -c '{daemon}' >/dev/null 2>&1 &); exit 5");
-    let trace = |options: &[&str], script: &str| -> Result<(TraceRecord, String), Failed> {
+    let trace = |options: &[&str], script: &str, status: i32| -> Result<(TraceRecord, String), Failed> {
         let mut command = Command::new(TOOL);
         command.args(["trace", "--json"]).args(options).args(["--", "sh", "-c", script]);
-        let out = ended(&mut command)?;
-        Ok((traced(&out)?, String::from_utf8_lossy(&out.stderr).into_owned()))
+        let out = command.output()?;
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(status), "the command's own: {said}");
+        Ok((traced(&out)?, said))
     };
-    let (whole, said) = trace(&[], &script)?;
+    let (whole, said) = trace(&[], &script, 5)?;
     assert_eq!(whole.total.ios, 6000, "{said}");
     let Subject::Command { exit_status, .. } = whole.subject else { panic!("{:?}", whole.subject) };
     assert_eq!(exit_status, Some(5), "the command's own");
@@ -265,14 +267,14 @@ fn background() -> Result<(), Failed> {
     assert!(said.contains("--until command stops here"), "{said}");
     assert!(!whole.total.warnings.iter().any(|w| w.code == "left_running"), "{:?}", whole.total.warnings);
 
-    let (command, said) = trace(&["--until", "command"], &script)?;
+    let (command, said) = trace(&["--until", "command"], &script, 5)?;
     assert!(!said.contains("still watching"), "{said}");
     assert_eq!(command.total.ios, 0, "they begin after it has ended");
     let left = command.total.warnings.iter().find(|w| w.code == "left_running").ok_or("it is said")?;
     assert!(left.text.contains("it left: "), "{}", left.text);
 
     // Nothing is left: it ends with the command, and says nothing.
-    let (quiet, said) = trace(&[], "sleep 0.1 & wait; exit 0")?;
+    let (quiet, said) = trace(&[], "sleep 0.1 & wait; exit 0", 0)?;
     assert!(!said.contains("still watching"), "{said}");
     assert!(quiet.total.warnings.iter().all(|w| w.code != "left_running"));
     Ok(())

@@ -64,6 +64,9 @@ const CLEAN: [&str; 8] = [
     "libaio_buffered",
 ];
 
+/// There are more threads at work than CPUs, the neighbour's among them: that they are waited for is so, and may be told.
+const CPU_TAKEN: &str = "waiting_for_cpu";
+
 /// What is wrong with what was said of a program that does nothing out of the ordinary. `own`: it is in the nature of the program.
 fn wrong(trace: &TraceRecord, own: &[&str]) -> Vec<String> {
     let found = trace.findings.iter().filter(|f| !own.contains(&f.code.as_str()));
@@ -87,24 +90,34 @@ fn without_device() -> Result<(), Failed> {
     let path = file().display().to_string();
     let names = names();
     assert_eq!(names.len(), 10);
+    // A page of the programs themselves that has to be read is their own I/O: after this, all are there.
+    watch_clean(&path)?;
     for name in names {
         let mut neighbour = Neighbour::start(&name)?;
-        let (trace, truths) = watch_clean(&path)?;
+        let foreign = of_neighbour(&name, &path)?;
         assert!(neighbour.is_at_work(), "{name} ended early");
-        let total = &trace.total;
-        assert_eq!(truths.len(), CLEAN.len());
-        let done = truths.iter().map(|t| t["expected"]["completions"].as_u64().expect("a count")).sum::<u64>();
-        assert_eq!(total.ios, done, "beside {name}");
-        let credited: u64 = total.interrupts.iter().filter_map(|i| i.credited).sum();
-        if (total.per_io.device_irqs, credited) != (Some(0.0), 0) {
-            said.push(format!("beside {name}: device interrupts: {:?}", total.interrupts));
-        }
-        if total.per_io.kicks != Some(0.0) {
-            said.push(format!("beside {name}: kicks: {:?}", total.ipis));
-        }
-        said.extend(wrong(&trace, &["reordered"]).into_iter().map(|what| format!("beside {name}: {what}")));
+        said.extend(foreign);
     }
     if said.is_empty() { Ok(()) } else { Err(said.join("\n").into()) }
+}
+
+/// What is told of the clean programs beside this neighbour, and is not their own.
+fn of_neighbour(name: &str, path: &str) -> Result<Vec<String>, Failed> {
+    let (trace, truths) = watch_clean(path)?;
+    let total = &trace.total;
+    assert_eq!(truths.len(), CLEAN.len());
+    let done = truths.iter().map(|t| t["expected"]["completions"].as_u64().expect("a count")).sum::<u64>();
+    assert_eq!(total.ios, done, "beside {name}");
+    let mut said = vec![];
+    let credited: u64 = total.interrupts.iter().filter_map(|i| i.credited).sum();
+    if (total.per_io.device_irqs, credited) != (Some(0.0), 0) {
+        said.push(format!("beside {name}: device interrupts: {:?}", total.interrupts));
+    }
+    if total.per_io.kicks != Some(0.0) {
+        said.push(format!("beside {name}: kicks: {:?}", total.ipis));
+    }
+    said.extend(wrong(&trace, &["reordered", CPU_TAKEN]).into_iter().map(|what| format!("beside {name}: {what}")));
+    Ok(said)
 }
 
 fn socket_loop() -> Result<(), Failed> {
@@ -112,7 +125,7 @@ fn socket_loop() -> Result<(), Failed> {
     let (trace, _) = watch_with("unix_echo", &["--count", "4000"]);
     assert!(reader.is_at_work());
     assert_eq!(trace.total.per_io.device_irqs, Some(0.0));
-    assert_eq!(wrong(&trace, &[]), Vec::<String>::new());
+    assert_eq!(wrong(&trace, &[CPU_TAKEN]), Vec::<String>::new());
     Ok(())
 }
 

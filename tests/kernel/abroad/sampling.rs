@@ -6,6 +6,7 @@ use iotrail::trace_record::{OpcodeRecord, TraceRecord};
 use libtest_mimic::Failed;
 
 use super::Test;
+use crate::bench::file;
 use crate::ground::ground;
 
 pub const TESTS: &[(&str, Test)] = &[
@@ -13,6 +14,8 @@ pub const TESTS: &[(&str, Test)] = &[
     ("of_many_requests_the_followed_ones_stand_for_all", many),
     ("one_in_n_is_kept_where_it_was_asked_for", asked),
     ("after_a_burst_all_are_followed_again", after_a_burst),
+    ("what_costs_a_busy_program_much_is_looked_at_in_windows", windows_while_busy),
+    ("requests_that_come_while_a_window_finishes_are_counted", windows),
     ("what_is_told_a_second_is_over_counted_time", over_counted_time),
 ];
 
@@ -115,6 +118,39 @@ fn asked() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Whatever comes while a window finishes is followed by nobody, and a busy load does not wait for that.
+fn windows() -> Result<(), Failed> {
+    let file = file();
+    let reads = |engine: &str, depth: u32| format!("--engine {engine} --file {} --depth {depth}", file.display());
+    let nops = "--rw nop --depth 64 --batch 32".to_owned();
+    for (one_in, load) in [
+        ("1", nops.clone()),
+        ("50", nops),
+        ("1", reads("io_uring", 32)),
+        ("1", reads("libaio", 32)),
+        ("1", reads("posix_aio", 8)),
+    ] {
+        let load = format!("bench --trace off --warmup 0 --runtime 2s --json {load}");
+        let command: Vec<&str> = std::iter::once(TOOL).chain(load.split_whitespace()).collect();
+        let t = traced(&["--windows", "10ms/100ms", "--one-in", one_in], &command)?;
+        let (f, w) = (&t.total.followed, t.total.windows.ok_or("it was watched by windows")?);
+        let requests: u64 = t.total.opcodes.iter().map(|o| o.requests).sum();
+        let later = f.came_later.ok_or("it is counted")?;
+        let [lo, hi] = f.requests_ci95.ok_or("an interval")?;
+        assert!(lo <= requests as f64 && requests as f64 <= hi, "{load}: {requests} is not in {lo} to {hi}: {f:?}");
+        assert!(later > 0 && later < requests && w.opened >= 3, "{load}: {f:?} {w:?}");
+        match one_in {
+            "1" => assert_eq!(lo, hi, "{load}: nothing is estimated"),
+            _ => assert_eq!(f.sampled_from, Some(requests - later), "{load}: those that came later are not sampled"),
+        }
+        let (choosing, finishing) = w.choosing_ns.zip(w.finishing_ns).ok_or("both are told")?;
+        assert_eq!(choosing + finishing, t.total.elapsed_ns, "{load}: {w:?}");
+        // The first one may have been opened when the load had not begun, and the last one with its end.
+        assert!(choosing >= (w.opened - 1) * w.open_ns && finishing > 0, "{load}: {w:?}");
+    }
+    Ok(())
+}
+
 fn after_a_burst() -> Result<(), Failed> {
     let ground = ground();
     let both = format!("{TOOL} {STORM} --cpus 0 && sleep 0.1 && {} clean --count 48 --cpu 0", ground.display());
@@ -123,5 +159,38 @@ fn after_a_burst() -> Result<(), Failed> {
     let (reads, nops) = (opcode(&t, "read")?, opcode(&t, "nop")?);
     assert_eq!((reads.requests, reads.latency_ns.count), (48, 48));
     assert!(nops.latency_ns.count < nops.requests / 2, "{} of {}", nops.latency_ns.count, nops.requests);
+    Ok(())
+}
+
+/// One request a call, some hundred thousand calls a second.
+fn windows_while_busy() -> Result<(), Failed> {
+    let one_by_one = |rw: &str, engine: &str| {
+        format!("{TOOL} bench --engine {engine} --rw {rw} --depth 1 --runtime 4s --warmup 0 --trace off --json")
+    };
+    let nops = one_by_one("nop", "io_uring");
+    let nops: Vec<&str> = nops.split_whitespace().collect();
+    let t = traced(&[], &nops)?;
+    nothing_lost(&t);
+    let sampled = t.total.sampled_events.as_ref().ok_or("it is busy")?;
+    assert!(sampled.windows >= 5 && sampled.completions * 4 < t.total.ios, "{sampled:?}");
+    // What is made ready before the load, and ended after it, is no call of an I/O's.
+    let per_io = t.total.per_io.syscalls.ok_or("estimated")?;
+    assert!((0.999..1.01).contains(&per_io), "{per_io}");
+    let [lo, hi] = sampled.syscalls_ci95.ok_or("windows enough")?;
+    assert!(lo <= per_io && per_io <= hi && hi - lo < 0.01, "{lo} to {hi}");
+
+    let t = traced(&["--exact"], &nops)?;
+    assert_eq!(t.total.sampled_events, None);
+    let calls = t.total.mode_switches.iter().find(|s| s.cause == "syscall").ok_or("counted")?.count;
+    assert!((t.total.ios..t.total.ios + 10_000).contains(&calls), "{calls} calls of {} no-ops", t.total.ios);
+
+    // Of native aio all is told by its calls.
+    let file = tempfile::NamedTempFile::new()?;
+    file.as_file().set_len(16 << 20)?;
+    let reads = format!("{} --file {}", one_by_one("randread", "libaio"), file.path().display());
+    let t = traced(&[], &reads.split_whitespace().collect::<Vec<_>>())?;
+    assert_eq!(t.total.sampled_events, None);
+    let (of, all) = (&t.contexts[0], &t.total);
+    assert_eq!((of.completions, of.reaped, of.requests), (all.ios, all.ios, all.ios));
     Ok(())
 }

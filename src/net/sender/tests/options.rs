@@ -1,5 +1,7 @@
 //! Every option, against our own server: what was asked for was done, exactly.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::atomic::Ordering;
 
 use super::*;
@@ -10,8 +12,8 @@ use crate::net::options::Check;
 fn requests_of_both_sides_agree_exactly_whatever_is_asked() {
     let dir = tempfile::tempdir().unwrap();
     let unix = format!("unix:{}", dir.path().join("s").display());
-    let o = || SenderOptions { count: Some(1001), ..options() }; // not a multiple of anything
-    let large = SenderOptions { request: Bytes(300_000), response: Bytes(300_000), count: Some(8), ..options() };
+    let o = || SenderOptions { count: Some(1001), seed: Some(1), ..options() }; // not a multiple of anything
+    let large = SenderOptions { request: Bytes(300_000), response: Bytes(300_000), count: Some(8), ..o() };
     for at in ["127.0.0.1:0", "[::1]:0", &unix] {
         let server = server(at);
         for o in [
@@ -148,4 +150,36 @@ fn more_connections_than_files_are_refused_with_the_number_that_can_be_had() {
     let o = SenderOptions { connections: 1, idle_connections: u32::MAX, ..options() };
     let e = send(&o, &"127.0.0.1:1".parse().unwrap()).unwrap_err().to_string();
     assert!(e.contains("use at most") && e.contains("4294967297 connections"), "{e}");
+}
+
+#[test]
+fn one_seed_sends_the_same_bytes() {
+    let sent = |seed: u32| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address: Address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        // Each request has a header of 8 bytes and a body of 64, and is answered with as many as are asked for.
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut all, mut request) = (vec![], [0; 72]);
+            while stream.read_exact(&mut request).is_ok() {
+                all.extend(request);
+                stream.write_all(&[0; 64]).unwrap();
+            }
+            all
+        });
+        let load = SenderOptions {
+            connections: 1,
+            count: Some(5),
+            warmup: Span(Duration::ZERO),
+            check: Check::Size,
+            seed: Some(seed),
+            ..options()
+        };
+        assert_eq!(spec(&load).asked().seed, Some(seed));
+        send(&load, &address).unwrap();
+        server.join().unwrap()
+    };
+    let first = sent(7);
+    assert_eq!((first.len(), sent(7) == first, sent(8) == first), (5 * 72, true, false));
+    assert!(spec(&options()).asked().seed.is_some(), "drawn, and kept");
 }

@@ -65,8 +65,8 @@ fn measurement() -> Measurement {
         bytes: 256_000_000,
         latency_ns: Latency { count: 2_000_000, mean: Some(8000.0), p99: Some(12_000), ..Latency::default() },
         cpu: crate::measurement::Cpu {
-            user_ns: SECOND * 4 / 10,
-            system_ns: SECOND * 12 / 10,
+            user_ns: Some(SECOND * 4 / 10),
+            system_ns: Some(SECOND * 12 / 10),
             ..crate::measurement::Cpu::default()
         },
         vehicles: vec![VehicleCount {

@@ -1,9 +1,11 @@
 use super::*;
 use crate::answer::diagnose;
 use crate::answer::diagnose::sample::{carried, clean, opcode, ring};
-use crate::measurement::Warning;
+use crate::measurement::{Latency, Waits, Warning};
+use crate::path::files::Kind;
 use crate::trace_record::{
-    ContextRecord, EnterBatch, ErrnoCount, IowqRecord, OthersRecord, RunItems, SqpollRecord, Subject, TraceRecord,
+    ContextRecord, CpuPair, EnterBatch, ErrnoCount, Estimate, FileRecord, FileRequests, IowqRecord, OtherFiles,
+    OthersRecord, RunItems, SqpollRecord, Subject, TraceRecord, Windows,
 };
 
 /// Two rings, one of them with a submission-queue thread that spins, and most of what a screen can hold.
@@ -14,7 +16,7 @@ pub fn busy() -> TraceRecord {
     (r.comm, r.flags, r.found) = ("server".into(), vec!["sqpoll".into()], true);
     let mut recv = opcode("recv", 3_000, 40_000);
     (recv.completions, recv.more, recv.errors) = (9_000, 6_000, 3);
-    recv.errnos = vec![ErrnoCount { errno: "ECONNRESET".into(), count: 3 }];
+    recv.errnos = vec![ErrnoCount { errno: "ECONNRESET".into(), count: 3, user_data: None }];
     (r.opcodes, r.completions) = (vec![recv], 9_000);
     r.vehicles = (0..20).map(|n| carried(Vehicle::Sqpoll, 450, Some(&format!("detail {n}")), None)).collect();
     r.run_items = vec![RunItems { items: 2, completions: 9_000, estimated: None }];
@@ -32,8 +34,59 @@ pub fn busy() -> TraceRecord {
     t.rings.push(r);
     t.total.iowq = IowqRecord { workers: 3, most_at_once: None, completions: 12, cpu_ns: Some(4_000_000) };
     t.total.warnings.push(Warning::new("virtual-machine", "this is a virtual machine", "compare ratios, not times"));
+    let log = FileRecord { path: Some("/srv/wal".into()), path_is_whole: true, ..file(Kind::File, 1_000) };
+    t.total.files = vec![log, file(Kind::Socket, 500)];
+    t.total.other_files =
+        Some(OtherFiles { files: 3, followed: 12, requests: Estimate { total: 12.0, ci95: [12.0, 12.0] } });
     t.findings = diagnose::findings(&t);
     t
+}
+
+/// So many reads of 4 KiB, half as many writes, all followed.
+fn file(kind: Kind, reads: u64) -> FileRecord {
+    let exactly = |n: u64| Estimate { total: n as f64, ci95: [n as f64; 2] };
+    let of = |n: u64| FileRequests { followed: n, requests: exactly(n), bytes: Some(exactly(4096 * n)) };
+    FileRecord {
+        kind,
+        path: None,
+        path_is_whole: false,
+        deleted: false,
+        device: None,
+        inode: None,
+        tgid: Some(1234),
+        processes: 1,
+        descriptors: vec!["fd 9".into()],
+        more_descriptors: 0,
+        followed: reads + reads / 2,
+        reads: Some(of(reads)),
+        writes: Some(of(reads / 2)),
+        others: None,
+        latency_ns: Latency { count: reads, mean: Some(81_000.0), p99: Some(400_000), ..Latency::default() },
+    }
+}
+
+#[test]
+fn files_are_listed_by_the_ends_of_their_names() {
+    let mut t = clean();
+    let path = |n: u64| Some(format!("/var/lib/postgresql/18/main/base/16384/24{n:03}"));
+    let of = |n: u64| FileRecord { path: path(n), deleted: n == 1, ..file(Kind::File, 1000 - n) };
+    t.total.files = (0..20).map(of).collect();
+    t.total.files[2].path = Some("/a/\u{1b}]0;x\u{7}".into());
+    t.total.files[3] = FileRecord { descriptors: vec![], ..file(Kind::Eventfd, 900) };
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    let rows: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("file ")).take_while(|l| !l.is_empty()).collect();
+    assert_eq!(rows.len(), 11, "{text}");
+    assert_eq!(rows[10], "(estimated from the requests that were followed; opcodes are counted)");
+    let mut exact = t.clone();
+    exact.total.followed.no_room = 0;
+    assert!(!trace::screen(&exact, PLAIN).to_string().contains("(estimated from"), "all were followed");
+    assert!(
+        rows[1].starts_with("…/main/base/16384/24000 ") && rows[2].starts_with("…/base/16384/24001 (del) "),
+        "{text}"
+    );
+    assert!(rows[3].starts_with("/a/\\u{1b}]0;x\\u{7}") && rows[4].starts_with("eventfd "), "{text}");
+    assert!(rows[9].starts_with("12 others: 17.") && rows[9].ends_with(" k requests"), "{text}");
 }
 
 #[test]
@@ -68,6 +121,10 @@ fn punts_are_told_with_their_cause() {
     ] {
         assert!(text.contains(told), "{text}");
     }
+    assert!(!text.contains("requests these are"), "{text}");
+    t.rings[0].opcodes[0].punted_requests = Some(Estimate { total: 11.0, ci95: [11.0, 11.0] });
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("11 requests these are, some handed over again"), "{text}");
 }
 
 #[test]
@@ -82,7 +139,101 @@ fn a_sample_too_small_is_no_estimate() {
     let text = trace::screen(&t, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("submitted    io_uring_enter calls –: 1 request followed, which is too few\n"), "{text}");
-    assert!(text.contains("task work    100 % in runs of 1\n"), "{text}");
+    assert!(text.contains("task work    100 % in runs of 1 · of 400 followed\n"), "{text}");
+}
+
+/// As many as a median needs, and it is said how many.
+#[test]
+fn shares_of_few_are_counts() {
+    let mut t = clean();
+    t.rings[0].stages.as_mut().unwrap().completions = 1;
+    t.rings[0].run_items = vec![
+        RunItems { items: 2, completions: 2, estimated: Some(200) },
+        RunItems { items: 1, completions: 1, estimated: Some(1) },
+    ];
+    t.total.cpu_pairs =
+        vec![CpuPair { ready_cpu: 0, posted_cpu: 1, completions: 1, estimated: Some(100), threads: Some(1) }];
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    for told in [
+        "stages       –: 1 completion with all stages, which is too few\n",
+        "task work    2 of 3 in runs of 2 · 1 of 3 in runs of 1 · of 3 followed\n",
+        "ready where  1 of 1 on CPU 0, posted on CPU 1 · of 1 followed\n",
+    ] {
+        assert!(text.contains(told), "{text}");
+    }
+    t.rings[0].stages.as_mut().unwrap().completions = 12;
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("of 110 µs on average, from 12\n"), "{text}");
+}
+
+#[test]
+fn what_means_leave_out_is_said() {
+    let mut t = clean();
+    let waits = Some(Waits { requests: 3, estimated: 3, mean_ns: 2.4e9 });
+    (t.rings[0].waits, t.total.waits) = (waits.clone(), waits);
+    t.total.order.as_mut().unwrap().waits = 3;
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    let told = "waits        3 requests open for 2.40 s on average · in no mean and no order\n";
+    assert_eq!(text.matches(told).count(), 1, "{text}");
+}
+
+#[test]
+fn how_long_completions_lay_stands_between_its_bounds() {
+    let mut t = clean();
+    t.rings[0].reaping = Some(diagnose::sample::reaping());
+    let text = trace::screen(&t, PLAIN).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("after p50 4.00 ms to 6.00 ms · max 520 ms to 524 ms"), "{text}");
+    assert!(text.contains("up to 96 completions in the queue of 128") && text.contains("of 300 looked at"), "{text}");
+    let r = t.rings[0].reaping.as_mut().unwrap();
+    (r.at_least_ns.p50, r.unreaped, r.unreaped_estimated) = (Some(1), 2, 16);
+    let text = trace::screen(&t, PLAIN).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("after p50 at most 6.00 ms") && text.contains("16 not taken out at the end"), "{text}");
+}
+
+#[test]
+fn a_mean_of_a_sample_stands_with_its_interval_or_not_at_all() {
+    let mut t = busy();
+    t.total.followed.one_in = 100;
+    t.total.latency_ns.mean_ci95 = Some([88_000.0, 160_000.0]);
+    let s = t.rings[0].stages.as_mut().unwrap();
+    s.total_ci95 = Some([90_000.0, 150_000.0]);
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("latency      mean 110 µs (95 % CI 88.0 µs to 160 µs) · min"), "{text}");
+    assert!(text.contains("of 110 µs on average (95 % CI 90.0 µs to 150 µs)"), "{text}");
+    // The other ring's and the total's are of too few.
+    assert_eq!(text.matches(" sampled completions with all stages, which is too few\n").count(), 2, "{text}");
+    t.total.latency_ns.mean_ci95 = None;
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("latency      mean – · min"), "{text}");
+    // Nothing was left out of those that are adaptive, and were few.
+    (t.total.followed.adaptive, t.total.followed.sampled_from) = (true, Some(0));
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("latency      mean 110 µs · min") && !text.contains("too few"), "{text}");
+}
+
+#[test]
+fn windows_say_how_long_they_were_and_what_was_only_counted() {
+    let mut t = clean();
+    t.total.windows = Some(Windows {
+        open_ns: 10_000_000,
+        period_ns: 1_000_000_000,
+        opened: 90,
+        span_ns: 90_000_000_000,
+        choosing_ns: Some(1_400_000_000),
+        finishing_ns: Some(1_100_000_000),
+    });
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("1.40 s to choose requests, 1.10 s to finish them\n"), "{text}");
+    assert!(!text.contains("came later") && !text.contains("while requests were chosen"), "{text}");
+    t.total.followed.came_later = Some(7_600);
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("7.60 k requests came later, while windows finished: counted, not\n"), "{text}");
+    assert!(text.contains("io_uring_enter calls while requests were chosen"), "{text}");
 }
 
 #[test]
@@ -193,4 +344,7 @@ fn what_is_not_known_is_said_to_be_so() {
     narrow(&text);
     assert!(text.contains("CPU          user – · system 800 ms (32 % of a CPU)\n"), "{text}");
     assert!(text.contains("system calls –"), "{text}");
+    (t.total.cpu.user_ns, t.total.cpu.system_ns) = (Some(3_000_000), Some(0));
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("CPU          3.00 ms (0.1 % of a CPU) · too short to tell user from system\n"), "{text}");
 }

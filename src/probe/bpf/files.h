@@ -1,0 +1,109 @@
+/* Which file a followed request went to, and the last part of that file's name, once for each file: nothing is done for requests
+ * that are not followed. The kernel looks a request's file up when it issues it (io_assign_file), by descriptor or by index alike,
+ * and lets go of it only after its completion is posted (io_free_batch_list): it is looked at then, or earlier where the request may
+ * never get there.
+ */
+#ifndef IOTRAIL_FILES_H
+#define IOTRAIL_FILES_H
+
+#include "follow.h"
+
+const volatile struct file_name file_name_layout = {}; /* as trail_layout */
+
+/* A typed read without a helper's call, where the kernel has that. `pointer` is a variable: a member of a structure of ours in its
+ * place would be looked for in the kernel's types.
+ */
+#define FILE_READ(pointer, member)                                                                         \
+	(bpf_ksym_exists(bpf_rdonly_cast) ? bpf_core_cast((pointer), typeof(*(pointer)))->member          \
+					  : BPF_CORE_READ((pointer), member))
+
+/* The files whose names were handed over. One that is pushed out is handed over again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* 4096 where requests are followed */
+	__type(key, struct file_key);
+	__type(value, __u32);
+} files_named SEC(".maps");
+
+/* And the last ones of each CPU: most requests go to few files. */
+#define FILES_NEAR 8 /* power of two: it masks an index */
+
+struct files_near {
+	struct file_key keys[FILES_NEAR];
+};
+
+struct files_near files_near[IOTRAIL_MAX_CPUS];
+
+static __noinline int name_file(__u32 index)
+{
+	struct trail *trail = trail_at(index);
+	__u32 one = 1;
+
+	if (!trail)
+		return 0;
+	struct file_key key = { .inode = trail->inode, .device = trail->device, .generation = trail->generation };
+	if (bpf_map_lookup_elem(&files_named, &key))
+		return 0;
+	struct file_name *out = bpf_ringbuf_reserve(&trails_out, sizeof(*out), 0);
+	/* The next request tries again. */
+	if (!out)
+		return 0;
+	out->key = key;
+	struct io_kiocb *request = (struct io_kiocb *)trail->request;
+	struct file *file = FILE_READ(request, file);
+	struct dentry *dentry = FILE_READ(file, f_path.dentry);
+	if (bpf_probe_read_kernel_str(out->name, sizeof(out->name), FILE_READ(dentry, d_name.name)) < 0)
+		out->name[0] = 0;
+	bpf_ringbuf_submit(out, BPF_RB_NO_WAKEUP);
+	bpf_map_update_elem(&files_named, &key, &one, BPF_ANY);
+	return 0;
+}
+
+/* Its request still has it. */
+static __noinline int look_at_file(__u32 index)
+{
+	struct trail *trail = trail_at(index);
+
+	if (!trail || trail->file & FILE_SEEN)
+		return 0;
+	struct io_kiocb *request = (struct io_kiocb *)trail->request;
+	struct file *file = FILE_READ(request, file);
+	if (!file)
+		return 0;
+	struct inode *inode = FILE_READ(file, f_inode);
+	struct super_block *sb = FILE_READ(inode, i_sb);
+	__u32 type = FILE_READ(inode, i_mode) & S_IFMT;
+	trail->device = FILE_READ(sb, s_dev);
+	if (FILE_READ(sb, s_magic) == ANON_INODE_FS_MAGIC) {
+		struct dentry *dentry = FILE_READ(file, f_path.dentry);
+		bpf_probe_read_kernel(&trail->inode, sizeof(trail->inode), FILE_READ(dentry, d_name.name));
+		trail->file |= FILE_SEEN | FILE_ANONYMOUS;
+		return 0;
+	}
+	trail->inode = FILE_READ(inode, i_ino);
+	trail->file |= FILE_SEEN | type;
+	if (type == S_IFSOCK || type == S_IFIFO)
+		return 0;
+	trail->generation = FILE_READ(inode, i_generation);
+	if (!FILE_READ(inode, i_nlink))
+		trail->file |= FILE_DELETED;
+	struct files_near *near = &files_near[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
+	struct file_key *last = &near->keys[(trail->inode ^ trail->inode >> 3) & (FILES_NEAR - 1)];
+	if (last->inode == trail->inode && last->device == trail->device && last->generation == trail->generation)
+		return 0;
+	name_file(index);
+	last->inode = trail->inode;
+	last->device = trail->device;
+	last->generation = trail->generation;
+	return 0;
+}
+
+/* What the program named, as it stands in the request until that has a result. */
+static __always_inline void file_named_by(struct io_kiocb *req, struct trail *trail)
+{
+	trail->fd = req->cqe.fd;
+	if (req->flags & REQ_F_FIXED_FILE)
+		trail->file = FILE_FIXED;
+}
+
+#endif

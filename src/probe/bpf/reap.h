@@ -1,0 +1,494 @@
+/* How long completions lie in the completion queue: from their posting until the program has taken them out. Nothing happens in the
+ * kernel then: the program writes the queue's new head to memory that it shares with the kernel, and that is looked at here, at events
+ * that come anyway. So two moments are known of a completion: the last look that found it in the queue, and the first that did not.
+ *
+ * Only some of the followed completions are looked at: the first ones of each ring, then one in eight. A ring's stand in a queue of their
+ * own, in the order of their posting, which is that of their reaping: the head passes the oldest first. Where they find no room, every
+ * other one is left out, and the rest stand for twice as many.
+ *
+ * Before a program on io_uring_complete runs, the kernel has moved its own tail past the entry, since Linux 6.0 (io_get_cqe comes first):
+ * a completion is taken out once the head has come to where the tail was then.
+ */
+#ifndef IOTRAIL_REAP_H
+#define IOTRAIL_REAP_H
+
+#include "follow.h"
+
+const volatile bool reaps_asked = false;
+const volatile struct stay stay_layout = {};	      /* as trail_layout */
+const volatile enum stay_loss stay_loss_layout = 0;
+
+#define LYING_QUEUES 256
+#define LYING_WAYS 4  /* places that a ring may have its queue at */
+#define LYING_GROUP 8 /* queues that are passed over together while nothing is in them */
+
+#define LYING_ALL 256 /* of a ring's completions that could be chosen so many are, before */
+#define LYING_SHIFT 3 /* one in 1 << this is */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* LYING_QUEUES where it is asked for */
+	__type(key, __u32);
+	__type(value, struct lying_queue);
+} lying_queues SEC(".maps");
+
+/* Nothing to look at while there are none. On a cache line of its own: every submission reads it. */
+__u32 lying_now __attribute__((aligned(64)));
+__u32 lying_groups[LYING_QUEUES / LYING_GROUP] __attribute__((aligned(64)));
+__u64 stays_lost[STAY_LOSS_MAX];
+
+/* The next look at all of them: from which queue on, and when the last one was. */
+__u32 lying_cursor;
+__u32 lying_jiffy;
+
+/* Submissions look less and less often at what the program does not take. */
+struct lying_pace {
+	__u32 skip;
+	__u32 next;
+};
+struct lying_pace lying_paces[IOTRAIL_MAX_CPUS];
+#define LYING_SKIP_MAX 63
+
+#define NO_PLACE 0xffffffffu
+
+static __always_inline __u32 lying_place(__u64 ring, __u32 way)
+{
+	return ((ring >> 6) * 0x9E3779B97F4A7C15ull >> 56) + way & (LYING_QUEUES - 1);
+}
+
+/* Where the ring has its queue. */
+static __always_inline __u32 lying_find(__u64 ring)
+{
+	for (int i = 0; i < LYING_WAYS; i++) {
+		__u32 place = lying_place(ring, i);
+		struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+
+		if (q && q->ring_address == ring)
+			return place;
+	}
+	return NO_PLACE;
+}
+
+/* One that only looks does not wait: who has it looks, too, and may be what it interrupts. One that has something to add waits some
+ * microseconds.
+ */
+#define LYING_TRIES 256
+
+static __always_inline bool lying_try(struct lying_queue *q)
+{
+	return !__sync_val_compare_and_swap(&q->busy, 0, 1);
+}
+
+struct trying {
+	struct lying_queue *queue;
+	__u64 got;
+};
+
+static int lying_tries(__u32 i, struct trying *trying)
+{
+	trying->got = lying_try(trying->queue);
+	return trying->got;
+}
+
+static __always_inline bool lying_lock(struct lying_queue *q)
+{
+	struct trying trying = { .queue = q };
+
+	if (lying_try(q))
+		return true;
+	bpf_loop(LYING_TRIES, lying_tries, &trying, 0);
+	return trying.got;
+}
+
+static __always_inline void lying_unlock(struct lying_queue *q)
+{
+	__sync_val_compare_and_swap(&q->busy, 1, 0);
+}
+
+/* Another ring that nothing of lies gives its place away, where all are taken: what it posts next is chosen as if it had posted many. */
+static __noinline __u32 lying_find_or_make(__u64 ring)
+{
+	__u32 found = lying_find(ring);
+
+	if (found != NO_PLACE)
+		return found;
+	for (int i = 0; i < LYING_WAYS; i++) {
+		__u32 place = lying_place(ring, i);
+		struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+
+		if (!q)
+			continue;
+		__u64 before = __sync_val_compare_and_swap(&q->ring_address, 0, ring);
+		if (!before || before == ring)
+			return place;
+	}
+	for (int i = 0; i < LYING_WAYS; i++) {
+		__u32 place = lying_place(ring, i);
+		struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+
+		if (!q || q->count || q->wanted || !lying_try(q))
+			continue;
+		bool free = !q->count;
+		if (free) {
+			q->ring_address = ring;
+			q->posted = LYING_ALL;
+			q->thinned = q->tid = 0;
+			q->due_ns = 0;
+		}
+		lying_unlock(q);
+		if (free)
+			return place;
+	}
+	return NO_PLACE;
+}
+
+static __always_inline void lying_add(__u32 place, __s32 n)
+{
+	__sync_fetch_and_add(&lying_groups[(place & (LYING_QUEUES - 1)) / LYING_GROUP], n);
+	__sync_fetch_and_add(&lying_now, n);
+}
+
+static __always_inline void stays_lose(enum stay_loss why, __u64 n)
+{
+	if (n)
+		__sync_fetch_and_add(&stays_lost[why], n);
+}
+
+struct leaving {
+	struct lying_queue *queue;
+	__u64 gone_ns; /* 0: they go without having been seen to be taken */
+	__u32 head;
+	__u32 left;
+};
+
+/* The oldest one's story is over, if the head has passed it. */
+static int lying_leaves(__u32 i, struct leaving *leaving)
+{
+	struct lying_queue *q = leaving->queue;
+	struct lying *l = &q->entries[q->first & (LYING_MAX - 1)];
+
+	if (!q->count || (leaving->gone_ns && (__s32)(leaving->head - l->end) < 0))
+		return 1;
+	struct stay *stay = bpf_ringbuf_reserve(&trails_out, sizeof(*stay), 0);
+	if (stay) {
+		stay->posted_ns = l->posted_ns;
+		stay->not_yet_ns = q->looked_ns > l->posted_ns ? q->looked_ns : l->posted_ns;
+		stay->gone_ns = leaving->gone_ns;
+		stay->due_ns = l->posted_ns;
+		/* What fulfils a wait is none that had to wait for others. */
+		if (q->wanted && (__s32)(q->wanted_end - l->end) > 0)
+			stay->due_ns = 0;
+		else if ((__s32)(q->due_end - l->end) > 0 && q->due_ns > l->posted_ns)
+			stay->due_ns = q->due_ns;
+		stay->starved_ns = q->starved_ns - l->starved_ns;
+		stay->ring = l->ring;
+		stay->weight = l->weight;
+		stay->depth = l->depth;
+		stay->deepest = q->deepest;
+		stay->cq_entries = q->cq_entries;
+		stay->pad = 0;
+		bpf_ringbuf_submit(stay, BPF_RB_NO_WAKEUP);
+	} else {
+		stays_lose(STAY_LOST, 1);
+	}
+	q->first++;
+	q->count--;
+	leaving->left++;
+	return 0;
+}
+
+/* Those that have left, or all: nothing is kept of an episode that is over. */
+static __always_inline void lying_leave(struct lying_queue *q, __u32 place, __u64 gone_ns, __u32 head)
+{
+	struct leaving leaving = { .queue = q, .gone_ns = gone_ns, .head = head };
+
+	bpf_loop(LYING_MAX, lying_leaves, &leaving, 0);
+	lying_add(place, -(__s32)leaving.left);
+	if (!q->count)
+		q->thinned = 0;
+}
+
+struct thinning {
+	struct lying_queue *queue;
+	__u32 odd;
+};
+
+static int lying_thins(__u32 i, struct thinning *thinning)
+{
+	struct lying_queue *q = thinning->queue;
+	struct lying *to = &q->entries[(q->first + i) & (LYING_MAX - 1)];
+	struct lying *from = &q->entries[(q->first + 2 * i + thinning->odd) & (LYING_MAX - 1)];
+
+	*to = *from;
+	to->weight *= 2;
+	return 0;
+}
+
+static __noinline int lying_thin(struct lying_queue *q, __u32 place)
+{
+	if (!q)
+		return 0;
+	struct thinning thinning = { .queue = q, .odd = bpf_get_prandom_u32() & 1 };
+
+	bpf_loop(LYING_MAX / 2, lying_thins, &thinning, 0);
+	q->count = LYING_MAX / 2;
+	q->thinned++;
+	lying_add(place, -(LYING_MAX / 2));
+	return 0;
+}
+
+static __always_inline void lying_drop(struct lying_queue *q, __u32 place)
+{
+	stays_lose(STAY_DROPPED, q->count);
+	lying_add(place, -(__s32)q->count);
+	q->count = q->wanted = q->thinned = q->deepest = 0;
+	q->due_ns = 0;
+}
+
+/* Spans of time of which it is asked what the thread did in them. */
+#define LYING_SPAN_NS 50000
+
+/* The thread whose ring it is waits for a CPU, or gets one just now: it could take out nothing since it was looked at last. */
+static __noinline int lying_starves(struct lying_queue *q, __u64 now)
+{
+	if (!q)
+		return 0;
+	struct task_struct *task = (struct task_struct *)q->task;
+	__u64 since = now - q->checked_ns;
+
+	q->checked_ns = now;
+	if (!q->tid || BPF_CORE_READ(task, pid) != (int)q->tid)
+		return 0;
+	if (!BPF_CORE_READ(task, on_cpu) && !BPF_CORE_READ(task, __state))
+		q->starved_ns += since;
+	return 0;
+}
+
+/* The current thread uses the ring. SQPOLL's has no part in it. */
+static __always_inline void lying_used(struct lying_queue *q)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (task->flags & PF_IO_WORKER)
+		return;
+	q->task = bpf_get_current_task();
+	q->tid = task->pid;
+}
+
+/* One look at a ring, by its queue's place and its address. `weight`: a completion is posted just now that is looked at from here on, and stands for so many; 0: none.
+ * `wants`: the program begins to wait for so many. Returns how many are left.
+ */
+static __noinline int lying_look(__u32 place, __u64 address, __u32 weight, __u32 ring, __u32 wants)
+{
+	struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+
+	if (!q || !counting || (!q->count && !weight && !wants))
+		return 0;
+	if (!(weight || wants ? lying_lock(q) : lying_try(q))) {
+		stays_lose(STAY_BUSY, !!weight);
+		return 0;
+	}
+	if (q->ring_address != address) {
+		lying_unlock(q);
+		return 0;
+	}
+	/* What is in the queue lies there at this moment, unless the head says so; what the head has passed was taken out before the next. */
+	__u64 now = bpf_ktime_get_ns();
+	struct io_ring_ctx *ctx = (struct io_ring_ctx *)address;
+	struct io_rings *rings = BPF_CORE_READ(ctx, rings);
+	__u32 head = 0;
+	int unread = bpf_core_read(&head, sizeof(head), &rings->cq.head);
+	__u32 tail = BPF_CORE_READ(ctx, cached_cq_tail);
+	__u32 depth = tail - head;
+
+	if (!q->count) {
+		q->rings = (__u64)rings;
+		q->cq_entries = BPF_CORE_READ(ctx, cq_entries);
+		q->deepest = 0;
+	}
+	if (unread || !rings || q->rings != (__u64)rings || depth > q->cq_entries) {
+		lying_drop(q, place);
+		lying_unlock(q);
+		stays_lose(STAY_DROPPED, !!weight);
+		return 0;
+	}
+	if (depth > q->deepest)
+		q->deepest = depth;
+	if (!q->count)
+		q->checked_ns = now;
+	else if (now - q->checked_ns > LYING_SPAN_NS)
+		lying_starves(q, now);
+	if (q->wanted && (__s32)(tail - q->wanted_end) >= 0) {
+		q->wanted = 0;
+		q->due_end = q->wanted_end;
+		q->due_ns = now;
+	}
+	struct lying *oldest = &q->entries[q->first & (LYING_MAX - 1)];
+	if (q->count && (__s32)(head - oldest->end) >= 0)
+		lying_leave(q, place, bpf_ktime_get_ns(), head);
+	q->looked_ns = now;
+	if (wants) {
+		q->wanted = wants > 1;
+		q->wanted_end = head + wants;
+		lying_used(q);
+	}
+	if (weight) {
+		if (q->count == LYING_MAX)
+			lying_thin(q, place);
+		struct lying *l = &q->entries[(q->first + q->count) & (LYING_MAX - 1)];
+		l->posted_ns = now;
+		l->starved_ns = q->starved_ns;
+		l->end = tail;
+		l->ring = ring;
+		l->weight = weight;
+		l->depth = depth;
+		lying_used(q);
+		q->count++;
+		lying_add(place, 1);
+	}
+	int left = q->count;
+	lying_unlock(q);
+	return left;
+}
+
+/* A followed completion is posted, in the ring that the slot names. */
+static __noinline int lying_posted(__u32 weight)
+{
+	struct cpu_slot *slot = this_slot();
+	__u32 place = lying_find_or_make(slot->ring_address);
+	struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+
+	if (!q) {
+		stays_lose(STAY_NO_QUEUE, 1);
+		return 0;
+	}
+	__u32 shift = q->thinned + (q->posted >= LYING_ALL ? LYING_SHIFT : 0);
+	q->posted += q->posted < LYING_ALL;
+	if (shift > 16)
+		shift = 16;
+	bool chosen = !(bpf_get_prandom_u32() & ((1u << shift) - 1));
+	if (!chosen && !q->wanted)
+		return 0;
+	lying_look(place, slot->ring_address, chosen ? weight << shift : 0, chosen ? whole_ring(slot->ring) : 0, 0);
+	lying_paces[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)].skip = 0;
+	return 0;
+}
+
+/* Something happens on the ring, and something is looked at in some ring. */
+static __noinline int lying_seen(__u64 ring)
+{
+	__u32 place = lying_find(ring);
+
+	return place == NO_PLACE ? 0 : lying_look(place, ring, 0, 0, 0);
+}
+
+/* The program submits to the ring that the slot names. */
+static __noinline int lying_submits(void)
+{
+	struct lying_pace *pace = &lying_paces[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
+
+	if (pace->skip) {
+		pace->skip--;
+		return 0;
+	}
+	__u32 before = lying_now;
+	lying_seen(this_slot()->ring_address);
+	pace->next = lying_now < before ? 0 : pace->next * 2 + 1;
+	if (pace->next > LYING_SKIP_MAX)
+		pace->next = LYING_SKIP_MAX;
+	pace->skip = pace->next;
+	return 0;
+}
+
+/* The program begins to wait for so many completions that are not there yet. Those that are there lie there because it wants more. */
+static __noinline int lying_waits(__u64 ring, __u32 wants)
+{
+	__u32 place = wants > 1 ? lying_find_or_make(ring) : lying_find(ring);
+
+	if (place != NO_PLACE)
+		lying_look(place, ring, 0, 0, wants ? wants : 1);
+	return 0;
+}
+
+/* Queues that one look at all of them looks at, at most. */
+#define LYING_LOOKS 32
+
+struct walk {
+	__u32 place;
+	__u32 looks;
+};
+
+static int lying_walks(__u32 i, struct walk *walk)
+{
+	__u32 place = walk->place;
+
+	if (place >= LYING_QUEUES || walk->looks >= LYING_LOOKS)
+		return 1;
+	if (!(place % LYING_GROUP) && !lying_groups[(place & (LYING_QUEUES - 1)) / LYING_GROUP]) {
+		walk->place = place + LYING_GROUP;
+		return 0;
+	}
+	walk->place = place + 1;
+	struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+	if (q && q->count) {
+		lying_look(place, q->ring_address, 0, 0, 0);
+		walk->looks++;
+	}
+	return 0;
+}
+
+/* At a timer's interrupt, or a context switch: once a tick, whichever comes first. */
+static __noinline int lying_ticks(void)
+{
+	__u32 now = bpf_jiffies64();
+
+	if (lying_jiffy == now)
+		return 0;
+	lying_jiffy = now;
+	struct walk walk = { .place = lying_cursor };
+	bpf_loop(LYING_QUEUES, lying_walks, &walk, 0);
+	lying_cursor = walk.place >= LYING_QUEUES ? 0 : walk.place;
+	return 0;
+}
+
+/* A ring of the current thread's with an SQPOLL thread: that posts, and of what the program's does nothing may be seen later. */
+static __noinline int lying_made(__u64 ring)
+{
+	__u32 place = lying_find_or_make(ring);
+	struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+
+	if (q)
+		lying_used(q);
+	return 0;
+}
+
+/* The ring is about to be torn down, or its address is another ring's now (`gone`). */
+static __noinline int lying_ends(__u64 ring, __u32 gone)
+{
+	__u32 place = lying_find(ring);
+
+	if (place == NO_PLACE)
+		return 0;
+	if (!gone && counting)
+		lying_look(place, ring, 0, 0, 0);
+	struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+	if (!q || !lying_lock(q))
+		return 0;
+	if (gone || !counting)
+		lying_drop(q, place);
+	else if (q->count)
+		lying_leave(q, place, 0, 0);
+	q->posted = q->wanted = q->tid = 0;
+	q->due_ns = 0;
+	q->ring_address = 0;
+	lying_unlock(q);
+	return 0;
+}
+
+/* For the programs: costs a look at one counter where there is nothing to look at. */
+static __always_inline bool some_lie(void)
+{
+	return reaps_asked && lying_now;
+}
+
+#endif

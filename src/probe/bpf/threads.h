@@ -1,0 +1,63 @@
+/* Who uses a ring: the threads that submit the followed requests to it, and those that wait in io_uring_enter for its completions. */
+#ifndef IOTRAIL_THREADS_H
+#define IOTRAIL_THREADS_H
+
+#include "follow.h"
+
+/* Where requests are not followed it has one entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct ring_thread_key);
+	__type(value, struct ring_thread);
+} ring_threads SEC(".maps");
+
+/* Another thread, or another ring, than the last one here. The name is that of the first time: a thread that was not named by then is
+ * found under its program's. The frame is kept small: it stands on others' that are not.
+ */
+static __noinline int ring_thread_turns(__u32 ring, __u32 tid)
+{
+	struct cpu_slot *slot = this_slot();
+	struct ring_thread fresh = {};
+	struct ring_thread_key key = slot->last_thread;
+	__u64 waits = slot->last_thread_waits;
+
+	/* Whoever looks at it from another CPU never finds a count by the next one's key. */
+	slot->last_thread_waits = 0;
+	barrier();
+	slot->last_thread.ring = ring;
+	slot->last_thread.tid = tid;
+	if (waits) {
+		struct ring_thread *known = bpf_map_lookup_elem(&ring_threads, &key);
+		if (known)
+			__sync_fetch_and_add(&known->waits, waits);
+		else
+			slot->losses[LOSS_WAIT] += waits;
+	}
+	key.ring = ring;
+	key.tid = tid;
+	if (bpf_map_lookup_elem(&ring_threads, &key))
+		return 0;
+	bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
+	bpf_map_update_elem(&ring_threads, &key, &fresh, BPF_NOEXIST);
+	return 0;
+}
+
+/* The current thread uses this ring; it waits so many times. */
+static __always_inline void uses_ring(__u32 ring, __u32 tid, __u32 waits, struct cpu_slot *slot)
+{
+	if (slot->last_thread.ring != ring || slot->last_thread.tid != tid)
+		ring_thread_turns(ring, tid);
+	slot->last_thread_waits += waits;
+}
+
+static __noinline int waits_on_ring(void *ring, __u32 tid)
+{
+	struct cpu_slot *slot = this_slot();
+
+	uses_ring(ring_number(ring, slot), tid, 1, slot);
+	return 0;
+}
+
+#endif

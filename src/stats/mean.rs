@@ -1,0 +1,147 @@
+//! The mean of all items, of which those are known that were taken, each with how many it stands for (its weight: the inverse of
+//! its chance to be taken, by Horvitz and Thompson).
+//!
+//! **The interval** is of the sampling alone: where the mean of all items of this span lies, not what another span would give. The
+//! variance is that of a ratio estimator: the sum of w(w − 1)(x − m)² over the square of all weights; an item that stands for itself
+//! alone adds none. Latencies are skewed, and the symmetric interval of such a sample misses the mean on its upper side: of 500
+//! log-normal ones (σ = 1.5) in one of ten cases. So it is bent by the skewness (Hall, "On the removal of skewness by
+//! transformation", 1992), with Student's t for few sampled items among many that are known. Three sums of powers are all that it
+//! needs: nothing is drawn, and sums add.
+//!
+//! **What was not met with**: a share of up to 3 / n may lie where none of n was taken, in 95 of 100 cases (the rule of three). The
+//! ends are moved as far as if that share were as slow as the slowest that was taken, and as fast as the fastest.
+//!
+//! **Error.** Simulated (`mean_tests.rs`), of [`ENOUGH`] items it holds the mean in at least 95 of 100 cases: exponential, log-normal
+//! up to σ = 2 (the slowest hundredth has more than a third of the sum), one in a hundred slower by 100 times, or by 10 and
+//! exponential. Of a tail without a variance (Pareto's, α = 1.5) it holds it in 94. Of fewer items it may be far off with no sign of
+//! it: of 160, one sample in five has none of the slow hundredth. So there is none then. What is slower by far and rarer than one
+//! in n, no sample of n shows.
+
+use super::student;
+
+/// Items of one weight that would vary as much as the sampled ones (Kish's effective size), below which there is no interval: as many
+/// as the quantile at 99 % needs, on whose far side a mean's error lies.
+pub const ENOUGH: f64 = 500.0;
+
+/// The share of n that no sample of n may have met with, times n: −ln 0.05.
+const UNMET: f64 = 3.0;
+
+/// Student's t of more is the normal's, within 1 %.
+const DEGREES: u64 = 200;
+
+/// Sums over the items.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mean {
+    /// Of weights, their squares, and weighted values.
+    weights: f64,
+    squares: f64,
+    sum: f64,
+    /// Those that stand for others too.
+    sampled: u64,
+    heaviest: u32,
+    /// Of w(w − 1) x⁰ to x²,
+    spread: [f64; 3],
+    /// and of w(w − 1)(w − 2) x⁰ to x³.
+    skew: [f64; 4],
+    /// `None`: there are no items.
+    ends: Option<(f64, f64)>,
+}
+
+impl Mean {
+    /// `weight`: at least 1.
+    pub fn take(&mut self, value: f64, weight: u32) {
+        let w = f64::from(weight);
+        self.weights += w;
+        self.squares += w * w;
+        self.sum += w * value;
+        self.ends = wider(self.ends, Some((value, value)));
+        if weight <= 1 {
+            return;
+        }
+        self.sampled += 1;
+        self.heaviest = self.heaviest.max(weight);
+        let mut power = w * (w - 1.0);
+        for sum in &mut self.spread {
+            *sum += power;
+            power *= value;
+        }
+        let mut power = w * (w - 1.0) * (w - 2.0);
+        for sum in &mut self.skew {
+            *sum += power;
+            power *= value;
+        }
+    }
+
+    pub fn add(&mut self, other: &Mean) {
+        self.weights += other.weights;
+        self.squares += other.squares;
+        self.sum += other.sum;
+        self.sampled += other.sampled;
+        self.heaviest = self.heaviest.max(other.heaviest);
+        self.spread.iter_mut().zip(other.spread).for_each(|(sum, n)| *sum += n);
+        self.skew.iter_mut().zip(other.skew).for_each(|(sum, n)| *sum += n);
+        self.ends = wider(self.ends, other.ends);
+    }
+
+    /// `None`: there are no items.
+    pub fn mean(&self) -> Option<f64> {
+        (self.weights > 0.0).then(|| self.sum / self.weights)
+    }
+
+    /// How many of one weight would vary as much (Kish).
+    pub fn effective(&self) -> f64 {
+        if self.squares > 0.0 { self.weights * self.weights / self.squares } else { 0.0 }
+    }
+
+    /// The 95 % interval of the mean of all items, where one in `one_in` of those was taken that were not all taken; 1: none was left
+    /// out, and both ends are the mean. `None`: too few tell of it, or there are none.
+    pub fn interval(&self, one_in: u32) -> Option<[f64; 2]> {
+        let (mean, (least, greatest)) = (self.mean()?, self.ends?);
+        let one_in = one_in.max(self.heaviest);
+        if one_in <= 1 {
+            return Some([mean; 2]);
+        }
+        if self.effective() < ENOUGH {
+            return None;
+        }
+        let (error, skewness) = self.error(mean);
+        let t = student::quantile(0.975, self.sampled.saturating_sub(1).min(DEGREES) as f64);
+        let unmet = UNMET * f64::from(one_in) / self.weights;
+        let lo = mean - error * bent(t, skewness) - unmet * (mean - least);
+        let hi = mean - error * bent(-t, skewness) + unmet * (greatest - mean);
+        Some([lo.max(0.0).min(mean), hi])
+    }
+
+    /// The mean's standard error, and the skewness of how it errs.
+    fn error(&self, mean: f64) -> (f64, f64) {
+        let [s0, s1, s2] = self.spread;
+        let squares = s2 - 2.0 * mean * s1 + mean * mean * s0;
+        // Equal values differ by what is rounded.
+        if squares <= 1e-9 * mean * mean * s0 {
+            return (0.0, 0.0);
+        }
+        let [k0, k1, k2, k3] = self.skew;
+        let cubes = k3 - 3.0 * mean * k2 + 3.0 * mean * mean * k1 - mean.powi(3) * k0;
+        let few = self.sampled as f64 / self.sampled.saturating_sub(1).max(1) as f64;
+        ((squares * few).sqrt() / self.weights, cubes / squares.powf(1.5))
+    }
+}
+
+/// The standard score at which one of this skewness is where one without any is at `z`: Hall's transformation, turned round.
+fn bent(z: f64, skewness: f64) -> f64 {
+    if skewness.abs() < 1e-6 {
+        return z;
+    }
+    3.0 / skewness * ((1.0 + skewness * (z - skewness / 6.0)).cbrt() - 1.0)
+}
+
+fn wider(a: Option<(f64, f64)>, b: Option<(f64, f64)>) -> Option<(f64, f64)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (some, none) => some.or(none),
+    }
+}
+
+#[cfg(test)]
+#[path = "mean_tests.rs"]
+mod tests;

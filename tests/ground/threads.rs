@@ -1,0 +1,285 @@
+//! Threads in each other's way: one that waits for its CPU, one that waits for what another one submits.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use io_uring::{EnterFlags, opcode, types};
+
+use crate::cores;
+use crate::load::spin;
+use crate::network::{MESSAGE, pipe, read_all, socketpair, write_all};
+use crate::ring::{DEFER, Flag, Ring, wait_shared};
+use crate::run::{Run, Scenario, Unsupported};
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "waiting_for_cpu",
+        about: "DEFER_TASKRUN, a recv that another CPU makes ready, waited for on a CPU that two busy threads have",
+        finding: Some("waiting_for_cpu"),
+        allowed: &[],
+        count: 300,
+        run: waiting_for_cpu,
+    },
+    Scenario {
+        name: "cpu_of_its_own",
+        about: "the same without the busy threads",
+        finding: None,
+        allowed: &[],
+        count: 300,
+        run: cpu_of_its_own,
+    },
+    Scenario {
+        name: "reaped_elsewhere",
+        about: "no flags, one thread submits 8 recvs and sleeps in a futex, another one waits in io_uring_enter for them",
+        finding: Some("reaped_elsewhere"),
+        // Whoever is woken on the sender's CPU waits until that one sleeps.
+        allowed: &["reordered", "waiting_for_cpu"],
+        count: 2_400,
+        run: reaped_elsewhere,
+    },
+    Scenario {
+        name: "reaped_elsewhere_sqpoll",
+        about: "the same with SQPOLL: its thread posts them, whoever waits",
+        finding: None,
+        allowed: &["reordered", "sqpoll_spinning", "sqpoll_napping"],
+        count: 2_400,
+        run: reaped_elsewhere_sqpoll,
+    },
+];
+
+/// Not listed: a ring has two records there, one for each process that uses it.
+pub const ACROSS: &[Scenario] = &[Scenario {
+    name: "reaped_by_a_child",
+    about: "no flags, a process submits a recv and sleeps in read(2), its child waits for it in io_uring_enter",
+    finding: Some("reaped_elsewhere"),
+    allowed: &[],
+    count: 200,
+    run: reaped_by_a_child,
+}];
+
+fn two_cpus() -> Result<(usize, usize)> {
+    match cores::allowed()?[..] {
+        [here, .., there] => Ok((here, there)),
+        _ => Err(Unsupported("there is one CPU only".into()).into()),
+    }
+}
+
+fn waiting_for_cpu(run: &mut Run) -> Result<()> {
+    received_beside(run, &["busy-a", "busy-b"])
+}
+
+fn cpu_of_its_own(run: &mut Run) -> Result<()> {
+    received_beside(run, &[])
+}
+
+/// A message at a time from the other CPU, beside busy threads of these names on ours.
+fn received_beside(run: &mut Run, busy: &[&str]) -> Result<()> {
+    let (here, there) = two_cpus()?;
+    run.pin(here)?;
+    let (ours, theirs) = socketpair(libc::SOCK_STREAM)?;
+    let mut buffer = [0u8; MESSAGE];
+    let mut ring = Ring::open(1, &DEFER)?;
+    let (armed, over) = (AtomicU32::new(0), AtomicBool::new(false));
+    let count = run.count;
+    run.start()?;
+    std::thread::scope(|scope| -> Result<()> {
+        let sender = scope.spawn(|| {
+            cores::pin(there)?;
+            send_to_sleepers(&theirs, count, &armed)
+        });
+        for name in busy {
+            let busy = || {
+                // Their CPU is inherited.
+                while !over.load(Ordering::Relaxed) {
+                    spin(1_000);
+                }
+            };
+            std::thread::Builder::new().name((*name).into()).spawn_scoped(scope, busy)?;
+        }
+        if !busy.is_empty() {
+            // Some schedulers let whoever has slept go first: not one that has a smaller share than the others.
+            nice(10)?;
+        }
+        let received = (1..=count).try_for_each(|number| -> Result<()> {
+            let recv = opcode::Recv::new(types::Fd(ours.as_raw_fd()), buffer.as_mut_ptr(), MESSAGE as u32);
+            ring.push(recv.build(), MESSAGE as u32);
+            ring.submit()?;
+            armed.store(number, Ordering::Release);
+            ring.wait(1).map(drop)
+        });
+        over.store(true, Ordering::Relaxed);
+        received?;
+        sender.join().expect("the sender does not panic")
+    })?;
+    run.finish(ring);
+    run.fact("busy_threads", busy.len() as u64);
+    // Where it lost its CPU before it slept, the message was there first.
+    run.report.mostly("enter", 0.9);
+    Ok(())
+}
+
+/// A message for each receive, once it is armed and there was time for whoever waits to be asleep: it may lose its CPU before.
+fn send_to_sleepers(socket: &OwnedFd, count: u32, armed: &AtomicU32) -> Result<()> {
+    (1..=count).try_for_each(|number| {
+        while armed.load(Ordering::Acquire) < number {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        write_all(socket.as_raw_fd(), &[7; MESSAGE])
+    })
+}
+
+fn reaped_by_a_child(run: &mut Run) -> Result<()> {
+    let (ours, theirs) = socketpair(libc::SOCK_STREAM)?;
+    let ((go, goes), (done, is_done)) = (pipe()?, pipe()?);
+    let mut buffer = [0u8; MESSAGE];
+    let mut ring = Ring::open(1, &[])?;
+    // SAFETY: this process has one thread, and its child makes system calls alone.
+    let child = match unsafe { libc::fork() } {
+        -1 => return Err(std::io::Error::last_os_error()).context("fork"),
+        0 => {
+            drop((goes, done));
+            let mut waited = || -> Result<()> {
+                loop {
+                    read_all(go.as_raw_fd(), &mut [0])?;
+                    ring.enter(0, 1)?;
+                    write_all(is_done.as_raw_fd(), &[0])?;
+                }
+            };
+            drop(waited());
+            // SAFETY: ends the child without the parent's clean-up.
+            unsafe { libc::_exit(0) }
+        }
+        child => child,
+    };
+    drop((go, is_done));
+    let armed = AtomicU32::new(0);
+    let count = run.count;
+    run.start()?;
+    std::thread::scope(|scope| -> Result<()> {
+        let sender = scope.spawn(|| send_to_sleepers(&theirs, count, &armed));
+        for number in 1..=count {
+            let recv = opcode::Recv::new(types::Fd(ours.as_raw_fd()), buffer.as_mut_ptr(), MESSAGE as u32);
+            ring.push(recv.build(), MESSAGE as u32);
+            ring.submit()?;
+            write_all(goes.as_raw_fd(), &[0])?;
+            armed.store(number, Ordering::Release);
+            read_all(done.as_raw_fd(), &mut [0])?;
+            ring.reap();
+        }
+        sender.join().expect("the sender does not panic")
+    })?;
+    drop(goes);
+    let mut status = 0;
+    // SAFETY: waits for our own child; the status is written by the call.
+    ensure!(unsafe { libc::waitpid(child, &mut status, 0) } == child && status == 0, "the child ended with {status}");
+    run.finish(ring);
+    run.fact("child", child as u64);
+    run.report.mostly("syscall_exit", 0.8);
+    Ok(())
+}
+
+/// Of this thread: a higher value takes no privileges.
+fn nice(value: libc::c_int) -> Result<()> {
+    // SAFETY: plain numbers; 0 is the calling thread.
+    let failed = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, value) };
+    ensure!(failed == 0, std::io::Error::last_os_error());
+    Ok(())
+}
+
+fn reaped_elsewhere(run: &mut Run) -> Result<()> {
+    submitted_and_reaped(run, &[])?;
+    // The submitter is woken in its futex for it.
+    run.report.mostly("syscall_exit", 0.8);
+    Ok(())
+}
+
+fn reaped_elsewhere_sqpoll(run: &mut Run) -> Result<()> {
+    submitted_and_reaped(run, &[Flag::Sqpoll(1_000, None)])?;
+    run.report.all("sqpoll");
+    Ok(())
+}
+
+/// What the three threads have done so far.
+#[derive(Default)]
+struct Progress {
+    submitted: u32,
+    reaped: u32,
+}
+
+fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
+    const AT_ONCE: u32 = 8;
+    run.pin_if_asked()?;
+    let pairs: Vec<(OwnedFd, OwnedFd)> = (0..AT_ONCE).map(|_| socketpair(libc::SOCK_STREAM)).collect::<Result<_>>()?;
+    let buffers = [[0u8; MESSAGE]; AT_ONCE as usize];
+    let count = run.count / AT_ONCE * AT_ONCE;
+    let mut ring = Ring::open(AT_ONCE, flags)?;
+    let tally = Mutex::new(std::mem::take(&mut ring.tally));
+    let (progress, moved) = (Mutex::new(Progress::default()), Condvar::new());
+    let (uring, polled) = (&ring.uring, !flags.is_empty());
+    let until = |reached: &dyn Fn(&Progress) -> bool| {
+        drop(moved.wait_while(progress.lock().expect("not poisoned"), |p| !reached(p)).expect("as above"));
+    };
+    let submit = || -> Result<()> {
+        for before in (0..count).step_by(AT_ONCE as usize) {
+            {
+                let mut tally = tally.lock().expect("not poisoned");
+                for ((ours, _), buffer) in pairs.iter().zip(&buffers) {
+                    let into = buffer.as_ptr().cast_mut();
+                    let recv = opcode::Recv::new(types::Fd(ours.as_raw_fd()), into, MESSAGE as u32);
+                    let recv = tally.stamp(recv.build(), MESSAGE as u32);
+                    // SAFETY: this thread alone has the submission queue; nobody looks at the buffers, which outlive the ring's use.
+                    unsafe { uring.submission_shared().push(&recv) }.context("the submission ring is full")?;
+                }
+            }
+            // SAFETY: no argument is passed; with SQPOLL the thread has been asked whether it sleeps.
+            unsafe {
+                if !polled {
+                    uring.submitter().enter::<libc::sigset_t>(AT_ONCE, 0, 0, None)?;
+                } else if uring.submission_shared().need_wakeup() {
+                    uring.submitter().enter::<libc::sigset_t>(0, 0, EnterFlags::SQ_WAKEUP.bits(), None)?;
+                }
+            }
+            progress.lock().expect("not poisoned").submitted = before + AT_ONCE;
+            moved.notify_all();
+            until(&|p| p.reaped == before + AT_ONCE);
+        }
+        Ok(())
+    };
+    let send = || -> Result<()> {
+        for before in (0..count).step_by(AT_ONCE as usize) {
+            until(&|p| p.submitted == before + AT_ONCE);
+            // Time for the others to be asleep.
+            std::thread::sleep(Duration::from_micros(500));
+            pairs.iter().try_for_each(|(_, theirs)| write_all(theirs.as_raw_fd(), &[7; MESSAGE]))?;
+        }
+        Ok(())
+    };
+    run.start()?;
+    let (submit, send) = (&submit, &send);
+    let mut waits = 0;
+    std::thread::scope(|scope| -> Result<()> {
+        let submitter = std::thread::Builder::new().name("submitter".into()).spawn_scoped(scope, submit)?;
+        let sender = std::thread::Builder::new().name("sender".into()).spawn_scoped(scope, send)?;
+        let mut done = 0;
+        while done < count {
+            waits += 1;
+            // SAFETY: this thread alone has the completion queue.
+            let found = unsafe { wait_shared(uring, &tally) }?;
+            done += found;
+            progress.lock().expect("not poisoned").reaped = done;
+            moved.notify_all();
+        }
+        submitter.join().expect("no thread panics")?;
+        sender.join().expect("no thread panics")
+    })?;
+    ring.tally = tally.into_inner().expect("not poisoned");
+    run.finish(ring);
+    // A wait that finds its completions there is none for the kernel.
+    run.fact("waits_at_most", waits);
+    run.fact("submitted_elsewhere", count.into());
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! How long completions lie in the completion queue, by programs that know: `ground` holds them for so long, and the kernel's own
+//! fdinfo says how many lay there. Orders and counts are asserted.
+
+use iotrail::trace_record::{Reaping, TraceRecord};
+use libtest_mimic::Trial;
+use serde_json::Value;
+
+use crate::ground::{watch, watch_with};
+
+const MS: u64 = 1_000_000;
+
+pub fn trials() -> Vec<Trial> {
+    let held = ["left_lying_asleep", "left_lying_computing", "left_lying_sqpoll"];
+    let held = held.map(|name| Trial::test(format!("reaping::{name}"), move || held_for(name)));
+    let others = [
+        Trial::test("reaping::many_at_once_stand_for_all", deep),
+        Trial::test("reaping::at_once_is_a_hundredth_of_held", at_once),
+        Trial::test("reaping::waiting_for_a_batch_is_no_fault", batch),
+        Trial::test("reaping::few_of_many_tell_the_same", sampled),
+        Trial::test("reaping::what_is_never_taken_is_told", never),
+    ];
+    held.into_iter().chain(others).collect()
+}
+
+type Done = Result<(), libtest_mimic::Failed>;
+
+fn fact(truth: &Value, name: &str) -> u64 {
+    truth["facts"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {truth}"))
+}
+
+fn of(trace: &TraceRecord) -> Reaping {
+    let [ring] = &trace.rings[..] else { panic!("one ring") };
+    assert_eq!(ring.reaping, trace.total.reaping, "of all rings there is one");
+    ring.reaping.clone().expect("its completions were looked at")
+}
+
+fn held_for(scenario: &'static str) -> Done {
+    let (trace, truth) = watch(scenario);
+    let (r, held_ms) = (of(&trace), fact(&truth, "held_ms"));
+    // All of a ring's first ones are looked at, none is lost; the queue was as deep as fdinfo says.
+    assert_eq!((r.completions, r.estimated, r.unreaped), (128, 128, 0), "{r:?}");
+    assert_eq!(trace.total.reaping_lost, Some(0));
+    assert_eq!((r.depth.max, u64::from(r.deepest)), (Some(64), fact(&truth, "lying")), "{r:?}");
+    // Somebody looked shortly before they were taken, and none lay there longer than the scenario lasted.
+    let (least, most) = (r.at_least_ns.p50.expect("128"), r.at_most_ns.p50.expect("128"));
+    // (SQPOLL posts when its thread has woken up.)
+    assert!(least >= (held_ms - 100) * MS && most >= (held_ms - 50) * MS && least <= most, "{least} to {most}");
+    assert!(r.at_most_ns.max <= Some(truth["elapsed_ms"].as_u64().expect("a time") * MS + 50 * MS), "{r:?}");
+    // Nobody waited for more; what it waited for a CPU is left out.
+    assert_eq!(r.left_long, 128, "{r:?}");
+    assert!(r.left_ns.p50 <= r.at_least_ns.p50, "{r:?}");
+    Ok(())
+}
+
+/// More than there is room for: every other one is left out again and again.
+fn deep() -> Done {
+    let (trace, truth) = watch("left_lying_deep");
+    let (r, held_ms) = (of(&trace), fact(&truth, "held_ms"));
+    assert_eq!((trace.total.reaping_lost, r.unreaped), (Some(0), 0), "{r:?}");
+    assert_eq!(fact(&truth, "lying"), 480);
+    assert_eq!(r.deepest, 480, "{r:?}");
+    assert!((60..=192).contains(&r.completions), "{r:?}");
+    // 960 by some 100, each of which stands for 8 or so.
+    assert!((600..=1_400).contains(&r.estimated), "{r:?}");
+    assert!(r.at_least_ns.p50 >= Some((held_ms - 100) * MS), "{r:?}");
+    Ok(())
+}
+
+fn at_once() -> Done {
+    let (trace, truth) = watch("reaped_at_once");
+    let r = of(&trace);
+    assert_eq!((r.completions, r.unreaped, trace.total.reaping_lost), (256, 0, Some(0)), "{r:?}");
+    assert_eq!((r.depth.max, u64::from(r.deepest)), (Some(8), fact(&truth, "lying")), "{r:?}");
+    let (held, _) = watch("left_lying_asleep");
+    let (p90, held) = (r.at_most_ns.p90.expect("256"), of(&held).at_least_ns.p50.expect("128"));
+    assert!(p90 < held / 100, "{p90} of {held}");
+    Ok(())
+}
+
+fn batch() -> Done {
+    let (trace, _) = watch("waits_for_half");
+    let r = of(&trace);
+    assert!(r.completions >= 256 && trace.total.reaping_lost == Some(0), "{r:?}");
+    // The first of 16 lies there for 15 times 3 ms.
+    assert!(r.at_least_ns.p90 >= Some(20 * MS), "{r:?}");
+    assert!(r.left_ns.p90 < Some(10 * MS), "{r:?}");
+    assert!(!trace.findings.iter().any(|f| f.code == "left_lying"), "{:?}", trace.findings);
+    Ok(())
+}
+
+/// One in eight is looked at, and estimates are of all.
+fn sampled() -> Done {
+    let (trace, _) = watch_with("reaped_at_once", &["--count", "40000"]);
+    let r = of(&trace);
+    assert!((4_000..=6_500).contains(&r.completions), "{r:?}");
+    assert!((36_000..=44_000).contains(&r.estimated), "{r:?}");
+    assert_eq!((r.depth.max, r.deepest), (Some(8), 8), "{r:?}");
+    Ok(())
+}
+
+/// The program ends without having looked.
+fn never() -> Done {
+    let (trace, truth) = watch("left_lying_forever");
+    let r = of(&trace);
+    assert_eq!((r.completions, r.unreaped, r.unreaped_estimated), (0, 64, 64), "{r:?}");
+    assert!(r.unreaped_at_least_ns >= Some((fact(&truth, "held_ms") - 100) * MS), "{r:?}");
+    assert!(trace.findings.iter().any(|f| f.code == "left_lying"), "{:?}", trace.findings);
+    Ok(())
+}
