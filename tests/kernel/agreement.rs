@@ -8,6 +8,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{exact, file, until, watched};
 use crate::beside::Beside;
+use crate::trial;
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -18,7 +19,7 @@ pub fn trials() -> Vec<Trial> {
         ("another_programs_io_does_not_leak_in", neighbour),
         ("mode_switches_by_syscall_agree_with_the_sys_exit_tracepoint", peek_makes_no_calls),
     ];
-    tests.into_iter().map(|(name, test)| Trial::test(format!("agreement::{name}"), test)).collect()
+    tests.into_iter().map(|(name, test)| trial::test(format!("agreement::{name}"), test)).collect()
 }
 
 /// Within a part of the other.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use iotrail::measurement::{Measurement, VehicleCount};
 use iotrail::path::vehicle::Vehicle;
@@ -84,12 +85,13 @@ pub fn watched(options: &str) -> Measurement {
     m
 }
 
-/// What `attempt` yields when `holds` finds nothing wrong with it; three attempts at most. Whatever else runs on the machine
+/// What `attempt` yields when `holds` finds nothing wrong with it; five attempts at most, ever later. Whatever else runs on the machine
 /// sends interrupts of its own, which carry completions too; what the kernel's code makes the rule shows in one quiet
 /// second. What must hold in any second is asserted in `attempt`.
 #[track_caller]
 pub fn until<T>(attempt: impl Fn() -> T, holds: impl Fn(&T) -> Result<(), String>) -> T {
-    for _ in 0..2 {
+    for pause in [0, 1, 2, 4] {
+        std::thread::sleep(Duration::from_secs(pause));
         let got = attempt();
         if holds(&got).is_ok() {
             return got;
@@ -97,7 +99,7 @@ pub fn until<T>(attempt: impl Fn() -> T, holds: impl Fn(&T) -> Result<(), String
     }
     let got = attempt();
     if let Err(what) = holds(&got) {
-        panic!("three times in a row, at last: {what}");
+        panic!("five times in a row, at last: {what}");
     }
     got
 }

@@ -11,6 +11,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, run, until};
 use crate::beside::Beside;
+use crate::trial;
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -25,9 +26,9 @@ pub fn trials() -> Vec<Trial> {
     ];
     let with_quota: [(&str, Test); 2] = [("a_quota_throttles", throttled), ("a_quota_throttles_the_traced", traced)];
     let quota = with_quota.map(|(name, test)| {
-        Trial::test(format!("circumstances::{name}"), test).with_ignored_flag(Group::parent().is_none())
+        trial::test(format!("circumstances::{name}"), test).with_ignored_flag(Group::parent().is_none())
     });
-    let trial = |(name, test): (&str, Test)| Trial::test(format!("circumstances::{name}"), test);
+    let trial = |(name, test): (&str, Test)| trial::test(format!("circumstances::{name}"), test);
     tests.into_iter().map(trial).chain(quota).collect()
 }
 
@@ -55,7 +56,7 @@ fn comparable(m: &Measurement) -> Result<(), String> {
     }
 }
 
-/// Others use this machine's disk now and then: one quiet try of three is asked for.
+/// Others use this machine's disk now and then: one quiet try of five is asked for.
 fn of_disk(options: &str) -> Measurement {
     until(|| run(&format!("--file {} {options}", file().display())), comparable)
 }
@@ -81,10 +82,12 @@ fn short() -> Result<(), Failed> {
 }
 
 fn resident() -> Result<(), Failed> {
-    drop(fs::read(file())?);
     let from_disk = |m: &Measurement| around(m).device.as_ref().expect("the test's disk counts").read_bytes;
     let m = until(
-        || run(&format!("--file {} --buffered --runtime 500ms --warmup 100ms", file().display())),
+        || {
+            drop(fs::read(file()).expect("the test's file can be read"));
+            run(&format!("--file {} --buffered --runtime 500ms --warmup 100ms", file().display()))
+        },
         // Others may read from the same disk.
         |m| match from_disk(m) {
             few if few < 1 << 20 => comparable(m),

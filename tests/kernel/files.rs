@@ -5,12 +5,13 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 use crate::ground::watch_with;
+use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("files::counts_are_exact_where_all_are_followed", exact),
-        Trial::test("files::intervals_hold_the_truth_of_a_sample", sampled),
-        Trial::test("files::a_ring_has_its_processs_name", names),
+        trial::test("files::counts_are_exact_where_all_are_followed", exact),
+        trial::test("files::intervals_hold_the_truth_of_a_sample", sampled),
+        trial::test("files::a_ring_has_its_processs_name", names),
     ]
 }
 

@@ -10,6 +10,7 @@ use iotrail::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 
 use crate::ground::ground;
+use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     let missing = match (Facts::of_this_kernel().way, Command::new("bpftrace").arg("--version").output()) {
@@ -24,7 +25,7 @@ pub fn trials() -> Vec<Trial> {
     // goes to io-wq: additions are not requests there.
     let pipes = version().is_some_and(|v| v >= (6, 4, 0));
     let agrees = |scenario: &'static str| {
-        Trial::test(format!("functions::{scenario}_agrees_with_bpftrace"), move || agrees(scenario))
+        trial::test(format!("functions::{scenario}_agrees_with_bpftrace"), move || agrees(scenario))
             .with_ignored_flag(missing.is_some() || (scenario == "pipes" && !pipes))
     };
     ["resched_ipi", "timer_tick", "enter_slept", "pipes", "sockets"].map(agrees).into()

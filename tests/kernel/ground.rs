@@ -11,6 +11,8 @@ use iotrail::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
+use crate::trial;
+
 /// Each scenario is a test of its own.
 pub fn trials() -> Vec<Trial> {
     let listed = Command::new(ground()).arg("list").output().expect("cargo test builds the ground program");
@@ -18,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
     let names = listed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
     names
         .map(|name| {
-            Trial::test(format!("ground::{name}"), move || {
+            trial::test(format!("ground::{name}"), move || {
                 // What carries a completion, and so the findings, depends on what else runs; counts don't.
                 let mut said = vec![];
                 for _ in 0..3 {

@@ -6,10 +6,12 @@ use std::process::{Command, Output, Stdio};
 use iotrail::store::Store;
 use libtest_mimic::{Failed, Trial};
 
+use crate::trial;
+
 pub fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("lab::a_command_in_6_1_comes_back_as_it_is", command),
-        Trial::test("lab::the_limit_ends_it_and_what_was_stored_is_kept", limit),
+        trial::test("lab::a_command_in_6_1_comes_back_as_it_is", command),
+        trial::test("lab::the_limit_ends_it_and_what_was_stored_is_kept", limit),
     ]
 }
 

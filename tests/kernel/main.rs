@@ -29,6 +29,7 @@ mod settings;
 mod threads;
 mod top;
 mod trace;
+mod trial;
 mod vehicles;
 
 use libtest_mimic::{Arguments, Trial};
@@ -84,5 +85,9 @@ fn main() {
     }
     // One at a time: each one has the CPUs and the disk to itself.
     let args = Arguments { test_threads: Some(1), ..args };
-    libtest_mimic::run(&args, trials).exit();
+    let conclusion = libtest_mimic::run(&args, trials);
+    if !trial::are_steady() {
+        std::process::exit(101);
+    }
+    conclusion.exit();
 }

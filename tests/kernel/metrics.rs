@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use iotrail::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 
+use crate::trial;
+
 pub fn trials() -> Vec<Trial> {
-    vec![Trial::test("metrics::a_scrape_has_what_the_trace_has_whoever_else_connects", scraped)]
+    vec![trial::test("metrics::a_scrape_has_what_the_trace_has_whoever_else_connects", scraped)]
 }
 
 fn scrape(at: &str) -> Result<String, Failed> {

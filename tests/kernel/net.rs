@@ -7,6 +7,8 @@ use iotrail::measurement::Measurement;
 use iotrail::net_record::{ServerCounts, ServerRecord};
 use libtest_mimic::{Failed, Trial};
 
+use crate::trial;
+
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
@@ -15,7 +17,7 @@ pub fn trials() -> Vec<Trial> {
         ("every_request_is_followed_and_the_counts_stay_exact", followed),
         ("an_epoll_servers_interrupts_and_switches_are_counted_and_no_completion", epoll),
     ];
-    tests.into_iter().map(|(name, test)| Trial::test(format!("net::{name}"), test)).collect()
+    tests.into_iter().map(|(name, test)| trial::test(format!("net::{name}"), test)).collect()
 }
 
 /// Ended when this is dropped, however the test ends.

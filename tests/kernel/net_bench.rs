@@ -9,12 +9,13 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 use crate::beside::within_a_minute;
+use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("net_bench::two_namespaces_reach_each_other_and_the_machine_is_as_before", reach),
-        Trial::test("net_bench::both_ends_in_namespaces_count_the_same_and_leave_nothing", measured),
-        Trial::test("net_bench::killed_in_the_middle_it_leaves_nothing", killed),
+        trial::test("net_bench::two_namespaces_reach_each_other_and_the_machine_is_as_before", reach),
+        trial::test("net_bench::both_ends_in_namespaces_count_the_same_and_leave_nothing", measured),
+        trial::test("net_bench::killed_in_the_middle_it_leaves_nothing", killed),
     ]
 }
 

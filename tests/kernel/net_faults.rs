@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::beside::within_a_minute;
 use crate::net::Server;
+use crate::trial;
 
 const ENGINES: [&str; 2] = ["epoll", "io_uring"];
 
@@ -20,12 +21,12 @@ pub fn trials() -> Vec<Trial> {
         eprintln!("net_faults::a_link_that_loses_packets is skipped: {reason}");
     }
     vec![
-        Trial::test("net_faults::a_link_that_loses_packets_loses_no_request", lossy_link)
+        trial::test("net_faults::a_link_that_loses_packets_loses_no_request", lossy_link)
             .with_ignored_flag(missing.is_some()),
-        Trial::test("net_faults::ten_thousand_connections_of_which_most_are_idle", idle),
-        Trial::test("net_faults::a_server_killed_and_started_again_under_load", restarted),
-        Trial::test("net_faults::a_slow_link_delays_and_loses_nothing", slow_link),
-        Trial::test("net_faults::a_link_that_goes_down_leaves_both_ends_half_open", half_open),
+        trial::test("net_faults::ten_thousand_connections_of_which_most_are_idle", idle),
+        trial::test("net_faults::a_server_killed_and_started_again_under_load", restarted),
+        trial::test("net_faults::a_slow_link_delays_and_loses_nothing", slow_link),
+        trial::test("net_faults::a_link_that_goes_down_leaves_both_ends_half_open", half_open),
     ]
 }
 

@@ -7,12 +7,13 @@ use iotrail::probe::survey::{ProgramCheck, State, survey};
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, watched};
+use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("probes::every_program_loads_alone", every_program_loads),
-        Trial::test("probes::what_is_attached_is_listed", attached_is_listed),
-        Trial::test("probes::what_they_did_not_see_is_said_once", unseen_is_said_once),
+        trial::test("probes::every_program_loads_alone", every_program_loads),
+        trial::test("probes::what_is_attached_is_listed", attached_is_listed),
+        trial::test("probes::what_they_did_not_see_is_said_once", unseen_is_said_once),
     ]
 }
 

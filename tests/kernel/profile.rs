@@ -7,6 +7,7 @@ use iotrail::path::place::Place;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, run};
+use crate::trial;
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -19,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
         ("code_with_interrupts_off_is_sampled_at_its_end", interrupts_off),
         ("the_files_hold_the_samples", files),
     ];
-    tests.into_iter().map(|(name, test)| Trial::test(format!("profile::{name}"), test)).collect()
+    tests.into_iter().map(|(name, test)| trial::test(format!("profile::{name}"), test)).collect()
 }
 
 /// Runs it sampled; whatever the load, the numbers add up.

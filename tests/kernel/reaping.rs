@@ -6,18 +6,19 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::ground::{watch, watch_with};
+use crate::trial;
 
 const MS: u64 = 1_000_000;
 
 pub fn trials() -> Vec<Trial> {
     let held = ["left_lying_asleep", "left_lying_computing", "left_lying_sqpoll"];
-    let held = held.map(|name| Trial::test(format!("reaping::{name}"), move || held_for(name)));
+    let held = held.map(|name| trial::test(format!("reaping::{name}"), move || held_for(name)));
     let others = [
-        Trial::test("reaping::many_at_once_stand_for_all", deep),
-        Trial::test("reaping::at_once_is_a_hundredth_of_held", at_once),
-        Trial::test("reaping::waiting_for_a_batch_is_no_fault", batch),
-        Trial::test("reaping::few_of_many_tell_the_same", sampled),
-        Trial::test("reaping::what_is_never_taken_is_told", never),
+        trial::test("reaping::many_at_once_stand_for_all", deep),
+        trial::test("reaping::at_once_is_a_hundredth_of_held", at_once),
+        trial::test("reaping::waiting_for_a_batch_is_no_fault", batch),
+        trial::test("reaping::few_of_many_tell_the_same", sampled),
+        trial::test("reaping::what_is_never_taken_is_told", never),
     ];
     held.into_iter().chain(others).collect()
 }

@@ -12,6 +12,7 @@ use iotrail::watch::recording::Reader;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, run, until};
+use crate::trial;
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -25,7 +26,7 @@ pub fn trials() -> Vec<Trial> {
         ("windows_hold_whole_requests", windows),
         ("a_child_is_sampled", child_sampled),
     ];
-    tests.into_iter().map(|(name, test)| Trial::test(format!("record::{name}"), test)).collect()
+    tests.into_iter().map(|(name, test)| trial::test(format!("record::{name}"), test)).collect()
 }
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");

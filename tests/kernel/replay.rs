@@ -19,6 +19,7 @@ use iotrail::probe::watch::{Interface, Room, Subject, Watch, Who};
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, run};
+use crate::trial;
 
 /// Name, options, and I/Os of the short run that is kept as a golden file (0: none is).
 const CONFIGURATIONS: [(&str, &str, u32); 17] = [
@@ -44,12 +45,12 @@ const CONFIGURATIONS: [(&str, &str, u32); 17] = [
 pub fn trials() -> Vec<Trial> {
     let mut trials: Vec<Trial> = CONFIGURATIONS
         .into_iter()
-        .map(|(name, options, _)| Trial::test(format!("replay::{name}"), move || agrees(name, options)))
+        .map(|(name, options, _)| trial::test(format!("replay::{name}"), move || agrees(name, options)))
         .collect();
     if std::env::var_os("IOTRAIL_GOLDEN_WRITE").is_some() {
         for (name, options, ios) in CONFIGURATIONS.into_iter().filter(|(_, _, ios)| *ios > 0) {
             trials
-                .push(Trial::test(format!("replay::golden::{name}"), move || crate::golden::write(name, options, ios)));
+                .push(trial::test(format!("replay::golden::{name}"), move || crate::golden::write(name, options, ios)));
         }
     }
     trials

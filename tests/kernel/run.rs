@@ -12,6 +12,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 use crate::bench::file;
+use crate::trial;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 const KILLS: u32 = 20;
@@ -21,7 +22,7 @@ const LEFT: u32 = 3;
 const EACH: usize = 3;
 
 pub fn trials() -> Vec<Trial> {
-    vec![Trial::test("run::killed_at_any_moment_it_loses_nothing_and_ends", killed)]
+    vec![trial::test("run::killed_at_any_moment_it_loses_nothing_and_ends", killed)]
 }
 
 /// The disk's interrupts, the CPUs and the flag, as in `irq-placement`, and with them what can be set of the disk.

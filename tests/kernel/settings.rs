@@ -15,6 +15,8 @@ use iotrail::measurement::{Target, TargetInterrupt};
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
+use crate::trial;
+
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 /// Set for the process that is killed; its value is ignored.
 const DRIVER: &str = "IOTRAIL_TEST_SETTINGS";
@@ -29,7 +31,7 @@ pub fn trials() -> Vec<Trial> {
         ("killed_at_any_moment_everything_is_put_back", killed),
         ("one_run_at_a_time", one_at_a_time),
     ];
-    tests.into_iter().map(|(name, test)| Trial::test(format!("settings::{name}"), test)).collect()
+    tests.into_iter().map(|(name, test)| trial::test(format!("settings::{name}"), test)).collect()
 }
 
 pub fn is_driver() -> bool {

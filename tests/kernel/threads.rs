@@ -5,6 +5,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 use crate::ground::{counts, watch};
+use crate::trial;
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -16,7 +17,7 @@ pub fn trials() -> Vec<Trial> {
         ("a_submission_queue_thread_makes_no_detour", polled),
         ("the_first_bad_buffer_can_be_looked_for", bad_buffers),
     ];
-    tests.into_iter().map(|(name, test)| Trial::test(format!("threads::{name}"), test)).collect()
+    tests.into_iter().map(|(name, test)| trial::test(format!("threads::{name}"), test)).collect()
 }
 
 /// The machine can't do it, or `None`.

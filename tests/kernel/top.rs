@@ -12,12 +12,13 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, until};
 use crate::beside::Beside;
+use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("top::completions_a_second_agree_with_the_load", completions),
-        Trial::test("top::a_reader_that_goes_away_ends_it", reader_goes),
-        Trial::test("top::two_signals_leave_the_terminal_as_it_was", terminal_is_put_back),
+        trial::test("top::completions_a_second_agree_with_the_load", completions),
+        trial::test("top::a_reader_that_goes_away_ends_it", reader_goes),
+        trial::test("top::two_signals_leave_the_terminal_as_it_was", terminal_is_put_back),
     ]
 }
 

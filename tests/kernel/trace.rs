@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::bench::{file, until};
 use crate::beside::Beside;
 use crate::ground::ground;
+use crate::trial;
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -29,7 +30,7 @@ pub fn trials() -> Vec<Trial> {
         ("of_linked_requests_each_has_its_own_stages", linked),
         ("a_commands_exit_status_is_passed_on", status),
     ];
-    tests.into_iter().map(|(name, test)| Trial::test(format!("trace::{name}"), test)).collect()
+    tests.into_iter().map(|(name, test)| trial::test(format!("trace::{name}"), test)).collect()
 }
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");

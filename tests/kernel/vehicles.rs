@@ -6,6 +6,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{assert_share, detailed, early, exact, file, rule, run, share, until, watched, watched_until};
 use crate::ground::is_emulated;
+use crate::trial;
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -28,7 +29,7 @@ pub fn trials() -> Vec<Trial> {
         ("depth_and_jobs_leave_the_counts_exact", deep),
         ("every_request_is_followed_and_the_counts_stay_exact", followed),
     ];
-    tests.into_iter().map(|(name, test)| Trial::test(format!("vehicles::{name}"), test)).collect()
+    tests.into_iter().map(|(name, test)| trial::test(format!("vehicles::{name}"), test)).collect()
 }
 
 fn peek_default() -> Result<(), Failed> {

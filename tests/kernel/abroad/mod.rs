@@ -11,6 +11,8 @@ mod sampling;
 
 use libtest_mimic::{Failed, Trial};
 
+use crate::trial;
+
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
@@ -23,6 +25,6 @@ pub fn trials() -> Vec<Trial> {
         ("outputs", outputs::TESTS),
         ("sampling", sampling::TESTS),
     ];
-    let trial = |room: &str, (name, test): &(&str, Test)| Trial::test(format!("abroad::{room}::{name}"), *test);
+    let trial = |room: &str, (name, test): &(&str, Test)| trial::test(format!("abroad::{room}::{name}"), *test);
     rooms.iter().flat_map(|(room, tests)| tests.iter().map(|t| trial(room, t)).collect::<Vec<_>>()).collect()
 }

@@ -9,18 +9,19 @@ use libtest_mimic::{Failed, Trial};
 
 use super::drive::{Drive, bench, failing, put_back, read, release, run, sound, take_out, until};
 use super::own::maps_registers;
+use crate::trial;
 
 /// The second drive fails reads of the first sector here, and writes of that one.
 const READ_FAILS_AT: u64 = 1 << 20;
 const WRITE_FAILS_AT: u64 = 2 << 20;
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = vec![Trial::test("nvme::a_failing_drive_is_counted_by_name", by_name)];
+    let mut trials = vec![trial::test("nvme::a_failing_drive_is_counted_by_name", by_name)];
     let engines = ["io_uring", "libaio", "sync", "posix_aio", "io_uring_cmd"];
     trials.extend(
-        engines.map(|engine| Trial::test(format!("nvme::taken_out_under_{engine}"), move || taken_out(engine))),
+        engines.map(|engine| trial::test(format!("nvme::taken_out_under_{engine}"), move || taken_out(engine))),
     );
-    trials.push(Trial::test("nvme::taken_out_under_own_driver", || taken_out("nvme_user")));
+    trials.push(trial::test("nvme::taken_out_under_own_driver", || taken_out("nvme_user")));
     trials
 }
 

@@ -5,14 +5,15 @@ use std::process::Stdio;
 use libtest_mimic::{Failed, Trial};
 
 use super::drive::{bench, refused, release, run, sound, until, written_and_checked};
+use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("nvme::own_driver_reads_back_what_it_wrote", written),
-        Trial::test("nvme::own_driver_takes_every_size_and_depth", sizes),
-        Trial::test("nvme::own_driver_makes_no_system_call_and_no_interrupt", silent),
-        Trial::test("nvme::own_driver_takes_nobody_s_drive", anothers),
-        Trial::test("nvme::own_driver_copes_with_what_a_killed_run_left", killed),
+        trial::test("nvme::own_driver_reads_back_what_it_wrote", written),
+        trial::test("nvme::own_driver_takes_every_size_and_depth", sizes),
+        trial::test("nvme::own_driver_makes_no_system_call_and_no_interrupt", silent),
+        trial::test("nvme::own_driver_takes_nobody_s_drive", anothers),
+        trial::test("nvme::own_driver_copes_with_what_a_killed_run_left", killed),
     ]
 }
 

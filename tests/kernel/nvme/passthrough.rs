@@ -7,6 +7,7 @@ use iotrail::path::vehicle::Vehicle;
 use libtest_mimic::{Failed, Trial};
 
 use super::drive::{bench, read, refused, run, sound, written_and_checked};
+use crate::trial;
 
 /// A file system's block, and more than the slots of any load here.
 const BYTES: u64 = 4 << 20;
@@ -26,13 +27,13 @@ pub fn trials() -> Vec<Trial> {
         ("sqpoll_iopoll", "--ring sqpoll,iopoll"),
     ];
     let written = ways.into_iter().map(|(name, options)| {
-        Trial::test(format!("nvme::passthrough_reads_back_what_it_wrote_{name}"), move || every_completion(options))
+        trial::test(format!("nvme::passthrough_reads_back_what_it_wrote_{name}"), move || every_completion(options))
     });
     written
         .chain([
-            Trial::test("nvme::passthrough_takes_other_sizes", sizes),
-            Trial::test("nvme::passthrough_refuses_what_is_no_generic_device", no_generic_device),
-            Trial::test("nvme::passthrough_never_writes_past_a_holder", held),
+            trial::test("nvme::passthrough_takes_other_sizes", sizes),
+            trial::test("nvme::passthrough_refuses_what_is_no_generic_device", no_generic_device),
+            trial::test("nvme::passthrough_never_writes_past_a_holder", held),
         ])
         .collect()
 }

@@ -5,11 +5,12 @@ use iotrail::path::vehicle::Vehicle;
 use libtest_mimic::{Failed, Trial};
 
 use super::drive::{failing, refused, run, sound};
+use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("nvme::polled_completions_come_without_an_interrupt", no_interrupts),
-        Trial::test("nvme::what_has_no_poll_queue_is_not_polled_in_silence", no_poll_queue),
+        trial::test("nvme::polled_completions_come_without_an_interrupt", no_interrupts),
+        trial::test("nvme::what_has_no_poll_queue_is_not_polled_in_silence", no_poll_queue),
     ]
 }
 
