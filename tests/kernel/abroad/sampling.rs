@@ -52,13 +52,13 @@ fn measured(said: &str) -> Result<u64, Failed> {
 fn over_counted_time() -> Result<(), Failed> {
     let load = "bench --engine io_uring --rw nop --depth 64 --batch 32 --runtime 500ms --warmup 0 --trace off --json";
     let out = Command::new(TOOL)
-        .args(["trace", "--json", "--one-in", "10000000", "--", TOOL])
+        .args(["trace", "--json", "--one-in", "1000000", "--", TOOL])
         .args(load.split_whitespace())
         .output()?;
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{said}");
     let t: TraceRecord = serde_json::from_slice(&out.stdout)?;
-    assert!(t.total.followed.completions < 10, "{:?}", t.total.followed);
+    assert!(t.total.followed.completions < 20, "{:?}", t.total.followed);
     let took_ns = measured(&said)?;
     let busiest = t.rings.iter().max_by_key(|r| r.completions).ok_or("a ring")?;
     let active_ns = busiest.active_ns.ok_or_else(|| format!("a load of {took_ns} ns is long enough to tell"))?;
