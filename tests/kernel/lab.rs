@@ -94,10 +94,10 @@ fn limit() -> Result<(), Failed> {
     // What comes before the limit is stored, however slow the machine is: then it waits for the limit alone.
     let script = r#"iotrail bench --rw nop --trace off --count 50 --warmup 0 \
             --store "$XDG_STATE_HOME/iotrail/iotrail.db" >/dev/null; echo stored; sleep 1000"#;
-    let out = run(folder.path(), &["--timeout", "90s"], &["sh", "-c", script])?;
+    let out = run(folder.path(), &["--timeout", "60s"], &["sh", "-c", script])?;
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!((out.status.code(), out.stdout.as_slice()), (Some(3), b"stored\n".as_slice()), "{said}");
-    assert!(said.contains("the lab's time limit of 90s has ended the command"), "{said}");
+    assert!(said.contains("the lab's time limit of 60s has ended the command"), "{said}");
     let store = Store::open(&folder.path().join("s.db"))?.ok_or("no store")?;
     assert_eq!(store.list()?.len(), 1);
     Ok(())
