@@ -208,7 +208,8 @@ fn unknown(m: &Counts<'_>) -> Option<Warning> {
         Warning::new(
             "unknown_vehicle",
             format!("for {} of completions it could not be told what carried them", percent(share)),
-            "run `iotrail check`",
+            "their details and docs/completion-path.md say when that is so (task work within execve or another call that is not \
+             io_uring's, native aio that no event ends); `iotrail check` says whether a probe is missing",
         )
     })
 }

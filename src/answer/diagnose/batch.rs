@@ -31,6 +31,8 @@ struct Calls {
 impl Calls {
     fn of(t: &TraceRecord, r: &RingRecord) -> Option<Self> {
         let singles = || r.enter_batches.iter().filter(|b| b.at_least <= 1);
+        // Where too few were followed, it is not told how many there were.
+        r.enter_calls?;
         let calls: f64 = r.enter_batches.iter().map(|b| b.calls).sum();
         Some(Self {
             followed: r.enter_batches.iter().map(|b| b.requests).sum(),

@@ -81,15 +81,16 @@ fn would_block(o: &OpcodeRecord) -> Option<Finding> {
     let (severity, why, remedy) = match o.opcode.as_str() {
         op if op.starts_with("read") => (
             Severity::Warning,
-            "they would have blocked",
-            "what the page cache lacks and cannot be read without waiting (a file system without FMODE_NOWAIT, a full request \
-             queue) blocks: O_DIRECT on files laid out beforehand, or fewer requests in flight than the device's nr_requests",
+            "they could not be done without waiting",
+            "a file system without FMODE_NOWAIT does no read without waiting, and a full request queue or metadata that is not in \
+             memory makes one wait: O_DIRECT on files laid out beforehand, or fewer requests in flight than the device's nr_requests",
         ),
         op if op.starts_with("write") => (
             Severity::Warning,
-            "they would have blocked",
-            "buffered writes that wait for memory or a lock, and writes that allocate blocks, block: O_DIRECT into a file that \
-             is laid out and written before (fallocate alone leaves extents to convert), no two writers that extend one file",
+            "they could not be done without waiting",
+            "some file systems do no buffered write without waiting (ext4, overlayfs; XFS and btrfs do), so that every one goes \
+             there; else what waits for memory or a lock, or allocates blocks, does: O_DIRECT into a file that is laid out and \
+             written before (fallocate alone leaves extents to convert), no two writers that extend one file",
         ),
         op if op.starts_with("send") || op.starts_with("recv") || matches!(op, "accept" | "connect") => (
             Severity::Warning,

@@ -42,6 +42,7 @@ fn head(out: &mut Screen, file: &str, e: &Explained) {
     };
     out.field("recording", &[file.to_owned(), subject, format!("{}, Linux {}", h.host.hostname, h.host.kernel)]);
     let share = match h.one_in {
+        1 if e.losses.is_some_and(|l| l.lost() > 0) => "every request was to be followed".to_owned(),
         1 => "every request followed".to_owned(),
         n => format!("one request in {n} followed"),
     };
