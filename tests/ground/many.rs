@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex};
 
 use anyhow::{Context, Result, ensure};
 use io_uring::{IoUring, opcode, types};
@@ -59,6 +59,14 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &[],
         count: 3_000,
         run: threads_in_turn,
+    },
+    Scenario {
+        name: "threads_take_turns",
+        about: "24 threads, of which each in its turn does one no-op in a ring of all, count in all",
+        finding: None,
+        allowed: &[],
+        count: 2_400,
+        run: threads_take_turns,
     },
     Scenario {
         name: "one_ring_of_processes",
@@ -218,6 +226,29 @@ fn threads_in_turn(run: &mut Run) -> Result<()> {
         ensure!(ring.completion().count() == 1, "one completion each");
     }
     Ok(())
+}
+
+fn threads_take_turns(run: &mut Run) -> Result<()> {
+    const THREADS: u32 = 24;
+    let (turn, turned) = (Mutex::new((IoUring::new(2)?, 0)), Condvar::new());
+    run.start()?;
+    let rounds = run.count / THREADS;
+    std::thread::scope(|scope| {
+        let (turn, turned) = (&turn, &turned);
+        let one = move |thread| {
+            for round in 0..rounds {
+                let waiting = turn.lock().expect("not poisoned");
+                let mut mine =
+                    turned.wait_while(waiting, |(_, next)| *next != round * THREADS + thread).expect("not poisoned");
+                nops(&mut mine.0, 1)?;
+                mine.1 += 1;
+                turned.notify_all();
+            }
+            Ok(())
+        };
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || one(thread))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
+    })
 }
 
 fn one_ring_of_processes(run: &mut Run) -> Result<()> {

@@ -15,6 +15,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("top_keeps_the_sums_while_rings_come_and_go", top),
     ("a_storm_of_forks_is_watched_to_its_end_and_no_stranger_is_adopted", forks),
     ("threads_that_have_ended_leave_the_attribution_as_it_is", threads),
+    ("threads_that_take_turns_in_one_ring_are_all_followed", turns),
     ("a_ring_that_several_processes_use_is_counted_by_process", one_ring_of_processes),
     ("cpu_time_of_children_that_nobody_waits_for_counts", unwaited_children),
     ("what_the_kernel_cancels_for_the_dead_is_no_completion", killed_in_flight),
@@ -154,6 +155,14 @@ fn threads() -> Result<(), Failed> {
     assert!((270..=300).contains(&slept), "{slept} of 300 slept: {:?}", t.total.vehicles);
     let inline: u64 = t.total.vehicles.iter().filter(|v| v.vehicle.name() == "inline").map(|v| v.completions).sum();
     assert_eq!(inline, 4000, "{:?}", t.total.vehicles);
+    Ok(())
+}
+
+/// The kernel gives the same request again and again, and each thread's is over when it is its turn again.
+fn turns() -> Result<(), Failed> {
+    let t = trace("threads_take_turns", 2400)?;
+    let f = &t.total.followed;
+    assert_eq!((t.total.ios, f.completions, f.no_room), (2400, 2400, 0), "{f:?}");
     Ok(())
 }
 
