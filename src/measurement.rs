@@ -311,8 +311,11 @@ pub struct Followed {
     pub no_completion: u64,
     /// Chosen, and not complete when watching ended.
     pub unfinished: u64,
-    /// Completions of multishot requests that are not among `completions`: another one had the same user data, which is all that
-    /// they name.
+    /// Chosen, of native aio, and complete; their results were not seen to be reaped.
+    #[serde(default)]
+    pub unreaped: u64,
+    /// Completions that are not among `completions`, since another open request had what they name: of multishot requests the user
+    /// data, of native aio the control block.
     #[serde(default)]
     pub shared_user_data: u64,
 }

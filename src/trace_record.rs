@@ -359,8 +359,9 @@ pub struct OpcodeRecord {
     /// not known, and not in it.
     pub bytes: u64,
     pub errors: u64,
-    /// Of plain reads and writes: fewer bytes than asked for. What is read into a provided buffer is as much as there is.
-    pub short: u64,
+    /// Of plain reads and writes: fewer bytes than asked for. What is read into a provided buffer is as much as there is. `None`: of
+    /// others (vectored ones, sends, …) it is not looked at how much was asked for.
+    pub short: Option<u64>,
     pub more: u64,
     pub notifications: u64,
     /// Times that one was handed to io-wq because the program asked for it. The same request may be so more than once: what a worker
@@ -384,6 +385,11 @@ pub struct OpcodeRecord {
 }
 
 /// Operations whose result is a number of bytes.
+/// Reads and writes that name a length of their own.
+pub fn asks_for_a_length(opcode: &str) -> bool {
+    ["read", "write", "read_fixed", "write_fixed", "pread", "pwrite", "aio_read", "aio_write"].contains(&opcode)
+}
+
 pub fn counts_bytes(opcode: &str) -> bool {
     let verbs = ["read", "write", "send", "recv", "splice", "tee", "pread", "pwrite", "aio_read", "aio_write"];
     verbs.iter().any(|verb| opcode.starts_with(verb))

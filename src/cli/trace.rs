@@ -1,7 +1,7 @@
 //! `iotrail trace`: watch a program of others'.
 //!
 //! Exit status: the command's own (128 + the signal that killed it; 0 where that was ours, at the end of --duration); 0 without a
-//! command; before both, 1 a finding that `--fail-on` names is there, 4 `--fail-on` and no completion seen; 2 and 3 as everywhere.
+//! command; before both, 1 a finding that `--fail-on` names is there, 4 `--fail-on` and nothing to judge by; 2 and 3 as everywhere.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -178,6 +178,10 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         terminal::say(
             "iotrail: cannot gate on findings: no completion was seen; let the program do asynchronous I/O while it is watched",
         );
+        return Ok(NOT_EVALUATED);
+    }
+    if let Some((code, why)) = args.fail_on.iter().find_map(|code| Some((code, diagnose::unjudged(&record, code)?))) {
+        terminal::say(&format!("iotrail: cannot gate on {code}: {why}"));
         return Ok(NOT_EVALUATED);
     }
     Ok(if ended_by_us { 0 } else { commands_own(&record.subject) })

@@ -103,6 +103,7 @@ impl Requests {
             skipped: loss.skipped,
             no_completion: loss.no_completion,
             unfinished: loss.unfinished,
+            unreaped: loss.unreaped,
             shared_user_data: loss.shared,
         };
         m.warnings.extend(doubt::followed_lost(&followed, "--follow"));

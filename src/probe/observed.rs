@@ -111,6 +111,8 @@ pub(super) struct Raw {
     /// Followed requests without a completion at the end: those that ask for none, and the others.
     pub skipped: u64,
     pub unfinished: u64,
+    pub unreaped: u64,
+    pub overflowed: u64,
 }
 
 /// The name of a line's handler.
@@ -280,9 +282,10 @@ pub(super) fn observe(
         follow_loss: FollowLoss {
             no_room: sum(|s| s.no_room),
             ring_buffer_full: sum(|s| s.trails_lost),
-            no_completion: sum(|s| s.no_completion),
+            no_completion: sum(|s| s.no_completion) + raw.overflowed,
             skipped: sum(|s| s.skipped) + raw.skipped,
             unfinished: raw.unfinished,
+            unreaped: raw.unreaped,
             chosen: Chosen { whole: of_chosen(|s| s.chosen_whole), sampled: of_chosen(|s| s.chosen_sampled) },
             shared: sum(|s| s.shared.into()),
             // The place of the next one is drawn already.

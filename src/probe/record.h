@@ -289,14 +289,14 @@ struct cpu_slot {
 	__u32 aio_tgid;      /* in this process, */
 	__u32 aio_ring;      /* its number */
 	__u32 aio_epoch;     /* and the count of rings then */
-	__u32 shared;        /* completions of multishot requests whose user data another one has too */
+	__u32 shared;        /* completions whose user data (multishot) or control block (native aio) another open request has too */
 	__u64 woken_ns;    /* the last time it was woken */
 	__u64 running_ns;  /* and had this CPU */
 	__u64 ring_address; /* the last ring, its number and the count of rings then */
 	__u32 ring;
 	__u32 ring_epoch;
 	__u32 ring_tgid;   /* whose use of it that is */
-	__u32 pad;
+	__u32 spread;      /* completed trails that waited in a bucket of their own */
 	struct ring_thread_key last_thread; /* of tid 0: none yet; as the last keys below, which other events have */
 	__u64 last_thread_waits;
 	__u64 running;     /* address of the current task, watched or not */
@@ -451,14 +451,17 @@ struct aio_key {
 };
 
 struct aio_request {
-	__u64 submitted_ns; /* 0: it was not seen */
-	__u64 asked_bytes;  /* 0: no plain length */
+	__u64 submitted_ns; /* of the last one; 0: it was not seen */
+	__u64 asked_bytes;  /* 0: no plain length, or several different ones */
 	__u32 tid;
-	__u16 opcode;
-	__u8 ended;   /* it is known what carried it */
-	__u8 later;   /* it came while a window finished */
 	__u32 weight; /* how many it stands for; 0: it is not followed */
 	__s32 fd;     /* that the program named */
+	__u32 ended;  /* it is known what carried it; of so many, if several are open */
+	__u16 opcode;
+	__u16 more;     /* further ones that are open: their block was submitted again before its result was reaped */
+	__u16 followed; /* of several */
+	__u8 several;   /* so it was at a time: which result is whose cannot be told */
+	__u8 later;     /* it came while a window finished */
 };
 
 /* The times of a followed one. CLOCK_MONOTONIC. */

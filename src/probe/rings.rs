@@ -187,9 +187,12 @@ pub struct FollowLoss {
     pub skipped: u64,
     /// Of the others, not complete when watching ended.
     pub unfinished: u64,
+    /// Native aio's that were complete, and whose result was not seen to be reaped.
+    pub unreaped: u64,
     /// All requests that were chosen to be followed.
     pub chosen: Chosen,
-    /// Completions of multishot requests that another one shares its user data with.
+    /// Completions of multishot requests that another one shares its user data with, and of native aio's that another one shares its
+    /// control block with.
     pub shared: u64,
     /// Requests of which only one in `one_in` was chosen.
     pub sampled_from: u64,

@@ -465,9 +465,11 @@ impl<'room> Watch<'room> {
     pub fn end(&mut self) -> Result<Observed> {
         if let Some(windows) = &self.windows {
             let undecided = windows.undecided.clone();
-            let (skipped, unfinished) = (windows.skipped, windows.unfinished);
+            let (skipped, overflowed) = (windows.skipped, windows.overflowed);
+            let (unfinished, unreaped) = (windows.unfinished, windows.unreaped);
             let mut raw = self.counters()?;
-            (raw.skipped, raw.unfinished) = (skipped, unfinished);
+            (raw.skipped, raw.overflowed) = (skipped, overflowed);
+            (raw.unfinished, raw.unreaped) = (unfinished, unreaped);
             self.add_segments(&mut raw, &undecided, |counted, n| counted.undecided += n);
             raw.rings = std::mem::take(&mut self.past).told(raw.rings);
             return Ok(self.observed(&raw, self.interrupts().as_ref()));
@@ -489,9 +491,12 @@ impl<'room> Watch<'room> {
             let (abandoned, all) = trails.abandoned()?;
             raw.unfinished = all - abandoned.len() as u64;
             open.extend(abandoned);
+            raw.overflowed = self.without_overflowed(&mut open)?;
             raw.skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
             raw.unfinished += open.len() as u64 - raw.skipped;
-            raw.unfinished += self.unreaped()?.len() as u64;
+            let aio = self.open_aio()?;
+            raw.unfinished += aio.unfinished;
+            raw.unreaped = aio.unreaped;
             raw.open = open.into_iter().filter(|trail| trail.skips == 0).collect();
             trails.leave(completed);
             for (_, queue) in entries::<u32, types::lying_queue>(&self.skel.maps.lying_queues)? {
@@ -739,6 +744,7 @@ impl<'room> Watch<'room> {
             no_completion: sum(|s| &s.no_completion),
             skipped: sum(|s| &s.skipped),
             unfinished: 0,
+            unreaped: 0,
             chosen: Chosen::default(),
             shared: slots.iter().map(|s| u64::from(unsafe { std::ptr::read_volatile(&s.shared) })).sum(),
             sampled_from: 0,

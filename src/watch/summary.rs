@@ -35,7 +35,7 @@ use crate::stats::estimate::{self, Taken};
 use crate::trace_record::{
     ContextRecord, CpuPair, EnterBatch, ErrnoCount, Estimate, IowqRecord, MemoryRecord, OpcodeRecord, OpenRecord,
     OthersRecord, OverlapRecord, ProcessRecord, RingRecord, RunItems, SCHEMA, SampledEvents, SqpollRecord, Subject,
-    Total, TraceCpu, TraceRecord,
+    Total, TraceCpu, TraceRecord, asks_for_a_length,
 };
 
 /// Completions carried by runs of one size.
@@ -162,7 +162,7 @@ impl Part {
             completions: counts.completions,
             bytes: counts.bytes,
             errors: counts.errors,
-            short: counts.short,
+            short: asks_for_a_length(&counts.opcode).then_some(counts.short),
             more: counts.more,
             notifications: counts.notifications,
             punted_asked: counts.punted_asked,
@@ -529,6 +529,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64, is_
         skipped: loss.skipped,
         no_completion: loss.no_completion,
         unfinished: loss.unfinished,
+        unreaped: loss.unreaped,
         shared_user_data: loss.shared,
     };
     warnings.extend(doubt::followed_lost(&followed, "--one-in"));

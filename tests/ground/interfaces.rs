@@ -47,6 +47,14 @@ pub const SCENARIOS: &[Scenario] = &[
         run: libaio_results,
     },
     Scenario {
+        name: "libaio_same_block",
+        about: "one control block, submitted 8 times with growing lengths before the results are reaped: cached reads, then direct ones",
+        finding: None,
+        allowed: &[],
+        count: 800,
+        run: libaio_same_block,
+    },
+    Scenario {
         name: "libaio_user_ring",
         about: "cached reads through io_submit, whose results are taken from the ring in memory without a system call",
         finding: None,
@@ -129,6 +137,11 @@ impl Context {
     /// buffers must live as long.
     fn perform(&mut self, blocks: &mut [libc::iocb], refused: usize) -> Result<()> {
         let accepted = self.submit(blocks, refused)?;
+        self.events(accepted)?.iter().for_each(|event| self.reaped(event, blocks));
+        Ok(())
+    }
+
+    fn events(&self, accepted: usize) -> Result<Vec<Event>> {
         let mut events = [Event::default(); DEPTH as usize];
         // SAFETY: there is room for as many events as are asked for.
         let ended = unsafe {
@@ -136,8 +149,7 @@ impl Context {
             libc::syscall(libc::SYS_io_getevents, self.id, accepted, accepted, events.as_mut_ptr(), nobody)
         };
         ensure!(ended as usize == accepted, "io_getevents gave {ended} of {accepted}");
-        events[..accepted].iter().for_each(|event| self.reaped(event, blocks));
-        Ok(())
+        Ok(events[..accepted].to_vec())
     }
 
     fn submit(&mut self, blocks: &mut [libc::iocb], refused: usize) -> Result<usize> {
@@ -294,6 +306,31 @@ fn libaio_results(run: &mut Run) -> Result<()> {
     })?;
     context.close(run);
     run.report.all("inline");
+    Ok(())
+}
+
+fn libaio_same_block(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let mut targets = [run.cached()?, run.direct()?];
+    let mut context = Context::open()?;
+    run.start()?;
+    let mut round = 0;
+    groups(run.count, DEPTH, |group| {
+        let target = &mut targets[round % 2];
+        round += 1;
+        let mut block = [iocb(PREAD, target.fd(), target.buffer(), BLOCK, 0)];
+        for n in 1..=group as usize {
+            // What is direct is whole blocks of the disk.
+            block[0].aio_nbytes = (BLOCK / DEPTH as usize * n) as u64;
+            context.submit(&mut block, 0)?;
+        }
+        for event in context.events(group as usize)? {
+            context.op(&block[0]).add(event.result as i32, event.result as u32);
+        }
+        Ok(())
+    })?;
+    context.close(run);
+    run.report.expected.other.max = run.report.completions();
     Ok(())
 }
 

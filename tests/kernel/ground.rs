@@ -188,11 +188,10 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
             ("skips", o.skips),
             ("bytes", o.bytes),
             ("errors", o.errors),
-            ("short", o.short),
             ("more", o.more),
             ("notif", o.notifications),
         ];
-        for (key, n) in got {
+        for (key, n) in got.into_iter().chain(o.short.map(|n| ("short", n))) {
             assert_eq!(n, want.get(key).copied().unwrap_or(0), "{scenario}: {} {key}", o.opcode);
         }
     }
@@ -204,11 +203,19 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
         rings.iter().flat_map(|r| r["opcodes"].as_object().expect("opcodes").values()).map(move |o| number(o, key))
     };
     assert_eq!(f.skipped, of_rings("skipped").sum::<u64>(), "{scenario}: no completion, as asked");
-    assert_eq!(f.no_completion + f.unfinished, overflows, "{scenario}: no completion that was seen");
+    assert_eq!(
+        (f.no_completion, f.unfinished, f.unreaped),
+        (overflows, 0, 0),
+        "{scenario}: no completion that was seen"
+    );
     let refused: u64 = rings.iter().map(|r| number(r, "refused")).sum();
     let whole: u64 = total.opcodes.iter().map(|o| o.completions - o.more.min(o.completions)).sum();
     if total.opcodes.iter().all(|o| o.more == 0) {
-        assert_eq!(f.completions + refused + overflows, whole, "{scenario}: every request was followed to its end");
+        assert_eq!(
+            f.completions + f.shared_user_data + refused + overflows,
+            whole,
+            "{scenario}: every request was followed to its end"
+        );
     }
 }
 

@@ -106,7 +106,7 @@ fn counted<'a>(rings: impl Iterator<Item = &'a RingRecord>) -> Counts {
     let mut sums = Counts::new();
     for o in rings.flat_map(|r| &r.opcodes) {
         let sum = sums.entry(o.opcode.clone()).or_default();
-        for (sum, n) in sum.iter_mut().zip([o.requests, o.completions, o.bytes, o.errors, o.short]) {
+        for (sum, n) in sum.iter_mut().zip([o.requests, o.completions, o.bytes, o.errors, o.short.unwrap_or(0)]) {
             *sum += n;
         }
     }

@@ -81,6 +81,11 @@ pub const CODES: [&str; 26] = [
     "never_completed",
 ];
 
+/// Why nothing can be said of the finding of this code in this trace, where that is so.
+pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
+    results::unjudged(t, code)
+}
+
 /// Everything that can be said of one trace: what costs most first. Doubts are not here: the trace has them
 /// in its warnings (`answer/doubt.rs`).
 pub fn findings(t: &TraceRecord) -> Vec<Finding> {

@@ -3,7 +3,7 @@
 use super::{ENOUGH, From, buffers, from};
 use crate::answer::delivered::{WORTH_SAYING, has};
 use crate::answer::finding::{Finding, Severity};
-use crate::answer::words::{count, list, percent};
+use crate::answer::words::{count, list, percent, plural};
 use crate::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
 /// From one in a hundred on it costs; single ones only show that the limit was reached.
@@ -111,6 +111,23 @@ pub fn errors(t: &TraceRecord) -> Option<Finding> {
     Some(from(f, From::Completions(outcomes)))
 }
 
+fn of_kind<'a>(t: &'a TraceRecord, kind: &'a str) -> impl Iterator<Item = &'a OpcodeRecord> {
+    t.total.opcodes.iter().filter(move |o| operation(&o.opcode).starts_with(kind))
+}
+
+/// Why a finding that is not there says nothing: of these requests it is not looked at what it is about.
+pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
+    let kind = code.strip_prefix("short_")?.strip_suffix('s')?;
+    let of: Vec<&OpcodeRecord> =
+        of_kind(t, kind).filter(|o| o.short.is_none() && o.outcomes() > 0 && o.opcode != "read_multishot").collect();
+    let n: u64 = of.iter().map(|o| o.outcomes()).sum();
+    let all: u64 = of_kind(t, kind).map(OpcodeRecord::outcomes).sum();
+    let names: Vec<String> = of.iter().map(|o| o.opcode.clone()).collect();
+    (n > 0 && n as f64 >= WORTH_SAYING * all as f64).then(|| {
+        format!("of {} it is not looked at how much they ask for ({})", plural(n as usize, "request"), list(&names))
+    })
+}
+
 /// Plain reads and writes of fewer bytes than asked for. One finding for reads, one for writes.
 pub fn short(t: &TraceRecord) -> Vec<Finding> {
     [
@@ -130,8 +147,8 @@ pub fn short(t: &TraceRecord) -> Vec<Finding> {
     ]
     .into_iter()
     .filter_map(|(kind, code, severity, remedy)| {
-        let of_kind = || t.total.opcodes.iter().filter(|o| operation(&o.opcode).starts_with(kind));
-        let (short, all) = of_kind().fold((0, 0), |(short, all), o| (short + o.short, all + o.outcomes()));
+        let judged = of_kind(t, kind).filter_map(|o| Some((o.short?, o.outcomes())));
+        let (short, all) = judged.fold((0, 0), |(short, all), (s, o)| (short + s, all + o));
         let share = short as f64 / all.max(1) as f64;
         if all < ENOUGH || share < WORTH_SAYING {
             return None;

@@ -429,13 +429,13 @@ fn a_threads_time_is_shared_by_the_rings_it_serves() {
 }
 
 fn short_reads() -> TraceRecord {
-    with_ring(|r| r.opcodes[0].short = 20_000)
+    with_ring(|r| r.opcodes[0].short = Some(20_000))
 }
 
 fn short_writes() -> TraceRecord {
     with_ring(|r| {
         r.opcodes = vec![opcode("write", 80_000, 100_000)];
-        r.opcodes[0].short = 20_000;
+        r.opcodes[0].short = Some(20_000);
     })
 }
 

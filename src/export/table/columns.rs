@@ -112,6 +112,7 @@ pub const MEASUREMENT: &[Column] = &[
     integer("followed_skipped", "/followed/skipped"),
     integer("followed_no_completion", "/followed/no_completion"),
     integer("followed_unfinished", "/followed/unfinished"),
+    integer("followed_unreaped", "/followed/unreaped"),
     integer("followed_shared_user_data", "/followed/shared_user_data"),
     integer("punts_asked", "/punts/asked"),
     integer("punts_would_block", "/punts/would_block"),

@@ -69,8 +69,28 @@ static __always_inline struct ring_count *ring_sum(__u32 ring)
 	return sum;
 }
 
-/* A request is submitted: counted, and kept until its result is reaped. */
-static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request *request)
+/* One more of a block that is open already. */
+static __noinline int aio_joins(struct aio_request *open, struct aio_request *request)
+{
+	if (!open->several) {
+		open->several = 1;
+		open->followed = !!open->weight;
+	}
+	if (open->opcode != request->opcode)
+		open->opcode = OPCODE_NONE;
+	if (open->asked_bytes != request->asked_bytes)
+		open->asked_bytes = 0;
+	open->more++;
+	open->followed += !!request->weight;
+	open->submitted_ns = request->submitted_ns;
+	open->weight = request->weight;
+	open->later = request->later;
+	open->tid = request->tid;
+	return 0;
+}
+
+/* A request is submitted: counted, and kept until its result is reaped. `open`: another one of its block is. */
+static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request *request, struct aio_request *open)
 {
 	struct cpu_slot *slot = this_slot();
 	struct aio_key key = { .block = block, .ring = ring };
@@ -81,6 +101,8 @@ static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request 
 	ring_in_use(ring, slot);
 	request->later = !!finishing;
 	request->weight = chosen(slot, request->later);
+	if (open)
+		return aio_joins(open, request);
 	/* One that is there already was reaped out of sight. */
 	if (bpf_map_update_elem(&aio_requests, &key, request, BPF_ANY))
 		slot->losses[LOSS_CALL]++;
@@ -141,12 +163,22 @@ static __noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
 		struct ring_count *sum = ring_sum(ring);
 		if (sum)
 			__sync_fetch_and_add(&sum->unseen, 1);
+	} else if (request->several) {
+		__sync_fetch_and_add(&request->ended, -1);
 	}
 	if (!request)
 		return 0;
-	if (request->weight)
-		aio_told(request, ring, opcode, result);
-	bpf_map_delete_elem(&aio_requests, &key);
+	if (!request->several) {
+		if (request->weight)
+			aio_told(request, ring, opcode, result);
+	} else if (request->followed) {
+		request->followed--;
+		this_slot()->shared++;
+	}
+	if (request->more)
+		request->more--;
+	else
+		bpf_map_delete_elem(&aio_requests, &key);
 	return 0;
 }
 
@@ -203,7 +235,7 @@ static __always_inline void aio_end_seen(__u64 block, __u32 ring, struct cpu_slo
 	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
 
 	if (request) {
-		request->ended = 1;
+		__sync_fetch_and_add(&request->ended, 1);
 		return;
 	}
 	struct aio_request before = { .ended = 1 };
@@ -366,6 +398,10 @@ static __always_inline __u32 tail_of(struct cpu_slot *slot)
 struct aio_call {
 	__u64 at;    /* the user's array that it names */
 	__u64 time_ns;
+	__u64 user_id; /* the ring of events, in the user's memory */
+	__u64 sought;  /* a control block, */
+	__u32 lie;     /* of which so many events stand there */
+	__u32 head;
 	__u32 first; /* of the array */
 	__u32 ring;
 	__u32 tid;
@@ -381,13 +417,61 @@ static __always_inline bool block_at(const struct aio_call *call, __u32 i, __u64
 	return !bpf_probe_read_user(block, sizeof(*block), (void *)(call->at + (__u64)i * sizeof(*block)));
 }
 
+/* The ring's header is as large as an event. */
+static __always_inline void *event_at(const struct aio_call *call, __u32 at)
+{
+	return (void *)(call->user_id + (1 + (__u64)(at < call->entries ? at : at - call->entries)) * sizeof(struct io_event));
+}
+
+static int aio_seek(__u32 i, struct aio_call *call)
+{
+	__u64 block;
+
+	if (bpf_probe_read_user(&block, sizeof(block), event_at(call, call->head + i) + offsetof(struct io_event, obj)))
+		return 1;
+	call->lie += block == call->sought;
+	return 0;
+}
+
+/* Events of this control block that are not reaped. */
+static __noinline int aio_lie(struct aio_call *call, __u64 block)
+{
+	struct {
+		__u32 head;
+		__u32 tail;
+	} ring;
+
+	if (bpf_probe_read_user(&ring, sizeof(ring), (void *)(call->user_id + offsetof(struct aio_ring, head))))
+		return 0;
+	if (ring.head >= call->entries || ring.tail >= call->entries)
+		return 0;
+	call->sought = block;
+	call->head = ring.head;
+	call->lie = 0;
+	bpf_loop(ring.tail >= ring.head ? ring.tail - ring.head : ring.tail + call->entries - ring.head, aio_seek, call, 0);
+	return call->lie;
+}
+
 static int aio_submit(__u32 i, struct aio_call *call)
 {
 	__u64 block;
-	struct iocb iocb;
+	/* No more of it than is needed: the stack is small. */
+	struct {
+		__u16 aio_lio_opcode;
+		__s16 aio_reqprio;
+		__u32 aio_fildes;
+		__u64 aio_buf;
+		__u64 aio_nbytes;
+	} iocb;
 
-	if (!block_at(call, i, &block) || bpf_probe_read_user(&iocb, sizeof(iocb), (void *)block))
+	if (!block_at(call, i, &block) ||
+	    bpf_probe_read_user(&iocb, sizeof(iocb), (void *)(block + offsetof(struct iocb, aio_lio_opcode))))
 		return 1;
+	struct aio_key key = { .block = block, .ring = call->ring };
+	struct aio_request *before = bpf_map_lookup_elem(&aio_requests, &key);
+	/* One that is complete, and whose event is gone, was reaped out of sight. */
+	if (before && before->ended > before->more && !aio_lie(call, block))
+		before = 0;
 	bool plain = iocb.aio_lio_opcode == IOCB_CMD_PREAD || iocb.aio_lio_opcode == IOCB_CMD_PWRITE;
 	struct aio_request request = {
 		.submitted_ns = call->time_ns,
@@ -396,7 +480,7 @@ static int aio_submit(__u32 i, struct aio_call *call)
 		.opcode = OPCODES_AIO + (iocb.aio_lio_opcode & (AIO_CMDS - 1)),
 		.fd = iocb.aio_fildes,
 	};
-	aio_submitted(block, call->ring, &request);
+	aio_submitted(block, call->ring, &request, before);
 	return 0;
 }
 
@@ -413,8 +497,10 @@ static __always_inline int aio_submission(__u64 user_id, __u64 nr, __u64 at, boo
 	struct aio_call call = {
 		.at = at,
 		.time_ns = slot->aio_submit_ns,
+		.user_id = user_id,
 		.ring = slot->aio_ring,
 		.tid = task->pid,
+		.entries = slot->aio_entries,
 		.narrow = narrow,
 	};
 	bpf_loop(nr < slot->aio_entries ? nr : slot->aio_entries, aio_submit, &call, 0);
@@ -472,7 +558,13 @@ static int aio_refuse(__u32 i, struct aio_call *call)
 		slot->chosen_whole--;
 	else if (request->weight)
 		slot->chosen_sampled--;
-	bpf_map_delete_elem(&aio_requests, &key);
+	if (!request->more) {
+		bpf_map_delete_elem(&aio_requests, &key);
+		return 0;
+	}
+	request->more--;
+	if (request->weight && request->followed)
+		request->followed--;
 	return 0;
 }
 
@@ -482,18 +574,18 @@ static int aio_refuse(__u32 i, struct aio_call *call)
 static int aio_look(__u32 i, struct aio_call *call)
 {
 	struct aio_key key = { .ring = call->ring };
-	__u32 at = call->first + i;
 	struct io_event event;
 
-	/* The ring's header is as large as an event. */
-	if (bpf_probe_read_user(&event, sizeof(event),
-				(void *)(call->at + (1 + (__u64)(at < call->entries ? at : at - call->entries)) * sizeof(event))))
+	if (bpf_probe_read_user(&event, sizeof(event), event_at(call, call->first + i)))
 		return 1;
 	key.block = event.obj;
 	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
-	if (!request || request->ended || request->submitted_ns != call->time_ns || request->tid != call->tid)
+	if (!request || request->ended > request->more || request->submitted_ns != call->time_ns || request->tid != call->tid)
 		return 0;
-	request->ended = 1;
+	/* Of several it may be another one's. */
+	if (request->several && aio_lie(call, event.obj) <= (int)request->ended)
+		return 0;
+	__sync_fetch_and_add(&request->ended, 1);
 	struct ring_count *sum = ring_sum(call->ring);
 	if (sum)
 		__sync_fetch_and_add(&sum->inlined, 1);
@@ -568,7 +660,7 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool
 		bpf_loop(wanted - taken, aio_refuse, &call, 0);
 	}
 	__u32 now = tail_of(slot);
-	call.at = user_id;
+	call.user_id = user_id;
 	call.first = tail - 1;
 	__u32 posted = now >= call.first ? now - call.first : now + call.entries - call.first;
 	bpf_loop(posted, aio_look, &call, 0);

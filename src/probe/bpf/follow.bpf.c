@@ -71,13 +71,24 @@ static __always_inline void ready(struct trail *trail)
 	look_at_submitter(trail);
 }
 
+static __noinline int no_completion_of(struct trail *trail, struct cpu_slot *slot)
+{
+	struct many_key key = { .user_data = trail->user_data, .ring = trail->ring };
+	__u64 *left = overflows_seen ? bpf_map_lookup_elem(&overflowed, &key) : 0;
+
+	slot->no_completion++;
+	if (left && *left)
+		__sync_fetch_and_add(left, -1);
+	return 0;
+}
+
 /* The place of a followed request is taken again, and no completion of it was seen. */
 static __always_inline void count_uncompleted(struct trail *trail, struct cpu_slot *slot)
 {
 	if (trail->skips)
 		slot->skipped++;
 	else
-		slot->no_completion++;
+		no_completion_of(trail, slot);
 }
 
 /* How many requests the io_uring_enter that is under way was asked to submit, if it is one; counted for `n` of them. */
@@ -343,6 +354,33 @@ int BPF_PROG(follow_submit_sqe, struct io_kiocb *req)
 	return UNDISTURBED(follow_submit_sqe_(req));
 }
 
+/* Threads that share a ring share its cache of requests too: many completed ones of one address may wait for their runs at a time. They
+ * don't all wait in that address's bucket.
+ */
+static __noinline int spread(__u32 index)
+{
+	struct cpu_slot *slot = this_slot();
+	__u32 b = index / WAYS, waiting = 0, elsewhere = 0;
+	struct bucket *bucket = bpf_map_lookup_elem(&requests, &b);
+
+	if (!bucket)
+		return index;
+	for (int i = 0; i < WAYS; i++)
+		waiting += bucket->tags[i] & 1;
+	if (waiting < WAYS / 2)
+		return index;
+	struct trail *trail = trail_at(index);
+	struct trail *other = trail ? remember(COMPLETED(trail->request + ((__u64)++slot->spread << 6)), &elsewhere) : 0;
+	if (!other)
+		return index;
+	__u32 serial = other->serial + 1;
+	__builtin_memcpy(other, trail, sizeof(*other));
+	other->serial = serial;
+	trail->serial++;
+	retag_at(index, 0);
+	return elsewhere;
+}
+
 /* The completion of a followed request. */
 static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32 cqe_flags)
 {
@@ -380,8 +418,10 @@ static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result
 		slot->trails_waiting++;
 		trail->position = slot->pending;
 		trail->next = slot->trails;
-		slot->trails = index + 1;
-		retag_at(index, COMPLETED(trail->request));
+		__u32 place = spread(index);
+		slot->trails = place + 1;
+		if (place == index)
+			retag_at(index, COMPLETED(trail->request));
 		return 0;
 	}
 	trail->carrier = poster == POSTED_BY_IOWQ ? BY_IOWQ : BY_IOPOLL;
@@ -642,6 +682,11 @@ static __always_inline int follow_overflow_(void *address, __u64 user_data, __s3
 		return 0; /* nobody's who is watched */
 	__u32 number = ring_number(ring, slot);
 	ring_of(number, slot)->overflows++;
+	if (followed_now && !(cqe_flags & IORING_CQE_F_MORE)) {
+		struct many_key key = { .user_data = user_data, .ring = number };
+		overflows_seen = 1;
+		add(&overflowed, &key, 1);
+	}
 	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
 	/* IORING_REGISTER_RESIZE_RINGS (6.13) may have changed them. */
 	if (info && !info->others) {

@@ -92,6 +92,17 @@ struct {
 	__type(value, struct many);
 } many SEC(".maps");
 
+/* Requests whose completion found the queue full, and which may still have their place among the followed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 8192);
+	__type(key, struct many_key);
+	__type(value, __u64);
+} overflowed SEC(".maps");
+
+__u32 overflows_seen; /* nothing to look for in there while there are none */
+
 __u32 workers_made; /* io-wq workers that ran */
 __u32 workers_now;
 __u32 workers_most;

@@ -103,6 +103,14 @@ struct io_event {
 	__s64 res2;
 };
 
+/* fs/aio.c; mapped into the program's memory, events follow */
+struct aio_ring {
+	__u32 id;
+	__u32 nr;
+	__u32 head;
+	__u32 tail;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct kioctx {

@@ -32,7 +32,7 @@ static __noinline int posix_submitted(__u64 block, __u32 opcode, struct posix_ca
 	bpf_probe_read_user(&request.fd, sizeof(request.fd), (void *)(block + AIOCB_FILDES));
 	if (opcode != POSIX_AIO_FSYNC)
 		bpf_probe_read_user(&request.asked_bytes, sizeof(request.asked_bytes), (void *)(block + AIOCB_NBYTES));
-	return aio_submitted(block, call->ring, &request);
+	return aio_submitted(block, call->ring, &request, 0);
 }
 
 static int posix_list(__u32 i, struct posix_call *call)

@@ -35,6 +35,14 @@ struct Tables {
     threads: Table<8, types::ring_thread>,
 }
 
+/// Followed requests of native and POSIX AIO at the end.
+#[derive(Default)]
+pub(super) struct OpenAio {
+    pub unfinished: u64,
+    /// Native aio's that are complete.
+    pub unreaped: u64,
+}
+
 impl Watch<'_> {
     /// The slots as they are now; programs may be writing to them. No count stands by another one's key.
     pub(super) fn slots(&self) -> Vec<types::cpu_slot> {
@@ -361,9 +369,37 @@ impl Watch<'_> {
     }
 
     /// Followed requests of native and POSIX AIO whose result was not seen to be reaped.
-    pub(super) fn unreaped(&self) -> Result<Vec<types::aio_request>> {
-        let kept = entries::<types::aio_key, types::aio_request>(&self.skel.maps.aio_requests)?;
-        Ok(kept.into_iter().map(|(_, request)| request).filter(|request| request.weight > 0).collect())
+    pub(super) fn open_aio(&self) -> Result<OpenAio> {
+        let mut open = OpenAio::default();
+        for (_, request) in entries::<types::aio_key, types::aio_request>(&self.skel.maps.aio_requests)? {
+            let followed = match request.several {
+                0 => u64::from(request.weight > 0),
+                _ => request.followed.into(),
+            };
+            // When one of POSIX AIO's is complete, no probe sees.
+            let is_native = request.several != 0 || u32::from(request.opcode) < trails::POSIX_AIO_OPCODES;
+            match is_native && request.ended > request.more.into() {
+                true => open.unreaped += followed,
+                false => open.unfinished += followed,
+            }
+        }
+        Ok(open)
+    }
+
+    /// Of open requests, takes out those whose completion found the queue full: all that was seen of it is its user data.
+    pub(super) fn without_overflowed(&self, open: &mut Vec<types::trail>) -> Result<u64> {
+        let overflowed = entries::<types::many_key, u64>(&self.skel.maps.overflowed)?;
+        let mut left: HashMap<(u32, u64), u64> =
+            overflowed.into_iter().map(|(key, n)| ((key.ring, key.user_data), n)).collect();
+        let before = open.len();
+        open.retain(|trail| match left.get_mut(&(trail.ring, trail.user_data)) {
+            Some(n) if *n > 0 => {
+                *n -= 1;
+                false
+            }
+            _ => true,
+        });
+        Ok((before - open.len()) as u64)
     }
 
     pub(super) fn misses_since_begin(&self) -> Result<BTreeMap<&'static str, u64>> {

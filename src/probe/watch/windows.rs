@@ -29,6 +29,8 @@ pub(super) struct Windows {
     pub undecided: Vec<types::segment>,
     pub skipped: u64,
     pub unfinished: u64,
+    pub unreaped: u64,
+    pub overflowed: u64,
     /// /proc's counts in them; `None`: not readable.
     pub interrupts: Option<Interrupts>,
     opened: Option<Interrupts>,
@@ -80,12 +82,15 @@ impl Watch<'_> {
         std::thread::sleep(Duration::from_millis(2));
         let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
         // Mostly there are none: then the table need not be walked.
-        let (_, open) = if bss.followed_now > 0 { self.kept()? } else { Default::default() };
+        let (_, mut open) = if bss.followed_now > 0 { self.kept()? } else { Default::default() };
+        let overflowed = self.without_overflowed(&mut open)?;
         let skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
-        let unreaped = self.unreaped()?;
+        let aio = self.open_aio()?;
         let mut windows = self.windows.take().unwrap_or_default();
         windows.skipped += skipped;
-        windows.unfinished += unreaped.len() as u64;
+        windows.overflowed += overflowed;
+        windows.unfinished += aio.unfinished;
+        windows.unreaped += aio.unreaped;
         if let (Some(now), Some(opened)) = (now, windows.opened.take()) {
             let grown = now.since(&opened);
             match &mut windows.interrupts {
@@ -100,13 +105,14 @@ impl Watch<'_> {
         }
         // Their results may be reaped before the next window.
         tables::clear(&maps.aio_requests)?;
+        tables::clear(&maps.overflowed)?;
         let bss = maps.bss_data.as_deref_mut().expect("the object has counters");
         for slot in &mut bss.slots {
             windows.undecided.extend(slot.segments.into_iter().filter(|s| s.count > 0));
             forget_the_moment(slot);
         }
         if bss.followed_now > 0 {
-            windows.unfinished += clear(&maps.requests)?.saturating_sub(skipped);
+            windows.unfinished += clear(&maps.requests)?.saturating_sub(skipped + overflowed);
             bss.followed_now = 0;
         }
         if bss.bios_followed > 0 {

@@ -167,7 +167,11 @@ fn followed(total: &Total, overflows: u64) -> Vec<String> {
     items.extend(some(f.unfinished, "unfinished at the end"));
     items.extend(some(f.no_room, "given up: no room"));
     items.extend(some(f.ring_buffer_full, "lost: buffer full"));
-    items.extend(some(f.shared_user_data, "of multishot requests with the same user data: not told apart"));
+    items.extend(some(f.unreaped, "complete, and not seen to be reaped"));
+    items.extend(some(
+        f.shared_user_data,
+        "of requests with the same user data or iocb as another open one: not told apart",
+    ));
     items
 }
 
@@ -299,13 +303,13 @@ fn moved(op: &OpcodeRecord) -> String {
 fn odd(op: &OpcodeRecord) -> Vec<String> {
     let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
     let mut items: Vec<String> = [
-        some(op.short, "short"),
+        some(op.short.unwrap_or(0), "short"),
         some(op.skips, "asked for no completion"),
         some(op.silent(), "had none: they succeeded, or were unfinished at the end"),
         some(op.more, "with more to come"),
         some(op.notifications, "notifications"),
         some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
-        some(op.punted_would_block, "handed to io-wq: would have blocked"),
+        some(op.punted_would_block, "handed to io-wq: could not be done without waiting"),
         some(op.punted_drained, "handed to io-wq: drained (IOSQE_IO_DRAIN)"),
         punted_again(op).and_then(|n| some(n, "requests these are, some handed over again")),
     ]

@@ -115,7 +115,7 @@ fn punts_are_told_with_their_cause() {
     narrow(&text);
     for told in [
         "handed to io-wq as asked (IOSQE_ASYNC)",
-        "12 handed to io-wq: would have blocked",
+        "12 handed to io-wq: could not be done without waiting",
         "read: 3 asked for no completion",
         "1 handed to io-wq: drained (IOSQE_IO_DRAIN)",
     ] {
@@ -263,7 +263,7 @@ fn many_rings_are_summed_and_it_is_said() {
 fn contexts_stand_beside_rings() {
     let mut t = clean();
     let mut reads = opcode("pread", 4_000, 90_000);
-    (reads.stages, reads.short) = (None, 40);
+    (reads.stages, reads.short) = (None, Some(40));
     let of_aio = ContextRecord {
         context: 1,
         interface: "libaio".into(),
