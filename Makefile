@@ -42,7 +42,7 @@ $(AXE):
 # One test compares its counts with strace's, one has groff read the manual, others look at reports in a browser.
 test: PACKAGES += strace groff-base chromium
 test: deps $(AXE)
-	$(CARGO) test --release --locked
+	$(CARGO) test --release --locked --no-fail-fast
 
 # The tests of what a kernel does, inside each kernel of the lab. All are run, whatever fails before.
 lab-test: PACKAGES += e2fsprogs
