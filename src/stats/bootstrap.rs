@@ -32,6 +32,9 @@ use super::student;
 /// Pairs, or repeats of each side, below which there is no interval: one value has no spread.
 pub const FEWEST: usize = 2;
 
+/// Repeats that nobody makes.
+const MOST: usize = 100_000;
+
 /// Draws: s errs by 1 / √(2·2,000), 1.6 %.
 const DRAWS: usize = 2_000;
 
@@ -185,6 +188,15 @@ impl Counts {
             histogram.iter_recorded().map(|v| (v.value_iterated_to().max(1), v.count_since_last_iteration()));
         Self(recorded.collect())
     }
+
+    /// Of several measurements as if they were one.
+    pub fn merged(several: &[&Counts]) -> Self {
+        let mut all: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
+        for (value, count) in several.iter().flat_map(|c| &c.0) {
+            *all.entry(*value).or_default() += count;
+        }
+        Self(all.into_iter().collect())
+    }
 }
 
 /// A quantile of the merged histograms of the repeats.
@@ -262,6 +274,8 @@ pub struct Ratio {
 pub struct Interval {
     pub lo: f64,
     pub hi: f64,
+    /// How often equal arms would seem to differ as much, or more: what an interval that just reaches to 1 leaves out.
+    pub p: f64,
     /// Of the ratio's logarithm, and the degrees of freedom that it is known with.
     standard_error: f64,
     df: f64,
@@ -339,10 +353,15 @@ fn deviation(values: &[f64]) -> f64 {
 fn interval(log: f64, mut logs: Vec<f64>, standard_error: f64, df: f64, resolution: f64) -> Interval {
     let reach = student::quantile(0.975, df) * standard_error;
     let tail = DRAWS / 40;
+    // The logarithm itself is known within the resolution; of two that are the same nothing strays.
+    let off = (log.abs() - resolution).max(0.0);
+    let strays = if off > 0.0 { student::beyond(off / standard_error, df) } else { 1.0 };
+    let across = logs.iter().filter(|x| x.signum() != log.signum() || x.abs() <= resolution).count();
+    let p = strays.max((2.0 * across as f64 / DRAWS as f64).min(1.0));
     let mut drawn = |place: usize| *logs.select_nth_unstable_by(place, f64::total_cmp).1;
     let lo = (log - reach).min(drawn(tail)) - resolution;
     let hi = (log + reach).max(drawn(DRAWS - 1 - tail)) + resolution;
-    Interval { lo: lo.exp(), hi: hi.exp(), standard_error, df }
+    Interval { lo: lo.exp(), hi: hi.exp(), p, standard_error, df }
 }
 
 impl Interval {
@@ -358,6 +377,29 @@ impl Interval {
         let needed = self.relative_half_width(ratio).max(noise_floor).ln_1p();
         let strays = student::quantile(0.95, self.df) * self.standard_error;
         ((needed + strays) * student::spread_at_most(self.df)).exp_m1()
+    }
+
+    /// How many repeats, each varying as those that this is of, would show `difference` (a factor less 1) in 95 % of cases; `None`:
+    /// more than [`MOST`], or nothing varied.
+    pub fn repeats_to_show(&self, repeats: usize, difference: f64) -> Option<usize> {
+        let of_one = self.standard_error * (repeats as f64).sqrt() * student::spread_at_most(self.df);
+        let shows = |n: usize| {
+            let df = n as f64 - 1.0;
+            let t = student::quantile(0.975, df) + student::quantile(0.95, df);
+            t * of_one / (n as f64).sqrt() <= difference.ln_1p()
+        };
+        let (mut few, mut many) = (FEWEST - 1, FEWEST);
+        while !shows(many) {
+            (few, many) = (many, 2 * many);
+            if many > MOST {
+                return None;
+            }
+        }
+        while many - few > 1 {
+            let middle = (few + many) / 2;
+            if shows(middle) { many = middle } else { few = middle }
+        }
+        (of_one > 0.0).then_some(many)
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::stats::histogram;
+use crate::stats::{histogram, holm};
 
 /// Numbers for made-up repeats.
 struct World {
@@ -90,6 +90,63 @@ fn apart_as_well() {
             assert!(missed <= at_most(0.05), "{missed} of {n} repeats, {name}");
         }
     }
+}
+
+#[test]
+fn one_run_of_equal_arms_in_twenty_calls_any_difference() {
+    const TOGETHER: usize = 12;
+    const RUNS: usize = TRIALS / 5;
+    for n in [3, 5, 10] {
+        for (name, made) in WORLDS {
+            let mut w = World::new(n as u64);
+            let mut p = || {
+                let (a, b) = made(&mut w, n);
+                paired(&a, &b).unwrap().interval.unwrap().p
+            };
+            let mut run = || holm::adjusted(&(0..TOGETHER).map(|_| p()).collect::<Vec<_>>());
+            let wrong = (0..RUNS).filter(|_| run().iter().any(|p| *p < 0.05)).count() as f64 / RUNS as f64;
+            let most = 0.05 + 3.0 * (0.05 * 0.95 / RUNS as f64).sqrt();
+            assert!(wrong <= most, "{wrong} of {n} pairs, {name}");
+        }
+    }
+}
+
+#[test]
+fn p_is_what_an_interval_that_just_reaches_to_1_leaves_out() {
+    let mut w = World::new(1);
+    for n in [2, 3, 5, 20] {
+        for _ in 0..50 {
+            let (a, b) = WORLDS[0].1(&mut w, n);
+            let i = paired(&a, &b).unwrap().interval.unwrap();
+            let excludes_1 = i.lo > 1.0 || i.hi < 1.0;
+            assert_eq!(i.p < 0.05, excludes_1, "{n}: {i:?}");
+        }
+    }
+}
+
+#[test]
+fn as_many_repeats_as_are_said_to_be_needed_show_the_difference() {
+    let mut w = World::new(3);
+    let mut spread = |n: usize, ratio: f64| -> Arms {
+        (0..n).map(|_| ((0.1 * w.random.normal()).exp(), ratio * (0.1 * w.random.normal()).exp())).unzip()
+    };
+    let needed = |(a, b): Arms| {
+        let i = paired(&a, &b).unwrap().interval.unwrap();
+        i.repeats_to_show(a.len(), 0.1).unwrap()
+    };
+    let mut of_runs: Vec<usize> = (0..TRIALS / 10 + 10).map(|_| needed(spread(5, 1.0))).collect();
+    of_runs.sort_unstable();
+    // Few repeats know their spread badly, and err to the careful side.
+    let middle = of_runs[of_runs.len() / 2];
+    assert!((28..200).contains(&middle), "{middle}: the true number is 28");
+    let shown = (0..TRIALS / 10).filter(|_| {
+        let (a, b) = spread(middle, 1.1);
+        excludes_1(paired(&a, &b).unwrap())
+    });
+    let shown = shown.count() as f64 / (TRIALS / 10) as f64;
+    assert!(shown >= 0.9, "{shown}");
+    let (a, b) = (vec![1.0; 5], vec![1.0; 5]);
+    assert_eq!(paired(&a, &b).unwrap().interval.unwrap().repeats_to_show(5, 0.1), None, "nothing varied");
 }
 
 /// A slow repeat now and then, as tails have it; every repeat's level differs a little.

@@ -5,6 +5,7 @@ pub mod bootstrap;
 pub mod durations;
 pub mod estimate;
 pub mod histogram;
+pub mod holm;
 pub mod mean;
 pub mod middle;
 pub mod quantile;
@@ -13,7 +14,7 @@ pub mod ratio;
 pub mod share;
 pub mod sparse;
 pub mod steady;
-mod student;
+pub mod student;
 
 /// The standard normal's quantile at 97.5 %: of intervals at 95 %.
 const Z: f64 = 1.959_963_984_540_054;

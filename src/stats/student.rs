@@ -15,6 +15,41 @@ pub fn quantile(p: f64, df: f64) -> f64 {
     (low + high) / 2.0
 }
 
+/// How often a value of `df` degrees of freedom strays as far as `t` to either side, or farther.
+pub fn beyond(t: f64, df: f64) -> f64 {
+    match t.abs() {
+        t if t.is_infinite() => 0.0,
+        t if t.is_nan() => 1.0,
+        t => (2.0 * (1.0 - below(t, df.max(1.0) as u64))).clamp(0.0, 1.0),
+    }
+}
+
+/// How often values like these have a mean as far from 0, where theirs is 0. `None`: one value has no spread.
+pub fn mean_is_0(values: &[f64]) -> Option<f64> {
+    let (mean, error2) = mean_and_error2(values)?;
+    Some(strays(mean, error2, values.len() as f64 - 1.0))
+}
+
+/// How often two groups like these have means as far apart, where theirs are the same (Welch).
+pub fn means_are_the_same(a: &[f64], b: &[f64]) -> Option<f64> {
+    let ((mean_a, a2), (mean_b, b2)) = mean_and_error2(a).zip(mean_and_error2(b))?;
+    let df = (a2 + b2).powi(2) / (a2.powi(2) / (a.len() as f64 - 1.0) + b2.powi(2) / (b.len() as f64 - 1.0));
+    let df = if df.is_finite() { df } else { (a.len() + b.len() - 2) as f64 };
+    Some(strays(mean_b - mean_a, a2 + b2, df))
+}
+
+fn strays(off: f64, error2: f64, df: f64) -> f64 {
+    if off == 0.0 { 1.0 } else { beyond(off / error2.sqrt(), df) }
+}
+
+/// The mean, and the square of its standard error.
+fn mean_and_error2(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (mean, squares / (n - 1.0) / n))
+}
+
 /// How much larger a spread may be than `df` degrees of freedom made it look: of equal spreads, four in five are below the
 /// estimate times this. The chi-square quantile at 20 % by Wilson and Hilferty, within 1 % from 3 degrees on and too wide below.
 pub fn spread_at_most(df: f64) -> f64 {
@@ -63,6 +98,24 @@ mod tests {
             let (a, b) = (quantile(0.975, df), quantile(0.95, df));
             assert!((a - t975).abs() < 2e-6 && (b - t95).abs() < 2e-6, "{df}: {a} {b}");
         }
+    }
+
+    #[test]
+    fn straying_is_the_quantiles_other_side() {
+        for (df, t, p) in [(1.0, 12.706_205, 0.05), (4.0, 2.131_847, 0.1), (7.0, -2.364_624, 0.05), (3.0, 0.0, 1.0)] {
+            assert!((beyond(t, df) - p).abs() < 1e-6, "{df}: {}", beyond(t, df));
+        }
+        assert_eq!((beyond(f64::INFINITY, 3.0), beyond(f64::NAN, 3.0)), (0.0, 1.0));
+    }
+
+    #[test]
+    fn means_are_tested_as_in_the_tables() {
+        // R: t.test(c(1, 2, 3, 6))$p.value; t.test(c(1, 2, 3, 6), c(5, 7, 9))$p.value.
+        let one = mean_is_0(&[1.0, 2.0, 3.0, 6.0]).unwrap();
+        assert!((one - 0.069_14).abs() < 1e-4, "{one}");
+        let two = means_are_the_same(&[1.0, 2.0, 3.0, 6.0], &[5.0, 7.0, 9.0]).unwrap();
+        assert!((0.04..0.07).contains(&two), "{two}");
+        assert_eq!((mean_is_0(&[1.0]), mean_is_0(&[0.0; 3]), mean_is_0(&[1.0; 3])), (None, Some(1.0), Some(0.0)));
     }
 
     #[test]

@@ -1,0 +1,30 @@
+//! Many tests together: Holm's step-down correction. Of tests of things that are all so, the chance that any is called otherwise stays
+//! what it is for one, however they depend on each other.
+
+/// What each test's p is with the others in mind, in the order given.
+pub fn adjusted(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+    let mut adjusted = vec![1.0; p.len()];
+    let mut so_far: f64 = 0.0;
+    for (rank, i) in order.into_iter().enumerate() {
+        so_far = so_far.max(p[i] * (p.len() - rank) as f64).min(1.0);
+        adjusted[i] = so_far;
+    }
+    adjusted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_tables() {
+        // R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm").
+        let got = adjusted(&[0.01, 0.04, 0.03, 0.005]);
+        for (got, wanted) in got.iter().zip([0.03, 0.06, 0.06, 0.02]) {
+            assert!((got - wanted).abs() < 1e-12, "{got} {wanted}");
+        }
+        assert_eq!((adjusted(&[]), adjusted(&[0.7]), adjusted(&[0.7, 0.9])), (vec![], vec![0.7], vec![1.0, 1.0]));
+    }
+}
