@@ -71,6 +71,9 @@ pub struct Measurement {
     pub net: Option<NetRecord>,
     pub host: Host,
     pub warnings: Vec<Warning>,
+    /// How often it was measured before and thrown away, since others disturbed it.
+    #[serde(default)]
+    pub thrown_away: u32,
 }
 
 impl Host {

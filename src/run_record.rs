@@ -79,6 +79,9 @@ pub struct RunRecord {
     /// What the arms are compared on (`answer::compare::Metric`); empty: what the table is about.
     #[serde(default)]
     pub metrics: Vec<String>,
+    /// Arms that differ by no more are equivalent, as a factor less 1; `None`: `comparison::EQUIVALENT_WITHIN`.
+    #[serde(default)]
+    pub equivalent_within: Option<f64>,
     #[serde(default)]
     pub expectations: Vec<Expectation>,
     /// Seconds since the epoch (UTC).
@@ -187,6 +190,7 @@ impl RunRecord {
             axes: Vec::new(),
             arms: Vec::new(),
             metrics: Vec::new(),
+            equivalent_within: None,
             expectations: Vec::new(),
             stop: None,
             corruption: None,

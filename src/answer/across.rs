@@ -5,12 +5,12 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::compare::{Metric, Repeat, Side, compare, metrics, noise_floor, place};
+use super::compare::{Metric, Repeat, Side, compare, metrics, noise_floor, place, together};
 use super::group::vehicle_shares;
 use super::spread::Spread;
 use super::unit::Unit;
 use super::words::{count, list, per_io, percent, plural, three_digits};
-use crate::comparison::{Comparison, Verdict};
+use crate::comparison::{Comparison, EQUIVALENT_WITHIN, Verdict};
 use crate::measurement::Measurement;
 use crate::path::vehicle::Vehicle;
 use crate::run_record::{ARM, CONTROL, CellRecord, KERNEL, RunRecord, value_text};
@@ -119,6 +119,7 @@ fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -
             }
         }
     }
+    together(&mut found, EQUIVALENT_WITHIN);
     found
 }
 
@@ -136,7 +137,7 @@ fn measured<'a>(
         }
         for (measurement, repeat) in cell.measurements.iter().zip(1..) {
             let latency = metric.quantile().and_then(|_| histograms(run, cell.cell, repeat));
-            repeats.push(Repeat { measurement, latency: latency.as_ref().map(Counts::of) });
+            repeats.push(Repeat::new(measurement, latency.as_ref().map(Counts::of)));
         }
     }
     repeats
@@ -330,10 +331,11 @@ fn said(words: &str, metric: Metric, group: &[Comparison], run: &RunRecord) -> O
         run.axes.iter().filter(|a| run.values(a).len() > 1 || *a == ARM).filter_map(one).collect::<Vec<_>>().join(", ")
     };
     let ratio = |c: &Comparison| c.ratio.map_or_else(String::new, |r| format!(" (×{})", three_digits(r)));
-    let (mut higher, mut lower, mut same, mut open) = (Vec::new(), Vec::new(), 0, Vec::new());
+    let (mut higher, mut lower, mut same, mut unsure, mut open) = (Vec::new(), Vec::new(), 0, 0, Vec::new());
     for c in group {
         match c.verdict {
-            Verdict::NoDifference => same += 1,
+            Verdict::Equivalent => same += 1,
+            Verdict::Inconclusive => unsure += 1,
             Verdict::NotComparable => open.push(c),
             v if (v == Verdict::Faster) == metric.higher_is_better() => {
                 higher.push(format!("{}{}", label(c), ratio(c)))
@@ -348,7 +350,10 @@ fn said(words: &str, metric: Metric, group: &[Comparison], run: &RunRecord) -> O
         }
     }
     if same > 0 {
-        parts.push(format!("no measurable difference in {}", plural(same, "cell")));
+        parts.push(format!("equivalent in {}", plural(same, "cell")));
+    }
+    if unsure > 0 {
+        parts.push(format!("inconclusive in {}", plural(unsure, "cell")));
     }
     if let Some(why) = open.first().and_then(|c| c.reasons.first()) {
         parts.push(format!("not comparable in {} ({why})", plural(open.len(), "cell")));

@@ -10,20 +10,23 @@ use super::words::{bytes, count, list, percent, plural, span};
 use crate::measurement::{BeforeAfter, Circumstances, DeviceBytes, Measurement, TargetInterrupt, Warning};
 use crate::stats::steady;
 
-/// Warnings that make a measurement not comparable with others, whether they are given here or where it was made.
-pub const CODES: &[&str] = &[
+/// What others did to a measurement while it was made: it is measured again, or left out.
+pub const DISTURBED: &[&str] = &[
     "other_io",
-    "not_from_device",
-    "cache_changed",
     "dirty_cache",
     "steal",
     "throttled",
     "thermal",
     "frequency_changed",
     "interrupt_moved",
-    "not_granted",
     "cpu_contended",
-    "unsteady",
+];
+
+/// It measured another load than was asked for: with that there is nothing to compare.
+pub const ANOTHER_LOAD: &[&str] = &[
+    "not_from_device",
+    "cache_changed",
+    "not_granted",
     // Of the load itself (`load::outcome`). Failed I/Os are judged by their share where they are compared.
     "unpinned",
     "short_ios",
@@ -85,9 +88,18 @@ pub fn warnings(m: &Measurement) -> Vec<Warning> {
     of_counts.into_iter().chain(of_times).flatten().collect()
 }
 
-/// Why this measurement must not be compared, one sentence each; empty: it may.
-pub fn reasons(m: &Measurement) -> Vec<String> {
-    m.warnings.iter().filter(|w| CODES.contains(&w.code.as_str())).map(|w| w.text.clone()).collect()
+/// What others did to it, one sentence each; empty: nothing that was seen.
+pub fn disturbances(m: &Measurement) -> Vec<String> {
+    said(m, DISTURBED)
+}
+
+/// Why it is no measurement of what was asked for, one sentence each; empty: it is one.
+pub fn another_load(m: &Measurement) -> Vec<String> {
+    said(m, ANOTHER_LOAD)
+}
+
+fn said(m: &Measurement, codes: &[&str]) -> Vec<String> {
+    m.warnings.iter().filter(|w| codes.contains(&w.code.as_str())).map(|w| w.text.clone()).collect()
 }
 
 /// Why these two must not be compared with each other, though each alone may be in order; empty: they may.

@@ -41,7 +41,7 @@ fn a_healthy_measurement_and_one_without_circumstances_say_nothing() {
     let mut m = with(|_, _| {});
     m.circumstances = None;
     assert_eq!(warnings(&m), []);
-    assert_eq!(reasons(&m), Vec::<String>::new());
+    assert_eq!((disturbances(&m), another_load(&m)), (vec![], vec![]));
 }
 
 #[test]
@@ -268,12 +268,15 @@ fn throughput_that_changes() {
 }
 
 #[test]
-fn reasons_are_the_warnings_that_count() {
+fn a_disturbance_is_not_another_load() {
     let mut m = with(|_, _| {});
     m.warnings = vec![
         Warning::new("not_steady", "it changes a little", ""),
         Warning::new("steal", "the hypervisor took 9 %", ""),
         Warning::new("unpinned", "1 threads were moved off their CPU", ""),
     ];
-    assert_eq!(reasons(&m), ["the hypervisor took 9 %", "1 threads were moved off their CPU"]);
+    assert_eq!(
+        (disturbances(&m), another_load(&m)),
+        (vec!["the hypervisor took 9 %".to_owned()], vec!["1 threads were moved off their CPU".to_owned()],)
+    );
 }

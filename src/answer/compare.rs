@@ -12,11 +12,12 @@ pub use self::level::{Level, level};
 pub use self::metric::Metric;
 use super::comparable;
 use super::words::plural;
-use crate::comparison::{Comparison, SCHEMA, Verdict};
+use crate::comparison::{Comparison, Disturbed, EQUIVALENT_WITHIN, Needed, SCHEMA, Verdict};
 use crate::measurement::Measurement;
 use crate::run_record::{ARM, CONTROL, CellRecord, RunRecord, Table};
 use crate::stats::bootstrap::{Counts, FEWEST, Median, MergedQuantile, Ratio, paired, paired_quantiles, unpaired};
 use crate::stats::middle::median;
+use crate::stats::{holm, student};
 
 /// Latencies of a repeat (from 1) of a cell, by their numbers; `None`: not kept.
 pub type Histograms<'a> = &'a dyn Fn(u32, u32) -> Option<Histogram<u64>>;
@@ -33,6 +34,14 @@ pub struct Side<'a> {
 pub struct Repeat<'a> {
     pub measurement: &'a Measurement,
     pub latency: Option<Counts>,
+    /// Which of the side's runs it is of; `None`: the only one of its run.
+    pub run: Option<usize>,
+}
+
+impl<'a> Repeat<'a> {
+    pub fn new(measurement: &'a Measurement, latency: Option<Counts>) -> Self {
+        Self { measurement, latency, run: None }
+    }
 }
 
 impl<'a> Side<'a> {
@@ -41,7 +50,7 @@ impl<'a> Side<'a> {
         let needed = metrics.iter().any(|m| m.quantile().is_some());
         let repeat = |(measurement, number): (&'a Measurement, u32)| {
             let latency = if needed { histograms(cell.cell, number).as_ref().map(Counts::of) } else { None };
-            Repeat { measurement, latency }
+            Repeat::new(measurement, latency)
         };
         Self { name: name.into(), repeats: cell.measurements.iter().zip(1..).map(repeat).collect() }
     }
@@ -56,6 +65,18 @@ impl<'a> Side<'a> {
 
     fn latencies(&self) -> Option<Vec<&Counts>> {
         self.repeats.iter().map(|r| r.latency.as_ref()).collect()
+    }
+
+    /// Places of the repeats, by the run that they are of.
+    fn runs(&self) -> Vec<Vec<usize>> {
+        let mut runs: Vec<(Option<usize>, Vec<usize>)> = Vec::new();
+        for (i, repeat) in self.repeats.iter().enumerate() {
+            match runs.iter_mut().find(|(run, _)| run.is_some() && *run == repeat.run) {
+                Some((_, of)) => of.push(i),
+                None => runs.push((repeat.run, vec![i])),
+            }
+        }
+        runs.into_iter().map(|(_, of)| of).collect()
     }
 
     fn first(&self, n: usize) -> Self {
@@ -94,7 +115,50 @@ pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison>
         }
     }
     found.sort_by_key(|(order, _)| *order);
-    found.into_iter().map(|(_, c)| c).collect()
+    let mut found: Vec<Comparison> = found.into_iter().map(|(_, c)| c).collect();
+    together(&mut found, record.equivalent_within.unwrap_or(EQUIVALENT_WITHIN));
+    found
+}
+
+/// Verdicts of comparisons that were made together: those of one metric share their chance of a false difference (Holm).
+pub fn together(all: &mut [Comparison], within: f64) {
+    for metric in Metric::ALL {
+        let mut of_metric: Vec<&mut Comparison> = all.iter_mut().filter(|c| c.metric == metric.name()).collect();
+        let told: Vec<f64> = of_metric.iter().filter_map(|c| c.p).collect();
+        let mut adjusted = holm::adjusted(&told).into_iter();
+        for c in &mut of_metric {
+            c.equivalent_within = within;
+            c.together = told.len();
+            c.p_adjusted = c.p.and_then(|_| adjusted.next());
+            decide(metric, c);
+        }
+    }
+}
+
+/// Differences that chance alone makes so rarely are none of chance.
+const CHANCE: f64 = 0.05;
+
+fn decide(metric: Metric, c: &mut Comparison) {
+    if c.verdict == Verdict::NotComparable {
+        return;
+    }
+    let floor = c.noise_floor.unwrap_or(0.0);
+    let above_floor = c.ratio.is_none_or(|r| r.max(1.0 / r) > 1.0 + floor);
+    let differs = c.p_adjusted.is_some_and(|p| p < CHANCE);
+    // Where no difference could be told, neither can equivalence.
+    let within = c.p.is_some()
+        && c.ci95.is_some_and(|[lo, hi]| lo >= 1.0 / (1.0 + c.equivalent_within) && hi <= 1.0 + c.equivalent_within);
+    c.verdict = match () {
+        () if within => Verdict::Equivalent,
+        // What has no ratio was 0 before.
+        () if differs && above_floor => direction(metric, c.ratio.is_none_or(|r| r > 1.0)),
+        () => Verdict::Inconclusive,
+    };
+    if c.verdict != Verdict::Inconclusive {
+        c.to_show_10_percent = None;
+    } else if differs {
+        c.reasons.push("the difference is within the noise floor: the load differs as much from itself".into());
+    }
 }
 
 /// What a run's arms are compared on: what it says, else what its table is about. Where times mean nothing, counts.
@@ -135,7 +199,7 @@ pub fn place(cell: &CellRecord) -> Map<String, Value> {
 /// off. `None`: they have no interval.
 pub fn noise_floor(metric: Metric, twin: &Side<'_>, control: &Side<'_>) -> Option<f64> {
     let n = twin.repeats.len().min(control.repeats.len());
-    let r = ratio(metric, &twin.first(n), &control.first(n), true).ok()?.0;
+    let r = ratio(metric, &twin.first(n), &control.first(n), true, false).ok()?.0;
     let half = r.interval?.relative_half_width(r.ratio);
     Some(half.max(r.ratio.max(1.0 / r.ratio) - 1.0))
 }
@@ -149,11 +213,11 @@ pub fn interval_width(metric: Metric, a: &[Measurement], b: &[Measurement]) -> O
     r.interval.map(|i| i.relative_half_width(r.ratio))
 }
 
-/// b against a. `interleaved`: repeat i of both is of one block. `noise_floor`: where a control arm tells it.
+/// b against a, by itself. `interleaved`: repeat i of both is of one block. `noise_floor`: where a control arm tells it.
 pub fn compare(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, noise_floor: Option<f64>) -> Comparison {
+    let (kept_a, kept_b, disturbed, mut said) = undisturbed(a, b, interleaved);
+    let (a, b) = (&kept_a, &kept_b);
     let pairs = a.repeats.len().min(b.repeats.len());
-    let cut = interleaved.then(|| (a.first(pairs), b.first(pairs)));
-    let (a, b) = cut.as_ref().map_or((a, b), |(a, b)| (a, b));
     let mut c = Comparison {
         schema: SCHEMA.into(),
         metric: metric.to_string(),
@@ -162,29 +226,37 @@ pub fn compare(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, no
         b: b.name.clone(),
         pairs,
         paired: interleaved,
+        disturbed,
         ratio: None,
         ci95: None,
         noise_floor,
         smallest_visible: None,
-        verdict: Verdict::NotComparable,
+        p: None,
+        p_adjusted: None,
+        together: 0,
+        equivalent_within: EQUIVALENT_WITHIN,
+        to_show_10_percent: None,
+        verdict: Verdict::Inconclusive,
         reasons: Vec::new(),
     };
+    c.reasons.append(&mut said);
+    // What differs from run to run of the same is in the spread of the runs, and in no repeats of one.
+    let runs = a.runs().len().min(b.runs().len());
+    let by_run = !interleaved && runs >= RUNS;
     let mut against: Vec<String> = [a, b].into_iter().flat_map(against).collect();
     if metric.is_of_time() && a.measurements().chain(b.measurements()).any(|m| m.host.is_emulated()) {
         against.push("times mean nothing where software runs the machine's instructions".into());
     }
-    if interleaved {
-        match between(a, b) {
-            Ok(said) => c.reasons.extend(said),
-            Err(why) => against.push(why),
-        }
-    }
-    match ratio(metric, a, b, interleaved) {
+    match ratio(metric, a, b, interleaved, by_run) {
         Err(Unknown::Missing(why)) => {
             c.reasons.push(why);
             c.ratio = of_medians(metric, a, b);
         }
-        Err(Unknown::HasZeros) => of_zeros(metric, a, b, against.is_empty(), &mut c),
+        Err(Unknown::NotKnown(why)) => {
+            against.push(why);
+            c.ratio = of_medians(metric, a, b);
+        }
+        Err(Unknown::HasZeros) => of_zeros(metric, a, b, interleaved, &mut c),
         Ok((r, how)) => {
             c.reasons.extend(how);
             c.ratio = Some(r.ratio);
@@ -192,30 +264,42 @@ pub fn compare(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, no
                 _ if !against.is_empty() => {}
                 None => c.reasons.push(too_few(pairs, interleaved)),
                 Some(i) => {
-                    let floor = noise_floor.unwrap_or(0.0);
                     c.ci95 = Some([i.lo, i.hi]);
-                    c.smallest_visible = Some(i.smallest_visible(r.ratio, floor));
-                    let excludes_1 = i.lo > 1.0 || i.hi < 1.0;
-                    let above_floor = r.ratio.max(1.0 / r.ratio) > 1.0 + floor;
-                    if excludes_1 && !above_floor {
-                        c.reasons.push(
-                            "the difference is within the noise floor: the load differs as much from itself".into(),
-                        );
-                    }
-                    c.verdict = if excludes_1 && above_floor {
-                        direction(metric, r.ratio > 1.0)
-                    } else {
-                        Verdict::NoDifference
-                    };
+                    c.p = Some(i.p);
+                    c.smallest_visible = Some(i.smallest_visible(r.ratio, noise_floor.unwrap_or(0.0)));
+                    let each = seconds_each(a, b);
+                    let (n, each) = if by_run { (runs, each * pairs as f64 / runs as f64) } else { (pairs, each) };
+                    c.to_show_10_percent =
+                        i.repeats_to_show(n, 0.1).map(|repeats| Needed { repeats, seconds: repeats as f64 * each });
                 }
             }
         }
     }
+    if !interleaved && !by_run && pairs > 0 {
+        c.p = None;
+        c.to_show_10_percent = None;
+        let runs = plural(runs, "run");
+        c.reasons.push(format!(
+            "measured apart, {runs} a side: what differs from run to run is not in the interval, and a verdict needs {RUNS} runs of \
+             each, or both as arms of one run"
+        ));
+    }
     if !against.is_empty() {
         c.verdict = Verdict::NotComparable;
+        c.p = None;
         c.reasons.splice(0..0, against);
     }
+    together(std::slice::from_mut(&mut c), EQUIVALENT_WITHIN);
     c
+}
+
+/// What a repeat of both sides takes.
+fn seconds_each(a: &Side<'_>, b: &Side<'_>) -> f64 {
+    let of = |side: &Side<'_>| {
+        let all: u64 = side.measurements().map(|m| m.load.warmup_ns + m.elapsed_ns).sum();
+        all as f64 / 1e9 / side.repeats.len().max(1) as f64
+    };
+    of(a) + of(b)
 }
 
 /// In what two sides that were measured apart differ beside what was measured: a sentence each for hosts, targets and loads.
@@ -233,48 +317,124 @@ fn too_few(pairs: usize, interleaved: bool) -> String {
     format!("{}, and an interval needs {FEWEST}{of_each} at least: measure more", plural(pairs, what))
 }
 
-/// What forbids to compare this side with anything.
+/// What forbids to compare this side with anything: it is another load than was asked for.
 fn against(side: &Side<'_>) -> Vec<String> {
+    each_once(side.measurements().map(comparable::another_load), &side.name, side.repeats.len())
+}
+
+/// Sentences of measurements, each with how many of them it is of.
+fn each_once(of: impl Iterator<Item = Vec<String>>, name: &str, all: usize) -> Vec<String> {
     let mut reasons: Vec<(String, usize)> = Vec::new();
-    let all = side.repeats.len();
-    for m in side.measurements() {
-        for reason in comparable::reasons(m) {
-            match reasons.iter_mut().find(|(r, _)| *r == reason) {
-                Some((_, n)) => *n += 1,
-                None => reasons.push((reason, 1)),
-            }
+    for reason in of.flatten() {
+        match reasons.iter_mut().find(|(r, _)| *r == reason) {
+            Some((_, n)) => *n += 1,
+            None => reasons.push((reason, 1)),
         }
     }
     let said = |(reason, n): (String, usize)| match n == all {
-        true => format!("{}: {reason}", side.name),
-        false => format!("{}, {n} of {}: {reason}", side.name, plural(all, "measurement")),
+        true => format!("{name}: {reason}"),
+        false => format!("{name}, {n} of {}: {reason}", plural(all, "measurement")),
     };
     reasons.into_iter().map(said).collect()
 }
 
-/// Pairs whose two do not go together. Where that is so in every pair, it is what the arms differ in, and is said; where it is in
-/// some, something happened to these, and it forbids to compare (`Err`).
-fn between(a: &Side<'_>, b: &Side<'_>) -> Result<Option<String>, String> {
+/// Of those that were measured, at least such a share has to be left when the disturbed ones are left out; else all count.
+const LEFT: f64 = 0.5;
+
+/// Both sides without the pairs (of sides that were measured apart, without the measurements) that others disturbed, and what is to be
+/// said of that. What was disturbed is told by what was seen of the machine, never by the result, so that leaving it out leans to
+/// neither side.
+fn undisturbed<'a>(a: &Side<'a>, b: &Side<'a>, interleaved: bool) -> (Side<'a>, Side<'a>, Disturbed, Vec<String>) {
     let pairs = a.repeats.len().min(b.repeats.len());
-    let each = a.measurements().zip(b.measurements()).map(|(a, b)| comparable::reasons_between(a, b));
-    let apart: Vec<Vec<String>> = each.filter(|reasons| !reasons.is_empty()).collect();
-    let Some(first) = apart.first() else { return Ok(None) };
-    let said = first.join(", and ");
-    match apart.len() {
-        n if n == pairs => Ok(Some(format!("in every pair, {said}"))),
-        n => Err(format!("in {n} of {} the two do not go together: {said}", plural(pairs, "pair"))),
+    let (a, b) = if interleaved { (a.first(pairs), b.first(pairs)) } else { (a.clone(), b.clone()) };
+    let all = a.repeats.len() + b.repeats.len();
+    let thrown = a.measurements().chain(b.measurements()).filter(|m| m.thrown_away > 0).count();
+    let mut disturbed = Disturbed { measurements: all, repeated: thrown, left_out: 0, counted: 0 };
+    let mut said = Vec::new();
+    let is = |r: &Repeat<'_>| !comparable::disturbances(r.measurement).is_empty();
+    let of = |side: &Side<'_>| side.repeats.iter().map(is).collect::<Vec<bool>>();
+    let (mut of_a, mut of_b) = (of(&a), of(&b));
+    let mut apart: Vec<(usize, Vec<String>)> = Vec::new();
+    if interleaved {
+        let each = a.measurements().zip(b.measurements()).map(|(a, b)| comparable::reasons_between(a, b));
+        apart = each.enumerate().filter(|(_, reasons)| !reasons.is_empty()).collect();
+        // Where that is so in every pair, it is what the arms differ in; where it is in some, something happened to these.
+        if let (Some((_, first)), true) = (apart.first(), apart.len() == pairs) {
+            said.push(format!("in every pair, {}", first.join(", and ")));
+            apart.clear();
+        }
+        for i in 0..pairs {
+            let pair = of_a[i] || of_b[i] || apart.iter().any(|(at, _)| *at == i);
+            (of_a[i], of_b[i]) = (pair, pair);
+        }
     }
+    let (bad_a, bad_b) = (of_a.iter().filter(|d| **d).count(), of_b.iter().filter(|d| **d).count());
+    if bad_a + bad_b == 0 {
+        if thrown > 0 {
+            said.push(format!("{thrown} of {} were disturbed and measured again", plural(all, "measurement")));
+        }
+        return (a, b, disturbed, said);
+    }
+    let enough = |bad: usize, all: usize| {
+        let left = all - bad;
+        left >= FEWEST.max(all.min(FEWEST_LEFT)) && left as f64 >= LEFT * all as f64
+    };
+    let leave_out = enough(bad_a, of_a.len()) && enough(bad_b, of_b.len());
+    let why = why_disturbed(&a, &b, &apart);
+    let unit = if interleaved { "pair" } else { "measurement" };
+    let n = if interleaved { bad_a } else { bad_a + bad_b };
+    let of_all = plural(if interleaved { pairs } else { all }, unit);
+    let again = if thrown > 0 { format!("; {thrown} were measured again") } else { String::new() };
+    if !leave_out {
+        disturbed.counted = n;
+        said.push(format!(
+            "{n} of {of_all} were disturbed and count all the same, since too few others are left{again}: {why}"
+        ));
+        return (a, b, disturbed, said);
+    }
+    disturbed.left_out = n;
+    said.push(format!("{n} of {of_all} were disturbed and are left out{again}: {why}"));
+    let keep = |side: Side<'a>, bad: &[bool]| {
+        let kept = side.repeats.iter().zip(bad).filter(|(_, bad)| !**bad).map(|(r, _)| r.clone()).collect();
+        Side { repeats: kept, ..side }
+    };
+    let (kept_a, kept_b) = (keep(a, &of_a), keep(b, &of_b));
+    (kept_a, kept_b, disturbed, said)
+}
+
+/// Fewer pairs tell too little of their own spread: they are not made fewer by choice.
+const FEWEST_LEFT: usize = 3;
+
+/// The first of each kind, and how many more there are.
+fn why_disturbed(a: &Side<'_>, b: &Side<'_>, apart: &[(usize, Vec<String>)]) -> String {
+    let each = a.measurements().chain(b.measurements()).flat_map(comparable::disturbances);
+    let mut all: Vec<String> = each.chain(apart.iter().flat_map(|(_, r)| r.clone())).collect();
+    let n = all.len();
+    all.truncate(1);
+    let first = all.pop().unwrap_or_default();
+    if n > 1 { format!("{first}, and {} more such", n - 1) } else { first }
 }
 
 enum Unknown {
-    /// Why there is no ratio.
+    /// Why there is no ratio yet;
     Missing(String),
+    /// or why there will be none.
+    NotKnown(String),
     /// What is 0 has no logarithm.
     HasZeros,
 }
 
-/// The ratio, and what has to be said of how it came about.
-fn ratio(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool) -> Result<(Ratio, Option<String>), Unknown> {
+/// Runs of each of two sides that were measured apart, below which there is no verdict.
+const RUNS: usize = 3;
+
+/// The ratio, and what has to be said of how it came about. `by_run`: each run of a side is one number.
+fn ratio(
+    metric: Metric,
+    a: &Side<'_>,
+    b: &Side<'_>,
+    interleaved: bool,
+    by_run: bool,
+) -> Result<(Ratio, Option<String>), Unknown> {
     if a.repeats.is_empty() || b.repeats.is_empty() {
         return Err(Unknown::Missing(too_few(0, interleaved)));
     }
@@ -282,6 +442,11 @@ fn ratio(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool) -> Resul
     if let Some(q) = metric.quantile() {
         if let (Some(of_a), Some(of_b)) = (a.latencies(), b.latencies()) {
             let merged = |side: &Side<'_>, counts: &[&Counts]| {
+                let of_runs: Vec<Counts> = match by_run {
+                    true => side.runs().iter().map(|run| Counts::merged(&pick(counts, run))).collect(),
+                    false => counts.iter().map(|c| (*c).clone()).collect(),
+                };
+                let counts = &of_runs.iter().collect::<Vec<_>>()[..];
                 let few = || format!("too few I/Os of {} for {metric}, even of all its repeats together", side.name);
                 MergedQuantile::new(counts, q).ok_or_else(|| Unknown::Missing(few()))
             };
@@ -296,15 +461,24 @@ fn ratio(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool) -> Resul
         side.values(metric).ok_or_else(|| {
             let unknown = side.repeats.iter().filter(|r| metric.of(r.measurement).is_none()).count();
             let of = plural(side.repeats.len(), "measurement");
-            Unknown::Missing(format!("{metric} is not known in {unknown} of {of} of {}", side.name))
+            Unknown::NotKnown(format!("{metric} is not known in {unknown} of {of} of {}", side.name))
         })
     };
-    let (of_a, of_b) = (values(a)?, values(b)?);
+    let of_runs = |side: &Side<'_>| -> Result<Vec<f64>, Unknown> {
+        let values = values(side)?;
+        let of = |run: &Vec<usize>| median(run.iter().map(|i| values[*i])).unwrap_or(f64::NAN);
+        Ok(if by_run { side.runs().iter().map(of).collect() } else { values })
+    };
+    let (of_a, of_b) = (of_runs(a)?, of_runs(b)?);
     let ratio = match interleaved {
         true => paired(&of_a, &of_b),
         false => Median::new(&of_a).zip(Median::new(&of_b)).map(|(a, b)| unpaired(&a, &b)),
     };
     ratio.map(|r| (r, how)).ok_or(Unknown::HasZeros)
+}
+
+fn pick<'a>(of: &[&'a Counts], places: &[usize]) -> Vec<&'a Counts> {
+    places.iter().map(|i| of[*i]).collect()
 }
 
 /// The point estimate of what has no interval, wherever both sides have a number.
@@ -314,33 +488,20 @@ fn of_medians(metric: Metric, a: &Side<'_>, b: &Side<'_>) -> Option<f64> {
     (a > 0.0).then(|| b / a)
 }
 
-/// Counts that are 0 at times: no interval of a ratio, but where all repeats of one side are above all of the other's, chance is
-/// rarely why: of the (n+m over n) orders that equal arms have alike, two are such.
-fn of_zeros(metric: Metric, a: &Side<'_>, b: &Side<'_>, comparable: bool, c: &mut Comparison) {
+/// Counts that are 0 at times: no interval of a ratio, but the differences have a mean and an error.
+fn of_zeros(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, c: &mut Comparison) {
     let (Some(a), Some(b)) = (a.values(metric), b.values(metric)) else { return };
-    let reach = |v: &[f64]| (v.iter().copied().fold(f64::INFINITY, f64::min), v.iter().copied().fold(0.0, f64::max));
-    let ((a_min, a_max), (b_min, b_max)) = (reach(&a), reach(&b));
     let medians = median(a.iter().copied()).zip(median(b.iter().copied()));
     c.ratio = medians.filter(|(a, _)| *a > 0.0).map(|(a, b)| b / a);
-    c.reasons
-        .push(format!("{metric} is 0 at times: no interval of a ratio; the verdict is by the order of all repeats"));
-    if !comparable {
+    if a.iter().chain(&b).all(|x| *x == 0.0) {
+        (c.ratio, c.ci95, c.p) = (Some(1.0), Some([1.0; 2]), Some(1.0));
         return;
     }
-    if chance_of_apart(a.len(), b.len()) > 0.05 {
-        c.reasons.push(format!("{} are too few for that: 4 of each side are needed", plural(c.pairs, "repeat")));
-        return;
-    }
-    c.verdict = match (b_min > a_max, b_max < a_min) {
-        (true, _) => direction(metric, true),
-        (_, true) => direction(metric, false),
-        _ => Verdict::NoDifference,
+    c.reasons.push(format!("{metric} is 0 at times: no interval of a ratio; the verdict is by the differences"));
+    c.p = match interleaved {
+        true => student::mean_is_0(&a.iter().zip(&b).map(|(a, b)| b - a).collect::<Vec<_>>()),
+        false => student::means_are_the_same(&a, &b),
     };
-}
-
-/// How often all repeats of one of two equal arms lie above all of the other's.
-fn chance_of_apart(n: usize, m: usize) -> f64 {
-    (1..=n).fold(2.0, |p, i| p * i as f64 / (m + i) as f64)
 }
 
 #[cfg(test)]

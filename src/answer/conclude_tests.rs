@@ -56,8 +56,8 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
     assert_eq!(
         all[0].sentences,
         [
-            "IOPS with coop against default: higher at depth 16 (×2.00, 1.95–2.05); lower at depth 1 (×0.025, 0.025–0.025); no \
-             measurable difference at depth 4 (it would have shown from ±0 %).",
+            "IOPS with coop against default: higher at depth 16 (×2.00, 1.95–2.05); lower at depth 1 (×0.025, 0.025–0.025); \
+             equivalent within ±5 % at depth 4.",
             "Most completions of default were carried by resched_ipi (100 %); 0.80 to 1.00 kicks per I/O.",
             "Most completions of coop were carried by timer_tick (100 %) at depth 1 and enter (100 %) at depth 4 and 16; 0.00 \
              kicks per I/O.",
@@ -69,8 +69,9 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
     assert_eq!(
         all[1].sentences,
         [
-            "Ratios have their 95 % interval, of 3 pairs at least; an arm is called higher or lower where it keeps away from 1. \
-             Equal arms are called different in 5 % of comparisons at most. docs/method.md says how to read them."
+            "Ratios have their 95 % interval, of 3 pairs at least. An arm is called higher or lower where chance alone makes as much in \
+             less than 5 % of runs, all 3 comparisons of a metric together; equivalent where the interval is within the band. \
+             docs/method.md says how to read them."
         ]
     );
 }
@@ -108,7 +109,7 @@ fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
     let all = conclude(&r);
     assert_eq!(
         all[0].sentences[0],
-        "IOPS with coop against default: not comparable at depth 1 (1 pair, and an interval needs 2 at least: measure more)."
+        "IOPS with coop against default: inconclusive at depth 1 (1 pair, and an interval needs 2 at least: measure more)."
     );
     assert_eq!(all.len(), 1, "no words on what was not compared");
 
@@ -166,7 +167,7 @@ fn costs_are_ranked_and_their_places_named() {
         conclude(&r)[0].sentences[..2],
         [
             "coop has the least median: 1.90 ms (1.89 ms to 1.91 ms in 3 repeats).",
-            "Wall time against default: lower coop (×0.995, 0.995–0.995).",
+            "Wall time against default: equivalent within ±5 %: coop.",
         ]
     );
 }

@@ -70,7 +70,7 @@ fn wanted(e: &Expectation) -> String {
     let is = match e.is {
         Expected::Faster => "faster",
         Expected::Slower => "slower",
-        Expected::NoDifference => "no difference",
+        Expected::NoDifference => "no difference (equivalent)",
         Expected::NotSlower => "not slower",
         Expected::NotFaster => "not faster",
     };
@@ -80,13 +80,13 @@ fn wanted(e: &Expectation) -> String {
 
 /// A bound is met where the interval lies within it, and not met where it lies outside.
 fn outcome(e: &Expectation, c: &Comparison) -> Outcome {
-    if c.verdict == Verdict::NotComparable {
+    if matches!(c.verdict, Verdict::NotComparable | Verdict::Inconclusive) {
         return Outcome::Open;
     }
     let is = match e.is {
         Expected::Faster => c.verdict == Verdict::Faster,
         Expected::Slower => c.verdict == Verdict::Slower,
-        Expected::NoDifference => c.verdict == Verdict::NoDifference,
+        Expected::NoDifference => c.verdict == Verdict::Equivalent,
         Expected::NotSlower => c.verdict != Verdict::Slower,
         Expected::NotFaster => c.verdict != Verdict::Faster,
     };
@@ -121,10 +121,16 @@ mod tests {
             b: "coop".into(),
             pairs: 8,
             paired: true,
+            disturbed: Default::default(),
             ratio: ci95.map(|[lo, hi]| (lo + hi) / 2.0),
             ci95,
             noise_floor: None,
             smallest_visible: None,
+            p: None,
+            p_adjusted: None,
+            together: 1,
+            equivalent_within: 0.05,
+            to_show_10_percent: None,
             verdict,
             reasons: vec![],
         }
@@ -141,7 +147,10 @@ mod tests {
         let faster = Some([1.1, 1.3]);
         assert_eq!(of(Expected::Faster, None, Verdict::Faster, faster), Outcome::Met);
         assert_eq!(of(Expected::Slower, None, Verdict::Faster, faster), Outcome::NotMet);
-        assert_eq!(of(Expected::NotSlower, None, Verdict::NoDifference, Some([0.9, 1.1])), Outcome::Met);
+        assert_eq!(of(Expected::NotSlower, None, Verdict::Equivalent, Some([0.98, 1.02])), Outcome::Met);
+        assert_eq!(of(Expected::NotSlower, None, Verdict::Inconclusive, Some([0.9, 1.1])), Outcome::Open);
+        assert_eq!(of(Expected::NoDifference, None, Verdict::Inconclusive, Some([0.9, 1.1])), Outcome::Open);
+        assert_eq!(of(Expected::NoDifference, None, Verdict::Equivalent, Some([0.98, 1.02])), Outcome::Met);
         assert_eq!(of(Expected::NoDifference, None, Verdict::Faster, faster), Outcome::NotMet);
         assert_eq!(of(Expected::Faster, Some(1.05), Verdict::Faster, faster), Outcome::Met);
         assert_eq!(of(Expected::Faster, Some(1.2), Verdict::Faster, faster), Outcome::Open, "it may be either");

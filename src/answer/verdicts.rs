@@ -3,7 +3,7 @@
 use super::compare::{Metric, metrics, place};
 use super::group::{Group, Row};
 use super::unit::Unit;
-use super::words::{list, percent, plural, three_digits};
+use super::words::{list, percent, plural, span, three_digits};
 use crate::comparison::{Comparison, Verdict};
 use crate::run_record::{RunRecord, VARIANT, value_text};
 
@@ -66,10 +66,12 @@ pub fn compared<'a>(run: &'a RunRecord, metric: Metric, arm: &str, row: &Row<'_>
 /// What differs, what does not, what cannot be told. `rows` names what the comparisons are called by: a parameter whose values they
 /// stand for, nothing where they have names of their own; `None`: there is one.
 pub(super) fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Option<&str>) -> Vec<String> {
-    let (mut higher, mut lower, mut same, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut higher, mut lower, mut same) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut unsure, mut open) = (Vec::new(), Vec::new());
     for (name, c) in found {
         match c.verdict {
-            Verdict::NoDifference => same.push((name, *c)),
+            Verdict::Equivalent => same.push((name, *c)),
+            Verdict::Inconclusive => unsure.push((name, *c)),
             Verdict::NotComparable => open.push((name, *c)),
             verdict if (verdict == Verdict::Faster) == metric.higher_is_better() => higher.push((name, *c)),
             _ => lower.push((name, *c)),
@@ -89,23 +91,31 @@ pub(super) fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Optio
         (!of.is_empty()).then(|| format!("{word} {}", called(&of.iter().map(with).collect::<Vec<_>>())))
     };
     let mut parts = vec![differing("higher", &higher), differing("lower", &lower)];
-    if !same.is_empty() {
-        let names: Vec<String> = same.iter().map(|(n, _)| (*n).clone()).collect();
-        let place = if rows.is_some() { format!(" {}", called(&names)) } else { String::new() };
-        let visible = visible(&same.iter().filter_map(|(_, c)| c.smallest_visible).collect::<Vec<_>>());
-        parts.push(Some(format!("no measurable difference{place}{visible}")));
+    let place = |of: &[(&String, &Comparison)]| {
+        let names: Vec<String> = of.iter().map(|(n, _)| (*n).clone()).collect();
+        if rows.is_some() { format!(" {}", called(&names)) } else { String::new() }
+    };
+    if let Some((_, first)) = same.first() {
+        let colon = if rows == Some("") { ":" } else { "" };
+        parts.push(Some(format!("equivalent within {}{colon}{}", factor(first.equivalent_within), place(&same))));
     }
-    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
-    for (name, c) in open {
-        let why = c.reasons.join("; ");
-        match reasons.iter_mut().find(|(r, _)| *r == why) {
-            Some((_, names)) => names.push(name.clone()),
-            None => reasons.push((why, vec![name.clone()])),
+    let (some, none): (Vec<_>, Vec<_>) = unsure.into_iter().partition(|(_, c)| c.smallest_visible.is_some());
+    if !some.is_empty() {
+        let visible = visible(&some.iter().filter_map(|(_, c)| c.smallest_visible).collect::<Vec<_>>());
+        parts.push(Some(format!("inconclusive{}{visible}", place(&some))));
+    }
+    for (word, of) in [("inconclusive", none), ("not comparable", open)] {
+        let mut reasons: Vec<(String, Vec<(&String, &Comparison)>)> = Vec::new();
+        for (name, c) in of {
+            let why = c.reasons.join("; ");
+            match reasons.iter_mut().find(|(r, _)| *r == why) {
+                Some((_, all)) => all.push((name, c)),
+                None => reasons.push((why, vec![(name, c)])),
+            }
         }
-    }
-    for (why, names) in reasons {
-        let place = if rows.is_some() { format!(" {}", called(&names)) } else { String::new() };
-        parts.push(Some(format!("not comparable{place} ({why})")));
+        for (why, all) in reasons {
+            parts.push(Some(format!("{word}{} ({why})", place(&all))));
+        }
     }
     parts.into_iter().flatten().collect()
 }
@@ -115,7 +125,7 @@ pub(super) fn figures(c: &Comparison) -> String {
     let mut said = c.ratio.map_or_else(|| "from 0".into(), |r| format!("×{}", near_1(r)));
     match c.ci95 {
         Some([lo, hi]) => said.push_str(&format!(", {}–{}", near_1(lo), near_1(hi))),
-        None => said.push_str(", no interval: by the order of all repeats"),
+        None => said.push_str(", no interval"),
     }
     if let Some(noise) = c.noise_floor {
         said.push_str(&format!("; noise {}", factor(noise)));
@@ -126,6 +136,16 @@ pub(super) fn figures(c: &Comparison) -> String {
 /// Three digits say nothing of the second percent.
 fn near_1(x: f64) -> String {
     if (0.9..1.1).contains(&x) { format!("{x:.3}") } else { three_digits(x) }
+}
+
+/// What an inconclusive comparison would have shown, and what would show more.
+pub fn what_would_show(c: &Comparison) -> String {
+    let visible = c.smallest_visible.map(|d| format!("a difference of {} would have shown", factor(d)));
+    let needed = c
+        .to_show_10_percent
+        .map(|n| format!("{} ({}) would show ±10 %", plural(n.repeats, "repeat"), span(n.seconds * 1e9)));
+    let said: Vec<String> = visible.into_iter().chain(needed).collect();
+    if said.is_empty() { "measure more repeats".into() } else { said.join("; ") }
 }
 
 fn visible(of: &[f64]) -> String {
@@ -149,19 +169,20 @@ pub fn factor(difference: f64) -> String {
 
 /// What the words above rest on; `None`: nothing was compared.
 pub fn caveat(run: &RunRecord) -> Option<String> {
-    let told = run.comparisons.iter().filter(|c| c.verdict != Verdict::NotComparable);
+    let told = run.comparisons.iter().filter(|c| c.p.is_some());
     let fewest = told.clone().map(|c| c.pairs).min()?;
-    let by_chance = match told.count() {
-        n @ 20.. => format!(": of these {n}, about {} at most", n / 20),
-        _ => String::new(),
+    let most = told.map(|c| c.together).max().unwrap_or(1);
+    let together = match most {
+        0 | 1 => String::new(),
+        n => format!(", all {n} comparisons of a metric together"),
     };
     let noise = match run.comparisons.iter().any(|c| c.noise_floor.is_some()) {
-        true => " and above what the load differs from itself",
+        true => ", and it is above what the load differs from itself",
         false => "",
     };
     Some(format!(
-        "Ratios have their 95 % interval, of {} at least; an arm is called higher or lower where it keeps away from 1{noise}. \
-         Equal arms are called different in 5 % of comparisons at most{by_chance}. docs/method.md says how to read them.",
+        "Ratios have their 95 % interval, of {} at least. An arm is called higher or lower where chance alone makes as much in less than \
+         5 % of runs{together}{noise}; equivalent where the interval is within the band. docs/method.md says how to read them.",
         plural(fewest, "pair")
     ))
 }
@@ -175,7 +196,7 @@ mod tests {
     use crate::store::sample;
 
     #[test]
-    fn a_verdict_by_the_order_of_all_repeats_says_that_it_has_no_interval() {
+    fn a_verdict_by_differences_says_that_it_has_no_interval() {
         let cell = |n: u32, arm: &str, kicks: f64| {
             let mut m = sample::measurement();
             m.warnings.clear();
@@ -194,9 +215,7 @@ mod tests {
         let group = &groups(&run, Some("depth"))[0];
         assert_eq!(
             row_by_row(&run, Some("depth"), group),
-            [
-                "Kicks per I/O with coop against default: lower at depth 1 (×0.00, no interval: by the order of all repeats)."
-            ]
+            ["Kicks per I/O with coop against default: lower at depth 1 (×0.00, no interval)."]
         );
     }
 }

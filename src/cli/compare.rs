@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 
 use self::given::Given;
 use self::matched::{Matched, Pair, matched};
-use crate::answer::compare::{Metric, compare, differences};
+use crate::answer::compare::{Metric, compare, differences, together};
 use crate::answer::verdicts;
 use crate::answer::words::plural;
 use crate::cli::given::Stored;
@@ -42,6 +42,10 @@ pub struct CompareArgs {
     #[arg(long, value_name = "M", default_value = "iops", value_delimiter = ',')]
     pub metric: Vec<Metric>,
 
+    /// Sides that differ by no more are equivalent: 0.05 or 5%
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
+    pub equivalent_within: f64,
+
     /// Exit with 1 if a comparison says so, with 4 if one could not be evaluated
     #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
     pub fail_on: Vec<FailOn>,
@@ -55,12 +59,22 @@ pub struct CompareArgs {
     pub json: bool,
 }
 
+/// `5%` or `0.05`.
+fn share(text: &str) -> std::result::Result<f64, String> {
+    let number = text.strip_suffix('%').map_or_else(|| text.parse(), |n| n.trim().parse().map(|n: f64| n / 100.0));
+    match number {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err("a share between 0 and 1 is asked for: 5% or 0.05".into()),
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
     Slower,
     Faster,
     /// Slower or faster
     Difference,
+    Inconclusive,
     NotComparable,
 }
 
@@ -70,14 +84,37 @@ impl FailOn {
             FailOn::Slower => verdict == Verdict::Slower,
             FailOn::Faster => verdict == Verdict::Faster,
             FailOn::Difference => matches!(verdict, Verdict::Slower | Verdict::Faster),
+            FailOn::Inconclusive => verdict == Verdict::Inconclusive,
             FailOn::NotComparable => verdict == Verdict::NotComparable,
+        }
+    }
+
+    /// It is not so, or by no more than counts as equivalent.
+    fn is_ruled_out(self, c: &Comparison) -> bool {
+        if matches!(c.verdict, Verdict::Faster | Verdict::Slower | Verdict::Equivalent) {
+            return !self.is_met(c.verdict);
+        }
+        // Without p, too few were measured for any verdict, though there may be an interval.
+        let known = c.ci95.filter(|_| c.p.is_some());
+        let Some(([lo, hi], metric)) = known.zip(c.metric.parse::<Metric>().ok()) else {
+            return matches!(self, FailOn::Inconclusive | FailOn::NotComparable);
+        };
+        let (not_lower, not_higher) = (lo >= 1.0 / (1.0 + c.equivalent_within), hi <= 1.0 + c.equivalent_within);
+        let (not_slower, not_faster) =
+            if metric.higher_is_better() { (not_lower, not_higher) } else { (not_higher, not_lower) };
+        let comparable = c.verdict != Verdict::NotComparable;
+        match self {
+            FailOn::Slower => comparable && not_slower,
+            FailOn::Faster => comparable && not_faster,
+            FailOn::Difference => false,
+            FailOn::Inconclusive | FailOn::NotComparable => true,
         }
     }
 }
 
 pub fn run(args: &CompareArgs) -> Result<u8> {
     let mut stored = Stored::new(args.store.as_deref());
-    let (all, left_over) = of_sides(&args.a, &args.b, &mut stored, &args.metric)?;
+    let (all, left_over) = of_sides(&args.a, &args.b, &mut stored, &args.metric, args.equivalent_within)?;
     for left_over in &left_over {
         terminal::say(&format!("warning: {left_over}"));
     }
@@ -95,8 +132,9 @@ fn gate(fail_on: &[FailOn], all: &[Comparison]) -> u8 {
     if all.iter().any(|c| fail_on.iter().any(|f| f.is_met(c.verdict))) {
         return 1;
     }
-    let Some(asked) = fail_on.iter().find(|f| **f != FailOn::NotComparable) else { return 0 };
-    let mut open = all.iter().filter(|c| c.verdict == Verdict::NotComparable);
+    let of_evidence = |f: &&FailOn| !matches!(f, FailOn::Inconclusive | FailOn::NotComparable);
+    let Some(asked) = fail_on.iter().find(of_evidence) else { return 0 };
+    let mut open = all.iter().filter(|c| !fail_on.iter().all(|f| f.is_ruled_out(c)));
     let Some(first) = open.next() else { return 0 };
     terminal::say(&format!("iotrail: {}", not_evaluated(*asked, first, 1 + open.count(), all.len())));
     NOT_EVALUATED
@@ -108,8 +146,15 @@ fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> 
     let at = verdicts::at_text(first);
     let at = if at.is_empty() { at } else { format!(" at {at}") };
     let remedy = match first.pairs {
-        0..ENOUGH if first.ratio.is_some() => {
-            "give at least 4 files a side (a1.json,a2.json,…) or two runs of `iotrail run`, whose repeats have an interval"
+        _ if !first.paired && first.p.is_none() && first.ratio.is_some() => {
+            "give three runs or more a side (a1.json,a2.json,a3.json or 12,13,14), or make both arms of one `iotrail run`"
+        }
+        _ if first.verdict == Verdict::Inconclusive => {
+            return format!(
+                "cannot gate on {name}{of}: {}{at}: inconclusive; {}",
+                first.metric,
+                verdicts::what_would_show(first)
+            );
         }
         _ => "mend what the reason names and measure again, or gate on another metric",
     };
@@ -118,21 +163,20 @@ fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> 
     format!("cannot gate on {name}{of}: {}{at}: {reason}; {remedy}", first.metric)
 }
 
-/// Of each side, for an interval that shows anything.
-const ENOUGH: usize = 4;
-
 /// Metric by metric, cell by cell; and what has no counterpart, in words.
 pub(super) fn of_sides(
     a: &str,
     b: &str,
     stored: &mut Stored,
     metrics: &[Metric],
+    within: f64,
 ) -> Result<(Vec<Comparison>, Vec<String>)> {
     let a = Given::read(a, stored, metrics)?;
     let b = Given::read(b, stored, metrics)?;
     let Matched { pairs, left_over } = matched(&a, &b)?;
     pairs.iter().try_for_each(|p| a.apart(&b, p.a, p.b))?;
-    let all = metrics.iter().flat_map(|m| pairs.iter().map(|p| one(*m, &a, &b, p))).collect();
+    let mut all: Vec<Comparison> = metrics.iter().flat_map(|m| pairs.iter().map(|p| one(*m, &a, &b, p))).collect();
+    together(&mut all, within);
     Ok((all, left_over))
 }
 
@@ -144,7 +188,6 @@ fn one(metric: Metric, a: &Given, b: &Given, pair: &Pair<'_>) -> Comparison {
     let mut c = compare(metric, &of_a, &of_b, interleaved, floor);
     c.at = pair.at.clone();
     if !interleaved {
-        c.reasons.push("measured apart: what drifted between the two is in the ratio and not in the interval".into());
         c.reasons.extend(differences(&of_a, &of_b));
     }
     c

@@ -11,6 +11,7 @@ use super::given::{Document, Stored};
 use super::run::measured::{compared, show};
 use crate::answer::command;
 use crate::answer::compare::metrics;
+use crate::comparison::EQUIVALENT_WITHIN;
 use crate::error::{Error, Result};
 use crate::experiment::{builtin, interrupt};
 use crate::output::{self, Existing, Reserved};
@@ -75,7 +76,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     };
     let against = match (&args.against, &runs[..]) {
         (Some(b), [first, second]) => {
-            let (mut all, left_over) = of_sides(&args.run, b, &mut stored, &metrics(&first.record))?;
+            let (mut all, left_over) = of_sides(&args.run, b, &mut stored, &metrics(&first.record), EQUIVALENT_WITHIN)?;
             all.iter_mut().for_each(|c| (c.a, c.b) = (first.name.clone(), second.name.clone()));
             Some((all, left_over))
         }

@@ -303,6 +303,7 @@ fn measured(
         net: None,
         host,
         warnings,
+        thrown_away: 0,
         ..Measurement::default()
     };
     seen.tell(&mut measurement);

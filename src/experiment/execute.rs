@@ -10,7 +10,9 @@ use super::enough::{Budget, narrow_enough};
 use super::load::Load;
 use super::plan::{Cell, Plan, difference};
 use super::schedule::{Slot, load_seed, order};
+use crate::answer::comparable::disturbances;
 use crate::error::{Error, Kind, Result};
+use crate::measurement::Measurement;
 use crate::run_record::{Corruption, Stop};
 use crate::store::Store;
 
@@ -29,6 +31,8 @@ pub enum Outcome {
 pub enum Step<'a> {
     /// A measurement begins: the `done`th of `planned` is over, counting those of the run that is resumed.
     Begins { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
+    /// One that others disturbed begins once more.
+    Again { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
     /// The machine cannot do this cell; the run goes on without it.
     Untestable { cell: &'a Cell, reason: &'a Error },
 }
@@ -137,63 +141,166 @@ fn with_seed(cell: &Cell, seed: u32) -> Cell {
     cell
 }
 
+/// Of the planned measurements, so many may be made once more since others disturbed them.
+pub const AGAIN: f64 = 0.5;
+
+/// And each so often at most.
+const TIMES: u32 = 2;
+
+/// What became of one slot.
+enum Made {
+    Kept {
+        disturbed: bool,
+    },
+    /// The cell cannot be tested, or the run ends here.
+    Untestable(Error),
+    Ends(Outcome),
+}
+
+struct Slots<'e, 'a> {
+    e: &'e mut Execution<'a>,
+    untestable: HashSet<u32>,
+    last_reason: Option<Error>,
+    done: usize,
+    measured_any: bool,
+    /// Slots of this block that were disturbed, with how often.
+    disturbed: Vec<(Slot, u32)>,
+    /// Measurements that may still be made again.
+    again: usize,
+}
+
 fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
-    let Execution { plan, started, store, stop, measure, tell } = execution;
-    let mut untestable: HashSet<u32> = HashSet::new();
-    let mut last_reason = None;
-    let mut done = started.planned - started.slots.len();
-    let mut measured_any = done > 0;
+    let (plan, started) = (execution.plan, execution.started);
+    let done = started.planned - started.slots.len();
     let budget = Budget::new(plan.stop.as_ref());
     // The first one may be what is left of a block that was interrupted: it is measured whatever is enough.
     let (mut block, mut blocks) = (started.slots.first().map(|s| s.repeat), 0);
+    let mut slots = Slots {
+        again: (AGAIN * started.slots.len() as f64) as usize,
+        e: execution,
+        untestable: HashSet::new(),
+        last_reason: None,
+        done,
+        measured_any: done > 0,
+        disturbed: Vec::new(),
+    };
     for slot in &started.slots {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(Outcome::Interrupted);
-        }
-        if let Some(rule) = plan.stop.as_ref().filter(|_| block != Some(slot.repeat)) {
-            blocks += 1;
-            if slot.repeat > rule.at_least && is_enough(store, started.run, rule, budget.has_room(blocks))? {
-                break;
+        if block != Some(slot.repeat) {
+            if let Some(outcome) = slots.once_more()? {
+                return Ok(outcome);
+            }
+            if let Some(rule) = plan.stop.as_ref() {
+                blocks += 1;
+                if slot.repeat > rule.at_least && is_enough(slots.e.store, started.run, rule, budget.has_room(blocks))?
+                {
+                    break;
+                }
             }
         }
         block = Some(slot.repeat);
-        let Some(cell) = plan.cells.iter().find(|c| c.number == slot.cell) else { continue };
-        if untestable.contains(&slot.cell) {
-            done += 1;
-            continue;
+        if let Some(outcome) = slots.first(*slot)? {
+            return Ok(outcome);
         }
-        tell(Step::Begins { done, planned: started.planned, repeat: slot.repeat, cell });
+    }
+    if let Some(outcome) = slots.once_more()? {
+        return Ok(outcome);
+    }
+    let Slots { last_reason, measured_any, .. } = slots;
+    execution.store.finish(started.run, now_unix_s())?;
+    match last_reason {
+        Some(e) if !measured_any => Err(e),
+        _ => Ok(Outcome::Finished),
+    }
+}
+
+impl Slots<'_, '_> {
+    /// `Some`: the run ends here.
+    fn first(&mut self, slot: Slot) -> Result<Option<Outcome>> {
+        if self.untestable.contains(&slot.cell) {
+            self.done += 1;
+            return Ok(None);
+        }
+        let made = self.measure(slot, 0)?;
+        self.done += 1;
+        match made {
+            Made::Ends(outcome) => return Ok(Some(outcome)),
+            Made::Kept { disturbed: true } => self.disturbed.push((slot, 1)),
+            Made::Kept { disturbed: false } => {}
+            Made::Untestable(reason) => {
+                self.untestable.insert(slot.cell);
+                self.last_reason = Some(reason);
+            }
+        }
+        Ok(None)
+    }
+
+    /// What others disturbed in this block is measured again at its end, near in time to those that it is compared with.
+    fn once_more(&mut self) -> Result<Option<Outcome>> {
+        let mut disturbed = std::mem::take(&mut self.disturbed);
+        while !disturbed.is_empty() {
+            let mut still = Vec::new();
+            for (slot, times) in disturbed {
+                if self.again == 0 || self.untestable.contains(&slot.cell) {
+                    continue;
+                }
+                self.again -= 1;
+                match self.measure(slot, times)? {
+                    Made::Kept { disturbed: true } if times < TIMES => still.push((slot, times + 1)),
+                    Made::Kept { .. } => {}
+                    // The measurement that is there stands.
+                    Made::Untestable(_) => {}
+                    Made::Ends(outcome) => return Ok(Some(outcome)),
+                }
+            }
+            disturbed = still;
+        }
+        Ok(None)
+    }
+
+    /// Measures and stores it; `thrown_away` measurements of this slot were disturbed before.
+    fn measure(&mut self, slot: Slot, thrown_away: u32) -> Result<Made> {
+        let Execution { plan, started, store, stop, measure, tell } = &mut *self.e;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Made::Ends(Outcome::Interrupted));
+        }
+        let Some(cell) = plan.cells.iter().find(|c| c.number == slot.cell) else {
+            return Ok(Made::Kept { disturbed: false });
+        };
+        match thrown_away {
+            0 => tell(Step::Begins { done: self.done, planned: started.planned, repeat: slot.repeat, cell }),
+            _ => tell(Step::Again { done: self.done, planned: started.planned, repeat: slot.repeat, cell }),
+        }
         match measure(&with_seed(cell, load_seed(started.seed, slot.repeat))) {
             // What ends early measured a shorter run than the others.
-            Ok(measured) if measured.interrupted => return Ok(Outcome::Interrupted),
+            Ok(measured) if measured.interrupted => Ok(Made::Ends(Outcome::Interrupted)),
             Ok(measured) => {
-                store.save(started.run, slot.cell, slot.repeat, &measured.measurement, &measured.histogram)?;
-                measured_any = true;
+                let m = Measurement { thrown_away, ..measured.measurement };
+                let disturbed = !disturbances(&m).is_empty();
+                match thrown_away {
+                    0 => store.save(started.run, slot.cell, slot.repeat, &m, &measured.histogram)?,
+                    _ => store.replace(started.run, slot.cell, slot.repeat, &m, &measured.histogram)?,
+                }
+                self.measured_any = true;
+                Ok(Made::Kept { disturbed })
             }
             Err(e) if e.kind == Kind::Corruption => {
                 let Some(found) = e.as_corruption() else { return Err(e) };
                 let found = Corruption { cell: Some(slot.cell), ..found.clone() };
                 store.end_corrupted(started.run, &found, now_unix_s())?;
-                return Ok(Outcome::Corrupted);
+                Ok(Made::Ends(Outcome::Corrupted))
             }
             // A fault of ours says nothing of the cell.
-            Err(e) if e.kind == Kind::Internal => return Err(e),
+            Err(e) if e.kind == Kind::Internal => Err(e),
             // A load that was told to stop may fail for that; the failure says nothing of the machine.
-            Err(_) if stop.load(Ordering::Relaxed) => return Ok(Outcome::Interrupted),
-            Err(e) if e.kind == Kind::Machine => {
+            Err(_) if stop.load(Ordering::Relaxed) => Ok(Made::Ends(Outcome::Interrupted)),
+            Err(e) if e.kind == Kind::Machine && thrown_away == 0 => {
                 store.mark_untestable(started.run, slot.cell, &e.to_string())?;
                 tell(Step::Untestable { cell, reason: &e });
-                untestable.insert(slot.cell);
-                last_reason = Some(e);
+                Ok(Made::Untestable(e))
             }
-            Err(e) => return Err(e),
+            Err(e) if e.kind == Kind::Machine => Ok(Made::Untestable(e)),
+            Err(e) => Err(e),
         }
-        done += 1;
-    }
-    store.finish(started.run, now_unix_s())?;
-    match last_reason {
-        Some(e) if !measured_any => Err(e),
-        _ => Ok(Outcome::Finished),
     }
 }
 

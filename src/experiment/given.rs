@@ -61,6 +61,7 @@ pub fn net_experiment(given: &[Given], repeats: u32, follow: Option<u32>) -> Res
         profile: false,
         follow,
         metrics: Vec::new(),
+        equivalent_within: None,
         expectations: Vec::new(),
         control,
         unmapped: Vec::new(),

@@ -41,6 +41,7 @@ pub struct Plan {
     pub profile: bool,
     pub follow: Option<u32>,
     pub metrics: Vec<String>,
+    pub equivalent_within: Option<f64>,
     pub expectations: Vec<Expectation>,
     /// What of a fio job file is not in the load.
     pub unmapped: Vec<String>,
@@ -169,6 +170,7 @@ pub fn plan(
         profile: experiment.profile,
         follow: experiment.follow,
         metrics: experiment.metrics.clone(),
+        equivalent_within: experiment.equivalent_within,
         expectations: expected_here(experiment, scale),
         unmapped: experiment.unmapped.clone(),
         quick,
@@ -349,6 +351,7 @@ impl Plan {
             arms: self.arms.clone(),
             expectations: self.expectations.clone(),
             metrics: self.metrics.clone(),
+            equivalent_within: self.equivalent_within,
             started_unix_s,
             finished_unix_s: None,
             corruption: None,

@@ -202,6 +202,7 @@ pub fn measurement() -> Measurement {
             virtualisation: None,
         },
         warnings: vec![Warning::new("virtual-machine", "this is a virtual machine", "compare ratios, not times")],
+        thrown_away: 0,
     }
 }
 
@@ -280,6 +281,7 @@ pub fn run() -> RunRecord {
         axes: Vec::new(),
         arms: Vec::new(),
         metrics: Vec::new(),
+        equivalent_within: None,
         expectations: Vec::new(),
         started_unix_s: 1,
         finished_unix_s: Some(2),

@@ -26,6 +26,24 @@ impl Store {
         tx.commit().map_err(fail)
     }
 
+    /// The same in place of one that is there.
+    pub fn replace(
+        &mut self,
+        run: i64,
+        cell: u32,
+        repeat: u32,
+        m: &Measurement,
+        latency: &Histogram<u64>,
+    ) -> Result<()> {
+        let path = self.path.clone();
+        let fail = |e| explain(&path, e);
+        let tx = self.db.transaction().map_err(fail)?;
+        let sql = "DELETE FROM measurements WHERE run = ?1 AND cell = ?2 AND repeat = ?3";
+        tx.execute(sql, params![run, cell, repeat]).map_err(fail)?;
+        insert_measurement(&tx, run, cell, repeat, m, latency).map_err(fail)?;
+        tx.commit().map_err(fail)
+    }
+
     /// Stores one measurement that belongs to no experiment, as a finished run of its own; returns the run's number.
     pub fn save_single(&mut self, m: &Measurement, latency: &Histogram<u64>) -> Result<i64> {
         let record = RunRecord::single(m);

@@ -8,7 +8,7 @@ fn measured(iops: &[f64]) -> Vec<Measurement> {
 }
 
 fn side<'a>(name: &str, measurements: &'a [Measurement]) -> Side<'a> {
-    let repeat = |measurement| Repeat { measurement, latency: None };
+    let repeat = |measurement| Repeat::new(measurement, None);
     Side { name: name.into(), repeats: measurements.iter().map(repeat).collect() }
 }
 
@@ -45,7 +45,7 @@ fn the_verdict_speaks_of_b_in_the_metrics_good_direction() {
         "{c:?}"
     );
     assert_eq!(of(&times(0.9), None).verdict, Verdict::Slower);
-    assert_eq!(of(&times(1.0), None).verdict, Verdict::NoDifference);
+    assert_eq!(of(&times(1.0), None).verdict, Verdict::Equivalent);
     let (a, mut b) = (measured(&A), measured(&A));
     b.iter_mut().zip(1..).for_each(|(m, i)| m.elapsed_ns = m.elapsed_ns * 11 / 10 + i);
     assert_eq!(compare(Metric::Elapsed, &side("a", &a), &side("b", &b), true, None).verdict, Verdict::Slower);
@@ -54,12 +54,12 @@ fn the_verdict_speaks_of_b_in_the_metrics_good_direction() {
 #[test]
 fn a_difference_below_the_noise_floor_is_none_and_the_smallest_visible_is_above_it() {
     let c = of(&times(1.1), Some(0.15));
-    assert_eq!(c.verdict, Verdict::NoDifference);
+    assert_eq!(c.verdict, Verdict::Inconclusive);
     assert_eq!(c.reasons, ["the difference is within the noise floor: the load differs as much from itself"]);
     assert!(c.smallest_visible.unwrap() > 0.15 && c.noise_floor == Some(0.15));
     assert_eq!(of(&times(1.1), Some(0.05)).verdict, Verdict::Faster);
     // Down as far as up: 1 / 1.15 is 0.87.
-    assert_eq!(of(&times(0.88), Some(0.15)).verdict, Verdict::NoDifference);
+    assert_eq!(of(&times(0.88), Some(0.15)).verdict, Verdict::Inconclusive);
     assert_eq!(of(&times(0.86), Some(0.15)).verdict, Verdict::Slower);
 }
 
@@ -78,23 +78,35 @@ fn one_pair_has_no_interval_and_says_so() {
     let c = of(&[2000.0], None);
     assert_eq!(
         (c.pairs, c.verdict, c.ratio, c.ci95, c.smallest_visible),
-        (1, Verdict::NotComparable, Some(2.0), None, None)
+        (1, Verdict::Inconclusive, Some(2.0), None, None)
     );
     assert_eq!(c.reasons, ["1 pair, and an interval needs 2 at least: measure more"]);
     let (a, b) = (measured(&A), measured(&A[..1]));
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), false, None);
-    assert_eq!(c.reasons, ["1 repeat, and an interval needs 2 of each side at least: measure more"]);
+    assert_eq!(c.reasons[0], "1 repeat, and an interval needs 2 of each side at least: measure more");
+    assert!(c.reasons[1].starts_with("measured apart, 1 run a side: "), "{c:?}");
 }
 
 #[test]
-fn a_measurement_that_cannot_be_compared_forbids_the_verdict() {
+fn another_load_than_was_asked_for_forbids_the_verdict_and_a_disturbance_costs_a_pair() {
     let (a, mut b) = (measured(&A), measured(&times(1.5)));
-    let steal = || vec![Warning::new("steal", "the hypervisor took 9 % of the time", "")];
-    (b[1].warnings, b[3].warnings) = (steal(), steal());
+    let warned = |code: &str| vec![Warning::new(code, "something was", "")];
+    (b[1].warnings, b[3].warnings) = (warned("not_granted"), warned("not_granted"));
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
-    assert_eq!((c.verdict, c.ci95), (Verdict::NotComparable, None));
-    assert_eq!(c.reasons, ["b, 2 of 5 measurements: the hypervisor took 9 % of the time"]);
+    assert_eq!((c.verdict, c.p), (Verdict::NotComparable, None));
+    assert_eq!(c.reasons, ["b, 2 of 5 measurements: something was"]);
     assert!(c.ratio.is_some_and(|r| (r - 1.5).abs() < 0.01));
+    // Noise is never that. Pairs are left out by what was seen of the machine, while enough are left.
+    (b[1].warnings, b[3].warnings) = (warned("steal"), warned("steal"));
+    b[3].thrown_away = 2;
+    let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
+    assert_eq!((c.verdict, c.pairs), (Verdict::Faster, 3));
+    assert_eq!(c.disturbed, Disturbed { measurements: 10, repeated: 1, left_out: 2, counted: 0 });
+    let said = "2 of 5 pairs were disturbed and are left out; 1 were measured again: something was, and 1 more such";
+    assert_eq!(c.reasons, [said]);
+    b[0].warnings = warned("steal");
+    let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
+    assert_eq!((c.verdict, c.pairs, c.disturbed.counted), (Verdict::Faster, 5, 3), "too few would be left: all count");
     // A warning that is no such reason is none.
     b.iter_mut().for_each(|m| m.warnings = vec![Warning::new("virtual-machine", "it is one", "")]);
     assert_eq!(compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None).verdict, Verdict::Faster);
@@ -108,7 +120,7 @@ fn of_emulated_machines_counts_are_compared_and_times_are_not() {
     }
     b.iter_mut().for_each(|m| m.per_io.mode_switches = Some(4.2));
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
-    assert_eq!((c.verdict, c.ci95), (Verdict::NotComparable, None));
+    assert_eq!((c.verdict, c.p), (Verdict::NotComparable, None));
     assert_eq!(c.reasons, ["times mean nothing where software runs the machine's instructions"]);
     let c = compare(Metric::ModeSwitchesPerIo, &side("a", &a), &side("b", &b), true, None);
     assert_eq!((c.verdict, c.ratio), (Verdict::Slower, Some(2.0)));
@@ -119,7 +131,7 @@ fn of_emulated_machines_counts_are_compared_and_times_are_not() {
 }
 
 #[test]
-fn pairs_that_do_not_go_together_forbid_the_verdict_unless_that_is_what_the_arms_differ_in() {
+fn pairs_that_do_not_go_together_are_left_out_unless_that_is_what_the_arms_differ_in() {
     let (mut a, mut b) = (measured(&A), measured(&times(1.5)));
     let frequency = |all: &mut [Measurement], khz: u64| {
         for m in all {
@@ -136,8 +148,8 @@ fn pairs_that_do_not_go_together_forbid_the_verdict_unless_that_is_what_the_arms
     assert!(c.reasons[0].starts_with("in every pair, the CPUs ran at "), "{c:?}");
     frequency(&mut b[1..], 2_000_000);
     let c = compared(&a, &b);
-    assert_eq!((c.verdict, c.ci95), (Verdict::NotComparable, None));
-    assert!(c.reasons[0].starts_with("in 1 of 5 pairs the two do not go together: the CPUs ran at "), "{c:?}");
+    assert_eq!((c.verdict, c.pairs, c.disturbed.left_out), (Verdict::Faster, 4, 1));
+    assert!(c.reasons[0].starts_with("1 of 5 pairs were disturbed and are left out: the CPUs ran at "), "{c:?}");
 }
 
 #[test]
@@ -157,7 +169,7 @@ fn quantiles_are_of_the_merged_histograms_and_otherwise_said_to_be_medians() {
     assert_eq!((c.verdict, c.reasons.len()), (Verdict::Slower, 0));
     assert!((c.ratio.unwrap() - 1.5).abs() < 0.002, "{c:?}");
     let c = compare(Metric::LatencyP50, &with_latencies("a", &a, 100_000), &side("b", &b), true, None);
-    assert_eq!((c.verdict, c.ratio), (Verdict::NoDifference, Some(1.0)));
+    assert_eq!((c.verdict, c.ratio), (Verdict::Equivalent, Some(1.0)));
     assert_eq!(
         c.reasons,
         ["latency_p50 is compared by medians of the measurements' own quantiles: not all have their histograms here"]
@@ -167,7 +179,7 @@ fn quantiles_are_of_the_merged_histograms_and_otherwise_said_to_be_medians() {
 }
 
 #[test]
-fn counts_of_0_are_told_by_their_order() {
+fn counts_of_0_are_told_by_their_differences() {
     let kicks = |values: &[f64]| {
         let mut all = measured(&A[..values.len()]);
         all.iter_mut().zip(values).for_each(|(m, kicks)| m.per_io.kicks = Some(*kicks));
@@ -177,17 +189,13 @@ fn counts_of_0_are_told_by_their_order() {
         |a: &[f64], b: &[f64]| compare(Metric::KicksPerIo, &side("a", &kicks(a)), &side("b", &kicks(b)), true, None);
     let c = of(&[1.0, 0.9, 1.0, 1.0], &[0.0; 4]);
     assert_eq!((c.verdict, c.ratio, c.ci95), (Verdict::Faster, Some(0.0), None));
-    assert_eq!(
-        c.reasons,
-        ["kicks_per_io is 0 at times: no interval of a ratio; the verdict is by the order of all repeats"]
-    );
+    assert_eq!(c.reasons, ["kicks_per_io is 0 at times: no interval of a ratio; the verdict is by the differences"]);
     let c = of(&[0.0; 4], &[1.0; 4]);
     assert_eq!((c.verdict, c.ratio), (Verdict::Slower, None));
-    assert_eq!(of(&[0.0; 4], &[0.0; 4]).verdict, Verdict::NoDifference);
-    assert_eq!(of(&[0.0, 0.5, 0.0, 0.0], &[0.0, 0.4, 0.6, 0.0]).verdict, Verdict::NoDifference);
-    let c = of(&[1.0; 3], &[0.0; 3]);
-    assert_eq!(c.verdict, Verdict::NotComparable);
-    assert_eq!(c.reasons[1], "3 repeats are too few for that: 4 of each side are needed");
+    assert_eq!(of(&[0.0; 4], &[0.0; 4]).verdict, Verdict::Equivalent);
+    assert_eq!(of(&[0.0, 0.5, 0.0, 0.0], &[0.0, 0.4, 0.6, 0.0]).verdict, Verdict::Inconclusive);
+    assert_eq!(of(&[1.0; 3], &[0.0; 3]).verdict, Verdict::Faster);
+    assert_eq!(of(&[1.0], &[0.0]).verdict, Verdict::Inconclusive, "one pair has no spread");
 }
 
 #[test]
@@ -219,8 +227,8 @@ fn a_run_is_compared_arm_by_arm_and_its_control_tells_the_noise() {
         [
             ("iops", 1, "coop_taskrun", 5, Verdict::Faster),
             ("iops", 4, "coop_taskrun", 4, Verdict::Slower),
-            ("elapsed", 1, "coop_taskrun", 5, Verdict::NoDifference),
-            ("elapsed", 4, "coop_taskrun", 4, Verdict::NoDifference),
+            ("elapsed", 1, "coop_taskrun", 5, Verdict::Equivalent),
+            ("elapsed", 4, "coop_taskrun", 4, Verdict::Equivalent),
         ]
     );
     assert!(all[0].noise_floor.is_some_and(|n| n < 0.01) && all[1].noise_floor.is_none());
@@ -237,4 +245,53 @@ fn the_width_is_that_of_the_interval() {
     assert!((width - ((hi / ratio).max(ratio / lo) - 1.0)).abs() < 1e-9);
     assert_eq!(interval_width(Metric::Iops, &a[..1], &b), None);
     assert_eq!(interval_width(Metric::LatencyP99, &a, &b), None);
+}
+
+#[test]
+fn many_comparisons_together_need_more_than_one_alone() {
+    let alone = of(&times(1.02), None);
+    let p = alone.p.unwrap();
+    assert!(p > 1e-7 && alone.p_adjusted == Some(p) && alone.together == 1, "{alone:?}");
+    let mut many = vec![alone.clone(); 10];
+    // The other nine are of no difference at all.
+    many[1..].iter_mut().for_each(|c| c.p = Some(0.9));
+    together(&mut many, 0.001);
+    assert_eq!((many[0].together, many[0].p_adjusted), (10, Some((10.0 * p).min(1.0))));
+    many.iter_mut().for_each(|c| c.p = Some(0.02));
+    together(&mut many, 0.001);
+    assert!(many.iter().all(|c| c.verdict == Verdict::Inconclusive && c.p_adjusted == Some(0.2)), "{:?}", many[0]);
+    together(&mut many[..1], 0.001);
+    assert_eq!(many[0].verdict, Verdict::Faster);
+    // Two metrics are two questions.
+    many[0].metric = "elapsed".into();
+    together(&mut many, 0.001);
+    assert_eq!((many[0].together, many[1].together), (1, 9));
+}
+
+#[test]
+fn a_narrow_interval_around_1_is_equivalence_and_a_wide_one_nothing() {
+    let c = of(&times(1.02), None);
+    assert_eq!(c.verdict, Verdict::Equivalent, "2 % with certainty is less than 5 %");
+    let mut strict = [c];
+    together(&mut strict, 0.01);
+    assert_eq!(strict[0].verdict, Verdict::Faster);
+    let wide = of(&[700.0, 1400.0, 900.0, 1300.0, 800.0], None);
+    assert_eq!(wide.verdict, Verdict::Inconclusive);
+    let needed = wide.to_show_10_percent.unwrap();
+    assert!(needed.repeats > 50 && needed.seconds > needed.repeats as f64, "{wide:?}");
+}
+
+#[test]
+fn sides_that_were_measured_apart_need_three_runs_each() {
+    let (a, b) = (measured(&[A, A].concat()), measured(&[times(1.5), times(1.5)].concat()));
+    let of_runs = |name, of, each: usize| {
+        let mut s = side(name, of);
+        s.repeats.iter_mut().enumerate().for_each(|(i, r)| r.run = Some(i / each));
+        s
+    };
+    let c = compare(Metric::Iops, &of_runs("a", &a, 5), &of_runs("b", &b, 5), false, None);
+    assert_eq!((c.verdict, c.p), (Verdict::Inconclusive, None));
+    assert!(c.ci95.is_some() && c.reasons[0].starts_with("measured apart, 2 runs a side: "), "{c:?}");
+    let c = compare(Metric::Iops, &of_runs("a", &a, 3), &of_runs("b", &b, 3), false, None);
+    assert_eq!(c.verdict, Verdict::Faster, "four runs of three, the last of one: {c:?}");
 }

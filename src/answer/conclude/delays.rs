@@ -46,10 +46,16 @@ fn threshold(run: &RunRecord, other: &str, rows: Option<&str>, group: &Group<'_>
     }
     Some(match told.iter().rposition(|(_, v)| !worse(v)) {
         None => format!("{other} is slower than {base} at every {rows_name} that was compared, from {} on.", first.0),
-        Some(i) => format!(
-            "{other} is slower than {base} from {rows_name} {} on; at {rows_name} {} it is not, so the threshold lies between the two.",
+        Some(i) if told[i].1 == Verdict::Inconclusive => format!(
+            "{other} is slower than {base} from {rows_name} {} on; whether it is at {rows_name} {} cannot be told.",
             told[i + 1].0,
             told[i].0
+        ),
+        Some(i) => format!(
+            "{other} is slower than {base} from {rows_name} {} on; at {rows_name} {} it is {}, so the threshold lies between the two.",
+            told[i + 1].0,
+            told[i].0,
+            told[i].1.words()
         ),
     })
 }

@@ -78,8 +78,16 @@ struct Measured {
 
 impl Cell {
     pub fn side(&self, name: &str) -> Side<'_> {
-        let repeats = self.repeats.iter().map(|m| Repeat { measurement: &m.measurement, latency: m.latency.clone() });
-        Side { name: name.into(), repeats: repeats.collect() }
+        let mut runs: Vec<&Source> = Vec::new();
+        let mut repeats = Vec::new();
+        for m in &self.repeats {
+            let run = runs.iter().position(|s| **s == m.source.0).unwrap_or(runs.len());
+            if run == runs.len() {
+                runs.push(&m.source.0);
+            }
+            repeats.push(Repeat { run: Some(run), ..Repeat::new(&m.measurement, m.latency.clone()) });
+        }
+        Side { name: name.into(), repeats }
     }
 
     /// A measurement that is a repeat of both: what it was read from.

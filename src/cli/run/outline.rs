@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::answer::words::{bytes, count, percent, plural};
 use crate::error::Result;
+use crate::experiment::execute::AGAIN;
 use crate::experiment::load::Kind;
 use crate::experiment::plan::{Cell, Plan};
 use crate::experiment::schedule::{Slot, order};
@@ -98,6 +99,7 @@ fn time(plan: &Plan) -> String {
         false => format!("{} to {}", minutes(estimate.least), minutes(estimate.stated)),
     };
     let mut parts = vec![format!("about {stated}")];
+    parts.push(format!("up to {} % more where others disturb measurements", AGAIN * 100.0));
     if estimate.counted_ios > 0 {
         let what = if plan.kind == Kind::Net { "requests" } else { "I/Os" };
         parts.push(format!("what {} {what} take", count(estimate.counted_ios as f64)));
@@ -133,6 +135,7 @@ fn json(plan: &Plan, seed: u32) -> Value {
         "order": slots,
         "estimated_s": estimate.stated.as_secs_f64(),
         "estimated_least_s": estimate.least.as_secs_f64(),
+        "estimated_most_s": estimate.stated.as_secs_f64() * (1.0 + AGAIN),
         "estimated_without_ios": estimate.counted_ios,
     })
 }

@@ -49,6 +49,15 @@ impl Progress {
                 self.bar.set_message(format!("{} left · repeat {repeat} · {}", minutes(left), sanitise(&cell.label)));
                 self.bar.tick();
             }
+            Step::Again { done, planned, repeat, cell } => {
+                let left = self.left(*done, *planned);
+                self.bar.set_message(format!(
+                    "{} left · repeat {repeat} again, it was disturbed · {}",
+                    minutes(left),
+                    sanitise(&cell.label)
+                ));
+                self.bar.tick();
+            }
             Step::Untestable { cell, reason } => {
                 let reason = reason.to_string();
                 if !self.told.contains(&reason) {

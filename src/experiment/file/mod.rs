@@ -40,6 +40,8 @@ pub struct Experiment {
     pub follow: Option<u32>,
     /// What the arms are compared on; empty: what the table is about.
     pub metrics: Vec<String>,
+    /// Arms that differ by no more, as a factor less 1, are equivalent; null: what is usual.
+    pub equivalent_within: Option<f64>,
     pub expectations: Vec<Expectation>,
     /// The first arm is measured again in every block.
     pub control: bool,
@@ -100,6 +102,7 @@ struct Raw {
     stop: Option<Spanned<RawStop>>,
     #[serde(default)]
     metrics: Vec<Spanned<String>>,
+    equivalent_within: Option<Spanned<f64>>,
     #[serde(default)]
     expectation: Vec<RawExpectation>,
     #[serde(default = "yes")]
@@ -213,6 +216,7 @@ impl File<'_> {
             profile: raw.profile.is_some_and(|p| *p.get_ref()),
             follow: raw.follow.as_ref().map(|n| self.at_least_1("follow", n)).transpose()?,
             metrics: raw.metrics.iter().map(|m| self.metric(m)).collect::<Result<_>>()?,
+            equivalent_within: raw.equivalent_within.as_ref().map(|x| self.band(x)).transpose()?,
             expectations,
             control: raw.control,
             unmapped,
@@ -221,6 +225,15 @@ impl File<'_> {
             full,
             quick,
         })
+    }
+
+    fn band(&self, share: &Spanned<f64>) -> Result<f64> {
+        let within = *share.get_ref();
+        if !(within > 0.0 && within < 1.0) {
+            let what = "'equivalent-within' is a share above 0 and below 1: 0.05 is 5 %";
+            return Err(self.refuse(share.span(), what));
+        }
+        Ok(within)
     }
 
     /// `repeats`, or the table `name`: blocks, at most, and the rule. `None`: neither is there.

@@ -280,6 +280,7 @@ fn measured(
         },
         host: host::facts(None)?,
         warnings,
+        thrown_away: 0,
         ..Measurement::default()
     })
 }

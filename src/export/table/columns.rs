@@ -30,6 +30,7 @@ pub const MEASUREMENT: &[Column] = &[
     flag("load_direct", "/load/direct"),
     integer("load_runtime_ns", "/load/runtime_ns"),
     integer("load_count_ios", "/load/count"),
+    integer("thrown_away", "/thrown_away"),
     integer("load_warmup_ns", "/load/warmup_ns"),
     number("load_rate_per_s", "/load/rate"),
     flag("load_verify", "/load/verify"),

@@ -95,10 +95,11 @@ pub struct Tally {
 const FEW: usize = 3;
 
 pub fn glance(comparisons: &[Comparison], unit: Unit) -> Vec<Tally> {
-    let each: [(Verdict, &'static str); 4] = [
+    let each: [(Verdict, &'static str); 5] = [
         (Verdict::Faster, "met"),
         (Verdict::Slower, "unmet"),
-        (Verdict::NoDifference, "open"),
+        (Verdict::Equivalent, "met"),
+        (Verdict::Inconclusive, "open"),
         (Verdict::NotComparable, "open"),
     ];
     let mut all = Vec::new();
@@ -133,8 +134,7 @@ pub fn verdict_words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Faster => "better",
         Verdict::Slower => "worse",
-        Verdict::NoDifference => "no measurable difference",
-        Verdict::NotComparable => "not comparable",
+        Verdict::Equivalent | Verdict::Inconclusive | Verdict::NotComparable => verdict.words(),
     }
 }
 

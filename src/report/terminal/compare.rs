@@ -11,7 +11,8 @@ use crate::run_record::value_text;
 /// What the headings mean.
 pub const LEGEND: &str = "ratio: of the metric, the second side over the first, with its 95 % interval; noise: how far the \
      load seems to differ from itself, by its control arm; visible: the difference that so many repeats would have shown in 95 % of \
-     cases; both in percent. –: not known. docs/method.md says how to read them.";
+     cases; both in percent; verdict: with all comparisons of the metric together. –: not known. docs/method.md says how to read \
+     them.";
 
 /// All of them, in the order given; those of one metric and the same sides stand together.
 pub fn tables(out: &mut Screen, list: &[Comparison]) {
@@ -55,7 +56,7 @@ fn hue(verdict: Verdict) -> Option<Hue> {
         Verdict::Faster => Some(Hue::Good),
         Verdict::Slower => Some(Hue::Bad),
         Verdict::NotComparable => Some(Hue::Doubt),
-        Verdict::NoDifference => None,
+        Verdict::Equivalent | Verdict::Inconclusive => None,
     }
 }
 

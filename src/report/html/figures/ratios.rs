@@ -20,7 +20,8 @@ fn look(verdict: Verdict) -> usize {
     match verdict {
         Verdict::Faster => 2,
         Verdict::Slower => 1,
-        Verdict::NoDifference => 5,
+        Verdict::Equivalent => 4,
+        Verdict::Inconclusive => 5,
         Verdict::NotComparable => 3,
     }
 }
@@ -110,8 +111,9 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
         }
         lots.push((panels.first().map_or_else(String::new, |p: &Panel| p.title.clone()), panels));
     }
-    let reads = "Each mark is a ratio with its 95 % interval; an interval that keeps away from 1, by more than the load differs from \
-                 itself, is a difference. What has no ratio is in the table alone, with the reason.";
+    let reads = "Each mark is a ratio with its own 95 % interval. Better and worse are where chance alone seldom makes as much, all \
+                 comparisons of the metric together; equivalent, where the interval lies within the band. What has no ratio is in \
+                 the table alone, with the reason.";
     sheet.figure(Head { id: "ratios", title: "What differs", reads, is_of_time: false }, pages(lots))
 }
 
