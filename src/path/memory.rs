@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::trail::{Punt, Trail};
+use super::trail::{Course, Punt, Trail};
 
 /// Of a process so many reads are kept, to compare later ones with: more are hardly in flight at a time.
 const KEPT: usize = 1024;
@@ -26,8 +26,18 @@ pub struct Unregistered {
 struct Read {
     from: u64,
     to: u64,
+    submitted_ns: u64,
+    /// It may have written until then.
+    done_ns: u64,
     posted_ns: u64,
     user_data: u64,
+}
+
+impl Read {
+    /// In time.
+    fn overlaps(&self, other: &Read) -> bool {
+        self.submitted_ns < other.done_ns && other.submitted_ns < self.done_ns
+    }
 }
 
 /// Two reads of one process that were in flight at one time.
@@ -97,13 +107,24 @@ impl Memory {
             return;
         }
         let reads = self.reads.entry(trail.tgid).or_default();
+        // What is done while it is submitted is done before the next one is submitted, whenever it is posted.
+        let at_once = trail.course == Course::Direct && trail.ready.is_none() && trail.punted.is_none();
+        let done_ns = if at_once { trail.submitted.ns } else { trail.posted.ns };
+        let read = Read {
+            from,
+            to,
+            submitted_ns: trail.submitted.ns,
+            done_ns,
+            posted_ns: trail.posted.ns,
+            user_data: trail.user_data,
+        };
         // They come in the order in which they were posted, or nearly so.
-        let in_flight = reads.iter().rev().take_while(|r| r.posted_ns > trail.submitted.ns);
-        let other = in_flight.into_iter().find(|r| r.from < to && from < r.to).copied();
+        let lately = reads.iter().rev().take_while(|r| r.posted_ns > read.submitted_ns);
+        let other = lately.filter(|r| r.from < to && from < r.to).find(|r| r.overlaps(&read)).copied();
         if reads.len() == KEPT {
             reads.pop_front();
         }
-        reads.push_back(Read { from, to, posted_ns: trail.posted.ns, user_data: trail.user_data });
+        reads.push_back(read);
         let Some(other) = other else { return };
         self.overlapping += 1;
         self.overlap.get_or_insert_with(|| Overlap {
@@ -124,7 +145,24 @@ mod tests {
     /// A read of 4 KiB to this address, in flight from one moment to another.
     fn read(user_data: u64, buffer: u64, submitted: u64, posted: u64) -> Trail {
         let at = |ns| Stamp { ns, cpu: 0 };
-        Trail { buffer: Some(buffer), user_data, submitted: at(submitted), posted: at(posted), ..trail() }
+        let (ready, course) = (Some(at(posted)), Course::Block);
+        Trail {
+            buffer: Some(buffer),
+            user_data,
+            submitted: at(submitted),
+            ready,
+            course,
+            posted: at(posted),
+            ..trail()
+        }
+    }
+
+    #[test]
+    fn what_is_done_at_once_is_over_before_the_next() {
+        let cached = |n, submitted| Trail { ready: None, course: Course::Direct, ..read(n, 0x1000, submitted, 100) };
+        assert_eq!(of(&[cached(1, 10), cached(2, 20), cached(3, 30)]).overlapping, 0);
+        // But not before one that was in flight already.
+        assert_eq!(of(&[cached(1, 20), read(2, 0x1000, 10, 110)]).overlapping, 1);
     }
 
     fn of(trails: &[Trail]) -> Memory {
