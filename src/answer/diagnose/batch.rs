@@ -10,6 +10,8 @@ use crate::trace_record::{EnterBatch, RingRecord, RunItems, TraceRecord};
 
 /// Nearly all calls: what is left may be the filling of the queue at the start.
 const SINGLE: f64 = 0.9;
+/// What is said of all requests (how many are in flight) is of these.
+const MOSTLY: f64 = 0.5;
 /// With fewer requests in flight there are not several to be submitted at once.
 const SEVERAL: f64 = 3.0;
 /// An io_uring_enter takes half a microsecond before it does anything: below this, less than a thousandth of a CPU.
@@ -22,10 +24,17 @@ struct Calls {
     /// Requests that were followed, and of these the ones that went alone: those of large batches stand for few calls.
     followed: u64,
     followed_alone: u64,
-    /// Part of the calls that submitted one request.
+    /// Part of the calls that submitted one request,
     single: f64,
+    /// and of the requests that came so: calls with many bring as many as many calls.
+    single_requests: f64,
     per_s: f64,
     in_flight: f64,
+}
+
+/// Requests that the followed ones of a batch's size stand for.
+fn stands_for(b: &EnterBatch) -> f64 {
+    b.estimated.unwrap_or(b.requests) as f64
 }
 
 impl Calls {
@@ -38,6 +47,8 @@ impl Calls {
             followed: r.enter_batches.iter().map(|b| b.requests).sum(),
             followed_alone: singles().map(|b| b.requests).sum(),
             single: singles().map(|b| b.calls).sum::<f64>() / calls,
+            single_requests: singles().map(stands_for).sum::<f64>()
+                / r.enter_batches.iter().map(stands_for).sum::<f64>(),
             // Those of requests that came while windows finished are not among them.
             per_s: calls * t.total.followed.of_all() / ring_seconds(t, r)?,
             in_flight: in_flight(t, r, |opcode| !only_waits(opcode))?,
@@ -46,7 +57,8 @@ impl Calls {
 
     /// Nearly all submit one request, often enough to matter.
     fn are_single(&self, enough: u64, per_s: f64) -> bool {
-        self.followed_alone >= enough && self.single >= SINGLE && self.per_s >= per_s
+        let most = self.single >= SINGLE && self.single_requests >= MOSTLY;
+        self.followed_alone >= enough && most && self.per_s >= per_s
     }
 
     fn finding(&self, severity: Severity, text: String, remedy: &str) -> Finding {
