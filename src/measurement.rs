@@ -314,7 +314,7 @@ pub struct Followed {
     pub no_completion: u64,
     /// Chosen, and not complete when watching ended.
     pub unfinished: u64,
-    /// Chosen, of native aio, and complete; their results were not seen to be reaped.
+    /// Chosen, of native aio and complete, or of POSIX AIO; their results were not seen to be reaped.
     #[serde(default)]
     pub unreaped: u64,
     /// Completions that are not among `completions`, since another open request had what they name: of multishot requests the user

@@ -274,6 +274,22 @@ pub fn results_unseen(ended: u64, reaped: u64) -> Option<Warning> {
     })
 }
 
+/// POSIX AIO: `returned` of `requests`.
+pub fn results_unreturned(requests: u64, returned: u64) -> Option<Warning> {
+    let unseen = requests.saturating_sub(returned);
+    (unseen as f64 > ACCURACY * requests as f64).then(|| {
+        Warning::new(
+            "results_unseen",
+            format!(
+                "{unseen} of {requests} requests of POSIX AIO were not seen to be returned (aio_return): the program looks at them by \
+                 aio_error or a signal alone, or they were not done"
+            ),
+            "no event tells when they are done: they are no completions here, and their bytes, errors and latencies are not counted; \
+             with aio_return they would be",
+        )
+    })
+}
+
 /// Native aio whose submission was under way, or the program's first, when its probe came.
 pub fn submissions_unseen(requests: u64) -> Option<Warning> {
     (requests > 0).then(|| {
@@ -430,6 +446,12 @@ mod tests {
         assert_eq!(results_unseen(100, 99), None);
         let said = results_unseen(200, 0).unwrap().text;
         assert!(said.starts_with("200 of 200 completions of native aio were not seen to be reaped: "), "{said}");
+        assert_eq!(results_unreturned(100, 99), None);
+        let said = results_unreturned(500, 0).unwrap().text;
+        assert!(
+            said.starts_with("500 of 500 requests of POSIX AIO were not seen to be returned (aio_return): "),
+            "{said}"
+        );
     }
 
     #[test]

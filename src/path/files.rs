@@ -279,6 +279,15 @@ impl Files {
         of.done(does(&trail.opcode), trail.weight, is_first, bytes, is_whole.then(|| trail.latency_ns()));
     }
 
+    /// One whose completion found the queue full: how long it took is not known.
+    pub fn take_overflowed(&mut self, trail: &Trail) {
+        let Some(key) = Key::of(trail.tgid, trail.file, trail.descriptor) else { return };
+        let of = self.of(key, trail.file.map_or(Kind::Unknown, |f| f.kind));
+        of.deleted |= trail.file.is_some_and(|f| f.deleted);
+        of.used_by(trail.tgid, trail.descriptor);
+        of.done(does(&trail.opcode), trail.weight, true, trail.result.max(0) as u64, None);
+    }
+
     /// A request of native or POSIX AIO: of its file only the descriptor is known.
     pub fn take_reaped(&mut self, tgid: u32, fd: i32, opcode: &str, weight: u32, result: i64, latency_ns: u64) {
         let descriptor = Descriptor::Fd(fd);

@@ -285,7 +285,7 @@ pub(super) fn observe(
             no_completion: sum(|s| s.no_completion) + raw.overflowed,
             skipped: sum(|s| s.skipped) + raw.skipped,
             unfinished: raw.unfinished,
-            unreaped: raw.unreaped,
+            unreaped: raw.unreaped + sum(|s| s.unreaped),
             chosen: Chosen { whole: of_chosen(|s| s.chosen_whole), sampled: of_chosen(|s| s.chosen_sampled) },
             shared: sum(|s| s.shared.into()),
             // The place of the next one is drawn already.

@@ -42,6 +42,7 @@ enum carrier {
 	BY_SQPOLL,
 	BY_IOWQ,
 	BY_IOPOLL,
+	BY_OVERFLOW, /* it found the completion queue full: it is handed over later, by nobody knows what */
 	BY_TEARDOWN, /* by the kernel, which takes the ring down: nobody has it */
 };
 
@@ -297,6 +298,8 @@ struct cpu_slot {
 	__u32 ring_epoch;
 	__u32 ring_tgid;   /* whose use of it that is */
 	__u32 spread;      /* completed trails that waited in a bucket of their own */
+	__u64 last_posted; /* the request whose completion was posted last */
+	__u64 unreaped;    /* followed requests of native and POSIX AIO whose block was used again, their results not seen to be reaped */
 	struct ring_thread_key last_thread; /* of tid 0: none yet; as the last keys below, which other events have */
 	__u64 last_thread_waits;
 	__u64 running;     /* address of the current task, watched or not */

@@ -187,7 +187,7 @@ pub struct FollowLoss {
     pub skipped: u64,
     /// Of the others, not complete when watching ended.
     pub unfinished: u64,
-    /// Native aio's that were complete, and whose result was not seen to be reaped.
+    /// Native aio's that were complete, and POSIX AIO's, whose result was not seen to be reaped.
     pub unreaped: u64,
     /// All requests that were chosen to be followed.
     pub chosen: Chosen,

@@ -41,6 +41,8 @@ pub(super) struct Trails {
     abandoned: RefCell<Vec<types::trail>>,
     /// and how many there were.
     all_abandoned: Cell<u64>,
+    /// Requests whose completion found the queue full.
+    overflowed: RefCell<Vec<Trail>>,
     sq_ended: Rc<RefCell<Vec<types::sq_ended>>>,
     file_names: Rc<RefCell<Vec<types::file_name>>>,
     stays: Rc<RefCell<Vec<types::stay>>>,
@@ -102,6 +104,7 @@ impl Trails {
             ended,
             abandoned,
             all_abandoned,
+            overflowed: RefCell::default(),
             sq_ended,
             file_names,
             stays,
@@ -125,6 +128,10 @@ impl Trails {
             let Some(raw) = self.arrived.borrow_mut().pop_front() else { return Ok(()) };
             if raw.carrier == types::carrier::BY_TEARDOWN {
                 self.abandon(raw);
+                continue;
+            }
+            if raw.carrier == types::carrier::BY_OVERFLOW {
+                self.overflowed.borrow_mut().push(words.trail(&raw));
                 continue;
             }
             each(words.trail(&raw));
@@ -177,6 +184,11 @@ impl Trails {
             sleeps: e.sleeps,
         };
         self.sq_ended.take().into_iter().map(of).collect()
+    }
+
+    /// Requests whose completion found the queue full, as far as [`take`](Self::take) has met with them.
+    pub(super) fn take_overflowed(&self) -> Vec<Trail> {
+        self.overflowed.take()
     }
 
     /// The rings' buffers that were unregistered, since the last call.

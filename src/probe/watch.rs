@@ -39,7 +39,7 @@ use crate::path::memory::Unregistered;
 use crate::path::reaped::Stay;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 3136);
+const _: () = assert!(size_of::<types::cpu_slot>() == 3200);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 24);
@@ -698,6 +698,12 @@ impl<'room> Watch<'room> {
     /// among them.
     pub fn unregistered(&mut self) -> Result<Vec<Unregistered>> {
         self.trails.as_ref().map_or(Ok(vec![]), Trails::take_unregistered)
+    }
+
+    /// Requests whose completion found the queue full, as far as [`trails`](Self::trails) has met with them: when they had it, and by
+    /// what, is not known.
+    pub fn overflowed(&mut self) -> Vec<crate::path::trail::Trail> {
+        self.trails.as_ref().map_or(vec![], Trails::take_overflowed)
     }
 
     /// The same of requests of native and POSIX AIO, as far as [`trails`](Self::trails) has met with them.

@@ -623,6 +623,12 @@ pub(super) fn take(
         }
         summary.take(trail);
     })?;
+    for trail in watch.overflowed() {
+        if let Some(files) = &mut files {
+            files.met(trail.tgid, trail.file, trail.descriptor);
+        }
+        summary.take_overflowed(&trail);
+    }
     watch.reaped(&mut |reaped| {
         if reaped.tgid != last {
             last = reaped.tgid;

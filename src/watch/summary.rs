@@ -27,7 +27,7 @@ use crate::probe::choice::Choice;
 use crate::probe::function;
 use crate::probe::observed::Observed;
 use crate::probe::rings::{
-    Batches, ContextCounts, FollowLoss, OpcodeCounts, OpenCounts, OtherCounts, Reaped, RingCounts,
+    Batches, ContextCounts, ContextKind, FollowLoss, OpcodeCounts, OpenCounts, OtherCounts, Reaped, RingCounts,
 };
 use crate::probe::sampled_events;
 use crate::stats::durations::Durations;
@@ -341,6 +341,16 @@ impl Summary {
         part.delays.take(trail);
     }
 
+    /// Its completion found the queue full: it is in no latency and by no vehicle.
+    pub fn take_overflowed(&mut self, trail: &Trail) {
+        self.files.take_overflowed(trail);
+        if trail.result < 0 {
+            let first = FirstError { posted_ns: trail.posted.ns, user_data: trail.user_data };
+            let part = self.parts.entry(trail.ring).or_default();
+            part.failed(&trail.opcode, trail.result.saturating_neg(), first);
+        }
+    }
+
     pub fn unregistered(&mut self, at: Unregistered) {
         self.memory.unregistered(at);
     }
@@ -509,6 +519,9 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64, is_
     let reaped = observed.contexts.iter().flat_map(|c| &c.opcodes);
     let reaped = reaped.chain(other_contexts().flat_map(|o| &o.opcodes)).map(|o| o.completions).sum();
     warnings.extend(doubt::results_unseen(ended, reaped));
+    let posix = || observed.contexts.iter().filter(|c| c.kind == ContextKind::PosixAio).flat_map(|c| &c.opcodes);
+    let of_posix = |f: fn(&OpcodeCounts) -> u64| posix().map(f).sum();
+    warnings.extend(doubt::results_unreturned(of_posix(|o| o.requests), of_posix(|o| o.completions)));
     warnings.extend(doubt::submissions_unseen(observed.aio_unseen));
     let loss = observed.follow_loss;
     let one_in = summary.one_in(&loss);

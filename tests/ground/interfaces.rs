@@ -79,6 +79,14 @@ pub const SCENARIOS: &[Scenario] = &[
         run: posix_aio_results,
     },
     Scenario {
+        name: "posix_aio_unreturned",
+        about: "reads through glibc's aio_read whose end aio_error tells, and nobody calls aio_return",
+        finding: None,
+        allowed: &[],
+        count: 200,
+        run: posix_aio_unreturned,
+    },
+    Scenario {
         name: "synchronous",
         about: "direct reads by pread64: nothing asynchronous",
         finding: None,
@@ -390,6 +398,26 @@ fn posix_aio(run: &mut Run) -> Result<()> {
     })?;
     run.report.others.insert("posix_aio", [("aio_read".into(), op)].into());
     run.report.all("thread");
+    Ok(())
+}
+
+fn posix_aio_unreturned(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let mut target = run.cached()?;
+    let mut op = Op::default();
+    run.start()?;
+    for _ in 0..run.count {
+        let mut block = aiocb(target.fd(), target.buffer(), target.offset());
+        // SAFETY: the control block does not move and lives until it has ended, which aio_error tells.
+        unsafe {
+            ensure!(libc::aio_read(&mut block) == 0, std::io::Error::last_os_error());
+            while libc::aio_error(&block) == libc::EINPROGRESS {
+                std::hint::spin_loop();
+            }
+        }
+        op.requests += 1;
+    }
+    run.report.others.insert("posix_aio", [("aio_read".into(), op)].into());
     Ok(())
 }
 

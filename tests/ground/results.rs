@@ -46,6 +46,15 @@ pub const SCENARIOS: &[Scenario] = &[
         run: cq_overflow,
     },
     Scenario {
+        name: "cq_overflow_mixed",
+        about: "of 64 cached reads, no-ops and writes of no file for a completion queue of 16, 48 wait in the kernel each time; some reads \
+                are short",
+        finding: Some("cq_overflow"),
+        allowed: &["short_reads", "errors"],
+        count: 6_400,
+        run: cq_overflow_mixed,
+    },
+    Scenario {
         name: "iopoll_without_queues",
         about: "IOPOLL on a device without poll queues: each read ends with EOPNOTSUPP",
         finding: Some("iopoll_without_queues"),
@@ -189,6 +198,28 @@ fn workers() -> Result<u64> {
 }
 
 fn cq_overflow(run: &mut Run) -> Result<()> {
+    overflowing(run, |ring, _| ring.push(opcode::Nop::new().build(), 0))
+}
+
+fn cq_overflow_mixed(run: &mut Run) -> Result<()> {
+    let mut target = odd_file(run)?;
+    overflowing(run, move |ring, n| match n % 4 {
+        0 => ring.push(opcode::Nop::new().build(), 0),
+        1 => {
+            let write = opcode::Write::new(types::Fd(-1), target.buffer(), BLOCK as u32);
+            ring.push(write.build(), BLOCK as u32);
+        }
+        // The last block is not whole.
+        n => {
+            let read = opcode::Read::new(types::Fd(target.fd()), target.buffer(), BLOCK as u32);
+            let block = if n == 2 { 10 } else { 3 };
+            ring.push(read.offset(block * BLOCK as u64).build(), BLOCK as u32);
+        }
+    })
+}
+
+/// Four times as many as the completion queue takes, each time; `push` gets the number of each.
+fn overflowing(run: &mut Run, mut push: impl FnMut(&mut Ring, u32)) -> Result<()> {
     const QUEUE: u32 = 16;
     run.pin_if_asked()?;
     let mut ring = Ring::open(QUEUE, &[Flag::CqSize(QUEUE)])?;
@@ -196,7 +227,7 @@ fn cq_overflow(run: &mut Run) -> Result<()> {
     let mut overflows = 0;
     groups(run.count, 4 * QUEUE, |group| {
         groups(group, QUEUE, |part| {
-            (0..part).for_each(|_| ring.push(opcode::Nop::new().build(), 0));
+            (0..part).for_each(|n| push(&mut ring, n));
             ring.submit()
         })?;
         overflows += u64::from(group.saturating_sub(QUEUE));

@@ -104,6 +104,9 @@ static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request 
 	if (open)
 		return aio_joins(open, request);
 	/* One that is there already was reaped out of sight. */
+	struct aio_request *before = bpf_map_lookup_elem(&aio_requests, &key);
+	if (before && before->weight)
+		__sync_fetch_and_add(&slot->unreaped, 1);
 	if (bpf_map_update_elem(&aio_requests, &key, request, BPF_ANY))
 		slot->losses[LOSS_CALL]++;
 	return 0;

@@ -64,7 +64,8 @@ static __noinline int look_at_file(__u32 index)
 {
 	struct trail *trail = trail_at(index);
 
-	if (!trail || trail->file & FILE_SEEN)
+	/* A cancellation has what it cancels there. */
+	if (!trail || trail->file & FILE_SEEN || trail->opcode == IORING_OP_ASYNC_CANCEL)
 		return 0;
 	struct io_kiocb *request = (struct io_kiocb *)trail->request;
 	struct file *file = FILE_READ(request, file);

@@ -429,6 +429,25 @@ static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result
 	return 0;
 }
 
+/* It finds no room in the completion queue: when and by what the program gets it is not known. */
+static __noinline int trail_overflowed(__u32 index, __s32 result, __u32 cqe_flags)
+{
+	struct cpu_slot *slot = this_slot();
+	struct trail *trail = trail_at(index);
+
+	if (!trail)
+		return 0;
+	trail->posted_ns = bpf_ktime_get_ns();
+	trail->posted_cpu = bpf_get_smp_processor_id();
+	look_at_file(index);
+	trail->result = result;
+	trail->cqe_flags = cqe_flags;
+	trail->carrier = BY_OVERFLOW;
+	slot->no_completion++;
+	trail_end(trail, index, slot);
+	return 0;
+}
+
 /* A completion of a multishot request that is not its last. It has a trail of its own, with what the request's says so far. */
 static __noinline int shot_posted(struct many *known, enum poster poster, __s32 result, __u32 cqe_flags)
 {
@@ -592,10 +611,11 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		return 0;
 	}
 	__u32 index = 0;
+	slot->last_posted = address_in_thread(req, slot);
 	struct trail *trail = trail_of((__u64)req, &index);
-	if (trail)
-		return trail_posted(index, poster, result, cqe_flags);
-	return 0;
+	if (!trail)
+		return 0;
+	return found_room ? trail_posted(index, poster, result, cqe_flags) : trail_overflowed(index, result, cqe_flags);
 }
 
 static __always_inline int follow_complete_(struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
@@ -667,9 +687,54 @@ int BPF_PROG(follow_punt, struct io_kiocb *req)
 	return UNDISTURBED(follow_punt_(req));
 }
 
-/* A completion that finds the queue full has this event and no other, neither now nor when it is handed over; its request is
- * not named.
- */
+struct overflow_search {
+	__u64 node;
+	__u64 user_data;
+	__u64 found;
+	__s32 result;
+	__u32 pad;
+};
+
+static int overflow_is(__u32 i, struct overflow_search *search)
+{
+	if (!search->node)
+		return 1;
+	struct io_kiocb *req = (void *)search->node - bpf_core_field_offset(struct io_kiocb, comp_list);
+	if (BPF_CORE_READ(req, cqe.user_data) == search->user_data && BPF_CORE_READ(req, cqe.res) == search->result) {
+		search->found = (__u64)req;
+		return 1;
+	}
+	search->node = (__u64)BPF_CORE_READ(req, comp_list.next);
+	return 0;
+}
+
+#define OVERFLOW_NEAR 32
+#define OVERFLOW_FAR (1 << 16)
+
+/* The event does not name the request. It stands in the list of those whose completions the kernel is posting, next to the last one. */
+static __noinline __u64 overflowed_request(struct io_ring_ctx *ring, __u64 user_data, __s32 result)
+{
+	struct cpu_slot *slot = this_slot();
+	struct overflow_search search = { .user_data = user_data, .result = result };
+
+	if (!bpf_core_field_exists(ring->submit_state.compl_reqs) || !bpf_core_field_exists(((struct io_kiocb *)0)->comp_list))
+		return 0;
+	__u64 first = (__u64)BPF_CORE_READ(ring, submit_state.compl_reqs.first);
+	if (!first)
+		return 0;
+	struct io_kiocb *last = (struct io_kiocb *)slot->last_posted;
+	if (last) {
+		search.node = (__u64)BPF_CORE_READ(last, comp_list.next);
+		bpf_loop(OVERFLOW_NEAR, overflow_is, &search, 0);
+	}
+	if (!search.found) {
+		search.node = first;
+		bpf_loop(OVERFLOW_FAR, overflow_is, &search, 0);
+	}
+	return search.found;
+}
+
+/* A completion that finds the queue full has this event and no other, neither now nor when it is handed over. */
 static __always_inline int follow_overflow_(void *address, __u64 user_data, __s32 result, __u32 cqe_flags)
 {
 	struct io_ring_ctx *ring = address;
@@ -677,12 +742,14 @@ static __always_inline int follow_overflow_(void *address, __u64 user_data, __s3
 
 	if (!counting)
 		return 0;
-	posted(ring, false, 0, user_data, result, cqe_flags, false);
+	/* What announces more is a part of a request, which stands in no list. */
+	__u64 request = cqe_flags & IORING_CQE_F_MORE ? 0 : overflowed_request(ring, user_data, result);
+	posted(ring, false, (void *)request, user_data, result, cqe_flags, false);
 	if (slot->current == CURRENT_UNSEEN)
 		return 0; /* nobody's who is watched */
 	__u32 number = ring_number(ring, slot);
 	ring_of(number, slot)->overflows++;
-	if (followed_now && !(cqe_flags & IORING_CQE_F_MORE)) {
+	if (!request && followed_now && !(cqe_flags & IORING_CQE_F_MORE)) {
 		struct many_key key = { .user_data = user_data, .ring = number };
 		overflows_seen = 1;
 		add(&overflowed, &key, 1);

@@ -55,6 +55,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define IORING_OP_WRITE_FIXED 5
 #define IORING_OP_POLL_ADD 6
 #define IORING_OP_TIMEOUT 11
+#define IORING_OP_ASYNC_CANCEL 14
 #define IORING_OP_READ 22
 #define IORING_OP_WRITE 23
 #define IORING_OP_SEND_ZC 47
@@ -184,7 +185,20 @@ struct io_rings {
 	struct io_uring sq, cq;
 };
 
+struct io_wq_work_node {
+	struct io_wq_work_node *next;
+};
+
+struct io_wq_work_list {
+	struct io_wq_work_node *first;
+};
+
+struct io_submit_state {
+	struct io_wq_work_list compl_reqs; /* whose completions are posted next, in this order */
+};
+
 struct io_ring_ctx {
+	struct io_submit_state submit_state;
 	struct percpu_ref refs;
 	unsigned int flags;
 	unsigned int drain_active : 1;
@@ -199,6 +213,7 @@ struct io_ring_ctx {
 
 struct io_cqe {
 	u64 user_data;
+	__s32 res;
 	int fd; /* until it has a result: what the program names its file by */
 };
 
@@ -245,6 +260,7 @@ struct io_kiocb {
 	struct io_cqe cqe;
 	struct io_ring_ctx *ctx;
 	struct io_uring_task *tctx;
+	struct io_wq_work_node comp_list;
 	struct io_wq_work work;
 };
 

@@ -39,7 +39,7 @@ struct Tables {
 #[derive(Default)]
 pub(super) struct OpenAio {
     pub unfinished: u64,
-    /// Native aio's that are complete.
+    /// Native aio's that are complete, and POSIX AIO's.
     pub unreaped: u64,
 }
 
@@ -376,9 +376,8 @@ impl Watch<'_> {
                 0 => u64::from(request.weight > 0),
                 _ => request.followed.into(),
             };
-            // When one of POSIX AIO's is complete, no probe sees.
-            let is_native = request.several != 0 || u32::from(request.opcode) < trails::POSIX_AIO_OPCODES;
-            match is_native && request.ended > request.more.into() {
+            // Of POSIX AIO they have ended from the start: when one is complete, no probe sees.
+            match request.ended > request.more.into() {
                 true => open.unreaped += followed,
                 false => open.unfinished += followed,
             }

@@ -167,7 +167,7 @@ fn followed(total: &Total, overflows: u64) -> Vec<String> {
     items.extend(some(f.unfinished, "unfinished at the end"));
     items.extend(some(f.no_room, "given up: no room"));
     items.extend(some(f.ring_buffer_full, "lost: buffer full"));
-    items.extend(some(f.unreaped, "complete, and not seen to be reaped"));
+    items.extend(some(f.unreaped, "whose result was not seen to be reaped"));
     items.extend(some(
         f.shared_user_data,
         "of requests with the same user data or iocb as another open one: not told apart",
@@ -307,6 +307,7 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
         some(op.skips, "asked for no completion"),
         some(op.silent(), "had none: they succeeded, or were unfinished at the end"),
         some(op.more, "with more to come"),
+        (op.opcode == "recvmsg" && op.more > 0).then(|| "bytes are those of the buffers, headers included".into()),
         some(op.notifications, "notifications"),
         some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
         some(op.punted_would_block, "handed to io-wq: could not be done without waiting"),
@@ -601,6 +602,9 @@ fn files(o: &mut Screen, total: &Total) {
     }
     if total.followed.is_estimate() {
         o.line("(estimated from the requests that were followed; opcodes are counted)");
+    }
+    if total.opcodes.iter().any(|op| matches!(op.opcode.as_str(), "splice" | "tee") && op.requests > 0) {
+        o.line("(splice and tee count where they write: what they read from is not looked at)");
     }
     o.blank();
 }
