@@ -174,6 +174,13 @@ pub struct CellRecord {
 }
 
 impl RunRecord {
+    /// The run that measurements of one load are which belong to no experiment; there is one at least.
+    pub fn of_measurements(all: Vec<Measurement>) -> Self {
+        let mut record = RunRecord::single(&all[0]);
+        record.cells[0].measurements = all;
+        record
+    }
+
     /// The run that one measurement is which belongs to no experiment: of one cell, which does not hold it yet.
     pub fn single(m: &Measurement) -> Self {
         RunRecord {

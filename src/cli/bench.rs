@@ -1,11 +1,17 @@
 //! `iotrail bench`: one load through one I/O interface.
 
+use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::Ordering;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
+use crate::answer::unit::Unit;
+use crate::answer::words::{count, list};
 use crate::cli::profile::ProfileArgs;
 use crate::error::{Error, Result};
 use crate::experiment::cell::{self, Measured, Watching};
@@ -34,6 +40,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     follow: Option<u32>,
 
+    /// Measure so often, each time in a new process; prints the one in the middle, by IOPS, and all as a list with --json
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000),
+          conflicts_with_all = ["flamegraph", "folded"])]
+    repeats: u32,
+
     /// One measurement as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -44,6 +55,9 @@ pub struct BenchArgs {
 }
 
 pub fn run(args: &BenchArgs) -> Result<u8> {
+    if args.repeats > 1 {
+        return repeated(args);
+    }
     // A store that can't be written is found out before the load, not after it.
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
     let measured = measure(args, store.as_mut());
@@ -59,6 +73,62 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         false => terminal::show(&terminal::bench(&measurement))?,
     }
     Ok(0)
+}
+
+/// What differs from process to process (where memory lies, above all) differs between these too.
+fn repeated(args: &BenchArgs) -> Result<u8> {
+    let stop = interrupt::raise_flag()?;
+    let bar = ProgressBar::with_draw_target(Some(args.repeats.into()), terminal::progress_target());
+    bar.set_style(ProgressStyle::with_template("measurement {pos} of {len} is done").expect("a fixed template"));
+    let mut all: Vec<Measurement> = Vec::new();
+    for _ in 0..args.repeats {
+        let failed = |e| Error::machine("cannot start iotrail again", "give each measurement by itself").because(e);
+        let out = Command::new("/proc/self/exe").args(once(std::env::args_os().skip(1))).output().map_err(failed)?;
+        if !out.status.success() {
+            let _ = std::io::stderr().write_all(&out.stderr);
+            return Ok(out.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
+        }
+        if all.is_empty() {
+            // What it warns of, it warns of each time.
+            let _ = std::io::stderr().write_all(&out.stderr);
+        }
+        let one = serde_json::from_slice(&out.stdout)
+            .map_err(|e| Error::internal("the measurement of another process cannot be read").because(e))?;
+        all.push(one);
+        bar.inc(1);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    if args.json {
+        terminal::print_json(&all)?;
+        return Ok(0);
+    }
+    let each: Vec<String> = all.iter().map(|m| count(m.iops)).collect();
+    all.sort_by(|a, b| a.iops.total_cmp(&b.iops));
+    let middle = &all[all.len() / 2];
+    terminal::show(&terminal::bench(middle))?;
+    terminal::say(&format!("{}: {}; above is the one in the middle", Unit::of(middle).per_second(), list(&each)));
+    Ok(0)
+}
+
+/// The arguments without `--repeats`, and with `--json`.
+fn once(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut kept = Vec::new();
+    let mut skip = false;
+    for argument in arguments {
+        let is_value = std::mem::take(&mut skip);
+        skip = !is_value && argument == "--repeats";
+        let is_option = argument.to_str().is_some_and(|a| a.starts_with("--repeats="));
+        if !is_value && !skip && !is_option {
+            kept.push(argument);
+        }
+    }
+    if !kept.iter().any(|argument| argument == "--json") {
+        kept.push("--json".into());
+    }
+    kept
 }
 
 /// The result is the corruption, and nothing else: what was measured on the way there is of no use to anybody.
@@ -108,5 +178,21 @@ fn words(p: Progress) -> String {
         Doing::LayingOut => format!("laying out the file: {}", done(1 << 20, "MiB")),
         Doing::WarmingUp => format!("warming up: {seconds:.1} s"),
         Doing::Measuring => format!("measuring: {seconds:.1} s, {}", done(1, "I/Os")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_several_is_asked_for_like_a_single_one() {
+        let of = |text: &str| {
+            let all = once(text.split_whitespace().map(OsString::from));
+            all.iter().map(|a| a.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of("bench --repeats 3 --depth 4"), "bench --depth 4 --json");
+        assert_eq!(of("bench --json --repeats=3 --file x"), "bench --json --file x");
+        assert_eq!(of("bench --depth 4 --json --repeats 10"), "bench --depth 4 --json");
     }
 }

@@ -117,6 +117,9 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     match Document::read(path)? {
         Document::Run(record) => run::of_file(args, (*record).into(), path),
         Document::Measurement(m) => run::of_file(args, (*m).into(), path),
+        Document::Measurements(all) => {
+            run::of_file(args, crate::run_record::RunRecord::of_measurements(all).into(), path)
+        }
     }
 }
 

@@ -66,6 +66,8 @@ impl Stored {
 /// What a JSON file holds.
 pub enum Document {
     Measurement(Box<Measurement>),
+    /// Of `bench --repeats`: each was made by itself.
+    Measurements(Vec<Measurement>),
     Run(Box<RunRecord>),
 }
 
@@ -102,6 +104,10 @@ impl Document {
                 "make the file again with `bench --json` or `run --json`, or leave it out",
             ));
         }
+        let is_measurement = |v: &Value| v.get("schema").and_then(Value::as_str) == Some(measurement::SCHEMA);
+        if value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_measurement)) {
+            return serde_json::from_value(value).map(Document::Measurements).map_err(foreign);
+        }
         match value.get("schema").and_then(Value::as_str) {
             Some(measurement::SCHEMA) => serde_json::from_value(value).map(Document::Measurement).map_err(foreign),
             Some(run_record::SCHEMA) => serde_json::from_value(value).map(Document::Run).map_err(foreign),
@@ -128,6 +134,9 @@ pub fn unreadable(path: &Path, e: std::io::Error) -> Error {
 /// The first number below 0 in a measurement or in one of a run's, and what it is called; parameters may be negative.
 fn negative_figure(document: &Value) -> Option<(String, String)> {
     let list = |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    if document.is_array() {
+        return negative(document, "");
+    }
     match document.get("schema").and_then(Value::as_str) {
         Some(measurement::SCHEMA) => negative(document, ""),
         Some(run_record::SCHEMA) => list(document, "cells").iter().zip(0..).find_map(|(cell, i)| {

@@ -108,11 +108,8 @@ fn read(text: &str, stored: &mut Stored) -> Result<Named> {
     let path = Path::new(text);
     let record = match Document::read(path)? {
         Document::Run(record) => *record,
-        Document::Measurement(m) => {
-            let mut record = RunRecord::single(&m);
-            record.cells[0].measurements.push(*m);
-            record
-        }
+        Document::Measurement(m) => RunRecord::of_measurements(vec![*m]),
+        Document::Measurements(all) => RunRecord::of_measurements(all),
     };
     let name = path.file_name().map_or_else(|| text.to_owned(), |n| n.to_string_lossy().into_owned());
     Ok(Named { name, record, is_stored: false })

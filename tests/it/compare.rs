@@ -166,6 +166,16 @@ fn gates() -> End {
     assert_eq!(gate("a.json b.json --fail-on not-comparable").status, 0);
     assert_eq!(gate("a.json b.json --fail-on inconclusive").status, 1);
     assert_eq!(gate("a.json b.json --fail-on difference").status, 4);
+    // Of three processes a side there is a verdict to be had: 20 ms of thinking cannot be missed.
+    for (name, think) in [("c", 0), ("d", 20_000)] {
+        let args = format!("--rw nop --count 2000 --jobs 2 --cpus 0 --think {think} --repeats 3 --json");
+        let ended = run(&mut bench(&place, &args)).ok();
+        assert_eq!(ended.json().as_array().map(Vec::len), Some(3), "{}", ended.stdout);
+        place.write(&format!("{name}.json"), ended.stdout);
+    }
+    let c = gate("c.json d.json --metric cpu_per_io --json").ok().json();
+    assert_eq!((&c["pairs"], &c["paired"]), (&json!(3), &json!(false)));
+    assert!(c["p"].is_f64(), "three runs of each: {c}");
     // What a gate that can be evaluated says comes first.
     let both = "1:arm=default,depth=4 1:arm=slow,depth=4 --metric iops,latency_p99_99";
     let all = gate(&format!("{both} --json")).ok().json();

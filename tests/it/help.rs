@@ -47,10 +47,10 @@ fn commands() -> End {
 }
 
 fn options() -> End {
-    let of_bench = "--allow-write --batch --bs --buffered --count --cpus --depth --direct --engine --file --flamegraph --folded \
-                    --follow --force --force-async --help --jobs --json --neighbour --profile --profile-by --profile-hz --rate --reaper \
-                    --register --ring --runtime --rw --scratch --seed --size --sq-cpu --sq-idle --stacks --store --think --trace --verify --wait \
-                    --warmup";
+    let of_bench = "--allow-write --batch --bs --buffered --count --cpus --depth --direct --engine --file --flamegraph \
+                    --folded --follow --force --force-async --help --jobs --json --neighbour --profile --profile-by \
+                    --profile-hz --rate --reaper --register --repeats --ring --runtime --rw --scratch --seed --size \
+                    --sq-cpu --sq-idle --stacks --store --think --trace --verify --wait --warmup";
     for (command, expected) in [
         ("bench", of_bench),
         ("check", "--file --help --json --verbose"),

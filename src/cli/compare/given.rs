@@ -70,6 +70,8 @@ struct Measured {
     measurement: Measurement,
     /// What it was read from, and its cell and repeat in there.
     source: (Source, u32, u32),
+    /// Which of the runs of that source it is of.
+    run: u32,
     /// Its run, cell and repeat in the store; `None`: it is of a file, which has no histograms.
     stored: Option<(i64, u32, u32)>,
     /// Read where it is needed.
@@ -78,12 +80,13 @@ struct Measured {
 
 impl Cell {
     pub fn side(&self, name: &str) -> Side<'_> {
-        let mut runs: Vec<&Source> = Vec::new();
+        let mut runs: Vec<(&Source, u32)> = Vec::new();
         let mut repeats = Vec::new();
         for m in &self.repeats {
-            let run = runs.iter().position(|s| **s == m.source.0).unwrap_or(runs.len());
+            let of = (&m.source.0, m.run);
+            let run = runs.iter().position(|run| *run == of).unwrap_or(runs.len());
             if run == runs.len() {
-                runs.push(&m.source.0);
+                runs.push(of);
             }
             repeats.push(Repeat { run: Some(run), ..Repeat::new(&m.measurement, m.latency.clone()) });
         }
@@ -176,6 +179,7 @@ impl Given {
             let repeats = measurements.into_iter().zip(1..).map(|(measurement, repeat)| Measured {
                 measurement,
                 source: (source.clone(), cell, repeat),
+                run: 0,
                 stored: run.map(|run| (run, cell, repeat)),
                 latency: None,
             });
@@ -187,13 +191,23 @@ impl Given {
         let source = Source::file(path)?;
         self.take_source(source.clone())?;
         match Document::read(path)? {
-            Document::Measurement(measurement) => {
-                let one = Measured { measurement: *measurement, source: (source, 0, 1), stored: None, latency: None };
-                self.add(Map::new(), vec![one]);
-            }
+            Document::Measurement(measurement) => self.take_measurements(vec![*measurement], &source),
+            Document::Measurements(all) => self.take_measurements(all, &source),
             Document::Run(record) => self.take_run(*record, source),
         }
         Ok(())
+    }
+
+    /// Each is a run of its own.
+    fn take_measurements(&mut self, all: Vec<Measurement>, source: &Source) {
+        let one = |(measurement, run): (Measurement, u32)| Measured {
+            measurement,
+            source: (source.clone(), 0, run + 1),
+            run,
+            stored: None,
+            latency: None,
+        };
+        self.add(Map::new(), all.into_iter().zip(0..).map(one).collect());
     }
 
     /// Repeats of the same load, from several runs or files, are repeats of one cell.
