@@ -46,7 +46,7 @@ pub struct Comparison {
     /// Sides that differ by no more are equivalent, as a factor less 1.
     #[serde(default)]
     pub equivalent_within: f64,
-    /// What would show a difference of 10 %, where this is inconclusive.
+    /// What would show a difference of 10 %.
     #[serde(default)]
     pub to_show_10_percent: Option<Needed>,
     pub verdict: Verdict,

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::compare::{Metric, Repeat, Side, compare, metrics, noise_floor, place, together};
+use super::compare::{Metric, Repeat, Side, metrics, noise_floor, place, together, undecided};
 use super::group::vehicle_shares;
 use super::spread::Spread;
 use super::unit::Unit;
@@ -115,7 +115,7 @@ fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -
                     |kernel| noise_floor(metric, &side("", &of(kernel, Some(0))), &side("", &of(kernel, Some(1))));
                 let floor = [base, other].into_iter().filter_map(twice).reduce(f64::max);
                 let (a, b) = (side(&base.kernel, &a), side(&other.kernel, &b));
-                found.push(Comparison { at: cell.params.clone(), ..compare(metric, &a, &b, false, floor) });
+                found.push(Comparison { at: cell.params.clone(), ..undecided(metric, &a, &b, false, floor) });
             }
         }
     }

@@ -109,7 +109,7 @@ pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison>
         for (j, other) in others.iter().enumerate() {
             let Some(b) = side(other) else { continue };
             for (i, metric) in metrics.iter().enumerate() {
-                let c = compare(*metric, &a, &b, true, noise[i]);
+                let c = undecided(*metric, &a, &b, true, noise[i]);
                 found.push(((i, j), Comparison { at: at.clone(), ..c }));
             }
         }
@@ -154,9 +154,7 @@ fn decide(metric: Metric, c: &mut Comparison) {
         () if differs && above_floor => direction(metric, c.ratio.is_none_or(|r| r > 1.0)),
         () => Verdict::Inconclusive,
     };
-    if c.verdict != Verdict::Inconclusive {
-        c.to_show_10_percent = None;
-    } else if differs {
+    if c.verdict == Verdict::Inconclusive && differs {
         c.reasons.push("the difference is within the noise floor: the load differs as much from itself".into());
     }
 }
@@ -215,6 +213,19 @@ pub fn interval_width(metric: Metric, a: &[Measurement], b: &[Measurement]) -> O
 
 /// b against a, by itself. `interleaved`: repeat i of both is of one block. `noise_floor`: where a control arm tells it.
 pub fn compare(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, noise_floor: Option<f64>) -> Comparison {
+    let mut c = undecided(metric, a, b, interleaved, noise_floor);
+    together(std::slice::from_mut(&mut c), EQUIVALENT_WITHIN);
+    c
+}
+
+/// The same for [`together`] to decide.
+pub fn undecided(
+    metric: Metric,
+    a: &Side<'_>,
+    b: &Side<'_>,
+    interleaved: bool,
+    noise_floor: Option<f64>,
+) -> Comparison {
     let (kept_a, kept_b, disturbed, mut said) = undisturbed(a, b, interleaved);
     let (a, b) = (&kept_a, &kept_b);
     let pairs = a.repeats.len().min(b.repeats.len());
@@ -289,7 +300,6 @@ pub fn compare(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, no
         c.p = None;
         c.reasons.splice(0..0, against);
     }
-    together(std::slice::from_mut(&mut c), EQUIVALENT_WITHIN);
     c
 }
 
@@ -319,13 +329,9 @@ fn too_few(pairs: usize, interleaved: bool) -> String {
 
 /// What forbids to compare this side with anything: it is another load than was asked for.
 fn against(side: &Side<'_>) -> Vec<String> {
-    each_once(side.measurements().map(comparable::another_load), &side.name, side.repeats.len())
-}
-
-/// Sentences of measurements, each with how many of them it is of.
-fn each_once(of: impl Iterator<Item = Vec<String>>, name: &str, all: usize) -> Vec<String> {
+    let (name, all) = (&side.name, side.repeats.len());
     let mut reasons: Vec<(String, usize)> = Vec::new();
-    for reason in of.flatten() {
+    for reason in side.measurements().flat_map(comparable::another_load) {
         match reasons.iter_mut().find(|(r, _)| *r == reason) {
             Some((_, n)) => *n += 1,
             None => reasons.push((reason, 1)),
@@ -405,14 +411,15 @@ fn undisturbed<'a>(a: &Side<'a>, b: &Side<'a>, interleaved: bool) -> (Side<'a>, 
 /// Fewer pairs tell too little of their own spread: they are not made fewer by choice.
 const FEWEST_LEFT: usize = 3;
 
-/// The first of each kind, and how many more there are.
+/// The first disturbance, and how many more there are.
 fn why_disturbed(a: &Side<'_>, b: &Side<'_>, apart: &[(usize, Vec<String>)]) -> String {
     let each = a.measurements().chain(b.measurements()).flat_map(comparable::disturbances);
-    let mut all: Vec<String> = each.chain(apart.iter().flat_map(|(_, r)| r.clone())).collect();
-    let n = all.len();
-    all.truncate(1);
-    let first = all.pop().unwrap_or_default();
-    if n > 1 { format!("{first}, and {} more such", n - 1) } else { first }
+    let mut all = each.chain(apart.iter().flat_map(|(_, r)| r.clone()));
+    let first = all.next().unwrap_or_default();
+    match all.count() {
+        0 => first,
+        more => format!("{first}, and {more} more such"),
+    }
 }
 
 enum Unknown {

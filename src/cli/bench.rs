@@ -86,6 +86,10 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
         let out = Command::new("/proc/self/exe").args(once(std::env::args_os().skip(1))).output().map_err(failed)?;
         if !out.status.success() {
             let _ = std::io::stderr().write_all(&out.stderr);
+            if args.json {
+                // Data that was read back wrong is a result.
+                let _ = std::io::stdout().write_all(&out.stdout);
+            }
             return Ok(out.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
         }
         if all.is_empty() {

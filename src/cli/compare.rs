@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 
 use self::given::Given;
 use self::matched::{Matched, Pair, matched};
-use crate::answer::compare::{Metric, compare, differences, together};
+use crate::answer::compare::{Metric, differences, together, undecided};
 use crate::answer::verdicts;
 use crate::answer::words::plural;
 use crate::cli::given::Stored;
@@ -185,7 +185,7 @@ fn one(metric: Metric, a: &Given, b: &Given, pair: &Pair<'_>) -> Comparison {
     let floors = [a.noise_floor(metric, pair.a), b.noise_floor(metric, pair.b)];
     let floor = floors.into_iter().flatten().reduce(f64::max);
     let (of_a, of_b) = (pair.a.side(&a.text), pair.b.side(&b.text));
-    let mut c = compare(metric, &of_a, &of_b, interleaved, floor);
+    let mut c = undecided(metric, &of_a, &of_b, interleaved, floor);
     c.at = pair.at.clone();
     if !interleaved {
         c.reasons.extend(differences(&of_a, &of_b));

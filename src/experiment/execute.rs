@@ -152,8 +152,9 @@ enum Made {
     Kept {
         disturbed: bool,
     },
-    /// The cell cannot be tested, or the run ends here.
+    /// The cell cannot be tested.
     Untestable(Error),
+    /// The run ends here.
     Ends(Outcome),
 }
 
