@@ -16,6 +16,7 @@ use crate::cli::profile::ProfileArgs;
 use crate::error::{Error, Result};
 use crate::experiment::cell::{self, Measured, Watching};
 use crate::experiment::interrupt;
+use crate::experiment::schedule::{fresh_seed, padding};
 use crate::load::options::LoadOptions;
 use crate::load::{Doing, Progress};
 use crate::measurement::Measurement;
@@ -83,7 +84,10 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
     let mut all: Vec<Measurement> = Vec::new();
     for _ in 0..args.repeats {
         let failed = |e| Error::machine("cannot start iotrail again", "give each measurement by itself").because(e);
-        let out = Command::new("/proc/self/exe").args(once(std::env::args_os().skip(1))).output().map_err(failed)?;
+        let (name, value) = padding(fresh_seed());
+        let mut again = Command::new("/proc/self/exe");
+        again.args(once(std::env::args_os().skip(1))).env(name, value);
+        let out = again.output().map_err(failed)?;
         if !out.status.success() {
             let _ = std::io::stderr().write_all(&out.stderr);
             if args.json {

@@ -34,6 +34,12 @@ pub fn load_seed(seed: u32, repeat: u32) -> u32 {
     SplitMix64::new(((u64::from(seed) << 32) | u64::from(repeat)) ^ 0x6c6f_6164_6c6f_6164).draw() as u32
 }
 
+/// A variable for the environment of a program that is started to be measured. The environment's size moves the program's stack,
+/// which by itself may make it faster or slower: it differs from block to block, and is the same for all arms of one.
+pub fn padding(load_seed: u32) -> (&'static str, String) {
+    ("IOTRAIL_PADDING", "x".repeat(SplitMix64::new(u64::from(load_seed) ^ 0x7061_6464).below(4096) as usize))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +78,12 @@ mod tests {
         assert_eq!(seen.len(), 6);
         // 1000 expected each, standard deviation 29.
         assert!(seen.values().all(|n| (880..=1120).contains(n)), "{seen:?}");
+    }
+
+    #[test]
+    fn the_environment_differs_from_block_to_block_and_not_within_one() {
+        let sizes: std::collections::BTreeSet<usize> = (1..50).map(|block| padding(load_seed(7, block)).1.len()).collect();
+        assert!(sizes.len() > 40 && sizes.iter().all(|size| *size < 4096), "{sizes:?}");
+        assert_eq!(padding(load_seed(7, 1)), padding(load_seed(7, 1)));
     }
 }

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use crate::engine::Memory;
 use crate::error::{Error, Result};
+use crate::stats::random::SplitMix64;
 
 /// The page size that buffers are aligned to; a multiple of every logical block size in use.
 pub const PAGE: usize = 4096;
@@ -31,13 +32,26 @@ fn available_kib(meminfo: &str) -> Option<u64> {
 /// Anonymous memory, owned by the worker that made it.
 pub struct Buffers {
     memory: Memory,
+    /// Pages before the first block.
+    lead: usize,
 }
 
 impl Buffers {
     /// Room for `slots` blocks. Errors: not enough memory.
     pub fn new(slots: u32, block_bytes: u32) -> io::Result<Self> {
+        Self::after(0, slots, block_bytes)
+    }
+
+    /// The same, behind up to 15 pages that nobody uses: which ones share a cache line's set or a huge page follows from the
+    /// seed, and not from the order in which a process maps its memory.
+    pub fn placed(slots: u32, block_bytes: u32, seed: u64) -> io::Result<Self> {
+        Self::after(SplitMix64::new(seed ^ 0x6275_6666).below(16) as usize, slots, block_bytes)
+    }
+
+    fn after(lead: usize, slots: u32, block_bytes: u32) -> io::Result<Self> {
         let stride = (block_bytes as usize).next_multiple_of(PAGE);
-        let bytes = stride.checked_mul(slots as usize).ok_or(io::ErrorKind::OutOfMemory)?;
+        let bytes = stride.checked_mul(slots as usize).and_then(|b| b.checked_add(lead * PAGE));
+        let bytes = bytes.ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
@@ -52,8 +66,8 @@ impl Buffers {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { memory: Memory { base, stride, block_bytes, slots } })
+        let base = NonNull::new(base.cast::<u8>().wrapping_add(lead * PAGE)).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { memory: Memory { base, stride, block_bytes, slots }, lead })
     }
 
     pub fn memory(&self) -> Memory {
@@ -68,9 +82,10 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        let bytes = self.memory.stride * self.memory.slots as usize;
+        let lead = self.lead * PAGE;
+        let bytes = lead + self.memory.stride * self.memory.slots as usize;
         // SAFETY: our own mapping; by the engines' contract no I/O is in flight (else `leak` was called).
-        let done = unsafe { libc::munmap(self.memory.base.as_ptr().cast(), bytes) };
+        let done = unsafe { libc::munmap(self.memory.base.as_ptr().wrapping_sub(lead).cast(), bytes) };
         debug_assert_eq!(done, 0);
     }
 }
@@ -78,6 +93,18 @@ impl Drop for Buffers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_seed_places_the_buffers_within_a_mapping_of_their_own() {
+        let leads: Vec<usize> = (0..64).map(|seed| Buffers::placed(3, 512, seed).unwrap().lead).collect();
+        let again: Vec<usize> = (0..64).map(|seed| Buffers::placed(3, 512, seed).unwrap().lead).collect();
+        assert_eq!(leads, again);
+        assert!((0..16).all(|lead| leads.contains(&lead)), "{leads:?}");
+        let placed = Buffers::placed(3, 512, 5).unwrap();
+        assert_eq!(placed.memory().address(0) as usize % PAGE, 0);
+        // SAFETY: the last byte of the last block, in the mapping.
+        unsafe { placed.memory().address(2).add(511).write(1) };
+    }
 
     #[test]
     fn more_than_there_is_is_refused_and_little_is_not() {

@@ -82,7 +82,7 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
     if let Some(&cpu) = spec.cpus.get(job as usize) {
         cpus::bind(cpu)?;
     }
-    let buffers = Buffers::new(spec.depth, spec.block_bytes).map_err(|e| {
+    let buffers = Buffers::placed(spec.depth, spec.block_bytes, seed_of(shared, job)).map_err(|e| {
         Error::machine("cannot get memory for the I/O buffers", "use a smaller --depth, --bs or --jobs").because(e)
     })?;
     let memory = buffers.memory();
@@ -126,6 +126,11 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
     }
 }
 
+/// What is drawn for a job follows from the load's seed alone.
+fn seed_of(shared: &Shared, job: u32) -> u64 {
+    u64::from(shared.seed) ^ u64::from(job + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 /// A job about to drive its engine.
 struct At<'a, 'b> {
     shared: &'a Shared<'b>,
@@ -147,7 +152,7 @@ impl At<'_, '_> {
         let slots = Arc::new(Slots::new(spec.depth, spec.verify));
         let apart = matches!(spec.rw, Rw::Read | Rw::Write) || spec.verify;
         let region = Region::of(job, spec.jobs, shared.blocks, apart);
-        let seed = u64::from(shared.seed) ^ u64::from(job + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let seed = seed_of(shared, job);
         let pattern = Pattern::new(spec.rw, region, u64::from(spec.block_bytes), seed);
         let mut feeder = Feeder::new(pattern, spec.batch, memory, slots);
         if spec.verify {

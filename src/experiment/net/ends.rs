@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::loaded::{self, Loaded};
 use crate::error::{Error, Result};
 use crate::experiment::cell::Measured;
+use crate::experiment::schedule::padding;
 use crate::folders::temporary::Folder;
 use crate::host;
 use crate::load::Progress;
@@ -60,7 +61,7 @@ impl Ends {
         let way = self.way(load.between)?;
         // An epoll server makes no requests that could be followed.
         let follow = follow.filter(|_| load.server.engine == ServerEngine::IoUring);
-        let server = Server::start(way, options, load.trace, follow)?;
+        let server = Server::start(way, options, load.trace, follow, padding(spec.seed))?;
         let inside = match way {
             Way::Namespaces(ends) => Some(ends.enter_sender()?),
             Way::Loopback | Way::Unix(_) => None,
@@ -119,7 +120,13 @@ struct Server {
 
 impl Server {
     /// It serves when this returns. Errors: what it says itself.
-    fn start(way: &Way, options: &Map<String, Value>, trace: Trace, follow: Option<u32>) -> Result<Self> {
+    fn start(
+        way: &Way,
+        options: &Map<String, Value>,
+        trace: Trace,
+        follow: Option<u32>,
+        variable: (&str, String),
+    ) -> Result<Self> {
         let cannot = |e: io::Error| Error::machine("cannot start the server's process", "see `ulimit -u`").because(e);
         let said = memory_file().map_err(cannot)?;
         let (address, control) = way.addresses();
@@ -133,6 +140,7 @@ impl Server {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             command.arg(format!("--{name}={text}"));
         }
+        command.env(variable.0, variable.1);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said.try_clone().map_err(cannot)?);
         // A terminal's Ctrl-C is for this process, which then ends at a point where nothing is in flight.
         command.process_group(0);
