@@ -262,6 +262,8 @@ enum links {
 	LINKED_TO_NEXT = 2,
 };
 
+#define CAME (1u << 31)
+
 struct cpu_slot {
 	/* hot: one completion touches these */
 	enum current current;
@@ -272,6 +274,7 @@ struct cpu_slot {
 	enum waker waker; /* who ended the last sleep */
 	__u32 waker_nr;
 	__u32 waker_cpu;
+	__u32 came_with; /* its flags when it came onto this CPU, and CAME; 0: it has begun to wait since */
 	/* The rest of that thread's state where requests are followed. */
 	struct segment segments[SEGMENTS_MAX];
 	__u32 submitted;   /* by it since the last run or wait: so many at most can have completed inline */

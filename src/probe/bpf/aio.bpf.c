@@ -364,7 +364,7 @@ static __noinline int number_context(__u64 address, bool found)
 	};
 
 	aio_used = calls_needed = 1;
-	return number_new(address, &info);
+	return number_new(address, &info, !found);
 }
 
 /* The context that the current thread's call names, into the slot, which knows the last one. */

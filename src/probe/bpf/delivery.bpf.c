@@ -69,7 +69,7 @@ static __always_inline void ran(__u64 items, bool all, void *tctx)
 	struct entry entry;
 	entry_of(task, &entry, true);
 	bool in_enter = entry.nr == NR_io_uring_enter && !entry.finished;
-	if (!in_enter)
+	if (!in_enter || (slot->slept && left_the_call(task, slot)))
 		slot->waiting = slot->slept = 0;
 	if (carried == 0) {
 		if (following) {
@@ -167,7 +167,7 @@ static __always_inline int delivery_cqring_wait_(void *ring, int min_events)
 		lying_waits(address_in_thread(ring, slot), min_events);
 	slot->submitting = 0;
 	slot->waiting = 1;
-	slot->slept = 0;
+	slot->slept = slot->came_with = 0;
 	slot->waker = WAKER_NONE;
 	if (following && counting)
 		waits_on_ring(ring, task->pid);

@@ -272,12 +272,20 @@ static __noinline int number_others(__u64 address, struct ring_info *info)
 	return number;
 }
 
-/* A number for the ring or context of this address, which was not known; the rest of `info` is set here. */
-static __always_inline __u32 number_new(__u64 address, struct ring_info *info)
+/* A number for the ring or context of this address, which was not known; the rest of `info` is set here. `made`: it was made just now,
+ * and what had the address before is gone. Else two threads may meet it at once: who comes second takes the number of the first.
+ */
+static __always_inline __u32 number_new(__u64 address, struct ring_info *info, bool made)
 {
 	__u32 number = __sync_fetch_and_add(&rings_made, 1);
 
-	address_used_again(address);
+	if (made)
+		address_used_again(address);
+	if (bpf_map_update_elem(&ring_numbers, &address, &number, made ? BPF_ANY : BPF_NOEXIST)) {
+		__u32 *first = bpf_map_lookup_elem(&ring_numbers, &address);
+		if (first)
+			return *first;
+	}
 	info->address = address;
 	info->tgid = bpf_get_current_pid_tgid() >> 32;
 	comm_of(bpf_get_current_task_btf(), info->comm, sizeof(info->comm));
@@ -287,7 +295,6 @@ static __always_inline __u32 number_new(__u64 address, struct ring_info *info)
 		__sync_fetch_and_sub(&rings_numbered, 1);
 		return number_others(address, info);
 	}
-	bpf_map_update_elem(&ring_numbers, &address, &number, BPF_ANY);
 	return number;
 }
 
@@ -303,7 +310,7 @@ static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, _
 		.cq_entries = cq_entries,
 		.found = found,
 	};
-	__u32 number = number_new(address, &info);
+	__u32 number = number_new(address, &info, !found);
 
 	slot->ring_address = address;
 	slot->ring_epoch = rings_made;
@@ -336,7 +343,7 @@ static __noinline int number_use(__u32 whole)
 		.found = of->found,
 		.of = whole + 1,
 	};
-	return number_new(address, &info);
+	return number_new(address, &info, before != 0);
 }
 
 static __noinline int look_up_ring(struct io_ring_ctx *ring)

@@ -131,6 +131,7 @@ struct mm_struct {
 };
 
 struct thread_info {
+	unsigned long flags;
 	u32 status;
 	u32 cpu;
 };

@@ -29,6 +29,7 @@ static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 	slot->costly++;
 	/* Most of them. */
 	if (following && nr == NR_io_uring_enter) {
+		slot->waiting = slot->slept = 0;
 		if (counting && slot->current != CURRENT_UNSEEN)
 			slot->syscalls++;
 		return 0;

@@ -69,7 +69,7 @@ static __noinline int posix_aio_begins(__u64 address)
 	struct ring_info info = { .interface = INTERFACE_POSIX_AIO };
 
 	calls_needed = 1;
-	return number_new(address, &info);
+	return number_new(address, &info, false);
 }
 
 static __always_inline int posix_called(struct pt_regs *regs, __u64 function)

@@ -93,14 +93,20 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		if (recording)
 			record_switched_out(asleep, prev, slot);
 		here(prev, slot);
+		if (slot->waiting && left_the_call(prev, slot))
+			slot->waiting = slot->slept = 0;
 		/* A sleep of io_uring_enter's wait; other sleeps leave no mark. */
-		if (asleep && slot->waiting) {
+		if (asleep && (slot->waiting || slot->pending)) {
 			struct entry entry;
 			entry_of(prev, &entry, false);
-			if (entry.nr == NR_io_uring_enter && !entry.finished)
-				slot->slept = 1;
-			else
+			if (entry.nr == NR_io_uring_enter && !entry.finished) {
+				slot->slept = slot->waiting;
+			} else {
 				slot->waiting = slot->slept = 0;
+				/* No run is under way in another call: whoever looks while it sleeps finds all counted. */
+				if (entry.nr >= 0 && !entry.finished && slot->pending)
+					all_inline();
+			}
 		}
 		if (!preempt && prev_state & TASK_DEAD)
 			thread_dies(prev, slot);

@@ -240,6 +240,24 @@ static __always_inline void leaves_place(struct cpu_slot *slot)
 	slot->waiting = slot->slept = 0;
 }
 
+/* Where nothing else tells, a wait that goes on after its sleep does so within this time. */
+#define AT_ONCE_NS 50000
+
+/* Whether the thread has been in user mode since it came onto this CPU: the system call that it is in is not the one that it slept in
+ * then. A thread with rseq(2), as glibc's are, gets TIF_NOTIFY_RESUME with each switch and loses it on the way to user mode. It is bit 0
+ * where all architectures share their flags, and bit 1 on x86 before; bit 0 was that of being traced, and stays.
+ */
+static __always_inline bool left_the_call(struct task_struct *task, struct cpu_slot *slot)
+{
+	__u32 then = slot->came_with, now = (__u32)task->thread_info.flags;
+
+	if (!then)
+		return false;
+	if (then & 3)
+		return !(now & then & (then & 1 ? 1 : 2));
+	return following && bpf_ktime_get_ns() - slot->running_ns > AT_ONCE_NS;
+}
+
 /* Puts away the state of the thread that leaves this CPU. */
 static __always_inline void park(struct cpu_slot *slot)
 {
@@ -285,6 +303,7 @@ static __always_inline void takes_place(struct task_struct *task, struct cpu_slo
 	slot->tid = task->pid;
 	slot->current = task->flags & PF_IO_WORKER ? CURRENT_HELPER : CURRENT_SUBMITTER;
 	slot->waker = WAKER_NONE;
+	slot->came_with = (__u32)task->thread_info.flags | CAME;
 	slot->watched_here = 1;
 	if (!following)
 		return;
