@@ -173,8 +173,11 @@ pub struct Latency {
 pub struct Waits {
     /// Followed ones.
     pub requests: u64,
-    /// How many these stand for.
+    /// How many these stand for,
     pub estimated: u64,
+    /// with its 95 % interval: where not every request was followed, there may be more of which none was.
+    #[serde(default)]
+    pub estimated_ci95: Option<[f64; 2]>,
     /// Their own mean latency.
     pub mean_ns: f64,
 }

@@ -9,7 +9,7 @@ use super::vehicle::Vehicle;
 use super::waits::{self, Limit, Spans};
 use crate::measurement::{Latency, StageRecord, VehicleCount, Waits};
 use crate::stats::durations::Durations;
-use crate::stats::estimate::Taken;
+use crate::stats::estimate::{self, Taken};
 use crate::stats::mean::Mean;
 
 /// Of one set of completions.
@@ -153,10 +153,15 @@ impl Times {
         &self.latency
     }
 
-    /// `None`: there are none.
-    pub fn waits(&self) -> Option<Waits> {
+    /// `one_in`: as of [`Durations::latency`]. `None`: there are none.
+    pub fn waits(&self, one_in: u32) -> Option<Waits> {
         let Sums { completions, weight, latency, .. } = &self.waits;
-        Some(Waits { requests: *completions, estimated: *weight, mean_ns: latency.mean()? })
+        // Each stands for itself or for `one_in`.
+        let sampled = (weight - completions).checked_div(u64::from(one_in.max(1)) - 1).unwrap_or(0).min(*completions);
+        let some = |n: u64| (n, n as f64);
+        let taken = Taken { whole: some(completions - sampled), sampled: some(sampled) };
+        let estimated_ci95 = estimate::interval(&[taken], one_in).map(|t| [t.lo, t.hi]);
+        Some(Waits { requests: *completions, estimated: *weight, estimated_ci95, mean_ns: latency.mean()? })
     }
 
     /// With all stages, waits included.

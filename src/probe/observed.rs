@@ -36,6 +36,8 @@ pub struct Observed {
     pub resched_ipis: Option<u64>,
     /// Those in which I/O of a watched process ended (`credit.h`).
     pub device_irqs: Option<u64>,
+    /// Interrupts of any device, whoever's.
+    pub any_device_irqs: u64,
     /// Returns to user mode by cause, system calls not among them.
     pub returns: Option<BTreeMap<&'static str, u64>>,
     pub context_switches: u64,
@@ -258,6 +260,7 @@ pub(super) fn observe(
         kicks,
         resched_ipis,
         device_irqs,
+        any_device_irqs: raw.irqs.iter().map(|(.., n)| n.count).sum(),
         returns: returns(raw, symbols, has("mode_page_fault").then(|| sum(|s| s.page_faults)), &line),
         context_switches: sum(|s| s.switches),
         task_work_runs: is_ring.then(|| sum(|s| s.runs)),

@@ -117,7 +117,7 @@ fn intervals_of_measured_loads_hold_the_true_ratio_in_95_percent() {
         }
     }
     for (name, n, held) in held_of_all {
-        assert!(held >= 0.93, "{name}, {n} pairs: {held}");
+        assert!(held >= 1.0 - at_most(0.07), "{name}, {n} pairs: {held}");
     }
 }
 

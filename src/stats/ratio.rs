@@ -2,7 +2,9 @@
 //! counted all the time.
 //!
 //! **Error**: the ratio estimator's, from how the windows differ around the common ratio, with Student's distribution for so many
-//! windows. It holds where these lie at random moments; of fewer than [`ENOUGH`] no interval is told.
+//! windows. And what no window met: of a phase that takes up so much that one of the windows had met it in 19 of 20 cases, nothing is
+//! ruled out but more than one of what is looked for to one of what is counted (or than the most that any window had), and less than none.
+//! It holds where the windows lie at random moments; of fewer than [`ENOUGH`] no interval is told.
 
 use super::student;
 
@@ -35,7 +37,10 @@ pub fn total(known: f64, windows: &[(f64, f64)], rest: f64) -> Option<Total> {
         let unseen = (1.0 - y / rest).max(0.0);
         let of_ratio = (spread * unseen / n).sqrt() / (y / n);
         let reach = student::quantile(0.975, n - 1.0) * of_ratio * rest;
-        ((total - reach).max(known + x), total + reach)
+        let passed_over = (1.0 - 0.05f64.powf(1.0 / n)) * (rest - y).max(0.0);
+        let most = windows.iter().filter(|w| w.1 > 0.0).map(|w| w.0 / w.1).fold(1.0, f64::max);
+        let lo = total - reach.max(passed_over * ratio);
+        (lo.max(known + x), total + reach.max(passed_over * (most - ratio)))
     });
     Some(Total { total, interval })
 }
@@ -52,9 +57,28 @@ mod tests {
         assert_eq!(total(7.0, &[(2.0, 4.0)], 10.0), Some(Total { total: 12.0, interval: None }));
     }
 
+    /// For 2 to 22 % of the time everything takes a call of its own; ten windows see a fiftieth of it.
+    #[test]
+    fn a_phase_that_no_window_met_is_within_the_interval() {
+        let mut random = Random::new(12);
+        let (mut missed, mut unmet, rounds) = (0, 0, 2000);
+        for _ in 0..rounds {
+            let share = 0.02 + random.below(100) as f64 / 500.0;
+            let phase: Vec<bool> = (0..10).map(|_| random.below(1000) as f64 / 1000.0 < share).collect();
+            unmet += u32::from(!phase.contains(&true));
+            let seen: Vec<(f64, f64)> = phase.iter().map(|apart| (if *apart { 20.0 } else { 0.625 }, 20.0)).collect();
+            let t = total(0.0, &seen, 10_000.0).unwrap();
+            let truth = 10_000.0 * (share + (1.0 - share) / 32.0);
+            let (lo, hi) = t.interval.unwrap();
+            missed += u32::from(!(lo..=hi).contains(&truth));
+        }
+        assert!(unmet > rounds / 5, "{unmet}");
+        assert!(f64::from(missed) <= 0.06 * f64::from(rounds), "{missed} of {rounds}");
+    }
+
     /// Phases of different rates and ratios, of which one window in 25 is seen.
     #[test]
-    fn the_interval_covers_the_truth_about_as_often_as_it_says() {
+    fn the_interval_covers_the_truth_at_least_as_often_as_it_says() {
         let mut random = Random::new(11);
         let (mut covered, rounds) = (0, 2000);
         for _ in 0..rounds {
@@ -73,6 +97,6 @@ mod tests {
             covered += u32::from((lo..=hi).contains(&(100.0 + sum(|w| w.0))));
         }
         let share = f64::from(covered) / f64::from(rounds);
-        assert!((0.93..=0.975).contains(&share), "{share}");
+        assert!(share >= 0.93, "{share}");
     }
 }

@@ -319,7 +319,7 @@ impl Sum {
             punts_per_s: per_s(self.punts),
             overflows: self.overflows,
             latency_ns: self.times.latency(one_in),
-            waits: self.times.waits(),
+            waits: self.times.waits(one_in),
             delivery_delay_ns: self.delays.latency(one_in),
             vehicles,
         }
@@ -347,7 +347,7 @@ fn ring_rates(
         errors_per_s: per_s(o.errors),
         punts_per_s: per_s(punts(o)),
         latency_ns: part.by_opcode.get(&o.opcode).map(|times| times.latency(one_in)).unwrap_or_default(),
-        waits: part.by_opcode.get(&o.opcode).and_then(Times::waits),
+        waits: part.by_opcode.get(&o.opcode).and_then(|times| times.waits(one_in)),
     };
     let mut opcodes: Vec<&OpcodeCounts> = grown.opcodes.iter().filter(|o| o.requests + o.completions > 0).collect();
     opcodes.sort_by_key(|o| std::cmp::Reverse((o.completions, o.requests)));

@@ -170,7 +170,7 @@ impl Part {
             punted_drained: counts.punted_drained,
             errnos: self.errnos(counts),
             latency_ns: times.latency(one_in),
-            waits: times.waits(),
+            waits: times.waits(one_in),
             stages: times.stages(one_in),
             punted_requests: estimated([times.handed_over].into_iter(), one_in),
         }
@@ -556,7 +556,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64, is_
         short_ios: sum(|o| o.short),
         iops: if elapsed_ns > 0 { ios as f64 * 1e9 / elapsed_ns as f64 } else { 0.0 },
         latency_ns: times.latency(one_in),
-        waits: times.waits(),
+        waits: times.waits(one_in),
         cpu: TraceCpu::default(),
         vehicles: all.vehicles(&observed.vehicles),
         per_io: PerIo {
@@ -606,7 +606,7 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64, is_
         stray_calls: observed.stray_calls,
         pread_pwrite_calls: observed.pread_pwrite_calls,
         context_switches: observed.context_switches,
-        sampled_events: observed.sampled_events.as_ref().map(sampled_events),
+        sampled_events: observed.sampled_events.as_ref().map(|e| sampled_events(e, observed.any_device_irqs)),
         probe,
         cpu_shares: None,
         cpu_samples: None,
@@ -644,14 +644,18 @@ fn open(counts: &OpenCounts, rings: &[RingCounts], files: &Names) -> Option<Open
     })
 }
 
-fn sampled_events(events: &sampled_events::SampledEvents) -> SampledEvents {
+/// `any_irqs`: interrupts of any device meanwhile, which were all seen.
+fn sampled_events(events: &sampled_events::SampledEvents, any_irqs: u64) -> SampledEvents {
     let all = events.completions as f64;
-    let interval = |of| events.total(of)?.interval.filter(|_| all > 0.0).map(|(lo, hi)| [lo / all, hi / all]);
+    let within = |of, most: f64| {
+        let (lo, hi) = events.total(of)?.interval.filter(|_| all > 0.0)?;
+        Some([lo / all, hi.min(most).max(lo) / all])
+    };
     SampledEvents {
         windows: events.windows(),
         completions: events.seen(),
-        syscalls_ci95: interval(|s| s.syscalls),
-        device_irqs_ci95: interval(|s| s.credits),
+        syscalls_ci95: within(|s| s.syscalls, f64::INFINITY),
+        device_irqs_ci95: within(|s| s.credits, any_irqs as f64),
     }
 }
 
@@ -684,7 +688,7 @@ fn ring(
         opcodes: counts.opcodes.iter().map(|o| part.opcode(o, one_in)).collect(),
         vehicles: part.vehicles(&counts.vehicles),
         latency_ns: times.latency(one_in),
-        waits: times.waits(),
+        waits: times.waits(one_in),
         stages: times.stages(one_in),
         enter_batches: enter_batches(&counts.batches, one_in),
         enter_calls: enter_calls(&counts.batches, one_in),

@@ -369,7 +369,7 @@ fn a_wake_up_that_is_kept_open_is_no_part_of_the_mean_or_the_order() {
     let reads = || (0..1_000).map(|i| staged(2 + i * 1_000));
     let ring = || vec![counted(0, vec![opcode("read", 1_001, 1_001)], vec![])];
     let r = record(1, reads().chain([armed("read", 1, 1_000_000)]), observed(ring(), vec![]), &[]);
-    let waits = Some(Waits { requests: 1, estimated: 1, mean_ns: 1_001_000.0 });
+    let waits = Some(Waits { requests: 1, estimated: 1, estimated_ci95: Some([1.0, 1.0]), mean_ns: 1_001_000.0 });
     for (latency, told, stages) in [
         (&r.total.latency_ns, &r.total.waits, &r.total.stages),
         (&r.rings[0].latency_ns, &r.rings[0].waits, &r.rings[0].stages),
@@ -401,7 +401,10 @@ fn timeouts_beside_reads_are_waits_and_alone_they_are_not() {
     let ring = |of: Vec<OpcodeCounts>| observed(vec![counted(0, of, vec![])], vec![]);
     let counts = || opcode("timeout", 20, 20);
     let both = record(1, timeouts().chain((1..21).map(staged)), ring(vec![counts(), opcode("read", 20, 20)]), &[]);
-    assert_eq!(both.total.waits, Some(Waits { requests: 20, estimated: 20, mean_ns: 100.0 }));
+    assert_eq!(
+        both.total.waits,
+        Some(Waits { requests: 20, estimated: 20, estimated_ci95: Some([20.0, 20.0]), mean_ns: 100.0 })
+    );
     assert_eq!(both.total.order.map(|o| (o.completions, o.waits)), Some((20, 20)));
     let of = |name: &str| both.total.opcodes.iter().find(|o| o.opcode == name).unwrap();
     assert_eq!(of("timeout").latency_ns.mean, Some(100.0), "there is nothing else of this operation");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Barrier;
 
 use anyhow::{Result, ensure};
 
@@ -77,6 +78,14 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &["short_reads"],
         count: 1_600,
         run: posix_aio_results,
+    },
+    Scenario {
+        name: "posix_aio_threads",
+        about: "cached reads through glibc's aio_read by 4 threads that begin at the same moment",
+        finding: None,
+        allowed: &[],
+        count: 400,
+        run: posix_aio_threads,
     },
     Scenario {
         name: "posix_aio_unreturned",
@@ -395,6 +404,40 @@ fn posix_aio(run: &mut Run) -> Result<()> {
         op.requests += u64::from(group);
         blocks.iter_mut().for_each(|block| op.add(returned(block), BLOCK as u32));
         Ok(())
+    })?;
+    run.report.others.insert("posix_aio", [("aio_read".into(), op)].into());
+    run.report.all("thread");
+    Ok(())
+}
+
+fn posix_aio_threads(run: &mut Run) -> Result<()> {
+    const THREADS: u32 = 4;
+    run.pin_if_asked()?;
+    let path = run.cached()?;
+    let together = Barrier::new(THREADS as usize);
+    run.start()?;
+    let (fd, each) = (path.fd(), run.count / THREADS);
+    let mut op = Op::default();
+    std::thread::scope(|scope| {
+        let reads = || {
+            let mut page = vec![0u8; BLOCK];
+            together.wait();
+            let one = |n| {
+                let mut block = aiocb(fd, page.as_mut_ptr(), u64::from(n) * BLOCK as u64);
+                // SAFETY: the control block does not move and lives until it has ended, below.
+                ensure!(unsafe { libc::aio_read(&mut block) } == 0, std::io::Error::last_os_error());
+                Ok(returned(&mut block))
+            };
+            (0..each).map(one).collect::<Result<Vec<i32>>>()
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(reads)).collect();
+        for thread in threads {
+            for result in thread.join().expect("it does not panic")? {
+                op.requests += 1;
+                op.add(result, BLOCK as u32);
+            }
+        }
+        anyhow::Ok(())
     })?;
     run.report.others.insert("posix_aio", [("aio_read".into(), op)].into());
     run.report.all("thread");

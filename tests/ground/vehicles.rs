@@ -1,10 +1,13 @@
 //! One scenario for each way a ring's completion can be carried.
 
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use io_uring::{opcode, squeue};
+use io_uring::{opcode, squeue, types};
 
 use crate::cores;
 use crate::load::{BLOCK, Memory, blocking, groups, nops, peeking, sleeps, spin};
@@ -35,6 +38,14 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &["reordered"],
         count: 1_600,
         run: enter_ready,
+    },
+    Scenario {
+        name: "enter_after_timeout",
+        about: "DEFER_TASKRUN receives: a wait of 1 ms brings nothing, then something comes, and io_uring_enter takes it at once",
+        finding: None,
+        allowed: &[],
+        count: 200,
+        run: enter_after_timeout,
     },
     Scenario {
         name: "enter_slept",
@@ -178,6 +189,33 @@ fn enter_ready(run: &mut Run) -> Result<()> {
     let all = run.report.completions();
     run.report.mostly("enter", 0.99);
     run.report.between("enter:ready", (all * 99 / 100).saturating_sub(slept), all);
+    Ok(())
+}
+
+fn enter_after_timeout(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let (mine, peer) = UnixStream::pair()?;
+    let mut ring = Ring::open(4, &DEFER)?;
+    let mut byte = 0u8;
+    let while_waiting = types::Timespec::new().nsec(1_000_000);
+    let arguments = types::SubmitArgs::new().timespec(&while_waiting);
+    run.start()?;
+    let mut slept = 0;
+    for _ in 0..run.count {
+        ring.push(opcode::Recv::new(types::Fd(mine.as_raw_fd()), &raw mut byte, 1).build(), 1);
+        ring.submit()?;
+        let waited = ring.uring.submitter().submit_with_args(1, &arguments);
+        let error = waited.err().and_then(|e| e.raw_os_error());
+        ensure!(error == Some(libc::ETIME), "the first wait ended with {error:?}");
+        (&peer).write_all(&[1])?;
+        let before = sleeps();
+        ring.wait(1)?;
+        slept += sleeps() - before;
+    }
+    run.finish(ring);
+    let all = run.report.completions();
+    run.report.mostly("enter", 1.0);
+    run.report.between("enter:ready", all - slept, all);
     Ok(())
 }
 

@@ -9,10 +9,14 @@ use std::time::{Duration, Instant};
 use iotrail::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 
+use crate::ground::ground;
 use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
-    vec![trial::test("metrics::a_scrape_has_what_the_trace_has_whoever_else_connects", scraped)]
+    vec![
+        trial::test("metrics::a_scrape_has_what_the_trace_has_whoever_else_connects", scraped),
+        trial::test("metrics::what_a_thread_did_before_it_fell_asleep_is_counted", asleep),
+    ]
 }
 
 fn scrape(at: &str) -> Result<String, Failed> {
@@ -35,6 +39,38 @@ fn by(text: &str, family: &str, label: &str) -> BTreeMap<String, u64> {
     sums
 }
 
+/// Where it answers, from the first line that it says.
+fn address(said: &mut impl BufRead) -> Result<String, Failed> {
+    let mut line = String::new();
+    said.read_line(&mut line)?;
+    Ok(line.trim().strip_prefix("metrics: http://").and_then(|l| l.strip_suffix("/metrics")).expect(&line).to_owned())
+}
+
+/// The program's no-ops complete while they are submitted, and then it sleeps: nothing comes after the last of them.
+fn asleep() -> Result<(), Failed> {
+    let mut trace = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["trace", "--json", "--one-in", "1", "--metrics", "0", "--"])
+        .arg(ground())
+        .args(["inline_nop", "--count", "48", "--pause-ms", "3000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut said = BufReader::new(trace.stderr.take().expect("a pipe"));
+    let at = address(&mut said)?;
+    let mut seen = 0;
+    // While the program is there; a later look than the last one each time.
+    while seen < 48 && trace.try_wait()?.is_none() {
+        std::thread::sleep(Duration::from_millis(250));
+        let Ok(text) = scrape(&at) else { break };
+        seen = by(&text, "iotrail_completions_total", "vehicle").values().sum();
+    }
+    let still_there = trace.try_wait()?.is_none();
+    std::io::copy(&mut said, &mut std::io::sink())?;
+    trace.wait()?;
+    assert!(still_there && seen == 48, "{seen} of 48 while it was there: {still_there}");
+    Ok(())
+}
+
 fn scraped() -> Result<(), Failed> {
     const IOS: u64 = 20_000;
     let tool = env!("CARGO_BIN_EXE_iotrail");
@@ -48,10 +84,7 @@ fn scraped() -> Result<(), Failed> {
         .stderr(Stdio::piped())
         .spawn()?;
     let mut said = BufReader::new(trace.stderr.take().expect("a pipe"));
-    let mut line = String::new();
-    said.read_line(&mut line)?;
-    let at =
-        line.trim().strip_prefix("metrics: http://").and_then(|l| l.strip_suffix("/metrics")).expect(&line).to_owned();
+    let at = address(&mut said)?;
     // What else is said is read, so that nobody waits for room.
     let rest = std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     let half: Vec<TcpStream> = (0..200)

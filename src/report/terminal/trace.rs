@@ -347,7 +347,12 @@ fn stages(stages: Option<&StageRecord>, followed: &Followed) -> Vec<String> {
 /// What the mean latency, the stages and the order of submission are not of.
 fn waits(waits: Option<&Waits>) -> Vec<String> {
     let Some(w) = waits else { return Vec::new() };
-    let requests = plural(w.estimated as usize, "request");
+    let requests = match w.estimated_ci95 {
+        Some([lo, hi]) if hi - lo >= 1.0 => {
+            format!("{} to {} requests ({} followed)", count(lo.round()), count(hi.round()), w.requests)
+        }
+        _ => plural(w.estimated as usize, "request"),
+    };
     vec![format!("{requests} open for {} on average", span(w.mean_ns)), "in no mean and no order".into()]
 }
 
@@ -544,7 +549,7 @@ fn sampled_events(total: &Total) -> Vec<String> {
     let Some(sampled) = &total.sampled_events else { return vec![] };
     let interval = |name: &str, ci95: Option<[f64; 2]>| {
         let [lo, hi] = ci95?;
-        Some(format!("{name} {} to {}", three_digits(lo), three_digits(hi)))
+        Some(format!("{name} {} to {} (95 %)", three_digits(lo), three_digits(hi)))
     };
     let part = sampled.completions as f64 / total.ios.max(1) as f64;
     let mut items = vec![format!("from {} windows with {} of the completions", sampled.windows, percent(part))];

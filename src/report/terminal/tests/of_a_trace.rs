@@ -170,7 +170,7 @@ fn shares_of_few_are_counts() {
 #[test]
 fn what_means_leave_out_is_said() {
     let mut t = clean();
-    let waits = Some(Waits { requests: 3, estimated: 3, mean_ns: 2.4e9 });
+    let waits = Some(Waits { requests: 3, estimated: 3, estimated_ci95: Some([3.0, 3.0]), mean_ns: 2.4e9 });
     (t.rings[0].waits, t.total.waits) = (waits.clone(), waits);
     t.total.order.as_mut().unwrap().waits = 3;
     let text = trace::screen(&t, PLAIN).to_string();
