@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn the_environment_differs_from_block_to_block_and_not_within_one() {
-        let sizes: std::collections::BTreeSet<usize> = (1..50).map(|block| padding(load_seed(7, block)).1.len()).collect();
+        let sizes: std::collections::BTreeSet<usize> =
+            (1..50).map(|block| padding(load_seed(7, block)).1.len()).collect();
         assert!(sizes.len() > 40 && sizes.iter().all(|size| *size < 4096), "{sizes:?}");
         assert_eq!(padding(load_seed(7, 1)), padding(load_seed(7, 1)));
     }

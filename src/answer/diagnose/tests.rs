@@ -1005,6 +1005,42 @@ fn reads_and_writes_that_come_back_short() {
 }
 
 #[test]
+fn a_send_that_moves_a_part_is_a_short_write() {
+    let mut t = short_reads();
+    t.total.opcodes[0].opcode = "send".into();
+    // Writes that are whole do not hide it.
+    t.total.opcodes.push(opcode("write", 9_000_000, 1_000));
+    let f = only(&t, "short_writes");
+    assert!(f.warns() && f.text.starts_with("25 % of the sends (20.0 k) gave fewer"), "{}", f.text);
+}
+
+#[test]
+fn what_moves_data_and_names_no_length_cannot_be_judged_short() {
+    let of = |name: &str| {
+        let mut t = clean();
+        t.total.opcodes = vec![opcode(name, 100, 1_000)];
+        t.total.opcodes[0].short = None;
+        t
+    };
+    let told = |t: &TraceRecord| ["short_reads", "short_writes"].map(|code| unjudged(t, code).is_some());
+    for (name, wanted) in [
+        ("readv", [true, false]),
+        ("recv", [true, false]),
+        ("recvmsg", [true, false]),
+        ("sendmsg_zc", [false, true]),
+        ("splice", [true, true]),
+        ("read_multishot", [false, false]),
+        ("recv_zc", [false, false]),
+        ("fsync", [false, false]),
+    ] {
+        assert_eq!(told(&of(name)), wanted, "{name}");
+    }
+    let mut failed = of("recv");
+    failed.total.opcodes[0].errors = 100;
+    assert_eq!(told(&failed), [false, false], "they moved nothing");
+}
+
+#[test]
 fn what_native_and_posix_aio_call_a_read_is_one() {
     for name in ["pread", "preadv", "aio_read"] {
         for (mut t, code) in [(errors(), "errors"), (short_reads(), "short_reads")] {

@@ -5,7 +5,7 @@ use super::measured::{self, VEHICLES};
 use super::style::Style;
 use crate::answer::diagnose::threads;
 use crate::answer::words::{
-    UNKNOWN, and_descendants, bytes, count, known_span, percent, plural, so_many, span, three_digits,
+    UNKNOWN, and_descendants, bytes, count, known_span, list, percent, plural, so_many, span, three_digits,
 };
 use crate::measurement::{Followed, Latency, StageRecord, VehicleCount, Waits};
 use crate::plain::sanitise;
@@ -132,20 +132,30 @@ fn throughput(t: &TraceRecord) -> Vec<String> {
         (true, 0) => format!("bytes{per} {UNKNOWN}"),
         (true, n) => format!("more than {}{per}", bytes(n)),
     };
-    // What they ask for stands in the program's memory.
-    let vectored = total.opcodes.iter().any(|o| o.completions > 0 && VECTORED.contains(&o.opcode.as_str()));
     let mut items = vec![
         so_many(total.ios, "completion"),
         format!("{} a second", count(total.iops)),
         moved(total.bytes, ""),
         plural(total.errors as usize, "error"),
-        format!("{} short{}", count(total.short_ios as f64), if vectored { " (vectored ones not told)" } else { "" }),
+        format!("{} short{}", count(total.short_ios as f64), short_not_told(&total.opcodes)),
     ];
     if total.elapsed_ns > 0 {
         let per_s = total.bytes as f64 / (total.elapsed_ns as f64 / 1e9);
         items.insert(3, moved(per_s.round() as u64, "/s"));
     }
     items
+}
+
+/// Of which operations it is not known whether they were short.
+fn short_not_told(opcodes: &[OpcodeRecord]) -> String {
+    let of = opcodes.iter().filter(|o| o.short_not_told());
+    let (vectored, mut named): (Vec<String>, Vec<String>) =
+        of.map(|o| o.opcode.clone()).partition(|name| VECTORED.contains(&name.as_str()));
+    named.sort_unstable();
+    if !vectored.is_empty() {
+        named.push("vectored ones".into());
+    }
+    if named.is_empty() { String::new() } else { format!(" (of {} not told)", list(&named)) }
 }
 
 /// Which completions latencies and stages are of.
