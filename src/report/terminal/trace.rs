@@ -580,7 +580,9 @@ fn files(o: &mut Screen, total: &Total) {
         number("mean", 7),
         number("p99", 7),
     ];
-    let requests = |r: &Option<FileRequests>| r.map_or("0".into(), |r| count(r.requests.total.round()));
+    // Of those that were not followed there may have been some.
+    let none = if total.followed.is_estimate() { UNKNOWN } else { "0" };
+    let requests = |r: &Option<FileRequests>| r.map_or(none.into(), |r| count(r.requests.total.round()));
     let moved = |r: &Option<FileRequests>| {
         r.and_then(|r| r.bytes).filter(|b| b.total > 0.0).map_or(String::new(), |b| bytes(b.total.round() as u64))
     };
@@ -612,6 +614,9 @@ fn files(o: &mut Screen, total: &Total) {
     }
     if total.followed.is_estimate() {
         o.line("(estimated from the requests that were followed; opcodes are counted)");
+        o.line(&format!("({UNKNOWN}: none was followed; files to which none went are missing)"));
+    } else if total.opcodes.iter().flat_map(|op| &op.errnos).any(|e| e.user_data.is_none()) {
+        o.line("(requests that were refused at their submission have no file here)");
     }
     if total.opcodes.iter().any(|op| matches!(op.opcode.as_str(), "splice" | "tee") && op.requests > 0) {
         o.line("(splice and tee count where they write: what they read from is not looked at)");

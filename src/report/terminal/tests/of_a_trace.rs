@@ -1,6 +1,7 @@
 use super::*;
 use crate::answer::diagnose;
 use crate::answer::diagnose::sample::{carried, clean, opcode, ring};
+use crate::answer::words::UNKNOWN;
 use crate::measurement::{Latency, Waits, Warning};
 use crate::path::files::Kind;
 use crate::trace_record::{
@@ -63,6 +64,27 @@ fn file(kind: Kind, reads: u64) -> FileRecord {
         others: None,
         latency_ns: Latency { count: reads, mean: Some(81_000.0), p99: Some(400_000), ..Latency::default() },
     }
+}
+
+#[test]
+fn where_not_all_were_followed_none_is_not_said() {
+    let mut t = clean();
+    t.total.files = vec![FileRecord { writes: None, ..file(Kind::File, 1_000) }];
+    let row = |t: &TraceRecord| {
+        let text = trace::screen(t, PLAIN).to_string();
+        let row = text.lines().find(|l| l.starts_with("file (fd 9)")).expect("a row").to_owned();
+        (row.split_whitespace().nth(6).unwrap_or_default().to_owned(), text)
+    };
+    let (writes, text) = row(&t);
+    assert!(writes == "0" && !text.contains("none was followed"), "{text}");
+    assert!(!text.contains("refused"), "{text}");
+    let refused = ErrnoCount { errno: "EINVAL".into(), count: 1, user_data: None };
+    t.total.opcodes[0].errnos = vec![refused];
+    assert!(row(&t).1.contains("(requests that were refused at their submission have no file here)\n"));
+    t.total.followed.came_later = Some(9);
+    let (writes, text) = row(&t);
+    assert_eq!(writes, UNKNOWN, "{text}");
+    assert!(text.contains("(–: none was followed; files to which none went are missing)\n"), "{text}");
 }
 
 #[test]
