@@ -391,6 +391,32 @@ pub fn asks_for_a_length(opcode: &str) -> bool {
         .contains(&opcode)
 }
 
+/// Operations that the kernel hands to io-wq whatever they are asked to do; those that it does for some flags alone (openat, fadvise)
+/// are none.
+pub fn always_by_a_worker(opcode: &str) -> bool {
+    const ALWAYS: [&str; 18] = [
+        "fsync",
+        "sync_file_range",
+        "fallocate",
+        "splice",
+        "tee",
+        "renameat",
+        "unlinkat",
+        "mkdirat",
+        "symlinkat",
+        "linkat",
+        "fsetxattr",
+        "setxattr",
+        "fgetxattr",
+        "getxattr",
+        "statx",
+        "madvise",
+        "ftruncate",
+        "shutdown",
+    ];
+    ALWAYS.contains(&opcode)
+}
+
 /// Operations whose result is a number of bytes.
 pub fn counts_bytes(opcode: &str) -> bool {
     let verbs = ["read", "write", "send", "recv", "splice", "tee", "pread", "pwrite", "aio_read", "aio_write"];

@@ -103,7 +103,7 @@ pub fn errors(t: &TraceRecord) -> Option<Finding> {
     failed.sort_by_key(|f| std::cmp::Reverse(f.2));
     let shown: Vec<String> =
         failed.iter().take(3).map(|(op, errno, n)| format!("{} of {op} with {errno}", count(*n as f64))).collect();
-    let text = format!("{} of the requests that move data failed, {}", percent(share), list(&shown));
+    let text = format!("{} of the requests that move data or make it durable failed, {}", percent(share), list(&shown));
     let remedy = "find out what the error means for this operation: a failing request is not the same work, and its times say \
                   nothing about the others";
     let evidence = [("errors", all as f64), ("share", share)];

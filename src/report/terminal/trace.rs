@@ -11,7 +11,7 @@ use crate::measurement::{Followed, Latency, StageRecord, VehicleCount, Waits};
 use crate::plain::sanitise;
 use crate::trace_record::{
     ContextRecord, CpuPair, EnterBatch, Estimate, FileRecord, FileRequests, IowqRecord, OpcodeRecord, OthersRecord,
-    ProbeCost, ProcessRecord, Reaping, RingRecord, RunItems, Subject, Total, TraceRecord, Windows,
+    ProbeCost, ProcessRecord, Reaping, RingRecord, RunItems, Subject, Total, TraceRecord, Windows, always_by_a_worker,
 };
 
 /// Rings that are shown in full, the busiest first.
@@ -174,7 +174,8 @@ fn followed(total: &Total, overflows: u64) -> Vec<String> {
         _ => "without a completion that was seen: one that finds the queue full names no request, and is in no latency",
     };
     items.extend(some(f.no_completion, overflowed));
-    items.extend(some(f.unfinished, "unfinished at the end"));
+    let unfinished = if f.is_sample() { "followed ones unfinished at the end" } else { "unfinished at the end" };
+    items.extend(some(f.unfinished, unfinished));
     items.extend(some(f.no_room, "given up: no room"));
     items.extend(some(f.ring_buffer_full, "lost: buffer full"));
     items.extend(some(f.unreaped, "whose result was not seen to be reaped"));
@@ -218,10 +219,10 @@ fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
         head.push(format!("{} overflows", count(r.overflows as f64)));
     }
     o.field(&format!("ring {}", r.ring), &head);
-    opcodes(o, &r.opcodes);
+    opcodes(o, &r.opcodes, &t.total.followed);
     o.blank();
     measured::vehicles(o, &r.vehicles, VEHICLES);
-    o.field("stages", &stages(r.stages.as_ref(), &t.total.followed));
+    o.field("stages", &stages(r.stages.as_ref(), r.latency_ns.count, r.waits.as_ref(), &t.total));
     o.field("waits", &waits(r.waits.as_ref()));
     o.field("submitted", &enter_batches(&r.enter_batches, r.enter_calls.as_ref(), &t.total.followed));
     o.field("task work", &run_items(&r.run_items, r.completions));
@@ -243,7 +244,7 @@ fn context(o: &mut Screen, c: &ContextRecord, followed: &Followed) {
     head.push(format!("{} requests", count(c.requests as f64)));
     head.push(format!("{} results reaped", count(c.reaped as f64)));
     o.field(&format!("context {}", c.context), &head);
-    opcodes(o, &c.opcodes);
+    opcodes(o, &c.opcodes, followed);
     o.blank();
     measured::vehicles(o, &c.vehicles, VEHICLES);
     o.field("latency", &latency(&c.latency_ns, followed));
@@ -261,8 +262,10 @@ fn other_contexts(contexts: &[&ContextRecord]) -> Vec<String> {
     ]
 }
 
-fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord]) {
+fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed) {
     let number = Column::number;
+    // Of those that were not followed one may have taken longer.
+    let max = if followed.is_sample() { number("max seen", 8) } else { number("max", 7) };
     let columns = [
         Column::words("opcode", 15),
         number("requests", 8),
@@ -272,7 +275,7 @@ fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord]) {
         number("io-wq", 6),
         number("p50", 7),
         number("p99", 7),
-        number("max", 7),
+        max,
     ];
     let mut sorted: Vec<&OpcodeRecord> = opcodes.iter().filter(|o| o.requests + o.completions > 0).collect();
     if sorted.is_empty() {
@@ -320,7 +323,14 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
         (op.opcode == "recvmsg" && op.more > 0).then(|| "bytes are those of the buffers, headers included".into()),
         some(op.notifications, "notifications"),
         some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
-        some(op.punted_would_block, "handed to io-wq: could not be done without waiting"),
+        some(
+            op.punted_would_block,
+            if always_by_a_worker(&op.opcode) {
+                "handed to io-wq: always done by a worker"
+            } else {
+                "handed to io-wq: could not be done without waiting"
+            },
+        ),
         some(op.punted_drained, "handed to io-wq: drained (IOSQE_IO_DRAIN)"),
         punted_again(op).and_then(|n| some(n, "requests these are, some handed over again")),
     ]
@@ -341,9 +351,9 @@ fn punted_again(op: &OpcodeRecord) -> Option<u64> {
     op.punted_requests.filter(|e| e.ci95[1] < hand_overs).map(|e| e.total.round() as u64)
 }
 
-/// The parts of the mean latency, and quantiles of the last one.
-fn stages(stages: Option<&StageRecord>, followed: &Followed) -> Vec<String> {
-    let mut items = measured::stages(stages, followed.is_sample());
+/// The parts of the mean latency, and quantiles of the last one. `followed`: requests that could have such parts.
+fn stages(stages: Option<&StageRecord>, followed: u64, waits: Option<&Waits>, total: &Total) -> Vec<String> {
+    let mut items = measured::stages(stages, total.followed.is_sample());
     let Some(s) = stages.filter(|_| !items.is_empty()) else { return items };
     let delay = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", span(ns as f64)));
     let delays: Vec<String> =
@@ -351,8 +361,18 @@ fn stages(stages: Option<&StageRecord>, followed: &Followed) -> Vec<String> {
     if !delays.is_empty() {
         items.push(format!("delivery delay {}", delays.join(", ")));
     }
+    let without = followed.saturating_sub(waits.map_or(0, |w| w.requests)).saturating_sub(s.completions);
+    if without as f64 > WITHOUT_STAGES * followed as f64 {
+        let unseen = if total.sampled_events.is_some() { ", or not looked at by the block layer's probes" } else { "" };
+        let (without, followed) = (count(without as f64), count(followed as f64));
+        items
+            .push(format!("the other {without} of {followed} followed have none: done at once or by a worker{unseen}"));
+    }
     items
 }
+
+/// Fewer than one in ten without stages change little of what the stages say of all.
+const WITHOUT_STAGES: f64 = 0.1;
 
 /// What the mean latency, the stages and the order of submission are not of.
 fn waits(waits: Option<&Waits>) -> Vec<String> {
@@ -527,7 +547,9 @@ fn whole(o: &mut Screen, t: &TraceRecord) {
         o.field("in all", &items);
         measured::vehicles(o, &total.vehicles, VEHICLES);
         o.field("latency", &latency(&total.latency_ns, &total.followed));
-        o.field("stages", &stages(total.stages.as_ref(), &total.followed));
+        // Native and POSIX AIO has none.
+        let followed = if t.contexts.is_empty() { total.latency_ns.count } else { 0 };
+        o.field("stages", &stages(total.stages.as_ref(), followed, total.waits.as_ref(), total));
         o.field("waits", &waits(total.waits.as_ref()));
     }
     files(o, total);
