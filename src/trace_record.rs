@@ -74,6 +74,7 @@ pub struct Total {
     pub ios: u64,
     pub bytes: u64,
     pub errors: u64,
+    /// Of the opcodes that have `short`.
     pub short_ios: u64,
     pub iops: f64,
     /// Of the followed requests: posted − submitted; of native and POSIX AIO, reaped − submitted.
@@ -359,8 +360,8 @@ pub struct OpcodeRecord {
     /// not known, and not in it.
     pub bytes: u64,
     pub errors: u64,
-    /// Of plain reads and writes: fewer bytes than asked for. What is read into a provided buffer is as much as there is. `None`: of
-    /// others (vectored ones, sends, …) it is not looked at how much was asked for.
+    /// Of plain reads, writes and sends: fewer bytes than asked for. What is read into a provided buffer is as much as there is.
+    /// `None`: of others (vectored ones, receives, splices, …) it is not looked at how much was asked for.
     pub short: Option<u64>,
     pub more: u64,
     pub notifications: u64,
@@ -384,18 +385,51 @@ pub struct OpcodeRecord {
     pub punted_requests: Option<Estimate>,
 }
 
-/// Operations whose result is a number of bytes.
-/// Reads and writes that name a length of their own.
+/// Reads, writes and sends that name a length of their own, and are to move it whole: a receive takes what is there.
 pub fn asks_for_a_length(opcode: &str) -> bool {
-    ["read", "write", "read_fixed", "write_fixed", "pread", "pwrite", "aio_read", "aio_write"].contains(&opcode)
+    ["read", "write", "read_fixed", "write_fixed", "pread", "pwrite", "aio_read", "aio_write", "send", "send_zc"]
+        .contains(&opcode)
 }
 
+/// Operations that the kernel hands to io-wq whatever they are asked to do; those that it does for some flags alone (openat, fadvise)
+/// are none.
+pub fn always_by_a_worker(opcode: &str) -> bool {
+    const ALWAYS: [&str; 18] = [
+        "fsync",
+        "sync_file_range",
+        "fallocate",
+        "splice",
+        "tee",
+        "renameat",
+        "unlinkat",
+        "mkdirat",
+        "symlinkat",
+        "linkat",
+        "fsetxattr",
+        "setxattr",
+        "fgetxattr",
+        "getxattr",
+        "statx",
+        "madvise",
+        "ftruncate",
+        "shutdown",
+    ];
+    ALWAYS.contains(&opcode)
+}
+
+/// Operations whose result is a number of bytes.
 pub fn counts_bytes(opcode: &str) -> bool {
     let verbs = ["read", "write", "send", "recv", "splice", "tee", "pread", "pwrite", "aio_read", "aio_write"];
     verbs.iter().any(|verb| opcode.starts_with(verb))
 }
 
 impl OpcodeRecord {
+    /// It moved data, and how much was asked for is not looked at. A multishot read or zero-copy receive asks for no length.
+    pub fn short_not_told(&self) -> bool {
+        let asks_for_none = ["read_multishot", "recv_zc"].contains(&self.opcode.as_str());
+        self.short.is_none() && !asks_for_none && counts_bytes(&self.opcode) && self.outcomes() > self.errors
+    }
+
     /// What succeeded without a completion moved bytes, and how many is not known.
     pub fn bytes_unknown(&self) -> bool {
         counts_bytes(&self.opcode) && self.silent() > 0

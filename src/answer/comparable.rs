@@ -135,6 +135,27 @@ pub fn reasons_between(a: &Measurement, b: &Measurement) -> Vec<String> {
     reasons
 }
 
+/// Failed I/Os that one side has more than the other, as a share of all: less is in the noise of any comparison.
+const FAILED: f64 = 0.01;
+
+/// Why two sides are not of one load though neither was asked to be another: of the one more failed, and a failed I/O is other work.
+pub fn failed_apart(a: (&str, &[&Measurement]), b: (&str, &[&Measurement])) -> Option<String> {
+    let share = |of: &[&Measurement]| {
+        let sum = |f: fn(&Measurement) -> u64| of.iter().map(|m| f(m)).sum::<u64>() as f64;
+        sum(|m| m.errors) / sum(|m| m.ios).max(1.0)
+    };
+    let (x, y) = (share(a.1), share(b.1));
+    ((x - y).abs() > FAILED).then(|| {
+        format!(
+            "{} of the I/Os of {} failed and {} of those of {}: a failed I/O is other work",
+            percent(x),
+            a.0,
+            percent(y),
+            b.0
+        )
+    })
+}
+
 /// Direct I/O of a target whose disks count: what they moved is to be what was asked for.
 fn direct_device<'a>(m: &Measurement, c: &'a Circumstances) -> Option<&'a DeviceBytes> {
     // The bytes of failed I/Os may have moved or not; a load with failures has a warning of its own.

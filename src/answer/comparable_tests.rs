@@ -195,6 +195,19 @@ fn heat_and_frequency() {
 }
 
 #[test]
+fn more_failed_on_one_side() {
+    let failed = |errors| with(|m, _| (m.ios, m.errors) = (1_000, errors));
+    let apart = |a: u64, b: u64| {
+        let (a, b) = (failed(a), failed(b));
+        failed_apart(("old", &[&a]), ("new", &[&b]))
+    };
+    let said = "0 % of the I/Os of old failed and 50 % of those of new: a failed I/O is other work";
+    assert_eq!(apart(0, 500).unwrap(), said);
+    assert!(apart(11, 0).is_some());
+    assert_eq!([apart(10, 0), apart(500, 505), apart(0, 0)], [None, None, None]);
+}
+
+#[test]
 fn an_interrupt_that_moved() {
     let to = |cpus: Vec<u32>| {
         move |_: &mut Measurement, c: &mut Circumstances| {

@@ -255,6 +255,8 @@ pub fn undecided(
     let runs = a.runs().len().min(b.runs().len());
     let by_run = !interleaved && runs >= RUNS;
     let mut against: Vec<String> = [a, b].into_iter().flat_map(against).collect();
+    let (of_a, of_b): (Vec<_>, Vec<_>) = (a.measurements().collect(), b.measurements().collect());
+    against.extend(comparable::failed_apart((&a.name, &of_a), (&b.name, &of_b)));
     if metric.is_of_time() && a.measurements().chain(b.measurements()).any(|m| m.host.is_emulated()) {
         against.push("times mean nothing where software runs the machine's instructions".into());
     }

@@ -1,7 +1,7 @@
 //! Where a measurement's numbers must not be taken at their word. Asked once, when it is made; the answers stay with it, as
 //! its warnings.
 
-use super::words::{percent, plural};
+use super::words::{list, percent, plural};
 use crate::measurement::{CpuSamples, Followed, Interrupt, Measurement, Probe, VehicleCount, Warning};
 use crate::path::vehicle::Vehicle;
 use crate::probe::rings::Full;
@@ -259,6 +259,29 @@ pub fn nothing_asynchronous(syscalls: Option<u64>, pread_pwrite: Option<u64>) ->
     )
 }
 
+/// Of a watched program that has rings nothing was seen. `rings`: process and descriptors of each.
+pub fn nothing_of_rings(rings: &[(u32, Vec<u32>)]) -> Warning {
+    const NAMED: usize = 3;
+    let one = |(tgid, fds): &(u32, Vec<u32>)| match fds.first() {
+        Some(fd) => format!("fd {fd} of {tgid}"),
+        None => format!("one of {tgid}"),
+    };
+    let mut named: Vec<String> = rings.iter().take(NAMED).map(one).collect();
+    if rings.len() > NAMED {
+        named.push(format!("{} more", rings.len() - NAMED));
+    }
+    let are = if rings.len() == 1 { "is" } else { "are" };
+    Warning::new(
+        "idle_rings",
+        format!(
+            "{} {are} open ({}); no request was submitted to io_uring, native aio or POSIX AIO while it was watched, and none completed",
+            plural(rings.len(), "io_uring"),
+            list(&named)
+        ),
+        "requests that were submitted before the watch began are seen when they complete: watch longer (--duration)",
+    )
+}
+
 /// Native aio whose results left no system call. `ended`: completions seen, `reaped`: those whose result was seen.
 pub fn results_unseen(ended: u64, reaped: u64) -> Option<Warning> {
     let unseen = ended.saturating_sub(reaped);
@@ -423,6 +446,18 @@ mod tests {
         assert_eq!(text(Some(731), Some(500)), format!("{none}; of 731 system calls, 500 were pread64 and pwrite64"));
         assert_eq!(text(Some(0), Some(0)), format!("{none}, nor any system call"));
         assert_eq!(text(None, None), none);
+    }
+
+    #[test]
+    fn rings_that_are_open_are_told_where_nothing_was_seen() {
+        let is = |rings: &[(u32, Vec<u32>)], head: &str| {
+            let w = nothing_of_rings(rings);
+            assert!(w.code == "idle_rings" && w.text.starts_with(head), "{}", w.text);
+            assert!(!w.remedy.contains("synchronous"), "{}", w.remedy);
+        };
+        is(&[(7, vec![3, 5])], "1 io_uring is open (fd 3 of 7); no request was submitted");
+        let many: Vec<(u32, Vec<u32>)> = (1..=5).map(|tgid| (tgid, vec![4])).collect();
+        is(&many, "5 io_urings are open (fd 4 of 1, fd 4 of 2, fd 4 of 3 and 2 more); ");
     }
 
     #[test]

@@ -264,8 +264,8 @@ fn before_issue(t: &Trail) -> String {
         (Some(punt), ..) => format!("it was handed to io-wq {}, and a worker had to take it up first", because(punt)),
         (None, Course::Poll, _) => "it was tried, and a poll armed when it could not go on".into(),
         (None, _, Some(n)) if n > 1 => format!(
-            "it is one of {n} requests of one io_uring_enter, and the block layer can hold requests back until the last \
-             of a call is there"
+            "it is one of {n} requests of one io_uring_enter; may be: the block layer held it back until the last of the call \
+             was there"
         ),
         _ => "io_uring, the file system and the block layer took that long to bring it to the driver".into(),
     }

@@ -104,6 +104,12 @@ impl Document {
                 "make the file again with `bench --json` or `run --json`, or leave it out",
             ));
         }
+        if let Some(found) = contradiction(&value) {
+            return Err(Error::input(
+                format!("{shown}: {found}"),
+                "make the file again with `bench --json` or `run --json`, or leave it out",
+            ));
+        }
         let is_measurement = |v: &Value| v.get("schema").and_then(Value::as_str) == Some(measurement::SCHEMA);
         if value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_measurement)) {
             return serde_json::from_value(value).map(Document::Measurements).map_err(foreign);
@@ -131,20 +137,43 @@ pub fn unreadable(path: &Path, e: std::io::Error) -> Error {
     Error::input(format!("cannot read {}", path.display()), remedy).because(e)
 }
 
-/// The first number below 0 in a measurement or in one of a run's, and what it is called; parameters may be negative.
-fn negative_figure(document: &Value) -> Option<(String, String)> {
-    let list = |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-    if document.is_array() {
-        return negative(document, "");
+/// Figures of one measurement that were rounded, and no more than that, agree within it.
+const ROUNDED: f64 = 0.01;
+
+/// The first measurement whose `iops` is not what its `ios` and `elapsed_ns` make.
+fn contradiction(document: &Value) -> Option<String> {
+    let number = |m: &Value, name: &str| m.get(name).and_then(Value::as_f64);
+    let of_one = |(at, m): (String, &Value)| {
+        let (ios, ns, iops) = (number(m, "ios")?, number(m, "elapsed_ns").filter(|ns| *ns > 0.0)?, number(m, "iops")?);
+        let made = ios * 1e9 / ns;
+        ((iops - made).abs() > ROUNDED * made)
+            .then(|| format!("{at}iops is {iops}, and {ios} ios in {ns} ns make {made:.1}"))
+    };
+    each_measurement(document).into_iter().find_map(of_one)
+}
+
+/// All that a document has, each after where it is.
+fn each_measurement(document: &Value) -> Vec<(String, &Value)> {
+    if let Some(list) = document.as_array() {
+        return list.iter().zip(0..).map(|(m, i): (_, usize)| (format!("[{i}]."), m)).collect();
     }
     match document.get("schema").and_then(Value::as_str) {
-        Some(measurement::SCHEMA) => negative(document, ""),
-        Some(run_record::SCHEMA) => list(document, "cells").iter().zip(0..).find_map(|(cell, i)| {
-            let mut measured = list(cell, "measurements").into_iter().zip(0..);
-            measured.find_map(|(m, j)| negative(&m, &format!("cells[{i}].measurements[{j}]")))
-        }),
-        _ => None,
+        Some(measurement::SCHEMA) => vec![(String::new(), document)],
+        Some(run_record::SCHEMA) => {
+            let cells = document.get("cells").and_then(Value::as_array).into_iter().flatten().zip(0..);
+            cells
+                .map(|(cell, i): (_, usize)| (i, cell.get("measurements").and_then(Value::as_array)))
+                .flat_map(|(i, all)| all.into_iter().flatten().zip(0..).map(move |(m, j)| (i, j, m)))
+                .map(|(i, j, m): (_, usize, _)| (format!("cells[{i}].measurements[{j}]."), m))
+                .collect()
+        }
+        _ => vec![],
     }
+}
+
+/// The first number below 0 in a measurement or in one of a run's, and what it is called; parameters may be negative.
+fn negative_figure(document: &Value) -> Option<(String, String)> {
+    each_measurement(document).into_iter().find_map(|(at, m)| negative(m, at.strip_suffix('.').unwrap_or_default()))
 }
 
 fn negative(value: &Value, path: &str) -> Option<(String, String)> {
@@ -189,6 +218,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_rate_that_contradicts_its_counts_is_found() {
+        let one = |iops: f64| json!({"schema": measurement::SCHEMA, "ios": 1000, "elapsed_ns": 2_000_000_000u64, "iops": iops});
+        assert_eq!([contradiction(&one(500.0)), contradiction(&one(504.9))], [None, None]);
+        let said = "iops is 600, and 1000 ios in 2000000000 ns make 500.0";
+        assert_eq!(contradiction(&one(600.0)).unwrap(), said);
+        assert_eq!(contradiction(&json!([one(500.0), one(600.0)])).unwrap(), format!("[1].{said}"));
+        let run = json!({"schema": run_record::SCHEMA, "cells": [{"measurements": [one(500.0), one(600.0)]}]});
+        assert_eq!(contradiction(&run).unwrap(), format!("cells[0].measurements[1].{said}"));
+        let still = json!({"schema": measurement::SCHEMA, "ios": 0, "elapsed_ns": 0, "iops": 0.0});
+        assert_eq!(contradiction(&still), None);
+    }
 
     #[test]
     fn a_negative_figure_is_found_where_it_is_and_parameters_may_be_negative() {

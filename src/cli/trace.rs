@@ -98,7 +98,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "ADDR", value_parser = scrape::address, conflicts_with = "windows")]
     metrics: Option<SocketAddr>,
 
-    /// Exit with status 1 if the finding of this code is there; may be given several times
+    /// Exit with status 1 if the finding of this code is there; may be given several times. Each has a threshold (errors: 1 % of the I/Os,
+    /// short_reads and short_writes: 5 % of them, of 100 or more): docs/formats.md, "The findings"
     #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(diagnose::CODES))]
     fail_on: Vec<String>,
 

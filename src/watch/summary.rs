@@ -422,7 +422,7 @@ impl Summary {
         self.parts.values().for_each(|part| all.add(part));
         let open = observed.open.iter().filter_map(|counts| open(counts, &observed.rings, seen.files)).collect();
         let (files, other_files) = files::records(&self.files, &|key| seen.files.name(key), one_in);
-        let total = total(observed, &all, &self, span.elapsed_ns, &is_wait);
+        let total = total(observed, &all, &self, span.elapsed_ns, &seen.rings, &is_wait);
         TraceRecord {
             schema: SCHEMA.into(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -478,7 +478,14 @@ fn memory(of: &Memory) -> Option<MemoryRecord> {
 }
 
 /// What the probes say of all; what only /proc says is left to the caller.
-fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64, is_wait: IsWait<'_>) -> Total {
+fn total(
+    observed: Observed,
+    all: &Part,
+    summary: &Summary,
+    elapsed_ns: u64,
+    seen: &[&SeenRing],
+    is_wait: IsWait<'_>,
+) -> Total {
     let of_rings = observed.rings.iter().flat_map(|ring| &ring.opcodes);
     let of_rings = of_rings.chain(observed.others.iter().flat_map(|others| &others.opcodes));
     let mut batches = Batches::new();
@@ -510,7 +517,12 @@ fn total(observed: Observed, all: &Part, summary: &Summary, elapsed_ns: u64, is_
     });
     let requests = sum(|o| o.requests);
     if ios + requests == 0 {
-        warnings.push(doubt::nothing_asynchronous(observed.syscalls, observed.pread_pwrite_calls));
+        let open: Vec<(u32, Vec<u32>)> =
+            seen.iter().filter(|ring| ring.found).map(|ring| (ring.tgid, ring.fds.iter().copied().collect())).collect();
+        warnings.push(match open.is_empty() {
+            true => doubt::nothing_asynchronous(observed.syscalls, observed.pread_pwrite_calls),
+            false => doubt::nothing_of_rings(&open),
+        });
     }
     warnings.extend(doubt::no_room(&observed.full));
     let other_contexts = || observed.others.iter().filter(|o| o.kind.is_some());

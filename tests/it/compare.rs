@@ -32,7 +32,7 @@ fn stored(place: &Place) -> Value {
         let (number, arm) = (cell["cell"].as_i64(), cell["params"]["arm"].clone());
         for (m, repeat) in cell["measurements"].as_array_mut().expect("a list").iter_mut().zip(1..) {
             let noise = f64::from((repeat * 7 + i32::from(arm == "control")) % 5);
-            m["iops"] = json!(if arm == "slow" { 800.0 } else { 1000.0 } + noise);
+            at_rate(m, if arm == "slow" { 800.0 } else { 1000.0 } + noise);
             m["warnings"] = json!([]);
             m["circumstances"] = Value::Null;
             let sql = "UPDATE measurements SET json = ?3 WHERE cell = ?1 AND repeat = ?2";
@@ -93,7 +93,8 @@ fn apart() -> End {
     let mut names = Vec::new();
     for i in 0..3 {
         let mut m = run(&mut bench(&place, "--rw nop --count 2000 --depth 4 --think 1000 --json")).ok().json();
-        (m["iops"], m["warnings"], m["circumstances"]) = (json!(800 + i), json!([]), Value::Null);
+        at_rate(&mut m, 800.0 + i as f64);
+        (m["warnings"], m["circumstances"]) = (json!([]), Value::Null);
         names.push(format!("m{i}.json"));
         place.write(&names[i], m.to_string());
     }
@@ -234,12 +235,19 @@ fn refused() -> End {
     End::Passed
 }
 
+/// As if it had taken as long as this rate says.
+fn at_rate(m: &mut Value, iops: f64) {
+    let ios = m["ios"].as_f64().expect("a number");
+    (m["iops"], m["elapsed_ns"]) = (json!(iops), json!((ios * 1e9 / iops) as u64));
+}
+
 /// What `bench` printed, with other numbers.
 fn files(place: &Place, names: &[&str]) -> Value {
     let made = run(&mut bench(place, "--rw nop --count 2000 --json")).ok().json();
     for (name, i) in names.iter().zip(0..) {
         let mut m = made.clone();
-        (m["iops"], m["warnings"], m["circumstances"]) = (json!(1000 + i), json!([]), Value::Null);
+        at_rate(&mut m, f64::from(1000 + i));
+        (m["warnings"], m["circumstances"]) = (json!([]), Value::Null);
         place.write(name, m.to_string());
     }
     made
@@ -286,6 +294,7 @@ fn impossible() -> End {
         place.write(name, m.to_string());
     };
     written("iops.json", &|m| m["iops"] = json!(-5.0));
+    written("rate.json", &|m| m["iops"] = json!(m["iops"].as_f64().expect("a rate") * 1.02));
     written("p50.json", &|m| m["latency_ns"]["p50"] = json!(-1));
     written("large.json", &|m| m["iops"] = json!("HERE"));
     let large = std::fs::read_to_string(place.join("large.json")).expect("written").replace("\"HERE\"", "1e999");
@@ -293,6 +302,7 @@ fn impossible() -> End {
     for (file, says) in [
         ("iops.json", "iops.json: iops is -5.0, and no measurement has a figure below 0; make the file again "),
         ("p50.json", "p50.json: latency_ns.p50 is -1, and no measurement has a figure below 0; make the file again "),
+        ("rate.json", "rate.json: iops is "),
         ("large.json", "large.json holds a number in iops that is not finite: "),
     ] {
         let ended = run(&mut compare(&place, &format!("good.json {file}")));

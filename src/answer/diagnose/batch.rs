@@ -73,8 +73,8 @@ pub fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} of the io_uring_enter calls submitted a single request, {} calls a second, while {} requests were in flight on \
-         average",
+        "{} of the io_uring_enter calls submitted a single request, {} calls a second while the ring was in use, with {} requests in flight \
+         on average",
         percent(calls.single),
         count(calls.per_s),
         three_digits(calls.in_flight)
@@ -98,8 +98,8 @@ pub fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "each of {} io_uring_enter calls a second submitted one request, which was done when the call came back ({} inline): a system \
-         call for each",
+        "each of {} io_uring_enter calls a second while the ring was in use submitted one request, which was done when the call came back \
+         ({} inline): a system call for each",
         count(calls.per_s),
         percent(at_once)
     );

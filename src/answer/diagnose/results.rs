@@ -103,7 +103,7 @@ pub fn errors(t: &TraceRecord) -> Option<Finding> {
     failed.sort_by_key(|f| std::cmp::Reverse(f.2));
     let shown: Vec<String> =
         failed.iter().take(3).map(|(op, errno, n)| format!("{} of {op} with {errno}", count(*n as f64))).collect();
-    let text = format!("{} of the requests that move data failed, {}", percent(share), list(&shown));
+    let text = format!("{} of the requests that move data or make it durable failed, {}", percent(share), list(&shown));
     let remedy = "find out what the error means for this operation: a failing request is not the same work, and its times say \
                   nothing about the others";
     let evidence = [("errors", all as f64), ("share", share)];
@@ -117,18 +117,23 @@ fn of_kind<'a>(t: &'a TraceRecord, kind: &'a str) -> impl Iterator<Item = &'a Op
 
 /// Why a finding that is not there says nothing: of these requests it is not looked at what it is about.
 pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
-    let kind = code.strip_prefix("short_")?.strip_suffix('s')?;
-    let of: Vec<&OpcodeRecord> =
-        of_kind(t, kind).filter(|o| o.short.is_none() && o.outcomes() > 0 && o.opcode != "read_multishot").collect();
+    // A splice or tee is both.
+    let kinds = match code {
+        "short_reads" => ["read", "recv", "splice", "tee"],
+        "short_writes" => ["write", "send", "splice", "tee"],
+        _ => return None,
+    };
+    let such = || kinds.iter().flat_map(|kind| of_kind(t, kind));
+    let of: Vec<&OpcodeRecord> = such().filter(|o| o.short_not_told()).collect();
     let n: u64 = of.iter().map(|o| o.outcomes()).sum();
-    let all: u64 = of_kind(t, kind).map(OpcodeRecord::outcomes).sum();
+    let all: u64 = such().map(OpcodeRecord::outcomes).sum();
     let names: Vec<String> = of.iter().map(|o| o.opcode.clone()).collect();
     (n > 0 && n as f64 >= WORTH_SAYING * all as f64).then(|| {
         format!("of {} it is not looked at how much they ask for ({})", plural(n as usize, "request"), list(&names))
     })
 }
 
-/// Plain reads and writes of fewer bytes than asked for. One finding for reads, one for writes.
+/// Plain reads, writes and sends of fewer bytes than asked for. One finding for each of them.
 pub fn short(t: &TraceRecord) -> Vec<Finding> {
     [
         (
@@ -143,6 +148,13 @@ pub fn short(t: &TraceRecord) -> Vec<Finding> {
             "short_writes",
             Severity::Warning,
             "a full device or a limit cuts writes short, and the rest is not written unless the program submits it again",
+        ),
+        (
+            "send",
+            "short_writes",
+            Severity::Warning,
+            "a send that does not wait takes as much as the socket has room for, and the rest is not sent unless the program submits it \
+             again; with MSG_WAITALL the kernel sends all of it (Linux 5.19)",
         ),
     ]
     .into_iter()

@@ -735,7 +735,11 @@ fn the_right_core_is_where_the_drive_interrupts() {
 #[test]
 fn single_submissions_need_something_to_be_batched_with() {
     let f = only(&one_per_enter(), "one_per_enter");
-    assert!(f.text.contains("40.0 k calls a second, while 17.6 requests were in flight"), "{}", f.text);
+    assert!(
+        f.text.contains("40.0 k calls a second while the ring was in use, with 17.6 requests in flight"),
+        "{}",
+        f.text
+    );
     assert!(f.warns());
     let mut alone = one_per_enter();
     alone.rings[0].opcodes[0].latency_ns = latency(80_000, 20_000);
@@ -748,7 +752,11 @@ fn single_submissions_need_something_to_be_batched_with() {
 #[test]
 fn single_submissions_that_are_done_at_once_are_system_calls() {
     let f = only(&one_at_a_time(), "one_per_enter");
-    assert!(f.text.starts_with("each of 40.0 k io_uring_enter calls a second submitted one request"), "{}", f.text);
+    assert!(
+        f.text.starts_with("each of 40.0 k io_uring_enter calls a second while the ring was in use submitted"),
+        "{}",
+        f.text
+    );
     assert!(!f.warns());
     // A device's reads take longer than the call, and come by an interrupt.
     let mut reads = one_at_a_time();
@@ -857,7 +865,9 @@ fn punting_is_told_by_opcode_and_cause() {
     );
     assert!(said[0].warns() && said[0].evidence["asked"] == 1.0);
     assert!(
-        said[1].text.starts_with("100 % of the fsync requests (900) went to io-wq because this operation runs only")
+        said[1]
+            .text
+            .starts_with("100 % of the fsync requests (900) went to io-wq because the kernel always has a worker")
     );
     assert!(!said[1].warns() && said[1].evidence["would_block"] == 1.0);
     assert_eq!(said.len(), 2);
@@ -1002,6 +1012,42 @@ fn reads_and_writes_that_come_back_short() {
     let mut t = short_reads();
     t.total.opcodes[0].opcode = "write_fixed".into();
     assert!(only(&t, "short_writes").warns());
+}
+
+#[test]
+fn a_send_that_moves_a_part_is_a_short_write() {
+    let mut t = short_reads();
+    t.total.opcodes[0].opcode = "send".into();
+    // Writes that are whole do not hide it.
+    t.total.opcodes.push(opcode("write", 9_000_000, 1_000));
+    let f = only(&t, "short_writes");
+    assert!(f.warns() && f.text.starts_with("25 % of the sends (20.0 k) gave fewer"), "{}", f.text);
+}
+
+#[test]
+fn what_moves_data_and_names_no_length_cannot_be_judged_short() {
+    let of = |name: &str| {
+        let mut t = clean();
+        t.total.opcodes = vec![opcode(name, 100, 1_000)];
+        t.total.opcodes[0].short = None;
+        t
+    };
+    let told = |t: &TraceRecord| ["short_reads", "short_writes"].map(|code| unjudged(t, code).is_some());
+    for (name, wanted) in [
+        ("readv", [true, false]),
+        ("recv", [true, false]),
+        ("recvmsg", [true, false]),
+        ("sendmsg_zc", [false, true]),
+        ("splice", [true, true]),
+        ("read_multishot", [false, false]),
+        ("recv_zc", [false, false]),
+        ("fsync", [false, false]),
+    ] {
+        assert_eq!(told(&of(name)), wanted, "{name}");
+    }
+    let mut failed = of("recv");
+    failed.total.opcodes[0].errors = 100;
+    assert_eq!(told(&failed), [false, false], "they moved nothing");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{From, from};
 use crate::answer::delivered::WORTH_SAYING;
 use crate::answer::finding::{Finding, Severity};
 use crate::answer::words::{count, percent};
-use crate::trace_record::{OpcodeRecord, TraceRecord};
+use crate::trace_record::{OpcodeRecord, TraceRecord, always_by_a_worker};
 
 /// Fewer requests in a worker are no habit.
 const PUNTS: u64 = 50;
@@ -76,6 +76,9 @@ fn drained(o: &OpcodeRecord) -> Option<Finding> {
     Some(f)
 }
 
+const NOTHING_HELPS: &str = "nothing makes it run without a worker; if the workers are in the way, \
+                             IORING_REGISTER_IOWQ_MAX_WORKERS limits and IORING_REGISTER_IOWQ_AFF places them";
+
 fn would_block(o: &OpcodeRecord) -> Option<Finding> {
     let punted = share(o.punted_would_block, o)?;
     let (severity, why, remedy) = match o.opcode.as_str() {
@@ -97,12 +100,10 @@ fn would_block(o: &OpcodeRecord) -> Option<Finding> {
             "they would have blocked and could not be polled",
             "give sockets to these requests: on what can be polled, the kernel waits for readiness without a worker",
         ),
-        _ => (
-            Severity::Note,
-            "this operation runs only where it may block",
-            "nothing makes it run without a worker; if the workers are in the way, IORING_REGISTER_IOWQ_MAX_WORKERS limits and \
-             IORING_REGISTER_IOWQ_AFF places them",
-        ),
+        op if always_by_a_worker(op) => {
+            (Severity::Note, "the kernel always has a worker do this operation", NOTHING_HELPS)
+        }
+        _ => (Severity::Note, "this operation runs only where it may block", NOTHING_HELPS),
     };
     let mut f = finding(o, &punted, severity, why, remedy);
     f.evidence.insert("would_block".into(), 1.0);

@@ -58,8 +58,11 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define IORING_OP_ASYNC_CANCEL 14
 #define IORING_OP_READ 22
 #define IORING_OP_WRITE 23
+#define IORING_OP_SEND 26
 #define IORING_OP_SEND_ZC 47
 #define IORING_OP_SENDMSG_ZC 48
+#define IORING_RECVSEND_BUNDLE (1U << 4)
+#define IORING_SEND_VECTORIZED (1U << 5)
 /* include/linux/io_uring_types.h: IOSQE_IO_DRAIN_BIT */
 #define REQ_F_IO_DRAIN (1U << 1)
 /* … IOSQE_FIXED_FILE_BIT */
@@ -287,6 +290,13 @@ struct kiocb {
 struct io_rw {
 	u64 addr;
 	u32 len;
+};
+
+/* The same of a send. */
+struct io_sr_msg {
+	u32 len; /* what is left of it */
+	u32 done_io; /* what went before, in parts */
+	__u16 flags;
 };
 
 /* The same of a poll. */

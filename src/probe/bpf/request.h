@@ -38,6 +38,27 @@ static __always_inline bool takes_a_buffer(void *request)
 	return BPF_CORE_READ((struct io_kiocb *)request, flags) & REQ_F_BUFFER_SELECT;
 }
 
+static __always_inline bool plain_send(__u32 opcode)
+{
+	return opcode == IORING_OP_SEND || opcode == IORING_OP_SEND_ZC;
+}
+
+/* How much a send was to move; 0: its length is one of provided buffers, or a number of vectors. */
+static __always_inline __u32 to_send(void *request)
+{
+	struct io_sr_msg *send = request;
+	__u32 length, many = IORING_RECVSEND_BUNDLE | IORING_SEND_VECTORIZED;
+
+	if (takes_a_buffer(request))
+		return 0;
+	if (bpf_core_field_exists(send->flags) && (BPF_CORE_READ(send, flags) & many))
+		return 0;
+	length = BPF_CORE_READ(send, len);
+	if (bpf_core_field_exists(send->done_io))
+		length += BPF_CORE_READ(send, done_io);
+	return length;
+}
+
 static __always_inline __u32 poll_events_of(void *request)
 {
 	if (bpf_ksym_exists(bpf_rdonly_cast))

@@ -28,9 +28,11 @@ pub fn tables(out: &mut Screen, list: &[Comparison]) {
 
 fn lines(out: &mut Screen, group: &[Comparison]) {
     let number = Column::number;
+    // Of sides that were measured one after the other nothing makes pairs.
+    let apart = group.iter().all(|c| !c.paired);
     let columns = [
         Column::words("at", 22),
-        number("pairs", 5),
+        if apart { number("a side", 6) } else { number("pairs", 5) },
         number("ratio", 6),
         Column::words("95 % interval", 13),
         number("noise", 6),

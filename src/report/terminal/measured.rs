@@ -24,7 +24,7 @@ pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
         whole("p99", l.p99),
         whole("p99.9", l.p99_9),
         whole("p99.99", l.p99_99),
-        whole("max", l.max),
+        whole(if sampled { "max seen" } else { "max" }, l.max),
     ]
 }
 

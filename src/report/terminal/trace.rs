@@ -5,13 +5,13 @@ use super::measured::{self, VEHICLES};
 use super::style::Style;
 use crate::answer::diagnose::threads;
 use crate::answer::words::{
-    UNKNOWN, and_descendants, bytes, count, known_span, percent, plural, so_many, span, three_digits,
+    UNKNOWN, and_descendants, bytes, count, known_span, list, percent, plural, so_many, span, three_digits,
 };
 use crate::measurement::{Followed, Latency, StageRecord, VehicleCount, Waits};
 use crate::plain::sanitise;
 use crate::trace_record::{
     ContextRecord, CpuPair, EnterBatch, Estimate, FileRecord, FileRequests, IowqRecord, OpcodeRecord, OthersRecord,
-    ProbeCost, ProcessRecord, Reaping, RingRecord, RunItems, Subject, Total, TraceRecord, Windows,
+    ProbeCost, ProcessRecord, Reaping, RingRecord, RunItems, Subject, Total, TraceRecord, Windows, always_by_a_worker,
 };
 
 /// Rings that are shown in full, the busiest first.
@@ -132,20 +132,30 @@ fn throughput(t: &TraceRecord) -> Vec<String> {
         (true, 0) => format!("bytes{per} {UNKNOWN}"),
         (true, n) => format!("more than {}{per}", bytes(n)),
     };
-    // What they ask for stands in the program's memory.
-    let vectored = total.opcodes.iter().any(|o| o.completions > 0 && VECTORED.contains(&o.opcode.as_str()));
     let mut items = vec![
         so_many(total.ios, "completion"),
         format!("{} a second", count(total.iops)),
         moved(total.bytes, ""),
         plural(total.errors as usize, "error"),
-        format!("{} short{}", count(total.short_ios as f64), if vectored { " (vectored ones not told)" } else { "" }),
+        format!("{} short{}", count(total.short_ios as f64), short_not_told(&total.opcodes)),
     ];
     if total.elapsed_ns > 0 {
         let per_s = total.bytes as f64 / (total.elapsed_ns as f64 / 1e9);
         items.insert(3, moved(per_s.round() as u64, "/s"));
     }
     items
+}
+
+/// Of which operations it is not known whether they were short.
+fn short_not_told(opcodes: &[OpcodeRecord]) -> String {
+    let of = opcodes.iter().filter(|o| o.short_not_told());
+    let (vectored, mut named): (Vec<String>, Vec<String>) =
+        of.map(|o| o.opcode.clone()).partition(|name| VECTORED.contains(&name.as_str()));
+    named.sort_unstable();
+    if !vectored.is_empty() {
+        named.push("vectored ones".into());
+    }
+    if named.is_empty() { String::new() } else { format!(" (of {} not told)", list(&named)) }
 }
 
 /// Which completions latencies and stages are of.
@@ -164,7 +174,8 @@ fn followed(total: &Total, overflows: u64) -> Vec<String> {
         _ => "without a completion that was seen: one that finds the queue full names no request, and is in no latency",
     };
     items.extend(some(f.no_completion, overflowed));
-    items.extend(some(f.unfinished, "unfinished at the end"));
+    let unfinished = if f.is_sample() { "followed ones unfinished at the end" } else { "unfinished at the end" };
+    items.extend(some(f.unfinished, unfinished));
     items.extend(some(f.no_room, "given up: no room"));
     items.extend(some(f.ring_buffer_full, "lost: buffer full"));
     items.extend(some(f.unreaped, "whose result was not seen to be reaped"));
@@ -208,10 +219,10 @@ fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
         head.push(format!("{} overflows", count(r.overflows as f64)));
     }
     o.field(&format!("ring {}", r.ring), &head);
-    opcodes(o, &r.opcodes);
+    opcodes(o, &r.opcodes, &t.total.followed);
     o.blank();
     measured::vehicles(o, &r.vehicles, VEHICLES);
-    o.field("stages", &stages(r.stages.as_ref(), &t.total.followed));
+    o.field("stages", &stages(r.stages.as_ref(), r.latency_ns.count, r.waits.as_ref(), &t.total));
     o.field("waits", &waits(r.waits.as_ref()));
     o.field("submitted", &enter_batches(&r.enter_batches, r.enter_calls.as_ref(), &t.total.followed));
     o.field("task work", &run_items(&r.run_items, r.completions));
@@ -233,7 +244,7 @@ fn context(o: &mut Screen, c: &ContextRecord, followed: &Followed) {
     head.push(format!("{} requests", count(c.requests as f64)));
     head.push(format!("{} results reaped", count(c.reaped as f64)));
     o.field(&format!("context {}", c.context), &head);
-    opcodes(o, &c.opcodes);
+    opcodes(o, &c.opcodes, followed);
     o.blank();
     measured::vehicles(o, &c.vehicles, VEHICLES);
     o.field("latency", &latency(&c.latency_ns, followed));
@@ -251,8 +262,10 @@ fn other_contexts(contexts: &[&ContextRecord]) -> Vec<String> {
     ]
 }
 
-fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord]) {
+fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed) {
     let number = Column::number;
+    // Of those that were not followed one may have taken longer.
+    let max = if followed.is_sample() { number("max seen", 8) } else { number("max", 7) };
     let columns = [
         Column::words("opcode", 15),
         number("requests", 8),
@@ -262,7 +275,7 @@ fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord]) {
         number("io-wq", 6),
         number("p50", 7),
         number("p99", 7),
-        number("max", 7),
+        max,
     ];
     let mut sorted: Vec<&OpcodeRecord> = opcodes.iter().filter(|o| o.requests + o.completions > 0).collect();
     if sorted.is_empty() {
@@ -310,7 +323,14 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
         (op.opcode == "recvmsg" && op.more > 0).then(|| "bytes are those of the buffers, headers included".into()),
         some(op.notifications, "notifications"),
         some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
-        some(op.punted_would_block, "handed to io-wq: could not be done without waiting"),
+        some(
+            op.punted_would_block,
+            if always_by_a_worker(&op.opcode) {
+                "handed to io-wq: always done by a worker"
+            } else {
+                "handed to io-wq: could not be done without waiting"
+            },
+        ),
         some(op.punted_drained, "handed to io-wq: drained (IOSQE_IO_DRAIN)"),
         punted_again(op).and_then(|n| some(n, "requests these are, some handed over again")),
     ]
@@ -331,9 +351,9 @@ fn punted_again(op: &OpcodeRecord) -> Option<u64> {
     op.punted_requests.filter(|e| e.ci95[1] < hand_overs).map(|e| e.total.round() as u64)
 }
 
-/// The parts of the mean latency, and quantiles of the last one.
-fn stages(stages: Option<&StageRecord>, followed: &Followed) -> Vec<String> {
-    let mut items = measured::stages(stages, followed.is_sample());
+/// The parts of the mean latency, and quantiles of the last one. `followed`: requests that could have such parts.
+fn stages(stages: Option<&StageRecord>, followed: u64, waits: Option<&Waits>, total: &Total) -> Vec<String> {
+    let mut items = measured::stages(stages, total.followed.is_sample());
     let Some(s) = stages.filter(|_| !items.is_empty()) else { return items };
     let delay = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", span(ns as f64)));
     let delays: Vec<String> =
@@ -341,8 +361,18 @@ fn stages(stages: Option<&StageRecord>, followed: &Followed) -> Vec<String> {
     if !delays.is_empty() {
         items.push(format!("delivery delay {}", delays.join(", ")));
     }
+    let without = followed.saturating_sub(waits.map_or(0, |w| w.requests)).saturating_sub(s.completions);
+    if without as f64 > WITHOUT_STAGES * followed as f64 {
+        let unseen = if total.sampled_events.is_some() { ", or not looked at by the block layer's probes" } else { "" };
+        let (without, followed) = (count(without as f64), count(followed as f64));
+        items
+            .push(format!("the other {without} of {followed} followed have none: done at once or by a worker{unseen}"));
+    }
     items
 }
+
+/// Fewer than one in ten without stages change little of what the stages say of all.
+const WITHOUT_STAGES: f64 = 0.1;
 
 /// What the mean latency, the stages and the order of submission are not of.
 fn waits(waits: Option<&Waits>) -> Vec<String> {
@@ -522,7 +552,9 @@ fn whole(o: &mut Screen, t: &TraceRecord) {
         o.field("in all", &items);
         measured::vehicles(o, &total.vehicles, VEHICLES);
         o.field("latency", &latency(&total.latency_ns, &total.followed));
-        o.field("stages", &stages(total.stages.as_ref(), &total.followed));
+        // Native and POSIX AIO has none.
+        let followed = if t.contexts.is_empty() { total.latency_ns.count } else { 0 };
+        o.field("stages", &stages(total.stages.as_ref(), followed, total.waits.as_ref(), total));
         o.field("waits", &waits(total.waits.as_ref()));
     }
     files(o, total);
@@ -575,7 +607,9 @@ fn files(o: &mut Screen, total: &Total) {
         number("mean", 7),
         number("p99", 7),
     ];
-    let requests = |r: &Option<FileRequests>| r.map_or("0".into(), |r| count(r.requests.total.round()));
+    // Of those that were not followed there may have been some.
+    let none = if total.followed.is_estimate() { UNKNOWN } else { "0" };
+    let requests = |r: &Option<FileRequests>| r.map_or(none.into(), |r| count(r.requests.total.round()));
     let moved = |r: &Option<FileRequests>| {
         r.and_then(|r| r.bytes).filter(|b| b.total > 0.0).map_or(String::new(), |b| bytes(b.total.round() as u64))
     };
@@ -607,6 +641,9 @@ fn files(o: &mut Screen, total: &Total) {
     }
     if total.followed.is_estimate() {
         o.line("(estimated from the requests that were followed; opcodes are counted)");
+        o.line(&format!("({UNKNOWN}: none was followed; files to which none went are missing)"));
+    } else if total.opcodes.iter().flat_map(|op| &op.errnos).any(|e| e.user_data.is_none()) {
+        o.line("(requests that were refused at their submission have no file here)");
     }
     if total.opcodes.iter().any(|op| matches!(op.opcode.as_str(), "splice" | "tee") && op.requests > 0) {
         o.line("(splice and tee count where they write: what they read from is not looked at)");

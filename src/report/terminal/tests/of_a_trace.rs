@@ -1,11 +1,12 @@
 use super::*;
 use crate::answer::diagnose;
 use crate::answer::diagnose::sample::{carried, clean, opcode, ring};
+use crate::answer::words::UNKNOWN;
 use crate::measurement::{Latency, Waits, Warning};
 use crate::path::files::Kind;
 use crate::trace_record::{
-    ContextRecord, CpuPair, EnterBatch, ErrnoCount, Estimate, FileRecord, FileRequests, IowqRecord, OtherFiles,
-    OthersRecord, RunItems, SqpollRecord, Subject, TraceRecord, Windows,
+    ContextRecord, CpuPair, EnterBatch, ErrnoCount, Estimate, FileRecord, FileRequests, IowqRecord, OpcodeRecord,
+    OtherFiles, OthersRecord, RunItems, SqpollRecord, Subject, TraceRecord, Windows,
 };
 
 /// Two rings, one of them with a submission-queue thread that spins, and most of what a screen can hold.
@@ -66,6 +67,28 @@ fn file(kind: Kind, reads: u64) -> FileRecord {
 }
 
 #[test]
+fn where_not_all_were_followed_none_is_not_said() {
+    let mut t = clean();
+    t.total.followed.no_room = 0;
+    t.total.files = vec![FileRecord { writes: None, ..file(Kind::File, 1_000) }];
+    let row = |t: &TraceRecord| {
+        let text = trace::screen(t, PLAIN).to_string();
+        let row = text.lines().find(|l| l.starts_with("file (fd 9)")).expect("a row").to_owned();
+        (row.split_whitespace().nth(7).unwrap_or_default().to_owned(), text)
+    };
+    let (writes, text) = row(&t);
+    assert!(writes == "0" && !text.contains("none was followed"), "{text}");
+    assert!(!text.contains("refused"), "{text}");
+    let refused = ErrnoCount { errno: "EINVAL".into(), count: 1, user_data: None };
+    t.total.opcodes[0].errnos = vec![refused];
+    assert!(row(&t).1.contains("(requests that were refused at their submission have no file here)\n"));
+    t.total.followed.came_later = Some(9);
+    let (writes, text) = row(&t);
+    assert_eq!(writes, UNKNOWN, "{text}");
+    assert!(text.contains("(–: none was followed; files to which none went are missing)\n"), "{text}");
+}
+
+#[test]
 fn files_are_listed_by_the_ends_of_their_names() {
     let mut t = clean();
     let path = |n: u64| Some(format!("/var/lib/postgresql/18/main/base/16384/24{n:03}"));
@@ -76,7 +99,7 @@ fn files_are_listed_by_the_ends_of_their_names() {
     let text = trace::screen(&t, PLAIN).to_string();
     narrow(&text);
     let rows: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("file ")).take_while(|l| !l.is_empty()).collect();
-    assert_eq!(rows.len(), 11, "{text}");
+    assert_eq!(rows.len(), 12, "{text}");
     assert_eq!(rows[10], "(estimated from the requests that were followed; opcodes are counted)");
     let mut exact = t.clone();
     exact.total.followed.no_room = 0;
@@ -140,6 +163,44 @@ fn a_sample_too_small_is_no_estimate() {
     narrow(&text);
     assert!(text.contains("submitted    io_uring_enter calls –: 1 request followed, which is too few\n"), "{text}");
     assert!(text.contains("task work    100 % in runs of 1 · of 400 followed\n"), "{text}");
+}
+
+#[test]
+fn what_is_of_followed_requests_alone_says_so() {
+    let whole = trace::screen(&clean(), PLAIN).to_string();
+    assert!(!whole.contains("max seen") && whole.contains(" 2 unfinished at the end"), "{whole}");
+    assert!(!whole.contains("followed have none"), "{whole}");
+    let mut t = clean();
+    t.total.followed.one_in = 64;
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains(" max seen\n") && text.contains("2 followed ones unfinished at the end"), "{text}");
+    // A worker did most of them.
+    let mut t = clean();
+    t.rings[0].stages.as_mut().unwrap().completions = 20_000;
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("the other 60.0 k of 80.0 k followed have none: done at once or by a worker"), "{text}");
+}
+
+#[test]
+fn what_only_workers_do_is_no_waiting() {
+    let mut t = clean();
+    let punted = |name| OpcodeRecord { punted_would_block: 7, ..opcode(name, 7, 1_000) };
+    t.rings[0].opcodes = vec![punted("fsync"), punted("openat")];
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("fsync: 7 handed to io-wq: always done by a worker\n"), "{text}");
+    assert!(text.contains("openat: 7 handed to io-wq: could not be done without waiting\n"), "{text}");
+}
+
+#[test]
+fn shortness_that_is_not_told_is_said_by_name() {
+    let mut t = clean();
+    let untold = |name| OpcodeRecord { short: None, ..opcode(name, 7, 1_000) };
+    t.total.opcodes = ["splice", "readv", "recv", "writev", "fsync"].map(untold).into();
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("0 short (of recv, splice and vectored ones not told)\n"), "{text}");
 }
 
 /// As many as a median needs, and it is said how many.
