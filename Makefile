@@ -42,7 +42,7 @@ $(AXE):
 # One test compares its counts with strace's, one has groff read the manual, others look at reports in a browser.
 test: PACKAGES += strace groff-base chromium
 test: deps $(AXE)
-	$(CARGO) test --release --locked --no-fail-fast
+	$(CARGO) test --release --locked --workspace --no-fail-fast
 
 # The tests of what a kernel does, inside each kernel of the lab. All are run, whatever fails before.
 lab-test: PACKAGES += e2fsprogs
@@ -65,8 +65,8 @@ interop: build
 	sh tests/interop/run.sh $(BIN)
 
 lint: deps
-	$(CARGO) fmt --check
-	$(CARGO) clippy --release --locked --all-targets -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
 
 # Speed of the load and of the network servers, and cost of the probes, beside the peers that are installed.
 bench: build

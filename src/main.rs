@@ -8,7 +8,7 @@ use std::process::ExitCode;
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = {
     extern "C" fn look() {
-        iotrail::plain::note_closed_stdout();
+        iotrail_base::plain::note_closed_stdout();
     }
     look
 };

@@ -10,19 +10,19 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use crate::answer::unit::Unit;
-use crate::answer::words::{count, list};
 use crate::cli::profile::ProfileArgs;
-use crate::error::{Error, Result};
 use crate::experiment::cell::{self, Measured, Watching};
-use crate::experiment::interrupt;
 use crate::experiment::schedule::{fresh_seed, padding};
-use crate::load::options::LoadOptions;
-use crate::load::{Doing, Progress};
-use crate::measurement::Measurement;
-use crate::output::Existing;
-use crate::report::terminal;
-use crate::store::Store;
+use iotrail_answer::unit::Unit;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_base::output::Existing;
+use iotrail_base::words::{count, list};
+use iotrail_load::options::LoadOptions;
+use iotrail_load::{Doing, Progress};
+use iotrail_report::terminal;
+use iotrail_schema::measurement::Measurement;
+use iotrail_store::Store;
 
 #[derive(Debug, Args)]
 pub struct BenchArgs {

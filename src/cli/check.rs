@@ -7,11 +7,11 @@ mod rights;
 
 use std::path::{Path, PathBuf};
 
-use crate::error::Result;
-use crate::host::{self, block, clock, cpu, limits, refusal::Circumstances};
-use crate::probe::{support, survey};
-use crate::report::check::{Cpus, Report, SCHEMA, screen};
-use crate::report::terminal::{self, Style};
+use iotrail_base::error::Result;
+use iotrail_host::{self, block, clock, cpu, limits, refusal::Circumstances};
+use iotrail_probe::{support, survey};
+use iotrail_report::check::{Cpus, Report, SCHEMA, screen};
+use iotrail_report::terminal::{self, Style};
 
 /// What this machine and these privileges allow, and what would restore the rest
 #[derive(Debug, Clone, clap::Args)]
@@ -54,7 +54,7 @@ fn examine(args: &CheckArgs) -> Result<Report> {
     let isolation = cpu::isolation();
     let circumstances = Circumstances::read();
 
-    let mut host = host::facts(None)?;
+    let mut host = iotrail_host::facts(None)?;
     host.target = target.as_ref().map(block::Description::target);
     let taking = host.target.as_ref().filter(|t| !t.interrupts.is_empty()).map(|t| machine::taking(t, &online));
     let cpus = Cpus {

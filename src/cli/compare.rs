@@ -12,14 +12,14 @@ use clap::{Args, ValueEnum};
 
 use self::given::Given;
 use self::matched::{Matched, Pair, matched};
-use crate::answer::compare::{Metric, differences, together, undecided};
-use crate::answer::verdicts;
-use crate::answer::words::plural;
 use crate::cli::given::Stored;
-use crate::comparison::{Comparison, Verdict};
-use crate::error::{NOT_EVALUATED, Result};
-use crate::report::terminal;
-use crate::stats::bootstrap::FEWEST;
+use iotrail_answer::compare::{Metric, differences, together, undecided};
+use iotrail_answer::verdicts;
+use iotrail_base::error::{NOT_EVALUATED, Result};
+use iotrail_base::words::plural;
+use iotrail_report::terminal;
+use iotrail_schema::comparison::{Comparison, Verdict};
+use iotrail_stats::bootstrap::FEWEST;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "A and B are each

@@ -4,9 +4,9 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory};
 use clap_complete::{Shell, generate};
 
-use crate::error::Result;
 use crate::experiment::builtin;
-use crate::report::terminal;
+use iotrail_base::error::Result;
+use iotrail_report::terminal;
 
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {

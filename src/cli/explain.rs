@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::answer::explain::{Selection, explain};
-use crate::error::Result;
-use crate::path::slowest::By;
-use crate::recorded::Ending;
-use crate::report::terminal;
-use crate::watch::recording::Reader;
+use iotrail_answer::explain::{Selection, explain};
+use iotrail_base::error::Result;
+use iotrail_path::slowest::By;
+use iotrail_report::terminal;
+use iotrail_schema::recorded::Ending;
+use iotrail_watch::recording::Reader;
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {

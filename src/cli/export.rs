@@ -12,10 +12,10 @@ use clap::{ArgGroup, Args};
 use serde_json::Value;
 
 use crate::cli::given::{Document, Stored};
-use crate::error::{Error, Result};
-use crate::export::table;
-use crate::output::{Existing, STDOUT};
-use crate::recorded;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::output::{Existing, STDOUT};
+use iotrail_report::export::table;
+use iotrail_schema::recorded;
 
 #[derive(Debug, Args)]
 #[command(
@@ -118,7 +118,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
         Document::Run(record) => run::of_file(args, (*record).into(), path),
         Document::Measurement(m) => run::of_file(args, (*m).into(), path),
         Document::Measurements(all) => {
-            run::of_file(args, crate::run_record::RunRecord::of_measurements(all).into(), path)
+            run::of_file(args, iotrail_schema::run_record::RunRecord::of_measurements(all).into(), path)
         }
     }
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::error::{Error, Result};
-use crate::measurement::{self, Measurement};
-use crate::run_record::{self, RunRecord};
-use crate::store::{Store, default_path};
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::measurement::{self, Measurement};
+use iotrail_schema::run_record::{self, RunRecord};
+use iotrail_store::{Store, default_path};
 
 /// Names the run that was begun last.
 const LAST: &str = "last";

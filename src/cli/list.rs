@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::answer::words::plural;
-use crate::error::Result;
 use crate::experiment::builtin;
-use crate::report::terminal::{self, Screen, Style};
-use crate::store::salvage::salvage;
-use crate::store::{RunSummary, Store, default_path};
+use iotrail_base::error::Result;
+use iotrail_base::words::plural;
+use iotrail_report::terminal::{self, Screen, Style};
+use iotrail_store::salvage::salvage;
+use iotrail_store::{RunSummary, Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct ListArgs {

@@ -8,9 +8,9 @@ use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
-use crate::error::{Error, Result};
-use crate::experiment::interrupt;
-use crate::output::{self, Existing, Folder};
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_base::output::{self, Existing, Folder};
 
 #[derive(Debug, Args)]
 pub struct ManArgs {

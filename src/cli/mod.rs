@@ -8,10 +8,10 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::error::{self, Error, Result};
-use crate::host::{limits, settings};
-use crate::load::options::Span;
-use crate::report::terminal::{self, Style};
+use iotrail_base::error::{self, Error, Result};
+use iotrail_base::units::Span;
+use iotrail_host::{limits, settings};
+use iotrail_report::terminal::{self, Style};
 
 pub mod bench;
 pub mod check;

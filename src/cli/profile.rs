@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::error::{Error, Result};
-use crate::export::{flamegraph, folded};
-use crate::measurement::CpuSamples;
-use crate::output::{self, Existing, Reserved};
-use crate::path::sample::Sample;
-use crate::probe::profile::{Clock, DEFAULT_HZ, MAX_HZ, Sampling};
+use iotrail_base::error::{Error, Result};
+use iotrail_base::output::{self, Existing, Reserved};
+use iotrail_path::sample::Sample;
+use iotrail_probe::profile::{Clock, DEFAULT_HZ, MAX_HZ, Sampling};
+use iotrail_report::export::{flamegraph, folded};
+use iotrail_schema::measurement::CpuSamples;
 
 #[derive(Debug, Clone, Args)]
 pub struct ProfileArgs {

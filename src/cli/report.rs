@@ -9,16 +9,17 @@ use clap::Args;
 use super::compare::of_sides;
 use super::given::{Document, Stored};
 use super::run::measured::{compared, show};
-use crate::answer::command;
-use crate::answer::compare::metrics;
-use crate::comparison::EQUIVALENT_WITHIN;
-use crate::error::{Error, Result};
-use crate::experiment::{builtin, interrupt};
-use crate::output::{self, Existing, Reserved};
-use crate::report::html::{self, Against, Source};
-use crate::report::terminal;
-use crate::run_record::RunRecord;
-use crate::store::Store;
+use crate::experiment::builtin;
+use iotrail_answer::command;
+use iotrail_answer::compare::metrics;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_base::output::{self, Existing, Reserved};
+use iotrail_report::html::{self, Against, Source};
+use iotrail_report::terminal;
+use iotrail_schema::comparison::EQUIVALENT_WITHIN;
+use iotrail_schema::run_record::RunRecord;
+use iotrail_store::Store;
 
 #[derive(Debug, Clone, Args)]
 #[command(
@@ -115,7 +116,7 @@ fn read(text: &str, stored: &mut Stored) -> Result<Named> {
     Ok(Named { name, record, is_stored: false })
 }
 
-type Compared = (Vec<crate::comparison::Comparison>, Vec<String>);
+type Compared = (Vec<iotrail_schema::comparison::Comparison>, Vec<String>);
 
 fn page(runs: &[Named], against: Option<&Compared>, store: Option<&Store>) -> Result<String> {
     let failed = RefCell::new(None);

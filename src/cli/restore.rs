@@ -5,9 +5,9 @@
 
 use serde::Serialize;
 
-use crate::error::Result;
-use crate::host::settings::{self, Item, Restored, Undone};
-use crate::report::terminal::{self, Screen, Style};
+use iotrail_base::error::Result;
+use iotrail_host::settings::{self, Item, Restored, Undone};
+use iotrail_report::terminal::{self, Screen, Style};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RestoreArgs {

@@ -11,17 +11,16 @@ mod progress;
 
 use std::path::PathBuf;
 
-use crate::answer::expectation::{self, Judged};
-use crate::error::{self, Error, Result};
 use crate::experiment::execute::{Outcome, nothing_to_resume, resume, start};
 use crate::experiment::file::Experiment;
 use crate::experiment::plan::{Facts, Plan, Target, TargetUse, absolute, plan, target_use};
 use crate::experiment::schedule::fresh_seed;
 use crate::experiment::{builtin, cell, emulated, scratch};
-use crate::host;
-use crate::load::options::Bytes;
-use crate::report::terminal;
-use crate::store::{Store, default_path};
+use iotrail_answer::expectation::{self, Judged};
+use iotrail_base::error::{self, Error, Result};
+use iotrail_base::units::Bytes;
+use iotrail_report::terminal;
+use iotrail_store::{Store, default_path};
 use measured::{measured, show};
 
 #[derive(Debug, Clone, clap::Args)]
@@ -84,7 +83,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         return across::run(args, &experiment, seed());
     }
     let seed = seed();
-    let is_emulated = host::facts(None)?.is_emulated();
+    let is_emulated = iotrail_host::facts(None)?.is_emulated();
     match args.repeats {
         Some(blocks) => emulated::repeat(&mut experiment, blocks),
         None if is_emulated => emulated::shorten(&mut experiment),
@@ -107,7 +106,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
             scratch::make_folder(scratch)?;
         }
         let started = match args.resume {
-            true => resume(&plan, &store, host::kernel::release().as_deref())?,
+            true => resume(&plan, &store, iotrail_host::kernel::release().as_deref())?,
             false => start(&plan, seed, &mut store)?,
         };
         if let Some(path) = target.path.as_ref().filter(|_| args.file.is_none()) {
@@ -194,6 +193,6 @@ fn target(args: &RunArgs, experiment: &Experiment) -> Result<Target> {
 }
 
 fn resolve(args: &RunArgs, experiment: &Experiment, target: &Target) -> Result<Plan> {
-    let facts = Facts { online_cpus: host::cpu::online()?, below: &cell::target_of };
+    let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &cell::target_of };
     plan(experiment, args.quick, target, &facts, &|host, target| host.refusal(target))
 }

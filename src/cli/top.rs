@@ -11,19 +11,19 @@ use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
-use crate::answer::words::and_descendants;
 use crate::cli::seconds;
-use crate::error::{Error, Result};
-use crate::experiment::interrupt;
-use crate::measurement::Warning;
-use crate::plain;
-use crate::probe::choice::Choice;
-use crate::report::terminal::{self, Style};
-use crate::report::top::{Screen, block};
-use crate::top_record::TopRecord;
-use crate::watch::live::{self, How, Listener};
-use crate::watch::namespace::Numbers;
-use crate::watch::subject::{self, Asked};
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_base::plain;
+use iotrail_base::words::and_descendants;
+use iotrail_probe::choice::Choice;
+use iotrail_report::terminal::{self, Style};
+use iotrail_report::top::{Screen, block};
+use iotrail_schema::measurement::Warning;
+use iotrail_schema::top_record::TopRecord;
+use iotrail_watch::live::{self, How, Listener};
+use iotrail_watch::namespace::Numbers;
+use iotrail_watch::subject::{self, Asked};
 
 #[derive(Debug, Args)]
 pub struct TopArgs {

@@ -16,24 +16,25 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use crate::answer::explain::{Explained, ExplainedIo, Selection, explain};
-use crate::answer::{diagnose, words};
 use crate::cli::profile::ProfileArgs;
 use crate::cli::seconds;
-use crate::error::{NOT_EVALUATED, Result};
-use crate::experiment::interrupt;
-use crate::output::Existing;
-use crate::path::slowest::By;
-use crate::probe::choice::Choice;
-use crate::recorded::Ending;
-use crate::report::terminal;
 use crate::scrape::{self, Server};
-use crate::trace_record::{Subject, TraceRecord};
-use crate::watch::namespace::Numbers;
-use crate::watch::recorder::{Flight, Keep};
-use crate::watch::session::{self, Extra, How, News, Stop, Traced, Until};
-use crate::watch::subject::{self, Asked};
-use crate::watch::windows::Windows;
+use iotrail_answer::diagnose;
+use iotrail_answer::explain::{Explained, ExplainedIo, Selection, explain};
+use iotrail_base::error::{NOT_EVALUATED, Result};
+use iotrail_base::interrupt;
+use iotrail_base::output::Existing;
+use iotrail_base::words;
+use iotrail_path::slowest::By;
+use iotrail_probe::choice::Choice;
+use iotrail_report::terminal;
+use iotrail_schema::recorded::Ending;
+use iotrail_schema::trace_record::{Subject, TraceRecord};
+use iotrail_watch::namespace::Numbers;
+use iotrail_watch::recorder::{Flight, Keep};
+use iotrail_watch::session::{self, Extra, How, News, Stop, Traced, Until};
+use iotrail_watch::subject::{self, Asked};
+use iotrail_watch::windows::Windows;
 
 #[derive(Debug, Args)]
 #[command(override_usage = "iotrail trace [OPTIONS] <-- CMD [ARGS]... | -p TGID | -a>")]

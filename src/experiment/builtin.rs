@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use super::file::{Experiment, parse};
-use crate::error::{Error, Result};
+use iotrail_base::error::{Error, Result};
 
 /// Name and text of each.
 pub const ALL: [(&str, &str); 13] = [

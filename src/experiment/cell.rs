@@ -9,23 +9,23 @@ use hdrhistogram::Histogram;
 
 use super::follow::{self, Requests};
 use super::watched::{self, Counted, Seen};
-use crate::answer::comparable;
-use crate::answer::doubt::{doubts, samples_lost};
-use crate::answer::words::plural;
-use crate::engine::io_uring::flags::Flag;
-use crate::error::{Error, Result};
-use crate::host::{self, circumstances};
-use crate::load::options::{EngineKind, LoadOptions, Trace};
-use crate::load::spec::{LoadSpec, ReaperKind};
-use crate::load::{self, Boundary, Doing, Outcome, Progress};
-use crate::measurement::{Circumstances, Host, Measurement, SCHEMA, Target, Warning};
-use crate::path::sample::Sample;
-use crate::probe::numbers::Own;
-use crate::probe::observed::Observed;
-use crate::probe::profile::{self, Profiler, Sampling, Whom};
-use crate::probe::sampled::Profile;
-use crate::probe::watch::{Interface, Room, Subject, Who};
-use crate::stats::quantile;
+use iotrail_answer::comparable;
+use iotrail_answer::doubt::{doubts, samples_lost};
+use iotrail_base::error::{Error, Result};
+use iotrail_base::words::plural;
+use iotrail_host::{self, circumstances};
+use iotrail_load::engine::io_uring::flags::Flag;
+use iotrail_load::options::{EngineKind, LoadOptions, Trace};
+use iotrail_load::spec::{LoadSpec, ReaperKind};
+use iotrail_load::{self, Boundary, Doing, Outcome, Progress};
+use iotrail_path::sample::Sample;
+use iotrail_probe::numbers::Own;
+use iotrail_probe::observed::Observed;
+use iotrail_probe::profile::{self, Profiler, Sampling, Whom};
+use iotrail_probe::sampled::Profile;
+use iotrail_probe::watch::{Interface, Room, Subject, Who};
+use iotrail_schema::measurement::{Circumstances, Host, Measurement, SCHEMA, Target, Warning};
+use iotrail_stats::quantile;
 
 /// What one cell yields.
 pub struct Measured {
@@ -52,7 +52,7 @@ pub struct Watching {
 /// the same I/Os: both boundaries lie where nothing is in flight.
 ///
 /// What the kernel is short of for a moment (memory, descriptors, a device that is busy) is asked for again, [`PAUSES`] long; the
-/// measurement says so. Errors: as [`load::run`]'s, the last one.
+/// measurement says so. Errors: as [`iotrail_load::run`]'s, the last one.
 pub fn run(
     options: &LoadOptions,
     watching: Watching,
@@ -94,7 +94,7 @@ fn once(
     stop: &AtomicBool,
 ) -> Result<Measured> {
     let host = host_facts(options)?;
-    let online = host::cpu::online()?;
+    let online = iotrail_host::cpu::online()?;
     let spec = LoadSpec::resolve(options, host.target.as_ref(), &online)?;
     let mut warnings = Vec::new();
 
@@ -174,7 +174,7 @@ fn once(
         }
         progress(p);
     };
-    let outcome = load::run(&spec, &mut boundary, &mut progress, stop)?;
+    let outcome = iotrail_load::run(&spec, &mut boundary, &mut progress, stop)?;
     if let Some(e) = failed.into_inner() {
         return Err(e);
     }
@@ -221,7 +221,7 @@ fn cpus_of(spec: &LoadSpec, host: &Host, online: &[u32]) -> Vec<u32> {
 
 /// What this machine is, with the load's target.
 fn host_facts(options: &LoadOptions) -> Result<Host> {
-    Ok(Host { target: target_of(options), ..host::facts(None)? })
+    Ok(Host { target: target_of(options), ..iotrail_host::facts(None)? })
 }
 
 /// What a load runs against, as far as it can be told before it exists: a missing file is made in its folder, and a missing folder
@@ -236,7 +236,7 @@ pub fn target_of(options: &LoadOptions) -> Option<Target> {
     }
     let there =
         file.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }).find(|p| p.exists())?;
-    let target = host::block::target(there).ok()?;
+    let target = iotrail_host::block::target(there).ok()?;
     Some(if there == file { target } else { Target { path, ..target } })
 }
 
@@ -319,7 +319,7 @@ mod tests {
     fn measured() -> Measured {
         Measured {
             measurement: Measurement::default(),
-            histogram: crate::stats::histogram::new(),
+            histogram: iotrail_stats::histogram::new(),
             samples: Vec::new(),
             interrupted: false,
         }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::answer::compare::{Metric, interval_width, metrics, place};
-use crate::run_record::{CellRecord, RunRecord, Stop};
+use iotrail_answer::compare::{Metric, interval_width, metrics, place};
+use iotrail_schema::run_record::{CellRecord, RunRecord, Stop};
 
 /// Whether every comparison of the run's metrics is narrow enough. What has no interval, and can have none on this host (a cell that
 /// cannot be tested, a metric that is not known), is not waited for.

@@ -10,11 +10,12 @@ use super::enough::{Budget, narrow_enough};
 use super::load::Load;
 use super::plan::{Cell, Plan, difference};
 use super::schedule::{Slot, load_seed, order};
-use crate::answer::comparable::disturbances;
-use crate::error::{Error, Kind, Result};
-use crate::measurement::Measurement;
-use crate::run_record::{Corruption, Stop};
-use crate::store::Store;
+use iotrail_answer::comparable::disturbances;
+use iotrail_base::corruption::Corruption;
+use iotrail_base::error::{Error, Kind, Result};
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::run_record::Stop;
+use iotrail_store::Store;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -309,7 +310,7 @@ impl Slots<'_, '_> {
 mod tests {
     use super::*;
     use crate::experiment::plan::tests::two_by_two;
-    use crate::store::sample;
+    use iotrail_testing::sample;
 
     fn fresh() -> (tempfile::TempDir, Store) {
         let dir = tempfile::tempdir().unwrap();

@@ -1,18 +1,18 @@
 //! Requests of a load of ours that are followed whole, as `trace` follows other programs'.
 
-use crate::answer::doubt;
-use crate::error::Result;
-use crate::measurement::{Followed, Measurement, Punts};
-use crate::path::multishot::Multishot;
-use crate::path::order::{Passages, sees_ends};
-use crate::path::times::{Delays, Times};
-use crate::path::trail::Trail;
-use crate::probe::choice::Choice;
-use crate::probe::function;
-use crate::probe::observed::Observed;
-use crate::probe::rings::FollowLoss;
-use crate::probe::watch::{Follow, Watch};
-use crate::stats::estimate::{self, Taken};
+use iotrail_answer::doubt;
+use iotrail_base::error::Result;
+use iotrail_path::multishot::Multishot;
+use iotrail_path::order::{Passages, sees_ends};
+use iotrail_path::times::{Delays, Times};
+use iotrail_probe::choice::Choice;
+use iotrail_probe::function;
+use iotrail_probe::observed::Observed;
+use iotrail_probe::rings::FollowLoss;
+use iotrail_probe::watch::{Follow, Watch};
+use iotrail_schema::measurement::{Followed, Measurement, Punts};
+use iotrail_schema::trail::Trail;
+use iotrail_stats::estimate::{self, Taken};
 
 /// A trail's room in the ring buffer, its header included.
 const TRAIL_BYTES: u64 = 256;

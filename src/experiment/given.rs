@@ -6,8 +6,8 @@ use toml::Value;
 
 use super::file::{Axis, Experiment, Options, Point, Scale, settled, to_json};
 use super::load::Kind;
-use crate::error::{Error, Result};
-use crate::run_record::{ARM, Table, value_text};
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::run_record::{ARM, Table, value_text};
 
 /// An option, and its values as they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]

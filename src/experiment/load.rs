@@ -6,13 +6,14 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::error::Result;
-use crate::load::options::{LoadOptions, Span, names_of};
-use crate::load::spec::LoadSpec;
-use crate::measurement::Target;
-use crate::net::options::NetOptions;
-use crate::net::sender::spec::SenderSpec;
-use crate::net::server::spec::ServerSpec;
+use iotrail_base::error::Result;
+use iotrail_base::units::Span;
+use iotrail_load::options::{LoadOptions, names_of};
+use iotrail_load::spec::LoadSpec;
+use iotrail_net::options::NetOptions;
+use iotrail_net::sender::spec::SenderSpec;
+use iotrail_net::server::spec::ServerSpec;
+use iotrail_schema::measurement::Target;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -112,7 +113,7 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::options::{Between, ServerEngine};
+    use iotrail_net::options::{Between, ServerEngine};
 
     #[test]
     fn a_net_load_takes_the_options_of_both_sides_and_what_is_between() {

@@ -10,7 +10,6 @@ pub mod file;
 pub mod fio;
 mod follow;
 pub mod given;
-pub mod interrupt;
 pub mod load;
 pub mod net;
 pub mod plan;

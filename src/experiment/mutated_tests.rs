@@ -3,10 +3,10 @@
 use super::builtin;
 use super::file::parse;
 use super::plan::{Facts, Target, plan, target_use};
-use crate::error::Kind;
-use crate::load::options::Bytes;
-use crate::measurement::{self, TargetInterrupt};
-use crate::stats::random::SplitMix64;
+use iotrail_base::error::Kind;
+use iotrail_base::units::Bytes;
+use iotrail_schema::measurement::{self, TargetInterrupt};
+use iotrail_stats::random::SplitMix64;
 
 /// What a slip of the pen, or malice, might put in.
 const WORDS: &[&str] = &[

@@ -10,11 +10,12 @@ use serde_json::{Map, Value, json};
 
 use super::file::{Experiment, Options, Point, Scale, overlay, settled, to_json};
 use super::load::{Ends, Kind, Load};
-use crate::error::{self, Error, Result};
-use crate::host::settings::Conditions;
-use crate::load::options::{Bytes, EngineKind, LoadOptions, Rw};
-use crate::measurement;
-use crate::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
+use iotrail_base::error::{self, Error, Result};
+use iotrail_base::units::Bytes;
+use iotrail_host::settings::Conditions;
+use iotrail_load::options::{EngineKind, LoadOptions, Rw};
+use iotrail_schema::measurement;
+use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
 
 /// What one watched cell costs beside its load: processes started, probes attached and drained, the result stored.
 /// For the estimate only; while a run goes on, its own pace takes the place of this.
@@ -37,7 +38,7 @@ pub struct Plan {
     pub question: String,
     pub expect: String,
     pub kind: Kind,
-    pub table: crate::run_record::Table,
+    pub table: iotrail_schema::run_record::Table,
     pub profile: bool,
     pub follow: Option<u32>,
     pub metrics: Vec<String>,

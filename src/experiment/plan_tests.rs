@@ -1,7 +1,7 @@
 use super::*;
 use crate::experiment::builtin;
 use crate::experiment::file::parse;
-use crate::measurement::TargetInterrupt;
+use iotrail_schema::measurement::TargetInterrupt;
 
 const TWO_BY_TWO: &str = r#"
 name = "two-by-two"

@@ -1,8 +1,8 @@
 //! The order of a run: repeats are blocks, each block holds every cell once in an order of its own. What drifts during a run
 //! (temperature, a neighbour, the disk's own housekeeping) then falls on all arms alike, and each block is a set of pairs.
 
-use crate::stats::random::SplitMix64;
-pub use crate::stats::random::fresh_seed;
+use iotrail_stats::random::SplitMix64;
+pub use iotrail_stats::random::fresh_seed;
 
 /// One measurement to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

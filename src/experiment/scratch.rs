@@ -3,12 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
-use crate::folders::own;
-use crate::load::options::Bytes;
-
-/// Names a file or device that experiments which only read use in place of a scratch file. The lab sets it to its first drive.
-pub const TARGET_VARIABLE: &str = "IOTRAIL_TARGET";
+use iotrail_base::error::{Error, Result};
+use iotrail_base::folders::TARGET_VARIABLE;
+use iotrail_base::folders::own;
+use iotrail_base::units::Bytes;
 
 /// What the variable names; an empty one names nothing.
 pub fn named() -> Option<PathBuf> {

@@ -1,14 +1,14 @@
 //! Probes around a load, whosever: attached if they are wanted and can be, and what they saw in the measurement's words.
 
 use super::follow;
-use crate::answer::doubt;
-use crate::error::{Error, Result};
-use crate::load::options::Trace;
-use crate::measurement::{
+use iotrail_answer::doubt;
+use iotrail_base::error::{Error, Result};
+use iotrail_load::options::Trace;
+use iotrail_probe::observed::Observed;
+use iotrail_probe::watch::{Room, Subject, Watch};
+use iotrail_schema::measurement::{
     Interrupt, Ipi, Measurement, ModeSwitch, PerIo, Probe, Punts, TaskWorkBatch, VehicleCount, Warning,
 };
-use crate::probe::observed::Observed;
-use crate::probe::watch::{Room, Subject, Watch};
 
 /// Attaches the probes as `trace` asks. Where it asks for what is possible, a warning says why they could not be attached.
 pub(super) fn open<'room>(

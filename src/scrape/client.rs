@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::{Duration, Instant};
 
-use crate::export::openmetrics::Format;
+use iotrail_report::export::openmetrics::Format;
 
 /// Of a request's line and headers.
 pub const HEAD_BYTES: usize = 8 << 10;

@@ -17,9 +17,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use self::client::{Client, State};
-use crate::error::{Error, Result};
-use crate::export::openmetrics::{Answered, Exposition};
-use crate::watch::metrics::{Desk, Look};
+use iotrail_base::error::{Error, Result};
+use iotrail_report::export::openmetrics::{Answered, Exposition};
+use iotrail_watch::metrics::{Desk, Look};
 
 /// Connections at a time.
 const CLIENTS: usize = 64;

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 
 use super::*;
-use crate::metrics_record::MetricsRecord;
+use iotrail_schema::metrics_record::MetricsRecord;
 
 /// A server, and a watch that answers.
 fn served() -> (Server, mpsc::Sender<()>) {

@@ -22,7 +22,7 @@ fn spoil(value: &mut Value, key: &str) {
 pub fn stays_text() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = made::store(&folder.path().join("s.db"), &made::built_in("irq-placement"), 2);
-    let store = iotrail::store::Store::open(&folder.path().join("s.db")).expect("readable").expect("there");
+    let store = iotrail_store::Store::open(&folder.path().join("s.db")).expect("readable").expect("there");
     let mut record = serde_json::to_value(store.load(run).expect("readable").expect("there")).expect("JSON");
     let warning = json!({"code": "x", "text": "w", "remedy": "r"});
     record["cells"][0]["measurements"][0]["warnings"] = json!([warning]);

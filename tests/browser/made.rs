@@ -7,13 +7,13 @@ use iotrail::experiment::builtin;
 use iotrail::experiment::file::Experiment;
 use iotrail::experiment::load::Load;
 use iotrail::experiment::plan::{Facts, Plan, Target, plan};
-use iotrail::load::options::Bytes;
-use iotrail::measurement::*;
-use iotrail::net_record::{Asked, Counts, NetRecord, SenderRecord, ServerCounts, ServerRecord};
-use iotrail::path::place::Place;
-use iotrail::path::vehicle::Vehicle;
-use iotrail::stats::{histogram, quantile};
-use iotrail::store::Store;
+use iotrail_base::units::Bytes;
+use iotrail_schema::measurement::*;
+use iotrail_schema::net_record::{Asked, Counts, NetRecord, SenderRecord, ServerCounts, ServerRecord};
+use iotrail_schema::place::Place;
+use iotrail_schema::vehicle::Vehicle;
+use iotrail_stats::{histogram, quantile};
+use iotrail_store::Store;
 
 pub const REPEATS: u32 = 3;
 
@@ -47,8 +47,8 @@ fn planned(experiment: &Experiment, repeats: u32) -> Plan {
     plan
 }
 
-fn disk() -> iotrail::measurement::Target {
-    iotrail::measurement::Target {
+fn disk() -> iotrail_schema::measurement::Target {
+    iotrail_schema::measurement::Target {
         path: "/data/scratch".into(),
         filesystem: Some("ext4".into()),
         device: Some("vda".into()),

@@ -12,7 +12,7 @@ pub fn of_experiment(name: &str) {
     let (status, said) = iotrail(folder.path(), &["report", &run.to_string(), "--store", "s.db", "-o", "page.html"]);
     assert_eq!(status, 0, "{said}");
     let Some(mut page) = Page::open(name, &folder.path().join("page.html")) else { return };
-    let store = iotrail::store::Store::open(&folder.path().join("s.db")).expect("readable").expect("there");
+    let store = iotrail_store::Store::open(&folder.path().join("s.db")).expect("readable").expect("there");
     let record = store.load(run).expect("readable").expect("there");
 
     // As many rows as the store has measurements, in its order, with its numbers.
@@ -82,7 +82,7 @@ pub fn of_two() {
 pub fn of_one() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = made::store(&folder.path().join("s.db"), &made::built_in("getevents"), 1);
-    let store = iotrail::store::Store::open(&folder.path().join("s.db")).expect("readable").expect("there");
+    let store = iotrail_store::Store::open(&folder.path().join("s.db")).expect("readable").expect("there");
     let record = store.load(run).expect("readable").expect("there");
     let m = serde_json::to_string(&record.cells[0].measurements[0]).expect("JSON");
     std::fs::write(folder.path().join("m.json"), m).expect("a file of our own");

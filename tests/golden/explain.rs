@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use iotrail::answer::explain::{Selection, explain};
-use iotrail::output::Existing;
-use iotrail::path::slowest::By;
-use iotrail::recorded::{End, Entry, Header};
-use iotrail::report::terminal;
-use iotrail::watch::recording::{Reader, Writer};
+use iotrail_answer::explain::{Selection, explain};
+use iotrail_base::output::Existing;
+use iotrail_path::slowest::By;
+use iotrail_report::terminal;
+use iotrail_schema::recorded::{End, Entry, Header};
+use iotrail_watch::recording::{Reader, Writer};
 use libtest_mimic::{Failed, Trial};
 use serde::Deserialize;
 

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use iotrail::path::assemble::assemble;
-use iotrail::path::event::Event;
-use iotrail::path::loss::Oddities;
-use iotrail::path::vehicle::Vehicle;
+use iotrail_path::assemble::assemble;
+use iotrail_path::event::Event;
+use iotrail_path::loss::Oddities;
+use iotrail_schema::vehicle::Vehicle;
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
 

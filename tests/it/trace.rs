@@ -1,6 +1,6 @@
 //! `trace`, as far as it goes without probes: what is asked, and why not.
 
-use iotrail::host::pid_namespace::Standing;
+use iotrail_host::pid_namespace::Standing;
 
 use crate::bad_load::assert_refused;
 use crate::confine::{self, NOBODY};

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use iotrail::host::irq;
-use iotrail::measurement::Measurement;
+use iotrail_host::irq;
+use iotrail_schema::measurement::Measurement;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{exact, file, until, watched};

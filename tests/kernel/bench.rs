@@ -5,11 +5,11 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use iotrail::measurement::{Measurement, VehicleCount};
-use iotrail::path::vehicle::Vehicle;
-use iotrail::probe::support::{Facts, plan};
-use iotrail::probe::survey::{State, survey};
-use iotrail::probe::watch::Interface;
+use iotrail_probe::support::{Facts, plan};
+use iotrail_probe::survey::{State, survey};
+use iotrail_probe::watch::Interface;
+use iotrail_schema::measurement::{Measurement, VehicleCount};
+use iotrail_schema::vehicle::Vehicle;
 
 use crate::ground::{is_emulated, may_lose};
 
@@ -29,7 +29,7 @@ pub fn missing() -> Option<String> {
     if let Err(why) = plan(Facts::of_this_kernel(), &roles) {
         return Some(why);
     }
-    let target = match iotrail::host::block::target(scratch_folder()) {
+    let target = match iotrail_host::block::target(scratch_folder()) {
         Ok(target) => target,
         Err(e) => return Some(e.to_string()),
     };
@@ -43,8 +43,8 @@ pub fn missing() -> Option<String> {
 }
 
 /// CPUs that take the target's interrupts, and those that don't.
-fn cpus(target: &iotrail::measurement::Target) -> (Vec<u32>, Vec<u32>) {
-    let online = iotrail::host::cpu::online().expect("sysfs lists the CPUs");
+fn cpus(target: &iotrail_schema::measurement::Target) -> (Vec<u32>, Vec<u32>) {
+    let online = iotrail_host::cpu::online().expect("sysfs lists the CPUs");
     online.into_iter().partition(|cpu| target.interrupts.iter().any(|i| i.cpus.contains(cpu)))
 }
 

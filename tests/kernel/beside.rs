@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotrail::measurement::Measurement;
+use iotrail_schema::measurement::Measurement;
 use libtest_mimic::Failed;
 
 /// Looks every few milliseconds until it has happened.

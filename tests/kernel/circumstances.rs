@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use iotrail::answer::comparable::{ANOTHER_LOAD, DISTURBED, another_load, disturbances};
-use iotrail::measurement::{Circumstances, Measurement, Warning};
-use iotrail::trace_record::TraceRecord;
+use iotrail_answer::comparable::{ANOTHER_LOAD, DISTURBED, another_load, disturbances};
+use iotrail_schema::measurement::{Circumstances, Measurement, Warning};
+use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, run, until};

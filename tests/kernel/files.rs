@@ -1,6 +1,6 @@
 //! Which files a program's requests go to: against what the ground program knows that it did.
 
-use iotrail::trace_record::{Estimate, FileRecord, TraceRecord};
+use iotrail_schema::trace_record::{Estimate, FileRecord, TraceRecord};
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 

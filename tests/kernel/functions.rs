@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use iotrail::host::kernel::version;
-use iotrail::probe::support::{Facts, Role, plan};
-use iotrail::trace_record::TraceRecord;
+use iotrail_host::kernel::version;
+use iotrail_probe::support::{Facts, Role, plan};
+use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 
 use crate::ground::ground;
@@ -48,7 +48,7 @@ fn agrees(scenario: &str) -> Result<(), Failed> {
     let inline: u64 = total
         .vehicles
         .iter()
-        .filter(|v| v.vehicle == iotrail::path::vehicle::Vehicle::Inline)
+        .filter(|v| v.vehicle == iotrail_schema::vehicle::Vehicle::Inline)
         .map(|v| v.completions)
         .sum();
     assert!(theirs.added + inline >= total.ios && theirs.added > 0, "{scenario}: {theirs:?}, {inline} inline");

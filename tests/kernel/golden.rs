@@ -34,7 +34,7 @@ pub fn write(name: &str, options: &str, ios: u32) -> Result<(), Failed> {
         .into_iter()
         .map(|((vehicle, detail), n)| serde_json::json!({"vehicle": vehicle, "detail": detail, "completions": n}))
         .collect();
-    let oddities = iotrail::path::assemble::assemble(&events).oddities;
+    let oddities = iotrail_path::assemble::assemble(&events).oddities;
     let odd: serde_json::Map<String, serde_json::Value> =
         oddities.named().into_iter().filter(|(_, n)| *n > 0).map(|(class, n)| (class.into(), n.into())).collect();
     let expected =

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-use iotrail::host::kernel::version;
-use iotrail::probe::support::Facts;
-use iotrail::trace_record::TraceRecord;
+use iotrail_host::kernel::version;
+use iotrail_probe::support::Facts;
+use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
@@ -303,8 +303,9 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
     }
     // No single CPU is the right one for several threads.
     let several = truth["facts"]["threads"].as_u64().is_some_and(|n| n > 1);
-    let to_one =
-        |f: &&iotrail::trace_record::Finding| f.remedy.contains("taskset -c") || f.remedy.contains("run the thread on");
+    let to_one = |f: &&iotrail_schema::finding::Finding| {
+        f.remedy.contains("taskset -c") || f.remedy.contains("run the thread on")
+    };
     wrong.extend(trace.findings.iter().filter(|f| several && to_one(f)).map(|f| format!("{}: {}", f.code, f.remedy)));
     let codes: Vec<&str> = trace.findings.iter().map(|f| f.code.as_str()).collect();
     if let Some(code) = finding.filter(|code| !may_miss && !codes.contains(code)) {

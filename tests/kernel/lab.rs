@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use iotrail::store::Store;
+use iotrail_store::Store;
 use libtest_mimic::{Failed, Trial};
 
 use crate::trial;
@@ -57,7 +57,7 @@ fn command() -> Result<(), Failed> {
     }
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("given"), "of the host")?;
-    let cache = iotrail::folders::cache().ok_or("no cache")?.join("lab");
+    let cache = iotrail_base::folders::cache().ok_or("no cache")?.join("lab");
     std::os::unix::fs::symlink(cache, folder.path().join("cache"))?;
     let script = r#"printf 'a\0b\377'; uname -r >&2; printf '%s|' "$ODD" "$(cat given)" "$(pwd)" >&2
         echo written >given && test "$(cat given)" = written || exit 90

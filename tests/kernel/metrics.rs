@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotrail::trace_record::TraceRecord;
+use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 
 use crate::ground::ground;

@@ -3,8 +3,8 @@
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 
-use iotrail::measurement::Measurement;
-use iotrail::net_record::{ServerCounts, ServerRecord};
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::net_record::{ServerCounts, ServerRecord};
 use libtest_mimic::{Failed, Trial};
 
 use crate::trial;

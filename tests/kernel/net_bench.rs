@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-use iotrail::net::namespace::{self, Namespaces, SERVER, SERVER_V6};
+use iotrail_net::namespace::{self, Namespaces, SERVER, SERVER_V6};
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotrail::net::namespace::{self, Namespaces};
+use iotrail_net::namespace::{self, Namespaces};
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 

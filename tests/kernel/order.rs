@@ -2,8 +2,8 @@
 //! displacements pair by pair from its own writes and from where it found the completions in the queue. What the tool says must be
 //! the same numbers, whatever else runs on the machine.
 
-use iotrail::measurement::Order;
-use iotrail::trace_record::TraceRecord;
+use iotrail_schema::measurement::Order;
+use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ fn exact(scenario: &str) -> Result<(Order, Vec<String>), Failed> {
 
 /// Whether this kernel turns its list of task work over before it runs it.
 pub fn is_kept_here() -> bool {
-    iotrail::host::kernel::version().is_none_or(|version| version >= (6, 4, 0))
+    iotrail_host::kernel::version().is_none_or(|version| version >= (6, 4, 0))
 }
 
 /// Task work runs what was queued first first on the kernels of docs/kernels.md, and what was queued last before them.

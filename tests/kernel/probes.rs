@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use iotrail::probe::support::Facts;
-use iotrail::probe::survey::{ProgramCheck, State, survey};
+use iotrail_probe::support::Facts;
+use iotrail_probe::survey::{ProgramCheck, State, survey};
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, watched};

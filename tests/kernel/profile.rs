@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use iotrail::measurement::{CpuSamples, Measurement};
-use iotrail::path::place::Place;
+use iotrail_schema::measurement::{CpuSamples, Measurement};
+use iotrail_schema::place::Place;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, run};
@@ -116,7 +116,7 @@ fn idles(rate: &str, at_most_by_kernel: bool) -> Result<(), Failed> {
     let mut said = vec![];
     for _ in 0..3 {
         let (before, started) = (
-            iotrail::host::cpu::online()?.into_iter().map(|c| (c, idle_ns(c))).collect::<BTreeMap<_, _>>(),
+            iotrail_host::cpu::online()?.into_iter().map(|c| (c, idle_ns(c))).collect::<BTreeMap<_, _>>(),
             std::time::Instant::now(),
         );
         let load = format!("--file {} --depth 1 --cpus non-irq --runtime 2s --trace off {rate}", file().display());
@@ -148,7 +148,7 @@ fn idles(rate: &str, at_most_by_kernel: bool) -> Result<(), Failed> {
 /// the scheduler charges time of each switch that the thread is not current in.
 fn cpu_time() -> Result<(), Failed> {
     for load in ["--rw nop --depth 32 --batch 32", "--buffered --bs 64k", "--depth 1 --wait peek"] {
-        let stolen = || iotrail::host::cpu::online().map(|cpus| cpus.into_iter().map(|c| (c, stolen_ns(c))).collect());
+        let stolen = || iotrail_host::cpu::online().map(|cpus| cpus.into_iter().map(|c| (c, stolen_ns(c))).collect());
         let before: BTreeMap<_, _> = stolen()?;
         let m = sampled(&format!("--file {} {load} --cpus non-irq --runtime 2s --trace off", file().display()));
         let cpu = m.load.cpus[0];

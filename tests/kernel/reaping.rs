@@ -1,7 +1,7 @@
 //! How long completions lie in the completion queue, by programs that know: `ground` holds them for so long, and the kernel's own
 //! fdinfo says how many lay there. Orders and counts are asserted.
 
-use iotrail::trace_record::{Reaping, TraceRecord};
+use iotrail_schema::trace_record::{Reaping, TraceRecord};
 use libtest_mimic::Trial;
 use serde_json::Value;
 

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use iotrail::measurement::Measurement;
-use iotrail::path::place::Place;
-use iotrail::path::vehicle::Vehicle;
-use iotrail::recorded::{Ending, Entry, Header};
-use iotrail::trace_record::TraceRecord;
-use iotrail::watch::recording::Reader;
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::place::Place;
+use iotrail_schema::recorded::{Ending, Entry, Header};
+use iotrail_schema::trace_record::TraceRecord;
+use iotrail_schema::vehicle::Vehicle;
+use iotrail_watch::recording::Reader;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, run, until};

@@ -9,13 +9,13 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use iotrail::measurement::Measurement;
-use iotrail::path::assemble::{Assembled, assemble};
-use iotrail::path::event::{Event, What};
-use iotrail::path::vehicle::Vehicle;
-use iotrail::probe::observed::Observed;
-use iotrail::probe::recording::{Capacity, Recording};
-use iotrail::probe::watch::{Interface, Room, Subject, Watch, Who};
+use iotrail_path::assemble::{Assembled, assemble};
+use iotrail_path::event::{Event, What};
+use iotrail_probe::observed::Observed;
+use iotrail_probe::recording::{Capacity, Recording};
+use iotrail_probe::watch::{Interface, Room, Subject, Watch, Who};
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::vehicle::Vehicle;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, run};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use iotrail::host::block;
-use iotrail::store::Store;
+use iotrail_host::block;
+use iotrail_store::Store;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 

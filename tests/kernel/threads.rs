@@ -1,6 +1,6 @@
 //! What `trace` says of threads in each other's way, and of memory that the kernel cannot use, against `ground`'s own account.
 
-use iotrail::trace_record::TraceRecord;
+use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 

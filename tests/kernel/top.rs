@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotrail::measurement::Measurement;
-use iotrail::top_record::{SCHEMA, TopRecord};
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::top_record::{SCHEMA, TopRecord};
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, until};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotrail::trace_record::{RingRecord, Total, TraceRecord};
+use iotrail_schema::trace_record::{RingRecord, Total, TraceRecord};
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! How completions are delivered, configuration by configuration, where the kernel's code leaves one way.
 
-use iotrail::measurement::Measurement;
-use iotrail::path::vehicle::Vehicle;
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::vehicle::Vehicle;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{assert_share, detailed, early, exact, file, rule, run, share, until, watched, watched_until};
@@ -47,7 +47,7 @@ fn peek_default() -> Result<(), Failed> {
 }
 
 fn peek_coop() -> Result<(), Failed> {
-    let tick_ns = 1e9 / f64::from(iotrail::host::clock::tick_hz().expect("the coarse clock has a resolution"));
+    let tick_ns = 1e9 / f64::from(iotrail_host::clock::tick_hz().expect("the coarse clock has a resolution"));
     let disk = run(&format!("--file {} --depth 1 --cpus non-irq --count 2000 --trace off", file().display()));
     // Then an I/O that is submitted after a tick is ready at the next one.
     let quick = disk.latency_ns.p99.is_some_and(|ns| (ns as f64) < tick_ns / 2.0);

@@ -3,10 +3,10 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::engine::nvme::user::way::{Facts, way};
-use crate::host::refusal::{Circumstances, Refusal};
-use crate::host::{aio, io_uring, pci};
-use crate::report::check::{Item, Section, State};
+use iotrail_host::refusal::{Circumstances, Refusal};
+use iotrail_host::{aio, io_uring, pci};
+use iotrail_load::engine::nvme::user::way::{Facts, way};
+use iotrail_report::check::{Item, Section, State};
 
 pub(super) fn items(circumstances: &Circumstances) -> Vec<Item> {
     let ring = io_uring::ring(circumstances);

@@ -1,12 +1,12 @@
 //! The machine: kernel, clocks, the target's disk and interrupts, CPUs.
 
-use crate::host::block::{Description, Disk};
-use crate::host::cpu::format_list;
-use crate::host::procfs;
-use crate::host::refusal::Circumstances;
-use crate::host::{clock, cpu, irq, kernel, lockdown};
-use crate::measurement::{Target, TargetInterrupt};
-use crate::report::check::{Cpus, Item, Section};
+use iotrail_host::block::{Description, Disk};
+use iotrail_host::cpu::format_list;
+use iotrail_host::procfs;
+use iotrail_host::refusal::Circumstances;
+use iotrail_host::{clock, cpu, irq, kernel, lockdown};
+use iotrail_report::check::{Cpus, Item, Section};
+use iotrail_schema::measurement::{Target, TargetInterrupt};
 
 /// The online CPUs that a target's interrupts are delivered to.
 pub(super) fn taking(target: &Target, online: &[u32]) -> Vec<u32> {

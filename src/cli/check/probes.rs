@@ -1,7 +1,7 @@
 //! The probe programs: each is loaded here and taken out again, or what is lost without it.
 
-use crate::probe::survey::{self, ProgramCheck};
-use crate::report::check::{Item, Section};
+use iotrail_probe::survey::{self, ProgramCheck};
+use iotrail_report::check::{Item, Section};
 
 pub(super) fn items() -> Vec<Item> {
     survey::survey().into_iter().map(item).collect()
@@ -21,7 +21,7 @@ fn item(program: ProgramCheck) -> Item {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::check::State;
+    use iotrail_report::check::State;
 
     #[test]
     fn a_program_that_does_not_load_says_what_is_lost() {

@@ -1,7 +1,7 @@
 //! Privileges: who asks, with which capabilities, behind which filter, and how much memory may be locked.
 
-use crate::host::privileges::{Capability, Privileges, Seccomp};
-use crate::report::check::{Item, Section::Privileges as HERE};
+use iotrail_host::privileges::{Capability, Privileges, Seccomp};
+use iotrail_report::check::{Item, Section::Privileges as HERE};
 
 pub(super) fn items(p: &Privileges) -> Vec<Item> {
     vec![probing(p), filter(p), memlock(p)]
@@ -122,7 +122,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::check::State;
+    use iotrail_report::check::State;
 
     fn user(euid: u32, effective: u64, memlock: u64) -> Privileges {
         Privileges {

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::answer::compare::{self, Metric, Repeat, Side};
 use crate::cli::given::{Document, Stored, unreadable};
-use crate::error::{Error, Result};
-use crate::measurement::Measurement;
-use crate::run_record::{ARM, CONTROL, CellRecord, RunRecord, value_text};
-use crate::stats::bootstrap::Counts;
-use crate::store::Store;
+use iotrail_answer::compare::{self, Metric, Repeat, Side};
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, value_text};
+use iotrail_stats::bootstrap::Counts;
+use iotrail_store::Store;
 
 /// What the user gave, read.
 pub struct Given {

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::given::{Cell, Given};
-use crate::error::{Error, Result};
-use crate::run_record::value_text;
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::run_record::value_text;
 
 pub struct Matched<'a> {
     pub pairs: Vec<Pair<'a>>,

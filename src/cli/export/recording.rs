@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use super::ExportArgs;
-use crate::error::{Error, Result};
-use crate::export::perfetto;
-use crate::output::Output;
-use crate::recorded::Ending;
-use crate::report::terminal;
-use crate::watch::recording::Reader;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::output::Output;
+use iotrail_report::export::perfetto;
+use iotrail_report::terminal;
+use iotrail_schema::recorded::Ending;
+use iotrail_watch::recording::Reader;
 
 pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
     if let Some((option, _)) = args.streams().chain(args.folders()).find(|(option, _)| *option != "--perfetto") {

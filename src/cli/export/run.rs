@@ -7,17 +7,17 @@ use ::parquet::errors::ParquetError;
 use hdrhistogram::Histogram;
 
 use super::ExportArgs;
-use crate::answer::words::plural;
 use crate::cli::given::Stored;
 use crate::cli::run::measured::to_json;
-use crate::error::{Error, Result};
-use crate::export::rows::Run;
-use crate::export::table::{self, HISTOGRAM, Table};
-use crate::export::{csv, fio, folded, hdr, parquet};
-use crate::output::{self, Existing, Folder, Output};
-use crate::plain;
-use crate::report::terminal;
-use crate::run_record::RunRecord;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::output::{self, Existing, Folder, Output};
+use iotrail_base::plain;
+use iotrail_base::words::plural;
+use iotrail_report::export::rows::Run;
+use iotrail_report::export::table::{self, HISTOGRAM, Table};
+use iotrail_report::export::{csv, fio, folded, hdr, parquet};
+use iotrail_report::terminal;
+use iotrail_schema::run_record::RunRecord;
 
 /// What is exported, and where from.
 struct Source<'a> {

@@ -1,9 +1,9 @@
 //! `iotrail lab fetch`: a kernel of Debian's into the cache.
 
 use super::{CacheArgs, tell};
-use crate::error::Result;
-use crate::lab::{Cache, kernel};
-use crate::report::terminal;
+use iotrail_base::error::Result;
+use iotrail_lab::{Cache, kernel};
+use iotrail_report::terminal;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct FetchArgs {

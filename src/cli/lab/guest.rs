@@ -1,8 +1,8 @@
 //! `iotrail lab guest`: what the lab's machine starts. Nobody else does.
 
-use crate::error::{Error, Result};
-use crate::lab::guest::{Ports, end_all_others, keep};
-use crate::lab::handed_over;
+use iotrail_base::error::{Error, Result};
+use iotrail_lab::guest::{Ports, end_all_others, keep};
+use iotrail_lab::handed_over;
 
 pub fn run() -> Result<u8> {
     let order = handed_over()?;

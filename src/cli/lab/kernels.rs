@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::{CacheArgs, tell};
-use crate::error::Result;
-use crate::lab::kernel::{self, Listed, Place};
-use crate::lab::{Cache, refresh};
-use crate::report::terminal::{self, Screen, Style};
+use iotrail_base::error::Result;
+use iotrail_lab::kernel::{self, Listed, Place};
+use iotrail_lab::{Cache, refresh};
+use iotrail_report::terminal::{self, Screen, Style};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct KernelsArgs {

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::error::Result;
-use crate::report::terminal;
+use iotrail_base::error::Result;
+use iotrail_report::terminal;
 
 #[derive(Debug, Args)]
 pub struct LabArgs {

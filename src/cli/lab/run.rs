@@ -7,18 +7,18 @@ use std::sync::atomic::Ordering;
 use clap::ValueEnum;
 
 use super::{CacheArgs, tell};
-use crate::answer::words::{bytes, list};
-use crate::error::{Error, Result};
-use crate::experiment::interrupt;
-use crate::lab::drive::Drive;
-use crate::lab::kernel::{self, Asked as AskedKernel};
-use crate::lab::machine::Acceleration;
-use crate::lab::session::{self, How};
-use crate::lab::{Asked, Cache, Prepared, prepare, takes_artifacts};
-use crate::load::options::{Bytes, Span};
-use crate::output::Existing;
-use crate::report::terminal;
-use crate::store::{Store, default_path};
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_base::output::Existing;
+use iotrail_base::units::{Bytes, Span};
+use iotrail_base::words::{bytes, list};
+use iotrail_lab::drive::Drive;
+use iotrail_lab::kernel::{self, Asked as AskedKernel};
+use iotrail_lab::machine::Acceleration;
+use iotrail_lab::session::{self, How};
+use iotrail_lab::{Asked, Cache, Prepared, prepare, takes_artifacts};
+use iotrail_report::terminal;
+use iotrail_store::{Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
@@ -150,7 +150,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     // From here on a second signal kills nothing: what was stored has to come home, and the machine is ended in 20 s at most.
     interrupt::hold()?;
     let ended = session::run(&mut prepared, &How { limit: args.timeout.0, stop: &stop, tell: &tell });
-    if ended.as_ref().is_err_and(|e| e.kind == crate::error::Kind::Machine) {
+    if ended.as_ref().is_err_and(|e| e.kind == iotrail_base::error::Kind::Machine) {
         for line in session::console(&prepared) {
             terminal::say(&format!("| {line}"));
         }
@@ -198,7 +198,7 @@ fn keep(prepared: &Prepared, args: &RunArgs) -> Result<()> {
     }
     if let Some(to) = &args.artifacts {
         let files = prepared.bring(to, Existing::forced(args.force))?;
-        tell(&format!("{} brought to {}", crate::answer::words::plural(files, "file"), to.display()));
+        tell(&format!("{} brought to {}", iotrail_base::words::plural(files, "file"), to.display()));
     }
     Ok(())
 }

@@ -9,20 +9,19 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::cli::run::{measured, outline};
-use crate::error::{Error, Result};
 use crate::experiment::cell::Measured;
 use crate::experiment::execute::{Outcome, start};
 use crate::experiment::given::{Given, SENDER_LISTS, SERVER_LISTS, net_experiment};
-use crate::experiment::interrupt;
 use crate::experiment::load::Load;
 use crate::experiment::net::ends::Ends;
 use crate::experiment::plan::{Facts, Plan, Target, plan};
 use crate::experiment::schedule::fresh_seed;
-use crate::host;
-use crate::measurement::Measurement;
-use crate::net::options::NetOptions;
-use crate::report::terminal;
-use crate::store::{Store, default_path};
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_net::options::NetOptions;
+use iotrail_report::terminal;
+use iotrail_schema::measurement::Measurement;
+use iotrail_store::{Store, default_path};
 
 /// Blocks of an experiment, where nothing is said.
 const REPEATS: u32 = 5;
@@ -136,7 +135,7 @@ fn planned(args: &BenchArgs) -> Result<Plan> {
         (true, true) => QUICK_REPEATS,
     });
     let experiment = net_experiment(&given, repeats, args.run.follow)?;
-    let facts = Facts { online_cpus: host::cpu::online()?, below: &|_| None };
+    let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &|_| None };
     plan(&experiment, false, &Target::default(), &facts, &|host, _| host.refusal(None))
 }
 

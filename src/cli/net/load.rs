@@ -5,17 +5,16 @@ use std::path::PathBuf;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::error::{Error, Result};
-use crate::experiment::interrupt;
 use crate::experiment::net::loaded::{self, Loaded};
-use crate::host;
-use crate::load::{Doing, Progress};
-use crate::net::address::Address;
-use crate::net::control::Place;
-use crate::net::options::SenderOptions;
-use crate::net::sender::spec::SenderSpec;
-use crate::report::terminal;
-use crate::store::Store;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_load::{Doing, Progress};
+use iotrail_net::address::Address;
+use iotrail_net::control::Place;
+use iotrail_net::options::SenderOptions;
+use iotrail_net::sender::spec::SenderSpec;
+use iotrail_report::terminal;
+use iotrail_store::Store;
 
 #[derive(Debug, Args)]
 pub struct LoadArgs {
@@ -46,7 +45,7 @@ pub struct LoadArgs {
 
 pub fn run(args: &LoadArgs) -> Result<u8> {
     let sender = SenderOptions { seed: args.seed, ..args.sender.clone() };
-    let spec = SenderSpec::resolve(&sender, &host::cpu::online()?)?;
+    let spec = SenderSpec::resolve(&sender, &iotrail_host::cpu::online()?)?;
     // A store that can't be written is found out before the load, not after it.
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
     let loaded = load(args, &spec, store.as_mut());

@@ -6,7 +6,7 @@ mod serve;
 
 use clap::{Args, Subcommand};
 
-use crate::error::Result;
+use iotrail_base::error::Result;
 
 #[derive(Debug, Args)]
 pub struct NetArgs {

@@ -6,20 +6,19 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::seconds;
-use crate::error::Result;
-use crate::experiment::interrupt;
 use crate::experiment::net::ends::Announced;
 use crate::experiment::net::served::{self, How, Told};
-use crate::host;
-use crate::load::options::Trace;
-use crate::net::address::Address;
-use crate::net::control::Place;
-use crate::net::control::host::Host;
-use crate::net::descriptors;
-use crate::net::options::ServerOptions;
-use crate::net::server::Server;
-use crate::net::server::spec::ServerSpec;
-use crate::report::terminal::{self, Seconds};
+use iotrail_base::error::Result;
+use iotrail_base::interrupt;
+use iotrail_load::options::Trace;
+use iotrail_net::address::Address;
+use iotrail_net::control::Place;
+use iotrail_net::control::host::Host;
+use iotrail_net::descriptors;
+use iotrail_net::options::ServerOptions;
+use iotrail_net::server::Server;
+use iotrail_net::server::spec::ServerSpec;
+use iotrail_report::terminal::{self, Seconds};
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -57,7 +56,7 @@ pub struct ServeArgs {
 }
 
 pub fn run(args: &ServeArgs) -> Result<u8> {
-    let spec = ServerSpec::resolve(&args.server, &host::cpu::online()?)?;
+    let spec = ServerSpec::resolve(&args.server, &iotrail_host::cpu::online()?)?;
     descriptors::raise()?;
     // Before there is anything that a signal would leave behind.
     let stop = interrupt::raise_flag()?;

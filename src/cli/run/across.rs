@@ -14,18 +14,18 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::RunArgs;
-use crate::answer::across::{Boots, KernelRecord, beside, have_one_plan, merged, sentences};
-use crate::answer::conclude::Conclusion;
-use crate::answer::words::list;
-use crate::error::{Error, Result};
 use crate::experiment::file::Experiment;
-use crate::experiment::interrupt;
 use crate::experiment::load::Kind;
-use crate::lab::drive::Drive;
-use crate::load::options::Span;
-use crate::report::terminal;
-use crate::run_record::RunRecord;
-use crate::store::{Store, default_path};
+use iotrail_answer::across::{Boots, KernelRecord, beside, have_one_plan, merged, sentences};
+use iotrail_answer::conclude::Conclusion;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_base::units::Span;
+use iotrail_base::words::list;
+use iotrail_lab::drive::Drive;
+use iotrail_report::terminal;
+use iotrail_schema::run_record::RunRecord;
+use iotrail_store::{Store, default_path};
 
 /// The machines, as `lab run` has them.
 #[derive(Debug, Clone, clap::Args)]

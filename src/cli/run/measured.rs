@@ -6,24 +6,24 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 
 use super::progress::Progress;
-use crate::answer::compare;
-use crate::answer::conclude::{Conclusion, conclude};
-use crate::answer::drift;
-use crate::answer::expectation::{Judged, judge};
-use crate::comparison::Comparison;
-use crate::error::{Error, Result};
 use crate::experiment::cell::{self, Watching};
 use crate::experiment::execute::{Execution, Outcome, Started, Step, execute};
-use crate::experiment::interrupt;
 use crate::experiment::load::Load;
 use crate::experiment::net::ends::Ends;
 use crate::experiment::plan::{Cell, Plan};
-use crate::host::settings::Settings;
-use crate::measurement::Warning;
-use crate::probe::profile::{Clock, DEFAULT_HZ, Sampling};
-use crate::report::terminal;
-use crate::run_record::RunRecord;
-use crate::store::Store;
+use iotrail_answer::compare;
+use iotrail_answer::conclude::{Conclusion, conclude};
+use iotrail_answer::drift;
+use iotrail_answer::expectation::{Judged, judge};
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_host::settings::Settings;
+use iotrail_probe::profile::{Clock, DEFAULT_HZ, Sampling};
+use iotrail_report::terminal;
+use iotrail_schema::comparison::Comparison;
+use iotrail_schema::measurement::Warning;
+use iotrail_schema::run_record::RunRecord;
+use iotrail_store::Store;
 
 /// The run as `--json` prints it.
 #[derive(Serialize)]

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 use super::progress::minutes;
 use std::time::Duration;
 
-use crate::answer::words::{bytes, count, percent, plural};
-use crate::error::Result;
 use crate::experiment::execute::AGAIN;
 use crate::experiment::load::Kind;
 use crate::experiment::plan::{Cell, Plan};
 use crate::experiment::schedule::{Slot, order};
-use crate::host::settings::Conditions;
-use crate::report::terminal::{self, Screen, Style};
-use crate::run_record::{ARM, CONTROL, value_text};
+use iotrail_base::error::Result;
+use iotrail_base::words::{bytes, count, percent, plural};
+use iotrail_host::settings::Conditions;
+use iotrail_report::terminal::{self, Screen, Style};
+use iotrail_schema::run_record::{ARM, CONTROL, value_text};
 
 /// Prints the plan.
 pub fn show(plan: &Plan, seed: u32, as_json: bool) -> Result<()> {

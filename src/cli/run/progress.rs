@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::answer::words::bytes;
 use crate::experiment::execute::{Started, Step};
 use crate::experiment::plan::Plan;
-use crate::load::{self, Doing};
-use crate::plain::{Stream, for_locale};
-use crate::report::terminal::{self, sanitise, say};
+use iotrail_base::plain::{Stream, for_locale};
+use iotrail_base::words::bytes;
+use iotrail_load::{self, Doing};
+use iotrail_report::terminal::{self, sanitise, say};
 
 pub struct Progress {
     bar: ProgressBar,
@@ -69,7 +69,7 @@ impl Progress {
     }
 
     /// Laying out the target is the one thing of a load that is worth waiting for with words; it comes before the load.
-    pub fn load(&self, at: &load::Progress) {
+    pub fn load(&self, at: &iotrail_load::Progress) {
         if let (Doing::LayingOut, Some(total)) = (at.doing, at.total) {
             self.bar.set_message(format!("making the target: {} of {}", bytes(at.done), bytes(total)));
             self.bar.tick();

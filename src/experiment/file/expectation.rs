@@ -6,9 +6,9 @@ use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::{ARM, Axis, File, to_json};
-use crate::answer::compare::Metric;
-use crate::error::Result;
-use crate::run_record::{Expectation, Expected};
+use iotrail_answer::compare::Metric;
+use iotrail_base::error::Result;
+use iotrail_schema::run_record::{Expectation, Expected};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

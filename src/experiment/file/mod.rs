@@ -16,11 +16,11 @@ use toml::{Spanned, Value};
 use self::expectation::RawExpectation;
 pub use self::options::{Options, Settled, settled};
 use self::stop::RawStop;
-use crate::answer::compare::Metric;
-use crate::error::{Error, Result};
 use crate::experiment::load::Kind;
-use crate::load::options::Bytes;
-use crate::run_record::{ARM, CONTROL, Expectation, Stop, Table, VARIANT};
+use iotrail_answer::compare::Metric;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::units::Bytes;
+use iotrail_schema::run_record::{ARM, CONTROL, Expectation, Stop, Table, VARIANT};
 
 /// Cells times repeats; beyond it a file is a slip of the pen and its plan would not fit in memory.
 pub const MOST_MEASUREMENTS: usize = 100_000;

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::{File, RawOptions};
-use crate::error::Result;
 use crate::experiment::fio;
 use crate::experiment::load::{Kind, Load};
-use crate::host::settings::Conditions;
+use iotrail_base::error::Result;
+use iotrail_host::settings::Conditions;
 
 /// Name → value, without the dashes in front.
 pub type Options = toml::Table;

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::File;
-use crate::error::Result;
-use crate::load::options::Span;
-use crate::run_record::Stop;
-use crate::stats::bootstrap::FEWEST;
+use iotrail_base::error::Result;
+use iotrail_base::units::Span;
+use iotrail_schema::run_record::Stop;
+use iotrail_stats::bootstrap::FEWEST;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

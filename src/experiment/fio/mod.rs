@@ -16,8 +16,8 @@ mod passed_over;
 
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
-use crate::load::options::LoadOptions;
+use iotrail_base::error::{Error, Result};
+use iotrail_load::options::LoadOptions;
 
 /// A job, as far as it can be had.
 #[derive(Debug, Clone, Default, PartialEq)]

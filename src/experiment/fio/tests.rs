@@ -1,7 +1,7 @@
 //! Job files as people write them, and what they become.
 
 use super::*;
-use crate::stats::random::SplitMix64;
+use iotrail_stats::random::SplitMix64;
 
 const ONE_NVME: &str = "\
 ; random reads of a drive, as most people begin

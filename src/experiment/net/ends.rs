@@ -12,19 +12,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::loaded::{self, Loaded};
-use crate::error::{Error, Result};
 use crate::experiment::cell::Measured;
 use crate::experiment::schedule::padding;
-use crate::folders::temporary::Folder;
-use crate::host;
-use crate::load::Progress;
-use crate::load::options::{Trace, names_of};
-use crate::net::address::Address;
-use crate::net::control::Place;
-use crate::net::descriptors;
-use crate::net::namespace::{self, Namespaces, SERVER};
-use crate::net::options::{Between, NetOptions, ServerEngine, ServerOptions};
-use crate::net::sender::spec::SenderSpec;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::folders::temporary::Folder;
+use iotrail_load::Progress;
+use iotrail_load::options::{Trace, names_of};
+use iotrail_net::address::Address;
+use iotrail_net::control::Place;
+use iotrail_net::descriptors;
+use iotrail_net::namespace::{self, Namespaces, SERVER};
+use iotrail_net::options::{Between, NetOptions, ServerEngine, ServerOptions};
+use iotrail_net::sender::spec::SenderSpec;
 
 /// What a server that was started from here says once it serves, on a line of its standard output.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,7 +55,7 @@ impl Ends {
         progress: &mut dyn FnMut(Progress),
         stop: &AtomicBool,
     ) -> Result<Measured> {
-        let spec = SenderSpec::resolve(&load.sender, &host::cpu::online()?)?;
+        let spec = SenderSpec::resolve(&load.sender, &iotrail_host::cpu::online()?)?;
         descriptors::raise()?;
         let way = self.way(load.between)?;
         // An epoll server makes no requests that could be followed.

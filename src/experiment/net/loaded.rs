@@ -6,20 +6,20 @@ use std::sync::atomic::AtomicBool;
 
 use hdrhistogram::Histogram;
 
-use crate::answer::comparable;
-use crate::answer::doubt::doubts;
-use crate::error::{Error, Result};
-use crate::host::{self, circumstances};
-use crate::load::{Boundary, Doing, Progress};
-use crate::measurement::{LoadRecord, Measurement, Ring, SCHEMA, Warning};
-use crate::net::address::Address;
-use crate::net::control::Place;
-use crate::net::control::guest::{Guest, Unmet};
-use crate::net::control::message::{Machine, Measured, Welcome};
-use crate::net::sender::spec::SenderSpec;
-use crate::net::sender::{self, Sent};
-use crate::net_record::{NetRecord, ServerCounts, ServerRecord};
-use crate::stats::quantile;
+use iotrail_answer::comparable;
+use iotrail_answer::doubt::doubts;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::{self, circumstances};
+use iotrail_load::{Boundary, Doing, Progress};
+use iotrail_net::address::Address;
+use iotrail_net::control::Place;
+use iotrail_net::control::guest::{Guest, Unmet};
+use iotrail_net::control::message::{Machine, Measured, Welcome};
+use iotrail_net::sender::spec::SenderSpec;
+use iotrail_net::sender::{self, Sent};
+use iotrail_schema::measurement::{LoadRecord, Measurement, Ring, SCHEMA, Warning};
+use iotrail_schema::net_record::{NetRecord, ServerCounts, ServerRecord};
+use iotrail_stats::quantile;
 
 /// What one run of a sender yields.
 pub struct Loaded {
@@ -63,7 +63,7 @@ pub fn run(
     let mut warnings = Vec::new();
     let talk = RefCell::new(greet(spec, address, control, &mut warnings)?);
     let alone = talk.borrow().is_none();
-    let cpus = host::cpu::online()?;
+    let cpus = iotrail_host::cpu::online()?;
     let (mut before, mut around) = (None, None);
     let mut boundary = |at: Boundary| -> Result<()> {
         let mut talk = talk.borrow_mut();
@@ -227,7 +227,7 @@ fn joined(
         Some(half) => (half.measurement, Some(half.server)),
         None => (Measurement::default(), None),
     };
-    let here = host::facts(None)?;
+    let here = iotrail_host::facts(None)?;
     if server.is_none() {
         m.load.engine = "unknown".into();
     }

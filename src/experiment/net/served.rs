@@ -4,18 +4,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::span::{self, Probes, Span};
-use crate::error::Result;
-use crate::host;
-use crate::load::options::Trace;
-use crate::measurement::Warning;
-use crate::net::control::PROTOCOL;
-use crate::net::control::host::{Event, Host};
-use crate::net::control::message::{FromServer, Hello, Machine, Welcome};
-use crate::net::descriptors;
-use crate::net::server::Server;
-use crate::net::server::counted::Look;
-use crate::net_record::{SERVER_SCHEMA, ServedRecord, ServerCounts};
-use crate::probe::watch::Room;
+use iotrail_base::error::Result;
+use iotrail_load::options::Trace;
+use iotrail_net::control::PROTOCOL;
+use iotrail_net::control::host::{Event, Host};
+use iotrail_net::control::message::{FromServer, Hello, Machine, Welcome};
+use iotrail_net::descriptors;
+use iotrail_net::server::Server;
+use iotrail_net::server::counted::Look;
+use iotrail_probe::watch::Room;
+use iotrail_schema::measurement::Warning;
+use iotrail_schema::net_record::{SERVER_SCHEMA, ServedRecord, ServerCounts};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Between two looks at what was followed.
@@ -188,7 +187,7 @@ impl Serving<'_> {
         self.say(&FromServer::Welcome(Box::new(Welcome {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").into(),
-            kernel: host::kernel::release().unwrap_or_else(|| "unknown".into()),
+            kernel: iotrail_host::kernel::release().unwrap_or_else(|| "unknown".into()),
             engine: self.server.spec().options.engine.to_string(),
             options: self.server.spec().record(),
             granted: self.server.granted(),
@@ -284,7 +283,7 @@ impl Serving<'_> {
             spans: self.spans,
             broken_spans: self.broken_spans,
             refused: self.host.as_ref().map_or(0, Host::refused),
-            host: host::facts(None)?,
+            host: iotrail_host::facts(None)?,
             warnings,
         })
     }

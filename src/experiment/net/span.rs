@@ -3,19 +3,19 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::error::Result;
 use crate::experiment::follow::{self, Requests};
 use crate::experiment::watched::{self, Counted, Seen};
-use crate::host::{self, circumstances};
-use crate::load::options::Trace;
-use crate::load::usage;
-use crate::measurement::{Cpu, LoadRecord, Measurement, Ring, SCHEMA, Warning};
-use crate::net::control::message::Measured;
-use crate::net::options::ServerEngine;
-use crate::net::server::Server;
-use crate::net::server::counted::Look;
-use crate::net_record::{Memory, ServerCounts, ServerRecord};
-use crate::probe::watch::{Interface, Room, Subject, Watch, Who};
+use iotrail_base::error::Result;
+use iotrail_host::{self, circumstances};
+use iotrail_load::options::Trace;
+use iotrail_load::usage;
+use iotrail_net::control::message::Measured;
+use iotrail_net::options::ServerEngine;
+use iotrail_net::server::Server;
+use iotrail_net::server::counted::Look;
+use iotrail_probe::watch::{Interface, Room, Subject, Watch, Who};
+use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, Ring, SCHEMA, Warning};
+use iotrail_schema::net_record::{Memory, ServerCounts, ServerRecord};
 
 /// A server's threads come to rest within this, once nothing is asked of them.
 const REST: Duration = Duration::from_millis(500);
@@ -278,7 +278,7 @@ fn measured(
             sqpoll_wakeups: None,
             helpers_ns: others_ns.zip(known_ns()).map(|(all, known)| all.saturating_sub(known)),
         },
-        host: host::facts(None)?,
+        host: iotrail_host::facts(None)?,
         warnings,
         thrown_away: 0,
         ..Measurement::default()

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use iotrail::host::block;
+use iotrail_host::block;
 use libtest_mimic::Failed;
 use serde_json::Value;
 

@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use iotrail::top_record::{Rates, TopRecord};
-use iotrail::trace_record::{RingRecord, TraceRecord};
+use iotrail_schema::top_record::{Rates, TopRecord};
+use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use libtest_mimic::Failed;
 
 use super::Test;

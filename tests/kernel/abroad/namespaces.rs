@@ -4,8 +4,8 @@ use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use iotrail::measurement::Measurement;
-use iotrail::trace_record::{Subject, TraceRecord};
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::trace_record::{Subject, TraceRecord};
 use libtest_mimic::Failed;
 use serde_json::Value;
 

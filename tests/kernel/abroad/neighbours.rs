@@ -3,9 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use iotrail::measurement::Measurement;
-use iotrail::path::vehicle::Vehicle;
-use iotrail::trace_record::TraceRecord;
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::trace_record::TraceRecord;
+use iotrail_schema::vehicle::Vehicle;
 use libtest_mimic::Failed;
 use serde_json::Value;
 

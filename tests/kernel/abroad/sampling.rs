@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use iotrail::trace_record::{OpcodeRecord, TraceRecord};
+use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
 use libtest_mimic::Failed;
 
 use super::Test;

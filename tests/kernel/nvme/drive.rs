@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use iotrail::measurement::Measurement;
+use iotrail_schema::measurement::Measurement;
 
 /// A drive with one namespace.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use iotrail::measurement::ErrorCount;
+use iotrail_schema::measurement::ErrorCount;
 use libtest_mimic::{Failed, Trial};
 
 use super::drive::{Drive, bench, failing, put_back, read, release, run, sound, take_out, until};

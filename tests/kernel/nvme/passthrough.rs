@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 
-use iotrail::path::vehicle::Vehicle;
+use iotrail_schema::vehicle::Vehicle;
 use libtest_mimic::{Failed, Trial};
 
 use super::drive::{bench, read, refused, run, sound, written_and_checked};

@@ -1,7 +1,7 @@
 //! Polled queues: completions are `iopoll`, and the device interrupts nobody for them.
 
-use iotrail::host::irq;
-use iotrail::path::vehicle::Vehicle;
+use iotrail_host::irq;
+use iotrail_schema::vehicle::Vehicle;
 use libtest_mimic::{Failed, Trial};
 
 use super::drive::{failing, refused, run, sound};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::check::State;
+use iotrail_report::check::State;
 
 fn interrupt(irq: u32, name: &str, cpus: &[u32]) -> TargetInterrupt {
     TargetInterrupt { irq, name: name.into(), cpus: cpus.into() }

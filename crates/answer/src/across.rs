@@ -1,0 +1,375 @@
+//! The same plan on several kernels: their runs put together as one, and what differs from kernel to kernel. Counts always; times only
+//! where none of the machines was emulated.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::compare::{Metric, Repeat, Side, metrics, noise_floor, place, together, undecided};
+use super::group::vehicle_shares;
+use super::spread::Spread;
+use super::unit::Unit;
+use iotrail_base::words::{count, list, per_io, percent, plural, three_digits};
+use iotrail_schema::comparison::{Comparison, EQUIVALENT_WITHIN, Verdict};
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, KERNEL, RunRecord, value_text};
+use iotrail_schema::vehicle::Vehicle;
+use iotrail_stats::bootstrap::Counts;
+
+/// A kernel that was asked for, and what became of it: part of what `run --kernels --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KernelRecord {
+    pub asked: String,
+    /// Its release; null where nothing was measured.
+    pub kernel: Option<String>,
+    /// Numbers of its runs in the store, one for each boot that measured.
+    pub runs: Vec<i64>,
+    /// Whether software ran the machine's instructions; null where nothing was measured.
+    pub emulated: Option<bool>,
+    /// What went wrong, a sentence for each boot.
+    pub failed: Vec<String>,
+}
+
+/// A release without what a distribution adds to its end: `6.12.107+deb13-amd64` is `6.12.107`.
+pub fn short(release: &str) -> &str {
+    release.split('+').next().unwrap_or(release).trim_end_matches("-amd64")
+}
+
+/// One kernel's runs, a boot each.
+pub struct Boots {
+    pub kernel: String,
+    pub runs: Vec<RunRecord>,
+}
+
+impl Boots {
+    /// The cell of each run that has these parameters.
+    fn cells<'a, 'p>(
+        &'a self,
+        params: &'p Map<String, Value>,
+    ) -> impl Iterator<Item = (i64, &'a CellRecord)> + use<'a, 'p> {
+        self.runs.iter().filter_map(move |r| Some((r.run, r.cells.iter().find(|c| c.params == *params)?)))
+    }
+}
+
+/// Latencies of a repeat (from 1) of a cell of a run, by their numbers; `None`: not kept.
+pub type Histograms<'a> = &'a dyn Fn(i64, u32, u32) -> Option<Histogram<u64>>;
+
+/// All runs as one that has the kernel as its first parameter, with the comparisons of each kernel against the first. `None`: there is
+/// no run.
+pub fn merged(kernels: &[Boots], histograms: Histograms<'_>) -> Option<RunRecord> {
+    let runs = || kernels.iter().flat_map(|k| &k.runs);
+    let first = runs().next()?;
+    let mut cells = Vec::new();
+    for kernel in kernels {
+        for cell in &first.cells {
+            let of_boots: Vec<&CellRecord> = kernel.cells(&cell.params).map(|(_, c)| c).collect();
+            let mut params: Map<String, Value> =
+                [(KERNEL.to_owned(), kernel.kernel.as_str().into())].into_iter().collect();
+            params.extend(cell.params.clone());
+            cells.push(CellRecord {
+                cell: cells.len() as u32 + 1,
+                params,
+                untestable: of_boots.iter().find_map(|c| c.untestable.clone()),
+                measurements: of_boots.iter().flat_map(|c| c.measurements.clone()).collect(),
+            });
+        }
+    }
+    let axes = std::iter::once(KERNEL.to_owned()).chain(first.axes.clone()).collect();
+    let blocks = |k: &Boots| k.runs.iter().map(|r| r.repeats).sum::<u32>();
+    Some(RunRecord {
+        cells,
+        axes,
+        repeats: kernels.iter().map(blocks).max().unwrap_or(0),
+        started_unix_s: runs().map(|r| r.started_unix_s).fold(first.started_unix_s, Ord::min),
+        finished_unix_s: runs()
+            .map(|r| r.finished_unix_s)
+            .collect::<Option<Vec<_>>>()
+            .and_then(|all| all.into_iter().max()),
+        comparisons: comparisons(first, kernels, histograms),
+        ..first.clone()
+    })
+}
+
+fn any_emulated(kernels: &[Boots]) -> bool {
+    kernels.iter().flat_map(|k| &k.runs).any(RunRecord::is_emulated)
+}
+
+/// Counts, and where no machine was emulated what the experiment is about too.
+fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -> Vec<Comparison> {
+    let Some((base, others)) = kernels.split_first() else { return Vec::new() };
+    let mut wanted: Vec<Metric> = Metric::COUNTS.to_vec();
+    if !any_emulated(kernels) {
+        wanted.extend(metrics(run).into_iter().filter(|m| m.is_of_time()));
+    }
+    let mut found = Vec::new();
+    for metric in wanted {
+        for other in others {
+            for cell in run.cells.iter().filter(|c| c.arm() != CONTROL) {
+                let of = |kernel, boot| measured(kernel, (cell, boot), metric, histograms);
+                let (a, b) = (of(base, None), of(other, None));
+                if a.is_empty() || b.is_empty() {
+                    continue;
+                }
+                // The same kernel, booted twice, is what differs by itself.
+                let twice =
+                    |kernel| noise_floor(metric, &side("", &of(kernel, Some(0))), &side("", &of(kernel, Some(1))));
+                let floor = [base, other].into_iter().filter_map(twice).reduce(f64::max);
+                let (a, b) = (side(&base.kernel, &a), side(&other.kernel, &b));
+                found.push(Comparison { at: cell.params.clone(), ..undecided(metric, &a, &b, false, floor) });
+            }
+        }
+    }
+    together(&mut found, EQUIVALENT_WITHIN);
+    found
+}
+
+/// Repeats of a cell, of one boot or of all.
+fn measured<'a>(
+    kernel: &'a Boots,
+    (cell, boot): (&CellRecord, Option<usize>),
+    metric: Metric,
+    histograms: Histograms<'_>,
+) -> Vec<Repeat<'a>> {
+    let mut repeats = Vec::new();
+    for (i, (run, cell)) in kernel.cells(&cell.params).enumerate() {
+        if boot.is_some_and(|boot| boot != i) {
+            continue;
+        }
+        for (measurement, repeat) in cell.measurements.iter().zip(1..) {
+            let latency = metric.quantile().and_then(|_| histograms(run, cell.cell, repeat));
+            repeats.push(Repeat::new(measurement, latency.as_ref().map(Counts::of)));
+        }
+    }
+    repeats
+}
+
+fn side<'a>(name: &str, repeats: &[Repeat<'a>]) -> Side<'a> {
+    Side { name: name.into(), repeats: repeats.to_vec() }
+}
+
+/// One cell's figures, kernel by kernel.
+pub struct Beside {
+    pub label: String,
+    /// Whose ranges lie apart on some of the kernels.
+    pub differing: Vec<Figure>,
+    /// The others: name, and the value that all have.
+    pub alike: Vec<String>,
+}
+
+pub struct Figure {
+    pub name: String,
+    /// One for each kernel, in their order; `None`: not known.
+    pub values: Vec<Option<String>>,
+}
+
+type Of<'a> = Box<dyn Fn(&Measurement) -> Option<f64> + 'a>;
+type Plain = fn(&Measurement) -> Option<f64>;
+type Text = fn(f64) -> String;
+
+/// Every cell but the control arm's, in the order of the plan.
+pub fn beside(kernels: &[Boots]) -> Vec<Beside> {
+    let Some(first) = kernels.iter().find_map(|k| k.runs.first()) else { return Vec::new() };
+    first.cells.iter().filter(|c| c.arm() != CONTROL).map(|cell| of_cell(first, cell, kernels)).collect()
+}
+
+fn of_cell(run: &RunRecord, cell: &CellRecord, kernels: &[Boots]) -> Beside {
+    let label =
+        run.axes.iter().filter_map(|a| Some(format!("{a} {}", value_text(cell.params.get(a)?)))).collect::<Vec<_>>();
+    let pooled: Vec<Vec<Measurement>> =
+        kernels.iter().map(|k| k.cells(&cell.params).flat_map(|(_, c)| c.measurements.clone()).collect()).collect();
+    let mut beside = Beside { label: label.join(" · "), differing: Vec::new(), alike: Vec::new() };
+    for (name, of, text) in figures(run, &pooled, any_emulated(kernels)) {
+        let spreads: Vec<Option<Spread>> = pooled.iter().map(|all| Spread::of_known(all.iter().map(&of))).collect();
+        if spreads.iter().all(Option::is_none) {
+            continue;
+        }
+        let values: Vec<Option<String>> = spreads.iter().map(|s| s.map(|s| spread_text(s, text))).collect();
+        if are_alike(&spreads) {
+            let known: Vec<Spread> = spreads.iter().flatten().copied().collect();
+            let medians = Spread::of(known.iter().map(|s| s.median));
+            beside.alike.extend(medians.map(|m| format!("{name} {}", text(m.median))));
+        } else {
+            beside.differing.push(Figure { name, values });
+        }
+    }
+    beside.differing.extend(order_figure(&pooled));
+    beside
+}
+
+/// By name: what is read of a measurement, and how it is written.
+fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> Vec<(String, Of<'a>, Text)> {
+    let per = Unit::of_run(run).one();
+    let counted: [(&str, Plain); 7] = [
+        ("kicks", |m| m.per_io.kicks),
+        ("reschedule IPIs", |m| m.per_io.resched_ipis),
+        ("device interrupts", |m| m.per_io.device_irqs),
+        ("mode switches", |m| m.per_io.mode_switches),
+        ("context switches", |m| m.per_io.context_switches),
+        ("system calls", |m| m.per_io.syscalls),
+        ("runs of task work", |m| m.per_io.task_work_runs),
+    ];
+    let mut all: Vec<(String, Of<'a>, Text)> = Vec::new();
+    for (name, of) in counted {
+        all.push((format!("{name} per {per}"), Box::new(of), per_io as Text));
+    }
+    let mut vehicles: Vec<Vehicle> = Vec::new();
+    for (vehicle, share) in pooled.iter().flat_map(|all| vehicle_shares(all)) {
+        if share >= WORTH_NAMING && !vehicles.contains(&vehicle) {
+            vehicles.push(vehicle);
+        }
+    }
+    for vehicle in vehicles {
+        let share = move |m: &Measurement| {
+            let shares = vehicle_shares(std::slice::from_ref(m));
+            (!shares.is_empty()).then(|| shares.iter().find(|(v, _)| *v == vehicle).map_or(0.0, |(_, s)| *s))
+        };
+        all.push((format!("by {vehicle}"), Box::new(share), percent as Text));
+    }
+    if !emulated {
+        all.push((Metric::Iops.words(Unit::of_run(run)), Box::new(|m| Some(m.iops)), count as Text));
+        let us = |of: Plain| move |m: &Measurement| of(m).map(|ns| ns / 1e3);
+        all.push(("mean latency, µs".into(), Box::new(us(|m| m.latency_ns.mean)), three_digits as Text));
+        all.push((
+            "p99 latency, µs".into(),
+            Box::new(us(|m| m.latency_ns.p99.map(|n| n as f64))),
+            three_digits as Text,
+        ));
+    }
+    all
+}
+
+/// A vehicle of a smaller share on every kernel has no line.
+const WORTH_NAMING: f64 = 0.01;
+
+/// Medians that are no farther apart are the same for every purpose; so are figures whose ranges meet.
+const NEAR: f64 = 0.02;
+/// And where they are hardly any.
+const NEAR_ZERO: f64 = 0.005;
+
+fn are_alike(spreads: &[Option<Spread>]) -> bool {
+    let near = |a: &Spread, b: &Spread| {
+        let apart = (a.median - b.median).abs();
+        apart <= NEAR_ZERO || apart <= NEAR * a.median.max(b.median) || (a.min <= b.max && b.min <= a.max)
+    };
+    let all: Option<Vec<Spread>> = spreads.iter().copied().collect();
+    all.is_some_and(|all| all.iter().all(|a| all.iter().all(|b| near(a, b))))
+}
+
+fn spread_text(s: Spread, text: Text) -> String {
+    let (middle, least, most) = (text(s.median), text(s.min), text(s.max));
+    let wide = s.max - s.min > NEAR_ZERO && s.relative_range().is_none_or(|r| r > NEAR);
+    if wide && least != most { format!("{middle} ({}–{most})", least.trim_end_matches(" %")) } else { middle }
+}
+
+/// Completions that were posted before one that was ready earlier, of those that were seen to become ready.
+fn order_figure(pooled: &[Vec<Measurement>]) -> Option<Figure> {
+    let of = |all: &Vec<Measurement>| reversed(all).map(|(n, of)| format!("{n} of {of}"));
+    let values: Vec<Option<String>> = pooled.iter().map(of).collect();
+    values.iter().any(Option::is_some).then(|| Figure { name: "posted out of order".into(), values })
+}
+
+/// Inversions, and completions that were seen to become ready; `None`: not known in every measurement.
+fn reversed(all: &[Measurement]) -> Option<(u64, u64)> {
+    let each = all.iter().map(|m| m.delivery().filter(|d| d.completions > 0).map(|d| (d.inversions, d.completions)));
+    let each: Vec<(u64, u64)> = each.collect::<Option<_>>()?;
+    (!each.is_empty()).then(|| each.iter().fold((0, 0), |(a, b), (x, y)| (a + x, b + y)))
+}
+
+/// What is to be said of all of it.
+pub fn sentences(kernels: &[Boots], comparisons: &[Comparison]) -> Vec<String> {
+    let Some(run) = kernels.iter().find_map(|k| k.runs.first()) else { return Vec::new() };
+    let mut out: Vec<String> = run.arms.iter().filter_map(|arm| order(arm, kernels)).collect();
+    let unit = Unit::of_run(run);
+    for group in comparisons.chunk_by(|a, b| (&a.metric, &a.b) == (&b.metric, &b.b)) {
+        let Ok(metric) = group[0].metric.parse::<Metric>() else { continue };
+        out.extend(said(&metric.words(unit), metric, group, run));
+    }
+    if any_emulated(kernels) {
+        out.push("Times are not compared: software ran these machines' instructions, and what takes long there says nothing of a \
+                  processor.".into());
+    }
+    out
+}
+
+/// The order of delivery, of all that an arm has done on each kernel: exact counts.
+fn order(arm: &str, kernels: &[Boots]) -> Option<String> {
+    let (mut lost, mut kept) = (Vec::new(), Vec::new());
+    for kernel in kernels {
+        let cells = kernel.runs.iter().flat_map(|r| &r.cells).filter(|c| c.arm() == arm);
+        let all: Vec<Measurement> = cells.flat_map(|c| c.measurements.clone()).collect();
+        match reversed(&all) {
+            Some((0, of)) => kept.push(format!("{} ({of} completions)", short(&kernel.kernel))),
+            Some((n, of)) => {
+                let far = all.iter().filter_map(|m| m.delivery().map(|d| d.max_displacement)).max().unwrap_or(0);
+                let by = all.iter().filter_map(|m| m.delivery().map(|d| d.by.task_work)).sum::<u64>();
+                lost.push(format!(
+                    "{} {n} of {of} ({by} of them in task work, by {} at most)",
+                    short(&kernel.kernel),
+                    plural(far as usize, "place")
+                ));
+            }
+            None => {}
+        }
+    }
+    if lost.is_empty() && kept.is_empty() {
+        return None;
+    }
+    let mut parts = Vec::new();
+    if !lost.is_empty() {
+        parts.push(format!("posted before a completion that was ready earlier: on {}", list(&lost)));
+    }
+    if !kept.is_empty() {
+        parts.push(format!("all in the order in which they became ready: on {}", list(&kept)));
+    }
+    Some(format!("{arm}: {}.", parts.join("; ")))
+}
+
+/// One metric of one kernel against the first.
+fn said(words: &str, metric: Metric, group: &[Comparison], run: &RunRecord) -> Option<String> {
+    let label = |c: &Comparison| {
+        let one = |a: &String| Some(format!("{a} {}", value_text(c.at.get(a)?)));
+        run.axes.iter().filter(|a| run.values(a).len() > 1 || *a == ARM).filter_map(one).collect::<Vec<_>>().join(", ")
+    };
+    let ratio = |c: &Comparison| c.ratio.map_or_else(String::new, |r| format!(" (×{})", three_digits(r)));
+    let (mut higher, mut lower, mut same, mut unsure, mut open) = (Vec::new(), Vec::new(), 0, 0, Vec::new());
+    for c in group {
+        match c.verdict {
+            Verdict::Equivalent => same += 1,
+            Verdict::Inconclusive => unsure += 1,
+            Verdict::NotComparable => open.push(c),
+            v if (v == Verdict::Faster) == metric.higher_is_better() => {
+                higher.push(format!("{}{}", label(c), ratio(c)))
+            }
+            _ => lower.push(format!("{}{}", label(c), ratio(c))),
+        }
+    }
+    let mut parts = Vec::new();
+    for (word, cells) in [("higher", &higher), ("lower", &lower)] {
+        if !cells.is_empty() {
+            parts.push(format!("{word} with {}", cells.join("; ")));
+        }
+    }
+    if same > 0 {
+        parts.push(format!("equivalent in {}", plural(same, "cell")));
+    }
+    if unsure > 0 {
+        parts.push(format!("inconclusive in {}", plural(unsure, "cell")));
+    }
+    if let Some(why) = open.first().and_then(|c| c.reasons.first()) {
+        parts.push(format!("not comparable in {} ({why})", plural(open.len(), "cell")));
+    }
+    let first = group.first()?;
+    (!parts.is_empty())
+        .then(|| format!("{words} on {} against {}: {}.", short(&first.b), short(&first.a), parts.join("; ")))
+}
+
+/// Whether each run has the same cells: it has where the kernels' runs come of one plan.
+pub fn have_one_plan(kernels: &[Boots]) -> bool {
+    let cells = |r: &RunRecord| r.cells.iter().map(|c| (place(c), c.arm().to_owned())).collect::<Vec<_>>();
+    let mut runs = kernels.iter().flat_map(|k| &k.runs);
+    runs.next().is_none_or(|first| runs.all(|r| cells(r) == cells(first)))
+}
+
+#[cfg(test)]
+#[path = "across_tests.rs"]
+mod tests;

@@ -1,0 +1,176 @@
+//! In what two sides differ beside what was measured: their hosts, what the load ran against, its options. A comparison across
+//! hosts or kernels may be just what is wanted, so this forbids nothing; it is said.
+
+use serde_json::Value;
+
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::run_record::value_text;
+
+/// A sentence each for the hosts, the targets and the loads, where they differ.
+pub fn said(a: &[&Measurement], b: &[&Measurement]) -> Vec<String> {
+    [("hosts", host as fn(&Measurement) -> Facts), ("targets", target), ("loads", load)]
+        .into_iter()
+        .filter_map(|(what, facts)| {
+            let differing = differing(&all(a, facts), &all(b, facts));
+            (!differing.is_empty()).then(|| format!("the {what} differ: {}", differing.join(", ")))
+        })
+        .collect()
+}
+
+/// What it is called, and what it is.
+type Facts = Vec<(String, String)>;
+
+fn host(m: &Measurement) -> Facts {
+    let h = &m.host;
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".into());
+    [
+        ("host", h.hostname.clone()),
+        ("kernel", h.kernel.clone()),
+        ("CPU model", h.cpu_model.clone()),
+        ("CPUs", h.cpus.to_string()),
+        ("clock source", known(&h.clock_source)),
+        ("lockdown", known(&h.lockdown)),
+        ("virtualisation", known(&h.virtualisation)),
+        ("iotrail", m.version.clone()),
+    ]
+    .map(|(name, fact)| (name.to_owned(), fact))
+    .to_vec()
+}
+
+fn target(m: &Measurement) -> Facts {
+    let Some(t) = &m.host.target else { return vec![("target".into(), "none".into())] };
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".into());
+    let device = match &t.queue_device {
+        Some(above) => format!("{above} on {}", known(&t.device)),
+        None => known(&t.device),
+    };
+    let number = |n: Option<u32>| n.map_or_else(|| "not known".into(), |n| n.to_string());
+    let mut cpus: Vec<u32> = t.interrupts.iter().flat_map(|i| i.cpus.iter().copied()).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    [
+        ("device", device),
+        ("driver", known(&t.driver)),
+        ("file system", known(&t.filesystem)),
+        ("queues", number(t.queues)),
+        ("polled queues", number(t.poll_queues)),
+        ("scheduler", known(&t.scheduler)),
+        ("CPUs of its interrupts", if cpus.is_empty() { "none".into() } else { cpus.join("+") }),
+    ]
+    .map(|(name, fact)| (name.to_owned(), fact))
+    .to_vec()
+}
+
+/// Every option as it is recorded.
+fn load(m: &Measurement) -> Facts {
+    let Ok(Value::Object(options)) = serde_json::to_value(&m.load) else { return Vec::new() };
+    let text = |value: &Value| match value {
+        Value::Null => "none".into(),
+        Value::Array(items) if items.is_empty() => "none".into(),
+        Value::Array(items) => items.iter().map(value_text).collect::<Vec<_>>().join("+"),
+        // What was asked for is what tells the loads apart; what was not granted has a warning of its own.
+        Value::Object(ring) => ring.get("requested").map_or_else(String::new, |v| match v {
+            Value::Array(flags) if flags.is_empty() => "none".into(),
+            Value::Array(flags) => flags.iter().map(value_text).collect::<Vec<_>>().join("+"),
+            other => value_text(other),
+        }),
+        other => value_text(other),
+    };
+    // The seed says which I/Os there were, and not what load they are.
+    let said = options.iter().filter(|(name, _)| *name != "seed");
+    let mut facts: Facts = said.map(|(name, value)| (name.clone(), text(value))).collect();
+    let Some(net) = &m.net else { return facts };
+    facts.push(("between".into(), net.between.clone()));
+    let of_server = net.server.iter().flat_map(|server| &server.options);
+    facts.extend(of_server.map(|(name, value)| (format!("server's {name}"), text(value))));
+    if let Ok(Value::Object(asked)) = serde_json::to_value(&net.asked) {
+        facts.extend(asked.iter().map(|(name, value)| (format!("sender's {name}"), text(value))));
+    }
+    facts
+}
+
+/// Each fact's values over the repeats, different ones alone.
+fn all(measurements: &[&Measurement], facts: fn(&Measurement) -> Facts) -> Vec<(String, Vec<String>)> {
+    let mut out: Vec<(String, Vec<String>)> = Vec::new();
+    for (name, fact) in measurements.iter().flat_map(|m| facts(m)) {
+        match out.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, seen)) if seen.contains(&fact) => {}
+            Some((_, seen)) => seen.push(fact),
+            None => out.push((name, vec![fact])),
+        }
+    }
+    out.iter_mut().for_each(|(_, seen)| seen.sort());
+    out
+}
+
+fn differing(a: &[(String, Vec<String>)], b: &[(String, Vec<String>)]) -> Vec<String> {
+    let none = vec!["none".to_owned()];
+    let names = a.iter().map(|(n, _)| n).chain(b.iter().map(|(n, _)| n).filter(|n| !a.iter().any(|(m, _)| m == *n)));
+    let of = |side: &[(String, Vec<String>)], name: &str| {
+        side.iter().find(|(n, _)| n == name).map_or_else(|| none.clone(), |(_, seen)| seen.clone())
+    };
+    let words = |name: &String| {
+        let (a, b) = (of(a, name), of(b, name));
+        (a != b).then(|| format!("{name} {} against {}", a.join(" and "), b.join(" and ")))
+    };
+    names.filter_map(words).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::net_record::{Asked, NetRecord, ServerRecord};
+    use iotrail_testing::sample;
+
+    #[test]
+    fn two_network_loads_differ_by_their_servers_and_senders() {
+        let of = |window, trigger: &str| {
+            let mut net = NetRecord { asked: Asked { window, ..Asked::default() }, ..NetRecord::default() };
+            let options = serde_json::json!({ "trigger": trigger, "napi_ns": null });
+            let options = options.as_object().unwrap().clone();
+            net.server = Some(ServerRecord { options, ..ServerRecord::default() });
+            Measurement { net: Some(net), ..sample::measurement() }
+        };
+        assert_eq!(
+            said(&[&of(1, "level")], &[&of(2, "edge")]),
+            ["the loads differ: server's trigger level against edge, sender's window 1 against 2"]
+        );
+    }
+
+    #[test]
+    fn what_is_the_same_is_not_said() {
+        let (a, b) = (sample::measurement(), sample::measurement());
+        assert_eq!(said(&[&a, &a], &[&b]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn hosts_targets_and_loads_have_a_sentence_each() {
+        let (a, mut b) = (sample::measurement(), sample::measurement());
+        b.host.kernel = "7.2.0".into();
+        b.host.cpu_model = "Another".into();
+        if let Some(target) = &mut b.host.target {
+            (target.device, target.scheduler) = (Some("vdb".into()), None);
+        }
+        b.load.depth = 16;
+        b.load.ring.requested.clear();
+        assert_eq!(
+            said(&[&a], &[&b]),
+            [
+                "the hosts differ: kernel 6.18.0 against 7.2.0, CPU model A processor against Another",
+                "the targets differ: device vda against vdb, scheduler none against not known",
+                "the loads differ: depth 1 against 16, ring coop_taskrun against none",
+            ]
+        );
+        assert_eq!(
+            said(&[&a, &b], &[&a])[0],
+            "the hosts differ: kernel 6.18.0 and 7.2.0 against 6.18.0, CPU model A processor and Another against A processor"
+        );
+        b = a.clone();
+        b.host.target.as_mut().unwrap().queue_device = Some("loop0".into());
+        assert_eq!(said(&[&a], &[&b]), ["the targets differ: device vda against loop0 on vda"]);
+        b = a.clone();
+        b.host.target = None;
+        assert!(said(&[&a], &[&b])[0].starts_with("the targets differ: device vda against none, driver virtio_blk"));
+    }
+}

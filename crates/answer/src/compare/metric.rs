@@ -1,0 +1,163 @@
+//! What sides are compared on: a number of each measurement, or a quantile of all their latencies.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::per_io;
+use crate::unit::Unit;
+use iotrail_schema::measurement::Measurement;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Metric {
+    Iops,
+    Elapsed,
+    LatencyMean,
+    LatencyP50,
+    LatencyP99,
+    LatencyP99_9,
+    LatencyP99_99,
+    CpuPerIo,
+    KicksPerIo,
+    ModeSwitchesPerIo,
+    SyscallsPerIo,
+}
+
+impl Metric {
+    pub const ALL: [Metric; 11] = [
+        Metric::Iops,
+        Metric::Elapsed,
+        Metric::LatencyMean,
+        Metric::LatencyP50,
+        Metric::LatencyP99,
+        Metric::LatencyP99_9,
+        Metric::LatencyP99_99,
+        Metric::CpuPerIo,
+        Metric::KicksPerIo,
+        Metric::ModeSwitchesPerIo,
+        Metric::SyscallsPerIo,
+    ];
+
+    /// Those that are not made of times.
+    pub const COUNTS: [Metric; 3] = [Metric::KicksPerIo, Metric::ModeSwitchesPerIo, Metric::SyscallsPerIo];
+
+    /// As on the command line, in experiment files and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Iops => "iops",
+            Metric::Elapsed => "elapsed",
+            Metric::LatencyMean => "latency_mean",
+            Metric::LatencyP50 => "latency_p50",
+            Metric::LatencyP99 => "latency_p99",
+            Metric::LatencyP99_9 => "latency_p99_9",
+            Metric::LatencyP99_99 => "latency_p99_99",
+            Metric::CpuPerIo => "cpu_per_io",
+            Metric::KicksPerIo => "kicks_per_io",
+            Metric::ModeSwitchesPerIo => "mode_switches_per_io",
+            Metric::SyscallsPerIo => "syscalls_per_io",
+        }
+    }
+
+    /// At the head of a sentence about a load that counts in `unit`.
+    pub fn words(self, unit: Unit) -> String {
+        match (self, unit) {
+            (Metric::Iops, Unit::Io) => "IOPS".into(),
+            (Metric::Iops, Unit::Request) => "Requests per second".into(),
+            (Metric::Elapsed, _) => "Wall time".into(),
+            (Metric::LatencyMean, _) => "Mean latency".into(),
+            (Metric::LatencyP50, _) => "Median latency".into(),
+            (Metric::LatencyP99, _) => "p99 latency".into(),
+            (Metric::LatencyP99_9, _) => "p99.9 latency".into(),
+            (Metric::LatencyP99_99, _) => "p99.99 latency".into(),
+            (Metric::CpuPerIo, Unit::Io) => "CPU time per I/O".into(),
+            (Metric::CpuPerIo, Unit::Request) => "The server's CPU time per request".into(),
+            (Metric::KicksPerIo, _) => format!("Kicks per {}", unit.one()),
+            (Metric::ModeSwitchesPerIo, _) => format!("Mode switches per {}", unit.one()),
+            (Metric::SyscallsPerIo, _) => format!("System calls per {}", unit.one()),
+        }
+    }
+
+    /// More of it is better.
+    pub fn higher_is_better(self) -> bool {
+        self == Metric::Iops
+    }
+
+    pub fn is_of_time(self) -> bool {
+        !Metric::COUNTS.contains(&self)
+    }
+
+    /// The quantile of all latencies that it is; `None`: it is a number of each measurement.
+    pub fn quantile(self) -> Option<f64> {
+        match self {
+            Metric::LatencyP50 => Some(0.5),
+            Metric::LatencyP99 => Some(0.99),
+            Metric::LatencyP99_9 => Some(0.999),
+            Metric::LatencyP99_99 => Some(0.9999),
+            _ => None,
+        }
+    }
+
+    /// Of one measurement; times in nanoseconds. `None`: not known.
+    pub fn of(self, m: &Measurement) -> Option<f64> {
+        let ns = |ns: Option<u64>| ns.map(|ns| ns as f64);
+        match self {
+            Metric::Iops => Some(m.iops),
+            Metric::Elapsed => Some(m.elapsed_ns as f64),
+            Metric::LatencyMean => m.latency_ns.mean,
+            Metric::LatencyP50 => ns(m.latency_ns.p50),
+            Metric::LatencyP99 => ns(m.latency_ns.p99),
+            Metric::LatencyP99_9 => ns(m.latency_ns.p99_9),
+            Metric::LatencyP99_99 => ns(m.latency_ns.p99_99),
+            Metric::CpuPerIo => per_io::cpu_ns(m),
+            Metric::KicksPerIo => m.per_io.kicks,
+            Metric::ModeSwitchesPerIo => m.per_io.mode_switches,
+            Metric::SyscallsPerIo => m.per_io.syscalls,
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Metric {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Metric::ALL.into_iter().find(|m| m.name() == text).ok_or_else(|| {
+            let names: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).collect();
+            format!("no metric is called '{text}': there are {}", names.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_testing::sample;
+
+    #[test]
+    fn names_lead_back_to_their_metrics() {
+        for m in Metric::ALL {
+            assert_eq!(m.to_string().parse(), Ok(m));
+        }
+        let e = "latency_p98".parse::<Metric>().unwrap_err();
+        assert!(e.starts_with("no metric is called 'latency_p98': there are iops, elapsed, latency_mean, "), "{e}");
+    }
+
+    #[test]
+    fn each_is_read_from_its_field() {
+        let mut m = sample::measurement();
+        assert_eq!(Metric::Iops.of(&m), Some(250.0));
+        assert_eq!(Metric::Elapsed.of(&m), Some(2e9));
+        assert_eq!((Metric::LatencyP50.of(&m), Metric::LatencyP99.of(&m)), (Some(3_999_743.0), None));
+        assert_eq!((Metric::ModeSwitchesPerIo.of(&m), Metric::SyscallsPerIo.of(&m)), (Some(2.1), Some(1.0)));
+        // 1990 ms of user and 10 ms of system time, 500 I/Os.
+        assert_eq!(Metric::CpuPerIo.of(&m), Some(4e6));
+        m.load.ring.granted.push("sqpoll".into());
+        assert_eq!(Metric::CpuPerIo.of(&m), None);
+        m.cpu.sqpoll_ns = Some(500_000_000);
+        assert_eq!(Metric::CpuPerIo.of(&m), Some(5e6));
+    }
+}

@@ -1,0 +1,173 @@
+use super::*;
+use crate::compare::of_run;
+use iotrail_schema::measurement::{PerIo, Phases, VehicleCount};
+use iotrail_testing::sample;
+
+/// IOPS of each repeat, what carried them, kicks per I/O.
+type Arm<'a> = (&'a [f64], Vehicle, f64);
+
+fn measured((iops, vehicle, kicks): Arm<'_>) -> Vec<Measurement> {
+    let one = |iops: &f64| {
+        let mut m = sample::measurement();
+        m.iops = *iops;
+        m.vehicles = vec![VehicleCount { vehicle, completions: 500, detail: None, delay_ns: None }];
+        m.per_io = PerIo { kicks: Some(kicks), ..PerIo::default() };
+        m
+    };
+    iops.iter().map(one).collect()
+}
+
+fn run(rows: &[(u32, Arm<'_>, Arm<'_>)]) -> RunRecord {
+    let mut cells = Vec::new();
+    for (depth, base, other) in rows {
+        for (arm, measurements) in [("default", measured(*base)), ("coop", measured(*other))] {
+            let params = serde_json::json!({"wait": "peek", "depth": depth, "arm": arm});
+            let params = params.as_object().unwrap().clone();
+            cells.push(CellRecord { cell: cells.len() as u32 + 1, params, untestable: None, measurements });
+        }
+    }
+    compared(RunRecord {
+        repeats: rows[0].1.0.len() as u32,
+        axes: ["wait", "depth", "arm"].map(Into::into).to_vec(),
+        arms: ["default", "coop"].map(Into::into).to_vec(),
+        metrics: vec!["iops".into()],
+        cells,
+        ..sample::run()
+    })
+}
+
+fn compared(run: RunRecord) -> RunRecord {
+    RunRecord { comparisons: of_run(&run, &|_, _| None), ..run }
+}
+
+const SLOW: &[f64] = &[250.0, 249.0, 251.0];
+const FAST: &[f64] = &[10_000.0, 9_900.0, 10_100.0];
+const MIDDLE: &[f64] = &[5_000.0, 4_900.0, 5_100.0];
+
+#[test]
+fn which_arm_is_faster_is_read_from_the_numbers() {
+    let r = run(&[
+        (1, (FAST, Vehicle::ReschedIpi, 1.0), (SLOW, Vehicle::TimerTick, 0.0)),
+        (4, (FAST, Vehicle::ReschedIpi, 0.9), (FAST, Vehicle::Enter, 0.0)),
+        (16, (MIDDLE, Vehicle::ReschedIpi, 0.8), (FAST, Vehicle::Enter, 0.0)),
+    ]);
+    let all = conclude(&r);
+    assert_eq!(all[0].about, "wait peek");
+    assert_eq!(
+        all[0].sentences,
+        [
+            "IOPS with coop against default: higher at depth 16 (×2.00, 1.95–2.05); lower at depth 1 (×0.025, 0.025–0.025); \
+             equivalent within ±5 % at depth 4.",
+            "Most completions of default were carried by resched_ipi (100 %); 0.80 to 1.00 kicks per I/O.",
+            "Most completions of coop were carried by timer_tick (100 %) at depth 1 and enter (100 %) at depth 4 and 16; 0.00 \
+             kicks per I/O.",
+            "With coop completions wait for the timer tick (250 I/Os and 250 ticks a second, 1.00 a tick, at depth 1): \
+             COOP_TASKRUN sends no interrupt for them and the thread makes no system call while it peeks, so their task work \
+             waits until the kernel is entered for another reason, and the next one is the tick.",
+        ]
+    );
+    assert_eq!(
+        all[1].sentences,
+        [
+            "Ratios have their 95 % interval, of 3 pairs at least. An arm is called higher or lower where chance alone makes as much in \
+             less than 5 % of runs, all 3 comparisons of a metric together; equivalent where the interval is within the band. \
+             docs/method.md says how to read them."
+        ]
+    );
+}
+
+#[test]
+fn the_opposite_numbers_give_the_opposite_words() {
+    let r = run(&[
+        (1, (SLOW, Vehicle::TimerTick, 0.0), (FAST, Vehicle::ReschedIpi, 1.0)),
+        (16, (FAST, Vehicle::Enter, 0.0), (MIDDLE, Vehicle::DeviceIrq, 0.1)),
+    ]);
+    let said = &conclude(&r)[0].sentences;
+    assert_eq!(
+        said[0],
+        "IOPS with coop against default: higher at depth 1 (×40.0, 39.4–40.7); lower at depth 16 (×0.500, 0.487–0.514)."
+    );
+    assert_eq!(
+        said[1],
+        "Most completions of default were carried by timer_tick (100 %) at depth 1 and enter (100 %) at depth 16; 0.00 kicks \
+         per I/O."
+    );
+    assert!(said[3].starts_with("With default completions wait for the timer tick (250 I/Os and 250 ticks a second"));
+    assert_eq!(said.len(), 4);
+}
+
+#[test]
+fn with_enough_repeats_the_words_are_plain() {
+    let (a, b) = ([100.0, 101.0, 102.0, 103.0], [200.0, 201.0, 202.0, 203.0]);
+    let r = run(&[(1, (&a, Vehicle::Enter, 0.0), (&b, Vehicle::Enter, 0.0))]);
+    assert_eq!(conclude(&r)[0].sentences[0], "IOPS with coop against default: higher at depth 1 (×1.99, 1.96–2.01).");
+}
+
+#[test]
+fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
+    let r = run(&[(1, (&FAST[..1], Vehicle::Enter, 0.0), (&SLOW[..1], Vehicle::Enter, 0.0))]);
+    let all = conclude(&r);
+    assert_eq!(
+        all[0].sentences[0],
+        "IOPS with coop against default: inconclusive at depth 1 (1 pair, and an interval needs 2 at least: measure more)."
+    );
+    assert_eq!(all.len(), 1, "no words on what was not compared");
+
+    let mut nothing = r;
+    nothing.cells.iter_mut().for_each(|c| c.measurements.clear());
+    nothing.comparisons.clear();
+    assert_eq!(conclude(&nothing)[0].sentences, ["0 of 2 measurements are done: what is said holds for these."]);
+}
+
+#[test]
+fn what_could_not_be_tested_and_what_was_not_watched_is_said() {
+    let mut r = run(&[
+        (1, (FAST, Vehicle::Enter, 0.0), (FAST, Vehicle::Enter, 0.0)),
+        (4, (FAST, Vehicle::Enter, 0.0), (FAST, Vehicle::Enter, 0.0)),
+        (16, (&[], Vehicle::Enter, 0.0), (&[], Vehicle::Enter, 0.0)),
+    ]);
+    for cell in &mut r.cells[4..] {
+        cell.untestable = Some("there is no such CPU".into());
+    }
+    r.cells[0].measurements[0].probe.mode = "off".into();
+    let all = conclude(&r);
+    assert_eq!(
+        all[1].sentences[..2],
+        [
+            "Not testable here: 2 cells (depth 16): there is no such CPU.",
+            "1 measurement was not watched: what delivered completions there is not known.",
+        ]
+    );
+}
+
+#[test]
+fn costs_are_ranked_and_their_places_named() {
+    let mut r = run(&[(1, (FAST, Vehicle::Inline, 0.0), (FAST, Vehicle::Sqpoll, 0.0))]);
+    (r.table, r.metrics) = (Table::Cost, Vec::new());
+    let set = |cell: &mut CellRecord, ns: u64, submit: f64| {
+        for (i, m) in cell.measurements.iter_mut().enumerate() {
+            m.elapsed_ns = ns + i as u64 * 10_000;
+            m.phases = Phases { submit, poll: 0.9 - submit, clear: 0.05, other: 0.05, total_ns: 1 };
+        }
+    };
+    set(&mut r.cells[0], 1_900_000, 0.8);
+    set(&mut r.cells[1], 3_800_000, 0.1);
+    r = compared(r);
+    assert_eq!(
+        conclude(&r)[0].sentences,
+        [
+            "default has the least median: 1.91 ms (1.90 ms to 1.92 ms in 3 repeats).",
+            "Wall time against default: higher coop (×1.99, 1.98–2.01).",
+            "Most of the time goes to submit for default 80 %; poll for coop 80 %.",
+        ]
+    );
+    set(&mut r.cells[1], 1_890_000, 0.1);
+    r = compared(r);
+    assert_eq!(
+        conclude(&r)[0].sentences[..2],
+        [
+            "coop has the least median: 1.90 ms (1.89 ms to 1.91 ms in 3 repeats).",
+            "Wall time against default: equivalent within ±5 %: coop.",
+        ]
+    );
+}

@@ -1,0 +1,216 @@
+//! How many requests one call submits, and how many completions one run of task work carries.
+
+use super::{ENOUGH, ENOUGH_FOLLOWED, From, from, in_flight, ring_seconds};
+use crate::delivered::has;
+use iotrail_base::words::{count, percent, three_digits};
+use iotrail_path::waits::only_waits;
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::trace_record::{EnterBatch, RingRecord, RunItems, TraceRecord};
+use iotrail_schema::vehicle::Vehicle;
+
+/// Nearly all calls: what is left may be the filling of the queue at the start.
+const SINGLE: f64 = 0.9;
+/// What is said of all requests (how many are in flight) is of these.
+const MOSTLY: f64 = 0.5;
+/// With fewer requests in flight there are not several to be submitted at once.
+const SEVERAL: f64 = 3.0;
+/// An io_uring_enter takes half a microsecond before it does anything: below this, less than a thousandth of a CPU.
+const ENTERS_PER_S: f64 = 1_000.0;
+/// A hundredth of a CPU.
+const ENTERS_COST_PER_S: f64 = 20_000.0;
+
+/// A ring's calls of io_uring_enter that submitted something.
+struct Calls {
+    /// Requests that were followed, and of these the ones that went alone: those of large batches stand for few calls.
+    followed: u64,
+    followed_alone: u64,
+    /// Part of the calls that submitted one request,
+    single: f64,
+    /// and of the requests that came so: calls with many bring as many as many calls.
+    single_requests: f64,
+    per_s: f64,
+    in_flight: f64,
+}
+
+/// Requests that the followed ones of a batch's size stand for.
+fn stands_for(b: &EnterBatch) -> f64 {
+    b.estimated.unwrap_or(b.requests) as f64
+}
+
+impl Calls {
+    fn of(t: &TraceRecord, r: &RingRecord) -> Option<Self> {
+        let singles = || r.enter_batches.iter().filter(|b| b.at_least <= 1);
+        // Where too few were followed, it is not told how many there were.
+        r.enter_calls?;
+        let calls: f64 = r.enter_batches.iter().map(|b| b.calls).sum();
+        Some(Self {
+            followed: r.enter_batches.iter().map(|b| b.requests).sum(),
+            followed_alone: singles().map(|b| b.requests).sum(),
+            single: singles().map(|b| b.calls).sum::<f64>() / calls,
+            single_requests: singles().map(stands_for).sum::<f64>()
+                / r.enter_batches.iter().map(stands_for).sum::<f64>(),
+            // Those of requests that came while windows finished are not among them.
+            per_s: calls * t.total.followed.of_all() / ring_seconds(t, r)?,
+            in_flight: in_flight(t, r, |opcode| !only_waits(opcode))?,
+        })
+    }
+
+    /// Nearly all submit one request, often enough to matter.
+    fn are_single(&self, enough: u64, per_s: f64) -> bool {
+        let most = self.single >= SINGLE && self.single_requests >= MOSTLY;
+        self.followed_alone >= enough && most && self.per_s >= per_s
+    }
+
+    fn finding(&self, severity: Severity, text: String, remedy: &str) -> Finding {
+        let evidence = [("share", self.single), ("enters_per_s", self.per_s), ("in_flight", self.in_flight)];
+        from(Finding::new("one_per_enter", severity, text, remedy, &evidence), From::Followed(self.followed))
+    }
+}
+
+pub fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let calls = Calls::of(t, r)?;
+    if !calls.are_single(ENOUGH_FOLLOWED, ENTERS_PER_S) || calls.in_flight < SEVERAL {
+        return None;
+    }
+    let text = format!(
+        "{} of the io_uring_enter calls submitted a single request, {} calls a second while the ring was in use, with {} requests in flight \
+         on average",
+        percent(calls.single),
+        count(calls.per_s),
+        three_digits(calls.in_flight)
+    );
+    let remedy = "reap all completions that are there, prepare the requests that follow from them, and submit these with one \
+                  io_uring_enter: they share the cost of the call, and the block layer and the driver get them together";
+    Some(calls.finding(Severity::warning_if(calls.per_s >= ENTERS_COST_PER_S), text, remedy))
+}
+
+/// Nothing else in flight.
+const ALONE: f64 = 1.5;
+/// Nearly all are done when io_uring_enter comes back from submitting them.
+const AT_ONCE: f64 = 0.9;
+
+/// The same where there is nothing else to submit: a call for each, which a plain system call would do as well.
+pub fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let calls = Calls::of(t, r)?;
+    let inlined: u64 = r.vehicles.iter().filter(|v| v.vehicle == Vehicle::Inline).map(|v| v.completions).sum();
+    let at_once = inlined as f64 / r.completions.max(1) as f64;
+    if !calls.are_single(ENOUGH, ENTERS_COST_PER_S) || calls.in_flight > ALONE || at_once < AT_ONCE {
+        return None;
+    }
+    let text = format!(
+        "each of {} io_uring_enter calls a second while the ring was in use submitted one request, which was done when the call came back \
+         ({} inline): a system call for each",
+        count(calls.per_s),
+        percent(at_once)
+    );
+    let remedy = "prepare several requests before io_uring_enter is called; where there is only ever one, pread or pwrite does the \
+                  same with less";
+    Some(calls.finding(Severity::Note, text, remedy))
+}
+
+/// The most that one run of task work does, where the kernel has such a limit.
+struct Cap {
+    items: u32,
+    /// Not a single run may be larger up to this: a larger limit would have let it.
+    up_to: u32,
+    why: &'static str,
+    remedy: &'static str,
+}
+
+const DEFERRED: Cap = Cap {
+    items: 20,
+    up_to: 20,
+    why: "with DEFER_TASKRUN the kernel runs 20 at a time unless the call waits for more",
+    remedy: "let io_uring_enter wait for more completions than 20 (min_complete): that number is the limit then, and one \
+             pass through the kernel brings them all",
+};
+
+const SQPOLL_REMEDY: &str = "the rest waits while the thread looks for submissions: keep fewer requests in flight on this \
+                             ring, or spread them over rings with a thread each";
+
+/// The kernel's limits, by ring and version, the later one first. Without DEFER_TASKRUN and SQPOLL there is none.
+fn caps(r: &RingRecord, kernel: &str) -> Vec<Cap> {
+    let since = |major, minor| version(kernel).is_some_and(|v| v >= (major, minor));
+    if has(&r.flags, "defer_taskrun") {
+        // IO_LOCAL_TW_DEFAULT_MAX: f46b9cdb22f7, Linux 6.13.
+        return if since(6, 13) { vec![DEFERRED] } else { vec![] };
+    }
+    // IORING_TW_CAP_ENTRIES_VALUE: 8 with af5d68f8892f, Linux 6.9; 32 from 6.16 on and in the stable kernels since May 2025.
+    if !has(&r.flags, "sqpoll") || !since(6, 9) {
+        return vec![];
+    }
+    let why = |items| match items {
+        32 => "the submission-queue thread runs 32 at a time",
+        _ => "the submission-queue thread of this kernel runs 8 at a time (later ones: 32)",
+    };
+    let limits: &[u32] = if since(6, 16) { &[32] } else { &[32, 8] };
+    limits.iter().map(|&items| Cap { items, up_to: 32, why: why(items), remedy: SQPOLL_REMEDY }).collect()
+}
+
+/// Major and minor of `6.18.44-fc`.
+pub(super) fn version(kernel: &str) -> Option<(u32, u32)> {
+    let mut parts = kernel.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Most of the completions: they came in full runs.
+const PINNED: f64 = 0.5;
+/// More in flight, or submitted at once, than the limit, by half: with as many as the limit, full runs are the program's own
+/// batches.
+const BACKLOG: f64 = 1.5;
+/// Of larger runs there may be as few as a look that asked for more brings.
+const ABOVE: f64 = 0.05;
+
+pub fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let followed: u64 = r.run_items.iter().map(|i| i.completions).sum();
+    if followed < ENOUGH_FOLLOWED {
+        return None;
+    }
+    let carried: u64 = r.run_items.iter().map(RunItems::stands_for).sum();
+    let of = |which: &dyn Fn(u32) -> bool| {
+        let these: u64 = r.run_items.iter().filter(|i| which(i.items)).map(RunItems::stands_for).sum();
+        these as f64 / carried as f64
+    };
+    let cap = caps(r, &t.total.host.kernel).into_iter().find(|cap| {
+        let larger = of(&|items| items > cap.items);
+        let between = of(&|items| items > cap.items && items <= cap.up_to);
+        of(&|items| items == cap.items) >= PINNED && larger <= ABOVE && between == 0.0
+    })?;
+    let more = BACKLOG * f64::from(cap.items);
+    // Polls and timeouts as well: whatever is ready, runs.
+    let in_flight = in_flight(t, r, |_| true);
+    let submitted: f64 = r.enter_batches.iter().map(EnterBatch::stands_for).sum();
+    let at_once: f64 = r.enter_batches.iter().filter(|b| b.at_least as f64 >= more).map(EnterBatch::stands_for).sum();
+    // Neither is known of a submission-queue thread's multishot requests: then full runs, and none above, speak alone.
+    let unknown = in_flight.is_none() && submitted == 0.0;
+    if !unknown && in_flight.is_none_or(|n| n < more) && at_once < PINNED * submitted.max(1.0) {
+        return None;
+    }
+    let share = of(&|items| items == cap.items);
+    let depth = in_flight.map(|n| format!(", while {} requests were in flight on average", three_digits(n)));
+    let text = format!(
+        "{} of completions came in task-work runs of exactly {}, the kernel's limit{}: {}",
+        percent(share),
+        cap.items,
+        depth.unwrap_or_default(),
+        cap.why
+    );
+    let mut evidence = vec![("share", share), ("run_items", f64::from(cap.items))];
+    evidence.extend(in_flight.map(|n| ("in_flight", n)));
+    let f = Finding::new("capped_batch", Severity::Warning, text, cap.remedy, &evidence);
+    Some(from(f, From::Followed(followed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(
+            ["6.18.44-fc", "7.2-rc1", "6.1.0-13-amd64"].map(version),
+            [Some((6, 18)), Some((7, 2)), Some((6, 1))]
+        );
+        assert_eq!(version(""), None);
+    }
+}

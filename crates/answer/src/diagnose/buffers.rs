@@ -1,0 +1,74 @@
+//! Buffers that the kernel could not use: EFAULT.
+
+use super::results::errno;
+use super::{From, from};
+use iotrail_base::words::{count, list, percent};
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
+
+pub const ERRNO: &str = "EFAULT";
+
+/// What the kernel takes a buffer by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// The index of a registered one.
+    Index,
+    /// An address.
+    Address,
+    /// Either: which, its opcode does not say (IORING_RECVSEND_FIXED_BUF, IORING_URING_CMD_FIXED).
+    Either,
+}
+
+fn named(opcode: &str) -> Named {
+    match opcode {
+        "send_zc" | "sendmsg_zc" | "uring_cmd" | "uring_cmd128" => Named::Either,
+        fixed if fixed.ends_with("_fixed") => Named::Index,
+        _ => Named::Address,
+    }
+}
+
+fn faults(o: &OpcodeRecord) -> u64 {
+    errno(o, &[ERRNO])
+}
+
+/// Each is the program's own fault: one is enough.
+pub fn bad_buffers(t: &TraceRecord) -> Option<Finding> {
+    let mut hit: Vec<&OpcodeRecord> = t.total.opcodes.iter().filter(|o| faults(o) > 0).collect();
+    hit.sort_by_key(|o| std::cmp::Reverse(faults(o)));
+    let all: u64 = hit.iter().map(|o| faults(o)).sum();
+    if all == 0 {
+        return None;
+    }
+    let outcomes: u64 = hit.iter().map(|o| o.outcomes()).sum();
+    let share = all as f64 / outcomes.max(all) as f64;
+    let row = |o: &&OpcodeRecord| {
+        let first = o.errnos.iter().filter(|e| e.errno == ERRNO).find_map(|e| e.user_data.as_ref());
+        let first = first.map(|data| format!(" (the first followed one has user_data {data})")).unwrap_or_default();
+        format!("{} of {}{first}", count(faults(o) as f64), o.opcode)
+    };
+    let text = format!(
+        "{} requests ({} of these opcodes' I/Os) ended with EFAULT, since the kernel could not use their memory: {}",
+        count(all as f64),
+        percent(share),
+        list(&hit.iter().map(row).collect::<Vec<_>>())
+    );
+    let is = |of: &[Named]| hit.iter().any(|o| of.contains(&named(&o.opcode)));
+    let by_index = "a request with a registered buffer names one that is not there: its index is wrong, its address and length do not lie \
+                    within the buffer, or it was unregistered or replaced (IORING_REGISTER_BUFFERS_UPDATE) before the request was issued";
+    let by_address = "a request's memory is not mapped, or not any more (freed or moved while the request was under way), or may not be \
+                      written to; buffers, iovecs and other arguments have to stay until the completion";
+    let mut causes = vec![];
+    if is(&[Named::Index, Named::Either]) {
+        causes.push(by_index);
+    }
+    if is(&[Named::Address, Named::Either]) {
+        causes.push(by_address);
+    }
+    let remedy = format!("{}: look for the user_data in the program's own log", causes.join("; "));
+    let of = |of: Named| hit.iter().filter(|o| named(&o.opcode) == of).map(|o| faults(o)).sum::<u64>();
+    let evidence = [("efault", all as f64), ("share", share), ("of_fixed_opcodes", of(Named::Index) as f64)];
+    let mut f = Finding::new("bad_buffers", Severity::Warning, text, &remedy, &evidence);
+    let mut rings = t.rings.iter().filter(|r| r.opcodes.iter().any(|o| faults(o) > 0));
+    f.ring = rings.next().map(|r| r.ring).filter(|_| rings.next().is_none());
+    Some(from(f, From::Completions(outcomes)))
+}

@@ -1,0 +1,65 @@
+//! Submitters that are kept from posting their completions by other threads on their CPU.
+
+use super::{ENOUGH_EVENTS, ENOUGH_FOLLOWED, From, from, of_rings};
+use crate::delivered::WORTH_SAYING;
+use iotrail_base::words::{list, percent, span};
+use iotrail_path::runnable::LONG_NS;
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::measurement::StageRecord;
+use iotrail_schema::runnable::HadCpu;
+use iotrail_schema::trace_record::{RingRecord, TraceRecord};
+
+/// The part of delivery from which on the wait for a CPU is what to change first: below it, delivery takes its time elsewhere.
+const LARGE: f64 = 0.25;
+
+/// Of the ring where it costs most; of all rings together where none has enough followed completions of its own.
+pub fn waiting_for_cpu(t: &TraceRecord) -> Option<Finding> {
+    of_rings(t, |_: &TraceRecord, r: &RingRecord| waiting(r.stages.as_ref()))
+        .or_else(|| waiting(t.total.stages.as_ref()))
+}
+
+/// One in twenty waited 100 µs or longer behind another thread, as long as a scheduler's slice, and such waits were a quarter of delivery.
+/// Behind an idle CPU, which a virtual machine may take milliseconds to wake, no advice on threads would help.
+fn waiting(stages: Option<&StageRecord>) -> Option<Finding> {
+    let r = stages?.runnable.as_ref().filter(|r| r.completions >= ENOUGH_FOLLOWED)?;
+    let share = r.share()?;
+    if r.long < ENOUGH_EVENTS || r.long_share < WORTH_SAYING || share < LARGE {
+        return None;
+    }
+    let quantile = |name: &str, ns: Option<u64>| Some(format!("{name} {}", span(ns? as f64)));
+    let quantiles = [quantile("p50", r.delay_ns.p50), quantile("p99", r.delay_ns.p99), quantile("max", r.delay_ns.max)];
+    let quantiles: Vec<String> = quantiles.into_iter().flatten().collect();
+    let text = format!(
+        "{} of completions waited {} or longer for a CPU that ran another thread, their submitter being awake or woken ({}): \
+         {} of all delivery delay; meanwhile that CPU ran {}",
+        percent(r.long_share),
+        span(LONG_NS as f64),
+        quantiles.join(", "),
+        percent(share),
+        list(&r.by.iter().map(had).collect::<Vec<_>>()),
+    );
+    let remedy = "keep a CPU free for it (`taskset` or a cpuset for the others), run no more busy threads than CPUs, or let it go first: \
+                  SCHED_FIFO or SCHED_RR (`chrt`) or a lower nice value for the thread that waits for I/O, a higher one or SCHED_BATCH \
+                  for those that compute";
+    let mut evidence = vec![
+        ("long_share", r.long_share),
+        ("share_of_delivery", share),
+        ("mean_ns", r.mean_ns),
+        ("delivery_ns", r.delivery_ns),
+    ];
+    evidence.extend(r.delay_ns.p50.map(|ns| ("p50_ns", ns as f64)));
+    evidence.extend(r.delay_ns.p99.map(|ns| ("p99_ns", ns as f64)));
+    let f = Finding::new("waiting_for_cpu", Severity::Warning, text, remedy, &evidence);
+    Some(from(f, From::Followed(r.completions)))
+}
+
+/// `postgres (4711) 62 %`.
+pub(crate) fn had(by: &HadCpu) -> String {
+    let share = percent(by.share);
+    match (by.tid, &by.comm) {
+        (Some(0), _) => format!("nothing, and had to wake up, {share}"),
+        (Some(tid), Some(comm)) => format!("{comm} ({tid}) {share}"),
+        (Some(tid), None) => format!("thread {tid} {share}"),
+        (None, _) => format!("unknown {share}"),
+    }
+}

@@ -1,0 +1,146 @@
+//! How a thread comes to know of its completions: the tick, kicks, and the CPU it runs on.
+
+use super::{ENOUGH, ENOUGH_EVENTS, ENOUGH_FOLLOWED, From, from};
+use crate::delivered::{self, has, share, share_of};
+use iotrail_base::words::{percent, three_digits};
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::measurement::{Interrupt, Ipi};
+use iotrail_schema::trace_record::{CpuPair, RingRecord, TraceRecord};
+use iotrail_schema::vehicle::Vehicle;
+
+pub fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    if r.completions < ENOUGH {
+        return None;
+    }
+    // The tick found the thread in user mode, else another entry would have carried: it looks at the ring, or computes.
+    let ticks: u64 = r.vehicles.iter().filter(|v| v.vehicle == Vehicle::TimerTick).map(|v| v.completions).sum();
+    if ticks < ENOUGH_EVENTS {
+        return None;
+    }
+    let mut f = from(delivered::stranded(&r.vehicles, &r.flags, true)?, From::Completions(r.completions));
+    let one_thread = crossing(t).filter(|pair| pair.threads.is_none_or(|n| n <= 1));
+    if let Some((cpu, line)) = one_thread.and_then(|c| Some((c.ready_cpu, line_on(t, c.ready_cpu)?))) {
+        f.remedy +=
+            &format!("; or run the thread on CPU {cpu}, where each interrupt of {} would carry them", line.name);
+        f.evidence.insert("interrupt_cpu".into(), f64::from(cpu));
+    }
+    Some(f)
+}
+
+pub fn kick_storm(t: &TraceRecord) -> Option<Finding> {
+    if t.total.ios < ENOUGH {
+        return None;
+    }
+    let kicks = t.total.per_io.kicks?;
+    if kicks * (t.total.ios as f64) < ENOUGH as f64 {
+        return None;
+    }
+    // The rate of all I/Os is over the whole span.
+    let ios_per_s = t.total.ios as f64 / super::seconds(t)?;
+    let f = delivered::kick_storm(Some(kicks), ios_per_s, " while the rings were in use")?;
+    let mut f = from(f, From::Completions(t.total.ios));
+    // Kicks are not counted by ring, but only these ask for them.
+    let kicked: Vec<&RingRecord> = t.rings.iter().filter(|r| asks_for_kicks(r)).collect();
+    if let [one] = kicked.as_slice() {
+        f.ring = Some(one.ring);
+    }
+    Some(f)
+}
+
+fn asks_for_kicks(r: &RingRecord) -> bool {
+    let quiet = ["coop_taskrun", "defer_taskrun", "sqpoll", "iopoll"];
+    r.completions > 0 && !quiet.iter().any(|flag| has(&r.flags, flag))
+}
+
+/// Three of four: threads on two CPUs cross half of the time by chance.
+const CROSSING: f64 = 0.75;
+/// Times for each I/O that the thread is told from the other CPU. In batches, one wakes it for many, and being elsewhere
+/// costs little.
+const TOLD_PER_IO: f64 = 0.25;
+/// Interrupts of the device for each completion that crosses: with fewer, something else made them ready there.
+const INTERRUPTS_PER_IO: f64 = 0.1;
+
+/// The pair of different CPUs, ready and posted, that most followed completions crossed, if it is most of all.
+fn crossing(t: &TraceRecord) -> Option<&CpuPair> {
+    let followed: u64 = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
+    let all: u64 = t.total.cpu_pairs.iter().map(CpuPair::stands_for).sum();
+    let most = t.total.cpu_pairs.iter().filter(|p| p.ready_cpu != p.posted_cpu).max_by_key(|p| p.stands_for())?;
+    // Those whose moment was seen must be most of what was followed, else they speak for a part alone.
+    let enough = followed >= ENOUGH_FOLLOWED && 2 * followed >= t.total.followed.completions;
+    (enough && most.stands_for() as f64 >= CROSSING * all as f64).then_some(most)
+}
+
+/// The line in whose interrupts most of the program's I/O ended on this CPU. What else its device does is others' affair.
+fn line_on(t: &TraceRecord, cpu: u32) -> Option<&Interrupt> {
+    let own = |i: &&Interrupt| i.cpu == cpu && i.credited.is_some_and(|n| n > 0);
+    t.total.interrupts.iter().filter(own).max_by_key(|i| i.credited)
+}
+
+/// The thread runs on one CPU and its device interrupts another, which has to tell it each time.
+pub fn wrong_core(t: &TraceRecord) -> Option<Finding> {
+    let pair = crossing(t)?;
+    let line = line_on(t, pair.ready_cpu)?;
+    let crossing = pair.estimated.map_or(pair.completions as f64 * f64::from(t.total.followed.one_in), |n| n as f64);
+    // Interrupts are counted while windows finish, too.
+    let crossing = crossing * t.total.followed.of_all();
+    // A submission-queue thread looks by itself: nobody has to tell it.
+    let interrupts = line.credited? as f64;
+    if interrupts < INTERRUPTS_PER_IO * crossing || share(&t.total.vehicles, Vehicle::Sqpoll) >= CROSSING {
+        return None;
+    }
+    let across = |i: &&Ipi| i.from_cpu == pair.ready_cpu && i.to_cpu == pair.posted_cpu;
+    let ipis: u64 = t.total.ipis.iter().filter(across).map(|i| i.count).sum();
+    let ipis_per_io = ipis as f64 / t.total.ios.max(1) as f64;
+    // A CPU that polls while it is idle is told without an interrupt: then the thread's sleeps count.
+    let place = format!("on CPU {}", pair.ready_cpu);
+    let woken =
+        |detail: &str| detail.starts_with("slept") && detail.trim_end_matches(" (its softirq)").ends_with(&place);
+    let woken = share_of(&t.total.vehicles, |v| v.detail.as_deref().is_some_and(woken));
+    let sleeps_per_io = if woken >= CROSSING { t.total.per_io.context_switches.unwrap_or(0.0) } else { 0.0 };
+    let told = ipis_per_io.max(sleeps_per_io);
+    if told < TOLD_PER_IO {
+        return None;
+    }
+    let all: u64 = t.total.cpu_pairs.iter().map(CpuPair::stands_for).sum();
+    let followed = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
+    let crossed = pair.stands_for() as f64 / all as f64;
+    let (ready, posted) = (pair.ready_cpu, pair.posted_cpu);
+    // One CPU is no place for several: then it is the interrupts that have to go where the threads are.
+    let threads = pair.threads.unwrap_or(1);
+    let (who, remedy) = match threads {
+        0 | 1 => (
+            "the thread runs".to_owned(),
+            format!(
+                "run the thread on CPU {ready} (`taskset -c {ready}`): there the device's own interrupt brings the completion \
+                 in; or, where the line's affinity can be set, move the line to CPU {posted}"
+            ),
+        ),
+        n => (
+            format!("the {n} threads that submit run"),
+            format!(
+                "give the device an interrupt on each CPU that submits: as many queues as CPUs (virtio-blk's num-queues, NVMe's \
+                 own default), and lines spread over the CPUs (smp_affinity of /proc/irq/{}, irqbalance); {n} threads on CPU \
+                 {ready} alone would wait for one another",
+                line.vector
+            ),
+        ),
+    };
+    let text = format!(
+        "{} of completions were ready on CPU {ready}, which takes the interrupts of {} ({}), and posted on CPU {posted}, \
+         where {who}: CPU {ready} had to tell CPU {posted} {} times per I/O",
+        percent(crossed),
+        line.name,
+        line.vector,
+        three_digits(told)
+    );
+    let evidence = [
+        ("threads", threads as f64),
+        ("share", crossed),
+        ("told_per_io", told),
+        ("ipis_per_io", ipis_per_io),
+        ("ready_cpu", f64::from(ready)),
+        ("posted_cpu", f64::from(posted)),
+    ];
+    let f = Finding::new("wrong_core", Severity::Warning, text, &remedy, &evidence);
+    Some(from(f, From::Followed(followed)))
+}

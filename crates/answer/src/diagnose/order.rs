@@ -1,0 +1,131 @@
+//! Completions in another order than their requests were submitted in, or than they were ready in; and where the order was lost.
+
+use super::batch::version;
+use super::{ENOUGH, From, from};
+use crate::delivered::WORTH_SAYING;
+use iotrail_base::words::{count, percent};
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::measurement::{Delivery, Order};
+use iotrail_schema::trace_record::{RingRecord, TraceRecord};
+
+/// The share of overtaking completions, and of overtaken ones, from which on something turns the order round. A drive and a scheduler that end n
+/// requests in an order of their own, as is their task, make all but H(n) of n overtake another (H: 1 + 1/2 + … + 1/n); all
+/// turned round is all but one. Half-way between. n: as far as any was displaced, and one.
+fn turned_round(max_displacement: u64) -> f64 {
+    let n = max_displacement as f64 + 1.0;
+    // Euler's approximation is right within 1/(2n).
+    let h = n.ln() + 0.5772;
+    1.0 - (1.0 + h) / 2.0 / n
+}
+
+/// Posted in another order than they were ready in.
+fn delivered_otherwise(order: &Order) -> Option<&Delivery> {
+    let delivery = order.delivery.as_ref().filter(|d| d.completions >= ENOUGH)?;
+    (delivery.inversions as f64 / delivery.completions as f64 >= WORTH_SAYING).then_some(delivery)
+}
+
+/// What waits for a peer is ready when the peer sends, whatever was submitted first: the order that the kernel can lose is that one.
+pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let delivery = delivered_otherwise(r.order.as_ref()?)?;
+    let share = |n: u64| n as f64 / delivery.completions as f64;
+    let (task_work, file_system) = (share(delivery.by.task_work), delivery.by.file_system.map(share));
+    let whole = share(delivery.inversions);
+    let has = |flag: &str| r.flags.iter().any(|f| f == flag);
+    // As many as were seen to submit.
+    let submitters = r.threads.as_ref().map(|t| t.threads.iter().filter(|t| t.submitted > 0).count() as u64 + t.more);
+    let one_poster = ["single_issuer", "defer_taskrun", "sqpoll"].iter().any(|flag| has(flag)) || submitters == Some(1);
+    let before = |major, minor| version(&t.total.host.kernel).is_some_and(|v| v < (major, minor));
+    // 3af0356c162c, Linux 6.5, for the deferred list; that of the other modes was turned round later, and is so in 6.12.
+    let reverses = before(6, 5);
+    let (place, why, remedy) = if file_system.is_some_and(|share| share > task_work) {
+        let remedy = "what needs no worker, reads mostly, on a ring of its own";
+        ("the file system", "a kernel worker has to finish direct writes, and what needs none overtakes them", remedy)
+    } else if reverses || (before(6, 12) && !has("defer_taskrun") && one_poster) {
+        let remedy = "Linux 6.5 or later with defer_taskrun runs it in the order in which it was queued";
+        ("task work", "this kernel runs last what was queued first", remedy)
+    } else if one_poster {
+        let why = "CPUs that make requests ready at the same time queue them in either order";
+        ("task work", why, "a program that needs an order goes by what it has received, not by the queue")
+    } else {
+        let why = "each thread posts what it submitted itself when it next enters the kernel, whoever else's was ready before";
+        let remedy = "let one thread submit to a ring (single_issuer, with defer_taskrun), or each thread have its own";
+        ("task work", why, remedy)
+    };
+    let text = format!(
+        "{} of the completions that were seen to become ready were posted before one that was ready earlier, by up to {} places; \
+         the order was lost in {place}: {why}",
+        percent(whole),
+        count(delivery.max_displacement as f64)
+    );
+    let mut evidence = vec![
+        ("inversions_per_completion", whole),
+        ("max_displacement", delivery.max_displacement as f64),
+        ("completions_seen_ready", delivery.completions as f64),
+        ("task_work_share", task_work),
+    ];
+    evidence.extend(file_system.map(|share| ("file_system_share", share)));
+    let severity = if reverses && place == "task work" { Severity::Warning } else { Severity::Note };
+    let f = Finding::new("delivered_out_of_order", severity, text, remedy, &evidence);
+    Some(from(f, From::Followed(delivery.completions)))
+}
+
+/// Where the order of delivery says it already, nothing.
+pub fn reordered(t: &TraceRecord) -> Option<Finding> {
+    let order = t.total.order.as_ref().filter(|o| o.completions >= ENOUGH)?;
+    if t.rings.iter().filter_map(|r| r.order.as_ref()).any(|o| delivered_otherwise(o).is_some()) {
+        return None;
+    }
+    let share = |n: u64| n as f64 / order.completions as f64;
+    let (block, device, task_work) = (share(order.by.block), share(order.by.device), share(order.by.task_work));
+    let file_system = order.by.file_system.map(share);
+    let whole = share(order.inversions);
+    // Turned round, nearly all overtake one and are overtaken; of one that takes long only the former is so.
+    let turned = whole.min(order.overtaken.map_or(whole, share));
+    let in_the_kernel = task_work.max(file_system.unwrap_or(0.0));
+    if in_the_kernel < WORTH_SAYING && (order.max_displacement < 2 || turned < turned_round(order.max_displacement)) {
+        return None;
+    }
+    let places = [
+        (
+            block,
+            "block layer",
+            "the scheduler sorts and merges, and a request that is split or has to be tried again falls behind; scheduler \
+             `none` sorts least",
+        ),
+        (device, "device", "requests end as it can end them, and only fewer in flight at a time changes that"),
+        (
+            file_system.unwrap_or(0.0),
+            "file system",
+            "a kernel worker has to finish direct writes, and what needs none overtakes them",
+        ),
+        (
+            task_work,
+            "task work",
+            "several CPUs queue completions as they come, and some kernels run first what was queued last",
+        ),
+    ];
+    let mut lost: Vec<_> = places.into_iter().filter(|p| p.0 > 0.0).collect();
+    lost.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let by: Vec<String> = lost.iter().map(|(share, place, _)| format!("{place} {}", percent(*share))).collect();
+    let by = if by.is_empty() { "a place that was not followed".to_owned() } else { by.join(", ") };
+    let text = format!(
+        "{} of completions overtook one that was submitted before them, by up to {} places; the order was lost in: {by}",
+        percent(whole),
+        count(order.max_displacement as f64)
+    );
+    let place = lost.first().map(|(_, place, why)| format!("; in the {place}, {why}")).unwrap_or_default();
+    let remedy = format!(
+        "a program that needs an order has to say so (IOSQE_IO_LINK for a chain, IOSQE_IO_DRAIN for a barrier), and one that \
+         does not goes by user_data{place}"
+    );
+    let mut evidence = vec![
+        ("inversions_share", whole),
+        ("max_displacement", order.max_displacement as f64),
+        ("block_share", block),
+        ("device_share", device),
+        ("task_work_share", task_work),
+    ];
+    evidence.extend(file_system.map(|share| ("file_system_share", share)));
+    let f = Finding::new("reordered", Severity::Note, text, &remedy, &evidence);
+    Some(from(f, From::Followed(order.completions)))
+}

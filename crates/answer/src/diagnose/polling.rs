@@ -1,0 +1,204 @@
+//! Loops that look for completions: what breaks them, and polling of a device that has no queue for it.
+
+use super::{ENOUGH, From, from};
+use crate::delivered::{WORTH_SAYING, has, share, share_of};
+use iotrail_base::words::{count, percent, three_digits};
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::trace_record::{RingRecord, TraceRecord};
+use iotrail_schema::vehicle::Vehicle;
+
+/// Half: what the ring mostly does.
+const MOSTLY: f64 = 0.5;
+
+pub fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    if !has(&r.flags, "iopoll") || r.completions < ENOUGH {
+        return None;
+    }
+    let refused: u64 = r.opcodes.iter().map(|o| super::results::errno(o, &["EOPNOTSUPP"])).sum();
+    let refused_share = refused as f64 / r.completions as f64;
+    let polled = share(&r.vehicles, Vehicle::Iopoll);
+    let known = !r.vehicles.is_empty();
+    let what = if refused_share >= WORTH_SAYING {
+        format!("{} of the requests on a ring with IOPOLL ended with EOPNOTSUPP", percent(refused_share))
+    } else if known && polled == 0.0 && r.opcodes.iter().any(|o| can_be_polled(&o.opcode)) {
+        format!(
+            "a ring with IOPOLL, and not one of its {} completions was found by polling",
+            count(r.completions as f64)
+        )
+    } else {
+        return None;
+    };
+    let text = format!("{what}: the device has no poll queues, or the file is not open with O_DIRECT");
+    let remedy = "give the driver poll queues, which the kernel polls instead of waiting for interrupts (`nvme.poll_queues=N` \
+                  when it is loaded; /sys/block/*/queue/io_poll says whether there are any); or leave IOPOLL out";
+    let mut evidence = vec![("eopnotsupp_share", refused_share)];
+    if known {
+        evidence.push(("iopoll_share", polled));
+    }
+    let f = Finding::new("iopoll_without_queues", Severity::Warning, text, remedy, &evidence);
+    Some(from(f, From::Completions(r.completions)))
+}
+
+/// Operations that IOPOLL finds by polling; others on such a ring complete as everywhere.
+fn can_be_polled(opcode: &str) -> bool {
+    ["read", "write", "uring_cmd"].iter().any(|verb| opcode.starts_with(verb))
+}
+
+/// Page faults of a program that starts, with room to spare: an interpreter takes some thousands.
+const FAULTS: u64 = 10_000;
+/// One for each I/O: it interrupts every turn of the loop.
+const FAULTS_PER_IO: f64 = 1.0;
+
+/// The thread was in user mode when its completions came in: it looks for them, or computes.
+fn from_user_mode(vehicles: &[VehicleCount]) -> f64 {
+    use Vehicle::{DeviceIrq, OtherIrq, PageFault, ReschedIpi, TimerTick};
+    share_of(vehicles, |v| matches!(v.vehicle, DeviceIrq | OtherIrq | PageFault | ReschedIpi | TimerTick))
+}
+
+/// Page faults enter the kernel from a loop that was meant to stay out of it.
+pub fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let carried = share(&r.vehicles, Vehicle::PageFault);
+    let faults = t.total.page_faults;
+    let per_io = faults.map(|n| n as f64 / t.total.ios.max(1) as f64);
+    let many = faults.is_some_and(|n| n >= FAULTS) && per_io.is_some_and(|x| x >= FAULTS_PER_IO);
+    let breaks = carried >= WORTH_SAYING || (many && from_user_mode(&r.vehicles) >= MOSTLY);
+    if r.completions < ENOUGH || !breaks {
+        return None;
+    }
+    let mut text = format!("{} of completions were posted on return from a page fault", percent(carried));
+    text +=
+        &per_io.map(|x| format!(", and the program took {} page faults per I/O", three_digits(x))).unwrap_or_default();
+    text += ": the loop that looks for completions touches memory for the first time, and each such touch enters the kernel";
+    let remedy = "touch the memory of the loop beforehand (MAP_POPULATE, mlock, or writing to it once), use it again instead \
+                  of mapping it anew, or map huge pages: then the loop stays in user mode";
+    let mut evidence = vec![("page_fault_share", carried)];
+    evidence.extend(per_io.map(|x| ("page_faults_per_io", x)));
+    let f = Finding::new("faulting_poller", Severity::Warning, text, remedy, &evidence);
+    Some(from(f, From::Completions(r.completions)))
+}
+
+/// Calls in which a thread sleeps for events (of another kind, or of the ring's descriptor): what wakes it carries the
+/// completion out of them, and nothing polls. And calls that can make a request of the same thread ready, whose way out
+/// is the earliest moment for it.
+const AT_HOME: [&str; 47] = [
+    "accept",
+    "accept4",
+    "clock_nanosleep",
+    "close",
+    "connect",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "epoll_wait",
+    "exit",
+    "exit_group",
+    "futex",
+    "futex_wait",
+    "futex_waitv",
+    "futex_wake",
+    "io_getevents",
+    "io_pgetevents",
+    "io_uring_enter",
+    "io_uring_register",
+    "kill",
+    "msgrcv",
+    "msgsnd",
+    "nanosleep",
+    "pause",
+    "poll",
+    "ppoll",
+    "pselect6",
+    "read",
+    "readv",
+    "recvfrom",
+    "recvmmsg",
+    "recvmsg",
+    "rt_sigsuspend",
+    "rt_sigtimedwait",
+    "select",
+    "semtimedop",
+    "sendfile",
+    "sendmmsg",
+    "sendmsg",
+    "sendto",
+    "shutdown",
+    "splice",
+    "tgkill",
+    "timerfd_settime",
+    "wait4",
+    "waitid",
+    "write",
+    "writev",
+];
+
+/// System calls for each I/O beside io_uring_enter: one and two may belong to the I/O itself (an eventfd, a message).
+const STRAY_PER_IO: f64 = 3.0;
+
+/// A loop that looks for completions makes system calls while it does: they carry completions they have nothing to do
+/// with, or there are many of them for each I/O.
+pub fn chatty(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    if r.completions < ENOUGH {
+        return None;
+    }
+    carrying_calls(t, r).or_else(|| stray_calls(t, r))
+}
+
+/// A quarter: a program that waits elsewhere, in futex or epoll_wait, has a few come in by whatever it calls meanwhile.
+const CARRYING: f64 = 0.25;
+
+fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let strayed = |v: &VehicleCount| {
+        let call = v.detail.as_deref();
+        v.vehicle == Vehicle::SyscallExit && call.is_some_and(|call| AT_HOME.binary_search(&call).is_err())
+    };
+    let share = share_of(&r.vehicles, strayed);
+    if share < CARRYING {
+        return None;
+    }
+    let most = r.vehicles.iter().filter(|v| strayed(v)).max_by_key(|v| v.completions)?;
+    let call = most.detail.as_deref()?;
+    let calls = t.total.per_io.syscalls;
+    let per_io = calls.map(|x| format!(" ({} system calls per I/O in all)", three_digits(x))).unwrap_or_default();
+    let text = format!(
+        "{} of completions were posted on the way out of system calls that had nothing to do with them, {call} foremost\
+         {per_io}: the loop that looks for completions leaves user mode for other things",
+        percent(share)
+    );
+    let remedy = format!(
+        "take {call} out of the loop, or make it once for many I/Os; if completions rely on it to come in, enter the kernel \
+         for them instead (io_uring_enter with IORING_ENTER_GETEVENTS, when taskrun_flag's IORING_SQ_TASKRUN says so)"
+    );
+    let mut evidence = vec![("share", share)];
+    evidence.extend(calls.map(|x| ("syscalls_per_io", x)));
+    evidence.extend(t.total.per_io.mode_switches.map(|x| ("mode_switches_per_io", x)));
+    let f = Finding::new("chatty_poller", Severity::Warning, text, &remedy, &evidence);
+    Some(from(f, From::Completions(r.completions)))
+}
+
+fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let stray = t.total.stray_calls? as f64 / t.total.ios.max(1) as f64;
+    let looks = from_user_mode(&r.vehicles);
+    if stray < STRAY_PER_IO || looks < MOSTLY {
+        return None;
+    }
+    let text = format!(
+        "{} system calls per I/O beside io_uring_enter, made by threads that submit, of a program that looks for completions from user mode, where {} of \
+         them came in: the loop leaves user mode for other things",
+        three_digits(stray),
+        percent(looks)
+    );
+    let remedy = "take these calls out of the loop (`strace -c` names them), or make them once for many I/Os";
+    let evidence = [("stray_syscalls_per_io", stray), ("from_user_mode_share", looks)];
+    let f = Finding::new("chatty_poller", Severity::Warning, text, remedy, &evidence);
+    Some(from(f, From::Completions(r.completions)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calls_are_in_the_order_of_the_search() {
+        assert!(AT_HOME.is_sorted());
+    }
+}

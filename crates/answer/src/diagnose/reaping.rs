@@ -1,0 +1,62 @@
+//! Completions that the program lets lie in the completion queue.
+
+use super::{ENOUGH_EVENTS, From, from};
+use iotrail_base::words::{count, percent, span};
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::trace_record::{RingRecord, TraceRecord};
+
+/// A habit from here on: p90 is long then.
+const HABIT: f64 = 0.1;
+
+/// Most of what the program waits for, from here on.
+const MOST: f64 = 0.5;
+
+/// A stay of which one is enough to be told, where it is a tenth of all there were: no scheduler makes it.
+const ONE_IS_ENOUGH_NS: u64 = 100_000_000;
+
+/// It rests on the lower bounds alone, and on what lay there while no thread waited for more: who waits for a whole batch in
+/// io_uring_enter lets its first completions lie on purpose. Nor on what lay there while the program had no CPU.
+pub fn left_lying(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let reaping = r.reaping.as_ref()?;
+    let all = (reaping.estimated + reaping.unreaped_estimated) as f64;
+    let share = reaping.left_long_estimated as f64 / all;
+    let long = reaping.left_ns.max >= Some(ONE_IS_ENOUGH_NS) && reaping.left_long > 0;
+    if (reaping.left_long < ENOUGH_EVENTS && !long) || share < HABIT {
+        return None;
+    }
+    let known = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} of all at least {}", span(ns as f64)));
+    let longest = reaping.left_ns.max.max(reaping.unreaped_at_least_ns);
+    let times: Vec<String> =
+        [known("p50", reaping.left_ns.p50), known("p90", reaping.left_ns.p90), known("the longest", longest)]
+            .into_iter()
+            .flatten()
+            .collect();
+    let full = match r.overflows {
+        0 => String::new(),
+        n => format!("; {} found it full", count(n as f64)),
+    };
+    let text = format!(
+        "{} of the completions lay in the completion queue for 10 ms or longer, while the program did other things ({}); up to {} lay there \
+         at a time, of {} entries{full}",
+        percent(share),
+        times.join(", "),
+        reaping.deepest,
+        r.cq_entries
+    );
+    let remedy = "take completions out before long work and between its parts, leave that to a thread of its own, or wait in \
+                  io_uring_enter with a timeout (io_uring_wait_cqes) where the program sleeps elsewhere; what is behind a completion \
+                  (a client, the next request of a chain) waits as long, and a full queue costs memory and ends multishot requests";
+    let mut evidence = vec![
+        ("share", share),
+        ("left_long", reaping.left_long_estimated as f64),
+        ("deepest", f64::from(reaping.deepest)),
+        ("cq_entries", f64::from(r.cq_entries)),
+        ("overflows", r.overflows as f64),
+    ];
+    evidence.extend(reaping.left_ns.p50.map(|ns| ("left_p50_ns", ns as f64)));
+    evidence.extend(longest.map(|ns| ("left_max_ns", ns as f64)));
+    let habit = reaping.left_long >= ENOUGH_EVENTS && share >= MOST;
+    let severity = Severity::warning_if(habit || r.overflows > 0);
+    let f = Finding::new("left_lying", severity, text, remedy, &evidence);
+    Some(from(f, From::Followed(reaping.completions + reaping.unreaped)))
+}

@@ -1,0 +1,96 @@
+//! The submission-queue thread's use of its CPU.
+
+use super::ring_seconds;
+use iotrail_base::words::{percent, span, three_digits};
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::trace_record::{RingRecord, SqpollRecord, TraceRecord};
+
+/// Wake-ups for each request: one for ten and more, and the calls that SQPOLL was to save are back.
+const WAKEUPS_PER_REQUEST: f64 = 0.1;
+/// Wake-ups below which they are no habit: of ten requests of which each one needed one, nine in ten need one at least in three of four
+/// programs like this.
+const ENOUGH_WAKEUPS: u64 = 10;
+
+/// Requests of all rings that the thread serves: its times and wake-ups are of them together.
+fn served(t: &TraceRecord, s: &SqpollRecord) -> u64 {
+    let others = t.rings.iter().filter(|r| s.shared_with.contains(&r.ring)).filter_map(|r| r.sqpoll.as_ref());
+    s.requests + others.map(|other| other.requests).sum::<u64>()
+}
+
+fn naps(s: &SqpollRecord, requests: u64) -> Option<(u64, f64)> {
+    let wakeups = s.wakeups.filter(|n| *n >= ENOUGH_WAKEUPS && requests >= ENOUGH_WAKEUPS)?;
+    let per_request = wakeups as f64 / requests as f64;
+    (per_request >= WAKEUPS_PER_REQUEST).then_some((wakeups, per_request))
+}
+
+/// It falls asleep between requests, and each one has to wake it.
+pub fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let s = r.sqpoll.as_ref()?;
+    let requests = served(t, s);
+    let (wakeups, per_request) = naps(s, requests)?;
+    // Both are of the time in which the ring was in use; the thread may have been looked at for less.
+    let in_use_ns = ring_seconds(t, r)? * 1e9;
+    let apart_ns = s.elapsed_ns.map_or(in_use_ns, |ns| in_use_ns.min(ns as f64)) / wakeups as f64;
+    let text = format!(
+        "the submission-queue thread (tid {}) had to be woken {wakeups} times for {requests} requests, every {} ({} wake-ups per \
+         request): each time an io_uring_enter, and the request waits until the thread runs",
+        s.tid,
+        span(apart_ns),
+        three_digits(per_request)
+    );
+    let remedy = format!(
+        "a longer sq_thread_idle, above the {} between bursts, keeps it awake and costs that much CPU; where requests are so \
+         far apart, a ring without SQPOLL submits them with the one call that wakes it now",
+        span(apart_ns)
+    );
+    let evidence =
+        [("wakeups_per_request", per_request), ("wakeups", wakeups as f64), ("between_wakeups_ns", apart_ns)];
+    Some(Finding::new("sqpoll_napping", Severity::Warning, text, &remedy, &evidence))
+}
+
+/// CPU time for each request: a device's time for one is well below, so that a thread which waits for each still does not
+/// spin for nothing. The kernel's own count of the thread's work is told, but decides nothing: it goes by ticks, and had 22 ms
+/// and 186 ms for the same load.
+const PER_REQUEST_NS: f64 = 1e6;
+/// Of a CPU: below it, it costs little even if all of it is in vain.
+const OF_A_CPU: f64 = 0.1;
+/// The kernel counts the thread's time by its ticks on some configurations: in less, a few of them decide.
+const LONG_ENOUGH_NS: u64 = 100_000_000;
+
+/// It burns a CPU to look at an empty queue.
+pub fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let s = r.sqpoll.as_ref()?;
+    let cpu = s.cpu_ns.filter(|ns| *ns > 0)?;
+    let elapsed_ns = s.elapsed_ns.filter(|ns| *ns >= LONG_ENOUGH_NS)?;
+    let of_a_cpu = cpu as f64 / elapsed_ns as f64;
+    let requests = served(t, s);
+    let per_request = cpu as f64 / requests.max(1) as f64;
+    // A thread that sleeps between requests wants another remedy.
+    if of_a_cpu < OF_A_CPU || per_request < PER_REQUEST_NS || naps(s, requests).is_some() {
+        return None;
+    }
+    let place = r.sq_thread_place().map(|place| format!(", {place}")).unwrap_or_default();
+    let of_rings = match s.shared_with.len() {
+        0 => String::new(),
+        others => format!(" of {} rings", others + 1),
+    };
+    let text = format!(
+        "the submission-queue thread (tid {}{place}) took {} of a CPU for {}: most of it it spent looking at an empty queue",
+        s.tid,
+        percent(of_a_cpu),
+        match requests {
+            0 => format!("no request{of_rings}"),
+            n => format!("{n} requests{of_rings}, {} for each", span(per_request)),
+        }
+    );
+    let remedy = "at this rate one io_uring_enter per batch costs less: a ring with DEFER_TASKRUN in SQPOLL's place; or a \
+                  shorter sq_thread_idle, so that it sleeps sooner; or several rings on one thread (IORING_SETUP_ATTACH_WQ)";
+    let mut evidence = vec![
+        ("cpu_per_request_ns", per_request),
+        ("cpu_share", of_a_cpu),
+        ("cpu_ns", cpu as f64),
+        ("requests", requests as f64),
+    ];
+    evidence.extend(s.work_ns.map(|work| ("work_share", work as f64 / cpu as f64)));
+    Some(Finding::new("sqpoll_spinning", Severity::Warning, text, remedy, &evidence))
+}

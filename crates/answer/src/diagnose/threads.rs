@@ -1,0 +1,105 @@
+//! Which threads submit to a ring, and which wait for what they submitted.
+
+use super::{ENOUGH_EVENTS, ENOUGH_FOLLOWED, From, from};
+use crate::delivered::{WORTH_SAYING, has};
+use iotrail_base::words::{list, percent, plural, so_many, span};
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::measurement::Followed;
+use iotrail_schema::trace_record::{RingRecord, ThreadRecord, TraceRecord};
+
+/// Threads that are named.
+const NAMED: usize = 3;
+
+/// A delivery that takes longer costs something: a thread that waits for its own completions has them within a wake-up, some 10 µs.
+const LATE_NS: f64 = 50_000.0;
+
+/// The kernel hands task work to the thread that submitted; where that one does something else, whoever waits for its completions has them
+/// when it next leaves or enters the kernel.
+pub fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let threads = r.threads.as_ref()?;
+    let detour = threads.detour.as_ref()?;
+    // Whoever waits may do so in another process, which has a record of its own for its use of the ring.
+    let whole = |r: &RingRecord| r.use_of.unwrap_or(r.ring);
+    let same_ring = t.rings.iter().filter(|other| whole(other) == whole(r));
+    let all = |of: &RingRecord| of.threads.as_ref().map_or(vec![], |threads| threads.threads.clone());
+    let mut waiting: Vec<(&RingRecord, ThreadRecord)> =
+        same_ring.flat_map(|of| all(of).into_iter().map(move |thread| (of, thread))).collect();
+    waiting.retain(|(_, thread)| thread.waits > 0);
+    waiting.sort_by_key(|(_, thread)| std::cmp::Reverse(thread.waits));
+    let waits: u64 = waiting.iter().map(|(_, thread)| thread.waits).sum();
+    // An SQPOLL thread posts what it submits, whoever waits.
+    let enough = detour.completions >= ENOUGH_FOLLOWED && detour.share >= WORTH_SAYING && waits >= ENOUGH_EVENTS;
+    if !enough || has(&r.flags, "sqpoll") {
+        return None;
+    }
+    let mut submitters: Vec<String> =
+        threads.threads.iter().filter(|t| t.waits * 100 < t.submitted).take(NAMED).map(name).collect();
+    let more = (detour.threads as usize).saturating_sub(submitters.len());
+    submitters.extend((more > 0).then(|| plural(more, if submitters.is_empty() { "thread" } else { "other thread" })));
+    let waiters = waiting.iter().take(NAMED).map(|(of, thread)| match of.tgid == r.tgid {
+        true => name(thread),
+        false => format!("{} of process {} ({})", name(thread), of.comm, of.tgid),
+    });
+    let waiters: Vec<String> = waiters.collect();
+    let by = detour.vehicles.iter().map(|v| {
+        let detail = v.detail.as_ref().map(|d| format!(" ({d})")).unwrap_or_default();
+        format!("{}{detail} {}", v.vehicle, percent(v.share))
+    });
+    let mean = |ns: Option<f64>| ns.map(span);
+    let took = match (mean(detour.delivery_ns), mean(detour.others_delivery_ns)) {
+        (Some(these), Some(others)) => {
+            format!("; their delivery took {these} on average, and {others} where the submitter waits itself")
+        }
+        (Some(these), None) => format!("; their delivery took {these} on average"),
+        (None, _) => String::new(),
+    };
+    let text = format!(
+        "{} of completions are of requests that {} submitted, and that {} waited for in io_uring_enter: the kernel posts them in the thread \
+         that submitted, when that one next enters or leaves the kernel{took}; delivered by {}",
+        percent(detour.share),
+        list(&submitters),
+        list(&waiters),
+        list(&by.collect::<Vec<_>>()),
+    );
+    let remedy = "let the thread that waits submit as well (hand it the requests), or give each thread that submits a ring of its own and let \
+                  it wait there; with sqpoll a kernel thread submits and posts, whoever waits. defer_taskrun needs one thread that does \
+                  both, and is refused to two";
+    let mut evidence = vec![
+        ("share", detour.share),
+        ("submitting_threads", detour.threads as f64),
+        ("waiting_threads", waiting.len() as f64),
+        ("waits", waits as f64),
+    ];
+    evidence.extend(detour.delivery_ns.map(|ns| ("delivery_ns", ns)));
+    evidence.extend(detour.others_delivery_ns.map(|ns| ("others_delivery_ns", ns)));
+    let late =
+        detour.delivery_ns.is_some_and(|ns| ns >= LATE_NS && ns >= 2.0 * detour.others_delivery_ns.unwrap_or(0.0));
+    let f = Finding::new("reaped_elsewhere", Severity::warning_if(late), text, remedy, &evidence);
+    Some(from(f, From::Followed(detour.completions)))
+}
+
+/// `ib_read (4711)`.
+fn name(t: &ThreadRecord) -> String {
+    match &t.comm {
+        Some(comm) => format!("{comm} ({})", t.tid),
+        None => format!("thread {}", t.tid),
+    }
+}
+
+/// Of a ring, for its report: who submits, who waits. Nothing of a ring that one thread alone uses and waits for.
+pub fn told(r: &RingRecord, followed: &Followed) -> Vec<String> {
+    let Some(of) = r.threads.as_ref().filter(|of| of.threads.len() as u64 + of.more > 1) else { return Vec::new() };
+    let thread = |t: &ThreadRecord| {
+        let part = |n: u64, what: &str| (n > 0).then(|| so_many(n, what));
+        let submitted = part(t.submitted, "request");
+        // Only waits are counted.
+        let about = |said: String| if followed.is_estimate() { format!("about {said}") } else { said };
+        let parts: Vec<String> = [submitted.map(about), part(t.waits, "wait")].into_iter().flatten().collect();
+        format!("{} {}", name(t), parts.join(" and "))
+    };
+    let mut items: Vec<String> = of.threads.iter().take(NAMED).map(thread).collect();
+    let more = of.more + of.threads.len().saturating_sub(NAMED) as u64;
+    items.extend((more > 0).then(|| format!("{more} more")));
+    items.extend(of.waiting.is_none().then(|| "none waits in io_uring_enter".to_owned()));
+    items
+}

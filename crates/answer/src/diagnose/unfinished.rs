@@ -1,0 +1,64 @@
+//! Requests that had no completion when watching ended.
+
+use iotrail_base::words::{count, list, plural, span};
+use iotrail_path::waits::only_waits;
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::trace_record::{OpenRecord, Subject, TraceRecord};
+use iotrail_schema::trail::Course;
+
+/// A request that waits for no peer takes so long on no device that is in order.
+const LONG_NS: u64 = 10_000_000_000;
+
+/// Rows that are told one by one.
+const TOLD: usize = 3;
+
+/// Those whose program has ended, and those that nobody answers for very long. A poll of a program that runs on is what it waits in.
+pub fn never_completed(t: &TraceRecord) -> Option<Finding> {
+    let ended = matches!(t.subject, Subject::Command { exit_status: Some(_), .. });
+    let hangs = |o: &OpenRecord| o.course != Course::Poll && o.oldest_ns >= LONG_NS;
+    let lost = |o: &&OpenRecord| o.multishot < o.requests && !only_waits(&o.opcode) && (ended || hangs(o));
+    let open: Vec<&OpenRecord> = t.total.open.iter().filter(lost).collect();
+    let oldest = open.first()?;
+    let requests: u64 = open.iter().map(|o| o.estimated).sum();
+    let about = if open.iter().any(|o| o.estimated > o.requests) { "about " } else { "" };
+    let row = |o: &&OpenRecord| {
+        let place = match o.course {
+            Course::Poll => " in a poll",
+            Course::Block => " with the device",
+            Course::Direct => "",
+        };
+        let file = match (&o.descriptor, &o.file) {
+            (Some(descriptor), Some(file)) => format!(" on {descriptor} ({file})"),
+            (Some(descriptor), None) => format!(" on {descriptor}"),
+            (None, _) => String::new(),
+        };
+        format!(
+            "{} {}{place}, the oldest{file} for {} (user_data {})",
+            count(o.estimated as f64),
+            o.opcode,
+            span(o.oldest_ns as f64),
+            o.user_data
+        )
+    };
+    let mut rows: Vec<String> = open.iter().take(TOLD).map(row).collect();
+    if open.len() > TOLD {
+        rows.push(format!("{} more", plural(open.len() - TOLD, "kind")));
+    }
+    let when = if ended { "when the program ended" } else { "when watching ended" };
+    let text = format!("{about}{} had no completion {when}: {}", plural(requests as usize, "request"), list(&rows));
+    let remedy = match ended {
+        true => {
+            "wait for them, or take them back (IORING_OP_ASYNC_CANCEL), before the ring is closed: until the kernel has done so it \
+                 may still write into their buffers; `grep` the program's own log for the user_data"
+        }
+        false => {
+            "`cat /proc/PID/fdinfo/RING` and the kernel's log say more: a device that does not answer, a lock that io-wq waits for; \
+                  a linked timeout (IORING_OP_LINK_TIMEOUT) bounds such requests"
+        }
+    };
+    let evidence = [("requests", requests as f64), ("oldest_ns", oldest.oldest_ns as f64)];
+    let mut f =
+        Finding::new("never_completed", Severity::warning_if(open.iter().any(|o| hangs(o))), text, remedy, &evidence);
+    f.ring = oldest.ring;
+    Some(f)
+}

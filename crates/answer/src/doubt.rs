@@ -1,0 +1,520 @@
+//! Where a measurement's numbers must not be taken at their word. Asked once, when it is made; the answers stay with it, as
+//! its warnings.
+
+use iotrail_base::words::{list, percent, plural};
+use iotrail_path::loss::Full;
+use iotrail_schema::measurement::{CpuSamples, Followed, Interrupt, Measurement, Probe, VehicleCount, Warning};
+use iotrail_schema::vehicle::Vehicle;
+
+/// One in a hundred: the accuracy that shares and counts are read with.
+const ACCURACY: f64 = 0.01;
+
+/// The counts of one watched span, whoever's load it was.
+#[derive(Debug, Clone, Copy)]
+pub struct Counts<'a> {
+    /// That the load had from the kernel: one for each I/O, but for a network server's.
+    pub completions: u64,
+    pub probe: &'a Probe,
+    pub vehicles: &'a [VehicleCount],
+    pub interrupts: &'a [Interrupt],
+}
+
+impl<'a> From<&'a Measurement> for Counts<'a> {
+    fn from(m: &'a Measurement) -> Self {
+        let server = m.net.as_ref().and_then(|net| net.server.as_ref());
+        let completions = server.map_or(m.ios, |server| server.total.counts.completions);
+        Self { completions, probe: &m.probe, vehicles: &m.vehicles, interrupts: &m.interrupts }
+    }
+}
+
+/// What the span's own numbers say against it.
+pub fn doubts<'a>(of: impl Into<Counts<'a>>) -> Vec<Warning> {
+    let c = &of.into();
+    [lost(c), missed(c), untracked(c), seen_too_many(c), unknown(c), interrupts_missed(c)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn lost(m: &Counts<'_>) -> Option<Warning> {
+    let lost = m.probe.lost.filter(|n| *n > 0)?;
+    Some(Warning::new(
+        "events_lost",
+        format!(
+            "the probes lost {}: a counter's map was full or a probe interrupted itself",
+            plural(lost as usize, "event")
+        ),
+        "take the counts as lower bounds, or repeat with less else running",
+    ))
+}
+
+/// What the probes' maps had no room for, and what is unreliable for that.
+pub fn no_room(full: &[(Full, u64)]) -> Vec<Warning> {
+    let warning = |(what, n): &(Full, u64)| {
+        let (of, code, text, advice) = match what {
+            Full::Threads => (
+                "thread state",
+                "threads_lost",
+                "what delivered their completions is wrong (slept counts as inline), not only too low; counts by operation hold",
+                "watch fewer threads at once",
+            ),
+            Full::Counts => (
+                "event",
+                "counts_lost",
+                "completions, requests and what delivered them are lower bounds",
+                "watch fewer rings at once",
+            ),
+            Full::Calls => (
+                "call",
+                "calls_lost",
+                "requests, results and latencies of native and POSIX AIO are lower bounds; io_uring's counts hold",
+                "watch fewer requests of AIO at once",
+            ),
+            Full::Children => (
+                "process",
+                "children_lost",
+                "what they did is not counted: all counts are lower bounds",
+                "watch one process of them (-p), or fewer at once",
+            ),
+            Full::Errnos => (
+                "error",
+                "errnos_lost",
+                "which errors these were is not known; the number of errors holds",
+                "the opcodes' errors have all of them",
+            ),
+            Full::Interrupts => (
+                "interrupt",
+                "interrupts_lost",
+                "interrupts and mode switches are lower bounds; completions hold",
+                "/proc/interrupts has all of them",
+            ),
+            Full::Ipis => (
+                "interprocessor interrupt",
+                "ipis_lost",
+                "kicks and interprocessor interrupts are lower bounds; completions hold",
+                "watch fewer threads at once",
+            ),
+            Full::Waits => (
+                "wait",
+                "waits_lost",
+                "how often which thread waited for a ring's completions is a lower bound; completions hold",
+                "watch fewer threads at once",
+            ),
+            Full::Workers => (
+                "look at an io-wq worker",
+                "workers_lost",
+                "the number of io-wq workers is a lower bound; completions hold",
+                "watch fewer processes at once",
+            ),
+        };
+        let things = match (*n, of) {
+            (1, "process") => "1 process".to_owned(),
+            (n, "process") => format!("{n} processes"),
+            (1, "look at an io-wq worker") => "1 look at an io-wq worker".to_owned(),
+            (n, "look at an io-wq worker") => format!("{n} looks at io-wq workers"),
+            (n, of) => plural(n as usize, of),
+        };
+        Warning::new(code, format!("the probes had no room for {things}: {text}"), advice)
+    };
+    full.iter().map(warning).collect()
+}
+
+/// Requests that were chosen to be followed and are not among the followed ones.
+pub fn followed_lost(of: &Followed, option: &str) -> Option<Warning> {
+    (of.no_room + of.ring_buffer_full > 0).then(|| {
+        Warning::new(
+            "followed_lost",
+            format!(
+                "of the requests that were followed, {} were given up for want of room and {} were lost on the way",
+                of.no_room, of.ring_buffer_full
+            ),
+            format!("counts by opcode are not affected, files and latencies are of the others; follow fewer: a larger {option}"),
+        )
+    })
+}
+
+fn missed(m: &Counts<'_>) -> Option<Warning> {
+    if m.probe.missed.is_empty() {
+        return None;
+    }
+    let each: Vec<String> =
+        m.probe.missed.iter().map(|missed| format!("{} {}", missed.program, missed.events)).collect();
+    Some(Warning::new(
+        "events_missed",
+        format!("events were missed that arrived while their own program was running: {}", each.join(", ")),
+        "what a program counts is low by at most that; `iotrail check --json` says what each is for",
+    ))
+}
+
+/// The code of the warning that the probes watched something else than the load.
+pub const NOT_SEEN: &str = "load_not_seen";
+
+/// Whether the probes saw so few of a load's completions, which all leave events, that what they counted is not of it.
+pub fn is_another_load(probe: &Probe, completions: u64) -> bool {
+    probe.completions_seen.is_some_and(|seen| seen < completions.div_ceil(2))
+}
+
+/// How many completions ended in interrupts that no probe saw, about: as many for each as in those that were seen.
+fn unseen(m: &Counts<'_>) -> Option<String> {
+    let own = || m.interrupts.iter().filter(|i| i.credited.is_some_and(|n| n > 0));
+    let credited: u64 = own().filter_map(|i| i.credited).sum();
+    let unseen: u64 = own().filter_map(|i| Some(i.proc_count?.saturating_sub(i.count))).sum();
+    let seen = m.probe.completions_seen.filter(|_| credited > 0 && unseen > 0)?;
+    let about = (unseen as f64 * seen as f64 / credited as f64).round();
+    Some(format!(
+        "; about {about} ended in {} of theirs that the kernel counted and no probe saw",
+        plural(unseen as usize, "interrupt")
+    ))
+}
+
+fn untracked(m: &Counts<'_>) -> Option<Warning> {
+    let untracked = m.probe.untracked.filter(|n| *n > 0)?;
+    if is_another_load(m.probe, m.completions) {
+        let seen = m.probe.completions_seen.unwrap_or(0);
+        return Some(Warning::new(
+            NOT_SEEN,
+            format!(
+                "the probes saw {seen} of the load's {} completions: what delivered them, kicks, interrupts and switches are unknown",
+                m.completions
+            ),
+            "latency and throughput are the load's own and stand; report this with the output of `iotrail check`",
+        ));
+    }
+    Some(Warning::new(
+        "untracked",
+        format!(
+            "{untracked} of {} completions left no trace that the probes can follow{}",
+            m.completions,
+            unseen(m).unwrap_or_default()
+        ),
+        "docs/completion-path.md says which interfaces do that and when",
+    ))
+}
+
+fn seen_too_many(m: &Counts<'_>) -> Option<Warning> {
+    let seen = m.probe.completions_seen.filter(|n| *n > m.completions)?;
+    Some(Warning::new(
+        "seen_too_many",
+        format!("the probes saw {seen} completions, the load {}", m.completions),
+        "another ring of this process was busy: take the shares, not the counts, and report this",
+    ))
+}
+
+fn unknown(m: &Counts<'_>) -> Option<Warning> {
+    let seen: u64 = m.vehicles.iter().map(|v| v.completions).sum();
+    let unknown: u64 = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum();
+    let share = unknown as f64 / seen.max(1) as f64;
+    (share >= ACCURACY).then(|| {
+        Warning::new(
+            "unknown_vehicle",
+            format!("for {} of completions it could not be told what carried them", percent(share)),
+            "their details and docs/completion-path.md say when that is so (task work within execve or another call that is not \
+             io_uring's, native aio that no event ends); `iotrail check` says whether a probe is missing",
+        )
+    })
+}
+
+/// The kernel's own count is the observer that nothing escapes.
+fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
+    // The two are not read at the same instant: a few apart is no miss.
+    const EDGES: f64 = 10.0;
+    // Of a line that ended others' I/O alone, nothing is said of this program. Nor do the kernel's own vectors change a figure of
+    // its: what hits its threads is seen, and /proc's count stands beside that of the others.
+    let is_line = |i: &&Interrupt| i.vector.parse::<u32>().is_ok();
+    let own = m.interrupts.iter().filter(is_line).filter(|i| i.credited != Some(0) || i.count == 0);
+    let both = own.filter_map(|i| Some((i, i.proc_count?)));
+    let off = both.filter(|(i, proc)| proc.saturating_sub(i.count) as f64 > (*proc as f64 * ACCURACY).max(EDGES));
+    let off: Vec<_> = off.collect();
+    let (worst, proc) = off.iter().max_by_key(|(i, proc)| proc - i.count)?;
+    let others = match off.len() - 1 {
+        0 => String::new(),
+        n => format!(", and too few of {}", plural(n, "other")),
+    };
+    Some(Warning::new(
+        "interrupts_missed",
+        format!(
+            "the probes saw {} of the {proc} interrupts {} {} on CPU {} that /proc/interrupts counted{others}",
+            worst.count, worst.vector, worst.name, worst.cpu
+        ),
+        "counts of interrupts and their wake-ups are low by that share; completions are not affected",
+    ))
+}
+
+/// A watched program of which there is nothing to tell. `syscalls`, `pread_pwrite`: its system calls, and of these how many
+/// were pread64 and pwrite64.
+pub fn nothing_asynchronous(syscalls: Option<u64>, pread_pwrite: Option<u64>) -> Warning {
+    let instead = match (syscalls, pread_pwrite) {
+        (Some(0), _) => ", nor any system call".to_owned(),
+        (Some(calls), Some(positioned)) => {
+            format!("; of {}, {positioned} were pread64 and pwrite64", plural(calls as usize, "system call"))
+        }
+        _ => String::new(),
+    };
+    Warning::new(
+        "nothing_asynchronous",
+        format!("no request of io_uring, native aio or POSIX AIO was seen{instead}"),
+        "plain system calls are synchronous to the thread that makes them: `strace -fc` counts all kinds of them, and \
+         --profile shows where the time goes; if another process does the I/O, watch that one (-p) or everyone (-a); if the \
+         program brings a glibc of its own, its POSIX AIO is seen with -p alone",
+    )
+}
+
+/// Of a watched program that has rings nothing was seen. `rings`: process and descriptors of each.
+pub fn nothing_of_rings(rings: &[(u32, Vec<u32>)]) -> Warning {
+    const NAMED: usize = 3;
+    let one = |(tgid, fds): &(u32, Vec<u32>)| match fds.first() {
+        Some(fd) => format!("fd {fd} of {tgid}"),
+        None => format!("one of {tgid}"),
+    };
+    let mut named: Vec<String> = rings.iter().take(NAMED).map(one).collect();
+    if rings.len() > NAMED {
+        named.push(format!("{} more", rings.len() - NAMED));
+    }
+    let are = if rings.len() == 1 { "is" } else { "are" };
+    Warning::new(
+        "idle_rings",
+        format!(
+            "{} {are} open ({}); no request was submitted to io_uring, native aio or POSIX AIO while it was watched, and none completed",
+            plural(rings.len(), "io_uring"),
+            list(&named)
+        ),
+        "requests that were submitted before the watch began are seen when they complete: watch longer (--duration)",
+    )
+}
+
+/// Native aio whose results left no system call. `ended`: completions seen, `reaped`: those whose result was seen.
+pub fn results_unseen(ended: u64, reaped: u64) -> Option<Warning> {
+    let unseen = ended.saturating_sub(reaped);
+    (unseen as f64 > ACCURACY * ended as f64).then(|| {
+        Warning::new(
+            "results_unseen",
+            format!(
+                "{unseen} of {ended} completions of native aio were not seen to be reaped: the program takes them out of the \
+                 ring in its own memory, or has left them there"
+            ),
+            "their bytes, errors and latencies are not counted; with io_getevents they would be",
+        )
+    })
+}
+
+/// POSIX AIO: `returned` of `requests`.
+pub fn results_unreturned(requests: u64, returned: u64) -> Option<Warning> {
+    let unseen = requests.saturating_sub(returned);
+    (unseen as f64 > ACCURACY * requests as f64).then(|| {
+        Warning::new(
+            "results_unseen",
+            format!(
+                "{unseen} of {requests} requests of POSIX AIO were not seen to be returned (aio_return): the program looks at them by \
+                 aio_error or a signal alone, or they were not done"
+            ),
+            "no event tells when they are done: they are no completions here, and their bytes, errors and latencies are not counted; \
+             with aio_return they would be",
+        )
+    })
+}
+
+/// Native aio whose submission was under way, or the program's first, when its probe came.
+pub fn submissions_unseen(requests: u64) -> Option<Warning> {
+    (requests > 0).then(|| {
+        Warning::new(
+            "submissions_unseen",
+            format!("{requests} requests of native aio were submitted before that was looked at"),
+            "they are not among the requests, and their completions have no opcode; a trace that starts the program (--) has all",
+        )
+    })
+}
+
+/// Losses that the shares of the CPU could lean from.
+pub fn samples_lost(how: &CpuSamples) -> Option<Warning> {
+    let expected = how.expected.unwrap_or(how.taken + how.elsewhere + how.lost);
+    (how.lost as f64 > 0.05 * expected as f64).then(|| {
+        Warning::new(
+            "samples_lost",
+            format!("{} of {expected} samples of the CPUs were lost", how.lost),
+            "the shares are of the others; a virtual machine whose host is busy loses samples, and so do long stretches \
+             with interrupts off",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::measurement::{Interrupt, Missed, VehicleCount};
+    use iotrail_schema::net_record::{NetRecord, ServerRecord};
+    use iotrail_testing::sample;
+
+    fn codes(m: &Measurement) -> Vec<String> {
+        doubts(m).into_iter().map(|w| w.code).collect()
+    }
+
+    fn text(m: &Measurement, code: &str) -> String {
+        doubts(m).into_iter().find(|w| w.code == code).unwrap().text
+    }
+
+    fn interrupt(cpu: u32, count: u64, proc_count: Option<u64>) -> Interrupt {
+        Interrupt {
+            vector: "36".into(),
+            name: "virtio1-req.0".into(),
+            cpu,
+            count,
+            on_watched: 0,
+            credited: None,
+            proc_count,
+            spent_ns: None,
+        }
+    }
+
+    #[test]
+    fn whole_numbers_and_unwatched_loads_leave_no_doubt() {
+        let mut m = sample::measurement();
+        assert_eq!(doubts(&m), []);
+        (m.probe, m.vehicles, m.interrupts) = Default::default();
+        assert_eq!(doubts(&m), []);
+    }
+
+    #[test]
+    fn each_doubt_has_its_sentence() {
+        let mut m = sample::measurement();
+        m.probe.lost = Some(3);
+        m.probe.missed = vec![
+            Missed { program: "interrupt_ipi_send".into(), events: 1 },
+            Missed { program: "ring_complete".into(), events: 3 },
+        ];
+        (m.probe.completions_seen, m.probe.untracked) = (Some(490), Some(10));
+        assert_eq!(codes(&m), ["events_lost", "events_missed", "untracked"]);
+        assert_eq!(
+            text(&m, "events_lost"),
+            "the probes lost 3 events: a counter's map was full or a probe interrupted itself"
+        );
+        assert_eq!(
+            text(&m, "events_missed"),
+            "events were missed that arrived while their own program was running: interrupt_ipi_send 1, ring_complete 3"
+        );
+        assert_eq!(text(&m, "untracked"), "10 of 500 completions left no trace that the probes can follow");
+        m = sample::measurement();
+        m.probe.completions_seen = Some(501);
+        assert_eq!(codes(&m), ["seen_too_many"]);
+        assert_eq!(text(&m, "seen_too_many"), "the probes saw 501 completions, the load 500");
+    }
+
+    #[test]
+    fn what_is_lost_says_what_it_makes_unreliable() {
+        let all = [
+            (Full::Threads, "what delivered their completions is wrong"),
+            (Full::Counts, "lower bounds"),
+            (Full::Calls, "io_uring's counts hold"),
+            (Full::Children, "3 processes: what they did is not counted"),
+            (Full::Errnos, "the number of errors holds"),
+            (Full::Interrupts, "completions hold"),
+            (Full::Ipis, "completions hold"),
+            (Full::Workers, "a lower bound"),
+        ];
+        for (full, said) in all {
+            let [warning] = &no_room(&[(full, 3)])[..] else { panic!("one warning") };
+            assert!(warning.text.contains(said), "{}", warning.text);
+        }
+        assert_eq!(no_room(&[]), []);
+    }
+
+    #[test]
+    fn a_network_servers_completions_are_its_own() {
+        let mut m = sample::measurement();
+        let mut server = ServerRecord::default();
+        server.total.counts.completions = 1000;
+        m.net = Some(NetRecord { server: Some(server), ..NetRecord::default() });
+        (m.probe.completions_seen, m.probe.untracked) = (Some(990), Some(10));
+        assert_eq!(text(&m, "untracked"), "10 of 1000 completions left no trace that the probes can follow");
+        m.probe.completions_seen = Some(1001);
+        assert_eq!(text(&m, "seen_too_many"), "the probes saw 1001 completions, the load 1000");
+    }
+
+    #[test]
+    fn unknown_vehicles_are_a_doubt_from_one_in_a_hundred_on() {
+        let mut m = sample::measurement();
+        let by = |vehicle, completions| VehicleCount { vehicle, completions, detail: None, delay_ns: None };
+        m.vehicles = vec![by(Vehicle::Enter, 496), by(Vehicle::Unknown, 4)];
+        assert_eq!(doubts(&m), []);
+        m.vehicles = vec![by(Vehicle::Enter, 495), by(Vehicle::Unknown, 5)];
+        assert_eq!(text(&m, "unknown_vehicle"), "for 1 % of completions it could not be told what carried them");
+    }
+
+    #[test]
+    fn a_program_without_asynchronous_requests_is_told_what_it_did() {
+        let text = |calls, positioned| nothing_asynchronous(calls, positioned).text;
+        let none = "no request of io_uring, native aio or POSIX AIO was seen";
+        assert_eq!(text(Some(731), Some(500)), format!("{none}; of 731 system calls, 500 were pread64 and pwrite64"));
+        assert_eq!(text(Some(0), Some(0)), format!("{none}, nor any system call"));
+        assert_eq!(text(None, None), none);
+    }
+
+    #[test]
+    fn rings_that_are_open_are_told_where_nothing_was_seen() {
+        let is = |rings: &[(u32, Vec<u32>)], head: &str| {
+            let w = nothing_of_rings(rings);
+            assert!(w.code == "idle_rings" && w.text.starts_with(head), "{}", w.text);
+            assert!(!w.remedy.contains("synchronous"), "{}", w.remedy);
+        };
+        is(&[(7, vec![3, 5])], "1 io_uring is open (fd 3 of 7); no request was submitted");
+        let many: Vec<(u32, Vec<u32>)> = (1..=5).map(|tgid| (tgid, vec![4])).collect();
+        is(&many, "5 io_urings are open (fd 4 of 1, fd 4 of 2, fd 4 of 3 and 2 more); ");
+    }
+
+    #[test]
+    fn what_ended_out_of_sight_is_estimated_by_the_interrupts_that_no_probe_saw() {
+        let mut m = sample::measurement();
+        (m.ios, m.probe.completions_seen, m.probe.untracked) = (12_000, Some(11_976), Some(24));
+        m.interrupts = vec![
+            Interrupt { credited: Some(1497), ..interrupt(1, 1500, Some(1503)) },
+            Interrupt { credited: Some(0), ..interrupt(0, 70, Some(90)) },
+        ];
+        assert_eq!(
+            text(&m, "untracked"),
+            "24 of 12000 completions left no trace that the probes can follow; about 24 ended in 3 interrupts of theirs that the \
+             kernel counted and no probe saw"
+        );
+    }
+
+    #[test]
+    fn results_out_of_sight_are_a_doubt_from_one_in_a_hundred_on() {
+        assert_eq!(results_unseen(0, 0), None);
+        assert_eq!(results_unseen(100, 99), None);
+        let said = results_unseen(200, 0).unwrap().text;
+        assert!(said.starts_with("200 of 200 completions of native aio were not seen to be reaped: "), "{said}");
+        assert_eq!(results_unreturned(100, 99), None);
+        let said = results_unreturned(500, 0).unwrap().text;
+        assert!(
+            said.starts_with("500 of 500 requests of POSIX AIO were not seen to be returned (aio_return): "),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn interrupts_that_the_kernel_counted_and_the_probes_did_not_are_said_once() {
+        let mut m = sample::measurement();
+        m.interrupts = vec![interrupt(0, 989, None), interrupt(0, 0, Some(10)), interrupt(0, 99_000, Some(100_000))];
+        assert_eq!(doubts(&m), []);
+        m.interrupts.push(interrupt(1, 900, Some(1000)));
+        assert_eq!(
+            text(&m, "interrupts_missed"),
+            "the probes saw 900 of the 1000 interrupts 36 virtio1-req.0 on CPU 1 that /proc/interrupts counted"
+        );
+        m.interrupts.push(interrupt(0, 0, Some(11)));
+        assert_eq!(codes(&m), ["interrupts_missed"]);
+        assert!(
+            text(&m, "interrupts_missed").ends_with("on CPU 1 that /proc/interrupts counted, and too few of 1 other")
+        );
+    }
+
+    /// A short program beside others: the tick of a CPU that it hardly used, and a disk that ended others' I/O.
+    #[test]
+    fn interrupts_that_change_no_figure_of_the_program_are_no_doubt() {
+        let mut m = sample::measurement();
+        let tick = Interrupt { vector: "LOC".into(), name: "local_timer".into(), ..interrupt(0, 1, Some(84)) };
+        let others = Interrupt { credited: Some(0), on_watched: 1, ..interrupt(1, 1, Some(84)) };
+        m.interrupts = vec![tick, others.clone()];
+        assert_eq!(doubts(&m), []);
+        m.interrupts.push(Interrupt { credited: Some(1), ..others });
+        assert_eq!(codes(&m), ["interrupts_missed"]);
+    }
+}

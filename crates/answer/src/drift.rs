@@ -1,0 +1,268 @@
+//! What the repeats of a run say against each other: repeats far from their cell's others, and a run that changed as a whole from
+//! its first blocks to its last. Nothing is left out for it.
+
+use super::unit::Unit;
+use iotrail_base::words::{count, percent, plural};
+use iotrail_schema::measurement::Warning;
+use iotrail_schema::run_record::{CellRecord, RunRecord, value_text};
+use iotrail_stats::middle::{deviation, median};
+
+/// Fewer repeats have no deviation to measure one of them by.
+const ENOUGH: usize = 5;
+/// A repeat may lie this far from the median without a word, however little the others vary: so far off, it moves the
+/// median of five repeats, or their mean by 2 %.
+const OUTLIER: f64 = 0.10;
+/// Change from the first half of the blocks to the second that is worth saying; as for the course within one measurement.
+const DRIFT: f64 = 0.05;
+/// Probability of an order of blocks as extreme as that by chance, both directions together. Five blocks can have it (1.7 %),
+/// fewer cannot.
+const CHANCE: f64 = 0.02;
+/// Outliers that are named.
+const NAMED: usize = 3;
+
+/// Of throughput. Pure: the same record gives the same words.
+pub fn warnings(run: &RunRecord) -> Vec<Warning> {
+    [outliers(run), drift(run)].into_iter().flatten().collect()
+}
+
+/// How far a repeat may be from the median, in median absolute deviations (scaled to a normal's standard deviation). With few
+/// repeats that scale is itself uncertain: simulated, one in a hundred cells of `n` normal repeats has one beyond it.
+fn limit(n: usize) -> f64 {
+    3.6 + 30.0 / (n as f64 - 3.0)
+}
+
+struct Outlier<'a> {
+    cell: &'a CellRecord,
+    /// From 1.
+    repeat: usize,
+    iops: f64,
+    /// To the median of its cell, as a share of it.
+    off: f64,
+}
+
+fn outliers(run: &RunRecord) -> Option<Warning> {
+    let mut found: Vec<Outlier> = run.cells.iter().flat_map(outliers_of).collect();
+    found.sort_by(|a, b| b.off.abs().total_cmp(&a.off.abs()));
+    let one = |o: &Outlier| {
+        let side = if o.off < 0.0 { "below" } else { "above" };
+        format!(
+            "{}, repeat {}: {} {}, {} {side} the median of its {}",
+            named(run, o.cell),
+            o.repeat,
+            count(o.iops),
+            Unit::of_run(run).per_second(),
+            percent(o.off.abs()),
+            o.cell.measurements.len()
+        )
+    };
+    let mut text: Vec<String> = found.iter().take(NAMED).map(one).collect();
+    if let more @ 1.. = found.len().saturating_sub(NAMED) {
+        text.push(format!("and {more} more"));
+    }
+    (!found.is_empty()).then(|| {
+        Warning::new(
+            "outliers",
+            format!("{} far from the others, and kept: {}", plural(found.len(), "repeat"), text.join("; ")),
+            "medians bear a few of them; many mean that something else ran: repeat the run when it does not",
+        )
+    })
+}
+
+fn outliers_of(cell: &CellRecord) -> Vec<Outlier<'_>> {
+    let iops: Vec<f64> = cell.measurements.iter().map(|m| m.iops).collect();
+    if iops.len() < ENOUGH {
+        return Vec::new();
+    }
+    let middle = median(iops.iter().copied()).filter(|middle| *middle > 0.0);
+    let Some((middle, scale)) = middle.and_then(|m| Some((m, deviation(iops.iter().copied(), m)?))) else {
+        return Vec::new();
+    };
+    let far = (limit(iops.len()) * scale).max(OUTLIER * middle);
+    let each = iops.iter().enumerate().filter(|(_, x)| (**x - middle).abs() > far);
+    each.map(|(i, x)| Outlier { cell, repeat: i + 1, iops: *x, off: x / middle - 1.0 }).collect()
+}
+
+/// `cell 7 (depth 16 · arm coop)`.
+fn named(run: &RunRecord, cell: &CellRecord) -> String {
+    let values = run.axes.iter().filter_map(|a| Some(format!("{a} {}", value_text(cell.params.get(a)?))));
+    match values.collect::<Vec<_>>().join(" · ") {
+        none if none.is_empty() => format!("cell {}", cell.cell),
+        values => format!("cell {} ({values})", cell.cell),
+    }
+}
+
+/// Each block holds every cell once, so a block's level is the median over the cells of what each did against its own median. The
+/// order of the blocks is time: Kendall's rank correlation of the two, with its exact distribution.
+fn drift(run: &RunRecord) -> Option<Warning> {
+    let whole: Vec<&CellRecord> =
+        run.cells.iter().filter(|c| !c.measurements.is_empty() && c.measurements.len() >= ENOUGH).collect();
+    let blocks = whole.iter().map(|c| c.measurements.len()).min()?;
+    let relative: Vec<Vec<f64>> = whole.iter().filter_map(|c| relative(c, blocks)).collect();
+    let level = |block: usize| median(relative.iter().map(|cell| cell[block]));
+    let levels: Vec<f64> = (0..blocks).map(level).collect::<Option<_>>()?;
+    if chance(&levels) > CHANCE {
+        return None;
+    }
+    let halves = |levels: &[f64]| {
+        let half = levels.len() / 2;
+        Some(median(levels[levels.len() - half..].iter().copied())? / median(levels[..half].iter().copied())? - 1.0)
+    };
+    let change = halves(&levels)?;
+    if !change.is_finite() || change.abs() < DRIFT {
+        return None;
+    }
+    let most = whole
+        .iter()
+        .filter_map(|c| Some((*c, halves(&self::relative(c, blocks)?)?)))
+        .filter(|(_, change)| change.is_finite())
+        .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
+    let course = |change: f64| format!("{} by {}", if change < 0.0 { "fell" } else { "rose" }, percent(change.abs()));
+    let worst =
+        if whole.len() > 1 { format!("; of {} it {}", named(run, most.0), course(most.1)) } else { String::new() };
+    Some(Warning::new(
+        "drift",
+        format!(
+            "throughput {} from the first repeats to the last (median over the cells, {blocks} blocks, p = {:.3}){worst}",
+            course(change),
+            chance(&levels)
+        ),
+        "arms share each block, so that their ratios bear it; absolute numbers don't: find what changed (heat, a drive that \
+         fills, a cache, other programs), or let it settle first",
+    ))
+}
+
+/// The first `blocks` repeats, each against the cell's median; `None`: it has none.
+fn relative(cell: &CellRecord, blocks: usize) -> Option<Vec<f64>> {
+    let iops: Vec<f64> = cell.measurements.iter().take(blocks).map(|m| m.iops).collect();
+    let middle = median(iops.iter().copied())?;
+    (middle > 0.0).then(|| iops.iter().map(|x| x / middle).collect())
+}
+
+/// Two-sided probability that an order without a trend has as many more rising than falling pairs (or falling than rising).
+fn chance(levels: &[f64]) -> f64 {
+    let n = levels.len();
+    let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
+    let sign = |(i, j): (usize, usize)| match levels[j].total_cmp(&levels[i]) {
+        std::cmp::Ordering::Greater => 1i64,
+        std::cmp::Ordering::Less => -1,
+        std::cmp::Ordering::Equal => 0,
+    };
+    let s = pairs.map(sign).sum::<i64>().unsigned_abs() as usize;
+    let all = n * n.saturating_sub(1) / 2;
+    // Orders by their number of falling pairs: the i-th of a sequence adds 0 to i of them, each with the same chance.
+    let mut orders = vec![1.0];
+    for i in 1..n {
+        // The sum over the last i + 1 of them, kept as it moves on.
+        let (mut sum, mut next) = (0.0f64, Vec::with_capacity(orders.len() + i));
+        for k in 0..orders.len() + i {
+            sum += orders.get(k).copied().unwrap_or(0.0);
+            if k > i {
+                sum -= orders.get(k - i - 1).copied().unwrap_or(0.0);
+            }
+            next.push(sum.max(0.0) / (i + 1) as f64);
+        }
+        orders = next;
+    }
+    let extreme = (all - s) / 2;
+    (2.0 * orders.iter().take(extreme + 1).sum::<f64>()).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::run_record::ARM;
+    use iotrail_stats::random::SplitMix64;
+    use iotrail_testing::sample;
+
+    /// Cells by the IOPS of their repeats.
+    fn run(cells: &[&[f64]]) -> RunRecord {
+        let cell = |(i, iops): (usize, &&[f64])| CellRecord {
+            cell: i as u32 + 1,
+            params: [("depth".into(), (i + 1).into()), (ARM.into(), "coop".into())].into_iter().collect(),
+            untestable: None,
+            measurements: iops
+                .iter()
+                .map(|iops| iotrail_schema::measurement::Measurement { iops: *iops, ..sample::measurement() })
+                .collect(),
+        };
+        RunRecord {
+            repeats: 5,
+            axes: vec!["depth".into(), ARM.into()],
+            arms: vec!["default".into(), "coop".into()],
+            cells: cells.iter().enumerate().map(cell).collect(),
+            ..sample::run()
+        }
+    }
+
+    fn texts(cells: &[&[f64]]) -> Vec<String> {
+        warnings(&run(cells)).into_iter().map(|w| w.text).collect()
+    }
+
+    #[test]
+    fn repeats_that_vary_say_nothing() {
+        assert_eq!(texts(&[]), [""; 0]);
+        assert_eq!(texts(&[&[]]), [""; 0]);
+        assert_eq!(texts(&[&[100.0, 103.0, 98.0, 101.0, 99.0], &[0.0; 5]]), [""; 0]);
+        // Four repeats cannot show either.
+        assert_eq!(texts(&[&[100.0, 90.0, 80.0, 20.0]]), [""; 0]);
+    }
+
+    #[test]
+    fn a_repeat_far_off_is_named_and_by_how_much() {
+        let far = [1000.0, 1010.0, 500.0, 990.0, 1005.0];
+        assert_eq!(
+            texts(&[&[2000.0, 2001.0, 1999.0, 2000.0, 2002.0], &far]),
+            [
+                "1 repeat far from the others, and kept: cell 2 (depth 2 · arm coop), repeat 3: 500 IOPS, 50 % below the median \
+                 of its 5"
+            ]
+        );
+        // Far in deviations, and near in per cent.
+        assert_eq!(texts(&[&[1000.0, 1000.1, 999.9, 1000.0, 1090.0]]), [""; 0]);
+        let many: Vec<&[f64]> = vec![&far; 5];
+        assert!(texts(&many)[0].ends_with("; and 2 more"), "{:?}", texts(&many));
+    }
+
+    #[test]
+    fn a_run_that_slows_down_is_said_with_the_cell_that_did_most() {
+        let falls = [1000.0, 980.0, 950.0, 930.0, 900.0];
+        let falls_more = [500.0, 480.0, 450.0, 420.0, 400.0];
+        assert_eq!(
+            texts(&[&falls, &falls_more]),
+            [
+                "throughput fell by 12 % from the first repeats to the last (median over the cells, 5 blocks, p = 0.017); of cell 2 \
+                 (depth 2 · arm coop) it fell by 16 %"
+            ]
+        );
+        // In order, and by little.
+        assert_eq!(texts(&[&[1000.0, 999.0, 998.0, 997.0, 996.0]]), [""; 0]);
+        // One pair out of order is no drift in five blocks.
+        assert_eq!(texts(&[&[1000.0, 980.0, 950.0, 900.0, 930.0]]), [""; 0]);
+        // An interrupted run: its whole blocks count.
+        assert_eq!(texts(&[&falls, &falls_more[..3]]).len(), 1);
+    }
+
+    #[test]
+    fn chances_are_the_textbooks() {
+        // Kendall's S for n = 5: all in order, 2 of 120 orders; one pair exchanged, 10 of 120.
+        assert!((chance(&[1.0, 2.0, 3.0, 4.0, 5.0]) - 2.0 / 120.0).abs() < 1e-12);
+        assert!((chance(&[5.0, 4.0, 3.0, 1.0, 2.0]) - 10.0 / 120.0).abs() < 1e-12);
+        assert!((chance(&[1.0, 1.0, 1.0]) - 1.0).abs() < 1e-12);
+    }
+
+    /// Of cells of normal repeats, one in a hundred may have an outlier, and one run in fifty a drift.
+    #[test]
+    fn chance_is_called_out_as_seldom_as_it_says() {
+        let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
+        for n in [5, 8, 12, 20] {
+            let mut hits = 0;
+            for _ in 0..2000 {
+                let iops: Vec<f64> = (0..n).map(|_| random.normal()).collect();
+                let middle = median(iops.iter().copied()).unwrap();
+                let scale = deviation(iops.iter().copied(), middle).unwrap();
+                hits += u32::from(iops.iter().any(|x| (x - middle).abs() > limit(n) * scale));
+            }
+            assert!(hits <= 32, "{hits} of 2,000 cells with {n} repeats");
+        }
+    }
+}

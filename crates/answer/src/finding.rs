@@ -1,0 +1,178 @@
+//! Diagnoses of a single measurement: what stands out, the numbers that show it, and what would change it. What puts the
+//! numbers in doubt is not here: the measurement has it in its warnings (`doubt.rs`).
+
+use super::delivered::{self, WORTH_SAYING, share};
+use iotrail_base::words::{count, percent, three_digits};
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::vehicle::Vehicle;
+
+/// Everything that can be said of one measurement, the most telling first.
+pub fn findings(m: &Measurement) -> Vec<Finding> {
+    [stranded(m), delivered::kick_storm(m.per_io.kicks, m.iops, ""), device_irq(m), iowq(m), not_granted(m)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Timer interrupts a second on the CPUs of the jobs, as counted during the measurement. With no tick stopped, this is the
+/// kernel's tick rate.
+pub fn tick_rate(m: &Measurement) -> Option<f64> {
+    let ticks: Vec<u64> =
+        m.interrupts.iter().filter(|i| i.vector == "LOC" && m.load.cpus.contains(&i.cpu)).map(|i| i.count).collect();
+    if ticks.is_empty() || m.elapsed_ns == 0 {
+        return None;
+    }
+    let seconds = m.elapsed_ns as f64 / 1e9;
+    Some(ticks.iter().sum::<u64>() as f64 / ticks.len() as f64 / seconds)
+}
+
+/// Why completions wait for the tick under these options, and nothing more than these options say.
+pub fn why_the_tick(m: &Measurement) -> &'static str {
+    delivered::why_the_tick(&m.load.ring.requested, m.load.wait == "peek")
+}
+
+fn stranded(m: &Measurement) -> Option<Finding> {
+    let mut f = delivered::stranded(&m.vehicles, &m.load.ring.requested, m.load.wait == "peek")?;
+    f.evidence.insert("iops".into(), m.iops);
+    if let Some(ticks) = tick_rate(m) {
+        f.text += &format!(
+            ". The CPU took {} ticks a second and {} I/Os completed a second: {} a tick",
+            count(ticks.round()),
+            count(m.iops.round()),
+            three_digits(m.iops / (ticks * m.load.cpus.len() as f64))
+        );
+        f.evidence.insert("ticks_per_s".into(), ticks);
+    }
+    Some(f)
+}
+
+fn device_irq(m: &Measurement) -> Option<Finding> {
+    let share = share(&m.vehicles, Vehicle::DeviceIrq);
+    // Half: the vehicle that explains the measurement, not one among others.
+    if share < 0.5 {
+        return None;
+    }
+    let most = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::DeviceIrq).max_by_key(|v| v.completions);
+    let which = most.and_then(|v| v.detail.clone()).map(|d| format!(" ({d})")).unwrap_or_default();
+    let text = format!(
+        "{} of completions were posted on return from a device's interrupt{which} on the job's own CPU: it lets the job into \
+         the kernel without a kick",
+        percent(share)
+    );
+    Some(Finding::new("device_irq", Severity::Note, text, "", &[("share", share)]))
+}
+
+fn iowq(m: &Measurement) -> Option<Finding> {
+    let share = share(&m.vehicles, Vehicle::Iowq);
+    if m.load.force_async || share < WORTH_SAYING {
+        return None;
+    }
+    let text = format!("{} of completions came from io-wq workers, which nobody asked for", percent(share));
+    let remedy = "the file system or the device could not take these requests without waiting: try --direct, laid-out files, or \
+                  a smaller depth";
+    Some(Finding::new("iowq", Severity::Warning, text, remedy, &[("share", share)]))
+}
+
+fn not_granted(m: &Measurement) -> Option<Finding> {
+    let missing: Vec<String> =
+        m.load.ring.requested.iter().filter(|f| !m.load.ring.granted.contains(f)).cloned().collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let text = format!("ring flags asked for and not granted: {}", missing.join(", "));
+    Some(Finding::new(
+        "not_granted",
+        Severity::Warning,
+        text,
+        "run `iotrail check`",
+        &[("flags", missing.len() as f64)],
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::measurement::VehicleCount;
+    use iotrail_testing::sample;
+
+    fn only(m: &Measurement, code: &str) -> Option<Finding> {
+        findings(m).into_iter().find(|f| f.code == code)
+    }
+
+    fn carried_by(vehicle: Vehicle, detail: Option<&str>) -> Measurement {
+        let mut m = sample::measurement();
+        m.vehicles = vec![VehicleCount { vehicle, completions: 500, detail: detail.map(Into::into), delay_ns: None }];
+        m
+    }
+
+    #[test]
+    fn coop_and_peek_wait_for_the_tick_and_the_words_say_why() {
+        let f = only(&sample::measurement(), "stranded").unwrap();
+        assert_eq!(
+            f.text,
+            "99.4 % of completions waited for the timer tick: COOP_TASKRUN sends no interrupt for them and the thread makes no \
+             system call while it peeks, so their task work waits until the kernel is entered for another reason, and the \
+             next one is the tick. The CPU took 250 ticks a second and 250 I/Os completed a second: 1.00 a tick"
+        );
+        assert!(f.remedy.starts_with("add taskrun_flag"));
+        assert_eq!((f.warns(), f.evidence["ticks_per_s"], f.evidence["iops"]), (true, 250.0, 250.0));
+    }
+
+    #[test]
+    fn other_reasons_for_the_tick_are_not_blamed_on_coop() {
+        let mut m = sample::measurement();
+        m.load.ring.requested.clear();
+        m.interrupts.clear();
+        let f = only(&m, "stranded").unwrap();
+        assert_eq!(
+            f.text,
+            "99.4 % of completions waited for the timer tick: nothing else entered the kernel on the thread's CPU before it"
+        );
+        assert!(f.remedy.starts_with("wait in io_uring_enter"));
+        assert_eq!(only(&carried_by(Vehicle::Enter, None), "stranded"), None);
+    }
+
+    #[test]
+    fn kicks_are_explained_where_there_are_many() {
+        let mut m = carried_by(Vehicle::ReschedIpi, None);
+        (m.per_io.kicks, m.iops) = (Some(1.0), 14_900.0);
+        let f = only(&m, "kick_storm").unwrap();
+        assert!(f.text.starts_with("1.00 kicks per I/O, 14.9 k a second: ") && f.remedy.starts_with("coop_taskrun"));
+        assert!(f.warns());
+        m.iops = 2_000.0;
+        assert!(!only(&m, "kick_storm").unwrap().warns());
+        m.iops = 900.0;
+        assert_eq!(only(&m, "kick_storm"), None);
+        (m.per_io.kicks, m.iops) = (Some(0.4), 100_000.0);
+        assert_eq!(only(&m, "kick_storm"), None);
+        m.per_io.kicks = None;
+        assert_eq!(only(&m, "kick_storm"), None);
+    }
+
+    #[test]
+    fn the_interrupt_that_carries_is_named() {
+        let f = only(&carried_by(Vehicle::DeviceIrq, Some("36 virtio1-req.0")), "device_irq").unwrap();
+        assert_eq!(
+            f.text,
+            "100 % of completions were posted on return from a device's interrupt (36 virtio1-req.0) on the job's own CPU: \
+             it lets the job into the kernel without a kick"
+        );
+    }
+
+    #[test]
+    fn a_flag_that_was_not_granted_is_named() {
+        let mut m = sample::measurement();
+        assert_eq!(only(&m, "not_granted"), None);
+        m.load.ring.granted.clear();
+        assert_eq!(only(&m, "not_granted").unwrap().text, "ring flags asked for and not granted: coop_taskrun");
+    }
+
+    #[test]
+    fn unasked_workers_are_a_finding_and_asked_ones_are_not() {
+        let mut m = carried_by(Vehicle::Iowq, None);
+        assert!(only(&m, "iowq").unwrap().text.starts_with("100 % of completions came from io-wq workers"));
+        m.load.force_async = true;
+        assert_eq!(only(&m, "iowq"), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! How a run's cells are read: in groups that differ in nothing but one parameter, row by row, the arms of a row side by side.
+
+use serde_json::Value;
+
+use iotrail_base::words::span;
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, VARIANT, value_text};
+use iotrail_schema::vehicle::Vehicle;
+
+/// Cells that share the value of all parameters but the arm and the row's.
+pub struct Group<'a> {
+    /// `cpus irq · wait peek`; empty where there is one group.
+    pub title: String,
+    pub rows: Vec<Row<'a>>,
+}
+
+/// Cells that differ in the arm alone, in the order of the arms.
+pub struct Row<'a> {
+    /// The row parameter's value; empty where there is no such parameter.
+    pub value: String,
+    pub cells: Vec<&'a CellRecord>,
+}
+
+/// The parameter that the rows of a table go by: the one with the most values, the later one of two. Variants are groups rather
+/// than rows where something else varies: what differs between them is more than one option.
+pub fn row_axis(run: &RunRecord) -> Option<&str> {
+    let axes = run.axes.iter().filter(|a| *a != ARM);
+    axes.max_by_key(|a| {
+        let values = run.values(a).len();
+        (values > 1 && *a != VARIANT, values)
+    })
+    .map(String::as_str)
+}
+
+/// A parameter's value as people write it, with the unit that its option has.
+fn text(axis: &str, value: &Value) -> String {
+    match (axis, value.as_f64()) {
+        ("think", Some(0.0)) => "none".into(),
+        ("think", Some(ns)) => span(ns),
+        _ => value_text(value),
+    }
+}
+
+/// All cells but the control arm's, in the order of the plan. `rows` names the parameter of the rows; without one each group is one row.
+pub fn groups<'a>(run: &'a RunRecord, rows: Option<&str>) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for cell in run.cells.iter().filter(|c| c.arm() != CONTROL) {
+        let text = |axis: &str| cell.params.get(axis).map(|v| text(axis, v)).unwrap_or_default();
+        let shared = run.axes.iter().filter(|a| *a != ARM && Some(a.as_str()) != rows);
+        let title = shared.map(|a| format!("{a} {}", text(a))).collect::<Vec<_>>().join(" · ");
+        let value = rows.map(text).unwrap_or_default();
+        let group = match groups.iter().position(|g| g.title == title) {
+            Some(i) => &mut groups[i],
+            None => {
+                groups.push(Group { title, rows: Vec::new() });
+                let last = groups.len() - 1;
+                &mut groups[last]
+            }
+        };
+        match group.rows.iter_mut().find(|r| r.value == value) {
+            Some(row) => row.cells.push(cell),
+            None => group.rows.push(Row { value, cells: vec![cell] }),
+        }
+    }
+    groups
+}
+
+/// Share of each vehicle in the completions of all repeats, the largest first; empty where nothing was watched.
+pub fn vehicle_shares(measurements: &[Measurement]) -> Vec<(Vehicle, f64)> {
+    let all = measurements.iter().flat_map(|m| &m.vehicles);
+    let total: u64 = all.clone().map(|v| v.completions).sum();
+    let mut shares: Vec<(Vehicle, u64)> = Vec::new();
+    for v in all {
+        match shares.iter_mut().find(|(vehicle, _)| *vehicle == v.vehicle) {
+            Some((_, n)) => *n += v.completions,
+            None => shares.push((v.vehicle, v.completions)),
+        }
+    }
+    shares.retain(|(_, n)| *n > 0);
+    shares.sort_by_key(|(vehicle, n)| (std::cmp::Reverse(*n), *vehicle));
+    shares.into_iter().map(|(v, n)| (v, n as f64 / total as f64)).collect()
+}
+
+/// Cells that this host could not do, gathered by reason: (reason, what the cells of that reason have in common, how many).
+pub fn untestable(run: &RunRecord) -> Vec<(String, String, usize)> {
+    let mut reasons: Vec<(String, Vec<&CellRecord>)> = Vec::new();
+    for cell in run.cells.iter().filter(|c| c.arm() != CONTROL) {
+        let Some(reason) = &cell.untestable else { continue };
+        match reasons.iter_mut().find(|(r, _)| r == reason) {
+            Some((_, cells)) => cells.push(cell),
+            None => reasons.push((reason.clone(), vec![cell])),
+        }
+    }
+    let common = |cells: &[&CellRecord]| {
+        let same = |axis: &&String| {
+            let of = |c: &CellRecord| c.params.get(axis.as_str()).cloned().unwrap_or(Value::Null);
+            run.values(axis).len() > 1 && cells.iter().all(|c| of(c) == of(cells[0]))
+        };
+        let text = |axis: &String| cells[0].params.get(axis).map(|v| format!("{axis} {}", self::text(axis, v)));
+        run.axes.iter().filter(same).filter_map(text).collect::<Vec<_>>().join(" · ")
+    };
+    reasons.into_iter().map(|(reason, cells)| (reason, common(&cells), cells.len())).collect()
+}

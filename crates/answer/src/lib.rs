@@ -1,0 +1,25 @@
+//! What measurements mean, in words. Pure: numbers in, sentences out; nothing is said that the numbers given don't say.
+//!
+//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`, `iotrail-path`.
+
+pub mod across;
+pub mod command;
+pub mod comparable;
+pub mod compare;
+pub mod conclude;
+pub mod delivered;
+pub mod diagnose;
+pub mod doubt;
+pub mod drift;
+pub mod expectation;
+pub mod explain;
+pub mod finding;
+pub mod group;
+pub mod losses;
+pub mod per_io;
+pub mod spread;
+pub mod timeline;
+pub mod timelines;
+pub mod unit;
+pub mod verdicts;
+pub mod warned;

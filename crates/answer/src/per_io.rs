@@ -1,0 +1,121 @@
+//! What one I/O costs: figures of measurements divided by their I/Os.
+
+use iotrail_schema::measurement::{CpuShare, Interrupt, Measurement, VehicleCount};
+use iotrail_schema::net_record::{ServerCounts, ServerRecord};
+use iotrail_schema::place::Place;
+
+/// Whether kernel threads take the load's requests in.
+pub fn has_sqpoll(m: &Measurement) -> bool {
+    m.load.ring.granted.iter().any(|flag| flag == "sqpoll")
+}
+
+/// CPU time of the load's own threads and of the helpers that work for it, ns. Where there are SQPOLL threads and their time is not
+/// known, nor is the sum; measurements of versions that did not look at the other helpers are without these.
+pub fn cpu_ns(m: &Measurement) -> Option<f64> {
+    // A server that is none of ours, was lost before it could say what it took, or whose kernel does not tell.
+    let unknown = |server: &ServerRecord| {
+        server.threads.is_empty() || server.total.user_ns.is_none() || server.total.system_ns.is_none()
+    };
+    if m.net.as_ref().is_some_and(|net| net.server.as_ref().is_none_or(unknown)) {
+        return None;
+    }
+    let helpers = m.cpu.sqpoll_ns.or((!has_sqpoll(m)).then_some(0))? + m.cpu.helpers_ns.unwrap_or(0);
+    let own = m.cpu.user_ns? + m.cpu.system_ns?;
+    (m.ios > 0).then(|| (own + helpers) as f64 / m.ios as f64)
+}
+
+/// The same of the SQPOLL threads alone.
+pub fn sqpoll_ns(m: &Measurement) -> Option<f64> {
+    m.cpu.sqpoll_ns.filter(|_| m.ios > 0).map(|ns| ns as f64 / m.ios as f64)
+}
+
+/// The same of the other helpers: io-wq workers, glibc's.
+pub fn helpers_ns(m: &Measurement) -> Option<f64> {
+    m.cpu.helpers_ns.filter(|_| m.ios > 0).map(|ns| ns as f64 / m.ios as f64)
+}
+
+pub fn wakeups(m: &Measurement) -> Option<f64> {
+    m.cpu.sqpoll_wakeups.filter(|_| m.ios > 0).map(|n| n as f64 / m.ios as f64)
+}
+
+/// Of each second, the part that the server's threads were neither on a CPU nor waiting for one, seconds; all threads together.
+pub fn server_idle(m: &Measurement) -> Option<f64> {
+    of_each_second(m, |s| s.idle_ns)
+}
+
+/// What the server's threads took, or had, of each second.
+pub fn of_each_second(m: &Measurement, ns: impl Fn(&ServerCounts) -> Option<u64>) -> Option<f64> {
+    let total = &m.net.as_ref()?.server.as_ref()?.total;
+    ns(total).filter(|_| total.wall_ns > 0).map(|ns| ns as f64 / total.wall_ns as f64)
+}
+
+/// Requests handed to io-wq: asked for, and because they would have blocked.
+pub fn punts(m: &Measurement) -> Option<(f64, f64)> {
+    let per_io = |n: u64| n as f64 / m.ios as f64;
+    m.punts.filter(|_| m.ios > 0).map(|p| (per_io(p.asked), per_io(p.would_block)))
+}
+
+/// Returns to user mode by this cause.
+pub fn mode_switches(m: &Measurement, cause: &str) -> Option<f64> {
+    let all = m.per_io.mode_switches.map(|_| &m.mode_switches)?;
+    let count: u64 = all.iter().filter(|s| s.cause == cause).map(|s| s.count).sum();
+    (m.ios > 0).then(|| count as f64 / m.ios as f64)
+}
+
+/// An estimate from samples, and its standard error: the samples of a place are few among many, so their number is Poisson's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampled {
+    pub ns: f64,
+    pub error_ns: f64,
+    pub samples: u64,
+}
+
+/// CPU time at these places, by samples of all repeats together; `None` where none were taken, or not by time.
+pub fn place(measurements: &[Measurement], is: impl Fn(Place) -> bool) -> Option<Sampled> {
+    let (mut samples, mut ns, mut ios) = (0u64, 0.0, 0u64);
+    for m in measurements {
+        let period = m.cpu_samples.as_ref()?.period_ns? as f64;
+        let here: u64 = m.cpu_shares.as_ref()?.iter().filter(|s| is(s.place)).map(|s| s.samples).sum();
+        samples += here;
+        ns += here as f64 * period;
+        ios += m.ios;
+    }
+    // One sample where there is none: that much may have been missed.
+    let error = |period: f64| (samples.max(1) as f64).sqrt() * period / ios as f64;
+    let period = measurements.first()?.cpu_samples.as_ref()?.period_ns? as f64;
+    (ios > 0).then(|| Sampled { ns: ns / ios as f64, error_ns: error(period), samples })
+}
+
+/// The share of a place among the samples of all repeats.
+pub fn share_of_place(measurements: &[Measurement], place: Place) -> Option<f64> {
+    let (mut here, mut all) = (0u64, 0u64);
+    for m in measurements {
+        let shares: &[CpuShare] = m.cpu_shares.as_deref()?;
+        here += shares.iter().filter(|s| s.place == place).map(|s| s.samples).sum::<u64>();
+        all += shares.iter().map(|s| s.samples).sum::<u64>();
+    }
+    (all > 0).then(|| here as f64 / all as f64)
+}
+
+/// The share of the jobs' CPUs that went into interrupts of devices; `None` where they were not timed, or the jobs were not pinned.
+pub fn interrupt_share(m: &Measurement) -> Option<f64> {
+    let mut cpus = m.load.cpus.clone();
+    cpus.sort_unstable();
+    cpus.dedup();
+    // Of lines; the kernel's own vectors are not timed.
+    let on_them = |i: &&Interrupt| cpus.contains(&i.cpu) && i.vector.parse::<u32>().is_ok();
+    let timed = m.cpu_samples.is_some() && !cpus.is_empty() && m.elapsed_ns > 0;
+    let spent = m.interrupts.iter().filter(on_them).map(|i| i.spent_ns).sum::<Option<u64>>()?;
+    timed.then(|| spent as f64 / (m.elapsed_ns as f64 * cpus.len() as f64))
+}
+
+/// Of the completions with a known delay, the share that was delivered more than a millisecond late; all repeats together.
+pub fn late_share(measurements: &[Measurement]) -> Option<f64> {
+    let delays = measurements.iter().flat_map(|m| &m.vehicles).filter_map(|v: &VehicleCount| v.delay_ns.as_ref());
+    let (mut late, mut all) = (0, 0);
+    for d in delays {
+        late += d.over_1ms?;
+        all += d.count?;
+    }
+    (all > 0).then(|| late as f64 / all as f64)
+}

@@ -1,0 +1,221 @@
+//! Comparisons in words: where an arm is higher or lower than the base, where no difference shows, where none can be told.
+
+use super::compare::{Metric, metrics, place};
+use super::group::{Group, Row};
+use super::unit::Unit;
+use iotrail_base::words::{list, percent, plural, span, three_digits};
+use iotrail_schema::comparison::{Comparison, Verdict};
+use iotrail_schema::run_record::{RunRecord, VARIANT, value_text};
+
+/// One sentence for each of the run's metrics and each arm: its rows by what they show against the first arm.
+pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    let unit = Unit::of_run(run);
+    for metric in metrics(run) {
+        for other in run.arms.iter().skip(1) {
+            let found =
+                group.rows.iter().filter_map(|row| Some((row.value.clone(), compared(run, metric, other, row)?)));
+            let found: Vec<(String, &Comparison)> = found.collect();
+            if let (Some((_, first)), parts @ [_, ..]) = (found.first(), &parts(metric, &found, rows)[..]) {
+                out.push(format!("{} with {other} against {}: {}.", metric.words(unit), first.a, parts.join("; ")));
+            }
+        }
+    }
+    out
+}
+
+/// One sentence for each of the run's metrics: the arms of a group of one row by what they show against the first arm.
+pub fn arm_by_arm(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    let unit = Unit::of_run(run);
+    for (metric, row) in metrics(run).into_iter().flat_map(|m| group.rows.iter().map(move |r| (m, r))) {
+        let found = run.arms.iter().skip(1).filter_map(|arm| Some((arm.clone(), compared(run, metric, arm, row)?)));
+        let found: Vec<(String, &Comparison)> = found.collect();
+        if let (Some((_, first)), parts @ [_, ..]) = (found.first(), &parts(metric, &found, Some(""))[..]) {
+            out.push(format!("{} against {}: {}.", metric.words(unit), first.a, parts.join("; ")));
+        }
+    }
+    out
+}
+
+/// Of sides that are called what they are: one sentence for each metric, its comparisons by what they show.
+pub fn side_by_side(all: &[Comparison], unit: Unit) -> Vec<String> {
+    let of_metric = |metric: Metric| {
+        let found = all.iter().filter(|c| c.metric == metric.name());
+        let found: Vec<(String, &Comparison)> = found.map(|c| (at_text(c), c)).collect();
+        let (_, first) = found.first()?;
+        let rows = if found.len() == 1 { None } else { Some(VARIANT) };
+        let parts = parts(metric, &found, rows);
+        (!parts.is_empty())
+            .then(|| format!("{} of {} against {}: {}.", metric.words(unit), first.b, first.a, parts.join("; ")))
+    };
+    Metric::ALL.into_iter().filter_map(of_metric).collect()
+}
+
+/// `depth 16 · arm coop`: what the sides of a comparison share.
+pub fn at_text(c: &Comparison) -> String {
+    c.at.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect::<Vec<_>>().join(" · ")
+}
+
+/// The run's comparison of an arm with the first one, in this row.
+pub fn compared<'a>(run: &'a RunRecord, metric: Metric, arm: &str, row: &Row<'_>) -> Option<&'a Comparison> {
+    let at = place(row.cells.first()?);
+    run.comparisons.iter().find(|c| c.metric == metric.name() && c.b == arm && c.at == at)
+}
+
+/// What differs, what does not, what cannot be told. `rows` names what the comparisons are called by: a parameter whose values they
+/// stand for, nothing where they have names of their own; `None`: there is one.
+pub(super) fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Option<&str>) -> Vec<String> {
+    let (mut higher, mut lower, mut same) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut unsure, mut open) = (Vec::new(), Vec::new());
+    for (name, c) in found {
+        match c.verdict {
+            Verdict::Equivalent => same.push((name, *c)),
+            Verdict::Inconclusive => unsure.push((name, *c)),
+            Verdict::NotComparable => open.push((name, *c)),
+            verdict if (verdict == Verdict::Faster) == metric.higher_is_better() => higher.push((name, *c)),
+            _ => lower.push((name, *c)),
+        }
+    }
+    let called = |names: &[String]| match rows {
+        None => names.iter().map(|n| n.trim_start().to_owned()).collect::<Vec<_>>().join(", "),
+        Some("") => list(names),
+        Some(VARIANT) => format!("for {}", list(names)),
+        Some(axis) => format!("at {axis} {}", list(names)),
+    };
+    let differing = |word: &str, of: &[(&String, &Comparison)]| {
+        let with = |(name, c): &(&String, &Comparison)| {
+            let figures = figures(c);
+            if rows.is_some() { format!("{name} ({figures})") } else { format!("({figures})") }
+        };
+        (!of.is_empty()).then(|| format!("{word} {}", called(&of.iter().map(with).collect::<Vec<_>>())))
+    };
+    let mut parts = vec![differing("higher", &higher), differing("lower", &lower)];
+    let place = |of: &[(&String, &Comparison)]| {
+        let names: Vec<String> = of.iter().map(|(n, _)| (*n).clone()).collect();
+        if rows.is_some() { format!(" {}", called(&names)) } else { String::new() }
+    };
+    if let Some((_, first)) = same.first() {
+        let colon = if rows == Some("") { ":" } else { "" };
+        parts.push(Some(format!("equivalent within {}{colon}{}", factor(first.equivalent_within), place(&same))));
+    }
+    let (some, none): (Vec<_>, Vec<_>) = unsure.into_iter().partition(|(_, c)| c.smallest_visible.is_some());
+    if !some.is_empty() {
+        let visible = visible(&some.iter().filter_map(|(_, c)| c.smallest_visible).collect::<Vec<_>>());
+        parts.push(Some(format!("inconclusive{}{visible}", place(&some))));
+    }
+    for (word, of) in [("inconclusive", none), ("not comparable", open)] {
+        let mut reasons: Vec<(String, Vec<(&String, &Comparison)>)> = Vec::new();
+        for (name, c) in of {
+            let why = c.reasons.join("; ");
+            match reasons.iter_mut().find(|(r, _)| *r == why) {
+                Some((_, all)) => all.push((name, c)),
+                None => reasons.push((why, vec![(name, c)])),
+            }
+        }
+        for (why, all) in reasons {
+            parts.push(Some(format!("{word}{} ({why})", place(&all))));
+        }
+    }
+    parts.into_iter().flatten().collect()
+}
+
+/// Of arms that differ: `×2.00, 1.94–2.06; noise ±0.5 %`.
+pub(super) fn figures(c: &Comparison) -> String {
+    let mut said = c.ratio.map_or_else(|| "from 0".into(), |r| format!("×{}", near_1(r)));
+    match c.ci95 {
+        Some([lo, hi]) => said.push_str(&format!(", {}–{}", near_1(lo), near_1(hi))),
+        None => said.push_str(", no interval"),
+    }
+    if let Some(noise) = c.noise_floor {
+        said.push_str(&format!("; noise {}", factor(noise)));
+    }
+    said
+}
+
+/// Three digits say nothing of the second percent.
+fn near_1(x: f64) -> String {
+    if (0.9..1.1).contains(&x) { format!("{x:.3}") } else { three_digits(x) }
+}
+
+/// What an inconclusive comparison would have shown, and what would show more.
+pub fn what_would_show(c: &Comparison) -> String {
+    let visible = c.smallest_visible.map(|d| format!("a difference of {} would have shown", factor(d)));
+    let needed = c
+        .to_show_10_percent
+        .map(|n| format!("{} ({}) would show ±10 %", plural(n.repeats, "repeat"), span(n.seconds * 1e9)));
+    let said: Vec<String> = visible.into_iter().chain(needed).collect();
+    if said.is_empty() { "measure more repeats".into() } else { said.join("; ") }
+}
+
+fn visible(of: &[f64]) -> String {
+    let least = of.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = of.iter().copied().fold(0.0, f64::max);
+    match (factor(least), factor(most)) {
+        _ if of.is_empty() => String::new(),
+        (least, most) if least == most => format!(" (it would have shown from {most})"),
+        (least, most) => format!(" (it would have shown from {least} to {most})"),
+    }
+}
+
+/// A difference, as a factor less 1: where it is none of percents any more, the factor; beyond 10 the number says nothing.
+pub fn factor(difference: f64) -> String {
+    match difference {
+        d if d < 1.0 => format!("±{}", percent(d)),
+        d if d < 9.0 => format!("×{}", three_digits(1.0 + d)),
+        _ => "more than ×10".into(),
+    }
+}
+
+/// What the words above rest on; `None`: nothing was compared.
+pub fn caveat(run: &RunRecord) -> Option<String> {
+    let told = run.comparisons.iter().filter(|c| c.p.is_some());
+    let fewest = told.clone().map(|c| c.pairs).min()?;
+    let most = told.map(|c| c.together).max().unwrap_or(1);
+    let together = match most {
+        0 | 1 => String::new(),
+        n => format!(", all {n} comparisons of a metric together"),
+    };
+    let noise = match run.comparisons.iter().any(|c| c.noise_floor.is_some()) {
+        true => ", and it is above what the load differs from itself",
+        false => "",
+    };
+    Some(format!(
+        "Ratios have their 95 % interval, of {} at least. An arm is called higher or lower where chance alone makes as much in less than \
+         5 % of runs{together}{noise}; equivalent where the interval is within the band. docs/method.md says how to read them.",
+        plural(fewest, "pair")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::of_run;
+    use crate::group::groups;
+    use iotrail_schema::run_record::{ARM, CellRecord};
+    use iotrail_testing::sample;
+
+    #[test]
+    fn a_verdict_by_differences_says_that_it_has_no_interval() {
+        let cell = |n: u32, arm: &str, kicks: f64| {
+            let mut m = sample::measurement();
+            m.warnings.clear();
+            m.per_io.kicks = Some(kicks);
+            let params = [("depth".to_owned(), 1.into()), (ARM.to_owned(), arm.into())].into_iter().collect();
+            CellRecord { cell: n, params, untestable: None, measurements: vec![m; 4] }
+        };
+        let mut run = RunRecord {
+            cells: vec![cell(1, "default", 1.0), cell(2, "coop", 0.0)],
+            axes: vec!["depth".into(), ARM.into()],
+            arms: vec!["default".into(), "coop".into()],
+            metrics: vec!["kicks_per_io".into()],
+            ..sample::run()
+        };
+        run.comparisons = of_run(&run, &|_, _| None);
+        let group = &groups(&run, Some("depth"))[0];
+        assert_eq!(
+            row_by_row(&run, Some("depth"), group),
+            ["Kicks per I/O with coop against default: lower at depth 1 (×0.00, no interval)."]
+        );
+    }
+}

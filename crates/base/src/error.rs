@@ -1,0 +1,182 @@
+//! What a user is told when something cannot be done: the operation and its object, the cause, the remedy,
+//! and the exit status that goes with it. One line each.
+
+use std::fmt;
+
+use crate::plain::sanitise;
+
+/// Who has to act; decides the exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Wrong use or wrong input (exit status 2).
+    Input,
+    /// The machine, the kernel or the privileges do not allow it (exit status 3).
+    Machine,
+    /// Somebody else interfered: the machine allows it, and what was going on cannot go on now (exit status 3).
+    Disturbed,
+    /// Data that was read back is not what was written (exit status 5).
+    Corruption,
+    /// A fault of iotrail itself (exit status 70, as sysexits.h has it).
+    Internal,
+}
+
+/// Exit status of a gate (`--fail-on`) that could not be evaluated.
+pub const NOT_EVALUATED: u8 = 4;
+
+/// An error as the user reads it: `what: cause; remedy`.
+#[derive(Debug)]
+pub struct Error {
+    pub kind: Kind,
+    /// The operation and its object: `cannot open /data/x`.
+    pub what: String,
+    /// What the user can do about it.
+    pub remedy: String,
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    /// What the kernel answered, where it was the kernel that refused.
+    pub errno: Option<i32>,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Wrong use or input: exit status 2.
+    pub fn input(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { kind: Kind::Input, what: what.into(), remedy: remedy.into(), source: None, errno: None }
+    }
+
+    /// The machine does not allow it: exit status 3.
+    pub fn machine(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { kind: Kind::Machine, what: what.into(), remedy: remedy.into(), source: None, errno: None }
+    }
+
+    /// Somebody else interfered: exit status 3.
+    pub fn disturbed(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { kind: Kind::Disturbed, what: what.into(), remedy: remedy.into(), source: None, errno: None }
+    }
+
+    /// A fault of ours: exit status 70.
+    pub fn internal(what: impl fmt::Display) -> Self {
+        let remedy = concat!(
+            "this is a fault of iotrail ",
+            env!("CARGO_PKG_VERSION"),
+            ": please report it with the command and this line"
+        );
+        let what = format!("internal error: {what}");
+        Self { kind: Kind::Internal, what, remedy: remedy.into(), source: None, errno: None }
+    }
+
+    /// What a thread panicked with, as an error.
+    pub fn of_panic(thread: &str, payload: &(dyn std::any::Any + Send)) -> Self {
+        Self::internal(format!("{thread} panicked: {}", panic_text(payload)))
+    }
+
+    /// Data was read back that is not what was written: exit status 5.
+    pub fn corruption(found: crate::corruption::Corruption) -> Self {
+        let what = found.to_string();
+        let remedy = "if something else has written to it since, lay it out anew or write all of it with --verify; else suspect \
+                      the storage, and keep it as it is for whoever looks into it";
+        let source = Some(Box::new(found) as _);
+        Self { kind: Kind::Corruption, what, remedy: remedy.into(), source, errno: None }
+    }
+
+    /// What was found corrupt; `None`: this is another error.
+    pub fn as_corruption(&self) -> Option<&crate::corruption::Corruption> {
+        self.source.as_ref()?.downcast_ref()
+    }
+
+    /// The kernel was short of something that others may give back in a moment.
+    pub fn is_transient(&self) -> bool {
+        use libc::{EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM};
+        self.kind == Kind::Machine
+            && self.errno.is_some_and(|e| [EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(&e))
+    }
+
+    /// Keeps what the kernel answered where the text says it already.
+    pub fn with_errno(mut self, errno: Option<i32>) -> Self {
+        self.errno = errno;
+        self
+    }
+
+    /// Keeps the cause; it is printed between `what` and `remedy`.
+    pub fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let cause = cause.into();
+        self.errno = self.errno.or(cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error));
+        self.source = Some(cause);
+        self
+    }
+
+    pub fn exit_status(&self) -> u8 {
+        match self.kind {
+            Kind::Input => 2,
+            Kind::Machine | Kind::Disturbed => 3,
+            Kind::Corruption => 5,
+            Kind::Internal => 70,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = self.what.clone();
+        if let Some(cause) = self.source.as_ref().filter(|_| self.kind != Kind::Corruption) {
+            line = format!("{line}: {cause}");
+        }
+        if !self.remedy.is_empty() {
+            line = format!("{line}; {}", self.remedy);
+        }
+        // One line, whatever a cause may hold, and no name in it that steers the terminal.
+        f.write_str(&sanitise(&line.split('\n').map(str::trim).collect::<Vec<_>>().join(" ")))
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|e| e as _)
+    }
+}
+
+/// What was said by whoever panicked.
+pub fn panic_text(payload: &dyn std::any::Any) -> &str {
+    let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("without a message")
+}
+
+/// An error of a system call or request by its name: `EAGAIN`. `number` is positive.
+pub fn errno_name(number: i32) -> String {
+    syscalls::Errno::new(number).name().map_or_else(|| format!("errno {number}"), str::to_owned)
+}
+
+/// The number that an error's text ends with, for errors of libraries that keep it to themselves: `… (os error 28)`.
+pub fn errno_in(text: &str) -> Option<i32> {
+    let (_, rest) = text.rsplit_once("(os error ")?;
+    rest.split_once(')')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_their_names() {
+        assert_eq!([11, 104, 4000].map(errno_name), ["EAGAIN", "ECONNRESET", "errno 4000"]);
+    }
+
+    #[test]
+    fn a_text_has_its_number() {
+        assert_eq!(errno_in("a: Too many open files (os error 24) at path \"x\""), Some(24));
+        assert_eq!(errno_in("a: Too many open files"), None);
+    }
+
+    #[test]
+    fn an_error_is_one_line_with_cause_and_remedy() {
+        let e = Error::machine("cannot load probes", "run as root").because("first\nsecond");
+        assert_eq!(e.to_string(), "cannot load probes: first second; run as root");
+        assert_eq!(e.exit_status(), 3);
+        let internal = Error::of_panic("a load thread", &"index out of bounds");
+        assert!(internal.to_string().starts_with("internal error: a load thread panicked: index out of bounds; "));
+        assert_eq!(internal.exit_status(), 70);
+        let refused = |errno| Error::machine("x", "").because(std::io::Error::from_raw_os_error(errno));
+        assert!(refused(libc::ENOMEM).is_transient() && !refused(libc::EPERM).is_transient());
+        assert_eq!((Error::input("x", "").exit_status(), Error::disturbed("x", "").exit_status()), (2, 3));
+    }
+}

@@ -1,0 +1,329 @@
+//! Where results go: one rule for every file, pipe and device that a command writes.
+//!
+//! | what is named | what is done |
+//! |---|---|
+//! | nothing is there | written beside its place, and renamed when it is whole |
+//! | a file or a link | kept, unless `--force` is given; then replaced by the whole new one, never written into |
+//! | `-`, `/dev/stdout`, `/dev/fd/N` | streamed; nothing of it is read or replaced |
+//! | a pipe with a reader | streamed; without a reader it is refused, and never waited for |
+//! | a character device | streamed with `--force` |
+//! | a disk, a socket, a folder | refused |
+//!
+//! Two outputs may replace what is theirs without `--force`: a page of `report`, a page of `man`. A recording has its name from
+//! its first line on, so that a trace that is killed leaves what it had. What a lab's command leaves has names that nobody knows
+//! before: without `--force` its folder has to be empty.
+
+mod descriptor;
+mod folder;
+mod refusal;
+mod stream;
+
+use std::fs::{File, Permissions};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+pub use self::folder::Folder;
+use self::refusal::{cannot_make, exists};
+pub use self::refusal::{refused, stdout_refused};
+use self::stream::Stream;
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::plain::{self, sanitise};
+
+/// Means standard output.
+pub const STDOUT: &str = "-";
+
+/// What to do with a file that is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    Keep,
+    /// What `--force` asks for.
+    Replace,
+}
+
+impl Existing {
+    pub fn forced(force: bool) -> Self {
+        if force { Existing::Replace } else { Existing::Keep }
+    }
+}
+
+/// What a path that is given for an output leads to.
+enum Place {
+    Stdout,
+    Stream(Stream),
+    /// A file, there or not.
+    File,
+}
+
+/// `option`: what the place was named with, which another is named with too.
+fn place(path: &Path, existing: Existing, option: &'static str) -> Result<Place> {
+    if path == Path::new(STDOUT) {
+        return Ok(Place::Stdout);
+    }
+    match descriptor::own(path) {
+        Some(libc::STDOUT_FILENO) => return Ok(Place::Stdout),
+        Some(number) => {
+            let stream = Stream::of_descriptor(number).map_err(|e| cannot_make(path, option, e))?;
+            return Ok(Place::Stream(stream));
+        }
+        None => {}
+    }
+    let Ok(there) = path.metadata() else {
+        free(path, existing)?;
+        return Ok(Place::File);
+    };
+    let kind = there.file_type();
+    let is = |what: &str| Err(Error::input(format!("{} is {what}", shown(path)), format!("name a file with {option}")));
+    if kind.is_dir() {
+        return is("a folder");
+    }
+    if kind.is_block_device() {
+        return is("a disk (a block device), which would be overwritten");
+    }
+    if kind.is_socket() {
+        return is("a socket, which takes no file");
+    }
+    if kind.is_fifo() {
+        let stream = Stream::to_pipe(path).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENXIO) => Error::input(
+                format!("{} is a pipe that nobody reads", shown(path)),
+                format!("start its reader first, or name a file with {option}"),
+            ),
+            _ => cannot_make(path, option, e),
+        })?;
+        return Ok(Place::Stream(stream));
+    }
+    free(path, existing)?;
+    if kind.is_char_device() {
+        return Ok(Place::Stream(Stream::to_device(path).map_err(|e| cannot_make(path, option, e))?));
+    }
+    Ok(Place::File)
+}
+
+/// An output that is found to be usable, before the work whose result it takes. Of a file nothing is there until it is opened.
+pub struct Reserved {
+    path: PathBuf,
+    existing: Existing,
+    option: &'static str,
+    place: Place,
+}
+
+impl Reserved {
+    /// Errors: it is there and to be kept, or cannot be made.
+    pub fn new(path: &Path, existing: Existing, option: &'static str) -> Result<Self> {
+        let place = place(path, existing, option)?;
+        if let Place::File = place {
+            // Gone again with this line.
+            beside(path).map_err(|e| cannot_make(path, option, e))?;
+        }
+        Ok(Self { path: path.to_owned(), existing, option, place })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// For what goes beside a result on standard output.
+    pub fn apart(self) -> Result<Self> {
+        match self.place {
+            Place::Stdout => Err(on_stdout(&self.path, self.option)),
+            _ => Ok(self),
+        }
+    }
+
+    pub fn open(self) -> Result<Output> {
+        let Self { path, existing, option, place } = self;
+        let (to, tame) = match place {
+            Place::Stdout => {
+                plain::stdout_is_open()?;
+                let stdout = io::stdout();
+                let tame = stdout.is_terminal();
+                (To::Stdout(stdout), tame)
+            }
+            Place::Stream(stream) => {
+                let tame = stream.is_terminal();
+                (To::Stream(stream), tame)
+            }
+            Place::File => (To::File(beside(&path).map_err(|e| cannot_make(&path, option, e))?), false),
+        };
+        let to = Gate { to, tame, was_asked: interrupt::is_asked() };
+        Ok(Output { path, existing, option, to: BufWriter::with_capacity(1 << 20, to) })
+    }
+}
+
+/// One stream of bytes, whole or not at all where it is a file.
+pub struct Output {
+    path: PathBuf,
+    existing: Existing,
+    option: &'static str,
+    to: BufWriter<Gate>,
+}
+
+/// What all bytes go through.
+struct Gate {
+    to: To,
+    /// It is a terminal: what is shown steers nothing.
+    tame: bool,
+    /// A signal had come before it was opened, and ends nothing any more.
+    was_asked: bool,
+}
+
+enum To {
+    Stdout(io::Stdout),
+    File(NamedTempFile),
+    Stream(Stream),
+}
+
+impl Output {
+    /// Errors: it is there and to be kept, or cannot be made.
+    pub fn open(path: &Path, existing: Existing, option: &'static str) -> Result<Self> {
+        Reserved::new(path, existing, option)?.open()
+    }
+
+    pub fn shown(&self) -> String {
+        shown(&self.path)
+    }
+
+    /// Nothing of ours is to be said on standard output's behalf.
+    pub fn is_stdout(&self) -> bool {
+        matches!(self.to.get_ref().to, To::Stdout(_))
+    }
+
+    /// Gives it its name.
+    pub fn finish(self) -> Result<()> {
+        let Self { path, existing, option, to } = self;
+        let failed = |e| refused(&path, option, e);
+        let mut gate = to.into_inner().map_err(|e| failed(e.into_error()))?;
+        gate.flush().map_err(failed)?;
+        match gate.to {
+            To::Stdout(_) | To::Stream(_) => Ok(()),
+            To::File(file) => named(file, &path, existing, option),
+        }
+    }
+
+    /// Why it did not take what was written to it.
+    pub fn refusal(&self) -> impl Fn(io::Error) -> Error + use<> {
+        let (path, option) = (self.path.clone(), self.option);
+        move |e| refused(&path, option, e)
+    }
+}
+
+/// All of `bytes` at once.
+pub fn write(reserved: Reserved, bytes: &[u8]) -> Result<()> {
+    let mut out = reserved.open()?;
+    let refused = out.refusal();
+    out.write_all(bytes).map_err(refused)?;
+    out.finish()
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// A reader that has gone away has seen what it wanted.
+fn unless_gone<T>(done: io::Result<T>, instead: T) -> io::Result<T> {
+    match done {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(instead),
+        done => done,
+    }
+}
+
+impl Write for Gate {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if interrupt::is_asked() && !self.was_asked {
+            return Err(io::Error::other("stopped by a signal"));
+        }
+        let out: &mut dyn Write = match &mut self.to {
+            To::Stdout(out) => out,
+            To::File(out) => out,
+            To::Stream(out) => out,
+        };
+        if !self.tame {
+            return unless_gone(out.write(bytes), bytes.len());
+        }
+        let text = String::from_utf8_lossy(bytes);
+        let tame: Vec<String> = text.split('\n').map(|line| sanitise(line.trim_end_matches('\r'))).collect();
+        unless_gone(out.write_all(tame.join("\n").as_bytes()), ())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.to {
+            To::Stdout(out) => unless_gone(out.flush(), ()),
+            To::File(out) => out.flush(),
+            To::Stream(out) => out.flush(),
+        }
+    }
+}
+
+/// A file that is written as it grows, under its own name: a recording. Nothing is written into what was there.
+pub fn growing(path: &Path, existing: Existing, option: &'static str) -> Result<Box<dyn Write + Send>> {
+    match place(path, existing, option)? {
+        Place::Stream(stream) => Ok(Box::new(stream)),
+        Place::Stdout => Err(on_stdout(path, option)),
+        Place::File if existing == Existing::Keep => {
+            let made = File::options().write(true).create_new(true).custom_flags(libc::O_NOFOLLOW).open(path);
+            made.map(|file| Box::new(file) as _).map_err(|e| match e.kind() {
+                io::ErrorKind::AlreadyExists => exists(path),
+                _ => cannot_make(path, option, e),
+            })
+        }
+        Place::File => {
+            let file = beside(path).map_err(|e| cannot_make(path, option, e))?;
+            file.persist(path).map(|file| Box::new(file) as _).map_err(|e| cannot_make(path, option, e.error))
+        }
+    }
+}
+
+fn on_stdout(path: &Path, option: &str) -> Error {
+    let what = match path == Path::new(STDOUT) {
+        true => format!("{option} - would be mixed with the result on standard output"),
+        false => format!("{option} {} is standard output, where the result is written", shown(path)),
+    };
+    Error::input(what, "name a file or a pipe")
+}
+
+/// A new file in the same folder, so that giving it its name moves no data.
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // As any new file: what the user's mask leaves of it.
+    tempfile::Builder::new().prefix(".iotrail-").permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
+}
+
+fn named(file: NamedTempFile, path: &Path, existing: Existing, option: &'static str) -> Result<()> {
+    let named = match existing {
+        Existing::Keep => file.persist_noclobber(path),
+        Existing::Replace => file.persist(path),
+    };
+    named.map(drop).map_err(|e| match e.error.kind() {
+        io::ErrorKind::AlreadyExists => exists(path),
+        _ => refused(path, option, e.error),
+    })
+}
+
+/// Whether nothing has to give way at `path`.
+pub fn free(path: &Path, existing: Existing) -> Result<()> {
+    let is_there = path.symlink_metadata().is_ok();
+    if path.is_dir() {
+        return Err(Error::input(format!("{} is a folder", shown(path)), "name a file"));
+    }
+    if is_there && matches!(existing, Existing::Keep) { Err(exists(path)) } else { Ok(()) }
+}
+
+/// Whether `path` names a descriptor of this process, as `/dev/stdout` does.
+pub fn is_descriptor(path: &Path) -> bool {
+    descriptor::own(path).is_some()
+}
+
+pub fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

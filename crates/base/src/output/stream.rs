@@ -1,0 +1,83 @@
+//! What is written to and never replaced: pipes, devices, descriptors that were handed over. A reader that stalls is waited for, and a
+//! signal ends the waiting.
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::interrupt;
+
+/// Between two looks at whether a signal has come.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a reader that takes nothing is waited for after a signal.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A pipe that poll(2) calls writable takes so much without a wait (pipe(7), PIPE_BUF).
+const AT_ONCE: usize = 4096;
+
+pub struct Stream(File);
+
+impl Stream {
+    /// A second descriptor of the same file; the one that was handed over stays.
+    pub fn of_descriptor(number: RawFd) -> io::Result<Self> {
+        // SAFETY: only asks the kernel for a copy; a number that is none is refused.
+        let fd = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+        Ok(Self(unsafe { File::from_raw_fd(fd) }))
+    }
+
+    /// ENXIO: nobody reads it. Never waits for a reader.
+    pub fn to_pipe(path: &Path) -> io::Result<Self> {
+        File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).map(Self)
+    }
+
+    pub fn to_device(path: &Path) -> io::Result<Self> {
+        File::options().write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).map(Self)
+    }
+
+    pub fn is_terminal(&self) -> bool {
+        self.0.is_terminal()
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let mut asked_at = None;
+        loop {
+            let mut fd = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+            // SAFETY: one live structure, and as many are named.
+            match unsafe { libc::poll(&mut fd, 1, LOOK.as_millis() as i32) } {
+                0 => {}
+                n if n > 0 => return Ok(()),
+                _ => match io::Error::last_os_error() {
+                    e if e.kind() == io::ErrorKind::Interrupted => {}
+                    e => return Err(e),
+                },
+            }
+            if interrupt::is_asked() && asked_at.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                return Err(io::Error::other("stopped by a signal, and its reader takes nothing"));
+            }
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            self.wait()?;
+            match self.0.write(&bytes[..bytes.len().min(AT_ONCE)]) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
+                done => return done,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

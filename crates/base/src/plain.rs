@@ -1,0 +1,244 @@
+//! Text from outside (names of files, devices, programs, hosts and kernels, titles of experiments) as a terminal may show it, and
+//! the lines on standard error. What makes text of such names shows it by these functions, so that no name steers a terminal or
+//! passes for a line of ours.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, Result};
+
+/// Without what steers a terminal, turns the direction of writing, cannot be seen, or ends the line; such characters are shown by their
+/// number. Marks that combine with a letter stay.
+pub fn sanitise(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_plain(c) {
+            true => out.push(c),
+            false => out.extend(c.escape_unicode()),
+        }
+    }
+    out
+}
+
+/// The standard library knows what cannot be printed: control and format characters, line ends, spaces other than the usual one, and
+/// what Unicode has not assigned.
+fn is_plain(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    // After a letter, where a combining mark may stand.
+    let mut buffer = [b'a'; 5];
+    let end = 1 + c.encode_utf8(&mut buffer[1..]).len();
+    std::str::from_utf8(&buffer[..end]).is_ok_and(|s| s.escape_debug().nth(1) == Some(c))
+}
+
+/// JSON whose strings hold no character that steers a terminal: those are written by their number, which JSON takes for the same.
+pub fn json(text: String) -> String {
+    let steers = |c: char| !is_plain(c) && c != '\n';
+    if !text.contains(steers) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match steers(c) {
+            true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
+/// As [`json`], in ASCII where the locale is one of ASCII and a person reads it on a terminal.
+pub fn json_shown(text: String) -> String {
+    let text = json(text);
+    if text.is_ascii() || !std::io::stdout().is_terminal() || !is_ascii_alone(Stream::Stdout) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_ascii() {
+            true => out.push(c),
+            false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+        }
+    }
+    out
+}
+
+/// Where a text goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// What letters the user's programs read and show (locale(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locale {
+    Utf8,
+    /// `C`, `POSIX`, or one whose letters are not UTF-8's.
+    Other,
+    /// None is named: services and containers have none, and their logs take UTF-8.
+    Unset,
+}
+
+/// `variable`: its value where it is set and not empty.
+pub fn locale(variable: impl Fn(&str) -> Option<OsString>) -> Locale {
+    let named = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(&variable);
+    match named.map(|name| name.to_string_lossy().to_ascii_lowercase()) {
+        None => Locale::Unset,
+        Some(name) if name.contains("utf-8") || name.contains("utf8") => Locale::Utf8,
+        Some(_) => Locale::Other,
+    }
+}
+
+/// Whether text there is to be of ASCII alone: in a locale that is not UTF-8's; where none is named, on a terminal.
+fn is_ascii_alone(stream: Stream) -> bool {
+    match locale(|name| std::env::var_os(name).filter(|v| !v.is_empty())) {
+        Locale::Utf8 => false,
+        Locale::Other => true,
+        Locale::Unset => match stream {
+            Stream::Stdout => std::io::stdout().is_terminal(),
+            Stream::Stderr => std::io::stderr().is_terminal(),
+        },
+    }
+}
+
+/// Text for people, in the letters that their locale has: signs of ours by what is nearest in ASCII, others' letters by their number.
+pub fn for_locale(text: &str, stream: Stream) -> Cow<'_, str> {
+    if text.is_ascii() || !is_ascii_alone(stream) { Cow::Borrowed(text) } else { Cow::Owned(to_ascii(text)) }
+}
+
+/// Whether what a terminal shows of ours on standard output is to be of ASCII alone.
+pub fn stdout_is_ascii() -> bool {
+    is_ascii_alone(Stream::Stdout)
+}
+
+/// As [`to_ascii`], in as much room as one sign has.
+pub fn one_of_ascii(c: char) -> char {
+    match c {
+        _ if c.is_ascii() => c,
+        _ => nearest(c).and_then(|near| near.chars().next()).unwrap_or('?'),
+    }
+}
+
+pub fn to_ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match nearest(c) {
+            _ if c.is_ascii() => out.push(c),
+            Some(near) => out.push_str(near),
+            None => out.extend(c.escape_unicode()),
+        }
+    }
+    out
+}
+
+/// As wide as the sign itself where that is possible: tables stay tables.
+fn nearest(c: char) -> Option<&'static str> {
+    Some(match c {
+        'µ' | 'μ' => "u",
+        '×' => "x",
+        '·' => "|",
+        '–' | '—' | '−' | '─' => "-",
+        '…' => "...",
+        '±' => "+-",
+        '→' => ">",
+        '←' => "<",
+        '↑' | '└' | '├' | '│' => "|",
+        '↓' | '↘' => "v",
+        '━' | '╸' | '█' => "#",
+        '░' => ".",
+        '√' => "sqrt ",
+        '≥' => ">=",
+        '≤' => "<=",
+        '≈' => "~",
+        '÷' => "/",
+        '²' => "^2",
+        '³' => "^3",
+        '⁶' => "^6",
+        '⁹' => "^9",
+        '’' | '‘' => "'",
+        '“' | '”' => "\"",
+        _ => return None,
+    })
+}
+
+/// Set before anything of ours runs, where standard output was closed when this process began.
+static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// To be called by the program before the standard library has put /dev/null in the place of a closed descriptor.
+pub fn note_closed_stdout() {
+    // SAFETY: only asks for the descriptor's flags.
+    let is_closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } < 0;
+    STDOUT_CLOSED.store(is_closed, Ordering::Relaxed);
+}
+
+/// Errors: it was closed when this process began, so that a result would be lost without a word.
+pub fn stdout_is_open() -> Result<()> {
+    match STDOUT_CLOSED.load(Ordering::Relaxed) {
+        false => Ok(()),
+        true => {
+            Err(Error::machine("cannot write to standard output: it is closed", "send it to a file or to /dev/null"))
+        }
+    }
+}
+
+/// Writes one line to standard error, plain whatever is in it. Where even that fails nobody can be told, and the work goes on.
+pub fn say(line: &str) {
+    let line = sanitise(line);
+    writeln!(std::io::stderr().lock(), "{}", for_locale(&line, Stream::Stderr)).unwrap_or(());
+}
+
+#[cfg(test)]
+pub mod tests {
+    use iotrail_testing::hostile::HOSTILE;
+
+    use super::*;
+
+    #[test]
+    fn nothing_that_steers_or_hides_is_left() {
+        let plain = sanitise(HOSTILE);
+        assert!(plain.starts_with("x\\u{1b}[2J\\u{1b}[1;31m\\u{1b}]0;t\\u{7}"), "{plain}");
+        assert!(
+            plain.contains("\\u{9b}31m") && plain.contains("\\u{d}\\u{8}\\u{7f}\\u{a}warning: forged\\u{a}\\u{202e}")
+        );
+        assert!(plain.ends_with("\\u{2066}\\u{200b}\\u{feff}\\u{2028}\\u{e0041}\\u{ad}\u{fffd}"), "{plain}");
+        assert_eq!(sanitise(&plain), plain);
+    }
+
+    #[test]
+    fn what_people_write_stays() {
+        for text in ["a b~", "größer – 10 µs · ±5 % …", "世界", "e\u{301}", "नमस्ते", "עברית", "🚀", "\u{fe0f}☎"]
+        {
+            assert_eq!(sanitise(text), text);
+        }
+    }
+
+    #[test]
+    fn json_says_the_same_in_other_letters() {
+        let value = serde_json::json!({"name": HOSTILE, "世": 1});
+        let text = json(serde_json::to_string_pretty(&value).unwrap());
+        assert!(text.chars().all(|c| c == '\n' || is_plain(c)), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn a_locale_is_the_first_that_is_named() {
+        let of = |set: &[(&str, &str)]| {
+            locale(|name| set.iter().find(|(n, v)| *n == name && !v.is_empty()).map(|(_, v)| v.into()))
+        };
+        assert_eq!(of(&[]), Locale::Unset);
+        assert_eq!(of(&[("LC_ALL", ""), ("LANG", "de_DE.UTF-8")]), Locale::Utf8);
+        assert_eq!(of(&[("LC_CTYPE", "C.utf8"), ("LANG", "C")]), Locale::Utf8);
+        assert_eq!(of(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]), Locale::Other);
+        assert_eq!(of(&[("LANG", "de_DE")]), Locale::Other);
+    }
+
+    #[test]
+    fn signs_of_ours_have_one_of_ascii_and_others_letters_their_number() {
+        assert_eq!(to_ascii("größer – 10 µs · ±5 % … ×2 → ━━╸"), "gr\\u{f6}\\u{df}er - 10 us | +-5 % ... x2 > ###");
+        assert_eq!("ö – µ … ≥".chars().map(one_of_ascii).collect::<String>(), "? - u . >");
+    }
+}

@@ -1,0 +1,116 @@
+//! The device under a path: its driver, queues and scheduler, and the interrupts that carry its completions.
+//!
+//! `locate` finds the disks, `queue` reads them, `interrupts` finds their vectors, `traffic` what they moved, `usage` whose
+//! they are at present.
+
+mod interrupts;
+mod locate;
+mod queue;
+mod traffic;
+pub mod usage;
+
+use std::path::Path;
+
+pub use locate::Kind;
+pub(crate) use locate::queue_folders;
+pub use queue::Disk;
+pub use traffic::{Counters, Moved};
+
+use super::files::ROOT;
+use iotrail_base::error::Result;
+use iotrail_schema::measurement::Target;
+
+/// What lies under a path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Description {
+    pub path: String,
+    pub kind: Kind,
+    /// Type of the file system; `None` for a device.
+    pub filesystem: Option<String>,
+    /// The physical disks; empty where the file is on none (tmpfs, network, overlay) or they can't be found.
+    pub disks: Vec<Disk>,
+    /// What takes the requests that are submitted to the path: the disks, or what above them has a queue of its own (loop).
+    pub queues: Vec<Disk>,
+    /// Block devices between the path and the disks, topmost first: partitions, device-mapper, md, loop.
+    pub layers: Vec<String>,
+}
+
+/// The file's or device's target, as a measurement holds it. With several disks below (RAID, LVM), names are joined
+/// by `+`, queues are summed and interrupts listed together.
+///
+/// Errors: the path is missing or can't be looked at (wrong input).
+pub fn target(path: &Path) -> Result<Target> {
+    describe(path).map(|d| d.target())
+}
+
+/// The same target once more: its disks may have been given to their driver anew, with other queues and interrupts.
+pub(crate) fn again(root: &Path, target: &Target) -> Target {
+    let read = |names: Option<&str>| -> Vec<Disk> {
+        let names = names.into_iter().flat_map(|names| names.split('+'));
+        let found = names.map(|name| locate::Found { name: name.to_owned(), dirs: queue_folders(root, name) });
+        found.map(|disk| queue::read(root, &disk)).collect()
+    };
+    let (disks, queues) = (read(target.device.as_deref()), read(target.queue_device()));
+    of_disks(target.path.clone(), target.filesystem.clone(), &disks, &queues)
+}
+
+/// Everything that sysfs tells of what lies under `path`. Errors as [`target`].
+pub fn describe(path: &Path) -> Result<Description> {
+    let place = locate::place(path)?;
+    Ok(describe_in(Path::new(ROOT), &place))
+}
+
+fn describe_in(root: &Path, place: &locate::Place) -> Description {
+    let found = locate::disks(root, place);
+    Description {
+        path: place.path.display().to_string(),
+        kind: place.kind,
+        filesystem: found.filesystem,
+        disks: found.disks.iter().map(|d| queue::read(root, d)).collect(),
+        queues: found.queues.iter().map(|d| queue::read(root, d)).collect(),
+        layers: found.layers,
+    }
+}
+
+impl Description {
+    pub fn target(&self) -> Target {
+        of_disks(self.path.clone(), self.filesystem.clone(), &self.disks, &self.queues)
+    }
+}
+
+fn of_disks(path: String, filesystem: Option<String>, disks: &[Disk], takers: &[Disk]) -> Target {
+    let mut interrupts: Vec<_> = disks.iter().flat_map(|d| d.interrupts.iter().cloned()).collect();
+    // Two namespaces of one controller share its interrupts.
+    interrupts.sort_by_key(|i| i.irq);
+    interrupts.dedup();
+    let names = |of: &[Disk]| joined(of.iter().map(|d| Some(d.name.clone())), true);
+    let device = names(disks);
+    Target {
+        path,
+        filesystem,
+        queue_device: names(takers).filter(|queues| Some(queues) != device.as_ref()),
+        device,
+        driver: joined(disks.iter().map(|d| d.driver.clone()), false),
+        queues: summed(disks.iter().map(|d| d.queues)),
+        poll_queues: summed(takers.iter().map(|d| d.poll_queues)),
+        scheduler: joined(takers.iter().map(|d| d.scheduler.clone()), false),
+        interrupts,
+    }
+}
+
+/// All of them, or nothing: a part of a sum would look measured.
+fn summed(values: impl Iterator<Item = Option<u32>>) -> Option<u32> {
+    let values: Vec<u32> = values.collect::<Option<_>>()?;
+    if values.is_empty() { None } else { Some(values.iter().sum()) }
+}
+
+fn joined(values: impl Iterator<Item = Option<String>>, every: bool) -> Option<String> {
+    let mut values: Vec<String> = values.collect::<Option<_>>()?;
+    if !every {
+        values.dedup();
+    }
+    if values.is_empty() { None } else { Some(values.join("+")) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! The CPU bandwidth that control groups leave a process: version 1 (`cpu.cfs_quota_us`) or 2 (`cpu.max`).
+//!
+//! A quota holds for a group and all below it, so every group from a process's up to the root counts.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::files::{self, ROOT};
+
+/// The groups that can throttle a process.
+#[derive(Debug, Clone, Default)]
+pub struct Groups {
+    /// Their folders: its own first, then those above it, up to where the hierarchy is mounted.
+    pub dirs: Vec<PathBuf>,
+    /// Version 2.
+    pub unified: bool,
+}
+
+/// Of this process. Empty where no CPU controller is mounted.
+pub fn of_this_process() -> Groups {
+    of_this_process_in(Path::new(ROOT))
+}
+
+pub(super) fn of_this_process_in(root: &Path) -> Groups {
+    let groups = files::text(root, "proc/self/cgroup");
+    groups.and_then(|groups| those_of(&groups, root)).unwrap_or_default()
+}
+
+/// Which groups a process is in, by its number in /proc: for [`of`].
+pub fn membership(number: u32) -> Option<String> {
+    files::text(Path::new(ROOT), format!("proc/{number}/cgroup"))
+}
+
+/// As far as they can be looked at from here.
+pub fn of(membership: &str) -> Groups {
+    those_of(membership, Path::new(ROOT)).unwrap_or_default()
+}
+
+fn those_of(groups: &str, root: &Path) -> Option<Groups> {
+    let mounts = files::text(root, "proc/self/mountinfo")?;
+    let mut best = None;
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let unified = controllers.is_empty();
+        if !unified && !controllers.split(',').any(|c| c == "cpu") {
+            continue;
+        }
+        let Some((mount_root, mount)) = mounts.lines().find_map(|m| mounted(m, unified)) else { continue };
+        // A group outside the mounted part (of a container) can't be looked at.
+        let Ok(rest) = Path::new(path).strip_prefix(mount_root) else { continue };
+        // So can't one that is shown as `/../x`, above the root of this process's namespace.
+        if rest.components().any(|c| c == Component::ParentDir) {
+            continue;
+        }
+        let top = files::below(root, mount);
+        let dir = top.join(rest);
+        let dirs: Vec<PathBuf> = dir.ancestors().take_while(|d| d.starts_with(&top)).map(Path::to_owned).collect();
+        // With both versions mounted, the one that has the controller is version 1's.
+        if !unified || best.is_none() {
+            best = Some(Groups { dirs, unified });
+        }
+    }
+    best
+}
+
+/// The mount's root within the hierarchy and its mount point, if the line of mountinfo (proc_pid_mountinfo(5)) is the
+/// hierarchy that has CPU bandwidth.
+fn mounted(line: &str, unified: bool) -> Option<(&str, &str)> {
+    let (left, right) = line.split_once(" - ")?;
+    let mut left = left.split(' ').skip(3);
+    let (root, point) = (left.next()?, left.next()?);
+    let mut right = right.split(' ');
+    let kind = right.next()?;
+    let options = right.nth(1).unwrap_or_default();
+    let right = if unified { kind == "cgroup2" } else { kind == "cgroup" && options.split(',').any(|o| o == "cpu") };
+    right.then_some((root, point))
+}
+
+impl Groups {
+    /// CPUs' worth of time that the tightest of the groups allows; `None`: none has a quota.
+    pub fn quota(&self) -> Option<f64> {
+        self.quota_from(0)
+    }
+
+    /// The same without the first `n` groups: of those above.
+    pub(super) fn quota_from(&self, n: usize) -> Option<f64> {
+        self.dirs.iter().skip(n).filter_map(|dir| quota(dir)).reduce(f64::min)
+    }
+
+    /// Time that each group was kept off its CPUs so far, summed over them, ns; empty where the kernel does not tell.
+    pub fn throttled_ns(&self) -> Vec<Option<u64>> {
+        self.dirs.iter().map(|dir| throttled_ns(dir)).collect()
+    }
+}
+
+/// Time that a group was kept off its CPUs so far, summed over them.
+pub fn throttled_ns(dir: &Path) -> Option<u64> {
+    throttled(&files::text(dir, "cpu.stat")?)
+}
+
+/// Of the group that was throttled most; throttled are all below it too, so a sum would count twice.
+pub fn throttled_since(after: &[Option<u64>], before: &[Option<u64>]) -> Option<u64> {
+    after.iter().zip(before).filter_map(|(after, before)| Some((*after)?.saturating_sub((*before)?))).max()
+}
+
+/// CPUs' worth of time that a group allows.
+pub fn quota(dir: &Path) -> Option<f64> {
+    let (quota, period) = match files::text(dir, "cpu.max") {
+        Some(max) => {
+            let (quota, period) = max.split_once(' ')?;
+            (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?)
+        }
+        None => (files::number::<f64>(dir, "cpu.cfs_quota_us")?, files::number::<f64>(dir, "cpu.cfs_period_us")?),
+    };
+    (quota > 0.0 && period > 0.0).then_some(quota / period)
+}
+
+fn throttled(stat: &str) -> Option<u64> {
+    let number =
+        |name: &str| stat.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u64>().ok());
+    number("throttled_time").or_else(|| number("throttled_usec").map(|us| us * 1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Tree;
+
+    #[test]
+    fn version_1_with_the_groups_above() {
+        let t = Tree::new()
+            .file("proc/self/cgroup", "4:memory:/m\n2:cpu,cpuacct:/a/b\n0::/x\n")
+            .file(
+                "proc/self/mountinfo",
+                "30 25 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                 31 25 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+                 32 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+            )
+            .file("sys/fs/cgroup/cpu/a/b/cpu.stat", "nr_periods 10\nnr_throttled 2\nthrottled_time 5000\n")
+            .file("sys/fs/cgroup/cpu/a/b/cpu.cfs_quota_us", "-1\n")
+            .file("sys/fs/cgroup/cpu/a/b/cpu.cfs_period_us", "100000\n")
+            .file("sys/fs/cgroup/cpu/a/cpu.stat", "nr_periods 10\nnr_throttled 2\nthrottled_time 7000\n")
+            .file("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "50000\n")
+            .file("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+        let groups = of_this_process_in(t.root());
+        assert_eq!(groups.quota(), Some(0.5));
+        let now = groups.throttled_ns();
+        assert_eq!(now, [Some(5000), Some(7000), None]);
+        assert_eq!(throttled_since(&now, &[Some(4000), Some(1000), None]), Some(6000));
+    }
+
+    #[test]
+    fn version_2_in_a_container() {
+        let t = Tree::new()
+            .file("proc/self/cgroup", "0::/pod/app\n")
+            .file("proc/self/mountinfo", "32 25 0:28 /pod /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n")
+            .file("sys/fs/cgroup/app/cpu.stat", "usage_usec 9\nnr_throttled 1\nthrottled_usec 12\n")
+            .file("sys/fs/cgroup/app/cpu.max", "150000 100000\n")
+            .file("sys/fs/cgroup/cpu.max", "max 100000\n");
+        let groups = of_this_process_in(t.root());
+        assert_eq!((groups.quota(), groups.throttled_ns()), (Some(1.5), vec![Some(12_000), None]));
+    }
+
+    #[test]
+    fn nothing_mounted_is_unknown() {
+        let groups = of_this_process_in(Tree::new().root());
+        assert_eq!((groups.quota(), throttled_since(&groups.throttled_ns(), &[])), (None, None));
+    }
+}

@@ -1,0 +1,245 @@
+//! The CPUs: which there are, what they share, what is kept off them, what a hypervisor takes from them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::files::{self, ROOT};
+use iotrail_base::error::{Error, Result};
+
+const CPU: &str = "sys/devices/system/cpu";
+
+/// Numbers of the CPUs that are online, ascending.
+pub fn online() -> Result<Vec<u32>> {
+    online_in(Path::new(ROOT))
+}
+
+fn online_in(root: &Path) -> Result<Vec<u32>> {
+    let cannot = || {
+        Error::machine(
+            "cannot tell which CPUs are online: /sys/devices/system/cpu/online is not readable",
+            "mount sysfs on /sys",
+        )
+    };
+    let text = files::text(root, format!("{CPU}/online")).ok_or_else(cannot)?;
+    match parse_list(&text) {
+        Ok(cpus) if !cpus.is_empty() => Ok(cpus),
+        Ok(_) => Err(cannot()),
+        Err(why) => Err(cannot().because(why)),
+    }
+}
+
+/// Numbers in the kernel's list notation: `0,2-3` is 0, 2, 3. Ascending, each once; an empty text is an empty list.
+pub fn parse_list(text: &str) -> std::result::Result<Vec<u32>, String> {
+    // No kernel has more: CONFIG_NR_CPUS is at most 8192. A bound keeps `0-4294967295` from filling memory.
+    const MOST: u32 = 65_535;
+    let number = |s: &str| -> std::result::Result<u32, String> {
+        match s.trim().parse() {
+            Ok(n) if n <= MOST => Ok(n),
+            _ => Err(format!("'{}' is no CPU number: write a list such as 0,2-3", s.trim())),
+        }
+    };
+    let mut cpus = BTreeSet::new();
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    for part in text.trim().split(',') {
+        match part.split_once('-') {
+            None => {
+                cpus.insert(number(part)?);
+            }
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last {
+                    return Err(format!("'{}' runs backwards: write {last}-{first}", part.trim()));
+                }
+                cpus.extend(first..=last);
+            }
+        }
+    }
+    Ok(cpus.into_iter().collect())
+}
+
+/// The inverse of [`parse_list`]: 0, 1, 2, 5 is `0-2,5`.
+pub fn format_list(cpus: &[u32]) -> String {
+    let sorted: BTreeSet<u32> = cpus.iter().copied().collect();
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for cpu in sorted {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => runs.push((cpu, cpu)),
+        }
+    }
+    let text = |&(first, last): &(u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    runs.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+/// The processor's name, from /proc/cpuinfo (or the device tree on machines that name none there).
+pub fn model() -> Option<String> {
+    model_in(Path::new(ROOT))
+}
+
+fn model_in(root: &Path) -> Option<String> {
+    let info = files::text(root, "proc/cpuinfo")?;
+    ["model name", "Model", "cpu model", "cpu"]
+        .iter()
+        .find_map(|key| cpuinfo(&info, key))
+        .or_else(|| files::text(root, "proc/device-tree/model").map(|m| m.trim_end_matches('\0').to_owned()))
+}
+
+/// The value of a key's first line in /proc/cpuinfo.
+pub(super) fn cpuinfo(info: &str, key: &str) -> Option<String> {
+    info.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim().to_owned())
+}
+
+/// What is kept off some CPUs at boot. `None`: could not be read; an empty list: nothing is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Isolation {
+    /// Left out of scheduling (`isolcpus=`, or an isolated cpuset partition).
+    pub isolated: Option<Vec<u32>>,
+    /// Without a tick while a single task runs (`nohz_full=`). A kernel without CONFIG_NO_HZ_FULL has no such file.
+    pub nohz_full: Option<Vec<u32>>,
+}
+
+pub fn isolation() -> Isolation {
+    isolation_in(Path::new(ROOT))
+}
+
+fn isolation_in(root: &Path) -> Isolation {
+    let list = |name: &str| {
+        let text = files::text(root, format!("{CPU}/{name}"))?;
+        // An empty mask is printed as nothing, and as `(null)` before it was allocated.
+        if text == "(null)" { Some(Vec::new()) } else { parse_list(&text).ok() }
+    };
+    Isolation { isolated: list("isolated"), nohz_full: list("nohz_full") }
+}
+
+/// The frequency governor of a CPU; `None` where the kernel or the hypervisor leaves no choice of frequency.
+pub fn governor(cpu: u32) -> Option<String> {
+    files::text(Path::new(ROOT), format!("{CPU}/cpu{cpu}/cpufreq/scaling_governor"))
+}
+
+/// The hardware threads of a CPU's core, itself included.
+pub fn smt_siblings(cpu: u32) -> Option<Vec<u32>> {
+    siblings_in(Path::new(ROOT), cpu)
+}
+
+fn siblings_in(root: &Path, cpu: u32) -> Option<Vec<u32>> {
+    // `core_cpus_list` since 5.4; `thread_siblings_list`, the older name, is kept beside it.
+    ["core_cpus_list", "thread_siblings_list"]
+        .iter()
+        .find_map(|f| parse_list(&files::text(root, format!("{CPU}/cpu{cpu}/topology/{f}"))?).ok())
+}
+
+/// The CPUs that share a CPU's last-level cache, itself included. The kernel steers a completion by it
+/// (`rq_affinity`: to the submitter's cache, not to its CPU).
+pub fn shares_cache(cpu: u32) -> Option<Vec<u32>> {
+    shares_cache_in(Path::new(ROOT), cpu)
+}
+
+fn shares_cache_in(root: &Path, cpu: u32) -> Option<Vec<u32>> {
+    let cache = format!("{CPU}/cpu{cpu}/cache");
+    let last = files::entries(root, &cache)
+        .into_iter()
+        .filter(|e| e.starts_with("index"))
+        .filter_map(|e| Some((files::number::<u32>(root, format!("{cache}/{e}/level"))?, e)))
+        .max()?;
+    parse_list(&files::text(root, format!("{cache}/{}/shared_cpu_list", last.1))?).ok()
+}
+
+/// Time that the hypervisor ran something else while this CPU had work, since boot, from /proc/stat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steal {
+    pub cpu: u32,
+    /// In the ticks of /proc/stat (100 per second, whatever the kernel's own tick).
+    pub steal_ticks: u64,
+    /// All time that /proc/stat accounts for on this CPU, idle included, in the same ticks.
+    pub total_ticks: u64,
+}
+
+/// Stolen time per online CPU; `None` where /proc/stat does not have it.
+pub fn steal() -> Option<Vec<Steal>> {
+    parse_steal(&files::text(Path::new(ROOT), "proc/stat")?)
+}
+
+fn parse_steal(stat: &str) -> Option<Vec<Steal>> {
+    let mut all = Vec::new();
+    for line in stat.lines() {
+        let mut words = line.split_whitespace();
+        let Some(cpu) = words.next().and_then(|w| w.strip_prefix("cpu")).and_then(|n| n.parse().ok()) else { continue };
+        // user nice system idle iowait irq softirq steal; guest and guest_nice are contained in user and nice.
+        let ticks: Vec<u64> = words.take(8).map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
+        all.push(Steal { cpu, steal_ticks: *ticks.get(7)?, total_ticks: ticks.iter().sum() });
+    }
+    if all.is_empty() { None } else { Some(all) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Tree;
+
+    #[test]
+    fn lists_read_and_print() {
+        assert_eq!(parse_list("0,2-3"), Ok(vec![0, 2, 3]));
+        assert_eq!(parse_list(" 3,1-2,2\n"), Ok(vec![1, 2, 3]));
+        assert_eq!(parse_list(""), Ok(vec![]));
+        assert_eq!(format_list(&[5, 0, 1, 2]), "0-2,5");
+        assert_eq!(format_list(&[]), "");
+        for bad in ["x", "1-", "-1", "0,,1", "0-4294967295", "1 2"] {
+            assert!(parse_list(bad).unwrap_err().contains("no CPU number"), "{bad}");
+        }
+        assert_eq!(parse_list("3-1").unwrap_err(), "'3-1' runs backwards: write 1-3");
+    }
+
+    #[test]
+    fn offline_cpus_are_not_online() {
+        let t = Tree::new().file("sys/devices/system/cpu/online", "0,2-3\n");
+        assert_eq!(online_in(t.root()).unwrap(), [0, 2, 3]);
+        assert_eq!(online_in(Tree::new().root()).unwrap_err().exit_status(), 3);
+    }
+
+    #[test]
+    fn isolation_tells_none_from_unknown() {
+        let t = Tree::new().file("sys/devices/system/cpu/isolated", "2-3\n");
+        assert_eq!(isolation_in(t.root()), Isolation { isolated: Some(vec![2, 3]), nohz_full: None });
+        let t = t.file("sys/devices/system/cpu/isolated", "\n").file("sys/devices/system/cpu/nohz_full", "  (null)\n");
+        assert_eq!(isolation_in(t.root()), Isolation { isolated: Some(vec![]), nohz_full: Some(vec![]) });
+    }
+
+    #[test]
+    fn the_last_level_is_the_highest_not_the_last_named() {
+        let c = "sys/devices/system/cpu/cpu1/cache";
+        let t = Tree::new()
+            .file(&format!("{c}/index2/level"), "3\n")
+            .file(&format!("{c}/index2/shared_cpu_list"), "0-7\n")
+            .file(&format!("{c}/index3/level"), "2\n")
+            .file(&format!("{c}/index3/shared_cpu_list"), "1,5\n");
+        assert_eq!(shares_cache_in(t.root(), 1), Some((0..8).collect()));
+        assert_eq!(shares_cache_in(t.root(), 0), None);
+    }
+
+    #[test]
+    fn siblings_by_either_name() {
+        let t = Tree::new().file("sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0,4\n");
+        assert_eq!(siblings_in(t.root(), 0), Some(vec![0, 4]));
+    }
+
+    #[test]
+    fn steal_per_cpu() {
+        let stat = "cpu  9 0 9 9 0 0 0 9 0 0\ncpu0 100 1 50 800 9 0 10 30 7 0\ncpu2 1 2 3 4 5 6 7 8 0 0\nintr 5\n";
+        let got = parse_steal(stat).unwrap();
+        assert_eq!(got[0], Steal { cpu: 0, steal_ticks: 30, total_ticks: 1000 });
+        assert_eq!(got[1], Steal { cpu: 2, steal_ticks: 8, total_ticks: 36 });
+        assert_eq!(got.len(), 2);
+        assert_eq!(parse_steal("cpu0 1 2 3\n"), None);
+        assert_eq!(parse_steal("intr 5\n"), None);
+    }
+
+    #[test]
+    fn model_of_x86_and_of_arm() {
+        let t = Tree::new().file("proc/cpuinfo", "processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\n");
+        assert_eq!(model_in(t.root()).as_deref(), Some("AMD EPYC"));
+        let t = Tree::new().file("proc/cpuinfo", "processor\t: 0\n").file("proc/device-tree/model", "Board 4\0");
+        assert_eq!(model_in(t.root()).as_deref(), Some("Board 4"));
+    }
+}

@@ -1,0 +1,267 @@
+//! Interrupts: how many arrived where, from /proc/interrupts, and where each may be delivered.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::cpu::parse_list;
+use super::files::{self, ROOT};
+use iotrail_base::error::{Error, Result};
+
+/// /proc/interrupts at one moment, or the difference of two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interrupts {
+    /// The CPUs of the columns, from the header: CPUs that are offline have none.
+    pub cpus: Vec<u32>,
+    pub rows: Vec<Row>,
+}
+
+/// One source of interrupts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// `36` for an interrupt line, else the mnemonic: `LOC`, `RES`, `CAL`, …
+    pub vector: String,
+    /// The handlers' names (`virtio1-req.0`), or a mnemonic's description; empty without a handler.
+    pub name: String,
+    /// One for each of [`Interrupts::cpus`]; empty for the rows that the kernel keeps in total only (`ERR`, `MIS`).
+    pub counts: Vec<u64>,
+}
+
+impl Row {
+    /// The interrupt's number; `None` for a mnemonic.
+    pub fn irq(&self) -> Option<u32> {
+        self.vector.parse().ok()
+    }
+}
+
+/// Reads /proc/interrupts.
+pub fn snapshot() -> Result<Interrupts> {
+    snapshot_in(Path::new(ROOT))
+}
+
+pub(super) fn snapshot_in(root: &Path) -> Result<Interrupts> {
+    let text = fs::read_to_string(root.join("proc/interrupts")).map_err(|e| {
+        Error::machine("cannot read /proc/interrupts", "run where /proc is mounted and readable").because(e)
+    })?;
+    parse(&text).ok_or_else(|| {
+        Error::machine("/proc/interrupts has no line of CPU columns", "report this with the file's text")
+    })
+}
+
+fn parse(text: &str) -> Option<Interrupts> {
+    let mut lines = text.lines();
+    let cpus: Vec<u32> =
+        lines.next()?.split_whitespace().map(|w| w.strip_prefix("CPU")?.parse().ok()).collect::<Option<_>>()?;
+    if cpus.is_empty() {
+        return None;
+    }
+    Some(Interrupts { rows: lines.filter_map(|l| parse_row(l, cpus.len())).collect(), cpus })
+}
+
+fn parse_row(line: &str, columns: usize) -> Option<Row> {
+    let (vector, mut rest) = line.split_once(':')?;
+    let vector = vector.trim().to_owned();
+    let mut counts = Vec::with_capacity(columns);
+    while counts.len() < columns {
+        let trimmed = rest.trim_start();
+        let end = trimmed.find(char::is_whitespace).unwrap_or(trimmed.len());
+        let Ok(count) = trimmed[..end].parse() else { break };
+        counts.push(count);
+        rest = &trimmed[end..];
+    }
+    // ERR and MIS have one number: a total, which belongs to no CPU.
+    if counts.len() < columns {
+        counts.clear();
+    }
+    let is_line = vector.bytes().all(|b| b.is_ascii_digit());
+    let name = if is_line { actions(rest) } else { rest.trim() };
+    Some(Row { vector, name: name.to_owned(), counts })
+}
+
+/// The handlers of an interrupt line: what follows the chip and its input, which are padded, after two spaces
+/// (`show_interrupts` in kernel/irq/proc.c). Several handlers are separated by a comma and one space.
+fn actions(rest: &str) -> &str {
+    let rest = rest.trim();
+    let last = rest.rsplit("  ").next().map_or("", str::trim);
+    // Without a handler, the last is the chip's input (`7-edge`, `27`) or the trigger.
+    let is_input = last.bytes().next().is_some_and(|b| b.is_ascii_digit())
+        && last.split('-').next().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    if is_input || matches!(last, "Level" | "Edge") || last.len() == rest.len() { "" } else { last }
+}
+
+impl Interrupts {
+    pub fn row(&self, vector: &str) -> Option<&Row> {
+        self.rows.iter().find(|r| r.vector == vector)
+    }
+
+    /// How many of `vector` arrived on `cpu`; `None` where the kernel has no such row or column.
+    pub fn count(&self, vector: &str, cpu: u32) -> Option<u64> {
+        let column = self.cpus.iter().position(|&c| c == cpu)?;
+        self.row(vector)?.counts.get(column).copied()
+    }
+
+    /// Adds what arrived in another span of time. What only one of the two has is left as it is there.
+    pub fn add(&mut self, other: &Interrupts) {
+        if self.cpus != other.cpus {
+            return;
+        }
+        for row in &other.rows {
+            match self.rows.iter_mut().find(|r| r.vector == row.vector && r.name == row.name) {
+                Some(sum) => sum.counts.iter_mut().zip(&row.counts).for_each(|(sum, n)| *sum += n),
+                None => self.rows.push(row.clone()),
+            }
+        }
+    }
+
+    /// What arrived after `earlier`, on the CPUs that are in both. A row that is new since then, or whose number was
+    /// given to another handler, counts from zero, as the kernel's counter did.
+    pub fn since(&self, earlier: &Interrupts) -> Interrupts {
+        let kept: Vec<usize> = (0..self.cpus.len()).filter(|&i| earlier.cpus.contains(&self.cpus[i])).collect();
+        let rows = self.rows.iter().map(|now| {
+            let before = earlier.row(&now.vector).filter(|b| b.name == now.name);
+            let count = |&i: &usize| -> Option<u64> {
+                let now = *now.counts.get(i)?;
+                match before {
+                    None => Some(now),
+                    // The counters are the kernel's unsigned ints: they wrap at 2³².
+                    Some(b) => {
+                        let column = earlier.cpus.iter().position(|&c| c == self.cpus[i])?;
+                        let then = *b.counts.get(column)?;
+                        Some(if now >= then { now - then } else { u64::from((now as u32).wrapping_sub(then as u32)) })
+                    }
+                }
+            };
+            Row {
+                vector: now.vector.clone(),
+                name: now.name.clone(),
+                counts: kept.iter().map(count).collect::<Option<_>>().unwrap_or_default(),
+            }
+        });
+        Interrupts { rows: rows.collect(), cpus: kept.iter().map(|&i| self.cpus[i]).collect() }
+    }
+}
+
+/// Where an interrupt may be and is delivered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Affinity {
+    /// The CPUs that it may go to (smp_affinity_list).
+    pub allowed: Option<Vec<u32>>,
+    /// The CPUs that it goes to at present (effective_affinity_list).
+    pub effective: Option<Vec<u32>>,
+    /// Whether the kernel lets root change it. `Some(false)`: it manages the affinity itself, as drivers ask for
+    /// with one queue per CPU; `None`: it can't be told with these privileges.
+    pub movable: Option<bool>,
+}
+
+pub fn affinity(irq: u32) -> Affinity {
+    affinity_in(Path::new(ROOT), irq)
+}
+
+pub(super) fn affinity_in(root: &Path, irq: u32) -> Affinity {
+    let list = |name: &str| parse_list(&files::text(root, format!("proc/irq/{irq}/{name}"))?).ok();
+    let allowed = list("smp_affinity_list");
+    // An interrupt that was never started has no effective CPU yet; kernels without the file deliver to what is allowed.
+    let effective = list("effective_affinity_list").filter(|cpus| !cpus.is_empty()).or_else(|| allowed.clone());
+    Affinity { allowed, effective, movable: movable(&root.join(format!("proc/irq/{irq}/smp_affinity_list"))) }
+}
+
+/// Recent kernels take the write permission off the file of a managed interrupt. Older ones show it writable and refuse:
+/// they are asked with a text that is no list, which they only read after that check (EINVAL: it could be set;
+/// EPERM, before 6.11 EIO: it could not). Neither answer changes anything.
+fn movable(file: &Path) -> Option<bool> {
+    if fs::metadata(file).ok()?.permissions().mode() & 0o200 == 0 {
+        return Some(false);
+    }
+    let refused = fs::OpenOptions::new().write(true).open(file).ok()?.write(b"?").err()?;
+    match refused.raw_os_error() {
+        Some(libc::EINVAL) => Some(true),
+        Some(libc::EPERM | libc::EIO) => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Tree;
+
+    const BEFORE: &str = "\
+           CPU0       CPU2       CPU3
+  1:          9          0          0   IO-APIC   1-edge      i8042
+ 16:          3          0          1  IO-APIC  16-fasteoi   uhci_hcd:usb1, i801_smbus
+ 19:          5          0          0  IO-APIC  19-edge
+ 36:          0 4294967290          7  PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
+ 50:          2          2          2     GICv3  27 Level     arch_timer
+LOC:         10         20         30   Local timer interrupts
+ERR:          4
+MIS:          0
+";
+
+    #[test]
+    fn rows_of_every_kind() {
+        let i = parse(BEFORE).unwrap();
+        assert_eq!(i.cpus, [0, 2, 3]);
+        assert_eq!(i.count("36", 3), Some(7));
+        assert_eq!(i.count("36", 1), None);
+        assert_eq!(i.count("LOC", 2), Some(20));
+        assert_eq!(i.count("ERR", 0), None);
+        let name = |v| i.row(v).unwrap().name.as_str();
+        assert_eq!(name("1"), "i8042");
+        assert_eq!(name("16"), "uhci_hcd:usb1, i801_smbus");
+        assert_eq!(name("19"), "");
+        assert_eq!(name("36"), "virtio1-req.0");
+        assert_eq!(name("50"), "arch_timer");
+        assert_eq!(name("LOC"), "Local timer interrupts");
+        assert_eq!((i.row("36").unwrap().irq(), i.row("LOC").unwrap().irq()), (Some(36), None));
+        assert_eq!(i.rows.len(), 8);
+    }
+
+    #[test]
+    fn a_difference_knows_wraps_new_rows_and_cpus_that_went() {
+        let after = "\
+           CPU0       CPU2
+  1:         11          4   IO-APIC   1-edge      i8042
+ 36:          1          4  PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
+ 50:          2          3     GICv3  27 Level     other
+ 51:          8          1  PCI-MSIX-0000:00:03.0   0-edge      nvme0q1
+LOC:         15         20   Local timer interrupts
+";
+        let d = parse(after).unwrap().since(&parse(BEFORE).unwrap());
+        assert_eq!(d.cpus, [0, 2]);
+        assert_eq!(d.row("1").unwrap().counts, [2, 4]);
+        assert_eq!(d.row("36").unwrap().counts, [1, 10]);
+        assert_eq!(d.row("50").unwrap().counts, [2, 3]);
+        assert_eq!(d.row("51").unwrap().counts, [8, 1]);
+        assert_eq!(d.row("LOC").unwrap().counts, [5, 0]);
+    }
+
+    #[test]
+    fn what_is_no_table_is_an_error() {
+        assert_eq!(parse(""), None);
+        assert_eq!(parse("LOC: 1 2\n"), None);
+        assert_eq!(snapshot_in(Tree::new().root()).unwrap_err().exit_status(), 3);
+    }
+
+    #[test]
+    fn affinity_present_absent_and_not_started() {
+        let t = Tree::new()
+            .file("proc/irq/36/smp_affinity_list", "0-3\n")
+            .file("proc/irq/36/effective_affinity_list", "2\n")
+            .file("proc/irq/37/smp_affinity_list", "0-1\n")
+            .file("proc/irq/37/effective_affinity_list", "\n");
+        let a = affinity_in(t.root(), 36);
+        assert_eq!((a.allowed, a.effective), (Some(vec![0, 1, 2, 3]), Some(vec![2])));
+        assert_eq!(affinity_in(t.root(), 37).effective, Some(vec![0, 1]));
+        assert_eq!(affinity_in(t.root(), 38), Affinity::default());
+    }
+
+    #[test]
+    fn a_file_without_write_permission_is_a_managed_interrupt() {
+        let t = Tree::new().file("proc/irq/36/smp_affinity_list", "0\n");
+        let file = t.root().join("proc/irq/36/smp_affinity_list");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        assert_eq!(movable(&file), Some(false));
+        assert_eq!(movable(&t.root().join("proc/irq/99/smp_affinity_list")), None);
+    }
+}

@@ -1,0 +1,215 @@
+//! What an experiment asks of the host beside the load: values, checked for sense, not yet for what this host can do.
+
+use std::fmt;
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::cpu::{format_list, parse_list};
+
+/// Host conditions of a cell; what is `None` stays as it is found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Conditions {
+    /// CPUs that the target's interrupts may go to: `"0,2-3"`, or the number of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub irq_affinity: Option<CpuList>,
+    /// The I/O scheduler of the target's disks: `none`, `mq-deadline`, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// Requests that the scheduler (or the queue without one) holds at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nr_requests: Option<u32>,
+    /// Whether the target's queues can be polled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_poll: Option<bool>,
+    /// Hardware queues without an interrupt, by giving the device to its driver anew; only for a device that nothing uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll_queues: Option<u32>,
+    /// The frequency governor of every CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    /// CPUs' worth of time that the load may take: 0.5 is half of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_quota: Option<Quota>,
+}
+
+impl Conditions {
+    /// The keys, as an experiment file writes them.
+    pub const NAMES: &[&str] =
+        &["irq-affinity", "scheduler", "nr-requests", "io-poll", "poll-queues", "governor", "cpu-quota"];
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// One setting for each condition, in the order in which they are made: giving a device to its driver anew resets what
+    /// its queues were set to, and a scheduler brings its own `nr_requests`.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        let all = [
+            self.poll_queues.map(Setting::PollQueues),
+            self.governor.clone().map(Setting::Governor),
+            self.irq_affinity.clone().map(Setting::IrqAffinity),
+            self.scheduler.clone().map(Setting::Scheduler),
+            self.nr_requests.map(Setting::NrRequests),
+            self.io_poll.map(Setting::IoPoll),
+            self.cpu_quota.map(Setting::CpuQuota),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// One condition.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Setting {
+    PollQueues(u32),
+    Governor(String),
+    IrqAffinity(CpuList),
+    Scheduler(String),
+    NrRequests(u32),
+    IoPoll(bool),
+    CpuQuota(Quota),
+}
+
+/// CPU numbers, ascending, each once, at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpuList(Vec<u32>);
+
+impl CpuList {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match parse_list(text)? {
+            cpus if cpus.is_empty() => Err("a list of CPUs names at least one: write 0,2-3".into()),
+            cpus => Ok(Self(cpus)),
+        }
+    }
+
+    pub fn cpus(&self) -> &[u32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for CpuList {
+    /// As the kernel writes it: `0,2-3`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format_list(&self.0))
+    }
+}
+
+impl Serialize for CpuList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = CpuList;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of CPUs such as \"0,2-3\", or the number of one")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<CpuList, E> {
+                CpuList::parse(text).map_err(E::custom)
+            }
+
+            fn visit_i64<E: de::Error>(self, cpu: i64) -> Result<CpuList, E> {
+                self.visit_str(&cpu.to_string())
+            }
+
+            fn visit_u64<E: de::Error>(self, cpu: u64) -> Result<CpuList, E> {
+                self.visit_str(&cpu.to_string())
+            }
+        }
+
+        deserializer.deserialize_any(Text)
+    }
+}
+
+/// CPUs' worth of time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Quota(f64);
+
+impl Quota {
+    /// Over which the kernel allots it; its default.
+    pub const PERIOD_US: u64 = 100_000;
+    /// The kernel gives no less than 1 ms in a period, and no machine has more CPUs.
+    const RANGE: std::ops::RangeInclusive<f64> = 0.01..=8192.0;
+
+    pub fn cpus(self) -> f64 {
+        self.0
+    }
+
+    /// Of each [`Self::PERIOD_US`].
+    pub fn us(self) -> u64 {
+        (self.0 * Self::PERIOD_US as f64).round() as u64
+    }
+}
+
+impl TryFrom<f64> for Quota {
+    type Error = String;
+
+    fn try_from(cpus: f64) -> Result<Self, String> {
+        match Self::RANGE.contains(&cpus) {
+            true => Ok(Self(cpus)),
+            false => Err(format!("a quota of {cpus} CPUs cannot be: write a number of CPUs from 0.01 to 8192")),
+        }
+    }
+}
+
+impl From<Quota> for f64 {
+    fn from(quota: Quota) -> f64 {
+        quota.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(toml: &str) -> Result<Conditions, String> {
+        toml::from_str(toml).map_err(|e| e.message().to_owned())
+    }
+
+    #[test]
+    fn every_name_is_a_key_and_no_other_is() {
+        let all = "irq-affinity = '0,2-3'\nscheduler = 'none'\nnr-requests = 64\nio-poll = true\npoll-queues = 2\n\
+                   governor = 'performance'\ncpu-quota = 0.5";
+        let c = parsed(all).unwrap();
+        assert_eq!(c.irq_affinity.as_ref().unwrap().cpus(), [0, 2, 3]);
+        assert_eq!(c.cpu_quota.unwrap().us(), 50_000);
+        assert_eq!(c.settings().len(), Conditions::NAMES.len());
+        let json = serde_json::to_value(&c).unwrap();
+        let keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut names = Conditions::NAMES.to_vec();
+        names.sort_unstable();
+        assert_eq!(keys, names);
+        assert_eq!(serde_json::from_value::<Conditions>(json).unwrap(), c);
+        assert!(parsed("swappiness = 1").unwrap_err().contains("unknown field `swappiness`"));
+        assert!(Conditions::default().is_empty() && !c.is_empty());
+    }
+
+    #[test]
+    fn values_without_sense_are_refused() {
+        assert_eq!(parsed("irq-affinity = 3").unwrap().irq_affinity, Some(CpuList(vec![3])));
+        assert_eq!(parsed("cpu-quota = 2").unwrap().cpu_quota.map(Quota::us), Some(200_000));
+        for (bad, says) in [
+            ("irq-affinity = ''", "names at least one"),
+            ("irq-affinity = '3-1'", "runs backwards"),
+            ("irq-affinity = -1", "no CPU number"),
+            ("irq-affinity = true", "a list of CPUs such as"),
+            ("cpu-quota = 0", "a quota of 0 CPUs cannot be"),
+            ("cpu-quota = nan", "a quota of NaN CPUs cannot be"),
+            ("cpu-quota = 9e9", "cannot be"),
+            ("nr-requests = -1", "invalid value"),
+            ("io-poll = 1", "invalid type"),
+        ] {
+            let e = parsed(bad).unwrap_err();
+            assert!(e.contains(says), "{bad}: {e}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The CPUs' frequency governor, of every policy: the CPUs of one policy have it together.
+
+use std::path::PathBuf;
+
+use super::change::Change;
+use super::queue::along;
+use super::roots::{Roots, is_so, not_writable, present};
+use crate::files;
+use iotrail_base::error::{Error, Result};
+
+const POLICIES: &str = "sys/devices/system/cpu/cpufreq";
+
+/// The folders of the policies that any CPU which is online belongs to.
+fn policies(roots: &Roots) -> Vec<PathBuf> {
+    let all = files::entries(&roots.system, POLICIES).into_iter().filter(|n| n.starts_with("policy"));
+    all.map(|n| roots.path(POLICIES).join(n))
+        .filter(|p| files::text(p, "affected_cpus").is_some_and(|cpus| !cpus.is_empty()))
+        .collect()
+}
+
+pub fn refusal(roots: &Roots, wanted: &str) -> Option<Error> {
+    let policies = policies(roots);
+    if policies.is_empty() {
+        return Some(Error::machine(
+            "no governor can be set: the kernel has no choice of frequency here (/sys/devices/system/cpu/cpufreq is empty)",
+            "leave governor out; in a virtual machine the host decides, and elsewhere the firmware may have to allow it",
+        ));
+    }
+    policies.iter().find_map(|policy| {
+        let offered = files::text(policy, "scaling_available_governors").unwrap_or_default();
+        if !offered.split_whitespace().any(|g| g == wanted) {
+            return Some(Error::machine(
+                format!("{} offers no governor '{wanted}'", policy.display()),
+                format!("it offers: {offered}; others have to be built into the kernel, or loaded"),
+            ));
+        }
+        let file = policy.join("scaling_governor");
+        if is_so(&file, wanted) { None } else { not_writable("the governor", &file) }
+    })
+}
+
+pub fn changes(roots: &Roots, wanted: &str) -> Result<Vec<Change>> {
+    let mut changes = Vec::new();
+    for policy in policies(roots) {
+        let path = policy.join("scaling_governor");
+        let old = present(&path)
+            .map_err(|e| Error::machine(format!("cannot read {}", path.display()), "leave governor out").because(e))?;
+        if old != wanted {
+            // intel_pstate's performance governor pins the preference; `userspace` forgets its speed.
+            let names = ["energy_performance_preference", "scaling_setspeed"];
+            let kept = names.into_iter().filter_map(|n| along(policy.join(n), &path));
+            changes.extend(kept.filter(|c| !matches!(c, Change::Along { old, .. } if old.starts_with('<'))));
+            changes.push(Change::Value { path, old, new: wanted.to_owned() });
+        }
+    }
+    Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::fixture::Tree;
+    use crate::settings::test::roots;
+
+    fn two_policies() -> Tree {
+        let mut t = Tree::new();
+        for (policy, cpus, now) in
+            [("policy0", "0 1", "schedutil"), ("policy2", "2", "performance"), ("policy3", "", "")]
+        {
+            let folder = format!("{POLICIES}/{policy}");
+            t = t
+                .file(&format!("{folder}/affected_cpus"), cpus)
+                .file(&format!("{folder}/scaling_available_governors"), "performance schedutil\n")
+                .file(&format!("{folder}/scaling_setspeed"), "<unsupported>\n")
+                .file(&format!("{folder}/energy_performance_preference"), "balance_power\n")
+                .file(&format!("{folder}/scaling_governor"), now);
+        }
+        t
+    }
+
+    #[test]
+    fn one_that_is_not_offered_or_no_choice_at_all() {
+        let t = two_policies();
+        assert!(refusal(&roots(&t), "performance").is_none());
+        let e = refusal(&roots(&t), "powersave").unwrap().to_string();
+        assert!(e.contains("policy0 offers no governor 'powersave'; it offers: performance schedutil; "), "{e}");
+        let e = refusal(&roots(&Tree::new()), "performance").unwrap().to_string();
+        assert!(e.starts_with("no governor can be set: the kernel has no choice of frequency here"), "{e}");
+    }
+
+    #[test]
+    fn what_is_so_already_takes_no_right() {
+        let t = two_policies().file(&format!("{POLICIES}/policy0/scaling_governor"), "performance");
+        for policy in ["policy0", "policy2"] {
+            let file = t.root().join(POLICIES).join(policy).join("scaling_governor");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        }
+        assert!(refusal(&roots(&t), "performance").is_none() && refusal(&roots(&t), "schedutil").is_some());
+    }
+
+    #[test]
+    fn each_policy_that_has_another_is_changed() {
+        let t = two_policies();
+        let folder = t.root().join(POLICIES).join("policy0");
+        let path = folder.join("scaling_governor");
+        let along = Change::Along {
+            path: folder.join("energy_performance_preference"),
+            old: "balance_power".into(),
+            of: path.clone(),
+        };
+        let value = Change::Value { path, old: "schedutil".into(), new: "performance".into() };
+        assert_eq!(changes(&roots(&t), "performance").unwrap(), [along, value]);
+    }
+}

@@ -1,0 +1,333 @@
+//! The journal: what is changed at present and by whom, on disk before it is changed.
+//!
+//! JSON lines: the owner, then what was changed (`{"change":…}`, in the order of making) and how many of the last of these
+//! are undone (`{"undone":2}`). A line without its end was being written when its writer was killed: what it announces was
+//! not begun. The file is there as long as anything is changed. Who reads or writes it holds a lock on the file beside it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::change::Change;
+use super::owner::Owner;
+use super::roots::Roots;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::folders::{self, own};
+
+pub const SCHEMA: &str = "iotrail.settings/1";
+
+/// Children of a killed process hold its lock until they are gone too.
+const ENDING: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    schema: String,
+    #[serde(flatten)]
+    owner: Owner,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Change(Change),
+    Undone(usize),
+}
+
+/// What a journal holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Content {
+    pub owner: Owner,
+    /// In the order of making; undone ones left out.
+    pub changes: Vec<Change>,
+}
+
+pub fn file(roots: &Roots) -> PathBuf {
+    roots.state.join("settings.journal")
+}
+
+/// What is in the journal, without the lock: for a look in passing. `None`: nobody has changed anything, or it can't be read.
+pub fn peek(roots: &Roots) -> Option<Content> {
+    parse(&fs::read_to_string(file(roots)).ok()?).ok()?
+}
+
+/// The journal under its lock, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Journal {
+    /// Takes the lock, making the folder where there is none. Refused while another process has it.
+    pub fn lock(roots: &Roots) -> Result<Self> {
+        let cannot = |what: &str, path: &Path, e: io::Error| {
+            Error::machine(
+                format!("cannot {what} {}, where changed host settings are noted", path.display()),
+                "set XDG_STATE_HOME to a folder that can be written",
+            )
+            .because(e)
+        };
+        if !folders::is_of_a_guest(&roots.state) {
+            own::make(
+                &roots.state,
+                "set XDG_STATE_HOME to a folder of your own, where changed host settings are noted",
+            )?;
+        }
+        fs::create_dir_all(&roots.state).map_err(|e| cannot("make the folder", &roots.state, e))?;
+        let path = roots.state.join("settings.lock");
+        let mut options = OpenOptions::new();
+        options.custom_flags(libc::O_NOFOLLOW);
+        // Of another user's run it can only be read, which is enough for a lock and for what there is to say.
+        let lock =
+            options.create(true).append(true).mode(0o644).open(&path).or_else(|e| File::open(&path).map_err(|_| e));
+        let lock = lock.map_err(|e| cannot("open", &path, e))?;
+        let began = Instant::now();
+        while !take(&lock).map_err(|e| cannot("lock", &path, e))? {
+            let owner = peek(roots).map(|c| c.owner);
+            let lives = owner.as_ref().is_none_or(|o| o.lives(roots));
+            if lives || began.elapsed() > ENDING {
+                let who = owner.map_or_else(String::new, |o| format!(" (process {})", o.tgid));
+                return Err(Error::machine(
+                    format!("another iotrail{who} has host settings in its hands"),
+                    "wait until it has ended; it puts back what it has changed",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(Self { path: file(roots), _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What a process that is no more has left; `None`: nothing.
+    pub fn read(&self) -> Result<Option<Content>> {
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(self.cannot("read", e)),
+        };
+        self.check_user()?;
+        parse(&text).map_err(|(line, why)| {
+            Error::input(
+                format!("{} is damaged in line {line}: {why}", self.path.display()),
+                "put back by hand what its other lines say, then remove it",
+            )
+        })
+    }
+
+    /// Root writes what a journal says where it says so: none that another user may have made up.
+    fn check_user(&self) -> Result<()> {
+        let user = fs::metadata(&self.path).map_err(|e| self.cannot("read", e))?.uid();
+        // SAFETY: geteuid takes nothing and cannot fail.
+        if user == 0 || user == unsafe { libc::geteuid() } {
+            return Ok(());
+        }
+        Err(Error::machine(
+            format!("{} was written by another user (number {user})", self.path.display()),
+            "run as that user, or set HOME or XDG_STATE_HOME to your own",
+        ))
+    }
+
+    /// Notes changes that are about to be made; they are on disk when this returns.
+    pub fn begin(&self, owner: &Owner, changes: &[Change]) -> Result<()> {
+        let head = if self.path.exists() { String::new() } else { head(owner) };
+        self.append(&(head + &lines(changes))).map_err(|e| self.cannot("write", e))
+    }
+
+    /// Notes that the last `n` changes are undone. Should this get lost, they are undone once more.
+    pub fn undone(&self, n: usize) -> Result<()> {
+        self.append(&line(&Line::Undone(n))).map_err(|e| self.cannot("write", e))
+    }
+
+    /// Appends and waits for the disk; of what cannot be written whole nothing stays.
+    fn append(&self, text: &str) -> io::Result<()> {
+        let mut file = OpenOptions::new();
+        let mut file = file.create(true).append(true).mode(0o644).custom_flags(libc::O_NOFOLLOW).open(&self.path)?;
+        let before = file.metadata()?.len();
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        if written.is_err() {
+            file.set_len(before)?;
+        }
+        written.and_then(|()| if before == 0 { self.sync_folder() } else { Ok(()) })
+    }
+
+    /// The journal with nothing but these in it: what is still to be undone. Without any it is removed.
+    pub fn keep(&self, owner: &Owner, changes: &[Change]) -> Result<()> {
+        if changes.is_empty() {
+            return match fs::remove_file(&self.path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(self.cannot("remove", e)),
+                _ => self.sync_folder().map_err(|e| self.cannot("remove", e)),
+            };
+        }
+        let new = self.path.with_extension("new");
+        let replace = || {
+            // What a killed process has left of that name is none of ours to write into.
+            fs::remove_file(&new).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
+            let mut file = File::create_new(&new)?;
+            file.write_all((head(owner) + &lines(changes)).as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)?;
+            self.sync_folder()
+        };
+        replace().map_err(|e| self.cannot("write", e))
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        self.path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    }
+
+    fn cannot(&self, what: &str, e: io::Error) -> Error {
+        Error::machine(
+            format!("cannot {what} {}, where changed host settings are noted", self.path.display()),
+            "make room and see who may write there",
+        )
+        .because(e)
+    }
+}
+
+/// `Ok(false)`: another has it. Not waited for, and gone with the process and the children that have inherited it.
+fn take(lock: &File) -> io::Result<bool> {
+    // SAFETY: an open file of ours; the call only takes a lock on it.
+    match unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(true),
+        _ => match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            e => Err(e),
+        },
+    }
+}
+
+fn line<T: Serialize>(value: &T) -> String {
+    // Paths that are no UTF-8 are the one thing that cannot be JSON; those of sysfs, procfs and cgroups are ASCII, but for
+    // names of cgroups, which are read as text before they get here.
+    let mut line = serde_json::to_string(value).expect("plain fields with UTF-8 paths");
+    line.push('\n');
+    line
+}
+
+fn head(owner: &Owner) -> String {
+    line(&Head { schema: SCHEMA.into(), owner: owner.clone() })
+}
+
+fn lines(changes: &[Change]) -> String {
+    changes.iter().map(|c| line(&Line::Change(c.clone()))).collect()
+}
+
+/// The error is the line's number and what is wrong with it.
+fn parse(text: &str) -> std::result::Result<Option<Content>, (usize, String)> {
+    // After the last line end there is nothing, or a line that was being written.
+    let Some((whole, _torn)) = text.rsplit_once('\n') else { return Ok(None) };
+    let mut lines = whole.split('\n');
+    let head = lines.next().unwrap_or_default();
+    let head: Head = serde_json::from_str(head).map_err(|e| (1, e.to_string()))?;
+    if head.schema != SCHEMA {
+        return Err((1, format!("it is of another version of iotrail ({})", head.schema)));
+    }
+    let mut changes = Vec::new();
+    for (i, line) in lines.enumerate() {
+        match serde_json::from_str(line).map_err(|e| (i + 2, e.to_string()))? {
+            Line::Change(change) => changes.push(change),
+            Line::Undone(n) if n <= changes.len() => changes.truncate(changes.len() - n),
+            Line::Undone(n) => return Err((i + 2, format!("{n} changes are undone of {}", changes.len()))),
+        }
+    }
+    Ok(Some(Content { owner: head.owner, changes }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner() -> Owner {
+        Owner { tgid: 7, started_ticks: 50, boot_id: "b".into(), hostname: "h".into() }
+    }
+
+    fn change(path: &str) -> Change {
+        Change::Value { path: path.into(), old: "1".into(), new: "2".into() }
+    }
+
+    fn roots() -> (tempfile::TempDir, Roots) {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots { system: dir.path().into(), state: dir.path().join("state/iotrail") };
+        (dir, roots)
+    }
+
+    #[test]
+    fn what_is_begun_and_not_undone_is_read_back() {
+        let (_dir, roots) = roots();
+        let journal = Journal::lock(&roots).unwrap();
+        assert_eq!(journal.read().unwrap(), None);
+        journal.begin(&owner(), &[change("/a"), change("/b")]).unwrap();
+        journal.begin(&owner(), &[change("/c")]).unwrap();
+        journal.undone(2).unwrap();
+        journal.begin(&owner(), &[change("/d")]).unwrap();
+        let content = Content { owner: owner(), changes: vec![change("/a"), change("/d")] };
+        assert_eq!(journal.read().unwrap(), Some(content));
+        assert_eq!(peek(&roots), journal.read().unwrap());
+        journal.keep(&owner(), &[change("/d")]).unwrap();
+        assert_eq!(journal.read().unwrap().unwrap().changes, [change("/d")]);
+        journal.keep(&owner(), &[]).unwrap();
+        assert!(!journal.path().exists());
+        assert_eq!(peek(&roots), None);
+        // It can begin anew.
+        journal.begin(&owner(), &[change("/e")]).unwrap();
+        assert_eq!(journal.read().unwrap().unwrap().changes, [change("/e")]);
+    }
+
+    #[test]
+    fn cut_anywhere_it_holds_whole_lines_and_never_fails() {
+        let mut text = head(&owner());
+        let mut ends = vec![(text.len(), 0)];
+        for (line_of, changes) in
+            [(Line::Change(change("/a")), 1), (Line::Change(change("/b")), 2), (Line::Undone(1), 1)]
+        {
+            text.push_str(&line(&line_of));
+            ends.push((text.len(), changes));
+        }
+        for cut in 0..=text.len() {
+            let content = parse(&text[..cut]).unwrap();
+            let expected = ends.iter().rev().find(|(end, _)| *end <= cut).map(|(_, changes)| *changes);
+            assert_eq!(content.map(|c| c.changes.len()), expected, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn damage_within_is_told_with_its_line() {
+        let head = head(&owner());
+        let line_of = |text: &str| parse(text).unwrap_err().0;
+        assert_eq!(line_of(&format!("{head}{{\"change\":\n{{}}\n")), 2);
+        assert_eq!(line_of(&format!("{head}{{\"undone\":1}}\n")), 2);
+        assert_eq!(line_of("{\"schema\":1}\n"), 1);
+        assert!(parse(&head.replace("settings/1", "settings/2")).unwrap_err().1.contains("another version"));
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        let (_dir, roots) = roots();
+        let first = Journal::lock(&roots).unwrap();
+        let e = Journal::lock(&roots).unwrap_err();
+        assert_eq!(e.exit_status(), 3);
+        assert!(e.to_string().starts_with("another iotrail has host settings in its hands; wait until"), "{e}");
+        drop(first);
+        Journal::lock(&roots).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let roots = Roots { system: dir.path().into(), state: dir.path().join("file/iotrail") };
+        let e = Journal::lock(&roots).unwrap_err().to_string();
+        assert!(
+            e.starts_with("cannot use ") && e.contains("file: Not a directory") && e.contains("set XDG_STATE_HOME to"),
+            "{e}"
+        );
+    }
+}

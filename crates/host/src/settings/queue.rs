@@ -1,0 +1,276 @@
+//! The block queue that takes the load's requests: scheduler, `nr_requests`, `io_poll`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::change::Change;
+use super::conditions::Conditions;
+use super::roots::{Roots, is_so, not_writable, present};
+use crate::block::queue_folders;
+use crate::files;
+use crate::kernel::parse_version;
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::measurement::Target;
+
+/// What the kernel makes of less (BLKDEV_MIN_RQ), and the most that a scheduler takes (MAX_SCHED_RQ).
+const LEAST_REQUESTS: u32 = 4;
+const MOST_REQUESTS: u32 = 2048;
+
+/// Since Linux 5.16 (a614dd228035) a queue is polled or not as its driver has it, and writes to the file change nothing.
+const IO_POLL_FIXED: (u32, u32, u32) = (5, 16, 0);
+
+/// The `queue` folders of the devices that take the load's requests: of a loop device its own, not those of the disk below it.
+pub fn folders(roots: &Roots, target: Option<&Target>) -> Result<Vec<PathBuf>> {
+    let names = target.and_then(Target::queue_device).unwrap_or_default();
+    let dirs = names.split('+').filter(|n| !n.is_empty()).flat_map(|n| queue_folders(&roots.system, n));
+    let folders: Vec<PathBuf> = dirs.map(|d| short(roots, d).join("queue")).filter(|q| q.is_dir()).collect();
+    if folders.is_empty() {
+        return Err(Error::machine(
+            "the load has no target whose block queue could be set",
+            "choose a block device, or a file on one, with --file",
+        ));
+    }
+    Ok(folders)
+}
+
+/// `/sys/block/vda`, where that stands for the folder.
+fn short(roots: &Roots, dir: PathBuf) -> PathBuf {
+    let short = dir.file_name().map(|n| roots.path("sys/block").join(n));
+    short.filter(|s| s.exists()).unwrap_or(dir)
+}
+
+pub fn scheduler_refusal(roots: &Roots, target: Option<&Target>, wanted: &str) -> Option<Error> {
+    each(roots, target, |queue| {
+        let file = queue.join("scheduler");
+        if is_so(&file, wanted) {
+            return None;
+        }
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let offered: Vec<&str> = text.split_whitespace().map(|w| w.trim_matches(['[', ']'])).collect();
+        if !offered.contains(&wanted) {
+            let offered = if offered.is_empty() { "none at all".to_owned() } else { offered.join(", ") };
+            return Some(Error::machine(
+                format!("{} offers no scheduler '{wanted}'", file.display()),
+                format!("it offers {offered}; others may be modules: modprobe {wanted}-iosched"),
+            ));
+        }
+        not_writable("the scheduler", &file)
+    })
+}
+
+pub fn scheduler(roots: &Roots, target: Option<&Target>, wanted: &str) -> Result<Vec<Change>> {
+    each_value(roots, target, "scheduler", wanted)
+}
+
+/// `all`: the other conditions, of which the scheduler and the poll queues are made before.
+pub fn nr_requests_refusal(roots: &Roots, target: Option<&Target>, wanted: u32, all: &Conditions) -> Option<Error> {
+    each(roots, target, |queue| {
+        let file = queue.join("nr_requests");
+        if !file.exists() {
+            return Some(Error::machine(format!("{} is not there", file.display()), "leave nr-requests out"));
+        }
+        let refuse = |why: String, remedy: &str| {
+            Some(Error::machine(format!("{} cannot be {wanted}: {why}", file.display()), remedy))
+        };
+        if !(LEAST_REQUESTS..=MOST_REQUESTS).contains(&wanted) {
+            let why = format!("the kernel takes {LEAST_REQUESTS} to {MOST_REQUESTS}");
+            return refuse(why, "choose a number of these");
+        }
+        let scheduler = all.scheduler.clone().or_else(|| present(&queue.join("scheduler")).ok());
+        // Another scheduler, or the device given to its driver anew, brings its own.
+        let stays =
+            scheduler.as_deref().is_none_or(|s| is_so(&queue.join("scheduler"), s)) && all.poll_queues.is_none();
+        if stays && is_so(&file, &wanted.to_string()) {
+            return None;
+        }
+        let tags: Option<u32> = files::number(queue, "../mq/0/nr_tags");
+        if let (Some("none"), Some(tags)) = (scheduler.as_deref(), tags.filter(|t| wanted > *t)) {
+            let why = format!("the device takes {tags} at a time, and without a scheduler nothing holds more");
+            return refuse(why, "choose a scheduler as well, or fewer requests");
+        }
+        not_writable("nr_requests", &file)
+    })
+}
+
+pub fn nr_requests(roots: &Roots, target: Option<&Target>, wanted: u32) -> Result<Vec<Change>> {
+    each_value(roots, target, "nr_requests", &wanted.to_string())
+}
+
+pub fn io_poll_refusal(roots: &Roots, target: Option<&Target>, wanted: bool, all: &Conditions) -> Option<Error> {
+    // With poll queues of the same conditions the file says what they make of it.
+    if all.poll_queues.is_some_and(|n| (n > 0) == wanted) {
+        return None;
+    }
+    let fixed =
+        roots.text("proc/sys/kernel/osrelease").and_then(|r| parse_version(&r)).is_none_or(|v| v >= IO_POLL_FIXED);
+    each(roots, target, |queue| {
+        let file = queue.join("io_poll");
+        match present(&file).ok().as_deref() {
+            Some(now) if now == digit(wanted) => None,
+            None => Some(Error::machine(format!("{} is not there", file.display()), "leave io-poll out")),
+            Some(_) if wanted && all.poll_queues != Some(0) => Some(Error::machine(
+                format!("io_poll cannot be had: {} says that the device has no poll queues", file.display()),
+                "give it some with poll-queues, where its driver can (nvme, virtio_blk) and nothing uses the device",
+            )),
+            Some(_) if fixed || all.poll_queues.is_some() => Some(Error::machine(
+                format!(
+                    "{} cannot be {}: this kernel polls where there are poll queues",
+                    file.display(),
+                    digit(wanted)
+                ),
+                "set poll-queues instead",
+            )),
+            Some(_) => not_writable("io_poll", &file),
+        }
+    })
+}
+
+pub fn io_poll(roots: &Roots, target: Option<&Target>, wanted: bool) -> Result<Vec<Change>> {
+    each_value(roots, target, "io_poll", digit(wanted))
+}
+
+fn digit(on: bool) -> &'static str {
+    if on { "1" } else { "0" }
+}
+
+fn each(roots: &Roots, target: Option<&Target>, refusal: impl Fn(&Path) -> Option<Error>) -> Option<Error> {
+    match folders(roots, target) {
+        Ok(folders) => folders.iter().find_map(|f| refusal(f)),
+        Err(e) => Some(e),
+    }
+}
+
+/// Sets one file of each queue, where it is not so already. What the kernel changes along with it is noted before.
+fn each_value(roots: &Roots, target: Option<&Target>, name: &str, wanted: &str) -> Result<Vec<Change>> {
+    let mut changes = Vec::new();
+    for queue in folders(roots, target)? {
+        let path = queue.join(name);
+        let old = present(&path).map_err(|e| {
+            Error::machine(format!("cannot read {}", path.display()), "leave this condition out").because(e)
+        })?;
+        if old != wanted {
+            // Undone from the last to the first: the scheduler, its nr_requests, its own parameters.
+            let along = parameters(&queue).into_iter().chain(["wbt_lat_usec", "nr_requests"].map(|n| queue.join(n)));
+            changes.extend(along.filter(|p| *p != path).filter_map(|p| self::along(p, &path)));
+            changes.push(Change::Value { path, old, new: wanted.to_owned() });
+        }
+    }
+    Ok(changes)
+}
+
+/// A file whose value may change along with `of`; `None`: it has none, or none that can be written.
+pub(super) fn along(path: PathBuf, of: &Path) -> Option<Change> {
+    let writable = fs::metadata(&path).ok()?.permissions().mode() & 0o200 != 0;
+    let old = present(&path).ok().filter(|_| writable)?;
+    Some(Change::Along { path, old, of: of.to_owned() })
+}
+
+/// The scheduler's own parameters.
+pub(super) fn parameters(queue: &Path) -> Vec<PathBuf> {
+    files::entries(queue, "iosched").into_iter().map(|n| queue.join("iosched").join(n)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::test::{roots, target, vda};
+
+    fn conditions(toml: &str) -> Conditions {
+        toml::from_str(toml).unwrap()
+    }
+
+    #[test]
+    fn a_scheduler_that_is_not_offered_is_refused_with_what_is() {
+        let t = vda();
+        let refusal = |name| scheduler_refusal(&roots(&t), Some(&target("vda")), name).map(|e| e.to_string());
+        assert_eq!(refusal("none"), None);
+        let e = refusal("bfq").unwrap();
+        assert!(
+            e.ends_with(
+                "offers no scheduler 'bfq'; it offers none, mq-deadline; others may be modules: modprobe bfq-iosched"
+            ),
+            "{e}"
+        );
+    }
+
+    #[test]
+    fn a_load_without_a_disk_has_no_queue() {
+        let t = vda();
+        let none = Target { device: None, ..target("vda") };
+        for of in [None, Some(&none), Some(&target("vdz"))] {
+            let e = scheduler_refusal(&roots(&t), of, "none").unwrap();
+            assert!(e.to_string().starts_with("the load has no target whose block queue"), "{e}");
+            assert_eq!(e.exit_status(), 3);
+        }
+    }
+
+    #[test]
+    fn nr_requests_end_at_the_devices_tags_without_a_scheduler() {
+        let t = vda();
+        let refusal = |n, c: &str| {
+            nr_requests_refusal(&roots(&t), Some(&target("vda")), n, &conditions(c)).map(|e| e.to_string())
+        };
+        assert_eq!(refusal(1024, ""), None);
+        assert_eq!(refusal(256, "scheduler = 'none'"), None);
+        assert!(refusal(257, "scheduler = 'none'").unwrap().contains("the device takes 256 at a time"));
+        assert!(refusal(2, "").unwrap().contains("the kernel takes 4 to 2048"));
+        assert!(refusal(4096, "").is_some());
+    }
+
+    #[test]
+    fn what_is_so_already_takes_no_right() {
+        let t = vda();
+        for name in ["scheduler", "nr_requests"] {
+            let file = t.root().join("sys/block/vda/queue").join(name);
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        }
+        let target = target("vda");
+        let scheduler = |name| scheduler_refusal(&roots(&t), Some(&target), name).is_some();
+        assert_eq!((scheduler("mq-deadline"), scheduler("none")), (false, true));
+        let requests = |n, c: &str| nr_requests_refusal(&roots(&t), Some(&target), n, &conditions(c)).is_some();
+        assert_eq!(
+            (requests(256, ""), requests(256, "scheduler = 'mq-deadline'"), requests(255, "")),
+            (false, false, true)
+        );
+        assert!(requests(256, "scheduler = 'none'") && requests(256, "poll-queues = 1"));
+    }
+
+    #[test]
+    fn io_poll_is_what_the_poll_queues_make_of_it() {
+        let t = vda();
+        let refusal =
+            |on, c: &str| io_poll_refusal(&roots(&t), Some(&target("vda")), on, &conditions(c)).map(|e| e.to_string());
+        assert_eq!(refusal(false, ""), None);
+        assert_eq!(refusal(true, "poll-queues = 2"), None);
+        assert!(
+            refusal(true, "")
+                .unwrap()
+                .contains("says that the device has no poll queues; give it some with poll-queues")
+        );
+        assert!(refusal(true, "poll-queues = 0").unwrap().ends_with("set poll-queues instead"));
+        let polled = t.file("sys/block/vda/queue/io_poll", "1\n");
+        let e = |t: &crate::fixture::Tree| io_poll_refusal(&roots(t), Some(&target("vda")), false, &conditions(""));
+        assert!(e(&polled).unwrap().to_string().contains("this kernel polls where there are poll queues"));
+        assert!(e(&polled.file("proc/sys/kernel/osrelease", "5.15.3\n")).is_none());
+    }
+
+    #[test]
+    fn a_scheduler_is_changed_with_what_it_takes_along_noted_before() {
+        let t = vda();
+        let queue = t.root().join("sys/block/vda/queue");
+        let changes = scheduler(&roots(&t), Some(&target("vda")), "none").unwrap();
+        let subjects: Vec<&Path> = changes.iter().map(|c| c.subject().strip_prefix(&queue).unwrap()).collect();
+        assert_eq!(
+            subjects.iter().map(|p| p.to_str().unwrap()).collect::<Vec<_>>(),
+            ["iosched/fifo_batch", "wbt_lat_usec", "nr_requests", "scheduler"]
+        );
+        assert_eq!(
+            changes[3],
+            Change::Value { path: queue.join("scheduler"), old: "mq-deadline".into(), new: "none".into() }
+        );
+        assert!(changes[..3].iter().all(|c| c.hangs_on(&changes[3])));
+        assert_eq!(scheduler(&roots(&t), Some(&target("vda")), "mq-deadline").unwrap(), []);
+        assert_eq!(io_poll(&roots(&t), Some(&target("vda")), false).unwrap(), []);
+    }
+}

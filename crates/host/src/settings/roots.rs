@@ -1,0 +1,116 @@
+//! Where the machine's files are, and where the journal is kept; tests have their own.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::files;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::folders;
+
+#[derive(Debug, Clone)]
+pub struct Roots {
+    /// Below which /sys and /proc are.
+    pub system: PathBuf,
+    /// The folder of the journal.
+    pub state: PathBuf,
+}
+
+impl Roots {
+    /// The machine itself, with the journal under `$XDG_STATE_HOME/iotrail`, else `~/.local/state/iotrail`.
+    pub fn of_this_machine() -> Result<Self> {
+        let state = folders::state().ok_or_else(|| {
+            Error::input(
+                "there is no place for the journal of host settings: neither XDG_STATE_HOME nor HOME is set",
+                "set one of them to a folder",
+            )
+        })?;
+        Ok(Self { system: files::ROOT.into(), state })
+    }
+
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        files::below(&self.system, path)
+    }
+
+    pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        files::text(&self.system, path)
+    }
+}
+
+/// The value that a file of sysfs or procfs has at present: of `none [mq-deadline] kyber` the chosen one.
+pub fn present(path: &Path) -> io::Result<String> {
+    let text = fs::read_to_string(path)?;
+    let text = text.trim();
+    match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
+        Some((chosen, _)) if path.file_name().is_some_and(|n| n == "scheduler") => Ok(chosen.to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Whether a value is what is wanted: that takes no right to change it.
+pub fn is_so(path: &Path, wanted: &str) -> bool {
+    present(path).is_ok_and(|now| now == wanted)
+}
+
+/// Writes a value in one call, as these files want it. Nothing is created.
+pub fn write(path: &Path, value: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).truncate(true).open(path)?.write_all(value.as_bytes())
+}
+
+/// Writes a value and reads it back: what is requested is not always what is granted.
+pub fn write_checked(path: &Path, value: &str) -> io::Result<()> {
+    write(path, value)?;
+    match present(path)? {
+        now if now == value => Ok(()),
+        now => Err(io::Error::other(format!("the kernel took the request and has {now}"))),
+    }
+}
+
+/// Why `path`, which is there, cannot be written by this process; `None`: it can. Only asks.
+pub fn not_writable(what: &str, path: &Path) -> Option<Error> {
+    let name = path.display();
+    let mode = fs::metadata(path).ok()?.permissions().mode();
+    if mode & 0o222 == 0 {
+        return Some(Error::machine(
+            format!("{what} cannot be changed: the kernel keeps {name} read-only"),
+            "leave this condition out",
+        ));
+    }
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: a live C string; the call only asks.
+    if unsafe { libc::access(path.as_ptr(), libc::W_OK) } == 0 {
+        return None;
+    }
+    let cause = io::Error::last_os_error();
+    let remedy = match cause.raw_os_error() {
+        Some(libc::EROFS) => "it is mounted read-only, as in a container: run on the host itself",
+        _ => "run as root",
+    };
+    Some(Error::machine(format!("{what} cannot be changed: {name}"), remedy).because(cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Tree;
+
+    #[test]
+    fn brackets_choose_in_a_scheduler_file_alone() {
+        let t = Tree::new().file("q/scheduler", "none [mq-deadline] kyber\n").file("q/other", "a [b] c\n");
+        assert_eq!(present(&t.root().join("q/scheduler")).unwrap(), "mq-deadline");
+        assert_eq!(present(&t.root().join("q/other")).unwrap(), "a [b] c");
+    }
+
+    #[test]
+    fn a_read_only_file_is_told_before_anything_is_tried() {
+        let t = Tree::new().file("sys/x", "1\n");
+        let file = t.root().join("sys/x");
+        assert!(not_writable("x", &file).is_none());
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        let e = not_writable("the x", &file).unwrap();
+        assert!(e.to_string().starts_with("the x cannot be changed: the kernel keeps "), "{e}");
+        assert_eq!(e.exit_status(), 3);
+    }
+}

@@ -1,0 +1,125 @@
+//! Whether this is a virtual machine, and whose.
+
+use std::path::Path;
+
+use super::files::{self, ROOT};
+
+/// The hypervisor's name (`kvm`, `qemu` for its software emulation, `xen`, `vmware`, `hyperv`, …), `none` on bare
+/// metal, `None` where nothing tells.
+pub fn detect() -> Option<String> {
+    match by_cpuid() {
+        Some(answer) => Some(answer),
+        None => by_files(Path::new(ROOT)),
+    }
+}
+
+/// Asks the processor: every hypervisor for x86 sets a bit and leaves its signature (Intel SDM, CPUID leaf 1, ECX
+/// bit 31; leaf 0x40000000 by convention). The answer is complete: without the bit it is bare metal.
+#[cfg(target_arch = "x86_64")]
+fn by_cpuid() -> Option<String> {
+    use std::arch::x86_64::__cpuid;
+    // SAFETY: every x86-64 processor has the instruction and leaf 1; 0x40000000 is read only where the bit is set.
+    #[allow(unused_unsafe)] // A safe function from Rust 1.94 on.
+    let (features, signature) = unsafe { (__cpuid(1), __cpuid(0x4000_0000)) };
+    if features.ecx & (1 << 31) == 0 {
+        return Some("none".into());
+    }
+    let mut bytes = Vec::with_capacity(12);
+    for register in [signature.ebx, signature.ecx, signature.edx] {
+        bytes.extend_from_slice(&register.to_le_bytes());
+    }
+    Some(by_signature(&bytes))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn by_cpuid() -> Option<String> {
+    None
+}
+
+/// The name for CPUID's twelve bytes; a signature that isn't known is given as it is.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+fn by_signature(bytes: &[u8]) -> String {
+    let text: String = bytes.iter().filter(|b| b.is_ascii_graphic() || **b == b' ').map(|&b| b as char).collect();
+    match text.trim() {
+        "KVMKVMKVM" | "Linux KVM Hv" => "kvm".into(),
+        "TCGTCGTCGTCG" => "qemu".into(),
+        "XenVMMXenVMM" => "xen".into(),
+        "VMwareVMware" => "vmware".into(),
+        "Microsoft Hv" => "hyperv".into(),
+        "VBoxVBoxVBox" => "virtualbox".into(),
+        "bhyve bhyve" => "bhyve".into(),
+        "ACRNACRNACRN" => "acrn".into(),
+        "prl hyperv" | "lrpepyh  vr" => "parallels".into(),
+        "" => "unnamed".into(),
+        other => other.to_lowercase(),
+    }
+}
+
+/// What firmware and kernel leave in files, for processors that can't be asked.
+fn by_files(root: &Path) -> Option<String> {
+    if let Some(kind) = files::text(root, "sys/hypervisor/type") {
+        return Some(kind);
+    }
+    if let Some(compatible) = files::text(root, "proc/device-tree/hypervisor/compatible") {
+        let first = compatible.split('\0').next()?.to_owned();
+        return Some(match first.as_str() {
+            "linux,kvm" => "kvm".into(),
+            f if f.contains("xen") => "xen".into(),
+            _ => first,
+        });
+    }
+    let dmi: Vec<String> = ["sys_vendor", "product_name", "board_vendor", "bios_vendor"]
+        .iter()
+        .filter_map(|f| files::text(root, format!("sys/class/dmi/id/{f}")))
+        .collect();
+    // What systemd-detect-virt looks for. Firmware of a physical machine names its maker: then it is bare metal.
+    const KNOWN: [(&str, &str); 8] = [
+        ("KVM", "kvm"),
+        ("Amazon EC2", "kvm"),
+        ("QEMU", "qemu"),
+        ("VMware", "vmware"),
+        ("innotek GmbH", "virtualbox"),
+        ("Xen", "xen"),
+        ("Parallels", "parallels"),
+        ("Hyper-V", "hyperv"),
+    ];
+    match KNOWN.iter().find(|(mark, _)| dmi.iter().any(|d| d.contains(mark))) {
+        // EC2's bare-metal instances say so in their product name.
+        Some(_) if dmi.iter().any(|d| d.ends_with(".metal")) => Some("none".into()),
+        Some((_, name)) => Some((*name).into()),
+        None if dmi.is_empty() => None,
+        None => Some("none".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Tree;
+
+    #[test]
+    fn signatures() {
+        assert_eq!(by_signature(b"KVMKVMKVM\0\0\0"), "kvm");
+        assert_eq!(by_signature(b"TCGTCGTCGTCG"), "qemu");
+        assert_eq!(by_signature(b"NewHyper\0\0\0\0"), "newhyper");
+        assert_eq!(by_signature(&[0; 12]), "unnamed");
+    }
+
+    #[test]
+    fn files_tell_where_the_processor_can_not() {
+        let dmi = |vendor: &str, product: &str| {
+            by_files(
+                Tree::new()
+                    .file("sys/class/dmi/id/sys_vendor", vendor)
+                    .file("sys/class/dmi/id/product_name", product)
+                    .root(),
+            )
+        };
+        assert_eq!(dmi("QEMU\n", "KVM Virtual Machine\n").as_deref(), Some("kvm"));
+        assert_eq!(dmi("Amazon EC2\n", "c6g.metal\n").as_deref(), Some("none"));
+        assert_eq!(dmi("Ampere\n", "Altra\n").as_deref(), Some("none"));
+        assert_eq!(by_files(Tree::new().root()), None);
+        let t = Tree::new().file("proc/device-tree/hypervisor/compatible", "linux,kvm\0");
+        assert_eq!(by_files(t.root()).as_deref(), Some("kvm"));
+    }
+}

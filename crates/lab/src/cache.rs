@@ -1,0 +1,115 @@
+//! The folder of what the lab has fetched and made: kernels, tools, package lists. All of it can be had again.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use iotrail_base::error::{Error, Result};
+use iotrail_base::folders::{self, own};
+
+/// An entry is there whole or not at all: it is made under another name, and renamed.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// `named`, else `$XDG_CACHE_HOME/iotrail/lab`, else `~/.cache/iotrail/lab`. Nothing is made yet.
+    pub fn at(named: Option<&Path>) -> Result<Self> {
+        let root = match named {
+            Some(path) => std::path::absolute(path)
+                .map_err(|e| Error::input("cannot tell where the cache is", "name it with --cache DIR").because(e))?,
+            None => {
+                const REMEDY: &str = "name the lab's cache with --cache DIR";
+                let dir = folders::cache();
+                let dir =
+                    dir.ok_or_else(|| Error::input("neither XDG_CACHE_HOME nor HOME is set", REMEDY))?.join("lab");
+                // What is booted from there is nobody else's.
+                own::check(&dir, REMEDY)?;
+                dir
+            }
+        };
+        Ok(Cache { root })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the entry is, if it is there.
+    pub fn find(&self, name: &str) -> Option<PathBuf> {
+        let path = self.root.join(name);
+        path.exists().then_some(path)
+    }
+
+    /// The entry; made by `make` in an empty folder if it is not there. Who comes second waits and finds it.
+    pub fn entry(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        if let Some(path) = self.find(name) {
+            return Ok(path);
+        }
+        let _lock = self.lock(name)?;
+        let path = self.root.join(name);
+        if path.exists() {
+            return Ok(path);
+        }
+        let folder = path.parent().unwrap_or(&self.root);
+        std::fs::create_dir_all(folder).map_err(|e| cannot_write(folder, e))?;
+        // Removed again when `make` fails.
+        let unfinished =
+            tempfile::Builder::new().prefix(".unfinished-").tempdir_in(folder).map_err(|e| cannot_write(folder, e))?;
+        make(unfinished.path())?;
+        std::fs::rename(unfinished.path(), &path).map_err(|e| cannot_write(&path, e))?;
+        // Nothing is left under the first name.
+        drop(unfinished.keep());
+        Ok(path)
+    }
+
+    /// Until it is dropped nobody else has the lock of that name.
+    pub fn lock(&self, name: &str) -> Result<File> {
+        let folder = self.root.join("locks");
+        std::fs::create_dir_all(&folder).map_err(|e| cannot_write(&folder, e))?;
+        let path = folder.join(name.replace('/', "-"));
+        // Whatever is there of that name is not emptied, and no link is followed.
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(&path).map_err(|e| cannot_write(&path, e))?;
+        // SAFETY: an open file of ours.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
+            return Err(cannot_write(&path, std::io::Error::last_os_error()));
+        }
+        Ok(file)
+    }
+}
+
+pub(super) fn cannot_write(path: &Path, cause: std::io::Error) -> Error {
+    Error::machine(
+        format!("cannot write {}", path.display()),
+        "check its permissions and the room there, or name another folder with --cache DIR",
+    )
+    .because(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_made_once_and_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(Some(folder.path())).unwrap();
+        let failed = cache.entry("kernels/x", |dir| {
+            std::fs::write(dir.join("half"), "").unwrap();
+            Err(Error::machine("no", ""))
+        });
+        assert!(failed.is_err());
+        assert_eq!(std::fs::read_dir(folder.path().join("kernels")).unwrap().count(), 0, "nothing of it stays");
+        let make = |text: &'static str| {
+            move |dir: &Path| std::fs::write(dir.join("f"), text).map_err(|e| cannot_write(dir, e))
+        };
+        cache.entry("kernels/x", make("first")).unwrap();
+        let path = cache.entry("kernels/x", make("second")).unwrap();
+        assert_eq!(std::fs::read_to_string(path.join("f")).unwrap(), "first");
+        assert_eq!(std::fs::read_dir(folder.path().join("kernels")).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,285 @@
+//! Which kernels there are: on this machine, in the lab's cache, in Debian's registry; and one of them made ready to boot.
+
+mod image;
+mod release;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Serialize;
+
+use super::cache::{Cache, cannot_write};
+use super::packages::{Packages, said_by};
+use super::tools;
+use iotrail_base::error::{Error, Result};
+
+pub use self::image::unpack;
+
+/// A kernel that can be booted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// `None`: nobody has said.
+    pub release: Option<String>,
+    /// The ELF file.
+    pub vmlinux: PathBuf,
+    /// `lib/modules/RELEASE`; holds `modules.dep`.
+    pub modules: PathBuf,
+}
+
+/// Where a kernel is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// Below /boot and /lib/modules of this machine.
+    Installed,
+    /// In the lab's cache.
+    Fetched,
+    /// In Debian's registry.
+    Registry,
+}
+
+/// One release, where it can be had with the least effort.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    pub release: String,
+    pub place: Place,
+}
+
+/// What `--kernel` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// The newest that needs no fetching; where there is none, the newest of the registry.
+    AtHand,
+    /// The newest of all.
+    Newest,
+    /// A release, or the beginning of its name.
+    Release(String),
+    /// `vmlinux` or `vmlinuz`, with the folder of its modules.
+    File(PathBuf, PathBuf),
+}
+
+/// The kernels of this machine, of the cache, and of the registry as its lists were last read; the newest first.
+pub fn list(cache: &Cache) -> Result<Vec<Listed>> {
+    let mut found: BTreeMap<String, Place> = BTreeMap::new();
+    for name in Packages::of(cache).names("linux-image-")? {
+        if let Some(release) = release::of_package(&name) {
+            found.insert(release.to_owned(), Place::Registry);
+        }
+    }
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter_map(|e| e.file_name().into_string().ok()).filter(|n| !n.starts_with('.')).collect()
+    };
+    found.extend(names(&cache.root().join(KERNELS)).into_iter().map(|release| (release, Place::Fetched)));
+    let installed = names(Path::new(MODULES)).into_iter().filter(|release| installed(release).is_some());
+    found.extend(installed.map(|release| (release, Place::Installed)));
+    let mut list: Vec<Listed> = found.into_iter().map(|(release, place)| Listed { release, place }).collect();
+    list.sort_by(|a, b| release::order(&b.release, &a.release));
+    Ok(list)
+}
+
+const MODULES: &str = "/lib/modules";
+const KERNELS: &str = "kernels";
+
+/// Image and modules of an installed kernel that this user may read.
+fn installed(release: &str) -> Option<(PathBuf, PathBuf)> {
+    let modules = Path::new(MODULES).join(release);
+    let images = [Path::new("/boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
+    let image = images.into_iter().find(|i| std::fs::File::open(i).is_ok())?;
+    modules.join("modules.dep").exists().then_some((image, modules))
+}
+
+/// Makes the kernel that is asked for ready to boot; fetched first if need be. `tell` is told before what takes time.
+pub fn ready(asked: &Asked, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
+    if let Asked::File(file, modules) = asked {
+        return of_file(file, modules, cache);
+    }
+    let Listed { release, place } = choose(asked, cache, tell)?;
+    match place {
+        Place::Registry => fetch(&release, cache, tell),
+        Place::Fetched => Ok(fetched(&release, &cache.root().join(KERNELS).join(&release))),
+        Place::Installed => {
+            let (image, modules) = installed(&release).ok_or_else(|| {
+                Error::disturbed(
+                    format!("the kernel {release} has just been removed"),
+                    "choose another one with --kernel",
+                )
+            })?;
+            Ok(Kernel { release: Some(release), ..of_file(&image, &modules, cache)? })
+        }
+    }
+}
+
+/// The same, and not taken from this machine's own.
+pub fn fetch_asked(asked: &str, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
+    let asked = if asked == "newest" { Asked::Newest } else { Asked::Release(asked.into()) };
+    Packages::of(cache).refresh(tell)?;
+    let all = list(cache)?.into_iter().filter(|k| k.place != Place::Installed).collect::<Vec<_>>();
+    let release = pick(&asked, &all).ok_or_else(|| unknown(&asked))?.release;
+    fetch(&release, cache, tell)
+}
+
+fn choose(asked: &Asked, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Listed> {
+    let here: Vec<Listed> = list(cache)?.into_iter().filter(|k| k.place != Place::Registry).collect();
+    if *asked != Asked::Newest
+        && let Some(kernel) = pick(asked, &here)
+    {
+        return Ok(kernel);
+    }
+    match (Packages::of(cache).refresh(tell), asked) {
+        (Ok(()), _) => {}
+        (Err(e), Asked::Newest) if !here.is_empty() => {
+            tell(&format!("{e}; the newest that is here is taken"));
+            return pick(asked, &here).ok_or(e);
+        }
+        (Err(e), _) => return Err(e),
+    }
+    pick(asked, &list(cache)?).ok_or_else(|| unknown(asked))
+}
+
+/// The first of the list, which begins with the newest. The newest is so whatever its place.
+fn pick(asked: &Asked, list: &[Listed]) -> Option<Listed> {
+    let fits = |k: &&Listed| match asked {
+        Asked::Release(name) => release::stands_for(name, &k.release),
+        Asked::AtHand | Asked::Newest => true,
+        Asked::File(..) => false,
+    };
+    list.iter().find(fits).cloned()
+}
+
+fn unknown(asked: &Asked) -> Error {
+    let name = match asked {
+        Asked::Release(name) => format!("no kernel {name}"),
+        _ => "no kernel".to_owned(),
+    };
+    Error::input(
+        format!("there is {name} on this machine, in the lab's cache, or in Debian's registry"),
+        "`iotrail lab kernels` lists what there is",
+    )
+}
+
+/// Fetches a release of the registry into the cache, unless it is there.
+fn fetch(release: &str, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
+    let folder = cache.entry(&format!("{KERNELS}/{release}"), |folder| {
+        let packages = Packages::of(cache);
+        let mut wanted = Vec::new();
+        // Newer kernels come in pieces; with them `linux-image-…` only names the others.
+        for piece in ["linux-image", "linux-binary", "linux-modules", "linux-base"] {
+            let name = format!("{piece}-{release}");
+            wanted.extend(packages.names(&name)?.into_iter().filter(|n| *n == name));
+        }
+        let busybox = tools::busybox(cache, tell)?;
+        tell(&format!("fetching the kernel {release}"));
+        packages.unpack(&wanted, folder)?;
+        let files = |e| cannot_write(folder, e);
+        let modules = folder.join("lib/modules").join(release);
+        if !modules.exists() {
+            std::fs::create_dir_all(folder.join("lib")).map_err(files)?;
+            std::fs::rename(folder.join("usr/lib/modules"), folder.join("lib/modules")).map_err(files)?;
+        }
+        let images = [folder.join("boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
+        let image = images.iter().find(|i| i.exists()).ok_or_else(|| {
+            Error::machine(
+                format!("the packages of {release} hold no kernel image"),
+                "choose another one with --kernel",
+            )
+        })?;
+        let bytes = std::fs::read(image).map_err(|e| cannot_read(image, e))?;
+        let elf = image::vmlinux(bytes).map_err(|why| unusable(image, &why))?;
+        std::fs::write(folder.join("vmlinux"), elf).map_err(files)?;
+        std::fs::remove_file(image).map_err(files)?;
+        for rest in ["boot", "usr"].map(|name| folder.join(name)).iter().filter(|rest| rest.exists()) {
+            std::fs::remove_dir_all(rest).map_err(files)?;
+        }
+        tell(&format!("listing the modules of {release}"));
+        said_by(Command::new(busybox).arg("depmod").arg("-b").arg(folder).arg(release), "busybox depmod").map(drop)
+    })?;
+    Ok(fetched(release, &folder))
+}
+
+fn fetched(release: &str, folder: &Path) -> Kernel {
+    Kernel {
+        release: Some(release.to_owned()),
+        vmlinux: folder.join("vmlinux"),
+        modules: folder.join("lib/modules").join(release),
+    }
+}
+
+/// An image's kernel is unpacked once: its length and time tell it from another in the same place.
+fn of_file(file: &Path, modules: &Path, cache: &Cache) -> Result<Kernel> {
+    let canonical = |path: &Path| std::fs::canonicalize(path).map_err(|e| cannot_read(path, e));
+    let (file, modules) = (canonical(file)?, canonical(modules)?);
+    if !modules.join("modules.dep").is_file() {
+        return Err(Error::input(
+            format!("{} has no modules.dep, so it is not the folder of a kernel's modules", modules.display()),
+            "name lib/modules/RELEASE with --modules, and run depmod if it was never run",
+        ));
+    }
+    let release = modules.file_name().map(|n| n.to_string_lossy().into_owned());
+    let meta = file.metadata().map_err(|e| cannot_read(&file, e))?;
+    let time = meta.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+    let stamp = format!("{}-{}", meta.len(), time.as_nanos());
+    let name = file.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let folder = cache.entry(&format!("images/{name}-{stamp}"), |folder| {
+        let bytes = std::fs::read(&file).map_err(|e| cannot_read(&file, e))?;
+        let elf = image::vmlinux(bytes).map_err(|why| unusable(&file, &why))?;
+        std::fs::write(folder.join("vmlinux"), elf).map_err(|e| cannot_write(folder, e))
+    })?;
+    Ok(Kernel { release, vmlinux: folder.join("vmlinux"), modules })
+}
+
+fn cannot_read(path: &Path, cause: std::io::Error) -> Error {
+    Error::input(
+        format!("cannot read {}", path.display()),
+        "name a file or folder that is there with --kernel and --modules",
+    )
+    .because(cause)
+}
+
+fn unusable(image: &Path, why: &str) -> Error {
+    Error::input(
+        format!("{} is no kernel that can be booted: {why}", image.display()),
+        "name a vmlinux or a vmlinuz with --kernel",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_that_fits_is_chosen() {
+        let kernel = |release: &str, place| Listed { release: release.into(), place };
+        let list = [
+            kernel("7.3.4+deb13-amd64", Place::Registry),
+            kernel("6.12.117+deb13-amd64", Place::Fetched),
+            kernel("6.1.0-56-amd64", Place::Registry),
+            kernel("6.1.0-50-amd64", Place::Fetched),
+        ];
+        let chosen = |asked: Asked| pick(&asked, &list).map(|k| k.release);
+        assert_eq!(chosen(Asked::Newest).as_deref(), Some("7.3.4+deb13-amd64"));
+        assert_eq!(chosen(Asked::Release("6.1".into())).as_deref(), Some("6.1.0-56-amd64"));
+        assert_eq!(chosen(Asked::Release("6.1.0-50".into())).as_deref(), Some("6.1.0-50-amd64"));
+        assert_eq!(chosen(Asked::Release("5".into())), None);
+    }
+
+    #[test]
+    fn a_kernel_from_a_file_needs_its_modules() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(Some(&folder.path().join("cache"))).unwrap();
+        let (file, modules) = (folder.path().join("vmlinux"), folder.path().join("6.1.0-custom"));
+        std::fs::write(&file, b"\x7fELF").unwrap();
+        std::fs::create_dir(&modules).unwrap();
+        let asked = Asked::File(file.clone(), modules.clone());
+        let e = ready(&asked, &cache, &|_| ()).unwrap_err();
+        assert!(e.to_string().contains("has no modules.dep"), "{e}");
+        std::fs::write(modules.join("modules.dep"), "").unwrap();
+        let kernel = ready(&asked, &cache, &|_| ()).unwrap();
+        assert_eq!(kernel.release.as_deref(), Some("6.1.0-custom"));
+        assert_eq!(std::fs::read(&kernel.vmlinux).unwrap(), b"\x7fELF");
+        std::fs::write(&file, b"#!/bin/sh").unwrap();
+        let e = ready(&asked, &cache, &|_| ()).unwrap_err();
+        assert_eq!((e.exit_status(), e.to_string().contains("is no kernel that can be booted")), (2, true));
+    }
+}

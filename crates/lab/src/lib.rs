@@ -1,0 +1,329 @@
+//! The lab: a virtual machine with a chosen kernel and NVMe drives, in which a command sees this machine's files and can write to
+//! none of them. Its output, its exit status and what it stores come back.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `cache` | the folder of what is fetched and made |
+//! | `sources`, `packages` | Debian's packages without the host's package management |
+//! | [`kernel`] | which kernels there are; one of them made ready to boot |
+//! | `tools` | QEMU and busybox: this machine's, else packages' |
+//! | `modules`, `initramfs`, `init.sh` | what a guest starts with |
+//! | [`drive`] | `--nvme` |
+//! | [`machine`] | QEMU's command line, its process |
+//! | `order`, `line` | what is handed over, and what is said meanwhile |
+//! | [`guest`] | in the guest: runs the command, carries its streams |
+//! | [`session`] | one machine from start to end: streams, signals, the time limit |
+//!
+//! It uses `iotrail-base`, `iotrail-host`.
+
+mod cache;
+pub mod drive;
+pub mod guest;
+mod initramfs;
+pub mod kernel;
+mod line;
+pub mod machine;
+mod modules;
+pub mod order;
+mod packages;
+pub mod session;
+mod sources;
+mod tools;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+pub use self::cache::Cache;
+use self::cache::cannot_write;
+use self::drive::{Data, Drive};
+use self::initramfs::Archive;
+use self::kernel::Kernel;
+use self::machine::{Acceleration, CONSOLE, INITRAMFS, Parts, SHARED};
+use self::order::{FOLDER, LEFT, LEFT_VARIABLE, Order, PROGRAM, STATE};
+use iotrail_base::error::{Error, Result};
+use iotrail_base::folders::TARGET_VARIABLE;
+use iotrail_base::folders::temporary::Folder as RunFolder;
+use iotrail_base::output::{Existing, Folder};
+
+/// Of the folder of a run.
+const PREFIX: &str = "iotrail-lab-";
+
+/// A machine to be, and what is to run in it.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    pub cache: &'a Cache,
+    pub kernel: &'a Kernel,
+    pub acceleration: Acceleration,
+    /// Where KVM turns out not to run the machine, emulation does.
+    pub may_emulate: bool,
+    pub cpus: u32,
+    pub sockets: u32,
+    pub memory_bytes: u64,
+    pub drives: &'a [Drive],
+    pub append: &'a str,
+    /// Not empty. `iotrail` is this program.
+    pub command: &'a [OsString],
+}
+
+/// All of a run before it starts. Dropped, its folder is removed.
+pub struct Prepared<'a> {
+    asked: &'a Asked<'a>,
+    acceleration: Acceleration,
+    qemu: tools::Program,
+    folder: RunFolder,
+}
+
+/// Fetches what is missing, and makes the folder of the run.
+pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
+    let qemu = tools::qemu(asked.cache, asked.acceleration, tell)?;
+    let busybox = tools::busybox(asked.cache, tell)?;
+    let folder = RunFolder::make(&std::env::temp_dir(), PREFIX).map_err(|e| {
+        Error::machine("cannot make a folder for the run", "check the room in TMPDIR or /tmp, and its permissions")
+            .because(e)
+    })?;
+    let at = |name: &str| folder.path().join(name);
+    let files = |e| cannot_write(folder.path(), e);
+    std::fs::create_dir_all(at(SHARED).join(LEFT)).map_err(files)?;
+    std::fs::create_dir_all(at(SHARED).join(STATE)).map_err(files)?;
+    let program = std::env::current_exe().and_then(std::fs::canonicalize).map_err(|e| {
+        Error::machine("cannot find this program's own file", "start it again: it has been replaced or removed")
+            .because(e)
+    })?;
+    let link = at(SHARED).join(PROGRAM);
+    link.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(files)?;
+    std::os::unix::fs::symlink(program, link).map_err(files)?;
+    order(asked.command, !asked.drives.is_empty())?.write(&at(SHARED)).map_err(files)?;
+    std::fs::write(at(INITRAMFS), initramfs(asked, &busybox)?).map_err(files)?;
+    std::fs::write(at(CONSOLE), "").map_err(files)?;
+    for (number, drive) in asked.drives.iter().enumerate() {
+        if drive.data == Data::Keep {
+            // Sparse: it takes what is written to it.
+            let file = std::fs::File::create(drive::file(folder.path(), number)).map_err(files)?;
+            file.set_len(drive.size_bytes).map_err(files)?;
+        }
+    }
+    Ok(Prepared { asked, acceleration: asked.acceleration, qemu, folder })
+}
+
+impl Prepared<'_> {
+    fn parts(&self) -> Parts<'_> {
+        let a = self.asked;
+        Parts {
+            qemu: &self.qemu,
+            acceleration: self.acceleration,
+            cpus: a.cpus,
+            sockets: a.sockets,
+            memory_bytes: a.memory_bytes,
+            drives: a.drives,
+            kernel: &a.kernel.vmlinux,
+            append: a.append,
+            folder: self.folder.path(),
+        }
+    }
+
+    /// What KVM does not run is emulated from now on, by a QEMU that can.
+    fn emulate(&mut self, tell: &dyn Fn(&str)) -> Result<()> {
+        self.acceleration = Acceleration::Emulation;
+        self.qemu = tools::qemu(self.asked.cache, self.acceleration, tell)?;
+        Ok(())
+    }
+
+    /// What the command has stored, if it has: the store that its `iotrail` finds by default.
+    pub fn store(&self) -> Option<PathBuf> {
+        let path = self.folder.path().join(SHARED).join(STATE).join("iotrail/iotrail.db");
+        path.exists().then_some(path)
+    }
+
+    /// Copies what else it has left into `to`: files, with their folders. How many.
+    pub fn bring(&self, to: &Path, existing: Existing) -> Result<usize> {
+        bring(&self.folder.path().join(SHARED).join(LEFT), to, existing)
+    }
+}
+
+/// Asked before the machine starts: what a command leaves is known at its end only, and is not to be lost for a file of its name.
+pub fn takes_artifacts(to: &Path, existing: Existing) -> Result<()> {
+    let is_empty = || std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
+    if existing == Existing::Replace || to.symlink_metadata().is_err() || is_empty() {
+        return Ok(());
+    }
+    Err(Error::input(
+        format!("{} is no empty folder", to.display()),
+        "name another one with --artifacts, or --force to replace what has a name that the command gives",
+    ))
+}
+
+fn bring(from: &Path, to: &Path, existing: Existing) -> Result<usize> {
+    let mut out = Folder::open(to, existing, "--artifacts")?;
+    let cannot = |e| {
+        let what = format!("cannot copy what the command has left to {}", to.display());
+        Error::machine(what, "name another folder with --artifacts").because(e)
+    };
+    let mut files = 0;
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(from.join(&folder)).map_err(cannot)? {
+            let entry = entry.map_err(cannot)?;
+            let (kind, place) = (entry.file_type().map_err(cannot)?, folder.join(entry.file_name()));
+            if kind.is_dir() {
+                folders.push(place);
+            } else if kind.is_file() {
+                let made = out.under_way().join(format!("artifact-{files}"));
+                std::fs::copy(entry.path(), &made).map_err(cannot)?;
+                out.put(&made, &place)?;
+                files += 1;
+            }
+        }
+    }
+    out.finish();
+    Ok(files)
+}
+
+/// Reads the registry's lists, unless they are from today.
+pub fn refresh(cache: &Cache, tell: &dyn Fn(&str)) -> Result<()> {
+    packages::Packages::of(cache).refresh(tell)
+}
+
+/// The caller's folder and variables; but its store is the lab's, and so is what its experiments read from.
+fn order(command: &[OsString], has_drive: bool) -> Result<Order> {
+    let here = std::env::current_dir()
+        .map_err(|e| Error::input("the working folder is not there any more", "change to one that is").because(e))?;
+    let ours = [("XDG_STATE_HOME", STATE), (LEFT_VARIABLE, LEFT)];
+    let target = has_drive.then(|| (TARGET_VARIABLE.into(), "/dev/nvme0n1".into()));
+    let environment = std::env::vars_os()
+        // A path of this machine's means another thing there.
+        .filter(|(name, _)| name != TARGET_VARIABLE && name != "PATH" && !ours.iter().any(|(ours, _)| name == ours))
+        .chain(ours.map(|(name, folder)| (name.into(), format!("{FOLDER}/{folder}").into())))
+        .chain(target)
+        .chain([("PATH".into(), path(std::env::var_os("PATH")))])
+        .collect();
+    let mut command = command.to_vec();
+    if let Some(first) = command.first_mut().filter(|first| *first == "iotrail") {
+        *first = format!("{FOLDER}/{PROGRAM}").into();
+    }
+    Ok(Order { command, working_folder: here.into(), environment })
+}
+
+/// The caller's, or what a C library takes where there is none; `iotrail` is this program, whatever is installed.
+fn path(of_caller: Option<OsString>) -> OsString {
+    let mut path = OsString::from(Path::new(FOLDER).join(PROGRAM).parent().unwrap_or(Path::new(FOLDER)));
+    path.push(":");
+    path.push(of_caller.unwrap_or_else(|| "/bin:/usr/bin".into()));
+    path
+}
+
+/// In the guest: what it is to run.
+pub fn handed_over() -> Result<Order> {
+    Order::read(Path::new(FOLDER))
+}
+
+/// What a guest needs before it sees this machine's files.
+const NEEDED: [&str; 5] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];
+
+fn initramfs(asked: &Asked, busybox: &Path) -> Result<Vec<u8>> {
+    let modules = &asked.kernel.modules;
+    let mut wanted = NEEDED.to_vec();
+    wanted.extend((!asked.drives.is_empty()).then_some("nvme"));
+    let closure = modules::closure(modules, &wanted)?;
+    // The drives' driver is loaded when their order is assured.
+    let boot: Vec<&str> = closure.to_load.iter().map(String::as_str).filter(|name| *name != "nvme").collect();
+    // modprobe looks where the kernel says that it is; a folder of another name can only be of the same kernel.
+    let release = modules.file_name().and_then(|n| n.to_str()).ok_or_else(|| {
+        Error::input(format!("{} has no kernel's name", modules.display()), "name lib/modules/RELEASE with --modules")
+    })?;
+    // A link on the way to them leads elsewhere where this machine's files are not at the root.
+    let modules_here = modules.canonicalize().map_err(|e| {
+        Error::input(
+            format!("cannot find the modules in {}", modules.display()),
+            "name lib/modules/RELEASE with --modules",
+        )
+        .because(e)
+    })?;
+    let busybox = std::fs::read(busybox).map_err(|e| {
+        Error::machine(format!("cannot read {}", busybox.display()), "remove it, and it is fetched anew").because(e)
+    })?;
+    let mut archive = Archive::default();
+    for folder in ["bin", "dev", "host", "lib", "proc", "root", "sys", "writes"] {
+        archive.folder(folder);
+    }
+    archive.link("sbin", "bin");
+    archive.character_device("dev/console", 5, 1);
+    archive.file("bin/busybox", 0o755, &busybox);
+    archive.file("init", 0o755, include_bytes!("init.sh"));
+    let settings = [
+        ("RELEASE", release.to_owned()),
+        ("MODULES", modules_here.display().to_string()),
+        ("BOOT", boot.join(" ")),
+        ("DRIVES", asked.drives.len().to_string()),
+    ];
+    let settings: String = settings.iter().map(|(name, value)| format!("{name}={}\n", quoted(value))).collect();
+    archive.file("lab.conf", 0o644, settings.as_bytes());
+    let place = format!("lib/modules/{release}");
+    archive.folders_above(&format!("{place}/"));
+    archive.file(&format!("{place}/modules.dep"), 0o644, closure.dependencies.as_bytes());
+    for module in &closure.modules {
+        let path = format!("{place}/{}", module.path);
+        archive.folders_above(&path);
+        archive.file(&path, 0o644, &module.bytes);
+    }
+    Ok(archive.finish())
+}
+
+/// One word for a shell, whatever is in it.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_back_what_was_quoted() {
+        let odd = "two words, 'quotes', \"more\", $HOME `x` \\ and\na line";
+        let script = format!("printf %s {}", quoted(odd));
+        let said = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
+        assert_eq!(said.stdout, odd.as_bytes());
+    }
+
+    #[test]
+    fn what_a_command_leaves_replaces_nothing_unless_told_to() {
+        let place = tempfile::tempdir().unwrap();
+        let (from, to) = (place.path().join("left"), place.path().join("brought"));
+        std::fs::create_dir_all(from.join("a/b")).unwrap();
+        std::fs::write(from.join("one"), "1").unwrap();
+        std::fs::write(from.join("a/b/two"), "2").unwrap();
+        takes_artifacts(&to, Existing::Keep).unwrap();
+        assert_eq!(bring(&from, &to, Existing::Keep).unwrap(), 2);
+        let read = |path: &str| std::fs::read_to_string(to.join(path)).unwrap();
+        assert_eq!(
+            (read("one"), read("a/b/two"), std::fs::read_dir(&to).unwrap().count()),
+            ("1".into(), "2".into(), 2)
+        );
+
+        std::fs::write(place.path().join("of_others"), "kept").unwrap();
+        std::fs::remove_file(to.join("one")).unwrap();
+        std::os::unix::fs::symlink("../of_others", to.join("one")).unwrap();
+        assert_eq!(takes_artifacts(&to, Existing::Keep).unwrap_err().exit_status(), 2);
+        assert!(bring(&from, &to, Existing::Keep).is_err());
+        assert_eq!(read("one"), "kept");
+        takes_artifacts(&to, Existing::Replace).unwrap();
+        assert_eq!(bring(&from, &to, Existing::Replace).unwrap(), 2);
+        assert_eq!(
+            (read("one"), std::fs::read_to_string(place.path().join("of_others")).unwrap()),
+            ("1".into(), "kept".into())
+        );
+    }
+
+    #[test]
+    fn this_programs_name_is_this_program_and_its_store_the_labs() {
+        let order = order(&["iotrail".into(), "list".into()], true).unwrap();
+        assert_eq!(order.command, ["/run/iotrail-lab/bin/iotrail", "list"]);
+        let state: Vec<_> = order.environment.iter().filter(|(name, _)| name == "XDG_STATE_HOME").collect();
+        assert_eq!(state, [&("XDG_STATE_HOME".into(), "/run/iotrail-lab/state".into())]);
+        let paths: Vec<_> = order.environment.iter().filter(|(name, _)| name == "PATH").map(|(_, path)| path).collect();
+        assert_eq!(paths, [&path(std::env::var_os("PATH"))], "one, and no second");
+        assert_eq!(path(Some("/a:/b".into())), "/run/iotrail-lab/bin:/a:/b");
+        let target: Vec<_> = order.environment.iter().filter(|(name, _)| name == "IOTRAIL_TARGET").collect();
+        assert_eq!(target, [&("IOTRAIL_TARGET".into(), "/dev/nvme0n1".into())]);
+    }
+}

@@ -1,0 +1,254 @@
+//! The virtual machine: QEMU's command line, its process, its end.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use super::drive::Drive;
+use super::guest::{PORTS, Ports};
+use super::tools::Program;
+use iotrail_base::error::{Error, Result};
+
+/// How the guest's instructions are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acceleration {
+    /// By the processor.
+    Kvm,
+    /// By QEMU: what takes how long then means nothing.
+    Emulation,
+}
+
+impl Acceleration {
+    /// KVM where it works: the device opens, and makes a machine.
+    pub fn found() -> Self {
+        match kvm_works() {
+            Ok(()) => Acceleration::Kvm,
+            Err(_) => Acceleration::Emulation,
+        }
+    }
+
+    /// KVM, or why not.
+    pub fn kvm() -> Result<Self> {
+        kvm_works().map(|()| Acceleration::Kvm).map_err(|e| {
+            Error::machine("KVM does not work here", "leave --accel out: the lab then emulates the processor")
+                .because(e)
+        })
+    }
+}
+
+/// `_IO(0xae, 0x01)` of linux/kvm.h.
+const KVM_CREATE_VM: libc::Ioctl = 0xae01;
+
+fn kvm_works() -> io::Result<()> {
+    let kvm = File::options().read(true).write(true).open("/dev/kvm")?;
+    // SAFETY: takes a number (the default kind of machine) and gives a new descriptor or -1.
+    let machine = unsafe { libc::ioctl(kvm.as_raw_fd(), KVM_CREATE_VM, 0) };
+    if machine < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that the call has just made for us.
+    drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(machine) });
+    Ok(())
+}
+
+/// What the machine consists of.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    pub qemu: &'a Program,
+    pub acceleration: Acceleration,
+    pub cpus: u32,
+    /// CPUs in different sockets share no cache.
+    pub sockets: u32,
+    pub memory_bytes: u64,
+    pub drives: &'a [Drive],
+    pub kernel: &'a Path,
+    /// Parameters for the kernel beside the lab's own.
+    pub append: &'a str,
+    /// Of the run: the initramfs, the console, the drives' files, and [`SHARED`].
+    pub folder: &'a Path,
+}
+
+/// In the folder of a run.
+pub const INITRAMFS: &str = "initramfs";
+pub const CONSOLE: &str = "console";
+/// The folder that the guest writes to.
+pub const SHARED: &str = "shared";
+
+impl Parts<'_> {
+    /// `descriptors`: of the ports, in their order.
+    fn options(&self, descriptors: [i32; 4]) -> Vec<OsString> {
+        let (accelerator, cpu) = match self.acceleration {
+            Acceleration::Kvm => ("kvm", "host"),
+            // Page tables of five levels cost emulation time and give nothing.
+            Acceleration::Emulation => ("tcg,thread=multi", "max,la57=off"),
+        };
+        let cores = self.cpus / self.sockets;
+        let at = |name: &str| self.folder.join(name);
+        let share = |path: &Path, tag: &str, how: &str| {
+            let path = escaped(&path.display().to_string());
+            format!("local,path={path},mount_tag={tag},security_model=none,multidevs=remap{how}")
+        };
+        let mut options: Vec<OsString> = Vec::new();
+        options.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
+        let mut option = |name: &str, value: OsString| options.extend([name.into(), value]);
+        option("-accel", accelerator.into());
+        option("-machine", "q35".into());
+        option("-cpu", cpu.into());
+        option("-smp", format!("{},sockets={},cores={cores},threads=1", self.cpus, self.sockets).into());
+        option("-m", format!("{}k", self.memory_bytes.div_ceil(1024)).into());
+        option("-display", "none".into());
+        option("-monitor", "none".into());
+        option("-nic", "none".into());
+        option("-serial", format!("file:{}", escaped(&at(CONSOLE).display().to_string())).into());
+        option("-kernel", self.kernel.into());
+        option("-initrd", at(INITRAMFS).into());
+        option("-append", self.parameters().into());
+        option("-virtfs", share(Path::new("/"), "hostroot", ",readonly=on").into());
+        option("-virtfs", share(&at(SHARED), "labout", "").into());
+        option("-device", "virtio-serial-pci".into());
+        for (i, (name, fd)) in PORTS.iter().zip(descriptors).enumerate() {
+            option("-chardev", format!("socket,id=port-{i},fd={fd}").into());
+            option("-device", format!("virtserialport,chardev=port-{i},name={name}").into());
+        }
+        for (number, drive) in self.drives.iter().enumerate() {
+            options.extend(drive.options(number, self.folder));
+        }
+        options
+    }
+
+    /// What the kernel is told. A panic ends the machine at once. The emulated clock is as steady as the host's, and the kernel's
+    /// test of the timer fails where the host is too busy to let it tick in time.
+    fn parameters(&self) -> String {
+        let mut text =
+            "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr tsc=reliable no_timer_check".to_owned();
+        if let Some(poll) = self.drives.iter().map(|d| d.poll).max().filter(|n| *n > 0) {
+            text.push_str(&format!(" nvme.poll_queues={poll}"));
+        }
+        if !self.append.is_empty() {
+            text.push_str(&format!(" {}", self.append));
+        }
+        text
+    }
+
+    /// Starts it. Its drives' files must be there.
+    pub fn start(&self) -> Result<Machine> {
+        let fail = |e: io::Error| {
+            Error::machine("cannot start the virtual machine", "see the limits of processes and files: ulimit -a")
+                .because(e)
+        };
+        let pair = || UnixStream::pair().map_err(fail);
+        let ((stdin, a), (stdout, b), (stderr, c), (control, d)) = (pair()?, pair()?, pair()?, pair()?);
+        let theirs = [a, b, c, d];
+        let numbers = [0, 1, 2, 3].map(|i: usize| theirs[i].as_raw_fd());
+        let said = File::create(self.folder.join(SAID)).map_err(fail)?;
+        let mut command = Command::new(&self.qemu.words[0]);
+        command
+            .args(&self.qemu.words[1..])
+            .args(self.options(numbers))
+            .envs(self.qemu.variables.iter().cloned())
+            .stdin(Stdio::null())
+            .stdout(said.try_clone().map_err(fail)?)
+            .stderr(said)
+            // Ctrl-C on a terminal is for us: the guest is told by us.
+            .process_group(0);
+        // SAFETY: between fork and exec only plain system calls are made, on descriptors that are open in this process.
+        unsafe { command.pre_exec(move || prepare(&numbers)) };
+        let child = command.spawn().map_err(fail)?;
+        Ok(Machine { child, ports: Ports { stdin, stdout, stderr, control } })
+    }
+}
+
+/// What QEMU itself says, in the folder of a run.
+pub const SAID: &str = "qemu";
+
+/// In the child: it dies with us, and keeps its ends of the ports.
+fn prepare(descriptors: &[i32]) -> io::Result<()> {
+    // SAFETY: takes numbers alone.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    for fd in descriptors {
+        // SAFETY: a descriptor that is open in this process and stays so.
+        if unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// A comma ends a value in QEMU's options.
+pub(super) fn escaped(value: &str) -> String {
+    value.replace(',', ",,")
+}
+
+/// A machine that runs. Dropped, it is ended.
+#[derive(Debug)]
+pub struct Machine {
+    child: Child,
+    /// Our ends.
+    pub ports: Ports<UnixStream>,
+}
+
+impl Machine {
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        // A child of ours can always be asked; what it cannot tell is no end.
+        self.child.try_wait().ok().flatten()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Nothing in it is worth more time: what is kept was written through. An error says that it has ended.
+        self.child.kill().unwrap_or(());
+        self.child.wait().map(drop).unwrap_or(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(drives: &[Drive], acceleration: Acceleration) -> String {
+        let qemu = Program { words: vec!["qemu".into()], variables: vec![], from: "a test's" };
+        let parts = Parts {
+            qemu: &qemu,
+            acceleration,
+            cpus: 4,
+            sockets: 2,
+            memory_bytes: 2 << 30,
+            drives,
+            kernel: Path::new("/k/vmlinux"),
+            append: "debug",
+            folder: Path::new("/tmp/a,b"),
+        };
+        parts.options([5, 6, 7, 8]).iter().map(|o| o.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_command_line_says_what_was_asked_for() {
+        let drives = ["queues=2,poll=1".parse().unwrap(), "queues=1".parse().unwrap()];
+        let all = options(&drives, Acceleration::Emulation);
+        for part in [
+            "-accel tcg,thread=multi",
+            "-smp 4,sockets=2,cores=2,threads=1",
+            "-m 2097152k",
+            "-kernel /k/vmlinux -initrd /tmp/a,b/initramfs",
+            "no_timer_check nvme.poll_queues=1 debug -virtfs",
+            "-virtfs local,path=/,mount_tag=hostroot,security_model=none,multidevs=remap,readonly=on",
+            "-virtfs local,path=/tmp/a,,b/shared,mount_tag=labout,security_model=none,multidevs=remap",
+            "-chardev socket,id=port-3,fd=8 -device virtserialport,chardev=port-3,name=iotrail.control",
+            "-device nvme,serial=lab0,drive=drive0,bus=port0,max_ioqpairs=3",
+            "-device nvme,serial=lab1,drive=drive1,bus=port1,max_ioqpairs=1",
+        ] {
+            assert!(all.contains(part), "{part} is not in {all}");
+        }
+        let kvm = options(&[], Acceleration::Kvm);
+        assert!(kvm.contains("-accel kvm") && kvm.contains("-cpu host") && !kvm.contains("nvme"), "{kvm}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Debian's packages, without the host's own package management: lists, downloads and unpacked files are all in the cache.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use super::cache::{Cache, cannot_write};
+use super::sources::Mirror;
+use iotrail_base::error::{Error, Result};
+
+/// Suites of the archive, and of the security updates, that hold kernels from 6.1 on.
+const ARCHIVE: [&str; 4] = ["bookworm", "bookworm-backports", "trixie", "trixie-backports"];
+const SECURITY: [&str; 2] = ["bookworm-security", "trixie-security"];
+
+/// The keys that Debian signs with, as its own package installs them.
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Lists that are older are read again where the newest is asked for.
+const FRESH: Duration = Duration::from_secs(24 * 3600);
+
+/// apt with folders of its own.
+pub struct Packages<'a> {
+    cache: &'a Cache,
+    folder: PathBuf,
+}
+
+impl<'a> Packages<'a> {
+    pub fn of(cache: &'a Cache) -> Self {
+        Packages { cache, folder: cache.root().join("apt") }
+    }
+
+    /// Whether package lists are here at all.
+    pub fn listed(&self) -> bool {
+        self.stamp().exists()
+    }
+
+    /// Reads the registry's lists, unless they are from today. `tell` is told before it takes time.
+    pub fn refresh(&self, tell: &dyn Fn(&str)) -> Result<()> {
+        if self.is_fresh() {
+            return Ok(());
+        }
+        let _lock = self.cache.lock("apt")?;
+        if self.is_fresh() {
+            return Ok(());
+        }
+        if !Path::new(KEYS).exists() {
+            return Err(Error::machine(
+                format!("cannot check Debian's signatures: {KEYS} is not there"),
+                "install the package debian-archive-keyring, or name a kernel with --kernel FILE --modules DIR",
+            ));
+        }
+        tell("reading the package lists");
+        self.configure().map_err(|e| cannot_write(&self.folder, e))?;
+        // Or apt would take a list that it could not get for one that has not changed.
+        self.apt("apt-get", &["update", "-q", "-o", "APT::Update::Error-Mode=any"], &self.folder)?;
+        std::fs::write(self.stamp(), "").map_err(|e| cannot_write(&self.folder, e))
+    }
+
+    fn stamp(&self) -> PathBuf {
+        self.folder.join("updated")
+    }
+
+    fn is_fresh(&self) -> bool {
+        let age = self
+            .stamp()
+            .metadata()
+            .and_then(|m| m.modified())
+            .ok()
+            .and_then(|t| SystemTime::now().duration_since(t).ok());
+        age.is_some_and(|age| age < FRESH)
+    }
+
+    fn configure(&self) -> std::io::Result<()> {
+        for folder in ["lists/partial", "archives/partial"] {
+            std::fs::create_dir_all(self.folder.join(folder))?;
+        }
+        let mirror = Mirror::of_host(Path::new("/etc/apt"));
+        let line = |address: &str, suite: &&str| format!("deb [arch=amd64 signed-by={KEYS}] {address} {suite} main\n");
+        let sources: String = ARCHIVE
+            .iter()
+            .map(|suite| line(mirror.archive(), suite))
+            .chain(SECURITY.iter().map(|suite| line(mirror.security(), suite)))
+            .collect();
+        std::fs::write(self.folder.join("sources.list"), sources)?;
+        // Nothing is installed: what a package needs is named whole.
+        std::fs::write(self.folder.join("status"), "")
+    }
+
+    /// All its folders are the cache's, wherever that is now.
+    fn configuration(&self) -> String {
+        let at = |name: &str| self.folder.join(name).display().to_string();
+        // The host's proxies and credentials still apply; what it does after an update (cleaning its own cache) must not.
+        format!(
+            "Dir::State::Lists \"{}\";\nDir::State::status \"{}\";\nDir::State::extended_states \"{}\";\nDir::Cache \"{}\";\n\
+             Dir::Etc::SourceList \"{}\";\nDir::Etc::SourceParts \"/dev/null\";\nAcquire::Languages \"none\";\n\
+             APT::Architecture \"amd64\";\nAPT::Architectures \"amd64\";\nAPT::Sandbox::User \"root\";\n\
+             #clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n\
+             #clear Acquire::IndexTargets::deb::DEP-11;\n#clear Acquire::IndexTargets::deb::Contents-deb;\n",
+            at("lists"),
+            at("status"),
+            at("extended_states"),
+            self.folder.display(),
+            at("sources.list"),
+        )
+    }
+
+    /// The packages whose names begin so. None without lists.
+    pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
+        if !self.listed() {
+            return Ok(Vec::new());
+        }
+        let said = self.apt("apt-cache", &["pkgnames", prefix], &self.folder)?;
+        Ok(said.lines().map(str::to_owned).collect())
+    }
+
+    /// The package and all that it needs, as `NAME=VERSION`.
+    pub fn with_needed(&self, name: &str) -> Result<Vec<String>> {
+        let said = self.apt("apt-get", &["-s", "-q", "install", "--no-install-recommends", name], &self.folder)?;
+        Ok(said.lines().filter_map(simulated).collect())
+    }
+
+    /// Downloads packages and unpacks them into `into`; no script of theirs is run.
+    pub fn unpack(&self, packages: &[String], into: &Path) -> Result<()> {
+        let archives = tempfile::Builder::new()
+            .prefix(".debs-")
+            .tempdir_in(&self.folder)
+            .map_err(|e| cannot_write(&self.folder, e))?;
+        let mut words = vec!["download", "-q"];
+        words.extend(packages.iter().map(String::as_str));
+        self.apt("apt-get", &words, archives.path())?;
+        let entries = std::fs::read_dir(archives.path()).map_err(|e| cannot_write(archives.path(), e))?;
+        for file in entries.flatten().map(|e| e.path()) {
+            let mut command = Command::new("dpkg-deb");
+            command.arg("-x").arg(&file).arg(into);
+            said_by(&mut command, "dpkg-deb")?;
+        }
+        Ok(())
+    }
+
+    fn apt(&self, program: &str, words: &[&str], folder: &Path) -> Result<String> {
+        let (file, text) = (self.folder.join("conf"), self.configuration());
+        if std::fs::read_to_string(&file).ok().as_ref() != Some(&text) {
+            std::fs::write(&file, text).map_err(|e| cannot_write(&self.folder, e))?;
+        }
+        let mut command = Command::new(program);
+        command.arg("-c").arg(file).args(words).current_dir(folder);
+        said_by(&mut command, program)
+    }
+}
+
+/// Runs it with nothing to read; its standard output. What it says of an error is the cause.
+pub(super) fn said_by(command: &mut Command, name: &str) -> Result<String> {
+    command.stdin(Stdio::null()).env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive");
+    let output = command.output().map_err(|e| {
+        Error::machine(
+            format!("cannot fetch packages: {name} does not run here"),
+            "fetch them on a Debian-like machine, or name a kernel with --kernel FILE --modules DIR",
+        )
+        .because(e)
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let errors = || text.lines().filter_map(|l| l.strip_prefix("E: ").or_else(|| l.strip_prefix("Err:")));
+    let told = errors().next().or_else(|| text.lines().last()).unwrap_or("it does not say why").trim().to_owned();
+    Err(Error::machine(format!("{name} failed"), "check the network and the mirror in /etc/apt").because(told))
+}
+
+/// `Inst NAME (VERSION …)`.
+fn simulated(line: &str) -> Option<String> {
+    let (name, rest) = line.strip_prefix("Inst ")?.split_once(" (")?;
+    Some(format!("{name}={}", rest.split(' ').next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_be_installed_is_named_with_its_version() {
+        assert_eq!(simulated("Inst libc6 (2.41-12 Debian:13.0/stable [amd64]) []").as_deref(), Some("libc6=2.41-12"));
+        assert_eq!(simulated("Conf libc6 (2.41-12 Debian:13.0/stable [amd64])"), None);
+    }
+
+    #[test]
+    fn without_lists_there_are_no_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(Some(folder.path())).unwrap();
+        assert_eq!(Packages::of(&cache).names("linux-image-").unwrap(), Vec::<String>::new());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "asking makes nothing");
+    }
+}

@@ -1,0 +1,147 @@
+//! The programs that the lab needs beside the kernel: from this machine, else from packages that are unpacked in the cache.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::cache::Cache;
+use super::machine::Acceleration;
+use super::packages::Packages;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::programs;
+
+/// A program to be run: with these words before its options, and these variables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    pub words: Vec<OsString>,
+    pub variables: Vec<(OsString, OsString)>,
+    /// Where it comes from, for people.
+    pub from: &'static str,
+}
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// The first release whose emulation sees every write to code. Before it (deba78709ae8, accel/tcg: Always lock pages before
+/// translation), a CPU that translates an instruction while another one patches it may keep the old one for ever: a kernel in which
+/// probes come and go then runs into a breakpoint that is not there any more, and hangs or ends with "Oops: int3".
+const SOUND: (u32, u32) = (8, 1);
+
+/// The emulator: this machine's, else the package's with all the libraries that it needs. To emulate a processor it must be new
+/// enough; where none can be fetched, the old one is taken, and `tell` told so.
+pub fn qemu(cache: &Cache, acceleration: Acceleration, tell: &dyn Fn(&str)) -> Result<Program> {
+    let here = programs::on_path(QEMU).map(|path| Program {
+        words: vec![path.into()],
+        variables: vec![],
+        from: "this machine's",
+    });
+    let Some(here) = here else { return packaged(cache, tell) };
+    let version = match acceleration {
+        Acceleration::Kvm => None,
+        Acceleration::Emulation => version(&here),
+    };
+    let Some((major, minor)) = version.filter(|v| *v < SOUND) else { return Ok(here) };
+    packaged(cache, tell).or_else(|why| {
+        tell(&format!(
+            "this machine's QEMU {major}.{minor} may hang while probes come and go in a guest that it emulates (8.1 is the first \
+             that does not), and a newer one cannot be had: {why}"
+        ));
+        Ok(here)
+    })
+}
+
+/// Its major and minor number, if it tells.
+fn version(qemu: &Program) -> Option<(u32, u32)> {
+    let output = Command::new(&qemu.words[0]).arg("--version").stdin(Stdio::null()).output().ok()?;
+    told_version(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// `QEMU emulator version 7.2.22 (Debian …)`.
+fn told_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split_once("version ")?.1.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn packaged(cache: &Cache, tell: &dyn Fn(&str)) -> Result<Program> {
+    let folder = cache.entry("tools/qemu", |folder| {
+        let packages = Packages::of(cache);
+        packages.refresh(tell)?;
+        // The firmware of network cards (ipxe) is only recommended, and there are none in the lab.
+        let wanted = packages.with_needed("qemu-system-x86")?;
+        tell(&format!("fetching QEMU ({} packages; nothing is installed)", wanted.len()));
+        packages.unpack(&wanted, folder)
+    })?;
+    unpacked(&folder)
+}
+
+/// A program of packages that were unpacked whole, C library included: its own loader runs it.
+fn unpacked(folder: &Path) -> Result<Program> {
+    let at = |paths: &[&str]| paths.iter().map(|p| folder.join(p)).find(|p| p.exists());
+    let (Some(loader), Some(program)) = (
+        at(&["usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"]),
+        at(&["usr/bin/qemu-system-x86_64"]),
+    ) else {
+        return Err(Error::machine(
+            format!("{} is not whole", folder.display()),
+            "remove it and try again, or install the package qemu-system-x86",
+        ));
+    };
+    let libraries = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"].map(|p| folder.join(p));
+    let mut words: Vec<OsString> = vec![loader.into(), "--library-path".into()];
+    words.push(std::env::join_paths(&libraries).map_err(|e| {
+        Error::input("the cache's path holds a colon", "name another folder with --cache DIR").because(e)
+    })?);
+    words.push(program.into());
+    // It looks for its firmware beside itself, and takes the loader for itself.
+    for data in ["usr/share/qemu", "usr/share/seabios"] {
+        words.extend(["-L".into(), folder.join(data).into()]);
+    }
+    let modules = libraries[0].join("qemu");
+    Ok(Program { words, variables: vec![("QEMU_MODULE_DIR".into(), modules.into())], from: "the cache's" })
+}
+
+/// A static busybox: what the guest starts with. The package's always: others lack applets, or need libraries.
+pub fn busybox(cache: &Cache, tell: &dyn Fn(&str)) -> Result<PathBuf> {
+    let folder = cache.entry("tools/busybox", |folder| {
+        let packages = Packages::of(cache);
+        packages.refresh(tell)?;
+        tell("fetching busybox");
+        packages.unpack(&["busybox-static".to_owned()], folder)
+    })?;
+    let places = ["usr/bin/busybox", "bin/busybox"].map(|p| folder.join(p));
+    places
+        .into_iter()
+        .find(|p| p.exists())
+        .ok_or_else(|| Error::machine(format!("{} holds no busybox", folder.display()), "remove it and try again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_whatever_stands_behind_it() {
+        assert_eq!(told_version("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\n"), Some((7, 2)));
+        assert_eq!(told_version("QEMU emulator version 10.0-rc1"), Some((10, 0)));
+        assert_eq!(told_version("qemu: unknown"), None);
+        let sound = |said: &str| told_version(said).unwrap() >= SOUND;
+        assert_eq!(
+            ["version 7.2.22", "version 8.0.5", "version 8.1.0", "version 10.0.2"].map(sound),
+            [false, false, true, true]
+        );
+    }
+
+    #[test]
+    fn an_unpacked_program_is_run_by_its_own_loader() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(unpacked(folder.path()).is_err());
+        for file in ["usr/bin/qemu-system-x86_64", "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"] {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let program = unpacked(folder.path()).unwrap();
+        assert_eq!(program.words[0], folder.path().join("usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
+        assert_eq!((program.words[1].to_str(), program.words.len()), (Some("--library-path"), 8));
+        assert_eq!(program.words[3], folder.path().join("usr/bin/qemu-system-x86_64"));
+    }
+}

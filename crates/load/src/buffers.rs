@@ -1,0 +1,117 @@
+//! The I/O buffers of one job: page-aligned, one per slot, faulted in before anything is measured.
+
+use std::io;
+use std::ptr::NonNull;
+
+use crate::engine::Memory;
+use iotrail_base::error::{Error, Result};
+use iotrail_stats::random::SplitMix64;
+
+/// The page size that buffers are aligned to; a multiple of every logical block size in use.
+pub const PAGE: usize = 4096;
+
+/// Refuses buffers that the machine has no memory for: they are faulted in at once, and what the kernel does about too many
+/// of them is kill a process of its choice. Where the kernel does not tell, nothing is refused.
+pub fn check_room(jobs: u32, slots: u32, block_bytes: u32) -> Result<()> {
+    let bytes = u128::from(jobs) * u128::from(slots) * (block_bytes as usize).next_multiple_of(PAGE) as u128;
+    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|m| available_kib(&m));
+    match available {
+        Some(kib) if bytes > u128::from(kib) << 10 => Err(Error::machine(
+            format!("the I/O buffers need {} MiB of memory, and {} MiB are available", bytes >> 20, kib >> 10),
+            "use a smaller --depth, --bs or --jobs",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// MemAvailable of proc_meminfo(5).
+fn available_kib(meminfo: &str) -> Option<u64> {
+    meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?.trim().strip_suffix(" kB")?.parse().ok()
+}
+
+/// Anonymous memory, owned by the worker that made it.
+pub struct Buffers {
+    memory: Memory,
+    /// Pages before the first block.
+    lead: usize,
+}
+
+impl Buffers {
+    /// Room for `slots` blocks. Errors: not enough memory.
+    pub fn new(slots: u32, block_bytes: u32) -> io::Result<Self> {
+        Self::after(0, slots, block_bytes)
+    }
+
+    /// The same, behind up to 15 pages that nobody uses: which ones share a cache line's set or a huge page follows from the
+    /// seed, and not from the order in which a process maps its memory.
+    pub fn placed(slots: u32, block_bytes: u32, seed: u64) -> io::Result<Self> {
+        Self::after(SplitMix64::new(seed ^ 0x6275_6666).below(16) as usize, slots, block_bytes)
+    }
+
+    fn after(lead: usize, slots: u32, block_bytes: u32) -> io::Result<Self> {
+        let stride = (block_bytes as usize).next_multiple_of(PAGE);
+        let bytes = stride.checked_mul(slots as usize).and_then(|b| b.checked_add(lead * PAGE));
+        let bytes = bytes.ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast::<u8>().wrapping_add(lead * PAGE)).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { memory: Memory { base, stride, block_bytes, slots }, lead })
+    }
+
+    pub fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    /// Gives the memory up for good: an I/O that could not be reaped may still write to it.
+    pub fn leak(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        let lead = self.lead * PAGE;
+        let bytes = lead + self.memory.stride * self.memory.slots as usize;
+        // SAFETY: our own mapping; by the engines' contract no I/O is in flight (else `leak` was called).
+        let done = unsafe { libc::munmap(self.memory.base.as_ptr().wrapping_sub(lead).cast(), bytes) };
+        debug_assert_eq!(done, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_places_the_buffers_within_a_mapping_of_their_own() {
+        let leads: Vec<usize> = (0..64).map(|seed| Buffers::placed(3, 512, seed).unwrap().lead).collect();
+        let again: Vec<usize> = (0..64).map(|seed| Buffers::placed(3, 512, seed).unwrap().lead).collect();
+        assert_eq!(leads, again);
+        assert!((0..16).all(|lead| leads.contains(&lead)), "{leads:?}");
+        let placed = Buffers::placed(3, 512, 5).unwrap();
+        assert_eq!(placed.memory().address(0) as usize % PAGE, 0);
+        // SAFETY: the last byte of the last block, in the mapping.
+        unsafe { placed.memory().address(2).add(511).write(1) };
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused_and_little_is_not() {
+        assert_eq!(available_kib("MemTotal: 9 kB\nMemAvailable:   1234 kB\n"), Some(1234));
+        assert_eq!(available_kib("MemTotal: 9 kB\n"), None);
+        check_room(1, 16, 4096).unwrap();
+        let e = check_room(4096, 32768, 1 << 30).unwrap_err();
+        assert!(e.to_string().starts_with("the I/O buffers need 137438953472 MiB of memory, and "), "{e}");
+    }
+}

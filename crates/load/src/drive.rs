@@ -1,0 +1,208 @@
+//! NVMe targets that are not reached through files: a namespace's generic device, for passthrough, and a whole drive, for our
+//! own driver.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::engine::io_uring::cmd;
+use crate::engine::nvme::identify::Namespace;
+use crate::engine::nvme::user::{self, Controller};
+use iotrail_base::error::{Error, Result};
+use iotrail_host::block;
+use iotrail_host::pci::Address;
+use iotrail_schema::measurement::Warning;
+
+use super::device;
+use super::spec::LoadSpec;
+use super::target::{Target, cannot, check_leave, usable};
+
+/// Most blocks of one command: they are counted in 16 bits.
+const BLOCKS_MAX: u32 = 1 << 16;
+
+/// How such a target is reached.
+pub enum Passage {
+    /// Commands through the kernel.
+    Generic(Namespace),
+    /// Without it.
+    Own(Arc<Controller>),
+}
+
+impl Passage {
+    /// Called after the last I/O: has a drive of ours make permanent what was written. Of others the kernel takes care. What
+    /// was measured holds, whether that succeeds or not.
+    pub fn settle(&self, spec: &LoadSpec) -> Option<Warning> {
+        let Passage::Own(controller) = self else { return None };
+        let failed = if spec.writes() { controller.flush().err()? } else { return None };
+        Some(Warning::new("not_flushed", format!("what was written may be lost with the drive's power: {failed}"), ""))
+    }
+}
+
+/// Whether `path` is a namespace's generic character device.
+pub fn is_generic(path: &Path) -> bool {
+    let Ok(meta) = fs::metadata(path) else { return false };
+    let number = meta.rdev();
+    let subsystem = format!("/sys/dev/char/{}:{}/subsystem", libc::major(number), libc::minor(number));
+    meta.file_type().is_char_device() && fs::read_link(subsystem).is_ok_and(|s| s.ends_with("nvme-generic"))
+}
+
+/// `/dev/ng0n1`, for `--engine io_uring_cmd`.
+pub fn generic(spec: &LoadSpec, path: &Path) -> Result<Target> {
+    let name = path.display();
+    let meta = fs::metadata(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Error::input(
+            format!("{name} does not exist"),
+            "name a namespace's generic device: `ls /dev/ng*` lists them",
+        ),
+        _ => cannot("look at", path, e),
+    })?;
+    if !is_generic(path) {
+        let what = if meta.file_type().is_block_device() { "is a block device" } else { "is none" };
+        return Err(Error::input(
+            format!("--engine {} takes an NVMe namespace's generic device, and {name} {what}", spec.engine),
+            match instead(path) {
+                Some(generic) => format!("use --file {generic}"),
+                None => "name one with --file: `ls /dev/ng*` lists them".into(),
+            },
+        ));
+    }
+    check_leave(spec, path)?;
+    let claim = if spec.writes() { claim_disk(path)? } else { None };
+    let open = || OpenOptions::new().read(true).write(spec.writes()).open(path).map_err(|e| cannot("open", path, e));
+    let first = open()?;
+    let namespace = cmd::namespace(first.as_raw_fd()).map_err(|e| match e.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            Error::machine(format!("no command may be passed to {name}"), "run as root (CAP_SYS_ADMIN)").because(e)
+        }
+        _ => Error::machine(format!("cannot identify the namespace of {name}"), "choose another one").because(e),
+    })?;
+    check_format(spec, path, &namespace, None)?;
+    let bytes = usable(spec, path, namespace.bytes())?;
+    let mut fds = vec![OwnedFd::from(first)];
+    while fds.len() < spec.jobs as usize {
+        fds.push(open()?.into());
+    }
+    Ok(Target::past_files(Passage::Generic(namespace), fds, claim, bytes))
+}
+
+/// The generic device of a namespace that was named by its disk or a partition: by the kernel's names, if it is there.
+fn instead(path: &Path) -> Option<String> {
+    let disk = block::describe(path).ok()?.disks.into_iter().next()?.name;
+    let generic = format!("/dev/ng{}", disk.strip_prefix("nvme")?);
+    Path::new(&generic).exists().then_some(generic)
+}
+
+/// Claims the disk that the kernel has of the same namespace, if it has one: a file system on it, or whatever is stacked on it,
+/// must not be written past.
+fn claim_disk(path: &Path) -> Result<Option<File>> {
+    let below = block::describe(path)?;
+    let disk = below.disks.iter().find(|d| d.dev.is_some());
+    disk.map(|d| device::claim(&Path::new("/dev").join(&d.name))).transpose()
+}
+
+/// `0000:00:04.0` or `0000:00:04.0/2`, for `--engine nvme_user`.
+pub fn own(spec: &LoadSpec, path: &Path) -> Result<Target> {
+    let Some((address, wanted)) = path.to_str().and_then(parse) else {
+        return Err(Error::input(
+            format!("--engine {} takes a drive's PCI address, and {} is none", spec.engine, path.display()),
+            "write --file 0000:00:04.0, with /N for namespace N: `lspci -D -d ::0108` lists the drives",
+        ));
+    };
+    check_leave(spec, path)?;
+    let controller = Controller::open(&address, wanted, spec.jobs, user::entries(spec.depth))?;
+    let limit = controller.limits.transfer_bytes(controller.capabilities.least_page_shift());
+    check_format(spec, path, &controller.namespace, limit)?;
+    let bytes = usable(spec, path, controller.namespace.bytes())?;
+    Ok(Target::past_files(Passage::Own(Arc::new(controller)), Vec::new(), None, bytes))
+}
+
+fn parse(text: &str) -> Option<(Address, Option<u32>)> {
+    let (address, namespace) = match text.split_once('/') {
+        Some((address, n)) => (address, Some(n.parse().ok().filter(|n| *n > 0)?)),
+        None => (text, None),
+    };
+    Some((address.parse().ok()?, namespace))
+}
+
+/// Whether blocks of this size can be read and written. `limit`: most bytes of one command, if there is one.
+fn check_format(spec: &LoadSpec, path: &Path, namespace: &Namespace, limit: Option<u64>) -> Result<()> {
+    let (name, unit) = (path.display(), namespace.block_bytes());
+    if namespace.metadata_bytes > 0 {
+        return Err(Error::machine(
+            format!("the blocks of {name} have {} bytes of metadata each", namespace.metadata_bytes),
+            "choose a namespace without (nvme format changes it, and destroys its contents)",
+        ));
+    }
+    if !spec.block_bytes.is_multiple_of(unit) {
+        return Err(Error::input(
+            format!("--bs {} is not a multiple of the {unit}-byte blocks of {name}", spec.block_bytes),
+            format!("use --bs {}", spec.block_bytes.next_multiple_of(unit)),
+        ));
+    }
+    let most = limit.unwrap_or(u64::MAX).min(u64::from(unit) * u64::from(BLOCKS_MAX));
+    if u64::from(spec.block_bytes) > most {
+        return Err(Error::input(
+            format!("--bs {}: {name} takes {most} bytes a command at most", spec.block_bytes),
+            format!("use --bs {most} or less"),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{EngineKind, LoadOptions};
+    use iotrail_base::units::Bytes;
+
+    fn spec(engine: EngineKind, bs: u64) -> LoadSpec {
+        let o = LoadOptions { engine, bs: Bytes(bs), file: Some("/dev/ng0n1".into()), ..LoadOptions::default() };
+        LoadSpec::resolve(&o, None, &[0]).unwrap()
+    }
+
+    #[test]
+    fn an_address_may_name_a_namespace() {
+        assert_eq!(parse("0000:00:04.0").unwrap().1, None);
+        assert_eq!(parse("0000:00:04.0/2").unwrap().1, Some(2));
+        for no in ["0000:00:04.0/0", "0000:00:04.0/x", "/dev/nvme0n1", "nvme0", ""] {
+            assert!(parse(no).is_none(), "{no}");
+        }
+    }
+
+    #[test]
+    fn blocks_fit_the_format_and_the_drive() {
+        let ns = Namespace { id: 1, blocks: 1 << 20, block_shift: 12, metadata_bytes: 0 };
+        let check = |bs, ns: &Namespace, limit| {
+            check_format(&spec(EngineKind::NvmeUser, bs), Path::new("x"), ns, limit).map_err(|e| e.to_string())
+        };
+        assert_eq!(check(8192, &ns, Some(512 << 10)), Ok(()));
+        assert_eq!(
+            check(512, &ns, None).unwrap_err(),
+            "--bs 512 is not a multiple of the 4096-byte blocks of x; use --bs 4096"
+        );
+        assert_eq!(
+            check(1 << 20, &ns, Some(512 << 10)).unwrap_err(),
+            "--bs 1048576: x takes 524288 bytes a command at most; use --bs 524288 or less"
+        );
+        let small = Namespace { block_shift: 9, ..ns };
+        assert!(check(64 << 20, &small, None).unwrap_err().contains("33554432 bytes"));
+        assert!(check(4096, &Namespace { metadata_bytes: 8, ..ns }, None).unwrap_err().contains("8 bytes of metadata"));
+    }
+
+    #[test]
+    fn what_is_no_generic_device_is_refused_and_never_made() {
+        let says =
+            |path: &str| generic(&spec(EngineKind::IoUringCmd, 4096), Path::new(path)).err().unwrap().to_string();
+        assert!(says("/dev/null").ends_with("and /dev/null is none; name one with --file: `ls /dev/ng*` lists them"));
+        assert!(says("/no/such").starts_with("/no/such does not exist; name a namespace's generic device"));
+        let e = own(&spec(EngineKind::NvmeUser, 4096), Path::new("/dev/nvme0n1")).err().unwrap().to_string();
+        assert!(
+            e.starts_with("--engine nvme_user takes a drive's PCI address, and /dev/nvme0n1 is none; write"),
+            "{e}"
+        );
+        assert!(!is_generic(Path::new("/dev/null")));
+    }
+}

@@ -1,0 +1,238 @@
+//! NVMe passthrough: commands of our own making through a namespace's generic character device (`/dev/ng0n1`), past the
+//! block layer's bios, schedulers and file systems (IORING_OP_URING_CMD, Linux 5.19; with registered buffers and IOPOLL 6.1).
+//!
+//! A drive ends a read or write whole or not at all. The result is 0, an NVMe status above it, or a negated errno of the
+//! kernel's.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+use linux_raw_sys::io_uring as sys;
+
+use super::entry::{Common, Entry};
+use super::{Completions, Config, Opened, open_for};
+use crate::engine::nvme::command::{self, Range};
+use crate::engine::nvme::identify::{self, Namespace};
+use crate::engine::nvme::status::Status;
+use crate::engine::{Completion, Io, Job, Op, Reaper, Wait, last_error};
+use iotrail_base::error::Result;
+
+/// linux/nvme_ioctl.h: struct nvme_uring_cmd, and nvme_passthru_cmd, whose last word is the result.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Command {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    nsid: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    address: u64,
+    metadata_bytes: u32,
+    data_bytes: u32,
+    cdw10: u32,
+    cdw11: u32,
+    cdw12: u32,
+    cdw13: u32,
+    cdw14: u32,
+    cdw15: u32,
+    timeout_ms: u32,
+    result: u32,
+}
+
+/// An entry of SQE128: the command stands where a small one ends, 16 bytes before its end.
+#[repr(C)]
+struct BigEntry {
+    small: [u8; 48],
+    command: Command,
+    rest: [u8; 8],
+}
+
+const _: () = assert!(size_of::<Command>() == 72 && size_of::<BigEntry>() == 2 * size_of::<sys::io_uring_sqe>());
+
+const fn ioctl(direction: u32, number: u32, bytes: usize) -> u32 {
+    direction << 30 | (bytes as u32) << 16 | (b'N' as u32) << 8 | number
+}
+
+const READ_WRITE: u32 = 3;
+const NVME_IOCTL_ID: u32 = ioctl(0, 0x40, 0);
+const NVME_IOCTL_ADMIN_CMD: u32 = ioctl(READ_WRITE, 0x41, size_of::<Command>());
+const NVME_URING_CMD_IO: u32 = ioctl(READ_WRITE, 0x80, size_of::<Command>());
+
+/// The namespace behind an open generic device. Errors: it is none (ENOTTY), no leave (EACCES: before Linux 6.2 root alone
+/// has it), the drive refuses or describes a format that nothing can be done with (`Other`).
+pub fn namespace(fd: RawFd) -> io::Result<Namespace> {
+    // SAFETY: the request takes no argument and returns a number.
+    let id = match unsafe { libc::ioctl(fd, NVME_IOCTL_ID.into()) } {
+        id if id > 0 => id as u32,
+        0 => return Err(io::Error::from_raw_os_error(libc::ENOTTY)),
+        _ => return Err(last_error()),
+    };
+    let mut page = [0u8; identify::PAGE];
+    let mut asked = Command {
+        opcode: command::admin::IDENTIFY,
+        nsid: id,
+        address: page.as_mut_ptr() as u64,
+        data_bytes: identify::PAGE as u32,
+        cdw10: identify::NAMESPACE,
+        ..Command::default()
+    };
+    // SAFETY: a live command of the size that the request says, whose address is a page that the kernel may write.
+    match unsafe { libc::ioctl(fd, NVME_IOCTL_ADMIN_CMD.into(), &raw mut asked) } {
+        0 => Namespace::parse(id, &page).ok_or_else(|| io::Error::other("the drive describes no format of it")),
+        failed if failed > 0 => Err(io::Error::other(match Status::of_field(failed as u16) {
+            Some(status) => format!("the drive refuses to identify it: {status}"),
+            None => format!("the drive refuses to identify it: {failed:#x}"),
+        })),
+        _ => Err(last_error()),
+    }
+}
+
+/// Makes passthrough's entries.
+pub struct Passthrough {
+    common: Common,
+    namespace: Namespace,
+}
+
+impl Entry for Passthrough {
+    #[inline]
+    unsafe fn fill(&self, at: *mut sys::io_uring_sqe, io: &Io) {
+        let Self { common, namespace } = self;
+        let memory = &common.memory;
+        // SAFETY: ours to write by the caller's promise, and of the ring's size, which is SQE128's; plain C structures,
+        // valid when all zero.
+        let (sqe, command) = unsafe {
+            at.write_bytes(0, 2);
+            (&mut *at, &raw mut (*at.cast::<BigEntry>()).command)
+        };
+        common.fill(sqe, io);
+        let opcode = match io.op {
+            Op::Nop => return,
+            Op::Read => command::io::READ,
+            Op::Write => command::io::WRITE,
+        };
+        sqe.opcode = sys::io_uring_op::IORING_OP_URING_CMD as u8;
+        sqe.__bindgen_anon_1.__bindgen_anon_1.cmd_op = NVME_URING_CMD_IO;
+        if common.fixed_buffers {
+            sqe.__bindgen_anon_3.uring_cmd_flags = sys::IORING_URING_CMD_FIXED;
+            // At most 16384 buffers can be registered; `open` failed if there were more.
+            sqe.__bindgen_anon_4.buf_index = io.slot as u16;
+        }
+        let Range { cdw10, cdw11, cdw12 } = Range::new(io.offset, memory.block_bytes, namespace.block_shift);
+        let filled = Command {
+            opcode,
+            nsid: namespace.id,
+            address: memory.address(io.slot) as u64,
+            data_bytes: memory.block_bytes,
+            cdw10,
+            cdw11,
+            cdw12,
+            ..Command::default()
+        };
+        // SAFETY: as above. The command overlaps the end of the small entry, which passthrough uses for nothing else.
+        unsafe { command.write_unaligned(filled) };
+    }
+}
+
+/// The reaping half: results in the engine's terms.
+pub struct Commands {
+    completions: Completions,
+    block_bytes: i32,
+}
+
+/// A load's ring on the generic device `fd`, with all that `config` wants registered.
+pub fn open(config: &Config, job: &Job, namespace: Namespace) -> Result<Opened<Passthrough, Commands>> {
+    let opened = open_for(config, job, Passthrough { common: Common::new(config, job), namespace })?;
+    let reaper = Commands { completions: opened.reaper, block_bytes: job.memory.block_bytes as i32 };
+    Ok(Opened { submitter: opened.submitter, reaper, granted: opened.granted, sq_tid: opened.sq_tid })
+}
+
+/// Of what a completion entry says.
+fn result(said: i32, block_bytes: i32) -> i32 {
+    match said {
+        0 => block_bytes,
+        errno if errno < 0 => errno,
+        field => Status::of_field(field as u16).map_or(-libc::EIO, Status::result),
+    }
+}
+
+impl Reaper for Commands {
+    fn start(&mut self) -> io::Result<()> {
+        self.completions.start()
+    }
+
+    #[inline]
+    fn poll(&mut self, min: u32, wait: Wait, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()> {
+        let before = out.len();
+        let polled = self.completions.poll(min, wait, deadline, out);
+        for c in &mut out[before..] {
+            c.result = result(c.result, self.block_bytes);
+        }
+        polled
+    }
+
+    #[inline]
+    fn clear(&mut self) {
+        self.completions.clear();
+    }
+
+    fn syscalls(&self) -> Option<u64> {
+        self.completions.syscalls()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Memory;
+
+    fn entry(fixed: bool, io: &Io) -> (sys::io_uring_sqe, Command) {
+        let memory = Memory { base: std::ptr::NonNull::dangling(), stride: 4096, block_bytes: 4096, slots: 8 };
+        let config = Config { register_buffers: fixed, ..Config::default() };
+        let common = Common::new(&config, &Job { memory, fd: Some(5), batch: 1 });
+        let namespace = Namespace { id: 3, blocks: 1 << 40, block_shift: 9, metadata_bytes: 0 };
+        let mut place = [u64::MAX; 16];
+        let at: *mut sys::io_uring_sqe = place.as_mut_ptr().cast();
+        // SAFETY: 128 bytes of ours, aligned to 8.
+        unsafe {
+            Passthrough { common, namespace }.fill(at, io);
+            (at.read(), (*at.cast::<BigEntry>()).command)
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_the_ioctls() {
+        assert_eq!((NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD, NVME_URING_CMD_IO), (0x4e40, 0xc048_4e41, 0xc048_4e80));
+    }
+
+    #[test]
+    fn an_entry_holds_the_command() {
+        let (sqe, command) = entry(false, &Io { op: Op::Write, slot: 2, offset: 1 << 42 });
+        // SAFETY: the fields that passthrough uses of these unions.
+        let (op, flags) =
+            unsafe { (sqe.__bindgen_anon_1.__bindgen_anon_1.cmd_op, sqe.__bindgen_anon_3.uring_cmd_flags) };
+        assert_eq!((sqe.opcode, sqe.fd, sqe.user_data, op, flags), (46, 5, 2, NVME_URING_CMD_IO, 0));
+        assert_eq!((command.opcode, command.nsid, command.data_bytes), (1, 3, 4096));
+        assert_eq!((command.cdw10, command.cdw11, command.cdw12), (0, 2, 7));
+        assert_eq!(command.address % 4096, std::ptr::NonNull::<u8>::dangling().as_ptr() as u64);
+        assert_eq!((command.metadata, command.timeout_ms, command.result), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_registered_buffer_is_named_by_its_slot() {
+        let (sqe, command) = entry(true, &Io { op: Op::Read, slot: 7, offset: 0 });
+        // SAFETY: as above.
+        let (flags, index) = unsafe { (sqe.__bindgen_anon_3.uring_cmd_flags, sqe.__bindgen_anon_4.buf_index) };
+        assert_eq!((flags, index, command.opcode), (1, 7, 2));
+    }
+
+    #[test]
+    fn a_result_is_bytes_a_status_or_an_errno() {
+        assert_eq!(result(0, 4096), 4096);
+        assert_eq!(result(-libc::EINTR, 4096), -libc::EINTR);
+        let status = Status::of_negated(-result(0x4281, 4096)).unwrap();
+        assert_eq!(status.name(), Some("Unrecovered Read Error"));
+    }
+}

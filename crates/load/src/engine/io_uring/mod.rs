@@ -1,0 +1,348 @@
+//! io_uring, on raw system calls.
+//!
+//! Submitting and waiting are separate `io_uring_enter`s, so that the phases are honest: what `submit` costs never
+//! hides a wait. While it peeks, the reaping half makes a system call only where the ring's own flags demand one:
+//!
+//! | ring | a look that finds nothing |
+//! |---|---|
+//! | taskrun_flag | enters when the kernel has set IORING_SQ_TASKRUN |
+//! | defer_taskrun without taskrun_flag | enters: nothing else runs the task work, and nothing tells of it |
+//! | iopoll without sqpoll | enters: nothing else polls the device |
+//! | any | enters when IORING_SQ_CQ_OVERFLOW is set: nothing else moves what has overflown |
+//! | all others | makes none |
+
+pub mod cmd;
+pub mod entry;
+pub mod flags;
+pub mod refusal;
+pub mod ring;
+pub mod sq_thread;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Instant;
+
+use linux_raw_sys::io_uring as sys;
+
+use super::{Completion, Io, Job, Memory, Queued, Reaper, Submitter, Wait, time_left};
+use entry::{Common, Entry, ReadWrite};
+use flags::Flag;
+use iotrail_base::error::Result;
+use refusal::Words;
+use ring::{Handle, Ring};
+
+/// What was asked of the ring.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Config {
+    pub setup: flags::Setup,
+    /// Submission entries: the depth.
+    pub sq_entries: u32,
+    pub sq_cpu: Option<u32>,
+    pub sq_idle_ms: Option<u32>,
+    pub register_files: bool,
+    pub register_buffers: bool,
+    pub register_ring: bool,
+    /// Every request goes to an io-wq worker (IOSQE_ASYNC).
+    pub force_async: bool,
+    /// Entries of twice the size (SQE128 and CQE32), as passthrough's commands are.
+    pub big_entries: bool,
+}
+
+/// An open ring, in two halves, and what the kernel says it is.
+pub struct Opened<E = ReadWrite, R = Completions> {
+    pub submitter: Queue<E>,
+    pub reaper: R,
+    /// Names of the setup flags that the kernel's answer holds.
+    pub granted: Vec<String>,
+    /// Thread id of the SQPOLL thread; `None` without one, or where the kernel does not tell.
+    pub sq_tid: Option<i32>,
+}
+
+const BIG_ENTRIES: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
+
+/// Sets up a ring with exactly the flags of `config`, and nothing registered with it; call it on the submitting thread
+/// (SINGLE_ISSUER). `words` name what the user can change when the kernel refuses.
+pub fn open_ring(config: &Config, words: &Words) -> Result<Ring> {
+    let mut params = ring::params(config.setup.bits());
+    // IORING_SETUP_CQSIZE is set if and only if a size was asked for; without the flag the field is ignored.
+    if let Some(n) = config.setup.cq_entries {
+        params.cq_entries = n;
+    }
+    if let Some(cpu) = config.sq_cpu {
+        params.flags |= sys::IORING_SETUP_SQ_AFF;
+        params.sq_thread_cpu = cpu;
+    }
+    if let Some(ms) = config.sq_idle_ms {
+        params.sq_thread_idle = ms;
+    }
+    if config.big_entries {
+        params.flags |= BIG_ENTRIES;
+    }
+    let asked = params.flags;
+    let ring = Ring::open(config.sq_entries, params).map_err(|e| refusal::of_setup(config, words, e))?;
+    refusal::not_granted(asked, &ring.params)?;
+    Ok(ring)
+}
+
+/// Names of the setup flags that the kernel's answer holds.
+pub fn granted(config: &Config, ring: &Ring) -> Vec<String> {
+    flags::names(ring.params.flags, config.setup.cq_entries.map(|_| ring.params.cq_entries))
+}
+
+/// A load's ring, with all that `config` wants registered.
+pub fn open(config: &Config, job: &Job) -> Result<Opened> {
+    open_for(config, job, ReadWrite(Common::new(config, job)))
+}
+
+/// A ring whose requests `entry` makes.
+fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<E>> {
+    let ring = Arc::new(open_ring(config, &refusal::LOAD)?);
+    if config.register_files {
+        let fd = job.fd.expect("resolve() refuses registered files without a target");
+        // SAFETY: one live descriptor number.
+        unsafe { ring.register(sys::io_uring_register_op::IORING_REGISTER_FILES, (&raw const fd).cast(), 1) }
+            .map_err(|e| refusal::of_register("the target", config, &job.memory, e))?;
+    }
+    if config.register_buffers {
+        register_buffers(&ring, &job.memory)
+            .map_err(|e| refusal::of_register("the buffers", config, &job.memory, e))?;
+    }
+    let sqpoll = config.setup.has(Flag::Sqpoll);
+    let handle = Handle::by_descriptor(&ring);
+    let submitter = Queue {
+        tail: ring.sq_tail().load(Ordering::Relaxed),
+        taken: ring.sq_tail().load(Ordering::Relaxed),
+        known_head: ring.sq_head().load(Ordering::Relaxed),
+        entries: ring.params.sq_entries,
+        entry,
+        sqpoll,
+        handle,
+        register_ring: config.register_ring,
+        syscalls: 0,
+        ring: Arc::clone(&ring),
+    };
+    let reaper = Completions {
+        head: ring.cq_head().load(Ordering::Relaxed),
+        handle,
+        register_ring: config.register_ring,
+        look_enters: (config.setup.has(Flag::Iopoll) && !sqpoll)
+            || (config.setup.has(Flag::DeferTaskrun) && !config.setup.has(Flag::TaskrunFlag)),
+        syscalls: 0,
+        ring: Arc::clone(&ring),
+    };
+    let granted = granted(config, &ring);
+    let sq_tid = if sqpoll { sq_thread::of(ring.fd()) } else { None };
+    Ok(Opened { submitter, reaper, granted, sq_tid })
+}
+
+/// One registered buffer per slot, so that a buffer's index is its slot.
+fn register_buffers(ring: &Ring, memory: &Memory) -> io::Result<()> {
+    let vectors: Vec<libc::iovec> = (0..memory.slots)
+        .map(|slot| libc::iovec { iov_base: memory.address(slot).cast(), iov_len: memory.block_bytes as usize })
+        .collect();
+    // SAFETY: live vectors over buffers that stay mapped until the ring is closed or beyond.
+    unsafe { ring.register(sys::io_uring_register_op::IORING_REGISTER_BUFFERS, vectors.as_ptr().cast(), memory.slots) }
+}
+
+/// The submitting half.
+pub struct Queue<E = ReadWrite> {
+    ring: Arc<Ring>,
+    /// Our copy of the submission tail, ahead of the shared one by what was queued since the last `submit`.
+    tail: u32,
+    /// The tail up to which the kernel has taken entries (SQPOLL: up to which they were left to its thread).
+    taken: u32,
+    /// The submission head as last read; behind the shared one at most, which is safe.
+    known_head: u32,
+    /// Number of submission entries; a power of two.
+    entries: u32,
+    entry: E,
+    sqpoll: bool,
+    handle: Handle,
+    register_ring: bool,
+    syscalls: u64,
+}
+
+impl<E: Entry> Submitter for Queue<E> {
+    fn start(&mut self) -> io::Result<()> {
+        if self.register_ring {
+            self.handle = Handle::by_index(&self.ring)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn queue(&mut self, io: &Io) -> Queued {
+        if self.tail.wrapping_sub(self.known_head) >= self.entries {
+            // Acquire: the kernel has read an entry before it moves the head past it.
+            self.known_head = self.ring.sq_head().load(Ordering::Acquire);
+            if self.tail.wrapping_sub(self.known_head) >= self.entries {
+                return Queued::Busy;
+            }
+        }
+        // SAFETY: the entry lies beyond the tail that the kernel knows and within the ring: ours until the tail passes it.
+        unsafe { self.entry.fill(self.ring.sqe(self.tail), io) };
+        self.tail = self.tail.wrapping_add(1);
+        Queued::Queued
+    }
+
+    #[inline]
+    fn submit(&mut self) -> io::Result<()> {
+        // Release: the entries are written before the kernel sees the tail.
+        self.ring.sq_tail().store(self.tail, Ordering::Release);
+        if self.sqpoll {
+            self.taken = self.tail;
+            // The tail must be visible before the flag is read, or both sides could miss each other
+            // (io_uring(7): a full barrier).
+            fence(Ordering::SeqCst);
+            if self.ring.sq_flags().load(Ordering::Relaxed) & sys::IORING_SQ_NEED_WAKEUP != 0 {
+                self.syscalls += 1;
+                self.handle.enter(0, 0, sys::IORING_ENTER_SQ_WAKEUP, None).map_err(io::Error::from_raw_os_error)?;
+            }
+            return Ok(());
+        }
+        while self.pending() > 0 {
+            self.syscalls += 1;
+            match self.handle.enter(self.pending(), 0, 0, None) {
+                Ok(0) => break,
+                Ok(taken) => self.taken = self.taken.wrapping_add(taken),
+                Err(libc::EINTR) => {}
+                // No memory for a request, or completions have overflown: reap first.
+                Err(libc::EAGAIN | libc::EBUSY) => break,
+                Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn pending(&self) -> u32 {
+        self.tail.wrapping_sub(self.taken)
+    }
+
+    fn syscalls(&self) -> Option<u64> {
+        Some(self.syscalls)
+    }
+
+    fn wakeups(&self) -> Option<u64> {
+        // With SQPOLL this half enters for nothing else.
+        self.sqpoll.then_some(self.syscalls)
+    }
+}
+
+/// The reaping half.
+pub struct Completions {
+    ring: Arc<Ring>,
+    /// Our copy of the completion head, ahead of the shared one by what was handed out since the last `clear`.
+    head: u32,
+    handle: Handle,
+    register_ring: bool,
+    /// A look that finds nothing has to enter the kernel, by the ring's flags.
+    look_enters: bool,
+    syscalls: u64,
+}
+
+impl Completions {
+    /// Hands out what is in the completion queue.
+    #[inline]
+    fn take(&mut self, out: &mut Vec<Completion>) -> u32 {
+        // Acquire: the entries up to the tail are written.
+        let tail = self.ring.cq_tail().load(Ordering::Acquire);
+        let room = (out.capacity() - out.len()) as u32;
+        let count = tail.wrapping_sub(self.head).min(room);
+        let (ring, head) = (&self.ring, self.head);
+        out.extend((0..count).map(|i| {
+            // SAFETY: between our head and a tail read with acquire order.
+            let (slot, result, _) = unsafe { ring.cqe(head.wrapping_add(i)) };
+            Completion { slot: slot as u32, result }
+        }));
+        self.head = self.head.wrapping_add(count);
+        count
+    }
+
+    /// Enters to run task work, poll the device or move overflown completions.
+    fn get_events(&mut self) -> io::Result<()> {
+        self.syscalls += 1;
+        match self.handle.enter(0, 0, sys::IORING_ENTER_GETEVENTS, None) {
+            Ok(_) | Err(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME) => Ok(()),
+            Err(errno) => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    fn peek(&mut self, mut missing: u32, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()> {
+        let mut looks = 0u32;
+        loop {
+            let flags = self.ring.sq_flags().load(Ordering::Relaxed);
+            if self.look_enters || flags & (sys::IORING_SQ_TASKRUN | sys::IORING_SQ_CQ_OVERFLOW) != 0 {
+                self.clear(); // what has overflown needs room
+                self.get_events()?;
+            }
+            missing = missing.saturating_sub(self.take(out));
+            if missing == 0 {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+            looks = looks.wrapping_add(1);
+            // Reading the time at every look would make looks rare.
+            if looks.is_multiple_of(8) && deadline.is_some_and(|d| Instant::now() >= d) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn block(&mut self, mut missing: u32, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()> {
+        while missing > 0 {
+            // The kernel counts from the shared head: what was handed out must not satisfy the wait.
+            self.clear();
+            let timeout = deadline.map(time_left);
+            let arg = timeout.as_ref().map(|t| sys::io_uring_getevents_arg {
+                sigmask: 0,
+                sigmask_sz: 0,
+                min_wait_usec: 0,
+                ts: std::ptr::from_ref(t) as u64,
+            });
+            self.syscalls += 1;
+            let end = self.handle.enter(0, missing, sys::IORING_ENTER_GETEVENTS, arg.as_ref());
+            missing = missing.saturating_sub(self.take(out));
+            match end {
+                Ok(_) | Err(libc::EAGAIN | libc::EBUSY) => {}
+                Err(libc::EINTR | libc::ETIME) => return Ok(()),
+                Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Reaper for Completions {
+    fn start(&mut self) -> io::Result<()> {
+        if self.register_ring {
+            self.handle = Handle::by_index(&self.ring)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&mut self, min: u32, wait: Wait, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()> {
+        let taken = self.take(out);
+        if taken >= min {
+            return Ok(());
+        }
+        match wait {
+            Wait::Peek => self.peek(min - taken, deadline, out),
+            Wait::Block => self.block(min - taken, deadline, out),
+        }
+    }
+
+    #[inline]
+    fn clear(&mut self) {
+        // Release: our reads of the entries happen before the kernel may write them again.
+        self.ring.cq_head().store(self.head, Ordering::Release);
+    }
+
+    fn syscalls(&self) -> Option<u64> {
+        Some(self.syscalls)
+    }
+}

@@ -1,0 +1,142 @@
+//! What a refusal of the kernel means, in words: which flag or limit it was, its rule, the remedy.
+
+use std::io;
+
+use linux_raw_sys::io_uring as sys;
+
+use super::Config;
+use super::flags::Flag;
+use super::ring;
+use crate::engine::Memory;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::kernel;
+use iotrail_host::privileges::Privileges;
+use iotrail_host::refusal::{Circumstances, Refusal};
+
+/// What can be changed when a ring is refused, by the options of the command at hand.
+pub struct Words {
+    pub without_rings: &'static str,
+    pub fewer_rings: &'static str,
+    pub smaller_ring: &'static str,
+}
+
+pub const LOAD: Words = Words {
+    without_rings: "use --engine libaio",
+    fewer_rings: "use fewer --jobs",
+    smaller_ring: "use a smaller --depth",
+};
+
+/// io_uring_setup failed. Why is the machine's to say (`iotrail_host::refusal`); here stands what the user can do about it.
+pub fn of_setup(config: &Config, words: &Words, cause: io::Error) -> Error {
+    const WHAT: &str = "cannot set up an io_uring";
+    let (what, instead) = match cause.raw_os_error() {
+        Some(libc::EINVAL) => return invalid(config, words, cause),
+        Some(libc::EPERM | libc::ENOSYS) => (WHAT.to_owned(), words.without_rings.to_owned()),
+        Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN) => (WHAT.to_owned(), words.fewer_rings.to_owned()),
+        Some(libc::ENOMEM) => (
+            format!("{WHAT} of {} entries", config.sq_entries),
+            format!("{} or {}", words.smaller_ring, words.fewer_rings),
+        ),
+        _ => return Error::machine(WHAT, "see `iotrail check`").because(cause),
+    };
+    let Refusal { why, restore } = Circumstances::read().ring(cause.raw_os_error().unwrap_or_default());
+    Error::machine(format!("{what}: {why}"), format!("{restore}, or {instead}")).with_errno(cause.raw_os_error())
+}
+
+/// EINVAL says nothing more: asks the kernel about each flag alone to find the one that it does not take.
+fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
+    for flag in config.setup.flags.iter().copied() {
+        let mut params = ring::params(flag.bit() | flag.companions());
+        if flag == Flag::Cqsize {
+            params.cq_entries = 2;
+        }
+        if let Err(e) = ring::setup(1, &mut params)
+            && e.raw_os_error() == Some(libc::EINVAL)
+        {
+            return Error::machine(
+                format!(
+                    "ring flag {} is refused by this kernel ({}): it is there since {}",
+                    flag.name(),
+                    release(),
+                    flag.since()
+                ),
+                format!("leave {} away or use a newer kernel; see `iotrail check`", flag.name()),
+            );
+        }
+    }
+    if config.big_entries && ring::setup(1, &mut ring::params(super::BIG_ENTRIES)).is_err() {
+        return Error::machine(
+            format!("this kernel ({}) has no ring with big entries, as passthrough needs: Linux 5.19 has", release()),
+            "use a newer kernel, or --engine io_uring on the block device",
+        );
+    }
+    if let Some(cpu) = config.sq_cpu {
+        return Error::machine(
+            format!(
+                "cannot bind the SQPOLL thread to CPU {cpu}: the kernel refuses it (offline, or outside this process's cpuset)"
+            ),
+            "choose another --sq-cpu",
+        );
+    }
+    let names = config.setup.names().join(", ");
+    Error::machine(
+        format!(
+            "this kernel ({}) refuses a ring of {} entries with the flags [{names}] together",
+            release(),
+            config.sq_entries
+        ),
+        format!("leave some away, or {}", words.smaller_ring),
+    )
+    .because(cause)
+}
+
+/// Requested is not granted: an answer without a flag that was asked for is an error.
+pub fn not_granted(asked: u32, answer: &sys::io_uring_params) -> Result<()> {
+    let missing = super::flags::names(asked & !answer.flags, None);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::machine(
+        format!("the kernel ({}) set up the ring without {}", release(), missing.join(", ")),
+        "leave that flag away or use a newer kernel",
+    ))
+}
+
+/// io_uring_register failed for `what`.
+pub fn of_register(what: &str, config: &Config, memory: &Memory, cause: io::Error) -> Error {
+    let buffers = what == "the buffers";
+    let kib = (memory.slots as usize * memory.stride).div_ceil(1024);
+    match cause.raw_os_error() {
+        Some(libc::ENOMEM) if buffers => Error::machine(
+            format!("cannot register {kib} KiB of buffers with the ring: {}", locked_limit()),
+            format!(
+                "raise it (ulimit -l {}, for each job), use a smaller --depth, or leave buffers out of --register",
+                kib + 64
+            ),
+        ),
+        Some(libc::EINVAL) if buffers && memory.slots > 16384 => Error::input(
+            format!("cannot register {} buffers: the kernel takes at most 16384", memory.slots),
+            "use a --depth up to 16384, or leave buffers out of --register",
+        ),
+        Some(libc::EMFILE) => Error::machine(
+            format!("cannot register {what} with the ring: over the limit of open files"),
+            "raise it (ulimit -n), or leave files out of --register",
+        ),
+        _ => Error::machine(
+            format!("cannot register {what} with the ring of {} entries", config.sq_entries),
+            "leave it out of --register",
+        )
+        .because(cause),
+    }
+}
+
+fn release() -> String {
+    kernel::release().unwrap_or_else(|| "release unknown".into())
+}
+
+fn locked_limit() -> String {
+    match Privileges::read().memlock_bytes {
+        Some((Some(bytes), _)) => format!("the limit of locked memory is {} KiB", bytes / 1024),
+        _ => "the limit of locked memory is too small".into(),
+    }
+}

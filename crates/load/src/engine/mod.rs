@@ -1,0 +1,173 @@
+//! I/O interfaces behind one contract: one file (or folder) each.
+//!
+//! An engine is opened once per job and comes in two halves, so that the reaping half can move to another thread:
+//!
+//! | hook | half | required | called by | how often |
+//! |---|---|---|---|---|
+//! | [`Submitter::start`] | submitting | no | the submitting thread | once, before the first `queue` |
+//! | [`Submitter::queue`] | submitting | yes | the submitting thread | once per I/O |
+//! | [`Submitter::submit`] | submitting | no | the submitting thread | once per batch; again while `pending` is not 0 |
+//! | [`Reaper::start`] | reaping | no | the reaping thread | once, before the first `poll` |
+//! | [`Reaper::poll`] | reaping | yes | the reaping thread | until every queued I/O was handed out |
+//! | [`Reaper::clear`] | reaping | no | the reaping thread | once after each `poll` that handed out completions |
+//!
+//! `open` itself is called by the submitting thread: a ring with SINGLE_ISSUER belongs to the thread that set it up.
+//! An I/O is *completed*, *queued* or *busy* after `queue` ([`Queued`]); nothing else.
+//!
+//! **Memory.** The load owns the buffers ([`Memory`]) and keeps them mapped until every I/O was reaped; where it cannot
+//! reap (an engine failed midway) it leaks them. Slot `s` has bytes `s * stride .. s * stride + block_bytes`; from
+//! `queue` until its completion is handed out by `poll` the kernel owns them.
+
+pub mod io_uring;
+pub mod libaio;
+pub mod null;
+pub mod nvme;
+pub mod posix_aio;
+pub mod sync;
+
+use std::io;
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::time::Instant;
+
+/// What one I/O does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    Read,
+    Write,
+    /// io_uring's no-op.
+    Nop,
+}
+
+/// One I/O: `op` on the target's block at `offset`, with the buffer of `slot`.
+#[derive(Debug, Clone, Copy)]
+pub struct Io {
+    pub op: Op,
+    /// Below the depth; not in use by another I/O in flight.
+    pub slot: u32,
+    /// Bytes from the start of the target.
+    pub offset: u64,
+}
+
+/// Where an I/O stands after [`Submitter::queue`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queued {
+    /// It is done; the result as in [`Completion::result`]. `poll` will not hand it out.
+    Completed(i32),
+    /// It will be handed over by `submit` and handed out by `poll`.
+    Queued,
+    /// No room: `submit` and `poll` first, then queue it again.
+    Busy,
+}
+
+/// The end of one I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    pub slot: u32,
+    /// Bytes moved, or negated an errno or a drive's status ([`nvme::status`]).
+    pub result: i32,
+}
+
+/// How [`Reaper::poll`] waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// In the kernel.
+    Block,
+    /// By looking from user mode, with no system call but those that the interface demands.
+    Peek,
+}
+
+/// The submitting half. All hooks are called by one thread.
+pub trait Submitter: Send {
+    /// What belongs to the calling thread (a registered ring descriptor, say).
+    fn start(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn queue(&mut self, io: &Io) -> Queued;
+
+    /// Hands over what was queued. An `Err` is final: the interface is broken. What the kernel cannot take at present
+    /// stays queued and shows in `pending`.
+    fn submit(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// I/Os queued and not taken by the kernel yet.
+    fn pending(&self) -> u32 {
+        0
+    }
+
+    /// System calls made by this half so far; `None` where another library makes them.
+    fn syscalls(&self) -> Option<u64>;
+
+    /// Of these, those that woke a kernel thread which submits in this half's stead; `None` where there is none.
+    fn wakeups(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// The reaping half. All hooks are called by one thread, the submitting one or another.
+pub trait Reaper: Send {
+    /// What belongs to the calling thread.
+    fn start(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Appends completions to `out`, never beyond its capacity, and returns once at least `min` were appended, or
+    /// `deadline` has passed, or (blocking) a signal arrived. With `min` 0 it takes what can be had without waiting
+    /// and without a system call. The caller guarantees that at least `min` I/Os are in flight.
+    fn poll(&mut self, min: u32, wait: Wait, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()>;
+
+    /// Gives the ring slots of the completions handed out back to the kernel.
+    fn clear(&mut self) {}
+
+    /// System calls made by this half so far; `None` where another library makes them.
+    fn syscalls(&self) -> Option<u64>;
+}
+
+/// The buffers of one job, one per slot.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    pub base: NonNull<u8>,
+    /// Distance between two buffers; a multiple of the page size.
+    pub stride: usize,
+    /// Bytes per I/O.
+    pub block_bytes: u32,
+    /// Number of buffers.
+    pub slots: u32,
+}
+
+// SAFETY: an address and sizes; who may touch the bytes, and when, is the contract's (module doc).
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Address of a slot's buffer.
+    #[inline]
+    pub fn address(&self, slot: u32) -> *mut u8 {
+        debug_assert!(slot < self.slots);
+        self.base.as_ptr().wrapping_add(slot as usize * self.stride)
+    }
+}
+
+/// What every engine needs to open.
+#[derive(Debug, Clone, Copy)]
+pub struct Job {
+    pub memory: Memory,
+    /// The target, open for as long as the halves live; `None` for an engine or operation without one.
+    pub fd: Option<RawFd>,
+    /// I/Os per submission.
+    pub batch: u32,
+}
+
+/// The errno of the last call of libc, as an error.
+pub fn last_error() -> io::Error {
+    io::Error::last_os_error()
+}
+
+/// The time left until `deadline` as the kernel takes it; zero if it has passed.
+pub fn time_left(deadline: Instant) -> libc::timespec {
+    let left = deadline.saturating_duration_since(Instant::now());
+    libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() }
+}

@@ -1,0 +1,153 @@
+//! A PCI function in our hands: its registers mapped, its configuration written, nobody else's meanwhile; let go when dropped.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::memory::Reach;
+use super::registers::Registers;
+use super::vfio;
+use super::warden::Warden;
+use super::way::Way;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::plain::say;
+use iotrail_host::pci::{self, Address};
+
+/// The command register of the configuration space (PCI Local Bus Specification), and its bits.
+pub const COMMAND: u64 = 4;
+const MEMORY: u16 = 1 << 1;
+pub const BUS_MASTER: u16 = 1 << 2;
+const NO_LINE_INTERRUPT: u16 = 1 << 10;
+
+pub struct Device {
+    pub registers: Registers,
+    pub reach: Arc<Reach>,
+    configuration: File,
+    /// Where the configuration begins in its file.
+    at: u64,
+    // Of a function that VFIO gives, VFIO takes care.
+    _off: Option<SwitchOff>,
+    warden: Option<Warden>,
+}
+
+impl Device {
+    /// Switches the function on; it may not reach memory yet. Errors: another program of ours has it, or the kernel refuses.
+    pub fn open(address: &Address, way: Way) -> Result<Self> {
+        let cannot = |e: io::Error| {
+            Error::machine(format!("cannot open the drive {address}"), "see `iotrail check` and the kernel's log")
+                .because(e)
+        };
+        match way {
+            Way::Physical => {
+                let folder = pci::folder(address);
+                let open =
+                    |name: &str| OpenOptions::new().read(true).write(true).open(folder.join(name)).map_err(cannot);
+                let configuration = open("config")?;
+                lock(&configuration).map_err(|e| match e.kind() {
+                    io::ErrorKind::WouldBlock => Error::machine(
+                        format!("{address} is driven by another process"),
+                        "wait until that has ended, or choose another drive",
+                    ),
+                    _ => cannot(e),
+                })?;
+                // A run that was killed may have left it on.
+                let switch = folder.join("enable");
+                if fs::read_to_string(&switch).map_err(cannot)?.trim() == "0" {
+                    fs::write(&switch, "1").map_err(cannot)?;
+                }
+                let off = Some(SwitchOff(switch));
+                let registers = open("resource0")?;
+                let bytes = registers.metadata().map_err(cannot)?.len();
+                let registers = Registers::map(&registers, 0, bytes).map_err(cannot)?;
+                let warden = Some(Warden::post(&configuration).map_err(cannot)?);
+                let device =
+                    Self { registers, reach: Arc::new(Reach::Physical), configuration, at: 0, _off: off, warden };
+                device.quiet().map_err(cannot)
+            }
+            Way::Vfio { group } => {
+                let (container, device) = vfio::open(address, group)?;
+                let bar = vfio::region(&device, vfio::BAR0).map_err(cannot)?;
+                let at = vfio::region(&device, vfio::CONFIGURATION).map_err(cannot)?.offset;
+                let registers = Registers::map(&device, bar.offset, bar.bytes).map_err(cannot)?;
+                let reach = Arc::new(Reach::Iommu(container));
+                let device = Self { registers, reach, configuration: device, at, _off: None, warden: None };
+                device.quiet().map_err(cannot)
+            }
+        }
+    }
+
+    /// Its registers answer; it neither reaches memory nor interrupts.
+    fn quiet(self) -> io::Result<Self> {
+        self.change(MEMORY | NO_LINE_INTERRUPT, BUS_MASTER)?;
+        Ok(self)
+    }
+
+    /// Whether the kernel has taken it off its bus. It may still answer.
+    #[inline]
+    pub fn is_taken(&self) -> bool {
+        self.warden.as_ref().is_some_and(Warden::is_gone)
+    }
+
+    pub fn let_at_memory(&self) -> io::Result<()> {
+        self.change(BUS_MASTER, 0)
+    }
+
+    pub fn keep_from_memory(&self) {
+        if let Err(e) = self.change(0, BUS_MASTER)
+            && !is_gone(&e)
+        {
+            say(&format!("warning: a drive could not be kept from memory: {e}"));
+        }
+    }
+
+    fn change(&self, set: u16, clear: u16) -> io::Result<()> {
+        let mut word = [0; 2];
+        self.configuration.read_exact_at(&mut word, self.at + COMMAND)?;
+        let wanted = (u16::from_le_bytes(word) | set) & !clear;
+        self.configuration.write_all_at(&wanted.to_le_bytes(), self.at + COMMAND)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.keep_from_memory();
+    }
+}
+
+/// Switches a function off when dropped.
+struct SwitchOff(PathBuf);
+
+impl Drop for SwitchOff {
+    fn drop(&mut self) {
+        if let Err(e) = fs::write(&self.0, "0")
+            && !is_gone(&e)
+        {
+            say(&format!("warning: {} could not be set back to 0: {e}", self.0.display()));
+        }
+    }
+}
+
+/// The function is there no more.
+fn is_gone(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENOENT | libc::ENXIO))
+}
+
+/// For this process alone, until the file is closed. The warden of a run that was killed has it a moment longer.
+fn lock(file: &File) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
+        // SAFETY: a live descriptor.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+            return Ok(());
+        }
+        let e = io::Error::last_os_error();
+        if e.kind() != io::ErrorKind::WouldBlock || began.elapsed() > Duration::from_millis(500) {
+            return Err(e);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

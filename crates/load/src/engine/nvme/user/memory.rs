@@ -1,0 +1,251 @@
+//! Memory that the drive reaches: pages that stay where they are, and where that is, as the drive sees it.
+//!
+//! Without an IOMMU the drive is told physical addresses (/proc/self/pagemap). A locked page may still be moved by the kernel;
+//! one that is registered with an io_uring may not. So a ring that nothing is submitted to holds them.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::prp::PAGE;
+use super::vfio::Container;
+use crate::engine::io_uring::ring::{self, Ring};
+use iotrail_base::error::{Error, Result};
+
+/// How the drive reaches memory.
+pub enum Reach {
+    Physical,
+    Iommu(Container),
+}
+
+enum Hold {
+    Ring { _ring: Ring },
+    Iommu { reach: Arc<Reach>, at: u64, bytes: usize },
+}
+
+/// Pages that stay where they are while this lives.
+pub struct Pinned {
+    /// Addresses of the pages, [`PAGE`] bytes each, as the drive sees them.
+    pub pages: Vec<u64>,
+    _hold: Hold,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Hold::Iommu { reach, at, bytes } = self
+            && let Reach::Iommu(container) = &**reach
+        {
+            container.unmap(*at, *bytes);
+        }
+    }
+}
+
+/// Most bytes of one registered buffer.
+const BUFFER: usize = 1 << 30;
+
+impl Reach {
+    /// Pins `bytes` at `base`, whole pages, which must stay mapped while the answer lives.
+    pub fn pin(self: &Arc<Self>, base: NonNull<u8>, bytes: usize) -> Result<Pinned> {
+        let cannot = |e: io::Error| {
+            Error::machine(
+                format!("cannot pin {} KiB of memory for the drive", bytes / 1024),
+                "raise the limit of locked memory (ulimit -l), or use a smaller --depth or --bs",
+            )
+            .because(e)
+        };
+        if let Reach::Iommu(container) = &**self {
+            let at = container.map(base.as_ptr(), bytes).map_err(cannot)?;
+            let pages = (0..bytes / PAGE).map(|i| at + (i * PAGE) as u64).collect();
+            return Ok(Pinned { pages, _hold: Hold::Iommu { reach: Arc::clone(self), at, bytes } });
+        }
+        let ring = Ring::open(1, ring::params(0)).map_err(|e| {
+            Error::machine(
+                "memory cannot be pinned for the drive: an io_uring that would hold it is refused",
+                "see `iotrail check`, or give the drive to vfio-pci",
+            )
+            .because(e)
+        })?;
+        hold(&ring, base, bytes).map_err(cannot)?;
+        let pages = physical(base, bytes).map_err(|e| {
+            Error::machine("cannot tell where memory is (/proc/self/pagemap)", "run as root (CAP_SYS_ADMIN)").because(e)
+        })?;
+        Ok(Pinned { pages, _hold: Hold::Ring { _ring: ring } })
+    }
+}
+
+fn hold(ring: &Ring, base: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    let parts: Vec<libc::iovec> = (0..bytes)
+        .step_by(BUFFER)
+        .map(|at| libc::iovec { iov_base: base.as_ptr().wrapping_add(at).cast(), iov_len: BUFFER.min(bytes - at) })
+        .collect();
+    let op = linux_raw_sys::io_uring::io_uring_register_op::IORING_REGISTER_BUFFERS;
+    // SAFETY: live vectors over memory that stays mapped while the ring is open; no request uses them.
+    unsafe { ring.register(op, parts.as_ptr().cast(), parts.len() as u32) }
+}
+
+/// Where pages of the kernel's are, for each of ours (Documentation/admin-guide/mm/pagemap.rst).
+fn physical(base: NonNull<u8>, bytes: usize) -> io::Result<Vec<u64>> {
+    // SAFETY: asks for a constant of the system.
+    let system_page = match unsafe { libc::sysconf(libc::_SC_PAGESIZE) } {
+        n if n >= PAGE as libc::c_long => n as u64,
+        _ => return Err(io::Error::other("the system's page size is unknown")),
+    };
+    let map = File::open("/proc/self/pagemap")?;
+    let mut word = [0u8; 8];
+    (0..bytes / PAGE)
+        .map(|i| {
+            let at = base.as_ptr() as u64 + (i * PAGE) as u64;
+            map.read_exact_at(&mut word, at / system_page * 8)?;
+            frame(u64::from_le_bytes(word)).map(|frame| frame * system_page + at % system_page)
+        })
+        .collect()
+}
+
+/// The frame's number of an entry of the page map.
+fn frame(entry: u64) -> io::Result<u64> {
+    const PRESENT: u64 = 1 << 63;
+    match (entry & PRESENT != 0, entry & ((1 << 55) - 1)) {
+        (false, _) => Err(io::Error::other("a page is not in memory")),
+        // What the kernel shows those who may not know.
+        (true, 0) => Err(io::ErrorKind::PermissionDenied.into()),
+        (true, frame) => Ok(frame),
+    }
+}
+
+/// Anonymous memory, faulted in.
+struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+    /// What is used of it begins here.
+    at: usize,
+}
+
+impl Mapping {
+    fn new(bytes: usize, flags: libc::c_int) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
+                -1,
+                0,
+            )
+        };
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { base, bytes, at: 0 }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// A part of it that begins where a huge page would, which the kernel is asked to make one.
+    fn of_huge_pages(bytes: usize) -> io::Result<Self> {
+        let mut mapping = Self::new(bytes + HUGE, 0)?;
+        mapping.at = mapping.base.as_ptr().align_offset(HUGE);
+        // SAFETY: a part of our own mapping, whose contents are still all zero.
+        unsafe {
+            libc::madvise(mapping.start().as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
+            mapping.start().as_ptr().write_bytes(0, bytes);
+        }
+        Ok(mapping)
+    }
+
+    fn start(&self) -> NonNull<u8> {
+        // SAFETY: `at` lies within the mapping.
+        unsafe { self.base.add(self.at) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; its owner has told the drive to leave it before.
+        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert_eq!(done, 0);
+    }
+}
+
+const HUGE: usize = 2 << 20;
+
+/// Memory of the driver's own: rings, lists, pages for answers. All zero at first.
+pub struct Region {
+    // Let go before it is unmapped.
+    pinned: Pinned,
+    mapping: Mapping,
+}
+
+// SAFETY: an address and sizes; who may touch the bytes is for those who are given them.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// So many pages, wherever each is.
+    pub fn pages(reach: &Arc<Reach>, pages: usize) -> Result<Self> {
+        let mapping = Mapping::new(pages * PAGE, libc::MAP_POPULATE).map_err(no_memory)?;
+        Self::pinned(reach, mapping, pages * PAGE)
+    }
+
+    /// `bytes` (2 MiB at most) that are in one piece for the drive too.
+    pub fn contiguous(reach: &Arc<Reach>, bytes: usize) -> Result<Self> {
+        let bytes = bytes.next_multiple_of(PAGE);
+        if bytes <= PAGE || matches!(**reach, Reach::Iommu(_)) {
+            return Self::pages(reach, bytes / PAGE);
+        }
+        let none = || {
+            Error::machine(
+                format!("a queue needs {} KiB of memory in one piece, and there is no huge page", bytes / 1024),
+                "reserve some, as root: sysctl vm.nr_hugepages=8 (two for each job); or use a --depth up to 63",
+            )
+        };
+        if bytes > HUGE {
+            return Err(none());
+        }
+        let reserved = Mapping::new(HUGE, libc::MAP_HUGETLB | libc::MAP_POPULATE);
+        let found = reserved.or_else(|_| Mapping::of_huge_pages(HUGE)).map_err(no_memory)?;
+        let region = Self::pinned(reach, found, bytes)?;
+        if in_one_piece(&region.pinned.pages) { Ok(region) } else { Err(none()) }
+    }
+
+    fn pinned(reach: &Arc<Reach>, mapping: Mapping, bytes: usize) -> Result<Self> {
+        Ok(Self { pinned: reach.pin(mapping.start(), bytes)?, mapping })
+    }
+
+    pub fn start(&self) -> NonNull<u8> {
+        self.mapping.start()
+    }
+
+    /// Addresses of its pages, as the drive sees them.
+    pub fn addresses(&self) -> &[u64] {
+        &self.pinned.pages
+    }
+}
+
+fn no_memory(e: io::Error) -> Error {
+    Error::machine("there is no memory for the drive's queues", "free memory, or use a smaller --depth or fewer --jobs")
+        .because(e)
+}
+
+fn in_one_piece(pages: &[u64]) -> bool {
+    pages.windows(2).all(|pair| pair[1] == pair[0] + PAGE as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_the_page_map() {
+        assert_eq!(frame(1 << 63 | 1 << 55 | 0x1234).unwrap(), 0x1234);
+        assert_eq!(frame(1 << 63).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert!(frame(0x1234).is_err());
+    }
+
+    #[test]
+    fn pages_in_a_row_are_one_piece() {
+        assert!(in_one_piece(&[0x5000, 0x6000, 0x7000]) && in_one_piece(&[0x5000]));
+        assert!(!in_one_piece(&[0x5000, 0x7000]) && !in_one_piece(&[0x6000, 0x5000]));
+    }
+}

@@ -1,0 +1,188 @@
+//! VFIO (linux/vfio.h): a device and an IOMMU in a program's hands, type 1, without interrupts.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::prp::PAGE;
+use crate::engine::last_error;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::pci::Address;
+
+const fn request(number: u32) -> u32 {
+    (b';' as u32) << 8 | (100 + number)
+}
+
+const GET_API_VERSION: u32 = request(0);
+const CHECK_EXTENSION: u32 = request(1);
+const SET_IOMMU: u32 = request(2);
+const GROUP_GET_STATUS: u32 = request(3);
+const GROUP_SET_CONTAINER: u32 = request(4);
+const GROUP_GET_DEVICE_FD: u32 = request(6);
+const DEVICE_GET_REGION_INFO: u32 = request(8);
+const IOMMU_MAP_DMA: u32 = request(13);
+const IOMMU_UNMAP_DMA: u32 = request(14);
+
+const API_VERSION: i32 = 0;
+const TYPE1_V2: u32 = 3;
+const GROUP_VIABLE: u32 = 1;
+pub const BAR0: u32 = 0;
+pub const CONFIGURATION: u32 = 7;
+const READ_AND_WRITE: u32 = 1 | 2;
+
+/// Addresses that the device is given begin here: above what a PC keeps for interrupts and firmware.
+const FIRST: u64 = 1 << 32;
+
+#[repr(C)]
+#[derive(Default)]
+struct GroupStatus {
+    argsz: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct RegionInfo {
+    argsz: u32,
+    flags: u32,
+    index: u32,
+    cap_offset: u32,
+    size: u64,
+    offset: u64,
+}
+
+#[repr(C)]
+struct Map {
+    argsz: u32,
+    flags: u32,
+    vaddr: u64,
+    iova: u64,
+    size: u64,
+}
+
+#[repr(C)]
+struct Unmap {
+    argsz: u32,
+    flags: u32,
+    iova: u64,
+    size: u64,
+}
+
+const _: () = assert!(size_of::<RegionInfo>() == 32 && size_of::<Map>() == 32 && size_of::<Unmap>() == 24);
+
+/// A request with a number as its argument.
+fn ask(file: &File, what: u32, argument: libc::c_ulong) -> io::Result<i32> {
+    // SAFETY: the requests that are made so take a number, or ignore it.
+    match unsafe { libc::ioctl(file.as_raw_fd(), what.into(), argument) } {
+        -1 => Err(last_error()),
+        answer => Ok(answer),
+    }
+}
+
+/// A request with a structure.
+///
+/// # Safety
+/// `argument` is what the request takes.
+unsafe fn ask_with<T>(file: &File, what: u32, argument: *mut T) -> io::Result<i32> {
+    // SAFETY: the caller's promise.
+    match unsafe { libc::ioctl(file.as_raw_fd(), what.into(), argument) } {
+        -1 => Err(last_error()),
+        answer => Ok(answer),
+    }
+}
+
+/// An IOMMU's page tables, for one group of devices.
+pub struct Container {
+    container: File,
+    /// Open for as long as the container is used.
+    _group: File,
+    next: AtomicU64,
+}
+
+/// A part of a device's file: a BAR, or its configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Region {
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// Opens the device and its group.
+pub fn open(address: &Address, group: u32) -> Result<(Container, File)> {
+    let cannot = |what: String, e: io::Error| {
+        Error::machine(what, "see that vfio-pci has every device of its IOMMU group, and that nothing else uses it")
+            .because(e)
+    };
+    let path = format!("/dev/vfio/{group}");
+    let node = |path: &str| OpenOptions::new().read(true).write(true).open(path);
+    let container = node("/dev/vfio/vfio").map_err(|e| cannot("cannot open /dev/vfio/vfio".into(), e))?;
+    let group = node(&path).map_err(|e| cannot(format!("cannot open {path}"), e))?;
+    let unusable = |e| cannot(format!("cannot use {address} through VFIO"), e);
+    let other = |what: &str| unusable(io::Error::other(what.to_owned()));
+    if ask(&container, GET_API_VERSION, 0).map_err(unusable)? != API_VERSION {
+        return Err(other("this kernel's VFIO is of another version"));
+    }
+    if ask(&container, CHECK_EXTENSION, TYPE1_V2.into()).map_err(unusable)? == 0 {
+        return Err(other("this kernel has no type 1 IOMMU (the module vfio_iommu_type1)"));
+    }
+    let mut status = GroupStatus { argsz: size_of::<GroupStatus>() as u32, flags: 0 };
+    // SAFETY: the structure that the request takes, live.
+    unsafe { ask_with(&group, GROUP_GET_STATUS, &raw mut status) }.map_err(unusable)?;
+    if status.flags & GROUP_VIABLE == 0 {
+        return Err(other("another device of its group is held by a driver of the kernel"));
+    }
+    let mut fd = container.as_raw_fd();
+    // SAFETY: the request takes the address of a descriptor's number.
+    unsafe { ask_with(&group, GROUP_SET_CONTAINER, &raw mut fd) }.map_err(unusable)?;
+    ask(&container, SET_IOMMU, TYPE1_V2.into()).map_err(unusable)?;
+    let name = std::ffi::CString::new(address.to_string()).map_err(|e| unusable(io::Error::other(e)))?;
+    // SAFETY: the request takes a string that ends in NUL.
+    let device = unsafe { ask_with(&group, GROUP_GET_DEVICE_FD, name.as_ptr().cast_mut()) }.map_err(unusable)?;
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
+    let device = unsafe { File::from_raw_fd(device) };
+    Ok((Container { container, _group: group, next: AtomicU64::new(FIRST) }, device))
+}
+
+/// Where a region is in the device's file.
+pub fn region(device: &File, index: u32) -> io::Result<Region> {
+    let mut info = RegionInfo { argsz: size_of::<RegionInfo>() as u32, index, ..RegionInfo::default() };
+    // SAFETY: the structure that the request takes, live.
+    unsafe { ask_with(device, DEVICE_GET_REGION_INFO, &raw mut info) }?;
+    Ok(Region { offset: info.offset, bytes: info.size })
+}
+
+impl Container {
+    /// Lets the device reach `bytes` at `memory`; whole pages. Returns where it finds them. They stay where they are (pinned)
+    /// until [`unmap`](Self::unmap).
+    pub fn map(&self, memory: *mut u8, bytes: usize) -> io::Result<u64> {
+        // A page between two mappings, so that nothing runs from one into the other.
+        let iova = self.next.fetch_add((bytes + PAGE) as u64, Ordering::Relaxed);
+        let mut map = Map {
+            argsz: size_of::<Map>() as u32,
+            flags: READ_AND_WRITE,
+            vaddr: memory as u64,
+            iova,
+            size: bytes as u64,
+        };
+        // SAFETY: the structure that the request takes, live; the memory is the caller's.
+        unsafe { ask_with(&self.container, IOMMU_MAP_DMA, &raw mut map) }?;
+        Ok(iova)
+    }
+
+    pub fn unmap(&self, iova: u64, bytes: usize) {
+        let mut unmap = Unmap { argsz: size_of::<Unmap>() as u32, flags: 0, iova, size: bytes as u64 };
+        // SAFETY: as above.
+        let done = unsafe { ask_with(&self.container, IOMMU_UNMAP_DMA, &raw mut unmap) };
+        debug_assert!(done.is_ok(), "{done:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_the_requests() {
+        assert_eq!([GET_API_VERSION, GROUP_GET_DEVICE_FD, IOMMU_MAP_DMA], [0x3b64, 0x3b6a, 0x3b71]);
+    }
+}

@@ -1,0 +1,177 @@
+//! Whether a drive may be driven from here, and how: facts in, an answer or a refusal out.
+
+use iotrail_base::error::{Error, Result};
+use iotrail_host::lockdown;
+use iotrail_host::pci::{self, Address, Function};
+use iotrail_host::privileges::{Capability, Privileges};
+
+/// How the drive and memory are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Registers by sysfs; the drive is told physical addresses.
+    Physical,
+    /// Both by VFIO: an IOMMU lets the drive reach what it was given, and nothing else.
+    Vfio { group: u32 },
+}
+
+/// The kernel's driver that gives devices to programs.
+const VFIO: &str = "vfio-pci";
+
+/// What is asked about a drive.
+pub struct Facts {
+    /// `None`: there is no such function.
+    pub function: Option<Function>,
+    /// `None`: it can't be told.
+    pub administrator: Option<bool>,
+    /// Mode of lockdown; `None`: it can't be told.
+    pub lockdown: Option<String>,
+}
+
+impl Facts {
+    pub fn read(address: &Address) -> Self {
+        Self {
+            function: pci::function(address),
+            administrator: Privileges::read().has(Capability::SysAdmin),
+            lockdown: lockdown::detect().mode,
+        }
+    }
+}
+
+/// How `address` can be driven.
+///
+/// Errors (input): it is no NVMe controller. Errors (machine): the kernel has it, something is on it, or no way leads there.
+pub fn way(address: &Address, facts: &Facts) -> Result<Way> {
+    let Some(function) = &facts.function else {
+        return Err(Error::input(
+            format!("there is no PCI function {address}"),
+            "name a drive by its address: `lspci -D -d ::0108` lists them",
+        ));
+    };
+    if function.class != Some(pci::NVME) {
+        let class = function.class.map_or("is unknown".into(), |c| format!("is {c:#08x}"));
+        return Err(Error::input(
+            format!("{address} is no NVMe controller: its class {class}"),
+            "name a drive by its address: `lspci -D -d ::0108` lists them",
+        ));
+    }
+    let kind = function.iommu.as_ref().map(|i| i.kind.as_deref().unwrap_or("unknown"));
+    match (function.driver.as_deref(), &function.user) {
+        (Some(driver), Some(user)) => {
+            return Err(Error::machine(
+                format!("{address} is in use ({user}), by the kernel's driver {driver}"),
+                "choose a drive that nothing is on",
+            ));
+        }
+        (Some(VFIO), None) => {
+            return match &function.iommu {
+                Some(iommu) => administrator(facts).map(|()| Way::Vfio { group: iommu.group }),
+                None => Err(Error::machine(
+                    format!("{address} is held by {VFIO}, and no IOMMU is in use for it"),
+                    format!("release it: echo {address} > /sys/bus/pci/drivers/{VFIO}/unbind, as root"),
+                )),
+            };
+        }
+        (Some(driver), None) => {
+            let disks =
+                if function.disks.is_empty() { String::new() } else { format!(" ({})", function.disks.join(", ")) };
+            return Err(Error::machine(
+                format!("{address} is held by the kernel's driver {driver}{disks}"),
+                format!(
+                    "release it: echo {address} > /sys/bus/pci/drivers/{driver}/unbind, as root; …/bind gives it back"
+                ),
+            ));
+        }
+        (None, _) => administrator(facts)?,
+    }
+    let by_vfio = format!(
+        "give it to {VFIO}, as root: modprobe {VFIO}; echo {VFIO} > /sys/bus/pci/devices/{address}/driver_override; \
+         echo {address} > /sys/bus/pci/drivers_probe"
+    );
+    if let Some(kind) = kind.filter(|kind| *kind != "identity") {
+        return Err(Error::machine(
+            format!("{address} reaches memory through an IOMMU (its group is of type {kind})"),
+            by_vfio,
+        ));
+    }
+    if let Some(mode) = facts.lockdown.as_deref().filter(|mode| *mode != "none") {
+        return Err(Error::machine(
+            format!("the kernel is locked down ({mode}): it gives a device's registers to no program"),
+            format!("with an IOMMU, {by_vfio}; or boot without lockdown"),
+        ));
+    }
+    Ok(Way::Physical)
+}
+
+fn administrator(facts: &Facts) -> Result<()> {
+    match facts.administrator {
+        Some(false) => {
+            Err(Error::machine("a drive without the kernel is for root alone (CAP_SYS_ADMIN)", "run as root"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_host::pci::Iommu;
+
+    fn free() -> Function {
+        Function { class: Some(pci::NVME), driver: None, iommu: None, disks: vec![], user: None }
+    }
+
+    fn asked(function: Option<Function>, administrator: bool, lockdown: &str) -> std::result::Result<Way, String> {
+        let facts = Facts { function, administrator: Some(administrator), lockdown: Some(lockdown.into()) };
+        way(&"0000:00:04.0".parse().unwrap(), &facts).map_err(|e| e.to_string())
+    }
+
+    fn refused(function: Function) -> String {
+        asked(Some(function), true, "none").unwrap_err()
+    }
+
+    fn iommu(kind: &str) -> Option<Iommu> {
+        Some(Iommu { group: 3, kind: Some(kind.into()) })
+    }
+
+    #[test]
+    fn a_free_drive_is_reached_and_one_at_vfio_too() {
+        assert_eq!(asked(Some(free()), true, "none"), Ok(Way::Physical));
+        assert_eq!(asked(Some(Function { iommu: iommu("identity"), ..free() }), true, "none"), Ok(Way::Physical));
+        let vfio = Function { driver: Some("vfio-pci".into()), iommu: iommu("DMA-FQ"), ..free() };
+        assert_eq!(asked(Some(vfio.clone()), true, "integrity"), Ok(Way::Vfio { group: 3 }));
+        assert!(asked(Some(vfio.clone()), false, "none").unwrap_err().ends_with("run as root"));
+        assert!(refused(Function { iommu: None, ..vfio }).contains("no IOMMU is in use"));
+    }
+
+    #[test]
+    fn what_is_no_drive_or_another_s_is_refused_with_who_has_it() {
+        assert!(
+            asked(None, true, "none").unwrap_err().starts_with("there is no PCI function 0000:00:04.0; name a drive")
+        );
+        assert!(refused(Function { class: Some(0x020000), ..free() }).contains("its class is 0x020000; name"));
+        let held = Function { driver: Some("nvme".into()), disks: vec!["nvme0n1".into()], ..free() };
+        assert_eq!(
+            refused(held.clone()),
+            "0000:00:04.0 is held by the kernel's driver nvme (nvme0n1); release it: echo 0000:00:04.0 > \
+             /sys/bus/pci/drivers/nvme/unbind, as root; …/bind gives it back"
+        );
+        assert_eq!(
+            refused(Function { user: Some("nvme0n1: mounted at /srv".into()), ..held }),
+            "0000:00:04.0 is in use (nvme0n1: mounted at /srv), by the kernel's driver nvme; choose a drive that nothing is on"
+        );
+    }
+
+    #[test]
+    fn where_no_way_leads_it_says_what_would() {
+        assert!(asked(Some(free()), false, "none").unwrap_err().contains("CAP_SYS_ADMIN"));
+        let translated = refused(Function { iommu: iommu("DMA-FQ"), ..free() });
+        assert!(translated.contains("through an IOMMU (its group is of type DMA-FQ); give it to vfio-pci"));
+        assert!(
+            refused(Function { iommu: Some(Iommu { group: 3, kind: None }), ..free() }).contains("of type unknown")
+        );
+        let locked = asked(Some(free()), true, "integrity").unwrap_err();
+        assert!(
+            locked.starts_with("the kernel is locked down (integrity): ") && locked.contains("boot without lockdown")
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! Which parts of a file were never written: reads of them come from nowhere and never reach the device, so a load
+//! that reads them measures something else.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use linux_raw_sys::ioctl::{FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_UNWRITTEN};
+
+use iotrail_schema::measurement::Warning;
+
+/// linux/fs.h: _IOWR('f', 11, struct fiemap)
+const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
+const EXTENTS: usize = 128;
+
+/// linux/fiemap.h
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved64: [u64; 2],
+    flags: u32,
+    reserved: [u32; 3],
+}
+
+#[repr(C)]
+struct Fiemap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+    extents: [Extent; EXTENTS],
+}
+
+const _: () = assert!(size_of::<Extent>() == 56 && size_of::<Fiemap>() == 32 + 56 * EXTENTS);
+
+/// A warning if part of the first `bytes` is a hole or was allocated and never written.
+pub fn warn_of_holes(file: &File, bytes: u64) -> Option<Warning> {
+    let written = written(file, bytes)?;
+    if written >= bytes {
+        return None;
+    }
+    let percent = (100 * (bytes - written)).div_ceil(bytes);
+    Some(Warning::new(
+        "holes",
+        format!("{percent} % of the target was never written: reads of it never reach the device"),
+        "remove the file and let it be made (--size), or write it first",
+    ))
+}
+
+/// Bytes with data among the first `bytes`, by the file system's extent map; where it has none, by its holes; `None`
+/// where it tells neither.
+fn written(file: &File, bytes: u64) -> Option<u64> {
+    by_extents(file, bytes).or_else(|| by_holes(file, bytes))
+}
+
+fn by_extents(file: &File, bytes: u64) -> Option<u64> {
+    let mut map = Box::new(Fiemap {
+        start: 0,
+        length: bytes,
+        flags: 0,
+        mapped_extents: 0,
+        extent_count: EXTENTS as u32,
+        reserved: 0,
+        extents: [Extent::default(); EXTENTS],
+    });
+    let mut written = 0;
+    while map.start < bytes {
+        map.length = bytes - map.start;
+        map.mapped_extents = 0;
+        // SAFETY: a live structure with room for the number of extents that it states.
+        if unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &mut *map) } != 0 {
+            return None;
+        }
+        let extents = &map.extents[..(map.mapped_extents as usize).min(EXTENTS)];
+        let Some(last) = extents.last() else { break };
+        for e in extents.iter().filter(|e| e.flags & FIEMAP_EXTENT_UNWRITTEN == 0) {
+            let (from, to) = (e.logical.max(map.start), (e.logical + e.length).min(bytes));
+            written += to.saturating_sub(from);
+        }
+        if last.flags & FIEMAP_EXTENT_LAST != 0 {
+            break;
+        }
+        map.start = last.logical + last.length;
+    }
+    Some(written)
+}
+
+fn by_holes(file: &File, bytes: u64) -> Option<u64> {
+    let seek = |from: u64, whence| {
+        // SAFETY: a live descriptor; its position is used by nothing else.
+        let at = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, whence) };
+        u64::try_from(at).ok()
+    };
+    let (mut at, mut written) = (0, 0);
+    while at < bytes {
+        let data = match seek(at, libc::SEEK_DATA) {
+            Some(data) => data,
+            // ENXIO: nothing but a hole from here on.
+            None if std::io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => break,
+            None => return None,
+        };
+        let hole = seek(data, libc::SEEK_HOLE)?;
+        written += hole.min(bytes).saturating_sub(data);
+        at = hole;
+    }
+    Some(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_hole_is_not_data() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        file.write_all_at(&[1; 65536], 65536).unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(written(&file, 1 << 20), Some(65536));
+        assert_eq!(by_holes(&file, 1 << 20), Some(65536));
+        assert!(warn_of_holes(&file, 1 << 20).unwrap().text.starts_with("94 %"));
+        file.write_all_at(&vec![1; 1 << 20], 0).unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(warn_of_holes(&file, 1 << 20), None);
+    }
+}

@@ -1,0 +1,274 @@
+//! What a job submits next: slots that are free, blocks of its pattern, when they are due.
+
+use std::sync::Arc;
+
+use crate::engine::{Completion, Io, Memory, Op};
+
+use super::clock::Clock;
+use super::gate::Stage;
+use super::pace::Pace;
+use super::pattern::Pattern;
+use super::tally::Slots;
+use super::verify;
+
+/// Blocks with an I/O in flight: in a verified load no two may overlap, or a read could see half a write.
+struct Occupied {
+    bits: Vec<u64>,
+    first: u64,
+    block_bytes: u64,
+    /// The block of each slot's I/O.
+    of_slot: Vec<u64>,
+    /// Seed of the payload of what is written.
+    generation: u64,
+}
+
+impl Occupied {
+    fn has(&self, block: u64) -> bool {
+        self.bits[(block / 64) as usize] >> (block % 64) & 1 != 0
+    }
+
+    fn flip(&mut self, block: u64) {
+        self.bits[(block / 64) as usize] ^= 1 << (block % 64);
+    }
+}
+
+pub struct Feeder {
+    pattern: Pattern,
+    /// Free slots, the last one used first: its buffer is the warmest in the cache.
+    free: Vec<u32>,
+    /// I/Os drawn and not taken by the engine yet.
+    pub batch: Vec<Io>,
+    /// Their intended times; empty in a closed loop.
+    intended: Vec<u64>,
+    batch_size: usize,
+    /// I/Os still to be drawn in this stage.
+    remaining: u64,
+    pub pace: Option<Pace>,
+    occupied: Option<Occupied>,
+    memory: Memory,
+    pub slots: Arc<Slots>,
+    /// System calls made to sleep until an I/O was due.
+    pub naps: u64,
+}
+
+impl Feeder {
+    pub fn new(pattern: Pattern, batch_size: u32, memory: Memory, slots: Arc<Slots>) -> Self {
+        Self {
+            pattern,
+            free: (0..memory.slots).rev().collect(),
+            batch: Vec::with_capacity(batch_size as usize),
+            intended: Vec::with_capacity(batch_size as usize),
+            batch_size: batch_size as usize,
+            remaining: 0,
+            pace: None,
+            occupied: None,
+            memory,
+            slots,
+            naps: 0,
+        }
+    }
+
+    pub fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    /// Every write carries its offset and a checksum, every read is checked. The region must have more blocks than slots.
+    pub fn verify(mut self, region: super::pattern::Region, generation: u64) -> Self {
+        self.occupied = Some(Occupied {
+            bits: vec![0; region.blocks.div_ceil(64) as usize],
+            first: region.first,
+            block_bytes: u64::from(self.memory.block_bytes),
+            of_slot: vec![0; self.memory.slots as usize],
+            generation,
+        });
+        self
+    }
+
+    /// Starts a stage of `ios` I/Os (`u64::MAX`: ends by time). What a stage does is its own, however far the one before it got.
+    pub fn begin(&mut self, stage: Stage, ios: u64, pace: Option<Pace>) {
+        self.pattern.restart(stage);
+        self.remaining = ios;
+        self.pace = pace;
+    }
+
+    /// No more is drawn in this stage.
+    pub fn end(&mut self) {
+        self.remaining = 0;
+        while let Some(io) = self.batch.pop() {
+            self.give_back(io.slot);
+        }
+        self.intended.clear();
+    }
+
+    /// A stage by count has drawn its last.
+    pub fn exhausted(&self) -> bool {
+        self.remaining == 0 && self.batch.is_empty()
+    }
+
+    /// Draws the next batch, if one is due and has slots. In a closed loop it waits for a whole batch of slots; in an
+    /// open loop it takes what is due.
+    #[inline]
+    pub fn prepare(&mut self, now: u64) {
+        if !self.batch.is_empty() {
+            return; // what the engine had no room for goes first
+        }
+        let want = self.batch_size.min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
+        if self.pace.is_none() && self.free.len() < want {
+            return;
+        }
+        if self.pace.is_none() && self.occupied.is_none() {
+            // The hot path: nothing to ask for each I/O.
+            let rest = self.free.len() - want;
+            self.pattern.extend(&mut self.batch, &self.free[rest..]);
+            self.free.truncate(rest);
+            self.remaining -= want as u64;
+            return;
+        }
+        for _ in 0..want.min(self.free.len()) {
+            if let Some(pace) = &mut self.pace {
+                match pace.take(now) {
+                    Some(tick) => self.intended.push(tick),
+                    None => break,
+                }
+            }
+            let Some(slot) = self.free.pop() else { break };
+            let io = self.draw(slot);
+            self.batch.push(io);
+            self.remaining -= 1;
+        }
+    }
+
+    fn draw(&mut self, slot: u32) -> Io {
+        let (op, offset) = self.pattern.next_io();
+        match &mut self.occupied {
+            None => Io { op, slot, offset },
+            Some(_) => self.draw_verified(slot, op, offset),
+        }
+    }
+
+    #[cold]
+    fn draw_verified(&mut self, slot: u32, mut op: Op, mut offset: u64) -> Io {
+        let Some(o) = &mut self.occupied else { return Io { op, slot, offset } };
+        // Ends: there are more blocks than slots.
+        while o.has(offset / o.block_bytes - o.first) {
+            (op, offset) = self.pattern.next_io();
+        }
+        let block = offset / o.block_bytes - o.first;
+        o.flip(block);
+        o.of_slot[slot as usize] = block;
+        if op == Op::Write {
+            // SAFETY: the slot is free: no I/O is in flight with its buffer, and no other thread reads it.
+            let buffer =
+                unsafe { std::slice::from_raw_parts_mut(self.memory.address(slot), self.memory.block_bytes as usize) };
+            verify::fill(buffer, offset, o.generation);
+        }
+        self.slots.expect(slot, (op == Op::Read).then_some(offset));
+        Io { op, slot, offset }
+    }
+
+    /// Notes when the first `taken` I/Os of the batch began, and forgets them: the engine has them.
+    #[inline]
+    pub fn taken(&mut self, taken: usize) {
+        if taken == self.batch.len() {
+            self.batch.clear();
+            self.intended.clear();
+        } else {
+            self.batch.drain(..taken);
+            self.intended.drain(..taken.min(self.intended.len()));
+        }
+    }
+
+    /// The tick that the latency of the batch's `i`-th I/O counts from: its intended time, or the submission's.
+    #[inline]
+    pub fn since(&self, i: usize, submission: u64) -> u64 {
+        self.intended.get(i).copied().unwrap_or(submission)
+    }
+
+    /// The slots of I/Os that were reaped.
+    #[inline]
+    pub fn give_all_back(&mut self, found: &[Completion]) {
+        if self.occupied.is_none() {
+            self.free.extend(found.iter().map(|c| c.slot));
+        } else {
+            found.iter().for_each(|c| self.give_back(c.slot));
+        }
+    }
+
+    /// A slot whose I/O was reaped.
+    #[inline]
+    pub fn give_back(&mut self, slot: u32) {
+        if let Some(o) = &mut self.occupied {
+            let block = o.of_slot[slot as usize];
+            o.flip(block);
+        }
+        self.free.push(slot);
+    }
+
+    /// Free slots that are missing for the next batch; 0 where one could be drawn.
+    #[inline]
+    pub fn missing(&self) -> u32 {
+        let want = self.batch_size.min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
+        let want = if self.pace.is_some() { want.min(1) } else { want };
+        want.saturating_sub(self.free.len()) as u32
+    }
+
+    /// When the next I/O is due, in an open loop that has a slot for it.
+    pub fn next_due(&self) -> Option<u64> {
+        if self.remaining == 0 || self.free.is_empty() { None } else { self.pace.as_ref().map(Pace::next) }
+    }
+
+    /// Ticks of the worst lag and I/Os missed at `end`, of an open loop.
+    pub fn lateness(&self, end: u64, clock: &Clock) -> Option<(u64, u64)> {
+        self.pace.as_ref().map(|p| (clock.ns(p.worst_lag), p.missed(end)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::buffers::Buffers;
+    use super::super::options::Rw;
+    use super::super::pattern::Region;
+    use super::*;
+
+    fn feeder(depth: u32, batch: u32, blocks: u64) -> (Feeder, Buffers) {
+        let buffers = Buffers::new(depth, 512).unwrap();
+        let region = Region { first: 5, blocks };
+        let pattern = Pattern::new(Rw::RandRw, region, 512, 1);
+        let slots = Arc::new(Slots::new(depth, true));
+        (Feeder::new(pattern, batch, buffers.memory(), slots).verify(region, 9), buffers)
+    }
+
+    #[test]
+    fn a_batch_waits_for_its_slots_and_the_last_one_may_be_smaller() {
+        let (mut f, _buffers) = feeder(4, 3, 64);
+        f.begin(Stage::Measured, 5, None);
+        f.prepare(0);
+        assert_eq!((f.batch.len(), f.missing()), (3, 1));
+        let slots: Vec<u32> = f.batch.iter().map(|io| io.slot).collect();
+        f.taken(3);
+        f.prepare(0);
+        assert!(f.batch.is_empty() && !f.exhausted(), "two are left to draw, one slot is free");
+        f.give_back(slots[0]);
+        f.prepare(0);
+        assert_eq!(f.batch.len(), 2);
+        f.taken(2);
+        assert!(f.exhausted());
+    }
+
+    #[test]
+    fn no_two_verified_ios_in_flight_overlap() {
+        let (mut f, _buffers) = feeder(8, 8, 9);
+        f.begin(Stage::Measured, u64::MAX, None);
+        for _ in 0..1000 {
+            f.prepare(0);
+            let mut offsets: Vec<u64> = f.batch.iter().map(|io| io.offset / 512).collect();
+            let slots: Vec<u32> = f.batch.iter().map(|io| io.slot).collect();
+            offsets.sort_unstable();
+            offsets.dedup();
+            assert_eq!(offsets.len(), 8);
+            assert!(offsets.iter().all(|o| (5..14).contains(o)));
+            f.taken(8);
+            slots.into_iter().for_each(|s| f.give_back(s));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Where the threads of a load wait for one another between its stages, without leaving anyone behind: a thread that
+//! failed counts as arrived everywhere, and everyone learns that the load is off.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::usage::{self, Usage};
+use iotrail_base::error::{Error, Result};
+
+#[derive(Debug, Default)]
+struct State {
+    /// Threads standing at the gate.
+    standing: usize,
+    /// Threads that ended before the load did.
+    gone: usize,
+    /// How often the gate was opened.
+    opened: u64,
+    off: bool,
+}
+
+/// A gate that `parties` threads stand at, and one thread (the calling one) opens.
+#[derive(Debug)]
+pub struct Gate {
+    parties: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub fn new(parties: usize) -> Self {
+        Self { parties, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is plain numbers: whoever panicked did not leave it half-written.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A worker stands here until the gate opens. False: the load is off, leave.
+    pub fn stand(&self) -> bool {
+        let mut state = self.state();
+        let stage = state.opened;
+        state.standing += 1;
+        if state.standing + state.gone >= self.parties {
+            self.changed.notify_all();
+        }
+        while state.opened == stage {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.off
+    }
+
+    /// A worker ends and will stand at no gate again.
+    pub fn leave(&self) {
+        self.state().gone += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits at most `span` for all workers; true when every one stands here or is gone.
+    pub fn all_stand(&self, span: Duration) -> bool {
+        let state = self.state();
+        let waiting = |s: &mut State| s.standing + s.gone < self.parties;
+        let (state, _) = self.changed.wait_timeout_while(state, span, waiting).unwrap_or_else(PoisonError::into_inner);
+        state.standing + state.gone >= self.parties
+    }
+
+    /// Whether a worker has left early.
+    pub fn someone_left(&self) -> bool {
+        self.state().gone > 0
+    }
+
+    /// Lets everyone through; with `off` they leave instead of going on.
+    pub fn open(&self, off: bool) {
+        let mut state = self.state();
+        state.standing = 0;
+        state.opened += 1;
+        state.off |= off;
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+/// Leaves the gate whatever happens, so that nobody waits for a thread that has failed.
+pub struct AtGate<'a>(pub &'a Gate);
+
+impl Drop for AtGate<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// A stage of the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Warmup,
+    Measured,
+}
+
+/// The stages of a load as one of its threads goes through them. `run` does a stage's work and leaves nothing in flight.
+/// `None`: the load was called off before the measured stage.
+pub fn stages(gate: &Gate, mut run: impl FnMut(Stage) -> Result<()>) -> Result<Option<Usage>> {
+    if !gate.stand() {
+        return Ok(None); // ready
+    }
+    run(Stage::Warmup)?;
+    let before = usage::before()?;
+    if !gate.stand() {
+        return Ok(None); // quiet: nothing is in flight in any thread
+    }
+    run(Stage::Measured)?;
+    let passed = gate.stand(); // quiet again
+    // The one futex wait in between costs some microseconds, and the measured span none.
+    let after = usage::after()?;
+    Ok(passed.then(|| after.since(before)))
+}
+
+/// The load ended before its measured stage.
+pub fn called_off() -> Error {
+    Error::machine("the load was called off", "")
+}
+
+/// Whether it is only the echo of another job's failure.
+pub fn is_called_off(e: &Error) -> bool {
+    e.what == called_off().what
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everyone_passes_together_and_a_failure_keeps_nobody() {
+        let gate = Gate::new(3);
+        std::thread::scope(|s| {
+            let workers: Vec<_> = (0..2)
+                .map(|_| {
+                    s.spawn(|| {
+                        let first = gate.stand();
+                        (first, gate.stand())
+                    })
+                })
+                .collect();
+            assert!(!gate.all_stand(Duration::from_millis(10)), "the third has not come");
+            let third = s.spawn(|| {
+                let passed = gate.stand();
+                gate.leave();
+                passed
+            });
+            assert!(gate.all_stand(Duration::from_secs(10)));
+            gate.open(false);
+            assert!(third.join().unwrap());
+            assert!(gate.all_stand(Duration::from_secs(10)));
+            assert!(gate.someone_left());
+            gate.open(true);
+            for worker in workers {
+                assert_eq!(worker.join().unwrap(), (true, false));
+            }
+        });
+    }
+}

@@ -1,0 +1,220 @@
+//! A target that is missing is made: all of it written with real (verifiable) data, so that every block is there.
+//!
+//! The file has no name until it is whole (O_TMPFILE, then linkat): a load that fails, is stopped or is killed on the way
+//! leaves nothing behind, and a file of that name that somebody else makes meanwhile is never replaced. A file system
+//! without nameless files (NFS, FAT) gets `NAME.partial` beside it, renamed at the end; a kill leaves that one.
+
+use std::ffi::{CString, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use iotrail_base::error::{Error, Result};
+use iotrail_base::plain::say;
+
+use super::spec::LoadSpec;
+use super::target::{cannot, check_alignment, no_direct};
+use super::verify;
+use super::{Doing, Progress};
+
+/// Makes and lays out the file. What can be refused from its place and size alone is refused before anything is written.
+///
+/// Gives back which file it is.
+pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Identity> {
+    let name = path.display();
+    if path.is_symlink() {
+        return Err(Error::input(
+            format!("{name} is a symbolic link to something that does not exist"),
+            "name the file itself, or remove the link",
+        ));
+    }
+    let Some(bytes) = spec.size else {
+        return Err(Error::input(format!("{name} does not exist"), "give --size to have it made"));
+    };
+    if bytes < u64::from(spec.block_bytes) {
+        return Err(Error::input(
+            format!("--size {bytes} is less than one block of {}", spec.block_bytes),
+            "use a larger --size or a smaller --bs",
+        ));
+    }
+    let unfinished = Unfinished::create(path)?;
+    if spec.direct {
+        check_direct(spec, path, &unfinished.file)?;
+    }
+    match lay_out(&unfinished.file, bytes, progress, stop) {
+        Ok(true) => {
+            let made = identity(&unfinished.file).map_err(|e| cannot("look at", path, e))?;
+            unfinished.publish(path).map_err(|e| cannot("make", path, e))?;
+            Ok(made)
+        }
+        Ok(false) => Err(Error::machine(format!("stopped while laying out {name}"), "nothing of it was kept")),
+        Err(e) => Err(cannot("lay out", path, e)),
+    }
+}
+
+/// Device and inode.
+pub type Identity = (u64, u64);
+
+pub fn identity(file: &File) -> io::Result<Identity> {
+    let meta = file.metadata()?;
+    Ok((meta.dev(), meta.ino()))
+}
+
+/// Whether direct I/O will be had on it, asked before time is spent on writing.
+fn check_direct(spec: &LoadSpec, path: &Path, file: &File) -> Result<()> {
+    match OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(in_proc(file)) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Err(no_direct(path)),
+        // Whatever else goes wrong here is told when the whole file is opened.
+        _ => check_alignment(spec, path, file, false),
+    }
+}
+
+/// Another way to the open file, whether or not it has a name.
+fn in_proc(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// A file that is not the target yet.
+struct Unfinished {
+    file: File,
+    /// Its name where it has to have one; removed when dropped.
+    partial: Option<PathBuf>,
+}
+
+impl Unfinished {
+    fn create(path: &Path) -> Result<Self> {
+        let folder = match path.parent() {
+            Some(p) if !p.as_os_str().is_empty() => p,
+            _ => Path::new("."),
+        };
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600);
+        match options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
+            // Without /proc it could not be given its name.
+            Ok(file) if in_proc(&file).exists() => return Ok(Self { file, partial: None }),
+            Ok(_) => {}
+            // A kernel or a file system that does not have it (open(2), O_TMPFILE).
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EISDIR | libc::EOPNOTSUPP)) => {}
+            Err(e) => return Err(cannot("make", path, e)),
+        }
+        Self::create_named(path, &mut options)
+    }
+
+    fn create_named(path: &Path, options: &mut OpenOptions) -> Result<Self> {
+        let mut partial = OsString::from(path);
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let file = options.create_new(true).open(&partial).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => Error::input(
+                format!("{} is there: another load makes this target, or was killed while it did", partial.display()),
+                "wait for the other one, or remove it",
+            ),
+            _ => cannot("make", path, e),
+        })?;
+        Ok(Self { file, partial: Some(partial) })
+    }
+
+    /// Gives it its name, unless something of that name has come up meanwhile.
+    fn publish(mut self, path: &Path) -> io::Result<()> {
+        let Some(partial) = &self.partial else {
+            let from = CString::new(in_proc(&self.file).as_os_str().as_bytes())?;
+            let to = CString::new(path.as_os_str().as_bytes())?;
+            let here = libc::AT_FDCWD;
+            // SAFETY: two live strings.
+            let linked = unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
+            return if linked == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+        };
+        if path.exists() {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        std::fs::rename(partial, path)?;
+        self.partial = None;
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(partial) = &self.partial {
+            remove(partial);
+        }
+    }
+}
+
+/// Writes and syncs `bytes`; false if stopped.
+fn lay_out(mut file: &File, bytes: u64, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> io::Result<bool> {
+    // A disk without room says so here, before anything is written. Not every file system can tell.
+    // SAFETY: a live descriptor.
+    match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } {
+        0 => {}
+        _ => match io::Error::last_os_error() {
+            e if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {}
+            e => return Err(e),
+        },
+    }
+    let began = Instant::now();
+    let mut told = began;
+    let mut block = vec![0; 1 << 20];
+    let mut done = 0u64;
+    while done < bytes {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let now = block.len().min(usize::try_from(bytes - done).unwrap_or(usize::MAX));
+        verify::fill(&mut block, done, 0);
+        file.write_all(&block[..now])?;
+        done += now as u64;
+        if told.elapsed() >= super::TICK {
+            told = Instant::now();
+            progress(Progress { doing: Doing::LayingOut, done, total: Some(bytes), elapsed: began.elapsed() });
+        }
+    }
+    file.sync_all()?;
+    // Direct I/O need not find the pages in the cache; a refusal changes no result.
+    // SAFETY: a live descriptor.
+    let advice = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    debug_assert_eq!(advice, 0);
+    Ok(true)
+}
+
+/// Takes away what was made. Where that fails it is said, and where even that fails nobody can be told.
+pub fn remove(path: &Path) {
+    if let Err(e) = std::fs::remove_file(path) {
+        say(&format!("iotrail: cannot remove {} again: {e}", path.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_has_the_name_before_it_is_whole_and_nothing_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let names = || std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect::<Vec<_>>();
+        let mut options = OpenOptions::new();
+        let named = |options: &mut OpenOptions| Unfinished::create_named(&path, options.write(true));
+        for round in 0..2 {
+            let make = |o: &mut OpenOptions| if round == 0 { Unfinished::create(&path) } else { named(o) };
+            let before = make(&mut options).unwrap();
+            assert!(!path.exists());
+            drop(before);
+            assert_eq!(names(), [""; 0]);
+            make(&mut options).unwrap().publish(&path).unwrap();
+            assert_eq!(names(), ["x"]);
+            let e = make(&mut options).unwrap().publish(&path).unwrap_err();
+            assert_eq!(e.raw_os_error(), Some(libc::EEXIST));
+            assert_eq!(names(), ["x"]);
+            std::fs::remove_file(&path).unwrap();
+        }
+        let _first = named(&mut options).unwrap();
+        let e = named(&mut options).err().unwrap();
+        assert!(e.to_string().contains("x.partial is there"), "{e}");
+    }
+}

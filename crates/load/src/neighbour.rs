@@ -1,0 +1,99 @@
+//! Busy programs beside the load: processes that compute on its CPUs and do nothing else.
+
+use std::io;
+
+use iotrail_base::error::{Error, Result};
+
+/// Computing processes; they end when this is dropped, and with the calling thread, however it ends.
+#[derive(Debug, Default)]
+pub struct Neighbours {
+    children: Vec<libc::pid_t>,
+}
+
+impl Neighbours {
+    /// Starts `each` processes on every CPU of `cpus`. Call it on the thread that runs the load, which they follow.
+    pub fn start(each: u32, cpus: &[u32]) -> Result<Self> {
+        let mut all = Self::default();
+        for &cpu in cpus {
+            for _ in 0..each {
+                all.children.push(spawn(cpu).map_err(|e| {
+                    Error::machine(format!("cannot start a computing process on CPU {cpu}"), "use fewer in --neighbour")
+                        .because(e)
+                })?);
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn spawn(cpu: u32) -> io::Result<libc::pid_t> {
+    // SAFETY: a plain C structure, valid when all zero; the index is an online CPU, checked against the set's size.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if cpu as usize >= libc::CPU_SETSIZE as usize {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        libc::CPU_SET(cpu as usize, &mut set);
+        set
+    };
+    // SAFETY: getpid has no preconditions.
+    let parent = unsafe { libc::getpid() };
+    // SAFETY: the child makes only async-signal-safe calls (prctl, sched_setaffinity, getppid, _exit) and touches no
+    // lock or allocation that another thread may have held.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: as above.
+        0 => unsafe {
+            let ready = libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0
+                && libc::sched_setaffinity(0, size_of_val(&set), &set) == 0
+                // Ctrl-C goes to the whole process group: we end with the load, after it has finished.
+                && libc::signal(libc::SIGINT, libc::SIG_IGN) != libc::SIG_ERR
+                && libc::getppid() == parent; // or the parent died before prctl
+            if !ready {
+                libc::_exit(1);
+            }
+            compute()
+        },
+        child => Ok(child),
+    }
+}
+
+/// Computes until killed, with no system call and no memory beyond registers.
+fn compute() -> ! {
+    let mut x = 1u64;
+    loop {
+        x = std::hint::black_box(x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407));
+    }
+}
+
+impl Drop for Neighbours {
+    fn drop(&mut self) {
+        for &child in &self.children {
+            // SAFETY: our own child, not waited for yet, so its id cannot be another's.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+        }
+        for &child in &self.children {
+            // SAFETY: a null status is allowed.
+            while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } == -1
+                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+            {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_compute_and_are_gone_afterwards() {
+        let neighbours = Neighbours::start(1, &[0]).unwrap();
+        let child = neighbours.children[0];
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let stat = std::fs::read_to_string(format!("/proc/{child}/schedstat")).unwrap();
+        let ran_ns: u64 = stat.split(' ').next().unwrap().parse().unwrap();
+        assert!(ran_ns > 1_000_000, "{ran_ns}");
+        drop(neighbours);
+        assert!(!std::path::Path::new(&format!("/proc/{child}")).exists());
+    }
+}

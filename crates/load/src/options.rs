@@ -1,0 +1,282 @@
+//! The load's options, as given: on `bench`'s command line and in an experiment's TOML, by the same names.
+//!
+//! One struct serves both. It holds what was asked for; `spec` turns it, once, into the validated [`LoadSpec`](super::spec::LoadSpec)
+//! that everything later takes. Nothing after that parses or guesses a default.
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use iotrail_base::units::{Bytes, Span};
+
+/// The I/O interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, Hash)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum EngineKind {
+    IoUring,
+    Libaio,
+    PosixAio,
+    Sync,
+    Null,
+    /// NVMe passthrough.
+    IoUringCmd,
+    /// An NVMe drive without the kernel.
+    NvmeUser,
+}
+
+/// Access pattern and direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum Rw {
+    RandRead,
+    Read,
+    RandWrite,
+    Write,
+    RandRw,
+    /// io_uring's no-op.
+    Nop,
+}
+
+impl Rw {
+    pub fn writes(self) -> bool {
+        matches!(self, Rw::Write | Rw::RandWrite | Rw::RandRw)
+    }
+}
+
+/// How a job waits for completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum Wait {
+    /// In the kernel.
+    Block,
+    /// By looking at the ring from user mode; no system call but those that the ring's flags demand.
+    Peek,
+}
+
+/// Bookkeeping memory that the load touches as it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum Scratch {
+    None,
+    Lazy,
+    Prefault,
+}
+
+/// Whether the probes watch the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum Trace {
+    /// Where they can be loaded; a warning says where they can't.
+    Auto,
+    /// Fail where they can't be loaded.
+    On,
+    Off,
+}
+
+/// A value is printed as it is written.
+#[macro_export]
+macro_rules! names {
+    ($t:ty) => {
+        impl std::fmt::Display for $t {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                // Every variant has a name: none is skipped.
+                f.pad(clap::ValueEnum::to_possible_value(self).expect("a named variant").get_name())
+            }
+        }
+    };
+}
+names!(EngineKind);
+names!(Rw);
+names!(Wait);
+names!(Scratch);
+names!(Trace);
+
+impl EngineKind {
+    /// It submits to a ring, with the ring's flags.
+    pub fn has_ring(self) -> bool {
+        matches!(self, EngineKind::IoUring | EngineKind::IoUringCmd)
+    }
+
+    /// Its target is no file: neither made nor buffered, and nothing of it is in the page cache.
+    pub fn is_past_files(self) -> bool {
+        matches!(self, EngineKind::IoUringCmd | EngineKind::NvmeUser)
+    }
+}
+
+/// What to do, as asked for. Defaults are the contract's.
+#[derive(Debug, Clone, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LoadOptions {
+    /// I/O interface
+    #[arg(long, value_enum, default_value_t = EngineKind::IoUring)]
+    pub engine: EngineKind,
+
+    /// Ring setup flags, exactly these: coop_taskrun, taskrun_flag, defer_taskrun, single_issuer, sqpoll, iopoll,
+    /// hybrid_iopoll, submit_all, no_sqarray, cqsize=N
+    #[arg(long, value_name = "FLAGS", default_value = "", hide_default_value = true)]
+    pub ring: String,
+
+    /// CPU that the SQPOLL thread is bound to
+    #[arg(long, value_name = "CPU")]
+    pub sq_cpu: Option<u32>,
+
+    /// Idle time after which the SQPOLL thread sleeps, milliseconds
+    #[arg(long, value_name = "MS")]
+    pub sq_idle: Option<u32>,
+
+    /// What is registered with the ring: files, buffers, ring
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub register: String,
+
+    /// Every request goes to an io-wq worker
+    #[arg(long)]
+    pub force_async: bool,
+
+    /// Access pattern
+    #[arg(long, value_enum, default_value_t = Rw::RandRead)]
+    pub rw: Rw,
+
+    /// Block size
+    #[arg(long, value_name = "SIZE", default_value = "4k")]
+    pub bs: Bytes,
+
+    /// I/Os in flight per job
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub depth: u32,
+
+    /// I/Os per submission
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub batch: u32,
+
+    /// Threads, each with a ring or context of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub jobs: u32,
+
+    /// CPUs of the jobs, round-robin: a list (0,2-3), or irq / non-irq: those that do or don't take the target's interrupts
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<String>,
+
+    /// How a job waits: in the kernel, or by looking at the ring from user mode
+    #[arg(long, value_enum, default_value_t = Wait::Block)]
+    pub wait: Wait,
+
+    /// Who reaps: the submitting thread (same) or another one (thread, thread:CPU)
+    #[arg(long, value_name = "WHO", default_value = "same")]
+    pub reaper: String,
+
+    /// Computing in user mode between reaping and submitting, nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = 0)]
+    pub think: u64,
+
+    /// One fresh page of bookkeeping memory touched per 512 I/Os: faulted in lazily, or beforehand
+    #[arg(long, value_enum, default_value_t = Scratch::None)]
+    pub scratch: Scratch,
+
+    /// Computing processes beside the load: none, or busy:N on each of its CPUs
+    #[arg(long, value_name = "WHAT", default_value = "none")]
+    pub neighbour: String,
+
+    /// Target: a file or a block device; for io_uring_cmd a namespace's generic device (/dev/ng0n1), for nvme_user a drive's PCI
+    /// address (0000:00:04.0, with /N for namespace N)
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
+
+    /// Size of the target that is used; a missing file is made and laid out with it
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Bytes>,
+
+    /// O_DIRECT (the default)
+    #[arg(long, conflicts_with = "buffered")]
+    pub direct: bool,
+
+    /// Through the page cache
+    #[arg(long)]
+    pub buffered: bool,
+
+    /// How long to measure (default 5s)
+    #[arg(long, value_name = "TIME", conflicts_with = "count")]
+    pub runtime: Option<Span>,
+
+    /// How many I/Os to measure, over all jobs
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+
+    /// Not measured, beforehand
+    #[arg(long, value_name = "TIME", default_value = "500ms")]
+    pub warmup: Span,
+
+    /// Open loop: I/Os per second over all jobs; latency counts from the intended time
+    #[arg(long, value_name = "N")]
+    pub rate: Option<f64>,
+
+    /// Written blocks carry their offset and a checksum, and reads check them
+    #[arg(long)]
+    pub verify: bool,
+
+    /// Seed of the offsets and of the mix of reads and writes; the same seed gives the same I/Os in the same order (default: drawn,
+    /// printed and stored)
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u32>,
+
+    /// Allow writing to an existing file or device
+    #[arg(long)]
+    pub allow_write: bool,
+
+    /// The probes
+    #[arg(long, value_enum, default_value_t = Trace::Auto)]
+    pub trace: Trace,
+}
+
+/// The options' names on the command line, without the dashes.
+pub fn names_of<T: Args>() -> Vec<String> {
+    T::augment_args(clap::Command::new("options"))
+        .get_arguments()
+        .filter_map(|a| a.get_long().map(str::to_owned))
+        .collect()
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        #[derive(clap::Parser)]
+        struct Only {
+            #[command(flatten)]
+            load: LoadOptions,
+        }
+        // The command line's defaults are the only ones; an experiment asks for them in every cell.
+        static DEFAULTS: LazyLock<LoadOptions> = LazyLock::new(|| <Only as clap::Parser>::parse_from(["iotrail"]).load);
+        DEFAULTS.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn defaults_are_the_contracts() {
+        let o = LoadOptions::default();
+        assert_eq!((o.engine, o.rw, o.wait, o.trace), (EngineKind::IoUring, Rw::RandRead, Wait::Block, Trace::Auto));
+        assert_eq!((o.bs, o.depth, o.batch, o.jobs), (Bytes(4096), 16, 1, 1));
+        assert_eq!((o.warmup, o.runtime, o.count), (Span(Duration::from_millis(500)), None, None));
+    }
+
+    #[test]
+    fn toml_takes_the_same_names_and_refuses_others() {
+        let o: LoadOptions =
+            toml::from_str("bs = \"8k\"\nsq-cpu = 1\nwarmup = \"1s\"\nrw = \"randrw\"\nengine = \"posix_aio\"")
+                .unwrap();
+        assert_eq!((o.bs, o.sq_cpu, o.warmup), (Bytes(8192), Some(1), Span(Duration::from_secs(1))));
+        assert_eq!((o.rw, o.engine), (Rw::RandRw, EngineKind::PosixAio));
+        assert!(toml::from_str::<LoadOptions>("dpeth = 3").unwrap_err().to_string().contains("dpeth"));
+    }
+}

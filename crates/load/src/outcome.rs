@@ -1,0 +1,257 @@
+//! What a load yields, put together from its jobs.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+
+use crate::engine::nvme::status::Status;
+use iotrail_base::error::{Error, Result, errno_name};
+use iotrail_schema::measurement::{Cpu, ErrorCount, LoadRecord, Phases, Throughput, Warning};
+
+use iotrail_base::corruption::Corruption;
+
+use super::clock::Clock;
+use super::cpus::unpinned;
+use super::options::EngineKind;
+use super::phases::Ticks;
+use super::spec::{LoadSpec, ReaperKind};
+use super::tally::Tally;
+use super::usage::Usage;
+use super::worker::{JobOutcome, LOST, full_result};
+
+/// A measured load.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    pub record: LoadRecord,
+    /// Wall clock at the start of the measured stage, seconds since the epoch (UTC).
+    pub started_unix_s: u64,
+    /// From the first job's start to the last job's last completion.
+    pub elapsed_ns: u64,
+    /// Completed, errors and short ones included.
+    pub ios: u64,
+    pub bytes: u64,
+    pub errors: u64,
+    pub short_ios: u64,
+    /// By name, the most frequent first.
+    pub errors_by: Vec<ErrorCount>,
+    /// Latency of every I/O, errors included, ns.
+    pub histogram: Histogram<u64>,
+    /// Fractions of the time of all load threads; with a reaper thread each job has two.
+    pub phases: Phases,
+    pub cpu: Cpu,
+    /// All that the load's own threads took.
+    pub usage: Usage,
+    /// Completions over the course of the measured stage; `None`: it was too short.
+    pub throughput: Option<Throughput>,
+    /// System calls that the load's threads made in the measured stage; `None` where another library makes them (POSIX AIO).
+    pub syscalls: Option<u64>,
+    /// The user stopped it; what was measured until then counts.
+    pub interrupted: bool,
+    pub warnings: Vec<Warning>,
+    /// The load's own threads, jobs first to last, each followed by its reaper thread.
+    pub tids: Vec<i32>,
+    /// `tsc` or `monotonic`: what latency was taken with.
+    pub clock: &'static str,
+}
+
+/// What the calling thread knows beside the jobs' outcomes.
+pub struct Around {
+    /// Of everything random in the load.
+    pub seed: u32,
+    pub started_unix_s: u64,
+    pub sqpoll_ns: Option<u64>,
+    pub throughput: Option<Throughput>,
+    /// CPU time of all threads but the calling one in the measured stage.
+    pub others_ns: Option<u64>,
+    pub interrupted: bool,
+    pub warnings: Vec<Warning>,
+}
+
+/// Adds the jobs up. Errors: all I/Os failed, or verification found a mismatch.
+pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: Around) -> Result<Outcome> {
+    let mut sum = Tally::new(full_result(spec));
+    let mut ticks = Ticks::default();
+    let mut usage = Usage { run_queue_wait_ns: Some(0), ..Usage::default() };
+    let (mut syscalls, mut wakeups) = (Some(0), None);
+    let began = jobs.iter().map(|job| job.began).min().unwrap_or(0);
+    let ended = jobs.iter().map(|job| job.ended).max().unwrap_or(0);
+    let elapsed_ns = clock.ns(ended.saturating_sub(began));
+    // As it was read, a little more than the span's: that is no helper's.
+    let mut own_ns = 0;
+    let (mut lag_ns, mut missed, mut moved) = (0, 0, 0);
+    let mut tids = Vec::new();
+    let mut granted = Vec::new();
+    for job in jobs {
+        sum.add(&job.tally).map_err(|e| Error::machine("cannot add the jobs' histograms", "").because(e))?;
+        if let Some((lag, miss)) = job.lateness {
+            lag_ns = lag_ns.max(lag);
+            missed += miss;
+        }
+        for part in job.parts {
+            ticks.add(part.ticks);
+            own_ns += part.usage.user_ns + part.usage.system_ns;
+            usage.add(part.usage.within(elapsed_ns));
+            syscalls = syscalls.zip(part.syscalls).map(|(a, b)| a + b);
+            if let Some(n) = part.wakeups {
+                *wakeups.get_or_insert(0) += n;
+            }
+            moved += u32::from(part.bound == Some(false));
+            tids.push(part.tid);
+        }
+        granted = job.granted;
+    }
+    // The jobs' own time, and the SQPOLL threads': where these have some and it is not known, the other helpers' is not either.
+    let sqpoll_ns = around.sqpoll_ns.or((!granted.iter().any(|flag| flag == "sqpoll")).then_some(0));
+    let known = sqpoll_ns.map(|ns| own_ns + ns);
+    if let Some(first) = sum.first_mismatch {
+        return Err(Error::corruption(Corruption {
+            file: spec.file.as_ref().map_or_else(String::new, |p| p.display().to_string()),
+            offset: first.offset,
+            expected: first.expected(),
+            found: first.found(),
+            blocks: sum.wrong.len() as u64,
+            block_bytes: u64::from(spec.block_bytes),
+            cell: None,
+        }));
+    }
+    if sum.ios > 0 && sum.errors == sum.ios {
+        return Err(all_failed(spec, &sum));
+    }
+    let mut warnings = spec.warnings.clone();
+    warnings.extend(around.warnings);
+    warnings.extend(warn(spec, &sum, lag_ns, missed, moved));
+    Ok(Outcome {
+        record: LoadRecord { seed: Some(around.seed), ..spec.record(&granted) },
+        started_unix_s: around.started_unix_s,
+        elapsed_ns,
+        ios: sum.ios,
+        bytes: sum.bytes,
+        errors: sum.errors,
+        short_ios: sum.short_ios,
+        errors_by: by_name(&sum.failures),
+        histogram: sum.histogram,
+        phases: ticks.fractions(clock),
+        cpu: Cpu {
+            user_ns: Some(usage.user_ns),
+            system_ns: Some(usage.system_ns),
+            sqpoll_ns: around.sqpoll_ns,
+            sqpoll_wakeups: wakeups,
+            helpers_ns: around.others_ns.zip(known).map(|(all, known)| all.saturating_sub(known)),
+        },
+        usage,
+        throughput: around.throughput,
+        syscalls,
+        interrupted: around.interrupted,
+        warnings,
+        tids,
+        clock: clock.name(),
+    })
+}
+
+fn warn(spec: &LoadSpec, sum: &Tally, lag_ns: u64, missed: u64, moved: u32) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if let Some((failure, count)) = sum.failures.iter().max_by_key(|(_, n)| **n) {
+        warnings.push(Warning::new(
+            "io_errors",
+            format!("{} of {} I/Os failed, {count} of them with: {}", sum.errors, sum.ios, describe(*failure)),
+            remedy(spec, *failure),
+        ));
+    }
+    if sum.in_vain >= LOST {
+        warnings.push(Warning::new(
+            "target_lost",
+            format!("the last {} I/Os all failed or moved nothing: the load was ended", sum.in_vain),
+            "see the kernel's log: the device may have been taken out",
+        ));
+    }
+    if sum.short_ios > 0 {
+        warnings.push(Warning::new(
+            "short_ios",
+            format!("{} of {} I/Os moved fewer bytes than the block size", sum.short_ios, sum.ios),
+            "see that nobody truncates the target, and that it has room",
+        ));
+    }
+    warnings.extend(unpinned(moved));
+    if let Some(rate) = spec.rate {
+        if missed > 0 {
+            warnings.push(Warning::new(
+                "rate_not_met",
+                format!("{missed} I/Os of the {rate} per second asked for were not submitted in time and are missing in the latency"),
+                "use a lower --rate, or a larger --depth",
+            ));
+        } else if lag_ns > 1_000_000 {
+            warnings.push(Warning::new(
+                "rate_lag",
+                format!("a submission came {} µs after its intended time (counted in the latency)", lag_ns / 1000),
+                "use a larger --depth, or --wait peek",
+            ));
+        }
+    }
+    warnings
+}
+
+/// Every I/O failed: one line, not a table of zeros.
+pub fn all_failed(spec: &LoadSpec, tally: &Tally) -> Error {
+    let Some((&failure, _)) = tally.failures.iter().max_by_key(|(_, n)| **n) else {
+        return Error::machine("every I/O failed", "see `iotrail check`");
+    };
+    let target = spec.file.as_ref().map_or("the ring".into(), |p| p.display().to_string());
+    Error::machine(format!("every {} on {target} failed: {}", spec.rw, describe(failure)), remedy(spec, failure))
+}
+
+/// `failure`: a negated result, which is an errno or a drive's status.
+fn describe(failure: i32) -> String {
+    match Status::of_negated(failure) {
+        Some(status) => status.to_string(),
+        None => std::io::Error::from_raw_os_error(failure).to_string(),
+    }
+}
+
+fn by_name(failures: &BTreeMap<i32, u64>) -> Vec<ErrorCount> {
+    let name = |failure: i32| match Status::of_negated(failure) {
+        Some(status) => status.to_string(),
+        None => errno_name(failure),
+    };
+    let mut named: Vec<ErrorCount> =
+        failures.iter().map(|(&failure, &count)| ErrorCount { error: name(failure), count }).collect();
+    named.sort_by_key(|e| std::cmp::Reverse(e.count));
+    named
+}
+
+fn remedy(spec: &LoadSpec, failure: i32) -> String {
+    use crate::engine::io_uring::flags::Flag;
+    if Status::of_negated(failure).is_some() {
+        return "the drive itself says so: see its logs (nvme smart-log, nvme error-log)".into();
+    }
+    match failure {
+        libc::EINVAL | libc::EOPNOTSUPP if spec.engine == EngineKind::IoUringCmd => {
+            "use a smaller --bs (a command's limit is in queue/max_hw_sectors_kb); registered buffers and iopoll need Linux 6.1".into()
+        }
+        libc::EACCES if spec.engine == EngineKind::IoUringCmd => "run as root: before Linux 6.2 nobody else may pass commands".into(),
+        libc::ENODEV => "the device was taken out, or its driver was: see the kernel's log".into(),
+        libc::EOPNOTSUPP if spec.engine == EngineKind::IoUring && spec.ring.setup.has(Flag::Iopoll) => {
+            "iopoll needs a device with poll queues (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: leave iopoll away".into()
+        }
+        libc::EINVAL if spec.engine == EngineKind::IoUring && spec.file.is_none() => {
+            "the kernel does not take this operation with these flags; see `iotrail check`".into()
+        }
+        libc::EINVAL if spec.direct => "the target refuses this block size or O_DIRECT: use another --bs, or --buffered".into(),
+        libc::ENOSPC => "make room on the file system, or use a smaller --size".into(),
+        libc::EIO => "see the kernel's log: the device reports an error".into(),
+        libc::EBADF | libc::EPERM | libc::EACCES => "see the target's permissions".into(),
+        libc::EAGAIN => "use a smaller --depth".into(),
+        _ => String::new(),
+    }
+}
+
+/// What a reaper thread on the submitter's own CPU means.
+pub fn shared_cpu_warning(spec: &LoadSpec) -> Option<Warning> {
+    match spec.reaper {
+        ReaperKind::Thread { cpu: Some(cpu) } if spec.cpus.contains(&cpu) => Some(Warning::new(
+            "reaper_cpu",
+            format!("the reaper thread shares CPU {cpu} with a submitting thread: they take turns"),
+            "give it a CPU of its own: --reaper thread:CPU",
+        )),
+        _ => None,
+    }
+}

@@ -1,0 +1,156 @@
+//! Which block comes next, and whether it is read or written.
+
+use crate::engine::{Io, Op};
+
+use super::gate::Stage;
+use super::options::Rw;
+use iotrail_stats::random::Random;
+
+/// The blocks that a job works on: `first..first + blocks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    pub first: u64,
+    pub blocks: u64,
+}
+
+impl Region {
+    /// The region of `job` out of `jobs`: its own share where `apart`, the whole target otherwise. The last job's share
+    /// takes what is left over.
+    pub fn of(job: u32, jobs: u32, blocks: u64, apart: bool) -> Self {
+        if !apart {
+            return Self { first: 0, blocks };
+        }
+        let share = blocks / u64::from(jobs);
+        let first = share * u64::from(job);
+        Self { first, blocks: if job + 1 == jobs { blocks - first } else { share } }
+    }
+}
+
+/// The order of a job's I/Os; endless, the same for the same seed.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    rw: Rw,
+    region: Region,
+    block_bytes: u64,
+    seed: u64,
+    random: Random,
+    next: u64,
+}
+
+impl Pattern {
+    /// `region.blocks` is above 0, but for no-ops, which use none.
+    pub fn new(rw: Rw, region: Region, block_bytes: u64, seed: u64) -> Self {
+        Self { rw, region, block_bytes, seed, random: Random::new(seed), next: 0 }
+    }
+
+    /// Goes back to the stage's own beginning. How far the warm-up gets depends on how fast it is; were the measured stage to go on
+    /// from there, no two measurements would do the same I/Os. A sequential warm-up goes through the other half first, so that what
+    /// it has read or written is not what is measured first.
+    pub fn restart(&mut self, stage: Stage) {
+        let seed;
+        (seed, self.next) = match stage {
+            Stage::Warmup => (!self.seed, self.region.blocks / 2),
+            Stage::Measured => (self.seed, 0),
+        };
+        self.random = Random::new(seed);
+    }
+
+    /// Appends the next I/Os, one for each slot. The same order as from `next`, decided once for the batch.
+    #[inline]
+    pub fn extend(&mut self, batch: &mut Vec<Io>, slots: &[u32]) {
+        let Self { region, block_bytes, random, .. } = self;
+        let mut at_random = |op| {
+            batch.extend(slots.iter().map(|&slot| {
+                let offset = (region.first + random.below(region.blocks)) * *block_bytes;
+                Io { op, slot, offset }
+            }));
+        };
+        match self.rw {
+            Rw::Nop => batch.extend(slots.iter().map(|&slot| Io { op: Op::Nop, slot, offset: 0 })),
+            Rw::RandRead => at_random(Op::Read),
+            Rw::RandWrite => at_random(Op::Write),
+            Rw::Read | Rw::Write | Rw::RandRw => batch.extend(slots.iter().map(|&slot| {
+                let (op, offset) = self.next_io();
+                Io { op, slot, offset }
+            })),
+        }
+    }
+
+    /// The next I/O: what, and where in bytes.
+    #[inline]
+    pub fn next_io(&mut self) -> (Op, u64) {
+        let op = match self.rw {
+            Rw::Nop => return (Op::Nop, 0),
+            Rw::RandRead | Rw::Read => Op::Read,
+            Rw::RandWrite | Rw::Write => Op::Write,
+            Rw::RandRw if self.random.draw() >> 63 == 0 => Op::Read,
+            Rw::RandRw => Op::Write,
+        };
+        let block = match self.rw {
+            Rw::Read | Rw::Write => {
+                let block = self.next;
+                self.next = if block + 1 == self.region.blocks { 0 } else { block + 1 };
+                block
+            }
+            _ => self.random.below(self.region.blocks),
+        };
+        (op, (self.region.first + block) * self.block_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequential_wraps_in_its_own_region() {
+        assert_eq!(Region::of(0, 2, 7, true), Region { first: 0, blocks: 3 });
+        let last = Region::of(1, 2, 7, true);
+        assert_eq!(last, Region { first: 3, blocks: 4 });
+        let mut p = Pattern::new(Rw::Write, last, 4096, 1);
+        let offsets: Vec<u64> = (0..5).map(|_| p.next_io().1 / 4096).collect();
+        assert_eq!(offsets, [3, 4, 5, 6, 3]);
+        assert_eq!(Region::of(1, 2, 7, false), Region { first: 0, blocks: 7 });
+    }
+
+    #[test]
+    fn random_is_uniform_over_whole_blocks_and_mixed_is_half_and_half() {
+        let mut p = Pattern::new(Rw::RandRw, Region { first: 10, blocks: 8 }, 512, 7);
+        let (mut hits, mut reads) = ([0u32; 8], 0u32);
+        for _ in 0..80_000 {
+            let (op, offset) = p.next_io();
+            assert_eq!(offset % 512, 0);
+            hits[(offset / 512 - 10) as usize] += 1;
+            reads += u32::from(op == Op::Read);
+        }
+        // 10,000 expected, standard deviation 94; 40,000 expected, standard deviation 141.
+        assert!(hits.iter().all(|h| h.abs_diff(10_000) < 500), "{hits:?}");
+        assert!(reads.abs_diff(40_000) < 750, "{reads}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_order() {
+        let order = |seed| {
+            let mut p = Pattern::new(Rw::RandRead, Region { first: 0, blocks: 1 << 20 }, 1, seed);
+            (0..8).map(|_| p.next_io().1).collect::<Vec<_>>()
+        };
+        let mut p = Pattern::new(Rw::RandRead, Region { first: 0, blocks: 1 << 20 }, 1, 3);
+        for warmed_up in [0, 5, 1000] {
+            p.restart(Stage::Warmup);
+            (0..warmed_up).for_each(|_| _ = p.next_io());
+            p.restart(Stage::Measured);
+            let measured: Vec<u64> = (0..8).map(|_| p.next_io().1).collect();
+            assert_eq!(measured, order(3), "however many I/Os the warm-up did");
+        }
+        assert_eq!(order(3), order(3));
+        assert_ne!(order(3), order(4));
+        for rw in [Rw::RandRead, Rw::Write, Rw::RandRw] {
+            let mut one = Pattern::new(rw, Region { first: 2, blocks: 9 }, 512, 3);
+            let (mut other, mut batch) = (one.clone(), Vec::new());
+            other.extend(&mut batch, &[5, 6, 7]);
+            let singly: Vec<_> = (0..3).map(|_| one.next_io()).collect();
+            assert_eq!(batch.iter().map(|io| (io.op, io.offset)).collect::<Vec<_>>(), singly);
+            assert_eq!(batch.iter().map(|io| io.slot).collect::<Vec<_>>(), [5, 6, 7]);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Where a job's own time goes: in `submit`, `poll`, `clear`, or anything else.
+//!
+//! The boundaries stand directly around the engine's calls, and are USDT probes as well (provider `iotrail`:
+//! `submit_begin`, `submit_end`, `poll_begin`, `poll_end`, `clear_begin`, `clear_end`; arguments: the job, and a number
+//! of I/Os). `submit` is `queue` and `submit` of one batch; `poll` one call of `poll`, its wait included.
+
+use iotrail_schema::measurement::Phases;
+
+use super::clock::Clock;
+
+/// Ticks by phase, of one job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ticks {
+    pub submit: u64,
+    pub poll: u64,
+    pub clear: u64,
+    /// From the job's start to its end.
+    pub total: u64,
+}
+
+impl Ticks {
+    pub fn add(&mut self, other: Ticks) {
+        self.submit += other.submit;
+        self.poll += other.poll;
+        self.clear += other.clear;
+        self.total += other.total;
+    }
+
+    /// As fractions of the total, which sum to 1; all 0 where nothing ran.
+    pub fn fractions(&self, clock: &Clock) -> Phases {
+        if self.total == 0 {
+            return Phases::default();
+        }
+        // With a reaper thread, submitting and polling overlap in time: the total is that of both threads.
+        let of = |ticks: u64| ticks as f64 / self.total as f64;
+        let (submit, poll, clear) = (of(self.submit), of(self.poll), of(self.clear));
+        let other = (1.0 - submit - poll - clear).max(0.0);
+        Phases { submit, poll, clear, other, total_ns: clock.ns(self.total) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fractions_sum_to_one() {
+        let mut t = Ticks { submit: 10, poll: 20, clear: 5, total: 50 };
+        t.add(Ticks { submit: 10, poll: 20, clear: 5, total: 50 });
+        let p = t.fractions(&Clock::get());
+        assert_eq!((p.submit, p.poll, p.clear), (0.2, 0.4, 0.1));
+        assert!((p.submit + p.poll + p.clear + p.other - 1.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,47 @@
+//! The plan as a measurement records it.
+
+use super::{LoadSpec, ReaperKind};
+use iotrail_schema::measurement::{LoadRecord, Ring};
+
+impl LoadSpec {
+    /// `granted` are the ring flags that the kernel's answer held.
+    pub fn record(&self, granted: &[String]) -> LoadRecord {
+        let ring = &self.ring;
+        let registered =
+            [("files", ring.register_files), ("buffers", ring.register_buffers), ("ring", ring.register_ring)];
+        LoadRecord {
+            engine: self.engine.to_string(),
+            ring: Ring { requested: ring.setup.names(), granted: granted.to_vec() },
+            sq_cpu: ring.sq_cpu,
+            sq_idle_ms: ring.sq_idle_ms,
+            register: registered.iter().filter(|(_, on)| *on).map(|(name, _)| name.to_string()).collect(),
+            force_async: ring.force_async,
+            rw: self.rw.to_string(),
+            bs: u64::from(self.block_bytes),
+            depth: self.depth,
+            batch: self.batch,
+            jobs: self.jobs,
+            cpus_requested: self.cpus_requested.clone(),
+            cpus: self.cpus.clone(),
+            wait: self.wait.to_string(),
+            reaper: match self.reaper {
+                ReaperKind::Same => "same".into(),
+                ReaperKind::Thread { cpu: None } => "thread".into(),
+                ReaperKind::Thread { cpu: Some(cpu) } => format!("thread:{cpu}"),
+            },
+            think_ns: self.think_ns,
+            scratch: self.scratch.to_string(),
+            neighbour: if self.neighbours == 0 { "none".into() } else { format!("busy:{}", self.neighbours) },
+            file: self.file.as_ref().map(|p| p.display().to_string()),
+            size: self.size,
+            direct: self.direct,
+            runtime_ns: self.end.span().map(|span| span.as_nanos() as u64),
+            count: self.end.ios(),
+            warmup_ns: self.warmup.as_nanos() as u64,
+            rate: self.rate,
+            verify: self.verify,
+            seed: self.seed,
+            trace: self.trace.to_string(),
+        }
+    }
+}

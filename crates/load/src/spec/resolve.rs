@@ -1,0 +1,225 @@
+//! Options → the plan: what was asked for, checked, and the rest settled.
+
+use super::{End, LoadSpec, ReaperKind, ring};
+use crate::engine::io_uring::Config;
+use crate::engine::io_uring::flags::{Flag, Setup};
+use crate::options::{EngineKind, LoadOptions, Rw, Wait};
+use crate::{cpus, verify};
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::measurement::{Target, Warning};
+
+/// The kernel's limit of submission entries (IORING_MAX_ENTRIES).
+const DEPTH_MAX: u32 = 32768;
+/// A thread that thinks looks at nothing else: beyond this it would not hear that it is to stop.
+const THINK_MAX_NS: u64 = 1_000_000_000;
+
+impl LoadSpec {
+    /// Checks what was asked for and settles the rest. `target` is what is known of the target (its interrupts decide
+    /// `--cpus irq`); `online_cpus` are this machine's. Touches no file.
+    ///
+    /// Errors: a combination that cannot run (input), a CPU that is not there (input), `irq` where none can be told (machine).
+    pub fn resolve(options: &LoadOptions, target: Option<&Target>, online_cpus: &[u32]) -> Result<LoadSpec> {
+        let o = options;
+        let mut warnings = Vec::new();
+        let needs_file = o.engine != EngineKind::Null && o.rw != Rw::Nop;
+        let setup = ring::setup(o, needs_file)?;
+        let register = ring::register(o, needs_file)?;
+        passage(o, &setup, target)?;
+        let (depth, batch) = depth_and_batch(o, &mut warnings)?;
+        if o.jobs == 0 || o.jobs > 4096 {
+            return Err(Error::input(format!("--jobs {} is out of range", o.jobs), "use 1 to 4096"));
+        }
+        let block_bytes = block_bytes(o)?;
+        let cpus = match &o.cpus {
+            Some(list) => {
+                let set = cpus::resolve(list, target, online_cpus)?;
+                (0..o.jobs as usize).map(|job| set[job % set.len()]).collect()
+            }
+            None => Vec::new(),
+        };
+        if let Some(cpu) = o.sq_cpu {
+            cpus::online(cpu, online_cpus, "--sq-cpu")?;
+        }
+        let neighbours = neighbours(&o.neighbour)?;
+        let mut neighbour_cpus = if cpus.is_empty() { online_cpus.to_vec() } else { cpus.clone() };
+        neighbour_cpus.sort_unstable();
+        neighbour_cpus.dedup();
+        if needs_file && o.file.is_none() {
+            return Err(Error::input(
+                format!("--engine {} with --rw {} needs a target", o.engine, o.rw),
+                match o.engine {
+                    EngineKind::IoUringCmd => "name a namespace's generic device: --file /dev/ng0n1",
+                    EngineKind::NvmeUser => "name a drive by its PCI address: --file 0000:00:04.0",
+                    _ => "name one with --file; a missing file is made with --size",
+                },
+            ));
+        }
+        if let Some(rate) = o.rate
+            && !(rate.is_finite() && rate > 0.0)
+        {
+            return Err(Error::input(format!("--rate {rate} is no rate"), "use I/Os per second, above 0"));
+        }
+        if o.think > THINK_MAX_NS {
+            return Err(Error::input(
+                format!("--think {} is out of range", o.think),
+                "use at most 1000000000, a second",
+            ));
+        }
+        let end = End::of(o.count, o.runtime)?;
+        if o.verify && needs_file && !block_bytes.is_multiple_of(verify::UNIT as u32) {
+            return Err(Error::input(
+                format!("--verify needs a block size that is a multiple of {} bytes", verify::UNIT),
+                "use another --bs",
+            ));
+        }
+        if o.verify && !needs_file {
+            return Err(Error::input("--verify has nothing to check without a target", "leave it away"));
+        }
+        if o.engine == EngineKind::Libaio && o.buffered {
+            warnings.push(Warning::new(
+                "libaio_buffered",
+                "native aio through the page cache is synchronous: io_submit itself waits for the data",
+                "leave --buffered away",
+            ));
+        }
+        Ok(LoadSpec {
+            engine: o.engine,
+            ring: Config {
+                setup,
+                sq_entries: depth,
+                sq_cpu: o.sq_cpu,
+                sq_idle_ms: o.sq_idle,
+                register_files: register.contains(&"files"),
+                register_buffers: register.contains(&"buffers"),
+                register_ring: register.contains(&"ring"),
+                force_async: o.force_async,
+                big_entries: o.engine == EngineKind::IoUringCmd,
+            },
+            rw: o.rw,
+            block_bytes,
+            depth,
+            batch,
+            jobs: o.jobs,
+            cpus_requested: o.cpus.clone(),
+            cpus,
+            wait: wait(o, &mut warnings),
+            reaper: reaper(o, online_cpus)?,
+            think_ns: o.think,
+            scratch: o.scratch,
+            neighbours,
+            neighbour_cpus,
+            file: if needs_file { o.file.clone() } else { None },
+            size: if needs_file { o.size.map(|s| s.0) } else { None },
+            direct: !o.buffered,
+            end,
+            warmup: o.warmup.0,
+            rate: o.rate,
+            verify: o.verify,
+            seed: o.seed,
+            allow_write: o.allow_write,
+            trace: o.trace,
+            warnings,
+        })
+    }
+}
+
+fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32, u32)> {
+    if o.depth == 0 || o.depth > DEPTH_MAX {
+        return Err(Error::input(format!("--depth {} is out of range", o.depth), format!("use 1 to {DEPTH_MAX}")));
+    }
+    if o.batch == 0 || o.batch > o.depth {
+        return Err(Error::input(
+            format!(
+                "--batch {} with --depth {}: a submission cannot hold more I/Os than are in flight",
+                o.batch, o.depth
+            ),
+            format!("use a --batch from 1 to {}", o.depth),
+        ));
+    }
+    if o.engine == EngineKind::Sync && o.depth > 1 {
+        warnings.push(Warning::new(
+            "sync_depth",
+            format!("pread and pwrite have one I/O in flight per job: depth 1 is used, not {}", o.depth),
+            "give --depth 1, and more --jobs for more in flight",
+        ));
+        return Ok((1, 1));
+    }
+    Ok((o.depth, o.batch))
+}
+
+/// What the ways past files rule out.
+fn passage(o: &LoadOptions, setup: &Setup, target: Option<&Target>) -> Result<()> {
+    if o.engine.is_past_files() && o.buffered {
+        return Err(Error::input(
+            format!("--buffered: --engine {} goes past the page cache", o.engine),
+            "leave it away",
+        ));
+    }
+    // The kernel takes it, and completes by interrupts.
+    if o.engine == EngineKind::IoUringCmd
+        && setup.has(Flag::Iopoll)
+        && let Some(drive) = target.filter(|t| t.poll_queues == Some(0))
+    {
+        return Err(Error::machine(
+            format!("ring flag iopoll: {} has no poll queues", drive.queue_device().unwrap_or(&drive.path)),
+            "boot with nvme.poll_queues=N, load the module with poll_queues=N, or leave iopoll away",
+        ));
+    }
+    Ok(())
+}
+
+/// Our own driver takes no interrupts: there is nothing to sleep for.
+fn wait(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Wait {
+    if o.engine == EngineKind::NvmeUser && o.wait == Wait::Block {
+        warnings.push(Warning::new(
+            "polls",
+            "nvme_user looks for completions and never sleeps: --wait peek is used, not block",
+            "give --wait peek",
+        ));
+        return Wait::Peek;
+    }
+    o.wait
+}
+
+fn block_bytes(o: &LoadOptions) -> Result<u32> {
+    match u32::try_from(o.bs.0) {
+        Ok(bytes) if bytes > 0 && bytes <= 1 << 30 => Ok(bytes),
+        _ => Err(Error::input(format!("--bs {} is out of range", o.bs.0), "use 1 byte to 1 GiB")),
+    }
+}
+
+fn reaper(o: &LoadOptions, online: &[u32]) -> Result<ReaperKind> {
+    let kind = match o.reaper.trim() {
+        "same" => return Ok(ReaperKind::Same),
+        "thread" => ReaperKind::Thread { cpu: None },
+        other => match other.strip_prefix("thread:").and_then(|n| n.parse().ok()) {
+            Some(cpu) => {
+                cpus::online(cpu, online, "--reaper thread")?;
+                ReaperKind::Thread { cpu: Some(cpu) }
+            }
+            None => {
+                return Err(Error::input(format!("--reaper '{other}' is unknown"), "use same, thread or thread:CPU"));
+            }
+        },
+    };
+    if matches!(o.engine, EngineKind::Sync | EngineKind::Null) {
+        return Err(Error::input(
+            format!("--reaper thread: --engine {} completes its I/Os when they are submitted", o.engine),
+            "leave it away",
+        ));
+    }
+    Ok(kind)
+}
+
+fn neighbours(text: &str) -> Result<u32> {
+    match text.trim() {
+        "none" => Ok(0),
+        other => match other.strip_prefix("busy:").and_then(|n| n.parse().ok()) {
+            Some(n) if (1..=64).contains(&n) => Ok(n),
+            _ => Err(Error::input(
+                format!("--neighbour '{other}' is unknown"),
+                "use none, or busy:N with N from 1 to 64",
+            )),
+        },
+    }
+}

@@ -1,0 +1,82 @@
+//! The options that are io_uring's: setup flags, the SQPOLL thread, registration.
+
+use crate::engine::io_uring::flags::{self, Flag, Setup};
+use crate::options::{EngineKind, LoadOptions, Rw};
+use iotrail_base::error::{Error, Result};
+
+pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
+    let refused = |r: flags::Refusal| Error::input(r.what, r.remedy);
+    let setup: Setup = o.ring.parse().map_err(refused)?;
+    if o.rw == Rw::Nop && !matches!(o.engine, EngineKind::IoUring | EngineKind::Null) {
+        return Err(Error::input(
+            format!("--rw nop is io_uring's no-op; --engine {} has none", o.engine),
+            "use --engine io_uring, or --engine null",
+        ));
+    }
+    if !o.engine.has_ring() {
+        for (given, option) in [
+            (!setup.flags.is_empty(), "--ring"),
+            (!o.register.trim().is_empty(), "--register"),
+            (o.sq_cpu.is_some(), "--sq-cpu"),
+            (o.sq_idle.is_some(), "--sq-idle"),
+            (o.force_async, "--force-async"),
+        ] {
+            if given {
+                return Err(Error::input(
+                    format!("{option} is io_uring's; --engine {} has no ring", o.engine),
+                    "leave it away, or use --engine io_uring",
+                ));
+            }
+        }
+        return Ok(setup);
+    }
+    setup.check(o.depth).map_err(refused)?;
+    for (given, option) in [(o.sq_cpu.is_some(), "--sq-cpu"), (o.sq_idle.is_some(), "--sq-idle")] {
+        if given && !setup.has(Flag::Sqpoll) {
+            return Err(Error::input(format!("{option} is for the SQPOLL thread"), "add sqpoll to --ring"));
+        }
+    }
+    if setup.has(Flag::Iopoll) && o.buffered && needs_file {
+        return Err(Error::input(
+            "ring flag iopoll is refused by the kernel for I/O through the page cache",
+            "leave --buffered away",
+        ));
+    }
+    if setup.has(Flag::SingleIssuer) && o.reaper.trim() != "same" && listed(&o.register).any(|w| w == "ring") {
+        return Err(Error::input(
+            "ring flag single_issuer is refused by the kernel with --reaper thread and --register ring: only the submitting thread may register",
+            "leave ring out of --register, or use --reaper same",
+        ));
+    }
+    if setup.has(Flag::DeferTaskrun) && o.reaper.trim() != "same" {
+        return Err(Error::input(
+            "ring flag defer_taskrun is refused by the kernel with --reaper thread: only the submitting thread may wait",
+            "leave defer_taskrun away, or use --reaper same",
+        ));
+    }
+    Ok(setup)
+}
+
+/// The words of a comma list.
+fn listed(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|w| !w.is_empty())
+}
+
+pub fn register(o: &LoadOptions, needs_file: bool) -> Result<Vec<&str>> {
+    let list: Vec<&str> = listed(&o.register).collect();
+    for word in &list {
+        if !["files", "buffers", "ring"].contains(word) {
+            return Err(Error::input(format!("'{word}' cannot be registered"), "use some of files, buffers, ring"));
+        }
+        if *word == "files" && !needs_file {
+            return Err(Error::input("--register files: a no-op has no file", "leave files away"));
+        }
+    }
+    if list.contains(&"buffers") && o.depth > 16384 {
+        return Err(Error::input(
+            format!("--register buffers: the kernel takes at most 16384, one per I/O in flight, not {}", o.depth),
+            "use a smaller --depth",
+        ));
+    }
+    Ok(list)
+}

@@ -1,0 +1,245 @@
+//! What threads took: CPU time, and what kept them from running.
+
+use std::io;
+
+use iotrail_base::error::{Error, Result};
+
+/// What one thread took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The sum of user and system time is exact to the scheduler's clock. The split is as getrusage has it, which most kernels
+    /// sample at each timer tick; all is user time where no tick has met the thread.
+    pub user_ns: u64,
+    pub system_ns: u64,
+    /// Time that it could have run and something else had its CPU; `None` where the kernel keeps none (CONFIG_SCHED_INFO).
+    pub run_queue_wait_ns: Option<u64>,
+    pub involuntary_switches: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+}
+
+impl Usage {
+    /// No more CPU time than `elapsed_ns`, which is all that one thread can have had: the readings lie a little outside the span.
+    pub fn within(self, elapsed_ns: u64) -> Usage {
+        let cpu_ns = (self.user_ns + self.system_ns).min(elapsed_ns);
+        let (user_ns, system_ns) = split(cpu_ns, self.user_ns, self.system_ns);
+        Usage { user_ns, system_ns, ..self }
+    }
+
+    /// Another thread's on top; a wait that one thread does not know is not known of both.
+    pub fn add(&mut self, other: Usage) {
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+        self.run_queue_wait_ns = self.run_queue_wait_ns.zip(other.run_queue_wait_ns).map(|(a, b)| a + b);
+        self.involuntary_switches += other.involuntary_switches;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+    }
+}
+
+/// What a thread has taken up to a moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading {
+    /// Getrusage's CPU time of a thread that runs is up to a tick old: it is good for the split alone.
+    cpu_ns: u64,
+    sampled: Usage,
+}
+
+impl Reading {
+    pub fn since(self, before: Reading) -> Usage {
+        let (now, then) = (self.sampled, before.sampled);
+        let grown = (now.user_ns.saturating_sub(then.user_ns), now.system_ns.saturating_sub(then.system_ns));
+        // Too short a span for a tick: as the thread's time is split altogether.
+        let (user, system) = if grown == (0, 0) { (now.user_ns, now.system_ns) } else { grown };
+        let (user_ns, system_ns) = split(self.cpu_ns.saturating_sub(before.cpu_ns), user, system);
+        Usage {
+            user_ns,
+            system_ns,
+            run_queue_wait_ns: now
+                .run_queue_wait_ns
+                .zip(then.run_queue_wait_ns)
+                .map(|(after, before)| after.saturating_sub(before)),
+            involuntary_switches: now.involuntary_switches - then.involuntary_switches,
+            minor_faults: now.minor_faults - then.minor_faults,
+            major_faults: now.major_faults - then.major_faults,
+        }
+    }
+}
+
+/// `cpu_ns` in user and system time as `user` is to `system`; the kernel, too, calls all user time where it knows of neither.
+fn split(cpu_ns: u64, user: u64, system: u64) -> (u64, u64) {
+    let user_ns = match u128::from(user) + u128::from(system) {
+        0 => cpu_ns,
+        both => (u128::from(cpu_ns) * u128::from(user) / both) as u64,
+    };
+    (user_ns, cpu_ns - user_ns)
+}
+
+/// Of the calling thread so far, where a span begins: what asking takes is before it.
+pub fn before() -> Result<Reading> {
+    let run_queue_wait_ns = run_queue_wait();
+    let sampled = Usage { run_queue_wait_ns, ..sampled()? };
+    Ok(Reading { sampled, cpu_ns: cpu_time(libc::CLOCK_THREAD_CPUTIME_ID, "a thread's")? })
+}
+
+/// Of the calling thread so far, where a span ends: what asking takes is after it.
+pub fn after() -> Result<Reading> {
+    let cpu_ns = cpu_time(libc::CLOCK_THREAD_CPUTIME_ID, "a thread's")?;
+    let sampled = sampled()?;
+    Ok(Reading { sampled: Usage { run_queue_wait_ns: run_queue_wait(), ..sampled }, cpu_ns })
+}
+
+fn cpu_time(clock: libc::clockid_t, whose: &str) -> Result<u64> {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a live structure that the call fills.
+    match unsafe { libc::clock_gettime(clock, &mut t) } {
+        0 => Ok(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64),
+        _ => {
+            let why = io::Error::last_os_error();
+            Err(Error::machine(format!("cannot read {whose} CPU time"), "").because(why))
+        }
+    }
+}
+
+fn sampled() -> Result<Usage> {
+    // SAFETY: a plain C structure, valid when all zero, which the call fills.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    if unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) } != 0 {
+        return Err(Error::machine("cannot read what a thread took", "").because(io::Error::last_os_error()));
+    }
+    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+    Ok(Usage {
+        user_ns: ns(usage.ru_utime),
+        system_ns: ns(usage.ru_stime),
+        run_queue_wait_ns: None,
+        involuntary_switches: usage.ru_nivcsw as u64,
+        minor_faults: usage.ru_minflt as u64,
+        major_faults: usage.ru_majflt as u64,
+    })
+}
+
+fn run_queue_wait() -> Option<u64> {
+    schedstat("thread-self").map(|[_, wait]| wait)
+}
+
+/// CPU time of all threads of this process but the calling one, ended ones included, so far.
+pub fn of_others() -> Result<u64> {
+    // This thread's first: read later, its own few nanoseconds would be missing in the others'.
+    let own = cpu_time(libc::CLOCK_THREAD_CPUTIME_ID, "a thread's")?;
+    Ok(cpu_time(libc::CLOCK_PROCESS_CPUTIME_ID, "the process's")?.saturating_sub(own))
+}
+
+/// CPU time of another thread of this process (an SQPOLL thread), so far; `None` where the kernel keeps none.
+pub fn of_tid(tid: i32) -> Option<u64> {
+    schedstat(&format!("self/task/{tid}")).map(|[cpu, _]| cpu)
+}
+
+/// What another thread of this process took so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// The sum is exact; the split is by ticks on most kernels.
+    pub user_ns: u64,
+    pub system_ns: u64,
+    pub run_queue_wait_ns: u64,
+}
+
+impl Taken {
+    pub fn since(self, before: Taken) -> Taken {
+        Taken {
+            user_ns: self.user_ns.saturating_sub(before.user_ns),
+            system_ns: self.system_ns.saturating_sub(before.system_ns),
+            run_queue_wait_ns: self.run_queue_wait_ns.saturating_sub(before.run_queue_wait_ns),
+        }
+    }
+}
+
+/// Of a thread of this process; `None` where it is gone or the kernel keeps none.
+pub fn taken_by(tid: i32) -> Option<Taken> {
+    let [cpu, wait] = schedstat(&format!("self/task/{tid}"))?;
+    let stat = stat_from_state(tid)?;
+    // The state is field 3, user and system time in ticks are fields 14 and 15.
+    let mut fields = stat.split_whitespace().skip(11).map(|n| n.parse::<u64>().ok());
+    let (user, system) = (fields.next()??, fields.next()??);
+    let user_ns = match user + system {
+        0 => 0,
+        ticks => (u128::from(cpu) * u128::from(user) / u128::from(ticks)) as u64,
+    };
+    Some(Taken { user_ns, system_ns: cpu - user_ns, run_queue_wait_ns: wait })
+}
+
+/// Whether a thread of this process waits for something to happen; one that is gone does not.
+pub fn sleeps(tid: i32) -> bool {
+    stat_from_state(tid).is_some_and(|stat| stat.trim_start().starts_with('S'))
+}
+
+/// /proc's line from the field after the name on, which may hold anything.
+fn stat_from_state(tid: i32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
+    Some(stat.rsplit_once(')')?.1.to_owned())
+}
+
+/// Time on a CPU and time waiting for one, ns.
+fn schedstat(of: &str) -> Option<[u64; 2]> {
+    let stat = std::fs::read_to_string(format!("/proc/{of}/schedstat")).ok()?;
+    let mut numbers = stat.split_whitespace().map(|n| n.parse().ok());
+    Some([numbers.next()??, numbers.next()??])
+}
+
+/// The calling thread's number in /proc, which may be of a PID namespace further out; where /proc does not show the thread, the number
+/// that it knows itself.
+pub fn tid() -> i32 {
+    let shown = std::fs::read_link("/proc/thread-self").ok();
+    let number = shown.as_deref().and_then(|path| path.file_name()?.to_str()?.parse().ok());
+    // SAFETY: no preconditions.
+    number.unwrap_or_else(|| unsafe { libc::gettid() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(cpu_ns: u64, user_ns: u64, system_ns: u64) -> Reading {
+        Reading { cpu_ns, sampled: Usage { user_ns, system_ns, ..Usage::default() } }
+    }
+
+    fn span(before: Reading, after: Reading) -> (u64, u64) {
+        let usage = after.since(before);
+        (usage.user_ns, usage.system_ns)
+    }
+
+    #[test]
+    fn the_sum_is_the_exact_clocks_and_the_split_getrusages() {
+        // A tick brought 209 µs to getrusage's account within a span of 8 µs.
+        assert_eq!(span(reading(1_000_000, 791_000, 0), reading(1_008_000, 1_000_000, 0)), (8_000, 0));
+        assert_eq!(span(reading(1_000, 100, 100), reading(9_000, 400, 200)), (6_000, 2_000));
+        // No tick in the span: the split of the whole time; none at all: user time.
+        assert_eq!(span(reading(1_000, 100, 300), reading(9_000, 100, 300)), (2_000, 6_000));
+        assert_eq!(span(reading(1_000, 0, 0), reading(9_000, 0, 0)), (8_000, 0));
+        let at_most = |usage: Usage, ns| (usage.within(ns).user_ns, usage.within(ns).system_ns);
+        let usage = Usage { user_ns: 6_000, system_ns: 2_000, ..Usage::default() };
+        assert_eq!((at_most(usage, 7_000), at_most(usage, 8_000)), ((5_250, 1_750), (6_000, 2_000)));
+        assert_eq!(at_most(usage, 0), (0, 0));
+    }
+
+    #[test]
+    fn a_running_threads_time_does_not_lag_behind_its_clock() {
+        // As in a load, on a thread of its own: the spans' sum is what the thread took, though each is shorter than a tick.
+        let spans = std::thread::spawn(|| {
+            let first = before().unwrap();
+            let sums: Vec<(u64, u64)> = (0..200)
+                .map(|_| {
+                    let began = std::time::Instant::now();
+                    let then = before().unwrap();
+                    let usage = after().unwrap().since(then);
+                    (usage.user_ns + usage.system_ns, began.elapsed().as_nanos() as u64)
+                })
+                .collect();
+            let all = after().unwrap().since(first);
+            (sums, all.user_ns + all.system_ns)
+        });
+        let (spans, all) = spans.join().unwrap();
+        assert!(spans.iter().all(|(cpu, wall)| (1..=*wall).contains(cpu)), "{spans:?}");
+        assert!(spans.iter().map(|(cpu, _)| cpu).sum::<u64>() <= all, "{spans:?} in {all}");
+    }
+}

@@ -1,0 +1,443 @@
+//! One job: a thread that submits, and reaps too unless another thread does (`apart.rs`).
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use probe::probe;
+
+use crate::engine::{self, Completion, Queued, Reaper, Submitter, Wait};
+use iotrail_base::error::{Error, Result};
+
+use super::buffers::Buffers;
+use super::clock::Clock;
+use super::drive::Passage;
+use super::feeder::Feeder;
+use super::gate::{self, AtGate, Gate, Stage};
+use super::options::{EngineKind, Rw};
+use super::pace::Pace;
+use super::pattern::{Pattern, Region};
+use super::phases::Ticks;
+use super::scratch::Pages;
+use super::spec::{End, LoadSpec, ReaperKind};
+use super::tally::{Slots, Tally};
+use super::{apart, cpus, usage};
+
+/// What all jobs share.
+pub struct Shared<'a> {
+    pub spec: &'a LoadSpec,
+    pub clock: Clock,
+    pub gate: Gate,
+    /// Submit no more: the user has stopped the load, or a job has failed.
+    pub halt: AtomicBool,
+    /// I/Os of the stage that runs, by job; for the progress display.
+    pub done: Vec<AtomicU64>,
+    /// SQPOLL threads, by job; 0: none, or it could not be told.
+    pub sq_tids: Vec<AtomicI32>,
+    /// Whole blocks of the target; 0 without one.
+    pub blocks: u64,
+    /// Of a target that is not reached through files.
+    pub passage: Option<&'a Passage>,
+    /// Of everything random in the load.
+    pub seed: u32,
+}
+
+/// What one thread of a job did in the measured stage.
+pub struct Part {
+    pub tid: i32,
+    pub usage: usage::Usage,
+    /// `None`: it was not bound to a CPU; otherwise whether it still is, and stands on it.
+    pub bound: Option<bool>,
+    pub ticks: Ticks,
+    pub syscalls: Option<u64>,
+    /// Of the submitting half: times that it woke the SQPOLL thread; `None` without one.
+    pub wakeups: Option<u64>,
+}
+
+/// What one job did in the measured stage.
+pub struct JobOutcome {
+    pub tally: Tally,
+    pub parts: Vec<Part>,
+    /// First and last stamp.
+    pub began: u64,
+    pub ended: u64,
+    pub granted: Vec<String>,
+    /// Open loop: the worst lag in ns, and I/Os whose time came and that were never submitted.
+    pub lateness: Option<(u64, u64)>,
+}
+
+/// Runs job `job` on the calling thread. `fd` is its target.
+pub fn run(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOutcome> {
+    let _at_gate = AtGate(&shared.gate);
+    let outcome = open_and_drive(shared, job, fd);
+    if outcome.is_err() {
+        shared.halt.store(true, Ordering::Relaxed);
+    }
+    outcome
+}
+
+fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOutcome> {
+    let spec = shared.spec;
+    if let Some(&cpu) = spec.cpus.get(job as usize) {
+        cpus::bind(cpu)?;
+    }
+    let buffers = Buffers::placed(spec.depth, spec.block_bytes, seed_of(shared, job)).map_err(|e| {
+        Error::machine("cannot get memory for the I/O buffers", "use a smaller --depth, --bs or --jobs").because(e)
+    })?;
+    let memory = buffers.memory();
+    let of_job = engine::Job { memory, fd, batch: spec.batch };
+    let no_target = || Error::input(format!("--engine {} needs a target", spec.engine), "name one with --file");
+    let target = || fd.ok_or_else(no_target);
+    let at = At { shared, job, buffers };
+    match spec.engine {
+        EngineKind::Null => {
+            let (s, r) = engine::null::open(&of_job);
+            at.drive(s, r, Vec::new())
+        }
+        EngineKind::Sync => {
+            let (s, r) = engine::sync::open(&of_job, target()?);
+            at.drive(s, r, Vec::new())
+        }
+        EngineKind::Libaio => {
+            let (s, r) = engine::libaio::open(&of_job, target()?)?;
+            at.drive(s, r, Vec::new())
+        }
+        EngineKind::PosixAio => {
+            let (s, r) = engine::posix_aio::open(&of_job, target()?);
+            at.drive(s, r, Vec::new())
+        }
+        EngineKind::IoUring => {
+            let o = engine::io_uring::open(&spec.ring, &of_job)?;
+            at.tell_sq_thread(o.sq_tid);
+            at.drive(o.submitter, o.reaper, o.granted)
+        }
+        EngineKind::IoUringCmd => {
+            let Some(Passage::Generic(namespace)) = shared.passage else { return Err(no_target()) };
+            let o = engine::io_uring::cmd::open(&spec.ring, &of_job, *namespace)?;
+            at.tell_sq_thread(o.sq_tid);
+            at.drive(o.submitter, o.reaper, o.granted)
+        }
+        EngineKind::NvmeUser => {
+            let Some(Passage::Own(controller)) = shared.passage else { return Err(no_target()) };
+            let (s, r) = engine::nvme::user::open(controller, &of_job)?;
+            at.drive(s, r, Vec::new())
+        }
+    }
+}
+
+/// What is drawn for a job follows from the load's seed alone.
+fn seed_of(shared: &Shared, job: u32) -> u64 {
+    u64::from(shared.seed) ^ u64::from(job + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A job about to drive its engine.
+struct At<'a, 'b> {
+    shared: &'a Shared<'b>,
+    job: u32,
+    buffers: Buffers,
+}
+
+impl At<'_, '_> {
+    fn tell_sq_thread(&self, tid: Option<i32>) {
+        if let Some(tid) = tid {
+            self.shared.sq_tids[self.job as usize].store(tid, Ordering::Relaxed);
+        }
+    }
+
+    fn drive<S: Submitter, R: Reaper>(self, submitter: S, reaper: R, granted: Vec<String>) -> Result<JobOutcome> {
+        let (shared, job) = (self.shared, self.job);
+        let spec = shared.spec;
+        let memory = self.buffers.memory();
+        let slots = Arc::new(Slots::new(spec.depth, spec.verify));
+        let apart = matches!(spec.rw, Rw::Read | Rw::Write) || spec.verify;
+        let region = Region::of(job, spec.jobs, shared.blocks, apart);
+        let seed = seed_of(shared, job);
+        let pattern = Pattern::new(spec.rw, region, u64::from(spec.block_bytes), seed);
+        let mut feeder = Feeder::new(pattern, spec.batch, memory, slots);
+        if spec.verify {
+            feeder = feeder.verify(region, seed);
+        }
+        let scratch = Pages::new(spec.scratch)
+            .map_err(|e| Error::machine("cannot get the scratch memory", "leave --scratch away").because(e))?;
+        let mut in_flight = 0;
+        let outcome = match spec.reaper {
+            ReaperKind::Same => {
+                let mut worker =
+                    Same { shared, job, submitter, reaper, feeder, scratch, found: Vec::new(), in_flight: 0 };
+                worker.found.reserve_exact(spec.depth as usize);
+                let outcome = worker.all_stages(granted);
+                in_flight = worker.in_flight;
+                outcome
+            }
+            ReaperKind::Thread { cpu } => {
+                apart::run(shared, job, cpu, submitter, reaper, feeder, scratch, granted, &mut in_flight)
+            }
+        };
+        if in_flight > 0 {
+            // The engine failed and cannot say when the kernel is done with the buffers.
+            self.buffers.leak();
+        }
+        outcome
+    }
+}
+
+/// How many I/Os and until when, for one job and stage.
+pub struct Limits {
+    pub ios: u64,
+    pub until: u64,
+    pub pace: Option<Pace>,
+}
+
+pub fn limits(shared: &Shared, job: u32, stage: Stage, start: u64) -> Limits {
+    let (spec, clock) = (shared.spec, &shared.clock);
+    let (ios, span) = match (stage, spec.end) {
+        (Stage::Warmup, _) => (u64::MAX, Some(spec.warmup)),
+        (Stage::Measured, End::After(span)) => (u64::MAX, Some(span)),
+        (Stage::Measured, End::Ios(n)) => {
+            let (share, rest) = (n / u64::from(spec.jobs), n % u64::from(spec.jobs));
+            (share + u64::from(u64::from(job) < rest), None)
+        }
+    };
+    let pace = spec.rate.map(|rate| {
+        let jobs = f64::from(spec.jobs);
+        Pace::new(clock, start, rate / jobs, f64::from(job) / jobs)
+    });
+    Limits { ios, until: span.map_or(u64::MAX, |s| start.saturating_add(clock.ticks(s))), pace }
+}
+
+/// The result that an I/O has when it moved all it should.
+pub fn full_result(spec: &LoadSpec) -> i32 {
+    if spec.rw == Rw::Nop && spec.engine == EngineKind::IoUring { 0 } else { spec.block_bytes as i32 }
+}
+
+/// Computes for `ns`, in user mode.
+pub fn think(clock: &Clock, ns: u64) {
+    let until = clock.now() + clock.ticks(Duration::from_nanos(ns));
+    let mut x = 0u64;
+    while clock.now() < until {
+        x = std::hint::black_box(x.wrapping_mul(6364136223846793005).wrapping_add(1));
+    }
+}
+
+/// No I/O is longer away than this from a look at `halt`, in an open loop.
+pub const NAP: Duration = Duration::from_millis(100);
+
+/// Sleeps (blocking) or looks at the clock (peeking) until `due`, or for [`NAP`]. Returns the system calls made.
+pub fn wait_until(clock: &Clock, due: u64, now: u64, wait: Wait) -> u64 {
+    let span = Duration::from_nanos(clock.ns(due.saturating_sub(now))).min(NAP);
+    match wait {
+        Wait::Block => {
+            let t = libc::timespec { tv_sec: 0, tv_nsec: span.subsec_nanos().into() };
+            // SAFETY: a live structure; the rest of an interrupted sleep is not asked for.
+            unsafe { libc::nanosleep(&t, std::ptr::null_mut()) };
+            1
+        }
+        Wait::Peek => {
+            let until = now + clock.ticks(span);
+            while clock.now() < until {
+                std::hint::spin_loop();
+            }
+            0
+        }
+    }
+}
+
+/// What the interface itself reports as broken.
+pub fn broken(spec: &LoadSpec, doing: &str, cause: std::io::Error) -> Error {
+    Error::machine(format!("{} failed while {doing}", spec.engine), "see `iotrail check`").because(cause)
+}
+
+/// A load whose I/Os all fail says so after this many, and not at its end.
+pub const ALL_FAILED: u64 = 64;
+
+/// One whose I/Os all fail or move nothing from some time on ends after this many: its target is lost.
+pub const LOST: u64 = 10_000;
+
+pub fn check_errors(shared: &Shared, tally: &Tally) -> Result<()> {
+    if tally.errors >= ALL_FAILED && tally.errors == tally.ios {
+        return Err(super::outcome::all_failed(shared.spec, tally));
+    }
+    if tally.in_vain >= LOST {
+        shared.halt.store(true, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// A job that submits and reaps on one thread.
+struct Same<'a, 'b, S, R> {
+    shared: &'a Shared<'b>,
+    job: u32,
+    submitter: S,
+    reaper: R,
+    feeder: Feeder,
+    scratch: Option<Pages>,
+    found: Vec<Completion>,
+    /// Queued and not reaped.
+    in_flight: u32,
+}
+
+impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
+    fn all_stages(&mut self, granted: Vec<String>) -> Result<JobOutcome> {
+        let (shared, spec) = (self.shared, self.shared.spec);
+        self.submitter.start().map_err(|e| broken(spec, "starting", e))?;
+        self.reaper.start().map_err(|e| broken(spec, "starting", e))?;
+        let mut measured = None;
+        let (mut calls_before, mut wakeups_before) = (None, None);
+        let mut tally = Tally::new(full_result(spec));
+        let usage = gate::stages(&shared.gate, |stage| {
+            (calls_before, wakeups_before) = (self.syscalls(), self.submitter.wakeups());
+            measured = Some(self.stage(stage, &mut tally)?);
+            Ok(())
+        })?;
+        let Some(((ticks, began, ended), usage)) = measured.zip(usage) else {
+            return Err(gate::called_off());
+        };
+        let calls = self.syscalls().zip(calls_before).map(|(after, before)| after - before);
+        let wakeups = self.submitter.wakeups().zip(wakeups_before).map(|(after, before)| after - before);
+        let cpu = spec.cpus.get(self.job as usize);
+        Ok(JobOutcome {
+            lateness: self
+                .feeder
+                .lateness(ended.min(limits(shared, self.job, Stage::Measured, began).until), &shared.clock),
+            tally,
+            parts: vec![Part {
+                tid: usage::tid(),
+                usage,
+                bound: cpu.map(|&c| cpus::is_bound(c)),
+                ticks,
+                syscalls: calls,
+                wakeups,
+            }],
+            began,
+            ended,
+            granted,
+        })
+    }
+
+    fn syscalls(&self) -> Option<u64> {
+        let scratch = self.scratch.as_ref().map_or(0, |p| p.syscalls);
+        self.submitter.syscalls().zip(self.reaper.syscalls()).map(|(s, r)| s + r + scratch + self.feeder.naps)
+    }
+
+    /// One stage, from an empty ring to an empty ring: `tally` is what it adds up to; returns its phases, its first and its last stamp.
+    fn stage(&mut self, stage: Stage, tally: &mut Tally) -> Result<(Ticks, u64, u64)> {
+        let (shared, spec, clock, job) = (self.shared, self.shared.spec, &self.shared.clock, self.job);
+        let (wait, think_ns) = (spec.engine_wait(), spec.think_ns);
+        let memory = self.feeder.memory();
+        let done = &shared.done[job as usize];
+        tally.clear();
+        let mut ticks = Ticks::default();
+        let began = clock.now();
+        let Limits { ios, until, pace } = limits(shared, job, stage, began);
+        self.feeder.begin(stage, ios, pace);
+        let mut now = began;
+        let mut ending = false;
+        loop {
+            if !ending && (now >= until || self.feeder.exhausted() || shared.halt.load(Ordering::Relaxed)) {
+                ending = true;
+                self.feeder.end();
+            }
+            if !ending {
+                self.feeder.prepare(now);
+            }
+            if !self.feeder.batch.is_empty() || self.submitter.pending() > 0 {
+                let before = clock.now();
+                probe!(iotrail, submit_begin, job, self.feeder.batch.len());
+                let mut taken = 0;
+                for (i, io) in self.feeder.batch.iter().enumerate() {
+                    self.feeder.slots.begin(io.slot, self.feeder.since(i, before));
+                    match self.submitter.queue(io) {
+                        Queued::Queued => self.in_flight += 1,
+                        Queued::Completed(result) => self.found.push(Completion { slot: io.slot, result }),
+                        Queued::Busy => break,
+                    }
+                    taken += 1;
+                }
+                let submitted = self.submitter.submit();
+                probe!(iotrail, submit_end, job, taken);
+                now = clock.now();
+                ticks.submit += now - before;
+                self.feeder.taken(taken);
+                submitted.map_err(|e| broken(spec, "submitting", e))?;
+            }
+            let mut found_at = now;
+            if self.in_flight > 0 {
+                let (min, deadline) = self.how_to_wait(now, ending, wait);
+                let inline = self.found.len();
+                probe!(iotrail, poll_begin, job, min);
+                let polled = self.reaper.poll(min, wait, deadline, &mut self.found);
+                let count = self.found.len() - inline;
+                probe!(iotrail, poll_end, job, count);
+                let looked = clock.now();
+                ticks.poll += looked - now;
+                now = looked;
+                polled.map_err(|e| broken(spec, "waiting for completions", e))?;
+                found_at = now;
+                if count > 0 {
+                    probe!(iotrail, clear_begin, job, count);
+                    self.reaper.clear();
+                    probe!(iotrail, clear_end, job, count);
+                    self.in_flight -= count as u32;
+                    now = clock.now();
+                    ticks.clear += now - found_at;
+                }
+            } else if ending && self.found.is_empty() {
+                break;
+            } else if let Some(due) = self.feeder.next_due()
+                && self.found.is_empty()
+                && due > now
+            {
+                self.feeder.naps += wait_until(clock, due.min(until), now, wait);
+                now = clock.now();
+            }
+            if !self.found.is_empty() {
+                tally.settle(clock, &self.feeder.slots, &memory, &self.found, found_at);
+                self.feeder.give_all_back(&self.found);
+                if let Some(pages) = &mut self.scratch {
+                    pages
+                        .advance(self.found.len() as u64)
+                        .map_err(|e| broken(spec, "touching its scratch memory", e))?;
+                }
+                self.found.clear();
+                done.store(tally.ios, Ordering::Relaxed);
+                if tally.in_vain > 0 {
+                    check_errors(shared, tally)?;
+                }
+                if think_ns > 0 {
+                    think(clock, think_ns);
+                }
+            }
+        }
+        let ended = clock.now();
+        ticks.total = ended - began;
+        Ok((ticks, began, ended))
+    }
+
+    /// How many completions to wait for, and until when. Waits only where nothing more can be submitted.
+    #[inline]
+    fn how_to_wait(&self, now: u64, ending: bool, wait: Wait) -> (u32, Option<Instant>) {
+        let in_kernel = self.in_flight - self.submitter.pending();
+        if in_kernel == 0 {
+            return (0, None);
+        }
+        let due = self.feeder.next_due();
+        let min = match wait {
+            _ if !self.found.is_empty() || !self.feeder.batch.is_empty() => 0,
+            Wait::Block if ending || self.feeder.exhausted() => in_kernel.min(self.shared.spec.batch),
+            _ if ending || self.feeder.exhausted() || due.is_some() => 1,
+            // A closed loop waits for the slots of its next batch; peeking, it stamps each completion as it is found.
+            Wait::Block => self.feeder.missing().min(in_kernel),
+            Wait::Peek => self.feeder.missing().min(1),
+        };
+        let deadline = match due {
+            Some(due) if due <= now => return (0, None),
+            Some(due) => {
+                let span = Duration::from_nanos(self.shared.clock.ns(due - now)).min(NAP);
+                Some(Instant::now() + span)
+            }
+            None => None,
+        };
+        (min, deadline)
+    }
+}

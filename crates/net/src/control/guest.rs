@@ -1,0 +1,143 @@
+//! The sender's end.
+
+use std::time::{Duration, Instant};
+
+use super::PROTOCOL;
+use super::line::{Broken, Lines};
+use super::message::{FromSender, FromServer, Hello, Measured, Welcome, other_protocol};
+use crate::address::Address;
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::net_record::{Asked, ServerCounts};
+
+/// Bytes of a server's longest line: a measurement on a large machine, with a second for each of a day.
+const LONGEST: usize = 64 << 20;
+/// A server loads its probes before it welcomes.
+const WELCOME: Duration = Duration::from_secs(30);
+/// And resets or reads them at the ends of the span, where its threads come to rest first.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Why there is no server at the other end of a control connection.
+pub enum Unmet {
+    /// Nobody of ours is there: no connection, or nothing that is one of iotrail's messages.
+    NotOurs(String),
+    /// It is iotrail, and refuses.
+    Refused(Error),
+}
+
+/// A server that measures.
+pub struct Guest {
+    lines: Lines,
+    address: Address,
+    welcome: Welcome,
+    seconds: Vec<ServerCounts>,
+    /// As soon as it is said: a server that is stopped says it unasked.
+    measured: Option<Box<Measured>>,
+}
+
+impl Guest {
+    /// Connects, and agrees with the server on what is to be measured.
+    pub fn greet(address: &Address, asked: &Asked) -> std::result::Result<Self, Unmet> {
+        let not_ours = |why: &dyn std::fmt::Display| Unmet::NotOurs(why.to_string());
+        let socket = address.connect().map_err(|e| not_ours(&e))?;
+        let mut lines = Lines::new(socket, LONGEST).map_err(|e| not_ours(&e))?;
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let hello = FromSender::Hello(Hello { protocol: PROTOCOL, version, asked: asked.clone() });
+        let deadline = Instant::now() + WELCOME;
+        let said = lines.write_by(&hello, deadline).and_then(|()| lines.read_by(deadline));
+        let line = said.map_err(|e| not_ours(&e))?;
+        let refused = |why: String| {
+            let what = format!("the server at {address} refuses to be measured");
+            let remedy = "wait until it is free, or measure without it: --control none";
+            Unmet::Refused(Error::machine(what, remedy).because(why))
+        };
+        if let Some(why) = other_protocol(&line) {
+            return Err(refused(why));
+        }
+        match serde_json::from_str(&line) {
+            Ok(FromServer::Welcome(welcome)) => {
+                Ok(Self { lines, address: address.clone(), welcome: *welcome, seconds: Vec::new(), measured: None })
+            }
+            Ok(FromServer::Refused { why }) => Err(refused(why)),
+            _ => Err(not_ours(&Broken::Garbage)),
+        }
+    }
+
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// What the server counted second by second, as far as it has told.
+    pub fn seconds(&self) -> &[ServerCounts] {
+        &self.seconds
+    }
+
+    /// The server counts from here on. Called with nothing in flight.
+    pub fn begin(&mut self) -> Result<()> {
+        let deadline = Instant::now() + ANSWER;
+        self.lines.write_by(&FromSender::Begin, deadline).map_err(|e| self.lost(e))?;
+        match self.hear(deadline)? {
+            FromServer::Begun => Ok(()),
+            FromServer::Refused { why } => Err(self.refused(why)),
+            _ => Err(self.lost(Broken::Garbage)),
+        }
+    }
+
+    /// Takes in what the server has said meanwhile. Errors: it has gone.
+    pub fn listen(&mut self) -> Result<()> {
+        while let Some(line) = self.lines.take().map_err(|e| self.lost(e))? {
+            let message = serde_json::from_str(&line).map_err(|_| self.lost(Broken::Garbage))?;
+            self.take(message)?;
+        }
+        Ok(())
+    }
+
+    /// What the server measured since [`begin`](Self::begin). Called with nothing in flight, or when the data connections are broken.
+    pub fn end(&mut self) -> Result<Box<Measured>> {
+        // First, since what is said to one who has gone may take with it what he had said.
+        let there = self.listen();
+        let deadline = Instant::now() + ANSWER;
+        if self.measured.is_none() {
+            there?;
+            // One that was just stopped does not hear it, and has said what it has: what is read tells.
+            let _ = self.lines.write_by(&FromSender::End, deadline);
+        }
+        loop {
+            if let Some(measured) = self.measured.take() {
+                return Ok(measured);
+            }
+            let message = self.hear(deadline)?;
+            self.take(message)?;
+        }
+    }
+
+    fn take(&mut self, message: FromServer) -> Result<()> {
+        match message {
+            FromServer::Second(counts) => self.seconds.push(*counts),
+            FromServer::Measured(measured) => self.measured = Some(measured),
+            FromServer::Refused { why } => return Err(self.refused(why)),
+            FromServer::Welcome(_) | FromServer::Begun => return Err(self.lost(Broken::Garbage)),
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, deadline: Instant) -> Result<FromServer> {
+        let line = self.lines.read_by(deadline).map_err(|e| self.lost(e))?;
+        serde_json::from_str(&line).map_err(|_| self.lost(Broken::Garbage))
+    }
+
+    fn lost(&self, why: Broken) -> Error {
+        let what = format!("the server at {} was lost", self.address);
+        Error::machine(what, "see whether it still runs, and what it said").because(why)
+    }
+
+    fn refused(&self, why: String) -> Error {
+        Error::machine(format!("the server at {} cannot measure", self.address), "").because(why)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // A server that does not hear it finds the connection closed.
+        let _ = self.lines.write_by(&FromSender::Bye, Instant::now());
+    }
+}

@@ -1,0 +1,198 @@
+//! The server's end: one sender at a time. Whoever else comes, or says what is no message, is refused with a line and counted; no one
+//! who connects and is silent takes the place.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::time::{Duration, Instant};
+
+use socket2::Socket;
+
+use super::line::{self, Broken, Lines};
+use super::message::{FromSender, FromServer, Hello, other_protocol};
+use crate::address::Address;
+use iotrail_base::error::{Error, Result};
+
+/// Bytes of a sender's longest line.
+const LONGEST: usize = 64 << 10;
+/// So long a sender may take to say hello, or to take what is said to it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Those that have not said hello yet; more are closed at once.
+const ARRIVING: usize = 16;
+/// No new connection is accepted for so long after one could not be.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What has happened.
+#[derive(Debug, PartialEq)]
+pub enum Event {
+    /// A sender has the place now.
+    Hello(Box<Hello>),
+    Begin,
+    End,
+    /// The sender has gone, in good order or not; the place is free.
+    Left,
+}
+
+struct Arriving {
+    lines: Lines,
+    until: Instant,
+}
+
+pub struct Host {
+    listener: Socket,
+    address: Address,
+    arriving: Vec<Arriving>,
+    seated: Option<Lines>,
+    happened: VecDeque<Event>,
+    deaf_until: Option<Instant>,
+    refused: u64,
+}
+
+impl Host {
+    pub fn listen(address: &Address) -> Result<Self> {
+        let (listener, address) = address.listen(false)?;
+        Ok(Self {
+            listener,
+            address,
+            arriving: Vec::new(),
+            seated: None,
+            happened: VecDeque::new(),
+            deaf_until: None,
+            refused: 0,
+        })
+    }
+
+    /// With the port that the kernel chose.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Connections that were refused so far.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// What happens next; `None`: nothing until then, or a signal came.
+    pub fn next(&mut self, until: Instant) -> Result<Option<Event>> {
+        if let Some(event) = self.happened.pop_front() {
+            return Ok(Some(event));
+        }
+        let now = Instant::now();
+        self.deaf_until = self.deaf_until.filter(|until| *until > now);
+        let wakes = self.arriving.iter().map(|a| a.until).chain(self.deaf_until).chain([until]);
+        let patience = wakes.min().unwrap_or(until).saturating_duration_since(now);
+        let mut fds: Vec<libc::pollfd> = Vec::with_capacity(2 + self.arriving.len());
+        let wanted = |fd, on| libc::pollfd { fd: if on { fd } else { -1 }, events: libc::POLLIN, revents: 0 };
+        fds.push(wanted(self.listener.as_raw_fd(), self.deaf_until.is_none()));
+        fds.push(wanted(self.seated.as_ref().map_or(-1, Lines::fd), self.seated.is_some()));
+        fds.extend(self.arriving.iter().map(|a| wanted(a.lines.fd(), true)));
+        line::poll(&mut fds, patience)
+            .map_err(|e| Error::machine("cannot wait for the control connection", "report this").because(e))?;
+        if fds[1].revents != 0 {
+            self.hear_the_seated();
+        }
+        self.hear_the_arriving();
+        if fds[0].revents != 0 {
+            self.accept();
+        }
+        Ok(self.happened.pop_front())
+    }
+
+    fn accept(&mut self) {
+        loop {
+            match self.listener.accept().map(|(socket, _)| socket).and_then(|socket| Lines::new(socket, LONGEST)) {
+                Ok(_) if self.arriving.len() == ARRIVING => self.refused += 1,
+                Ok(lines) => self.arriving.push(Arriving { lines, until: Instant::now() + PATIENCE }),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::ECONNABORTED)) => {}
+                // Out of descriptors or memory: those who wait are accepted when others have gone.
+                Err(_) => {
+                    self.deaf_until = Some(Instant::now() + PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn hear_the_arriving(&mut self) {
+        for mut one in std::mem::take(&mut self.arriving) {
+            match one.lines.take() {
+                Ok(None) if Instant::now() < one.until => self.arriving.push(one),
+                Ok(None) => self.refuse(one.lines, "nothing was said"),
+                Ok(Some(line)) => self.admit(one.lines, &line),
+                Err(Broken::Gone | Broken::Failed(_)) => self.refused += 1,
+                Err(e @ (Broken::TooLong | Broken::Garbage | Broken::Silent)) => {
+                    self.refuse(one.lines, &e.to_string());
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, lines: Lines, line: &str) {
+        if let Some(why) = other_protocol(line) {
+            return self.refuse(lines, &why);
+        }
+        match serde_json::from_str(line) {
+            Ok(FromSender::Hello(hello)) if self.seated.is_none() => {
+                self.seated = Some(lines);
+                self.happened.push_back(Event::Hello(Box::new(hello)));
+            }
+            Ok(FromSender::Hello(_)) => self.refuse(lines, "another sender is connected: one is served at a time"),
+            _ => self.refuse(lines, "what was said is no hello of iotrail"),
+        }
+    }
+
+    fn refuse(&mut self, mut lines: Lines, why: &str) {
+        self.refused += 1;
+        // One that does not listen has no use for the reason.
+        let _ = lines.write_by(&FromServer::Refused { why: why.into() }, Instant::now());
+    }
+
+    fn hear_the_seated(&mut self) {
+        while let Some(lines) = &mut self.seated {
+            let event = match lines.take() {
+                Ok(None) => return,
+                Ok(Some(line)) => match serde_json::from_str(&line) {
+                    Ok(FromSender::Begin) => Event::Begin,
+                    Ok(FromSender::End) => Event::End,
+                    Ok(FromSender::Bye) => return self.free(),
+                    _ => return self.send_away("what was said is no message of iotrail"),
+                },
+                Err(Broken::Gone | Broken::Failed(_)) => return self.free(),
+                Err(e) => return self.send_away(&e.to_string()),
+            };
+            self.happened.push_back(event);
+        }
+    }
+
+    fn free(&mut self) {
+        self.seated = None;
+        self.happened.push_back(Event::Left);
+    }
+
+    /// Ends the connection of the one who has the place, with the reason.
+    pub fn send_away(&mut self, why: &str) {
+        if let Some(lines) = self.seated.take() {
+            self.refuse(lines, why);
+            self.happened.push_back(Event::Left);
+        }
+    }
+
+    /// Says something to the one who has the place; one that cannot be told has left.
+    pub fn say(&mut self, message: &FromServer) {
+        if let Some(lines) = &mut self.seated
+            && lines.write_by(message, Instant::now() + PATIENCE).is_err()
+        {
+            self.free();
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Address::Unix(path) = &self.address {
+            // It may be gone already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The sender: threads that each keep requests in flight on their connections, and check every response.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `spec` | the options, checked |
+//! | `thread` | one thread through the stages of the load, closed loop and open loop |
+//! | `link`, `traffic` | its sockets: opened, lost; what is sent and received on them |
+//! | `connection`, `check` | one connection's requests in flight; responses against their requests |
+//! | `epoll` | waiting, to the nanosecond |
+//! | `tally`, `outcome` | sums and latency of a thread; all threads added up |
+//!
+//! The stages are those of every load ([`iotrail_load`]): at the two quiet points every request was answered, and what a server
+//! counts between them is what the sender counts.
+
+mod check;
+mod connection;
+mod epoll;
+mod link;
+mod outcome;
+pub mod spec;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod traffic;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::address::Address;
+use super::descriptors;
+use iotrail_base::error::{Error, Result};
+use iotrail_load::clock::Clock;
+use iotrail_load::gate::{self, Gate};
+use iotrail_load::lookout::{Lookout, TICK};
+use iotrail_load::series::Series;
+use iotrail_load::{Boundary, Doing, Progress};
+use iotrail_stats::random::SplitMix64;
+
+pub use outcome::Sent;
+use spec::SenderSpec;
+use thread::Shared;
+
+/// Sends as `spec` says to the server at `address`. The calling thread only waits; the sender's threads are others.
+///
+/// `boundary` is called at the three [`Boundary`] points, `progress` in between, both on the calling thread. An error of `boundary`
+/// ends the load; one at `MeasureEnds` comes after everything was measured, and is handed back as [`Sent::broken_off`]. Setting
+/// `stop` ends the load at a quiet point; what was measured until then is handed back, marked `interrupted`.
+///
+/// A connection that breaks or is given up in the measured stage ends it, and what was measured until then is handed back with the
+/// reason, `broken_off`; with [`SenderSpec::reconnect`] the load goes on.
+///
+/// Errors: no connection; too few file descriptors; a wrong response, whenever it comes; a connection that breaks or is given up
+/// before anything was measured.
+pub fn run(
+    spec: &SenderSpec,
+    address: &Address,
+    boundary: &mut dyn FnMut(Boundary) -> Result<()>,
+    progress: &mut dyn FnMut(Progress),
+    stop: &AtomicBool,
+) -> Result<Sent> {
+    descriptors::make_room(u64::from(spec.connections) + u64::from(spec.idle_connections) + u64::from(spec.threads))?;
+    let now = unix_time()?;
+    let shared = Shared {
+        spec,
+        address,
+        clock: Clock::get(),
+        gate: Gate::new(spec.threads as usize),
+        halt: AtomicBool::new(false),
+        done: (0..spec.threads).map(|_| AtomicU64::new(0)).collect(),
+        run: check::Run { first: SplitMix64::new(spec.seed.into()).draw() },
+        serial: AtomicU64::new(0),
+        broken_off: Mutex::new(None),
+    };
+    let finished = Mutex::new(Vec::new());
+    let mut conductor = Conductor {
+        shared: &shared,
+        boundary,
+        progress,
+        stop,
+        started_unix_s: now.as_secs(),
+        series: Series::default(),
+        refused: None,
+    };
+    std::thread::scope(|scope| {
+        for number in 0..spec.threads {
+            let (shared, finished) = (&shared, &finished);
+            let thread = std::thread::Builder::new().name(format!("send-{number}"));
+            let spawned = thread.spawn_scoped(scope, move || {
+                let done = thread::run(shared, number);
+                finished.lock().unwrap_or_else(PoisonError::into_inner).push((number, done));
+            });
+            if let Err(e) = spawned {
+                let remedy = "raise ulimit -u, or use fewer --sender-threads";
+                let e = Error::machine("cannot start a sender thread", remedy).because(e);
+                finished.lock().unwrap_or_else(PoisonError::into_inner).push((number, Err(e)));
+                shared.halt.store(true, Ordering::Relaxed);
+                // In the place of the threads that are not there.
+                (number..spec.threads).for_each(|_| shared.gate.leave());
+                break;
+            }
+        }
+        conductor.conduct();
+    });
+    let Conductor { started_unix_s, series, refused, .. } = conductor;
+    let mut threads = finished.into_inner().unwrap_or_else(PoisonError::into_inner);
+    threads.sort_by_key(|(number, _)| *number);
+    // A thread that was only called off is not the cause.
+    let (done, failed): (Vec<_>, Vec<_>) = threads.into_iter().map(|(_, done)| done).partition(|d| d.is_ok());
+    let mut failures: Vec<Error> = refused.into_iter().chain(failed.into_iter().filter_map(Result::err)).collect();
+    failures.sort_by_key(gate::is_called_off);
+    if let Some(e) = failures.into_iter().next() {
+        return Err(match gate::is_called_off(&e) && stop.load(Ordering::Relaxed) {
+            true => Error::machine("the load was stopped before anything was measured", ""),
+            false => e,
+        });
+    }
+    if done.len() != spec.threads as usize {
+        return Err(Error::machine("a sender thread broke down", "report this"));
+    }
+    let around = outcome::Around {
+        started_unix_s,
+        throughput: series.throughput(spec.end.span()),
+        interrupted: stop.load(Ordering::Relaxed),
+        broken_off: shared.broken_off.into_inner().unwrap_or_else(PoisonError::into_inner),
+    };
+    outcome::assemble(spec, &shared.clock, done.into_iter().filter_map(Result::ok).collect(), around)
+}
+
+fn unix_time() -> Result<std::time::Duration> {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_err(|e| Error::machine("the machine's clock stands before 1970", "set it").because(e))
+}
+
+/// The calling thread's part: opens the gate between the stages, tells of progress, stops the load when asked to.
+struct Conductor<'a, 'b> {
+    shared: &'a Shared<'b>,
+    boundary: &'a mut dyn FnMut(Boundary) -> Result<()>,
+    progress: &'a mut dyn FnMut(Progress),
+    stop: &'a AtomicBool,
+    started_unix_s: u64,
+    /// Of the measured stage.
+    series: Series,
+    /// What the caller has ended the load for.
+    refused: Option<Error>,
+}
+
+impl Conductor<'_, '_> {
+    fn conduct(&mut self) {
+        // Nothing was measured and there is nothing to tell: a stop ends it.
+        while !self.shared.gate.all_stand(TICK) {
+            if self.stop.load(Ordering::Relaxed) {
+                self.shared.halt.store(true, Ordering::Relaxed);
+            }
+        }
+        if !self.pass(Boundary::Ready) {
+            return;
+        }
+        self.wait_quiet(Doing::WarmingUp);
+        if let Ok(now) = unix_time() {
+            self.started_unix_s = now.as_secs();
+        }
+        if !self.pass(Boundary::MeasureBegins) {
+            return;
+        }
+        self.wait_quiet(Doing::Measuring);
+        self.pass(Boundary::MeasureEnds);
+    }
+
+    /// All threads stand at the gate: tells the caller and lets them on; or calls the load off if one has failed or the caller
+    /// wants it.
+    fn pass(&mut self, at: Boundary) -> bool {
+        let mut off = self.shared.gate.someone_left();
+        if !off && let Err(e) = (self.boundary)(at) {
+            if at == Boundary::MeasureEnds {
+                self.shared.break_off(e);
+            } else {
+                self.refused = Some(e);
+                off = true;
+            }
+        }
+        self.shared.gate.open(off);
+        !off
+    }
+
+    fn wait_quiet(&mut self, doing: Doing) {
+        let shared = self.shared;
+        let lookout = Lookout { gate: &shared.gate, done: &shared.done, halt: &shared.halt, stop: self.stop };
+        lookout.wait_quiet(doing, shared.spec.end, &mut self.series, self.progress);
+    }
+}

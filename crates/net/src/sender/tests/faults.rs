@@ -1,0 +1,417 @@
+//! Servers that do wrong, each its own way: every load ends, with one line that says what it was.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::wire::HEADER;
+use iotrail_base::units::Bytes;
+
+/// One request from a connection, and the bytes of its response; `None`: the sender has gone.
+fn next(socket: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut header = [0; HEADER];
+    socket.read_exact(&mut header).ok()?;
+    let [body, response] = [0, 4].map(|at| u32::from_le_bytes(std::array::from_fn(|i| header[at + i])) as usize);
+    let mut bytes = vec![0; body];
+    socket.read_exact(&mut bytes).ok()?;
+    assert_eq!(body, response, "these servers echo");
+    Some(bytes)
+}
+
+/// Serves every connection on a thread of its own, which ends with it.
+fn bad(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    let serve = Arc::new(serve);
+    // It waits for connections until the tests end.
+    std::thread::spawn(move || {
+        for socket in listener.incoming().map_while(std::result::Result::ok) {
+            let serve = Arc::clone(&serve);
+            std::thread::spawn(move || serve(socket));
+        }
+    });
+    address
+}
+
+/// Answers the first `right` requests as it should; then `wrong` has the connection, and the next request's bytes.
+fn after(right: usize, wrong: impl Fn(&mut TcpStream, Vec<u8>) + Send + Sync + 'static) -> Address {
+    bad(move |mut socket| {
+        for n in 0.. {
+            let Some(bytes) = next(&mut socket) else { return };
+            if n == right {
+                return wrong(&mut socket, bytes);
+            }
+            if socket.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// Keeps the connection open until the sender closes it.
+fn wait_for_the_end(socket: &mut TcpStream) {
+    while socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {}
+}
+
+/// Two requests in flight on one connection, measured from the first on.
+fn two_in_flight() -> SenderOptions {
+    SenderOptions { connections: 1, window: 2, warmup: Span(Duration::ZERO), ..options() }
+}
+
+fn giving_up(ms: u64) -> SenderOptions {
+    SenderOptions { give_up: Span(Duration::from_millis(ms)), ..two_in_flight() }
+}
+
+/// The load fails with this line and hands nothing back.
+fn fails(options: &SenderOptions, address: &Address, said: &str) {
+    let e = send(options, address).map(|sent| sent.record).unwrap_err();
+    assert_eq!(e.exit_status(), 3);
+    let e = e.to_string();
+    assert!(e.contains(said), "{e}");
+    assert!(!e.contains('\n'));
+}
+
+/// The load ends with this line and `responses` measured ones, and nothing is lost count of.
+fn breaks_off(options: &SenderOptions, address: &Address, responses: u64, said: &str) {
+    let sent = send(options, address).unwrap();
+    let e = sent.broken_off.as_ref().unwrap().to_string();
+    assert!(e.contains(said), "{e}");
+    let r = &sent.record;
+    assert_eq!((r.responses, r.requests - r.unanswered, r.broken), (responses, responses, 1), "{e}");
+    assert!(sent.warnings.iter().any(|w| w.code == "broken_off"));
+    // The time of which it was given up is not measured.
+    assert!(u128::from(sent.elapsed_ns) < options.give_up.0.as_nanos());
+}
+
+#[test]
+fn swapped_responses() {
+    let at = after(4, |socket, first| {
+        let Some(second) = next(socket) else { return };
+        let _ = socket.write_all(&[second, first].concat());
+        wait_for_the_end(socket);
+    });
+    let said = "the response to request 5 of connection 1 is the one to its request 6 (swapped), after 4 right ones";
+    fails(&two_in_flight(), &at, said);
+}
+
+#[test]
+fn the_response_to_another_connection() {
+    let held = std::sync::Mutex::new(None);
+    let turn = std::sync::Barrier::new(2);
+    // Each of two connections gets what the other one has asked.
+    let at = after(0, move |socket, bytes| {
+        held.lock().unwrap().get_or_insert_with(Vec::new).push((socket.peer_addr().unwrap(), bytes));
+        turn.wait();
+        let me = socket.peer_addr().unwrap();
+        let other = held.lock().unwrap().iter().flatten().find(|(peer, _)| *peer != me).unwrap().1.clone();
+        let _ = socket.write_all(&other);
+        wait_for_the_end(socket);
+    });
+    let o = SenderOptions { connections: 2, window: 1, ..two_in_flight() };
+    fails(&o, &at, "(swapped), after 0 right ones");
+}
+
+#[test]
+fn one_wrong_byte() {
+    for offset in [0, 8, 63, 4999] {
+        let at = after(3, move |socket, mut bytes| {
+            bytes[offset] ^= 1;
+            let _ = socket.write_all(&bytes);
+            wait_for_the_end(socket);
+        });
+        let size = if offset > 63 { 5000 } else { 64 };
+        let o = SenderOptions { request: Bytes(size), response: Bytes(size), ..two_in_flight() };
+        fails(
+            &o,
+            &at,
+            &format!("the response to request 4 of connection 1 is wrong at offset {offset} of {size} bytes"),
+        );
+    }
+}
+
+#[test]
+fn too_short_and_too_long() {
+    let at = after(2, |socket, bytes| {
+        let Some(second) = next(socket) else { return };
+        let _ = socket.write_all(&[&bytes[..60], &second].concat());
+        wait_for_the_end(socket);
+    });
+    fails(&two_in_flight(), &at, "request 3 of connection 1 is too short: the next one begins after 60 of 64 bytes");
+    let at = after(2, |socket, bytes| {
+        let Some(second) = next(socket) else { return };
+        let _ = socket.write_all(&[&bytes[..], b"more", &second].concat());
+        wait_for_the_end(socket);
+    });
+    fails(&two_in_flight(), &at, "the response before the one to request 4 of connection 1 is too long by 4 bytes");
+    let at = after(0, |socket, bytes| {
+        let _ = socket.write_all(&[&bytes[..], b"more"].concat());
+        wait_for_the_end(socket);
+    });
+    fails(
+        &SenderOptions { window: 1, ..two_in_flight() },
+        &at,
+        "4 bytes came on connection 1 that no request had asked for",
+    );
+    let o = SenderOptions { window: 1, check: crate::options::Check::Size, ..two_in_flight() };
+    fails(&o, &at, "4 bytes came on connection 1 that no request had asked for");
+}
+
+#[test]
+fn other_bytes_are_right_where_only_their_number_is_checked() {
+    let at = bad(|mut socket| {
+        while let Some(bytes) = next(&mut socket) {
+            let _ = socket.write_all(&vec![0; bytes.len()]);
+        }
+    });
+    fails(&SenderOptions { window: 1, ..two_in_flight() }, &at, "is wrong at offset");
+    let o = SenderOptions { check: crate::options::Check::Size, ..two_in_flight() };
+    assert_eq!(send(&o, &at).unwrap().responses, 1000);
+}
+
+#[test]
+fn silence() {
+    let said = |span: &str| format!("connection 1 was given up after {span} without an answer (requests in flight: 2)");
+    let silent = after(0, |socket, _| wait_for_the_end(socket));
+    fails(&giving_up(200), &silent, &said("200ms"));
+    // Time enough for the right answers before, whatever else the machine does.
+    let later = after(5, |socket, _| wait_for_the_end(socket));
+    breaks_off(&giving_up(1000), &later, 5, &said("1s"));
+    let midway = after(5, |socket, bytes| {
+        let _ = socket.write_all(&bytes[..12]);
+        wait_for_the_end(socket);
+    });
+    let said = "12 of 64 bytes of the response to request 6 had come; 5 requests had been answered";
+    breaks_off(&giving_up(1000), &midway, 5, said);
+}
+
+/// A trickle is no answer: it would end some day, but nobody waits for it.
+#[test]
+fn a_trickle() {
+    let at = after(2, |socket, bytes| {
+        for byte in bytes {
+            std::thread::sleep(Duration::from_millis(100));
+            if socket.write_all(&[byte]).is_err() {
+                return;
+            }
+        }
+    });
+    breaks_off(&giving_up(1000), &at, 2, "bytes of the response to request 3 had come");
+}
+
+#[test]
+fn a_server_that_never_reads() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = Address::Tcp(listener.local_addr().unwrap());
+    let o = SenderOptions { request: Bytes(16 << 20), ..giving_up(200) };
+    fails(&o, &at, "connection 1 was given up after 200ms");
+    // A UNIX socket whose queue takes no more, and nobody accepts.
+    let dir = tempfile::tempdir().unwrap();
+    let (_listener, at) = Address::Unix(dir.path().join("s")).listen(false).unwrap();
+    fails(&o, &at, "was given up after 200ms");
+}
+
+#[test]
+fn nobody_accepts() {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+    socket.listen(0).unwrap();
+    let at = Address::Tcp(socket.local_addr().unwrap().as_socket().unwrap());
+    // The queue holds one or two; of ten some get no answer.
+    fails(&SenderOptions { connections: 10, ..giving_up(200) }, &at, "cannot connect to 127.0.0.1:");
+    // Nor does it keep anyone who wants to stop.
+    let many = spec(&SenderOptions { connections: 10, ..two_in_flight() });
+    let e = run(&many, &at, &mut |_| Ok(()), &mut |_| {}, &AtomicBool::new(true)).unwrap_err();
+    assert_eq!(e.to_string(), "the load was stopped before anything was measured");
+    drop(socket);
+    fails(&two_in_flight(), &at, "Connection refused");
+    let nowhere = Address::Unix("/nonexistent/socket".into());
+    fails(&two_in_flight(), &nowhere, "see that a server is there: iotrail net serve unix:/nonexistent/socket");
+}
+
+#[test]
+fn closed_and_reset() {
+    let closed = after(0, |_, _| {});
+    let e = send(&two_in_flight(), &closed).unwrap_err().to_string();
+    assert!(e.contains("connection 1 was closed by the server") || e.contains("connection 1 broke"), "{e}");
+    let midway = after(3, |socket, bytes| {
+        // The next request is read too: a socket with input left would be reset and not closed.
+        next(socket);
+        let _ = socket.write_all(&bytes[..10]);
+    });
+    let said =
+        "was closed by the server when 10 of 64 bytes of the response to request 4 had come (requests in flight: 2)";
+    breaks_off(&two_in_flight(), &midway, 3, said);
+    let reset = after(3, |socket, _| {
+        socket2::SockRef::from(&*socket).set_linger(Some(Duration::ZERO)).unwrap();
+    });
+    breaks_off(&two_in_flight(), &reset, 3, "connection 1 broke (requests in flight: ");
+    // Before anything was measured it is no result.
+    let o = SenderOptions { warmup: Span(Duration::from_secs(60)), ..two_in_flight() };
+    fails(&o, &midway, "was closed by the server");
+}
+
+/// The measured stage lasts until somebody ends it.
+fn long() -> SenderOptions {
+    SenderOptions { count: None, runtime: Some(Span(Duration::from_secs(3600))), window: 2, ..options() }
+}
+
+#[test]
+fn a_server_that_goes_away_under_load() {
+    let mut running = Some(server("127.0.0.1:0"));
+    let at = running.as_ref().unwrap().address().clone();
+    let sent = run(
+        &spec(&SenderOptions { idle_connections: 3, ..long() }),
+        &at,
+        &mut |_| Ok(()),
+        &mut |p| {
+            if p.doing == Doing::Measuring && p.done > 0 {
+                running = None;
+            }
+        },
+        &NOT_STOPPED,
+    )
+    .unwrap();
+    let r = &sent.record;
+    assert!(r.responses > 0 && sent.broken_off.is_some() && !sent.interrupted);
+    assert_eq!((r.requests, sent.histogram.len()), (r.responses + r.unanswered, r.responses));
+    assert!((1..=7).contains(&r.broken), "{r:?}");
+}
+
+#[test]
+fn a_server_that_is_killed_and_started_again() {
+    for rate in [None, Some(5000.0)] {
+        let first = server("127.0.0.1:0");
+        let at = first.address().clone();
+        let (mut running, mut second, mut nothing) = (Some(first), None, None);
+        let stop = AtomicBool::new(false);
+        let o = SenderOptions { reconnect: true, idle_connections: 3, rate, ..long() };
+        let sent = run(
+            &spec(&o),
+            &at,
+            &mut |_| Ok(()),
+            &mut |p| {
+                if p.doing != Doing::Measuring || p.done == 0 {
+                    return;
+                }
+                // Killed at the first look, there again at the second, and asked at the last.
+                if running.take().is_some() {
+                    return;
+                }
+                let server = second.get_or_insert_with(|| server(&at.to_string()));
+                let start = nothing.get_or_insert_with(|| server.look());
+                if server.look().since(start).1.counts.requests > 100 {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            },
+            &stop,
+        )
+        .unwrap();
+        let r = &sent.record;
+        assert!(sent.broken_off.is_none() && sent.interrupted);
+        assert!(r.broken >= 4 && r.reconnects >= 4, "{r:?}");
+        assert_eq!((r.requests, sent.histogram.len()), (r.responses + r.unanswered, r.responses));
+        assert!(sent.warnings.iter().any(|w| w.code == "idle_closed"));
+        assert_eq!(sent.warnings.iter().any(|w| w.code == "unanswered"), r.unanswered > 0);
+    }
+}
+
+#[test]
+fn a_server_that_does_not_come_back() {
+    let mut running = Some(server("127.0.0.1:0"));
+    let at = running.as_ref().unwrap().address().clone();
+    let o = SenderOptions { reconnect: true, give_up: Span(Duration::from_millis(200)), ..long() };
+    let mut progress = |p: Progress| {
+        if p.doing == Doing::Measuring && p.done > 0 {
+            running = None;
+        }
+    };
+    let sent = run(&spec(&o), &at, &mut |_| Ok(()), &mut progress, &NOT_STOPPED).unwrap();
+    let e = sent.broken_off.unwrap().to_string();
+    assert!(e.contains("cannot connect to") && e.contains("Connection refused"), "{e}");
+}
+
+/// Latency of an open loop counts from the intended time: what a server held up is seen in all requests that were to come meanwhile.
+#[test]
+fn a_pause_is_seen_in_every_request_that_it_delayed() {
+    let pause = || after_pause(Duration::from_millis(300));
+    let o = SenderOptions { connections: 1, window: 1, count: Some(200), warmup: Span(Duration::ZERO), ..options() };
+    let open = send(&SenderOptions { rate: Some(1000.0), ..o.clone() }, &pause()).unwrap();
+    // The 200 requests were to come within 200 ms, and none was answered before 300 ms: each took 100 ms at least.
+    assert!(open.histogram.min() >= 99_000_000, "{} ns", open.histogram.min());
+    assert!(open.record.worst_lag_ns.unwrap() >= 250_000_000);
+    assert!(open.warnings.iter().any(|w| w.code == "rate_lag"));
+    assert_eq!((open.record.unsent, open.responses), (Some(0), 200));
+    let closed = send(&o, &pause()).unwrap();
+    assert_eq!(closed.responses, 200);
+    assert!(closed.histogram.max() >= 300_000_000 && closed.histogram.value_at_quantile(0.5) < closed.histogram.max());
+}
+
+/// Echoes, but holds its first answer back.
+fn after_pause(pause: Duration) -> Address {
+    bad(move |mut socket| {
+        let mut first = true;
+        while let Some(bytes) = next(&mut socket) {
+            if std::mem::take(&mut first) {
+                std::thread::sleep(pause);
+            }
+            let _ = socket.write_all(&bytes);
+        }
+    })
+}
+
+/// What could not be sent before the end is told.
+#[test]
+fn an_open_loop_says_what_it_could_not_send() {
+    let count = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&count);
+    let slow = bad(move |mut socket| {
+        while let Some(bytes) = next(&mut socket) {
+            seen.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(20));
+            let _ = socket.write_all(&bytes);
+        }
+    });
+    let o = SenderOptions {
+        connections: 1,
+        rate: Some(1000.0),
+        count: None,
+        runtime: Some(Span(Duration::from_millis(200))),
+        warmup: Span(Duration::ZERO),
+        ..options()
+    };
+    let sent = send(&o, &slow).unwrap();
+    let r = &sent.record;
+    // 200 were due, and at most ten could go; the last one may have been due at the very end.
+    assert!((1..=11).contains(&r.requests) && r.requests == count.load(Ordering::Relaxed), "{r:?}");
+    assert!((r.requests + r.unsent.unwrap()).abs_diff(200) <= 1, "{r:?}");
+    assert!(sent.warnings.iter().any(|w| w.code == "rate_not_met"));
+}
+
+/// A burst is sent only when there is room for all of it.
+#[test]
+fn bursts_come_whole() {
+    // Answers four at a time, and only once four have come: with anything less the load would be given up.
+    let fours = bad(|mut socket| {
+        loop {
+            let four: Option<Vec<_>> = (0..4).map(|_| next(&mut socket)).collect();
+            let Some(four) = four else { return };
+            if socket.write_all(&four.concat()).is_err() {
+                return;
+            }
+        }
+    });
+    for rate in [None, Some(10_000.0)] {
+        let o = SenderOptions {
+            connections: 3,
+            window: 6,
+            burst: 4,
+            rate,
+            count: Some(1200),
+            warmup: Span(Duration::ZERO),
+            ..options()
+        };
+        assert_eq!(send(&o, &fours).unwrap().responses, 1200);
+    }
+}

@@ -1,0 +1,197 @@
+//! Completions: one io_uring_enter per round hands over the round's receives and sends and waits for more.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `queue` | both queues of the ring, and entering the kernel |
+//! | `entry` | what the submission entries say |
+//! | `provided` | buffers that the kernel chooses from |
+//! | `output` | memory that sends read from |
+//! | `peer` | what is under way for a connection |
+//! | `exchange` | what follows on the completions of a connection |
+//! | `serve` | the loop; accepting |
+//!
+//! What one round's receives of a connection asked is answered with one send. It takes what the socket has room for while it is
+//! submitted (MSG_DONTWAIT), and has a completion only if that was not all (IOSQE_CQE_SKIP_SUCCESS): so it neither ends the wait
+//! that is part of the same system call, nor keeps memory. What the socket did not take gets memory of its own and a send that
+//! waits. There is never more than one send of a connection under way: completions of sends are looked for before all others.
+
+mod entry;
+mod exchange;
+mod output;
+mod peer;
+mod provided;
+mod queue;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+
+use linux_raw_sys::io_uring as sys;
+
+use super::connection::without_delay;
+use super::seat::Seat;
+use super::spec::ServerSpec;
+use crate::descriptors;
+use crate::options::Receive;
+use entry::Word;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::kernel;
+use iotrail_load::engine::io_uring::flags::Flag;
+use iotrail_load::engine::io_uring::refusal::Words;
+use iotrail_load::engine::io_uring::ring::{Handle, Ring};
+use iotrail_load::engine::io_uring::{self, Config};
+use provided::Provided;
+use queue::Queue;
+
+/// Submission entries of each ring.
+pub const SQ_ENTRIES: u32 = 512;
+
+const WORDS: Words = Words {
+    without_rings: "use --engine epoll",
+    fewer_rings: "use fewer --server-threads",
+    smaller_ring: "use a smaller cqsize",
+};
+
+/// Serves until the seat's server is stopped.
+pub fn serve(seat: &Seat<'_>) -> Result<()> {
+    let spec = &seat.shared.spec;
+    let options = &spec.options;
+    let config = Config {
+        setup: spec.setup.clone(),
+        sq_entries: SQ_ENTRIES,
+        sq_cpu: options.sq_cpu,
+        sq_idle_ms: options.sq_idle,
+        ..Config::default()
+    };
+    let ring = io_uring::open_ring(&config, &WORDS)?;
+    let granted = io_uring::granted(&config, &ring);
+    let sqpoll = spec.setup.has(Flag::Sqpoll);
+    if sqpoll && let Some(tid) = io_uring::sq_thread::of(ring.fd()) {
+        seat.shared.sq_tids[seat.number].store(tid, Ordering::Relaxed);
+    }
+    if ring.params.features & sys::IORING_FEAT_CQE_SKIP == 0 {
+        let what =
+            format!("this kernel ({}) has no requests that complete in silence: they are there since 5.17", release());
+        return Err(Error::machine(what, "use --engine epoll"));
+    }
+    let handle = match spec.register_ring {
+        true => Handle::by_index(&ring).map_err(|e| {
+            Error::machine("cannot register the ring with its thread (5.18)", "leave ring out of --register").because(e)
+        })?,
+        false => Handle::by_descriptor(&ring),
+    };
+    let places = if spec.register_files { Some(register_files(&ring)?) } else { None };
+    if let Some(napi) = options.napi {
+        register_napi(&ring, napi.0.as_micros())?;
+    }
+    let provided = match options.receive {
+        Receive::Single => None,
+        _ => Some(register_buffers(&ring, spec)?),
+    };
+    // A request that waits for a connection or for room must do so in the kernel, where an O_NONBLOCK of old kernels fails it.
+    let listening = |e| Error::machine("cannot make the listening socket wait", "report this").because(e);
+    seat.listener.set_nonblocking(false).map_err(listening)?;
+    // Accepted connections inherit it, direct ones too.
+    without_delay(seat.listener.as_raw_fd());
+    let mut queue = Queue::new(ring, handle, sqpoll, seat.counts());
+    if options.zero_copy.is_some() {
+        if seat.listener.local_addr().is_ok_and(|at| at.is_unix()) {
+            let remedy = "leave --zero-copy away, or serve at a TCP address";
+            return Err(Error::input("a UNIX socket has no zero-copy sends", remedy));
+        }
+        probe_zero_copy(&mut queue, seat)?;
+    }
+    let mut server = serve::Server::new(seat, queue, provided, places);
+    let ended = server.begin(granted).and_then(|()| server.run());
+    server.end();
+    ended
+}
+
+/// An empty table of direct descriptors, as large as the limit of open files allows; its places.
+fn register_files(ring: &Ring) -> Result<u32> {
+    // Each takes 8 bytes of the kernel's.
+    const MOST: u64 = 1 << 16;
+    let nr = descriptors::raise()?.min(MOST) as u32;
+    let what = sys::io_uring_rsrc_register { nr, flags: sys::IORING_RSRC_REGISTER_SPARSE, resv2: 0, data: 0, tags: 0 };
+    // SAFETY: one live structure; a sparse table names no other memory. The count is the structure's size.
+    let done = unsafe {
+        let op = sys::io_uring_register_op::IORING_REGISTER_FILES2;
+        ring.register(op, (&raw const what).cast(), size_of_val(&what) as u32)
+    };
+    done.map(|()| nr).map_err(|e| {
+        Error::machine(
+            format!("cannot register a table of {nr} direct descriptors (5.19)"),
+            "leave files out of --register",
+        )
+        .because(e)
+    })
+}
+
+fn register_napi(ring: &Ring, us: u128) -> Result<()> {
+    let mut what = sys::io_uring_napi {
+        busy_poll_to: u32::try_from(us).unwrap_or(u32::MAX),
+        prefer_busy_poll: 0,
+        opcode: sys::io_uring_napi_op::IO_URING_NAPI_REGISTER_OP as u8,
+        pad: [0; 2],
+        op_param: sys::io_uring_napi_tracking_strategy::IO_URING_NAPI_TRACKING_DYNAMIC as u32,
+        resv: 0,
+    };
+    // SAFETY: one live structure, which the kernel reads, and writes what was set before.
+    let done = unsafe { ring.register(sys::io_uring_register_op::IORING_REGISTER_NAPI, (&raw mut what).cast(), 1) };
+    done.map_err(|e| {
+        let what = format!("this kernel ({}) refuses busy polling by io_uring: it is there since 6.9", release());
+        Error::machine(what, "leave --napi away").because(e)
+    })
+}
+
+fn register_buffers(ring: &Ring, spec: &ServerSpec) -> Result<Provided> {
+    if spec.options.receive == Receive::Bundle && ring.params.features & sys::IORING_FEAT_RECVSEND_BUNDLE == 0 {
+        return Err(Error::machine(
+            format!("this kernel ({}) has no receives of several buffers: they are there since 6.10", release()),
+            "use --receive multishot",
+        ));
+    }
+    Provided::register(ring, spec.options.buffers as usize, spec.buffer_bytes).map_err(|e| {
+        let what = format!("cannot provide {} buffers of {} bytes (5.19)", spec.options.buffers, spec.buffer_bytes);
+        Error::machine(what, "use fewer --buffers, a smaller --buffer-size, or --receive single").because(e)
+    })
+}
+
+/// Asks for one on what is no socket: a kernel that knows such sends says so, and one that does not finds the request invalid.
+fn probe_zero_copy(queue: &mut Queue<'_>, seat: &Seat<'_>) -> Result<()> {
+    let (sqe, _) = queue.push(Word::Ignored);
+    entry::send(sqe, seat.stop_fd(), std::ptr::null(), 0, true);
+    let mut result = None;
+    while result.is_none() || queue.outstanding > 0 {
+        queue.enter(1, None).map_err(cannot_enter)?;
+        while queue.pop_send().is_some() {}
+        while let Some(cqe) = queue.pop() {
+            result.get_or_insert(cqe.result);
+        }
+    }
+    match result {
+        Some(r) if r == -libc::EINVAL || r == -libc::EOPNOTSUPP => Err(Error::machine(
+            format!(
+                "this kernel ({}) has no zero-copy sends that tell whether it copied: they are there since 6.2",
+                release()
+            ),
+            "leave --zero-copy away",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn cannot_enter(e: std::io::Error) -> Error {
+    match e.raw_os_error() {
+        Some(libc::ENOMEM | libc::EBADR) => {
+            Error::machine("the kernel lost completions for want of memory", "free some")
+        }
+        _ => Error::machine("cannot wait for completions", "report this").because(e),
+    }
+}
+
+fn release() -> String {
+    kernel::release().unwrap_or_else(|| "release unknown".into())
+}

@@ -1,0 +1,227 @@
+//! Both queues of a ring, used by one thread: one system call hands over what was queued and waits for what completes.
+
+use std::io;
+use std::sync::atomic::{Ordering, fence};
+
+use linux_raw_sys::io_uring as sys;
+
+use super::entry::Word;
+use iotrail_load::engine::io_uring::ring::{Handle, Ring};
+use iotrail_schema::net_record::{LiveCounts, bump};
+
+/// What a completion says.
+#[derive(Debug, Clone, Copy)]
+pub struct Cqe {
+    pub word: Word,
+    pub result: i32,
+    pub flags: u32,
+}
+
+impl Cqe {
+    /// More completions of the same request follow.
+    pub fn more(self) -> bool {
+        self.flags & sys::IORING_CQE_F_MORE != 0
+    }
+
+    /// The provided buffer that holds what was received, or the first of them.
+    pub fn buffer(self) -> Option<u16> {
+        (self.flags & sys::IORING_CQE_F_BUFFER != 0).then_some((self.flags >> sys::IORING_CQE_BUFFER_SHIFT) as u16)
+    }
+}
+
+pub struct Queue<'a> {
+    pub ring: Ring,
+    handle: Handle,
+    sqpoll: bool,
+    counts: &'a LiveCounts,
+    /// Entries queued so far, and how many of them the kernel has taken. Their low halves are the ring's tails.
+    tail: u64,
+    taken: u64,
+    /// Completion head, how far sends were looked for, and the tail up to which this round reads.
+    head: u32,
+    searched: u32,
+    seen: u32,
+    /// What the kernel had taken when `seen` was read.
+    taken_when_seen: u64,
+    /// Entries before this one have done what they do while they are submitted, and their failures are known.
+    pub settled: u64,
+    /// What was found came by way of the kernel's list of overflown completions.
+    overflown: bool,
+    /// Requests that have a completion to come.
+    pub outstanding: u64,
+}
+
+impl<'a> Queue<'a> {
+    /// On a ring that was not used yet.
+    pub fn new(ring: Ring, handle: Handle, sqpoll: bool, counts: &'a LiveCounts) -> Self {
+        Self {
+            ring,
+            handle,
+            sqpoll,
+            counts,
+            tail: 0,
+            taken: 0,
+            head: 0,
+            searched: 0,
+            seen: 0,
+            taken_when_seen: 0,
+            settled: 0,
+            overflown: false,
+            outstanding: 0,
+        }
+    }
+
+    /// Entries that can be queued before the next [`Queue::enter`].
+    #[inline]
+    pub fn room(&self) -> u32 {
+        self.ring.params.sq_entries - (self.tail - self.read_by_kernel()) as u32
+    }
+
+    /// Entries that the kernel has read.
+    #[inline]
+    fn read_by_kernel(&self) -> u64 {
+        match self.sqpoll {
+            // Acquire: the kernel has read an entry before it moves the head past it.
+            true => self.tail - u64::from((self.tail as u32).wrapping_sub(self.ring.sq_head().load(Ordering::Acquire))),
+            false => self.taken,
+        }
+    }
+
+    /// The next entry, all zero but for `word`, and its number; there must be [`Queue::room`].
+    #[inline]
+    pub fn push(&mut self, word: Word) -> (&mut sys::io_uring_sqe, u64) {
+        debug_assert!(self.room() > 0);
+        let number = self.tail;
+        self.tail += 1;
+        self.outstanding += u64::from(word.completes());
+        let at = self.ring.sqe(number as u32);
+        // SAFETY: beyond the tail that the kernel knows and within the ring, so ours until it is handed over; a plain C
+        // structure, valid when all zero.
+        let sqe = unsafe {
+            at.write_bytes(0, 1);
+            &mut *at
+        };
+        sqe.user_data = word.pack();
+        (sqe, number)
+    }
+
+    /// An entry that was queued and not handed over yet.
+    #[inline]
+    pub fn queued(&mut self, number: u64) -> Option<&mut sys::io_uring_sqe> {
+        // SAFETY: between what the kernel has taken and our tail, so ours.
+        (self.taken..self.tail).contains(&number).then(|| unsafe { &mut *self.ring.sqe(number as u32) })
+    }
+
+    /// Completions found and not looked at yet.
+    pub fn left(&self) -> u32 {
+        self.seen.wrapping_sub(self.head)
+    }
+
+    /// Hands over what is queued and waits until `min` completions are there.
+    #[inline]
+    pub fn enter(&mut self, min: u32, timeout: Option<&libc::timespec>) -> io::Result<()> {
+        // Release: the entries are written before the kernel sees the tail, and completions read before it sees the head.
+        self.ring.sq_tail().store(self.tail as u32, Ordering::Release);
+        self.ring.cq_head().store(self.head, Ordering::Release);
+        let arg = timeout.map(|t| sys::io_uring_getevents_arg {
+            sigmask: 0,
+            sigmask_sz: 0,
+            min_wait_usec: 0,
+            ts: std::ptr::from_ref(t) as u64,
+        });
+        let mut flags = sys::IORING_ENTER_GETEVENTS;
+        let mut submit = (self.tail - self.taken) as u32;
+        if self.sqpoll {
+            (self.taken, submit) = (self.tail, 0);
+            // The tail must be visible before the flag is read, or both sides could miss each other (io_uring(7): a full
+            // barrier).
+            fence(Ordering::SeqCst);
+            let said = self.ring.sq_flags().load(Ordering::Relaxed);
+            let there = self.ring.cq_tail().load(Ordering::Acquire).wrapping_sub(self.head);
+            if there >= min && said & sys::IORING_SQ_CQ_OVERFLOW == 0 {
+                flags = 0;
+            }
+            if said & sys::IORING_SQ_NEED_WAKEUP != 0 {
+                flags |= sys::IORING_ENTER_SQ_WAKEUP;
+            }
+        }
+        if flags != 0 {
+            bump(&self.counts.syscalls, 1);
+            match self.handle.enter(submit, min, flags, arg.as_ref()) {
+                Ok(taken) if !self.sqpoll => self.taken += u64::from(taken),
+                // Interrupted, out of time, no memory for a request, or no room for completions: what there is, is looked at.
+                Ok(_) | Err(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY) => {}
+                Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
+        self.look()
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        let before = self.seen;
+        // In this order: the kernel posts the failures of a batch before it moves the head past the batch.
+        self.taken_when_seen = self.read_by_kernel();
+        // Acquire: the entries up to the tail are written.
+        self.seen = self.ring.cq_tail().load(Ordering::Acquire);
+        if self.overflown {
+            // While there are overflown completions all others queue behind them, so these came off the kernel's list: so
+            // many had no room (and perhaps one or the other that came after the list was empty).
+            bump(&self.counts.cq_overflows, u64::from(self.seen.wrapping_sub(before)));
+        }
+        self.overflown = self.ring.sq_flags().load(Ordering::Relaxed) & sys::IORING_SQ_CQ_OVERFLOW != 0;
+        if self.overflown && self.ring.cq_lost().load(Ordering::Relaxed) > 0 {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
+        Ok(())
+    }
+
+    /// Completions have overflown, or were left: the next [`Queue::enter`] must not wait.
+    pub fn has_more(&self) -> bool {
+        self.overflown || self.left() > 0
+    }
+
+    fn read(&self, at: u32) -> Cqe {
+        // SAFETY: between our head and a tail read with acquire order.
+        let (word, result, flags) = unsafe { self.ring.cqe(at) };
+        Cqe { word: Word::unpack(word), result, flags }
+    }
+
+    fn count(&mut self, cqe: Cqe) {
+        if !cqe.more() && cqe.word.completes() {
+            self.outstanding -= 1;
+        }
+    }
+
+    /// Completions of sends, before all others of the round: what becomes of a connection's next answers depends on them. After the
+    /// last one all that was submitted is settled.
+    #[inline]
+    pub fn pop_send(&mut self) -> Option<Cqe> {
+        while self.searched != self.seen {
+            let cqe = self.read(self.searched);
+            self.searched = self.searched.wrapping_add(1);
+            if cqe.word.is_send() {
+                self.count(cqe);
+                return Some(cqe);
+            }
+        }
+        if !self.overflown {
+            self.settled = self.taken_when_seen;
+        }
+        None
+    }
+
+    /// The other completions, once there are no more of sends.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Cqe> {
+        debug_assert!(self.searched == self.seen);
+        while self.head != self.seen {
+            let cqe = self.read(self.head);
+            self.head = self.head.wrapping_add(1);
+            if !cqe.word.is_send() {
+                self.count(cqe);
+                return Some(cqe);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,335 @@
+//! The loop: enter, look at what completed, queue what follows; accepting, pausing, and the end.
+
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use linux_raw_sys::io_uring as sys;
+
+use super::cannot_enter;
+use super::entry::{self, Word};
+use super::exchange::Exchange;
+use super::output::Output;
+use super::peer::{Peer, Receiving};
+use super::provided::Provided;
+use super::queue::{Cqe, Queue};
+use crate::options::{Accept, Receive};
+use crate::server::seat::Seat;
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::net_record::bump;
+
+/// Entries that one completion may have to queue.
+const ENTRIES_EACH: u32 = 8;
+/// No new connection is accepted for so long after one could not be for want of descriptors.
+static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// A connection with a buffer of its own that has been silent for so long gives it away.
+static SILENCE: libc::timespec = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+/// A sweep for which there was no more room goes on so soon.
+static SOON: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// The kernel accepts and closes a connection for which the table of direct descriptors has no place. Where so few are left, one is
+/// accepted at a time, and none when there is no place.
+const FEW_PLACES: u32 = 256;
+/// So many buffers of silent connections are worth giving back to the system.
+const MANY_INPUTS: usize = 256;
+/// The kernel has so long to end everything.
+const END: Duration = Duration::from_millis(500);
+
+pub struct Server<'a> {
+    seat: &'a Seat<'a>,
+    exchange: Exchange<'a>,
+    peers: Vec<Option<Peer>>,
+    free: Vec<u32>,
+    /// Of direct descriptors.
+    places: Option<u32>,
+    accepting: bool,
+    /// A timeout that ends the pause, and one that begins a sweep, is under way.
+    paused: bool,
+    sweeping: bool,
+    /// Where a sweep goes on; 0: at the beginning.
+    swept: usize,
+}
+
+impl<'a> Server<'a> {
+    pub fn new(seat: &'a Seat<'a>, queue: Queue<'a>, provided: Option<Provided>, places: Option<u32>) -> Self {
+        let spec = &seat.shared.spec;
+        let exchange = Exchange {
+            queue,
+            provided,
+            output: Output::new(),
+            counts: seat.counts(),
+            receive: spec.options.receive,
+            direct: spec.register_files,
+            zero_copy: spec.options.zero_copy.map_or(usize::MAX, |bytes| bytes.0 as usize),
+            input_bytes: spec.buffer_bytes,
+            inputs: 0,
+            inputs_freed: 0,
+            spare: vec![],
+            scratch: vec![],
+            follow: vec![],
+        };
+        Self {
+            seat,
+            exchange,
+            peers: vec![],
+            free: vec![],
+            places,
+            accepting: false,
+            paused: false,
+            sweeping: false,
+            swept: 0,
+        }
+    }
+
+    /// Accepts, and says so.
+    pub fn begin(&mut self, granted: Vec<String>) -> Result<()> {
+        let (sqe, _) = self.exchange.queue.push(Word::Stop);
+        entry::poll_in(sqe, self.seat.stop_fd());
+        self.accept();
+        self.exchange.queue.enter(0, None).map_err(cannot_enter)?;
+        self.seat.serves(granted);
+        Ok(())
+    }
+
+    pub fn run(&mut self) -> Result<()> {
+        let options = &self.seat.shared.spec.options;
+        let timeout = options
+            .wait_timeout
+            .filter(|_| options.wait_for > 1)
+            .map(|t| libc::timespec { tv_sec: t.0.as_secs() as libc::time_t, tv_nsec: t.0.subsec_nanos().into() });
+        let counts = self.exchange.counts;
+        let mut idle = true;
+        while !self.seat.is_stopping() {
+            let x = &mut self.exchange;
+            if let Some(provided) = &x.provided {
+                provided.publish();
+            }
+            // After a wait in vain the next one is for anything at all.
+            let (wait_for, timeout) = if idle { (1, None) } else { (options.wait_for, timeout.as_ref()) };
+            let min = if x.queue.has_more() || !x.follow.is_empty() { 0 } else { wait_for };
+            x.queue.enter(min, timeout).map_err(cannot_enter)?;
+            bump(&counts.loops, 1);
+            let completions = self.look()?;
+            bump(&counts.completions, completions);
+            idle = completions == 0 && min > 0;
+            if completions == 0 && (self.exchange.queue.left() > 0 || !self.exchange.follow.is_empty()) {
+                // SQPOLL's thread has not taken yet what was queued.
+                bump(&counts.syscalls, 1);
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what follows on the completions that are there, as far as there is room to queue it; how many they were.
+    fn look(&mut self) -> Result<u64> {
+        let mut completions = 0;
+        loop {
+            if self.exchange.queue.room() < ENTRIES_EACH {
+                return Ok(completions);
+            }
+            let Some(cqe) = self.exchange.queue.pop_send() else { break };
+            completions += 1;
+            self.sent(cqe);
+        }
+        self.exchange.output.settle(self.exchange.queue.settled);
+        for at in std::mem::take(&mut self.exchange.follow) {
+            // Whom there is no room for follows later.
+            let has_room = self.exchange.queue.room() >= ENTRIES_EACH;
+            let Some(peer) = &mut self.peers[at as usize] else { continue };
+            peer.follows = false;
+            match has_room {
+                true => self.settle(at, false),
+                false => {
+                    peer.follows = true;
+                    self.exchange.follow.push(at);
+                }
+            }
+        }
+        while self.exchange.queue.room() >= ENTRIES_EACH
+            && let Some(cqe) = self.exchange.queue.pop()
+        {
+            completions += 1;
+            self.completed(cqe)?;
+        }
+        Ok(completions)
+    }
+
+    fn sent(&mut self, cqe: Cqe) {
+        match cqe.word {
+            Word::Send(_, slot) if cqe.flags & sys::IORING_CQE_F_NOTIF != 0 => self.exchange.notified(slot, cqe),
+            Word::Send(at, _) | Word::SendAtOnce(at) => {
+                let Some(peer) = &mut self.peers[at as usize] else { return };
+                self.exchange.sent(at, peer, cqe);
+                self.settle(at, false);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn completed(&mut self, cqe: Cqe) -> Result<()> {
+        match cqe.word {
+            Word::Receive(at) => {
+                let Some(peer) = &mut self.peers[at as usize] else { return Ok(()) };
+                if !self.exchange.received(at, peer, cqe) {
+                    let receive = self.seat.shared.spec.options.receive;
+                    let what = format!("this kernel refuses receives of the kind {receive}");
+                    return Err(Error::machine(what, "use --receive single, or a newer kernel (multishot: 6.0)"));
+                }
+                let readable = cqe.flags & sys::IORING_CQE_F_SOCK_NONEMPTY != 0 || cqe.result == -libc::ENOBUFS;
+                self.settle(at, readable);
+            }
+            Word::Poll(at) => {
+                let Some(peer) = &mut self.peers[at as usize] else { return Ok(()) };
+                peer.receiving = Receiving::No;
+                self.settle(at, cqe.result != -libc::ECANCELED);
+                self.sweep_later();
+            }
+            Word::Accept => self.accepted(cqe)?,
+            Word::Resume => {
+                self.paused = false;
+                self.accept();
+            }
+            Word::Sweep => {
+                self.sweeping = false;
+                self.sweep();
+            }
+            Word::Stop | Word::Ignored | Word::Send(..) | Word::SendAtOnce(_) => {}
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn settle(&mut self, at: u32, readable: bool) {
+        let place = &mut self.peers[at as usize];
+        if let Some(peer) = place
+            && self.exchange.settle(at, peer, readable)
+        {
+            *place = None;
+            self.free.push(at);
+            if !self.accepting && !self.paused {
+                self.accept();
+            }
+        }
+    }
+
+    /// Places for direct descriptors.
+    fn places_left(&self) -> u32 {
+        self.places.map_or(u32::MAX, |all| all.saturating_sub((self.peers.len() - self.free.len()) as u32))
+    }
+
+    fn accept(&mut self) {
+        let left = self.places_left();
+        if left == 0 {
+            return;
+        }
+        let multishot = self.seat.shared.spec.options.accept == Accept::Multishot && left > FEW_PLACES;
+        let (sqe, _) = self.exchange.queue.push(Word::Accept);
+        entry::accept(sqe, self.seat.listener.as_raw_fd(), multishot, self.exchange.direct);
+        self.accepting = true;
+    }
+
+    fn accepted(&mut self, cqe: Cqe) -> Result<()> {
+        let counts = self.exchange.counts;
+        self.accepting = cqe.more();
+        match -cqe.result {
+            ..=0 => {
+                bump(&counts.accepted, 1);
+                let at = self.free.pop().unwrap_or_else(|| {
+                    self.peers.push(None);
+                    self.peers.len() as u32 - 1
+                });
+                self.peers[at as usize] = Some(Peer::new(cqe.result));
+                self.settle(at, false);
+                if self.accepting && self.places_left() == FEW_PLACES {
+                    entry::cancel(self.exchange.queue.push(Word::Ignored).0, Word::Accept);
+                }
+            }
+            libc::EINTR | libc::ECONNABORTED | libc::EAGAIN | libc::ECANCELED => {}
+            libc::EINVAL => {
+                let accept = self.seat.shared.spec.options.accept;
+                let what = format!("this kernel refuses accepts of the kind {accept}");
+                return Err(Error::machine(what, "use --accept single and no --register files (5.19)"));
+            }
+            // Out of descriptors or memory: those who wait are accepted when others have gone.
+            _ => {
+                bump(&counts.accept_failures, 1);
+                if !self.paused && !self.accepting {
+                    self.paused = true;
+                    entry::timeout(self.exchange.queue.push(Word::Resume).0, &PAUSE);
+                }
+            }
+        }
+        if !self.accepting && !self.paused {
+            self.accept();
+        }
+        Ok(())
+    }
+
+    fn sweep_later(&mut self) {
+        if self.exchange.inputs + self.exchange.inputs_freed > 0 && !self.sweeping {
+            self.sweeping = true;
+            let after = if self.swept > 0 { &SOON } else { &SILENCE };
+            entry::timeout(self.exchange.queue.push(Word::Sweep).0, after);
+        }
+    }
+
+    /// Who has been silent since the last sweep has to wait without a buffer of its own.
+    fn sweep(&mut self) {
+        debug_assert!(self.exchange.receive == Receive::Single);
+        if self.swept == 0 && std::mem::take(&mut self.exchange.inputs_freed) > MANY_INPUTS {
+            // SAFETY: gives the system memory that nothing uses; the allocator would keep it.
+            unsafe { libc::malloc_trim(0) };
+        }
+        let from = std::mem::take(&mut self.swept);
+        for (at, peer) in self.peers.iter_mut().enumerate().skip(from) {
+            if self.exchange.queue.room() <= ENTRIES_EACH {
+                self.swept = at;
+                break;
+            }
+            let Some(peer) = peer else { continue };
+            let spoke = std::mem::take(&mut peer.spoke);
+            if !spoke && peer.receiving == Receiving::Armed && peer.end.is_none() {
+                self.exchange.cancel_receive(at as u32, peer);
+            }
+        }
+        self.sweep_later();
+    }
+
+    /// Ends everything that is under way, and closes what is open. What the kernel may still use is left to it.
+    pub fn end(mut self) {
+        let until = Instant::now() + END;
+        let step = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+        let x = &mut self.exchange;
+        let mut asked = false;
+        while x.queue.outstanding > 0 && Instant::now() < until {
+            if !asked && x.queue.room() > 0 {
+                entry::cancel_all(x.queue.push(Word::Ignored).0);
+                asked = true;
+            }
+            if x.queue.enter(1, Some(&step)).is_err() {
+                break;
+            }
+            while x.queue.pop_send().is_some() {}
+            while let Some(cqe) = x.queue.pop() {
+                if cqe.word == Word::Accept && cqe.result >= 0 && !x.direct {
+                    close(cqe.result);
+                }
+            }
+        }
+        if !self.exchange.direct {
+            self.peers.iter().flatten().for_each(|peer| close(peer.fd));
+        }
+        if self.exchange.queue.outstanding > 0 {
+            if let Some(provided) = self.exchange.provided.take() {
+                provided.leak();
+            }
+            self.exchange.output.leak();
+            std::mem::forget(self.peers);
+        }
+    }
+}
+
+fn close(fd: i32) {
+    // SAFETY: a descriptor that the kernel gave to this server, which nothing uses any more.
+    unsafe { libc::close(fd) };
+}

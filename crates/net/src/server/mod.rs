@@ -1,0 +1,174 @@
+//! The server: threads that each accept, receive and answer through one engine.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `spec` | the options, checked |
+//! | `connection` | one connection's state, the same for every engine |
+//! | `epoll` | readiness: epoll_wait, recv, send |
+//! | `io_uring` | completions: receives, sends and accepts in a ring |
+//! | `seat` | what a thread of any engine is given, and how it learns that it has to stop |
+//! | `counted` | what the threads counted and took between two looks |
+//! | `record` | the options by name, as a measurement has them |
+
+mod connection;
+pub mod counted;
+mod epoll;
+mod io_uring;
+mod record;
+mod seat;
+pub mod spec;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::address::Address;
+use crate::options::ServerEngine;
+use iotrail_base::error::{Error, Result};
+use iotrail_load::{cpus, usage};
+use iotrail_schema::net_record::{Counts, LiveCounts};
+use seat::{Seat, Shared};
+use spec::ServerSpec;
+
+/// A server that serves until it is stopped or dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    address: Address,
+    started: Instant,
+}
+
+impl Server {
+    /// Listens, and starts the threads; it serves when this returns. Errors: an address that cannot be had, an engine or a flag that the
+    /// kernel refuses.
+    pub fn start(spec: ServerSpec, address: &Address) -> Result<Self> {
+        let (first, at) = address.listen(false)?;
+        if spec.threads > 1 && at.port().is_some() {
+            // Not before: another server's address is refused, and not shared.
+            let cannot =
+                |e| Error::machine(format!("cannot share {at} among the threads"), "use one thread").because(e);
+            first.set_reuse_port(true).map_err(cannot)?;
+        }
+        let mut listeners = vec![first];
+        for _ in 1..spec.threads {
+            // At a TCP address the kernel spreads the connections; a UNIX socket has one queue, which all take from.
+            listeners.push(match &at {
+                Address::Tcp(_) => at.listen(true)?.0,
+                Address::Unix(_) => listeners[0]
+                    .try_clone()
+                    .map_err(|e| Error::machine("cannot share the listening socket", "raise ulimit -n").because(e))?,
+            });
+        }
+        let shared = Arc::new(Shared::new(spec)?);
+        let mut server = Server { shared, threads: vec![], address: at, started: Instant::now() };
+        for (number, listener) in listeners.into_iter().enumerate() {
+            let shared = Arc::clone(&server.shared);
+            let thread = std::thread::Builder::new().name(format!("serve-{number}"));
+            let spawned = thread.spawn(move || {
+                let seat = Seat { shared: &shared, number, listener };
+                let ended = serve(&seat);
+                shared.left(ended);
+            });
+            match spawned {
+                Ok(thread) => server.threads.push(thread),
+                Err(e) => {
+                    let remedy = "raise ulimit -u, or use fewer --server-threads";
+                    return Err(Error::machine("cannot start a server thread", remedy).because(e));
+                }
+            }
+        }
+        server.shared.wait_until_all_serve()?;
+        Ok(server)
+    }
+
+    /// Where it is; with the port that the kernel chose.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub fn spec(&self) -> &ServerSpec {
+        &self.shared.spec
+    }
+
+    /// Ring flags that the kernel granted.
+    pub fn granted(&self) -> Vec<String> {
+        self.shared.granted()
+    }
+
+    /// What its threads counted and took before it was started: nothing.
+    pub fn start_look(&self) -> counted::Look {
+        counted::Look::at_start(self.started, self.shared.spec.threads)
+    }
+
+    /// What its threads counted and took so far.
+    pub fn look(&self) -> counted::Look {
+        counted::look(&self.shared)
+    }
+
+    /// What its threads counted since it was started.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.shared.counts.iter().for_each(|c| sum.add(&c.read()));
+        sum
+    }
+
+    /// CPU time of the rings' SQPOLL threads so far; `None`: there are none, or it is not known of all.
+    pub fn sqpoll_ns(&self) -> Option<u64> {
+        let tids = self.shared.sq_tids.iter().map(|tid| tid.load(Ordering::Relaxed));
+        tids.map(|tid| if tid == 0 { None } else { usage::of_tid(tid) }).sum()
+    }
+
+    /// Waits until every thread sleeps with nothing left to do; false: one did not within this time. With nothing under way on any
+    /// connection, what is counted then stays as it is.
+    pub fn settle(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let counts = || self.shared.counts.iter().map(LiveCounts::read).collect::<Vec<_>>();
+        loop {
+            // A thread that sleeps between two looks with the same counts sleeps in its wait.
+            let before = counts();
+            let asleep = self.shared.tids.iter().all(|tid| usage::sleeps(tid.load(Ordering::Relaxed)));
+            if asleep && before == counts() {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// An engine's failure that ended a thread, if one did.
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.take_failure()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            // A thread that broke down has said so.
+            let _ = thread.join();
+        }
+        if let Address::Unix(path) = &self.address {
+            // It may be gone already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn serve(seat: &Seat<'_>) -> Result<()> {
+    let spec = &seat.shared.spec;
+    seat.shared.tids[seat.number].store(usage::tid(), Ordering::Relaxed);
+    if let Some(&cpu) = spec.cpus.get(seat.number % spec.cpus.len().max(1)) {
+        cpus::bind(cpu)?;
+    }
+    match spec.options.engine {
+        ServerEngine::Epoll => epoll::serve(seat),
+        ServerEngine::IoUring => io_uring::serve(seat),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! What a thread of the server is given, and how it learns that it has to stop.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use socket2::Socket;
+
+use super::spec::ServerSpec;
+use iotrail_base::error::{Error, Result};
+use iotrail_load::engine::last_error;
+use iotrail_schema::net_record::LiveCounts;
+
+/// What all threads share.
+pub struct Shared {
+    pub spec: ServerSpec,
+    pub counts: Vec<LiveCounts>,
+    /// 0: not started yet.
+    pub tids: Vec<AtomicI32>,
+    /// SQPOLL threads of the rings; 0: none.
+    pub sq_tids: Vec<AtomicI32>,
+    stopping: AtomicBool,
+    /// Readable once the server is to stop.
+    stop: Vec<OwnedFd>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    serving: usize,
+    left: usize,
+    granted: Vec<String>,
+    failure: Option<Error>,
+}
+
+impl Shared {
+    pub fn new(spec: ServerSpec) -> Result<Self> {
+        let of_each = || (0..spec.threads).map(|_| AtomicI32::new(0)).collect();
+        let stop = (0..spec.threads).map(|_| eventfd()).collect::<Result<_>>()?;
+        Ok(Self {
+            counts: (0..spec.threads).map(|_| LiveCounts::default()).collect(),
+            tids: of_each(),
+            sq_tids: of_each(),
+            stopping: AtomicBool::new(false),
+            stop,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            spec,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Plain values: whoever panicked did not leave them half-written.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn granted(&self) -> Vec<String> {
+        self.state().granted.clone()
+    }
+
+    pub fn take_failure(&self) -> Option<Error> {
+        self.state().failure.take()
+    }
+
+    /// A thread serves no more.
+    pub fn left(&self, ended: Result<()>) {
+        let mut state = self.state();
+        state.left += 1;
+        if let Err(e) = ended {
+            state.failure.get_or_insert(e);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Returns when every thread serves; the failure of one that cannot.
+    pub fn wait_until_all_serve(&self) -> Result<()> {
+        let mut state = self.state();
+        while state.serving + state.left < self.spec.threads {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        match state.failure.take() {
+            Some(e) => Err(e),
+            None => Ok(()),
+        }
+    }
+
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        for fd in &self.stop {
+            let one = 1u64.to_ne_bytes();
+            // SAFETY: eight live bytes to a descriptor of ours. A full counter is readable already, so a failure loses nothing.
+            let _ = unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        }
+    }
+}
+
+/// One thread's place.
+pub struct Seat<'a> {
+    pub shared: &'a Shared,
+    pub number: usize,
+    pub listener: Socket,
+}
+
+impl Seat<'_> {
+    pub fn counts(&self) -> &LiveCounts {
+        &self.shared.counts[self.number]
+    }
+
+    /// Said once, when everything is set up and connections are accepted.
+    pub fn serves(&self, granted: Vec<String>) {
+        let mut state = self.shared.state();
+        state.serving += 1;
+        state.granted = granted;
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.shared.stopping.load(Ordering::Acquire)
+    }
+
+    /// Readable once [`Seat::is_stopping`]; never read, so that it stays so.
+    pub fn stop_fd(&self) -> RawFd {
+        self.shared.stop[self.number].as_raw_fd()
+    }
+}
+
+fn eventfd() -> Result<OwnedFd> {
+    // SAFETY: no memory is handed over.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(Error::machine("cannot make an eventfd", "raise ulimit -n").because(last_error()));
+    }
+    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

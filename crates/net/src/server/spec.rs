@@ -1,0 +1,151 @@
+//! The server's options, checked: nothing after this parses or guesses a default.
+
+use super::io_uring::SQ_ENTRIES;
+use crate::options::{Receive, ServerEngine, ServerOptions};
+use iotrail_base::error::{Error, Result};
+use iotrail_load::cpus;
+use iotrail_load::engine::io_uring::flags::{Flag, Refusal, Setup};
+
+/// Receive buffers may be so small and so large.
+const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 64..=1 << 20;
+/// The kernel's limit for a ring of buffers, and ours for what they take: they are there from the beginning.
+const MOST_BUFFERS: u32 = 1 << 15;
+const MOST_BYTES: u64 = 1 << 30;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerSpec {
+    pub options: ServerOptions,
+    pub threads: usize,
+    /// Of the threads, round-robin; empty: not bound.
+    pub cpus: Vec<u32>,
+    /// Where threads that are not bound may run.
+    pub online: Vec<u32>,
+    pub setup: Setup,
+    pub buffer_bytes: usize,
+    pub register_files: bool,
+    pub register_ring: bool,
+}
+
+impl ServerSpec {
+    pub fn resolve(options: &ServerOptions, online: &[u32]) -> Result<Self> {
+        let cpus = match &options.server_cpus {
+            Some(list) => cpus::resolve(list, None, online)?,
+            None => vec![],
+        };
+        let default = if cpus.is_empty() { online.len() } else { cpus.len() };
+        let threads = options.server_threads.map_or(default, |n| n as usize);
+        if threads == 0 || threads > 1024 {
+            return Err(Error::input(format!("--server-threads {threads}"), "use 1 to 1024"));
+        }
+        let size = options.buffer_size.0;
+        if !BUFFER_BYTES.contains(&size) {
+            return Err(Error::input(format!("--buffer-size {size}"), "use 64 bytes to 1M"));
+        }
+        let setup: Setup = options.ring.parse().map_err(refused)?;
+        let mut spec = ServerSpec {
+            options: options.clone(),
+            threads,
+            cpus,
+            online: online.to_vec(),
+            setup,
+            buffer_bytes: size as usize,
+            register_files: false,
+            register_ring: false,
+        };
+        for word in options.register.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            match word {
+                "files" => spec.register_files = true,
+                "ring" => spec.register_ring = true,
+                other => return Err(Error::input(format!("--register {other}"), "use files or ring")),
+            }
+        }
+        if options.engine == ServerEngine::IoUring {
+            spec.check_ring(online)?;
+        }
+        Ok(spec)
+    }
+
+    /// The rules that are the same on every kernel.
+    fn check_ring(&self, online: &[u32]) -> Result<()> {
+        let options = &self.options;
+        if let Some(flag) = [Flag::Iopoll, Flag::HybridIopoll].into_iter().find(|f| self.setup.has(*f)) {
+            let what = format!("ring flag {} polls drives, and no sockets", flag.name());
+            return Err(Error::input(what, format!("leave {} away", flag.name())));
+        }
+        if let Some(n) = self.setup.cq_entries.filter(|n| n.next_power_of_two() < SQ_ENTRIES) {
+            let what = format!("cqsize={n} is less than the server's {SQ_ENTRIES} submission entries");
+            return Err(Error::input(what, format!("use cqsize={SQ_ENTRIES} or more")));
+        }
+        self.setup.check(SQ_ENTRIES).map_err(refused)?;
+        if !self.setup.has(Flag::Sqpoll) {
+            for (option, given) in [("--sq-cpu", options.sq_cpu.is_some()), ("--sq-idle", options.sq_idle.is_some())] {
+                if given {
+                    return Err(Error::input(format!("{option} without SQPOLL's thread"), "add --ring sqpoll"));
+                }
+            }
+        }
+        if let Some(cpu) = options.sq_cpu {
+            cpus::online(cpu, online, "--sq-cpu")?;
+        }
+        let (count, size) = (options.buffers, options.buffer_size.0);
+        if options.receive != Receive::Single {
+            if !count.is_power_of_two() || count > MOST_BUFFERS {
+                return Err(Error::input(
+                    format!("--buffers {count}"),
+                    format!("use a power of two up to {MOST_BUFFERS}"),
+                ));
+            }
+            if u64::from(count) * size > MOST_BYTES {
+                let what = format!("--buffers {count} of {size} bytes take more than 1 GiB in each thread");
+                return Err(Error::input(what, "use fewer, or a smaller --buffer-size"));
+            }
+        }
+        match options.wait_for {
+            0 => Err(Error::input("--wait-for 0", "use 1 or more")),
+            2.. if options.wait_timeout.is_none() => {
+                let what = format!("--wait-for {} without a timeout: requests could wait for ever", options.wait_for);
+                Err(Error::input(what, "add --wait-timeout 100us"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refused(r: Refusal) -> Error {
+    Error::input(r.what, r.remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: fn(&mut ServerOptions)) -> String {
+        let mut options = ServerOptions::default();
+        change(&mut options);
+        ServerSpec::resolve(&options, &[0, 1]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_remedy() {
+        assert_eq!(refused(|o| o.buffers = 1000), "--buffers 1000; use a power of two up to 32768");
+        assert_eq!(
+            refused(|o| o.wait_for = 8),
+            "--wait-for 8 without a timeout: requests could wait for ever; add --wait-timeout 100us"
+        );
+        assert_eq!(
+            refused(|o| o.ring = "iopoll".into()),
+            "ring flag iopoll polls drives, and no sockets; leave iopoll away"
+        );
+        assert!(refused(|o| o.ring = "cqsize=64".into()).ends_with("; use cqsize=512 or more"));
+        assert!(refused(|o| o.ring = "defer_taskrun".into()).ends_with("; add single_issuer"));
+        assert_eq!(refused(|o| o.sq_idle = Some(5)), "--sq-idle without SQPOLL's thread; add --ring sqpoll");
+        assert!(refused(|o| (o.buffers, o.buffer_size) = (32768, "64k".parse().unwrap())).contains("more than 1 GiB"));
+    }
+
+    #[test]
+    fn epoll_takes_no_heed_of_a_rings_options() {
+        let options =
+            ServerOptions { engine: ServerEngine::Epoll, buffers: 1000, wait_for: 8, ..ServerOptions::default() };
+        assert_eq!(ServerSpec::resolve(&options, &[0, 1]).unwrap().threads, 2);
+    }
+}

@@ -1,0 +1,206 @@
+//! From recorded events to the carrier of every single completion.
+//!
+//! The rules are those of `docs/completion-path.md`, "How the vehicle is decided", written from there: the aggregation in
+//! the probes has its own form of them, and the two must agree on the same events.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::delivery::{Carrier, IO_URING_ENTER};
+use super::event::{Entered, Event, Poster, What};
+use super::loss::Oddities;
+use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::waker::Waker;
+
+/// One completion, and what carried it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivered {
+    /// When and where it was posted.
+    pub time_ns: u64,
+    pub cpu: u32,
+    pub tid: u32,
+    pub carrier: Carrier,
+}
+
+/// What a recording comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assembled {
+    /// In the order in which they were posted.
+    pub completions: Vec<Delivered>,
+    pub oddities: Oddities,
+}
+
+impl Assembled {
+    /// Completions by vehicle and detail.
+    pub fn vehicles(&self) -> BTreeMap<(Vehicle, Option<String>), u64> {
+        let mut by_vehicle = BTreeMap::new();
+        for completion in &self.completions {
+            *by_vehicle.entry(completion.carrier.vehicle()).or_insert(0) += 1;
+        }
+        by_vehicle
+    }
+}
+
+/// Gives every completion among the events its carrier. The events are in the order of time, and all of the watched
+/// threads' from a moment at which nothing was pending.
+pub fn assemble(events: &[Event]) -> Assembled {
+    let mut assembler = Assembler::default();
+    for event in events {
+        assembler.take(event);
+    }
+    let Assembler { completions, oddities, .. } = assembler;
+    Assembled { completions, oddities }
+}
+
+/// Where a thread stands, as far as was seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    NotSeen,
+    On(u32),
+    Off,
+}
+
+/// The wait of io_uring_enter that a thread is in.
+#[derive(Debug, Default)]
+struct Wait {
+    /// It has left the CPU in this wait, and no run has carried a completion since.
+    slept: bool,
+    /// The last wake-up since the wait began, or since the last run that carried a completion.
+    waker: Option<Waker>,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    place: Place,
+    /// Posted by this thread and not told yet: indices of completions, oldest first.
+    pending: Vec<usize>,
+    wait: Option<Wait>,
+}
+
+impl Thread {
+    /// Follows the thread from CPU to CPU, and counts the steps that were not seen.
+    fn follow(&mut self, event: &Event, oddities: &mut Oddities) {
+        let here = Place::On(event.cpu);
+        match event.what {
+            // The waker's doing, wherever the thread is.
+            What::Woken { .. } => return,
+            What::SwitchedIn => {
+                if matches!(self.place, Place::On(_)) {
+                    oddities.unseen_switches_out += 1;
+                }
+            }
+            _ => match self.place {
+                Place::Off => oddities.unseen_switches_in += 1,
+                Place::On(_) if self.place != here => oddities.unseen_moves += 1,
+                Place::On(_) | Place::NotSeen => {}
+            },
+        }
+        self.place = if matches!(event.what, What::SwitchedOut { .. }) { Place::Off } else { here };
+    }
+
+    /// The completions that a run carried, and their carrier.
+    fn run(
+        &mut self,
+        items: u64,
+        looped: bool,
+        entered: &Entered,
+        oddities: &mut Oddities,
+    ) -> Option<(Vec<usize>, Carrier)> {
+        if items == 0 {
+            return None;
+        }
+        let pending = std::mem::take(&mut self.pending);
+        if items > pending.len() as u64 {
+            oddities.overclaimed_runs += 1;
+        }
+        let before = match usize::try_from(items) {
+            Ok(items) if !looped => pending.len().saturating_sub(items),
+            _ => 0,
+        };
+        let carried = pending[before..].to_vec();
+        let in_enter = matches!(entered, Entered::Syscall { nr: IO_URING_ENTER, finished: false });
+        if !in_enter {
+            self.wait = None;
+        }
+        if carried.is_empty() {
+            return None;
+        }
+        let slept = match &mut self.wait {
+            Some(wait) if wait.slept => Some(std::mem::take(wait).waker),
+            _ => None,
+        };
+        let carrier = match (entered, slept) {
+            (_, Some(waker)) => {
+                if waker.is_none() {
+                    oddities.unseen_wakers += 1;
+                }
+                Carrier::RunAfterSleep { waker: waker.unwrap_or(Waker::Unseen) }
+            }
+            (Entered::Syscall { nr, finished: false }, None) => Carrier::RunInSyscall { nr: *nr },
+            (Entered::Syscall { nr, finished: true }, None) => Carrier::RunAtSyscallExit { nr: *nr },
+            (Entered::Interrupt { symbol, fired, line }, None) => {
+                Carrier::RunAtReturn { entry: symbol.clone(), fired: fired.clone(), line: line.clone() }
+            }
+        };
+        Some((carried, carrier))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Assembler {
+    threads: HashMap<u32, Thread>,
+    completions: Vec<Delivered>,
+    oddities: Oddities,
+    last_ns: u64,
+}
+
+impl Assembler {
+    fn take(&mut self, event: &Event) {
+        if event.time_ns < self.last_ns {
+            self.oddities.out_of_order += 1;
+        }
+        self.last_ns = event.time_ns;
+        let thread = self.threads.entry(event.tid).or_default();
+        thread.follow(event, &mut self.oddities);
+        match &event.what {
+            What::Complete { by } => {
+                let carrier = match by {
+                    Poster::Sqpoll => Carrier::SqpollThread,
+                    Poster::Iowq => Carrier::IowqWorker,
+                    Poster::Iopoll => Carrier::DevicePoll,
+                    // Until a run says otherwise.
+                    Poster::Submitter => {
+                        thread.pending.push(self.completions.len());
+                        Carrier::Inline
+                    }
+                };
+                let Event { time_ns, cpu, tid, .. } = *event;
+                self.completions.push(Delivered { time_ns, cpu, tid, carrier });
+            }
+            What::Run { items, looped, entered } => {
+                if let Some((carried, carrier)) = thread.run(*items, *looped, entered, &mut self.oddities) {
+                    for index in carried {
+                        self.completions[index].carrier = carrier.clone();
+                    }
+                }
+            }
+            What::WaitBegins => {
+                // No run is under way: what is pending was posted inline.
+                thread.pending.clear();
+                thread.wait = Some(Wait::default());
+            }
+            What::SwitchedOut { asleep: true, inside_io_uring_enter: true } => {
+                if let Some(wait) = &mut thread.wait {
+                    wait.slept = true;
+                }
+            }
+            What::SwitchedOut { asleep: true, inside_io_uring_enter: false } => thread.wait = None,
+            What::Woken { by } => {
+                if let Some(wait) = &mut thread.wait {
+                    wait.waker = Some(by.clone());
+                }
+            }
+            What::SwitchedOut { asleep: false, .. } | What::SwitchedIn => {}
+        }
+    }
+}

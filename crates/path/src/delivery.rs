@@ -1,0 +1,177 @@
+//! From what was observed about a completion's posting to its vehicle and the detail that goes with it.
+
+use super::entry::{self, Entry, Fired};
+use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::waker::{Line, Waker};
+
+/// How a completion came to be posted, as the probes observed it, with numbers already turned into names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Carrier {
+    /// Posted by its own submission: nothing was queued.
+    Inline,
+    /// Task work inside a system call, without a sleep before it.
+    RunInSyscall {
+        nr: u32,
+    },
+    /// Task work inside io_uring_enter, after the sleep that `waker` ended.
+    RunAfterSleep {
+        waker: Waker,
+    },
+    /// Task work on the way out of a system call.
+    RunAtSyscallExit {
+        nr: u32,
+    },
+    /// Task work on return from an interrupt or exception, by the symbol of the entry (`None`: symbols can't be read),
+    /// what was seen to be done in it, and, for a device's, the line whose handler ran last.
+    RunAtReturn {
+        entry: Option<String>,
+        fired: Option<Fired>,
+        line: Option<Line>,
+    },
+    SqpollThread,
+    IowqWorker,
+    DevicePoll,
+    /// It was posted in interrupt context (native aio), as the waker says.
+    Interrupt {
+        by: Waker,
+    },
+    KernelWorker,
+    /// A thread that has nothing to do with it posted it, as far as could be seen.
+    Stranger,
+    /// The thread that submitted it, in its own system call (native aio, sync).
+    Submitter,
+    /// A user-space helper thread's own system call (POSIX AIO).
+    HelperThread,
+    /// aio_cancel finished it, in the thread that called it (POSIX AIO).
+    Cancelled,
+    /// Its result was reaped; what posted it was not seen (native aio).
+    Unseen,
+    /// The probes were taken out before it was known.
+    Undecided,
+}
+
+/// System call numbers that decide a vehicle; the same on every 64-bit architecture since 5.1.
+pub const IO_URING_ENTER: u32 = 426;
+
+/// A call of the 32-bit table (`NR_I386` of probe/bpf/arch.h): a 32-bit program's, or one made by int 0x80.
+const I386: u32 = 1 << 29;
+
+fn syscall_name(nr: u32) -> String {
+    if nr & I386 != 0 {
+        let nr = nr & !I386;
+        return match syscalls::x86::Sysno::new(nr as usize) {
+            Some(s) => format!("{} (i386)", s.name()),
+            None => format!("i386 system call {nr}"),
+        };
+    }
+    match syscalls::Sysno::new(nr as usize) {
+        Some(s) => s.name().to_owned(),
+        None => format!("system call {nr}"),
+    }
+}
+
+fn unknown_return(symbol: Option<&str>) -> String {
+    match symbol {
+        Some(symbol) => format!("return through {symbol}"),
+        None => "return from an interrupt; kernel symbols can't be read".into(),
+    }
+}
+
+impl Carrier {
+    /// The vehicle and its detail. What the observation does not decide is [`Vehicle::Unknown`], with what is known.
+    pub fn vehicle(&self) -> (Vehicle, Option<String>) {
+        match self {
+            Carrier::Inline | Carrier::Submitter => (Vehicle::Inline, None),
+            Carrier::RunInSyscall { nr: IO_URING_ENTER } => (Vehicle::Enter, Some("ready".into())),
+            // Task work also runs inside a few other calls (exit_group, io_uring_register).
+            Carrier::RunInSyscall { nr } => (Vehicle::Unknown, Some(format!("task work inside {}", syscall_name(*nr)))),
+            Carrier::RunAfterSleep { waker } => (Vehicle::Enter, Some(format!("slept, woken by {waker}"))),
+            Carrier::RunAtSyscallExit { nr } => (Vehicle::SyscallExit, Some(syscall_name(*nr))),
+            Carrier::RunAtReturn { entry, fired, line } => {
+                // A system call without a number: rt_sigreturn puts the registers of the interrupted code in their place.
+                if entry.as_deref().is_some_and(entry::is_system_call) {
+                    return (Vehicle::SyscallExit, Some("rt_sigreturn".into()));
+                }
+                let name = line.as_ref().and_then(|l| l.name.as_deref());
+                match entry::of(entry.as_deref(), fired.as_ref(), name) {
+                    Some(Entry::ReschedIpi) => (Vehicle::ReschedIpi, None),
+                    // Hyper-V's bus has no line.
+                    Some(Entry::DeviceIrq) => {
+                        let bus = entry.as_deref() == Some("asm_sysvec_hyperv_callback");
+                        (Vehicle::DeviceIrq, line.as_ref().filter(|_| !bus).map(|l| l.to_string()))
+                    }
+                    Some(Entry::TimerTick) => (Vehicle::TimerTick, None),
+                    Some(Entry::PageFault) => (Vehicle::PageFault, None),
+                    Some(Entry::Other(name)) => (Vehicle::OtherIrq, Some(name)),
+                    None => (Vehicle::Unknown, Some(unknown_return(entry.as_deref()))),
+                }
+            }
+            Carrier::SqpollThread => (Vehicle::Sqpoll, None),
+            Carrier::IowqWorker => (Vehicle::Iowq, None),
+            Carrier::DevicePoll => (Vehicle::Iopoll, None),
+            Carrier::Interrupt { by } => (Vehicle::IrqDirect, Some(by.to_string())),
+            Carrier::KernelWorker => (Vehicle::Kworker, None),
+            Carrier::Stranger => (Vehicle::Unknown, Some("in a thread that is not watched".into())),
+            Carrier::HelperThread => (Vehicle::Thread, None),
+            Carrier::Cancelled => (Vehicle::Inline, Some("cancelled by aio_cancel".into())),
+            Carrier::Unseen => (Vehicle::Unknown, Some("its end was not seen".into())),
+            Carrier::Undecided => (Vehicle::Unknown, Some("the window closed before it was known".into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> Line {
+        Line { irq: 36, name: Some("virtio1-req.0".into()) }
+    }
+
+    fn at(entry: &str) -> (Vehicle, Option<String>) {
+        Carrier::RunAtReturn { entry: Some(entry.into()), fired: None, line: Some(line()) }.vehicle()
+    }
+
+    #[test]
+    fn returns_by_entry() {
+        assert_eq!(at("asm_sysvec_reschedule_ipi"), (Vehicle::ReschedIpi, None));
+        assert_eq!(at("asm_sysvec_apic_timer_interrupt"), (Vehicle::TimerTick, None));
+        assert_eq!(at("asm_common_interrupt"), (Vehicle::DeviceIrq, Some("36 virtio1-req.0".into())));
+        assert_eq!(at("asm_exc_page_fault"), (Vehicle::PageFault, None));
+        assert_eq!(at("asm_sysvec_call_function_single"), (Vehicle::OtherIrq, Some("call_function_single".into())));
+        assert_eq!(at("entry_SYSCALL_64_after_hwframe"), (Vehicle::SyscallExit, Some("rt_sigreturn".into())));
+        assert_eq!(at("ret_from_fork_asm").0, Vehicle::Unknown);
+        assert_eq!(Carrier::RunAtReturn { entry: None, fired: None, line: None }.vehicle().0, Vehicle::Unknown);
+    }
+
+    #[test]
+    fn what_was_done_tells_where_entries_are_shared() {
+        let xen = |name: &str| {
+            let line = Some(Line { irq: 48, name: Some(name.into()) });
+            let entry = Some("asm_sysvec_xen_hvm_callback".into());
+            Carrier::RunAtReturn { entry, fired: Some(Fired::Line), line }.vehicle()
+        };
+        assert_eq!(xen("timer1"), (Vehicle::TimerTick, None));
+        assert_eq!(xen("blkif"), (Vehicle::DeviceIrq, Some("48 blkif".into())));
+        let entry = Some("asm_sysvec_hyperv_callback".into());
+        let bus = Carrier::RunAtReturn { entry, fired: None, line: Some(line()) }.vehicle();
+        assert_eq!(bus, (Vehicle::DeviceIrq, None), "the line is that of some interrupt before");
+    }
+
+    #[test]
+    fn system_calls() {
+        assert_eq!(Carrier::RunInSyscall { nr: 426 }.vehicle(), (Vehicle::Enter, Some("ready".into())));
+        assert_eq!(Carrier::RunInSyscall { nr: 231 }.vehicle().0, Vehicle::Unknown);
+        assert_eq!(Carrier::RunAtSyscallExit { nr: 426 }.vehicle().1.as_deref(), Some("io_uring_enter"));
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(Carrier::RunAtSyscallExit { nr: 12 }.vehicle(), (Vehicle::SyscallExit, Some("brk".into())));
+        // 4 is stat in the table of 64 bits.
+        let of_32_bits = |nr| Carrier::RunAtSyscallExit { nr: I386 | nr }.vehicle().1.unwrap();
+        assert_eq!((of_32_bits(4), of_32_bits(9_999)), ("write (i386)".into(), "i386 system call 9999".into()));
+        let slept = Carrier::RunAfterSleep { waker: Waker::Irq { line: line(), cpu: 1 } }.vehicle();
+        let softirq = Carrier::Interrupt { by: Waker::SoftirqOfIrq { line: line(), cpu: 1 } }.vehicle();
+        assert_eq!(softirq, (Vehicle::IrqDirect, Some("irq 36 virtio1-req.0 on CPU 1 (its softirq)".into())));
+        assert_eq!(Waker::Softirq { nr: 3, cpu: 0 }.to_string(), "net_rx softirq on CPU 0");
+        assert_eq!(slept, (Vehicle::Enter, Some("slept, woken by irq 36 virtio1-req.0 on CPU 1".into())));
+    }
+}

@@ -1,0 +1,314 @@
+//! Which files followed requests went to, and what they did there: sums by file. Pure.
+//!
+//! A file is told by its inode, whoever opened it by whatever descriptor; what has no inode of its own (sockets, pipes, eventfds) by
+//! process, kind and descriptor.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use iotrail_schema::file::{Descriptor, FileSeen, Kind};
+use iotrail_schema::trail::Trail;
+use iotrail_stats::durations::Durations;
+use iotrail_stats::estimate::Taken;
+
+/// What sums are by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    Inode { device: u32, inode: u64, generation: u32 },
+    Descriptor { tgid: u32, kind: Kind, descriptor: Descriptor },
+}
+
+impl Key {
+    /// `None`: the operation had no file.
+    pub fn of(tgid: u32, file: Option<FileSeen>, descriptor: Option<Descriptor>) -> Option<Key> {
+        match (file, descriptor) {
+            (Some(f), _) if f.kind.is_named() => {
+                Some(Key::Inode { device: f.device, inode: f.inode, generation: f.generation })
+            }
+            (file, Some(descriptor)) => {
+                Some(Key::Descriptor { tgid, kind: file.map_or(Kind::Unknown, |f| f.kind), descriptor })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What an operation does with its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Does {
+    Reads,
+    Writes,
+    Other,
+}
+
+/// By the operation's name. What splice and tee name is the file that they write to.
+pub fn does(opcode: &str) -> Does {
+    let begins = |verbs: &[&str]| verbs.iter().any(|verb| opcode.starts_with(verb));
+    match () {
+        () if begins(&["read", "recv", "pread", "aio_read"]) => Does::Reads,
+        () if begins(&["write", "send", "pwrite", "aio_write", "splice", "tee"]) => Does::Writes,
+        () => Does::Other,
+    }
+}
+
+/// Requests of one sort, and what they moved.
+#[derive(Debug, Clone, Default)]
+pub struct Moved {
+    pub requests: Taken,
+    /// By the power of two below: an interval is of items of about one value.
+    bytes: BTreeMap<u32, Taken>,
+}
+
+impl Moved {
+    fn bytes_taken(&mut self, weight: u32, bytes: u64) {
+        if let Some(power) = bytes.checked_ilog2() {
+            self.bytes.entry(power).or_default().take(weight, bytes as f64);
+        }
+    }
+
+    /// As [`iotrail_stats::estimate::interval`] takes them.
+    pub fn bytes(&self) -> Vec<Taken> {
+        self.bytes.values().copied().collect()
+    }
+
+    fn add(&mut self, other: &Moved) {
+        self.requests.add(&other.requests);
+        other.bytes.iter().for_each(|(power, taken)| self.bytes.entry(*power).or_default().add(taken));
+    }
+}
+
+/// What was done with one file.
+#[derive(Debug, Clone)]
+pub struct Use {
+    pub kind: Kind,
+    pub deleted: bool,
+    pub reads: Moved,
+    pub writes: Moved,
+    pub others: Taken,
+    /// Of requests with one completion.
+    pub latency: Durations,
+    pub descriptors: BTreeSet<Descriptor>,
+    pub processes: BTreeSet<u32>,
+}
+
+/// Descriptors and processes of one file that are kept.
+const KEPT: usize = 256;
+
+impl Use {
+    fn new(kind: Kind) -> Self {
+        Use {
+            kind,
+            deleted: false,
+            reads: Moved::default(),
+            writes: Moved::default(),
+            others: Taken::default(),
+            latency: Durations::default(),
+            descriptors: BTreeSet::new(),
+            processes: BTreeSet::new(),
+        }
+    }
+
+    /// All requests.
+    pub fn requests(&self) -> Taken {
+        let mut all = self.others;
+        all.add(&self.reads.requests);
+        all.add(&self.writes.requests);
+        all
+    }
+
+    fn moved(&mut self, does: Does) -> Option<&mut Moved> {
+        match does {
+            Does::Reads => Some(&mut self.reads),
+            Does::Writes => Some(&mut self.writes),
+            Does::Other => None,
+        }
+    }
+
+    fn used_by(&mut self, tgid: u32, descriptor: Option<Descriptor>) {
+        if self.processes.len() < KEPT {
+            self.processes.insert(tgid);
+        }
+        if let Some(descriptor) = descriptor.filter(|_| self.descriptors.len() < KEPT) {
+            self.descriptors.insert(descriptor);
+        }
+    }
+
+    pub fn add(&mut self, other: &Use) {
+        self.deleted |= other.deleted;
+        self.reads.add(&other.reads);
+        self.writes.add(&other.writes);
+        self.others.add(&other.others);
+        self.latency.add(&other.latency);
+        self.descriptors.extend(&other.descriptors);
+        self.processes.extend(&other.processes);
+    }
+}
+
+/// Files that have a sum of their own, at most; the least busy of twice as many are summed up together.
+const APART: usize = 256;
+
+/// What followed requests did, by file.
+#[derive(Debug, Clone, Default)]
+pub struct Files {
+    apart: HashMap<Key, Use>,
+    /// How many others there were, at most: one that comes again is another one.
+    pub folded: u64,
+    pub folded_requests: Taken,
+}
+
+impl Files {
+    /// `is_first`: no other completion of its request came before.
+    pub fn take(&mut self, trail: &Trail, is_first: bool) {
+        let Some(key) = Key::of(trail.tgid, trail.file, trail.descriptor) else { return };
+        let of = self.of(key, trail.file.map_or(Kind::Unknown, |f| f.kind));
+        of.deleted |= trail.file.is_some_and(|f| f.deleted);
+        of.used_by(trail.tgid, trail.descriptor);
+        let bytes = if trail.notification { 0 } else { trail.result.max(0) as u64 };
+        let is_whole = is_first && trail.is_last_result();
+        of.done(does(&trail.opcode), trail.weight, is_first, bytes, is_whole.then(|| trail.latency_ns()));
+    }
+
+    /// One whose completion found the queue full: how long it took is not known.
+    pub fn take_overflowed(&mut self, trail: &Trail) {
+        let Some(key) = Key::of(trail.tgid, trail.file, trail.descriptor) else { return };
+        let of = self.of(key, trail.file.map_or(Kind::Unknown, |f| f.kind));
+        of.deleted |= trail.file.is_some_and(|f| f.deleted);
+        of.used_by(trail.tgid, trail.descriptor);
+        of.done(does(&trail.opcode), trail.weight, true, trail.result.max(0) as u64, None);
+    }
+
+    /// A request of native or POSIX AIO: of its file only the descriptor is known.
+    pub fn take_reaped(&mut self, tgid: u32, fd: i32, opcode: &str, weight: u32, result: i64, latency_ns: u64) {
+        let descriptor = Descriptor::Fd(fd);
+        let of = self.of(Key::Descriptor { tgid, kind: Kind::Unknown, descriptor }, Kind::Unknown);
+        of.used_by(tgid, Some(descriptor));
+        of.done(does(opcode), weight, true, result.max(0) as u64, Some(latency_ns));
+    }
+
+    fn of(&mut self, key: Key, kind: Kind) -> &mut Use {
+        if self.apart.len() >= 2 * APART && !self.apart.contains_key(&key) {
+            self.thin();
+        }
+        self.apart.entry(key).or_insert_with(|| Use::new(kind))
+    }
+
+    /// Keeps the busiest, and sums up the rest.
+    fn thin(&mut self) {
+        let mut all: Vec<(Key, Use)> = self.apart.drain().collect();
+        all.sort_by_key(|(key, of)| (std::cmp::Reverse(of.requests().items()), *key));
+        for (_, of) in all.drain(APART.min(all.len())..) {
+            self.folded += 1;
+            self.folded_requests.add(&of.requests());
+        }
+        self.apart.extend(all);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Use)> {
+        self.apart.iter()
+    }
+
+    pub fn clear(&mut self) {
+        *self = Files::default();
+    }
+}
+
+impl Use {
+    fn done(&mut self, does: Does, weight: u32, is_first: bool, bytes: u64, latency_ns: Option<u64>) {
+        match self.moved(does) {
+            Some(moved) => {
+                if is_first {
+                    moved.requests.take(weight, 1.0);
+                }
+                moved.bytes_taken(weight, bytes);
+            }
+            None if is_first => self.others.take(weight, 1.0),
+            None => {}
+        }
+        if let Some(ns) = latency_ns {
+            self.latency.take(ns, weight);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::trail_example::trail;
+    use iotrail_stats::estimate;
+
+    fn seen(kind: Kind, inode: u64) -> FileSeen {
+        FileSeen { kind, device: 8 << 20 | 1, inode, generation: 5, deleted: false }
+    }
+
+    fn on(inode: u64, fd: i32, opcode: &str, result: i32) -> Trail {
+        let file = Some(seen(Kind::File, inode));
+        Trail { file, descriptor: Some(Descriptor::Fd(fd)), opcode: opcode.into(), result, ..trail() }
+    }
+
+    #[test]
+    fn a_file_is_one_whatever_it_is_named_by() {
+        let mut files = Files::default();
+        for (fd, opcode, result) in [(3, "read", 4096), (4, "readv", 100), (3, "write", 512), (3, "fsync", 0)] {
+            files.take(&on(77, fd, opcode, result), true);
+        }
+        files.take(&Trail { descriptor: Some(Descriptor::Fixed(3)), ..on(77, 0, "read_fixed", -5) }, true);
+        files.take(&on(78, 3, "read", 1), true);
+        // A timeout has none.
+        files.take(&Trail { file: None, descriptor: None, ..on(0, 0, "timeout", -62) }, true);
+        assert_eq!(files.iter().count(), 2);
+        let key = Key::Inode { device: 8 << 20 | 1, inode: 77, generation: 5 };
+        let of = &files.apart[&key];
+        assert_eq!([&of.reads, &of.writes].map(|m| m.requests.items()), [3, 1]);
+        assert_eq!([&of.reads, &of.writes].map(|m| estimate::interval(&m.bytes(), 1).unwrap().total), [4196.0, 512.0]);
+        assert_eq!((of.others.items(), of.latency.latency(1).count), (1, 5));
+        let descriptors: Vec<String> = of.descriptors.iter().map(Descriptor::to_string).collect();
+        assert_eq!(descriptors, ["fd 3", "fd 4", "fixed 3"]);
+    }
+
+    #[test]
+    fn sockets_are_told_by_process_and_descriptor() {
+        let mut files = Files::default();
+        let recv = |tgid, fd, more| Trail { tgid, file: Some(seen(Kind::Socket, 0)), more, ..on(0, fd, "recv", 10) };
+        // Two completions of one request.
+        files.take(&recv(1, 5, true), true);
+        files.take(&recv(1, 5, false), false);
+        files.take(&recv(2, 5, false), true);
+        assert_eq!(files.iter().count(), 2);
+        let key = Key::Descriptor { tgid: 1, kind: Kind::Socket, descriptor: Descriptor::Fd(5) };
+        let of = &files.apart[&key];
+        assert_eq!((of.reads.requests.items(), of.latency.latency(1).count), (1, 0));
+        assert_eq!(estimate::interval(&of.reads.bytes(), 1).map(|t| t.total), Some(20.0));
+    }
+
+    #[test]
+    fn the_least_busy_of_many_are_summed_up() {
+        let mut files = Files::default();
+        for inode in 0..2000 {
+            files.take(&on(inode, 3, "read", 1), true);
+            files.take(&on(1_000_000, 3, "read", 1), true);
+        }
+        assert!(files.iter().count() <= 2 * APART);
+        let busiest = files.iter().map(|(_, of)| of.requests().items()).max();
+        assert_eq!(busiest, Some(2000));
+        let all: u64 = files.iter().map(|(_, of)| of.requests().items()).sum();
+        assert_eq!(all + files.folded_requests.items(), 4000);
+        assert_eq!(files.iter().count() as u64 + files.folded, 2001);
+    }
+
+    #[test]
+    fn kinds_by_mode_and_by_the_kernels_names() {
+        assert_eq!(Kind::of_mode(0o100644), Kind::File);
+        assert_eq!(Kind::of_mode(libc::S_IFSOCK), Kind::Socket);
+        for (name, kind) in [
+            ("[eventfd", Kind::Eventfd),
+            ("[timerfd", Kind::Timerfd),
+            ("[eventpo", Kind::Epoll),
+            ("[io_urin", Kind::IoUring),
+            ("inotify\0", Kind::Inotify),
+            ("[pidfd]\0", Kind::Pidfd),
+            ("bpf-map\0", Kind::Anonymous),
+            ("\0\0\0\0\0\0\0\0", Kind::Anonymous),
+        ] {
+            assert_eq!(Kind::of_anonymous(name.as_bytes()), kind, "{name}");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What records of a completion mean: which kernel entry carried it, and so its vehicle. Pure: no I/O, no kernel, no clock.
+//!
+//! It uses `iotrail-schema`, `iotrail-stats`.
+
+pub mod assemble;
+pub mod delivery;
+pub mod entry;
+pub mod event;
+pub mod files;
+pub mod loss;
+pub mod memory;
+pub mod multishot;
+pub mod order;
+pub mod place;
+pub mod reaped;
+pub mod runnable;
+pub mod sample;
+pub mod slowest;
+pub mod times;
+pub mod waits;

@@ -1,0 +1,219 @@
+//! Requests in flight whose memory is not theirs alone: two reads into the same bytes at one time, and requests on registered buffers
+//! that were unregistered before they ended. Both end without an error. Of requests that are followed all; pure.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use iotrail_schema::trail::{Course, Punt, Trail};
+
+/// Of a process so many reads are kept, to compare later ones with: more are hardly in flight at a time.
+const KEPT: usize = 1024;
+
+/// Processes whose reads are kept.
+const PROCESSES: usize = 256;
+
+/// Unregistrations that are kept: those that requests which are in flight may still come across.
+const UNREGISTERED: usize = 256;
+
+/// All buffers of a ring were unregistered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unregistered {
+    pub ring: u32,
+    pub ns: u64,
+}
+
+/// What a read has written, and when it may have.
+#[derive(Debug, Clone, Copy)]
+struct Read {
+    from: u64,
+    to: u64,
+    submitted_ns: u64,
+    /// It may have written until then.
+    done_ns: u64,
+    posted_ns: u64,
+    user_data: u64,
+}
+
+impl Read {
+    /// In time.
+    fn overlaps(&self, other: &Read) -> bool {
+        self.submitted_ns < other.done_ns && other.submitted_ns < self.done_ns
+    }
+}
+
+/// Two reads of one process that were in flight at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overlap {
+    pub ring: Option<u32>,
+    pub opcode: String,
+    /// That both have written.
+    pub bytes: u64,
+    pub user_data: [u64; 2],
+}
+
+/// The first of some requests, which the program's author looks for by its user data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct First {
+    pub ring: Option<u32>,
+    pub opcode: String,
+    pub user_data: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    reads: BTreeMap<u32, VecDeque<Read>>,
+    unregistered: VecDeque<Unregistered>,
+    /// Reads that wrote where another one did that was in flight with them, the later one of two.
+    pub overlapping: u64,
+    pub overlap: Option<Overlap>,
+    /// Requests with registered buffers that ended after these were unregistered.
+    pub outlived: u64,
+    pub outlived_first: Option<First>,
+}
+
+impl Memory {
+    pub fn unregistered(&mut self, at: Unregistered) {
+        if self.unregistered.len() == UNREGISTERED {
+            self.unregistered.pop_front();
+        }
+        self.unregistered.push_back(at);
+    }
+
+    pub fn take(&mut self, trail: &Trail) {
+        if matches!(trail.opcode.as_str(), "read_fixed" | "write_fixed") {
+            self.take_fixed(trail);
+        }
+        // A drained ring does one after the other. Of a sample, neighbours are not known.
+        let alone = trail.weight > 1 || trail.punted == Some(Punt::Drained);
+        if let (Some(from), Ok(written @ 1..)) = (trail.buffer.filter(|_| !alone), u64::try_from(trail.result)) {
+            self.take_read(trail, from, from.saturating_add(written));
+        }
+    }
+
+    fn take_fixed(&mut self, trail: &Trail) {
+        let in_flight =
+            |at: &Unregistered| Some(at.ring) == trail.ring && (trail.submitted.ns..trail.posted.ns).contains(&at.ns);
+        if self.unregistered.iter().any(in_flight) {
+            self.outlived += 1;
+            self.outlived_first.get_or_insert_with(|| First {
+                ring: trail.ring,
+                opcode: trail.opcode.clone(),
+                user_data: trail.user_data,
+            });
+        }
+    }
+
+    fn take_read(&mut self, trail: &Trail, from: u64, to: u64) {
+        if self.reads.len() == PROCESSES && !self.reads.contains_key(&trail.tgid) {
+            return;
+        }
+        let reads = self.reads.entry(trail.tgid).or_default();
+        // What is done while it is submitted is done before the next one is submitted, whenever it is posted.
+        let at_once = trail.course == Course::Direct && trail.ready.is_none() && trail.punted.is_none();
+        let done_ns = if at_once { trail.submitted.ns } else { trail.posted.ns };
+        let read = Read {
+            from,
+            to,
+            submitted_ns: trail.submitted.ns,
+            done_ns,
+            posted_ns: trail.posted.ns,
+            user_data: trail.user_data,
+        };
+        // They come in the order in which they were posted, or nearly so.
+        let lately = reads.iter().rev().take_while(|r| r.posted_ns > read.submitted_ns);
+        let other = lately.filter(|r| r.from < to && from < r.to).find(|r| r.overlaps(&read)).copied();
+        if reads.len() == KEPT {
+            reads.pop_front();
+        }
+        reads.push_back(read);
+        let Some(other) = other else { return };
+        self.overlapping += 1;
+        self.overlap.get_or_insert_with(|| Overlap {
+            ring: trail.ring,
+            opcode: trail.opcode.clone(),
+            bytes: to.min(other.to) - from.max(other.from),
+            user_data: [other.user_data, trail.user_data],
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::trail::Stamp;
+    use iotrail_schema::trail_example::trail;
+
+    /// A read of 4 KiB to this address, in flight from one moment to another.
+    fn read(user_data: u64, buffer: u64, submitted: u64, posted: u64) -> Trail {
+        let at = |ns| Stamp { ns, cpu: 0 };
+        let (ready, course) = (Some(at(posted)), Course::Block);
+        Trail {
+            buffer: Some(buffer),
+            user_data,
+            submitted: at(submitted),
+            ready,
+            course,
+            posted: at(posted),
+            ..trail()
+        }
+    }
+
+    #[test]
+    fn what_is_done_at_once_is_over_before_the_next() {
+        let cached = |n, submitted| Trail { ready: None, course: Course::Direct, ..read(n, 0x1000, submitted, 100) };
+        assert_eq!(of(&[cached(1, 10), cached(2, 20), cached(3, 30)]).overlapping, 0);
+        // But not before one that was in flight already.
+        assert_eq!(of(&[cached(1, 20), read(2, 0x1000, 10, 110)]).overlapping, 1);
+    }
+
+    fn of(trails: &[Trail]) -> Memory {
+        let mut memory = Memory::default();
+        trails.iter().for_each(|trail| memory.take(trail));
+        memory
+    }
+
+    #[test]
+    fn two_reads_at_one_time_into_the_same_memory() {
+        let memory = of(&[read(1, 0x1000, 10, 30), read(2, 0x1800, 20, 40), read(3, 0x8000, 20, 41)]);
+        assert_eq!(memory.overlapping, 1);
+        let overlap = memory.overlap.unwrap();
+        assert_eq!((overlap.bytes, overlap.user_data), (0x800, [1, 2]));
+    }
+
+    #[test]
+    fn one_after_the_other_into_the_same_memory() {
+        assert_eq!(of(&[read(1, 0x1000, 10, 20), read(2, 0x1000, 20, 30)]).overlapping, 0);
+        // Side by side, to the byte.
+        assert_eq!(of(&[read(1, 0x1000, 10, 30), read(2, 0x2000, 10, 30)]).overlapping, 0);
+    }
+
+    #[test]
+    fn what_wrote_nothing_or_cannot_be_compared_is_left_out() {
+        let first = read(1, 0x1000, 10, 30);
+        let second = read(2, 0x1000, 10, 30);
+        let with = |spoil: fn(&mut Trail)| {
+            let mut trail = second.clone();
+            spoil(&mut trail);
+            of(&[first.clone(), trail]).overlapping
+        };
+        assert_eq!(with(|_| ()), 1);
+        assert_eq!(with(|t| t.result = -5), 0, "failed");
+        assert_eq!(with(|t| t.result = 0), 0, "the end of the file");
+        assert_eq!(with(|t| t.weight = 100), 0, "one of a hundred");
+        assert_eq!(with(|t| t.tgid += 1), 0, "another process's memory");
+        assert_eq!(with(|t| t.punted = Some(Punt::Drained)), 0, "after the others");
+        assert_eq!(with(|t| t.buffer = None), 0, "not known");
+    }
+
+    #[test]
+    fn a_request_that_outlives_its_buffers() {
+        let mut memory = Memory::default();
+        memory.unregistered(Unregistered { ring: 0, ns: 20 });
+        memory.unregistered(Unregistered { ring: 1, ns: 25 });
+        memory.take(&read(7, 0x1000, 10, 30));
+        memory.take(&read(8, 0x2000, 10, 19));
+        memory.take(&read(9, 0x3000, 21, 30));
+        memory.take(&Trail { opcode: "read".into(), ..read(10, 0x4000, 10, 30) });
+        assert_eq!(memory.outlived, 1);
+        assert_eq!(memory.outlived_first.unwrap().user_data, 7);
+    }
+}

@@ -1,0 +1,56 @@
+//! Which completions are not the first of their request.
+
+use std::collections::HashSet;
+
+use iotrail_schema::trail::Trail;
+
+/// Looks at trails in the order of posting. Memory: 40 bytes for each request of which more completions are to come.
+#[derive(Debug, Default)]
+pub struct Multishot {
+    open: HashSet<Request>,
+}
+
+/// Ring, process, stamp of submission and user data: different for all requests that are open at one time.
+type Request = (Option<u32>, u32, u64, u64);
+
+impl Multishot {
+    /// Whether a completion of the same request came before (multishot, or a zero-copy send's notification): then posted −
+    /// submitted is no latency, and what lies before *ready* is not this completion's.
+    pub fn is_later(&mut self, trail: &Trail) -> bool {
+        // Nearly every request has one completion: nothing to look up then.
+        if !trail.more && !trail.notification && self.open.is_empty() {
+            return false;
+        }
+        // A notification names itself, and none may come: its request is the kernel's own, and not followed.
+        if trail.is_zero_copy_send() {
+            return trail.notification;
+        }
+        let request = (trail.ring, trail.tgid, trail.submitted.ns, trail.user_data);
+        let known = if trail.more { !self.open.insert(request) } else { self.open.remove(&request) };
+        known || trail.notification
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::trail_example::trail;
+
+    #[test]
+    fn all_but_the_first() {
+        let mut m = Multishot::default();
+        let of = |user_data, more| Trail { user_data, more, ..trail() };
+        let all = [of(7, true), of(8, false), of(7, true), of(7, false), of(7, false)];
+        assert_eq!(all.map(|t| m.is_later(&t)), [false, false, true, true, false]);
+        assert!(m.is_later(&Trail { notification: true, ..trail() }));
+    }
+
+    #[test]
+    fn zero_copy_sends_are_not_kept_in_mind() {
+        let mut m = Multishot::default();
+        let of = |more, notification| Trail { opcode: "send_zc".into(), more, notification, ..trail() };
+        assert!(!m.is_later(&of(true, false)) && m.open.is_empty());
+        assert!(m.is_later(&of(false, true)));
+        assert!(!m.is_later(&of(false, false)), "one that failed has no notification");
+    }
+}

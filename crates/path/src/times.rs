@@ -1,0 +1,293 @@
+//! Sums over followed completions: latencies, the stages that they consist of, and how late each vehicle delivered. Each completion
+//! counts as often as it stands for ([`Trail::weight`]). Pure.
+
+use std::collections::BTreeMap;
+
+use super::runnable::Waited;
+use super::waits::{self, Limit, Spans};
+use iotrail_schema::measurement::{Latency, StageRecord, VehicleCount, Waits};
+use iotrail_schema::runnable::Runnable;
+use iotrail_schema::trail::{self, Trail};
+use iotrail_schema::vehicle::Vehicle;
+use iotrail_stats::durations::Durations;
+use iotrail_stats::estimate::{self, Taken};
+use iotrail_stats::mean::Mean;
+
+/// Of one set of completions.
+#[derive(Debug, Clone, Default)]
+pub struct Times {
+    /// Of all of them, waits included.
+    latency: Durations,
+    /// The same of the delivery delays of those with all stages.
+    delays: Durations,
+    /// How many have *queued*.
+    pub with_queued: u64,
+    /// How long submitters waited for a CPU, of those with all stages; `None`: of none of them it is known.
+    runnable: Option<Box<Waited>>,
+    spans: Spans,
+    /// Those that are no waits,
+    kept: Sums,
+    /// those with a poll, by how long it was armed: which of them are waits is known when all are there,
+    armed: BTreeMap<u8, Sums>,
+    /// and the waits.
+    waits: Sums,
+    /// Those that were handed to io-wq, however often, a multishot request's included.
+    pub handed_over: Taken,
+}
+
+/// Sums over completions, each as often as it stands for: in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    completions: u64,
+    weight: u64,
+    latency: Mean,
+    stages: Stages,
+}
+
+/// The same over those of them with both *issued* and *ready*.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stages {
+    completions: u64,
+    weight: u64,
+    issue: u128,
+    wait: u128,
+    delivery: u128,
+    /// Of `delivery`, and whether any had it.
+    file_system: u128,
+    ended: bool,
+    total: Mean,
+    queued: Queued,
+}
+
+/// The same over those of them of which *queued* was seen.
+#[derive(Debug, Clone, Copy, Default)]
+struct Queued {
+    completions: u64,
+    weight: u64,
+    until: u128,
+    delivery: u128,
+}
+
+impl Times {
+    pub fn take(&mut self, trail: &Trail) {
+        let armed = waits::armed(trail);
+        self.take_latency(trail.latency_ns(), trail.weight);
+        armed.into_iter().for_each(|power| self.spans.armed.take(power, trail.weight));
+        self.with_queued += u64::from(trail.queued.is_some());
+        let sums = match armed {
+            Some(power) => self.armed.entry(power).or_default(),
+            None => &mut self.kept,
+        };
+        if let Some(stages) = sums.take(trail) {
+            self.delays.take(stages.delivery_ns, trail.weight);
+            if let Some(runnable_ns) = stages.runnable_ns {
+                self.runnable.get_or_insert_default().take(trail, runnable_ns, stages.delivery_ns);
+            }
+        }
+    }
+
+    /// A request of which no more is known.
+    pub fn take_reaped(&mut self, latency_ns: u64, weight: u32) {
+        self.take_latency(latency_ns, weight);
+        self.kept.take_latency(latency_ns, weight);
+    }
+
+    fn take_latency(&mut self, latency_ns: u64, weight: u32) {
+        self.latency.take(latency_ns, weight);
+        self.spans.latency.take(waits::power(latency_ns), weight);
+    }
+
+    /// What is known of how long they take and wait.
+    pub fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
+    /// Tells the waits from the others.
+    pub fn settle(&mut self, limit: Limit) {
+        for (power, sums) in std::mem::take(&mut self.armed) {
+            let to = if limit.is_wait(Some(power)) { &mut self.waits } else { &mut self.kept };
+            to.add(&sums);
+        }
+        if limit == Limit::All {
+            let kept = std::mem::take(&mut self.kept);
+            self.waits.add(&kept);
+        }
+    }
+
+    pub fn add(&mut self, other: &Times) {
+        self.latency.add(&other.latency);
+        self.delays.add(&other.delays);
+        if let Some(other) = &other.runnable {
+            self.runnable.get_or_insert_default().add(other);
+        }
+        self.with_queued += other.with_queued;
+        self.handed_over.add(&other.handed_over);
+        self.spans.add(&other.spans);
+        self.kept.add(&other.kept);
+        self.waits.add(&other.waits);
+        for (power, sums) in &other.armed {
+            self.armed.entry(*power).or_default().add(sums);
+        }
+    }
+
+    /// What means are of: all but the waits; where there is nothing else, these.
+    fn of_means(&self) -> Sums {
+        let mut sums = self.kept;
+        self.armed.values().for_each(|armed| sums.add(armed));
+        if sums.completions > 0 { sums } else { self.waits }
+    }
+
+    /// Quantiles, least and greatest are of all; the mean is of those that are no waits.
+    ///
+    /// `one_in`: as of [`Durations::latency`].
+    pub fn latency(&self, one_in: u32) -> Latency {
+        let all = self.latency.latency(one_in);
+        let of = self.of_means();
+        if of.completions == all.count {
+            return all;
+        }
+        Latency { mean: of.latency.mean(), mean_ci95: of.latency.interval(one_in), ..all }
+    }
+
+    /// Of all of them, waits included.
+    pub fn durations(&self) -> &Durations {
+        &self.latency
+    }
+
+    /// `one_in`: as of [`Durations::latency`]. `None`: there are none.
+    pub fn waits(&self, one_in: u32) -> Option<Waits> {
+        let Sums { completions, weight, latency, .. } = &self.waits;
+        // Each stands for itself or for `one_in`.
+        let sampled = (weight - completions).checked_div(u64::from(one_in.max(1)) - 1).unwrap_or(0).min(*completions);
+        let some = |n: u64| (n, n as f64);
+        let taken = Taken { whole: some(completions - sampled), sampled: some(sampled) };
+        let estimated_ci95 = estimate::interval(&[taken], one_in).map(|t| [t.lo, t.hi]);
+        Some(Waits { requests: *completions, estimated: *weight, estimated_ci95, mean_ns: latency.mean()? })
+    }
+
+    /// With all stages, waits included.
+    pub fn with_stages(&self) -> u64 {
+        let armed = self.armed.values().map(|sums| sums.stages.completions).sum::<u64>();
+        self.kept.stages.completions + self.waits.stages.completions + armed
+    }
+
+    /// Means as in [`latency`](Self::latency).
+    pub fn stages(&self, one_in: u32) -> Option<StageRecord> {
+        let runnable = self.runnable.as_ref().and_then(|r| r.record(one_in));
+        self.of_means().stages.record(&self.delays, runnable, one_in)
+    }
+}
+
+impl Sums {
+    /// Its stages, where all are known.
+    fn take(&mut self, trail: &Trail) -> Option<trail::Stages> {
+        self.take_latency(trail.latency_ns(), trail.weight);
+        let stages = trail.stages()?;
+        let weight = trail.weight.max(1);
+        let weighted = |ns: u64| u128::from(ns) * u128::from(weight);
+        let sum = &mut self.stages;
+        sum.completions += 1;
+        sum.weight += u64::from(weight);
+        sum.issue += weighted(stages.issue_ns);
+        sum.wait += weighted(stages.wait_ns);
+        sum.delivery += weighted(stages.delivery_ns);
+        sum.file_system += weighted(stages.file_system_ns);
+        sum.ended |= trail.ended.is_some();
+        sum.total.take((stages.issue_ns + stages.wait_ns + stages.delivery_ns) as f64, weight);
+        if let Some(until) = stages.until_queued_ns {
+            sum.queued.completions += 1;
+            sum.queued.weight += u64::from(weight);
+            sum.queued.until += weighted(until);
+            sum.queued.delivery += weighted(stages.delivery_ns);
+        }
+        Some(stages)
+    }
+
+    fn take_latency(&mut self, ns: u64, weight: u32) {
+        let weight = weight.max(1);
+        self.completions += 1;
+        self.weight += u64::from(weight);
+        self.latency.take(ns as f64, weight);
+    }
+
+    fn add(&mut self, other: &Sums) {
+        self.completions += other.completions;
+        self.weight += other.weight;
+        self.latency.add(&other.latency);
+        let (sum, other) = (&mut self.stages, &other.stages);
+        sum.completions += other.completions;
+        sum.weight += other.weight;
+        sum.issue += other.issue;
+        sum.wait += other.wait;
+        sum.delivery += other.delivery;
+        sum.file_system += other.file_system;
+        sum.ended |= other.ended;
+        sum.total.add(&other.total);
+        sum.queued.completions += other.queued.completions;
+        sum.queued.weight += other.queued.weight;
+        sum.queued.until += other.queued.until;
+        sum.queued.delivery += other.queued.delivery;
+    }
+}
+
+impl Stages {
+    fn record(&self, delays: &Durations, runnable: Option<Runnable>, one_in: u32) -> Option<StageRecord> {
+        let of = |sum: u128, weight: u64| (weight > 0).then(|| sum as f64 / weight as f64);
+        let mean = |sum: u128| of(sum, self.weight);
+        Some(StageRecord {
+            completions: self.completions,
+            issue_ns: mean(self.issue)?,
+            wait_ns: mean(self.wait)?,
+            delivery_ns: mean(self.delivery)?,
+            file_system_ns: mean(self.file_system).filter(|_| self.ended),
+            queued_ns: of(self.queued.until, self.queued.weight),
+            queued_completions: self.queued.completions,
+            queued_delivery_ns: of(self.queued.delivery, self.queued.weight),
+            runnable,
+            total_ns: mean(self.issue + self.wait + self.delivery)?,
+            total_ci95: self.total.interval(one_in),
+            delivery_delay_ns: delays.latency(one_in),
+        })
+    }
+}
+
+/// Delivery delays by what carried the completion.
+#[derive(Debug, Clone, Default)]
+pub struct Delays(BTreeMap<(Vehicle, Option<String>), Durations>);
+
+impl Delays {
+    /// A completion of which *ready* was not seen has no delay, and is not taken.
+    pub fn take(&mut self, trail: Trail) {
+        if let Some(delay) = trail.delay_ns() {
+            self.0.entry((trail.vehicle, trail.detail)).or_default().take(delay, trail.weight);
+        }
+    }
+
+    pub fn add(&mut self, other: &Delays) {
+        for (vehicle, delays) in &other.0 {
+            self.0.entry(vehicle.clone()).or_default().add(delays);
+        }
+    }
+
+    /// The exact counts, with the delays of those that were followed.
+    pub fn beside(&self, counts: &[VehicleCount]) -> Vec<VehicleCount> {
+        let delay = |c: &VehicleCount| self.0.get(&(c.vehicle, c.detail.clone()))?.delay();
+        counts.iter().map(|c| VehicleCount { delay_ns: delay(c), ..c.clone() }).collect()
+    }
+
+    /// Whatever their detail.
+    pub fn by_vehicle(&self) -> BTreeMap<Vehicle, Durations> {
+        let mut sum: BTreeMap<Vehicle, Durations> = BTreeMap::new();
+        for ((vehicle, _), delays) in &self.0 {
+            sum.entry(*vehicle).or_default().add(delays);
+        }
+        sum
+    }
+
+    /// Of all vehicles.
+    pub fn all(&self) -> Durations {
+        let mut sum = Durations::default();
+        self.0.values().for_each(|delays| sum.add(delays));
+        sum
+    }
+}

@@ -1,0 +1,224 @@
+//! Waits: requests that are kept open until something comes (a wake-up, a timer, a peer that is idle), and so much longer than the
+//! others of their ring that the mean latency, its stages, what is in flight and the order of submission say nothing of these. What is
+//! one is told here and nowhere else; `docs/completion-path.md`, "Waits", has the same in words.
+
+use std::collections::BTreeMap;
+
+use iotrail_schema::trail::{Course, Trail};
+
+/// Operations that do nothing but wait.
+const ONLY_WAIT: [&str; 8] =
+    ["accept", "epoll_wait", "futex_wait", "futex_waitv", "link_timeout", "poll_add", "timeout", "waitid"];
+
+/// It does nothing but wait for something else than work to be done: however many are in flight, they may have come one by one.
+pub fn only_waits(opcode: &str) -> bool {
+    ONLY_WAIT.contains(&opcode)
+}
+
+/// A tenth of a ring's requests: what is less is not what the ring is for.
+const SHARE: u64 = 10;
+
+/// Followed requests without which no median is told of: as many as a median needs.
+const LEAST: u64 = 10;
+
+/// Two to this is the multiple of a median from which on a request is none of those that the median is of: 128.
+const FAR: u8 = 7;
+
+/// The power of two below a time.
+pub fn power(ns: u64) -> u8 {
+    ns.max(1).ilog2() as u8
+}
+
+/// The power of two of how long a poll was armed for a request before that was ready; `None`: none was, or it was not seen.
+pub fn armed(trail: &Trail) -> Option<u8> {
+    let polled = trail.course == Course::Poll || trail.opcode == "poll_add";
+    let ready = trail.ready.filter(|_| polled)?;
+    Some(power(ready.ns.checked_sub(trail.submitted.ns)?))
+}
+
+/// How often each power of two was seen.
+#[derive(Debug, Clone, Default)]
+pub struct Powers(BTreeMap<u8, Seen>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    requests: u64,
+    /// What they stand for.
+    weight: u64,
+}
+
+impl Powers {
+    pub fn take(&mut self, power: u8, weight: u32) {
+        let seen = self.0.entry(power).or_default();
+        seen.requests += 1;
+        seen.weight += u64::from(weight.max(1));
+    }
+
+    pub fn add(&mut self, other: &Powers) {
+        for (power, more) in &other.0 {
+            let seen = self.0.entry(*power).or_default();
+            seen.requests += more.requests;
+            seen.weight += more.weight;
+        }
+    }
+
+    fn weight(&self) -> u64 {
+        self.0.values().map(|seen| seen.weight).sum()
+    }
+
+    /// The power that the median has.
+    fn median(&self) -> Option<u8> {
+        if self.0.values().map(|seen| seen.requests).sum::<u64>() < LEAST {
+            return None;
+        }
+        let half = self.weight().div_ceil(2);
+        let mut below = 0;
+        self.0.iter().find_map(|(power, seen)| {
+            below += seen.weight;
+            (below >= half).then_some(*power)
+        })
+    }
+}
+
+/// Which of one ring's requests of one operation are waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Limit {
+    #[default]
+    None,
+    /// Those for which a poll was armed as long as this power of two, or longer.
+    From(u8),
+    All,
+}
+
+impl Limit {
+    pub fn is_wait(self, armed: Option<u8>) -> bool {
+        match self {
+            Limit::None => false,
+            Limit::From(power) => armed.is_some_and(|armed| armed >= power),
+            Limit::All => true,
+        }
+    }
+}
+
+/// What is known of one ring's requests of one operation: their latencies, and of those with a poll how long it was armed.
+#[derive(Debug, Clone, Default)]
+pub struct Spans {
+    pub latency: Powers,
+    pub armed: Powers,
+}
+
+impl Spans {
+    pub fn add(&mut self, other: &Spans) {
+        self.latency.add(&other.latency);
+        self.armed.add(&other.armed);
+    }
+}
+
+/// The limits of one ring, by operation.
+pub fn limits<'a>(ring: impl Iterator<Item = (&'a String, &'a Spans)>) -> BTreeMap<String, Limit> {
+    let by_opcode: Vec<_> = ring.collect();
+    let mut all = Powers::default();
+    by_opcode.iter().for_each(|(_, spans)| all.add(&spans.latency));
+    let waiting: u64 =
+        by_opcode.iter().filter(|(opcode, _)| only_waits(opcode)).map(|(_, spans)| spans.latency.weight()).sum();
+    let is_much = |weight: u64| weight * SHARE >= all.weight();
+    let works = is_much(all.weight() - waiting);
+    let limit = |opcode: &str, spans: &Spans| {
+        if only_waits(opcode) && works {
+            return Limit::All;
+        }
+        // Many that wait alike are compared with one another: a server's receives, say.
+        let median = if is_much(spans.armed.weight()) { spans.armed.median() } else { all.median() };
+        // More than so many times any time of that power.
+        median.map_or(Limit::None, |power| Limit::From(power + 1 + FAR))
+    };
+    by_opcode.into_iter().map(|(opcode, spans)| (opcode.clone(), limit(opcode, spans))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::trail::Stamp;
+    use iotrail_schema::trail_example::trail;
+
+    const MS: u64 = 1_000_000;
+
+    /// So many requests that took so long; `armed`: in a poll.
+    fn spans(requests: &[(u64, u64, bool)]) -> Spans {
+        let mut spans = Spans::default();
+        for &(n, ns, armed) in requests {
+            for _ in 0..n {
+                spans.latency.take(power(ns), 1);
+                if armed {
+                    spans.armed.take(power(ns), 1);
+                }
+            }
+        }
+        spans
+    }
+
+    fn of(ring: &[(&str, Spans)]) -> BTreeMap<String, Limit> {
+        let ring: Vec<(String, Spans)> = ring.iter().map(|(name, spans)| ((*name).to_owned(), spans.clone())).collect();
+        limits(ring.iter().map(|(name, spans)| (name, spans)))
+    }
+
+    fn waits(limits: &BTreeMap<String, Limit>, opcode: &str, ns: u64) -> bool {
+        limits[opcode].is_wait(Some(power(ns)))
+    }
+
+    #[test]
+    fn a_wake_up_beside_short_reads() {
+        let limits = of(&[("read", spans(&[(5_000, 90_000, false), (1, 5_000 * MS, true)]))]);
+        assert!(waits(&limits, "read", 5_000 * MS));
+        // Within 128 times the median none is, and from 256 times on all are.
+        assert!(!waits(&limits, "read", 90_000 * 128) && waits(&limits, "read", 90_000 * 256));
+        // A disk that stalls is no wait: no poll was armed.
+        assert!(!limits["read"].is_wait(None));
+    }
+
+    #[test]
+    fn of_few_requests_nothing_is_told() {
+        let limits = of(&[("read", spans(&[(8, 90_000, false), (1, 5_000 * MS, true)]))]);
+        assert_eq!(limits["read"], Limit::None);
+    }
+
+    #[test]
+    fn receives_are_compared_with_receives() {
+        let recv = [(900, 10 * MS, true), (100, 20_000, false), (10, 10_000 * MS, true)];
+        let limits = of(&[("recv", spans(&recv)), ("send", spans(&[(1_000, 5_000, false)]))]);
+        assert!(!waits(&limits, "recv", 10 * MS), "clients that think");
+        assert!(waits(&limits, "recv", 10_000 * MS), "connections that were idle");
+        assert!(!limits["send"].is_wait(None));
+    }
+
+    #[test]
+    fn what_only_waits_is_a_wait_where_the_ring_does_something_else() {
+        let limits = of(&[("timeout", spans(&[(100, 9 * MS, false)])), ("read", spans(&[(100, 90_000, false)]))]);
+        assert_eq!((limits["timeout"], limits["timeout"].is_wait(None)), (Limit::All, true));
+        assert_eq!(limits["read"], Limit::From(power(90_000) + 8));
+        // Polls are what this ring is for; one that is open all the time is apart from them.
+        let polls = spans(&[(1_000, 20_000, true), (1, 5_000 * MS, true)]);
+        let limits = of(&[("poll_add", polls), ("close", spans(&[(3, 900, false)]))]);
+        assert!(!waits(&limits, "poll_add", 20_000) && waits(&limits, "poll_add", 5_000 * MS));
+    }
+
+    #[test]
+    fn requests_count_as_often_as_they_stand_for() {
+        let mut sampled = spans(&[(40, 5_000 * MS, true)]);
+        for _ in 0..30 {
+            sampled.latency.take(power(90_000), 100);
+        }
+        let limits = of(&[("read", sampled)]);
+        assert!(waits(&limits, "read", 5_000 * MS), "40 of 3040");
+    }
+
+    #[test]
+    fn a_poll_is_armed_until_the_request_is_ready() {
+        let at = |ns| Some(Stamp { ns: trail().submitted.ns + ns, cpu: 0 });
+        let polled = Trail { course: Course::Poll, ready: at(5_000), ..trail() };
+        assert_eq!(armed(&polled), Some(12));
+        assert_eq!(armed(&Trail { ready: None, ..polled.clone() }), None, "not seen");
+        assert_eq!(armed(&Trail { course: Course::Block, ..polled.clone() }), None);
+        assert_eq!(armed(&Trail { course: Course::Direct, opcode: "poll_add".into(), ..polled }), Some(12));
+    }
+}

@@ -1,0 +1,207 @@
+//! Which requests are followed whole (`bpf/choose.h`).
+
+use std::time::Duration;
+
+/// Requests a second and CPU up to which an adaptive choice follows all: at 0.3 µs each, less than one percent of the CPU.
+pub const WHOLE_PER_S: u64 = 20_000;
+
+/// They are counted by windows of at least this long.
+const WINDOW: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// One request in so many, chosen at random; 1: all.
+    pub one_in: u32,
+    /// All requests of a CPU while there are few ([`WHOLE_PER_S`]), and one in `one_in` of the others only.
+    pub adaptive: bool,
+}
+
+impl Choice {
+    /// One in so many, however few there are.
+    pub fn fixed(one_in: u32) -> Self {
+        Choice { one_in: one_in.max(1), adaptive: false }
+    }
+
+    pub fn adaptive(one_in: u32) -> Self {
+        Choice { one_in: one_in.max(1), adaptive: one_in > 1 }
+    }
+}
+
+/// What the probes count by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Window {
+    pub jiffies: u32,
+    /// That many requests of one CPU are few.
+    pub requests: u32,
+}
+
+impl Window {
+    /// In whole ticks: a little longer at some of the kernel's rates. Where the rate cannot be told, the fastest: windows are
+    /// longer then, and fewer requests are few.
+    pub fn of(tick_hz: Option<u32>) -> Self {
+        let tick_ns = 1_000_000_000 / u64::from(tick_hz.unwrap_or(1000).max(1));
+        let jiffies = (WINDOW.as_nanos() as u64).div_ceil(tick_ns).max(1);
+        Window { jiffies: jiffies as u32, requests: (WHOLE_PER_S * jiffies * tick_ns / 1_000_000_000) as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_stats::estimate::{self, Taken};
+    use iotrail_stats::random::SplitMix64;
+
+    #[test]
+    fn windows_are_whole_ticks() {
+        let of = |hz| {
+            let w = Window::of(hz);
+            (w.jiffies, w.requests)
+        };
+        assert_eq!([100, 250, 300, 1000].map(|hz| of(Some(hz))), [(1, 200), (3, 240), (4, 266), (10, 200)]);
+        assert_eq!(of(None), (10, 200));
+    }
+
+    #[test]
+    fn one_in_one_is_all_and_needs_no_windows() {
+        assert_eq!(Choice::adaptive(1), Choice::fixed(1));
+        assert!(Choice::adaptive(100).adaptive && !Choice::fixed(100).adaptive);
+    }
+
+    /// `bpf/choose.h`, said again in Rust: what can be asked of many seeds at once.
+    struct Chooser {
+        random: SplitMix64,
+        choice: Choice,
+        window: Window,
+        until_next: u64,
+        since: u64,
+        submits: u64,
+        busy: bool,
+    }
+
+    impl Chooser {
+        fn new(choice: Choice, seed: u64) -> Self {
+            let (random, window) = (SplitMix64::new(seed), Window::of(Some(1000)));
+            Chooser { random, choice, window, until_next: 0, since: 0, submits: 0, busy: false }
+        }
+
+        fn while_few(&mut self, now: u64) -> bool {
+            let (jiffies, most) = (u64::from(self.window.jiffies), u64::from(self.window.requests));
+            let passed = now - self.since;
+            if passed >= jiffies {
+                self.busy = passed < 2 * jiffies && self.submits > most;
+                (self.since, self.submits) = (now, 0);
+            }
+            self.submits += 1;
+            !self.busy && self.submits <= most
+        }
+
+        fn is_next(&mut self) -> bool {
+            let longest = 2 * u64::from(self.choice.one_in) - 1;
+            if self.until_next == 0 {
+                let (one, other) = (1 + self.random.below(longest + 1), 1 + self.random.below(longest));
+                self.until_next = one.min(if other >= one { other + 1 } else { other });
+            }
+            self.until_next -= 1;
+            if self.until_next > 0 {
+                return false;
+            }
+            self.until_next = 1 + self.random.below(longest);
+            true
+        }
+
+        /// The weight of a request at this jiffy.
+        fn weight(&mut self, now: u64) -> u32 {
+            if self.choice.one_in == 1 || (self.choice.adaptive && self.while_few(now)) {
+                return 1;
+            }
+            if self.is_next() { self.choice.one_in } else { 0 }
+        }
+    }
+
+    /// Requests by jiffy (of 1 ms), and how long each one takes: the busier, the longer.
+    fn streams() -> Vec<(&'static str, Vec<(u64, f64)>)> {
+        let of = |rate: &dyn Fn(u64) -> u64| -> Vec<(u64, f64)> {
+            let at = |now| (0..rate(now)).map(move |i| (now, 10.0 + rate(now) as f64 / 10.0 + (i % 7) as f64));
+            (1000..1150).flat_map(at).collect()
+        };
+        vec![
+            ("steady and slow", of(&|_| 5)),
+            ("steady and fast", of(&|_| 100)),
+            ("at the limit", of(&|now| 19 + now % 3)),
+            ("bursts", of(&|now| if now % 41 == 0 { 3000 } else { 1 })),
+            ("a ramp up", of(&|now| (now - 1000) / 2)),
+            ("a ramp down", of(&|now| (1150 - now) / 2)),
+        ]
+    }
+
+    #[test]
+    fn what_is_followed_stands_for_all_and_their_mean_is_all_the_others() {
+        const SEEDS: u64 = 150;
+        for (name, stream) in streams() {
+            let (truly, sum) = (stream.len() as f64, stream.iter().map(|r| r.1).sum::<f64>());
+            for choice in [Choice::adaptive(100), Choice::fixed(100), Choice::adaptive(16)] {
+                let (mut counts, mut means, mut within, mut followed) = (vec![], vec![], 0, 0);
+                for seed in 0..SEEDS {
+                    let mut chooser = Chooser::new(choice, seed * 7919 + 1);
+                    let (mut taken, mut weighted) = (Taken::default(), 0.0);
+                    for &(now, took) in &stream {
+                        let weight = chooser.weight(now);
+                        if weight > 0 {
+                            taken.take(weight, 1.0);
+                            weighted += took * f64::from(weight);
+                        }
+                    }
+                    let Some(t) = estimate::interval(&[taken], choice.one_in) else { continue };
+                    within += u64::from(t.lo <= truly && truly <= t.hi);
+                    followed += taken.items();
+                    counts.push(t.total);
+                    means.push(weighted);
+                }
+                // Unbiased: the mean over the seeds is the truth, to four standard errors.
+                let check = |what: &str, all: &[f64], truth: f64| {
+                    let n = SEEDS as f64; // those without any count as 0
+                    let mean = all.iter().sum::<f64>() / n;
+                    let zeros = (n - all.len() as f64) * mean * mean;
+                    let spread = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() + zeros;
+                    let error = 4.0 * (spread / n / n).sqrt() + 1e-9 * truth;
+                    assert!(
+                        (mean - truth).abs() <= error,
+                        "{name}, {choice:?}: {what} {mean} ± {error}, truly {truth}"
+                    );
+                };
+                check("count", &counts, truly);
+                check("sum", &means, sum);
+                assert!(within * 100 >= SEEDS * 95, "{name}, {choice:?}: {within} of {SEEDS} intervals hold {truly}");
+                if choice.adaptive {
+                    assert!(followed >= SEEDS * (truly as u64).min(200), "{name}: {followed} in all");
+                }
+                if name == "steady and slow" && choice.adaptive {
+                    assert_eq!(followed, SEEDS * stream.len() as u64, "all of them");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_request_has_the_same_chance_the_first_ones_too() {
+        let mut chosen = [0u32; 60];
+        for seed in 0..40_000 {
+            let mut chooser = Chooser::new(Choice::fixed(20), seed * 104_729 + 3);
+            for count in &mut chosen {
+                *count += u32::from(chooser.weight(0) > 0);
+            }
+        }
+        // 2,000 each, ± 4.5 standard deviations.
+        assert!(chosen.iter().all(|n| (1804..=2196).contains(n)), "{chosen:?}");
+    }
+
+    #[test]
+    fn after_a_burst_all_are_followed_again() {
+        let mut chooser = Chooser::new(Choice::adaptive(100), 1);
+        let busy: u32 = (1000..1050).flat_map(|now| [now; 1000]).map(|now| u32::from(chooser.weight(now) == 1)).sum();
+        assert_eq!(busy, 200, "those of the first window");
+        // The window under way, and the one after it, which began after a busy one.
+        let calm = (1050..1100).find(|now| chooser.weight(*now) == 1);
+        assert!(calm.is_some_and(|now| now <= 1070), "{calm:?}");
+    }
+}

@@ -1,0 +1,106 @@
+//! The numbers of tasks: the kernel's own, which the probes see, beside those of this process's PID namespace and of /proc. Found out
+//! by the kernel itself, so that they are right in any namespace, nested ones and containers included.
+
+use std::io::Read as _;
+use std::mem::MaybeUninit;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Iter, Link};
+
+use super::numbers_skel::{NumbersSkelBuilder, types};
+use super::support;
+use super::trails::text;
+use super::watch::read;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::pid_namespace::Standing;
+
+const _: () = assert!(size_of::<types::task_numbers>() == 40);
+
+/// A thread that this process's PID namespace has, or a namespace within it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    /// The kernel's own numbers, which are the initial PID namespace's.
+    pub tid: u32,
+    pub tgid: u32,
+    /// The thread's number in this process's PID namespace.
+    pub here: u32,
+    /// The thread's number in /proc; `None`: /proc does not show it.
+    pub in_proc: Option<u32>,
+    /// The kernel's number of its parent process, which may be in a namespace further out.
+    pub parent: u32,
+    pub is_kernel_thread: bool,
+    pub comm: String,
+    /// It is the thread that asked.
+    pub asking: bool,
+}
+
+/// The kernel's own numbers of the calling thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Own {
+    pub tid: u32,
+    pub tgid: u32,
+}
+
+impl Own {
+    /// Outside a PID namespace of its own they are what the process knows anyway.
+    pub fn of_this_thread() -> Result<Own> {
+        let standing = Standing::of_this_process();
+        if standing == Standing::Initial {
+            // SAFETY: takes nothing and cannot fail.
+            let tid = unsafe { libc::gettid() } as u32;
+            return Ok(Own { tid, tgid: std::process::id() });
+        }
+        let asking = Tasks::open(standing)?.read()?.into_iter().find(|task| task.asking);
+        let asking = asking.ok_or_else(|| refused("the kernel does not list this thread", "report this"))?;
+        Ok(Own { tid: asking.tid, tgid: asking.tgid })
+    }
+}
+
+/// What lists the tasks.
+#[derive(Debug)]
+pub struct Tasks(Link);
+
+impl Tasks {
+    /// About 10 ms.
+    pub fn open(standing: Standing) -> Result<Self> {
+        support::quiet();
+        let failed = |e: libbpf_rs::Error| {
+            let (why, remedy) = support::refusal(&e);
+            refused(&why, remedy).because(e)
+        };
+        let mut room = MaybeUninit::uninit();
+        let mut open = NumbersSkelBuilder::default().open(&mut room).map_err(failed)?;
+        let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
+        // Beyond any depth where /proc shows nothing of this namespace.
+        constants.proc_outwards = standing.outwards().unwrap_or(u32::MAX);
+        let skel = open.load().map_err(failed)?;
+        skel.progs.numbers_of_tasks.attach().map(Tasks).map_err(failed)
+    }
+
+    /// All that there are now: about a microsecond each.
+    pub fn read(&self) -> Result<Vec<Task>> {
+        let failed = |e| refused("the list of tasks ends early", "report this").because(e);
+        let mut bytes = vec![];
+        Iter::new(&self.0)
+            .and_then(|mut tasks| tasks.read_to_end(&mut bytes).map_err(libbpf_rs::Error::from))
+            .map_err(failed)?;
+        let task = |of: &[u8]| {
+            let of: types::task_numbers = read(of);
+            Task {
+                tid: of.tid,
+                tgid: of.tgid,
+                here: of.here,
+                in_proc: (of.in_proc != 0).then_some(of.in_proc),
+                parent: of.parent,
+                is_kernel_thread: of.kernels != 0,
+                comm: text(&of.comm),
+                asking: of.reader != 0,
+            }
+        };
+        Ok(bytes.chunks_exact(size_of::<types::task_numbers>()).map(task).collect())
+    }
+}
+
+fn refused(why: &str, remedy: &str) -> Error {
+    Error::machine(format!("cannot tell the kernel's own numbers of processes in this PID namespace: {why}"), remedy)
+}

@@ -1,0 +1,148 @@
+//! POSIX AIO: the libraries that have it, and the probes on its functions there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
+
+use iotrail_host::pid_namespace::own_number_in_proc;
+
+/// The programs: for all functions of our own library in one, and for each function by itself.
+pub(super) const AT_ONCE: &str = "posix_aio_called";
+pub(super) const EACH: &str = "posix_aio_called_each";
+
+/// Whether it is one of them: they are attached here, the others by what their section says.
+pub(super) fn is(program: &ProgramMut<'_>) -> bool {
+    program.name() == AT_ONCE || program.name() == EACH
+}
+
+/// The names under which glibc has them, in the order of `enum posix_function`. Of lio_listio's versions the one before 2.4 is
+/// another function.
+const FUNCTIONS: [&str; 5] = ["aio_read", "aio_write", "aio_fsync", "lio_listio@GLIBC_2.4", "aio_return"];
+
+/// Device and inode.
+pub(super) type File = (u64, u64);
+
+/// glibc as a process, by its number in /proc, has it mapped, each with the files that may have POSIX AIO: itself since 2.34, librt before.
+pub(super) fn libraries(tgid: u32) -> BTreeMap<File, Vec<PathBuf>> {
+    // A process that has ended, or that is not ours to look at, has none that we could find.
+    let maps = std::fs::read_to_string(format!("/proc/{tgid}/maps")).unwrap_or_default();
+    let root = format!("/proc/{tgid}/root");
+    let paths = mapped(&maps).into_iter().map(|path| Path::new(&root).join(path.trim_start_matches('/')));
+    paths
+        .filter_map(|libc| {
+            let file = std::fs::metadata(&libc).ok()?;
+            Some(((file.dev(), file.ino()), vec![libc.clone(), libc.with_file_name("librt.so.1")]))
+        })
+        .collect()
+}
+
+/// The paths of glibc in the text of /proc/TGID/maps.
+fn mapped(maps: &str) -> Vec<&str> {
+    let path = |line| -> Option<&str> { Some(&line[str::find(line, '/')?..]) };
+    let mut paths: Vec<&str> = maps.lines().filter_map(path).filter(|p| p.ends_with("/libc.so.6")).collect();
+    paths.dedup();
+    paths
+}
+
+/// The file that this process has them from, and where in it; `None`: its /proc does not say.
+fn ours() -> Option<(PathBuf, Vec<usize>)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let functions = [
+        libc::aio_read as *const (),
+        libc::aio_write as *const (),
+        libc::aio_fsync as *const (),
+        libc::lio_listio as *const (),
+        libc::aio_return as *const (),
+    ];
+    let (files, offsets): (BTreeSet<&str>, Vec<usize>) = functions
+        .into_iter()
+        .map(|function| place(function as usize, &maps))
+        .collect::<Option<Vec<_>>>()?
+        .into_iter()
+        .unzip();
+    Some((files.first()?.into(), offsets))
+}
+
+/// The file that is mapped at an address, and the place in it.
+fn place(address: usize, maps: &str) -> Option<(&str, usize)> {
+    let number = |text: &str| usize::from_str_radix(text, 16).ok();
+    maps.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (from, to) = words.next()?.split_once('-')?;
+        let (from, to, offset) = (number(from)?, number(to)?, number(words.nth(1)?)?);
+        let path = &line[line.find('/')?..];
+        (from..to).contains(&address).then(|| (path, address - from + offset))
+    })
+}
+
+/// The libraries that are looked into.
+#[derive(Default)]
+pub(super) struct Libraries {
+    known: BTreeSet<File>,
+    links: Vec<Link>,
+}
+
+impl Libraries {
+    /// Looks into those of a process that are not looked into yet, for every process that uses them. `at_once`: where the
+    /// kernel can, for this process's own one.
+    pub(super) fn attach(
+        &mut self,
+        at_once: Option<&ProgramMut<'_>>,
+        each: &ProgramMut<'_>,
+        tgid: u32,
+    ) -> libbpf_rs::Result<()> {
+        for (file, paths) in libraries(tgid) {
+            if !self.known.insert(file) {
+                continue;
+            }
+            let own = at_once.filter(|_| Some(tgid) == own_number_in_proc());
+            if let Some((program, (path, offsets))) = own.zip(ours()) {
+                let cookies = (0..offsets.len() as u64).collect();
+                let opts = UprobeMultiOpts { offsets, cookies, ..UprobeMultiOpts::default() };
+                self.links.push(program.attach_uprobe_multi_with_opts(-1, &path, "", opts)?);
+                continue;
+            }
+            let (path, others) = paths.split_first().expect("there is the library itself");
+            let next = |done: libbpf_rs::Result<_>, path| done.or_else(|_| attach_each(each, path));
+            self.links.extend(others.iter().fold(attach_each(each, path), next)?);
+        }
+        Ok(())
+    }
+}
+
+fn attach_each(program: &ProgramMut<'_>, path: &PathBuf) -> libbpf_rs::Result<Vec<Link>> {
+    let one = |(cookie, name): (u64, &&str)| {
+        let opts = UprobeOpts { cookie, func_name: Some((*name).into()), ..UprobeOpts::default() };
+        program.attach_uprobe_with_opts(-1, path, 0, opts)
+    };
+    (0..).zip(&FUNCTIONS).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "55d0-55d1 r--p 00000000 fe:00 12 /usr/bin/fio\n\
+            7f00-7f01 r--p 00000000 fe:00 34 /usr/lib/x86_64-linux-gnu/libc.so.6\n\
+            7f01-7f02 r-xp 00028000 fe:00 34 /usr/lib/x86_64-linux-gnu/libc.so.6\n\
+            7f02-7f03 rw-p 00000000 00:00 0\n\
+            7f03-7f04 r--p 00000000 fe:00 35 /lib/libcap.so.2\n\
+            7ffd-7ffe r-xp 00000000 00:00 0 [vdso]\n";
+
+    #[test]
+    fn glibc_is_known_by_its_name() {
+        assert_eq!(mapped(MAPS), ["/usr/lib/x86_64-linux-gnu/libc.so.6"]);
+        assert_eq!(mapped("7f00-7f01 r--p 00000000 fe:00 34 /lib/ld-musl-x86_64.so.1\n"), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn an_address_is_at_a_place_in_a_file() {
+        let libc = "/usr/lib/x86_64-linux-gnu/libc.so.6";
+        assert_eq!(place(0x7f01, MAPS), Some((libc, 0x28000)));
+        assert_eq!(place(0x7f00, MAPS), Some((libc, 0)));
+        assert_eq!((place(0x7f02, MAPS), place(0x1000, MAPS)), (None, None));
+        assert_eq!(ours().map(|(_, offsets)| offsets.len()), Some(FUNCTIONS.len()));
+    }
+}

@@ -1,0 +1,435 @@
+//! Requests that were followed to their end, from the programs' records to words.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use linux_raw_sys::io_uring::{IORING_CQE_F_MORE, IORING_CQE_F_NOTIF};
+
+use super::counted;
+use super::files::{self, LastName};
+use super::observed;
+use super::rings::{EndedSqThread, Process, Reaped};
+use super::skel::types;
+use super::symbols::Symbols;
+use super::watch::read;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::irq::Interrupts;
+use iotrail_path::memory::Unregistered;
+use iotrail_path::reaped::Stay;
+use iotrail_schema::trail::{Course, Meanwhile, Punt, Stamp, Trail, Wake};
+use iotrail_schema::waker::Line;
+
+const UNREGISTERED: usize = size_of::<types::unregistered>();
+const REAPED: usize = size_of::<types::reaped>();
+const ENDED: usize = size_of::<types::ended>();
+const SQ_ENDED: usize = size_of::<types::sq_ended>();
+const STAY: usize = size_of::<types::stay>();
+const FILE_NAME: usize = size_of::<types::file_name>();
+const _: () = assert!(UNREGISTERED < ENDED && ENDED < SQ_ENDED && SQ_ENDED < REAPED);
+const _: () = assert!(REAPED < STAY && STAY < FILE_NAME && FILE_NAME < size_of::<types::trail>());
+
+/// The reader's side of the ring buffer.
+pub(super) struct Trails {
+    ring: RingBuffer<'static>,
+    arrived: Rc<RefCell<VecDeque<types::trail>>>,
+    reaped: Rc<RefCell<VecDeque<types::reaped>>>,
+    unregistered: Rc<RefCell<Vec<types::unregistered>>>,
+    ended: Rc<RefCell<Ended>>,
+    /// Requests that the kernel ended with their ring, some of them;
+    abandoned: RefCell<Vec<types::trail>>,
+    /// and how many there were.
+    all_abandoned: Cell<u64>,
+    /// Requests whose completion found the queue full.
+    overflowed: RefCell<Vec<Trail>>,
+    sq_ended: Rc<RefCell<Vec<types::sq_ended>>>,
+    file_names: Rc<RefCell<Vec<types::file_name>>>,
+    stays: Rc<RefCell<Vec<types::stay>>>,
+}
+
+/// Those that are kept.
+const ABANDONED: usize = 4096;
+
+/// Processes that have ended, of which so many are named; and how many more there were.
+#[derive(Default)]
+struct Ended {
+    named: BTreeMap<u32, types::ended>,
+    more: u64,
+}
+
+/// Ended processes whose names are kept.
+const NAMED: usize = 4096;
+
+impl Ended {
+    fn take(&mut self, process: types::ended) {
+        if self.named.len() < NAMED || self.named.contains_key(&process.tgid) {
+            // Of one whose number was used again, the name is gone.
+            self.more += u64::from(self.named.insert(process.tgid, process).is_some());
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+impl Trails {
+    pub(super) fn open(map: &dyn MapCore) -> libbpf_rs::Result<Self> {
+        let (arrived, reaped) = (Rc::new(RefCell::new(VecDeque::new())), Rc::new(RefCell::new(VecDeque::new())));
+        let ended = Rc::new(RefCell::new(Ended::default()));
+        let (sq_ended, unregistered) = (Rc::new(RefCell::new(vec![])), Rc::new(RefCell::new(vec![])));
+        let (file_names, stays) = (Rc::new(RefCell::new(vec![])), Rc::new(RefCell::new(vec![])));
+        let mut builder = RingBufferBuilder::new();
+        let (trails, others, processes) = (Rc::clone(&arrived), Rc::clone(&reaped), Rc::clone(&ended));
+        let (sq_threads, buffers, names) = (Rc::clone(&sq_ended), Rc::clone(&unregistered), Rc::clone(&file_names));
+        let lying = Rc::clone(&stays);
+        builder.add(map, move |record| {
+            // The kinds of record differ in size.
+            match record.len() {
+                REAPED => others.borrow_mut().push_back(read(record)),
+                ENDED => processes.borrow_mut().take(read(record)),
+                UNREGISTERED => buffers.borrow_mut().push(read(record)),
+                SQ_ENDED => sq_threads.borrow_mut().push(read(record)),
+                FILE_NAME => names.borrow_mut().push(read(record)),
+                STAY => lying.borrow_mut().push(read(record)),
+                _ => trails.borrow_mut().push_back(read(record)),
+            }
+            0
+        })?;
+        let (abandoned, all_abandoned) = (RefCell::default(), Cell::default());
+        Ok(Trails {
+            ring: builder.build()?,
+            arrived,
+            reaped,
+            unregistered,
+            ended,
+            abandoned,
+            all_abandoned,
+            overflowed: RefCell::default(),
+            sq_ended,
+            file_names,
+            stays,
+        })
+    }
+
+    /// The last ones of a watched span: completed, and by no run that came after.
+    pub(super) fn leave(&self, waiting: Vec<types::trail>) {
+        self.arrived.borrow_mut().extend(waiting.into_iter().map(|mut trail| {
+            if trail.carrier != types::carrier::BY_SQPOLL {
+                trail.carrier = types::carrier::BY_SUBMISSION;
+            }
+            trail
+        }));
+    }
+
+    /// Hands over what has arrived, in the order of arrival.
+    pub(super) fn take(&self, words: &Words<'_>, each: &mut dyn FnMut(Trail)) -> Result<()> {
+        self.consume()?;
+        loop {
+            let Some(raw) = self.arrived.borrow_mut().pop_front() else { return Ok(()) };
+            if raw.carrier == types::carrier::BY_TEARDOWN {
+                self.abandon(raw);
+                continue;
+            }
+            if raw.carrier == types::carrier::BY_OVERFLOW {
+                self.overflowed.borrow_mut().push(words.trail(&raw));
+                continue;
+            }
+            each(words.trail(&raw));
+        }
+    }
+
+    fn abandon(&self, trail: types::trail) {
+        self.all_abandoned.update(|n| n + 1);
+        let mut abandoned = self.abandoned.borrow_mut();
+        if abandoned.len() < ABANDONED {
+            abandoned.push(trail);
+        }
+    }
+
+    /// The requests that the kernel ended with their ring: some of them, and how many there were.
+    pub(super) fn abandoned(&self) -> Result<(Vec<types::trail>, u64)> {
+        self.consume()?;
+        self.arrived.borrow_mut().retain(|raw| {
+            let is_abandoned = raw.carrier == types::carrier::BY_TEARDOWN;
+            if is_abandoned {
+                self.abandon(*raw);
+            }
+            !is_abandoned
+        });
+        Ok((self.abandoned.borrow().clone(), self.all_abandoned.get()))
+    }
+
+    fn consume(&self) -> Result<()> {
+        let failed = |e| Error::machine("cannot read the followed requests", "report this").because(e);
+        self.ring.consume().map_err(failed)
+    }
+
+    /// The watched processes that have ended so far, and how many more there were.
+    pub(super) fn ended(&self) -> Result<(Vec<Process>, u64)> {
+        self.consume()?;
+        let ended = self.ended.borrow();
+        let named = ended.named.values();
+        let named = named.map(|e| Process { tgid: e.tgid, comm: text(&e.comm), executed_ns: e.executed_ns });
+        Ok((named.collect(), ended.more))
+    }
+
+    /// The submission-queue threads that had ended then, since the last call.
+    pub(super) fn take_ended_sq_threads(&self) -> Vec<EndedSqThread> {
+        let of = |e: types::sq_ended| EndedSqThread {
+            tgid: e.tgid,
+            tid: e.tid,
+            started_ns: e.started_ns,
+            ended_ns: e.ended_ns,
+            ran_ns: e.ran_ns,
+            sleeps: e.sleeps,
+        };
+        self.sq_ended.take().into_iter().map(of).collect()
+    }
+
+    /// Requests whose completion found the queue full, as far as [`take`](Self::take) has met with them.
+    pub(super) fn take_overflowed(&self) -> Vec<Trail> {
+        self.overflowed.take()
+    }
+
+    /// The rings' buffers that were unregistered, since the last call.
+    pub(super) fn take_unregistered(&self) -> Result<Vec<Unregistered>> {
+        self.consume()?;
+        let of = |raw: types::unregistered| Unregistered { ring: raw.ring, ns: raw.ns };
+        Ok(self.unregistered.take().into_iter().map(of).collect())
+    }
+
+    /// The names of files that had arrived then, since the last call.
+    pub(super) fn take_file_names(&self) -> Vec<LastName> {
+        self.file_names.take().iter().map(files::last_name).collect()
+    }
+
+    /// The same of completions that were looked at in the completion queue.
+    pub(super) fn take_stays(&self) -> impl Iterator<Item = Stay> {
+        self.stays.take().into_iter().map(|raw| Stay {
+            ring: (raw.ring != counted::OTHERS).then_some(raw.ring),
+            posted_ns: raw.posted_ns,
+            not_yet_ns: raw.not_yet_ns,
+            gone_ns: (raw.gone_ns != 0).then_some(raw.gone_ns),
+            due_ns: (raw.due_ns != 0).then_some(raw.due_ns),
+            starved_ns: raw.starved_ns,
+            weight: raw.weight,
+            depth: raw.depth,
+            deepest: raw.deepest,
+            cq_entries: raw.cq_entries,
+        })
+    }
+
+    /// Those that still lay there when counting ended.
+    pub(super) fn leave_lying(&self, queue: &types::lying_queue) {
+        let entries =
+            (0..queue.count).map(|i| &queue.entries[(queue.first.wrapping_add(i) as usize) % queue.entries.len()]);
+        self.stays.borrow_mut().extend(entries.map(|l| {
+            // As lying_leaves in reap.h.
+            let past = |end: u32| (end.wrapping_sub(l.end) as i32) > 0;
+            types::stay {
+                posted_ns: l.posted_ns,
+                not_yet_ns: l.posted_ns.max(queue.looked_ns),
+                gone_ns: 0,
+                starved_ns: queue.starved_ns.wrapping_sub(l.starved_ns),
+                due_ns: match () {
+                    () if queue.wanted != 0 && past(queue.wanted_end) => 0,
+                    () if past(queue.due_end) => l.posted_ns.max(queue.due_ns),
+                    () => l.posted_ns,
+                },
+                ring: l.ring,
+                weight: l.weight,
+                depth: l.depth,
+                deepest: queue.deepest,
+                cq_entries: queue.cq_entries,
+                pad: 0,
+            }
+        }));
+    }
+
+    /// The same of requests of contexts that had arrived then.
+    pub(super) fn take_reaped(&self, each: &mut dyn FnMut(Reaped)) {
+        for raw in self.reaped.take() {
+            each(Reaped {
+                context: raw.ring,
+                tgid: raw.tgid,
+                opcode: opcode(raw.opcode),
+                submitted_ns: raw.submitted_ns,
+                reaped_ns: raw.reaped_ns,
+                weight: raw.weight,
+                fd: raw.fd,
+                result: raw.result,
+            });
+        }
+    }
+}
+
+/// What turns numbers into names.
+pub(super) struct Words<'a> {
+    pub symbols: Option<&'a Symbols>,
+    pub interrupts: Option<&'a Interrupts>,
+}
+
+/// The name of an operation; numbers that this version does not know keep their number.
+pub(super) fn opcode(number: u32) -> String {
+    // include/uapi/linux/aio_abi.h: IOCB_CMD_…
+    const NATIVE_AIO: [&str; 9] =
+        ["pread", "pwrite", "fsync", "fdsync", "aio_op_4", "poll", "noop", "preadv", "pwritev"];
+    const POSIX_AIO: [&str; 3] = ["aio_read", "aio_write", "aio_fsync"];
+    let name = |names: &[&str], from| names.get((number - from) as usize).map(|name| (*name).to_owned());
+    match number {
+        OPCODE_NONE => "unknown".into(),
+        INVALID_OPCODE => "invalid".into(),
+        POSIX_AIO_OPCODES.. => name(&POSIX_AIO, POSIX_AIO_OPCODES).unwrap_or_else(|| format!("op_{number}")),
+        NATIVE_AIO_OPCODES.. => {
+            name(&NATIVE_AIO, NATIVE_AIO_OPCODES).unwrap_or_else(|| format!("aio_op_{}", number - NATIVE_AIO_OPCODES))
+        }
+        n => iotrail_host::io_uring::opcode_name(n).map_or_else(|| format!("op_{n}"), str::to_owned),
+    }
+}
+
+/// Operations that the kernel hands to io-wq whatever the program asks: their preparation sets REQ_F_FORCE_ASYNC as IOSQE_ASYNC
+/// does (io_uring/{sync,splice,fs,xattr,net,statx,truncate,openclose}.c).
+pub(super) fn always_punted(opcode: &str) -> bool {
+    const ALWAYS: [&str; 22] = [
+        "fsync",
+        "sync_file_range",
+        "fallocate",
+        "splice",
+        "tee",
+        "renameat",
+        "unlinkat",
+        "mkdirat",
+        "symlinkat",
+        "linkat",
+        "fsetxattr",
+        "setxattr",
+        "fgetxattr",
+        "getxattr",
+        "shutdown",
+        "statx",
+        "madvise",
+        "fadvise",
+        "ftruncate",
+        "waitid",
+        "openat",
+        "openat2",
+    ];
+    ALWAYS.contains(&opcode)
+}
+
+/// `OPCODE_NONE`, `OPCODE_INVALID`, `OPCODES_AIO` and `OPCODES_POSIX_AIO` of record.h.
+pub(super) const OPCODE_NONE: u32 = 127;
+pub(super) const INVALID_OPCODE: u32 = 126;
+const NATIVE_AIO_OPCODES: u32 = 96;
+pub(super) const POSIX_AIO_OPCODES: u32 = 112;
+
+pub(super) fn course(of: types::course) -> Course {
+    match of {
+        types::course::COURSE_BLOCK => Course::Block,
+        types::course::COURSE_POLL => Course::Poll,
+        _ => Course::Direct,
+    }
+}
+
+impl Words<'_> {
+    fn trail(&self, raw: &types::trail) -> Trail {
+        use types::{meanwhile as m, punt as p};
+        let stamp = |ns: u64, cpu: u16| (ns != 0).then_some(Stamp { ns, cpu: cpu.into() });
+        let line = |irq: u32| Line { irq, name: self.interrupts.and_then(|i| observed::handler(i, irq)) };
+        let key = types::delivery_key {
+            carrier: raw.carrier,
+            nr: raw.nr,
+            entry: raw.entry,
+            waker: raw.waker,
+            waker_nr: raw.waker_nr,
+            waker_cpu: raw.waker_cpu,
+            ring: raw.ring,
+        };
+        let opcode = opcode(raw.opcode.into());
+        let (vehicle, detail) = observed::carrier(&key, self.symbols, &line).vehicle();
+        let comm = || text(&raw.meanwhile_comm);
+        let meanwhile = match raw.meanwhile {
+            m::MEANWHILE_RUNNING => Some(Meanwhile::Running { cpu: raw.meanwhile_cpu }),
+            m::MEANWHILE_RUNNABLE => {
+                Some(Meanwhile::Runnable { cpu: raw.meanwhile_cpu, tid: raw.meanwhile_tid, comm: comm() })
+            }
+            m::MEANWHILE_SLEEPING => {
+                Some(Meanwhile::Sleeping { cpu: raw.meanwhile_cpu, tid: raw.meanwhile_tid, comm: comm() })
+            }
+            _ => None,
+        };
+        // A wake-up of before is none of this completion's.
+        let to_deliver_ns = raw.ready_ns.max(raw.ended_ns);
+        let woken_for_it = raw.woken_ns >= to_deliver_ns && to_deliver_ns != 0 && raw.woken_ns <= raw.posted_ns;
+        let wake = (woken_for_it && matches!(meanwhile, Some(Meanwhile::Sleeping { .. } | Meanwhile::Runnable { .. })))
+            .then(|| Wake {
+                woken: Stamp { ns: raw.woken_ns, cpu: raw.woken_by_cpu },
+                by: observed::waker(raw.woken_by, raw.woken_by_nr, raw.woken_by_cpu, &line),
+                running: stamp(raw.running_ns, raw.posted_cpu).filter(|s| s.ns >= raw.woken_ns),
+            });
+        Trail {
+            ring: (raw.ring != counted::OTHERS).then_some(raw.ring),
+            tgid: raw.tgid,
+            tid: raw.tid,
+            weight: raw.weight,
+            user_data: raw.user_data,
+            file: files::seen(raw),
+            descriptor: files::descriptor(raw, &opcode),
+            asked_bytes: (raw.asked_bytes != 0).then_some(raw.asked_bytes.into()),
+            buffer: (raw.buffer != 0).then_some(raw.buffer),
+            result: raw.result,
+            more: raw.cqe_flags & IORING_CQE_F_MORE != 0,
+            notification: raw.cqe_flags & IORING_CQE_F_NOTIF != 0,
+            enter_batch: (raw.enter_batch != 0).then_some(raw.enter_batch),
+            punted: match raw.punt {
+                p::PUNT_ASKED if !always_punted(&opcode) => Some(Punt::Asked),
+                p::PUNT_DRAINED if !always_punted(&opcode) => Some(Punt::Drained),
+                p::PUNT_ASKED | p::PUNT_WOULD_BLOCK | p::PUNT_DRAINED => Some(Punt::WouldBlock),
+                _ => None,
+            },
+            opcode,
+            submitted: Stamp { ns: raw.submitted_ns, cpu: raw.submitted_cpu.into() },
+            issued: stamp(raw.issued_ns, raw.issued_cpu),
+            ready: stamp(raw.ready_ns, raw.ready_cpu),
+            ended: stamp(raw.ended_ns, raw.ended_cpu),
+            queued: stamp(raw.queued_ns, raw.queued_cpu),
+            posted: Stamp { ns: raw.posted_ns, cpu: raw.posted_cpu.into() },
+            course: course(raw.course),
+            block_requests: raw.block_requests,
+            vehicle,
+            detail,
+            run_items: (raw.run_items != 0).then_some(raw.run_items),
+            meanwhile,
+            wake,
+            on_cpu: stamp(raw.running_ns, raw.posted_cpu).filter(|s| s.ns <= raw.posted_ns),
+            switches_meanwhile: (raw.switches != u32::MAX && to_deliver_ns != 0).then_some(raw.switches),
+        }
+    }
+}
+
+/// A comm as the kernel keeps it: up to the first zero byte.
+pub(super) fn text(bytes: &[i8]) -> String {
+    let bytes: Vec<u8> = bytes.iter().map(|b| *b as u8).take_while(|b| *b != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_have_the_names_of_the_headers() {
+        // include/uapi/linux/io_uring.h
+        for (number, name) in
+            [(0, "nop"), (4, "read_fixed"), (22, "read"), (47, "send_zc"), (58, "recv_zc"), (62, "pipe")]
+        {
+            assert_eq!(opcode(number), name);
+        }
+        assert_eq!(opcode(OPCODE_NONE), "unknown");
+        assert_eq!((opcode(250).as_str(), opcode(126).as_str()), ("op_250", "invalid"));
+        // include/uapi/linux/aio_abi.h, aio.h
+        for (number, name) in [(96, "pread"), (99, "fdsync"), (104, "pwritev"), (105, "aio_op_9"), (113, "aio_write")] {
+            assert_eq!(opcode(number), name);
+        }
+    }
+}

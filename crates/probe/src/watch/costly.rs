@@ -1,0 +1,128 @@
+//! Programs that cost the watched much, since their events are frequent: system calls, and the block layer's. What they tell can be
+//! estimated: where there is much of it they are attached in short windows alone, at random moments, beside those that count all
+//! the time. Native and POSIX AIO rest on them: where these are used, they stay.
+
+use std::time::Instant;
+
+use libbpf_rs::skel::Skel;
+
+use super::{AWAITED, ENTERED, Result, Watch, aio_is_due, attach, types, windows};
+use crate::pace::{Pace, Step};
+use crate::sampled_events::{SampledEvents, Sums};
+
+const COSTLY: [&str; 13] = [
+    AWAITED,
+    ENTERED,
+    "mode_sys_exit",
+    "aio_iomap_complete",
+    "aio_block_complete",
+    "credit_block",
+    "credit_bio",
+    "block_queued",
+    "block_was_split",
+    "block_issued",
+    "block_completed",
+    "block_bio_completed",
+    "block_ended",
+];
+
+/// Places of bios whose end was not seen that are left in the table before it is emptied.
+const LEFT: u32 = 2048;
+
+/// What is kept while they come and go.
+pub(super) struct Costly {
+    pace: Pace,
+    /// When they were attached last: what was counted up to there.
+    opened: Option<Sums>,
+    pub events: SampledEvents,
+}
+
+impl Watch<'_> {
+    /// From here on they are there when there is little for them to do, and in windows when there is much. Call [`pace`](Self::pace)
+    /// then, again and again.
+    pub fn spare(&mut self) {
+        let pace = Pace::new(Instant::now(), iotrail_host::clock::monotonic_ns());
+        self.costly = Some(Costly { pace, opened: Some(self.sums()), events: SampledEvents::default() });
+    }
+
+    /// Attaches or detaches them, if it is time to.
+    pub fn pace(&mut self) -> Result<()> {
+        let Some(mut costly) = self.costly.take() else { return Ok(()) };
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        // SAFETY: live and aligned; a program may be writing, and the next look sees it.
+        let needed = unsafe { std::ptr::read_volatile(&bss.calls_needed) } != 0;
+        let done = match costly.pace.step(Instant::now(), self.costly_runs(), self.sum(|s| &s.posted), needed) {
+            Some(Step::Open) => self.attach_costly().map(|()| costly.opened = Some(self.sums())),
+            Some(Step::Close) => {
+                if let Some(opened) = costly.opened.take() {
+                    costly.events.window(self.sums().since(&opened));
+                }
+                self.detach_costly()
+            }
+            None => Ok(()),
+        };
+        self.costly = Some(costly);
+        done
+    }
+
+    /// What was seen in the windows, and how much there was in all; `None`: they were there all the time.
+    pub(super) fn sampled_events(&self) -> Option<SampledEvents> {
+        let costly = self.costly.as_ref()?;
+        let mut events = costly.events.clone();
+        if events.windows() == 0 {
+            return None;
+        }
+        let now = self.sums();
+        if let Some(opened) = &costly.opened {
+            events.window(now.since(opened));
+        }
+        events.completions = now.completions;
+        Some(events)
+    }
+
+    fn attach_costly(&mut self) -> Result<()> {
+        for program in self.skel.object_mut().progs_mut() {
+            let Some(name) = self.plan.attach.iter().find(|name| program.name() == **name) else { continue };
+            let own = self.plan.attach.contains(&AWAITED);
+            if COSTLY.contains(name) && aio_is_due(name, self.aio_awaited, own, self.aio_as_i386) {
+                self.links.push((name, attach(&program, &self.plan)?));
+            }
+        }
+        let now = iotrail_host::clock::monotonic_ns();
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        (bss.costly_since, bss.costly_gone) = (now, 0);
+        Ok(())
+    }
+
+    fn detach_costly(&mut self) -> Result<()> {
+        self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").costly_gone = 1;
+        self.links.retain(|(name, _)| !COSTLY.contains(name));
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        // SAFETY: live and aligned; programs may be writing, and a count that is a moment old is as good.
+        if unsafe { std::ptr::read_volatile(&bss.bios_followed) } > LEFT {
+            windows::clear(&self.skel.maps.bios)?;
+            self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").bios_followed = 0;
+        }
+        Ok(())
+    }
+
+    fn sum(&self, of: fn(&types::cpu_slot) -> &u64) -> u64 {
+        let slots = &self.skel.maps.bss_data.as_deref().expect("the object has counters").slots;
+        // SAFETY: live and aligned; programs may be writing, and a count that is a moment old is as good.
+        slots.iter().take(self.cpus).map(|s| unsafe { std::ptr::read_volatile(of(s)) }).sum()
+    }
+
+    fn costly_runs(&self) -> u64 {
+        self.sum(|s| &s.costly)
+    }
+
+    fn sums(&self) -> Sums {
+        Sums {
+            completions: self.sum(|s| &s.posted),
+            syscalls: self.sum(|s| &s.syscalls),
+            stray_calls: self.sum(|s| &s.stray_calls),
+            rw_calls: self.sum(|s| &s.rw_calls),
+            credits: self.sum(|s| &s.credits),
+        }
+    }
+}

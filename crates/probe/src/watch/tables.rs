@@ -1,0 +1,112 @@
+//! The programs' hashes, read and emptied while programs write to them.
+//!
+//! Keys are not walked one by one: a key that goes meanwhile sends such a walk back to the beginning. In batches the kernel
+//! hands out whole buckets: what is there all the time is met once.
+
+use std::os::fd::AsRawFd;
+
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, libbpf_sys};
+
+use super::{read, unreadable};
+use iotrail_base::error::{Error, Result};
+
+/// Entries that are asked for at once; a bucket of more is asked for again with more room.
+const AT_ONCE: usize = 4096;
+
+/// All entries of a hash or an array.
+pub(super) fn entries<K: Copy, V: Copy>(map: &impl MapCore) -> Result<Vec<(K, V)>> {
+    let mut all = vec![];
+    each(map, &mut |key, value| all.push((read::<K>(key), read::<V>(value))))?;
+    Ok(all)
+}
+
+fn keys(map: &impl MapCore) -> Result<Vec<Vec<u8>>> {
+    let mut all = vec![];
+    each(map, &mut |key, _| all.push(key.to_vec()))?;
+    Ok(all)
+}
+
+fn each(map: &impl MapCore, take: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+    let (key_size, value_size) = (map.key_size() as usize, map.value_size() as usize);
+    let mut room = AT_ONCE.min((map.max_entries() as usize).max(1));
+    let (mut keys, mut values) = (vec![0u8; room * key_size], vec![0u8; room * value_size]);
+    // The place to go on from: four bytes of a hash, a key of an array.
+    let (mut from, mut to) = (None::<Vec<u8>>, vec![0u8; key_size.max(4)]);
+    loop {
+        let mut count = room as u32;
+        let options = libbpf_sys::bpf_map_batch_opts {
+            sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as _,
+            ..Default::default()
+        };
+        let start = from.as_mut().map_or(std::ptr::null_mut(), |from| from.as_mut_ptr());
+        // SAFETY: keys and values have room for `count` entries, and the places to go on from for the larger of the two kinds.
+        let failed = unsafe {
+            libbpf_sys::bpf_map_lookup_batch(
+                map.as_fd().as_raw_fd(),
+                start.cast(),
+                to.as_mut_ptr().cast(),
+                keys.as_mut_ptr().cast(),
+                values.as_mut_ptr().cast(),
+                &mut count,
+                &options,
+            )
+        };
+        let last = match -failed {
+            0 => false,
+            libc::ENOENT => true,
+            libc::ENOSPC => {
+                room *= 2;
+                (keys, values) = (vec![0; room * key_size], vec![0; room * value_size]);
+                continue;
+            }
+            libc::EINTR => continue,
+            errno => return Err(unreadable(std::io::Error::from_raw_os_error(errno).into())),
+        };
+        let whole = keys.chunks_exact(key_size).zip(values.chunks_exact(value_size)).take(count as usize);
+        whole.for_each(|(key, value)| take(key, value));
+        if last {
+            return Ok(());
+        }
+        from = Some(to.clone());
+    }
+}
+
+/// One entry, which goes with it; `None`: it is gone already.
+pub(super) fn take<K: Copy, V: Copy>(map: &impl MapCore, key: &K) -> Result<Option<V>> {
+    match map.lookup_and_delete(bytes(key)) {
+        Ok(value) => Ok(value.map(|value| read(&value))),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(unreadable(e)),
+    }
+}
+
+pub(super) fn lookup<K: Copy, V: Copy>(map: &impl MapCore, key: &K) -> Result<Option<V>> {
+    Ok(map.lookup(bytes(key), MapFlags::ANY).map_err(unreadable)?.map(|value| read(&value)))
+}
+
+/// One that is gone already is gone as wanted.
+pub(super) fn delete<K: Copy>(map: &impl MapCore, key: &K) -> Result<()> {
+    match map.delete(bytes(key)) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(unreadable(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes out all that is in a hash.
+pub(super) fn clear(map: &impl MapCore) -> Result<()> {
+    for key in keys(map)? {
+        match map.delete(&key) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                return Err(Error::machine("cannot reset the probes' counters", "report this").because(e));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A key as the programs have it. All keys are integers without padding.
+fn bytes<K: Copy>(key: &K) -> &[u8] {
+    // SAFETY: a live value of plain integers.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(key).cast(), size_of::<K>()) }
+}

@@ -1,0 +1,179 @@
+//! Watching by windows: between two of them nothing is attached that costs the watched programs anything, and nothing is
+//! counted.
+
+use std::time::Duration;
+
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::{AWAITED, Interrupts, Result, Watch, aio_is_due, attach, entries, posix_aio, tables, types, unreadable};
+
+/// They stay attached: what they tell is rare, and a ring's or a process's beginning is not told again. The last ones cost only
+/// who calls POSIX AIO, and take the kernel longer to be rid of than a window lasts. (A probe of one system call is none of
+/// these: while it is there, every system call of every program goes the long way.)
+const ALWAYS: [&str; 9] = [
+    "follow_create",
+    "process_forked",
+    "process_executes",
+    "process_exits",
+    "process_freed",
+    "ring_ends",
+    "ring_ended",
+    posix_aio::AT_ONCE,
+    posix_aio::EACH,
+];
+
+/// What the windows that are over have left.
+#[derive(Default)]
+pub(super) struct Windows {
+    pub undecided: Vec<types::segment>,
+    pub skipped: u64,
+    pub unfinished: u64,
+    pub unreaped: u64,
+    pub overflowed: u64,
+    /// /proc's counts in them; `None`: not readable.
+    pub interrupts: Option<Interrupts>,
+    opened: Option<Interrupts>,
+}
+
+impl Watch<'_> {
+    /// Instead of [`begin`](Watch::begin): counting begins with the first window.
+    pub fn begin_closed(&mut self) -> Result<()> {
+        self.misses_before = self.recursion_misses()?;
+        self.account_begins()?;
+        // For names.
+        self.before = iotrail_host::irq::snapshot().ok();
+        self.windows = Some(Windows::default());
+        self.detach();
+        Ok(())
+    }
+
+    pub fn open_window(&mut self) -> Result<()> {
+        for program in self.skel.object_mut().progs_mut() {
+            let Some(name) = self.plan.attach.iter().find(|name| program.name() == **name) else { continue };
+            let own = self.plan.attach.contains(&AWAITED);
+            if !ALWAYS.contains(name) && aio_is_due(name, self.aio_awaited, own, self.aio_as_i386) {
+                self.links.push((name, attach(&program, &self.plan)?));
+            }
+        }
+        if let Some(windows) = &mut self.windows {
+            windows.opened = iotrail_host::irq::snapshot().ok();
+        }
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        bss.finishing = 0;
+        bss.counting = 1;
+        Ok(())
+    }
+
+    /// From here on no request is chosen; counting goes on. What is left of the chosen ones.
+    pub fn finish_window(&mut self) -> u32 {
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        bss.finishing = 1;
+        // SAFETY: live and aligned; programs are writing, and a count that is a moment old is as good.
+        unsafe { std::ptr::read_volatile(&bss.followed_now) }
+    }
+
+    /// Counting stops, the programs go. Requests that were not followed to their end are unfinished.
+    pub fn close_window(&mut self) -> Result<()> {
+        self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").counting = 0;
+        let now = iotrail_host::irq::snapshot().ok();
+        self.detach();
+        // Programs that are under way come to their end.
+        std::thread::sleep(Duration::from_millis(2));
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
+        // Mostly there are none: then the table need not be walked.
+        let (_, mut open) = if bss.followed_now > 0 { self.kept()? } else { Default::default() };
+        let overflowed = self.without_overflowed(&mut open)?;
+        let skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
+        let aio = self.open_aio()?;
+        let mut windows = self.windows.take().unwrap_or_default();
+        windows.skipped += skipped;
+        windows.overflowed += overflowed;
+        windows.unfinished += aio.unfinished;
+        windows.unreaped += aio.unreaped;
+        if let (Some(now), Some(opened)) = (now, windows.opened.take()) {
+            let grown = now.since(&opened);
+            match &mut windows.interrupts {
+                Some(sum) => sum.add(&grown),
+                None => windows.interrupts = Some(grown),
+            }
+        }
+        let maps = &mut self.skel.maps;
+        for (tid, state) in entries::<u32, types::thread_state>(&maps.threads)? {
+            windows.undecided.extend(state.segments.into_iter().filter(|s| s.count > 0));
+            tables::delete(&maps.threads, &tid)?;
+        }
+        // Their results may be reaped before the next window.
+        tables::clear(&maps.aio_requests)?;
+        tables::clear(&maps.overflowed)?;
+        let bss = maps.bss_data.as_deref_mut().expect("the object has counters");
+        for slot in &mut bss.slots {
+            windows.undecided.extend(slot.segments.into_iter().filter(|s| s.count > 0));
+            forget_the_moment(slot);
+        }
+        if bss.followed_now > 0 {
+            windows.unfinished += clear(&maps.requests)?.saturating_sub(skipped + overflowed);
+            bss.followed_now = 0;
+        }
+        if bss.bios_followed > 0 {
+            clear(&maps.bios)?;
+            bss.bios_followed = 0;
+        }
+        self.leave_lying()?;
+        self.windows = Some(windows);
+        Ok(())
+    }
+
+    /// What lies in completion queues when a window ends was not seen to be taken.
+    fn leave_lying(&mut self) -> Result<()> {
+        if self.skel.maps.bss_data.as_deref().expect("the object has counters").lying_now == 0 {
+            return Ok(());
+        }
+        for (place, queue) in entries::<u32, types::lying_queue>(&self.skel.maps.lying_queues)? {
+            if let Some(trails) = self.trails.as_ref().filter(|_| queue.count > 0) {
+                trails.leave_lying(&queue);
+                let empty = vec![0; size_of::<types::lying_queue>()];
+                self.skel.maps.lying_queues.update(&place.to_ne_bytes(), &empty, MapFlags::ANY).map_err(unreadable)?;
+            }
+        }
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        (bss.lying_now, bss.lying_groups) = (0, Default::default());
+        Ok(())
+    }
+
+    fn detach(&mut self) {
+        self.links.retain(|(name, _)| ALWAYS.contains(name));
+    }
+}
+
+/// What a slot says of the moment goes; the counts stay, and so do the names of what was counted last.
+fn forget_the_moment(slot: &mut types::cpu_slot) {
+    let zero = types::cpu_slot::default();
+    slot.current = zero.current;
+    slot.waker = zero.waker;
+    slot.segments = zero.segments;
+    slot.raisers = zero.raisers;
+    (slot.tid, slot.pending, slot.waiting, slot.slept) = (0, 0, 0, 0);
+    (slot.waker_nr, slot.waker_cpu, slot.woken_ns, slot.running_ns, slot.running) = (0, 0, 0, 0, 0);
+    (slot.submitted, slot.submits, slot.last_request, slot.submitting) = (0, 0, 0, 0);
+    (slot.trails, slot.trails_waiting, slot.aio_tail) = (0, 0, 0);
+    (slot.in_irq, slot.in_vector, slot.in_softirq) = (0, 0, 0);
+    (slot.watched_here, slot.waking, slot.kicks_watched) = (0, 0, 0);
+    slot.raiser = zero.raiser;
+}
+
+/// Empties a table of buckets; how many tags were in it.
+pub(super) fn clear(map: &impl MapCore) -> Result<u64> {
+    const TAGS: usize = size_of::<[u64; 8]>();
+    let mut tags = 0;
+    for key in map.keys() {
+        let Some(bucket) = map.lookup(&key, MapFlags::ANY).map_err(unreadable)? else { continue };
+        let here =
+            bucket[..TAGS].chunks_exact(size_of::<u64>()).filter(|tag| tag.iter().any(|byte| *byte != 0)).count();
+        if here > 0 {
+            tags += here as u64;
+            map.update(&key, &vec![0; bucket.len()], MapFlags::ANY).map_err(unreadable)?;
+        }
+    }
+    Ok(tags)
+}

@@ -1,0 +1,341 @@
+//! What a machine allows, as `check` tells it: the items, their JSON (`iotrail.check/1`), and their text for a terminal.
+
+use serde::Serialize;
+
+use crate::terminal::{Cell, Column, Hue, Screen, Style};
+use iotrail_schema::measurement::Host;
+
+pub const SCHEMA: &str = "iotrail.check/1";
+
+/// One object with everything; this struct is the JSON schema.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub schema: &'static str,
+    /// iotrail's version that made it.
+    pub version: &'static str,
+    pub host: Host,
+    pub cpus: Cpus,
+    /// The kernel's tick; null where it can't be told.
+    pub tick_hz: Option<u32>,
+    pub items: Vec<Item>,
+}
+
+/// Lists of CPU numbers; null where they can't be read.
+#[derive(Debug, Default, Serialize)]
+pub struct Cpus {
+    pub online: Vec<u32>,
+    pub isolated: Option<Vec<u32>>,
+    pub nohz_full: Option<Vec<u32>>,
+    /// Online CPUs that take the target's interrupts, and those that don't; null where the target has none.
+    pub with_target_interrupts: Option<Vec<u32>>,
+    pub without_target_interrupts: Option<Vec<u32>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Ok,
+    Missing,
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Section {
+    Privileges,
+    Kernel,
+    IoUring,
+    Engines,
+    Probes,
+    Clock,
+    Target,
+    Cpus,
+}
+
+impl Section {
+    const ALL: [Section; 8] = [
+        Section::Privileges,
+        Section::Kernel,
+        Section::IoUring,
+        Section::Engines,
+        Section::Probes,
+        Section::Clock,
+        Section::Target,
+        Section::Cpus,
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Section::Privileges => "privileges",
+            Section::Kernel => "kernel",
+            Section::IoUring => "io_uring",
+            Section::Engines => "engines",
+            Section::Probes => "probes",
+            Section::Clock => "clock",
+            Section::Target => "target",
+            Section::Cpus => "CPUs",
+        }
+    }
+}
+
+/// One thing that is allowed or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Item {
+    /// Stable: `io_uring.flag.defer_taskrun`.
+    pub id: String,
+    pub section: Section,
+    pub name: String,
+    pub state: State,
+    pub text: String,
+    /// What can't be had without it; null where nothing is missing.
+    pub lost: Option<String>,
+    /// What brings it back; null where nothing is missing.
+    pub restore: Option<String>,
+    /// Items of one group and one answer stand on one row of the terminal.
+    #[serde(skip)]
+    pub group: Option<&'static str>,
+    /// A description of the machine, which can't be missing: no marker on the terminal.
+    #[serde(skip)]
+    pub fact: bool,
+}
+
+impl Item {
+    pub fn ok(section: Section, id: &str, name: &str, text: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            section,
+            name: name.into(),
+            state: State::Ok,
+            text: text.into(),
+            lost: None,
+            restore: None,
+            group: None,
+            fact: false,
+        }
+    }
+
+    pub fn fact(section: Section, id: &str, name: &str, text: impl Into<String>) -> Self {
+        Self { fact: true, ..Self::ok(section, id, name, text) }
+    }
+
+    pub fn missing(
+        section: Section,
+        id: &str,
+        name: &str,
+        text: impl Into<String>,
+        lost: impl Into<String>,
+        restore: impl Into<String>,
+    ) -> Self {
+        Self {
+            state: State::Missing,
+            lost: Some(lost.into()),
+            restore: Some(restore.into()),
+            ..Self::ok(section, id, name, text)
+        }
+    }
+
+    /// `restore`: what would make it known.
+    pub fn unknown(
+        section: Section,
+        id: &str,
+        name: &str,
+        text: impl Into<String>,
+        restore: impl Into<String>,
+    ) -> Self {
+        Self { state: State::Unknown, restore: Some(restore.into()), ..Self::ok(section, id, name, text) }
+    }
+
+    pub fn in_group(self, group: &'static str) -> Self {
+        Self { group: Some(group), ..self }
+    }
+}
+
+/// Longer lists of names are a number on the terminal, and whole in the JSON.
+const MOST_NAMES: usize = 20;
+const MOST_LOST: usize = 5;
+
+/// The report as it is shown.
+pub fn screen(report: &Report, style: Style) -> Screen {
+    let mut out = Screen::new(style);
+    out.line("What this machine and these privileges allow");
+    for section in Section::ALL {
+        let rows = rows(report.items.iter().filter(|i| i.section == section));
+        if rows.is_empty() {
+            continue;
+        }
+        out.blank();
+        out.heading(section.title());
+        let columns = [Column::words("", 6), Column::words("", 19), Column::words("", 52)];
+        out.rows(&columns, rows.iter().map(cells).collect());
+    }
+    let count = |state| report.items.iter().filter(|i| i.state == state).count();
+    let (missing, unknown) = (count(State::Missing), count(State::Unknown));
+    out.blank();
+    out.line(&match (missing, unknown) {
+        (0, 0) => "Nothing is missing.".to_owned(),
+        (m, 0) => format!("{m} missing."),
+        (0, u) => format!("Nothing is known to be missing; {u} could not be told."),
+        (m, u) => format!("{m} missing, {u} could not be told."),
+    });
+    out
+}
+
+struct Line {
+    state: State,
+    fact: bool,
+    name: String,
+    texts: Vec<String>,
+}
+
+/// Items of a group are joined by answer; where a group has one answer only, it is one row.
+fn rows<'a>(items: impl Iterator<Item = &'a Item>) -> Vec<Line> {
+    let items: Vec<&Item> = items.collect();
+    let mut lines = Vec::new();
+    let mut done = vec![false; items.len()];
+    for i in 0..items.len() {
+        if done[i] {
+            continue;
+        }
+        let first = items[i];
+        let alike = |other: &&Item| match (first.group, first.state) {
+            (None, _) => false,
+            (group, State::Ok) => other.group == group && other.state == State::Ok,
+            (group, state) => {
+                other.group == group
+                    && other.state == state
+                    && other.text == first.text
+                    && other.restore == first.restore
+            }
+        };
+        let mut members = vec![first];
+        for j in i + 1..items.len() {
+            if alike(&items[j]) {
+                done[j] = true;
+                members.push(items[j]);
+            }
+        }
+        let of = first.group.map(|g| items.iter().filter(|i| i.group == Some(g)).count());
+        lines.push(line(&members, of));
+    }
+    lines
+}
+
+/// `of`: how many items the group has, with every answer.
+fn line(members: &[&Item], of: Option<usize>) -> Line {
+    let first = members[0];
+    let mut texts = Vec::new();
+    if let Some(of) = of {
+        let names: Vec<&str> = members.iter().map(|m| m.name.as_str()).collect();
+        let listed = if names.len() <= MOST_NAMES && (names.len() < of || of <= MOST_NAMES) {
+            names.join(", ")
+        } else if names.len() == of {
+            format!("all {of}")
+        } else {
+            format!("{} of {of}", names.len())
+        };
+        texts.push(if first.state == State::Ok { listed } else { format!("{listed}: {}", first.text) });
+    } else {
+        texts.push(first.text.clone());
+    }
+    let mut lost: Vec<&str> = Vec::new();
+    for l in members.iter().filter_map(|m| m.lost.as_deref()) {
+        if !lost.contains(&l) {
+            lost.push(l);
+        }
+    }
+    if lost.len() > MOST_LOST {
+        let more = lost.len() - MOST_LOST;
+        texts.push(format!("lost: {}; and {more} more (--json names all)", lost[..MOST_LOST].join("; ")));
+    } else if !lost.is_empty() {
+        texts.push(format!("lost: {}", lost.join("; ")));
+    }
+    if let Some(restore) = &first.restore {
+        let verb = if first.state == State::Unknown { "to know" } else { "to restore" };
+        texts.push(format!("{verb}: {restore}"));
+    }
+    let name = first.group.map_or_else(|| first.name.clone(), str::to_owned);
+    Line { state: first.state, fact: first.fact, name, texts }
+}
+
+fn cells(line: &Line) -> Vec<Cell> {
+    let (mark, hue) = match line.state {
+        State::Ok if line.fact => ("", None),
+        State::Ok => (" yes", Some(Hue::Good)),
+        State::Missing => (" no", Some(Hue::Bad)),
+        State::Unknown => (" ?", Some(Hue::Doubt)),
+    };
+    vec![Cell::from(mark).in_hue(hue), Cell::from(&line.name), Cell::lines(&line.texts)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(items: Vec<Item>) -> Report {
+        Report { schema: SCHEMA, version: "0", host: Host::default(), cpus: Cpus::default(), tick_hz: Some(250), items }
+    }
+
+    fn text(report: &Report) -> String {
+        screen(report, Style::PLAIN).to_string()
+    }
+
+    fn flag(name: &str) -> Item {
+        Item::ok(Section::IoUring, &format!("io_uring.flag.{name}"), name, "").in_group("setup flags")
+    }
+
+    #[test]
+    fn a_group_is_one_row_for_each_answer() {
+        let late = |name: &str, lost: &str| Item {
+            state: State::Missing,
+            text: "this kernel does not have it".into(),
+            lost: Some(lost.into()),
+            restore: Some("Linux 6.1 or later".into()),
+            ..flag(name)
+        };
+        let text = text(&report(vec![flag("a"), late("b", "x"), flag("c"), late("d", "y")]));
+        assert_eq!(
+            text,
+            "What this machine and these privileges allow\n\n\
+             io_uring\n \
+             yes   setup flags         a, c\n \
+             no    setup flags         b, d: this kernel does not have it\n                           \
+             lost: x; y\n                           \
+             to restore: Linux 6.1 or later\n\n\
+             2 missing.\n"
+        );
+    }
+
+    #[test]
+    fn long_groups_are_counted() {
+        let names: Vec<String> = (0..30).map(|n| format!("o{n}")).collect();
+        let mut items: Vec<Item> = names.iter().map(|n| flag(n)).collect();
+        assert!(text(&report(items.clone())).contains("yes   setup flags         all 30\n"));
+        let missing = |i: &Item| Item { state: State::Missing, lost: Some(format!("use of {}", i.name)), ..i.clone() };
+        let none = text(&report(items.iter().map(missing).collect()));
+        assert!(none.contains("no    setup flags         all 30:") && none.contains("and 25 more"), "{none}");
+        items[3] = Item { state: State::Unknown, text: "why".into(), ..flag("o3") };
+        let text = text(&report(items));
+        assert!(text.contains("yes   setup flags         29 of 30\n"), "{text}");
+        assert!(text.contains("?     setup flags         o3: why\n"), "{text}");
+    }
+
+    #[test]
+    fn no_line_is_longer_than_80_columns_and_colour_is_asked_for() {
+        let long = "word ".repeat(60);
+        let item = Item::missing(Section::Kernel, "kernel.x", "a name that is long", &long, &long, &long);
+        let plain = text(&report(vec![item.clone()]));
+        assert!(plain.lines().all(|l| l.chars().count() <= 80), "{plain}");
+        assert!(!plain.contains('\u{1b}'));
+        let coloured = screen(&report(vec![item]), Style { colour: true, ..Style::PLAIN });
+        assert!(coloured.as_str().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn the_json_names_states_and_keeps_nulls() {
+        let json = serde_json::to_value(report(vec![flag("a")])).unwrap();
+        assert_eq!(json["schema"], "iotrail.check/1");
+        let item = &json["items"][0];
+        assert_eq!((item["section"].as_str(), item["state"].as_str()), (Some("io_uring"), Some("ok")));
+        assert!(item["lost"].is_null() && item.get("lost").is_some());
+    }
+}

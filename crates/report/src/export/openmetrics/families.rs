@@ -1,0 +1,283 @@
+//! Which families a scrape has, and what is in them.
+
+use std::collections::BTreeMap;
+
+use super::{Answered, INTERRUPTS, Labels, OPCODES, RINGS, SITES};
+use iotrail_schema::measurement::{Interrupt, Ipi};
+use iotrail_schema::metrics_record::{Buckets, MetricsRecord, OpcodeMetrics, RingMetrics};
+
+pub struct Family {
+    /// Without `iotrail_` before it and `_total` behind it.
+    pub name: &'static str,
+    pub help: &'static str,
+    pub kind: Kind,
+    pub samples: Vec<(Labels, Value)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+pub enum Value {
+    Count(u64),
+    /// Told in seconds.
+    Nanoseconds(u64),
+    Now(f64),
+    Buckets(Buckets),
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+impl Family {
+    /// By its name, as OpenMetrics wants it.
+    pub fn unit(&self) -> Option<&'static str> {
+        ["seconds", "bytes"].into_iter().find(|unit| self.name.ends_with(&format!("_{unit}")))
+    }
+}
+
+const OTHERS: &str = "others";
+
+/// Those of which nothing is known are not there.
+pub fn families(r: &MetricsRecord, answered: Answered) -> Vec<Family> {
+    let mut all = vec![];
+    let mut family = |name, kind, samples: Vec<(Labels, Value)>, help| {
+        if !samples.is_empty() {
+            all.push(Family { name, help, kind, samples });
+        }
+    };
+    use Kind::{Counter, Gauge, Histogram};
+    let one = |value| vec![(vec![], value)];
+    let counted = |n: Option<u64>| n.map_or(vec![], |n| one(Value::Count(n)));
+    family(
+        "build_info",
+        Gauge,
+        vec![(vec![("version", env!("CARGO_PKG_VERSION").into())], Value::Now(1.0))],
+        "The version of iotrail that watches.",
+    );
+    family("watched_seconds", Gauge, one(Value::Now(r.elapsed_ns as f64 / 1e9)), "Time since the watch began.");
+    family(
+        "followed_one_in",
+        Gauge,
+        one(Value::Now(f64::from(r.one_in))),
+        "One request in so many is followed whole, for latencies and delays.",
+    );
+    family(
+        "followed_adaptive",
+        Gauge,
+        one(Value::Now(f64::from(u8::from(r.adaptive)))),
+        "1: all requests of a CPU are followed up to 20,000 a second, and one in so many beyond.",
+    );
+
+    let rings = rings(&r.rings);
+    let each = |value: &dyn Fn(&Told) -> Option<u64>| -> Vec<(Labels, Value)> {
+        rings.iter().filter_map(|t| Some((t.labels(), Value::Count(value(t)?)))).collect()
+    };
+    let mut completions: Vec<(Labels, Value)> = vec![];
+    for told in &rings {
+        for (vehicle, n) in &told.vehicles {
+            completions.push((with(told.labels(), "vehicle", vehicle), Value::Count(*n)));
+        }
+    }
+    for (vehicle, n) in &r.apart {
+        let labels = vec![("ring", "none".into()), ("interface", String::new()), ("tgid", String::new())];
+        completions.push((with(with(labels, "comm", ""), "vehicle", vehicle.name()), Value::Count(*n)));
+    }
+    family("completions", Counter, completions, "Completions, by the kernel entry that delivered them.");
+    let mut requests = vec![];
+    for told in &rings {
+        for (opcode, o) in &told.opcodes {
+            requests.push((with(told.labels(), "opcode", opcode), Value::Count(o.requests)));
+        }
+    }
+    family("requests", Counter, requests, "Requests submitted, by operation.");
+    let sum = |of: fn(&OpcodeMetrics) -> u64| move |t: &Told| Some(t.opcodes.values().map(of).sum());
+    family("transferred_bytes", Counter, each(&sum(|o| o.bytes)), "Results of reads, writes, sends and receives.");
+    family("errors", Counter, each(&sum(|o| o.errors)), "Completions with an error.");
+    family("cq_overflows", Counter, each(&|t| t.overflows), "Completions that found the completion queue full.");
+    let mut punts = vec![];
+    for told in rings.iter().filter(|t| t.overflows.is_some()) {
+        for (cause, of) in [
+            ("asked", (|o| o.punted_asked) as fn(&OpcodeMetrics) -> u64),
+            ("would_block", |o| o.punted_would_block),
+            ("drained", |o| o.punted_drained),
+        ] {
+            let n = told.opcodes.values().map(of).sum();
+            punts.push((with(told.labels(), "cause", cause), Value::Count(n)));
+        }
+    }
+    family("punts", Counter, punts, "Requests handed to io-wq workers.");
+
+    family("kicks", Counter, counted(r.kicks), "Interprocessor interrupts that told a running task of its task work.");
+    family(
+        "resched_ipis",
+        Counter,
+        counted(r.resched_ipis),
+        "Reschedule interrupts sent for watched threads: kicks and wake-ups.",
+    );
+    family(
+        "ipis",
+        Counter,
+        ipis(&r.ipis),
+        "Interprocessor interrupts that kicked or woke a watched thread, or that one sent, by sender.",
+    );
+    family(
+        "interrupts",
+        Counter,
+        interrupts(&r.interrupts, |i| i.count),
+        "Interrupts on CPUs where watched threads had some, or that may bring their completions.",
+    );
+    family(
+        "interrupts_on_watched",
+        Counter,
+        interrupts(&r.interrupts, |i| i.on_watched),
+        "Of these, those that interrupted a watched thread.",
+    );
+    let switches = r.mode_switches.iter().map(|m| (vec![("cause", m.cause.clone())], Value::Count(m.count)));
+    family("mode_switches", Counter, switches.collect(), "Returns from kernel to user mode of watched threads.");
+    family("context_switches", Counter, counted(Some(r.context_switches)), "Of watched threads.");
+    family("task_work_runs", Counter, counted(r.task_work_runs), "Runs of task work.");
+    family("page_faults", Counter, counted(r.page_faults), "Page faults of watched threads in user mode.");
+
+    let delays = r.delays.iter();
+    let delays = delays.map(|(vehicle, b)| (with(vec![], "vehicle", vehicle.name()), Value::Buckets(b.clone())));
+    family(
+        "delivery_delay_seconds",
+        Histogram,
+        delays.collect(),
+        "From ready to posted, estimated from the followed completions.",
+    );
+    let latency = if r.latency.count > 0 { one(Value::Buckets(r.latency.clone())) } else { vec![] };
+    family("latency_seconds", Histogram, latency, "From submission to posting, estimated from the followed requests.");
+    family("followed", Counter, counted(Some(r.followed)), "Completions of followed requests.");
+    let lost = r.followed_lost.iter().map(|(cause, n)| (with(vec![], "cause", cause), Value::Count(*n)));
+    family("followed_lost", Counter, lost.collect(), "Requests that were to be followed, and were given up.");
+    family("lost", Counter, counted(Some(r.lost)), "Events that completions rest on, and that were missed.");
+    let missed = r.missed.iter().map(|m| (vec![("program", m.program.clone())], Value::Count(m.events)));
+    family("missed_events", Counter, missed.collect(), "Events that single probes missed.");
+    family(
+        "submissions_unseen",
+        Counter,
+        counted(Some(r.submissions_unseen)),
+        "Requests of native aio whose submission was not seen.",
+    );
+    let cpu = [("user", r.observer.user_ns), ("system", r.observer.system_ns)];
+    let cpu = cpu.map(|(mode, ns)| (with(vec![], "mode", mode), Value::Nanoseconds(ns)));
+    family(
+        "observer_cpu_seconds",
+        Counter,
+        cpu.into(),
+        "CPU time of iotrail itself; what its probes take is in the watched programs' time.",
+    );
+    let scrapes = [("served", answered.served), ("refused", answered.refused), ("dropped", answered.dropped)];
+    let scrapes = scrapes.map(|(outcome, n)| (with(vec![], "outcome", outcome), Value::Count(n)));
+    family("scrapes", Counter, scrapes.into(), "Connections to this endpoint, by what became of them, up to this one.");
+    all
+}
+
+fn with(mut labels: Labels, name: &'static str, value: &str) -> Labels {
+    labels.push((name, value.to_owned()));
+    labels
+}
+
+/// A ring or context that is told, or all the others.
+struct Told {
+    ring: String,
+    interface: &'static str,
+    tgid: String,
+    comm: String,
+    vehicles: BTreeMap<&'static str, u64>,
+    opcodes: BTreeMap<String, OpcodeMetrics>,
+    overflows: Option<u64>,
+}
+
+impl Told {
+    fn labels(&self) -> Labels {
+        vec![
+            ("ring", self.ring.clone()),
+            ("interface", self.interface.into()),
+            ("tgid", self.tgid.clone()),
+            ("comm", self.comm.clone()),
+        ]
+    }
+
+    fn add(&mut self, ring: &RingMetrics) {
+        for (vehicle, n) in &ring.vehicles {
+            *self.vehicles.entry(vehicle.name()).or_default() += n;
+        }
+        for o in &ring.opcodes {
+            let is_told = self.opcodes.contains_key(&o.opcode) || self.opcodes.len() < OPCODES;
+            let sum = self.opcodes.entry(if is_told { o.opcode.clone() } else { OTHERS.into() }).or_default();
+            sum.requests += o.requests;
+            sum.bytes += o.bytes;
+            sum.errors += o.errors;
+            sum.punted_asked += o.punted_asked;
+            sum.punted_would_block += o.punted_would_block;
+            sum.punted_drained += o.punted_drained;
+        }
+        self.overflows = match (self.overflows, ring.overflows) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+/// The first rings keep their place whatever comes later, those that are no more too.
+fn rings(rings: &[RingMetrics]) -> Vec<Told> {
+    let told = |ring: String, interface, tgid, comm| Told {
+        ring,
+        interface,
+        tgid,
+        comm,
+        vehicles: BTreeMap::new(),
+        opcodes: BTreeMap::new(),
+        overflows: None,
+    };
+    let mut all: Vec<Told> = vec![];
+    for ring in rings {
+        let is_first = (ring.ring as usize) < RINGS;
+        if is_first {
+            all.push(told(ring.ring.to_string(), ring.interface, ring.tgid.to_string(), ring.comm.clone()));
+        } else if all.last().is_none_or(|last| last.ring != OTHERS) {
+            all.push(told(OTHERS.into(), "", String::new(), String::new()));
+        }
+        if let Some(last) = all.last_mut() {
+            last.add(ring);
+        }
+    }
+    all
+}
+
+fn ipis(ipis: &[Ipi]) -> Vec<(Labels, Value)> {
+    let mut by_site: BTreeMap<&str, u64> = BTreeMap::new();
+    for ipi in ipis {
+        let is_told = by_site.contains_key(ipi.site.as_str()) || by_site.len() < SITES;
+        *by_site.entry(if is_told { &ipi.site } else { OTHERS }).or_default() += ipi.count;
+    }
+    by_site.into_iter().map(|(site, n)| (with(vec![], "site", site), Value::Count(n))).collect()
+}
+
+fn interrupts(rows: &[Interrupt], of: fn(&Interrupt) -> u64) -> Vec<(Labels, Value)> {
+    let by_cpu = rows.len() <= INTERRUPTS;
+    let mut sums: BTreeMap<(&str, &str, String), u64> = BTreeMap::new();
+    for row in rows {
+        let cpu = if by_cpu { row.cpu.to_string() } else { "all".into() };
+        let key = (row.vector.as_str(), row.name.as_str(), cpu);
+        let key = if sums.contains_key(&key) || sums.len() < INTERRUPTS { key } else { (OTHERS, "", "all".into()) };
+        *sums.entry(key).or_default() += of(row);
+    }
+    let told = |((vector, name, cpu), n): ((&str, &str, String), u64)| {
+        (vec![("vector", vector.to_owned()), ("name", name.to_owned()), ("cpu", cpu)], Value::Count(n))
+    };
+    sums.into_iter().map(told).collect()
+}

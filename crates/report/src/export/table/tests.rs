@@ -1,0 +1,108 @@
+//! Every figure of a measurement has its column.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::export::rows::Run;
+use iotrail_schema::measurement::{DeliveredBy, Delivery, Measurement};
+use iotrail_testing::sample;
+
+/// Every part of it is there, of storage and of the network.
+pub fn full() -> Measurement {
+    let mut m = sample::measurement();
+    sample::echo(&mut m, 500, 10, 0.5);
+    sample::delivered(&mut m, 1, 2);
+    m
+}
+
+/// Pointers to all that is neither an object nor in a list of objects.
+fn leaves(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, v)| leaves(v, &format!("{at}/{name}"), found)),
+        Value::Array(items) if items.iter().any(|i| i.is_object()) => (),
+        _ => drop(found.insert(at.to_owned())),
+    }
+}
+
+#[test]
+fn no_figure_is_without_a_column() {
+    let mut found = BTreeSet::new();
+    leaves(&serde_json::to_value(full()).unwrap(), "", &mut found);
+    let lists: Vec<&str> = all().filter_map(|t| if let Of::Item(at) = t.of { Some(at) } else { None }).collect();
+    let told = |at: &str| {
+        MEASUREMENTS
+            .columns
+            .iter()
+            .any(|c| at == c.at || at.starts_with(&format!("{}/", c.at)) || c.at.starts_with(&format!("{at}/")))
+            || lists.iter().any(|list| at == *list || list.starts_with(&format!("{at}/")))
+            || at == "/host/hostname"
+            // A load's own latencies are all there: their mean is no estimate.
+            || at == "/latency_ns/mean_ci95"
+    };
+    let untold: Vec<&String> = found.iter().filter(|at| !told(at)).collect();
+    assert!(untold.is_empty(), "no column for {untold:?}");
+}
+
+#[test]
+fn no_column_is_of_nothing() {
+    // What the sample leaves out is an object of its own, whose fields are checked where it is made.
+    let json = serde_json::to_value(full()).unwrap();
+    let parent_is_known = |at: &str| {
+        let parent = &at[..at.rfind('/').unwrap_or(0)];
+        matches!(json.pointer(parent), Some(Value::Object(_)))
+    };
+    for c in MEASUREMENTS.columns.iter().filter(|c| parent_is_known(c.at)) {
+        assert!(json.pointer(c.at).is_some(), "{} is of nothing: {}", c.name, c.at);
+    }
+    let mut names: Vec<&str> = IDENTITY.iter().chain(MEASUREMENTS.columns).map(|c| c.name).collect();
+    names.sort_unstable();
+    assert!(names.windows(2).all(|w| w[0] != w[1]), "a name is there twice");
+}
+
+#[test]
+fn rows_of_lists_are_those_of_the_measurement() {
+    let m = full();
+    let json = serde_json::to_value(&m).unwrap();
+    let rows = |name: &str| {
+        let mut rows: Vec<Vec<Field>> = vec![];
+        let table = all().find(|t| t.name == name).unwrap();
+        let taken: Result<(), ()> = table.rows(&json, Some(&sample::histogram()), &mut |row| {
+            assert_eq!(row.len(), table.columns.len());
+            rows.push(row.to_vec());
+            Ok(())
+        });
+        taken.unwrap();
+        rows
+    };
+    let sum = |name: &str, column: usize| -> i64 {
+        rows(name).iter().map(|r| if let Field::Integer(n) = r[column] { n } else { panic!("{r:?}") }).sum()
+    };
+    assert_eq!(rows("measurements").len(), 1);
+    assert_eq!((rows("vehicles").len(), sum("vehicles", 2)), (2, 500));
+    assert_eq!(rows("vehicles")[0][1], Field::Unknown);
+    assert_eq!(rows("interrupts")[1][0], Field::Text("36".into()));
+    assert_eq!(sum("mode_switches", 1), 1000);
+    assert_eq!(sum("histogram", 2), 10_000);
+    assert_eq!((rows("throughput").len(), sum("throughput", 1)), (40, 500));
+    assert_eq!(rows("throughput")[39][0], Field::Integer(39));
+    assert_eq!(rows("server_threads").len(), 1);
+    assert_eq!(rows("target_interrupts")[0][2], Field::Text("1".into()));
+}
+
+#[test]
+fn delivery_has_its_columns_beside_order() {
+    let by = DeliveredBy { file_system: None, task_work: 1 };
+    let m = full();
+    assert_eq!(
+        m.delivery(),
+        Some(&Delivery { completions: 1000, without_ready: 0, inversions: 1, max_displacement: 2, by })
+    );
+    let json = serde_json::to_value(&m).unwrap();
+    let column = |name: &str| MEASUREMENTS.columns.iter().find(|c| c.name == name).unwrap().field(&json);
+    assert_eq!(column("delivery_inversions"), Field::Integer(1));
+    assert_eq!(column("order_inversions"), Field::Integer(0));
+    assert_eq!(column("delivery_by_file_system"), Field::Unknown);
+    assert_eq!(column("load_ring_granted"), Field::Text("coop_taskrun".into()));
+    assert_eq!(column("load_direct"), Field::Flag(true));
+    assert_eq!(Run::from(m).rows().count(), 1);
+}

@@ -1,0 +1,106 @@
+//! Every measurement in the order in which it was made: what drifts, and what is far off.
+
+use serde_json::json;
+
+use super::{Head, Sheet};
+use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Series, Unit, pages};
+use crate::html::view::{View, looks};
+use iotrail_answer::spread::over_repeats;
+use iotrail_schema::run_record::CONTROL;
+
+pub fn figure(view: &View<'_>) -> Option<Figure> {
+    let own = Sheet::own(view);
+    let columns = [
+        Column::new("order", Unit::Number),
+        Column::new("repeat", Unit::Number),
+        Column::new("started_unix_s", Unit::Text),
+        Column::new("against_median", Unit::Ratio),
+        Column::new("iops", Unit::PerSecond),
+        Column::new("latency_mean_ns", Unit::Ns),
+        Column::new("latency_p99_ns", Unit::Ns),
+    ];
+    let mut sheet = Sheet::new(view, columns);
+    let mut lots = Vec::new();
+    for (side, source) in view.sides.iter().enumerate() {
+        let first = view.cells.iter().position(|c| c.side == side).unwrap_or(0);
+        let cells = &source.record.cells;
+        let medians: Vec<Option<f64>> =
+            cells.iter().map(|c| over_repeats(c, |m| Some(m.iops)).filter(|x| *x > 0.0)).collect();
+        let arms = looks(source.record);
+        let mut series: Vec<Series> = Vec::new();
+        for (order, (cell, repeat)) in in_order(source.record, source.order.as_deref()).into_iter().enumerate() {
+            let (Some(m), Some(median)) = (cells[cell].measurements.get(repeat), medians[cell]) else { continue };
+            let row = sheet.push(
+                view,
+                first + cell,
+                [
+                    json!(order + 1),
+                    json!(repeat + 1),
+                    json!(m.started_unix_s),
+                    json!(m.iops / median),
+                    json!(m.iops),
+                    json!(m.latency_ns.mean),
+                    json!(m.latency_ns.p99),
+                ],
+            );
+            let arm = cells[cell].arm();
+            let look = arms.iter().position(|a| a == arm).unwrap_or(arms.len());
+            let i = series.iter().position(|s| s.look == look).unwrap_or_else(|| {
+                let name = if arm == CONTROL { "control".into() } else { view.arm_name(first + cell) };
+                series.push(Series::new(name, look));
+                series.len() - 1
+            });
+            series[i].mark(row, 0.0);
+        }
+        series.sort_by_key(|s| s.look);
+        if series.is_empty() {
+            continue;
+        }
+        let title = if view.is_of_two() { source.name.clone() } else { String::new() };
+        let x = Axis::new("measurement, in the order in which they were made", Unit::Number, Scale::Linear);
+        let y = Axis::new("against its cell's median", Unit::Ratio, Scale::Linear);
+        let panel = Panel {
+            title: title.clone(),
+            kind: Kind::Points,
+            x,
+            y,
+            x_column: Some(own),
+            y_column: Some(own + 3),
+            lo_column: None,
+            hi_column: None,
+            joined: false,
+            series,
+        };
+        lots.push((title, vec![panel]));
+    }
+    let reads = "Each point is the throughput of one measurement; ×1 is the median of its cell, so that what rises or falls from left to right drifted, and a \
+                 point by itself was disturbed.";
+    sheet.figure(Head { id: "course", title: "Run by run", reads, is_of_time: true }, pages(lots))
+}
+
+/// (place of the cell, repeat from 0). Of a run that comes from a file only the seconds are known: then by these, block by block.
+fn in_order(run: &iotrail_schema::run_record::RunRecord, stored: Option<&[(u32, u32)]>) -> Vec<(usize, usize)> {
+    if let Some(stored) = stored {
+        let mut places = std::collections::HashMap::new();
+        let mut repeats = vec![Vec::new(); run.cells.len()];
+        places.extend(run.cells.iter().enumerate().map(|(i, c)| (c.cell, i)));
+        // A cell's measurements are in the order of their repeats, some of which may be missing.
+        for (cell, repeat) in stored {
+            if let Some(i) = places.get(cell) {
+                repeats[*i].push(*repeat);
+            }
+        }
+        repeats.iter_mut().for_each(|r| r.sort_unstable());
+        let place = |(cell, repeat): &(u32, u32)| {
+            let i = *places.get(cell)?;
+            Some((i, repeats[i].binary_search(repeat).ok()?))
+        };
+        return stored.iter().filter_map(place).collect();
+    }
+    let each = |(i, c): (usize, &iotrail_schema::run_record::CellRecord)| {
+        c.measurements.iter().enumerate().map(move |(r, m)| (m.started_unix_s, r, i)).collect::<Vec<_>>()
+    };
+    let mut all: Vec<(u64, usize, usize)> = run.cells.iter().enumerate().flat_map(each).collect();
+    all.sort_unstable();
+    all.into_iter().map(|(_, repeat, cell)| (cell, repeat)).collect()
+}

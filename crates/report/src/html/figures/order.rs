@@ -1,0 +1,83 @@
+//! A network load, run by run: requests a second beside the order in which completions were delivered, and beside the server's idle time.
+
+use serde_json::{Value, json};
+
+use super::{Head, Sheet};
+use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Series, Unit, pages};
+use crate::html::view::View;
+use iotrail_answer::per_io;
+use iotrail_schema::measurement::Measurement;
+
+pub fn figure(view: &View<'_>) -> Option<Figure> {
+    let own = Sheet::own(view);
+    let columns = [
+        Column::new("repeat", Unit::Number),
+        Column::new("iops", Unit::PerSecond),
+        Column::new("inversions_per_completion", Unit::Number),
+        Column::new("max_displacement", Unit::Number),
+        Column::new("idle_of_each_second", Unit::Share),
+    ];
+    let mut sheet = Sheet::new(view, columns);
+    let mut lots = Vec::new();
+    let any_inversion =
+        view.cells.iter().flat_map(|c| &c.record.measurements).filter_map(inversions).any(|share| share > 0.0);
+    for facet in &view.facets {
+        let mut by: [Vec<Series>; 2] = [Vec::new(), Vec::new()];
+        for spot in &facet.spots {
+            let net = view.cells[spot.cell].record.measurements.iter().enumerate().filter(|(_, m)| m.net.is_some());
+            for (repeat, m) in net {
+                let (inversions, idle) = (inversions(m), per_io::server_idle(m));
+                if inversions.is_none() && idle.is_none() {
+                    continue;
+                }
+                let displacement = m.delivery().map(|d| d.max_displacement);
+                let values = [json!(repeat + 1), json!(m.iops), json!(inversions), json!(displacement), json!(idle)];
+                let row = sheet.push(view, spot.cell, values);
+                for (series, known) in by.iter_mut().zip([inversions, idle]) {
+                    if known.is_none() {
+                        continue;
+                    }
+                    let i = series.iter().position(|s| s.look == spot.arm).unwrap_or_else(|| {
+                        series.push(Series::new(view.arm_name(spot.cell), spot.arm));
+                        series.len() - 1
+                    });
+                    series[i].mark(row, 0.0);
+                }
+            }
+        }
+        let axes = [
+            ("completions delivered out of order, each", Unit::Number, own + 2),
+            ("the server's idle share of each second", Unit::Share, own + 4),
+        ];
+        let panel = |((title, unit, column), series): ((&str, Unit, usize), Vec<Series>)| {
+            let y = Axis::new("requests per second", Unit::PerSecond, Scale::Linear);
+            let panel = facet.panel(Kind::Points, Axis::new(title, unit, Scale::Linear), y);
+            Panel { x_column: Some(column), y_column: Some(own + 1), series, ..panel }
+        };
+        // Where nothing was out of order there is nothing to see, and that is said.
+        let by = if any_inversion { by } else { [Vec::new(), by.into_iter().next_back().unwrap_or_default()] };
+        let panels: Vec<Panel> = axes.into_iter().zip(by).filter(|(_, s)| !s.is_empty()).map(panel).collect();
+        lots.push((facet.title.clone(), panels));
+    }
+    let reads = match any_inversion {
+        true => {
+            "Each point is one measurement: requests a second against how many of its completions were posted before one that was ready \
+             earlier, and against the time that the server's threads had nothing to do."
+        }
+        false => {
+            "Each point is one measurement: requests a second against the time that the server's threads had nothing to do. No completion \
+             whose order is known was posted before one that was ready earlier."
+        }
+    };
+    sheet
+        .figure(
+            Head { id: "order", title: "Order of delivery, idle time and throughput", reads, is_of_time: true },
+            pages(lots),
+        )
+        .filter(|f| f.rows.iter().any(|r| r[own + 2] != Value::Null))
+}
+
+fn inversions(m: &Measurement) -> Option<f64> {
+    let d = m.delivery().filter(|d| d.completions > 0)?;
+    Some(d.inversions as f64 / d.completions as f64)
+}

@@ -1,0 +1,266 @@
+//! What a cell's completions, time or counts are made of: bars whose parts lie one after the other.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{Head, Sheet};
+use crate::html::figure::{Axis, Column, Figure, Kind, Scale, Series, Unit, pages};
+use crate::html::view::View;
+use iotrail_base::words::span;
+use iotrail_schema::measurement::{Measurement, Phases};
+use iotrail_schema::vehicle::Vehicle;
+use iotrail_stats::share::share;
+
+/// One part of a bar.
+struct Part {
+    /// What it is called in the legend.
+    name: String,
+    /// What else is known of it; several of one name lie beside each other.
+    detail: String,
+    value: f64,
+    /// What the value was made of: completions, interrupts, samples.
+    count: Option<u64>,
+}
+
+struct Parts<'a> {
+    head: Head<'a>,
+    /// What a part is called, and what its value is, as columns and on the axis.
+    part: &'a str,
+    value: (&'a str, Unit),
+    axis: String,
+    /// The names of parts that have looks of their own, in their order; the others share one. Empty: the largest ones.
+    names: Vec<String>,
+}
+
+/// Looks of their own, at most.
+const NAMED: usize = 9;
+const OTHERS: &str = "others";
+
+fn figure(view: &View<'_>, mut parts: Parts<'_>, of: impl Fn(&[Measurement]) -> Option<Vec<Part>>) -> Option<Figure> {
+    let (part, (value, unit)) = (Column::new(parts.part, Unit::Text), parts.value);
+    let count = Column::new("counted", Unit::Number);
+    let mut sheet = Sheet::new(view, [part, Column::new("detail", Unit::Text), Column::new(value, unit), count]);
+    let own = Sheet::own(view);
+    let found: Vec<Vec<(usize, Vec<Part>)>> = view
+        .facets
+        .iter()
+        .map(|f| {
+            f.spots.iter().map(|s| (s.cell, of(&view.cells[s.cell].record.measurements).unwrap_or_default())).collect()
+        })
+        .collect();
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    found.iter().flatten().flat_map(|(_, p)| p).for_each(|p| *sums.entry(&p.name).or_default() += p.value);
+    if parts.names.is_empty() {
+        let mut names: Vec<(&str, f64)> = sums.iter().map(|(name, sum)| (*name, *sum)).collect();
+        names.sort_by(|a, b| b.1.total_cmp(&a.1));
+        parts.names = names.into_iter().take(NAMED).map(|(name, _)| name.to_owned()).collect();
+    }
+    let mut lots = Vec::new();
+    for (facet, cells) in view.facets.iter().zip(&found) {
+        let mut y = Axis::new("", Unit::Text, Scale::Linear);
+        let mut series: BTreeMap<usize, Series> = BTreeMap::new();
+        for (spot, (cell, bar)) in facet.spots.iter().zip(cells) {
+            if bar.is_empty() {
+                continue;
+            }
+            let at = y.ticks.len() as f64;
+            y.ticks.push((at, facet.bar_name(view, spot)));
+            for p in bar.iter().filter(|p| p.value > 0.0) {
+                let row = sheet.push(view, *cell, [json!(p.name), json!(p.detail), json!(p.value), json!(p.count)]);
+                let look = parts.names.iter().position(|n| *n == p.name).unwrap_or(parts.names.len());
+                let name = parts.names.get(look).map_or(OTHERS, String::as_str);
+                series.entry(look).or_insert_with(|| Series::new(name, look)).mark(row, at);
+            }
+        }
+        if series.is_empty() {
+            continue;
+        }
+        let mut panel = facet.panel(Kind::Bars, Axis::new(parts.axis.clone(), unit, Scale::Linear), y);
+        (panel.x_column, panel.series) = (Some(own + 2), series.into_values().collect());
+        lots.push((facet.title.clone(), vec![panel]));
+    }
+    sheet.figure(parts.head, pages(lots))
+}
+
+pub fn vehicles(view: &View<'_>) -> Option<Figure> {
+    let names = Vehicle::ALL.iter().map(|v| v.name().to_owned()).collect();
+    let head = Head {
+        id: "vehicles",
+        title: "What carried the completions",
+        reads: "The kernel entry that carried each completion from ready to posted, of all repeats together; several parts of one colour differ \
+                in their detail. docs/completion-path.md says what each vehicle is.",
+        is_of_time: false,
+    };
+    let axis = "share of the completions".to_owned();
+    let parts = Parts { head, part: "vehicle", value: ("share", Unit::Share), axis, names };
+    figure(view, parts, |all| {
+        let mut sums: BTreeMap<(Vehicle, &str), u64> = BTreeMap::new();
+        for v in all.iter().flat_map(|m| &m.vehicles) {
+            *sums.entry((v.vehicle, v.detail.as_deref().unwrap_or_default())).or_default() += v.completions;
+        }
+        let total: u64 = sums.values().sum();
+        let part = |((vehicle, detail), n): ((Vehicle, &str), u64)| Part {
+            name: vehicle.name().into(),
+            detail: detail.into(),
+            value: n as f64 / total as f64,
+            count: Some(n),
+        };
+        Some(sums.into_iter().filter(|(_, n)| *n > 0).map(part).collect())
+    })
+}
+
+pub fn stages(view: &View<'_>) -> Option<Figure> {
+    let names = ["submitted → issued", "issued → ready", "ready → posted"];
+    let head = Head {
+        id: "stages",
+        title: "Stages of the latency",
+        reads: "Means over the followed requests with both stages seen: until the request was issued to the device, until the device was \
+                done, and the delivery delay, until its completion was posted.",
+        is_of_time: true,
+    };
+    let axis = "time of one I/O".to_owned();
+    let parts = Parts { head, part: "stage", value: ("ns", Unit::Ns), axis, names: names.map(Into::into).to_vec() };
+    figure(view, parts, |all| {
+        let followed = || all.iter().filter_map(|m| m.stages.as_ref());
+        let n: u64 = followed().map(|s| s.completions).sum();
+        let mean = |of: fn(&iotrail_schema::measurement::StageRecord) -> f64| {
+            followed().map(|s| of(s) * s.completions as f64).sum::<f64>() / n as f64
+        };
+        let means = [mean(|s| s.issue_ns), mean(|s| s.wait_ns), mean(|s| s.delivery_ns)];
+        let part =
+            |(name, value): (&str, f64)| Part { name: name.into(), detail: String::new(), value, count: Some(n) };
+        (n > 0).then(|| names.into_iter().zip(means).map(part).collect())
+    })
+}
+
+type Phase = (&'static str, fn(&Phases) -> f64);
+
+pub fn phases(view: &View<'_>) -> Option<Figure> {
+    let each: [Phase; 4] =
+        [("submit", |p| p.submit), ("poll", |p| p.poll), ("clear", |p| p.clear), ("other", |p| p.other)];
+    let head = Head {
+        id: "phases",
+        title: "Where the jobs' time went",
+        reads: "Shares of the wall time of all jobs, of all repeats together: submitting, polling (looking or waiting for completions), clearing \
+                ring slots, and the rest.",
+        is_of_time: true,
+    };
+    let names = each.map(|(name, _)| name.to_owned()).to_vec();
+    let axis = "share of the jobs' time".to_owned();
+    let one = view.unit.one();
+    let parts = Parts { head, part: "phase", value: ("share", Unit::Share), axis, names };
+    figure(view, parts, |all| {
+        let (ios, total) = all.iter().fold((0, 0), |(i, t), m| (i + m.ios, t + m.phases.total_ns));
+        let sum = |of: fn(&Phases) -> f64| all.iter().map(|m| of(&m.phases) * m.phases.total_ns as f64).sum::<f64>();
+        let part = |(name, of): Phase| Part {
+            name: name.into(),
+            detail: format!("{} per {one}", span(sum(of) / ios as f64)),
+            value: sum(of) / total as f64,
+            count: None,
+        };
+        (ios > 0 && total > 0).then(|| each.map(part).into())
+    })
+}
+
+pub fn cpu_shares(view: &View<'_>) -> Option<Figure> {
+    let head = Head {
+        id: "cpu",
+        title: "Where the CPU went",
+        reads: "Shares of the CPU's samples, of all repeats together; the detail is the share's 95 % interval. docs/completion-path.md says what \
+                each place is.",
+        is_of_time: false,
+    };
+    let axis = "share of the samples".to_owned();
+    let parts = Parts { head, part: "place", value: ("share", Unit::Share), axis, names: Vec::new() };
+    figure(view, parts, |all| {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for s in all.iter().filter_map(|m| m.cpu_shares.as_deref()).flatten() {
+            *sums.entry(s.place.to_string()).or_default() += s.samples;
+        }
+        let total: u64 = sums.values().sum();
+        let part = |(name, n): (String, u64)| {
+            let s = share(n, total)?;
+            let detail = format!("{:.1} % to {:.1} %", s.lo * 100.0, s.hi * 100.0);
+            (n > 0).then_some(Part { name, detail, value: s.share, count: Some(n) })
+        };
+        Some(sums.into_iter().filter_map(part).collect())
+    })
+}
+
+pub fn mode_switches(view: &View<'_>) -> Option<Figure> {
+    let one = view.unit.one();
+    let title = format!("Returns to user mode per {one}, by cause");
+    let head = Head {
+        id: "mode-switches",
+        title: &title,
+        reads: "Returns from the kernel to user mode of the watched threads, of all repeats together.",
+        is_of_time: false,
+    };
+    let axis = format!("returns per {one}");
+    let parts = Parts { head, part: "cause", value: ("per_io", Unit::Number), axis, names: Vec::new() };
+    figure(view, parts, |all| {
+        let counted = || all.iter().filter(|m| m.per_io.mode_switches.is_some());
+        per_io(counted(), |m| m.mode_switches.iter().map(|s| (s.cause.clone(), String::new(), s.count)).collect())
+    })
+}
+
+pub fn interrupts(view: &View<'_>) -> Option<Figure> {
+    let one = view.unit.one();
+    let title = format!("Interrupts per {one}, by vector and CPU");
+    let head = Head {
+        id: "interrupts",
+        title: &title,
+        reads: "All that arrived on each CPU during the measurements, whoever they were for. What is not among the most frequent ones is in \
+                the table under its own name.",
+        is_of_time: false,
+    };
+    let axis = format!("interrupts per {one}");
+    let parts = Parts { head, part: "interrupt", value: ("per_io", Unit::Number), axis, names: Vec::new() };
+    figure(view, parts, |all| {
+        per_io(all.iter(), |m| {
+            let each = m.interrupts.iter();
+            each.map(|i| (format!("{} {} on CPU {}", i.vector, i.name, i.cpu), String::new(), i.count)).collect()
+        })
+    })
+}
+
+pub fn ipis(view: &View<'_>) -> Option<Figure> {
+    let one = view.unit.one();
+    let title = format!("IPIs per {one}, by sender");
+    let head = Head {
+        id: "ipis",
+        title: &title,
+        reads: "Interprocessor interrupts that kicked or woke a watched thread, or that one sent, by the kernel function that sent them; \
+                task_work_add makes it a kick. The detail says from which CPU to which.",
+        is_of_time: false,
+    };
+    let axis = format!("IPIs per {one}");
+    let parts = Parts { head, part: "site", value: ("per_io", Unit::Number), axis, names: Vec::new() };
+    figure(view, parts, |all| {
+        per_io(all.iter(), |m| {
+            let each = m.ipis.iter();
+            each.map(|i| (i.site.clone(), format!("CPU {} to CPU {}", i.from_cpu, i.to_cpu), i.count)).collect()
+        })
+    })
+}
+
+/// Counts of all measurements by name and detail, divided by the I/Os of these measurements.
+fn per_io<'m>(
+    measurements: impl Iterator<Item = &'m Measurement>,
+    of: impl Fn(&Measurement) -> Vec<(String, String, u64)>,
+) -> Option<Vec<Part>> {
+    let mut sums: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let mut ios = 0;
+    for m in measurements {
+        ios += m.ios;
+        of(m).into_iter().for_each(|(name, detail, n)| *sums.entry((name, detail)).or_default() += n);
+    }
+    let part = |((name, detail), n): ((String, String), u64)| Part {
+        name,
+        detail,
+        value: n as f64 / ios as f64,
+        count: Some(n),
+    };
+    (ios > 0).then(|| sums.into_iter().filter(|(_, n)| *n > 0).map(part).collect())
+}

@@ -1,0 +1,139 @@
+//! Runs → one HTML page that is read without a network: the question and the answer in words, then the figures that carry it, each with
+//! its table. The words are those of the terminal (`answer`), the numbers those of the store.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `view` | the runs as figures take them: cells, groups, the places on the axes |
+//! | `figure`, `figures/` | tables, and what of them is drawn |
+//! | `words` | what is said of a run: the answer, its machine, its losses |
+//! | `safe` | text and scripts, made fit for a page |
+//! | `page.html`, `page.css`, `page.js` | the page; its script draws the figures with Plotly |
+//!
+//! Text from outside reaches the page in two ways: escaped by the template, or in the JSON that the page's script reads; that script makes
+//! text nodes of it, and escapes it for Plotly, whose labels take some HTML.
+
+mod figure;
+mod figures;
+mod safe;
+mod view;
+mod words;
+
+use askama::Template as _;
+use serde::Serialize;
+
+use self::figure::Figure;
+use self::view::View;
+use self::words::{About, CellWords, Sentence, Tally};
+use iotrail_answer::compare::Histograms;
+use iotrail_answer::verdicts::side_by_side;
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::comparison::Comparison;
+use iotrail_schema::run_record::RunRecord;
+
+/// A run, and what there is beside its record.
+pub struct Source<'a> {
+    /// `run 3`, or its file's name.
+    pub name: String,
+    pub record: &'a RunRecord,
+    pub histograms: Histograms<'a>,
+    /// (cell, repeat) in the order in which they were measured; `None`: not known.
+    pub order: Option<Vec<(u32, u32)>>,
+    /// The command that makes the run again.
+    pub command: Option<String>,
+}
+
+/// What is said of the second run against the first.
+pub struct Against<'a> {
+    pub comparisons: &'a [Comparison],
+    /// Cells without a counterpart, in words.
+    pub left_over: &'a [String],
+}
+
+/// The first bytes of every page: what tells one from another program's file.
+pub const MARK: &str = "<!DOCTYPE html>\n<!-- iotrail report -->\n";
+
+/// Whether a page of ours is in that file; of one that cannot be read nobody can tell.
+pub fn is_page(path: &std::path::Path) -> bool {
+    use std::io::Read as _;
+    let mut beginning = vec![0; MARK.len()];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut beginning));
+    read.is_ok() && beginning == MARK.as_bytes()
+}
+
+#[derive(askama::Template)]
+#[template(path = "page.html")]
+struct Page<'a> {
+    title: String,
+    policy: String,
+    css: &'static str,
+    plotly: &'a str,
+    script: &'static str,
+    data: &'a str,
+    runs: Vec<About>,
+    /// One where all runs have the same.
+    questions: Vec<&'a str>,
+    between: Vec<Sentence>,
+    glance: Vec<Tally>,
+    left_over: &'a [String],
+    figures: &'a [Figure],
+    cells: Vec<CellWords>,
+    parameters: Vec<String>,
+    emulated: bool,
+    version: &'static str,
+}
+
+/// What the page's script reads.
+#[derive(Serialize)]
+struct Data<'a> {
+    /// Files that are saved begin with it.
+    name: String,
+    parameters: &'a [String],
+    figures: &'a [Figure],
+    cells: Vec<DataCell<'a>>,
+}
+
+#[derive(Serialize)]
+struct DataCell<'a> {
+    label: &'a str,
+    command: Option<&'a str>,
+}
+
+/// One run, or two beside each other.
+pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<String> {
+    let unfit = |e: Box<dyn std::error::Error + Send + Sync>| {
+        Error::machine("cannot write the page", "report this with the command").because(e)
+    };
+    let view = View::new(sources);
+    let figures = figures::all(&view, against);
+    let data = Data {
+        name: format!("iotrail-{}", sources.iter().map(|s| safe::file_name(&s.name)).collect::<Vec<_>>().join("-")),
+        parameters: &view.axes,
+        figures: &figures,
+        cells: view.cells.iter().map(|c| DataCell { label: &c.label, command: c.command.as_deref() }).collect(),
+    };
+    let data = safe::json(&data).map_err(|e| unfit(e.into()))?;
+    let plotly = safe::plotly();
+    let script = include_str!("page.js");
+    let between = against
+        .map_or_else(Vec::new, |a| side_by_side(a.comparisons, view.unit).into_iter().map(Sentence::new).collect());
+    let glance = against.map_or_else(Vec::new, |a| words::glance(a.comparisons, view.unit));
+    let page = Page {
+        title: words::title(sources),
+        policy: safe::policy(&[plotly, script]),
+        css: include_str!("page.css"),
+        plotly,
+        script,
+        data: &data,
+        runs: sources.iter().map(About::new).collect(),
+        questions: words::questions(sources),
+        between,
+        glance,
+        left_over: against.map_or(&[], |a| a.left_over),
+        figures: &figures,
+        cells: words::cells(&view),
+        parameters: view.columns().into_iter().map(|c| c.name).collect(),
+        emulated: sources.iter().any(|s| s.record.is_emulated()),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    page.render().map_err(|e| unfit(e.into()))
+}

@@ -1,0 +1,335 @@
+//! What is said of a run: the answer, what was expected, the machine, what was lost.
+
+use super::Source;
+use super::view::View;
+use iotrail_answer::compare::Metric;
+use iotrail_answer::conclude::{Conclusion, conclude};
+use iotrail_answer::drift;
+use iotrail_answer::expectation::{self, Judged, judge};
+use iotrail_answer::losses::losses;
+use iotrail_answer::unit::Unit;
+use iotrail_answer::warned;
+use iotrail_base::words::{UNKNOWN, count, plural, span};
+use iotrail_schema::comparison::{Comparison, Verdict};
+use iotrail_schema::measurement::{Host, Measurement, Target};
+use iotrail_schema::run_record::{RunRecord, value_text};
+
+/// One run, in words.
+pub struct About {
+    pub name: String,
+    pub experiment: String,
+    pub expect: String,
+    /// `96 of 96 measurements`, the seed, when it began and ended.
+    pub state: Vec<String>,
+    /// Whether anything was measured.
+    pub is_empty: bool,
+    pub glance: Vec<Tally>,
+    pub conclusions: Vec<Said>,
+    pub judged: Vec<Outcome>,
+    /// Name and value, what is known.
+    pub facts: Vec<(String, String)>,
+    pub losses: Vec<(String, String)>,
+    pub warnings: Vec<Sentence>,
+    pub command: Option<String>,
+}
+
+/// A conclusion, its long sentences so that they can be read at a glance.
+pub struct Said {
+    pub about: String,
+    pub sentences: Vec<Sentence>,
+}
+
+impl Said {
+    fn new(c: Conclusion) -> Self {
+        Self { about: c.about, sentences: c.sentences.into_iter().map(Sentence::new).collect() }
+    }
+}
+
+pub struct Sentence {
+    /// Without what stands at length in parentheses; `None`: it is short.
+    pub short: Option<String>,
+    pub whole: String,
+}
+
+/// Characters that are read at once; and those of a parenthesis that may stay in a sentence which is longer.
+const AT_ONCE: usize = 260;
+const ASIDE: usize = 70;
+
+impl Sentence {
+    pub fn new(whole: String) -> Self {
+        let short = (whole.chars().count() > AT_ONCE).then(|| without_asides(&whole)).filter(|s| *s != whole);
+        Self { short, whole }
+    }
+}
+
+/// Parentheses of more than [`ASIDE`] characters become `(…)`.
+fn without_asides(text: &str) -> String {
+    let (mut out, mut depth, mut aside) = (String::new(), 0, String::new());
+    for c in text.chars() {
+        depth += usize::from(c == '(');
+        if depth > 0 {
+            aside.push(c);
+        } else {
+            out.push(c);
+        }
+        if c == ')' && depth > 0 {
+            depth -= 1;
+            if depth == 0 {
+                let aside = std::mem::take(&mut aside);
+                out.push_str(if aside.chars().count() > ASIDE { "(…)" } else { &aside });
+            }
+        }
+    }
+    // A parenthesis that is never closed.
+    out + &aside
+}
+
+/// How many comparisons of a metric say what.
+pub struct Tally {
+    /// `IOPS: coop against default`
+    pub what: String,
+    pub verdicts: Vec<(&'static str, String)>,
+}
+
+/// Arms that have a line each.
+const FEW: usize = 3;
+
+pub fn glance(comparisons: &[Comparison], unit: Unit) -> Vec<Tally> {
+    let each: [(Verdict, &'static str); 5] = [
+        (Verdict::Faster, "met"),
+        (Verdict::Slower, "unmet"),
+        (Verdict::Equivalent, "met"),
+        (Verdict::Inconclusive, "open"),
+        (Verdict::NotComparable, "open"),
+    ];
+    let mut all = Vec::new();
+    for metric in Metric::ALL {
+        let of_metric = || comparisons.iter().filter(|c| c.metric == metric.name());
+        let mut arms: Vec<(&str, &str)> = Vec::new();
+        of_metric().map(|c| (c.b.as_str(), c.a.as_str())).for_each(|arm| {
+            if !arms.contains(&arm) {
+                arms.push(arm);
+            }
+        });
+        let tally = |what: String, is: &dyn Fn(&Comparison) -> bool| {
+            let count = |v: Verdict| of_metric().filter(|c| is(c) && c.verdict == v).count();
+            let known = each.iter().map(|(v, class)| (*v, *class, count(*v))).filter(|(_, _, n)| *n > 0);
+            let verdicts = known.map(|(v, class, n)| (class, format!("{} {n}", verdict_words(v)))).collect();
+            Tally { what: format!("{}: {what}", metric.words(unit)), verdicts }
+        };
+        match &arms[..] {
+            [(_, first), .., (_, last)] if arms.len() > FEW && first == last => {
+                all.push(tally(format!("{} arms against {first}", arms.len()), &|_| true));
+            }
+            some => {
+                all.extend(some.iter().map(|(b, a)| tally(format!("{b} against {a}"), &|c| c.b == *b && c.a == *a)))
+            }
+        }
+    }
+    all
+}
+
+/// Better and worse, as the metric is not always a speed.
+pub fn verdict_words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "better",
+        Verdict::Slower => "worse",
+        Verdict::Equivalent | Verdict::Inconclusive | Verdict::NotComparable => verdict.words(),
+    }
+}
+
+/// An expectation, and whether it was met: in a word, not by a colour alone.
+pub struct Outcome {
+    pub word: &'static str,
+    pub class: &'static str,
+    pub text: String,
+}
+
+impl Outcome {
+    fn new(j: Judged) -> Self {
+        let (word, class) = match j.outcome {
+            expectation::Outcome::Met => ("met", "met"),
+            expectation::Outcome::NotMet => ("not met", "unmet"),
+            expectation::Outcome::Open => ("open", "open"),
+        };
+        Self { word, class, text: j.text }
+    }
+}
+
+pub fn title(sources: &[Source<'_>]) -> String {
+    match sources {
+        [a, b] if a.record.title == b.record.title => format!("{}: {} against {}", a.record.title, b.name, a.name),
+        [a, b] => format!("{} against {}: {} and {}", b.name, a.name, b.record.title, a.record.title),
+        _ => sources.iter().map(|s| s.record.title.clone()).collect(),
+    }
+}
+
+pub fn questions<'a>(sources: &[Source<'a>]) -> Vec<&'a str> {
+    let mut all: Vec<&str> = sources.iter().map(|s| s.record.question.trim()).collect();
+    all.dedup();
+    all
+}
+
+fn all(run: &RunRecord) -> impl Iterator<Item = &Measurement> {
+    run.cells.iter().flat_map(|c| &c.measurements)
+}
+
+impl About {
+    pub fn new(source: &Source<'_>) -> Self {
+        let run = source.record;
+        let known = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| n.to_string());
+        let done = run.done();
+        let warnings = warned::each_once(run).into_iter().map(|(w, n)| warned::sentence(w, n, done));
+        let drifts = drift::warnings(run).into_iter().map(|w| format!("{}; {}", w.text, w.remedy));
+        let quick = if run.quick { " (quick)" } else { "" };
+        Self {
+            name: source.name.clone(),
+            experiment: format!("{}{quick}", run.experiment),
+            expect: run.expect.trim().to_owned(),
+            state: state(run),
+            is_empty: done == 0,
+            glance: glance(&run.comparisons, Unit::of_run(run)),
+            conclusions: conclude(run).into_iter().map(Said::new).collect(),
+            judged: judge(run).into_iter().map(Outcome::new).collect(),
+            facts: facts(run),
+            losses: losses(run).into_iter().map(|(name, n)| (name.to_owned(), known(n))).collect(),
+            warnings: warnings.chain(drifts).map(Sentence::new).collect(),
+            command: source.command.clone(),
+        }
+    }
+}
+
+fn state(run: &RunRecord) -> Vec<String> {
+    let mut state = vec![format!("{} of {} measurements", run.done(), run.planned())];
+    if run.as_single().is_none() {
+        state.push(format!("seed {}", run.seed));
+    }
+    state.push(format!("begun {}", utc(run.started_unix_s)));
+    state.push(run.finished_unix_s.map_or_else(|| "not finished".into(), |s| format!("ended {}", utc(s))));
+    state
+}
+
+/// Each fact with its values over all measurements: more than one where a run was resumed elsewhere.
+fn facts(run: &RunRecord) -> Vec<(String, String)> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    let mut add = |name: &str, value: Option<String>| {
+        let Some(value) = value.filter(|v| !v.is_empty()) else { return };
+        match found.iter_mut().find(|(n, _)| n == name) {
+            Some((_, values)) if values.contains(&value) => {}
+            Some((_, values)) => values.push(value),
+            None => found.push((name.to_owned(), vec![value])),
+        }
+    };
+    for m in all(run) {
+        of_host(&m.host, &mut add);
+        if let Some(net) = &m.net {
+            add("between the two ends", Some(net.between.clone()));
+            if let Some(host) = &net.sender_host {
+                add("the sender's host", Some(format!("{}, Linux {}", host.hostname, host.kernel)));
+            }
+        }
+        add("iotrail", Some(m.version.clone()));
+        add("probes", Some(m.probe.mode.clone()));
+    }
+    found.into_iter().map(|(name, values)| (name, values.join("; "))).collect()
+}
+
+fn of_host(host: &Host, add: &mut impl FnMut(&str, Option<String>)) {
+    add("host", Some(host.hostname.clone()));
+    add("kernel", Some(format!("Linux {}", host.kernel)));
+    add("processor", Some(format!("{}, {}", host.cpu_model, plural(host.cpus as usize, "CPU"))));
+    add("virtualisation", host.virtualisation.clone());
+    add("clock source", host.clock_source.clone());
+    add("lockdown", host.lockdown.clone());
+    if let Some(target) = &host.target {
+        of_target(target, add);
+    }
+}
+
+fn of_target(t: &Target, add: &mut impl FnMut(&str, Option<String>)) {
+    let on = t.filesystem.as_ref().map_or_else(String::new, |fs| format!(" ({fs})"));
+    add("target", Some(format!("{}{on}", t.path)));
+    let driver = t.driver.as_ref().map_or_else(String::new, |d| format!(" ({d})"));
+    add("device", t.device.as_ref().map(|d| format!("{d}{driver}")));
+    add("device that takes the requests", t.queue_device.clone());
+    add("hardware queues", t.queues.map(|n| n.to_string()));
+    add("polled queues", t.poll_queues.map(|n| n.to_string()));
+    add("scheduler", t.scheduler.clone());
+    let one = |i: &iotrail_schema::measurement::TargetInterrupt| {
+        let cpus: Vec<String> = i.cpus.iter().map(u32::to_string).collect();
+        format!("{} {} on CPU {}", i.irq, i.name, cpus.join(","))
+    };
+    let interrupts: Vec<String> = t.interrupts.iter().map(one).collect();
+    add("its interrupts", Some(interrupts.join(", ")));
+}
+
+/// A line of the table of cells.
+pub struct CellWords {
+    pub identity: Vec<String>,
+    pub repeats: usize,
+    pub iops: String,
+    pub mean: String,
+    pub p99: String,
+    pub command: Option<String>,
+    pub untestable: Option<String>,
+}
+
+pub fn cells(view: &View<'_>) -> Vec<CellWords> {
+    let one = |cell: &super::view::Cell<'_>| {
+        let level = |metric, text: fn(f64) -> String| cell.level(metric).map_or(UNKNOWN.into(), |l| text(l.value));
+        let identity =
+            view.identity(cell).into_iter().map(|v| if v.is_null() { UNKNOWN.into() } else { value_text(&v) });
+        CellWords {
+            identity: identity.collect(),
+            repeats: cell.record.measurements.len(),
+            iops: level(Metric::Iops, count),
+            mean: level(Metric::LatencyMean, span),
+            p99: level(Metric::LatencyP99, span),
+            command: cell.command.clone(),
+            untestable: cell.record.untestable.clone().filter(|_| cell.record.measurements.is_empty()),
+        }
+    };
+    view.cells.iter().map(one).collect()
+}
+
+/// `2026-03-01 12:00:00 UTC`. Days are turned into a date as in Howard Hinnant's `civil_from_days`.
+fn utc(unix_s: u64) -> String {
+    let (days, seconds) = (unix_s / 86_400, unix_s % 86_400);
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_asides_are_left_for_those_who_ask() {
+        let reasons = "a reason (1 of 4), ".repeat(20);
+        let long = format!("IOPS: lower at depth 1 (×0.5, 0.4–0.6); not comparable at depth 4 ({reasons}).");
+        let s = Sentence::new(long.clone());
+        assert_eq!(s.short.unwrap(), "IOPS: lower at depth 1 (×0.5, 0.4–0.6); not comparable at depth 4 (…).");
+        assert_eq!(s.whole, long);
+        assert!(Sentence::new("Short (with an aside).".into()).short.is_none());
+        let open = format!("({}", "x".repeat(300));
+        assert!(Sentence::new(open).short.is_none(), "nothing was closed, and nothing is left out");
+    }
+
+    #[test]
+    fn seconds_are_told_as_a_date() {
+        // date -u -d @N
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_399), "2000-02-28 23:59:59 UTC");
+        assert_eq!(utc(951_868_799), "2000-02-29 23:59:59 UTC");
+        assert_eq!(utc(1_772_366_400), "2026-03-01 12:00:00 UTC");
+        assert_eq!(utc(1_798_761_599), "2026-12-31 23:59:59 UTC");
+    }
+}

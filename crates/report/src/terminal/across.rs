@@ -1,0 +1,67 @@
+//! The same plan on several kernels, side by side.
+
+use super::layout::{Column, Screen};
+use super::style::Style;
+use iotrail_answer::across::{Beside, Figure, KernelRecord, short};
+use iotrail_base::words::{UNKNOWN, list, plural};
+use iotrail_schema::run_record::RunRecord;
+
+/// Of the figures' names.
+const NAME: u16 = 26;
+
+const LEGEND: &str = "Medians over all measurements of a kernel, with the lowest and highest where these are apart. Listed are the figures \
+     whose ranges do not meet on all kernels; under each table, those that are the same. –: not known.";
+
+pub fn screen(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said: &[String], style: Style) -> Screen {
+    let mut out = Screen::new(style);
+    let quick = if run.quick { " (quick)" } else { "" };
+    out.field("experiment", &[format!("{}{quick}", run.experiment), run.title.clone(), format!("seed {}", run.seed)]);
+    for (i, k) in kernels.iter().enumerate() {
+        let runs: Vec<String> = k.runs.iter().map(i64::to_string).collect();
+        let mut items = vec![k.kernel.clone().unwrap_or_else(|| k.asked.clone())];
+        items.push(match runs.len() {
+            0 => "nothing was measured".into(),
+            n => format!("{} (run {})", plural(n, "boot"), list(&runs)),
+        });
+        items.extend((k.emulated == Some(true)).then(|| "emulated".to_owned()));
+        items.extend(k.failed.clone());
+        out.field(if i == 0 { "kernels" } else { "" }, &items);
+    }
+    if !run.question.is_empty() {
+        out.field("question", std::slice::from_ref(&run.question));
+    }
+    let measured: Vec<&str> =
+        kernels.iter().filter(|k| !k.runs.is_empty()).filter_map(|k| k.kernel.as_deref()).collect();
+    for cell in cells {
+        out.blank();
+        out.heading(&cell.label);
+        if !cell.differing.is_empty() {
+            differing(&mut out, cell, &measured);
+        }
+        if !cell.alike.is_empty() {
+            out.paragraph("  the same: ", &cell.alike.join(", "));
+        }
+    }
+    out.blank();
+    out.paragraph("", LEGEND);
+    if !said.is_empty() {
+        out.blank();
+        out.heading("conclusion");
+        for sentence in said {
+            out.paragraph("  ", sentence);
+        }
+    }
+    out
+}
+
+fn differing(out: &mut Screen, cell: &Beside, kernels: &[&str]) {
+    let room = super::WIDTH as u16 - NAME - 1;
+    let width = (room / kernels.len().max(1) as u16).clamp(9, 24) - 1;
+    let mut columns = vec![Column::words("", NAME)];
+    columns.extend(kernels.iter().map(|k| Column::named(short(k), width, true)));
+    let line = |f: &Figure| -> Vec<String> {
+        let values = f.values.iter().map(|v| v.clone().unwrap_or(UNKNOWN.into()));
+        std::iter::once(f.name.clone()).chain(values).collect()
+    };
+    out.table(&columns, cell.differing.iter().map(line).collect());
+}

@@ -1,0 +1,142 @@
+//! The screen of one measurement.
+
+use super::layout::Screen;
+use super::measured;
+use super::style::Style;
+use iotrail_answer::finding::findings;
+use iotrail_base::words::{UNKNOWN, bytes, count, percent, plural, span};
+use iotrail_schema::measurement::{LoadRecord, Measurement};
+
+pub fn screen(m: &Measurement, style: Style) -> Screen {
+    let mut out = Screen::new(style);
+    let o = &mut out;
+    measured::not_seen(o, &m.warnings);
+    o.field("load", &load(&m.load));
+    o.field("target", &target(m));
+    o.field("throughput", &throughput(m));
+    o.field("latency", &measured::latency(&m.latency_ns, false));
+    o.field("phases", &phases(m));
+    o.field("stages", &measured::stages(m.stages.as_ref(), measured::is_sample(m)));
+    o.field("CPU", &cpu(m));
+    o.blank();
+    measured::vehicles(o, &m.vehicles, usize::MAX);
+    measured::counts(o, "per I/O", m);
+    measured::where_the_cpu_went(o, m.cpu_shares.as_deref(), m.cpu_samples.as_ref());
+    o.field("host", &measured::host(&m.host));
+    measured::remarks(o, &findings(m), &m.warnings);
+    out
+}
+
+fn load(l: &LoadRecord) -> Vec<String> {
+    let list = |v: &[u32]| v.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let cpus = match (&l.cpus_requested, l.cpus.as_slice()) {
+        (_, []) => "not pinned".into(),
+        (Some(asked), cpus) if asked == "irq" || asked == "non-irq" => format!("CPU {} ({asked})", list(cpus)),
+        (_, cpus) => format!("CPU {}", list(cpus)),
+    };
+    let mut items = vec![
+        format!("{} {} {}", l.engine, l.rw, bytes(l.bs)),
+        format!("depth {}", l.depth),
+        format!("batch {}", l.batch),
+        plural(l.jobs as usize, "job"),
+        cpus,
+        format!("wait {}", l.wait),
+    ];
+    if l.engine.starts_with("io_uring") {
+        let flags = |v: &[String]| if v.is_empty() { "none".to_owned() } else { v.join(",") };
+        let (asked, granted) = (flags(&l.ring.requested), flags(&l.ring.granted));
+        items.push(if asked == granted { format!("ring {asked}") } else { format!("ring {asked}, granted {granted}") });
+    }
+    if !l.register.is_empty() {
+        items.push(format!("registered {}", l.register.join(",")));
+    }
+    let mut when = |is: bool, text: String| {
+        if is {
+            items.push(text);
+        }
+    };
+    when(l.force_async, "force-async".into());
+    when(l.sq_cpu.is_some(), format!("SQPOLL on CPU {}", l.sq_cpu.unwrap_or_default()));
+    when(l.sq_idle_ms.is_some(), format!("SQPOLL idle {} ms", l.sq_idle_ms.unwrap_or_default()));
+    when(l.reaper != "same", format!("reaper {}", l.reaper));
+    when(l.think_ns > 0, format!("think {}", span(l.think_ns as f64)));
+    when(l.scratch != "none", format!("scratch {}", l.scratch));
+    when(l.neighbour != "none", format!("neighbour {}", l.neighbour));
+    when(l.rate.is_some(), format!("open loop, {} I/Os a second", count(l.rate.unwrap_or_default())));
+    when(l.verify, "verified".into());
+    if let Some(seed) = l.seed {
+        items.push(format!("seed {seed}"));
+    }
+    items
+}
+
+fn target(m: &Measurement) -> Vec<String> {
+    let Some(file) = &m.load.file else { return Vec::new() };
+    let mut items = vec![file.clone()];
+    items.extend(m.load.size.map(bytes));
+    items.push(if m.load.direct { "direct" } else { "buffered" }.into());
+    if let Some(t) = &m.host.target {
+        items.extend(t.filesystem.clone());
+        // Where another device's queue takes the requests, the scheduler is that one's.
+        let above = t.queue_device.as_ref().map(|above| match &t.scheduler {
+            Some(scheduler) => format!("{above} (scheduler {scheduler})"),
+            None => above.clone(),
+        });
+        items.extend(above);
+        if let Some(device) = &t.device {
+            let on = if t.queue_device.is_some() { "on " } else { "" };
+            items.push(match &t.driver {
+                Some(driver) => format!("{on}{device} ({driver})"),
+                None => format!("{on}{device}"),
+            });
+        }
+        items.extend(t.queues.map(|n| plural(n as usize, "queue")));
+        if t.queue_device.is_none() {
+            items.extend(t.scheduler.as_ref().map(|s| format!("scheduler {s}")));
+        }
+        for i in &t.interrupts {
+            let cpus: Vec<String> = i.cpus.iter().map(u32::to_string).collect();
+            items.push(format!("interrupt {} {} on CPU {}", i.irq, i.name, cpus.join(",")));
+        }
+    }
+    items
+}
+
+fn throughput(m: &Measurement) -> Vec<String> {
+    let mut items = vec![format!("{} IOPS", count(m.iops))];
+    if m.elapsed_ns > 0 {
+        let per_s = m.bytes as f64 / (m.elapsed_ns as f64 / 1e9);
+        items.push(format!("{}/s", bytes(per_s.round() as u64)));
+    }
+    items.push(format!("{} I/Os in {}", m.ios, span(m.elapsed_ns as f64)));
+    if m.errors > 0 {
+        items.push(plural(m.errors as usize, "error"));
+    }
+    if m.short_ios > 0 {
+        items.push(format!("{} short", m.short_ios));
+    }
+    items
+}
+
+fn phases(m: &Measurement) -> Vec<String> {
+    let p = &m.phases;
+    [("submit", p.submit), ("poll", p.poll), ("clear", p.clear), ("other", p.other)]
+        .map(|(name, share)| format!("{name} {}", percent(share)))
+        .to_vec()
+}
+
+/// What is left of the process's CPU time below this is the error of the reading.
+pub const HELPERS_NS: u64 = 1_000_000;
+
+fn cpu(m: &Measurement) -> Vec<String> {
+    let of = |name: &str, ns: u64| match m.elapsed_ns {
+        0 => format!("{name} {}", span(ns as f64)),
+        wall => format!("{name} {} ({} of a CPU)", span(ns as f64), percent(ns as f64 / wall as f64)),
+    };
+    let known = |name: &str, ns: Option<u64>| ns.map_or(format!("{name} {UNKNOWN}"), |ns| of(name, ns));
+    let mut items = vec![known("user", m.cpu.user_ns), known("system", m.cpu.system_ns)];
+    items.extend(m.cpu.sqpoll_ns.map(|ns| of("SQPOLL thread", ns)));
+    items.extend(m.cpu.sqpoll_wakeups.map(|n| format!("woken {} times", count(n as f64))));
+    items.extend(m.cpu.helpers_ns.filter(|ns| *ns > HELPERS_NS).map(|ns| of("other helpers", ns)));
+    items
+}

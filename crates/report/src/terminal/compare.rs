@@ -1,0 +1,127 @@
+//! Comparisons: a line each, in tables of one metric and two sides.
+
+use std::collections::BTreeSet;
+
+use super::layout::{Cell, Column, Screen};
+use super::style::Hue;
+use iotrail_base::words::UNKNOWN;
+use iotrail_schema::comparison::{Comparison, Verdict};
+use iotrail_schema::run_record::value_text;
+
+/// What the headings mean.
+pub const LEGEND: &str = "ratio: of the metric, the second side over the first, with its 95 % interval; noise: how far the \
+     load seems to differ from itself, by its control arm; visible: the difference that so many repeats would have shown in 95 % of \
+     cases; both in percent; verdict: with all comparisons of the metric together. –: not known. docs/method.md says how to read \
+     them.";
+
+/// All of them, in the order given; those of one metric and the same sides stand together.
+pub fn tables(out: &mut Screen, list: &[Comparison]) {
+    for (i, group) in list.chunk_by(|x, y| (&x.metric, &x.a, &x.b) == (&y.metric, &y.a, &y.b)).enumerate() {
+        if i > 0 {
+            out.blank();
+        }
+        out.heading(&format!("{}: {} against {}", group[0].metric, group[0].b, group[0].a));
+        lines(out, group);
+    }
+    reasons(out, list);
+}
+
+fn lines(out: &mut Screen, group: &[Comparison]) {
+    let number = Column::number;
+    // Of sides that were measured one after the other nothing makes pairs.
+    let apart = group.iter().all(|c| !c.paired);
+    let columns = [
+        Column::words("at", 22),
+        if apart { number("a side", 6) } else { number("pairs", 5) },
+        number("ratio", 6),
+        Column::words("95 % interval", 13),
+        number("noise", 6),
+        number("visible", 7),
+        Column::words("verdict", 14),
+    ];
+    let row = |c: &Comparison| -> Vec<Cell> {
+        vec![
+            at(c).into(),
+            c.pairs.to_string().into(),
+            c.ratio.map_or(UNKNOWN.into(), ratio).into(),
+            c.ci95.map_or(UNKNOWN.into(), |[lo, hi]| format!("{}–{}", ratio(lo), ratio(hi))).into(),
+            c.noise_floor.map_or(UNKNOWN.into(), percent).into(),
+            c.smallest_visible.map_or(UNKNOWN.into(), percent).into(),
+            Cell::from(c.verdict.words()).in_hue(hue(c.verdict)),
+        ]
+    };
+    out.table(&columns, group.iter().map(row).collect());
+}
+
+fn hue(verdict: Verdict) -> Option<Hue> {
+    match verdict {
+        Verdict::Faster => Some(Hue::Good),
+        Verdict::Slower => Some(Hue::Bad),
+        Verdict::NotComparable => Some(Hue::Doubt),
+        Verdict::Equivalent | Verdict::Inconclusive => None,
+    }
+}
+
+fn at(c: &Comparison) -> String {
+    let all: Vec<String> = c.at.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect();
+    if all.is_empty() { UNKNOWN.into() } else { all.join(" · ") }
+}
+
+/// Near 1, where it matters, to a thousandth.
+fn ratio(x: f64) -> String {
+    match x {
+        x if x >= 99.95 => format!("{x:.0}"),
+        x if x >= 9.995 => format!("{x:.1}"),
+        x if x >= 2.0 => format!("{x:.2}"),
+        x if x >= 0.001 || x == 0.0 => format!("{x:.3}"),
+        _ => "<0.001".into(),
+    }
+}
+
+/// A factor less 1, in percent.
+fn percent(x: f64) -> String {
+    match x * 100.0 {
+        p if p >= 9_999.5 => ">9999".into(),
+        p if p >= 9.95 => format!("{p:.0}"),
+        p if p > 0.0 && p < 0.05 => "<0.1".into(),
+        p => format!("{p:.1}"),
+    }
+}
+
+/// Each once, with what it holds for; of those that differ in their numbers alone, the first, and how many more there are.
+fn reasons(out: &mut Screen, list: &[Comparison]) {
+    let mut all: Vec<(&str, Vec<&Comparison>, BTreeSet<&str>)> = Vec::new();
+    for c in list {
+        for reason in &c.reasons {
+            let alike = |(r, ..): &&mut (&str, _, _)| without_numbers(r).eq(without_numbers(reason));
+            match all.iter_mut().find(alike) {
+                Some((first, of, others)) => {
+                    if of.last().is_none_or(|last| !std::ptr::eq(*last, c)) {
+                        of.push(c);
+                    }
+                    if first != reason {
+                        others.insert(reason);
+                    }
+                }
+                None => all.push((reason, vec![c], BTreeSet::new())),
+            }
+        }
+    }
+    for (reason, of, others) in all {
+        let reason = match others.len() {
+            0 => reason.to_owned(),
+            n => format!("{reason}; {n} more with other numbers"),
+        };
+        let place = match of.len() {
+            n if n == list.len() => String::new(),
+            1 => format!(" ({}, {})", of[0].metric, at(of[0])),
+            n => format!(" ({n} of {} comparisons)", list.len()),
+        };
+        let first = if of.iter().all(|c| c.verdict == Verdict::NotComparable) { "not comparable: " } else { "note: " };
+        out.paragraph(first, &format!("{reason}{place}"));
+    }
+}
+
+fn without_numbers(text: &str) -> impl Iterator<Item = char> {
+    text.chars().filter(|c| !c.is_ascii_digit() && *c != '.')
+}

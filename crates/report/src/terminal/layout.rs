@@ -1,0 +1,250 @@
+//! What the screens have in common: width, wrapping, tables, colour, and the taming of text from outside.
+
+use std::fmt;
+
+use comfy_table::{Attribute, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use textwrap::core::display_width;
+
+use super::style::{Hue, Style};
+use iotrail_base::plain::sanitise;
+
+/// Columns of a line, at most.
+pub const WIDTH: usize = 80;
+
+/// Columns before the later lines of a sentence.
+const HANGING: usize = 2;
+
+/// Columns of the labels on the left.
+const LABEL: usize = 13;
+
+/// Text that a terminal may show. It grows by the functions below alone, and each of them takes all of its text for text from
+/// outside: what is shown steers nothing, has no line that is not ours, and (but for what is laid out already) no line longer than [`WIDTH`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Screen {
+    text: String,
+    style: Style,
+}
+
+/// A column: its heading, its width, whether numbers stand in it.
+pub struct Column {
+    heading: String,
+    width: u16,
+    number: bool,
+}
+
+impl Column {
+    /// Line ends in a heading of ours are line ends.
+    pub fn number(heading: &'static str, width: u16) -> Self {
+        Self { heading: heading.into(), width, number: true }
+    }
+
+    pub fn words(heading: &'static str, width: u16) -> Self {
+        Self { heading: heading.into(), width, number: false }
+    }
+
+    /// Its heading is somebody else's name for something.
+    pub fn named(heading: &str, width: u16, number: bool) -> Self {
+        Self { heading: sanitise(heading), width, number }
+    }
+}
+
+/// What stands in a column.
+pub struct Cell {
+    text: String,
+    hue: Option<Hue>,
+}
+
+impl Cell {
+    /// Each on a line of its own.
+    pub fn lines<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> Self {
+        let lines: Vec<String> = lines.into_iter().map(|line| sanitise(line.as_ref())).collect();
+        Self { text: lines.join("\n"), hue: None }
+    }
+
+    /// Coloured, where the terminal is. The text says all of it.
+    pub fn in_hue(self, hue: Option<Hue>) -> Self {
+        Self { hue, ..self }
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: sanitise(text.as_ref()), hue: None }
+    }
+}
+
+impl Screen {
+    pub fn new(style: Style) -> Self {
+        Self { text: String::new(), style }
+    }
+
+    pub fn style(&self) -> Style {
+        self.style
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// An empty line.
+    pub fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// A line that is laid out already.
+    pub fn line(&mut self, text: &str) {
+        self.text.push_str(sanitise(text).trim_end());
+        self.text.push('\n');
+    }
+
+    /// What another screen shows.
+    pub fn append(&mut self, other: &Screen) {
+        self.text.push_str(&other.text);
+    }
+
+    /// A wrapped text; the first line begins with `first`, the others with as many spaces.
+    pub fn paragraph(&mut self, first: &str, text: &str) {
+        self.wrapped(first, 0, text, |_, line| line.to_owned());
+    }
+
+    /// A wrapped text that may quote others: a line that begins at the edge begins with our words.
+    pub fn sentence(&mut self, text: &str) {
+        self.wrapped("", HANGING, text, |_, line| line.to_owned());
+    }
+
+    /// As a sentence, to be seen first.
+    pub fn heading(&mut self, text: &str) {
+        self.wrapped("", HANGING, text, |style, line| style.bold(line));
+    }
+
+    /// As a paragraph, coloured where it warns; `mark` says what it is.
+    pub fn note(&mut self, mark: &str, text: &str, warns: bool) {
+        self.wrapped(mark, 0, text, |style, line| if warns { style.warning(line) } else { line.to_owned() });
+    }
+
+    /// As a heading with `first` before its first line.
+    pub fn heading_after(&mut self, first: &str, text: &str) {
+        self.wrapped(first, 0, text, |style, line| style.bold(line));
+    }
+
+    fn wrapped(&mut self, first: &str, least: usize, text: &str, paint: impl Fn(Style, &str) -> String) {
+        let first = sanitise(first);
+        let rest = " ".repeat(display_width(&first).max(least));
+        let options = textwrap::Options::new(WIDTH).initial_indent(&first).subsequent_indent(&rest);
+        for line in textwrap::wrap(&sanitise(text), options) {
+            self.text.push_str(&paint(self.style, line.trim_end()));
+            self.text.push('\n');
+        }
+    }
+
+    /// A labelled line of items, ` · ` between them; what does not fit goes to the next line, items whole where they can be.
+    pub fn field(&mut self, label: &str, items: &[String]) {
+        let room = WIDTH - LABEL;
+        let mut lines: Vec<String> = Vec::new();
+        for item in items.iter().map(|i| sanitise(i)).filter(|i| !i.is_empty()) {
+            match lines.last_mut() {
+                Some(line) if display_width(line) + 3 + display_width(&item) <= room => {
+                    line.push_str(" · ");
+                    line.push_str(&item);
+                }
+                _ => lines.extend(textwrap::wrap(&item, room).into_iter().map(|l| l.into_owned())),
+            }
+        }
+        for (i, line) in lines.iter().enumerate() {
+            let label = format!("{:LABEL$}", if i == 0 { sanitise(label) } else { String::new() });
+            self.text.push_str(&self.style.bold(&label));
+            self.text.push_str(line.trim_end());
+            self.text.push('\n');
+        }
+    }
+
+    /// A table of fixed columns without lines, which leaves most of the width to the numbers.
+    pub fn table<C: Into<Cell>>(&mut self, columns: &[Column], rows: Vec<Vec<C>>) {
+        let mut table = self.empty();
+        let heading = columns.iter().map(|c| self.bold(&c.heading));
+        table.set_header(heading.collect::<Vec<_>>());
+        self.fill(table, columns, rows);
+    }
+
+    /// As [`table`](Self::table), without headings.
+    pub fn rows<C: Into<Cell>>(&mut self, columns: &[Column], rows: Vec<Vec<C>>) {
+        self.fill(self.empty(), columns, rows);
+    }
+
+    fn empty(&self) -> Table {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(WIDTH as u16 + 1);
+        match self.style.colour {
+            true => table.enforce_styling(),
+            false => table.force_no_tty(),
+        };
+        table
+    }
+
+    fn bold(&self, heading: &str) -> comfy_table::Cell {
+        // Where there is nothing, nothing is to be bold.
+        let cell = comfy_table::Cell::new(heading);
+        if heading.is_empty() { cell } else { cell.add_attribute(Attribute::Bold) }
+    }
+
+    fn fill<C: Into<Cell>>(&mut self, mut table: Table, columns: &[Column], rows: Vec<Vec<C>>) {
+        for row in rows {
+            table.add_row(row.into_iter().enumerate().map(|(i, cell)| {
+                let Cell { text, hue } = cell.into();
+                let cell = comfy_table::Cell::new(match columns.get(i) {
+                    Some(column) if i == 0 => hanging(&text, column.width),
+                    _ => text,
+                });
+                match hue {
+                    None => cell,
+                    Some(hue) => cell.add_attribute(Attribute::Bold).fg(match hue {
+                        Hue::Good => Color::Green,
+                        Hue::Bad => Color::Red,
+                        Hue::Doubt => Color::Yellow,
+                    }),
+                }
+            }));
+        }
+        for (column, c) in table.column_iter_mut().zip(columns) {
+            column.set_padding((0, 1));
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(c.width + 1)));
+            if c.number {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        for line in table.to_string().lines() {
+            self.text.push_str(&trimmed(line));
+            self.text.push('\n');
+        }
+    }
+}
+
+/// What stands at the edge, wrapped so that no later part of it begins a line.
+fn hanging(text: &str, width: u16) -> String {
+    let options = textwrap::Options::new(width.into()).subsequent_indent(" ");
+    text.split('\n').flat_map(|line| textwrap::wrap(line, &options)).collect::<Vec<_>>().join("\n")
+}
+
+/// Without the spaces that fill its last columns up, which may stand before the codes that end a colour.
+fn trimmed(line: &str) -> String {
+    let mut kept = line.trim_end();
+    let mut codes = String::new();
+    while let Some((before, code)) =
+        kept.rsplit_once('\x1b').filter(|(_, code)| code.ends_with('m') && !code.contains(' '))
+    {
+        codes.insert_str(0, &format!("\x1b{code}"));
+        kept = before.trim_end();
+    }
+    format!("{kept}{codes}")
+}
+
+impl fmt::Display for Screen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

@@ -1,0 +1,329 @@
+//! Parts of the screens of whatever was measured, a load of ours or another's program.
+
+use super::bars::bar;
+use super::layout::{Column, Screen};
+use iotrail_answer::doubt::NOT_SEEN;
+use iotrail_base::words::{UNKNOWN, count, known_span, percent, plural, span, three_digits};
+use iotrail_schema::finding::Finding;
+use iotrail_schema::measurement::{
+    CpuSamples, CpuShare, Delay, Delivery, Followed, Host, Interrupt, Ipi, Latency, Measurement, ModeSwitch, Order,
+    PerIo, Probe, StageRecord, TaskWorkBatch, VehicleCount, Warning,
+};
+use iotrail_schema::runnable::Runnable;
+
+/// `sampled`: some were left out. Then a mean without its interval is none.
+pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
+    let whole = |name: &str, ns: Option<u64>| format!("{name} {}", known_span(ns));
+    let mean = l.mean.filter(|_| !sampled || l.mean_ci95.is_some());
+    vec![
+        format!("mean {}{}", mean.map_or(UNKNOWN.into(), span), interval(l.mean_ci95)),
+        whole("min", l.min),
+        whole("p50", l.p50),
+        whole("p90", l.p90),
+        whole("p95", l.p95),
+        whole("p99", l.p99),
+        whole("p99.9", l.p99_9),
+        whole("p99.99", l.p99_99),
+        whole(if sampled { "max seen" } else { "max" }, l.max),
+    ]
+}
+
+/// Before everything else: that what the probes counted is void.
+pub fn not_seen(out: &mut Screen, warnings: &[Warning]) {
+    if let Some(w) = warnings.iter().find(|w| w.code == NOT_SEEN) {
+        out.field("not seen", std::slice::from_ref(&w.text));
+    }
+}
+
+/// Rows of a table of vehicles beside other tables: each waker has one, and on a large machine there are many.
+pub const VEHICLES: usize = 10;
+
+/// Columns of the bar of a vehicle's share, where no delays take them.
+const BAR: usize = 12;
+
+/// What carried the completions, the most first; what is beyond `most` rows is summed in one.
+pub fn vehicles(out: &mut Screen, vehicles: &[VehicleCount], most: usize) {
+    let seen: u64 = vehicles.iter().map(|v| v.completions).sum();
+    if seen == 0 {
+        return;
+    }
+    let mut sorted: Vec<_> = vehicles.iter().filter(|v| v.completions > 0).collect();
+    sorted.sort_by_key(|v| std::cmp::Reverse(v.completions));
+    let delays = sorted.iter().any(|v| v.delay_ns.is_some());
+    let lines = out.style().lines;
+    let row = |vehicle: String, detail: String, completions: u64, delay: Option<&Delay>| {
+        let share = completions as f64 / seen as f64;
+        let mut row = vec![vehicle, detail, completions.to_string(), percent(share)];
+        match delays {
+            true => row.extend([known_span(delay.and_then(|d| d.p50)), known_span(delay.and_then(|d| d.p99))]),
+            false => row.push(bar(share, BAR, lines)),
+        }
+        row
+    };
+    // One row that stands for one only would say less in the same space.
+    let shown = if sorted.len().saturating_sub(1) > most { most } else { sorted.len() };
+    let one = |v: &&VehicleCount| {
+        row(v.vehicle.to_string(), v.detail.clone().unwrap_or_default(), v.completions, v.delay_ns.as_ref())
+    };
+    let mut rows: Vec<Vec<String>> = sorted[..shown].iter().map(one).collect();
+    if let rest @ [_, ..] = &sorted[shown..] {
+        let completions = rest.iter().map(|v| v.completions).sum();
+        rows.push(row("others".into(), format!("{} more rows", rest.len()), completions, None));
+    }
+    let mut columns = vec![
+        Column::words("carried by", 12),
+        Column::words("detail", if delays { 26 } else { 41 - BAR as u16 }),
+        Column::number("completions", 11),
+        Column::number("share", 8),
+    ];
+    match delays {
+        true => columns.extend([Column::number("delay p50", 9), Column::number("p99", 8)]),
+        false => columns.push(Column::words("", BAR as u16)),
+    }
+    out.table(&columns, rows);
+    out.blank();
+}
+
+/// Completions of which shares are told, at least: as many as a median needs.
+pub const FEW: u64 = 10;
+
+/// Stages are of some requests that stand for others.
+pub fn is_sample(m: &Measurement) -> bool {
+    m.followed.as_ref().is_some_and(Followed::is_sample)
+}
+
+/// Nothing where it is no wider than its middle.
+fn interval(ci95: Option<[f64; 2]>) -> String {
+    let some = ci95.filter(|[lo, hi]| lo < hi);
+    some.map(|[lo, hi]| format!(" (95 % CI {} to {})", span(lo), span(hi))).unwrap_or_default()
+}
+
+/// A part of those that were followed: as a share of what they stand for, where there are enough of them.
+pub fn part(these: u64, followed: u64, share: f64) -> String {
+    if followed < FEW { format!("{these} of {followed}") } else { percent(share) }
+}
+
+/// The parts of the mean latency. `sampled`: some were left out.
+pub fn stages(stages: Option<&StageRecord>, sampled: bool) -> Vec<String> {
+    let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return Vec::new() };
+    let too_few = sampled && s.total_ci95.is_none();
+    if s.completions < FEW || too_few {
+        let all = plural(s.completions as usize, if too_few { "sampled completion" } else { "completion" });
+        return vec![format!("{UNKNOWN}: {all} with all stages, which is too few")];
+    }
+    let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
+    let mut items = vec![
+        part("issue", s.issue_ns),
+        part("wait", s.wait_ns),
+        part("delivery", s.delivery_ns),
+        format!("of {} on average{}, from {}", span(s.total_ns), interval(s.total_ci95), count(s.completions as f64)),
+    ];
+    let worker = |share| format!("{} of delivery in a kernel worker of the file system", percent(share));
+    items.extend(s.file_system_share().map(worker));
+    let queued = s.queued_ns.filter(|_| s.queued_completions >= FEW);
+    let queued = queued.zip(s.queued_delivery_ns.filter(|ns| *ns > 0.0));
+    items.extend(queued.map(|(until, of)| {
+        let few = match s.queued_completions {
+            n if n < s.completions => format!(" (of {})", plural(n as usize, "completion")),
+            _ => String::new(),
+        };
+        format!("{} of delivery until task work was added{few}", percent(until / of))
+    }));
+    items.extend(s.runnable.as_ref().filter(|r| r.completions >= FEW).and_then(runnable));
+    items
+}
+
+/// The part of delivery in which a submitter waited for a CPU, where there was one to speak of.
+fn runnable(r: &Runnable) -> Option<String> {
+    let share = r.share().filter(|share| *share >= 0.01)?;
+    let quantile = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", span(ns as f64)));
+    let known: Vec<String> =
+        [quantile("p50", r.delay_ns.p50), quantile("p99", r.delay_ns.p99)].into_iter().flatten().collect();
+    let known = if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) };
+    Some(format!("{} of delivery waiting for a CPU{known}", percent(share)))
+}
+
+/// Places that got a sample, the most frequent first; then how they were taken.
+pub fn where_the_cpu_went(out: &mut Screen, shares: Option<&[CpuShare]>, how: Option<&CpuSamples>) {
+    let (Some(shares), Some(how)) = (shares, how) else { return };
+    let mut sorted: Vec<_> = shares.iter().filter(|s| s.samples > 0).collect();
+    sorted.sort_by_key(|s| std::cmp::Reverse(s.samples));
+    let part = |x: Option<f64>| x.map_or(UNKNOWN.into(), percent);
+    let row = |s: &&CpuShare| vec![s.place.to_string(), s.samples.to_string(), part(s.share), part(s.lo), part(s.hi)];
+    let columns = [
+        Column::words("CPU time went to", 22),
+        Column::number("samples", 9),
+        Column::number("share", 8),
+        Column::number("95 %: from", 10),
+        Column::number("to", 8),
+    ];
+    out.blank();
+    out.table(&columns, sorted.iter().map(row).collect());
+    let cpus: Vec<String> = how.idle_cpus.iter().map(u32::to_string).collect();
+    let mut items = vec![
+        format!("{} taken at {} Hz by {}", how.taken, how.hz, how.clock),
+        format!("{} elsewhere", how.elsewhere),
+        format!("{} lost", how.lost),
+        if cpus.is_empty() { "no idle CPU counted".into() } else { format!("idle is of CPU {}", cpus.join(",")) },
+    ];
+    if !how.unplaced.is_empty() {
+        let functions: Vec<String> = how.unplaced.iter().map(|f| format!("{} {}", f.function, f.samples)).collect();
+        items.push(format!("other: {}", functions.join(", ")));
+    }
+    out.field("samples", &items);
+    out.blank();
+}
+
+/// Empty where the order was not followed.
+pub fn order(order: Option<&Order>) -> Vec<String> {
+    let Some(order) = order else { return Vec::new() };
+    let mut items = vec![];
+    if order.completions > 0 {
+        let (inversions, all) = (count(order.inversions as f64), count(order.completions as f64));
+        items.push(format!("{inversions} of {all} completions overtook another"));
+        items.push(format!("at most {} places off", order.max_displacement));
+    }
+    let by = [
+        ("block layer", order.by.block),
+        ("device", order.by.device),
+        ("file system", order.by.file_system.unwrap_or(0)),
+        ("task work", order.by.task_work),
+    ];
+    items.extend(by.iter().filter(|(_, n)| *n > 0).map(|(place, n)| format!("{place} {}", count(*n as f64))));
+    items.extend(order.delivery.as_ref().map(delivery));
+    items
+}
+
+fn delivery(d: &Delivery) -> String {
+    let all = count(d.completions as f64);
+    match d.inversions {
+        0 => format!("all {all} that were seen to become ready posted in that order"),
+        n => format!(
+            "of {all} seen to become ready, {} posted out of that order, at most {} places",
+            count(n as f64),
+            d.max_displacement
+        ),
+    }
+}
+
+pub fn per_io(p: &PerIo) -> Vec<String> {
+    [
+        ("system calls", p.syscalls),
+        ("kicks", p.kicks),
+        ("reschedule IPIs", p.resched_ipis),
+        ("device interrupts", p.device_irqs),
+        ("mode switches", p.mode_switches),
+        ("context switches", p.context_switches),
+        ("task-work runs", p.task_work_runs),
+    ]
+    .map(|(name, x)| format!("{name} {}", x.map_or(UNKNOWN.into(), ratio)))
+    .to_vec()
+}
+
+/// Two decimals where these say something: per I/O, nothing below a thousandth matters.
+pub fn ratio(x: f64) -> String {
+    match x {
+        0.0 => "0".into(),
+        x if x < 0.001 => "<0.001".into(),
+        x if x < 0.1 => format!("{x:.3}"),
+        x if x < 100.0 => format!("{x:.2}"),
+        x => three_digits(x),
+    }
+}
+
+pub fn mode_switches(switches: &[ModeSwitch]) -> Vec<String> {
+    let some = switches.iter().filter(|s| s.count > 0);
+    some.map(|s| format!("{} {}", s.cause, count(s.count as f64))).collect()
+}
+
+/// Runs by the number of completions each carried, in powers of two.
+pub fn task_work(batches: &[TaskWorkBatch]) -> Vec<String> {
+    let some = batches.iter().filter(|b| b.runs > 0);
+    some.map(|b| {
+        let items = match b.at_least {
+            0 | 1 => format!("of {}", b.at_least),
+            n => format!("of {n} to {}", n * 2 - 1),
+        };
+        format!("{} runs {items}", count(b.runs as f64))
+    })
+    .collect()
+}
+
+pub fn interrupts(interrupts: &[Interrupt]) -> Vec<String> {
+    let mut some: Vec<_> = interrupts.iter().filter(|i| i.count > 0 || i.proc_count.is_some_and(|n| n > 0)).collect();
+    some.sort_by_key(|i| std::cmp::Reverse(i.count));
+    let one = |i: &&Interrupt| {
+        let differs = i.proc_count.filter(|n| *n != i.count);
+        let proc = differs.map(|n| format!(" (/proc/interrupts {})", count(n as f64))).unwrap_or_default();
+        format!("{} {} on CPU {}: {}{proc}", i.vector, i.name, i.cpu, count(i.count as f64))
+    };
+    some.iter().map(one).collect()
+}
+
+pub fn ipis(ipis: &[Ipi]) -> Vec<String> {
+    let mut some: Vec<_> = ipis.iter().filter(|i| i.count > 0).collect();
+    some.sort_by_key(|i| std::cmp::Reverse(i.count));
+    let kick = |site: &str| if site == "task_work_add" { " (kicks)" } else { "" };
+    some.iter()
+        .map(|i| format!("{}{} CPU {} to {}: {}", i.site, kick(&i.site), i.from_cpu, i.to_cpu, count(i.count as f64)))
+        .collect()
+}
+
+pub fn probes(probe: &Probe) -> Vec<String> {
+    let number = |name: &str, n: Option<u64>| format!("{} {name}", n.map_or(UNKNOWN.into(), |n| n.to_string()));
+    if probe.mode == "off" {
+        return vec!["off: what delivered the completions is not known".into()];
+    }
+    vec![
+        probe.mode.clone(),
+        number("completions seen", probe.completions_seen),
+        number("untracked", probe.untracked),
+        number("events lost", probe.lost),
+    ]
+}
+
+pub fn host(h: &Host) -> Vec<String> {
+    let mut items = vec![
+        format!("{}, Linux {}", h.hostname, h.kernel),
+        format!("{}, {}", h.cpu_model, plural(h.cpus as usize, "CPU")),
+    ];
+    items.extend(h.clock_source.as_ref().map(|c| format!("clock {c}")));
+    items.extend(h.lockdown.as_ref().map(|l| format!("lockdown {l}")));
+    items.extend(h.virtualisation.as_ref().map(|v| format!("virtualisation {v}")));
+    items
+}
+
+/// Below everything: what is found and what is warned of, where there is anything.
+pub fn remarks(out: &mut Screen, found: &[Finding], warned: &[Warning]) {
+    if !(found.is_empty() && warned.is_empty()) {
+        out.blank();
+        findings(out, found);
+        warnings(out, warned);
+    }
+}
+
+/// What the probes counted, `each` of what.
+pub fn counts(out: &mut Screen, each: &str, m: &Measurement) {
+    out.field(each, &per_io(&m.per_io));
+    out.field("to user mode", &mode_switches(&m.mode_switches));
+    out.field("task work", &task_work(&m.task_work_batches));
+    out.field("interrupts", &interrupts(&m.interrupts));
+    out.field("IPIs", &ipis(&m.ipis));
+    out.field("order", &order(m.order.as_ref()));
+    out.field("probes", &probes(&m.probe));
+}
+
+pub fn findings(out: &mut Screen, findings: &[Finding]) {
+    for f in findings {
+        let end = if f.remedy.is_empty() { ".".into() } else { format!(". To change it: {}.", f.remedy) };
+        let mark = if f.warns() { "warning: " } else { "note: " };
+        out.note(mark, &format!("{}{end}", f.text), f.warns());
+    }
+}
+
+pub fn warnings(out: &mut Screen, warnings: &[Warning]) {
+    for w in warnings {
+        let end = if w.remedy.is_empty() { String::new() } else { format!("; {}", w.remedy) };
+        out.note("warning: ", &format!("{}{end}", w.text), true);
+    }
+}

@@ -1,0 +1,166 @@
+//! Text for a terminal, 80 columns wide. Colour is never the only sign of anything.
+
+mod across;
+mod bars;
+mod bench;
+mod cells;
+mod compare;
+mod cost;
+mod delivery;
+mod explain;
+pub(super) mod layout;
+pub(super) mod measured;
+mod net;
+mod order;
+mod run;
+mod style;
+mod trace;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::ops::ControlFlow;
+
+use iotrail_answer::across::{Beside, KernelRecord};
+use iotrail_answer::explain::Explained;
+use iotrail_base::corruption::Corruption;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::output;
+use iotrail_base::plain::{self, Stream};
+use iotrail_schema::comparison::Comparison;
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::net_record::ServedRecord;
+use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::trace_record::TraceRecord;
+use iotrail_store::RunSummary;
+
+pub use self::layout::{Cell, Column, Screen, WIDTH};
+pub use self::net::Seconds;
+pub use self::style::{Hue, Style};
+pub use iotrail_base::plain::{sanitise, say};
+
+/// One measurement, as `bench` prints it.
+pub fn bench(m: &Measurement) -> Screen {
+    bench::screen(m, Style::of_stdout())
+}
+
+/// Data that was read back wrong: the first line of whatever result it is part of.
+pub fn corruption(found: &Corruption) -> Screen {
+    let mut out = Screen::new(Style::of_stdout());
+    run::corruption(&mut out, found);
+    out
+}
+
+/// One measurement of a network load, as `net load` prints it.
+pub fn net(m: &Measurement) -> Screen {
+    net::screen(m, Style::of_stdout())
+}
+
+/// What a server did, as `net serve` prints it at its end.
+pub fn served(record: &ServedRecord) -> Screen {
+    net::served(record, Style::of_stdout())
+}
+
+/// A run of an experiment: a table for each group of cells, then what is concluded.
+pub fn run(run: &RunRecord) -> Screen {
+    run::screen(run, Style::of_stdout())
+}
+
+/// The same plan on several kernels: what differs in each cell, then what is concluded.
+pub fn across(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said: &[String]) -> Screen {
+    across::screen(run, kernels, cells, said, Style::of_stdout())
+}
+
+/// Comparisons, as `compare` prints them.
+pub fn comparisons(list: &[Comparison]) -> Screen {
+    let mut out = Screen::new(Style::of_stdout());
+    compare::tables(&mut out, list);
+    out.blank();
+    out.paragraph("", compare::LEGEND);
+    out
+}
+
+/// A watched program, as `trace` prints it.
+pub fn trace(t: &TraceRecord) -> Screen {
+    trace::screen(t, Style::of_stdout())
+}
+
+/// The slowest I/Os of a recording, each as a timeline in words; `file` is the recording's name.
+pub fn explain(file: &str, e: &Explained) -> Screen {
+    explain::screen(file, e, Style::of_stdout())
+}
+
+/// The I/Os that `e` holds, each as a timeline in words, below the screen of the trace that kept them.
+pub fn slowest(e: &Explained) -> Screen {
+    explain::ios(e, Style::of_stdout())
+}
+
+/// The stored runs, one a line.
+pub fn list(out: &mut Screen, runs: &[RunSummary]) {
+    run::list(out, runs);
+}
+
+/// Where progress is drawn: on standard error, where that is a terminal that takes what moves the cursor, and wants it.
+pub fn progress_target() -> indicatif::ProgressDrawTarget {
+    match Style::moves_cursor() {
+        true => indicatif::ProgressDrawTarget::stderr(),
+        false => indicatif::ProgressDrawTarget::hidden(),
+    }
+}
+
+/// Writes a screen to standard output. A reader that has gone away (`| head`) has seen what it wanted; a full disk is an error.
+pub fn show(screen: &Screen) -> Result<()> {
+    show_on(screen).map(drop)
+}
+
+/// As [`show`]; breaks off when the reader has gone away.
+pub fn show_on(screen: &Screen) -> Result<ControlFlow<()>> {
+    write(&plain::for_locale(screen.as_str(), Stream::Stdout))
+}
+
+/// Writes what is for a program to standard output, as it is.
+pub fn print(text: &str) -> Result<()> {
+    print_on(text).map(drop)
+}
+
+/// As [`print`]; breaks off when the reader has gone away. On a terminal, what would steer it is shown by its number.
+pub fn print_on(text: &str) -> Result<ControlFlow<()>> {
+    match std::io::stdout().is_terminal() {
+        true => {
+            write(&plain::for_locale(&text.split('\n').map(sanitise).collect::<Vec<_>>().join("\n"), Stream::Stdout))
+        }
+        false => write(text),
+    }
+}
+
+/// Writes text that is all ours: help with its colours, what shells read.
+pub fn print_ours(text: &str) -> Result<()> {
+    write(&plain::for_locale(text, Stream::Stdout)).map(drop)
+}
+
+fn write(text: &str) -> Result<ControlFlow<()>> {
+    plain::stdout_is_open()?;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(ControlFlow::Continue(())),
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
+        Err(e) => Err(output::stdout_refused(e)),
+    }
+}
+
+/// Writes one JSON document and a line end to standard output.
+pub fn print_json<T: serde::Serialize>(value: &T) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(no_json)?;
+    print(&(plain::json_shown(text) + "\n"))
+}
+
+/// As [`print_json`] on one line; breaks off when the reader has gone away.
+pub fn print_json_line<T: serde::Serialize>(value: &T) -> Result<ControlFlow<()>> {
+    let text = serde_json::to_string(value).map_err(no_json)?;
+    print_on(&(plain::json_shown(text) + "\n"))
+}
+
+fn no_json(e: serde_json::Error) -> Error {
+    Error::machine("cannot write the result as JSON", "report this with the command").because(e)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! The screen of a run, and the list of runs.
+
+use super::layout::{Column, Screen};
+use super::style::Style;
+use super::{bars, cells, compare, cost, delivery, net, order};
+use iotrail_answer::conclude::conclude;
+use iotrail_answer::drift;
+use iotrail_answer::expectation::{Outcome, judge};
+use iotrail_answer::group::{groups, row_axis};
+use iotrail_answer::losses::losses;
+use iotrail_answer::warned;
+use iotrail_base::corruption::Corruption;
+use iotrail_base::words::{UNKNOWN, plural};
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::run_record::{RunRecord, Table};
+use iotrail_store::RunSummary;
+
+pub fn screen(run: &RunRecord, style: Style) -> Screen {
+    let mut out = Screen::new(style);
+    if let Some(found) = &run.corruption {
+        corruption(&mut out, found);
+        out.blank();
+    }
+    head(&mut out, run);
+    let rows = if matches!(run.table, Table::Cost | Table::Order) { None } else { row_axis(run) };
+    for group in groups(run, rows) {
+        out.blank();
+        if !group.title.is_empty() {
+            out.heading(&group.title);
+        }
+        let cells = || group.rows.iter().flat_map(|r| &r.cells);
+        let first = cells().next().and_then(|c| c.untestable.as_ref());
+        match first {
+            Some(reason) if cells().all(|c| c.untestable.as_ref() == Some(reason) && c.measurements.is_empty()) => {
+                out.paragraph("  ", &format!("not testable here: {reason}"));
+            }
+            _ => {
+                match run.table {
+                    Table::Cost => cost::of_group(&mut out, &group),
+                    Table::Order => order::of_group(&mut out, &group),
+                    kind if cells::of_group(&mut out, kind, &group, rows) => (),
+                    _ => delivery::of_group(&mut out, &group, rows),
+                }
+                bars::of_group(&mut out, run, &group, rows);
+            }
+        }
+    }
+    out.blank();
+    let legend = match run.table {
+        Table::Cost => cost::LEGEND,
+        Table::Order => order::LEGEND,
+        _ => delivery::LEGEND,
+    };
+    out.paragraph("", cells::legend(run.table).unwrap_or(legend));
+    if !run.comparisons.is_empty() {
+        out.blank();
+        compare::tables(&mut out, &run.comparisons);
+        out.blank();
+        out.paragraph("", compare::LEGEND);
+    }
+    expectations(&mut out, run);
+    seen(&mut out, run);
+    warnings(&mut out, run);
+    for conclusion in conclude(run) {
+        out.blank();
+        out.heading(format!("conclusion: {}", conclusion.about).trim_end_matches(": "));
+        for sentence in &conclusion.sentences {
+            out.paragraph("  ", sentence);
+        }
+    }
+    out
+}
+
+fn measurements(run: &RunRecord) -> impl Iterator<Item = &Measurement> {
+    run.cells.iter().flat_map(|c| &c.measurements)
+}
+
+fn head(out: &mut Screen, run: &RunRecord) {
+    let quick = if run.quick { " (quick)" } else { "" };
+    out.field("run", &[format!("{}: {}{quick}", run.run, run.experiment), run.title.clone()]);
+    let mut state = vec![
+        format!("{} of {} measurements", run.done(), run.planned()),
+        match (&run.stop, run.finished_unix_s) {
+            (None, _) => format!("{} of each cell", plural(run.repeats as usize, "repeat")),
+            (Some(_), Some(_)) => format!("{} of each cell", plural(blocks(run), "repeat")),
+            (Some(_), None) => format!("{} of each cell at most", plural(run.repeats as usize, "repeat")),
+        },
+        format!("seed {}", run.seed),
+    ];
+    if run.finished_unix_s.is_none() {
+        state.push("not finished".into());
+    }
+    out.field("done", &state);
+    if let Some(m) = measurements(run).next() {
+        let mut host = vec![
+            format!("{}, Linux {}", m.host.hostname, m.host.kernel),
+            m.host.cpu_model.clone(),
+            plural(m.host.cpus as usize, "CPU"),
+        ];
+        for fact in measurements(run).flat_map(of_target) {
+            if !host.contains(&fact) {
+                host.push(fact);
+            }
+        }
+        host.extend(m.net.as_ref().map(|net| net::between(&net.between).to_owned()));
+        out.field("host", &host);
+    }
+    if !run.question.is_empty() {
+        out.field("question", std::slice::from_ref(&run.question));
+    }
+}
+
+/// The file, what it is on, and what completes its I/O. Cells may have a target each.
+fn of_target(m: &Measurement) -> Vec<String> {
+    let Some(t) = &m.host.target else { return Vec::new() };
+    let mut facts: Vec<String> = m.load.file.iter().cloned().collect();
+    facts.extend(t.queue_device.clone());
+    let on = if t.queue_device.is_some() { "on " } else { "" };
+    facts.extend(t.device.as_ref().map(|d| format!("{on}{d}")));
+    for i in &t.interrupts {
+        let cpus: Vec<String> = i.cpus.iter().map(u32::to_string).collect();
+        facts.push(format!("interrupt {} {} on CPU {}", i.irq, i.name, cpus.join(",")));
+    }
+    facts
+}
+
+/// Repeats of the cell that has most.
+fn blocks(run: &RunRecord) -> usize {
+    run.cells.iter().map(|c| c.measurements.len()).max().unwrap_or(0)
+}
+
+/// Each one, and whether it was met.
+fn expectations(out: &mut Screen, run: &RunRecord) {
+    let judged = judge(run);
+    if judged.is_empty() {
+        return;
+    }
+    out.blank();
+    out.heading("expected");
+    for j in judged {
+        let outcome = match j.outcome {
+            Outcome::Met => "met      ",
+            Outcome::NotMet => "NOT MET  ",
+            Outcome::Open => "open     ",
+        };
+        out.paragraph(&format!("  {outcome}"), &j.text);
+    }
+}
+
+/// What was watched, and what was not seen of it.
+fn seen(out: &mut Screen, run: &RunRecord) {
+    let number = |(name, n): (&str, Option<u64>)| format!("{} {name}", n.map_or(UNKNOWN.into(), |n| n.to_string()));
+    let all: Vec<String> = losses(run).into_iter().map(number).collect();
+    if !all.is_empty() {
+        out.blank();
+        out.field("probes", &all);
+    }
+}
+
+/// Each warning once, with the number of measurements that gave it.
+fn warnings(out: &mut Screen, run: &RunRecord) {
+    for (w, n) in warned::each_once(run) {
+        out.note("warning: ", &warned::sentence(w, n, run.done()), true);
+    }
+    for w in drift::warnings(run) {
+        out.note("warning: ", &format!("{}; {}", w.text, w.remedy), true);
+    }
+}
+
+pub fn corruption(out: &mut Screen, found: &Corruption) {
+    out.paragraph("", &found.to_string());
+}
+
+pub fn list(out: &mut Screen, runs: &[RunSummary]) {
+    let columns = [
+        Column::number("run", 5),
+        Column::words("experiment", 18),
+        Column::words("started (UTC)", 19),
+        Column::number("done", 11),
+        Column::words("kernel", 21),
+    ];
+    let row = |r: &RunSummary| {
+        let kernels = if r.kernels.is_empty() { UNKNOWN.into() } else { r.kernels.join(", ") };
+        vec![r.run.to_string(), r.experiment.clone(), r.started.clone(), format!("{}/{}", r.done, r.planned), kernels]
+    };
+    out.table(&columns, runs.iter().map(row).collect());
+    for (run, found) in runs.iter().filter_map(|r| Some((r.run, r.corruption.as_ref()?))) {
+        out.paragraph("", &format!("run {run}: {found}"));
+    }
+}

@@ -1,0 +1,411 @@
+use super::*;
+use iotrail_answer::diagnose;
+use iotrail_base::words::UNKNOWN;
+use iotrail_schema::file::Kind;
+use iotrail_schema::measurement::{Latency, Waits, Warning};
+use iotrail_schema::trace_record::{
+    ContextRecord, CpuPair, EnterBatch, ErrnoCount, Estimate, FileRecord, FileRequests, IowqRecord, OpcodeRecord,
+    OtherFiles, OthersRecord, RunItems, SqpollRecord, Subject, TraceRecord, Windows,
+};
+use iotrail_testing::trace::{carried, clean, opcode, ring};
+
+/// Two rings, one of them with a submission-queue thread that spins, and most of what a screen can hold.
+pub fn busy() -> TraceRecord {
+    let mut t = clean();
+    t.subject = Subject::Command { argv: vec!["server".into(), "--port=80".into()], exit_status: None };
+    let mut r = ring(1);
+    (r.comm, r.flags, r.found) = ("server".into(), vec!["sqpoll".into()], true);
+    let mut recv = opcode("recv", 3_000, 40_000);
+    (recv.completions, recv.more, recv.errors) = (9_000, 6_000, 3);
+    recv.errnos = vec![ErrnoCount { errno: "ECONNRESET".into(), count: 3, user_data: None }];
+    (r.opcodes, r.completions) = (vec![recv], 9_000);
+    r.vehicles = (0..20).map(|n| carried(Vehicle::Sqpoll, 450, Some(&format!("detail {n}")), None)).collect();
+    r.run_items = vec![RunItems { items: 2, completions: 9_000, estimated: None }];
+    (r.enter_batches, r.enter_calls) = (vec![], None);
+    r.sqpoll = Some(SqpollRecord {
+        tid: 1240,
+        cpu: Some(1),
+        elapsed_ns: Some(2_000_000_000),
+        cpu_ns: Some(1_960_000_000),
+        work_ns: Some(20_000_000),
+        wakeups: Some(0),
+        requests: 1_500,
+        shared_with: vec![],
+    });
+    t.rings.push(r);
+    t.total.iowq = IowqRecord { workers: 3, most_at_once: None, completions: 12, cpu_ns: Some(4_000_000) };
+    t.total.warnings.push(Warning::new("virtual-machine", "this is a virtual machine", "compare ratios, not times"));
+    let log = FileRecord { path: Some("/srv/wal".into()), path_is_whole: true, ..file(Kind::File, 1_000) };
+    t.total.files = vec![log, file(Kind::Socket, 500)];
+    t.total.other_files =
+        Some(OtherFiles { files: 3, followed: 12, requests: Estimate { total: 12.0, ci95: [12.0, 12.0] } });
+    t.findings = diagnose::findings(&t);
+    t
+}
+
+/// So many reads of 4 KiB, half as many writes, all followed.
+fn file(kind: Kind, reads: u64) -> FileRecord {
+    let exactly = |n: u64| Estimate { total: n as f64, ci95: [n as f64; 2] };
+    let of = |n: u64| FileRequests { followed: n, requests: exactly(n), bytes: Some(exactly(4096 * n)) };
+    FileRecord {
+        kind,
+        path: None,
+        path_is_whole: false,
+        deleted: false,
+        device: None,
+        inode: None,
+        tgid: Some(1234),
+        processes: 1,
+        descriptors: vec!["fd 9".into()],
+        more_descriptors: 0,
+        followed: reads + reads / 2,
+        reads: Some(of(reads)),
+        writes: Some(of(reads / 2)),
+        others: None,
+        latency_ns: Latency { count: reads, mean: Some(81_000.0), p99: Some(400_000), ..Latency::default() },
+    }
+}
+
+#[test]
+fn where_not_all_were_followed_none_is_not_said() {
+    let mut t = clean();
+    t.total.followed.no_room = 0;
+    t.total.files = vec![FileRecord { writes: None, ..file(Kind::File, 1_000) }];
+    let row = |t: &TraceRecord| {
+        let text = trace::screen(t, PLAIN).to_string();
+        let row = text.lines().find(|l| l.starts_with("file (fd 9)")).expect("a row").to_owned();
+        (row.split_whitespace().nth(7).unwrap_or_default().to_owned(), text)
+    };
+    let (writes, text) = row(&t);
+    assert!(writes == "0" && !text.contains("none was followed"), "{text}");
+    assert!(!text.contains("refused"), "{text}");
+    let refused = ErrnoCount { errno: "EINVAL".into(), count: 1, user_data: None };
+    t.total.opcodes[0].errnos = vec![refused];
+    assert!(row(&t).1.contains("(requests that were refused at their submission have no file here)\n"));
+    t.total.followed.came_later = Some(9);
+    let (writes, text) = row(&t);
+    assert_eq!(writes, UNKNOWN, "{text}");
+    assert!(text.contains("(–: none was followed; files to which none went are missing)\n"), "{text}");
+}
+
+#[test]
+fn files_are_listed_by_the_ends_of_their_names() {
+    let mut t = clean();
+    let path = |n: u64| Some(format!("/var/lib/postgresql/18/main/base/16384/24{n:03}"));
+    let of = |n: u64| FileRecord { path: path(n), deleted: n == 1, ..file(Kind::File, 1000 - n) };
+    t.total.files = (0..20).map(of).collect();
+    t.total.files[2].path = Some("/a/\u{1b}]0;x\u{7}".into());
+    t.total.files[3] = FileRecord { descriptors: vec![], ..file(Kind::Eventfd, 900) };
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    let rows: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("file ")).take_while(|l| !l.is_empty()).collect();
+    assert_eq!(rows.len(), 12, "{text}");
+    assert_eq!(rows[10], "(estimated from the requests that were followed; opcodes are counted)");
+    let mut exact = t.clone();
+    exact.total.followed.no_room = 0;
+    assert!(!trace::screen(&exact, PLAIN).to_string().contains("(estimated from"), "all were followed");
+    assert!(
+        rows[1].starts_with("…/main/base/16384/24000 ") && rows[2].starts_with("…/base/16384/24001 (del) "),
+        "{text}"
+    );
+    assert!(rows[3].starts_with("/a/\\u{1b}]0;x\\u{7}") && rows[4].starts_with("eventfd "), "{text}");
+    assert!(rows[9].starts_with("12 others: 17.") && rows[9].ends_with(" k requests"), "{text}");
+}
+
+#[test]
+fn the_screen_of_a_watched_program() {
+    let text = trace::screen(&busy(), PLAIN).to_string();
+    narrow(&text);
+    assert_eq!(text, include_str!("trace.txt"), "\n{text}");
+}
+
+#[test]
+fn the_file_systems_worker_is_a_part_of_delivery() {
+    let mut t = clean();
+    let s = t.rings[0].stages.as_mut().unwrap();
+    s.file_system_ns = Some(s.delivery_ns * 0.75);
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("75 % of delivery in a kernel worker of the file system"), "{text}");
+}
+
+#[test]
+fn punts_are_told_with_their_cause() {
+    let mut t = clean();
+    let read = &mut t.rings[0].opcodes[0];
+    (read.punted_asked, read.punted_would_block, read.punted_drained, read.skips) = (7, 12, 1, 3);
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    for told in [
+        "handed to io-wq as asked (IOSQE_ASYNC)",
+        "12 handed to io-wq: could not be done without waiting",
+        "read: 3 asked for no completion",
+        "1 handed to io-wq: drained (IOSQE_IO_DRAIN)",
+    ] {
+        assert!(text.contains(told), "{text}");
+    }
+    assert!(!text.contains("requests these are"), "{text}");
+    t.rings[0].opcodes[0].punted_requests = Some(Estimate { total: 11.0, ci95: [11.0, 11.0] });
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("11 requests these are, some handed over again"), "{text}");
+}
+
+#[test]
+fn a_sample_too_small_is_no_estimate() {
+    let mut t = clean();
+    t.total.followed.one_in = 64;
+    let r = &mut t.rings[0];
+    r.enter_batches =
+        vec![EnterBatch { at_least: 1, requests: 1, estimated: None, calls: 64.0, calls_ci95: Some([1.0, 357.0]) }];
+    r.run_items = vec![RunItems { items: 1, completions: 400, estimated: Some(25_600) }];
+    r.enter_calls = None;
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("submitted    io_uring_enter calls –: 1 request followed, which is too few\n"), "{text}");
+    assert!(text.contains("task work    100 % in runs of 1 · of 400 followed\n"), "{text}");
+}
+
+#[test]
+fn what_is_of_followed_requests_alone_says_so() {
+    let whole = trace::screen(&clean(), PLAIN).to_string();
+    assert!(!whole.contains("max seen") && whole.contains(" 2 unfinished at the end"), "{whole}");
+    assert!(!whole.contains("followed have none"), "{whole}");
+    let mut t = clean();
+    t.total.followed.one_in = 64;
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains(" max seen\n") && text.contains("2 followed ones unfinished at the end"), "{text}");
+    // A worker did most of them.
+    let mut t = clean();
+    t.rings[0].stages.as_mut().unwrap().completions = 20_000;
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("the other 60.0 k of 80.0 k followed have none: done at once or by a worker"), "{text}");
+}
+
+#[test]
+fn what_only_workers_do_is_no_waiting() {
+    let mut t = clean();
+    let punted = |name| OpcodeRecord { punted_would_block: 7, ..opcode(name, 7, 1_000) };
+    t.rings[0].opcodes = vec![punted("fsync"), punted("openat")];
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("fsync: 7 handed to io-wq: always done by a worker\n"), "{text}");
+    assert!(text.contains("openat: 7 handed to io-wq: could not be done without waiting\n"), "{text}");
+}
+
+#[test]
+fn shortness_that_is_not_told_is_said_by_name() {
+    let mut t = clean();
+    let untold = |name| OpcodeRecord { short: None, ..opcode(name, 7, 1_000) };
+    t.total.opcodes = ["splice", "readv", "recv", "writev", "fsync"].map(untold).into();
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("0 short (of recv, splice and vectored ones not told)\n"), "{text}");
+}
+
+/// As many as a median needs, and it is said how many.
+#[test]
+fn shares_of_few_are_counts() {
+    let mut t = clean();
+    t.rings[0].stages.as_mut().unwrap().completions = 1;
+    t.rings[0].run_items = vec![
+        RunItems { items: 2, completions: 2, estimated: Some(200) },
+        RunItems { items: 1, completions: 1, estimated: Some(1) },
+    ];
+    t.total.cpu_pairs =
+        vec![CpuPair { ready_cpu: 0, posted_cpu: 1, completions: 1, estimated: Some(100), threads: Some(1) }];
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    for told in [
+        "stages       –: 1 completion with all stages, which is too few\n",
+        "task work    2 of 3 in runs of 2 · 1 of 3 in runs of 1 · of 3 followed\n",
+        "ready where  1 of 1 on CPU 0, posted on CPU 1 · of 1 followed\n",
+    ] {
+        assert!(text.contains(told), "{text}");
+    }
+    t.rings[0].stages.as_mut().unwrap().completions = 12;
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("of 110 µs on average, from 12\n"), "{text}");
+}
+
+#[test]
+fn what_means_leave_out_is_said() {
+    let mut t = clean();
+    let waits = Some(Waits { requests: 3, estimated: 3, estimated_ci95: Some([3.0, 3.0]), mean_ns: 2.4e9 });
+    (t.rings[0].waits, t.total.waits) = (waits.clone(), waits);
+    t.total.order.as_mut().unwrap().waits = 3;
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    let told = "waits        3 requests open for 2.40 s on average · in no mean and no order\n";
+    assert_eq!(text.matches(told).count(), 1, "{text}");
+}
+
+#[test]
+fn how_long_completions_lay_stands_between_its_bounds() {
+    let mut t = clean();
+    t.rings[0].reaping = Some(iotrail_testing::trace::reaping());
+    let text = trace::screen(&t, PLAIN).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("after p50 4.00 ms to 6.00 ms · max 520 ms to 524 ms"), "{text}");
+    assert!(text.contains("up to 96 completions in the queue of 128") && text.contains("of 300 looked at"), "{text}");
+    let r = t.rings[0].reaping.as_mut().unwrap();
+    (r.at_least_ns.p50, r.unreaped, r.unreaped_estimated) = (Some(1), 2, 16);
+    let text = trace::screen(&t, PLAIN).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("after p50 at most 6.00 ms") && text.contains("16 not taken out at the end"), "{text}");
+}
+
+#[test]
+fn a_mean_of_a_sample_stands_with_its_interval_or_not_at_all() {
+    let mut t = busy();
+    t.total.followed.one_in = 100;
+    t.total.latency_ns.mean_ci95 = Some([88_000.0, 160_000.0]);
+    let s = t.rings[0].stages.as_mut().unwrap();
+    s.total_ci95 = Some([90_000.0, 150_000.0]);
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("latency      mean 110 µs (95 % CI 88.0 µs to 160 µs) · min"), "{text}");
+    assert!(text.contains("of 110 µs on average (95 % CI 90.0 µs to 150 µs)"), "{text}");
+    // The other ring's and the total's are of too few.
+    assert_eq!(text.matches(" sampled completions with all stages, which is too few\n").count(), 2, "{text}");
+    t.total.latency_ns.mean_ci95 = None;
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("latency      mean – · min"), "{text}");
+    // Nothing was left out of those that are adaptive, and were few.
+    (t.total.followed.adaptive, t.total.followed.sampled_from) = (true, Some(0));
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("latency      mean 110 µs · min") && !text.contains("too few"), "{text}");
+}
+
+#[test]
+fn windows_say_how_long_they_were_and_what_was_only_counted() {
+    let mut t = clean();
+    t.total.windows = Some(Windows {
+        open_ns: 10_000_000,
+        period_ns: 1_000_000_000,
+        opened: 90,
+        span_ns: 90_000_000_000,
+        choosing_ns: Some(1_400_000_000),
+        finishing_ns: Some(1_100_000_000),
+    });
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("1.40 s to choose requests, 1.10 s to finish them\n"), "{text}");
+    assert!(!text.contains("came later") && !text.contains("while requests were chosen"), "{text}");
+    t.total.followed.came_later = Some(7_600);
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("7.60 k requests came later, while windows finished: counted, not\n"), "{text}");
+    assert!(text.contains("io_uring_enter calls while requests were chosen"), "{text}");
+}
+
+#[test]
+fn one_ring_says_it_once() {
+    let text = trace::screen(&clean(), PLAIN).to_string();
+    narrow(&text);
+    assert_eq!(text.matches("carried by").count(), 1, "{text}");
+    assert!(text.contains("watched      fio job.fio · exit status 0 · for 2.50 s\n"), "{text}");
+    assert!(!text.contains("warning") && !text.contains("note:"), "{text}");
+}
+
+#[test]
+fn many_rings_are_summed_and_it_is_said() {
+    let mut t = clean();
+    t.rings = (0..40).map(ring).collect();
+    for r in &mut t.rings {
+        r.completions = 1_000 * u64::from(r.ring);
+    }
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    let shown: Vec<&str> = text.lines().filter(|l| l.starts_with("ring ")).map(|l| &l[..7]).collect();
+    assert_eq!(shown, ["ring 39", "ring 38", "ring 37", "ring 36"]);
+    assert!(text.contains("other rings  36 more, less busy · 2.88 M requests · 630 k completions · "), "{text}");
+}
+
+#[test]
+fn contexts_stand_beside_rings() {
+    let mut t = clean();
+    let mut reads = opcode("pread", 4_000, 90_000);
+    (reads.stages, reads.short) = (None, Some(40));
+    let of_aio = ContextRecord {
+        context: 1,
+        interface: "libaio".into(),
+        tgid: 1234,
+        comm: "fio".into(),
+        entries: Some(127),
+        found: true,
+        requests: 4_000,
+        completions: 4_000,
+        reaped: 3_990,
+        bytes: Some(4_000 * 4_096),
+        errors: Some(0),
+        active_ns: None,
+        opcodes: vec![reads],
+        vehicles: vec![carried(Vehicle::IrqDirect, 4_000, None, None)],
+        latency_ns: Default::default(),
+    };
+    t.contexts.push(of_aio.clone());
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    let head = "context 1    libaio · fio (1234) · 127 entries · there before · 4.00 k requests\n";
+    assert!(text.contains(head), "{text}");
+    assert!(text.contains("in all       1 ring · 1 aio context · 1 process\n"), "{text}");
+    // What is not listed is in the totals, and so in their heading.
+    let mut more = t.clone();
+    more.total.more_processes = 1_500;
+    more.others.push(OthersRecord {
+        interface: "io_uring".into(),
+        tgid: Some(1234),
+        comm: "fio".into(),
+        rings: 988,
+        requests: 2_964,
+        completions: 2_964,
+        bytes: 0,
+        errors: 0,
+        overflows: 0,
+        opcodes: vec![],
+        vehicles: vec![],
+    });
+    let text = trace::screen(&more, PLAIN).to_string();
+    assert!(text.contains("in all       989 rings · 1 aio context · 1501 processes\n"), "{text}");
+    // Alone, it has said it all.
+    (t.rings, t.total.vehicles) = (vec![], of_aio.vehicles.clone());
+    assert!(!trace::screen(&t, PLAIN).to_string().contains("in all"));
+    t.contexts = (0..9).map(|context| ContextRecord { context, ..of_aio.clone() }).collect();
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("others       5 contexts · less busy · 20.0 k requests · 20.0 k completions"), "{text}");
+}
+
+#[test]
+fn what_a_program_calls_itself_cannot_steer_the_terminal() {
+    let nasty = format!("\x1b]0;x\x07{}\u{9b}31m世界\u{202e}", "long/".repeat(30));
+    let mut t = busy();
+    t.subject = Subject::Process { tgid: 7, comm: nasty.clone(), descendants: 0 };
+    t.total.processes[0].comm = nasty.clone();
+    for r in &mut t.rings {
+        r.comm = nasty.clone();
+        r.opcodes[0].opcode = nasty.clone();
+        r.vehicles[0].detail = Some(nasty.clone());
+    }
+    t.findings = diagnose::findings(&t);
+    assert!(t.findings[0].text.contains('\x1b'));
+    narrow(&trace::screen(&t, PLAIN).to_string());
+}
+
+#[test]
+fn what_is_not_known_is_said_to_be_so() {
+    let mut t = clean();
+    t.rings.clear();
+    t.total.vehicles.clear();
+    t.total.opcodes.clear();
+    t.total.stages = None;
+    t.total.order = None;
+    (t.total.cpu.user_ns, t.total.latency_ns) = (None, Default::default());
+    t.total.cpu_pairs.clear();
+    let text = trace::screen(&t, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("CPU          user – · system 800 ms (32 % of a CPU)\n"), "{text}");
+    assert!(text.contains("system calls –"), "{text}");
+    (t.total.cpu.user_ns, t.total.cpu.system_ns) = (Some(3_000_000), Some(0));
+    let text = trace::screen(&t, PLAIN).to_string();
+    assert!(text.contains("CPU          3.00 ms (0.1 % of a CPU) · too short to tell user from system\n"), "{text}");
+}

@@ -1,0 +1,245 @@
+//! Rows, what stands in each column, and which columns fit.
+
+use std::cmp::Ordering;
+
+use crate::terminal::sanitise;
+use iotrail_base::words::{UNKNOWN, bytes, count, known_span, percent};
+use iotrail_schema::top_record::{ProcessRates, Rates, RingRates};
+
+/// A ring or a process.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    pub tgid: u32,
+    pub comm: &'a str,
+    /// `None`: a process.
+    pub ring: Option<u32>,
+    pub rings: usize,
+    pub rates: &'a Rates,
+    pub sqpoll_cpu: Option<f64>,
+}
+
+impl<'a> Row<'a> {
+    pub fn of_ring(r: &'a RingRates) -> Self {
+        Row { tgid: r.tgid, comm: &r.comm, ring: Some(r.ring), rings: 1, rates: &r.rates, sqpoll_cpu: r.sqpoll_cpu }
+    }
+
+    pub fn of_process(p: &'a ProcessRates) -> Self {
+        Row { tgid: p.tgid, comm: &p.comm, ring: None, rings: p.rings, rates: &p.rates, sqpoll_cpu: p.sqpoll_cpu }
+    }
+
+    /// It did nothing in the interval.
+    pub fn is_idle(&self) -> bool {
+        self.rates.requests_per_s + self.rates.completions_per_s == 0.0
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    Process,
+    Ring,
+    Requests,
+    Completions,
+    Bytes,
+    Errors,
+    P50,
+    P99,
+    Delay50,
+    Delay99,
+    Punts,
+    Overflows,
+    Sqpoll,
+    Vehicles,
+}
+
+use Column::*;
+
+impl Column {
+    /// From left to right.
+    pub const ALL: [Column; 14] = [
+        Process,
+        Ring,
+        Requests,
+        Completions,
+        Bytes,
+        Errors,
+        P50,
+        P99,
+        Delay50,
+        Delay99,
+        Punts,
+        Overflows,
+        Sqpoll,
+        Vehicles,
+    ];
+
+    /// Those that rows can be sorted by: all but the vehicles.
+    pub const SORTABLE: &'static [Column] = Self::ALL.split_at(Self::ALL.len() - 1).0;
+
+    /// The first ones are shown on the narrowest terminal.
+    const BY_WEIGHT: [Column; 14] = [
+        Process,
+        Completions,
+        Ring,
+        Vehicles,
+        P50,
+        P99,
+        Delay99,
+        Bytes,
+        Requests,
+        Errors,
+        Punts,
+        Delay50,
+        Sqpoll,
+        Overflows,
+    ];
+
+    pub fn heading(self) -> &'static str {
+        match self {
+            Process => "PROCESS",
+            Ring => "RING",
+            Requests => "REQ/S",
+            Completions => "DONE/S",
+            Bytes => "BYTES/S",
+            Errors => "ERR/S",
+            P50 => "P50",
+            P99 => "P99",
+            Delay50 => "LATE50",
+            Delay99 => "LATE99",
+            Punts => "PUNT/S",
+            Overflows => "OVERFL",
+            Sqpoll => "SQPOLL",
+            Vehicles => "CARRIED BY",
+        }
+    }
+
+    /// Columns of the terminal that it takes at least.
+    pub fn width(self) -> u16 {
+        match self {
+            Process => 16,
+            Ring => 4,
+            Requests | Completions | Errors | Punts | Overflows => 6,
+            Bytes => 8,
+            P50 | P99 | Delay50 | Delay99 | Sqpoll => 7,
+            Vehicles => 10,
+        }
+    }
+
+    pub fn is_number(self) -> bool {
+        !matches!(self, Process | Vehicles)
+    }
+
+    /// What stands there; nothing for the vehicles, which are drawn.
+    pub fn text(self, row: &Row<'_>) -> String {
+        let r = row.rates;
+        match self {
+            Process => process(row.comm, row.tgid, self.width().into()),
+            Ring => row.ring.map_or(row.rings, |ring| ring as usize).to_string(),
+            Requests => count(r.requests_per_s),
+            Completions => count(r.completions_per_s),
+            Bytes => bytes(r.bytes_per_s.round() as u64),
+            Errors => count(r.errors_per_s),
+            P50 => known_span(r.latency_ns.p50),
+            P99 => known_span(r.latency_ns.p99),
+            Delay50 => known_span(r.delivery_delay_ns.p50),
+            Delay99 => known_span(r.delivery_delay_ns.p99),
+            Punts => count(r.punts_per_s),
+            Overflows => count(r.overflows as f64),
+            Sqpoll => row.sqpoll_cpu.map_or(UNKNOWN.into(), percent),
+            Vehicles => String::new(),
+        }
+    }
+
+    /// Which of two rows is first: the larger number, the earlier name; unknown is last.
+    pub fn order(self, a: &Row<'_>, b: &Row<'_>) -> Ordering {
+        let number = |row: &Row<'_>| -> Option<f64> {
+            let r = row.rates;
+            let ns = |n: Option<u64>| n.map(|n| n as f64);
+            match self {
+                Process | Vehicles => None,
+                Ring => Some(row.ring.map_or(row.rings as f64, |ring| -f64::from(ring))),
+                Requests => Some(r.requests_per_s),
+                Completions => Some(r.completions_per_s),
+                Bytes => Some(r.bytes_per_s),
+                Errors => Some(r.errors_per_s),
+                P50 => ns(r.latency_ns.p50),
+                P99 => ns(r.latency_ns.p99),
+                Delay50 => ns(r.delivery_delay_ns.p50),
+                Delay99 => ns(r.delivery_delay_ns.p99),
+                Punts => Some(r.punts_per_s),
+                Overflows => Some(r.overflows as f64),
+                Sqpoll => row.sqpoll_cpu,
+            }
+        };
+        let first = match self {
+            Process => a.comm.cmp(b.comm),
+            _ => number(b).partial_cmp(&number(a)).unwrap_or(Ordering::Equal),
+        };
+        first.then((a.tgid, a.ring).cmp(&(b.tgid, b.ring)))
+    }
+}
+
+/// `fio (4711)`; of a long name the number is kept.
+fn process(comm: &str, tgid: u32, width: usize) -> String {
+    let number = format!(" ({tgid})");
+    let comm = sanitise(comm);
+    let room = width.saturating_sub(number.len());
+    let mut name = String::new();
+    for c in comm.chars() {
+        let longer = format!("{name}{c}");
+        if textwrap::core::display_width(&longer) > room {
+            break;
+        }
+        name = longer;
+    }
+    name + &number
+}
+
+/// The columns that fit in `width`, from left to right, with their widths; `sort` is among them before others.
+pub fn fit(width: u16, sort: Column, without: &[Column]) -> Vec<(Column, u16)> {
+    let mut left = i32::from(width);
+    let mut chosen = vec![];
+    let by_weight = Column::BY_WEIGHT.into_iter().filter(|c| *c != sort && !without.contains(c));
+    let mut wanted: Vec<Column> = by_weight.collect();
+    wanted.insert(1, sort);
+    for column in wanted {
+        let space = i32::from(!chosen.is_empty());
+        let needs = i32::from(column.width()) + space;
+        if needs <= left && !chosen.contains(&column) {
+            chosen.push(column);
+            left -= needs;
+        }
+    }
+    let fitting = Column::ALL.into_iter().filter(|c| chosen.contains(c));
+    let grows = if chosen.contains(&Vehicles) { Vehicles } else { Process };
+    fitting.map(|c| (c, c.width() + if c == grows { left.max(0) as u16 } else { 0 })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_fit_and_the_sorted_one_is_there() {
+        let names = |width, sort| fit(width, sort, &[]).into_iter().map(|(c, _)| c).collect::<Vec<_>>();
+        assert_eq!(names(80, Completions), [Process, Ring, Requests, Completions, Bytes, P50, P99, Delay99, Vehicles]);
+        assert_eq!(names(40, Completions), [Process, Ring, Completions, Vehicles]);
+        assert_eq!(names(40, Sqpoll), [Process, Ring, Completions, Sqpoll]);
+        assert_eq!(names(200, Sqpoll), Column::ALL);
+        assert!(!Column::SORTABLE.contains(&Vehicles));
+        for width in 0..200 {
+            for &sort in Column::SORTABLE {
+                let columns = fit(width, sort, &[]);
+                let sum: usize = columns.iter().map(|(_, w)| usize::from(*w)).sum();
+                assert!(sum + columns.len().saturating_sub(1) <= usize::from(width), "{width} {sort:?}");
+                assert!(width < 34 || columns.iter().any(|(c, _)| *c == sort), "{width} {sort:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_names_of_others_are_tamed_and_cut() {
+        assert_eq!(process("db", 7, 16), "db (7)");
+        assert_eq!(process("a-long-program-n", 4711, 16), "a-long-pr (4711)");
+        assert_eq!(process("\x1b[2J", 7, 16), "\\u{1b}[2J (7)");
+    }
+}

@@ -1,0 +1,56 @@
+//! What stands out in what was watched.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// Explains.
+    Note,
+    /// Costs something that could be had back.
+    Warning,
+}
+
+impl Severity {
+    /// A warning where `it_costs`, else a note.
+    pub fn warning_if(it_costs: bool) -> Self {
+        if it_costs { Severity::Warning } else { Severity::Note }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
+/// A diagnosis, with its evidence and what would change it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    pub code: String,
+    /// `note` or `warning`.
+    pub severity: String,
+    pub text: String,
+    /// Units are in the names.
+    pub evidence: BTreeMap<String, f64>,
+    pub remedy: String,
+    /// The ring it is about; null: the whole program.
+    pub ring: Option<u32>,
+}
+
+impl Finding {
+    /// About everything that was watched. `evidence`: the numbers that the sentence rests on, units in their names.
+    /// `remedy`: empty where there is nothing to be done.
+    pub fn new(code: &str, severity: Severity, text: String, remedy: &str, evidence: &[(&str, f64)]) -> Self {
+        let evidence = evidence.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect();
+        let severity = severity.name().into();
+        Self { code: code.into(), severity, text, evidence, remedy: remedy.into(), ring: None }
+    }
+
+    /// It costs something that could be had back, or puts the numbers in doubt; a note only explains.
+    pub fn warns(&self) -> bool {
+        self.severity == "warning"
+    }
+}

@@ -1,0 +1,24 @@
+//! The nouns: all records that are stored or printed as JSON, one module each, and what they are made of. Numbers and names; nothing lives in them.
+//!
+//! It uses `iotrail-base` alone.
+
+pub mod comparison;
+pub mod file;
+pub mod finding;
+pub mod measurement;
+pub mod metrics_record;
+pub mod net_record;
+pub mod place;
+pub mod recorded;
+pub mod run_record;
+pub mod runnable;
+pub mod timeline;
+pub mod top_record;
+pub mod trace_record;
+pub mod trail;
+pub mod vehicle;
+pub mod waker;
+
+/// For tests to start from.
+#[doc(hidden)]
+pub mod trail_example;

@@ -1,0 +1,91 @@
+//! Where in the kernel a sample of the CPUs counts for.
+
+use serde::{Deserialize, Serialize};
+
+/// The names are the JSON's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// In user mode.
+    User,
+    /// Taking requests and starting them; what io-wq's workers do around a request.
+    Submit,
+    /// Copying between the application's memory and the kernel's.
+    Copy,
+    /// File systems, the page cache, and the calls that lead there.
+    FileSystem,
+    BlockLayer,
+    /// Device drivers, and the mapping of memory for their devices.
+    Driver,
+    /// Sockets and protocols.
+    Network,
+    /// Page faults, and making the pages of a buffer stay.
+    Memory,
+    /// Looking for work that may not be there: the SQPOLL thread's loop, polls of a device, epoll.
+    Poll,
+    /// Queueing task work and running it.
+    TaskWork,
+    WakeUpAndScheduling,
+    /// Into a system call and out of it.
+    SyscallEntry,
+    /// Into interrupts and softirqs and out of them, and the kernel's timers.
+    Interrupt,
+    /// Sending interrupts to other CPUs, and what they ran for.
+    Ipi,
+    /// Tracepoints in use and the BPF programs on them: the probes' own cost, and other tracers'.
+    Tracing,
+    Idle,
+    /// No table knows any of its functions.
+    Other,
+}
+
+impl Place {
+    pub const ALL: [Place; 17] = [
+        Place::User,
+        Place::Submit,
+        Place::Copy,
+        Place::FileSystem,
+        Place::BlockLayer,
+        Place::Driver,
+        Place::Network,
+        Place::Memory,
+        Place::Poll,
+        Place::TaskWork,
+        Place::WakeUpAndScheduling,
+        Place::SyscallEntry,
+        Place::Interrupt,
+        Place::Ipi,
+        Place::Tracing,
+        Place::Idle,
+        Place::Other,
+    ];
+
+    /// The stable name, as in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::User => "user",
+            Place::Submit => "submit",
+            Place::Copy => "copy",
+            Place::FileSystem => "file_system",
+            Place::BlockLayer => "block_layer",
+            Place::Driver => "driver",
+            Place::Network => "network",
+            Place::Memory => "memory",
+            Place::Poll => "poll",
+            Place::TaskWork => "task_work",
+            Place::WakeUpAndScheduling => "wake_up_and_scheduling",
+            Place::SyscallEntry => "syscall_entry",
+            Place::Interrupt => "interrupt",
+            Place::Ipi => "ipi",
+            Place::Tracing => "tracing",
+            Place::Idle => "idle",
+            Place::Other => "other",
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}

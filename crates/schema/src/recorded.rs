@@ -1,0 +1,129 @@
+//! What a recording holds: these types *are* the schema `iotrail.recording/1` (`docs/formats.md`); how they lie in the file
+//! is `watch::recording`'s matter. What reads recordings (answers, reports, exports) takes these and never the file.
+
+use serde::{Deserialize, Serialize};
+
+use crate::measurement::Host;
+use crate::trace_record::{ProcessRecord, RingRecord, Subject};
+use crate::trail::Trail;
+
+pub const SCHEMA: &str = "iotrail.recording/1";
+
+/// What is known when recording begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    pub schema: String,
+    /// Of the iotrail that recorded.
+    pub version: String,
+    pub subject: Subject,
+    /// One request in so many is recorded; 1: all.
+    pub one_in: u32,
+    /// All of a CPU's while there were few, and one in `one_in` of the others: each says what it stands for.
+    #[serde(default)]
+    pub adaptive: bool,
+    /// So many of these at most are in the recording, the slowest; null: all.
+    #[serde(default)]
+    pub slowest: Option<u64>,
+    /// Recorded in windows of so many nanoseconds, one in each period of so many; null: all the time.
+    #[serde(default)]
+    pub windows: Option<(u64, u64)>,
+    pub origin: ClockOrigin,
+    pub host: Host,
+}
+
+/// One moment on the clock of the stamps and on the wall's, read together when recording began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockOrigin {
+    /// CLOCK_MONOTONIC: the clock of every stamp.
+    pub monotonic_ns: u64,
+    /// CLOCK_REALTIME (UTC).
+    pub unix_ns: u64,
+}
+
+/// In the order of the file, which is that in which things came to be known: nearly, but not exactly, by time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    Trail(Trail),
+    /// A later completion of a request (`path::multishot`), where the ones before it may not be in the recording.
+    Later(Trail),
+    Losses(Losses),
+}
+
+/// What became of the chosen requests up to a moment, from the beginning on; never less than the one before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Losses {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// Completions that came through.
+    pub followed: u64,
+    /// Chosen, but given up: no room to keep them.
+    pub no_room: u64,
+    /// Whole, but lost on the way: the ring buffer was full.
+    pub ring_buffer_full: u64,
+    /// Chosen, and its completion was not seen: it found the queue full, or was missed.
+    #[serde(default)]
+    pub no_completion: u64,
+}
+
+impl Losses {
+    pub fn lost(&self) -> u64 {
+        self.no_room + self.ring_buffer_full + self.no_completion
+    }
+}
+
+/// What is known only when recording ends.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// The last state; its moment is that of the end.
+    pub losses: Losses,
+    /// Chosen, and not complete when recording ended.
+    pub unfinished: u64,
+    pub rings: Vec<RingRecord>,
+    pub processes: Vec<ProcessRecord>,
+    /// Names of the files that trails went to, 4,096 of them at most; by number, in order.
+    #[serde(default)]
+    pub files: Vec<FileName>,
+}
+
+/// The name of a file, by the numbers that the kernel has for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileName {
+    pub device: u32,
+    pub inode: u64,
+    pub generation: u32,
+    /// The whole path as /proc had it, or the last part alone.
+    pub path: String,
+}
+
+impl End {
+    /// What a trail went to: the file's name, or its kind; `None`: neither is known.
+    pub fn file_of(&self, t: &Trail) -> Option<String> {
+        let seen = t.file?;
+        let at = |f: &FileName| (f.device, f.inode, f.generation);
+        let found = self.files.binary_search_by_key(&(seen.device, seen.inode, seen.generation), at);
+        let name = found.ok().filter(|_| seen.kind.is_named()).map(|i| self.files[i].path.clone());
+        Some(name.unwrap_or_else(|| seen.kind.name().into()))
+    }
+}
+
+/// How a recording stops.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// As it should.
+    Whole(Box<End>),
+    /// The file ends before its end was written: recording was killed, or the file was not copied whole.
+    Cut { at_byte: u64 },
+    /// Bytes are not those that were written; nothing from there on is read.
+    Damaged { at_byte: u64 },
+}
+
+impl Ending {
+    pub fn end(&self) -> Option<&End> {
+        match self {
+            Ending::Whole(end) => Some(end),
+            Ending::Cut { .. } | Ending::Damaged { .. } => None,
+        }
+    }
+}

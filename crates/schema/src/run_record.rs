@@ -1,0 +1,238 @@
+//! A run of an experiment, as it is stored, reported and printed: these types *are* the JSON schema `iotrail.run/1`
+//! (`docs/formats.md`). Reports and answers take this and never what made it, so that every report can be made again.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::comparison::Comparison;
+use crate::measurement::Measurement;
+use iotrail_base::corruption::Corruption;
+
+pub const SCHEMA: &str = "iotrail.run/1";
+
+/// The parameter that says which arm a cell belongs to.
+pub const ARM: &str = "arm";
+/// An arm that is the first one measured again, in every block: what it differs from its twin is noise. It is in the cells and not in
+/// the run's arms.
+pub const CONTROL: &str = "control";
+/// The parameter that names a cell's set of options that go together.
+pub const VARIANT: &str = "variant";
+/// The parameter that names a cell's kernel, where the same plan ran on several.
+pub const KERNEL: &str = "kernel";
+
+/// What a measurement that belongs to no experiment is stored as.
+const SINGLE: &str = "bench";
+
+/// Which table shows the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Table {
+    /// Throughput, latency, vehicles, kicks and interrupts per I/O: how completions were delivered.
+    Delivery,
+    /// Wall time of all requests and the shares of submit, poll and clear: where the time went.
+    Cost,
+    /// The CPU that takes the interrupts against another: kicks, IPIs, interrupts, and what share of the job's CPU they took.
+    Placement,
+    /// Returns from kernel to user mode by cause, and the tail of the latency.
+    ModeSwitches,
+    /// How late completions were delivered, and by what.
+    Delays,
+    /// Whether a completion was there before it was asked for, was delivered by the asking, or had to be slept for.
+    Timelines,
+    /// CPU time of each I/O, by place.
+    Shares,
+    /// Waking the SQPOLL thread against keeping it awake.
+    Wakeups,
+    /// Requests handed to io-wq, and what that costs.
+    Punts,
+    /// Kicks, sleeps, interrupts and system calls of each I/O.
+    Kicks,
+    /// A network load: requests a second, their latency, the server's CPU time for each, and how its completions were delivered.
+    Net,
+    /// A network load, run by run: requests a second and idle time beside the order in which completions were delivered.
+    Order,
+}
+
+/// One run: what was planned, and what has been measured of it so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub schema: String,
+    /// The run's number in its store.
+    pub run: i64,
+    pub experiment: String,
+    pub title: String,
+    pub question: String,
+    /// What was expected, and why, before anything was measured.
+    pub expect: String,
+    pub table: Table,
+    pub quick: bool,
+    /// Of the order of the cells.
+    pub seed: u32,
+    /// Measurements planned for each cell; with `stop`, at most.
+    pub repeats: u32,
+    /// When it may end before that.
+    #[serde(default)]
+    pub stop: Option<Stop>,
+    /// Names of the parameters, in the experiment's order. The arm is among them.
+    pub axes: Vec<String>,
+    /// Names of the arms; the first one is what the others are compared with.
+    pub arms: Vec<String>,
+    /// What the arms are compared on (`answer::compare::Metric`); empty: what the table is about.
+    #[serde(default)]
+    pub metrics: Vec<String>,
+    /// Arms that differ by no more are equivalent, as a factor less 1; `None`: `comparison::EQUIVALENT_WITHIN`.
+    #[serde(default)]
+    pub equivalent_within: Option<f64>,
+    #[serde(default)]
+    pub expectations: Vec<Expectation>,
+    /// Seconds since the epoch (UTC).
+    pub started_unix_s: u64,
+    /// Null while measurements are missing.
+    pub finished_unix_s: Option<u64>,
+    /// What ended the run early: data that was read back wrong. Absent: none was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corruption: Option<Corruption>,
+    pub cells: Vec<CellRecord>,
+    /// The other arms against the first one; computed when the run is read, not stored.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// A run goes on, block by block, until every comparison's interval is narrow enough, or no more may be measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stop {
+    /// Half-width of the interval, as a share of the ratio.
+    pub within: f64,
+    /// Blocks.
+    pub at_least: u32,
+    /// No block is begun that would end later than this after the run was started, or taken up.
+    pub budget_s: Option<f64>,
+}
+
+/// What one arm's comparisons with the first arm are expected to say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Expectation {
+    pub metric: String,
+    pub arm: String,
+    /// Parameters that are to have these values; the others any.
+    pub at: Map<String, Value>,
+    pub is: Expected,
+    /// Bounds of the ratio, arm to first arm.
+    pub at_least: Option<f64>,
+    pub at_most: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expected {
+    Faster,
+    Slower,
+    NoDifference,
+    NotSlower,
+    NotFaster,
+}
+
+/// One combination of parameters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellRecord {
+    /// Number in the plan, from 1.
+    pub cell: u32,
+    /// Parameter → value, the arm and the variant by name.
+    pub params: Map<String, Value>,
+    /// Why this host cannot do it; null when it can.
+    pub untestable: Option<String>,
+    /// In the order of the repeats; fewer than planned when the run was interrupted.
+    pub measurements: Vec<Measurement>,
+}
+
+impl RunRecord {
+    /// The run that measurements of one load are which belong to no experiment; there is one at least.
+    pub fn of_measurements(all: Vec<Measurement>) -> Self {
+        let mut record = RunRecord::single(&all[0]);
+        record.cells[0].measurements = all;
+        record
+    }
+
+    /// The run that one measurement is which belongs to no experiment: of one cell, which does not hold it yet.
+    pub fn single(m: &Measurement) -> Self {
+        RunRecord {
+            schema: SCHEMA.into(),
+            run: 0,
+            experiment: SINGLE.into(),
+            title: "a single measurement".into(),
+            question: String::new(),
+            expect: String::new(),
+            table: Table::Delivery,
+            quick: false,
+            seed: 0,
+            repeats: 1,
+            axes: Vec::new(),
+            arms: Vec::new(),
+            metrics: Vec::new(),
+            equivalent_within: None,
+            expectations: Vec::new(),
+            stop: None,
+            corruption: None,
+            started_unix_s: m.started_unix_s,
+            finished_unix_s: Some(m.started_unix_s + m.elapsed_ns / 1_000_000_000),
+            cells: vec![CellRecord { cell: 1, params: Map::new(), untestable: None, measurements: Vec::new() }],
+            comparisons: Vec::new(),
+        }
+    }
+
+    /// The measurement that belongs to no experiment, if it is such a run.
+    pub fn as_single(&self) -> Option<&Measurement> {
+        match &self.cells[..] {
+            [CellRecord { params, measurements, .. }] if params.is_empty() && self.experiment == SINGLE => {
+                measurements.first()
+            }
+            _ => None,
+        }
+    }
+
+    /// Measurements that this host can make, all in all; of a cell that it can make no longer, those that it made.
+    pub fn planned(&self) -> usize {
+        if self.corruption.is_none() && self.stop.is_some() && self.finished_unix_s.is_some() {
+            return self.done();
+        }
+        let of_cell = |c: &CellRecord| match c.untestable {
+            None => self.repeats as usize,
+            Some(_) => c.measurements.len(),
+        };
+        self.cells.iter().map(of_cell).sum()
+    }
+
+    /// Whether software ran the machine's instructions, in any of its measurements.
+    pub fn is_emulated(&self) -> bool {
+        self.cells.iter().flat_map(|c| &c.measurements).any(|m| m.host.is_emulated())
+    }
+
+    pub fn done(&self) -> usize {
+        self.cells.iter().map(|c| c.measurements.len()).sum()
+    }
+
+    /// The values of one parameter, in the order of the plan.
+    pub fn values(&self, axis: &str) -> Vec<&Value> {
+        let mut seen: Vec<&Value> = Vec::new();
+        for v in self.cells.iter().filter_map(|c| c.params.get(axis)) {
+            if !seen.contains(&v) {
+                seen.push(v);
+            }
+        }
+        seen
+    }
+}
+
+impl CellRecord {
+    pub fn arm(&self) -> &str {
+        self.params.get(ARM).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// A parameter's value as people write it: text without quotes, `none` for an empty one.
+pub fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(s) if s.is_empty() => "none".into(),
+        Value::String(s) => s.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,76 @@
+//! What ended a sleep, or posted a completion from an interrupt.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+/// An interrupt line and its handler's name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    pub irq: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{} {name}", self.irq),
+            None => write!(f, "{}", self.irq),
+        }
+    }
+}
+
+/// Who ended a sleep, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waker {
+    Irq {
+        line: Line,
+        cpu: u32,
+    },
+    /// A kernel vector by its name: `timer`, `call_function_single` …
+    Vector {
+        name: Cow<'static, str>,
+        cpu: u32,
+    },
+    /// A softirq that a device's handler raised.
+    SoftirqOfIrq {
+        line: Line,
+        cpu: u32,
+    },
+    /// A softirq that a kernel vector's handler raised.
+    SoftirqOfVector {
+        name: Cow<'static, str>,
+        cpu: u32,
+    },
+    Softirq {
+        nr: u32,
+        cpu: u32,
+    },
+    Thread {
+        cpu: u32,
+    },
+    Unseen,
+}
+
+/// include/linux/interrupt.h; the order is that of /proc/softirqs.
+const SOFTIRQS: [&str; 10] =
+    ["hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu"];
+
+impl std::fmt::Display for Waker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Waker::Irq { line, cpu } => write!(f, "irq {line} on CPU {cpu}"),
+            Waker::Vector { name, cpu } => write!(f, "{name} interrupt on CPU {cpu}"),
+            Waker::SoftirqOfIrq { line, cpu } => write!(f, "irq {line} on CPU {cpu} (its softirq)"),
+            Waker::SoftirqOfVector { name, cpu } => write!(f, "{name} interrupt on CPU {cpu} (its softirq)"),
+            Waker::Softirq { nr, cpu } => match SOFTIRQS.get(*nr as usize) {
+                Some(name) => write!(f, "{name} softirq on CPU {cpu}"),
+                None => write!(f, "softirq {nr} on CPU {cpu}"),
+            },
+            Waker::Thread { cpu } => write!(f, "a thread on CPU {cpu}"),
+            Waker::Unseen => f.write_str("something not seen"),
+        }
+    }
+}

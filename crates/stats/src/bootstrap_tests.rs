@@ -1,0 +1,327 @@
+use super::*;
+use crate::{histogram, holm};
+
+/// Numbers for made-up repeats.
+struct World {
+    random: SplitMix64,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        Self { random: SplitMix64::new(seed) }
+    }
+
+    /// One repeat in ten is far off.
+    fn outlier(&mut self) -> f64 {
+        if self.random.uniform() < 0.1 { 1.0 + self.random.uniform() } else { 1.0 + 0.01 * self.random.normal() }
+    }
+
+    /// Of a distribution without a variance.
+    fn heavy(&mut self) -> f64 {
+        (0.02 * self.random.normal() / self.random.uniform().sqrt()).exp()
+    }
+}
+
+type Arms = (Vec<f64>, Vec<f64>);
+type Made = fn(&mut World, usize) -> Arms;
+
+/// What repeats of two arms may look like whose true ratio is 1.
+const WORLDS: [(&str, Made); 6] = [
+    ("normal", |w, n| (0..n).map(|_| (1.0 + 0.02 * w.random.normal(), 1.0 + 0.02 * w.random.normal())).unzip()),
+    ("log-normal", |w, n| (0..n).map(|_| (w.random.normal().exp(), w.random.normal().exp())).unzip()),
+    ("heavier tails", |w, n| (0..n).map(|_| (w.heavy(), w.heavy())).unzip()),
+    ("outliers", |w, n| (0..n).map(|_| (w.outlier(), w.outlier())).unzip()),
+    ("drift of both", |w, n| {
+        let mut drift = 0.0;
+        let mut both = || {
+            drift += 0.1 * w.random.normal();
+            (f64::exp(drift + 0.01 * w.random.normal()), f64::exp(drift + 0.01 * w.random.normal()))
+        };
+        (0..n).map(|_| both()).unzip()
+    }),
+    ("one arm varies more", |w, n| {
+        (0..n).map(|_| ((0.01 * w.random.normal()).exp(), (0.1 * w.random.normal()).exp())).unzip()
+    }),
+];
+
+fn excludes_1(ratio: Ratio) -> bool {
+    let i = ratio.interval.expect("there are pairs enough");
+    i.lo > 1.0 || i.hi < 1.0
+}
+
+fn two_medians(a: &[f64], b: &[f64]) -> Option<Ratio> {
+    Some(unpaired(&Median::new(a)?, &Median::new(b)?))
+}
+
+/// The share of made-up comparisons whose interval does not hold the true ratio: where the arms are the same, they would be
+/// called different.
+fn misses(made: Made, n: usize, compare: fn(&[f64], &[f64]) -> Option<Ratio>, trials: usize) -> f64 {
+    let mut w = World::new(n as u64);
+    let mut missed = || {
+        let (a, b) = made(&mut w, n);
+        excludes_1(compare(&a, &b).expect("made-up repeats are above 0"))
+    };
+    (0..trials).filter(|_| missed()).count() as f64 / trials as f64
+}
+
+/// Optimised builds prove it; others look that nothing is broken.
+const TRIALS: usize = if cfg!(debug_assertions) { 60 } else { 1_000 };
+
+/// A share of the trials that is `p` in truth is above this once in a thousand times.
+fn at_most(p: f64) -> f64 {
+    p + 3.0 * (p * (1.0 - p) / TRIALS as f64).sqrt()
+}
+
+#[test]
+fn equal_arms_are_called_different_in_five_percent_at_most() {
+    for n in [2, 5, 8, 12, 20] {
+        for (name, made) in WORLDS {
+            let missed = misses(made, n, paired, TRIALS);
+            assert!(missed <= at_most(0.05), "{missed} of {n} pairs, {name}");
+        }
+    }
+}
+
+/// Measurements in order of time, of real loads on a quiet and on a busy machine (`benches/traces.sh`): with the drift, the
+/// outliers and the dependence on each other that they had.
+fn measured() -> Vec<(&'static str, Vec<f64>)> {
+    let line = |l: &'static str| {
+        let (name, values) = l.split_once(": ").expect("a name and its values");
+        (name, values.split(' ').map(|v| v.parse().expect("a number")).collect())
+    };
+    include_str!("traces.txt").lines().map(line).collect()
+}
+
+#[test]
+fn intervals_of_measured_loads_hold_the_true_ratio_in_95_percent() {
+    const TRUE: f64 = 1.07;
+    let runs = 2 * TRIALS;
+    let mut held_of_all = Vec::new();
+    for (name, trace) in measured() {
+        for n in [3, 5, 10] {
+            let mut random = SplitMix64::new(n as u64);
+            let held = (0..runs).filter(|_| {
+                // As many measurements as a run makes, from some time on; which arm of a block comes first is drawn.
+                let start = random.below((trace.len() - 2 * n) as u64) as usize;
+                let pair = |block: &[f64]| match random.below(2) {
+                    0 => (block[0], TRUE * block[1]),
+                    _ => (block[1], TRUE * block[0]),
+                };
+                let (a, b): Arms = trace[start..start + 2 * n].chunks_exact(2).map(pair).unzip();
+                let i = paired(&a, &b).unwrap().interval.unwrap();
+                i.lo <= TRUE && TRUE <= i.hi
+            });
+            let held = held.count() as f64 / runs as f64;
+            eprintln!("{name}, {n} pairs: {:.1} % of {runs}", 100.0 * held);
+            held_of_all.push((name, n, held));
+        }
+    }
+    for (name, n, held) in held_of_all {
+        assert!(held >= 1.0 - at_most(0.07), "{name}, {n} pairs: {held}");
+    }
+}
+
+#[test]
+fn apart_as_well() {
+    for n in [2, 5, 12] {
+        for (name, made) in WORLDS {
+            let missed = misses(made, n, two_medians, TRIALS);
+            assert!(missed <= at_most(0.05), "{missed} of {n} repeats, {name}");
+        }
+    }
+}
+
+#[test]
+fn one_run_of_equal_arms_in_twenty_calls_any_difference() {
+    const TOGETHER: usize = 12;
+    const RUNS: usize = TRIALS / 5;
+    for n in [3, 5, 10] {
+        for (name, made) in WORLDS {
+            let mut w = World::new(n as u64);
+            let mut p = || {
+                let (a, b) = made(&mut w, n);
+                paired(&a, &b).unwrap().interval.unwrap().p
+            };
+            let mut run = || holm::adjusted(&(0..TOGETHER).map(|_| p()).collect::<Vec<_>>());
+            let wrong = (0..RUNS).filter(|_| run().iter().any(|p| *p < 0.05)).count() as f64 / RUNS as f64;
+            let most = 0.05 + 3.0 * (0.05 * 0.95 / RUNS as f64).sqrt();
+            assert!(wrong <= most, "{wrong} of {n} pairs, {name}");
+        }
+    }
+}
+
+#[test]
+fn p_is_what_an_interval_that_just_reaches_to_1_leaves_out() {
+    let mut w = World::new(1);
+    for n in [2, 3, 5, 20] {
+        for _ in 0..50 {
+            let (a, b) = WORLDS[0].1(&mut w, n);
+            let i = paired(&a, &b).unwrap().interval.unwrap();
+            let excludes_1 = i.lo > 1.0 || i.hi < 1.0;
+            assert_eq!(i.p < 0.05, excludes_1, "{n}: {i:?}");
+        }
+    }
+}
+
+#[test]
+fn as_many_repeats_as_are_said_to_be_needed_show_the_difference() {
+    let mut w = World::new(3);
+    let mut spread = |n: usize, ratio: f64| -> Arms {
+        (0..n).map(|_| ((0.1 * w.random.normal()).exp(), ratio * (0.1 * w.random.normal()).exp())).unzip()
+    };
+    let needed = |(a, b): Arms| {
+        let i = paired(&a, &b).unwrap().interval.unwrap();
+        i.repeats_to_show(a.len(), 0.1).unwrap()
+    };
+    let mut of_runs: Vec<usize> = (0..TRIALS / 10 + 10).map(|_| needed(spread(5, 1.0))).collect();
+    of_runs.sort_unstable();
+    // Few repeats know their spread badly, and err to the careful side.
+    let middle = of_runs[of_runs.len() / 2];
+    assert!((28..200).contains(&middle), "{middle}: the true number is 28");
+    let shown = (0..TRIALS / 10).filter(|_| {
+        let (a, b) = spread(middle, 1.1);
+        excludes_1(paired(&a, &b).unwrap())
+    });
+    let shown = shown.count() as f64 / (TRIALS / 10) as f64;
+    assert!(shown >= 0.9, "{shown}");
+    let (a, b) = (vec![1.0; 5], vec![1.0; 5]);
+    assert_eq!(paired(&a, &b).unwrap().interval.unwrap().repeats_to_show(5, 0.1), None, "nothing varied");
+}
+
+/// A slow repeat now and then, as tails have it; every repeat's level differs a little.
+fn latencies(w: &mut World) -> Counts {
+    let mut h = histogram::new();
+    let level = 100_000.0 * (0.03 * w.random.normal()).exp() * if w.random.uniform() < 0.1 { 1.5 } else { 1.0 };
+    for _ in 0..300 {
+        h.record((level * (1.0 - w.random.uniform().ln())) as u64).unwrap();
+    }
+    Counts::of(&h)
+}
+
+#[test]
+fn quantiles_of_equal_arms_are_called_different_in_five_percent_at_most() {
+    for (n, q) in [(2, 0.5), (5, 0.99), (10, 0.99)] {
+        for compare in [paired_quantiles, |a: &_, b: &_| unpaired(a, b)] {
+            let mut w = World::new(n as u64);
+            let missed = (0..TRIALS).filter(|_| {
+                let mut arm = || (0..n).map(|_| latencies(&mut w)).collect::<Vec<_>>();
+                let (a, b) = (arm(), arm());
+                let merged = |side: &[Counts]| MergedQuantile::new(&side.iter().collect::<Vec<_>>(), q).unwrap();
+                excludes_1(compare(&merged(&a), &merged(&b)))
+            });
+            let missed = missed.count() as f64 / TRIALS as f64;
+            assert!(missed <= at_most(0.05), "{missed} of {n} repeats, quantile {q}");
+        }
+    }
+}
+
+/// What has the smallest visible difference is seen, whatever the repeats at hand made of their spread.
+#[test]
+fn a_difference_that_is_said_to_be_visible_is_seen_in_95_percent() {
+    let trials = TRIALS / 2;
+    for (n, percent) in [(5, 4.5), (8, 3.0), (12, 2.5), (20, 1.5)] {
+        let mut w = World::new(n as u64);
+        let slower = 1.0 + percent / 100.0;
+        let mut arm = |level: f64| -> Vec<f64> { (0..n).map(|_| level * (0.01 * w.random.normal()).exp()).collect() };
+        let (mut visible, mut right) = (0, 0);
+        for _ in 0..trials {
+            let (a, control, b) = (arm(1.0), arm(1.0), arm(slower));
+            let twin = paired(&a, &control).unwrap();
+            let floor = twin.interval.unwrap().relative_half_width(twin.ratio);
+            let r = paired(&a, &b).unwrap();
+            let i = r.interval.unwrap();
+            if i.smallest_visible(r.ratio, floor) < slower - 1.0 {
+                visible += 1;
+                right += usize::from(i.lo > 1.0 && r.ratio > 1.0 + floor);
+            }
+        }
+        assert!(visible > trials / 8, "{percent} % is visible in {visible} of {trials} with {n} pairs");
+        assert!(right as f64 >= 0.95 * visible as f64, "{right} of {visible} with {n} pairs");
+    }
+}
+
+#[test]
+fn the_middle_of_ratios_is_the_textbooks() {
+    // Hodges and Lehmann: the median of 1, 1.5, 2, 2.5, 3, 4, 4.5, 5.5, 6, 8 on logarithms (1, 2, 3 and 8 with their means).
+    let b: Vec<f64> = [1.0, 2.0, 3.0, 8.0].iter().map(|x: &f64| x.exp()).collect();
+    let r = paired(&[1.0; 4], &b).unwrap();
+    let of = |mut v: Vec<f64>| {
+        v.sort_by(f64::total_cmp);
+        (v[4] + v[5]) / 2.0
+    };
+    let expected = of(vec![1.0, 1.5, 2.0, 4.5, 2.0, 2.5, 5.0, 3.0, 5.5, 8.0]);
+    assert!((r.ratio.ln() - expected).abs() < 1e-12, "{}", r.ratio.ln());
+    // Where every block has its own level, the ratio is that of the pairs.
+    let r = paired(&[1.0, 10.0, 100.0], &[2.0, 20.0, 200.0]).unwrap();
+    let i = r.interval.unwrap();
+    assert!([r.ratio, i.lo, i.hi].iter().all(|x| (x - 2.0).abs() < 1e-9), "{r:?}");
+}
+
+#[test]
+fn two_pairs_have_students_interval() {
+    // Log ratios 0.01 and 0.03: mean 0.02, standard error 0.01, t of one degree of freedom 12.706.
+    let r = paired(&[1.0, 1.0], &[0.01f64.exp(), 0.03f64.exp()]).unwrap();
+    let i = r.interval.unwrap();
+    assert!((r.ratio.ln() - 0.02).abs() < 1e-12);
+    let half = (i.hi.ln() - i.lo.ln()) / 2.0;
+    assert!((half / 0.12706 - 1.0).abs() < 0.03, "{half}");
+    assert!((i.relative_half_width(r.ratio) - half.exp_m1()).abs() < 1e-9);
+}
+
+#[test]
+fn one_pair_has_a_ratio_and_no_interval_and_what_is_0_has_neither() {
+    for r in [paired(&[2.0], &[3.0]).unwrap(), two_medians(&[2.0], &[3.0, 3.0, 4.0]).unwrap()] {
+        assert!((r.ratio - 1.5).abs() < 1e-12 && r.interval.is_none(), "{r:?}");
+    }
+    assert_eq!(paired(&[2.0, 0.0], &[3.0, 1.0]), None);
+    assert_eq!(paired(&[], &[]), None);
+    assert!(Median::new(&[1.0, 0.0]).is_none() && Median::new(&[]).is_none() && Median::new(&[f64::NAN]).is_none());
+}
+
+#[test]
+fn the_same_values_give_the_same_interval() {
+    let (a, b) = ([3.0, 1.0, 4.0, 1.5], [9.0, 2.0, 6.0, 5.0]);
+    assert_eq!(paired(&a, &b), paired(&a, &b));
+    assert_eq!(two_medians(&a, &b), two_medians(&a, &b));
+    // Halves of an even number: (1.5 + 3) / 2 and (5 + 6) / 2.
+    assert!((two_medians(&a, &b).unwrap().ratio - 5.5 / 2.25).abs() < 1e-12);
+}
+
+#[test]
+fn a_merged_quantile_is_that_of_the_merged_histogram() {
+    let mut w = World::new(1);
+    let mut all = histogram::new();
+    let mut repeats = Vec::new();
+    for i in 0..4 {
+        let mut h = histogram::new();
+        for _ in 0..2_000 {
+            h.record((1e5 * f64::from(1 + i) * w.heavy()) as u64).unwrap();
+        }
+        // The second is drawn twice, the last not at all.
+        for _ in 0..[1, 2, 1, 0][i as usize] {
+            all.add(&h).unwrap();
+        }
+        repeats.push(Counts::of(&h));
+    }
+    let repeats: Vec<&Counts> = repeats.iter().collect();
+    for q in [0.5, 0.9, 0.99, 0.999] {
+        let merged = MergedQuantile::new(&repeats, q).unwrap();
+        assert_eq!(merged.log(&[1, 2, 1, 0]), (all.value_at_quantile(q) as f64).ln(), "{q}");
+    }
+    assert!(MergedQuantile::new(&repeats, 0.9999).is_none(), "8,000 samples are too few for it");
+    assert!(MergedQuantile::new(&[&Counts::of(&histogram::new())], 0.5).is_none());
+}
+
+/// The histogram tells values apart by 0.1 %: repeats that agree to the bin say no more than that.
+#[test]
+fn an_interval_of_quantiles_is_no_narrower_than_the_bins() {
+    let one = |value: u64| {
+        let mut h = histogram::new();
+        h.record_n(value, 1_000).unwrap();
+        Counts::of(&h)
+    };
+    let side = |value: u64| MergedQuantile::new(&[&one(value); 5], 0.99).unwrap();
+    let i = paired_quantiles(&side(100_000), &side(100_050)).interval.unwrap();
+    assert!(i.lo < 1.0 && i.hi > 1.0, "{i:?}");
+    assert!(paired_quantiles(&side(100_000), &side(100_500)).interval.unwrap().lo > 1.0);
+}

@@ -1,0 +1,169 @@
+//! Totals of which a sample is known: of some items all were taken, of the others each with the same chance.
+//!
+//! **Error**: what was taken whole has none. Of the rest, the interval is that of a Poisson count at 95 %, by Byar's approximation of
+//! the exact one (right within 1 % from a count of 10 on; of fewer, the lower end is too low), scaled. A sample of one in few, and
+//! one at gaps that are not quite free, varies less than that: then it is wider than it had to be. Items of different value count for
+//! as many as would vary as much (Kish's effective size).
+
+use super::Z;
+
+/// Sampled items below which no total rests on them alone: of so many, it is right within 30 %.
+pub const ENOUGH: f64 = 50.0;
+/// The same for a total of which a part is known exactly: how wide its interval may be, of the total.
+const WIDTH: f64 = 0.5;
+
+/// A total and its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Total {
+    pub total: f64,
+    pub lo: f64,
+    pub hi: f64,
+}
+
+impl Total {
+    /// With so many more, which are known exactly.
+    pub fn and(self, known: f64) -> Total {
+        Total { total: self.total + known, lo: self.lo + known, hi: self.hi + known }
+    }
+}
+
+/// Items of about one value, and the sum of their values.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Taken {
+    /// All that there were.
+    pub whole: (u64, f64),
+    /// One in so many.
+    pub sampled: (u64, f64),
+}
+
+impl Taken {
+    /// One that stands for `weight`.
+    pub fn take(&mut self, weight: u32, value: f64) {
+        let part = if weight <= 1 { &mut self.whole } else { &mut self.sampled };
+        *part = (part.0 + 1, part.1 + value);
+    }
+
+    pub fn add(&mut self, other: &Taken) {
+        let sum = |a: (u64, f64), b: (u64, f64)| (a.0 + b.0, a.1 + b.1);
+        (self.whole, self.sampled) = (sum(self.whole, other.whole), sum(self.sampled, other.sampled));
+    }
+
+    /// All that were taken.
+    pub fn items(&self) -> u64 {
+        self.whole.0 + self.sampled.0
+    }
+
+    /// How many items they stand for.
+    pub fn stands_for(&self, one_in: u32) -> u64 {
+        self.whole.0 + self.sampled.0 * u64::from(one_in)
+    }
+
+    /// The sum over what they stand for.
+    pub fn total(&self, one_in: u32) -> f64 {
+        self.whole.1 + self.sampled.1 * f64::from(one_in)
+    }
+}
+
+/// The sum over all items, where one in `one_in` of the sampled ones was taken. `None`: none was taken. With `one_in` 1 nothing was
+/// left out, and there is nothing to err in. With a larger one, there may have been items of which none was taken.
+pub fn interval(taken: &[Taken], one_in: u32) -> Option<Total> {
+    let items: u64 = taken.iter().map(Taken::items).sum();
+    if items == 0 {
+        return None;
+    }
+    let whole: f64 = taken.iter().map(|t| t.whole.1).sum();
+    let sampled: f64 = taken.iter().map(|t| t.sampled.1).sum();
+    let total = whole + sampled * f64::from(one_in);
+    if one_in <= 1 {
+        return Some(Total { total, lo: total, hi: total });
+    }
+    let cube = |n: f64, z: f64| n * (1.0 - 1.0 / (9.0 * n) + z / (3.0 * n.sqrt())).powi(3);
+    // Of none, what one is worth is known from those taken whole alone.
+    let n = effective(taken).unwrap_or(0.0);
+    let each = if n > 0.0 { sampled / n } else { whole / items as f64 };
+    let scale = each * f64::from(one_in);
+    let lo = if n > 0.0 { scale * cube(n, -Z).max(0.0) } else { 0.0 };
+    Some(Total { total, lo: whole + lo, hi: whole + scale * cube(n + 1.0, Z) })
+}
+
+/// The same, or `None` where too few carry it.
+pub fn total(taken: &[Taken], one_in: u32) -> Option<Total> {
+    let t = interval(taken, one_in)?;
+    let enough = effective(taken).is_some_and(|n| n >= ENOUGH);
+    (one_in <= 1 || enough || t.hi - t.lo <= WIDTH * t.total).then_some(t)
+}
+
+/// How many sampled items of one value would vary as much.
+fn effective(taken: &[Taken]) -> Option<f64> {
+    let some = || taken.iter().map(|t| t.sampled).filter(|(items, value)| *items > 0 && *value > 0.0);
+    let sum: f64 = some().map(|(_, value)| value).sum();
+    let squares: f64 = some().map(|(items, value)| value * value / items as f64).sum();
+    (squares > 0.0).then(|| sum * sum / squares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SplitMix64;
+
+    fn sampled(items: u64, value: f64) -> Taken {
+        Taken { sampled: (items, value), ..Taken::default() }
+    }
+
+    #[test]
+    fn intervals_of_known_counts() {
+        // R: poisson.test(n)$conf.int.
+        for (n, lo, hi) in [(1, 0.0253, 5.572), (10, 4.795, 18.39), (50, 37.11, 65.92), (400, 361.8, 441.2)] {
+            let got = interval(&[sampled(n, n as f64 / 4.0)], 64).unwrap();
+            assert_eq!(got.total, n as f64 * 16.0);
+            let within = |got: f64, wanted: f64, error: f64| (got / 16.0 / wanted - 1.0).abs() < error;
+            assert!(within(got.lo, lo, if n == 1 { 0.6 } else { 0.01 }) && within(got.hi, hi, 0.01), "{n}: {got:?}");
+        }
+    }
+
+    #[test]
+    fn few_items_are_no_total_and_all_of_them_are_exact() {
+        assert_eq!(total(&[sampled(1, 1.0)], 64), None);
+        assert_eq!(total(&[sampled(49, 49.0)], 64), None);
+        assert_eq!(total(&[sampled(50, 50.0)], 64).map(|t| t.total), Some(3200.0));
+        assert_eq!(total(&[sampled(1, 1.0)], 1), Some(Total { total: 1.0, lo: 1.0, hi: 1.0 }));
+        assert_eq!(total(&[], 1), None);
+        // A thousand in large batches, and the few single ones that make the sum.
+        assert_eq!(total(&[sampled(1000, 1.0), sampled(9, 9.0)], 64), None);
+    }
+
+    #[test]
+    fn what_was_taken_whole_has_no_error() {
+        let mut t = Taken::default();
+        (0..48).for_each(|_| t.take(1, 0.5));
+        assert_eq!(total(&[t], 1), Some(Total { total: 24.0, lo: 24.0, hi: 24.0 }));
+        // Others may have been there, of which none was taken: up to 3.69 × 100 of them, at half a call each.
+        let open = interval(&[t], 100).unwrap();
+        assert_eq!((open.total, open.lo), (24.0, 24.0));
+        assert!((open.hi - 24.0 - 0.5 * 369.0).abs() < 3.0, "{open:?}");
+        assert_eq!(total(&[t], 100), None, "that is more than was seen");
+        // A few sampled ones beside many that are known.
+        let mut most = Taken { whole: (100_000, 100_000.0), sampled: (0, 0.0) };
+        (0..4).for_each(|_| most.take(100, 1.0));
+        let t = total(&[most], 100).unwrap();
+        assert_eq!((t.total, most.items(), most.total(100)), (100_400.0, 100_004, 100_400.0));
+        assert!(t.lo > 100_000.0 && t.hi < 101_100.0, "{t:?}");
+    }
+
+    /// Drawn 5,000 times, the interval must hold the truth at least 95 times in 100.
+    #[test]
+    fn the_interval_holds_what_it_says() {
+        let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
+        // 400 requests that came alone, and 800 in calls of 8: 500 calls.
+        let holds = (0..5_000)
+            .filter(|_| {
+                let mut taken = |n: u32| (0..n).filter(|_| random.uniform() < 0.125).count() as u64;
+                let (alone, batched) = (taken(400), taken(800));
+                let t = interval(&[sampled(alone, alone as f64), sampled(batched, batched as f64 / 8.0)], 8).unwrap();
+                t.lo <= 500.0 && 500.0 <= t.hi
+            })
+            .count();
+        let coverage = holds as f64 / 5_000.0;
+        assert!((0.94..=0.985).contains(&coverage), "{coverage}");
+    }
+}

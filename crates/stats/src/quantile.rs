@@ -1,0 +1,82 @@
+//! Quantiles, where there are samples enough to speak of one.
+
+use hdrhistogram::Histogram;
+
+use iotrail_schema::measurement::Latency;
+
+/// Samples that must lie beyond a quantile, on its thinner side.
+pub const BEYOND: f64 = 5.0;
+
+/// The value at `q` (0 to 1), or `None` where fewer than [`BEYOND`] samples are expected beyond it: p50 needs 10, p99
+/// 500, p99.99 50,000. Its error is the histogram's.
+pub fn quantile(histogram: &Histogram<u64>, q: f64) -> Option<u64> {
+    of(histogram, q, histogram.len() as f64)
+}
+
+fn of(histogram: &Histogram<u64>, q: f64, samples: f64) -> Option<u64> {
+    // 500 × (1 − 0.99) is a little less than 5 in binary.
+    let beyond = samples * (1.0 - q).min(q) + 1e-6;
+    (beyond >= BEYOND).then(|| histogram.value_at_quantile(q))
+}
+
+/// What a measurement says of a histogram of nanoseconds.
+pub fn summary(histogram: &Histogram<u64>) -> Latency {
+    weighted(histogram, histogram.len(), histogram.len() as f64)
+}
+
+/// The same where each of `count` samples is in it as often as it stands for. `effective`: how many of one weight would vary as
+/// much (Kish's effective size); what that many cannot support is not said.
+pub fn weighted(histogram: &Histogram<u64>, count: u64, effective: f64) -> Latency {
+    let some = !histogram.is_empty();
+    let quantile = |histogram, q| of(histogram, q, effective);
+    Latency {
+        count,
+        mean: some.then(|| histogram.mean()),
+        mean_ci95: None,
+        min: some.then(|| histogram.min()),
+        p50: quantile(histogram, 0.5),
+        p90: quantile(histogram, 0.9),
+        p95: quantile(histogram, 0.95),
+        p99: quantile(histogram, 0.99),
+        p99_9: quantile(histogram, 0.999),
+        p99_99: quantile(histogram, 0.9999),
+        max: some.then(|| histogram.max()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram;
+
+    #[test]
+    fn a_quantile_needs_five_samples_beyond_it() {
+        let mut h = histogram::new();
+        h.record_n(1000, 9).unwrap();
+        assert_eq!(quantile(&h, 0.5), None);
+        h.record(1000).unwrap();
+        assert_eq!(quantile(&h, 0.5), Some(1000));
+        h.record_n(1000, 489).unwrap();
+        assert_eq!(quantile(&h, 0.99), None);
+        h.record(1000).unwrap();
+        assert_eq!(quantile(&h, 0.99), Some(1000));
+        assert_eq!(quantile(&h, 0.999), None);
+    }
+
+    #[test]
+    fn a_summary_of_known_numbers() {
+        let mut h = histogram::new();
+        for v in 1..=1000 {
+            h.record(v).unwrap();
+        }
+        let s = summary(&h);
+        assert_eq!(
+            (s.count, s.min, s.p50, s.p90, s.p99, s.max),
+            (1000, Some(1), Some(500), Some(900), Some(990), Some(1000))
+        );
+        assert_eq!(s.p99_9, None);
+        assert_eq!(s.mean, Some(500.5));
+        let none = summary(&histogram::new());
+        assert_eq!(none, Latency::default());
+    }
+}

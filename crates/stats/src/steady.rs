@@ -1,0 +1,142 @@
+//! Whether a series of counts over time is at another level in its second half than in its first.
+//!
+//! **Test**: the series is cut into [`BATCHES`] batches of neighbours, each taken by its median, which no single stall moves. The
+//! means of the first and the last half of them are compared, in units of the error that such a difference has by chance. That
+//! is told from how much neighbouring batches differ (von Neumann's successive differences): a trend or a step, which the
+//! halves show, leaves it nearly alone. One large difference counts as three usual ones at most, since that is the step itself.
+//!
+//! **Error**: throughput of neighbouring intervals is alike, so the limit is set by simulation (the test below): of series that
+//! go nowhere, at most 1 % are said to, with a correlation of neighbours of up to 0.9 and with 5 % of the intervals stalled.
+//! **Power**: of 100 intervals, a step of 10 % in the middle of noise of 2 % is found in 9 of 10 series. What
+//! goes up and comes down again is not found.
+
+use super::middle::{deviation, median};
+
+/// Counts of fewer intervals have batches too small to tell noise by.
+const ENOUGH: usize = 40;
+const BATCHES: usize = 10;
+
+/// The two halves of a series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trend {
+    /// Typical count of an interval in the first and in the second half.
+    pub first: f64,
+    pub second: f64,
+    /// The second's difference to the first, as a share of the first.
+    pub change: f64,
+    /// More than chance would make it.
+    pub real: bool,
+}
+
+/// `None`: fewer than 40 intervals, or nothing in the first half.
+pub fn trend(series: &[u64]) -> Option<Trend> {
+    let n = series.len();
+    if n < ENOUGH {
+        return None;
+    }
+    let mut levels = [0.0; BATCHES];
+    for (i, level) in levels.iter_mut().enumerate() {
+        *level = median(series[i * n / BATCHES..(i + 1) * n / BATCHES].iter().map(|x| *x as f64))?;
+    }
+    let half = BATCHES / 2;
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let (first, second) = (mean(&levels[..half]), mean(&levels[half..]));
+    if first <= 0.0 {
+        return None;
+    }
+    // Counts are whole: a batch is not known better than to one.
+    let variance = successive_variance(&levels)?.max(1.0);
+    let error = (variance * 2.0 / half as f64).sqrt();
+    let real = (second - first).abs() > limit(n) * error;
+    Some(Trend { first, second, change: second / first - 1.0, real })
+}
+
+/// In standard errors. Short batches remember more of their neighbours, so that the error is told too small; and of four or five
+/// intervals, stalls of two or three are the median. Simulated, 200,000 series of each kind: 0.95 % are called a trend at most, of 49
+/// intervals with the most memory and stalls; 0.8 % of 100.
+fn limit(n: usize) -> f64 {
+    10.0 - 0.05 * (n.min(100) - ENOUGH) as f64 + 0.1 * 50_usize.saturating_sub(n) as f64
+}
+
+/// Of single batches; `None`: there are no two.
+fn successive_variance(levels: &[f64]) -> Option<f64> {
+    let steps: Vec<f64> = levels.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let middle = median(steps.iter().copied())?;
+    let most = 3.0 * deviation(steps.iter().copied(), middle)?;
+    let squares = steps.iter().map(|s| (s - middle).clamp(-most, most).powi(2)).sum::<f64>();
+    Some(squares / steps.len() as f64 / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SplitMix64;
+
+    /// Mean 10,000, standard deviation 10,000 × `relative`; each value remembers `memory` of the one before.
+    fn series(random: &mut SplitMix64, n: usize, memory: f64, relative: f64, level: impl Fn(f64) -> f64) -> Vec<u64> {
+        let mut x = random.normal();
+        (0..n)
+            .map(|i| {
+                x = memory * x + (1.0 - memory * memory).sqrt() * random.normal();
+                (10_000.0 * (level(i as f64 / n as f64) + relative * x)).max(0.0) as u64
+            })
+            .collect()
+    }
+
+    fn share(draws: u32, mut found: impl FnMut() -> bool) -> f64 {
+        f64::from((0..draws).map(|_| u32::from(found())).sum::<u32>()) / f64::from(draws)
+    }
+
+    #[test]
+    fn steady_noise_is_called_a_trend_in_one_of_a_hundred_series_at_most() {
+        let mut r = SplitMix64::new(0x2545_f491_4f6c_dd1d);
+        for n in [40, 49, 60, 100] {
+            for memory in [0.0, 0.6, 0.9] {
+                for stalls in [0.0, 0.05] {
+                    let got = share(2000, || {
+                        let mut x = series(&mut r, n, memory, 0.05, |_| 1.0);
+                        x.iter_mut().for_each(|c| *c = if r.uniform() < stalls { 0 } else { *c });
+                        trend(&x).unwrap().real
+                    });
+                    // Of 2,000 draws of 0.95 %, 1.8 % is four standard errors more: one seed in thousands.
+                    assert!(got <= 0.018, "{got} of series of {n} with memory {memory}, stalls {stalls}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_and_a_slope_are_found() {
+        let mut r = SplitMix64::new(0x9e37_79b9_7f4a_7c15);
+        let mut found = |n, memory, noise, level: fn(f64) -> f64| {
+            share(500, || trend(&series(&mut r, n, memory, noise, level)).unwrap().real)
+        };
+        let got = found(100, 0.3, 0.02, |t| if t < 0.5 { 1.0 } else { 0.9 });
+        assert!(got > 0.85, "{got}");
+        let got = found(100, 0.6, 0.05, |t| if t < 0.5 { 1.0 } else { 0.7 });
+        assert!(got > 0.8, "{got}");
+        let got = found(100, 0.3, 0.02, |t| 1.0 - 0.3 * t);
+        assert!(got > 0.8, "{got}");
+        let got = found(40, 0.3, 0.01, |t| if t < 0.5 { 1.0 } else { 0.8 });
+        assert!(got > 0.8, "{got}");
+    }
+
+    #[test]
+    fn halves_by_hand() {
+        assert_eq!(trend(&[7; 39]), None);
+        assert_eq!(trend(&[0; 40]), None);
+        let same = Trend { first: 7.0, second: 7.0, change: 0.0, real: false };
+        assert_eq!(trend(&[7; 40]), Some(same));
+        let mut x = vec![1000; 50];
+        x[25..].fill(500);
+        let t = trend(&x).unwrap();
+        assert_eq!((t.first, t.second, t.change, t.real), (1000.0, 500.0, -0.5, true));
+        // One interval is no trend, however far off.
+        x[25..].fill(1000);
+        x[40] = 0;
+        assert!(!trend(&x).unwrap().real);
+        // A few I/Os in each interval vary by one.
+        let few: Vec<u64> = (0..40).map(|n| if n < 20 { 1 } else { 2 }).collect();
+        assert!(!trend(&few).unwrap().real);
+    }
+}

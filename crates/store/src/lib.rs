@@ -1,0 +1,53 @@
+//! One SQLite file: runs, cells, measurements, histograms, losses. A measurement is stored as it ends, in one transaction.
+//!
+//! The journal is a rollback journal, not a write-ahead log: a store is then one file at all times between two
+//! transactions, and can be copied or sent as it is. What a log would buy, readers that never wait and cheaper commits,
+//! counts for nothing at one commit a measurement. `synchronous=FULL` makes each commit outlive a kill and a crash.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `location`, `open` | where the store is; opened, made, taken back |
+//! | `schema` | the tables and their versions |
+//! | `write`, `read` | runs and measurements stored; and read back |
+//! | `refusal` | what SQLite says, in words |
+//! | `salvage` | what can be read of a damaged store, copied |
+//! | `take_in` | runs of another store, copied |
+//!
+//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`.
+
+mod location;
+mod open;
+mod read;
+mod refusal;
+pub mod salvage;
+mod schema;
+mod take_in;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+pub use self::location::default_path;
+pub use self::read::{RunSummary, Unfinished};
+use iotrail_base::error::Error;
+
+/// An open store.
+pub struct Store {
+    db: Connection,
+    path: PathBuf,
+    /// What opening it made: the file, then its folders, innermost first.
+    made: Vec<PathBuf>,
+}
+
+impl Store {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn fail(&self, e: rusqlite::Error) -> Error {
+        refusal::explain(&self.path, e)
+    }
+}

@@ -1,0 +1,21 @@
+//! Where the store is when none is named.
+
+use std::path::PathBuf;
+
+use iotrail_base::error::{Error, Result};
+use iotrail_base::folders::{self, own};
+
+const REMEDY: &str = "name the store with --store PATH";
+
+/// `$XDG_STATE_HOME/iotrail/iotrail.db`, else `~/.local/state/iotrail/iotrail.db`.
+///
+/// Errors: neither variable is set; somebody else can put a link there.
+pub fn default_path() -> Result<PathBuf> {
+    let dir = folders::state().ok_or_else(|| Error::input("neither XDG_STATE_HOME nor HOME is set", REMEDY))?;
+    let path = dir.join("iotrail.db");
+    if !folders::is_of_a_guest(&dir) {
+        own::check(&dir, REMEDY)?;
+        own::check_file(&path, REMEDY)?;
+    }
+    Ok(path)
+}

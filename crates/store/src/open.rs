@@ -1,0 +1,127 @@
+//! Opening a store: made where there is none, told from other files, brought to this version, taken back.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::Store;
+use super::refusal::explain;
+use super::schema::{self, Found, VERSION};
+use iotrail_base::error::{Error, Result};
+
+impl Store {
+    /// Opens the store, making it and its folder where there is none.
+    pub fn create_or_open(path: &Path) -> Result<Self> {
+        let made: Vec<PathBuf> = path.ancestors().take_while(|p| is_missing(p)).map(Path::to_owned).collect();
+        if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+            std::fs::create_dir_all(dir).map_err(|e| {
+                Error::machine(
+                    format!("cannot make the store's folder {}", dir.display()),
+                    "name another file with --store",
+                )
+                .because(e)
+            })?;
+        }
+        match Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE) {
+            Ok(store) => Ok(Self { made, ..store }),
+            Err(e) => {
+                // It got no further than an empty file (a disk without room, say).
+                if path.metadata().is_ok_and(|m| m.len() == 0) || is_missing(path) {
+                    take_back(&made);
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// For a command that failed: if this opening made the store and nothing is stored in it, the file and its folders are
+    /// removed again. A store that was there before, or that another process has begun to fill, stays.
+    pub fn abandon(self) {
+        if self.made.is_empty() {
+            return;
+        }
+        // Under the write lock nobody else stores; whoever waits for it finds the file gone and is refused by SQLite
+        // (SQLITE_READONLY_DBMOVED).
+        let empty = self.db.execute_batch("BEGIN IMMEDIATE").is_ok()
+            && self.db.query_row("SELECT count(*) FROM runs", [], |r| r.get::<_, i64>(0)).is_ok_and(|n| n == 0);
+        if empty {
+            take_back(&self.made);
+        }
+    }
+
+    /// Opens a store that is there; `None` if it isn't.
+    pub fn open(path: &Path) -> Result<Option<Self>> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        // Writable where the file allows it: what a killed run left half-written has to be rolled back to be read.
+        Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map(Some)
+    }
+
+    fn open_with(path: &Path, flags: OpenFlags) -> Result<Self> {
+        if path.is_dir() {
+            return Err(Error::input(
+                format!("{} is a folder, not a store", path.display()),
+                "name a file with --store",
+            ));
+        }
+        if path.exists() && !path.is_file() {
+            return Err(Error::input(
+                format!("{} is no file, so no store", path.display()),
+                "name a file with --store",
+            ));
+        }
+        let fail = |e| explain(path, e);
+        let mut db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(fail)?;
+        // Another iotrail may be storing; its transactions are short.
+        db.busy_timeout(Duration::from_secs(10)).map_err(fail)?;
+        match schema::look(&db).map_err(fail)? {
+            Found::Foreign => {
+                return Err(Error::input(
+                    format!("{} is a database of another program, not a store of iotrail", path.display()),
+                    "name another file with --store",
+                ));
+            }
+            Found::Ours { version } if version > VERSION => {
+                return Err(Error::input(
+                    format!(
+                        "{} was written by a newer iotrail (store version {version}; this one knows {VERSION})",
+                        path.display()
+                    ),
+                    "update iotrail, or name another file with --store",
+                ));
+            }
+            Found::Ours { version } if version == VERSION => {}
+            found => {
+                // Looked at again under the write lock: another process may have done it in the meantime.
+                let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
+                match (found, schema::look(&tx).map_err(fail)?) {
+                    (_, Found::Ours { version }) if version >= VERSION => {}
+                    (Found::Empty, _) => schema::migrate(&tx, 0).map_err(fail)?,
+                    (Found::Ours { version }, _) => schema::migrate(&tx, version).map_err(fail)?,
+                    (Found::Foreign, _) => {}
+                }
+                tx.commit().map_err(fail)?;
+            }
+        }
+        db.pragma_update(None, "foreign_keys", true).map_err(fail)?;
+        db.pragma_update(None, "synchronous", "FULL").map_err(fail)?;
+        Ok(Self { db, path: path.to_owned(), made: Vec::new() })
+    }
+}
+
+fn is_missing(path: &Path) -> bool {
+    !path.as_os_str().is_empty() && path.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Removes a file, then its folders as far as they are empty. What cannot be removed is in use by somebody else or harmless,
+/// and the caller already has an error to tell.
+fn take_back(made: &[PathBuf]) {
+    for path in made {
+        let removed = if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };
+        if removed.is_err_and(|e| e.kind() != std::io::ErrorKind::NotFound) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What is read back: runs with their measurements, histograms, the list of runs, what a run still lacks.
+
+use std::collections::HashSet;
+
+use hdrhistogram::Histogram;
+use rusqlite::{OptionalExtension, params};
+
+use super::Store;
+use super::refusal::damaged;
+use iotrail_base::corruption::Corruption;
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::run_record::{CellRecord, RunRecord};
+use iotrail_stats::histogram;
+
+/// A line of `list`.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct RunSummary {
+    pub run: i64,
+    /// `experiment`, or `single` for one measurement of `bench`.
+    pub kind: String,
+    pub experiment: String,
+    /// UTC, `2026-03-01 12:00:00`.
+    pub started: String,
+    pub started_unix_s: u64,
+    pub finished_unix_s: Option<u64>,
+    pub done: u64,
+    /// Measurements that the host could make, all in all.
+    pub planned: u64,
+    /// Hosts and kernels that measured; more than one if the run was resumed elsewhere. Empty while nothing is measured.
+    pub hosts: Vec<String>,
+    pub kernels: Vec<String>,
+    /// What ended it early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corruption: Option<Corruption>,
+}
+
+/// A run that has measurements to come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unfinished {
+    pub run: i64,
+    pub seed: u32,
+    pub plan_key: String,
+    /// Kernels that measured so far.
+    pub kernels: Vec<String>,
+}
+
+impl Store {
+    /// The latest run of an experiment that has measurements to come.
+    pub fn last_unfinished(&self, experiment: &str) -> Result<Option<Unfinished>> {
+        let sql = "SELECT run, seed, plan_key FROM runs
+                   WHERE kind = 'experiment' AND experiment = ?1 AND finished_unix_s IS NULL ORDER BY run DESC LIMIT 1";
+        let found = self.db.query_row(sql, [experiment], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?))).optional();
+        let Some((run, seed, plan_key)) = found.map_err(|e| self.fail(e))? else {
+            return Ok(None);
+        };
+        let kernels = self.kernels(run)?;
+        Ok(Some(Unfinished { run, seed, plan_key, kernels }))
+    }
+
+    /// (cell, repeat) of everything that a run has stored.
+    pub fn done(&self, run: i64) -> Result<HashSet<(u32, u32)>> {
+        let mut query =
+            self.db.prepare("SELECT cell, repeat FROM measurements WHERE run = ?1").map_err(|e| self.fail(e))?;
+        let rows = query.query_map([run], |r| Ok((r.get(0)?, r.get(1)?))).map_err(|e| self.fail(e))?;
+        rows.collect::<rusqlite::Result<_>>().map_err(|e| self.fail(e))
+    }
+
+    /// The same in the order in which it was measured.
+    pub fn order(&self, run: i64) -> Result<Vec<(u32, u32)>> {
+        let sql = "SELECT cell, repeat FROM measurements WHERE run = ?1 ORDER BY measurement";
+        let mut query = self.db.prepare(sql).map_err(|e| self.fail(e))?;
+        let rows = query.query_map([run], |r| Ok((r.get(0)?, r.get(1)?))).map_err(|e| self.fail(e))?;
+        rows.collect::<rusqlite::Result<_>>().map_err(|e| self.fail(e))
+    }
+
+    /// The number of the run that was begun last; `None`: there is none.
+    pub fn last(&self) -> Result<Option<i64>> {
+        self.db.query_row("SELECT max(run) FROM runs", [], |r| r.get(0)).map_err(|e| self.fail(e))
+    }
+
+    /// A run with all that is stored of it; `None` if there is no such run.
+    pub fn load(&self, run: i64) -> Result<Option<RunRecord>> {
+        let sql = "SELECT record, finished_unix_s FROM runs WHERE run = ?1";
+        let row = self.db.query_row(sql, [run], |r| Ok((r.get::<_, String>(0)?, r.get::<_, Option<i64>>(1)?)));
+        let Some((text, finished)) = row.optional().map_err(|e| self.fail(e))? else {
+            return Ok(None);
+        };
+        let mut record: RunRecord = self.read_json(&text, run)?;
+        record.run = run;
+        record.finished_unix_s = finished.map(|s| s as u64);
+        record.cells = self.cells(run)?;
+        record.corruption = self.corruption(run)?;
+        Ok(Some(record))
+    }
+
+    fn corruption(&self, run: i64) -> Result<Option<Corruption>> {
+        let found = self.db.query_row("SELECT json FROM corruptions WHERE run = ?1", [run], |r| r.get::<_, String>(0));
+        let text = found.optional().map_err(|e| self.fail(e))?;
+        text.map(|text| self.read_json(&text, run)).transpose()
+    }
+
+    fn cells(&self, run: i64) -> Result<Vec<CellRecord>> {
+        let fail = |e| self.fail(e);
+        let mut cells = Vec::new();
+        let mut query =
+            self.db.prepare("SELECT cell, params, untestable FROM cells WHERE run = ?1 ORDER BY cell").map_err(fail)?;
+        let rows = query.query_map([run], |r| Ok((r.get(0)?, r.get::<_, String>(1)?, r.get(2)?))).map_err(fail)?;
+        for row in rows {
+            let (cell, params, untestable) = row.map_err(fail)?;
+            cells.push(CellRecord {
+                cell,
+                params: self.read_json(&params, run)?,
+                untestable,
+                measurements: Vec::new(),
+            });
+        }
+        let sql = "SELECT cell, json FROM measurements WHERE run = ?1 ORDER BY cell, repeat";
+        let mut query = self.db.prepare(sql).map_err(fail)?;
+        let rows = query.query_map([run], |r| Ok((r.get::<_, u32>(0)?, r.get::<_, String>(1)?))).map_err(fail)?;
+        for row in rows {
+            let (number, text) = row.map_err(fail)?;
+            let measurement = self.read_json(&text, run)?;
+            if let Some(cell) = cells.iter_mut().find(|c: &&mut CellRecord| c.cell == number) {
+                cell.measurements.push(measurement);
+            }
+        }
+        Ok(cells)
+    }
+
+    /// The latencies of one measurement, in nanoseconds; `None` if there is no such measurement.
+    pub fn histogram(&self, run: i64, cell: u32, repeat: u32) -> Result<Option<Histogram<u64>>> {
+        let sql = "SELECT latency FROM histograms JOIN measurements USING (measurement)
+                   WHERE run = ?1 AND cell = ?2 AND repeat = ?3";
+        let found = self.db.query_row(sql, params![run, cell, repeat], |r| r.get::<_, Vec<u8>>(0)).optional();
+        let Some(bytes) = found.map_err(|e| self.fail(e))? else {
+            return Ok(None);
+        };
+        histogram::from_bytes(&bytes).map(Some).map_err(|e| damaged(&self.path).because(e.to_string()))
+    }
+
+    /// Every run, the latest last. Reads no record and no measurement: what it costs grows with the runs alone.
+    pub fn list(&self) -> Result<Vec<RunSummary>> {
+        let fail = |e| self.fail(e);
+        let sql =
+            "SELECT run, kind, experiment, datetime(started_unix_s, 'unixepoch'), started_unix_s, finished_unix_s,
+                     repeats * (SELECT count(*) FROM cells c WHERE c.run = r.run AND c.untestable IS NULL),
+                     CASE WHEN finished_unix_s IS NULL OR run IN (SELECT run FROM corruptions) THEN
+                       (SELECT count(*) FROM measurements m JOIN cells c USING (run, cell) WHERE m.run = r.run AND c.untestable IS NOT NULL)
+                     ELSE 0 END
+                   FROM runs r INDEXED BY runs_listed ORDER BY run";
+        let mut query = self.db.prepare(sql).map_err(fail)?;
+        let rows = query
+            .query_map([], |r| {
+                Ok(RunSummary {
+                    run: r.get(0)?,
+                    kind: r.get(1)?,
+                    experiment: r.get(2)?,
+                    started: r.get(3)?,
+                    started_unix_s: r.get::<_, i64>(4)? as u64,
+                    finished_unix_s: r.get::<_, Option<i64>>(5)?.map(|s| s as u64),
+                    done: 0,
+                    planned: (r.get::<_, i64>(6)? + r.get::<_, i64>(7)?) as u64,
+                    hosts: Vec::new(),
+                    kernels: Vec::new(),
+                    corruption: None,
+                })
+            })
+            .map_err(fail)?;
+        let mut list = rows.collect::<rusqlite::Result<Vec<_>>>().map_err(fail)?;
+        let sql = "SELECT run, hostname, kernel, measurements FROM measured_by ORDER BY run, first";
+        let mut query = self.db.prepare(sql).map_err(fail)?;
+        let mut rows = query.query([]).map_err(fail)?;
+        while let Some(row) = rows.next().map_err(fail)? {
+            let (run, host, kernel, n) =
+                (|| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?)))().map_err(fail)?;
+            // Both are in the order of the runs' numbers.
+            let Ok(at) = list.binary_search_by_key(&run, |r: &RunSummary| r.run) else { continue };
+            let summary = &mut list[at];
+            summary.done += n as u64;
+            for (all, one) in [(&mut summary.hosts, host), (&mut summary.kernels, kernel)] {
+                if !all.contains(&one) {
+                    all.push(one);
+                }
+            }
+        }
+        let mut query = self.db.prepare("SELECT run, json FROM corruptions").map_err(fail)?;
+        let rows = query.query_map([], |r| Ok((r.get::<_, i64>(0)?, r.get::<_, String>(1)?))).map_err(fail)?;
+        for row in rows {
+            let (run, text) = row.map_err(fail)?;
+            let Ok(at) = list.binary_search_by_key(&run, |r: &RunSummary| r.run) else { continue };
+            list[at].corruption = Some(self.read_json(&text, run)?);
+        }
+        for run in list.iter_mut().filter(|r| r.finished_unix_s.is_some() && r.corruption.is_none()) {
+            // It may have ended before its last block, by its stopping rule.
+            run.planned = run.done;
+        }
+        Ok(list)
+    }
+
+    /// Kernels that measured a run, in the order in which they came to it.
+    fn kernels(&self, run: i64) -> Result<Vec<String>> {
+        let sql = "SELECT kernel FROM measured_by WHERE run = ?1 GROUP BY kernel ORDER BY min(first)";
+        let mut query = self.db.prepare(sql).map_err(|e| self.fail(e))?;
+        let rows = query.query_map([run], |r| r.get(0)).map_err(|e| self.fail(e))?;
+        rows.collect::<rusqlite::Result<_>>().map_err(|e| self.fail(e))
+    }
+
+    fn read_json<T: serde::de::DeserializeOwned>(&self, text: &str, run: i64) -> Result<T> {
+        serde_json::from_str(text).map_err(|e| {
+            Error::input(
+                format!("run {run} in {} cannot be read", self.path.display()),
+                "it was written by another version of iotrail: use that one, or name another file with --store",
+            )
+            .because(e)
+        })
+    }
+}

@@ -1,0 +1,167 @@
+//! What can be read of a store that was cut short or damaged, copied into a new one. The damaged one is only read.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags, params_from_iter};
+
+use super::Store;
+use super::refusal::explain;
+use super::schema::{self, Found, VERSION};
+use iotrail_base::error::{Error, Result};
+use iotrail_stats::histogram;
+
+/// What was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Salvaged {
+    pub runs: u64,
+    pub measurements: u64,
+    /// Measurements that are listed and could not be copied: their content is gone, or what they belong to, or one before them, whose
+    /// block they would be taken for. What stood on pages that are not there is in no list.
+    pub lost: u64,
+}
+
+/// Copies every row that can be read of the store `from` into a new store `to`. Runs that lack measurements then can be resumed.
+pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
+    if to.symlink_metadata().is_ok() {
+        return Err(Error::input(format!("{} is there already", to.display()), "name a new file with --salvage"));
+    }
+    let fail = |e| explain(from, e);
+    let old = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(fail)?;
+    // Or SQLite refuses a file with fewer pages than its header says.
+    old.pragma_update(None, "writable_schema", true).map_err(fail)?;
+    match schema::look(&old).map_err(fail)? {
+        // Later versions have more beside these tables, made from them as they are filled.
+        Found::Ours { version: 1..=VERSION } => {}
+        Found::Ours { version } => {
+            return Err(Error::input(
+                format!(
+                    "{} is a store of version {version}, and this iotrail salvages those up to {VERSION}",
+                    from.display()
+                ),
+                "use the iotrail that wrote it",
+            ));
+        }
+        _ => {
+            return Err(Error::input(
+                format!("{} is no store of iotrail", from.display()),
+                "name another file with --store",
+            ));
+        }
+    }
+    let mut new = Store::create_or_open(to)?;
+    match copy(&old, &mut new) {
+        Ok(salvaged) => Ok(salvaged),
+        Err(e) => {
+            let e = new.fail(e);
+            new.abandon();
+            Err(e)
+        }
+    }
+}
+
+fn copy(old: &Connection, new: &mut Store) -> rusqlite::Result<Salvaged> {
+    // Rows come table by table; what belongs to nothing goes at the end.
+    new.db.pragma_update(None, "foreign_keys", false)?;
+    let tx = new.db.transaction()?;
+    let count = |table: &str| tx.query_row(&format!("SELECT count(*) FROM {table}"), [], |r| r.get::<_, i64>(0));
+    by_id(old, &tx, "runs")?;
+    in_order(old, &tx, "cells", "run, cell")?;
+    if has_table(old, "corruptions") {
+        by_id(old, &tx, "corruptions")?;
+    }
+    let mut lost = by_id(old, &tx, "measurements")?;
+    let read = count("measurements")?;
+    by_id(old, &tx, "histograms")?;
+    in_order(old, &tx, "losses", "measurement, name")?;
+    // A repeat's place among the others is its block: what comes after a gap would be taken for another's. A run that its stopping
+    // rule ended has as many repeats of each cell as of the others.
+    tx.execute_batch(
+        "DELETE FROM cells WHERE run NOT IN (SELECT run FROM runs);
+         DELETE FROM measurements WHERE (run, cell) NOT IN (SELECT run, cell FROM cells);
+         DELETE FROM measurements WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run = measurements.run AND r.kind = 'experiment')
+           AND repeat > (SELECT count(*) FROM measurements n WHERE n.run = measurements.run AND n.cell = measurements.cell
+             AND n.repeat <= measurements.repeat);
+         DELETE FROM histograms WHERE measurement NOT IN (SELECT measurement FROM measurements);
+         DELETE FROM corruptions WHERE run NOT IN (SELECT run FROM runs);
+         DELETE FROM losses WHERE measurement NOT IN (SELECT measurement FROM measurements);
+         UPDATE runs SET finished_unix_s = NULL WHERE kind = 'experiment' AND run NOT IN (SELECT run FROM corruptions) AND
+           (SELECT count(*) FROM measurements m WHERE m.run = runs.run)
+             < repeats * (SELECT count(*) FROM cells c WHERE c.run = runs.run AND c.untestable IS NULL)
+           AND (json_extract(record, '$.stop') IS NULL
+             OR 1 < (SELECT count(DISTINCT (SELECT count(*) FROM measurements m WHERE m.run = c.run AND m.cell = c.cell))
+               FROM cells c WHERE c.run = runs.run AND c.untestable IS NULL));",
+    )?;
+    let (runs, measurements) = (count("runs")? as u64, count("measurements")?);
+    lost += (read - measurements) as u64;
+    tx.commit()?;
+    new.db.pragma_update(None, "foreign_keys", true)?;
+    Ok(Salvaged { runs, measurements: measurements as u64, lost })
+}
+
+/// Stores of before version 3 have no table of corruptions.
+fn has_table(db: &Connection, name: &str) -> bool {
+    db.query_row("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1", [name], |_| Ok(())).is_ok()
+}
+
+/// Row by row, so that one that cannot be read costs no other. How many could not.
+fn by_id(old: &Connection, new: &Connection, table: &str) -> rusqlite::Result<u64> {
+    let mut ids = BTreeSet::new();
+    // From both ends: each walk ends where a page is missing.
+    for order in ["ASC", "DESC"] {
+        let Ok(mut query) = old.prepare(&format!("SELECT rowid FROM {table} NOT INDEXED ORDER BY rowid {order}"))
+        else {
+            continue;
+        };
+        let mut rows = query.query([])?;
+        while let Ok(Some(row)) = rows.next() {
+            ids.insert(row.get::<_, i64>(0)?);
+        }
+    }
+    let mut unreadable = 0;
+    for id in ids {
+        let sql = format!("SELECT * FROM {table} NOT INDEXED WHERE rowid = {id}");
+        let read = old.prepare(&sql).and_then(|mut q| {
+            let columns = q.column_count();
+            q.query_row([], |row| (0..columns).map(|i| row.get(i)).collect::<rusqlite::Result<Vec<Value>>>())
+        });
+        match read {
+            Ok(row) if is_whole(row.last()) => insert(new, table, row)?,
+            Ok(_) | Err(_) => unreadable += 1,
+        }
+    }
+    Ok(unreadable)
+}
+
+/// What is missing of the last page reads as zeros. The last column is the row's content: JSON, or a histogram.
+fn is_whole(content: Option<&Value>) -> bool {
+    match content {
+        Some(Value::Text(json)) => serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok(),
+        Some(Value::Blob(bytes)) => histogram::from_bytes(bytes).is_ok(),
+        _ => false,
+    }
+}
+
+/// For tables whose rows are their key's.
+fn in_order(old: &Connection, new: &Connection, table: &str, key: &str) -> rusqlite::Result<()> {
+    for order in ["ASC", "DESC"] {
+        let keys: Vec<String> = key.split(", ").map(|k| format!("{k} {order}")).collect();
+        let Ok(mut query) = old.prepare(&format!("SELECT * FROM {table} ORDER BY {}", keys.join(", "))) else {
+            continue;
+        };
+        let columns = query.column_count();
+        let mut rows = query.query([])?;
+        while let Ok(Some(row)) = rows.next() {
+            let row = (0..columns).map(|i| row.get(i)).collect::<rusqlite::Result<Vec<Value>>>()?;
+            insert(new, table, row)?;
+        }
+    }
+    Ok(())
+}
+
+/// `table` is never text from outside. A row that both walks met is there already.
+fn insert(new: &Connection, table: &str, row: Vec<Value>) -> rusqlite::Result<()> {
+    let places = vec!["?"; row.len()].join(", ");
+    new.execute(&format!("INSERT OR IGNORE INTO {table} VALUES ({places})"), params_from_iter(row)).map(drop)
+}

@@ -1,0 +1,80 @@
+//! Runs of another store, taken into this one: of a machine that is gone after its command.
+
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+
+use super::Store;
+use super::refusal::explain;
+use iotrail_base::error::Result;
+
+impl Store {
+    /// Copies every run of the store `from`, with all that is stored of it; returns their numbers here, in their order there. Each run
+    /// comes whole or not at all; those before one that could not be copied stay.
+    ///
+    /// Errors: one of the two cannot be used. A store that is not there has no runs.
+    pub fn take_in(&mut self, from: &Path) -> Result<Vec<i64>> {
+        // Opened once as a store: what a killed machine left half-written is rolled back, and an older one brought to this version.
+        let Some(other) = Store::open(from)? else { return Ok(Vec::new()) };
+        let theirs = other.list()?.into_iter().map(|run| run.run).collect::<Vec<_>>();
+        drop(other);
+        let fail = |e| explain(from, e);
+        self.db.execute("ATTACH DATABASE ?1 AS other", [from.display().to_string()]).map_err(fail)?;
+        let mut runs = Vec::with_capacity(theirs.len());
+        let mut copied = Ok(());
+        for run in theirs {
+            match copy(&mut self.db, run) {
+                Ok(number) => runs.push(number),
+                Err(e) => {
+                    copied = Err(explain(&self.path, e));
+                    break;
+                }
+            }
+        }
+        self.db.execute("DETACH DATABASE other", []).map_err(fail)?;
+        copied.map(|()| runs)
+    }
+}
+
+fn copy(db: &mut Connection, run: i64) -> rusqlite::Result<i64> {
+    let tx = db.transaction()?;
+    tx.execute(
+        "INSERT INTO main.runs (kind, experiment, started_unix_s, finished_unix_s, seed, repeats, plan_key, record)
+         SELECT kind, experiment, started_unix_s, finished_unix_s, seed, repeats, plan_key, record FROM other.runs WHERE run = ?1",
+        [run],
+    )?;
+    let here = tx.last_insert_rowid();
+    tx.execute(
+        "INSERT INTO main.cells (run, cell, params, untestable)
+         SELECT ?2, cell, params, untestable FROM other.cells WHERE run = ?1",
+        [run, here],
+    )?;
+    tx.execute(
+        "INSERT INTO main.corruptions (run, json) SELECT ?2, json FROM other.corruptions WHERE run = ?1",
+        [run, here],
+    )?;
+    let measurements: Vec<i64> = tx
+        .prepare("SELECT measurement FROM other.measurements WHERE run = ?1 ORDER BY measurement")?
+        .query_map([run], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for there in measurements {
+        tx.execute(
+            "INSERT INTO main.measurements (run, cell, repeat, started_unix_s, elapsed_ns, ios, iops, latency_mean_ns,
+               latency_p99_ns, hostname, kernel, json)
+             SELECT ?2, cell, repeat, started_unix_s, elapsed_ns, ios, iops, latency_mean_ns, latency_p99_ns, hostname, kernel, json
+             FROM other.measurements WHERE measurement = ?1",
+            params![there, here],
+        )?;
+        let measurement = tx.last_insert_rowid();
+        for (table, column) in [("histograms", "latency"), ("losses", "name, count")] {
+            tx.execute(
+                &format!(
+                    "INSERT INTO main.{table} (measurement, {column}) SELECT ?2, {column} FROM other.{table} WHERE measurement = ?1"
+                ),
+                [there, measurement],
+            )?;
+        }
+    }
+    tx.commit()?;
+    Ok(here)
+}

@@ -1,0 +1,286 @@
+//! A command that is watched from its first instruction: its process waits at a gate, before it becomes the program, until
+//! the probes are attached and know it.
+
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::end::{self, End};
+use super::processes::CpuTime;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::limits;
+use iotrail_host::programs;
+
+/// The process of a command. Dropped before its gate was opened, it never becomes the program.
+#[derive(Debug)]
+pub struct Gated {
+    argv: Vec<OsString>,
+    tgid: u32,
+    /// The number that the probes know it by.
+    kernels_tgid: Option<u32>,
+    /// What its process had used when it came to the gate.
+    cpu_before: CpuTime,
+    end: End,
+    gate: Option<PipeWriter>,
+    /// Ends when the program runs, or could not be run.
+    spawner: Option<JoinHandle<io::Result<()>>>,
+    /// Its exit status; 128 + the signal if one killed it.
+    ended: Option<i32>,
+}
+
+/// The first program of that name that may be run, as execvp(3) looks for it. Found out before anything is loaded.
+pub fn find(argv: &[OsString]) -> Result<()> {
+    let Some(name) = argv.first().filter(|name| !name.is_empty()) else {
+        return Err(Error::input("the command to watch has no name", "name a program after --"));
+    };
+    let shown = Path::new(name).display();
+    if name.as_encoded_bytes().contains(&b'/') {
+        return match std::fs::metadata(name) {
+            Err(e) => Err(Error::input(format!("cannot run {shown}"), "name a program that is there").because(e)),
+            Ok(meta) if meta.is_dir() => {
+                Err(Error::input(format!("cannot run {shown}: it is a folder"), "name a program in it"))
+            }
+            Ok(_) if !programs::may_run(Path::new(name)) => {
+                Err(Error::input(format!("cannot run {shown}: it may not be run"), "see chmod +x"))
+            }
+            Ok(_) => Ok(()),
+        };
+    }
+    match programs::on_path(name) {
+        Some(_) => Ok(()),
+        None => Err(Error::input(format!("there is no program {shown} in PATH"), "name one that is, or its path")),
+    }
+}
+
+fn cannot_start(cause: io::Error) -> Error {
+    Error::machine("cannot start a process for the command", "see the limits of processes and files: ulimit -a")
+        .because(cause)
+}
+
+impl Gated {
+    /// Makes the process; it waits. With `stdout_apart` its standard output is our standard error.
+    pub fn new(argv: &[OsString], stdout_apart: bool) -> Result<Self> {
+        let (name, args) = argv.split_first().expect("find() has seen a name");
+        let (mut told, tell) = io::pipe().map_err(cannot_start)?;
+        let (at_gate, gate) = io::pipe().map_err(cannot_start)?;
+        let mut command = Command::new(name);
+        command.args(args);
+        if stdout_apart {
+            let stderr = io::stderr();
+            // SAFETY: standard error is open for as long as the process lives, and is only borrowed to be duplicated.
+            let fd =
+                unsafe { BorrowedFd::borrow_raw(stderr.as_raw_fd()) }.try_clone_to_owned().map_err(cannot_start)?;
+            command.stdout(Stdio::from(fd));
+        }
+        limits::give_back(&mut command);
+        let outer_end = gate.as_raw_fd();
+        // SAFETY: the closure only makes plain system calls on descriptors that it owns, and allocates nothing.
+        unsafe { command.pre_exec(move || wait_at_gate(&tell, &at_gate, outer_end)) };
+        // spawn() comes back when the program runs: it waits in a thread of its own. With it go our copies of the child's
+        // ends, so that a child that could not be made is the end of the pipe.
+        let spawner = std::thread::Builder::new()
+            .name("spawn".into())
+            .spawn(move || command.spawn().map(drop))
+            .map_err(cannot_start)?;
+        let (mut tgid, mut user_ns, mut system_ns) = ([0; 4], [0; 8], [0; 8]);
+        let heard =
+            [&mut tgid[..], &mut user_ns[..], &mut system_ns[..]].into_iter().try_for_each(|b| told.read_exact(b));
+        if let Err(cause) = heard {
+            let spawned = spawner.join().unwrap_or_else(|_| Err(io::Error::other("its thread broke down")));
+            return Err(cannot_start(spawned.err().unwrap_or(cause)));
+        }
+        let tgid = u32::from_ne_bytes(tgid);
+        let cpu_before = CpuTime { user_ns: u64::from_ne_bytes(user_ns), system_ns: u64::from_ne_bytes(system_ns) };
+        // A child that is given up here sees its gate close.
+        let end = End::of(tgid).map_err(cannot_start)?;
+        Ok(Gated {
+            argv: argv.to_vec(),
+            tgid,
+            kernels_tgid: None,
+            cpu_before,
+            end,
+            gate: Some(gate),
+            spawner: Some(spawner),
+            ended: None,
+        })
+    }
+
+    pub fn argv(&self) -> Vec<String> {
+        self.argv.iter().map(|a| a.to_string_lossy().into_owned()).collect()
+    }
+
+    /// In our PID namespace.
+    pub fn tgid(&self) -> u32 {
+        self.tgid
+    }
+
+    pub fn is_known_as(&mut self, kernels_tgid: u32) {
+        self.kernels_tgid = Some(kernels_tgid);
+    }
+
+    /// The kernel's own, where it was told.
+    pub fn kernels_tgid(&self) -> Option<u32> {
+        self.kernels_tgid
+    }
+
+    pub fn end(&self) -> &End {
+        &self.end
+    }
+
+    /// Opens the gate: the process becomes the program.
+    pub fn release(&mut self) -> Result<()> {
+        let (Some(mut gate), Some(spawner)) = (self.gate.take(), self.spawner.take()) else { return Ok(()) };
+        gate.write_all(&[1]).map_err(cannot_start)?;
+        match spawner.join().unwrap_or_else(|_| Err(io::Error::other("its thread broke down"))) {
+            Ok(()) => Ok(()),
+            Err(cause) => {
+                let name = Path::new(&self.argv[0]).display().to_string();
+                Err(Error::input(format!("cannot run {name}"), "name a program that can be run").because(cause))
+            }
+        }
+    }
+
+    /// What its process had used when it came to the gate.
+    pub fn cpu_before(&self) -> CpuTime {
+        self.cpu_before
+    }
+
+    /// Its exit status, or 128 + the signal that killed it, if it has ended; never waits.
+    pub fn ended(&mut self) -> Option<i32> {
+        if self.ended.is_none() {
+            let mut status = 0;
+            // SAFETY: a child of ours that nobody else waits for, and a live place for the answer.
+            let pid = unsafe { libc::waitpid(self.tgid as libc::pid_t, &mut status, libc::WNOHANG) };
+            if pid == self.tgid as libc::pid_t {
+                // Without WUNTRACED there is no third way to be waited for.
+                self.ended = Some(match libc::WIFEXITED(status) {
+                    true => libc::WEXITSTATUS(status),
+                    false => 128 + libc::WTERMSIG(status),
+                });
+            }
+        }
+        self.ended
+    }
+
+    /// Sends it a signal, unless it has ended.
+    pub fn signal(&mut self, signal: libc::c_int) {
+        if self.ended().is_none() {
+            // SAFETY: a child of ours that was not waited for: the number is still its own.
+            unsafe { libc::kill(self.tgid as libc::pid_t, signal) };
+        }
+    }
+
+    /// Waits for its end, so long at most.
+    pub fn wait(&mut self, patience: Duration) -> Option<i32> {
+        let until = Instant::now() + patience;
+        while self.ended().is_none() && Instant::now() < until {
+            end::wait([&self.end].into_iter(), until.saturating_duration_since(Instant::now()));
+        }
+        self.ended
+    }
+}
+
+impl Drop for Gated {
+    fn drop(&mut self) {
+        // The closed gate is what a process that still waits there sees; then spawn() comes back with its error.
+        drop(self.gate.take());
+        if let Some(spawner) = self.spawner.take() {
+            // Its error says that the program was not run, which is what was wanted.
+            drop(spawner.join());
+        }
+    }
+}
+
+pub(super) fn cpu_time(usage: &libc::rusage) -> CpuTime {
+    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+    CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
+}
+
+/// In the child, before it becomes the program. Tells its number and what it has used up to here, which is none of the
+/// program's.
+fn wait_at_gate(mut tell: &PipeWriter, mut at_gate: &PipeReader, outer_end: RawFd) -> io::Result<()> {
+    // SAFETY: the child's own copy of the other end, which nothing in the child uses; while it is open, the gate would
+    // not be seen to close. getpid cannot fail, nor can getrusage, which fills a plain C structure that is valid when zero.
+    let (tgid, used) = unsafe {
+        libc::close(outer_end);
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        (libc::getpid() as u32, cpu_time(&usage))
+    };
+    tell.write_all(&tgid.to_ne_bytes())?;
+    tell.write_all(&used.user_ns.to_ne_bytes())?;
+    tell.write_all(&used.system_ns.to_ne_bytes())?;
+    let mut opened = [0];
+    match at_gate.read(&mut opened)? {
+        1 => Ok(()),
+        _ => Err(io::ErrorKind::Interrupted.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argv(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_program_runs_only_when_the_gate_opens_and_its_status_is_kept() {
+        let mut command = Gated::new(&argv(&["sh", "-c", "exit 7"]), false).unwrap();
+        let exe = || std::fs::read_link(format!("/proc/{}/exe", command.tgid())).unwrap();
+        assert_eq!(exe(), std::env::current_exe().unwrap(), "it is not the program yet");
+        assert_eq!(command.ended(), None);
+        command.release().unwrap();
+        assert_eq!(command.wait(Duration::from_secs(30)).unwrap(), 7);
+        assert_eq!(command.ended().unwrap(), 7, "asked again");
+    }
+
+    #[test]
+    fn a_signal_ends_it() {
+        let mut command = Gated::new(&argv(&["sleep", "600"]), false).unwrap();
+        command.release().unwrap();
+        command.signal(libc::SIGTERM);
+        assert_eq!(command.wait(Duration::from_secs(30)).unwrap(), 128 + libc::SIGTERM);
+    }
+
+    #[test]
+    fn without_its_gate_it_never_runs() {
+        let command = Gated::new(&argv(&["sleep", "600"]), false).unwrap();
+        let tgid = command.tgid();
+        drop(command);
+        assert!(!Path::new(&format!("/proc/{tgid}")).exists());
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_wrong_input() {
+        let said = |words: &[&str]| {
+            let e = find(&argv(words)).unwrap_err();
+            assert_eq!(e.exit_status(), 2);
+            e.to_string()
+        };
+        assert_eq!(
+            said(&["no-such-program"]),
+            "there is no program no-such-program in PATH; name one that is, or its path"
+        );
+        assert_eq!(
+            said(&["/no/such"]),
+            "cannot run /no/such: No such file or directory (os error 2); name a program that is there"
+        );
+        assert_eq!(said(&["/"]), "cannot run /: it is a folder; name a program in it");
+        assert_eq!(said(&["/proc/self/status"]), "cannot run /proc/self/status: it may not be run; see chmod +x");
+        find(&argv(&["sh"])).unwrap();
+        // Only the kernel knows this one.
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("script");
+        std::fs::write(&file, "#!/no/such/interpreter\n").unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut command = Gated::new(&[file.into_os_string()], false).unwrap();
+        assert_eq!(command.release().unwrap_err().exit_status(), 2);
+    }
+}

@@ -1,0 +1,46 @@
+//! Other people's programs: what is asked to be watched, what /proc says of it beside the probes, and the record that the two
+//! make together.
+//!
+//! | module | responsible for |
+//! |---|---|
+//! | [`subject`] | a command, processes, or everyone: validated before anything is loaded |
+//! | [`command`] | a command that stands still until the probes are there |
+//! | [`end`] | the end of a process |
+//! | [`namespace`] | the numbers by which the kernel itself knows processes |
+//! | [`left`] | what a command has left running when it ended |
+//! | [`rings`] | which file descriptor is which ring |
+//! | [`processes`] | CPU time, helper threads, children: sampled |
+//! | `quota` | CPU quotas that held them back |
+//! | [`files`] | names of the files that followed requests go to |
+//! | [`summary`] | counts and followed requests → the record; pure |
+//! | `threads` | who submits to a ring, and who waits for its completions; pure |
+//! | [`recording`] | followed requests in a file: written while they come, read again |
+//! | [`recorder`] | what is kept of followed requests: a file, or the slowest |
+//! | [`sampler`] | samples of their CPU time |
+//! | [`session`] | one watched span from its beginning to its end |
+//! | [`windows`] | when the probes are attached, where they are not all the time; pure |
+//! | [`metrics`] | counts so far, for those who scrape them |
+//! | [`rates`] | counts at two moments and what was followed between → rates; pure |
+//! | [`live`] | a watched span of which rates are told while it lasts |
+//!
+//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-load`, `iotrail-path`, `iotrail-answer`, `iotrail-probe`.
+
+pub mod command;
+pub mod end;
+pub mod files;
+pub mod left;
+pub mod live;
+pub mod metrics;
+pub mod namespace;
+pub mod processes;
+mod quota;
+pub mod rates;
+pub mod recorder;
+pub mod recording;
+pub mod rings;
+pub mod sampler;
+pub mod session;
+pub mod subject;
+pub mod summary;
+mod threads;
+pub mod windows;

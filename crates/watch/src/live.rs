@@ -1,0 +1,118 @@
+//! A watched span of which rates are told while it lasts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::namespace::Numbers;
+use super::processes::Processes;
+use super::rates::{Known, Meter, Moment};
+use super::recorder;
+use super::rings::{self, SQPOLL};
+use super::session::{self, PERIOD, Watched};
+use super::subject::Asked;
+use super::summary::{self, Part, Summary};
+use iotrail_base::error::{Error, Result};
+use iotrail_probe::choice::Choice;
+use iotrail_probe::observed::Observed;
+use iotrail_probe::watch::{Room, Watch};
+use iotrail_schema::measurement::Warning;
+use iotrail_schema::top_record::TopRecord;
+
+/// How it is watched.
+#[derive(Debug, Clone)]
+pub struct How {
+    pub interval: Duration,
+    /// Requests that are followed whole.
+    pub choice: Choice,
+    pub numbers: Rc<Numbers>,
+}
+
+/// Hears of what goes on while it is watched.
+pub trait Listener {
+    /// Watching begins, without what is missing.
+    fn begins(&mut self, missing: &[Warning]) -> Result<()>;
+    /// An interval has ended.
+    fn interval(&mut self, record: TopRecord) -> Result<ControlFlow<()>>;
+    /// Called again and again between intervals; must not wait.
+    fn meanwhile(&mut self) -> Result<ControlFlow<()>>;
+}
+
+/// Watches until the processes have ended or the listener breaks off.
+pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()> {
+    session::allowed()?;
+    let mut room = Room::default();
+    let mut watch = Watch::open(&mut room, session::probed(&asked, how.choice))?;
+    let mut watched = match asked {
+        Asked::Processes(processes) => Watched::Processes(processes),
+        Asked::Everyone => Watched::Everyone,
+        Asked::Command(_) => return Err(Error::input("a command is not watched live", "see `iotrail trace --help`")),
+    };
+    let mut processes = Processes::new(!matches!(watched, Watched::Everyone), Rc::clone(&how.numbers));
+    session::follow(&mut watched, &mut watch, &mut processes, &how.numbers)?;
+    session::still_there(&watched)?;
+    let mut missing = watch.missing();
+    missing.extend(session::whose_numbers(&how.numbers));
+    listener.begins(&missing)?;
+
+    watch.begin()?;
+    if how.choice.adaptive {
+        watch.spare();
+    }
+    let mut began = Instant::now();
+    let (mut summary, mut meter) = (Summary::new(how.choice), Meter::new(how.choice));
+    loop {
+        let over = watched.have_ended();
+        watch.pace()?;
+        session::take(&mut watch, &mut summary, &mut processes, None, None)?;
+        processes.sample();
+        let now = Instant::now();
+        if over || now >= began + how.interval {
+            let observed = watch.turn()?;
+            summary.fold(&watch.folded());
+            let read = Instant::now();
+            let followed = summary.turn();
+            let known = known(&observed, &followed, &processes, &how.numbers);
+            let unix_s = recorder::now().unix_ns / 1_000_000_000;
+            let end = Moment { elapsed_ns: (read - began).as_nanos() as u64, unix_s };
+            began = read;
+            if listener.interval(meter.turn(observed, &followed, &known, end))?.is_break() || over {
+                return Ok(());
+            }
+        }
+        if listener.meanwhile()?.is_break() {
+            return Ok(());
+        }
+        watched.wait(PERIOD.min((began + how.interval).saturating_duration_since(Instant::now())));
+    }
+}
+
+/// What /proc tells of each ring.
+fn known(
+    observed: &Observed,
+    followed: &BTreeMap<Option<u32>, Part>,
+    processes: &Processes,
+    numbers: &Numbers,
+) -> HashMap<u32, Known> {
+    let sq_tids = summary::sq_tids(&observed.rings, followed);
+    let matched =
+        rings::matched(&observed.rings, &processes.rings.all(), &sq_tids, &rings::partly_told(&observed.others));
+    let names: HashMap<u32, &str> = processes.names().collect();
+    let mut alive: HashMap<u32, bool> = HashMap::new();
+    let known = observed.rings.iter().zip(matched).map(|(counts, seen)| {
+        let by_trails = sq_tids.get(&counts.ring).copied();
+        // As in a trace: what was seen to submit goes before what fdinfo named.
+        let tid = by_trails.or(seen.and_then(|ring| ring.sq_thread)).filter(|_| counts.setup_flags & SQPOLL != 0);
+        // The end of one that is outside this PID namespace is not seen in here.
+        let alive = *alive.entry(counts.tgid).or_insert_with(|| numbers.lives(counts.tgid) != Some(false));
+        let known = Known {
+            comm: names.get(&counts.tgid).map(|name| (*name).to_owned()),
+            fds: seen.map_or(vec![], |ring| ring.fds.iter().copied().collect()),
+            sq_thread: tid.and_then(|tid| processes.sq_thread(counts.tgid, tid)),
+            gone: !alive,
+        };
+        (counts.ring, known)
+    });
+    known.collect()
+}

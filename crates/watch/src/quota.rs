@@ -1,0 +1,71 @@
+//! CPU quotas of the watched processes' control groups: how long they kept these off their CPUs.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use iotrail_base::words::span;
+use iotrail_host::cgroup;
+use iotrail_schema::measurement::Warning;
+
+/// The groups that have a quota, from the moment that a process was met in one.
+#[derive(Debug, Default)]
+pub struct Quotas {
+    memberships: HashSet<String>,
+    throttled_before_ns: BTreeMap<PathBuf, u64>,
+}
+
+impl Quotas {
+    /// A process that is watched, by /proc's number.
+    pub fn meet(&mut self, number: u32) {
+        let Some(membership) = cgroup::membership(number) else { return };
+        if self.memberships.contains(&membership) {
+            return;
+        }
+        for dir in cgroup::of(&membership).dirs {
+            if let (Some(_), Some(ns)) = (cgroup::quota(&dir), cgroup::throttled_ns(&dir)) {
+                self.throttled_before_ns.entry(dir).or_insert(ns);
+            }
+        }
+        self.memberships.insert(membership);
+    }
+
+    /// Of the group that lost most: those around it lose the same time.
+    pub fn warning(&self) -> Option<Warning> {
+        let lost = |(dir, before): (&PathBuf, &u64)| {
+            let ns = cgroup::throttled_ns(dir)?.checked_sub(*before).filter(|ns| *ns > 0)?;
+            Some((ns, dir.clone()))
+        };
+        let (ns, dir) = self.throttled_before_ns.iter().filter_map(lost).max()?;
+        Some(warning(ns, &dir, cgroup::quota(&dir)))
+    }
+}
+
+fn warning(throttled_ns: u64, dir: &Path, cpus: Option<f64>) -> Warning {
+    let allowed = cpus.map(|cpus| format!(" ({cpus} CPUs)")).unwrap_or_default();
+    Warning::new(
+        "cpu_quota",
+        format!(
+            "the CPU quota of the control group {}{allowed} kept its threads off their CPUs for {}, summed over CPUs: that lies in the \
+             times of their requests",
+            dir.display(),
+            span(throttled_ns as f64)
+        ),
+        "raise the quota to see the programs without it",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_quota_cost_is_said_with_its_group() {
+        let said = warning(380_000_000, Path::new("/sys/fs/cgroup/cpu/a"), Some(0.5));
+        assert_eq!(
+            said.text,
+            "the CPU quota of the control group /sys/fs/cgroup/cpu/a (0.5 CPUs) kept its threads off their CPUs for 380 ms, summed over \
+             CPUs: that lies in the times of their requests"
+        );
+        assert!(Quotas::default().warning().is_none());
+    }
+}

@@ -1,0 +1,230 @@
+//! What becomes of followed requests beside the summary: all of them into a recording's file, or the slowest kept in memory.
+//!
+//! A file has a thread of its own: a disk that stalls does not stop the taking out of what the probes hand over. It may be
+//! behind by [`QUEUE`] batches, 260,000 completions or some 100 MB; beyond that, taking waits for it, and what the
+//! probes then find no room for is counted as lost.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::recording::Writer;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::output::Existing;
+use iotrail_host::clock::monotonic_ns;
+use iotrail_path::slowest::{By, Slowest};
+use iotrail_probe::rings::FollowLoss;
+use iotrail_schema::recorded::{ClockOrigin, End, Entry, Header, Losses};
+use iotrail_schema::trail::Trail;
+
+/// Between two notes of the losses.
+const NOTES: Duration = Duration::from_secs(1);
+
+/// Completions that go to the file's thread at once, at most.
+const BATCH: usize = 4096;
+const QUEUE: usize = 64;
+
+/// What is to be kept.
+#[derive(Debug, Clone, Default)]
+pub struct Keep {
+    pub file: Option<(PathBuf, Existing)>,
+    /// Only so many, the slowest; `None`: all, which needs a file.
+    pub slowest: Option<usize>,
+}
+
+impl Keep {
+    pub fn any(&self) -> bool {
+        self.file.is_some() || self.slowest.is_some()
+    }
+}
+
+/// What was kept.
+#[derive(Debug)]
+pub struct Kept {
+    /// The recording's file and its length; an error: it could not be written to its end.
+    pub file: Option<Result<(PathBuf, u64)>>,
+    /// Completions in it, or in `slowest`.
+    pub completions: u64,
+    pub slowest: Option<Flight>,
+}
+
+/// The slowest, as a recording of them holds them.
+#[derive(Debug, Clone)]
+pub struct Flight {
+    pub header: Header,
+    /// In the order of posting.
+    pub entries: Vec<Entry>,
+    pub end: End,
+}
+
+/// Takes followed requests as they come.
+pub struct Recorder {
+    to: To,
+    completions: u64,
+    next_note: Instant,
+}
+
+enum To {
+    File { path: PathBuf, batch: Vec<Trail>, thread: FileThread },
+    Slowest { header: Box<Header>, slowest: Slowest, losses: Vec<Losses>, file: Option<(PathBuf, Writer)> },
+}
+
+impl Recorder {
+    /// Makes the file. `None`: nothing is to be kept.
+    pub fn start(keep: &Keep, header: Header) -> Result<Option<Self>> {
+        let file =
+            keep.file.as_ref().map(|(path, existing)| Ok((path.clone(), Writer::create(path, &header, *existing)?)));
+        let to = match (keep.slowest, file.transpose()?) {
+            (Some(k), file) => {
+                To::Slowest { header: Box::new(header), slowest: Slowest::new(k, By::Latency), losses: vec![], file }
+            }
+            (None, Some((path, writer))) => {
+                let thread = FileThread::start(writer)?;
+                To::File { path, batch: Vec::with_capacity(BATCH), thread }
+            }
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(Recorder { to, completions: 0, next_note: Instant::now() + NOTES }))
+    }
+
+    pub fn take(&mut self, trail: &Trail) {
+        self.completions += 1;
+        match &mut self.to {
+            To::File { batch, thread, .. } => {
+                batch.push(trail.clone());
+                if batch.len() >= BATCH {
+                    thread.send(Message::Trails(std::mem::replace(batch, Vec::with_capacity(BATCH))));
+                }
+            }
+            To::Slowest { slowest, .. } => slowest.offer(trail),
+        }
+    }
+
+    /// Whether losses are to be noted by now.
+    pub fn is_note_due(&self) -> bool {
+        Instant::now() >= self.next_note
+    }
+
+    /// Notes what was lost up to now: to be called after what came before was taken.
+    pub fn note(&mut self, loss: FollowLoss) {
+        self.next_note = Instant::now() + NOTES;
+        let now = losses(self.completions, loss);
+        match &mut self.to {
+            To::File { batch, thread, .. } => {
+                thread.send(Message::Trails(std::mem::replace(batch, Vec::with_capacity(BATCH))));
+                thread.send(Message::Losses(now));
+            }
+            To::Slowest { losses, .. } => losses.push(now),
+        }
+    }
+
+    /// Ends it: watching had ended at `at_ns`. Of `end`, the losses are set here.
+    pub fn finish(self, at_ns: u64, loss: FollowLoss, end: End) -> Kept {
+        let losses = Losses { at_ns, ..losses(self.completions, loss) };
+        let end = End { losses, unfinished: loss.unfinished, ..end };
+        match self.to {
+            To::File { path, batch, thread } => {
+                thread.send(Message::Trails(batch));
+                let written = thread.finish(end).map(|bytes| (path, bytes));
+                Kept { file: Some(written), completions: self.completions, slowest: None }
+            }
+            To::Slowest { header, slowest, losses, file } => {
+                let entries = by_posting(slowest, losses);
+                let completions = entries.iter().filter(|e| !matches!(e, Entry::Losses(_))).count() as u64;
+                let written = file.map(|(path, writer)| Ok((path, write(writer, &entries, &end)?)));
+                Kept { file: written, completions, slowest: Some(Flight { header: *header, entries, end }) }
+            }
+        }
+    }
+}
+
+fn losses(followed: u64, loss: FollowLoss) -> Losses {
+    Losses {
+        at_ns: now().monotonic_ns,
+        followed,
+        no_room: loss.no_room,
+        ring_buffer_full: loss.ring_buffer_full,
+        no_completion: loss.no_completion,
+    }
+}
+
+fn by_posting(slowest: Slowest, losses: Vec<Losses>) -> Vec<Entry> {
+    let mut entries: Vec<(u64, Entry)> = losses.into_iter().map(|l| (l.at_ns, Entry::Losses(l))).collect();
+    entries.extend(slowest.into_sorted().into_iter().map(|kept| {
+        let entry = if kept.later { Entry::Later } else { Entry::Trail };
+        (kept.trail.posted.ns, entry(kept.trail))
+    }));
+    entries.sort_by_key(|(ns, _)| *ns);
+    entries.into_iter().map(|(_, entry)| entry).collect()
+}
+
+fn write(mut writer: Writer, entries: &[Entry], end: &End) -> Result<u64> {
+    for entry in entries {
+        match entry {
+            Entry::Trail(trail) => writer.push(trail)?,
+            Entry::Later(trail) => writer.push_later(trail)?,
+            Entry::Losses(losses) => writer.losses(*losses)?,
+        }
+    }
+    writer.finish(end)
+}
+
+/// This moment on both clocks.
+pub fn now() -> ClockOrigin {
+    let read = |clock| {
+        let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a valid place to write to; these clocks are always there.
+        unsafe { libc::clock_gettime(clock, &mut at) };
+        at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
+    };
+    ClockOrigin { monotonic_ns: monotonic_ns(), unix_ns: read(libc::CLOCK_REALTIME) }
+}
+
+/// The thread that writes. When writing fails it ends, and what is sent to it then is dropped; [`finish`](Self::finish) tells.
+struct FileThread {
+    sender: SyncSender<Message>,
+    thread: JoinHandle<Result<u64>>,
+}
+
+enum Message {
+    Trails(Vec<Trail>),
+    Losses(Losses),
+    End(Box<End>),
+}
+
+impl FileThread {
+    fn start(writer: Writer) -> Result<Self> {
+        let (sender, receiver) = sync_channel(QUEUE);
+        let thread = std::thread::Builder::new().name("recording".into()).spawn(move || append(writer, &receiver));
+        let failed = |e| Error::machine("cannot start a thread for the recording", "see ulimit -u").because(e);
+        Ok(FileThread { sender, thread: thread.map_err(failed)? })
+    }
+
+    fn send(&self, message: Message) {
+        // It has ended only if it failed.
+        self.sender.send(message).unwrap_or(());
+    }
+
+    fn finish(self, end: End) -> Result<u64> {
+        self.send(Message::End(Box::new(end)));
+        let broken = |_| Err(Error::machine("the recording's thread broke down", "report this"));
+        self.thread.join().unwrap_or_else(broken)
+    }
+}
+
+fn append(mut writer: Writer, messages: &Receiver<Message>) -> Result<u64> {
+    for message in messages {
+        match message {
+            Message::Trails(trails) => trails.iter().try_for_each(|trail| writer.push(trail))?,
+            Message::Losses(losses) => writer.losses(losses)?,
+            Message::End(end) => return writer.finish(&end),
+        }
+    }
+    // Given up before its end: the file is cut off, as if recording had been killed.
+    Ok(writer.written_bytes())
+}
+
+#[cfg(test)]
+#[path = "recorder_tests.rs"]
+mod tests;

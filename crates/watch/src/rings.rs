@@ -1,0 +1,425 @@
+//! Which file descriptor is which ring: the rings of a process as /proc shows them, and their match with those that the
+//! probes counted.
+//!
+//! The two have no common key. A ring's file has an inode number of its own (Linux 5.16 and later), by which several
+//! descriptors, of a process or of its children, are known to be one ring; the probes know the ring by its size, its process
+//! and its submission-queue thread. Where these leave more than one possibility, none is taken. A ring whose descriptor
+//! was registered and closed has none.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use iotrail_host::procfs;
+use iotrail_load::engine::io_uring::flags;
+use iotrail_probe::rings::{OtherCounts, RingCounts};
+
+/// IORING_SETUP_SQPOLL.
+pub const SQPOLL: u32 = linux_raw_sys::io_uring::IORING_SETUP_SQPOLL;
+
+/// What /proc/TGID/fdinfo/FD says of a ring. Entries, tail and thread are missing while the kernel finds the ring locked
+/// (Linux 6.16 and later print nothing then, earlier ones no thread).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FdInfo {
+    pub inode: Option<u64>,
+    pub sq_entries: Option<u32>,
+    pub cq_entries: Option<u32>,
+    /// Completions posted since the ring was made (mod 2³²).
+    pub cq_tail: Option<u32>,
+    /// `None`: none, or it could not be told. In the initial PID namespace.
+    pub sq_thread: Option<u32>,
+    pub sq_cpu: Option<i32>,
+    /// Time that the thread worked, by the kernel's own count (Linux 6.9 and later).
+    pub sq_work_ns: Option<u64>,
+}
+
+impl FdInfo {
+    pub fn parse(text: &str) -> FdInfo {
+        let mut info = FdInfo::default();
+        for (key, value) in text.lines().filter_map(|line| line.split_once(":\t")) {
+            let entries = || u32::from_str_radix(value.strip_prefix("0x")?, 16).ok()?.checked_add(1);
+            match key {
+                "ino" => info.inode = value.parse().ok(),
+                "SqMask" => info.sq_entries = entries(),
+                "CqMask" => info.cq_entries = entries(),
+                // The kernel's own tail: the one that the program sees may lag behind it.
+                "CachedCqTail" => info.cq_tail = value.parse().ok(),
+                // -1: none.
+                "SqThread" => info.sq_thread = value.parse().ok(),
+                "SqThreadCpu" => info.sq_cpu = value.parse().ok().filter(|cpu| *cpu >= 0),
+                "SqWorkTime" => info.sq_work_ns = value.parse::<u64>().ok().map(|us| us * 1000),
+                _ => {}
+            }
+        }
+        if info.sq_thread.is_none() {
+            (info.sq_cpu, info.sq_work_ns) = (None, None);
+        }
+        info
+    }
+}
+
+/// One ring of one process, over the time that it was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenRing {
+    pub tgid: u32,
+    pub fds: BTreeSet<u32>,
+    pub sq_entries: u32,
+    pub cq_entries: u32,
+    /// At the first look: IORING_REGISTER_RESIZE_RINGS (Linux 6.13) changes them.
+    pub first_entries: (u32, u32),
+    /// There at the first look.
+    pub found: bool,
+    pub first_tail: u32,
+    pub last_tail: u32,
+    pub sq_thread: Option<u32>,
+    pub sq_cpu: Option<i32>,
+    pub first_work_ns: Option<u64>,
+    pub last_work_ns: Option<u64>,
+}
+
+impl SeenRing {
+    /// Completions posted while it was watched, as far as it was looked at.
+    fn progress(&self) -> u64 {
+        u64::from(self.last_tail.wrapping_sub(if self.found { self.first_tail } else { 0 }))
+    }
+
+    /// Time that its thread worked while it was watched, up to the last look.
+    pub fn work_ns(&self) -> Option<u64> {
+        let before = if self.found { self.first_work_ns? } else { 0 };
+        self.last_work_ns?.checked_sub(before)
+    }
+}
+
+/// All rings that were seen, by process and inode; and in the order of their processes' ends, those of processes that have ended.
+#[derive(Debug, Default)]
+pub struct SeenRings(BTreeMap<(u32, u64), SeenRing>, VecDeque<(u32, u64)>);
+
+/// The descriptors of a process, by its number in /proc, that are rings: (descriptor, the text about it).
+fn look(number: u32, wanted: impl Fn(u32) -> bool) -> Vec<(u32, String)> {
+    let fds = procfs::numbers(format!("/proc/{number}/fd"));
+    let is_ring = |fd: &u32| {
+        std::fs::read_link(format!("/proc/{number}/fd/{fd}")).is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
+    };
+    let text = |fd| Some((fd, procfs::text(format!("/proc/{number}/fdinfo/{fd}"))?));
+    fds.into_iter().filter(is_ring).filter(|fd| wanted(*fd)).filter_map(text).collect()
+}
+
+/// Whether a seen ring may be the counted one.
+type Fits<'f> = &'f dyn Fn(&RingCounts, &SeenRing) -> bool;
+
+/// Whether a process, by its number in /proc, has rings that /proc shows.
+pub fn has_rings(number: u32) -> bool {
+    !look(number, |_| true).is_empty()
+}
+
+impl SeenRings {
+    /// Looks at the rings of a process, which has this number in /proc. The kernel holds a ring's lock while it prints: those without a thread of their own
+    /// are looked at when they are new, and at all in a look that is `thorough`.
+    pub fn sample(&mut self, tgid: u32, number: u32, found: bool, thorough: bool) {
+        let settled: BTreeSet<u32> = match thorough {
+            true => BTreeSet::new(),
+            false => {
+                let of = self.0.range((tgid, 0)..=(tgid, u64::MAX)).map(|(_, ring)| ring);
+                of.filter(|ring| ring.sq_thread.is_none()).flat_map(|ring| ring.fds.iter().copied()).collect()
+            }
+        };
+        for (fd, text) in look(number, |fd| !settled.contains(&fd)) {
+            self.take(tgid, fd, found, FdInfo::parse(&text));
+        }
+        self.thin(tgid);
+    }
+
+    /// Rings of one process that are kept: a program may make them by the hundred thousand.
+    fn thin(&mut self, tgid: u32) {
+        const KEPT: usize = 4096;
+        let of_it: Vec<u64> = self.0.range((tgid, 0)..=(tgid, u64::MAX)).map(|((_, inode), _)| *inode).collect();
+        // Inodes are given in order: the first ones are the oldest.
+        for inode in of_it.iter().take(of_it.len().saturating_sub(KEPT)) {
+            self.0.remove(&(tgid, *inode));
+        }
+    }
+
+    fn take(&mut self, tgid: u32, fd: u32, found: bool, info: FdInfo) {
+        let (Some(inode), Some(sq_entries), Some(cq_entries), Some(cq_tail)) =
+            (info.inode, info.sq_entries, info.cq_entries, info.cq_tail)
+        else {
+            return;
+        };
+        let ring = self.0.entry((tgid, inode)).or_insert_with(|| SeenRing {
+            tgid,
+            fds: BTreeSet::new(),
+            sq_entries,
+            cq_entries,
+            first_entries: (sq_entries, cq_entries),
+            found,
+            first_tail: cq_tail,
+            last_tail: cq_tail,
+            sq_thread: None,
+            sq_cpu: None,
+            first_work_ns: info.sq_work_ns,
+            last_work_ns: None,
+        });
+        ring.fds.insert(fd);
+        (ring.sq_entries, ring.cq_entries) = (sq_entries, cq_entries);
+        ring.last_tail = cq_tail;
+        ring.first_work_ns = ring.first_work_ns.or(info.sq_work_ns);
+        ring.last_work_ns = info.sq_work_ns.or(ring.last_work_ns);
+        ring.sq_thread = info.sq_thread.or(ring.sq_thread);
+        ring.sq_cpu = info.sq_cpu.or(ring.sq_cpu);
+    }
+
+    /// Of processes that have ended only the last ones' rings are kept.
+    pub fn ended(&mut self, tgid: u32) {
+        const KEPT: usize = 4096;
+        let of_it = self.0.range((tgid, 0)..=(tgid, u64::MAX)).map(|(key, _)| *key);
+        self.1.extend(of_it);
+        while self.1.len() > KEPT {
+            if let Some(key) = self.1.pop_front() {
+                self.0.remove(&key);
+            }
+        }
+    }
+
+    pub fn all(&self) -> Vec<&SeenRing> {
+        self.0.values().collect()
+    }
+}
+
+/// For each counted ring, in order, the seen one that it is; `None` where there is none or more than one possibility.
+/// `sq_tids`: the submission-queue threads that were seen to submit, by ring. Three rules, each for what the ones before left:
+///
+/// 1. the submission-queue thread, where no other ring has the same one;
+/// 2. the process, the number of entries and whether there is such a thread, where these fit one ring on each side;
+/// 3. of those that fit, the completions posted while watched, where they are within 1 % (or 16) of one ring's on each side.
+///
+/// Of a process in `partly` only some of the rings are here: nothing can be told by what fits no other, and only the first rule
+/// holds. It is so too where more rings are alike than a record tells of.
+pub fn matched<'a>(
+    counts: &[RingCounts],
+    seen: &[&'a SeenRing],
+    sq_tids: &HashMap<u32, u32>,
+    partly: &BTreeSet<Option<u32>>,
+) -> Vec<Option<&'a SeenRing>> {
+    // Each is held against each.
+    const MANY: usize = 1024;
+    if counts.len().max(seen.len()) > MANY || partly.contains(&None) {
+        return vec![None; counts.len()];
+    }
+    let same_shape = |c: &RingCounts, s: &SeenRing| {
+        c.tgid == s.tgid
+            && [s.first_entries, (s.sq_entries, s.cq_entries)].contains(&(c.sq_entries, c.cq_entries))
+            && (c.setup_flags & SQPOLL != 0 || s.sq_thread.is_none())
+            && c.found == s.found
+    };
+    let same_thread = |c: &RingCounts, s: &SeenRing| {
+        same_shape(c, s) && s.sq_thread.is_some() && sq_tids.get(&c.ring).copied() == s.sq_thread
+    };
+    let whole_shape = |c: &RingCounts, s: &SeenRing| !partly.contains(&Some(c.tgid)) && same_shape(c, s);
+    let same_progress = |c: &RingCounts, s: &SeenRing| {
+        let completions: u64 = c.opcodes.iter().map(|o| o.completions).sum();
+        whole_shape(c, s) && completions.abs_diff(s.progress()) <= (completions / 100).max(16)
+    };
+    let mut found = vec![None; counts.len()];
+    let mut left: Vec<&'a SeenRing> = seen.to_vec();
+    let rules: [Fits<'_>; 3] = [&same_thread, &whole_shape, &same_progress];
+    for fits in rules {
+        let open: Vec<usize> = (0..counts.len()).filter(|i| found[*i].is_none()).collect();
+        let only = |i: usize| {
+            let mut candidates = left.iter().filter(|s| fits(&counts[i], s));
+            let (one, more) = (candidates.next()?, candidates.next());
+            let alone = || open.iter().filter(|j| fits(&counts[**j], one)).nth(1).is_none();
+            (more.is_none() && alone()).then_some(*one)
+        };
+        let new: Vec<(usize, &'a SeenRing)> = open.iter().filter_map(|i| Some((*i, only(*i)?))).collect();
+        for (i, ring) in new {
+            found[i] = Some(ring);
+            left.retain(|s| !std::ptr::eq(*s, ring));
+        }
+    }
+    found
+}
+
+/// The processes of which not all rings are told one by one.
+pub fn partly_told(others: &[OtherCounts]) -> BTreeSet<Option<u32>> {
+    others.iter().filter(|o| o.kind.is_none() && o.rings > 0).map(|o| o.tgid).collect()
+}
+
+/// Names of a ring's setup flags: those of `bench --ring`, then those that change nothing for a load of ours.
+pub fn flag_names(bits: u32, cq_entries: u32) -> Vec<String> {
+    use linux_raw_sys::io_uring as sys;
+    const OTHERS: [(u32, &str); 9] = [
+        (sys::IORING_SETUP_SQ_AFF, "sq_aff"),
+        (sys::IORING_SETUP_CLAMP, "clamp"),
+        (sys::IORING_SETUP_ATTACH_WQ, "attach_wq"),
+        (sys::IORING_SETUP_R_DISABLED, "r_disabled"),
+        (sys::IORING_SETUP_SQE128, "sqe128"),
+        (sys::IORING_SETUP_CQE32, "cqe32"),
+        (sys::IORING_SETUP_NO_MMAP, "no_mmap"),
+        (sys::IORING_SETUP_REGISTERED_FD_ONLY, "registered_fd_only"),
+        (1 << 18, "cqe_mixed"), // Linux 6.18
+    ];
+    let mut names = flags::names(bits, Some(cq_entries));
+    names.extend(OTHERS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| (*name).to_owned()));
+    let known =
+        flags::Flag::ALL.iter().map(|f| f.bit()).chain(OTHERS.iter().map(|(bit, _)| *bit)).fold(0, |a, b| a | b);
+    if bits & !known != 0 {
+        names.push(format!("{:#x}", bits & !known));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_probe::rings::OpcodeCounts;
+
+    /// Linux 6.18.44: depth 32 with SQPOLL; a line of a waiting completion left in.
+    const WITH_THREAD: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t354936\nSqMask:\t0x1f\nSqHead:\t916155\n\
+        SqTail:\t916155\nCachedSqHead:\t916155\nCqMask:\t0x3f\nCqHead:\t916123\nCqTail:\t916155\nCachedCqTail:\t916155\n\
+        SQEs:\t0\nCQEs:\t32\n   27: user_data:26, res:0, flag:0\nSqThread:\t5165\nSqThreadCpu:\t1\nSqTotalTime:\t385684\n\
+        SqWorkTime:\t203992\nUserFiles:\t0\nUserBufs:\t0\nPollList:\nCqOverflowList:\nNAPI:\tdisabled\n";
+
+    /// The same kernel: cqsize=256, no thread.
+    const WITHOUT: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t355218\nSqMask:\t0x1f\nSqHead:\t98337\n\
+        SqTail:\t98337\nCachedSqHead:\t98337\nCqMask:\t0xff\nCqHead:\t98305\nCqTail:\t98305\nCachedCqTail:\t98305\nSQEs:\t0\n\
+        CQEs:\t0\nSqThread:\t-1\nSqThreadCpu:\t-1\nSqTotalTime:\t0\nSqWorkTime:\t0\nUserFiles:\t0\nUserBufs:\t0\nPollList:\n\
+        CqOverflowList:\nNAPI:\tdisabled\n";
+
+    #[test]
+    fn what_the_kernel_prints() {
+        let with = FdInfo {
+            inode: Some(354936),
+            sq_entries: Some(32),
+            cq_entries: Some(64),
+            cq_tail: Some(916155),
+            sq_thread: Some(5165),
+            sq_cpu: Some(1),
+            sq_work_ns: Some(203_992_000),
+        };
+        assert_eq!(FdInfo::parse(WITH_THREAD), with);
+        let without = FdInfo {
+            inode: Some(355218),
+            sq_entries: Some(32),
+            cq_entries: Some(256),
+            cq_tail: Some(98305),
+            ..FdInfo::default()
+        };
+        assert_eq!(FdInfo::parse(WITHOUT), without);
+        // Before 6.9: no times.
+        let old = WITH_THREAD.replace("SqTotalTime:\t385684\nSqWorkTime:\t203992\n", "");
+        assert_eq!(FdInfo::parse(&old), FdInfo { sq_work_ns: None, ..with });
+        // Locked, 6.18.
+        let locked = FdInfo::parse("pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t7\n");
+        assert_eq!(locked, FdInfo { inode: Some(7), ..FdInfo::default() });
+    }
+
+    #[test]
+    fn several_descriptors_of_one_ring() {
+        let mut seen = SeenRings::default();
+        let at = |cq_tail, sq_work_ns| FdInfo { cq_tail: Some(cq_tail), sq_work_ns, ..FdInfo::parse(WITH_THREAD) };
+        seen.take(7, 3, true, at(u32::MAX - 4, Some(100)));
+        seen.take(7, 9, true, at(5, Some(250)));
+        // Locked, as kernels before 6.16 print it.
+        seen.take(7, 9, true, FdInfo { sq_thread: None, ..at(10, None) });
+        let ring = seen.all()[0];
+        assert_eq!((seen.all().len(), ring.fds.iter().copied().collect::<Vec<_>>()), (1, vec![3, 9]));
+        assert_eq!((ring.progress(), ring.work_ns(), ring.sq_thread), (15, Some(150), Some(5165)));
+        // Made while watched: all that it did is of this span.
+        seen.take(8, 3, false, at(77, Some(100)));
+        assert_eq!((seen.all()[1].progress(), seen.all()[1].work_ns()), (77, Some(100)));
+    }
+
+    fn counted(ring: u32, tgid: u32, entries: u32, setup_flags: u32, completions: u64) -> RingCounts {
+        RingCounts {
+            ring,
+            tgid,
+            setup_flags,
+            sq_entries: entries,
+            cq_entries: 2 * entries,
+            found: true,
+            opcodes: vec![OpcodeCounts { completions, ..OpcodeCounts::default() }],
+            ..RingCounts::default()
+        }
+    }
+
+    fn ring(tgid: u32, fd: u32, entries: u32, sq_thread: Option<u32>, progress: u32) -> SeenRing {
+        SeenRing {
+            tgid,
+            fds: [fd].into(),
+            sq_entries: entries,
+            cq_entries: 2 * entries,
+            first_entries: (entries, 2 * entries),
+            found: true,
+            first_tail: 1000,
+            last_tail: 1000 + progress,
+            sq_thread,
+            sq_cpu: None,
+            first_work_ns: None,
+            last_work_ns: None,
+        }
+    }
+
+    fn fds(counts: &[RingCounts], seen: &[SeenRing], sq_tids: &[(u32, u32)]) -> Vec<Option<u32>> {
+        let seen: Vec<&SeenRing> = seen.iter().collect();
+        let found = matched(counts, &seen, &sq_tids.iter().copied().collect(), &BTreeSet::new());
+        found.into_iter().map(|s| s.and_then(|s| s.fds.first().copied())).collect()
+    }
+
+    #[test]
+    fn rings_of_different_shape_are_told_apart() {
+        let counts = [counted(0, 7, 8, 0, 5), counted(1, 7, 16, 0, 5), counted(2, 8, 8, 0, 5), counted(3, 9, 8, 0, 5)];
+        let seen = [ring(8, 30, 8, None, 0), ring(7, 20, 16, None, 0), ring(7, 10, 8, None, 0)];
+        // The last one's descriptor is registered and closed.
+        assert_eq!(fds(&counts, &seen, &[]), [Some(10), Some(20), Some(30), None]);
+        // A ring with a thread is none without the flag.
+        assert_eq!(fds(&counts[..1], &[ring(7, 10, 8, Some(4), 0)], &[]), [None]);
+    }
+
+    #[test]
+    fn a_ring_that_was_resized_is_the_same_ring() {
+        let mut seen = SeenRings::default();
+        let at = |cq_entries| FdInfo { cq_entries: Some(cq_entries), ..FdInfo::parse(WITHOUT) };
+        seen.take(7, 3, true, at(64));
+        seen.take(7, 3, true, at(256));
+        let ring = seen.all()[0].clone();
+        assert_eq!((ring.cq_entries, ring.first_entries), (256, (32, 64)));
+        // The probes know it as it was made, or as it was when its queue overflowed.
+        for cq_entries in [64, 256] {
+            let counted = RingCounts { cq_entries, ..counted(0, 7, 32, 0, 0) };
+            assert_eq!(fds(&[counted], std::slice::from_ref(&ring), &[]), [Some(3)]);
+        }
+    }
+
+    #[test]
+    fn rings_of_one_shape_are_told_by_thread_or_progress_or_not_at_all() {
+        let polled = [counted(0, 7, 8, SQPOLL, 0), counted(1, 7, 8, SQPOLL, 0)];
+        let seen = [ring(7, 10, 8, Some(71), 0), ring(7, 20, 8, Some(70), 0)];
+        assert_eq!(fds(&polled, &seen, &[(0, 70), (1, 71)]), [Some(20), Some(10)]);
+        // One thread for both: it tells nothing.
+        let shared = [ring(7, 10, 8, Some(70), 0), ring(7, 20, 8, Some(70), 0)];
+        assert_eq!(fds(&polled, &shared, &[(0, 70), (1, 70)]), [None, None]);
+
+        let counts = [counted(0, 7, 8, 0, 100_000), counted(1, 7, 8, 0, 500)];
+        let seen = [ring(7, 10, 8, None, 510), ring(7, 20, 8, None, 99_500)];
+        assert_eq!(fds(&counts, &seen, &[]), [Some(20), Some(10)]);
+        let alike = [ring(7, 10, 8, None, 99_900), ring(7, 20, 8, None, 100_100)];
+        assert_eq!(fds(&counts, &alike, &[]), [None, None]);
+        // Idle ones are all alike.
+        let idle = [counted(0, 7, 8, 0, 0), counted(1, 7, 8, 0, 0)];
+        assert_eq!(fds(&idle, &[ring(7, 10, 8, None, 0), ring(7, 20, 8, None, 0)], &[]), [None, None]);
+    }
+
+    #[test]
+    fn every_flag_has_a_name() {
+        assert_eq!(flag_names(0, 8), [""; 0]);
+        assert_eq!(flag_names((1 << 1) | (1 << 3) | (1 << 10), 256), ["sqpoll", "cqsize=256", "sqe128"]);
+        assert_eq!(flag_names(1 << 30, 8), ["0x40000000"]);
+    }
+
+    #[test]
+    fn a_process_without_rings() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        assert!(!has_rings(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!has_rings(child.id()));
+    }
+}

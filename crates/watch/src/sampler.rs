@@ -1,0 +1,56 @@
+//! Samples of the watched processes' CPU time, those included that appear while they are watched.
+
+use std::collections::BTreeSet;
+
+use super::processes::Processes;
+use iotrail_base::error::Result;
+use iotrail_probe::profile::{Profiler, Room, Sampling, Subject, Whom};
+use iotrail_probe::sampled::CpuShares;
+use iotrail_schema::measurement::Warning;
+
+/// A process is sampled from the moment on at which it was met: when its parent is looked at, or a request of its was
+/// followed.
+pub struct Sampler<'room> {
+    profiler: Profiler<'room>,
+    told: BTreeSet<u32>,
+    refused: u64,
+}
+
+impl<'room> Sampler<'room> {
+    pub fn open(room: &'room mut Room, sampling: Sampling) -> Result<Self> {
+        let subject = Subject { whom: Whom::Tgids(vec![]), exclude_tid: 0, sampling };
+        Ok(Sampler { profiler: Profiler::open(room, subject)?, told: BTreeSet::new(), refused: 0 })
+    }
+
+    pub fn begin(&mut self) -> Result<()> {
+        self.profiler.begin()
+    }
+
+    /// Samples all that are watched by now.
+    pub fn tell(&mut self, processes: &Processes) {
+        for (tgid, _) in processes.names() {
+            if self.told.insert(tgid) && self.profiler.watch(tgid).is_err() {
+                self.refused += 1;
+            }
+        }
+    }
+
+    pub fn end(&mut self) -> Result<CpuShares> {
+        Ok(self.profiler.end()?.shares(None))
+    }
+
+    /// Processes that found no room among the sampled ones.
+    pub fn doubt(&self) -> Option<Warning> {
+        (self.refused > 0).then(|| {
+            Warning::new(
+                "not_sampled",
+                format!(
+                    "{} of {} processes were not sampled: there was no room for more",
+                    self.refused,
+                    self.told.len()
+                ),
+                "the shares are of the others",
+            )
+        })
+    }
+}

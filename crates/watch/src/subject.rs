@@ -1,0 +1,147 @@
+//! What is asked to be watched, validated before anything is loaded.
+
+use std::ffi::OsString;
+
+use super::command;
+use super::end::End;
+use super::namespace::Numbers;
+use iotrail_base::error::{Error, Result};
+
+/// Who is watched. Numbers of processes are the kernel's own.
+#[derive(Debug)]
+pub enum Asked {
+    Command(Vec<OsString>),
+    Processes(Vec<Process>),
+    Everyone,
+}
+
+/// A process that was there when it was asked for.
+#[derive(Debug)]
+pub struct Process {
+    pub tgid: u32,
+    pub comm: String,
+    pub end: End,
+}
+
+/// One of the three, or why not.
+pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Numbers) -> Result<Asked> {
+    match (command.is_empty(), tgids.is_empty(), everyone) {
+        (true, true, false) => Err(Error::input(
+            "nothing to watch",
+            "name a command (iotrail trace -- CMD), a process (-p TGID), or everyone (-a)",
+        )),
+        (false, true, false) => {
+            command::find(command)?;
+            Ok(Asked::Command(command.to_vec()))
+        }
+        (true, false, false) => {
+            let mut processes: Vec<Process> = vec![];
+            for tgid in tgids {
+                let process = process(*tgid, numbers)?;
+                if processes.iter().all(|p| p.tgid != process.tgid) {
+                    processes.push(process);
+                }
+            }
+            Ok(Asked::Processes(processes))
+        }
+        (true, true, true) => Ok(Asked::Everyone),
+        _ => Err(Error::input(
+            "more than one kind of subject is named",
+            "give one of: a command after --, processes with -p, everyone with -a",
+        )),
+    }
+}
+
+fn process(number: u32, numbers: &Numbers) -> Result<Process> {
+    let absent = || Error::input(format!("there is no process {number}"), "`ps` lists what there is");
+    if std::process::id() == number {
+        return Err(Error::input(format!("process {number} is iotrail itself"), "name the process to watch"));
+    }
+    let found = numbers.find(number)?.ok_or_else(absent)?;
+    if found.tid != found.tgid {
+        let of = found.process_here;
+        return Err(Error::input(format!("{number} is a thread of process {of}"), format!("watch all of it: -p {of}")));
+    }
+    // First the descriptor, then the look: what is looked at is the process that the descriptor is of.
+    let end = End::of(number).map_err(|cause| match cause.raw_os_error() {
+        Some(libc::ESRCH) => absent(),
+        _ => Error::machine(
+            format!("cannot follow process {number} to its end"),
+            "a seccomp filter may forbid pidfd_open: run outside the container",
+        )
+        .because(cause),
+    })?;
+    let found = numbers.find(number)?.ok_or_else(absent)?;
+    if found.is_kernel_thread {
+        return Err(Error::input(
+            format!("process {number} ({}) is a thread of the kernel: it makes no requests of its own", found.comm),
+            "name the program whose requests it serves, or watch everyone with -a",
+        ));
+    }
+    // By the kernel's number: a container's first process is the ancestor of that container's alone.
+    if found.tgid == 1 {
+        return Err(Error::input(
+            format!("process 1 ({}) is the ancestor of all processes of this machine", found.comm),
+            "to watch everyone use -a; else name the program to watch",
+        ));
+    }
+    if end.is_there() {
+        return Err(Error::input(format!("process {number} ({}) has ended", found.comm), "name one that runs"));
+    }
+    Ok(Process { tgid: found.tgid, comm: found.comm, end })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(command: &[&str], tgids: &[u32], everyone: bool) -> String {
+        let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+        let e = resolve(&command, tgids, everyone, &Numbers::SAME).unwrap_err();
+        assert_eq!(e.exit_status(), 2, "{e}");
+        e.to_string()
+    }
+
+    #[test]
+    fn exactly_one_kind_of_subject() {
+        assert!(said(&[], &[], false).starts_with("nothing to watch; "));
+        assert!(said(&["true"], &[1], false).starts_with("more than one kind"));
+        assert!(said(&["true"], &[], true).starts_with("more than one kind"));
+        assert!(said(&[], &[1], true).starts_with("more than one kind"));
+    }
+
+    #[test]
+    fn what_is_no_process_to_watch() {
+        assert_eq!(said(&[], &[u32::MAX / 2], false), "there is no process 2147483647; `ps` lists what there is");
+        let first = said(&[], &[1], false);
+        assert!(first.contains("is the ancestor of all") && first.contains("to watch everyone use -a"), "{first}");
+        let us = std::process::id();
+        assert!(said(&[], &[us], false).ends_with("is iotrail itself; name the process to watch"));
+        // Tests run in threads of their own.
+        // SAFETY: takes nothing and cannot fail.
+        let tid = unsafe { libc::gettid() } as u32;
+        if tid != us {
+            assert_eq!(
+                said(&[], &[tid], false),
+                format!("{tid} is a thread of process {us}; watch all of it: -p {us}")
+            );
+        }
+    }
+
+    #[test]
+    fn a_process_is_named_and_its_end_is_seen() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let tgid = child.id();
+        let asked = resolve(&[], &[tgid, tgid], false, &Numbers::SAME).unwrap();
+        let Asked::Processes(processes) = asked else { panic!("processes were asked for") };
+        assert_eq!((processes.len(), processes[0].tgid), (1, tgid));
+        assert!(!processes[0].end.is_there());
+        child.kill().unwrap();
+        while !processes[0].end.is_there() {
+            std::thread::yield_now();
+        }
+        assert!(said(&[], &[tgid], false).ends_with("has ended; name one that runs"), "nobody has waited for it");
+        child.wait().unwrap();
+        assert!(said(&[], &[tgid], false).starts_with("there is no process"));
+    }
+}

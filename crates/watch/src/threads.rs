@@ -1,0 +1,287 @@
+//! Who submits to a ring and who waits for its completions: followed requests by thread, put together with the probes' counts of waits.
+//! Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iotrail_probe::rings::RingCounts;
+use iotrail_schema::trace_record::{Detour, RingThreads, ThreadRecord, VehicleShare};
+use iotrail_schema::trail::Trail;
+use iotrail_schema::vehicle::Vehicle;
+
+/// Submitters of one ring that are kept apart.
+const KEPT: usize = 1024;
+/// Threads of one ring that are told one by one.
+const TOLD: usize = 16;
+/// Vehicles that are told of a detour.
+const VEHICLES: usize = 5;
+
+/// A thread that waits more rarely than once in so many of the requests that it submits, and of its ring's waits, leaves the waiting to
+/// others: what it waits for is the ring's end, say.
+const RARELY: u64 = 100;
+
+/// Of the followed requests of one ring.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Submitters {
+    by_tid: BTreeMap<u32, Submitted>,
+    /// Of those that are not kept apart: their completions.
+    others: u64,
+}
+
+/// Sums over one thread's followed requests, each as often as it stands for.
+#[derive(Debug, Clone, Default)]
+struct Submitted {
+    requests: u64,
+    completions: u64,
+    /// Those that its own task work posted:
+    carried: Carried,
+    by: BTreeMap<(Vehicle, Option<String>), u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Carried {
+    completions: u64,
+    weight: u64,
+    /// Those of them whose delivery delay is known, and its sum.
+    timed: u64,
+    delay: u128,
+}
+
+impl Carried {
+    fn add(&mut self, other: &Carried) {
+        self.completions += other.completions;
+        self.weight += other.weight;
+        self.timed += other.timed;
+        self.delay += other.delay;
+    }
+
+    fn delivery_ns(&self) -> Option<f64> {
+        (self.timed > 0).then(|| self.delay as f64 / self.timed as f64)
+    }
+}
+
+/// The kernel queues it to the thread that submitted, and posts it when that one next leaves or enters the kernel.
+fn by_submitter(vehicle: Vehicle) -> bool {
+    use Vehicle::*;
+    matches!(vehicle, Enter | SyscallExit | ReschedIpi | DeviceIrq | TimerTick | PageFault | OtherIrq)
+}
+
+impl Submitters {
+    /// `is_first`: of its request.
+    pub fn take(&mut self, trail: &Trail, is_first: bool) {
+        let weight = u64::from(trail.weight.max(1));
+        if self.by_tid.len() >= KEPT && !self.by_tid.contains_key(&trail.tid) {
+            self.others += weight;
+            return;
+        }
+        let of = self.by_tid.entry(trail.tid).or_default();
+        of.requests += if is_first { weight } else { 0 };
+        of.completions += weight;
+        if !by_submitter(trail.vehicle) {
+            return;
+        }
+        of.carried.completions += 1;
+        of.carried.weight += weight;
+        if let Some(ns) = trail.delay_ns() {
+            of.carried.timed += weight;
+            of.carried.delay += u128::from(ns) * u128::from(weight);
+        }
+        // Other details, a waker's say, are many.
+        let detail = trail.detail.clone().filter(|_| trail.vehicle == Vehicle::SyscallExit);
+        *of.by.entry((trail.vehicle, detail)).or_default() += weight;
+    }
+
+    pub fn add(&mut self, other: &Submitters) {
+        self.others += other.others;
+        for (tid, theirs) in &other.by_tid {
+            if self.by_tid.len() >= KEPT && !self.by_tid.contains_key(tid) {
+                self.others += theirs.completions;
+                continue;
+            }
+            let of = self.by_tid.entry(*tid).or_default();
+            of.requests += theirs.requests;
+            of.completions += theirs.completions;
+            of.carried.add(&theirs.carried);
+            for (by, n) in &theirs.by {
+                *of.by.entry(by.clone()).or_default() += n;
+            }
+        }
+    }
+}
+
+/// Of each ring, in order; of a ring that several processes use, what the others wait for it as well decides whose completions make a
+/// detour. `None`: nobody was seen to use it.
+pub(super) fn of_rings<'a>(
+    rings: &[RingCounts],
+    followed: impl Fn(u32) -> Option<&'a Submitters>,
+) -> Vec<Option<RingThreads>> {
+    let mut waits: BTreeMap<u32, BTreeMap<u32, u64>> = BTreeMap::new();
+    for r in rings {
+        let of = waits.entry(r.of.unwrap_or(r.ring)).or_default();
+        for thread in r.threads.iter().filter(|thread| thread.waits > 0) {
+            *of.entry(thread.tid).or_default() += thread.waits;
+        }
+    }
+    let none = Submitters::default();
+    rings.iter().map(|r| of_ring(r, followed(r.ring).unwrap_or(&none), &waits[&r.of.unwrap_or(r.ring)])).collect()
+}
+
+/// `waits`: for the whole ring, by thread.
+fn of_ring(r: &RingCounts, submitters: &Submitters, waits: &BTreeMap<u32, u64>) -> Option<RingThreads> {
+    let tids: BTreeSet<u32> = r.threads.iter().map(|t| t.tid).chain(submitters.by_tid.keys().copied()).collect();
+    let one = |tid: &u32| {
+        let of = submitters.by_tid.get(tid);
+        let counted = r.threads.iter().find(|t| t.tid == *tid);
+        ThreadRecord {
+            tid: *tid,
+            comm: counted.map(|t| t.comm.clone()).filter(|comm| !comm.is_empty()),
+            submitted: of.map_or(0, |of| of.requests),
+            waits: counted.map_or(0, |t| t.waits),
+            delivery_ns: of.and_then(|of| of.carried.delivery_ns()),
+        }
+    };
+    let mut threads: Vec<ThreadRecord> = tids.iter().map(one).filter(|t| t.submitted + t.waits > 0).collect();
+    threads.sort_by_key(|t| (std::cmp::Reverse(t.submitted.saturating_add(t.waits)), t.tid));
+    let waiting = threads.iter().filter(|t| t.waits > 0).count() as u64;
+    let more = threads.len().saturating_sub(TOLD) as u64 + u64::from(submitters.others > 0);
+    threads.truncate(TOLD);
+    (!threads.is_empty()).then(|| RingThreads {
+        threads,
+        more,
+        waiting: (waiting > 0).then_some(waiting),
+        detour: detour(submitters, waits),
+    })
+}
+
+fn detour(submitters: &Submitters, waits: &BTreeMap<u32, u64>) -> Option<Detour> {
+    let all_waits: u64 = waits.values().sum();
+    let leaves_it_to_others = |tid: u32, of: &Submitted| {
+        let own = waits.get(&tid).copied().unwrap_or(0);
+        let rarely = |of: u64| own == 0 || own.saturating_mul(RARELY) < of;
+        all_waits > own && rarely(of.requests) && rarely(all_waits)
+    };
+    let (mut these, mut others) = (Carried::default(), Carried::default());
+    let mut by: BTreeMap<&(Vehicle, Option<String>), u64> = BTreeMap::new();
+    let mut threads = 0;
+    for (tid, of) in submitters.by_tid.iter().filter(|(_, of)| of.carried.completions > 0) {
+        if !leaves_it_to_others(*tid, of) {
+            others.add(&of.carried);
+            continue;
+        }
+        these.add(&of.carried);
+        threads += 1;
+        for (vehicle, n) in &of.by {
+            *by.entry(vehicle).or_default() += n;
+        }
+    }
+    let completions: u64 = submitters.by_tid.values().map(|of| of.completions).sum::<u64>() + submitters.others;
+    let mut most: Vec<_> = by.into_iter().collect();
+    most.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let vehicle = |(vehicle, n): (&(Vehicle, Option<String>), u64)| VehicleShare {
+        vehicle: vehicle.0,
+        detail: vehicle.1.clone(),
+        share: n as f64 / these.weight as f64,
+    };
+    (these.completions > 0).then(|| Detour {
+        completions: these.completions,
+        estimated: these.weight,
+        share: these.weight as f64 / completions as f64,
+        threads,
+        delivery_ns: these.delivery_ns(),
+        others_delivery_ns: others.delivery_ns(),
+        vehicles: most.into_iter().take(VEHICLES).map(vehicle).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_probe::rings::ThreadCounts;
+    use iotrail_schema::trail::Stamp;
+    use iotrail_schema::trail_example;
+
+    /// Posted 1 µs after it was ready, or 2,899 µs.
+    fn trail(tid: u32, vehicle: Vehicle, detail: Option<&str>, soon: bool) -> Trail {
+        let t = trail_example::trail();
+        let ready = Stamp { ns: t.posted.ns - if soon { 1_000 } else { 2_899_000 }, cpu: 1 };
+        Trail { tid, vehicle, detail: detail.map(Into::into), ready: Some(ready), ..t }
+    }
+
+    fn ring(ring: u32, of: Option<u32>, threads: &[(u32, &str, u64)]) -> RingCounts {
+        let thread = |&(tid, comm, waits): &(u32, &str, u64)| ThreadCounts { tid, comm: comm.into(), waits };
+        RingCounts { ring, of, threads: threads.iter().map(thread).collect(), ..RingCounts::default() }
+    }
+
+    /// 8 requests of thread 1, of which 2 were posted inline; 2 of thread 2.
+    fn submitters() -> Submitters {
+        let mut s = Submitters::default();
+        for i in 0..8 {
+            let t = match i {
+                0 | 1 => trail(1, Vehicle::Inline, None, true),
+                2 => trail(1, Vehicle::TimerTick, None, false),
+                _ => trail(1, Vehicle::SyscallExit, Some("futex"), false),
+            };
+            s.take(&t, true);
+        }
+        (0..2).for_each(|_| s.take(&trail(2, Vehicle::Enter, Some("slept, woken by something not seen"), true), true));
+        s
+    }
+
+    fn one(rings: &[RingCounts]) -> Option<RingThreads> {
+        let s = submitters();
+        of_rings(rings, |ring| (ring == 0).then_some(&s)).remove(0)
+    }
+
+    #[test]
+    fn what_is_submitted_by_who_does_not_wait_makes_a_detour() {
+        let t = one(&[ring(0, None, &[(1, "writer", 0), (2, "reaper", 500)])]).unwrap();
+        let threads: Vec<_> = t
+            .threads
+            .iter()
+            .map(|t| (t.tid, t.comm.as_deref().unwrap(), t.submitted, t.waits, t.delivery_ns))
+            .collect();
+        assert_eq!(threads, [(2, "reaper", 2, 500, Some(1_000.0)), (1, "writer", 8, 0, Some(2_899_000.0))]);
+        assert_eq!((t.more, t.waiting), (0, Some(1)));
+        let d = t.detour.unwrap();
+        assert_eq!((d.completions, d.estimated, d.share, d.threads), (6, 6, 0.6, 1), "what was inline made none");
+        assert_eq!((d.delivery_ns, d.others_delivery_ns), (Some(2_899_000.0), Some(1_000.0)));
+        let by: Vec<_> = d.vehicles.iter().map(|v| (v.vehicle, v.detail.as_deref(), (v.share * 6.0).round())).collect();
+        assert_eq!(by, [(Vehicle::SyscallExit, Some("futex"), 5.0), (Vehicle::TimerTick, None, 1.0)]);
+    }
+
+    #[test]
+    fn where_nobody_else_waits_there_is_none() {
+        let polls = one(&[ring(0, None, &[(1, "writer", 0)])]).unwrap();
+        assert_eq!((polls.waiting, polls.detour), (None, None), "who takes the completions is not known");
+        let alone = one(&[ring(0, None, &[(1, "writer", 90), (2, "reaper", 90)])]).unwrap();
+        assert_eq!((alone.waiting, alone.detour), (Some(2), None));
+        // Each waits rarely, and as often as the other one.
+        let mut many = Submitters::default();
+        for tid in [1, 2] {
+            (0..1000).for_each(|_| many.take(&trail(tid, Vehicle::ReschedIpi, None, true), true));
+        }
+        let rings = [ring(0, None, &[(1, "a", 2), (2, "b", 2)])];
+        assert_eq!(of_rings(&rings, |_| Some(&many)).remove(0).unwrap().detour, None);
+        // One that waited once, for the end, leaves it to the other.
+        let rings = [ring(0, None, &[(1, "a", 1), (2, "b", 900)])];
+        assert_eq!(of_rings(&rings, |_| Some(&many)).remove(0).unwrap().detour.unwrap().threads, 1);
+        assert_eq!(of_rings(&[ring(0, None, &[])], |_| None), [None]);
+    }
+
+    #[test]
+    fn another_process_may_wait() {
+        let both = [ring(0, None, &[(1, "writer", 0), (2, "writer-2", 0)]), ring(1, Some(0), &[(9, "reaper", 70)])];
+        let s = submitters();
+        let of = of_rings(&both, |ring| (ring == 0).then_some(&s));
+        let [Some(whole), Some(the_use)] = &of[..] else { panic!("{of:?}") };
+        assert_eq!((whole.waiting, whole.detour.as_ref().unwrap().threads), (None, 2));
+        assert_eq!((the_use.waiting, the_use.threads[0].waits, &the_use.detour), (Some(1), 70, &None));
+    }
+
+    #[test]
+    fn threads_without_end_are_not_kept() {
+        let mut s = Submitters::default();
+        (0..3000).for_each(|tid| s.take(&trail(tid, Vehicle::TimerTick, None, true), true));
+        let t = of_rings(&[ring(0, None, &[])], |_| Some(&s)).remove(0).unwrap();
+        assert_eq!((t.threads.len(), t.more), (TOLD, (KEPT - TOLD) as u64 + 1));
+    }
+}

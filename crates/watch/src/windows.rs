@@ -1,0 +1,176 @@
+//! When the probes are attached, of a program that is watched by windows. Pure: times come from the caller.
+
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use iotrail_base::units::Span;
+use iotrail_stats::random::Random;
+
+/// So long in each period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Windows {
+    pub open: Duration,
+    pub period: Duration,
+}
+
+impl FromStr for Windows {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (open, period) = text.split_once('/').ok_or("write OPEN/PERIOD, as 10ms/1s")?;
+        let (Span(open), Span(period)) = (open.parse::<Span>()?, period.parse::<Span>()?);
+        if open < Duration::from_millis(1) {
+            return Err("a window is at least 1ms long".into());
+        }
+        // It may stay open as long again, until its last request is done; and attaching takes its time.
+        if period < open * 4 || period < Duration::from_millis(100) {
+            return Err("a period is at least four windows and 100ms long".into());
+        }
+        if period > Duration::from_secs(3600) {
+            return Err("a period is at most 1h long".into());
+        }
+        Ok(Windows { open, period })
+    }
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Open,
+    /// No more requests are chosen; those that are go on to their end.
+    Finish,
+    Close,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Closed { until: Instant },
+    Open { until: Instant },
+    Finishing { until: Instant },
+}
+
+/// Windows at random moments of their periods: regular ones would beat with what the program does regularly.
+#[derive(Debug)]
+pub struct Schedule {
+    windows: Windows,
+    random: Random,
+    /// Of the next period.
+    begin: Instant,
+    state: State,
+}
+
+impl Schedule {
+    pub fn new(windows: Windows, now: Instant, seed: u64) -> Self {
+        let mut schedule =
+            Schedule { windows, random: Random::new(seed), begin: now, state: State::Closed { until: now } };
+        schedule.next_period(now);
+        schedule
+    }
+
+    /// The window that was to be opened is open: attaching takes its time, and is none of the window's.
+    pub fn opened(&mut self, now: Instant) {
+        self.state = State::Open { until: now + self.windows.open };
+    }
+
+    /// `unfinished`: chosen requests that are not done.
+    pub fn step(&mut self, now: Instant, unfinished: u32) -> Option<Step> {
+        match self.state {
+            State::Closed { until } if now >= until => {
+                self.state = State::Open { until: now + self.windows.open };
+                Some(Step::Open)
+            }
+            State::Open { until } if now >= until => {
+                self.state = State::Finishing { until: now + self.windows.open };
+                Some(Step::Finish)
+            }
+            State::Finishing { until } if unfinished == 0 || now >= until => {
+                self.next_period(now);
+                Some(Step::Close)
+            }
+            _ => None,
+        }
+    }
+
+    pub fn is_finishing(&self) -> bool {
+        matches!(self.state, State::Finishing { .. })
+    }
+
+    /// How long nothing is to be done.
+    pub fn rest(&self, now: Instant) -> Duration {
+        match self.state {
+            State::Closed { until } | State::Open { until } => until.saturating_duration_since(now),
+            State::Finishing { until } => until.saturating_duration_since(now).min(Duration::from_millis(1)),
+        }
+    }
+
+    fn next_period(&mut self, now: Instant) {
+        let room = self.windows.period - self.windows.open * 2;
+        // Late by whole periods, as after a suspended machine: they are not made up for.
+        while self.begin + room <= now {
+            self.begin += self.windows.period;
+        }
+        let offset = Duration::from_nanos(self.random.below(room.as_nanos() as u64));
+        self.state = State::Closed { until: (self.begin + offset).max(now) };
+        self.begin += self.windows.period;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn one_in_each_period_whole_and_apart() {
+        let windows: Windows = "10ms/1s".parse().unwrap();
+        assert_eq!(windows, Windows { open: 10 * MS, period: 1000 * MS });
+        let began = Instant::now();
+        let mut schedule = Schedule::new(windows, began, 7);
+        let (mut now, mut opened) = (began, vec![]);
+        while opened.len() < 50 {
+            now += schedule.rest(now);
+            match schedule.step(now, 0) {
+                Some(Step::Open) => opened.push(now - began),
+                Some(Step::Finish) => assert_eq!(now - began, opened[opened.len() - 1] + 10 * MS),
+                Some(Step::Close) | None => {}
+            }
+        }
+        for (period, at) in opened.iter().enumerate() {
+            let begin = 1000 * MS * period as u32;
+            assert!((begin..begin + 980 * MS).contains(at), "window {period} opens at {at:?}");
+        }
+        let offsets: Vec<u128> = opened.iter().map(|at| at.as_millis() % 1000).collect();
+        assert!(offsets.iter().any(|ms| *ms < 300) && offsets.iter().any(|ms| *ms > 700), "{offsets:?}");
+    }
+
+    #[test]
+    fn what_does_not_end_is_waited_for_as_long_as_the_window_was_open() {
+        let began = Instant::now();
+        let mut schedule = Schedule::new("10ms/100ms".parse().unwrap(), began, 1);
+        let mut now = began + schedule.rest(began);
+        assert_eq!(schedule.step(now, 0), Some(Step::Open));
+        now += 10 * MS;
+        assert_eq!(schedule.step(now, 3), Some(Step::Finish));
+        assert_eq!(schedule.step(now + 9 * MS, 3), None);
+        assert_eq!(schedule.step(now + 10 * MS, 3), Some(Step::Close));
+        // A machine that slept for a minute opens one window, not six hundred.
+        now += Duration::from_secs(60);
+        assert_eq!(schedule.step(now, 0), Some(Step::Open));
+        now += 10 * MS;
+        assert_eq!(schedule.step(now, 0), Some(Step::Finish));
+        assert_eq!(schedule.step(now, 0), Some(Step::Close));
+        assert!(schedule.rest(now) > Duration::ZERO);
+    }
+
+    #[test]
+    fn wrong_ones_say_what_is_right() {
+        let refused = |text: &str| text.parse::<Windows>().unwrap_err();
+        assert_eq!(refused("10ms"), "write OPEN/PERIOD, as 10ms/1s");
+        assert_eq!(refused("10us/1s"), "a window is at least 1ms long");
+        assert_eq!(refused("300ms/1s"), "a period is at least four windows and 100ms long");
+        assert_eq!(refused("1ms/50ms"), "a period is at least four windows and 100ms long");
+        assert_eq!(refused("1ms/2h"), "a period is at most 1h long");
+        assert!(refused("10ms/1").contains("has no unit of time"));
+    }
+}
