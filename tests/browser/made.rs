@@ -103,7 +103,7 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
             ..LoadRecord::default()
         },
         elapsed_ns: 1_000_000_000,
-        ios: 1000,
+        ios: iops(cell, repeat).round() as u64,
         bytes: 1000 * 4096,
         iops: iops(cell, repeat),
         latency_ns: quantile::summary(latency),

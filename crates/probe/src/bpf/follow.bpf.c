@@ -587,7 +587,8 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		} else if (!(cqe_flags & (IORING_CQE_F_MORE | IORING_CQE_F_NOTIF)) && posts_many(req, opcode)) {
 			many_ends(address_in_thread(req, slot), user_data, number);
 		}
-		if (plain_send(opcode) && result >= 0 && (__u32)result < to_send(req))
+		/* A notification has no result. */
+		if (plain_send(opcode) && !(cqe_flags & IORING_CQE_F_NOTIF) && result >= 0 && (__u32)result < to_send(req))
 			op->shorts++;
 	}
 	switch (poster) {
