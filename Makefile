@@ -1,4 +1,4 @@
-# make run · make test · make lab-test · make peers-test · make interop · make bench · make lint · make install · make deb · make deb-test
+# make run · make test · make quick · make lab-test · make peers-test · make interop · make bench · make lint · make install · make deb · make deb-test
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
@@ -9,7 +9,7 @@ BIN = $(TARGET)/release/iotrail
 LAB_KERNELS = 6.1 6.12 newest
 LAB_TESTS = order:: vehicles:: functions:: ground:: reaping:: threads:: nvme:: nvme::what_has_no_poll_queue
 
-.PHONY: run build deps test lab-test peers-test interop lint bench install install-files deb deb-test clean
+.PHONY: run build deps test quick lab-test peers-test interop lint bench install install-files deb deb-test clean
 
 # The main job: COOP_TASKRUN against the default, on a file of this machine's disk; then the page of its figures.
 run: build
@@ -43,6 +43,12 @@ $(AXE):
 test: PACKAGES += strace groff-base chromium
 test: deps $(AXE)
 	$(CARGO) test --release --locked --workspace --no-fail-fast
+
+# What needs neither root nor a network, with debug assertions and checks for overflow.
+quick: deps
+	$(CARGO) fmt --all --check
+	$(CARGO) test --locked --workspace --lib
+	$(CARGO) test --locked --test golden
 
 # The tests of what a kernel does, inside each kernel of the lab. All are run, whatever fails before.
 lab-test: PACKAGES += e2fsprogs

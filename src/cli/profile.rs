@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_path::sample::Sample;
-use iotrail_probe::profile::{Clock, DEFAULT_HZ, MAX_HZ, Sampling};
+use iotrail_probe::profile::{DEFAULT_HZ, MAX_HZ};
+use iotrail_probe::sampling::{Clock, Sampling};
 use iotrail_report::export::{flamegraph, folded};
 use iotrail_schema::measurement::CpuSamples;
 

@@ -21,9 +21,11 @@ use iotrail_load::{self, Boundary, Doing, Outcome, Progress};
 use iotrail_path::sample::Sample;
 use iotrail_probe::numbers::Own;
 use iotrail_probe::observed::Observed;
-use iotrail_probe::profile::{self, Profiler, Sampling, Whom};
+use iotrail_probe::profile::{self, Profiler, Whom};
 use iotrail_probe::sampled::Profile;
-use iotrail_probe::watch::{Interface, Room, Subject, Who};
+use iotrail_probe::sampling::Sampling;
+use iotrail_probe::subject::{Interface, Subject, Who};
+use iotrail_probe::watch::Room;
 use iotrail_schema::measurement::{Circumstances, Host, Measurement, SCHEMA, Target, Warning};
 use iotrail_stats::quantile;
 

@@ -5,7 +5,8 @@ use iotrail_answer::doubt;
 use iotrail_base::error::{Error, Result};
 use iotrail_load::options::Trace;
 use iotrail_probe::observed::Observed;
-use iotrail_probe::watch::{Room, Subject, Watch};
+use iotrail_probe::subject::Subject;
+use iotrail_probe::watch::{Room, Watch};
 use iotrail_schema::measurement::{
     Interrupt, Ipi, Measurement, ModeSwitch, PerIo, Probe, Punts, TaskWorkBatch, VehicleCount, Warning,
 };

@@ -23,6 +23,7 @@ mod options;
 mod output;
 mod report;
 mod restore;
+mod rooms;
 mod run;
 mod shells;
 mod stop;
@@ -76,6 +77,7 @@ fn main() {
         store::TESTS,
         report::TESTS,
         restore::TESTS,
+        rooms::TESTS,
         compare::TESTS,
         bad_load::TESTS,
         bad_machine::TESTS,

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use iotrail_probe::subject::Interface;
 use iotrail_probe::support::{Facts, plan};
 use iotrail_probe::survey::{State, survey};
-use iotrail_probe::watch::Interface;
 use iotrail_schema::measurement::{Measurement, VehicleCount};
 use iotrail_schema::vehicle::Vehicle;
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use iotrail_host::kernel::version;
-use iotrail_probe::support::{Facts, Role, plan};
+use iotrail_probe::role::Role;
+use iotrail_probe::support::{Facts, plan};
 use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use iotrail_base::error::errno_name;
 use iotrail_base::words::{bytes, span};
-use iotrail_schema::timeline::{Span, Stage};
+use iotrail_schema::stage::Stage;
+use iotrail_schema::timeline::Span;
 use iotrail_schema::trail::{Course, Meanwhile, Punt, Stamp, Trail, Wake};
 use iotrail_schema::vehicle::Vehicle;
 

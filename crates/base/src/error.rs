@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::plain::sanitise;
+use crate::sanitise::sanitise;
 
 /// Who has to act; decides the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,5 +9,6 @@ pub mod folders;
 pub mod interrupt;
 pub mod output;
 pub mod plain;
+pub mod sanitise;
 pub mod units;
 pub mod words;

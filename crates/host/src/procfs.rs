@@ -134,6 +134,22 @@ pub fn ticks_to_ns(ticks: u64) -> u64 {
     ticks * (1_000_000_000 / per_second)
 }
 
+/// All processes below `tgid` that are there now, nearest first, by /proc's numbers.
+pub fn descendants(tgid: u32) -> Vec<u32> {
+    let mut found = vec![];
+    let mut open = vec![tgid];
+    while let Some(parent) = open.pop() {
+        for child in children(parent, &threads(parent)) {
+            // Numbers are reused while this looks: nobody is met twice.
+            if child != tgid && !found.contains(&child) {
+                found.push(child);
+                open.push(child);
+            }
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

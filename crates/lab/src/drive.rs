@@ -124,7 +124,7 @@ impl Drive {
                 latency.as_nanos().min(u128::from(u64::MAX))
             ),
             Data::Keep => {
-                let file = super::machine::escaped(&file(folder, number).display().to_string());
+                let file = escaped(&file(folder, number).display().to_string());
                 format!("driver=raw,file.driver=file,file.filename={file},cache.no-flush=on")
             }
         };
@@ -152,6 +152,11 @@ impl Drive {
             .map(OsString::from)
             .collect()
     }
+}
+
+/// A comma ends a value in QEMU's options.
+pub(super) fn escaped(value: &str) -> String {
+    value.replace(',', ",,")
 }
 
 #[cfg(test)]

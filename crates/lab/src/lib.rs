@@ -16,6 +16,7 @@
 //!
 //! It uses `iotrail-base`, `iotrail-host`.
 
+pub mod acceleration;
 mod cache;
 pub mod drive;
 pub mod guest;
@@ -38,8 +39,9 @@ use self::cache::cannot_write;
 use self::drive::{Data, Drive};
 use self::initramfs::Archive;
 use self::kernel::Kernel;
-use self::machine::{Acceleration, CONSOLE, INITRAMFS, Parts, SHARED};
+use self::machine::{CONSOLE, INITRAMFS, Parts, SHARED};
 use self::order::{FOLDER, LEFT, LEFT_VARIABLE, Order, PROGRAM, STATE};
+use crate::acceleration::Acceleration;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::folders::TARGET_VARIABLE;
 use iotrail_base::folders::temporary::Folder as RunFolder;

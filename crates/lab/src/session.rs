@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::Prepared;
 use super::line::{FromGuest, FromHost};
-use super::machine::{Acceleration, CONSOLE, Machine, SAID};
+use super::machine::{CONSOLE, Machine, SAID};
+use crate::acceleration::Acceleration;
 use iotrail_base::error::{Error, Result};
 
 /// How a session is to go.

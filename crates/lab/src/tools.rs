@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::cache::Cache;
-use super::machine::Acceleration;
 use super::packages::Packages;
+use crate::acceleration::Acceleration;
 use iotrail_base::error::{Error, Result};
 use iotrail_host::programs;
 

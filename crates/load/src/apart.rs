@@ -17,11 +17,12 @@ use iotrail_base::error::{Error, Result};
 use super::cpus;
 use super::feeder::Feeder;
 use super::gate::{self, AtGate, Stage};
+use super::job::{self, JobOutcome, Part, Shared};
 use super::phases::Ticks;
+use super::rounds::{self, Limits};
 use super::scratch::Pages;
 use super::tally::Tally;
 use super::usage;
-use super::worker::{self, JobOutcome, Limits, Part, Shared};
 
 /// Between the two threads of a job.
 struct Link {
@@ -95,7 +96,7 @@ impl Link {
         if self.in_flight.load(Ordering::SeqCst) == 0 && self.finished.load(Ordering::SeqCst) == stages {
             calls = 1;
             // A span, since `finished` can change without the word changing.
-            futex_wait(&self.in_flight, 0, worker::NAP);
+            futex_wait(&self.in_flight, 0, rounds::NAP);
         }
         self.reaper_asleep.store(false, Ordering::SeqCst);
         calls
@@ -199,7 +200,7 @@ struct Submitting<'a, 'b, S> {
 impl<S: Submitter> Submitting<'_, '_, S> {
     fn all_stages(mut self) -> Result<Option<JobOutcome>> {
         let (shared, spec) = (self.shared, self.shared.spec);
-        self.submitter.start().map_err(|e| worker::broken(spec, "starting", e))?;
+        self.submitter.start().map_err(|e| rounds::broken(spec, "starting", e))?;
         let (mut measured, mut before, mut wakeups_before) = (None, None, None);
         let usage = gate::stages(&shared.gate, |stage| {
             (before, wakeups_before) = (self.calls(), self.submitter.wakeups());
@@ -211,12 +212,12 @@ impl<S: Submitter> Submitting<'_, '_, S> {
             Ok(())
         })?;
         let Some(((ticks, began, ended), usage)) = measured.zip(usage) else { return Ok(None) };
-        let until = worker::limits(shared, self.job, Stage::Measured, began).until;
+        let until = rounds::limits(shared, self.job, Stage::Measured, began).until;
         let bound = spec.cpus.get(self.job as usize).map(|&c| cpus::is_bound(c));
         let syscalls = self.calls().zip(before).map(|(after, before)| after - before);
         let wakeups = self.submitter.wakeups().zip(wakeups_before).map(|(after, before)| after - before);
         Ok(Some(JobOutcome {
-            tally: Tally::new(worker::full_result(spec)),
+            tally: Tally::new(job::full_result(spec)),
             parts: vec![Part { tid: usage::tid(), usage, bound, ticks, syscalls, wakeups }],
             began,
             ended,
@@ -244,7 +245,7 @@ impl<S: Submitter> Submitting<'_, '_, S> {
         let wait = spec.engine_wait();
         let mut ticks = Ticks::default();
         let began = clock.now();
-        let Limits { ios, until, pace } = worker::limits(shared, job, stage, began);
+        let Limits { ios, until, pace } = rounds::limits(shared, job, stage, began);
         self.feeder.begin(stage, ios, pace);
         let mut ending = false;
         loop {
@@ -259,7 +260,7 @@ impl<S: Submitter> Submitting<'_, '_, S> {
             let back = self.head;
             self.take_back();
             if back != self.head && spec.think_ns > 0 {
-                worker::think(clock, spec.think_ns);
+                rounds::think(clock, spec.think_ns);
             }
             if !ending {
                 self.feeder.prepare(now);
@@ -275,8 +276,8 @@ impl<S: Submitter> Submitting<'_, '_, S> {
                 break;
             }
             match self.feeder.next_due() {
-                Some(due) => self.feeder.naps += worker::wait_until(clock, due.min(until), now, wait),
-                None if wait == Wait::Block => self.syscalls += self.link.sleep_for_slot(self.head, worker::NAP),
+                Some(due) => self.feeder.naps += rounds::wait_until(clock, due.min(until), now, wait),
+                None if wait == Wait::Block => self.syscalls += self.link.sleep_for_slot(self.head, rounds::NAP),
                 None => std::hint::spin_loop(),
             }
         }
@@ -303,7 +304,7 @@ impl<S: Submitter> Submitting<'_, '_, S> {
         self.feeder.taken(taken as usize);
         if let Err(e) = submitted {
             self.link.in_flight.fetch_sub(self.submitter.pending(), Ordering::SeqCst);
-            return Err(worker::broken(self.shared.spec, "submitting", e));
+            return Err(rounds::broken(self.shared.spec, "submitting", e));
         }
         self.syscalls += self.link.wake_reaper();
         Ok(())
@@ -329,9 +330,9 @@ impl<R: Reaper> Reaping<'_, '_, R> {
             // Beside the job rather than behind it on the job's CPU.
             None => cpus::unbind()?,
         }
-        self.reaper.start().map_err(|e| worker::broken(spec, "starting", e))?;
+        self.reaper.start().map_err(|e| rounds::broken(spec, "starting", e))?;
         let mut found = Vec::with_capacity(spec.depth as usize);
-        let mut tally = Tally::new(worker::full_result(spec));
+        let mut tally = Tally::new(job::full_result(spec));
         let (mut measured, mut calls, mut stages) = (None, None, 0);
         let usage = gate::stages(&shared.gate, |_| {
             let before = self.reaper.syscalls();
@@ -375,7 +376,7 @@ impl<R: Reaper> Reaping<'_, '_, R> {
             probe!(iotrail, poll_end, job, found.len());
             let now = clock.now();
             ticks.poll += now - before;
-            polled.map_err(|e| worker::broken(spec, "waiting for completions", e))?;
+            polled.map_err(|e| rounds::broken(spec, "waiting for completions", e))?;
             if found.is_empty() {
                 continue;
             }
@@ -396,11 +397,11 @@ impl<R: Reaper> Reaping<'_, '_, R> {
             if let Some(pages) = &mut self.scratch {
                 pages
                     .advance(found.len() as u64)
-                    .map_err(|e| worker::broken(spec, "touching its scratch memory", e))?;
+                    .map_err(|e| rounds::broken(spec, "touching its scratch memory", e))?;
             }
             found.clear();
             if tally.in_vain > 0 {
-                worker::check_errors(shared, tally)?;
+                rounds::check_errors(shared, tally)?;
             }
         }
         ticks.total = clock.now() - began;

@@ -27,7 +27,7 @@ pub fn claim(path: &Path) -> Result<File> {
     match OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path) {
         Ok(file) => Ok(file),
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(in_use("the kernel does not say by whom".into())),
-        Err(e) => Err(super::target::cannot("open", path, e)),
+        Err(e) => Err(super::refusal::cannot("open", path, e)),
     }
 }
 

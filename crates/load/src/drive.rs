@@ -17,8 +17,8 @@ use iotrail_host::pci::Address;
 use iotrail_schema::measurement::Warning;
 
 use super::device;
+use super::refusal::{cannot, check_leave, usable};
 use super::spec::LoadSpec;
-use super::target::{Target, cannot, check_leave, usable};
 
 /// Most blocks of one command: they are counted in 16 bits.
 const BLOCKS_MAX: u32 = 1 << 16;
@@ -49,8 +49,18 @@ pub fn is_generic(path: &Path) -> bool {
     meta.file_type().is_char_device() && fs::read_link(subsystem).is_ok_and(|s| s.ends_with("nvme-generic"))
 }
 
+/// A drive that every job can use.
+pub struct Opened {
+    pub passage: Passage,
+    /// One for each job, or none.
+    pub fds: Vec<OwnedFd>,
+    /// Keeps it from being mounted while we write to it.
+    pub claim: Option<File>,
+    pub bytes: u64,
+}
+
 /// `/dev/ng0n1`, for `--engine io_uring_cmd`.
-pub fn generic(spec: &LoadSpec, path: &Path) -> Result<Target> {
+pub fn generic(spec: &LoadSpec, path: &Path) -> Result<Opened> {
     let name = path.display();
     let meta = fs::metadata(path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => Error::input(
@@ -85,7 +95,7 @@ pub fn generic(spec: &LoadSpec, path: &Path) -> Result<Target> {
     while fds.len() < spec.jobs as usize {
         fds.push(open()?.into());
     }
-    Ok(Target::past_files(Passage::Generic(namespace), fds, claim, bytes))
+    Ok(Opened { passage: Passage::Generic(namespace), fds, claim, bytes })
 }
 
 /// The generic device of a namespace that was named by its disk or a partition: by the kernel's names, if it is there.
@@ -104,7 +114,7 @@ fn claim_disk(path: &Path) -> Result<Option<File>> {
 }
 
 /// `0000:00:04.0` or `0000:00:04.0/2`, for `--engine nvme_user`.
-pub fn own(spec: &LoadSpec, path: &Path) -> Result<Target> {
+pub fn own(spec: &LoadSpec, path: &Path) -> Result<Opened> {
     let Some((address, wanted)) = path.to_str().and_then(parse) else {
         return Err(Error::input(
             format!("--engine {} takes a drive's PCI address, and {} is none", spec.engine, path.display()),
@@ -116,7 +126,7 @@ pub fn own(spec: &LoadSpec, path: &Path) -> Result<Target> {
     let limit = controller.limits.transfer_bytes(controller.capabilities.least_page_shift());
     check_format(spec, path, &controller.namespace, limit)?;
     let bytes = usable(spec, path, controller.namespace.bytes())?;
-    Ok(Target::past_files(Passage::Own(Arc::new(controller)), Vec::new(), None, bytes))
+    Ok(Opened { passage: Passage::Own(Arc::new(controller)), fds: Vec::new(), claim: None, bytes })
 }
 
 fn parse(text: &str) -> Option<(Address, Option<u32>)> {

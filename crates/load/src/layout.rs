@@ -17,8 +17,9 @@ use std::time::Instant;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::plain::say;
 
+use super::alignment::check_alignment;
+use super::refusal::{cannot, no_direct};
 use super::spec::LoadSpec;
-use super::target::{cannot, check_alignment, no_direct};
 use super::verify;
 use super::{Doing, Progress};
 

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `options`, `spec`, `cpus` | what was asked for; the validated plan; CPU lists and binding |
 //! | `target`, `layout`, `device`, `extents` | the file or device: opened and checked; made; claimed; its holes |
+//! | `alignment`, `refusal` | what direct I/O asks for; why a target cannot be used |
 //! | `drive` | an NVMe namespace past files: its generic device, or a whole drive of ours |
+//! | `job`, `rounds` | what jobs share, and what comes of one; what its threads do around their I/Os |
 //! | `worker`, `apart` | a job that reaps its own completions; one with a reaper thread |
 //! | `feeder`, `pattern`, `pace`, `verify` | what is submitted next: slots, blocks, intended times, checkable content |
 //! | `clock`, `tally`, `phases`, `usage` | stamps; sums and latency; time by phase; what threads took |
@@ -22,6 +24,7 @@
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`.
 
+mod alignment;
 mod apart;
 pub mod buffers;
 pub mod clock;
@@ -32,6 +35,7 @@ pub mod engine;
 mod extents;
 mod feeder;
 pub mod gate;
+mod job;
 mod layout;
 pub mod lookout;
 mod neighbour;
@@ -40,6 +44,8 @@ mod outcome;
 pub mod pace;
 pub mod pattern;
 mod phases;
+mod refusal;
+mod rounds;
 mod scratch;
 pub mod series;
 pub mod spec;
@@ -59,10 +65,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use iotrail_base::error::{Error, Kind, Result};
 
+use job::Shared;
 use lookout::{Lookout, TICK};
 pub use outcome::Outcome;
 use spec::{LoadSpec, ReaperKind};
-use worker::Shared;
 
 /// A point between two stages. The calling thread passes it while every thread of the load stands still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,12 +12,12 @@ use iotrail_base::corruption::Corruption;
 
 use super::clock::Clock;
 use super::cpus::unpinned;
+use super::job::{JobOutcome, LOST, full_result};
 use super::options::EngineKind;
 use super::phases::Ticks;
 use super::spec::{LoadSpec, ReaperKind};
 use super::tally::Tally;
 use super::usage::Usage;
-use super::worker::{JobOutcome, LOST, full_result};
 
 /// A measured load.
 #[derive(Debug, Clone)]

@@ -13,12 +13,13 @@ use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::Warning;
 
 use super::Progress;
-use super::buffers::PAGE;
+use super::alignment::check_alignment;
 use super::device;
 use super::drive;
 use super::extents;
 use super::layout::{self, Identity};
 use super::options::{EngineKind, Rw};
+use super::refusal::{cannot, check_leave, no_direct, usable};
 use super::spec::LoadSpec;
 
 /// A target that is ready to be used by every job.
@@ -45,8 +46,8 @@ impl Target {
             return Ok(Self { fds: Vec::new(), _claim: None, passage: None, bytes: 0, warnings: Vec::new() });
         };
         match spec.engine {
-            EngineKind::IoUringCmd => return drive::generic(spec, path),
-            EngineKind::NvmeUser => return drive::own(spec, path),
+            EngineKind::IoUringCmd => return drive::generic(spec, path).map(Self::past_files),
+            EngineKind::NvmeUser => return drive::own(spec, path).map(Self::past_files),
             _ => {}
         }
         let mut warnings = Vec::new();
@@ -119,8 +120,8 @@ impl Target {
         Ok(Self { fds, _claim: claim, passage: None, bytes, warnings: std::mem::take(warnings) })
     }
 
-    /// A target that is not reached through files; `fds`: one per job, or none.
-    pub(super) fn past_files(passage: drive::Passage, fds: Vec<OwnedFd>, claim: Option<File>, bytes: u64) -> Self {
+    fn past_files(drive: drive::Opened) -> Self {
+        let drive::Opened { passage, fds, claim, bytes } = drive;
         Self { fds, _claim: claim, passage: Some(passage), bytes, warnings: Vec::new() }
     }
 
@@ -128,20 +129,6 @@ impl Target {
     pub fn fd(&self, job: u32) -> Option<RawFd> {
         self.fds.get(job as usize).map(AsRawFd::as_raw_fd)
     }
-}
-
-/// What exists is written with leave alone.
-pub fn check_leave(spec: &LoadSpec, path: &Path) -> Result<()> {
-    if !spec.writes() || spec.allow_write {
-        return Ok(());
-    }
-    Err(Error::input(
-        format!("--rw {} would overwrite {}, which exists", spec.rw, path.display()),
-        match spec.engine.is_past_files() {
-            true => "add --allow-write to destroy its contents",
-            false => "add --allow-write to destroy its contents, or name a file that does not exist, with --size",
-        },
-    ))
 }
 
 /// What loads before this one left of a file in the page cache: direct I/O would wait for dirty pages to be written, and direct
@@ -156,26 +143,6 @@ fn settle(spec: &LoadSpec, file: &File) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
-    let what = format!("cannot {what} {}", path.display());
-    match e.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => {
-            Error::machine(what, "run as a user who may, or choose another --file").because(e)
-        }
-        Some(libc::EMFILE) => {
-            Error::machine(what, "raise the limit of open files (ulimit -n), or use fewer --jobs").because(e)
-        }
-        Some(libc::EROFS) => Error::machine(what, "choose a --file on a file system that can be written").because(e),
-        Some(libc::ENOSPC | libc::EDQUOT) => {
-            Error::machine(what, "make room there, use a smaller --size, or choose another --file").because(e)
-        }
-        Some(libc::EFBIG) => Error::machine(what, "use a smaller --size, or choose another --file").because(e),
-        Some(libc::ENOENT | libc::ENOTDIR) => Error::input(what, "see that its folder exists").because(e),
-        Some(libc::ELOOP | libc::ENAMETOOLONG) => Error::input(what, "name a file that can be there").because(e),
-        _ => Error::machine(what, "choose another --file").because(e),
-    }
 }
 
 fn open_file(spec: &LoadSpec, path: &Path) -> Result<File> {
@@ -195,89 +162,6 @@ fn open_file(spec: &LoadSpec, path: &Path) -> Result<File> {
     }
 }
 
-pub fn no_direct(path: &Path) -> Error {
-    Error::machine(
-        format!("the file system of {} has no direct I/O (O_DIRECT)", path.display()),
-        "add --buffered, or choose a --file on another file system",
-    )
-}
-
 fn size(file: &File, device: bool) -> io::Result<u64> {
     if device { device::bytes(file) } else { Ok(file.metadata()?.len()) }
-}
-
-/// The bytes to be used, checked against what there is.
-pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
-    let name = path.display();
-    let block = u64::from(spec.block_bytes);
-    let bytes = match spec.size {
-        Some(asked) if asked > has => {
-            return Err(Error::input(
-                format!("{name} has {has} bytes, not the {asked} of --size"),
-                "use a smaller --size, or remove the file to have it made",
-            ));
-        }
-        Some(asked) => asked,
-        None => has,
-    };
-    if bytes < block {
-        return Err(Error::input(
-            format!("{name} has {bytes} bytes to use, less than one block of {block}"),
-            "use a smaller --bs, or a larger file",
-        ));
-    }
-    let blocks = bytes / block;
-    let apart = spec.verify || matches!(spec.rw, Rw::Read | Rw::Write);
-    // A verified job never has two I/Os on one block, so it needs more blocks than it has I/Os in flight.
-    let needed = u64::from(spec.jobs) * if spec.verify { u64::from(spec.depth) + 1 } else { 1 };
-    if apart && blocks < needed {
-        return Err(Error::input(
-            format!("{name} has {blocks} blocks, and this load needs {needed}: each job works on its own share"),
-            "use a larger file, a smaller --bs, or fewer --jobs or a smaller --depth",
-        ));
-    }
-    Ok(bytes)
-}
-
-/// O_DIRECT needs whole logical blocks, and memory aligned to what the device asks for.
-pub fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> Result<()> {
-    let (memory, offset) = match direct_alignment(file) {
-        Some(a) => a,
-        None if device => {
-            let bytes = device::block_bytes(file).map_err(|e| cannot("tell the block size of", path, e))?;
-            (bytes, bytes)
-        }
-        None => return Ok(()), // a kernel before 6.1: the first I/O will tell
-    };
-    if offset == 0 {
-        return Err(no_direct(path));
-    }
-    if !spec.block_bytes.is_multiple_of(offset) {
-        return Err(Error::input(
-            format!(
-                "--bs {} is not a multiple of the {offset}-byte logical blocks of {}, as direct I/O needs",
-                spec.block_bytes,
-                path.display()
-            ),
-            format!("use --bs {}, or --buffered", spec.block_bytes.next_multiple_of(offset)),
-        ));
-    }
-    if memory as usize > PAGE {
-        return Err(Error::machine(
-            format!("{} wants direct I/O from memory aligned to {memory} bytes", path.display()),
-            "use --buffered",
-        ));
-    }
-    Ok(())
-}
-
-/// Alignment of memory and of offsets and lengths for O_DIRECT (statx STATX_DIOALIGN, Linux 6.1); 0: no direct I/O;
-/// `None`: the kernel or the file system does not tell.
-fn direct_alignment(file: &File) -> Option<(u32, u32)> {
-    // SAFETY: a plain C structure, valid when all zero.
-    let mut s: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: a live descriptor, an empty name (which means that descriptor) and a live structure.
-    let done =
-        unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut s) };
-    (done == 0 && s.stx_mask & libc::STATX_DIOALIGN != 0).then_some((s.stx_dio_mem_align, s.stx_dio_offset_align))
 }

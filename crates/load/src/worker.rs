@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use probe::probe;
@@ -11,61 +11,18 @@ use crate::engine::{self, Completion, Queued, Reaper, Submitter, Wait};
 use iotrail_base::error::{Error, Result};
 
 use super::buffers::Buffers;
-use super::clock::Clock;
 use super::drive::Passage;
 use super::feeder::Feeder;
-use super::gate::{self, AtGate, Gate, Stage};
+use super::gate::{self, AtGate, Stage};
+use super::job::{JobOutcome, Part, Shared, full_result};
 use super::options::{EngineKind, Rw};
-use super::pace::Pace;
 use super::pattern::{Pattern, Region};
 use super::phases::Ticks;
+use super::rounds::{Limits, NAP, broken, check_errors, limits, think, wait_until};
 use super::scratch::Pages;
-use super::spec::{End, LoadSpec, ReaperKind};
+use super::spec::ReaperKind;
 use super::tally::{Slots, Tally};
 use super::{apart, cpus, usage};
-
-/// What all jobs share.
-pub struct Shared<'a> {
-    pub spec: &'a LoadSpec,
-    pub clock: Clock,
-    pub gate: Gate,
-    /// Submit no more: the user has stopped the load, or a job has failed.
-    pub halt: AtomicBool,
-    /// I/Os of the stage that runs, by job; for the progress display.
-    pub done: Vec<AtomicU64>,
-    /// SQPOLL threads, by job; 0: none, or it could not be told.
-    pub sq_tids: Vec<AtomicI32>,
-    /// Whole blocks of the target; 0 without one.
-    pub blocks: u64,
-    /// Of a target that is not reached through files.
-    pub passage: Option<&'a Passage>,
-    /// Of everything random in the load.
-    pub seed: u32,
-}
-
-/// What one thread of a job did in the measured stage.
-pub struct Part {
-    pub tid: i32,
-    pub usage: usage::Usage,
-    /// `None`: it was not bound to a CPU; otherwise whether it still is, and stands on it.
-    pub bound: Option<bool>,
-    pub ticks: Ticks,
-    pub syscalls: Option<u64>,
-    /// Of the submitting half: times that it woke the SQPOLL thread; `None` without one.
-    pub wakeups: Option<u64>,
-}
-
-/// What one job did in the measured stage.
-pub struct JobOutcome {
-    pub tally: Tally,
-    pub parts: Vec<Part>,
-    /// First and last stamp.
-    pub began: u64,
-    pub ended: u64,
-    pub granted: Vec<String>,
-    /// Open loop: the worst lag in ns, and I/Os whose time came and that were never submitted.
-    pub lateness: Option<(u64, u64)>,
-}
 
 /// Runs job `job` on the calling thread. `fd` is its target.
 pub fn run(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOutcome> {
@@ -180,88 +137,6 @@ impl At<'_, '_> {
         }
         outcome
     }
-}
-
-/// How many I/Os and until when, for one job and stage.
-pub struct Limits {
-    pub ios: u64,
-    pub until: u64,
-    pub pace: Option<Pace>,
-}
-
-pub fn limits(shared: &Shared, job: u32, stage: Stage, start: u64) -> Limits {
-    let (spec, clock) = (shared.spec, &shared.clock);
-    let (ios, span) = match (stage, spec.end) {
-        (Stage::Warmup, _) => (u64::MAX, Some(spec.warmup)),
-        (Stage::Measured, End::After(span)) => (u64::MAX, Some(span)),
-        (Stage::Measured, End::Ios(n)) => {
-            let (share, rest) = (n / u64::from(spec.jobs), n % u64::from(spec.jobs));
-            (share + u64::from(u64::from(job) < rest), None)
-        }
-    };
-    let pace = spec.rate.map(|rate| {
-        let jobs = f64::from(spec.jobs);
-        Pace::new(clock, start, rate / jobs, f64::from(job) / jobs)
-    });
-    Limits { ios, until: span.map_or(u64::MAX, |s| start.saturating_add(clock.ticks(s))), pace }
-}
-
-/// The result that an I/O has when it moved all it should.
-pub fn full_result(spec: &LoadSpec) -> i32 {
-    if spec.rw == Rw::Nop && spec.engine == EngineKind::IoUring { 0 } else { spec.block_bytes as i32 }
-}
-
-/// Computes for `ns`, in user mode.
-pub fn think(clock: &Clock, ns: u64) {
-    let until = clock.now() + clock.ticks(Duration::from_nanos(ns));
-    let mut x = 0u64;
-    while clock.now() < until {
-        x = std::hint::black_box(x.wrapping_mul(6364136223846793005).wrapping_add(1));
-    }
-}
-
-/// No I/O is longer away than this from a look at `halt`, in an open loop.
-pub const NAP: Duration = Duration::from_millis(100);
-
-/// Sleeps (blocking) or looks at the clock (peeking) until `due`, or for [`NAP`]. Returns the system calls made.
-pub fn wait_until(clock: &Clock, due: u64, now: u64, wait: Wait) -> u64 {
-    let span = Duration::from_nanos(clock.ns(due.saturating_sub(now))).min(NAP);
-    match wait {
-        Wait::Block => {
-            let t = libc::timespec { tv_sec: 0, tv_nsec: span.subsec_nanos().into() };
-            // SAFETY: a live structure; the rest of an interrupted sleep is not asked for.
-            unsafe { libc::nanosleep(&t, std::ptr::null_mut()) };
-            1
-        }
-        Wait::Peek => {
-            let until = now + clock.ticks(span);
-            while clock.now() < until {
-                std::hint::spin_loop();
-            }
-            0
-        }
-    }
-}
-
-/// What the interface itself reports as broken.
-pub fn broken(spec: &LoadSpec, doing: &str, cause: std::io::Error) -> Error {
-    Error::machine(format!("{} failed while {doing}", spec.engine), "see `iotrail check`").because(cause)
-}
-
-/// A load whose I/Os all fail says so after this many, and not at its end.
-pub const ALL_FAILED: u64 = 64;
-
-/// One whose I/Os all fail or move nothing from some time on ends after this many: its target is lost.
-pub const LOST: u64 = 10_000;
-
-pub fn check_errors(shared: &Shared, tally: &Tally) -> Result<()> {
-    if tally.errors >= ALL_FAILED && tally.errors == tally.ios {
-        return Err(super::outcome::all_failed(shared.spec, tally));
-    }
-    if tally.in_vain >= LOST {
-        shared.halt.store(true, Ordering::Relaxed);
-    }
-    Ok(())
 }
 
 /// A job that submits and reaps on one thread.

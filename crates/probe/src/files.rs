@@ -14,7 +14,7 @@ pub struct LastName {
 
 pub(super) fn last_name(raw: &types::file_name) -> LastName {
     let types::file_key { inode, device, generation } = raw.key;
-    LastName { device, inode, generation, name: super::trails::text(&raw.name) }
+    LastName { device, inode, generation, name: crate::raw::text(&raw.name) }
 }
 
 /// `enum file_flag` of record.h.

@@ -8,8 +8,8 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::{Link, OpenProgramMut, ProgramMut, libbpf_sys};
 
-use super::support::Role;
 use super::symbols::Symbols;
+use crate::role::Role;
 
 /// How a function can be probed, the cheaper one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,7 @@
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`.
 
+mod carrier;
 pub mod choice;
 pub mod cost;
 mod counted;
@@ -19,14 +20,19 @@ pub mod files;
 pub mod function;
 pub mod numbers;
 pub mod observed;
+mod opcode;
 mod overflow;
 mod pace;
 mod posix_aio;
 pub mod profile;
+mod raw;
 pub mod recording;
 pub mod rings;
+pub mod role;
 pub mod sampled;
 pub mod sampled_events;
+pub mod sampling;
+pub mod subject;
 pub mod support;
 pub mod survey;
 pub mod symbols;

@@ -9,8 +9,8 @@ use libbpf_rs::{Iter, Link};
 
 use super::numbers_skel::{NumbersSkelBuilder, types};
 use super::support;
-use super::trails::text;
-use super::watch::read;
+use crate::raw::read;
+use crate::raw::text;
 use iotrail_base::error::{Error, Result};
 use iotrail_host::pid_namespace::Standing;
 

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::carrier::{carrier, fired_name, handler, vector};
 use super::counted::{Counted, OTHERS, RawRing};
 use super::files;
+use super::opcode;
+use super::raw;
 use super::rings::{
     Batches, Chosen, ContextCounts, ContextKind, FollowLoss, OpcodeCounts, OpenCounts, OtherCounts, Process,
     RingCounts, ThreadCounts,
@@ -13,15 +16,15 @@ use super::skel::types;
 use super::support::{Facts, Plan};
 use super::symbols::Symbols;
 use super::trails;
-use super::watch::{Interface, Subject};
+use crate::subject::{Interface, Subject};
 use iotrail_host::clock::{monotonic_ns, tick_hz};
 use iotrail_host::irq::Interrupts;
 use iotrail_path::delivery::Carrier;
 use iotrail_path::entry::{self, Entry, Fired};
 use iotrail_path::loss::Full;
 use iotrail_schema::measurement::{Interrupt, Ipi, Missed, VehicleCount};
-use iotrail_schema::trace_record::counts_bytes;
-use iotrail_schema::waker::{Line, Waker};
+use iotrail_schema::opcode::counts_bytes;
+use iotrail_schema::waker::Line;
 
 /// What was counted over one watched span.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -119,25 +122,7 @@ pub(super) struct Raw {
     pub overflowed: u64,
 }
 
-/// The name of a line's handler.
-pub(super) fn handler(p: &Interrupts, irq: u32) -> Option<String> {
-    p.row(&irq.to_string()).map(|row| row.name.clone())
-}
-
 const DEVICE: types::vector = types::vector::VEC_MAX;
-
-/// A vector's mnemonic in /proc/interrupts, and its name.
-fn vector(v: types::vector) -> (&'static str, &'static str) {
-    match v {
-        types::vector::VEC_TIMER => ("LOC", "timer"),
-        types::vector::VEC_RESCHED => ("RES", "reschedule"),
-        types::vector::VEC_CALL_SINGLE | types::vector::VEC_CALL_MANY => ("CAL", "function call"),
-        types::vector::VEC_IRQ_WORK => ("IWI", "irq work"),
-        types::vector::VEC_PLATFORM => ("PLT", "platform"),
-        types::vector::VEC_UNTRACED_TIMER => ("HVS", "timer"),
-        _ => ("?", "unknown"),
-    }
-}
 
 fn cause(entry: &Entry) -> &'static str {
     match entry {
@@ -316,7 +301,7 @@ fn open(trails: &[types::trail]) -> Vec<OpenCounts> {
         let open = all.entry((t.ring, t.tgid, t.opcode, t.course.0)).or_insert_with(|| OpenCounts {
             ring: (t.ring != OTHERS).then_some(t.ring),
             tgid: t.tgid,
-            opcode: trails::opcode(t.opcode.into()),
+            opcode: opcode::opcode(t.opcode.into()),
             course: trails::course(t.course),
             requests: 0,
             estimated: 0,
@@ -377,7 +362,7 @@ fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> 
     let ring = |r: &RawRing| RingCounts {
         ring: r.number,
         tgid: r.info.tgid,
-        comm: trails::text(&r.info.comm),
+        comm: raw::text(&r.info.comm),
         setup_flags: r.info.setup_flags,
         sq_entries: r.info.sq_entries,
         cq_entries: r.info.cq_entries,
@@ -399,7 +384,7 @@ fn by_context(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) 
             context: r.number,
             kind: kind(r)?,
             tgid: r.info.tgid,
-            comm: trails::text(&r.info.comm),
+            comm: raw::text(&r.info.comm),
             entries: (r.info.cq_entries != 0).then_some(r.info.cq_entries),
             found: r.info.found != 0,
             active_ns: active_ns(r.info.first_jiffy, r.info.last_jiffy, tick_hz()),
@@ -414,7 +399,7 @@ fn others(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> V
     let others = |r: &RawRing| OtherCounts {
         kind: kind(r),
         tgid: (r.info.tgid != 0).then_some(r.info.tgid),
-        comm: trails::text(&r.info.comm),
+        comm: raw::text(&r.info.comm),
         rings: r.info.others.into(),
         overflows: r.counted.ring.overflows,
         batches: batches(&r.counted),
@@ -460,7 +445,7 @@ fn carried(ring: &RawRing, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line
 /// POSIX AIO is glibc's threads', but what aio_cancel takes out of their queue: it ends at once, with ECANCELED, which no
 /// system call of theirs returns.
 fn posix_carriers(counted: &Counted) -> [(Carrier, u64); 2] {
-    let opcodes = trails::POSIX_AIO_OPCODES..trails::INVALID_OPCODE;
+    let opcodes = opcode::POSIX_AIO_OPCODES..opcode::INVALID_OPCODE;
     let all: u64 = counted.ops.range(opcodes.clone()).map(|(_, op)| op.completions).sum();
     let errnos = counted.errnos.range((opcodes.start, 0)..(opcodes.end, 0));
     let cancelled: u64 = errnos.filter(|((_, e), _)| *e == libc::ECANCELED as u32).map(|(_, n)| n).sum();
@@ -479,7 +464,7 @@ fn batches(counted: &Counted) -> Batches {
 
 fn threads(counted: &Counted) -> Vec<ThreadCounts> {
     let of =
-        |(tid, n): (&u32, &types::ring_thread)| ThreadCounts { tid: *tid, comm: trails::text(&n.comm), waits: n.waits };
+        |(tid, n): (&u32, &types::ring_thread)| ThreadCounts { tid: *tid, comm: raw::text(&n.comm), waits: n.waits };
     counted.threads.iter().map(of).collect()
 }
 
@@ -487,8 +472,8 @@ fn opcodes(counted: &Counted) -> Vec<OpcodeCounts> {
     let used = counted.ops.iter().filter(|(_, op)| op.requests + op.completions + op.errors > 0);
     used.map(|(&number, op)| {
         let errnos = counted.errnos.range((number, 0)..=(number, u32::MAX));
-        let opcode = trails::opcode(number);
-        let always = trails::always_punted(&opcode);
+        let opcode = opcode::opcode(number);
+        let always = iotrail_schema::opcode::may_force_a_worker(&opcode);
         OpcodeCounts {
             requests: op.requests,
             skips: op.skips,
@@ -506,68 +491,6 @@ fn opcodes(counted: &Counted) -> Vec<OpcodeCounts> {
         }
     })
     .collect()
-}
-
-pub(super) fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Carrier {
-    use types::carrier as c;
-    let by = || waker(key.waker, key.waker_nr, key.waker_cpu, line);
-    match key.carrier {
-        c::BY_RUN_IN_SYSCALL => Carrier::RunInSyscall { nr: key.nr },
-        c::BY_RUN_AFTER_SLEEP => Carrier::RunAfterSleep { waker: by() },
-        c::BY_RUN_AT_EXIT => Carrier::RunAtSyscallExit { nr: key.nr },
-        c::BY_RUN_AT_RETURN => Carrier::RunAtReturn {
-            entry: symbols.and_then(|s| s.caller(key.entry)).map(str::to_owned),
-            fired: fired(key.waker, key.waker_nr),
-            line: key.nr.checked_sub(1).map(line),
-        },
-        c::BY_IRQ | c::BY_SOFTIRQ => Carrier::Interrupt { by: by() },
-        c::BY_KWORKER => Carrier::KernelWorker,
-        c::BY_SUBMITTER => Carrier::Submitter,
-        c::BY_SUBMISSION => Carrier::Inline,
-        c::BY_SQPOLL => Carrier::SqpollThread,
-        c::BY_IOWQ => Carrier::IowqWorker,
-        c::BY_IOPOLL => Carrier::DevicePoll,
-        c::BY_TEARDOWN => Carrier::KernelWorker,
-        _ => Carrier::Stranger,
-    }
-}
-
-/// What was done in an entry, from what the probes noted of it.
-pub(super) fn fired(kind: types::waker, nr: u32) -> Option<Fired> {
-    use types::waker as w;
-    match kind {
-        w::WAKER_IRQ => Some(Fired::Line),
-        w::WAKER_VECTOR => Some(Fired::Vector(fired_name(types::vector(nr)).into())),
-        w::FIRED_PAGE_FAULT => Some(Fired::PageFault),
-        w::FIRED_TIMER => Some(Fired::Timer),
-        _ => None,
-    }
-}
-
-/// As its entry point has it.
-fn fired_name(v: types::vector) -> &'static str {
-    match v {
-        types::vector::VEC_CALL_SINGLE => "call_function_single",
-        types::vector::VEC_CALL_MANY => "call_function",
-        types::vector::VEC_IRQ_WORK => "irq_work",
-        types::vector::VEC_PLATFORM => "x86_platform_ipi",
-        other => vector(other).1,
-    }
-}
-
-/// A waker in words, from what the probes noted of it.
-pub(super) fn waker(kind: types::waker, nr: u32, cpu: u32, line: &dyn Fn(u32) -> Line) -> Waker {
-    use types::waker as w;
-    let name = || vector(types::vector(nr)).1.into();
-    match kind {
-        w::WAKER_IRQ => Waker::Irq { line: line(nr), cpu },
-        w::WAKER_VECTOR => Waker::Vector { name: name(), cpu },
-        w::WAKER_SOFTIRQ_OF_IRQ => Waker::SoftirqOfIrq { line: line(nr), cpu },
-        w::WAKER_SOFTIRQ_OF_VECTOR => Waker::SoftirqOfVector { name: name(), cpu },
-        w::WAKER_SOFTIRQ => Waker::Softirq { nr, cpu },
-        w::WAKER_OTHER => Waker::Thread { cpu },
-        _ => Waker::Unseen,
-    }
 }
 
 fn ipis(raw: &Raw, symbols: Option<&Symbols>) -> Vec<Ipi> {
@@ -658,7 +581,7 @@ fn interrupts(
 mod tests {
     use super::*;
     use crate::choice::Choice;
-    use crate::watch::{Follow, Who};
+    use crate::subject::{Follow, Who};
 
     #[test]
     fn the_time_of_use_is_told_where_the_tick_can_tell_it() {
@@ -671,7 +594,7 @@ mod tests {
     #[test]
     fn what_aio_cancel_finished_no_thread_of_glibc_did() {
         let mut counted = Counted::default();
-        let read = trails::POSIX_AIO_OPCODES;
+        let read = opcode::POSIX_AIO_OPCODES;
         counted.op(read, &types::op_count { completions: 64, ..types::op_count::default() });
         counted.errnos.insert((read, libc::ECANCELED as u32), 60);
         assert_eq!(posix_carriers(&counted), [(Carrier::HelperThread, 4), (Carrier::Cancelled, 60)]);

@@ -9,7 +9,7 @@
 
 use super::counted::Counted;
 use super::skel::types::op_count;
-use super::trails::OPCODE_NONE as NONE;
+use crate::opcode::OPCODE_NONE as NONE;
 
 /// Gives the completions without an opcode to the opcodes that they are of, or leaves them as they are. What they returned (bytes,
 /// errors) goes with them where all are of one opcode; where they are of several, it stays behind.

@@ -16,10 +16,11 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 use super::numbers::Own;
 use super::profile_skel::{ProfileSkel, ProfileSkelBuilder, types};
 use super::sampled::Profile;
+use super::sampling::{Clock, Sampling, period_ns};
 use super::support;
 use super::symbols::Symbols;
-use super::trails::text;
-use super::watch::read;
+use crate::raw::read;
+use crate::raw::text;
 use iotrail_base::error::{Error, Result};
 use iotrail_host::procfs;
 use iotrail_path::place;
@@ -42,34 +43,6 @@ pub enum Whom {
     All,
     /// Processes; later ones are [added](Profiler::watch).
     Tgids(Vec<u32>),
-}
-
-/// What paces the samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clock {
-    /// perf's cpu-clock, a timer on each CPU: everywhere, idle included. It cannot fire while interrupts are off: what runs
-    /// then is sampled where they come on again.
-    Time,
-    /// The hardware's cycle counter, by an interrupt that cannot be held off: sees code with interrupts off, but not idle (a
-    /// halted CPU counts no cycles), and is not there in most virtual machines.
-    Cycles,
-}
-
-impl Clock {
-    pub fn name(self) -> &'static str {
-        match self {
-            Clock::Time => "time",
-            Clock::Cycles => "cycles",
-        }
-    }
-}
-
-/// How the CPUs are to be sampled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sampling {
-    pub clock: Clock,
-    /// Samples per second and CPU.
-    pub hz: u32,
 }
 
 /// What a profile is taken of, and how.
@@ -245,10 +218,6 @@ fn named(stack: &types::stack, symbols: &Symbols) -> Vec<String> {
         function.unwrap_or("[unknown]").to_owned()
     };
     addresses.iter().enumerate().map(name).collect()
-}
-
-pub(super) fn period_ns(hz: u32) -> u64 {
-    1_000_000_000 / u64::from(hz)
 }
 
 /// A perf event on one CPU.

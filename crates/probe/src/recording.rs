@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
-use super::observed;
+use super::carrier;
 use super::skel::types;
 use super::symbols::Symbols;
-use super::watch::read;
+use crate::raw::read;
 use iotrail_base::error::{Error, Result};
 use iotrail_host::irq::Interrupts;
 use iotrail_path::delivery::IO_URING_ENTER;
@@ -95,7 +95,7 @@ impl Recorder {
         let mut raw = std::mem::take(&mut kept.events);
         // CPUs fill the buffer side by side, and an interrupt's events go between the stamp and the place of the thread's.
         raw.sort_by_key(|e| e.time_ns);
-        let line = |irq: u32| Line { irq, name: interrupts.and_then(|p| observed::handler(p, irq)) };
+        let line = |irq: u32| Line { irq, name: interrupts.and_then(|p| carrier::handler(p, irq)) };
         let events = raw.iter().map(|e| event(e, symbols, &line)).collect::<Result<_>>()?;
         Ok(Recording { events, lost, beyond_capacity: std::mem::take(&mut kept.beyond) })
     }
@@ -116,7 +116,7 @@ fn event(raw: &types::event, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Li
                 Some(nr) => Entered::Syscall { nr, finished: has(f::EVENT_FINISHED) },
                 None => Entered::Interrupt {
                     symbol: symbols.and_then(|s| s.caller(raw.entry)).map(str::to_owned),
-                    fired: observed::fired(raw.waker, raw.waker_nr),
+                    fired: carrier::fired(raw.waker, raw.waker_nr),
                     line: raw.line.checked_sub(1).map(line),
                 },
             },
@@ -127,7 +127,7 @@ fn event(raw: &types::event, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Li
             inside_io_uring_enter: syscall == Some(IO_URING_ENTER) && !has(f::EVENT_FINISHED),
         },
         k::EVENT_SWITCHED_IN => What::SwitchedIn,
-        k::EVENT_WOKEN => What::Woken { by: observed::waker(raw.waker, raw.waker_nr, raw.cpu, line) },
+        k::EVENT_WOKEN => What::Woken { by: carrier::waker(raw.waker, raw.waker_nr, raw.cpu, line) },
         types::event_kind(other) => return Err(unknown("kind", other)),
     };
     Ok(Event { time_ns: raw.time_ns, cpu: raw.cpu, tid: raw.tid, what })

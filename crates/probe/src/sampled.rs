@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::profile::{Clock, period_ns};
+use crate::sampling::{Clock, period_ns};
 use iotrail_path::sample::{Sample, Tally};
 use iotrail_schema::measurement::{CpuSamples, CpuShare, FunctionSamples};
 use iotrail_schema::place::Place;

@@ -12,6 +12,7 @@ use libbpf_rs::btf::types::{Enum, Enum64, FuncProto, Typedef};
 
 use super::function::{self, FUNCTIONS, Way};
 use super::posix_aio;
+use super::role::Role;
 use super::symbols::Symbols;
 use iotrail_base::error::errno_in;
 use iotrail_base::plain::say;
@@ -20,25 +21,6 @@ use iotrail_host::pid_namespace::own_number_in_proc;
 use iotrail_host::privileges::{Capability, Seccomp};
 use iotrail_host::procfs;
 use iotrail_host::refusal::Circumstances;
-
-/// What a program is for; decides which runs want it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// io_uring's completions, counted by CPU alone.
-    Completion,
-    /// What carried io_uring's completions.
-    Ring,
-    /// Requests by ring and opcode, the stages of the followed ones, the processes' children.
-    Follow,
-    /// Native aio's completions.
-    Aio,
-    /// What programs of others' ask of native and POSIX AIO.
-    AioCalls,
-    /// Context, interrupts and switches: every run.
-    Counts,
-    /// System calls that the load does not issue itself; costs on each of them.
-    Syscalls,
-}
 
 /// One BPF program: its name in the object, the tracepoint that it hangs on (or a library's function), and what is not known
 /// without it.

@@ -7,17 +7,20 @@ use std::rc::Rc;
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use linux_raw_sys::io_uring::{IORING_CQE_F_MORE, IORING_CQE_F_NOTIF};
 
+use super::carrier;
 use super::counted;
 use super::files::{self, LastName};
-use super::observed;
+use super::opcode::opcode;
+use super::raw::text;
 use super::rings::{EndedSqThread, Process, Reaped};
 use super::skel::types;
 use super::symbols::Symbols;
-use super::watch::read;
+use crate::raw::read;
 use iotrail_base::error::{Error, Result};
 use iotrail_host::irq::Interrupts;
 use iotrail_path::memory::Unregistered;
 use iotrail_path::reaped::Stay;
+use iotrail_schema::opcode::may_force_a_worker;
 use iotrail_schema::trail::{Course, Meanwhile, Punt, Stamp, Trail, Wake};
 use iotrail_schema::waker::Line;
 
@@ -269,60 +272,6 @@ pub(super) struct Words<'a> {
     pub interrupts: Option<&'a Interrupts>,
 }
 
-/// The name of an operation; numbers that this version does not know keep their number.
-pub(super) fn opcode(number: u32) -> String {
-    // include/uapi/linux/aio_abi.h: IOCB_CMD_…
-    const NATIVE_AIO: [&str; 9] =
-        ["pread", "pwrite", "fsync", "fdsync", "aio_op_4", "poll", "noop", "preadv", "pwritev"];
-    const POSIX_AIO: [&str; 3] = ["aio_read", "aio_write", "aio_fsync"];
-    let name = |names: &[&str], from| names.get((number - from) as usize).map(|name| (*name).to_owned());
-    match number {
-        OPCODE_NONE => "unknown".into(),
-        INVALID_OPCODE => "invalid".into(),
-        POSIX_AIO_OPCODES.. => name(&POSIX_AIO, POSIX_AIO_OPCODES).unwrap_or_else(|| format!("op_{number}")),
-        NATIVE_AIO_OPCODES.. => {
-            name(&NATIVE_AIO, NATIVE_AIO_OPCODES).unwrap_or_else(|| format!("aio_op_{}", number - NATIVE_AIO_OPCODES))
-        }
-        n => iotrail_host::io_uring::opcode_name(n).map_or_else(|| format!("op_{n}"), str::to_owned),
-    }
-}
-
-/// Operations that the kernel hands to io-wq whatever the program asks: their preparation sets REQ_F_FORCE_ASYNC as IOSQE_ASYNC
-/// does (io_uring/{sync,splice,fs,xattr,net,statx,truncate,openclose}.c).
-pub(super) fn always_punted(opcode: &str) -> bool {
-    const ALWAYS: [&str; 22] = [
-        "fsync",
-        "sync_file_range",
-        "fallocate",
-        "splice",
-        "tee",
-        "renameat",
-        "unlinkat",
-        "mkdirat",
-        "symlinkat",
-        "linkat",
-        "fsetxattr",
-        "setxattr",
-        "fgetxattr",
-        "getxattr",
-        "shutdown",
-        "statx",
-        "madvise",
-        "fadvise",
-        "ftruncate",
-        "waitid",
-        "openat",
-        "openat2",
-    ];
-    ALWAYS.contains(&opcode)
-}
-
-/// `OPCODE_NONE`, `OPCODE_INVALID`, `OPCODES_AIO` and `OPCODES_POSIX_AIO` of record.h.
-pub(super) const OPCODE_NONE: u32 = 127;
-pub(super) const INVALID_OPCODE: u32 = 126;
-const NATIVE_AIO_OPCODES: u32 = 96;
-pub(super) const POSIX_AIO_OPCODES: u32 = 112;
-
 pub(super) fn course(of: types::course) -> Course {
     match of {
         types::course::COURSE_BLOCK => Course::Block,
@@ -335,7 +284,7 @@ impl Words<'_> {
     fn trail(&self, raw: &types::trail) -> Trail {
         use types::{meanwhile as m, punt as p};
         let stamp = |ns: u64, cpu: u16| (ns != 0).then_some(Stamp { ns, cpu: cpu.into() });
-        let line = |irq: u32| Line { irq, name: self.interrupts.and_then(|i| observed::handler(i, irq)) };
+        let line = |irq: u32| Line { irq, name: self.interrupts.and_then(|i| carrier::handler(i, irq)) };
         let key = types::delivery_key {
             carrier: raw.carrier,
             nr: raw.nr,
@@ -346,7 +295,7 @@ impl Words<'_> {
             ring: raw.ring,
         };
         let opcode = opcode(raw.opcode.into());
-        let (vehicle, detail) = observed::carrier(&key, self.symbols, &line).vehicle();
+        let (vehicle, detail) = carrier::carrier(&key, self.symbols, &line).vehicle();
         let comm = || text(&raw.meanwhile_comm);
         let meanwhile = match raw.meanwhile {
             m::MEANWHILE_RUNNING => Some(Meanwhile::Running { cpu: raw.meanwhile_cpu }),
@@ -364,7 +313,7 @@ impl Words<'_> {
         let wake = (woken_for_it && matches!(meanwhile, Some(Meanwhile::Sleeping { .. } | Meanwhile::Runnable { .. })))
             .then(|| Wake {
                 woken: Stamp { ns: raw.woken_ns, cpu: raw.woken_by_cpu },
-                by: observed::waker(raw.woken_by, raw.woken_by_nr, raw.woken_by_cpu, &line),
+                by: carrier::waker(raw.woken_by, raw.woken_by_nr, raw.woken_by_cpu, &line),
                 running: stamp(raw.running_ns, raw.posted_cpu).filter(|s| s.ns >= raw.woken_ns),
             });
         Trail {
@@ -382,8 +331,8 @@ impl Words<'_> {
             notification: raw.cqe_flags & IORING_CQE_F_NOTIF != 0,
             enter_batch: (raw.enter_batch != 0).then_some(raw.enter_batch),
             punted: match raw.punt {
-                p::PUNT_ASKED if !always_punted(&opcode) => Some(Punt::Asked),
-                p::PUNT_DRAINED if !always_punted(&opcode) => Some(Punt::Drained),
+                p::PUNT_ASKED if !may_force_a_worker(&opcode) => Some(Punt::Asked),
+                p::PUNT_DRAINED if !may_force_a_worker(&opcode) => Some(Punt::Drained),
                 p::PUNT_ASKED | p::PUNT_WOULD_BLOCK | p::PUNT_DRAINED => Some(Punt::WouldBlock),
                 _ => None,
             },
@@ -407,12 +356,6 @@ impl Words<'_> {
     }
 }
 
-/// A comm as the kernel keeps it: up to the first zero byte.
-pub(super) fn text(bytes: &[i8]) -> String {
-    let bytes: Vec<u8> = bytes.iter().map(|b| *b as u8).take_while(|b| *b != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -425,7 +368,7 @@ mod tests {
         {
             assert_eq!(opcode(number), name);
         }
-        assert_eq!(opcode(OPCODE_NONE), "unknown");
+        assert_eq!(opcode(crate::opcode::OPCODE_NONE), "unknown");
         assert_eq!((opcode(250).as_str(), opcode(126).as_str()), ("op_250", "invalid"));
         // include/uapi/linux/aio_abi.h, aio.h
         for (number, name) in [(96, "pread"), (99, "fdsync"), (104, "pwritev"), (105, "aio_op_9"), (113, "aio_write")] {

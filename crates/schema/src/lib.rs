@@ -5,19 +5,24 @@
 pub mod comparison;
 pub mod file;
 pub mod finding;
+pub mod host;
+pub mod latency;
 pub mod measurement;
 pub mod metrics_record;
 pub mod net_record;
+pub mod opcode;
 pub mod place;
 pub mod recorded;
 pub mod run_record;
 pub mod runnable;
+pub mod stage;
 pub mod timeline;
 pub mod top_record;
 pub mod trace_record;
 pub mod trail;
 pub mod vehicle;
 pub mod waker;
+pub mod warning;
 
 /// For tests to start from.
 #[doc(hidden)]

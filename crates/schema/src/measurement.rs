@@ -5,10 +5,13 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::host::{Host, Target, TargetInterrupt};
+pub use crate::latency::{Delay, Latency};
 use crate::net_record::NetRecord;
 use crate::place::Place;
 use crate::runnable::Runnable;
 use crate::vehicle::Vehicle;
+pub use crate::warning::Warning;
 
 pub const SCHEMA: &str = "iotrail.measurement/1";
 
@@ -76,14 +79,6 @@ pub struct Measurement {
     pub thrown_away: u32,
 }
 
-impl Host {
-    /// Whether software runs the machine's instructions (QEMU without KVM, `host::virtualisation`): counts mean what they say there,
-    /// times nothing.
-    pub fn is_emulated(&self) -> bool {
-        self.virtualisation.as_deref() == Some("qemu")
-    }
-}
-
 impl Measurement {
     /// Ready against posted; `None` where it could not be followed.
     pub fn delivery(&self) -> Option<&Delivery> {
@@ -147,26 +142,6 @@ pub struct Ring {
     pub granted: Vec<String>,
 }
 
-/// Latency of single I/Os, from the stamp before their submission (open loop: from their intended time) to the stamp
-/// after the look that found them. A quantile that too few samples support is null (`stats::quantile`).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    pub count: u64,
-    pub mean: Option<f64>,
-    /// Where it is of followed requests, the mean's 95 % interval (`stats::mean`): both ends are the mean where nothing was left out.
-    /// Null where too few of a sample tell of it. Of a load's own latencies, which are all there, always null.
-    #[serde(default)]
-    pub mean_ci95: Option<[f64; 2]>,
-    pub min: Option<u64>,
-    pub p50: Option<u64>,
-    pub p90: Option<u64>,
-    pub p95: Option<u64>,
-    pub p99: Option<u64>,
-    pub p99_9: Option<u64>,
-    pub p99_99: Option<u64>,
-    pub max: Option<u64>,
-}
-
 /// Requests that were kept open until something came (`path::waits`): in no mean latency, no stages and no order of submission of the
 /// others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -219,22 +194,6 @@ pub struct VehicleCount {
     pub detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay_ns: Option<Delay>,
-}
-
-/// Delivery delay, posted − ready, of the followed completions.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Delay {
-    pub p50: Option<u64>,
-    pub p99: Option<u64>,
-    pub max: Option<u64>,
-    /// Completions that it is of: those that were followed, with *ready* seen.
-    #[serde(default)]
-    pub count: Option<u64>,
-    #[serde(default)]
-    pub p90: Option<u64>,
-    /// Of `count`, how many were delivered more than a millisecond late.
-    #[serde(default)]
-    pub over_1ms: Option<u64>,
 }
 
 /// Means over the followed completions with both *issued* and *ready*; `issue_ns`, `wait_ns` and `delivery_ns` sum to `total_ns`.
@@ -606,69 +565,4 @@ pub struct Throughput {
 pub struct Missed {
     pub program: String,
     pub events: u64,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Host {
-    pub hostname: String,
-    pub kernel: String,
-    pub cpu_model: String,
-    pub cpus: u32,
-    /// What the load ran against; null without a file.
-    pub target: Option<Target>,
-    pub clock_source: Option<String>,
-    /// `none`, `integrity`, `confidentiality`; null where it can't be told.
-    pub lockdown: Option<String>,
-    /// The hypervisor's name, `none` on bare metal; null where it can't be told.
-    pub virtualisation: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Target {
-    pub path: String,
-    /// File system type; null for a device.
-    pub filesystem: Option<String>,
-    /// The whole disk: `vda`; null where the file is not on a block device.
-    pub device: Option<String>,
-    pub driver: Option<String>,
-    /// The block device whose queue takes the load's requests, where that is another than `device`: `loop0`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue_device: Option<String>,
-    /// Hardware queues.
-    pub queues: Option<u32>,
-    /// Of the queue that takes the load's requests: hardware queues that are polled (no interrupt).
-    pub poll_queues: Option<u32>,
-    /// Of the queue that takes the load's requests.
-    pub scheduler: Option<String>,
-    /// Interrupts that carry the device's completions.
-    pub interrupts: Vec<TargetInterrupt>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TargetInterrupt {
-    pub irq: u32,
-    pub name: String,
-    /// CPUs that it is delivered to at present (effective affinity).
-    pub cpus: Vec<u32>,
-}
-
-/// A warning carries advice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Warning {
-    pub code: String,
-    pub text: String,
-    pub remedy: String,
-}
-
-impl Target {
-    /// The block devices whose queues take the load's requests, joined by `+`; `None` where there are none.
-    pub fn queue_device(&self) -> Option<&str> {
-        self.queue_device.as_deref().or(self.device.as_deref())
-    }
-}
-
-impl Warning {
-    pub fn new(code: &str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { code: code.into(), text: text.into(), remedy: remedy.into() }
-    }
 }

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measurement::{Host, Warning};
+use crate::host::Host;
+use crate::warning::Warning;
 
 /// A network load, seen from both sides.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

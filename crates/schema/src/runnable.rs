@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measurement::Latency;
+use crate::latency::Latency;
 use crate::trail::{Meanwhile, Trail};
 
 /// Waiting for a CPU, a part of delivery.

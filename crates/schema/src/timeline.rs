@@ -1,34 +1,7 @@
 //! One I/O's moments in their order, and the spans between those that are known.
 
+use super::stage::Stage;
 use super::trail::{Stamp, Trail};
-
-/// A stage that a trail can know. *Reaped* is the application's own, and not seen from the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Stage {
-    Submitted,
-    Issued,
-    Ready,
-    Ended,
-    Queued,
-    Posted,
-}
-
-impl Stage {
-    pub const ALL: [Stage; 6] =
-        [Stage::Submitted, Stage::Issued, Stage::Ready, Stage::Ended, Stage::Queued, Stage::Posted];
-
-    /// The stable name, as in the documentation and the JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Stage::Submitted => "submitted",
-            Stage::Issued => "issued",
-            Stage::Ready => "ready",
-            Stage::Ended => "ended",
-            Stage::Queued => "queued",
-            Stage::Posted => "posted",
-        }
-    }
-}
 
 /// From one known stage to the next one that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,7 @@ use crate::measurement::{
     CpuSamples, CpuShare, Delay, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
     TaskWorkBatch, VehicleCount, Waits, Warning,
 };
+use crate::opcode::counts_bytes;
 
 pub use threads::{Detour, RingThreads, ThreadRecord, VehicleShare};
 
@@ -384,44 +385,6 @@ pub struct OpcodeRecord {
     /// Requests that were handed to io-wq, each once however often it was; null: none that was followed, or too few to tell.
     #[serde(default)]
     pub punted_requests: Option<Estimate>,
-}
-
-/// Reads, writes and sends that name a length of their own, and are to move it whole: a receive takes what is there.
-pub fn asks_for_a_length(opcode: &str) -> bool {
-    ["read", "write", "read_fixed", "write_fixed", "pread", "pwrite", "aio_read", "aio_write", "send", "send_zc"]
-        .contains(&opcode)
-}
-
-/// Operations that the kernel hands to io-wq whatever they are asked to do; those that it does for some flags alone (openat, fadvise)
-/// are none.
-pub fn always_by_a_worker(opcode: &str) -> bool {
-    const ALWAYS: [&str; 18] = [
-        "fsync",
-        "sync_file_range",
-        "fallocate",
-        "splice",
-        "tee",
-        "renameat",
-        "unlinkat",
-        "mkdirat",
-        "symlinkat",
-        "linkat",
-        "fsetxattr",
-        "setxattr",
-        "fgetxattr",
-        "getxattr",
-        "statx",
-        "madvise",
-        "ftruncate",
-        "shutdown",
-    ];
-    ALWAYS.contains(&opcode)
-}
-
-/// Operations whose result is a number of bytes.
-pub fn counts_bytes(opcode: &str) -> bool {
-    let verbs = ["read", "write", "send", "recv", "splice", "tee", "pread", "pwrite", "aio_read", "aio_write"];
-    verbs.iter().any(|verb| opcode.starts_with(verb))
 }
 
 impl OpcodeRecord {

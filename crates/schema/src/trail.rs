@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::file::{Descriptor, FileSeen};
-use super::timeline::Stage;
 use super::vehicle::Vehicle;
 use super::waker::Waker;
+use crate::stage::Stage;
 
 /// A moment and the CPU that it was seen on. CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

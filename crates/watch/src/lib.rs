@@ -25,6 +25,7 @@
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-load`, `iotrail-path`, `iotrail-answer`, `iotrail-probe`.
 
+pub mod allowed;
 pub mod command;
 pub mod end;
 pub mod files;

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::allowed;
 use super::namespace::Numbers;
 use super::processes::Processes;
 use super::rates::{Known, Meter, Moment};
@@ -41,7 +42,7 @@ pub trait Listener {
 
 /// Watches until the processes have ended or the listener breaks off.
 pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()> {
-    session::allowed()?;
+    allowed::allowed()?;
     let mut room = Room::default();
     let mut watch = Watch::open(&mut room, session::probed(&asked, how.choice))?;
     let mut watched = match asked {

@@ -5,8 +5,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use super::processes;
-use super::session;
+use super::allowed;
 use iotrail_base::error::Result;
 use iotrail_host::pid_namespace::{Standing, own_number_in_proc};
 use iotrail_host::procfs::{self, Stat, Status};
@@ -55,7 +54,7 @@ impl Numbers {
         if standing == Standing::Initial {
             return Ok(Self::SAME);
         }
-        session::allowed()?;
+        allowed::allowed()?;
         let tasks = Tasks::open(standing)?;
         let mut listed = Listed {
             tasks,
@@ -140,7 +139,7 @@ impl Numbers {
     pub fn descendants(&self, tgid: u32) -> Result<Vec<u32>> {
         let Some(listed) = &self.0 else {
             let us = std::process::id();
-            return Ok(processes::descendants(tgid).into_iter().filter(|found| *found != us).collect());
+            return Ok(procfs::descendants(tgid).into_iter().filter(|found| *found != us).collect());
         };
         let mut listed = listed.borrow_mut();
         listed.read()?;

@@ -528,22 +528,6 @@ impl Helper {
     }
 }
 
-/// All processes below `tgid` that are there now, nearest first, by /proc's numbers.
-pub fn descendants(tgid: u32) -> Vec<u32> {
-    let mut found = vec![];
-    let mut open = vec![tgid];
-    while let Some(parent) = open.pop() {
-        for child in procfs::children(parent, &procfs::threads(parent)) {
-            // Numbers are reused while this looks: nobody is met twice.
-            if child != tgid && !found.contains(&child) {
-                found.push(child);
-                open.push(child);
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -637,7 +621,7 @@ mod tests {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        assert_eq!(descendants(child.id()), [sleep]);
+        assert_eq!(procfs::descendants(child.id()), [sleep]);
         let cpu = processes.cpu(None).unwrap();
         assert!(cpu.user_ns + cpu.system_ns > 0, "{cpu:?}");
         assert!(!processes.was_there(sleep) && !processes.was_there(child.id()));

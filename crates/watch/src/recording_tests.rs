@@ -229,7 +229,7 @@ fn cpu() -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// Time and room of a recording: `cargo test --release --lib what_it_costs -- --ignored --nocapture`.
+/// Time and room of a recording: `cargo test --release -p iotrail-watch what_it_costs -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn what_it_costs() {

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::processes::Processes;
 use iotrail_base::error::Result;
-use iotrail_probe::profile::{Profiler, Room, Sampling, Subject, Whom};
+use iotrail_probe::profile::{Profiler, Room, Subject, Whom};
 use iotrail_probe::sampled::CpuShares;
+use iotrail_probe::sampling::Sampling;
 use iotrail_schema::measurement::Warning;
 
 /// A process is sampled from the moment on at which it was met: when its parent is looked at, or a request of its was

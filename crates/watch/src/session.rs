@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::allowed::allowed;
 use super::command::{self, Gated};
 use super::end;
 use super::files::Names;
@@ -21,12 +22,13 @@ use super::summary::{Seen, Span, Summary};
 use super::windows::{Schedule, Step, Windows};
 use iotrail_answer::doubt;
 use iotrail_base::error::{Error, Result};
-use iotrail_host::privileges::{Capability, Privileges};
 use iotrail_path::sample::Sample;
 use iotrail_probe::choice::Choice;
 use iotrail_probe::cost::Cost;
-use iotrail_probe::profile::{self, Sampling};
-use iotrail_probe::watch::{Follow, Interface, Room, Subject, Watch, Who};
+use iotrail_probe::profile;
+use iotrail_probe::sampling::Sampling;
+use iotrail_probe::subject::{Follow, Interface, Subject, Who};
+use iotrail_probe::watch::{Room, Watch};
 use iotrail_schema::file::Descriptor;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::metrics_record::Observer;
@@ -115,26 +117,6 @@ pub struct Stop<'a> {
     pub asked: &'a dyn Fn() -> bool,
     /// The signal that asked for it, where the command has not got it too (as from a terminal).
     pub to_pass_on: &'a dyn Fn() -> Option<libc::c_int>,
-}
-
-/// Whether this process may load the probes, before anything is started.
-pub fn allowed() -> Result<()> {
-    let privileges = Privileges::read();
-    let has = |capability| privileges.has(capability) != Some(false);
-    if has(Capability::SysAdmin) || (has(Capability::Bpf) && has(Capability::Perfmon)) {
-        return Ok(());
-    }
-    let inside = privileges.initial_namespace == Some(false) && privileges.euid == 0;
-    Err(Error::machine(
-        match inside {
-            true => "in this user namespace, root may not load the probes (BPF programs)",
-            false => "this user may not load the probes (BPF programs)",
-        },
-        match inside {
-            true => "run iotrail on the host, outside the container",
-            false => "run as root, or with CAP_BPF and CAP_PERFMON",
-        },
-    ))
 }
 
 /// Who is watched, while it is.

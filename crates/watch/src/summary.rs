@@ -28,10 +28,11 @@ use iotrail_probe::rings::{
 use iotrail_probe::sampled_events;
 use iotrail_schema::measurement::{Followed, Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
 use iotrail_schema::metrics_record::{BOUNDS_NS, Buckets};
+use iotrail_schema::opcode::asks_for_a_length;
 use iotrail_schema::trace_record::{
     ContextRecord, CpuPair, EnterBatch, ErrnoCount, Estimate, IowqRecord, MemoryRecord, OpcodeRecord, OpenRecord,
     OthersRecord, OverlapRecord, ProcessRecord, RingRecord, RunItems, SCHEMA, SampledEvents, SqpollRecord, Subject,
-    Total, TraceCpu, TraceRecord, asks_for_a_length,
+    Total, TraceCpu, TraceRecord,
 };
 use iotrail_schema::trail::Trail;
 use iotrail_schema::vehicle::Vehicle;

@@ -3,47 +3,9 @@
 use toml::Value;
 
 use super::At;
-use super::job::Setting;
-use super::map::{Mapping, no_value};
-
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Engine {
-    IoUring,
-    IoUringCmd,
-    Libaio,
-    PosixAio,
-    Sync,
-    Null,
-}
-
-impl Engine {
-    fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "io_uring" => Self::IoUring,
-            "io_uring_cmd" => Self::IoUringCmd,
-            "libaio" => Self::Libaio,
-            "posixaio" => Self::PosixAio,
-            "sync" | "psync" => Self::Sync,
-            "null" => Self::Null,
-            _ => return None,
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::IoUring => "io_uring",
-            Self::IoUringCmd => "io_uring_cmd",
-            Self::Libaio => "libaio",
-            Self::PosixAio => "posix_aio",
-            Self::Sync => "sync",
-            Self::Null => "null",
-        }
-    }
-
-    fn has_ring(self) -> bool {
-        matches!(self, Self::IoUring | Self::IoUringCmd)
-    }
-}
+use super::interface::Engine;
+use super::job::{Setting, no_value};
+use super::map::Mapping;
 
 impl Mapping {
     pub(super) fn engine(&mut self) -> Result<Engine, At> {

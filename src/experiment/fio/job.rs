@@ -160,6 +160,13 @@ pub fn number(text: &str, kb_base: u64) -> Option<u64> {
     u64::from_str_radix(&digits[..end], radix).ok()?.checked_mul(unit)
 }
 
+pub(super) fn no_value(name: &str, s: &Setting, wanted: &str) -> At {
+    match &s.value {
+        Some(value) => At::line(s.line, format!("{name}={value}: not {wanted}")),
+        None => At::line(s.line, format!("{name} wants {wanted}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,8 @@
 
 use toml::Value;
 
-use super::engine::Engine;
-use super::job::{Job, Setting, number};
+use super::interface::Engine;
+use super::job::{Job, Setting, no_value, number};
 use super::passed_over::{ONLY, SAYS_NOTHING};
 use super::{At, Imported};
 
@@ -311,13 +311,6 @@ impl Mapping {
                 self.unmapped(&name, &setting, why);
             }
         }
-    }
-}
-
-pub(super) fn no_value(name: &str, s: &Setting, wanted: &str) -> At {
-    match &s.value {
-        Some(value) => At::line(s.line, format!("{name}={value}: not {wanted}")),
-        None => At::line(s.line, format!("{name} wants {wanted}")),
     }
 }
 

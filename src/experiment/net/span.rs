@@ -13,7 +13,8 @@ use iotrail_net::control::message::Measured;
 use iotrail_net::options::ServerEngine;
 use iotrail_net::server::Server;
 use iotrail_net::server::counted::Look;
-use iotrail_probe::watch::{Interface, Room, Subject, Watch, Who};
+use iotrail_probe::subject::{Interface, Subject, Who};
+use iotrail_probe::watch::{Room, Watch};
 use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, Ring, SCHEMA, Warning};
 use iotrail_schema::net_record::{Memory, ServerCounts, ServerRecord};
 

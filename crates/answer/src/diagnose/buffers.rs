@@ -1,12 +1,10 @@
 //! Buffers that the kernel could not use: EFAULT.
 
-use super::results::errno;
+use super::results::{OF_BUFFERS, errno};
 use super::{From, from};
 use iotrail_base::words::{count, list, percent};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
-
-pub const ERRNO: &str = "EFAULT";
 
 /// What the kernel takes a buffer by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +26,7 @@ fn named(opcode: &str) -> Named {
 }
 
 fn faults(o: &OpcodeRecord) -> u64 {
-    errno(o, &[ERRNO])
+    errno(o, &[OF_BUFFERS])
 }
 
 /// Each is the program's own fault: one is enough.
@@ -42,7 +40,7 @@ pub fn bad_buffers(t: &TraceRecord) -> Option<Finding> {
     let outcomes: u64 = hit.iter().map(|o| o.outcomes()).sum();
     let share = all as f64 / outcomes.max(all) as f64;
     let row = |o: &&OpcodeRecord| {
-        let first = o.errnos.iter().filter(|e| e.errno == ERRNO).find_map(|e| e.user_data.as_ref());
+        let first = o.errnos.iter().filter(|e| e.errno == OF_BUFFERS).find_map(|e| e.user_data.as_ref());
         let first = first.map(|data| format!(" (the first followed one has user_data {data})")).unwrap_or_default();
         format!("{} of {}{first}", count(faults(o) as f64), o.opcode)
     };

@@ -1,6 +1,6 @@
 //! What the completions themselves said: no room for them, no buffer, an error.
 
-use super::{ENOUGH, From, buffers, from};
+use super::{ENOUGH, From, from};
 use crate::delivered::{WORTH_SAYING, has};
 use iotrail_base::words::{count, list, percent, plural};
 use iotrail_schema::finding::{Finding, Severity};
@@ -8,6 +8,9 @@ use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
 /// From one in a hundred on it costs; single ones only show that the limit was reached.
 const COSTS: f64 = 0.01;
+
+/// What is wrong with a buffer, and told apart (`buffers`).
+pub const OF_BUFFERS: &str = "EFAULT";
 
 /// Completions of this opcode that ended with one of these errors.
 pub fn errno(o: &OpcodeRecord, names: &[&str]) -> u64 {
@@ -84,7 +87,7 @@ fn moves_data(opcode: &str) -> bool {
 pub fn errors(t: &TraceRecord) -> Option<Finding> {
     let polls = t.rings.iter().any(|r| has(&r.flags, "iopoll"));
     let explained = |o: &OpcodeRecord, name: &str| {
-        name == buffers::ERRNO
+        name == OF_BUFFERS
             || ORDINARY.contains(&name)
             || (name == "ENOBUFS" && receives(&o.opcode))
             || (name == "EOPNOTSUPP" && polls)

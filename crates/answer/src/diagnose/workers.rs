@@ -4,7 +4,8 @@ use super::{From, from};
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{count, percent};
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord, always_by_a_worker};
+use iotrail_schema::opcode::always_by_a_worker;
+use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
 
 /// Fewer requests in a worker are no habit.
 const PUNTS: u64 = 50;

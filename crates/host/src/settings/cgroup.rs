@@ -8,9 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
-use super::change::{Change, is_gone};
+use super::change::{Cgroup, Change, is_gone};
 use super::conditions::Quota;
 use super::roots::{Roots, not_writable, write};
 use crate::cgroup::{Groups, of_this_process_in};
@@ -18,16 +16,6 @@ use iotrail_base::error::{Error, Result};
 
 /// A process that was killed is in its cgroup until it is gone.
 const ENDING: Duration = Duration::from_secs(3);
-
-/// A cgroup that is made for a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cgroup {
-    pub made: PathBuf,
-    /// Where this process was, and goes back to.
-    pub from: PathBuf,
-    /// Files of the new one and their values, in order.
-    pub limits: Vec<(String, String)>,
-}
 
 pub fn refusal(roots: &Roots, quota: Quota) -> Option<Error> {
     let place = match place(roots) {

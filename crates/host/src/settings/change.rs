@@ -8,10 +8,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::{self, Cgroup};
-use super::driver::{self, Rebinding};
-use super::roots::{Roots, present, write, write_checked};
-
 /// What is changed, what it was, and what it becomes. Paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -27,6 +23,30 @@ pub enum Change {
     Controller { path: PathBuf, name: String },
     /// A device that its driver is given anew, with another parameter.
     Driver(Rebinding),
+}
+
+/// A cgroup that is made for a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cgroup {
+    pub made: PathBuf,
+    /// Where this process was, and goes back to.
+    pub from: PathBuf,
+    /// Files of the new one and their values, in order.
+    pub limits: Vec<(String, String)>,
+}
+
+/// A device, and the module's parameter that it is given to its driver with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rebinding {
+    /// The driver's folder: `/sys/bus/pci/drivers/nvme`.
+    pub driver: PathBuf,
+    /// The name that the driver knows it by: `0000:00:04.0`.
+    pub device: String,
+    pub parameter: PathBuf,
+    pub old: String,
+    pub new: String,
+    /// The folders of its disks, which are there again when it is done.
+    pub disks: Vec<PathBuf>,
 }
 
 /// What came of undoing one change.
@@ -105,65 +125,9 @@ impl Change {
         }
     }
 
-    /// Makes the change. The error says what the kernel refused.
-    pub fn make(&self, roots: &Roots) -> io::Result<()> {
-        match self {
-            Change::Value { path, old, new } => write_checked(path, new).inspect_err(|_| {
-                // What it has made of it would look like somebody else's.
-                write(path, old).unwrap_or(());
-            }),
-            Change::Along { .. } => Ok(()),
-            Change::Cgroup(group) => cgroup::enter(group),
-            Change::Controller { path, name } => write(path, &format!("+{name}")),
-            Change::Driver(rebinding) => driver::rebind(roots, rebinding, &rebinding.new),
-        }
-    }
-
-    /// Undoes it, if it was made. With `force` what somebody else has set since is overwritten.
-    pub fn undo(&self, roots: &Roots, force: bool) -> Undone {
-        match self {
-            Change::Value { path, old, new } => undo_value(path, old, Some(new), force),
-            Change::Along { path, old, .. } => undo_value(path, old, None, force),
-            Change::Cgroup(group) => match cgroup::leave(group) {
-                Ok(true) => Undone::Removed,
-                Ok(false) => Undone::Gone,
-                Err(e) => Undone::Failed { before: "not there".into(), cause: cause(&e) },
-            },
-            Change::Controller { path, name } => {
-                let before = format!("-{name}");
-                match give_no_more(path, name) {
-                    Ok(true) => Undone::PutBack { from: format!("+{name}"), to: before },
-                    Ok(false) => Undone::AsBefore { value: before },
-                    Err(e) => Undone::Failed { before, cause: cause(&e) },
-                }
-            }
-            Change::Driver(rebinding) => driver::undo(roots, rebinding, force),
-        }
-    }
-
     /// Whether it has to wait for `other`: it was changed along with it, and would be changed again.
     pub fn hangs_on(&self, other: &Change) -> bool {
         matches!(self, Change::Along { of, .. } if of == other.subject())
-    }
-}
-
-/// `set`: what it was set to; `None`: to something that the kernel chose.
-fn undo_value(path: &Path, old: &str, set: Option<&str>, force: bool) -> Undone {
-    let failed = |e: io::Error| Undone::Failed { before: old.to_owned(), cause: cause(&e) };
-    let now = match present(path) {
-        Ok(now) => now,
-        Err(e) if is_gone(&e) => return Undone::Gone,
-        Err(e) => return failed(e),
-    };
-    if now == old {
-        return Undone::AsBefore { value: now };
-    }
-    if let Some(set) = set.filter(|set| *set != now && !force) {
-        return Undone::ChangedSince { present: now, set: set.to_owned(), before: old.to_owned() };
-    }
-    match write_checked(path, old) {
-        Ok(()) => Undone::PutBack { from: now, to: old.to_owned() },
-        Err(e) => failed(e),
     }
 }
 
@@ -177,83 +141,5 @@ pub(super) fn cause(e: &io::Error) -> String {
     match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => format!("{e}; run as root"),
         _ => e.to_string(),
-    }
-}
-
-/// `false`: it was not given.
-fn give_no_more(path: &Path, name: &str) -> io::Result<bool> {
-    match present(path) {
-        Ok(given) if given.split(' ').any(|n| n == name) => write(path, &format!("-{name}")).map(|()| true),
-        Ok(_) => Ok(false),
-        Err(e) if is_gone(&e) => Ok(false),
-        Err(e) => Err(e),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::fixture::Tree;
-
-    fn roots(t: &Tree) -> Roots {
-        Roots { system: t.root().into(), state: t.root().join("state") }
-    }
-
-    fn value(t: &Tree) -> Change {
-        Change::Value { path: t.root().join("sys/x"), old: "256".into(), new: "64".into() }
-    }
-
-    #[test]
-    fn a_value_is_undone_wherever_its_maker_died() {
-        let t = Tree::new().file("sys/x", "256\n");
-        let (change, path) = (value(&t), t.root().join("sys/x"));
-        // In the journal, and not made.
-        assert_eq!(change.undo(&roots(&t), false), Undone::AsBefore { value: "256".into() });
-        change.make(&roots(&t)).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "64");
-        assert_eq!(change.undo(&roots(&t), false), Undone::PutBack { from: "64".into(), to: "256".into() });
-        // Undone, and still in the journal.
-        assert_eq!(change.undo(&roots(&t), false), Undone::AsBefore { value: "256".into() });
-        fs::remove_file(&path).unwrap();
-        assert_eq!(change.undo(&roots(&t), false), Undone::Gone);
-    }
-
-    #[test]
-    fn what_somebody_else_has_set_is_left_alone_unless_forced() {
-        let t = Tree::new().file("sys/x", "128\n");
-        let left = value(&t).undo(&roots(&t), false);
-        assert_eq!(left, Undone::ChangedSince { present: "128".into(), set: "64".into(), before: "256".into() });
-        assert!(!left.is_done());
-        assert_eq!(value(&t).undo(&roots(&t), true), Undone::PutBack { from: "128".into(), to: "256".into() });
-        assert_eq!(fs::read_to_string(t.root().join("sys/x")).unwrap(), "256");
-    }
-
-    #[test]
-    fn what_came_along_is_put_back_whatever_it_is_now() {
-        let t = Tree::new().file("sys/x", "128\n");
-        let of = t.root().join("sys/scheduler");
-        let along = Change::Along { path: t.root().join("sys/x"), old: "256".into(), of: of.clone() };
-        assert!(along.hangs_on(&Change::Value { path: of, old: "a".into(), new: "b".into() }));
-        along.make(&roots(&t)).unwrap();
-        assert_eq!(along.undo(&roots(&t), false), Undone::PutBack { from: "128".into(), to: "256".into() });
-    }
-
-    #[test]
-    fn a_controller_that_is_given_is_taken_back() {
-        let t = Tree::new().file("c", "cpu memory\n").file("none", "memory\n");
-        let at = |name: &str| Change::Controller { path: t.root().join(name), name: "cpu".into() };
-        assert_eq!(at("none").undo(&roots(&t), false), Undone::AsBefore { value: "-cpu".into() });
-        assert!(matches!(at("c").undo(&roots(&t), false), Undone::PutBack { .. }));
-        assert_eq!(fs::read_to_string(t.root().join("c")).unwrap(), "-cpu");
-    }
-
-    #[test]
-    fn its_json_can_be_read_by_whoever_finds_it() {
-        let change = Change::Value { path: "/sys/x".into(), old: "a".into(), new: "b".into() };
-        let json = serde_json::to_string(&change).unwrap();
-        assert_eq!(json, r#"{"kind":"value","path":"/sys/x","old":"a","new":"b"}"#);
-        assert_eq!(serde_json::from_str::<Change>(&json).unwrap(), change);
     }
 }

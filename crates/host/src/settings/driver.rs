@@ -8,9 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
-use super::change::{Change, Undone, cause, is_gone};
+use super::change::{Change, Rebinding, Undone, cause, is_gone};
 use super::queue::{along, parameters};
 use super::roots::{Roots, not_writable, present, write, write_checked};
 use crate::block::{self, queue_folders, usage};
@@ -24,20 +22,6 @@ const APPEARING: Duration = Duration::from_secs(10);
 
 /// The last that the kernel does to a new disk, after all that can be seen: it sets its read-ahead (device_add_disk).
 const SETTLING: Duration = Duration::from_millis(100);
-
-/// A device, and the module's parameter that it is given to its driver with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rebinding {
-    /// The driver's folder: `/sys/bus/pci/drivers/nvme`.
-    pub driver: PathBuf,
-    /// The name that the driver knows it by: `0000:00:04.0`.
-    pub device: String,
-    pub parameter: PathBuf,
-    pub old: String,
-    pub new: String,
-    /// The folders of its disks, which are there again when it is done.
-    pub disks: Vec<PathBuf>,
-}
 
 /// A device whose driver can poll.
 #[derive(Debug)]

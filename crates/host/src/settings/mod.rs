@@ -13,6 +13,7 @@
 //! Changes are a stack. What the next cell of a run wants otherwise is undone down to the first difference, then its own
 //! changes are made on top of what stays.
 
+mod apply;
 mod cgroup;
 mod change;
 mod conditions;

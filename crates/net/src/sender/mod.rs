@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `spec` | the options, checked |
 //! | `thread` | one thread through the stages of the load, closed loop and open loop |
-//! | `link`, `traffic` | its sockets: opened, lost; what is sent and received on them |
+//! | `link`, `links`, `traffic` | its sockets: opened, lost; what is sent and received on them |
 //! | `connection`, `check` | one connection's requests in flight; responses against their requests |
 //! | `epoll` | waiting, to the nanosecond |
 //! | `tally`, `outcome` | sums and latency of a thread; all threads added up |
@@ -16,6 +16,7 @@ mod check;
 mod connection;
 mod epoll;
 mod link;
+mod links;
 mod outcome;
 pub mod spec;
 mod tally;

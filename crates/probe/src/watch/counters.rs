@@ -7,9 +7,10 @@ use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags, libbpf_sys};
 
 use super::tables::{self, entries};
-use super::{Raw, Watch, trails, types};
+use super::{Raw, Watch, types};
 use crate::cost::Runs;
 use crate::counted::{Counted, RawRing};
+use crate::raw::read;
 use crate::rings::Process;
 use iotrail_base::error::{Error, Result};
 
@@ -218,7 +219,7 @@ impl Watch<'_> {
     fn processes(&self, raw: &mut Raw) -> Result<()> {
         let living = entries::<u32, types::process_info>(&self.skel.maps.followed)?.into_iter();
         raw.processes = living
-            .map(|(tgid, info)| Process { tgid, comm: trails::text(&info.comm), executed_ns: info.executed_ns })
+            .map(|(tgid, info)| Process { tgid, comm: crate::raw::text(&info.comm), executed_ns: info.executed_ns })
             .collect();
         if let Some(trails) = &self.trails {
             let lost: u64 = raw.slots.iter().map(|s| s.losses[types::loss::LOSS_NAME.0 as usize]).sum();
@@ -474,12 +475,4 @@ fn resettle<const N: usize, V: Copy>(
         }
     }
     Ok(true)
-}
-
-/// A record as the programs wrote it.
-pub(crate) fn read<T: Copy>(bytes: &[u8]) -> T {
-    assert!(bytes.len() >= size_of::<T>(), "a record is shorter than record.h says");
-    // SAFETY: the bytes are a whole T, written by the programs with the layout that T was generated from; all of its
-    // fields are integers, for which every bit pattern is valid.
-    unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
 }

@@ -7,7 +7,8 @@ use std::os::fd::AsRawFd;
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, libbpf_sys};
 
-use super::{read, unreadable};
+use super::unreadable;
+use crate::raw::read;
 use iotrail_base::error::{Error, Result};
 
 /// Entries that are asked for at once; a bucket of more is asked for again with more room.

@@ -9,9 +9,10 @@ use iotrail_base::words::{
     UNKNOWN, and_descendants, bytes, count, known_span, list, percent, plural, so_many, span, three_digits,
 };
 use iotrail_schema::measurement::{Followed, Latency, StageRecord, VehicleCount, Waits};
+use iotrail_schema::opcode::always_by_a_worker;
 use iotrail_schema::trace_record::{
     ContextRecord, CpuPair, EnterBatch, Estimate, FileRecord, FileRequests, IowqRecord, OpcodeRecord, OthersRecord,
-    ProbeCost, ProcessRecord, Reaping, RingRecord, RunItems, Subject, Total, TraceRecord, Windows, always_by_a_worker,
+    ProbeCost, ProcessRecord, Reaping, RingRecord, RunItems, Subject, Total, TraceRecord, Windows,
 };
 
 /// Rings that are shown in full, the busiest first.

@@ -28,7 +28,8 @@ use self::proto::{
 };
 use iotrail_path::multishot::Multishot;
 use iotrail_schema::recorded::{End, Entry, Header, Losses};
-use iotrail_schema::timeline::{Span, Stage};
+use iotrail_schema::stage::Stage;
+use iotrail_schema::timeline::Span;
 use iotrail_schema::trail::{Meanwhile, Punt, Trail};
 use iotrail_schema::vehicle::Vehicle;
 

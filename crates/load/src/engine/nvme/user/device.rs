@@ -11,16 +11,14 @@ use std::time::{Duration, Instant};
 use super::memory::Reach;
 use super::registers::Registers;
 use super::vfio;
-use super::warden::Warden;
+use super::warden::{BUS_MASTER, COMMAND, Warden};
 use super::way::Way;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::plain::say;
 use iotrail_host::pci::{self, Address};
 
-/// The command register of the configuration space (PCI Local Bus Specification), and its bits.
-pub const COMMAND: u64 = 4;
+/// Bits of the command register (PCI Local Bus Specification).
 const MEMORY: u16 = 1 << 1;
-pub const BUS_MASTER: u16 = 1 << 2;
 const NO_LINE_INTERRUPT: u16 = 1 << 10;
 
 pub struct Device {

@@ -13,8 +13,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::device::{BUS_MASTER, COMMAND};
 use crate::engine::last_error;
+
+/// The command register of the configuration space (PCI Local Bus Specification), and its bits.
+pub const COMMAND: u64 = 4;
+/// Whether it may reach memory by itself.
+pub const BUS_MASTER: u16 = 1 << 2;
 
 /// Sent by the kernel when we have ended.
 const ORPHANED: libc::c_int = libc::SIGTERM;

@@ -1,0 +1,55 @@
+//! What direct I/O asks of addresses and lengths.
+
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+
+use iotrail_base::error::{Error, Result};
+
+use super::buffers::PAGE;
+use super::device;
+use super::refusal::{cannot, no_direct};
+use super::spec::LoadSpec;
+
+/// O_DIRECT needs whole logical blocks, and memory aligned to what the device asks for.
+pub fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> Result<()> {
+    let (memory, offset) = match direct_alignment(file) {
+        Some(a) => a,
+        None if device => {
+            let bytes = device::block_bytes(file).map_err(|e| cannot("tell the block size of", path, e))?;
+            (bytes, bytes)
+        }
+        None => return Ok(()), // a kernel before 6.1: the first I/O will tell
+    };
+    if offset == 0 {
+        return Err(no_direct(path));
+    }
+    if !spec.block_bytes.is_multiple_of(offset) {
+        return Err(Error::input(
+            format!(
+                "--bs {} is not a multiple of the {offset}-byte logical blocks of {}, as direct I/O needs",
+                spec.block_bytes,
+                path.display()
+            ),
+            format!("use --bs {}, or --buffered", spec.block_bytes.next_multiple_of(offset)),
+        ));
+    }
+    if memory as usize > PAGE {
+        return Err(Error::machine(
+            format!("{} wants direct I/O from memory aligned to {memory} bytes", path.display()),
+            "use --buffered",
+        ));
+    }
+    Ok(())
+}
+
+/// Alignment of memory and of offsets and lengths for O_DIRECT (statx STATX_DIOALIGN, Linux 6.1); 0: no direct I/O;
+/// `None`: the kernel or the file system does not tell.
+fn direct_alignment(file: &File) -> Option<(u32, u32)> {
+    // SAFETY: a plain C structure, valid when all zero.
+    let mut s: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: a live descriptor, an empty name (which means that descriptor) and a live structure.
+    let done =
+        unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut s) };
+    (done == 0 && s.stx_mask & libc::STATX_DIOALIGN != 0).then_some((s.stx_dio_mem_align, s.stx_dio_offset_align))
+}

@@ -1,0 +1,63 @@
+//! What the jobs of a load share, and what comes of each.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
+
+use super::clock::Clock;
+use super::drive::Passage;
+use super::gate::Gate;
+use super::options::{EngineKind, Rw};
+use super::phases::Ticks;
+use super::spec::LoadSpec;
+use super::tally::Tally;
+use super::usage;
+
+/// What all jobs share.
+pub struct Shared<'a> {
+    pub spec: &'a LoadSpec,
+    pub clock: Clock,
+    pub gate: Gate,
+    /// Submit no more: the user has stopped the load, or a job has failed.
+    pub halt: AtomicBool,
+    /// I/Os of the stage that runs, by job; for the progress display.
+    pub done: Vec<AtomicU64>,
+    /// SQPOLL threads, by job; 0: none, or it could not be told.
+    pub sq_tids: Vec<AtomicI32>,
+    /// Whole blocks of the target; 0 without one.
+    pub blocks: u64,
+    /// Of a target that is not reached through files.
+    pub passage: Option<&'a Passage>,
+    /// Of everything random in the load.
+    pub seed: u32,
+}
+
+/// What one thread of a job did in the measured stage.
+pub struct Part {
+    pub tid: i32,
+    pub usage: usage::Usage,
+    /// `None`: it was not bound to a CPU; otherwise whether it still is, and stands on it.
+    pub bound: Option<bool>,
+    pub ticks: Ticks,
+    pub syscalls: Option<u64>,
+    /// Of the submitting half: times that it woke the SQPOLL thread; `None` without one.
+    pub wakeups: Option<u64>,
+}
+
+/// What one job did in the measured stage.
+pub struct JobOutcome {
+    pub tally: Tally,
+    pub parts: Vec<Part>,
+    /// First and last stamp.
+    pub began: u64,
+    pub ended: u64,
+    pub granted: Vec<String>,
+    /// Open loop: the worst lag in ns, and I/Os whose time came and that were never submitted.
+    pub lateness: Option<(u64, u64)>,
+}
+
+/// The result that an I/O has when it moved all it should.
+pub fn full_result(spec: &LoadSpec) -> i32 {
+    if spec.rw == Rw::Nop && spec.engine == EngineKind::IoUring { 0 } else { spec.block_bytes as i32 }
+}
+
+/// One whose I/Os all fail or move nothing from some time on ends after this many: its target is lost.
+pub const LOST: u64 = 10_000;

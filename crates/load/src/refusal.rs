@@ -1,0 +1,83 @@
+//! Why a target cannot be used, and what to do about it.
+
+use std::io;
+use std::path::Path;
+
+use iotrail_base::error::{Error, Result};
+
+use super::options::Rw;
+use super::spec::LoadSpec;
+
+/// What exists is written with leave alone.
+pub fn check_leave(spec: &LoadSpec, path: &Path) -> Result<()> {
+    if !spec.writes() || spec.allow_write {
+        return Ok(());
+    }
+    Err(Error::input(
+        format!("--rw {} would overwrite {}, which exists", spec.rw, path.display()),
+        match spec.engine.is_past_files() {
+            true => "add --allow-write to destroy its contents",
+            false => "add --allow-write to destroy its contents, or name a file that does not exist, with --size",
+        },
+    ))
+}
+
+pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
+    let what = format!("cannot {what} {}", path.display());
+    match e.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            Error::machine(what, "run as a user who may, or choose another --file").because(e)
+        }
+        Some(libc::EMFILE) => {
+            Error::machine(what, "raise the limit of open files (ulimit -n), or use fewer --jobs").because(e)
+        }
+        Some(libc::EROFS) => Error::machine(what, "choose a --file on a file system that can be written").because(e),
+        Some(libc::ENOSPC | libc::EDQUOT) => {
+            Error::machine(what, "make room there, use a smaller --size, or choose another --file").because(e)
+        }
+        Some(libc::EFBIG) => Error::machine(what, "use a smaller --size, or choose another --file").because(e),
+        Some(libc::ENOENT | libc::ENOTDIR) => Error::input(what, "see that its folder exists").because(e),
+        Some(libc::ELOOP | libc::ENAMETOOLONG) => Error::input(what, "name a file that can be there").because(e),
+        _ => Error::machine(what, "choose another --file").because(e),
+    }
+}
+
+pub fn no_direct(path: &Path) -> Error {
+    Error::machine(
+        format!("the file system of {} has no direct I/O (O_DIRECT)", path.display()),
+        "add --buffered, or choose a --file on another file system",
+    )
+}
+
+/// The bytes to be used, checked against what there is.
+pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
+    let name = path.display();
+    let block = u64::from(spec.block_bytes);
+    let bytes = match spec.size {
+        Some(asked) if asked > has => {
+            return Err(Error::input(
+                format!("{name} has {has} bytes, not the {asked} of --size"),
+                "use a smaller --size, or remove the file to have it made",
+            ));
+        }
+        Some(asked) => asked,
+        None => has,
+    };
+    if bytes < block {
+        return Err(Error::input(
+            format!("{name} has {bytes} bytes to use, less than one block of {block}"),
+            "use a smaller --bs, or a larger file",
+        ));
+    }
+    let blocks = bytes / block;
+    let apart = spec.verify || matches!(spec.rw, Rw::Read | Rw::Write);
+    // A verified job never has two I/Os on one block, so it needs more blocks than it has I/Os in flight.
+    let needed = u64::from(spec.jobs) * if spec.verify { u64::from(spec.depth) + 1 } else { 1 };
+    if apart && blocks < needed {
+        return Err(Error::input(
+            format!("{name} has {blocks} blocks, and this load needs {needed}: each job works on its own share"),
+            "use a larger file, a smaller --bs, or fewer --jobs or a smaller --depth",
+        ));
+    }
+    Ok(bytes)
+}

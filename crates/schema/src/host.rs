@@ -1,0 +1,62 @@
+//! The machine that something was measured on.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    pub hostname: String,
+    pub kernel: String,
+    pub cpu_model: String,
+    pub cpus: u32,
+    /// What the load ran against; null without a file.
+    pub target: Option<Target>,
+    pub clock_source: Option<String>,
+    /// `none`, `integrity`, `confidentiality`; null where it can't be told.
+    pub lockdown: Option<String>,
+    /// The hypervisor's name, `none` on bare metal; null where it can't be told.
+    pub virtualisation: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    pub path: String,
+    /// File system type; null for a device.
+    pub filesystem: Option<String>,
+    /// The whole disk: `vda`; null where the file is not on a block device.
+    pub device: Option<String>,
+    pub driver: Option<String>,
+    /// The block device whose queue takes the load's requests, where that is another than `device`: `loop0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_device: Option<String>,
+    /// Hardware queues.
+    pub queues: Option<u32>,
+    /// Of the queue that takes the load's requests: hardware queues that are polled (no interrupt).
+    pub poll_queues: Option<u32>,
+    /// Of the queue that takes the load's requests.
+    pub scheduler: Option<String>,
+    /// Interrupts that carry the device's completions.
+    pub interrupts: Vec<TargetInterrupt>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetInterrupt {
+    pub irq: u32,
+    pub name: String,
+    /// CPUs that it is delivered to at present (effective affinity).
+    pub cpus: Vec<u32>,
+}
+
+impl Host {
+    /// Whether software runs the machine's instructions (QEMU without KVM, `host::virtualisation`): counts mean what they say there,
+    /// times nothing.
+    pub fn is_emulated(&self) -> bool {
+        self.virtualisation.as_deref() == Some("qemu")
+    }
+}
+
+impl Target {
+    /// The block devices whose queues take the load's requests, joined by `+`; `None` where there are none.
+    pub fn queue_device(&self) -> Option<&str> {
+        self.queue_device.as_deref().or(self.device.as_deref())
+    }
+}

@@ -1,0 +1,17 @@
+//! What puts numbers in doubt.
+
+use serde::{Deserialize, Serialize};
+
+/// A warning carries advice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    pub code: String,
+    pub text: String,
+    pub remedy: String,
+}
+
+impl Warning {
+    pub fn new(code: &str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { code: code.into(), text: text.into(), remedy: remedy.into() }
+    }
+}
