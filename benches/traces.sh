@@ -1,6 +1,6 @@
 #!/bin/sh
 # Measurements as they come one after another on this machine: one load, measured again and again as a run does it. What the simulation of the
-# interval's coverage draws from (crates/stats/src/traces.txt) was made by this, on a quiet machine and beside other work. A line for each load: its name, and IOPS in order of
+# interval's coverage draws from (crates/stats/src/traces.txt) was made by this, beside other work. A line for each load: its name, and IOPS in order of
 # time; the two of a block may stand the other way round.
 #
 # usage: traces.sh [IOTRAIL] [MEASUREMENTS]

@@ -82,7 +82,7 @@ fn equal_arms_are_called_different_in_five_percent_at_most() {
     }
 }
 
-/// Measurements in order of time, of real loads on a quiet and on a busy machine (`benches/traces.sh`): with the drift, the
+/// Measurements in order of time, of real loads on a busy machine (`benches/traces.sh`): with the drift, the
 /// outliers and the dependence on each other that they had.
 fn measured() -> Vec<(&'static str, Vec<f64>)> {
     let line = |l: &'static str| {
