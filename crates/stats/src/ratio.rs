@@ -4,7 +4,7 @@
 //! **Error**: the ratio estimator's, from how the windows differ around the common ratio, with Student's distribution for so many
 //! windows. And what no window met: of a phase that takes up so much that one of the windows had met it in 19 of 20 cases, nothing is
 //! ruled out but more than one of what is looked for to one of what is counted (or than the most that any window had), and less than none.
-//! It holds where the windows lie at random moments; of fewer than [`ENOUGH`] no interval is told.
+//! It holds where the windows lie at random moments; of fewer than [`ENOUGH`] there is no interval.
 
 use super::student;
 

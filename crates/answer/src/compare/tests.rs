@@ -262,7 +262,7 @@ fn many_comparisons_together_need_more_than_one_alone() {
     assert!(many.iter().all(|c| c.verdict == Verdict::Inconclusive && c.p_adjusted == Some(0.2)), "{:?}", many[0]);
     together(&mut many[..1], 0.001);
     assert_eq!(many[0].verdict, Verdict::Faster);
-    assert!(many[0].to_show_10_percent.is_some(), "what would show is told of what Holm leaves open, too");
+    assert!(many[0].to_show_10_percent.is_some(), "what Holm leaves open says what would show, too");
     // Two metrics are two questions.
     many[0].metric = "elapsed".into();
     together(&mut many, 0.001);

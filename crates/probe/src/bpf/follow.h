@@ -343,7 +343,8 @@ static __noinline int number_use(__u32 whole)
 		.found = of->found,
 		.of = whole + 1,
 	};
-	return number_new(address, &info, before != 0);
+	/* What is known of this address is of another ring, or swept. */
+	return number_new(address, &info, known != 0);
 }
 
 static __noinline int look_up_ring(struct io_ring_ctx *ring)
