@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::compare::of_sides;
 use super::given::{Document, Stored};
-use super::run::measured::{compared, show};
+use super::run::measured::{again, compared, show};
 use crate::experiment::builtin;
 use iotrail_answer::command;
 use iotrail_answer::compare::metrics;
@@ -16,7 +16,7 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_report::html::{self, Against, Source};
-use iotrail_report::terminal;
+use iotrail_report::terminal::{self, View};
 use iotrail_schema::comparison::EQUIVALENT_WITHIN;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::Store;
@@ -46,6 +46,10 @@ pub struct ReportArgs {
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
+    /// Print everything, not the answer alone
+    #[arg(long, conflicts_with_all = ["output", "json"])]
+    pub full: bool,
+
     /// The run as JSON on standard output, as `run --json` prints it
     #[arg(long, conflicts_with = "output")]
     pub json: bool,
@@ -73,7 +77,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
         })?;
     }
     let Some(output) = output else {
-        return screen(&runs[0].record, args.json);
+        return screen(&runs[0], args);
     };
     let against = match (&args.against, &runs[..]) {
         (Some(b), [first, second]) => {
@@ -92,12 +96,17 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn screen(record: &RunRecord, json: bool) -> Result<u8> {
+fn screen(Named { record, is_stored, .. }: &Named, args: &ReportArgs) -> Result<u8> {
+    let json = args.json;
+    let again = match is_stored {
+        true => again(record.run, args.store.as_deref()),
+        false => format!("iotrail report {}", args.run),
+    };
     match record.as_single() {
         Some(m) if json => terminal::print_json(m)?,
         Some(m) if m.net.is_some() => terminal::show(&terminal::net(m))?,
         Some(m) => terminal::show(&terminal::bench(m))?,
-        None => drop(show(record, json)?),
+        None => drop(show(record, json, View { full: args.full, again: &again })?),
     }
     Ok(0)
 }

@@ -19,7 +19,7 @@ use crate::experiment::{builtin, cell, emulated, scratch};
 use iotrail_answer::expectation::{self, Judged};
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Bytes;
-use iotrail_report::terminal;
+use iotrail_report::terminal::{self, View};
 use iotrail_store::{Store, default_path};
 use measured::{measured, show};
 
@@ -64,6 +64,10 @@ pub struct RunArgs {
     /// Exit with 1 if an expectation of the experiment is not met, with 4 if one could not be told
     #[arg(long)]
     pub fail_on_unmet: bool,
+
+    /// Print everything, not the answer alone
+    #[arg(long, conflicts_with = "json")]
+    pub full: bool,
 
     /// JSON on standard output
     #[arg(long)]
@@ -124,7 +128,8 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         store.abandon();
     }
     let (outcome, record) = measured?;
-    let judged = show(&record, args.json)?;
+    let shown_by = measured::again(record.run, args.store.as_deref());
+    let judged = show(&record, args.json, View { full: args.full, again: &shown_by })?;
     match outcome {
         Outcome::Finished if args.fail_on_unmet => return Ok(gate(&judged)),
         Outcome::Finished => return Ok(0),

@@ -15,6 +15,7 @@ pub mod expectation;
 pub mod explain;
 pub mod finding;
 pub mod group;
+pub mod head;
 pub mod losses;
 pub mod per_io;
 pub mod spread;

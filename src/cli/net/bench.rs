@@ -19,7 +19,7 @@ use crate::experiment::schedule::fresh_seed;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_net::options::NetOptions;
-use iotrail_report::terminal;
+use iotrail_report::terminal::{self, View};
 use iotrail_schema::measurement::Measurement;
 use iotrail_store::{Store, default_path};
 
@@ -61,6 +61,10 @@ struct RunArgs {
     /// JSON on standard output
     #[arg(long)]
     json: bool,
+
+    /// Print everything, not the answer alone
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
 
     /// Store it in this file (several combinations are always stored; default: $XDG_STATE_HOME/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
@@ -186,7 +190,8 @@ fn several(args: &BenchArgs, plan: &Plan) -> Result<u8> {
         store.abandon();
     }
     let (outcome, record) = measured?;
-    measured::show(&record, args.run.json)?;
+    let again = measured::again(record.run, args.run.store.as_deref());
+    measured::show(&record, args.run.json, View { full: args.run.full, again: &again })?;
     if outcome == Outcome::Finished {
         return Ok(0);
     }

@@ -1,11 +1,13 @@
 //! A planned run, measured: stored as it goes, read back, compared, shown.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
 use super::progress::Progress;
+use crate::experiment::builtin;
 use crate::experiment::cell::{self, Watching};
 use crate::experiment::execute::{Execution, Outcome, Started, Step, execute};
 use crate::experiment::load::Load;
@@ -15,12 +17,13 @@ use iotrail_answer::compare;
 use iotrail_answer::conclude::{Conclusion, conclude};
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{Judged, judge};
+use iotrail_answer::head::Head;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_host::settings::Settings;
 use iotrail_probe::profile::DEFAULT_HZ;
 use iotrail_probe::sampling::{Clock, Sampling};
-use iotrail_report::terminal;
+use iotrail_report::terminal::{self, View};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::run_record::RunRecord;
@@ -31,6 +34,8 @@ use iotrail_store::Store;
 struct Printed<'a> {
     #[serde(flatten)]
     record: &'a RunRecord,
+    /// The first lines of the screen.
+    head: Head,
     conclusions: Vec<Conclusion>,
     /// The experiment's expectations, wherever they hold.
     judged: &'a [Judged],
@@ -52,18 +57,28 @@ pub fn measured(plan: &Plan, started: &Started, store: &mut Store) -> Result<(Ou
 }
 
 /// Prints the run; returns what became of its expectations.
-pub fn show(record: &RunRecord, json: bool) -> Result<Vec<Judged>> {
+pub fn show(record: &RunRecord, json: bool, view: View<'_>) -> Result<Vec<Judged>> {
     let judged = judge(record);
     if json {
         terminal::print_json(&printed(record, &judged))?;
     } else {
-        terminal::show(&terminal::run(record))?;
+        terminal::show(&terminal::run(record, &head(record), view))?;
     }
     Ok(judged)
 }
 
+fn head(record: &RunRecord) -> Head {
+    Head::of_run(record, builtin::ALL.iter().any(|(name, _)| *name == record.experiment))
+}
+
+/// What shows a stored run again.
+pub fn again(run: i64, store: Option<&Path>) -> String {
+    let store = store.map(|path| format!(" --store {}", path.display())).unwrap_or_default();
+    format!("iotrail report {run}{store}")
+}
+
 fn printed<'a>(record: &'a RunRecord, judged: &'a [Judged]) -> Printed<'a> {
-    Printed { record, conclusions: conclude(record), judged, warnings: drift::warnings(record) }
+    Printed { record, head: head(record), conclusions: conclude(record), judged, warnings: drift::warnings(record) }
 }
 
 /// A run of the store as `run --json` has printed it.

@@ -8,6 +8,7 @@ mod compare;
 mod cost;
 mod delivery;
 mod explain;
+mod head;
 pub(super) mod layout;
 pub(super) mod measured;
 mod net;
@@ -21,6 +22,7 @@ use std::ops::ControlFlow;
 
 use iotrail_answer::across::{Beside, KernelRecord};
 use iotrail_answer::explain::Explained;
+use iotrail_answer::head::Head;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output;
@@ -32,6 +34,7 @@ use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::trace_record::TraceRecord;
 use iotrail_store::RunSummary;
 
+pub use self::head::View;
 pub use self::layout::{Cell, Column, Screen, WIDTH};
 pub use self::net::Seconds;
 pub use self::style::{Hue, Style};
@@ -59,9 +62,9 @@ pub fn served(record: &ServedRecord) -> Screen {
     net::served(record, Style::of_stdout())
 }
 
-/// A run of an experiment: a table for each group of cells, then what is concluded.
-pub fn run(run: &RunRecord) -> Screen {
-    run::screen(run, Style::of_stdout())
+/// A run of an experiment: its answer; in full, then a table for each group of cells, and what is concluded.
+pub fn run(run: &RunRecord, head: &Head, view: View<'_>) -> Screen {
+    run::screen(run, head, view, Style::of_stdout())
 }
 
 /// The same plan on several kernels: what differs in each cell, then what is concluded.

@@ -1,12 +1,14 @@
 //! The screen of a run, and the list of runs.
 
+use super::head::View;
 use super::layout::{Column, Screen};
 use super::style::Style;
-use super::{bars, cells, compare, cost, delivery, net, order};
+use super::{bars, cells, compare, cost, delivery, head, net, order};
 use iotrail_answer::conclude::conclude;
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{Outcome, judge};
 use iotrail_answer::group::{groups, row_axis};
+use iotrail_answer::head::Head;
 use iotrail_answer::losses::losses;
 use iotrail_answer::warned;
 use iotrail_base::corruption::Corruption;
@@ -15,13 +17,19 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{RunRecord, Table};
 use iotrail_store::RunSummary;
 
-pub fn screen(run: &RunRecord, style: Style) -> Screen {
+pub fn screen(run: &RunRecord, answer: &Head, view: View<'_>, style: Style) -> Screen {
     let mut out = Screen::new(style);
     if let Some(found) = &run.corruption {
         corruption(&mut out, found);
         out.blank();
     }
-    head(&mut out, run);
+    head::of(&mut out, answer);
+    if !view.full {
+        head::more(&mut out, view);
+        return out;
+    }
+    out.blank();
+    plan(&mut out, run);
     let rows = if matches!(run.table, Table::Cost | Table::Order) { None } else { row_axis(run) };
     for group in groups(run, rows) {
         out.blank();
@@ -75,7 +83,7 @@ fn measurements(run: &RunRecord) -> impl Iterator<Item = &Measurement> {
     run.cells.iter().flat_map(|c| &c.measurements)
 }
 
-fn head(out: &mut Screen, run: &RunRecord) {
+fn plan(out: &mut Screen, run: &RunRecord) {
     let quick = if run.quick { " (quick)" } else { "" };
     out.field("run", &[format!("{}: {}{quick}", run.run, run.experiment), run.title.clone()]);
     let mut state = vec![

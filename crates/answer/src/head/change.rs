@@ -1,0 +1,119 @@
+//! Ratios as changes: `14–59× fewer IOPS`, `12 % longer mean latency`.
+
+use super::effect::Effect;
+use crate::compare::Metric;
+use crate::spread::over_repeats;
+use crate::unit::Unit;
+use crate::verdicts::factor;
+use iotrail_base::words::{count, per_io, span};
+use iotrail_schema::run_record::CellRecord;
+
+/// From here on a ratio is said as a factor, below it in percent.
+const FACTOR: f64 = 2.0;
+
+/// In the middle of a sentence.
+pub fn called(metric: Metric, unit: Unit) -> String {
+    let words = metric.words(unit);
+    match metric {
+        Metric::Iops if unit == Unit::Io => words,
+        Metric::LatencyP99 | Metric::LatencyP99_9 | Metric::LatencyP99_99 | Metric::CpuPerIo if unit == Unit::Io => words,
+        _ => words[..1].to_lowercase() + &words[1..],
+    }
+}
+
+/// `fewer`, `longer`: more or less of the metric.
+fn direction(metric: Metric, more: bool) -> &'static str {
+    match (metric, more) {
+        (Metric::Iops | Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo, false) => "fewer",
+        (Metric::CpuPerIo, false) => "less",
+        (Metric::Iops | Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo | Metric::CpuPerIo, true) => "more",
+        (_, true) => "longer",
+        (_, false) => "shorter",
+    }
+}
+
+/// What differs one way, from the smallest change to the largest; with its interval where it is one.
+pub fn range(metric: Metric, unit: Unit, effects: &[&Effect<'_>], named: bool) -> String {
+    let ratios: Vec<f64> = effects.iter().filter_map(|e| e.c.ratio).collect();
+    let name = if named { format!(" {}", called(metric, unit)) } else { String::new() };
+    let more = ratios.iter().any(|r| *r > 1.0);
+    let word = direction(metric, more);
+    let size = |r: f64| if r > 1.0 { r } else { 1.0 / r };
+    let sizes: Vec<f64> = ratios.iter().map(|r| size(*r)).collect();
+    let low = sizes.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = sizes.iter().copied().fold(1.0, f64::max);
+    if !low.is_finite() || sizes.is_empty() {
+        let way = if ratios.contains(&0.0) { "none" } else { "some where there were none" };
+        return format!("{way}{}{}", if named { " of the" } else { "" }, name);
+    }
+    let amount = if high.is_infinite() {
+        format!("{} or more", one(low, more))
+    } else {
+        match (one(low, more), one(high, more)) {
+            (a, b) if a == b => a,
+            (_, _) if high >= FACTOR => format!("{}–{}×", digits(low), digits(high)),
+            (a, b) => format!("{}–{b}", a.trim_end_matches(" %")),
+        }
+    };
+    let interval = match effects {
+        [only] => only.c.ci95.map(|[lo, hi]| interval(lo, hi, more)).unwrap_or_default(),
+        _ => String::new(),
+    };
+    format!("{amount} {word}{name}{interval}")
+}
+
+/// A change by this factor (above 1), up or down.
+fn one(size: f64, more: bool) -> String {
+    match (size >= FACTOR, more) {
+        (true, _) => format!("{}×", digits(size)),
+        (false, true) => format!("{} %", whole((size - 1.0) * 100.0)),
+        (false, false) => format!("{} %", whole((1.0 - 1.0 / size) * 100.0)),
+    }
+}
+
+fn whole(percent: f64) -> String {
+    if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
+}
+
+fn digits(factor: f64) -> String {
+    if factor < 9.95 { format!("{factor:.1}") } else { format!("{factor:.0}") }
+}
+
+/// ` (95 % CI 5–9 %)` of the same kind as the change.
+fn interval(lo: f64, hi: f64, more: bool) -> String {
+    let (from, to) = if more { (lo, hi) } else { (1.0 / hi, 1.0 / lo) };
+    let wide = from < 1.0 || !to.is_finite();
+    match to >= FACTOR || wide {
+        true if wide => format!(" (ratio's 95 % CI {lo:.3}–{hi:.3})"),
+        true => format!(" (95 % CI {}–{}×)", digits(from), digits(to)),
+        false => {
+            let (from, to) = (one(from, more), one(to, more));
+            format!(" (95 % CI {}–{to})", from.trim_end_matches(" %"))
+        }
+    }
+}
+
+/// ` (at worst 13.1 k → 253)`: medians of the strongest, where several differ.
+pub fn levels(metric: Metric, worst: &Effect<'_>, of_several: bool) -> String {
+    let of = |cell: &CellRecord| over_repeats(cell, |m| metric.of(m));
+    let (Some(a), Some(b)) = (of(worst.a), of(worst.b)) else { return String::new() };
+    let text = |x: f64| value(metric, x);
+    let most = if of_several { "at most " } else { "" };
+    format!(" ({most}{} → {})", text(a), text(b))
+}
+
+/// A value of the metric.
+pub fn value(metric: Metric, x: f64) -> String {
+    match metric {
+        Metric::Iops => count(if x >= 10.0 { x.round() } else { x }),
+        m if !m.is_of_time() => per_io(x),
+        _ => span(x),
+    }
+}
+
+/// `: only ×1.8 or more would show`.
+pub fn visible(of: &[&Effect<'_>]) -> String {
+    let all: Vec<f64> = of.iter().filter_map(|e| e.c.smallest_visible).collect();
+    let most = all.iter().copied().fold(0.0, f64::max);
+    if all.is_empty() { String::new() } else { format!(": only {} or more would show", factor(most).trim_start_matches("more than ")) }
+}

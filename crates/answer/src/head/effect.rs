@@ -1,0 +1,44 @@
+//! A comparison of the run with the two cells that it is of.
+
+use crate::compare::{Metric, place};
+use iotrail_schema::comparison::{Comparison, Verdict};
+use iotrail_schema::run_record::{CellRecord, RunRecord};
+
+#[derive(Debug, Clone, Copy)]
+pub struct Effect<'r> {
+    pub c: &'r Comparison,
+    /// The first arm's cell, and the other arm's.
+    pub a: &'r CellRecord,
+    pub b: &'r CellRecord,
+}
+
+impl Effect<'_> {
+    pub fn differs(&self) -> bool {
+        matches!(self.c.verdict, Verdict::Slower | Verdict::Faster)
+    }
+
+    /// How far it is from no difference, whichever way; 0 where none was seen.
+    pub fn size(&self) -> f64 {
+        match self.c.ratio {
+            _ if !self.differs() => 0.0,
+            Some(r) if r > 0.0 => r.ln().abs(),
+            _ => f64::MAX,
+        }
+    }
+}
+
+/// An arm against the first one, in every situation in which both were measured.
+pub fn of_arm<'r>(run: &'r RunRecord, metric: Metric, arm: &str) -> Vec<Effect<'r>> {
+    let of = |c: &'r Comparison| {
+        let cell = |arm: &str| run.cells.iter().find(|cell| cell.arm() == arm && place(cell) == c.at);
+        Some(Effect { c, a: cell(&c.a)?, b: cell(&c.b)? })
+    };
+    run.comparisons.iter().filter(|c| c.metric == metric.name() && c.b == arm).filter_map(of).collect()
+}
+
+/// Those that differ the way in which the strongest one does.
+pub fn strongest<'r>(effects: &[Effect<'r>]) -> Vec<Effect<'r>> {
+    let most = effects.iter().filter(|e| e.differs()).max_by(|a, b| a.size().total_cmp(&b.size()));
+    let Some(most) = most else { return Vec::new() };
+    effects.iter().filter(|e| e.c.verdict == most.c.verdict).copied().collect()
+}

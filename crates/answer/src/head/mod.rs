@@ -1,0 +1,197 @@
+//! The answer of a run in a few lines: one sentence with its number, when it holds, why, what to do, and one table. It is made of
+//! the run's comparisons alone, whatever the experiment; the conclusions say the rest.
+
+mod change;
+mod effect;
+mod notes;
+mod table;
+mod when;
+mod why;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::table::{Mark, Situation, Situations};
+
+use self::change::{called, levels};
+use self::effect::{Effect, of_arm};
+use crate::compare::{Metric, metrics};
+use crate::spread::Spread;
+use crate::unit::Unit;
+use iotrail_base::words::plural;
+use iotrail_schema::comparison::Verdict;
+use iotrail_schema::run_record::RunRecord;
+
+/// What stands above everything else of a run.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Head {
+    /// One sentence with its number.
+    pub answer: String,
+    /// In which of the situations.
+    pub when: Option<String>,
+    /// What the probes counted that goes with it.
+    pub why: Option<String>,
+    /// What to do about it.
+    #[serde(rename = "do")]
+    pub advice: Option<String>,
+    /// What the other metrics say.
+    pub also: Vec<String>,
+    #[serde(skip)]
+    pub table: Option<Situations>,
+    /// What limits the answer.
+    pub notes: Vec<String>,
+}
+
+/// Lines of other metrics, at most.
+const ALSO: usize = 2;
+
+impl Head {
+    /// `is_built_in`: the run's experiment is one that `run` knows by its name.
+    pub fn of_run(run: &RunRecord, is_built_in: bool) -> Head {
+        let metrics = metrics(run);
+        let arms = |metric: Metric| -> Vec<(&str, Vec<Effect<'_>>)> {
+            let of = |arm: &'_ String| of_arm(run, metric, arm);
+            run.arms.iter().skip(1).map(|arm| (arm.as_str(), of(arm))).filter(|(_, e)| !e.is_empty()).collect()
+        };
+        let notes = notes::of_run(run);
+        let Some((metric, all)) = metrics.first().map(|m| (*m, arms(*m))).filter(|(_, all)| !all.is_empty()) else {
+            return Head { answer: level(run), when: None, why: None, advice: None, also: Vec::new(), table: None, notes };
+        };
+        let unit = Unit::of_run(run);
+        let base = run.arms.first().map_or("", String::as_str);
+        let (arm, effects) = most(&all);
+        let shown = effect::strongest(effects);
+        let also = metrics.iter().skip(1).filter_map(|m| also(*m, unit, &arms(*m))).take(ALSO).collect();
+        let (why, remedy) = why::of(run, base, arm, &shown);
+        Head {
+            answer: answer(metric, unit, base, &all),
+            when: when::of(run, effects, &shown),
+            advice: Some(why::advice(base, arm, &all, remedy, || {
+                notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e))
+            })),
+            why,
+            also,
+            table: table::of(run, metric, &all),
+            notes,
+        }
+    }
+}
+
+/// Where nothing is compared: what the cells have.
+fn level(run: &RunRecord) -> String {
+    let Some(metric) = metrics(run).into_iter().next() else { return "nothing was compared".into() };
+    let all = run.cells.iter().flat_map(|c| &c.measurements).filter_map(|m| metric.of(m));
+    let Some(spread) = Spread::of(all) else { return "nothing was measured".into() };
+    let text = |x| change::value(metric, x);
+    let of = if run.cells.len() > 1 { format!(" in {}", plural(run.cells.len(), "cell")) } else { String::new() };
+    format!(
+        "{}: {} ({} to {}){of}; one arm, so nothing is compared",
+        metric.words(Unit::of_run(run)),
+        text(spread.median),
+        text(spread.min),
+        text(spread.max)
+    )
+}
+
+/// The arm that differs most from the first one.
+fn most<'a, 'r>(all: &'a [(&'a str, Vec<Effect<'r>>)]) -> (&'a str, &'a [Effect<'r>]) {
+    let size = |effects: &[Effect<'_>]| effects.iter().map(Effect::size).fold(0.0, f64::max);
+    let (arm, effects) = all.iter().reduce(|a, b| if size(&b.1) > size(&a.1) { b } else { a }).expect("one arm at least");
+    (arm, effects)
+}
+
+fn answer(metric: Metric, unit: Unit, base: &str, all: &[(&str, Vec<Effect<'_>>)]) -> String {
+    let (arm, effects) = most(all);
+    let mut text = format!("{arm} against {base}: {}", outcome(metric, unit, effects));
+    if all.len() > 1 {
+        let differs = |e: &[Effect<'_>]| e.iter().any(Effect::differs);
+        let others = all.iter().filter(|(name, _)| *name != arm);
+        let (yes, no): (Vec<_>, Vec<_>) = others.partition(|(_, e)| differs(e));
+        text += &match (yes.len(), no.len()) {
+            (0, n) => format!("; {} not seen to differ", plural(n, "other arm").replace("arms", "arms are").replace("1 other arm", "1 other arm is")),
+            (n, 0) => format!("; {} too", plural(n, "other arm").replace("arms", "arms differ").replace("1 other arm", "1 other arm differs")),
+            (n, of) => format!("; {n} of {} other arms differ too", n + of),
+        };
+    }
+    text
+}
+
+/// `14–59× fewer IOPS in 4 of 16 situations; 3 equivalent within ±5 %, 9 inconclusive`.
+fn outcome(metric: Metric, unit: Unit, effects: &[Effect<'_>]) -> String {
+    let n = effects.len();
+    let of = |verdict: Verdict| effects.iter().filter(|e| e.c.verdict == verdict).collect::<Vec<_>>();
+    let (slower, faster) = (of(Verdict::Slower), of(Verdict::Faster));
+    let mut differing: Vec<&Vec<&Effect<'_>>> = [&slower, &faster].into_iter().filter(|e| !e.is_empty()).collect();
+    let size = |e: &[&Effect<'_>]| e.iter().map(|e| e.size()).fold(0.0, f64::max);
+    differing.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    let mut parts: Vec<String> = Vec::new();
+    for (i, these) in differing.into_iter().enumerate() {
+        let change = change::range(metric, unit, these, i == 0);
+        let strongest = these.iter().max_by(|a, b| a.size().total_cmp(&b.size()));
+        let levels = strongest.map(|e| levels(metric, e, these.len() > 1)).unwrap_or_default();
+        parts.push(match (n, i) {
+            (1, _) => format!("{change}{levels}"),
+            (_, 0) => format!("{change} in {} of {}{levels}", these.len(), plural(n, "situation")),
+            _ => format!("{change} in {}", these.len()),
+        });
+    }
+    let same = of(Verdict::Equivalent);
+    let mut rest = Vec::new();
+    if let Some(one) = same.first() {
+        let band = crate::verdicts::factor(one.c.equivalent_within);
+        rest.push(match parts.is_empty() && same.len() == n {
+            true => format!("{} equivalent within {band}{}", called(metric, unit), in_all(n)),
+            false => format!("{} equivalent within {band}", same.len()),
+        });
+    }
+    let unsure = of(Verdict::Inconclusive);
+    if !unsure.is_empty() {
+        rest.push(match parts.is_empty() && unsure.len() == n {
+            true => format!("{} inconclusive{}{}", called(metric, unit), in_all(n), change::visible(&unsure)),
+            false => format!("{} inconclusive", unsure.len()),
+        });
+    }
+    let apart = of(Verdict::NotComparable);
+    if !apart.is_empty() {
+        let why = apart[0].c.reasons.first().cloned().unwrap_or_default();
+        rest.push(match parts.is_empty() && apart.len() == n {
+            true => format!("not comparable{}: {why}", in_all(n)),
+            false => format!("{} not comparable", apart.len()),
+        });
+    }
+    if parts.is_empty() && rest.len() > 1 {
+        parts.push(format!("no difference in {} seen in {}", called(metric, unit), plural(n, "situation")));
+    }
+    let rest = rest.join(", ");
+    if !rest.is_empty() {
+        parts.push(rest);
+    }
+    parts.join("; ")
+}
+
+fn in_all(n: usize) -> String {
+    if n == 1 { String::new() } else { format!(" in all {n} situations") }
+}
+
+/// What another metric says, where it says anything: each arm that differs, the one that differs most first.
+fn also(metric: Metric, unit: Unit, all: &[(&str, Vec<Effect<'_>>)]) -> Option<String> {
+    let mut differing: Vec<_> = all.iter().filter(|(_, e)| e.iter().any(Effect::differs)).collect();
+    let size = |e: &[Effect<'_>]| e.iter().map(Effect::size).fold(0.0, f64::max);
+    differing.sort_by(|a, b| size(&b.1).total_cmp(&size(&a.1)));
+    let (arm, effects) = differing.first()?;
+    let one = |effects: &[Effect<'_>]| {
+        let with = |verdict| effects.iter().filter(|e| e.c.verdict == verdict).collect::<Vec<_>>();
+        let parts = [with(Verdict::Slower), with(Verdict::Faster)].into_iter().filter(|e| !e.is_empty()).enumerate();
+        let part = |(i, e): (usize, Vec<&Effect<'_>>)| {
+            let change = change::range(metric, unit, &e, i == 0);
+            if effects.len() == 1 { change } else { format!("{change} in {} of {}", e.len(), effects.len()) }
+        };
+        parts.map(part).collect::<Vec<_>>().join(", ")
+    };
+    let who = if all.len() > 1 { format!("{arm}: ") } else { String::new() };
+    let more = match differing.len() {
+        1 => String::new(),
+        n => format!("; {} too", plural(n - 1, "other arm")),
+    };
+    Some(format!("{who}{}{more}", one(effects)))
+}

@@ -1,0 +1,79 @@
+//! What limits the answer of a run, one line each.
+
+use super::effect::Effect;
+use crate::compare::metrics;
+use crate::expectation::{Outcome, judge};
+use crate::group::untestable;
+use iotrail_base::words::{plural, span};
+use iotrail_schema::run_record::RunRecord;
+
+pub fn of_run(run: &RunRecord) -> Vec<String> {
+    let mut notes = Vec::new();
+    if run.done() < run.planned() {
+        notes.push(format!("partial run: {} of {} measurements; the answer covers only these", run.done(), run.planned()));
+    }
+    let not_testable = untestable(run);
+    let cells: usize = not_testable.iter().map(|(_, _, n)| n).sum();
+    if let Some((reason, _, _)) = not_testable.first() {
+        notes.push(format!("{} not testable here: {reason}", plural(cells, "cell")));
+    }
+    notes.extend(disturbed(run));
+    let all = || run.cells.iter().flat_map(|c| &c.measurements);
+    match all().filter(|m| m.probe.mode == "off").count() {
+        0 => {}
+        n if n == run.done() => notes.push("not watched: what delivered the completions is not known".into()),
+        n => notes.push(format!("{} not watched: what delivered completions there is not known", plural(n, "measurement"))),
+    }
+    if run.is_emulated() {
+        notes.push("the machine is emulated: counts are compared, times are not".into());
+    }
+    notes.extend(expected(run));
+    notes
+}
+
+/// Comparisons with measurements that others disturbed.
+fn disturbed(run: &RunRecord) -> Option<String> {
+    let metric = metrics(run).first()?.name();
+    let all = || run.comparisons.iter().filter(move |c| c.metric == metric);
+    let touched = all().filter(|c| c.disturbed.left_out + c.disturbed.counted > 0).count();
+    let (left_out, counted) = all().fold((0, 0), |(l, c), of| (l + of.disturbed.left_out, c + of.disturbed.counted));
+    (touched > 0).then(|| {
+        let counted = if counted > 0 { format!(", {counted} counted all the same (*)") } else { String::new() };
+        format!(
+            "other work disturbed {touched} of {}: {} left out{counted}",
+            plural(all().count(), "comparison"),
+            plural(left_out, "pair")
+        )
+    })
+}
+
+fn expected(run: &RunRecord) -> Option<String> {
+    let judged = judge(run);
+    let of = |outcome| judged.iter().filter(|j| j.outcome == outcome).count();
+    let (met, not, open) = (of(Outcome::Met), of(Outcome::NotMet), of(Outcome::Open));
+    (!judged.is_empty()).then(|| format!("expectations: {met} met, {not} not met, {open} open"))
+}
+
+/// `--repeats 40 (about 12.0 min) shows ±10 %`, for the comparison that needs most of those that can be had in an hour.
+pub fn more_repeats<'a, 'r: 'a>(
+    run: &RunRecord,
+    is_built_in: bool,
+    effects: impl Iterator<Item = &'a Effect<'r>>,
+) -> Option<String> {
+    let needed = effects.filter_map(|e| e.c.to_show_10_percent).map(|n| n.repeats).max()?;
+    let spent: u64 = run.cells.iter().flat_map(|c| &c.measurements).map(|m| m.elapsed_ns).sum();
+    let each = spent as f64 / run.done().max(1) as f64;
+    let cells = run.cells.iter().filter(|c| c.untestable.is_none()).count();
+    let whole = each * needed as f64 * cells as f64;
+    let quick = if run.quick { " --quick" } else { "" };
+    let command = if is_built_in { format!("iotrail run {}{quick} --repeats {needed}", run.experiment) } else { format!("--repeats {needed}") };
+    Some(format!("{command} shows ±10 % ({} of measuring)", minutes(whole)))
+}
+
+fn minutes(ns: f64) -> String {
+    match ns / 60e9 {
+        m if m >= 90.0 => format!("{:.0} hours", m / 60.0),
+        m if m >= 1.5 => format!("{m:.0} min"),
+        _ => span(ns),
+    }
+}

@@ -1,0 +1,290 @@
+//! The situations of a run beside each other: one row for those that say the same, the strongest effect first.
+
+use serde_json::Value;
+
+use super::change::value;
+use super::effect::Effect;
+use super::when;
+use crate::compare::Metric;
+use crate::group::row_axis;
+use crate::spread::over_repeats;
+use iotrail_base::words::{UNKNOWN, plural};
+use iotrail_schema::comparison::Verdict;
+use iotrail_schema::run_record::{ARM, RunRecord};
+
+/// Rows, at most.
+const ROWS: usize = 7;
+/// Columns beside the name, at most.
+const COLUMNS: usize = 4;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Situations {
+    /// Of the columns after the first.
+    pub columns: Vec<String>,
+    pub rows: Vec<Situation>,
+    /// Rows that are left out.
+    pub more: usize,
+    /// What the inconclusive comparisons would have shown, as a factor less 1: the narrowest and the widest.
+    pub visible: Option<[f64; 2]>,
+    /// The narrowest band in which equivalent ones are.
+    pub band: Option<f64>,
+}
+
+/// Situations that say the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Situation {
+    pub name: String,
+    pub marks: Vec<Option<Mark>>,
+}
+
+/// One comparison; or several that say the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mark {
+    pub verdict: Verdict,
+    /// Of the metric; `None` where several situations are one mark, or it is not known.
+    pub ratio: Option<f64>,
+    /// Disturbed repeats were counted.
+    pub disturbed: bool,
+    /// `13.1 k → 253`.
+    pub levels: Option<String>,
+}
+
+impl Mark {
+    fn of(metric: Metric, e: &Effect<'_>) -> Self {
+        let of = |cell| over_repeats(cell, |m| metric.of(m));
+        let levels = of(e.a).zip(of(e.b)).map(|(a, b)| format!("{} → {}", value(metric, a), value(metric, b)));
+        Mark { verdict: e.c.verdict, ratio: e.c.ratio.filter(|_| e.differs()), disturbed: e.c.disturbed.counted > 0, levels }
+    }
+
+    /// `▼ ÷59`, `▲ +12 %`, `≈`, `?`.
+    pub fn text(&self) -> String {
+        let sign = match self.verdict {
+            Verdict::Slower => "▼",
+            Verdict::Faster => "▲",
+            Verdict::Equivalent => "≈",
+            Verdict::Inconclusive => "?",
+            Verdict::NotComparable => UNKNOWN,
+        };
+        let star = if self.disturbed { "*" } else { "" };
+        match self.ratio.filter(|_| matches!(self.verdict, Verdict::Slower | Verdict::Faster)) {
+            Some(ratio) => format!("{sign} {}{star}", factor(ratio)),
+            None => format!("{sign}{star}"),
+        }
+    }
+
+    fn size(&self) -> f64 {
+        match self.ratio {
+            Some(r) if r > 0.0 => r.ln().abs(),
+            Some(_) => f64::MAX,
+            None => 0.0,
+        }
+    }
+}
+
+/// `×2.1`, `÷59`, `+12 %`, `−7.0 %`.
+fn factor(ratio: f64) -> String {
+    let digits = |f: f64| if f < 9.95 { format!("{f:.1}") } else { format!("{f:.0}") };
+    let percent = |p: f64| if p < 9.95 { format!("{p:.1} %") } else { format!("{p:.0} %") };
+    match ratio {
+        0.0 => "to 0".into(),
+        r if r >= 2.0 => format!("×{}", digits(r)),
+        r if r <= 0.5 => format!("÷{}", digits(1.0 / r)),
+        r if r >= 1.0 => format!("+{}", percent((r - 1.0) * 100.0)),
+        r => format!("−{}", percent((1.0 - r) * 100.0)),
+    }
+}
+
+/// `None`: there is one comparison, and the answer has said it.
+pub fn of(run: &RunRecord, metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> Option<Situations> {
+    let effects = || all.iter().flat_map(|(_, e)| e);
+    let situations = all.iter().map(|(_, e)| e.len()).max()?;
+    if situations == 1 && all.len() == 1 {
+        return None;
+    }
+    let (columns, mut rows) = match all {
+        [(_, effects)] => one_arm(run, metric, effects),
+        _ if situations == 1 => by_arm_alone(metric, all),
+        _ if all.len() <= COLUMNS => by_situation(run, metric, all),
+        _ => by_arm(run, metric, all),
+    };
+    let size = |s: &Situation| s.marks.iter().flatten().map(Mark::size).fold(0.0, f64::max);
+    rows.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    let more = rows.len().saturating_sub(ROWS);
+    if more > 1 {
+        rows.truncate(ROWS);
+    }
+    let unsure = effects().filter(|e| e.c.verdict == Verdict::Inconclusive).filter_map(|e| e.c.smallest_visible);
+    let same = effects().filter(|e| e.c.verdict == Verdict::Equivalent).map(|e| e.c.equivalent_within);
+    Some(Situations {
+        columns,
+        rows,
+        more: if more > 1 { more } else { 0 },
+        visible: unsure.map(|v| [v, v]).reduce(|[a, b], [v, _]| [a.min(v), b.max(v)]),
+        band: same.reduce(f64::max),
+    })
+}
+
+/// Columns are the values of the parameter that has most; rows, combinations of the others.
+fn one_arm(run: &RunRecord, metric: Metric, effects: &[Effect<'_>]) -> (Vec<String>, Vec<Situation>) {
+    let axis = row_axis(run).filter(|a| (2..=6).contains(&run.values(a).len()));
+    let Some(axis) = axis else { return rows_of(run, metric, &[("", effects)], &[]) };
+    let values = run.values(axis);
+    let columns: Vec<String> = values.iter().map(|v| format!("{axis} {}", when::text(axis, v))).collect();
+    let mut rows: Vec<Row> = Vec::new();
+    for e in effects {
+        let at: Vec<(String, Value)> = others(run, e, &[axis]);
+        let place = rows.iter().position(|r| r.at == at).unwrap_or_else(|| {
+            rows.push(Row { at, marks: vec![None; values.len()] });
+            rows.len() - 1
+        });
+        if let Some(i) = e.c.at.get(axis).and_then(|v| values.iter().position(|x| *x == v)) {
+            rows[place].marks[i] = Some(Mark::of(metric, e));
+        }
+    }
+    (columns, merged(run, rows))
+}
+
+fn by_situation(run: &RunRecord, metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> (Vec<String>, Vec<Situation>) {
+    let sides: Vec<(&str, &[Effect<'_>])> = all.iter().map(|(name, e)| (*name, &e[..])).collect();
+    rows_of(run, metric, &sides, &all.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>())
+}
+
+/// A row for each situation, a column for each side.
+fn rows_of(
+    run: &RunRecord,
+    metric: Metric,
+    sides: &[(&str, &[Effect<'_>])],
+    columns: &[String],
+) -> (Vec<String>, Vec<Situation>) {
+    let mut rows: Vec<Row> = Vec::new();
+    for (i, (_, effects)) in sides.iter().enumerate() {
+        for e in *effects {
+            let at = others(run, e, &[]);
+            let place = rows.iter().position(|r| r.at == at).unwrap_or_else(|| {
+                rows.push(Row { at, marks: vec![None; sides.len()] });
+                rows.len() - 1
+            });
+            rows[place].marks[i] = Some(Mark::of(metric, e));
+        }
+    }
+    (columns.to_vec(), merged(run, rows))
+}
+
+/// One situation: a row for each arm, with its levels.
+fn by_arm_alone(metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> (Vec<String>, Vec<Situation>) {
+    let row = |(name, effects): &(&str, Vec<Effect<'_>>)| Situation {
+        name: (*name).to_owned(),
+        marks: vec![effects.first().map(|e| Mark::of(metric, e))],
+    };
+    (vec![String::new()], all.iter().map(row).collect())
+}
+
+/// Many arms: a row for each, a column for each situation where these are few; else its largest effect either way.
+fn by_arm(run: &RunRecord, metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> (Vec<String>, Vec<Situation>) {
+    let mut places: Vec<Vec<(String, Value)>> = Vec::new();
+    for e in all.iter().flat_map(|(_, e)| e) {
+        let at = others(run, e, &[]);
+        if !places.contains(&at) {
+            places.push(at);
+        }
+    }
+    if places.len() <= COLUMNS {
+        let row = |(name, effects): &(&str, Vec<Effect<'_>>)| {
+            let mark = |at: &Vec<(String, Value)>| {
+                effects.iter().find(|e| others(run, e, &[]) == *at).map(|e| Mark::of(metric, e))
+            };
+            Situation { name: (*name).to_owned(), marks: places.iter().map(mark).collect() }
+        };
+        return (places.iter().map(|at| name(at)).collect(), all.iter().map(row).collect());
+    }
+    let row = |(name, effects): &(&str, Vec<Effect<'_>>)| {
+        let of = |verdict| {
+            let these = effects.iter().filter(|e| e.c.verdict == verdict);
+            these.max_by(|a, b| a.size().total_cmp(&b.size())).map(|e| Mark::of(metric, e))
+        };
+        Situation { name: (*name).to_owned(), marks: vec![of(Verdict::Slower), of(Verdict::Faster)] }
+    };
+    (vec!["at worst".into(), "at best".into()], all.iter().map(row).collect())
+}
+
+#[derive(Clone)]
+struct Row {
+    /// Parameters that vary, but the columns'.
+    at: Vec<(String, Value)>,
+    marks: Vec<Option<Mark>>,
+}
+
+impl Row {
+    /// What rows have in common that are shown as one.
+    fn says(&self) -> Option<Vec<Option<Verdict>>> {
+        let differs = |m: &Mark| matches!(m.verdict, Verdict::Slower | Verdict::Faster);
+        (!self.marks.iter().flatten().any(differs)).then(|| self.marks.iter().map(|m| m.as_ref().map(|m| m.verdict)).collect())
+    }
+}
+
+/// The parameters that vary in the run, but these and the arm.
+fn others(run: &RunRecord, e: &Effect<'_>, but: &[&str]) -> Vec<(String, Value)> {
+    let varies = |a: &&String| *a != ARM && !but.contains(&a.as_str()) && run.values(a).len() > 1;
+    let mut axes: Vec<&String> = run.axes.iter().filter(varies).collect();
+    axes.sort_by_key(|a| when::rank(a));
+    axes.into_iter().filter_map(|a| Some((a.clone(), e.c.at.get(a)?.clone()))).collect()
+}
+
+/// Rows with a difference each by itself; the others together where they say the same.
+fn merged(run: &RunRecord, rows: Vec<Row>) -> Vec<Situation> {
+    let (plain, differing): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|r| r.says().is_some());
+    let mut out: Vec<Situation> =
+        differing.iter().map(|r| Situation { name: name(&r.at), marks: r.marks.clone() }).collect();
+    let any_differ = !out.is_empty();
+    let mut kinds: Vec<(Vec<Option<Verdict>>, Vec<Row>)> = Vec::new();
+    for row in plain {
+        let says = row.says().unwrap_or_default();
+        match kinds.iter_mut().find(|(s, _)| *s == says) {
+            Some((_, of)) => of.push(row),
+            None => kinds.push((says, vec![row])),
+        }
+    }
+    let many = kinds.len() > 1;
+    for (_, rows) in kinds {
+        let disturbed = |i: usize| rows.iter().any(|r| r.marks[i].as_ref().is_some_and(|m| m.disturbed));
+        let mark = |(i, m): (usize, &Option<Mark>)| {
+            m.as_ref().map(|m| Mark { disturbed: disturbed(i), levels: m.levels.clone().filter(|_| rows.len() == 1), ..m.clone() })
+        };
+        let marks = rows[0].marks.iter().enumerate().map(mark).collect();
+        out.push(Situation { name: together(run, &rows, many || any_differ), marks });
+    }
+    out
+}
+
+/// Several situations by what they share: `block · all 4`, `4 others`.
+fn together(run: &RunRecord, rows: &[Row], others: bool) -> String {
+    if let [one] = rows {
+        return name(&one.at);
+    }
+    let shared: Vec<&(String, Value)> = rows[0].at.iter().filter(|p| rows.iter().all(|r| r.at.contains(p))).collect();
+    let free = rows[0].at.iter().filter(|p| !shared.contains(p));
+    let product: usize = free.map(|(axis, _)| run.values(axis).len()).product();
+    let what = if product == rows.len() { format!("all {}", rows.len()) } else { plural(rows.len(), "situation") };
+    match shared.is_empty() {
+        true if others => format!("{} others", rows.len()),
+        true => what,
+        false => format!("{} · {what}", shared.iter().map(|(a, v)| short(a, v)).collect::<Vec<_>>().join(" · ")),
+    }
+}
+
+fn name(at: &[(String, Value)]) -> String {
+    at.iter().map(|(axis, value)| short(axis, value)).collect::<Vec<_>>().join(" · ")
+}
+
+/// A value that says which parameter it is of needs no name.
+fn short(axis: &str, value: &Value) -> String {
+    let text = when::text(axis, value);
+    match (axis, value.as_str()) {
+        ("cpus", Some("irq")) => "IRQ CPU".into(),
+        ("cpus", Some("non-irq")) => "other CPU".into(),
+        ("neighbour", Some("none")) => "alone".into(),
+        ("neighbour", Some("busy:1")) => "busy".into(),
+        ("wait" | "variant" | "reaper" | "engine" | "rw", Some(_)) => text,
+        _ => format!("{axis} {text}"),
+    }
+}

@@ -1,0 +1,180 @@
+//! What the probes counted that goes with a difference, and what to do about it.
+
+use super::change::value;
+use super::effect::Effect;
+use crate::compare::Metric;
+use crate::delivered::{self, share};
+use crate::finding::tick_rate;
+use crate::group::vehicle_shares;
+use crate::per_io;
+use crate::spread::over_repeats;
+use iotrail_base::words::{list, per_io as per_io_text, percent, span};
+use iotrail_schema::comparison::Verdict;
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::run_record::{CellRecord, RunRecord};
+use iotrail_schema::vehicle::Vehicle;
+
+/// A delivery path explains a difference where its share grew by this.
+const MOVED: f64 = 0.2;
+/// A count per I/O explains one where it changed by this factor, and by this much.
+const FACTOR: f64 = 1.3;
+const AMOUNT: f64 = 0.05;
+
+type PerIo = (&'static str, fn(&Measurement) -> Option<f64>);
+const COUNTS: [PerIo; 5] = [
+    ("system calls", |m| m.per_io.syscalls),
+    ("kicks", |m| m.per_io.kicks),
+    ("sleeps", |m| m.per_io.context_switches),
+    ("device interrupts", |m| m.per_io.device_irqs),
+    ("requests handed to io-wq", |m| per_io::punts(m).map(|(asked, blocks)| asked + blocks)),
+];
+
+/// The sentence, and the advice that belongs to its cause.
+pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Option<String>, Option<String>) {
+    let Some(verdict) = shown.first().map(|e| e.c.verdict) else { return (None, None) };
+    if let Some((text, remedy)) = path(base, shown) {
+        return (Some(text), remedy.filter(|_| verdict == Verdict::Slower));
+    }
+    let mut parts: Vec<(f64, String)> = COUNTS.iter().filter_map(|(name, of)| count(name, *of, shown)).collect();
+    parts.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut parts: Vec<String> = parts.into_iter().map(|(_, text)| text).take(2).collect();
+    if !run.is_emulated() && !shown.iter().any(|e| e.c.metric == Metric::CpuPerIo.name()) {
+        parts.extend(cpu(shown));
+    }
+    if !parts.is_empty() {
+        return (Some(format!("with {arm}: {}", parts.join("; "))), None);
+    }
+    let watched = shown.iter().all(|e| !vehicle_shares(&e.b.measurements).is_empty());
+    let unexplained = "not in what the probes count: delivery paths, system calls, kicks and interrupts per I/O are alike";
+    (watched.then(|| unexplained.into()), None)
+}
+
+/// The delivery path whose share grew most.
+fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
+    let of = |cell: &CellRecord, vehicle: Vehicle| {
+        let all: Vec<_> = cell.measurements.iter().flat_map(|m| m.vehicles.clone()).collect();
+        (!all.is_empty()).then(|| share(&all, vehicle))
+    };
+    let gain = |vehicle: Vehicle| -> Option<(Vec<f64>, f64)> {
+        let pairs: Vec<(f64, f64)> =
+            shown.iter().map(|e| Some((of(e.a, vehicle)?, of(e.b, vehicle)?))).collect::<Option<_>>()?;
+        let mean = pairs.iter().map(|(a, b)| b - a).sum::<f64>() / pairs.len() as f64;
+        Some((pairs.into_iter().map(|(_, b)| b).collect(), mean))
+    };
+    let all = Vehicle::ALL.into_iter().filter(|v| *v != Vehicle::Unknown);
+    let grown = all.filter_map(|v| Some((v, gain(v)?))).max_by(|a, b| a.1.1.total_cmp(&b.1.1));
+    let (vehicle, (shares, _)) = grown.filter(|(_, (_, gain))| *gain >= MOVED)?;
+    let low = shares.iter().copied().fold(1.0, f64::min);
+    let high = shares.iter().copied().fold(0.0, f64::max);
+    let range = match (percent(low), percent(high)) {
+        (a, b) if a == b => a,
+        (a, b) => format!("{}–{b}", a.trim_end_matches(" %")),
+    };
+    let before = before(base, shown);
+    if vehicle == Vehicle::TimerTick {
+        let cell = shown.iter().max_by(|a, b| a.size().total_cmp(&b.size()))?.b;
+        let worst = cell.measurements.first()?;
+        let every = over_repeats(cell, tick_rate).map(|hz| format!(" (every {})", span(1e9 / hz))).unwrap_or_default();
+        let remedy = delivered::stranded(&worst.vehicles, &worst.load.ring.requested, worst.load.wait == "peek");
+        let text = format!("{range} of its completions waited for the timer tick{every}{before}");
+        return Some((text, remedy.map(|f| f.remedy)));
+    }
+    Some((format!("{range} of its completions were delivered {}{before}", by(vehicle)), None))
+}
+
+/// `; with default, by the device's interrupt and in io_uring_enter`: what delivered most in each situation.
+fn before(base: &str, shown: &[Effect<'_>]) -> String {
+    let mut seen: Vec<String> = Vec::new();
+    for e in shown {
+        let text = vehicle_shares(&e.a.measurements).first().map(|(v, _)| by(*v).to_owned());
+        seen.extend(text.filter(|t| !seen.contains(t)));
+    }
+    if seen.is_empty() { String::new() } else { format!("; with {base}, most came {}", list(&seen)) }
+}
+
+/// How a completion was delivered, after "delivered" or "came".
+pub fn by(vehicle: Vehicle) -> &'static str {
+    match vehicle {
+        Vehicle::Inline => "inline, as they were submitted",
+        Vehicle::Enter => "in io_uring_enter",
+        Vehicle::SyscallExit => "on return from a system call",
+        Vehicle::ReschedIpi => "by a reschedule IPI",
+        Vehicle::DeviceIrq => "on return from the device's interrupt",
+        Vehicle::TimerTick => "by the timer tick",
+        Vehicle::PageFault => "on return from a page fault",
+        Vehicle::OtherIrq => "on return from another interrupt",
+        Vehicle::Sqpoll => "by the SQPOLL thread",
+        Vehicle::Iopoll => "by polling the device",
+        Vehicle::Iowq => "by io-wq workers",
+        Vehicle::IrqDirect => "in the interrupt itself",
+        Vehicle::Thread => "by a user-space thread",
+        Vehicle::Kworker => "by a kernel worker",
+        Vehicle::Unknown => "by what could not be told",
+    }
+}
+
+/// A count per I/O that changed one way in every situation: by how much, and its text.
+fn count(name: &str, of: fn(&Measurement) -> Option<f64>, shown: &[Effect<'_>]) -> Option<(f64, String)> {
+    let pairs = pairs(shown, of)?;
+    let differs = |(a, b): &(f64, f64)| (b - a).abs() >= AMOUNT && b.max(*a) >= FACTOR * b.min(*a);
+    let one_way = pairs.iter().all(|(a, b)| b > a) || pairs.iter().all(|(a, b)| b < a);
+    if !one_way || !pairs.iter().all(differs) {
+        return None;
+    }
+    let most = pairs.iter().map(|(a, b)| (b - a).abs()).fold(0.0, f64::max);
+    let (a, b) = (range(pairs.iter().map(|p| p.0), per_io_text), range(pairs.iter().map(|p| p.1), per_io_text));
+    Some((most, format!("{name} per I/O {a} → {b}")))
+}
+
+fn cpu(shown: &[Effect<'_>]) -> Option<String> {
+    let pairs = pairs(shown, |m| Metric::CpuPerIo.of(m))?;
+    let one_way = |f: fn(f64, f64) -> bool| pairs.iter().all(|(a, b)| f(*a, *b));
+    if !one_way(|a, b| b > 1.1 * a) && !one_way(|a, b| a > 1.1 * b) {
+        return None;
+    }
+    let text = |x: f64| value(Metric::CpuPerIo, x);
+    let (a, b) = (range(pairs.iter().map(|p| p.0), text), range(pairs.iter().map(|p| p.1), text));
+    Some(format!("CPU time per I/O {a} → {b}"))
+}
+
+fn pairs(shown: &[Effect<'_>], of: impl Fn(&Measurement) -> Option<f64> + Copy) -> Option<Vec<(f64, f64)>> {
+    shown.iter().map(|e| Some((over_repeats(e.a, of)?, over_repeats(e.b, of)?))).collect()
+}
+
+fn range(values: impl Iterator<Item = f64>, text: impl Fn(f64) -> String) -> String {
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    match (text(low), text(high)) {
+        (a, b) if a == b => a,
+        (a, b) => format!("{a}–{b}"),
+    }
+}
+
+/// What to do. `more`: how to find out what is inconclusive.
+pub fn advice(
+    base: &str,
+    arm: &str,
+    all: &[(&str, Vec<Effect<'_>>)],
+    remedy: Option<String>,
+    more: impl Fn() -> Option<String>,
+) -> String {
+    let has = |effects: &[Effect<'_>], verdict| effects.iter().any(|e| e.c.verdict == verdict);
+    let (better, worse): (Vec<&str>, Vec<&str>) = (
+        all.iter().filter(|(_, e)| has(e, Verdict::Faster)).map(|(name, _)| *name).collect(),
+        all.iter().filter(|(_, e)| has(e, Verdict::Slower)).map(|(name, _)| *name).collect(),
+    );
+    let effects = || all.iter().flat_map(|(_, e)| e);
+    match (&better[..], &worse[..], remedy) {
+        (_, _, Some(remedy)) => remedy,
+        ([], [], None) if effects().all(|e| e.c.verdict == Verdict::Equivalent) => format!("stay with {base}: nothing is gained"),
+        ([], [], None) => match more() {
+            Some(more) => format!("stay with {base}, or measure more: {more}"),
+            None => format!("stay with {base}"),
+        },
+        ([], _, None) if all.len() == 1 => format!("stay with {base}"),
+        ([], _, None) => format!("stay with {base}: no arm is faster"),
+        ([one], [], None) if all.len() == 1 => format!("use {one} there; nothing speaks against it elsewhere"),
+        ([one], worse, None) if worse == [*one] => format!("use {one} where the table has ▲, {base} where it has ▼"),
+        _ if better.contains(&arm) => format!("the table says which arm is faster where (▲); {base} elsewhere"),
+        _ => format!("{base}, but where the table has ▲"),
+    }
+}

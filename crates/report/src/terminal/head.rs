@@ -1,0 +1,106 @@
+//! The first lines of a run: the answer, when, why, what to do, one table, and where the rest is.
+
+use super::layout::{Cell, Column, Screen};
+use super::style::Hue;
+use iotrail_answer::head::{Head, Mark, Situations};
+use iotrail_answer::verdicts::factor;
+use iotrail_base::words::plural;
+use iotrail_schema::comparison::Verdict;
+
+/// Lines of what limits the answer, at most.
+const NOTES: usize = 4;
+
+/// Columns of the situations' names, and of each mark.
+const NAMES: u16 = 34;
+const MARK: u16 = 13;
+
+/// Where more of it is.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// Everything, not the answer alone.
+    pub full: bool,
+    /// What shows the run again: `iotrail report 12`; empty: nothing does.
+    pub again: &'a str,
+}
+
+pub fn of(out: &mut Screen, head: &Head) {
+    out.heading(&head.answer);
+    let lines = [("when", &head.when), ("why", &head.why), ("do", &head.advice)];
+    for (label, text) in lines.into_iter().filter_map(|(label, text)| Some((label, text.as_ref()?))) {
+        out.paragraph(&format!("  {label:<5} "), text);
+    }
+    for (i, text) in head.also.iter().enumerate() {
+        out.paragraph(if i == 0 { "  also  " } else { "        " }, text);
+    }
+    if let Some(table) = &head.table {
+        out.blank();
+        situations(out, table);
+    }
+    if !head.notes.is_empty() {
+        out.blank();
+    }
+    for (i, note) in head.notes.iter().take(NOTES).enumerate() {
+        out.paragraph(if i == 0 { "note  " } else { "      " }, note);
+    }
+}
+
+/// How to see more, behind the answer.
+pub fn more(out: &mut Screen, view: View<'_>) {
+    if view.again.is_empty() {
+        return;
+    }
+    out.blank();
+    out.paragraph("", &format!("details: {} --full · page: {} -o r.html", view.again, view.again));
+}
+
+fn situations(out: &mut Screen, table: &Situations) {
+    let marks = || table.rows.iter().flat_map(|r| r.marks.iter().flatten());
+    // One column has room for the medians of both arms.
+    let levels = table.columns.len() <= 1;
+    let mut columns = vec![Column::words("", NAMES)];
+    let names = if table.columns.is_empty() { vec![String::new()] } else { table.columns.clone() };
+    columns.extend(names.iter().map(|name| Column::named(name, MARK, false)));
+    if levels {
+        columns.push(Column::words("", 24));
+    }
+    let row = |name: &str, marks: &[Option<Mark>]| -> Vec<Cell> {
+        let mut cells = vec![Cell::from(format!("  {name}"))];
+        cells.extend(marks.iter().map(|m| m.as_ref().map_or(Cell::from(""), |m| Cell::from(m.text()).in_hue(hue(m)))));
+        if levels {
+            cells.push(Cell::from(marks.iter().flatten().find_map(|m| m.levels.clone()).unwrap_or_default()));
+        }
+        cells
+    };
+    let rows: Vec<Vec<Cell>> = table.rows.iter().map(|r| row(&r.name, &r.marks)).collect();
+    match table.columns.iter().all(String::is_empty) {
+        true => out.rows(&columns, rows),
+        false => out.table(&columns, rows),
+    }
+    if table.more > 0 {
+        out.line(&format!("  … and {} with less (--full)", plural(table.more, "row")));
+    }
+    let has = |verdict| marks().any(|m| m.verdict == verdict);
+    let mut legend: Vec<String> = Vec::new();
+    legend.extend(has(Verdict::Slower).then(|| "▼ worse".into()));
+    legend.extend(has(Verdict::Faster).then(|| "▲ better".into()));
+    let band = table.band.map(|b| format!(" within {}", factor(b))).unwrap_or_default();
+    legend.extend(has(Verdict::Equivalent).then(|| format!("≈ equivalent{band}")));
+    let visible = |[least, most]: [f64; 2]| match (factor(least), factor(most)) {
+        (a, b) if a == b => format!(" ({a} would show)"),
+        (a, b) => format!(" ({a} to {b} would show)"),
+    };
+    let visible = table.visible.map(visible).unwrap_or_default();
+    legend.extend(has(Verdict::Inconclusive).then(|| format!("? inconclusive{visible}")));
+    legend.extend(has(Verdict::NotComparable).then(|| "– not comparable".into()));
+    legend.extend(marks().any(|m| m.disturbed).then(|| "* disturbed".into()));
+    out.paragraph("  ", &legend.join("  "));
+}
+
+fn hue(mark: &Mark) -> Option<Hue> {
+    match mark.verdict {
+        Verdict::Slower => Some(Hue::Bad),
+        Verdict::Faster => Some(Hue::Good),
+        Verdict::Equivalent => None,
+        Verdict::Inconclusive | Verdict::NotComparable => Some(Hue::Doubt),
+    }
+}
