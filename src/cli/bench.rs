@@ -46,6 +46,10 @@ pub struct BenchArgs {
           conflicts_with_all = ["flamegraph", "folded"])]
     repeats: u32,
 
+    /// Print everything, not the answer alone
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+
     /// One measurement as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -71,7 +75,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     };
     match args.json {
         true => terminal::print_json(&measurement)?,
-        false => terminal::show(&terminal::bench(&measurement))?,
+        false => terminal::show(&terminal::bench(&measurement, args.full))?,
     }
     Ok(0)
 }
@@ -116,7 +120,7 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
     let each: Vec<String> = all.iter().map(|m| count(m.iops)).collect();
     all.sort_by(|a, b| a.iops.total_cmp(&b.iops));
     let middle = &all[all.len() / 2];
-    terminal::show(&terminal::bench(middle))?;
+    terminal::show(&terminal::bench(middle, args.full))?;
     terminal::say(&format!("{}: {}; above is the one in the middle", Unit::of(middle).per_second(), list(&each)));
     Ok(0)
 }
@@ -125,7 +129,7 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
 fn once(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut skip = false;
-    for argument in arguments {
+    for argument in arguments.filter(|argument| argument != "--full") {
         let is_value = std::mem::take(&mut skip);
         skip = !is_value && argument == "--repeats";
         let is_option = argument.to_str().is_some_and(|a| a.starts_with("--repeats="));

@@ -105,7 +105,7 @@ fn screen(Named { record, is_stored, .. }: &Named, args: &ReportArgs) -> Result<
     match record.as_single() {
         Some(m) if json => terminal::print_json(m)?,
         Some(m) if m.net.is_some() => terminal::show(&terminal::net(m))?,
-        Some(m) => terminal::show(&terminal::bench(m))?,
+        Some(m) => terminal::show(&terminal::bench(m, args.full))?,
         None => drop(show(record, json, View { full: args.full, again: &again })?),
     }
     Ok(0)

@@ -104,6 +104,10 @@ pub struct TraceArgs {
     #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(diagnose::CODES))]
     fail_on: Vec<String>,
 
+    /// Print everything, not the answer alone
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+
     /// The result as JSON on standard output; the command's own standard output goes to standard error
     #[arg(long)]
     json: bool,
@@ -157,7 +161,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     match args.json {
         true => terminal::print_json(&Printed { record: &record, slowest: slowest.as_ref().map(|e| &e.ios[..]) })?,
         false => {
-            terminal::show(&terminal::trace(&record))?;
+            terminal::show(&terminal::trace(&record, args.full))?;
             slowest.as_ref().map_or(Ok(()), |e| terminal::show(&terminal::slowest(e)))?;
         }
     }

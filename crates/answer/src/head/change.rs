@@ -16,7 +16,9 @@ pub fn called(metric: Metric, unit: Unit) -> String {
     let words = metric.words(unit);
     match metric {
         Metric::Iops if unit == Unit::Io => words,
-        Metric::LatencyP99 | Metric::LatencyP99_9 | Metric::LatencyP99_99 | Metric::CpuPerIo if unit == Unit::Io => words,
+        Metric::LatencyP99 | Metric::LatencyP99_9 | Metric::LatencyP99_99 | Metric::CpuPerIo if unit == Unit::Io => {
+            words
+        }
         _ => words[..1].to_lowercase() + &words[1..],
     }
 }
@@ -26,7 +28,10 @@ fn direction(metric: Metric, more: bool) -> &'static str {
     match (metric, more) {
         (Metric::Iops | Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo, false) => "fewer",
         (Metric::CpuPerIo, false) => "less",
-        (Metric::Iops | Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo | Metric::CpuPerIo, true) => "more",
+        (
+            Metric::Iops | Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo | Metric::CpuPerIo,
+            true,
+        ) => "more",
         (_, true) => "longer",
         (_, false) => "shorter",
     }
@@ -115,5 +120,9 @@ pub fn value(metric: Metric, x: f64) -> String {
 pub fn visible(of: &[&Effect<'_>]) -> String {
     let all: Vec<f64> = of.iter().filter_map(|e| e.c.smallest_visible).collect();
     let most = all.iter().copied().fold(0.0, f64::max);
-    if all.is_empty() { String::new() } else { format!(": only {} or more would show", factor(most).trim_start_matches("more than ")) }
+    if all.is_empty() {
+        String::new()
+    } else {
+        format!(": only {} or more would show", factor(most).trim_start_matches("more than "))
+    }
 }

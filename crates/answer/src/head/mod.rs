@@ -3,6 +3,7 @@
 
 mod change;
 mod effect;
+pub mod measured;
 mod notes;
 mod table;
 mod when;
@@ -55,7 +56,15 @@ impl Head {
         };
         let notes = notes::of_run(run);
         let Some((metric, all)) = metrics.first().map(|m| (*m, arms(*m))).filter(|(_, all)| !all.is_empty()) else {
-            return Head { answer: level(run), when: None, why: None, advice: None, also: Vec::new(), table: None, notes };
+            return Head {
+                answer: level(run),
+                when: None,
+                why: None,
+                advice: None,
+                also: Vec::new(),
+                table: None,
+                notes,
+            };
         };
         let unit = Unit::of_run(run);
         let base = run.arms.first().map_or("", String::as_str);
@@ -96,7 +105,8 @@ fn level(run: &RunRecord) -> String {
 /// The arm that differs most from the first one.
 fn most<'a, 'r>(all: &'a [(&'a str, Vec<Effect<'r>>)]) -> (&'a str, &'a [Effect<'r>]) {
     let size = |effects: &[Effect<'_>]| effects.iter().map(Effect::size).fold(0.0, f64::max);
-    let (arm, effects) = all.iter().reduce(|a, b| if size(&b.1) > size(&a.1) { b } else { a }).expect("one arm at least");
+    let (arm, effects) =
+        all.iter().reduce(|a, b| if size(&b.1) > size(&a.1) { b } else { a }).expect("one arm at least");
     (arm, effects)
 }
 
@@ -108,8 +118,14 @@ fn answer(metric: Metric, unit: Unit, base: &str, all: &[(&str, Vec<Effect<'_>>)
         let others = all.iter().filter(|(name, _)| *name != arm);
         let (yes, no): (Vec<_>, Vec<_>) = others.partition(|(_, e)| differs(e));
         text += &match (yes.len(), no.len()) {
-            (0, n) => format!("; {} not seen to differ", plural(n, "other arm").replace("arms", "arms are").replace("1 other arm", "1 other arm is")),
-            (n, 0) => format!("; {} too", plural(n, "other arm").replace("arms", "arms differ").replace("1 other arm", "1 other arm differs")),
+            (0, n) => format!(
+                "; {} not seen to differ",
+                plural(n, "other arm").replace("arms", "arms are").replace("1 other arm", "1 other arm is")
+            ),
+            (n, 0) => format!(
+                "; {} too",
+                plural(n, "other arm").replace("arms", "arms differ").replace("1 other arm", "1 other arm differs")
+            ),
             (n, of) => format!("; {n} of {} other arms differ too", n + of),
         };
     }

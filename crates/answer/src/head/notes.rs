@@ -10,7 +10,11 @@ use iotrail_schema::run_record::RunRecord;
 pub fn of_run(run: &RunRecord) -> Vec<String> {
     let mut notes = Vec::new();
     if run.done() < run.planned() {
-        notes.push(format!("partial run: {} of {} measurements; the answer covers only these", run.done(), run.planned()));
+        notes.push(format!(
+            "partial run: {} of {} measurements; the answer covers only these",
+            run.done(),
+            run.planned()
+        ));
     }
     let not_testable = untestable(run);
     let cells: usize = not_testable.iter().map(|(_, _, n)| n).sum();
@@ -22,7 +26,8 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
     match all().filter(|m| m.probe.mode == "off").count() {
         0 => {}
         n if n == run.done() => notes.push("not watched: what delivered the completions is not known".into()),
-        n => notes.push(format!("{} not watched: what delivered completions there is not known", plural(n, "measurement"))),
+        n => notes
+            .push(format!("{} not watched: what delivered completions there is not known", plural(n, "measurement"))),
     }
     if run.is_emulated() {
         notes.push("the machine is emulated: counts are compared, times are not".into());
@@ -66,7 +71,11 @@ pub fn more_repeats<'a, 'r: 'a>(
     let cells = run.cells.iter().filter(|c| c.untestable.is_none()).count();
     let whole = each * needed as f64 * cells as f64;
     let quick = if run.quick { " --quick" } else { "" };
-    let command = if is_built_in { format!("iotrail run {}{quick} --repeats {needed}", run.experiment) } else { format!("--repeats {needed}") };
+    let command = if is_built_in {
+        format!("iotrail run {}{quick} --repeats {needed}", run.experiment)
+    } else {
+        format!("--repeats {needed}")
+    };
     Some(format!("{command} shows ±10 % ({} of measuring)", minutes(whole)))
 }
 

@@ -53,7 +53,12 @@ impl Mark {
     fn of(metric: Metric, e: &Effect<'_>) -> Self {
         let of = |cell| over_repeats(cell, |m| metric.of(m));
         let levels = of(e.a).zip(of(e.b)).map(|(a, b)| format!("{} → {}", value(metric, a), value(metric, b)));
-        Mark { verdict: e.c.verdict, ratio: e.c.ratio.filter(|_| e.differs()), disturbed: e.c.disturbed.counted > 0, levels }
+        Mark {
+            verdict: e.c.verdict,
+            ratio: e.c.ratio.filter(|_| e.differs()),
+            disturbed: e.c.disturbed.counted > 0,
+            levels,
+        }
     }
 
     /// `▼ ÷59`, `▲ +12 %`, `≈`, `?`.
@@ -126,7 +131,9 @@ pub fn of(run: &RunRecord, metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> O
 
 /// Columns are the values of the parameter that has most; rows, combinations of the others.
 fn one_arm(run: &RunRecord, metric: Metric, effects: &[Effect<'_>]) -> (Vec<String>, Vec<Situation>) {
-    let axis = row_axis(run).filter(|a| (2..=6).contains(&run.values(a).len()));
+    let varying = run.axes.iter().filter(|a| *a != ARM && run.values(a).len() > 1).count();
+    let short = |a: &&str| run.values(a).iter().all(|v| when::text(a, v).chars().count() < 8);
+    let axis = row_axis(run).filter(|a| varying > 1 && (2..=COLUMNS).contains(&run.values(a).len())).filter(short);
     let Some(axis) = axis else { return rows_of(run, metric, &[("", effects)], &[]) };
     let values = run.values(axis);
     let columns: Vec<String> = values.iter().map(|v| format!("{axis} {}", when::text(axis, v))).collect();
@@ -218,7 +225,8 @@ impl Row {
     /// What rows have in common that are shown as one.
     fn says(&self) -> Option<Vec<Option<Verdict>>> {
         let differs = |m: &Mark| matches!(m.verdict, Verdict::Slower | Verdict::Faster);
-        (!self.marks.iter().flatten().any(differs)).then(|| self.marks.iter().map(|m| m.as_ref().map(|m| m.verdict)).collect())
+        (!self.marks.iter().flatten().any(differs))
+            .then(|| self.marks.iter().map(|m| m.as_ref().map(|m| m.verdict)).collect())
     }
 }
 
@@ -248,7 +256,11 @@ fn merged(run: &RunRecord, rows: Vec<Row>) -> Vec<Situation> {
     for (_, rows) in kinds {
         let disturbed = |i: usize| rows.iter().any(|r| r.marks[i].as_ref().is_some_and(|m| m.disturbed));
         let mark = |(i, m): (usize, &Option<Mark>)| {
-            m.as_ref().map(|m| Mark { disturbed: disturbed(i), levels: m.levels.clone().filter(|_| rows.len() == 1), ..m.clone() })
+            m.as_ref().map(|m| Mark {
+                disturbed: disturbed(i),
+                levels: m.levels.clone().filter(|_| rows.len() == 1),
+                ..m.clone()
+            })
         };
         let marks = rows[0].marks.iter().enumerate().map(mark).collect();
         out.push(Situation { name: together(run, &rows, many || any_differ), marks });

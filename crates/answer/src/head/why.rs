@@ -4,7 +4,6 @@ use super::change::value;
 use super::effect::Effect;
 use crate::compare::Metric;
 use crate::delivered::{self, share};
-use crate::finding::tick_rate;
 use crate::group::vehicle_shares;
 use crate::per_io;
 use crate::spread::over_repeats;
@@ -45,7 +44,8 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
         return (Some(format!("with {arm}: {}", parts.join("; "))), None);
     }
     let watched = shown.iter().all(|e| !vehicle_shares(&e.b.measurements).is_empty());
-    let unexplained = "not in what the probes count: delivery paths, system calls, kicks and interrupts per I/O are alike";
+    let unexplained =
+        "not in what the probes count: delivery paths, system calls, kicks and interrupts per I/O are alike";
     (watched.then(|| unexplained.into()), None)
 }
 
@@ -74,9 +74,13 @@ fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
     if vehicle == Vehicle::TimerTick {
         let cell = shown.iter().max_by(|a, b| a.size().total_cmp(&b.size()))?.b;
         let worst = cell.measurements.first()?;
-        let every = over_repeats(cell, tick_rate).map(|hz| format!(" (every {})", span(1e9 / hz))).unwrap_or_default();
+        let late = |m: &Measurement| {
+            let tick = m.vehicles.iter().find(|v| v.vehicle == Vehicle::TimerTick)?;
+            tick.delay_ns.as_ref()?.p50.map(|ns| ns as f64)
+        };
+        let late = over_repeats(cell, late).map(|ns| format!(", {} late at the median", span(ns))).unwrap_or_default();
         let remedy = delivered::stranded(&worst.vehicles, &worst.load.ring.requested, worst.load.wait == "peek");
-        let text = format!("{range} of its completions waited for the timer tick{every}{before}");
+        let text = format!("{range} of its completions waited for the timer tick{late}{before}");
         return Some((text, remedy.map(|f| f.remedy)));
     }
     Some((format!("{range} of its completions were delivered {}{before}", by(vehicle)), None))
@@ -165,7 +169,9 @@ pub fn advice(
     let effects = || all.iter().flat_map(|(_, e)| e);
     match (&better[..], &worse[..], remedy) {
         (_, _, Some(remedy)) => remedy,
-        ([], [], None) if effects().all(|e| e.c.verdict == Verdict::Equivalent) => format!("stay with {base}: nothing is gained"),
+        ([], [], None) if effects().all(|e| e.c.verdict == Verdict::Equivalent) => {
+            format!("stay with {base}: nothing is gained")
+        }
         ([], [], None) => match more() {
             Some(more) => format!("stay with {base}, or measure more: {more}"),
             None => format!("stay with {base}"),

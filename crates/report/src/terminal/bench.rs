@@ -1,15 +1,29 @@
 //! The screen of one measurement.
 
 use super::layout::Screen;
-use super::measured;
 use super::style::Style;
+use super::{measured, verdict};
 use iotrail_answer::finding::findings;
+use iotrail_answer::head::measured::of_measurement;
 use iotrail_base::words::{UNKNOWN, bytes, count, percent, plural, span};
 use iotrail_schema::measurement::{LoadRecord, Measurement};
 
-pub fn screen(m: &Measurement, style: Style) -> Screen {
+pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
+    let answer = of_measurement(m);
+    verdict::of(o, &answer);
+    if !full {
+        o.field("load", &load(&m.load));
+        o.field("throughput", &throughput(m));
+        o.field("latency", &verdict::latency(&m.latency_ns, false));
+        verdict::time(o, m.stages.as_ref(), measured::is_sample(m));
+        o.field("delivered by", &verdict::delivered(&m.vehicles));
+        o.field("per I/O", &verdict::per_io(&m.per_io));
+        o.field("CPU", &cpu(m));
+        verdict::limits(o, &m.warnings, &answer.answer);
+        return out;
+    }
     measured::not_seen(o, &m.warnings);
     o.field("load", &load(&m.load));
     o.field("target", &target(m));

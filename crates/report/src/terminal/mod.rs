@@ -16,6 +16,7 @@ mod order;
 mod run;
 mod style;
 mod trace;
+mod verdict;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
@@ -41,8 +42,8 @@ pub use self::style::{Hue, Style};
 pub use iotrail_base::plain::{sanitise, say};
 
 /// One measurement, as `bench` prints it.
-pub fn bench(m: &Measurement) -> Screen {
-    bench::screen(m, Style::of_stdout())
+pub fn bench(m: &Measurement, full: bool) -> Screen {
+    bench::screen(m, full, Style::of_stdout())
 }
 
 /// Data that was read back wrong: the first line of whatever result it is part of.
@@ -82,8 +83,8 @@ pub fn comparisons(list: &[Comparison]) -> Screen {
 }
 
 /// A watched program, as `trace` prints it.
-pub fn trace(t: &TraceRecord) -> Screen {
-    trace::screen(t, Style::of_stdout())
+pub fn trace(t: &TraceRecord, full: bool) -> Screen {
+    trace::screen(t, full, Style::of_stdout())
 }
 
 /// The slowest I/Os of a recording, each as a timeline in words; `file` is the recording's name.

@@ -237,7 +237,7 @@ fn connections(total: &ServerCounts, memory: Option<&Memory>) -> Vec<String> {
 /// One measurement.
 pub fn screen(m: &Measurement, style: Style) -> Screen {
     let mut out = Screen::new(style);
-    let Some(net) = &m.net else { return super::bench::screen(m, style) };
+    let Some(net) = &m.net else { return super::bench::screen(m, true, style) };
     let o = &mut out;
     measured::not_seen(o, &m.warnings);
     o.field("load", &load(&net.asked));

@@ -31,6 +31,18 @@ fn without_colours(text: &str) -> String {
     })
 }
 
+const FULL: View<'_> = View { full: true, again: "iotrail report 3" };
+
+/// Everything that is shown of a run.
+fn full(run: &RunRecord, style: Style) -> Screen {
+    run::screen(run, &Head::of_run(run, true), FULL, style)
+}
+
+/// What is shown unless everything is asked for.
+fn first_lines(run: &RunRecord) -> String {
+    run::screen(run, &Head::of_run(run, true), View { full: false, ..FULL }, PLAIN).to_string()
+}
+
 fn record() -> RunRecord {
     let mut r = two_by_two();
     r.run = 3;
@@ -53,7 +65,7 @@ fn record() -> RunRecord {
 
 #[test]
 fn the_screen_of_one_measurement_says_what_it_knows_and_no_more() {
-    let text = bench::screen(&sample::measurement(), PLAIN).to_string();
+    let text = bench::screen(&sample::measurement(), true, PLAIN).to_string();
     narrow(&text);
     for part in [
         "io_uring randread 4 KiB · depth 1 · batch 1 · 1 job",
@@ -87,7 +99,7 @@ fn a_doubt_is_shown_once_with_the_measurement_and_with_the_run() {
     m.warnings = iotrail_answer::doubt::doubts(&m);
     let mut r = record();
     r.cells[0].measurements[0] = m.clone();
-    for text in [bench::screen(&m, PLAIN).to_string(), run::screen(&r, PLAIN).to_string()] {
+    for text in [bench::screen(&m, true, PLAIN).to_string(), full(&r, PLAIN).to_string()] {
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for once in ["the probes lost", "100 of 500 completions", "could not be told", "of the 500 interrupts 36"] {
             assert_eq!(flat.matches(once).count(), 1, "'{once}' in\n{text}");
@@ -105,19 +117,19 @@ fn text_from_outside_cannot_steer_the_terminal() {
     m.interrupts[1].name = nasty.clone();
     m.host.cpu_model = nasty.clone();
     m.warnings[0].text = nasty.clone();
-    narrow(&bench::screen(&m, PLAIN).to_string());
+    narrow(&bench::screen(&m, true, PLAIN).to_string());
     let mut r = record();
     r.title = nasty.clone();
     r.cells[0].measurements[0] = m;
     r.cells[1].untestable = Some(nasty);
-    narrow(&run::screen(&r, PLAIN).to_string());
+    narrow(&full(&r, PLAIN).to_string());
 }
 
 #[test]
 fn the_delivery_table_holds_the_numbers_in_eighty_columns() {
-    let text = run::screen(&record(), PLAIN).to_string();
+    let text = full(&record(), PLAIN).to_string();
     narrow(&text);
-    let row = text.lines().find(|l| l.contains("9.91 k")).unwrap();
+    let row = text.lines().find(|l| l.contains("9.91 k   2.0")).unwrap_or_else(|| panic!("{text}"));
     let expected = ["1", "default", "9.91", "k", "2.0", "3998", "–", "syscall_exit", "100%", "0.00", "0.01", "0.00"];
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), expected, "\n{text}");
     assert!(text.contains("12 of 12 measurements · 3 repeats of each cell · seed 7"), "{text}");
@@ -172,7 +184,7 @@ fn reasons_that_differ_in_their_numbers_are_one() {
 fn the_cost_table_holds_the_numbers_in_eighty_columns() {
     let mut r = record();
     r.table = Table::Cost;
-    let text = run::screen(&r, PLAIN).to_string();
+    let text = full(&r, PLAIN).to_string();
     narrow(&text);
     let row = text.lines().find(|l| l.starts_with("default")).unwrap();
     let expected = ["default", "2000000", "0.0", "0.2", "99.5", "0.1", "0.2", "1990000", "10000"];
@@ -186,23 +198,23 @@ fn cells_that_cannot_be_tested_show_why() {
         cell.measurements.clear();
         cell.untestable = Some("there is no such CPU".into());
     }
-    let text = run::screen(&r, PLAIN).to_string();
+    let text = full(&r, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("  not testable here: there is no such CPU\n"), "{text}");
     let mut r = record();
     r.cells[1].measurements.clear();
     r.cells[1].untestable = Some("the kernel has no such flag".into());
-    let text = run::screen(&r, PLAIN).to_string();
-    let row = text.lines().find(|l| l.trim_start().starts_with("coop_taskrun")).unwrap();
+    let text = full(&r, PLAIN).to_string();
+    let row = text.lines().find(|l| l.trim_start().starts_with("coop_taskrun  ")).unwrap();
     assert_eq!(row.split_whitespace().collect::<Vec<_>>().join(" "), "coop_taskrun – – – – not testable here – – –");
     assert!(text.contains("1 cell (depth 1 · arm coop_taskrun): the kernel has no such\n"), "{text}");
 }
 
 #[test]
 fn colour_adds_nothing_but_colour() {
-    let colour = bench::screen(&sample::measurement(), Style { colour: true, ..PLAIN }).to_string();
+    let colour = bench::screen(&sample::measurement(), true, Style { colour: true, ..PLAIN }).to_string();
     assert!(colour.contains("\x1b[33mwarning: "));
-    assert_eq!(without_colours(&colour), bench::screen(&sample::measurement(), PLAIN).to_string());
+    assert_eq!(without_colours(&colour), bench::screen(&sample::measurement(), true, PLAIN).to_string());
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use super::layout::{Column, Screen};
 use super::measured::{self, VEHICLES};
 use super::style::Style;
+use super::verdict;
 use iotrail_answer::diagnose::threads;
+use iotrail_answer::head::measured::of_trace;
 use iotrail_base::plain::sanitise;
 use iotrail_base::words::{
     UNKNOWN, and_descendants, bytes, count, known_span, list, percent, plural, so_many, span, three_digits,
@@ -24,10 +26,23 @@ const SIZES: usize = 6;
 /// Files that are listed.
 const FILES: usize = 8;
 
-pub fn screen(t: &TraceRecord, style: Style) -> Screen {
+pub fn screen(t: &TraceRecord, full: bool, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
+    let answer = of_trace(t);
+    verdict::of(o, &answer);
     o.field("watched", &subject(t));
+    if !full {
+        let sampled = t.total.followed.is_sample();
+        o.field("I/O", &throughput(t));
+        o.field("latency", &verdict::latency(&t.total.latency_ns, sampled));
+        verdict::time(o, t.total.stages.as_ref(), sampled);
+        o.field("delivered by", &verdict::delivered(&t.total.vehicles));
+        o.field("per I/O", &verdict::per_io(&t.total.per_io));
+        o.field("CPU", &cpu(&t.total));
+        verdict::limits(o, &t.total.warnings, &answer.answer);
+        return out;
+    }
     o.field("processes", &processes(&t.total.processes, t.total.more_processes));
     o.field("I/O", &throughput(t));
     o.field("followed", &followed(&t.total, t.rings.iter().map(|r| r.overflows).sum()));

@@ -86,7 +86,7 @@ fn in_a_measurement() {
     let mut m = sample::measurement();
     sample::echo(&mut m, 161_300, 256, 0.5);
     for m in hostile(&sample::measurement()) {
-        tame(|style| bench::screen(&m, style));
+        tame(|style| bench::screen(&m, true, style));
     }
     for m in hostile(&m) {
         tame(|style| net::screen(&m, style));
@@ -107,7 +107,7 @@ fn in_a_run_and_its_comparisons() {
         let records = if table == Table::Delivery { &of_the_run[..] } else { &of_the_run[of_the_run.len() - 1..] };
         for r in records {
             let r = RunRecord { table, ..r.clone() };
-            tame(|style| run::screen(&r, style));
+            tame(|style| full(&r, style));
             tame(|style| {
                 let mut screen = Screen::new(style);
                 compare::tables(&mut screen, &r.comparisons);
@@ -138,13 +138,13 @@ fn in_a_run_and_its_comparisons() {
     r.axes.iter_mut().filter(|a| *a != "arm").for_each(|a| a.push_str(HOSTILE));
     r.comparisons = of_run(&r, &|_, _| None);
     assert!(r.comparisons.iter().any(|c: &Comparison| c.at.keys().any(|k| k.contains(HOSTILE))));
-    tame(|style| run::screen(&r, style));
+    tame(|style| full(&r, style));
 }
 
 #[test]
 fn in_a_trace_and_a_second_of_top() {
     for t in hostile(&busy()) {
-        tame(|style| trace::screen(&t, style));
+        tame(|style| trace::screen(&t, true, style));
     }
     for t in hostile(&top::sample::record()) {
         tame(|style| top::block(&t, style));

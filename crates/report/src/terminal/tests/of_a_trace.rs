@@ -72,7 +72,7 @@ fn where_not_all_were_followed_none_is_not_said() {
     t.total.followed.no_room = 0;
     t.total.files = vec![FileRecord { writes: None, ..file(Kind::File, 1_000) }];
     let row = |t: &TraceRecord| {
-        let text = trace::screen(t, PLAIN).to_string();
+        let text = trace::screen(t, true, PLAIN).to_string();
         let row = text.lines().find(|l| l.starts_with("file (fd 9)")).expect("a row").to_owned();
         (row.split_whitespace().nth(7).unwrap_or_default().to_owned(), text)
     };
@@ -96,14 +96,14 @@ fn files_are_listed_by_the_ends_of_their_names() {
     t.total.files = (0..20).map(of).collect();
     t.total.files[2].path = Some("/a/\u{1b}]0;x\u{7}".into());
     t.total.files[3] = FileRecord { descriptors: vec![], ..file(Kind::Eventfd, 900) };
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     let rows: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("file ")).take_while(|l| !l.is_empty()).collect();
     assert_eq!(rows.len(), 12, "{text}");
     assert_eq!(rows[10], "(estimated from the requests that were followed; opcodes are counted)");
     let mut exact = t.clone();
     exact.total.followed.no_room = 0;
-    assert!(!trace::screen(&exact, PLAIN).to_string().contains("(estimated from"), "all were followed");
+    assert!(!trace::screen(&exact, true, PLAIN).to_string().contains("(estimated from"), "all were followed");
     assert!(
         rows[1].starts_with("…/main/base/16384/24000 ") && rows[2].starts_with("…/base/16384/24001 (del) "),
         "{text}"
@@ -114,7 +114,7 @@ fn files_are_listed_by_the_ends_of_their_names() {
 
 #[test]
 fn the_screen_of_a_watched_program() {
-    let text = trace::screen(&busy(), PLAIN).to_string();
+    let text = trace::screen(&busy(), true, PLAIN).to_string();
     narrow(&text);
     assert_eq!(text, include_str!("trace.txt"), "\n{text}");
 }
@@ -124,7 +124,7 @@ fn the_file_systems_worker_is_a_part_of_delivery() {
     let mut t = clean();
     let s = t.rings[0].stages.as_mut().unwrap();
     s.file_system_ns = Some(s.delivery_ns * 0.75);
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("75 % of delivery in a kernel worker of the file system"), "{text}");
 }
@@ -134,7 +134,7 @@ fn punts_are_told_with_their_cause() {
     let mut t = clean();
     let read = &mut t.rings[0].opcodes[0];
     (read.punted_asked, read.punted_would_block, read.punted_drained, read.skips) = (7, 12, 1, 3);
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     for told in [
         "handed to io-wq as asked (IOSQE_ASYNC)",
@@ -146,7 +146,7 @@ fn punts_are_told_with_their_cause() {
     }
     assert!(!text.contains("requests these are"), "{text}");
     t.rings[0].opcodes[0].punted_requests = Some(Estimate { total: 11.0, ci95: [11.0, 11.0] });
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("11 requests these are, some handed over again"), "{text}");
 }
 
@@ -159,7 +159,7 @@ fn a_sample_too_small_is_no_estimate() {
         vec![EnterBatch { at_least: 1, requests: 1, estimated: None, calls: 64.0, calls_ci95: Some([1.0, 357.0]) }];
     r.run_items = vec![RunItems { items: 1, completions: 400, estimated: Some(25_600) }];
     r.enter_calls = None;
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("submitted    io_uring_enter calls –: 1 request followed, which is too few\n"), "{text}");
     assert!(text.contains("task work    100 % in runs of 1 · of 400 followed\n"), "{text}");
@@ -167,18 +167,18 @@ fn a_sample_too_small_is_no_estimate() {
 
 #[test]
 fn what_is_of_followed_requests_alone_says_so() {
-    let whole = trace::screen(&clean(), PLAIN).to_string();
+    let whole = trace::screen(&clean(), true, PLAIN).to_string();
     assert!(!whole.contains("max seen") && whole.contains(" 2 unfinished at the end"), "{whole}");
     assert!(!whole.contains("followed have none"), "{whole}");
     let mut t = clean();
     t.total.followed.one_in = 64;
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains(" max seen\n") && text.contains("2 followed ones unfinished at the end"), "{text}");
     // A worker did most of them.
     let mut t = clean();
     t.rings[0].stages.as_mut().unwrap().completions = 20_000;
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("the other 60.0 k of 80.0 k followed have none: done at once or by a worker"), "{text}");
@@ -189,7 +189,7 @@ fn what_only_workers_do_is_no_waiting() {
     let mut t = clean();
     let punted = |name| OpcodeRecord { punted_would_block: 7, ..opcode(name, 7, 1_000) };
     t.rings[0].opcodes = vec![punted("fsync"), punted("openat")];
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("fsync: 7 handed to io-wq: always done by a worker\n"), "{text}");
     assert!(text.contains("openat: 7 handed to io-wq: could not be done without waiting\n"), "{text}");
 }
@@ -199,7 +199,7 @@ fn shortness_that_is_not_told_is_said_by_name() {
     let mut t = clean();
     let untold = |name| OpcodeRecord { short: None, ..opcode(name, 7, 1_000) };
     t.total.opcodes = ["splice", "readv", "recv", "writev", "fsync"].map(untold).into();
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("0 short (of recv, splice and vectored ones not told)\n"), "{text}");
 }
 
@@ -214,7 +214,7 @@ fn shares_of_few_are_counts() {
     ];
     t.total.cpu_pairs =
         vec![CpuPair { ready_cpu: 0, posted_cpu: 1, completions: 1, estimated: Some(100), threads: Some(1) }];
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     for told in [
         "stages       –: 1 completion with all stages, which is too few\n",
@@ -224,7 +224,7 @@ fn shares_of_few_are_counts() {
         assert!(text.contains(told), "{text}");
     }
     t.rings[0].stages.as_mut().unwrap().completions = 12;
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("of 110 µs on average, from 12\n"), "{text}");
 }
 
@@ -234,7 +234,7 @@ fn what_means_leave_out_is_said() {
     let waits = Some(Waits { requests: 3, estimated: 3, estimated_ci95: Some([3.0, 3.0]), mean_ns: 2.4e9 });
     (t.rings[0].waits, t.total.waits) = (waits.clone(), waits);
     t.total.order.as_mut().unwrap().waits = 3;
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     let told = "waits        3 requests open for 2.40 s on average · in no mean and no order\n";
     assert_eq!(text.matches(told).count(), 1, "{text}");
@@ -244,12 +244,12 @@ fn what_means_leave_out_is_said() {
 fn how_long_completions_lay_stands_between_its_bounds() {
     let mut t = clean();
     t.rings[0].reaping = Some(iotrail_testing::trace::reaping());
-    let text = trace::screen(&t, PLAIN).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = trace::screen(&t, true, PLAIN).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("after p50 4.00 ms to 6.00 ms · max 520 ms to 524 ms"), "{text}");
     assert!(text.contains("up to 96 completions in the queue of 128") && text.contains("of 300 looked at"), "{text}");
     let r = t.rings[0].reaping.as_mut().unwrap();
     (r.at_least_ns.p50, r.unreaped, r.unreaped_estimated) = (Some(1), 2, 16);
-    let text = trace::screen(&t, PLAIN).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = trace::screen(&t, true, PLAIN).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("after p50 at most 6.00 ms") && text.contains("16 not taken out at the end"), "{text}");
 }
 
@@ -260,18 +260,18 @@ fn a_mean_of_a_sample_stands_with_its_interval_or_not_at_all() {
     t.total.latency_ns.mean_ci95 = Some([88_000.0, 160_000.0]);
     let s = t.rings[0].stages.as_mut().unwrap();
     s.total_ci95 = Some([90_000.0, 150_000.0]);
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("latency      mean 110 µs (95 % CI 88.0 µs to 160 µs) · min"), "{text}");
     assert!(text.contains("of 110 µs on average (95 % CI 90.0 µs to 150 µs)"), "{text}");
     // The other ring's and the total's are of too few.
     assert_eq!(text.matches(" sampled completions with all stages, which is too few\n").count(), 2, "{text}");
     t.total.latency_ns.mean_ci95 = None;
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("latency      mean – · min"), "{text}");
     // Nothing was left out of those that are adaptive, and were few.
     (t.total.followed.adaptive, t.total.followed.sampled_from) = (true, Some(0));
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("latency      mean 110 µs · min") && !text.contains("too few"), "{text}");
 }
 
@@ -286,12 +286,12 @@ fn windows_say_how_long_they_were_and_what_was_only_counted() {
         choosing_ns: Some(1_400_000_000),
         finishing_ns: Some(1_100_000_000),
     });
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("1.40 s to choose requests, 1.10 s to finish them\n"), "{text}");
     assert!(!text.contains("came later") && !text.contains("while requests were chosen"), "{text}");
     t.total.followed.came_later = Some(7_600);
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("7.60 k requests came later, while windows finished: counted, not\n"), "{text}");
     assert!(text.contains("io_uring_enter calls while requests were chosen"), "{text}");
@@ -299,7 +299,7 @@ fn windows_say_how_long_they_were_and_what_was_only_counted() {
 
 #[test]
 fn one_ring_says_it_once() {
-    let text = trace::screen(&clean(), PLAIN).to_string();
+    let text = trace::screen(&clean(), true, PLAIN).to_string();
     narrow(&text);
     assert_eq!(text.matches("carried by").count(), 1, "{text}");
     assert!(text.contains("watched      fio job.fio · exit status 0 · for 2.50 s\n"), "{text}");
@@ -313,7 +313,7 @@ fn many_rings_are_summed_and_it_is_said() {
     for r in &mut t.rings {
         r.completions = 1_000 * u64::from(r.ring);
     }
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     let shown: Vec<&str> = text.lines().filter(|l| l.starts_with("ring ")).map(|l| &l[..7]).collect();
     assert_eq!(shown, ["ring 39", "ring 38", "ring 37", "ring 36"]);
@@ -343,7 +343,7 @@ fn contexts_stand_beside_rings() {
         latency_ns: Default::default(),
     };
     t.contexts.push(of_aio.clone());
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     let head = "context 1    libaio · fio (1234) · 127 entries · there before · 4.00 k requests\n";
     assert!(text.contains(head), "{text}");
@@ -364,13 +364,13 @@ fn contexts_stand_beside_rings() {
         opcodes: vec![],
         vehicles: vec![],
     });
-    let text = trace::screen(&more, PLAIN).to_string();
+    let text = trace::screen(&more, true, PLAIN).to_string();
     assert!(text.contains("in all       989 rings · 1 aio context · 1501 processes\n"), "{text}");
     // Alone, it has said it all.
     (t.rings, t.total.vehicles) = (vec![], of_aio.vehicles.clone());
-    assert!(!trace::screen(&t, PLAIN).to_string().contains("in all"));
+    assert!(!trace::screen(&t, true, PLAIN).to_string().contains("in all"));
     t.contexts = (0..9).map(|context| ContextRecord { context, ..of_aio.clone() }).collect();
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("others       5 contexts · less busy · 20.0 k requests · 20.0 k completions"), "{text}");
 }
@@ -388,7 +388,7 @@ fn what_a_program_calls_itself_cannot_steer_the_terminal() {
     }
     t.findings = diagnose::findings(&t);
     assert!(t.findings[0].text.contains('\x1b'));
-    narrow(&trace::screen(&t, PLAIN).to_string());
+    narrow(&trace::screen(&t, true, PLAIN).to_string());
 }
 
 #[test]
@@ -401,11 +401,11 @@ fn what_is_not_known_is_said_to_be_so() {
     t.total.order = None;
     (t.total.cpu.user_ns, t.total.latency_ns) = (None, Default::default());
     t.total.cpu_pairs.clear();
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("CPU          user – · system 800 ms (32 % of a CPU)\n"), "{text}");
     assert!(text.contains("system calls –"), "{text}");
     (t.total.cpu.user_ns, t.total.cpu.system_ns) = (Some(3_000_000), Some(0));
-    let text = trace::screen(&t, PLAIN).to_string();
+    let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("CPU          3.00 ms (0.1 % of a CPU) · too short to tell user from system\n"), "{text}");
 }

@@ -43,7 +43,7 @@ fn made(table: Table) -> RunRecord {
 
 #[test]
 fn the_order_table_has_a_line_for_each_run() {
-    let text = run::screen(&made(Table::Order), PLAIN).to_string();
+    let text = full(&made(Table::Order), PLAIN).to_string();
     narrow(&text);
     let rows: Vec<String> = text
         .lines()
@@ -69,7 +69,7 @@ fn the_order_table_has_a_line_for_each_run() {
 
 #[test]
 fn the_net_table_counts_in_requests() {
-    let text = run::screen(&made(Table::Net), PLAIN).to_string();
+    let text = full(&made(Table::Net), PLAIN).to_string();
     narrow(&text);
     let row = |name: &str| {
         let line = text.lines().find(|l| l.contains(name)).unwrap_or_else(|| panic!("{text}"));

@@ -1,0 +1,88 @@
+//! The answer of one measurement, a load's or a watched program's: what costs most and what to do, or that there is nothing to fix.
+
+use crate::doubt::NOT_SEEN;
+use crate::finding;
+use crate::unit::Unit;
+use iotrail_base::words::{count, percent, span};
+use iotrail_schema::finding::Finding;
+use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
+use iotrail_schema::trace_record::TraceRecord;
+
+/// Completions of which shares of their time are told, at least: as many as a median needs.
+const FEW: u64 = 10;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// One sentence with its number.
+    pub answer: String,
+    pub advice: Option<String>,
+    /// Findings beside the one that is the answer, the warnings first.
+    pub others: Vec<Finding>,
+}
+
+pub fn of_trace(t: &TraceRecord) -> Verdict {
+    let sampled = t.total.followed.is_sample();
+    let rate = rate(&format!("{} completions a second", count(t.total.iops)), &t.total.latency_ns);
+    of(
+        t.findings.clone(),
+        &t.total.warnings,
+        &rate,
+        t.total.ios,
+        nothing_to_fix(t.total.stages.as_ref(), sampled, "what it asked for"),
+    )
+}
+
+pub fn of_measurement(m: &Measurement) -> Verdict {
+    let device = if m.load.direct && m.load.file.is_some() { "the device" } else { "what it asked for" };
+    let sampled = m.followed.as_ref().is_some_and(|f| f.is_sample());
+    let rate = rate(&format!("{} {}", count(m.iops), Unit::of(m).per_second()), &m.latency_ns);
+    of(finding::findings(m), &m.warnings, &rate, m.ios, nothing_to_fix(m.stages.as_ref(), sampled, device))
+}
+
+/// `59.5 k IOPS, p50 199 µs, p99 481 µs`.
+fn rate(rate: &str, latency: &Latency) -> String {
+    let quantile =
+        |name: &str, ns: Option<u64>| ns.map(|ns| format!(", {name} {}", span(ns as f64))).unwrap_or_default();
+    format!("{rate}{}{}", quantile("p50", latency.p50), quantile("p99", latency.p99))
+}
+
+/// `rate`: what it did, where there is nothing else to say; then `nothing`, that there is nothing to fix.
+fn of(found: Vec<Finding>, warnings: &[Warning], rate: &str, ios: u64, nothing: String) -> Verdict {
+    if let Some(w) = warnings.iter().find(|w| w.code == NOT_SEEN) {
+        return Verdict { answer: w.text.clone(), advice: some(&w.remedy), others: found };
+    }
+    let (mut warns, notes): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(Finding::warns);
+    if !warns.is_empty() {
+        let first = warns.remove(0);
+        let others = warns.into_iter().chain(notes).collect();
+        return Verdict { answer: first.text, advice: some(&first.remedy), others };
+    }
+    if ios == 0 {
+        let first = warnings.first();
+        let answer = first.map_or_else(|| "no completion was seen".into(), |w| w.text.clone());
+        return Verdict { answer, advice: first.and_then(|w| some(&w.remedy)), others: notes };
+    }
+    Verdict { answer: format!("{rate}; {nothing}"), advice: None, others: notes }
+}
+
+fn some(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The part of the mean latency that is largest, where parts are known. `waits_for`: what a request waits for between its issue and
+/// the moment when it is ready.
+fn nothing_to_fix(stages: Option<&StageRecord>, sampled: bool, waits_for: &str) -> String {
+    let Some(s) = parts_known(stages, sampled) else { return "nothing to fix was found".into() };
+    let parts = [("issuing the request", s.issue_ns), (waits_for, s.wait_ns), ("delivery", s.delivery_ns)];
+    let (name, ns) = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("three parts");
+    let (share, of) = (percent(ns / s.total_ns), span(s.total_ns));
+    match name {
+        "delivery" => format!("no finding explains it, but {share} of {of} is delivery"),
+        name => format!("nothing to fix: {share} of {of} is {name}"),
+    }
+}
+
+/// The parts of the mean, where there are enough of them to speak for the others.
+pub fn parts_known(stages: Option<&StageRecord>, sampled: bool) -> Option<&StageRecord> {
+    stages.filter(|s| s.total_ns > 0.0 && s.completions >= FEW && !(sampled && s.total_ci95.is_none()))
+}
