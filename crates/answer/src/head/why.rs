@@ -162,25 +162,35 @@ pub fn advice(
     more: impl Fn() -> Option<String>,
 ) -> String {
     let has = |effects: &[Effect<'_>], verdict| effects.iter().any(|e| e.c.verdict == verdict);
-    let (better, worse): (Vec<&str>, Vec<&str>) = (
-        all.iter().filter(|(_, e)| has(e, Verdict::Faster)).map(|(name, _)| *name).collect(),
-        all.iter().filter(|(_, e)| has(e, Verdict::Slower)).map(|(name, _)| *name).collect(),
-    );
+    let with = |verdict| all.iter().filter(move |(_, e)| has(e, verdict)).map(|(name, _)| *name).collect::<Vec<_>>();
+    let (better, worse) = (with(Verdict::Faster), with(Verdict::Slower));
     let effects = || all.iter().flat_map(|(_, e)| e);
-    match (&better[..], &worse[..], remedy) {
-        (_, _, Some(remedy)) => remedy,
-        ([], [], None) if effects().all(|e| e.c.verdict == Verdict::Equivalent) => {
-            format!("stay with {base}: nothing is gained")
+    if let Some(remedy) = remedy {
+        return remedy;
+    }
+    if better.is_empty() && worse.is_empty() {
+        if effects().all(|e| e.c.verdict == Verdict::Equivalent) {
+            return format!("stay with {base}: nothing is gained");
         }
-        ([], [], None) => match more() {
+        if effects().all(|e| e.c.verdict == Verdict::NotComparable) {
+            return "compare arms that do the same: bytes, flags, targets".into();
+        }
+        return match more() {
             Some(more) => format!("stay with {base}, or measure more: {more}"),
             None => format!("stay with {base}"),
-        },
-        ([], _, None) if all.len() == 1 => format!("stay with {base}"),
-        ([], _, None) => format!("stay with {base}: no arm is faster"),
-        ([one], [], None) if all.len() == 1 => format!("use {one} there; nothing speaks against it elsewhere"),
-        ([one], worse, None) if worse == [*one] => format!("use {one} where the table has ▲, {base} where it has ▼"),
-        _ if better.contains(&arm) => format!("the table says which arm is faster where (▲); {base} elsewhere"),
-        _ => format!("{base}, but where the table has ▲"),
+        };
+    }
+    if better.is_empty() {
+        return if all.len() == 1 {
+            format!("stay with {base}")
+        } else {
+            format!("stay with {base}: no arm is faster")
+        };
+    }
+    let one = all.iter().find(|(name, _)| *name == arm).map_or(&[][..], |(_, e)| &e[..]);
+    match (has(one, Verdict::Faster), has(one, Verdict::Slower)) {
+        (true, false) if one.iter().all(|e| e.c.verdict == Verdict::Faster) => format!("use {arm}"),
+        (true, false) => format!("use {arm} there; nowhere was it seen to be slower"),
+        _ => format!("use {} where the table has ▲, {base} elsewhere", if all.len() == 1 { arm } else { "the arm" }),
     }
 }

@@ -17,6 +17,30 @@ const HANGING: usize = 2;
 /// Columns of the labels on the left.
 const LABEL: usize = 13;
 
+/// Stands for a space at which no line ends, and is in no text that is shown.
+const TIED: char = '\u{a0}';
+
+/// A number's unit stays in its line.
+fn with_units(text: &str) -> String {
+    const UNITS: [&str; 16] =
+        ["k", "M", "G", "%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "TiB", "IOPS", "min", "hours"];
+    let is_number = |word: &str| word.chars().next_back().is_some_and(|c| c.is_ascii_digit());
+    let is_unit = |word: &str| {
+        let word = word.trim_end_matches([')', ',', ';', '.', ':']);
+        UNITS.contains(&word.strip_suffix("/s").unwrap_or(word))
+    };
+    let mut out = String::with_capacity(text.len());
+    let mut before = "";
+    for (i, word) in text.split(' ').enumerate() {
+        if i > 0 {
+            out.push(if is_number(before) && is_unit(word) { TIED } else { ' ' });
+        }
+        out.push_str(word);
+        before = word;
+    }
+    out
+}
+
 /// Text that a terminal may show. It grows by the functions below alone, and each of them takes all of its text for text from
 /// outside: what is shown steers nothing, has no line that is not ours, and (but for what is laid out already) no line longer than [`WIDTH`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,8 +159,8 @@ impl Screen {
         let first = sanitise(first);
         let rest = " ".repeat(display_width(&first).max(least));
         let options = textwrap::Options::new(WIDTH).initial_indent(&first).subsequent_indent(&rest);
-        for line in textwrap::wrap(&sanitise(text), options) {
-            self.text.push_str(&paint(self.style, line.trim_end()));
+        for line in textwrap::wrap(&with_units(&sanitise(text)), options) {
+            self.text.push_str(&paint(self.style, &line.trim_end().replace(TIED, " ")));
             self.text.push('\n');
         }
     }

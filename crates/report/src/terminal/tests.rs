@@ -1,5 +1,6 @@
 mod hostile;
 mod of_a_trace;
+mod of_heads;
 mod of_net_runs;
 
 use super::*;
