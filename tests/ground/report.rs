@@ -72,6 +72,8 @@ pub struct Op {
     /// Of these, those that ask for no completion if they succeed, and those of them that do.
     pub skips: u64,
     pub skipped: u64,
+    /// Cancelled with their chain, without a completion. They are among the skipped.
+    pub unposted: u64,
     /// CQEs: with multishot and zero copy a request has several.
     pub completions: u64,
     pub bytes: u64,

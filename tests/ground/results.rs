@@ -79,6 +79,23 @@ pub const SCENARIOS: &[Scenario] = &[
         run: skipped,
     },
     Scenario {
+        name: "chains_cancelled",
+        about: "of 8, two chains of a read of no file, which asks for no completion if it succeeds, and a no-op: that one is cancelled \
+                and has none",
+        finding: Some("errors"),
+        allowed: &[],
+        count: 8_000,
+        run: chains_cancelled,
+    },
+    Scenario {
+        name: "resized",
+        about: "no-ops on a ring of 8 and 16 entries, which is given 64 and 256 at its end",
+        finding: None,
+        allowed: &[],
+        count: 8_000,
+        run: resized,
+    },
+    Scenario {
         name: "errors",
         about: "of 8 cached reads: one of no file, one of a wrong address, one refused before it is submitted",
         finding: Some("errors"),
@@ -311,6 +328,44 @@ fn skipped(run: &mut Run) -> Result<()> {
         ring.submit()?;
         ring.wait(group.min(2))
     })?;
+    run.finish(ring);
+    run.report.all("inline");
+    Ok(())
+}
+
+fn chains_cancelled(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let mut buffer = [0u8; 8];
+    let mut ring = Ring::open(8, &[])?;
+    run.start()?;
+    groups(run.count, 8, |group| {
+        for _ in 0..group / 4 {
+            let of_no_file = opcode::Read::new(types::Fd(-1), buffer.as_mut_ptr(), 8).build();
+            ring.push_skipping(of_no_file.flags(squeue::Flags::IO_LINK), 8, false);
+            ring.push_cancelled(opcode::Nop::new().build());
+            ring.push(opcode::Nop::new().build(), 0);
+            ring.push(opcode::Nop::new().build(), 0);
+        }
+        ring.submit()?;
+        ring.wait(group / 4 * 3)
+    })?;
+    run.finish(ring);
+    run.report.expected.other.max = run.report.completions();
+    Ok(())
+}
+
+fn resized(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let mut ring = Ring::open(8, &[DEFER[0], DEFER[1], Flag::CqSize(16)])?;
+    run.start()?;
+    groups(run.count, 8, |group| {
+        (0..group).for_each(|_| ring.push(opcode::Nop::new().build(), 0));
+        ring.submit()?;
+        ring.wait(group)
+    })?;
+    if let Err(e) = ring.resize(64, 256) {
+        run.report.unsupported = Some(format!("the kernel does not resize rings: {e}"));
+    }
     run.finish(ring);
     run.report.all("inline");
     Ok(())

@@ -149,6 +149,31 @@ impl Ring {
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS), asked);
     }
 
+    /// Queues a request that is cancelled without a completion, since the one before it in its chain fails.
+    pub fn push_cancelled(&mut self, entry: squeue::Entry) {
+        let op = self.tally.ops.entry(entry.get_opcode() as u8).or_default();
+        op.skipped += 1;
+        op.unposted += 1;
+        self.push(entry, 0);
+    }
+
+    /// Gives the ring other sizes (IORING_REGISTER_RESIZE_RINGS). Its memory is then another than this program maps: nothing may follow.
+    pub fn resize(&mut self, sq_entries: u32, cq_entries: u32) -> io::Result<()> {
+        const RESIZE_RINGS: u32 = 33;
+        const CQSIZE: u32 = 1 << 3;
+        // struct io_uring_params: 120 bytes, of which the first three are sq_entries, cq_entries and flags.
+        let mut params = [0u32; 30];
+        (params[0], params[1], params[2]) = (sq_entries, cq_entries, CQSIZE);
+        let fd = self.uring.as_raw_fd();
+        // SAFETY: the structure lives, and is as long as the kernel takes it for.
+        let failed = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, RESIZE_RINGS, params.as_mut_ptr(), 1) };
+        if failed != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        (self.setup.sq_entries, self.setup.cq_entries) = (sq_entries, cq_entries);
+        Ok(())
+    }
+
     /// One io_uring_enter, which waits if `wait` is not 0. Returns how many were submitted.
     pub fn enter(&mut self, submit: u32, wait: u32) -> Result<u32> {
         let flags = if wait > 0 { EnterFlags::GETEVENTS } else { EnterFlags::empty() };

@@ -184,6 +184,10 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
             }
         }
     }
+    if let ([seen], [made]) = (&trace.rings[..], &rings[..]) {
+        let sizes = (number(made, "sq_entries"), number(made, "cq_entries"));
+        assert_eq!((seen.sq_entries.into(), seen.cq_entries.into()), sizes, "{scenario}: sizes of the queues");
+    }
     let overflows: u64 = rings.iter().map(|r| number(r, "overflows")).sum();
     assert_eq!(trace.rings.iter().map(|r| r.overflows).sum::<u64>(), overflows, "{scenario}: overflows");
     for o in &total.opcodes {
@@ -192,6 +196,7 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
             ("requests", o.requests),
             ("completions", o.completions),
             ("skips", o.skips),
+            ("unposted", o.unposted),
             ("bytes", o.bytes),
             ("errors", o.errors),
             ("more", o.more),

@@ -51,6 +51,7 @@ impl Counted {
         sum.shorts += n.shorts;
         sum.more += n.more;
         sum.notifications += n.notifications;
+        sum.unposted += n.unposted;
         sum.punted_asked += n.punted_asked;
         sum.punted_would_block += n.punted_would_block;
         sum.punted_drained += n.punted_drained;
@@ -131,6 +132,7 @@ impl Counted {
                 shorts: less(n.shorts, told.shorts),
                 more: less(n.more, told.more),
                 notifications: less(n.notifications, told.notifications),
+                unposted: less(n.unposted, told.unposted),
                 punted_asked: less(n.punted_asked, told.punted_asked),
                 punted_would_block: less(n.punted_would_block, told.punted_would_block),
                 punted_drained: less(n.punted_drained, told.punted_drained),
@@ -162,7 +164,7 @@ impl Counted {
 
     fn is_any(&self) -> bool {
         let op = |o: &types::op_count| {
-            let punted = o.punted_asked | o.punted_would_block | o.punted_drained;
+            let punted = o.unposted | o.punted_asked | o.punted_would_block | o.punted_drained;
             o.requests | o.skips | o.completions | o.bytes | o.errors | o.shorts | o.more | o.notifications | punted
         };
         let r = &self.ring;

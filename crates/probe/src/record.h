@@ -169,6 +169,7 @@ struct op_count {
 	__u64 shorts;
 	__u64 more;
 	__u64 notifications;
+	__u64 unposted; /* cancelled with their chain, without a completion */
 	__u64 punted_asked;
 	__u64 punted_would_block;
 	__u64 punted_drained;

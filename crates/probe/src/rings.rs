@@ -126,6 +126,7 @@ pub struct OpcodeCounts {
     pub short: u64,
     pub more: u64,
     pub notifications: u64,
+    pub unposted: u64,
     pub punted_asked: u64,
     pub punted_would_block: u64,
     pub punted_drained: u64,

@@ -87,8 +87,9 @@ pub const PROGRAMS: &[Program] = programs! {
     "follow_complete_members" "io_uring_complete" Follow true "io_uring completions" "all vehicles of io_uring" None;
     "follow_create" "io_uring_create" Follow false "rings being made" "rings that reuse an address, told apart" None;
     "follow_punt" "io_uring_queue_async_work" Follow false "requests handed to io-wq" "what was punted, by opcode" None;
+    "follow_chain_failed" "io_uring_fail_link" Follow false "chains that are cancelled" "requests that end without a completion, told from those in flight" None;
     "follow_overflow" "io_uring_cqe_overflow" Follow false "completions that find no room" "overflows" None;
-    "memory_registered" "io_uring_register" Follow false "buffers being unregistered" "requests that outlive their buffers" None;
+    "memory_registered" "io_uring_register" Follow false "buffers being unregistered, rings being resized" "requests that outlive their buffers" None;
     "follow_poll_arm" "io_uring_poll_arm" Follow false "polls being armed" "stages of sockets and pipes" None;
     "follow_task_add" "io_uring_task_add" Follow false "polls being woken" "stages of sockets and pipes" None;
     "block_queued" "block_bio_queue" Follow false "block I/O of followed requests" "stages of files and block devices" None;
@@ -127,6 +128,8 @@ pub struct Facts {
     pub hyper_v: bool,
     /// REQ_F_… bits of requests that post many completions; `None`: not found.
     pub multishot_flags: Option<u64>,
+    /// The bit of a request that asked for no completion and failed; `None`: not found.
+    pub skip_links_flag: Option<u64>,
     /// The bit of a ring's `int_flags` that says that it is being drained; `None`: it is a member of its own (7.3 has the bit, 6.18 not).
     pub drain_active_flag: Option<u64>,
     /// Programs on tracepoints can be preempted: their guard is SRCU's, no longer a disabled preemption (7.3 has it, 6.18 not).
@@ -184,6 +187,7 @@ impl Facts {
                 .type_by_kind::<Enum<'_>>()
                 .any(|e| e.iter().any(|m| m.name.is_some_and(|n| n == "BPF_TRACE_UPROBE_MULTI"))),
             drain_active_flag: value("IO_RING_F_DRAIN_ACTIVE"),
+            skip_links_flag: value("REQ_F_SKIP_LINK_CQES"),
             multishot_flags: [MULTISHOT, "REQ_F_MULTISHOT"].into_iter().filter_map(value).reduce(|a, b| a | b),
         };
         let wanted = FUNCTIONS.iter().filter(|f| facts.fits_function(f)).flat_map(|f| f.functions).copied();
@@ -403,6 +407,7 @@ mod tests {
             uprobe_multi: true,
             drain_active_flag: None,
             multishot_flags: Some(0),
+            skip_links_flag: Some(0),
             ..Facts::default()
         }
     }

@@ -39,13 +39,13 @@ use iotrail_path::reaped::Stay;
 use iotrail_schema::measurement::Warning;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 3200);
+const _: () = assert!(size_of::<types::cpu_slot>() == 3328);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 24);
 const _: () = assert!(size_of::<types::irq_count>() == 32);
 const _: () = assert!(size_of::<types::thread_state>() == 112);
-const _: () = assert!(size_of::<types::op_count>() == 88);
+const _: () = assert!(size_of::<types::op_count>() == 96);
 const _: () = assert!(size_of::<types::ring_count>() == 48);
 const _: () = assert!(size_of::<types::ring_thread>() == 24);
 const _: () = assert!(size_of::<types::ring_info>() == 64);
@@ -209,6 +209,7 @@ impl<'room> Watch<'room> {
             // Without them the plan says what is missing.
             constants.drain_active_flag = Facts::of_this_kernel().drain_active_flag.unwrap_or(0) as u32;
             constants.multishot_flags = Facts::of_this_kernel().multishot_flags.unwrap_or(0);
+            constants.skip_links_flag = Facts::of_this_kernel().skip_links_flag.unwrap_or(0);
             constants.ring_exit_work = address("io_ring_exit_work");
             open.maps.ring_numbers.set_max_entries(COUNTS_MAX).map_err(load_error)?;
             // With room for one of each process's others.

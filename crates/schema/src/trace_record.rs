@@ -367,6 +367,10 @@ pub struct OpcodeRecord {
     pub short: Option<u64>,
     pub more: u64,
     pub notifications: u64,
+    /// Requests that were cancelled with their chain and have no completion, since one before them that asked for none if it succeeds
+    /// failed.
+    #[serde(default)]
+    pub unposted: u64,
     /// Times that one was handed to io-wq because the program asked for it. The same request may be so more than once: what a worker
     /// finds not to be ready is handed over again when it is.
     pub punted_asked: u64,
@@ -403,7 +407,7 @@ impl OpcodeRecord {
     /// Those still in flight when watching ended are among them: nothing tells the two apart.
     pub fn silent(&self) -> u64 {
         let ended = self.completions.saturating_sub(self.more);
-        self.skips.min(self.requests.saturating_sub(ended))
+        self.skips.min(self.requests.saturating_sub(ended).saturating_sub(self.unposted))
     }
 
     /// I/Os whose outcome is known: a zero-copy send's notification is none, a silent success is one.

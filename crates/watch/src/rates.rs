@@ -427,6 +427,7 @@ fn grown_opcodes(now: &[OpcodeCounts], before: &[OpcodeCounts]) -> Vec<OpcodeCou
             short: o.short.saturating_sub(b.short),
             more: o.more.saturating_sub(b.more),
             notifications: o.notifications.saturating_sub(b.notifications),
+            unposted: o.unposted.saturating_sub(b.unposted),
             punted_asked: o.punted_asked.saturating_sub(b.punted_asked),
             punted_would_block: o.punted_would_block.saturating_sub(b.punted_would_block),
             punted_drained: o.punted_drained.saturating_sub(b.punted_drained),

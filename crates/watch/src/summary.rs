@@ -166,6 +166,7 @@ impl Part {
             short: asks_for_a_length(&counts.opcode).then_some(counts.short),
             more: counts.more,
             notifications: counts.notifications,
+            unposted: counts.unposted,
             punted_asked: counts.punted_asked,
             punted_would_block: counts.punted_would_block,
             punted_drained: counts.punted_drained,
@@ -812,6 +813,7 @@ fn merged<'a>(opcodes: impl Iterator<Item = &'a OpcodeCounts>) -> Vec<OpcodeCoun
         sum.short += o.short;
         sum.more += o.more;
         sum.notifications += o.notifications;
+        sum.unposted += o.unposted;
         sum.punted_asked += o.punted_asked;
         sum.punted_would_block += o.punted_would_block;
         sum.punted_drained += o.punted_drained;

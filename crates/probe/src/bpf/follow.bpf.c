@@ -737,6 +737,18 @@ static __noinline __u64 overflowed_request(struct io_ring_ctx *ring, __u64 user_
 	return search.found;
 }
 
+/* IORING_REGISTER_RESIZE_RINGS (6.13) changes them. */
+static __noinline int sizes_of(struct io_ring_ctx *ring, __u32 number)
+{
+	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
+
+	if (info && !info->others) {
+		info->sq_entries = BPF_CORE_READ(ring, sq_entries);
+		info->cq_entries = BPF_CORE_READ(ring, cq_entries);
+	}
+	return 0;
+}
+
 /* A completion that finds the queue full has this event and no other, neither now nor when it is handed over. */
 static __always_inline int follow_overflow_(void *address, __u64 user_data, __s32 result, __u32 cqe_flags)
 {
@@ -757,12 +769,7 @@ static __always_inline int follow_overflow_(void *address, __u64 user_data, __s3
 		overflows_seen = 1;
 		add(&overflowed, &key, 1);
 	}
-	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
-	/* IORING_REGISTER_RESIZE_RINGS (6.13) may have changed them. */
-	if (info && !info->others) {
-		info->sq_entries = BPF_CORE_READ(ring, sq_entries);
-		info->cq_entries = BPF_CORE_READ(ring, cq_entries);
-	}
+	sizes_of(ring, number);
 	return 0;
 }
 
@@ -770,6 +777,32 @@ SEC("tp_btf/io_uring_cqe_overflow")
 int BPF_PROG(follow_overflow, void *address, __u64 user_data, __s32 result, __u32 cqe_flags)
 {
 	return UNDISTURBED(follow_overflow_(address, user_data, result, cqe_flags));
+}
+
+/* A chain whose head fails is cancelled. Where the head asked for no completion if it succeeds, what is behind it has none. */
+static __always_inline int follow_chain_failed_(struct io_kiocb *head, struct io_kiocb *link)
+{
+	__u32 index;
+	struct cpu_slot *slot = this_slot();
+
+	if (!counting || !skip_links_flag || !(flags_of(head) & skip_links_flag))
+		return 0;
+	if (slot->current == CURRENT_UNSEEN && !seen_here())
+		return 0;
+	__u64 request = address_in_thread(link, slot);
+	op_of(ring_number(link->ctx, slot), link->opcode, slot)->unposted++;
+	struct trail *trail = trail_of(request, &index);
+	if (trail) {
+		slot->skipped++;
+		retag_at(index, 0);
+	}
+	return 0;
+}
+
+SEC("tp_btf/io_uring_fail_link")
+int BPF_PROG(follow_chain_failed, struct io_kiocb *head, struct io_kiocb *link)
+{
+	return UNDISTURBED(follow_chain_failed_(head, link));
 }
 
 static __always_inline int follow_poll_arm_(struct io_kiocb *req)

@@ -8,6 +8,7 @@
 
 const volatile __u32 one_in = 1;
 const volatile __u32 drain_active_flag = 0; /* in a ring's int_flags; from BTF */
+const volatile __u64 skip_links_flag = 0; /* REQ_F_… of a head that asked for no completion and failed; from BTF */
 const volatile __u64 multishot_flags = 0; /* REQ_F_… bits of a request that posts many completions; from BTF */
 const volatile struct trail trail_layout = {};         /* never read: a ring buffer has no value type */
 
@@ -429,6 +430,7 @@ static __always_inline bool op_added(struct op_key *key, struct op_count *count)
 	ADD_IF(sum, count, shorts);
 	ADD_IF(sum, count, more);
 	ADD_IF(sum, count, notifications);
+	ADD_IF(sum, count, unposted);
 	ADD_IF(sum, count, punted_asked);
 	ADD_IF(sum, count, punted_would_block);
 	ADD_IF(sum, count, punted_drained);

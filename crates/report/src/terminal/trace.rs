@@ -335,6 +335,7 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
         some(op.short.unwrap_or(0), "short"),
         some(op.skips, "asked for no completion"),
         some(op.silent(), "had none: they succeeded, or were unfinished at the end"),
+        some(op.unposted, "cancelled without one: a request before them in their chain asked for none, and failed"),
         some(op.more, "with more to come"),
         (op.opcode == "recvmsg" && op.more > 0).then(|| "bytes are those of the buffers, headers included".into()),
         some(op.notifications, "notifications"),
