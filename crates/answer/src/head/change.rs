@@ -48,8 +48,8 @@ pub fn range(metric: Metric, unit: Unit, effects: &[&Effect<'_>], named: bool) -
     let low = sizes.iter().copied().fold(f64::INFINITY, f64::min);
     let high = sizes.iter().copied().fold(1.0, f64::max);
     if !low.is_finite() || sizes.is_empty() {
-        let way = if ratios.contains(&0.0) { "none" } else { "some where there were none" };
-        return format!("{way}{}{}", if named { " of the" } else { "" }, name);
+        let name = called(metric, unit);
+        return if ratios.contains(&0.0) { format!("no {name}") } else { format!("{name} where there were none") };
     }
     let amount = if high.is_infinite() {
         format!("{} or more", one(low, more))

@@ -52,7 +52,11 @@ impl Head {
             run.arms.iter().skip(1).map(|arm| (arm.as_str(), of(arm))).filter(|(_, e)| !e.is_empty()).collect()
         };
         let notes = notes::of_run(run);
-        let Some((metric, all)) = metrics.first().map(|m| (*m, arms(*m))).filter(|(_, all)| !all.is_empty()) else {
+        let compared: Vec<(Metric, Vec<(&str, Vec<Effect<'_>>)>)> =
+            metrics.iter().map(|m| (*m, arms(*m))).filter(|(_, all)| !all.is_empty()).collect();
+        let differs = |all: &[(&str, Vec<Effect<'_>>)]| all.iter().flat_map(|(_, e)| e).any(Effect::differs);
+        // What the run is about first; where it shows nothing, what else shows something.
+        let Some((metric, all)) = compared.iter().find(|(_, all)| differs(all)).or(compared.first()) else {
             return Head {
                 answer: level(run),
                 when: None,
@@ -65,22 +69,37 @@ impl Head {
         };
         let unit = Unit::of_run(run);
         let base = run.arms.first().map_or("", String::as_str);
-        let (arm, effects) = most(&all);
+        let (arm, effects) = most(all);
         let shown = effect::strongest(effects);
-        let also = metrics.iter().skip(1).filter_map(|m| also(*m, unit, &arms(*m))).take(ALSO).collect();
+        let first = compared.first().filter(|(first, _)| first != metric);
+        let first = first.map(|(first, all)| pooled(*first, unit, all));
+        let others = compared.iter().filter(|(m, _)| m != metric).filter_map(|(m, all)| also(*m, unit, all));
+        let also = first.iter().cloned().chain(others).take(ALSO).collect();
         let (why, remedy) = why::of(run, base, arm, &shown);
+        let open = first
+            .is_some()
+            .then(|| format!(" for its {}; the line below says what is not known", called(*metric, unit)));
         Head {
-            answer: answer(metric, unit, base, &all),
+            answer: answer(*metric, unit, base, all),
             when: when::of(run, effects, &shown),
-            advice: Some(why::advice(base, arm, &all, remedy, || {
-                notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e))
-            })),
+            advice: Some(
+                why::advice(base, arm, all, remedy, || {
+                    notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e))
+                }) + &open.unwrap_or_default(),
+            ),
             why,
             also,
-            table: table::of(run, metric, &all),
+            table: table::of(run, *metric, all),
             notes,
         }
     }
+}
+
+/// All arms' comparisons on a metric together.
+fn pooled(metric: Metric, unit: Unit, all: &[(&str, Vec<Effect<'_>>)]) -> String {
+    let effects: Vec<Effect<'_>> = all.iter().flat_map(|(_, e)| e).copied().collect();
+    let text = outcome(metric, unit, &effects);
+    if all.len() > 1 { text.replace("situation", "comparison") } else { text }
 }
 
 /// Where nothing is compared: what the cells have.
@@ -111,6 +130,9 @@ fn most<'a, 'r>(all: &'a [(&'a str, Vec<Effect<'r>>)]) -> (&'a str, &'a [Effect<
 }
 
 fn answer(metric: Metric, unit: Unit, base: &str, all: &[(&str, Vec<Effect<'_>>)]) -> String {
+    if all.len() > 1 && !all.iter().flat_map(|(_, e)| e).any(Effect::differs) {
+        return format!("{} against {base}: {}", plural(all.len(), "arm"), pooled(metric, unit, all));
+    }
     let (arm, effects) = most(all);
     let mut text = format!("{arm} against {base}: {}", outcome(metric, unit, effects));
     text += &others(metric, arm, all);
@@ -126,14 +148,12 @@ fn others(metric: Metric, arm: &str, all: &[(&str, Vec<Effect<'_>>)]) -> String 
     }
     let with = |verdict| others().filter(|(_, e)| e.iter().any(|e| e.c.verdict == verdict)).count();
     let (faster, slower) = (with(Verdict::Faster), with(Verdict::Slower));
-    let word = |better: bool| {
-        if metric.is_of_time() {
-            if better { "faster" } else { "slower" }
-        } else if better {
-            "better"
-        } else {
-            "worse"
-        }
+    let of_speed = metric.is_of_time() && metric != Metric::CpuPerIo;
+    let word = |better: bool| match (of_speed, better) {
+        (true, true) => "faster",
+        (true, false) => "slower",
+        (false, true) => "better",
+        (false, false) => "worse",
     };
     let said: Vec<String> = [(faster, true), (slower, false)]
         .into_iter()

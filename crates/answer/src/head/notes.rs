@@ -7,6 +7,9 @@ use crate::group::untestable;
 use iotrail_base::words::{plural, span};
 use iotrail_schema::run_record::RunRecord;
 
+/// Nobody measures longer for an answer.
+const LONGEST_NS: f64 = 2.0 * 3600e9;
+
 pub fn of_run(run: &RunRecord) -> Vec<String> {
     let mut notes = Vec::new();
     if run.done() < run.planned() {
@@ -70,6 +73,9 @@ pub fn more_repeats<'a, 'r: 'a>(
     let each = spent as f64 / run.done().max(1) as f64;
     let cells = run.cells.iter().filter(|c| c.untestable.is_none()).count();
     let whole = each * needed as f64 * cells as f64;
+    if whole > LONGEST_NS {
+        return Some(format!("on a machine with less else to do, since ±10 % would take {} here", minutes(whole)));
+    }
     let quick = if run.quick { " --quick" } else { "" };
     let command = if is_built_in {
         format!("iotrail run {}{quick} --repeats {needed}", run.experiment)

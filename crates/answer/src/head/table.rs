@@ -8,12 +8,13 @@ use super::when;
 use crate::compare::Metric;
 use crate::group::row_axis;
 use crate::spread::over_repeats;
+use crate::verdicts::factor as visible_factor;
 use iotrail_base::words::{UNKNOWN, plural};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::run_record::{ARM, RunRecord};
 
 /// Rows, at most.
-const ROWS: usize = 7;
+const ROWS: usize = 6;
 /// Columns beside the name, at most.
 const COLUMNS: usize = 4;
 
@@ -28,6 +29,28 @@ pub struct Situations {
     pub visible: Option<[f64; 2]>,
     /// The narrowest band in which equivalent ones are.
     pub band: Option<f64>,
+}
+
+impl Situations {
+    /// What the signs mean that are there.
+    pub fn legend(&self) -> Vec<String> {
+        let marks = || self.rows.iter().flat_map(|r| r.marks.iter().flatten());
+        let has = |verdict| marks().any(|m| m.verdict == verdict);
+        let mut legend: Vec<String> = Vec::new();
+        legend.extend(has(Verdict::Slower).then(|| "▼ worse".into()));
+        legend.extend(has(Verdict::Faster).then(|| "▲ better".into()));
+        let band = self.band.map(|b| format!(" within {}", visible_factor(b))).unwrap_or_default();
+        legend.extend(has(Verdict::Equivalent).then(|| format!("≈ equivalent{band}")));
+        let visible = |[least, most]: [f64; 2]| match (visible_factor(least), visible_factor(most)) {
+            (a, b) if a == b => format!(" ({a} would show)"),
+            (a, b) => format!(" ({a} to {b} would show)"),
+        };
+        let visible = self.visible.map(visible).unwrap_or_default();
+        legend.extend(has(Verdict::Inconclusive).then(|| format!("? inconclusive{visible}")));
+        legend.extend(has(Verdict::NotComparable).then(|| "– not comparable".into()));
+        legend.extend(marks().any(|m| m.disturbed).then(|| "* disturbed".into()));
+        legend
+    }
 }
 
 /// Situations that say the same.

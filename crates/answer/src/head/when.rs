@@ -66,7 +66,10 @@ fn words(run: &RunRecord, constraints: &[Constraint<'_>]) -> String {
     for (axis, values) in &constraints {
         match (&values[..], *axis) {
             ([one], axis) if deed(axis, one).is_some() => does.extend(deed(axis, one).map(str::to_owned)),
-            (values, VARIANT) => at.push(format!("for {}", list(&texts(axis, values)))),
+            (values, VARIANT) => {
+                let quoted: Vec<String> = texts(axis, values).iter().map(|v| format!("'{v}'")).collect();
+                at.push(format!("in {}", list(&quoted)));
+            }
             (values, axis) => at.push(format!("at {axis} {}", several(run, axis, values))),
         }
     }

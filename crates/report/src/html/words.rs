@@ -6,6 +6,7 @@ use iotrail_answer::compare::Metric;
 use iotrail_answer::conclude::{Conclusion, conclude};
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{self, Judged, judge};
+use iotrail_answer::head::{Head, Mark};
 use iotrail_answer::losses::losses;
 use iotrail_answer::unit::Unit;
 use iotrail_answer::warned;
@@ -24,6 +25,8 @@ pub struct About {
     /// Whether anything was measured.
     pub is_empty: bool,
     pub glance: Vec<Tally>,
+    /// Null where nothing is measured.
+    pub head: Option<Answer>,
     pub conclusions: Vec<Said>,
     pub judged: Vec<Outcome>,
     /// Name and value, what is known.
@@ -31,6 +34,45 @@ pub struct About {
     pub losses: Vec<(String, String)>,
     pub warnings: Vec<Sentence>,
     pub command: Option<String>,
+}
+
+/// The run's first lines, as the terminal has them.
+pub struct Answer {
+    pub sentence: String,
+    /// By their labels: when, why, do, also.
+    pub lines: Vec<(&'static str, String)>,
+    pub columns: Vec<String>,
+    pub rows: Vec<(String, Vec<(&'static str, String)>)>,
+    pub legend: String,
+    pub notes: Vec<String>,
+}
+
+impl Answer {
+    fn new(run: &RunRecord) -> Self {
+        let head = Head::of_run(run, true);
+        let lines = [("when", head.when), ("why", head.why), ("do", head.advice)];
+        let also = head.also.into_iter().map(|text| ("also", text));
+        let mark = |m: &Option<Mark>| m.as_ref().map_or(("", String::new()), |m| (badge(m.verdict), m.text()));
+        let table = head.table.as_ref();
+        let rows = table.map(|t| t.rows.iter().map(|r| (r.name.clone(), r.marks.iter().map(mark).collect())).collect());
+        Self {
+            sentence: head.answer,
+            lines: lines.into_iter().filter_map(|(label, text)| Some((label, text?))).chain(also).collect(),
+            columns: table.map(|t| t.columns.clone()).unwrap_or_default(),
+            rows: rows.unwrap_or_default(),
+            legend: table.map(|t| t.legend().join(" · ")).unwrap_or_default(),
+            notes: head.notes,
+        }
+    }
+}
+
+/// What a verdict looks like; its word or sign stands in it.
+fn badge(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster | Verdict::Equivalent => "met",
+        Verdict::Slower => "unmet",
+        Verdict::Inconclusive | Verdict::NotComparable => "open",
+    }
 }
 
 /// A conclusion, its long sentences so that they can be read at a glance.
@@ -95,13 +137,8 @@ pub struct Tally {
 const FEW: usize = 3;
 
 pub fn glance(comparisons: &[Comparison], unit: Unit) -> Vec<Tally> {
-    let each: [(Verdict, &'static str); 5] = [
-        (Verdict::Faster, "met"),
-        (Verdict::Slower, "unmet"),
-        (Verdict::Equivalent, "met"),
-        (Verdict::Inconclusive, "open"),
-        (Verdict::NotComparable, "open"),
-    ];
+    let each = [Verdict::Faster, Verdict::Slower, Verdict::Equivalent, Verdict::Inconclusive, Verdict::NotComparable]
+        .map(|verdict| (verdict, badge(verdict)));
     let mut all = Vec::new();
     for metric in Metric::ALL {
         let of_metric = || comparisons.iter().filter(|c| c.metric == metric.name());
@@ -189,6 +226,7 @@ impl About {
             state: state(run),
             is_empty: done == 0,
             glance: glance(&run.comparisons, Unit::of_run(run)),
+            head: (done > 0).then(|| Answer::new(run)),
             conclusions: conclude(run).into_iter().map(Said::new).collect(),
             judged: judge(run).into_iter().map(Outcome::new).collect(),
             facts: facts(run),

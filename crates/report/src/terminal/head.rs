@@ -3,7 +3,6 @@
 use super::layout::{Cell, Column, Screen};
 use super::style::Hue;
 use iotrail_answer::head::{Head, Mark, Situations};
-use iotrail_answer::verdicts::factor;
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::Verdict;
 
@@ -54,7 +53,6 @@ pub fn more(out: &mut Screen, view: View<'_>) {
 }
 
 fn situations(out: &mut Screen, table: &Situations) {
-    let marks = || table.rows.iter().flat_map(|r| r.marks.iter().flatten());
     // One column has room for the medians of both arms.
     let levels = table.columns.len() <= 1;
     let mut columns = vec![Column::words("", NAMES)];
@@ -79,21 +77,7 @@ fn situations(out: &mut Screen, table: &Situations) {
     if table.more > 0 {
         out.line(&format!("  … and {} with less (--full)", plural(table.more, "row")));
     }
-    let has = |verdict| marks().any(|m| m.verdict == verdict);
-    let mut legend: Vec<String> = Vec::new();
-    legend.extend(has(Verdict::Slower).then(|| "▼ worse".into()));
-    legend.extend(has(Verdict::Faster).then(|| "▲ better".into()));
-    let band = table.band.map(|b| format!(" within {}", factor(b))).unwrap_or_default();
-    legend.extend(has(Verdict::Equivalent).then(|| format!("≈ equivalent{band}")));
-    let visible = |[least, most]: [f64; 2]| match (factor(least), factor(most)) {
-        (a, b) if a == b => format!(" ({a} would show)"),
-        (a, b) => format!(" ({a} to {b} would show)"),
-    };
-    let visible = table.visible.map(visible).unwrap_or_default();
-    legend.extend(has(Verdict::Inconclusive).then(|| format!("? inconclusive{visible}")));
-    legend.extend(has(Verdict::NotComparable).then(|| "– not comparable".into()));
-    legend.extend(marks().any(|m| m.disturbed).then(|| "* disturbed".into()));
-    out.paragraph("  ", &legend.join("  "));
+    out.paragraph("  ", &table.legend().join("  "));
 }
 
 fn hue(mark: &Mark) -> Option<Hue> {
