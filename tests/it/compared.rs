@@ -75,7 +75,7 @@ fn control() -> End {
     assert_eq!((outcomes(&r), status), (vec![json!("not_met")], 1), "{}", r["judged"]);
     let (r, status) = judged(wrong, &[]);
     assert_eq!((outcomes(&r), status), (vec![json!("not_met")], 0), "nobody asked to fail: {}", r["judged"]);
-    let told = run(&mut place.tool(["run", "e.toml", "--store", "s.db"])).ok().stdout;
+    let told = run(&mut place.tool(["run", "e.toml", "--store", "s.db", "--full"])).ok().stdout;
     assert!(told.contains("NOT MET") || told.contains("inconclusive"), "{told}");
     End::Passed
 }

@@ -48,7 +48,7 @@ fn commands() -> End {
 
 fn options() -> End {
     let of_bench = "--allow-write --batch --bs --buffered --count --cpus --depth --direct --engine --file --flamegraph \
-                    --folded --follow --force --force-async --help --jobs --json --neighbour --profile --profile-by \
+                    --folded --follow --force --force-async --full --help --jobs --json --neighbour --profile --profile-by \
                     --profile-hz --rate --reaper --register --repeats --ring --runtime --rw --scratch --seed --size \
                     --sq-cpu --sq-idle --stacks --store --think --trace --verify --wait --warmup";
     for (command, expected) in [
@@ -56,7 +56,7 @@ fn options() -> End {
         ("check", "--file --help --json --verbose"),
         ("compare", "--equivalent-within --fail-on --help --json --metric --store"),
         ("list", "--help --json --salvage --store"),
-        ("report", "--force --help --json --output --store"),
+        ("report", "--force --full --help --json --output --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --help --json --opcode --ring --slowest"),
         ("export", "--csv --fio --folded --force --hdr --help --json --parquet --perfetto --store --table"),
@@ -64,7 +64,7 @@ fn options() -> End {
         ("man", "--force --help"),
         (
             "trace",
-            "--all --cost --duration --exact --fail-on --flamegraph --folded --force --help --json --metrics --one-in --pid --profile --profile-by \
+            "--all --cost --duration --exact --fail-on --flamegraph --folded --force --full --help --json --metrics --one-in --pid --profile --profile-by \
                    --profile-hz --record --slowest --stacks --until --windows",
         ),
         ("top", "--all --count --help --interval --json --one-in --pid"),
@@ -86,7 +86,7 @@ fn options() -> End {
         ("lab fetch", "--cache --help"),
         (
             "run",
-            "--accel --cache --cpus --fail-on-unmet --file --help --json --kernels --memory --nvme --plan --quick --repeats --resume \
+            "--accel --cache --cpus --fail-on-unmet --file --full --help --json --kernels --memory --nvme --plan --quick --repeats --resume \
              --rounds --seed --size --store --timeout",
         ),
     ] {

@@ -119,7 +119,7 @@ fn several() -> End {
     let metrics: Vec<&str> =
         r["comparisons"].as_array().expect("a list").iter().filter_map(|c| c["metric"].as_str()).collect();
     assert_eq!(metrics, ["iops", "cpu_per_io", "latency_p99"]);
-    let text = run(&mut bench(&place, &options)).ok().stdout;
+    let text = run(bench(&place, &options).arg("--full")).ok().stdout;
     assert!(text.contains("Requests per second with window 2 against window 1: "), "{text}");
     assert!(text.contains("The server's CPU time per request with window 2"), "{text}");
     End::Passed
@@ -160,7 +160,7 @@ fn from_file() -> End {
             assert_eq!(m["net"]["server"]["options"]["trigger"], trigger);
         }
     }
-    let text = run(&mut place.tool(["run", "e.toml", "--store", "s.db"])).ok().stdout;
+    let text = run(&mut place.tool(["run", "e.toml", "--store", "s.db", "--full"])).ok().stdout;
     assert!(text.contains("level, 2 runs: ") && text.contains("of each second."), "{text}");
     let plan = run(&mut place.tool(["run", "e.toml", "--plan"])).ok().stdout;
     assert!(plan.contains("what 600 requests take") && !plan.contains("target"), "{plan}");

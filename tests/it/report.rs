@@ -24,7 +24,12 @@ fn again() -> End {
     let record = run(&mut place.tool(["report", "last", "--store", "s.db", "--json"])).ok();
     assert_eq!(record.json()["schema"], json!("iotrail.run/1"));
     place.write("run.json", &record.stdout);
-    assert_eq!(run(&mut place.tool(["report", "run.json"])).ok().stdout, screen);
+    let of_a_file = run(&mut place.tool(["report", "run.json"])).ok().stdout;
+    let without_how = |text: &str| text.split("\ndetails: ").next().unwrap_or_default().to_owned();
+    assert_eq!(without_how(&of_a_file), without_how(&screen));
+    assert!(screen.contains("details: iotrail report 1 --store s.db --full"), "{screen}");
+    let full = run(&mut place.tool(["report", "1", "--store", "s.db", "--full"])).ok().stdout;
+    assert!(full.starts_with(&without_how(&screen)) && full.contains("conclusion"), "{full}");
     // A single measurement is shown as `bench` shows it.
     let m = run(&mut bench(&place, "--rw nop --count 1000 --json")).ok();
     place.write("m.json", &m.stdout);

@@ -108,7 +108,7 @@ fn small() -> End {
     assert_eq!(runs.len(), 1);
     assert_eq!((&runs[0]["done"], &runs[0]["planned"], &runs[0]["experiment"]), (&json!(4), &json!(4), &json!("tiny")));
     // The whole of it too, as people read it.
-    let text = run(place.tool(["run", "e.toml", "--store", "s.db", "--file"]).arg(file())).ok();
+    let text = run(place.tool(["run", "e.toml", "--store", "s.db", "--full", "--file"]).arg(file())).ok();
     assert!(text.stdout.contains("Does it run?") && text.stdout.contains("coop"), "{}", text.stdout);
     End::Passed
 }

@@ -68,7 +68,7 @@ fn ctrl_c() -> End {
     // Exactly as it says.
     assert!(command.ends_with(" --resume"), "{command}");
     let ended = resume(&place, command);
-    assert!(ended.stdout.contains("Does it run?"));
+    assert!(ended.stdout.contains("details: iotrail report 1"), "{}", ended.stdout);
     // Nothing is left to be resumed.
     let ended = run(&mut place.tool(command.split(' ')));
     assert_eq!(ended.status, 2);

@@ -15,6 +15,7 @@ pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
     verdict::of(o, &answer);
     if !full {
         o.field("load", &load(&m.load));
+        o.field("target", &target(m));
         o.field("throughput", &throughput(m));
         o.field("latency", &verdict::latency(&m.latency_ns, false));
         verdict::time(o, m.stages.as_ref(), measured::is_sample(m));
