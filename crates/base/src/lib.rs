@@ -7,6 +7,7 @@ pub mod corruption;
 pub mod error;
 pub mod folders;
 pub mod interrupt;
+pub mod mapping;
 pub mod output;
 pub mod plain;
 pub mod sanitise;
