@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, FsWord, access, statfs};
+use rustix::io::Errno;
+
 use iotrail_base::error::{Error, Result};
 use iotrail_base::folders::TARGET_VARIABLE;
 use iotrail_base::folders::own;
@@ -49,27 +52,17 @@ fn places(cache_home: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> 
 /// Whether a file can be made there; refuses file systems in memory, which have no disk to wait for.
 fn usable(dir: &Path) -> std::result::Result<(), String> {
     let there = dir.ancestors().find(|d| d.is_dir()).ok_or("it is not there")?;
-    let path = std::ffi::CString::new(there.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
-    // SAFETY: `path` ends in NUL and outlives the call.
-    if unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
-        return Err(std::io::Error::last_os_error().to_string());
-    }
-    // SAFETY: `path` ends in NUL and `facts` is a valid place; both outlive the call.
-    let (rc, facts) = unsafe {
-        let mut facts: libc::statfs = std::mem::zeroed();
-        (libc::statfs(path.as_ptr(), &mut facts), facts)
-    };
-    if rc != 0 {
-        return Err(std::io::Error::last_os_error().to_string());
-    }
-    if facts.f_type == libc::TMPFS_MAGIC || facts.f_type == RAMFS_MAGIC {
+    let why = |e: Errno| std::io::Error::from(e).to_string();
+    access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(why)?;
+    if [TMPFS_MAGIC, RAMFS_MAGIC].contains(&statfs(there).map_err(why)?.f_type) {
         return Err("it is in memory (tmpfs)".into());
     }
     Ok(())
 }
 
 /// linux/magic.h
-const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
+const TMPFS_MAGIC: FsWord = 0x0102_1994;
+const RAMFS_MAGIC: FsWord = 0x8584_58f6;
 
 fn size_text(size: Bytes) -> String {
     [(30, 'g'), (20, 'm'), (10, 'k')]

@@ -2,8 +2,9 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
 
 use iotrail_report::export::openmetrics::Format;
 
@@ -55,17 +56,15 @@ impl Client {
         Some(Self { stream, since: now, deadline: now + ASKING, state: State::Asking(vec![]), refused: false })
     }
 
-    pub fn fd(&self) -> RawFd {
-        self.stream.as_raw_fd()
-    }
-
-    pub fn events(&self) -> libc::c_short {
-        match self.state {
-            State::Asking(_) | State::Closing { .. } => libc::POLLIN,
+    /// What it waits for.
+    pub fn entry(&self) -> PollFd<'_> {
+        let events = match self.state {
+            State::Asking(_) | State::Closing { .. } => PollFlags::IN,
             // An error or a hang-up is told without being asked for.
-            State::Waiting { .. } | State::Gone { .. } => 0,
-            State::Taking { .. } => libc::POLLOUT,
-        }
+            State::Waiting { .. } | State::Gone { .. } => PollFlags::empty(),
+            State::Taking { .. } => PollFlags::OUT,
+        };
+        PollFd::new(&self.stream, events)
     }
 
     /// Something can be read or written, or the other side has gone.

@@ -10,11 +10,14 @@ mod tests;
 
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use self::client::{Client, State};
 use iotrail_base::error::{Error, Result};
@@ -63,9 +66,7 @@ impl Server {
         listener.set_nonblocking(true).map_err(cannot)?;
         let at = listener.local_addr().map_err(cannot)?;
         let (woken, wake) = io::pipe().map_err(cannot)?;
-        for end in [woken.as_raw_fd(), wake.as_raw_fd()] {
-            never_wait(end).map_err(cannot)?;
-        }
+        never_wait(&woken).and_then(|()| never_wait(&wake)).map_err(cannot)?;
         let bell = wake.try_clone().map_err(cannot)?;
         // A pipe that is full wakes as well as one that holds one byte more.
         let desk = Arc::new(Desk::new(move || (&bell).write(&[1]).map(drop).unwrap_or(())));
@@ -112,13 +113,9 @@ impl Drop for Server {
     }
 }
 
-fn never_wait(fd: RawFd) -> io::Result<()> {
-    // SAFETY: a descriptor of ours, and plain calls that change its flags.
-    let set = unsafe {
-        let flags = libc::fcntl(fd, libc::F_GETFL);
-        flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) == 0
-    };
-    if set { Ok(()) } else { Err(io::Error::last_os_error()) }
+fn never_wait(end: impl AsFd) -> io::Result<()> {
+    let flags = fcntl_getfl(&end)? | OFlags::NONBLOCK;
+    Ok(fcntl_setfl(end, flags)?)
 }
 
 /// What its thread has.
@@ -136,28 +133,27 @@ impl Answering {
     fn turn(&mut self) {
         let now = Instant::now();
         self.paused_until = self.paused_until.filter(|until| *until > now);
-        let watch = |fd, events| libc::pollfd { fd, events, revents: 0 };
-        // A negative descriptor is passed over.
-        let listener = if self.paused_until.is_some() { -1 } else { self.listener.as_raw_fd() };
-        let mut fds = vec![watch(listener, libc::POLLIN), watch(self.woken.as_raw_fd(), libc::POLLIN)];
-        fds.extend(self.clients.iter().map(|c| watch(c.fd(), c.events())));
+        let listener = self.paused_until.is_none().then(|| PollFd::new(&self.listener, PollFlags::IN));
+        let listens = listener.is_some();
+        let mut fds: Vec<_> = self.clients.iter().map(Client::entry).chain(listener).collect();
+        fds.push(PollFd::new(&self.woken, PollFlags::IN));
         let next = self.clients.iter().map(|c| c.deadline).chain(self.paused_until).min();
-        let patience = next.map_or(-1, |at| at.saturating_duration_since(now).as_millis().min(60_000) as i32 + 1);
-        // SAFETY: as many structures as are named, alive throughout.
-        let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, patience) };
-        if ready < 0 {
+        let patience = next.and_then(|at| Timespec::try_from(at.saturating_duration_since(now)).ok());
+        if poll(&mut fds, patience.as_ref()).is_err() {
             // Interrupted, or no memory: in neither case is anything lost.
             return;
         }
+        let told: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let (of_clients, rest) = told.split_at(self.clients.len());
         let mut rung = [0; 64];
         while (&self.woken).read(&mut rung).is_ok_and(|n| n == rung.len()) {}
         let now = Instant::now();
-        for (client, fd) in self.clients.iter_mut().zip(&fds[2..]) {
-            if fd.revents != 0 {
+        for (client, is_told) in self.clients.iter_mut().zip(of_clients) {
+            if *is_told {
                 client.go_on(now);
             }
         }
-        if fds[0].revents != 0 {
+        if listens && rest[0] {
             self.accept(now);
         }
         self.answer(now);

@@ -149,8 +149,7 @@ static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// To be called by the program before the standard library has put /dev/null in the place of a closed descriptor.
 pub fn note_closed_stdout() {
-    // SAFETY: only asks for the descriptor's flags.
-    let is_closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } < 0;
+    let is_closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err();
     STDOUT_CLOSED.store(is_closed, Ordering::Relaxed);
 }
 

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::cpu::cpuinfo;
 use super::files::{self, ROOT};
 
@@ -14,9 +16,7 @@ pub fn monotonic_ns() -> u64 {
         let text = files::text(Path::new(ROOT), "proc/self/timens_offsets");
         text.and_then(|text| parse_offset(&text)).unwrap_or(0)
     });
-    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid place to write to; this clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut at) };
+    let at = clock_gettime(ClockId::Monotonic);
     (at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64).wrapping_add_signed(-*OFFSET_NS)
 }
 

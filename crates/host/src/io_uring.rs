@@ -7,9 +7,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use linux_raw_sys::io_uring as sys;
+use rustix::mm::MapFlags;
 
 use super::kernel::Version;
 use super::refusal::{self, Circumstances, Refusal};
+use iotrail_base::mapping::Mapping;
 
 /// A ring's setup flag and the kernel's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -269,28 +271,12 @@ fn register_file(ring: &OwnedFd) -> io::Result<()> {
 fn register_buffer(ring: &OwnedFd) -> io::Result<()> {
     // A mapping of its own: the kernel charges the whole folio that a buffer lies in, and the heap may lie in a huge one.
     const LENGTH: usize = 4096;
-    // SAFETY: a new anonymous mapping overlaps nothing; it is unmapped below, after its last use.
-    let page = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            LENGTH,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if page == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    let mut one = libc::iovec { iov_base: page, iov_len: LENGTH };
+    let page = Mapping::anonymous(LENGTH, MapFlags::PRIVATE)?;
+    let mut one = libc::iovec { iov_base: page.base().as_ptr().cast(), iov_len: LENGTH };
     let arg: *mut libc::c_void = (&raw mut one).cast();
     // SAFETY: one iovec, read during the call, to the mapping. The kernel holds the mapping's pages by references of its
     // own until the ring is closed; no request uses them.
-    let answer = again(|| unsafe { register(ring, sys::io_uring_register_op::IORING_REGISTER_BUFFERS as u32, arg, 1) });
-    // SAFETY: our mapping, whose address nothing keeps.
-    unsafe { libc::munmap(page, LENGTH) };
-    answer.map(drop)
+    again(|| unsafe { register(ring, sys::io_uring_register_op::IORING_REGISTER_BUFFERS as u32, arg, 1) }).map(drop)
 }
 
 fn register_ring(ring: &OwnedFd) -> io::Result<()> {

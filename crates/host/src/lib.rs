@@ -10,7 +10,7 @@
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
 //! | [`lockdown`], [`privileges`], [`virtualisation`] | what is allowed, to whom, on whose machine |
-//! | [`limits`] | open files: the soft limit raised, and given back to what is started |
+//! | [`limits`] | what they are; of open files: the soft limit raised, and given back to what is started |
 //! | [`procfs`] | processes and threads, from the texts of /proc |
 //! | [`programs`] | where a program is, and whether it may be run |
 //! | [`settings`] | conditions that an experiment asks for: changed, journalled, put back |

@@ -1,42 +1,44 @@
-//! How many files this process may have open: the soft limit is raised to the hard one at start, and what is started gets back
-//! what was given. Soft limits are low for programs that use select(2), which ours is none of.
+//! Limits of this process. Of open files the soft limit is raised to the hard one at start, and what is started gets back what
+//! was given: soft limits are low for programs that use select(2), which ours is none of.
 
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// As it was when this process began.
-static GIVEN: OnceLock<libc::rlimit> = OnceLock::new();
+use rustix::process::{Resource, Rlimit, setrlimit};
 
-fn now() -> Option<libc::rlimit> {
+/// As it was when this process began.
+static GIVEN: OnceLock<Rlimit> = OnceLock::new();
+
+/// As it is now. rustix has no answer for a seccomp filter that refuses to tell, so libc is asked.
+pub fn now(of: Resource) -> io::Result<Rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a live structure that the call fills.
-    (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0).then_some(limit)
+    if unsafe { libc::getrlimit(of as libc::__rlimit_resource_t, &mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let bounded = |v| (v != libc::RLIM_INFINITY).then_some(v);
+    Ok(Rlimit { current: bounded(limit.rlim_cur), maximum: bounded(limit.rlim_max) })
 }
 
 /// To be called once, first. Where it is not allowed, what needs more files than it gets says so.
 pub fn raise() {
-    let Some(given) = now() else { return };
-    let raised = libc::rlimit { rlim_cur: given.rlim_max, rlim_max: given.rlim_max };
-    // SAFETY: a live structure that the call reads.
-    if given.rlim_cur < given.rlim_max && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) } == 0 {
+    let Ok(given) = now(Resource::Nofile) else { return };
+    let raised = Rlimit { current: given.maximum, ..given };
+    if given != raised && setrlimit(Resource::Nofile, raised).is_ok() {
         GIVEN.get_or_init(|| given);
     }
 }
 
 /// Files that may be open now; `None`: it can't be read.
 pub fn open_files() -> Option<u64> {
-    now().map(|limit| limit.rlim_cur)
+    now(Resource::Nofile).ok().map(|limit| limit.current.unwrap_or(u64::MAX))
 }
 
 /// The program that this becomes has the limits that were given to us.
 pub fn give_back(command: &mut Command) {
-    let Some(given) = GIVEN.get().copied() else { return };
-    // SAFETY: setrlimit is async-signal-safe, and the limit is a copy.
-    unsafe {
-        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &given) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        })
-    };
+    let Some(given) = GIVEN.get() else { return };
+    // SAFETY: one system call, which takes no lock and allocates nothing.
+    unsafe { command.pre_exec(|| Ok(setrlimit(Resource::Nofile, *given)?)) };
 }

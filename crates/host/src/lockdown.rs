@@ -1,8 +1,11 @@
 //! Whether the kernel is locked down, told by its file or, where securityfs is not mounted, by what lockdown forbids.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::ioctl::{self, NoArg, Opcode};
 
 use super::files::{self, ROOT};
 
@@ -42,19 +45,15 @@ fn by_effects(integrity: Option<bool>, confidentiality: Option<bool>) -> Lockdow
 /// (`proc_bus_pci_ioctl`, since 5.4). Without it, the one that is tried answers with the number of the bus's PCI domain and
 /// changes nothing.
 fn pci_configuration_locked(buses: &Path) -> Option<bool> {
-    const PCIIOC_CONTROLLER: libc::c_ulong =
-        (b'P' as libc::c_ulong) << 24 | (b'C' as libc::c_ulong) << 16 | (b'I' as libc::c_ulong) << 8;
+    const PCIIOC_CONTROLLER: Opcode = (b'P' as Opcode) << 24 | (b'C' as Opcode) << 16 | (b'I' as Opcode) << 8;
     let bus = files::entries(buses, "").into_iter().find(|e| buses.join(e).is_dir())?;
     let device = files::entries(buses, &bus).into_iter().next()?;
     let file = File::open(buses.join(bus).join(device)).ok()?;
-    // SAFETY: the descriptor is open for the length of the call; this request takes no argument and writes no memory.
-    let rc = unsafe { libc::ioctl(file.as_raw_fd(), PCIIOC_CONTROLLER as _, 0) };
-    if rc >= 0 {
-        return Some(false);
-    }
-    match std::io::Error::last_os_error().raw_os_error() {
-        Some(libc::EPERM) => Some(true),
-        _ => None,
+    // SAFETY: this request takes no argument and writes no memory.
+    match unsafe { ioctl::ioctl(file, NoArg::<PCIIOC_CONTROLLER>::new()) } {
+        Ok(()) => Some(false),
+        Err(Errno::PERM) => Some(true),
+        Err(_) => None,
     }
 }
 

@@ -9,6 +9,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::mm::ProtFlags;
+
+use iotrail_base::mapping::Mapping;
+
 const WHOLE: u64 = 1 << 30;
 const WINDOWS: u64 = 64;
 
@@ -38,7 +42,7 @@ impl Cache {
 
     /// `None`: only the owner and those who may write are shown (since Linux 5.2, and of cachestat since 6.14).
     pub fn look(&self) -> Option<Cached> {
-        let page = page_bytes();
+        let page = rustix::param::page_size() as u64;
         let (mut pages, mut resident, mut dirty) = (0, 0, Some(0));
         for (offset, length) in windows(self.bytes, page) {
             let seen = cachestat(&self.file, offset, length).or_else(|| {
@@ -57,11 +61,6 @@ impl Cache {
 struct Pages {
     resident: u64,
     dirty: Option<u64>,
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: no preconditions.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// Offsets (of whole pages) and lengths.
@@ -87,24 +86,15 @@ fn cachestat(file: &File, offset: u64, length: u64) -> Option<Pages> {
 
 /// mincore(2) tells those who may not know that everything is resident, so it is asked only where it answers.
 fn mincore(file: &File, offset: u64, length: u64, page: u64) -> Option<u64> {
-    // SAFETY: no preconditions.
-    let uid = unsafe { libc::geteuid() };
+    let uid = rustix::process::geteuid().as_raw();
     if uid != 0 && file.metadata().ok()?.uid() != uid {
         return None;
     }
-    let bytes = usize::try_from(length).ok()?;
-    let at = libc::off_t::try_from(offset).ok()?;
-    // SAFETY: a new mapping of a live descriptor, at an address of the kernel's choice; it is not read, and unmapped below.
-    unsafe {
-        let map = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), at);
-        if map == libc::MAP_FAILED {
-            return None;
-        }
-        let mut pages = vec![0u8; length.div_ceil(page) as usize];
-        let done = libc::mincore(map, bytes, pages.as_mut_ptr());
-        libc::munmap(map, bytes);
-        (done == 0).then(|| pages.iter().filter(|p| **p & 1 != 0).count() as u64)
-    }
+    let map = Mapping::shared(file, offset, usize::try_from(length).ok()?, ProtFlags::READ).ok()?;
+    let mut pages = vec![0u8; length.div_ceil(page) as usize];
+    // SAFETY: a live mapping, of which nothing is read, and a byte for each of its pages.
+    let done = unsafe { libc::mincore(map.base().as_ptr().cast(), map.bytes(), pages.as_mut_ptr()) };
+    (done == 0).then(|| pages.iter().filter(|p| **p & 1 != 0).count() as u64)
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
+use rustix::process::Resource;
+
 use super::files::{self, ROOT};
+use super::limits;
 
 /// A capability that something here asks for; the number is its bit (linux/capability.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +68,12 @@ pub struct Privileges {
 
 impl Privileges {
     pub fn read() -> Self {
-        // SAFETY: takes nothing, always succeeds.
-        let euid = unsafe { libc::geteuid() };
+        let euid = rustix::process::geteuid().as_raw();
         let status = files::text(Path::new(ROOT), "proc/self/status").unwrap_or_default();
         let uid_map = files::text(Path::new(ROOT), "proc/self/uid_map");
+        let memlock = limits::now(Resource::Memlock).ok();
         Self {
-            memlock_bytes: memlock(),
+            memlock_bytes: memlock.map(|limit| (limit.current, limit.maximum)),
             initial_namespace: uid_map.as_deref().map(maps_everyone),
             ..Self::parse(euid, &status)
         }
@@ -106,16 +109,6 @@ impl Privileges {
 /// The initial user namespace maps all 2³² − 1 ids to themselves; no other can.
 fn maps_everyone(uid_map: &str) -> bool {
     uid_map.split_whitespace().eq(["0", "0", "4294967295"])
-}
-
-fn memlock() -> Option<(Option<u64>, Option<u64>)> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a live, writable rlimit; the call keeps nothing.
-    if unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } != 0 {
-        return None;
-    }
-    let bounded = |v: libc::rlim_t| if v == libc::RLIM_INFINITY { None } else { Some(v) };
-    Some((bounded(limit.rlim_cur), bounded(limit.rlim_max)))
 }
 
 #[cfg(test)]

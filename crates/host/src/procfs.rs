@@ -129,9 +129,7 @@ pub fn text(path: impl Into<PathBuf>) -> Option<String> {
 
 /// Of so many ticks (USER_HZ), which the times in /proc count in.
 pub fn ticks_to_ns(ticks: u64) -> u64 {
-    // SAFETY: takes a number and returns one.
-    let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|n| *n > 0).unwrap_or(100);
-    ticks * (1_000_000_000 / per_second)
+    ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second())
 }
 
 /// All processes below `tgid` that are there now, nearest first, by /proc's numbers.

@@ -1,8 +1,9 @@
 //! Programs of this machine.
 
-use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
 
 /// The first program of that name that may be run, as execvp(3) looks for it.
 pub fn on_path(name: impl AsRef<OsStr>) -> Option<PathBuf> {
@@ -13,7 +14,5 @@ pub fn on_path(name: impl AsRef<OsStr>) -> Option<PathBuf> {
 }
 
 pub fn may_run(file: &Path) -> bool {
-    let Ok(file) = CString::new(file.as_os_str().as_bytes()) else { return false };
-    // SAFETY: a live string that ends with a zero byte.
-    unsafe { libc::access(file.as_ptr(), libc::X_OK) == 0 }
+    access(file, Access::EXEC_OK).is_ok()
 }

@@ -1,9 +1,10 @@
 //! The folder of what the lab has fetched and made: kernels, tools, package lists. All of it can be had again.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
 
 use iotrail_base::error::{Error, Result};
 use iotrail_base::folders::{self, own};
@@ -74,10 +75,7 @@ impl Cache {
         let mut options = File::options();
         options.write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(&path).map_err(|e| cannot_write(&path, e))?;
-        // SAFETY: an open file of ours.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            return Err(cannot_write(&path, std::io::Error::last_os_error()));
-        }
+        flock(&file, FlockOperation::LockExclusive).map_err(|e| cannot_write(&path, e.into()))?;
         Ok(file)
     }
 }

@@ -11,6 +11,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
 use super::line::{FromGuest, FromHost};
 use super::order::Order;
 use iotrail_base::error::{Error, Result};
@@ -98,7 +100,7 @@ pub fn keep<P: Port>(order: &Order, ports: Ports<P>, end_others: fn()) -> io::Re
             return end(&mut control, status, 0, text.len() as u64);
         }
     };
-    let group = child.id() as libc::pid_t;
+    let group = Pid::from_child(&child);
     let input = child.stdin.take();
     let fed = sync_channel(4);
     listen(control.another()?, group, fed.0.clone());
@@ -149,13 +151,13 @@ enum Input {
 }
 
 /// What the host says: signals go to the command and its children, the end of the input to who feeds it.
-fn listen<P: Port>(control: P, group: libc::pid_t, input: SyncSender<Input>) {
+fn listen<P: Port>(control: P, group: Pid, input: SyncSender<Input>) {
     std::thread::spawn(move || {
         for line in BufReader::new(control).lines().map_while(io::Result::ok) {
             match line.parse() {
                 Ok(FromHost::Signal(signal)) => {
-                    // SAFETY: only sends a signal; the group is the command's.
-                    unsafe { libc::kill(-group, signal) };
+                    // It may have ended.
+                    Signal::from_named_raw(signal).map(|signal| kill_process_group(group, signal));
                 }
                 Ok(FromHost::InputEnds(bytes)) => {
                     let input = input.clone();
@@ -224,7 +226,7 @@ fn carry<P: Port>(from: Option<impl Read + Send + 'static>, mut port: P, done: S
 
 /// Ends every process but this one and the machine's first.
 pub fn end_all_others() {
-    // SAFETY: only sends a signal; in the guest all processes are the command's.
+    // SAFETY: only sends a signal; in the guest all processes are the command's. rustix has no name for all of them.
     unsafe { libc::kill(-1, libc::SIGKILL) };
 }
 

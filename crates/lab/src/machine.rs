@@ -9,6 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Signal, set_parent_process_death_signal};
+
 use super::acceleration::Acceleration;
 use super::drive::{Drive, escaped};
 use super::guest::{PORTS, Ports};
@@ -115,8 +118,8 @@ impl Parts<'_> {
             .stderr(said)
             // Ctrl-C on a terminal is for us: the guest is told by us.
             .process_group(0);
-        // SAFETY: between fork and exec only plain system calls are made, on descriptors that are open in this process.
-        unsafe { command.pre_exec(move || prepare(&numbers)) };
+        // SAFETY: between fork and exec only plain system calls are made.
+        unsafe { command.pre_exec(move || prepare(&theirs)) };
         let child = command.spawn().map_err(fail)?;
         Ok(Machine { child, ports: Ports { stdin, stdout, stderr, control } })
     }
@@ -126,16 +129,10 @@ impl Parts<'_> {
 pub const SAID: &str = "qemu";
 
 /// In the child: it dies with us, and keeps its ends of the ports.
-fn prepare(descriptors: &[i32]) -> io::Result<()> {
-    // SAFETY: takes numbers alone.
-    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    for fd in descriptors {
-        // SAFETY: a descriptor that is open in this process and stays so.
-        if unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+fn prepare(ports: &[UnixStream]) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    for port in ports {
+        fcntl_setfd(port, FdFlags::empty())?;
     }
     Ok(())
 }

@@ -1,11 +1,14 @@
 //! One machine from its start to its end: the streams pass through, signals go in, the time limit ends it.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 
 use super::Prepared;
 use super::line::{FromGuest, FromHost};
@@ -235,9 +238,8 @@ fn feed(machine: &Machine) {
 
 /// Reading from a terminal in the background would stop us.
 fn is_background_terminal() -> bool {
-    let fd = io::stdin().as_raw_fd();
-    // SAFETY: all take numbers and touch no memory.
-    unsafe { libc::isatty(fd) == 1 && libc::tcgetpgrp(fd) != libc::getpgrp() }
+    let stdin = io::stdin();
+    stdin.is_terminal() && tcgetpgrp(&stdin) != Ok(getpgrp())
 }
 
 fn no_boot(prepared: &Prepared, what: &str) -> Error {

@@ -1,8 +1,9 @@
 //! What direct I/O asks of addresses and lengths.
 
 use std::fs::File;
-use std::os::fd::AsRawFd as _;
 use std::path::Path;
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use iotrail_base::error::{Error, Result};
 
@@ -46,10 +47,8 @@ pub fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) 
 /// Alignment of memory and of offsets and lengths for O_DIRECT (statx STATX_DIOALIGN, Linux 6.1); 0: no direct I/O;
 /// `None`: the kernel or the file system does not tell.
 fn direct_alignment(file: &File) -> Option<(u32, u32)> {
-    // SAFETY: a plain C structure, valid when all zero.
-    let mut s: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: a live descriptor, an empty name (which means that descriptor) and a live structure.
-    let done =
-        unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut s) };
-    (done == 0 && s.stx_mask & libc::STATX_DIOALIGN != 0).then_some((s.stx_dio_mem_align, s.stx_dio_offset_align))
+    // An empty name means the descriptor itself.
+    let s = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let told = StatxFlags::from_bits_retain(s.stx_mask).contains(StatxFlags::DIOALIGN);
+    told.then_some((s.stx_dio_mem_align, s.stx_dio_offset_align))
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use probe::probe;
+use rustix::thread::futex::{self, Flags, Timespec};
 
 use crate::engine::{Completion, Queued, Reaper, Submitter, Wait};
 use iotrail_base::error::{Error, Result};
@@ -42,14 +43,12 @@ struct Link {
 
 /// Sleeps while `word` holds `value`, for `span` at most. Spurious wake-ups are the caller's to expect.
 fn futex_wait(word: &AtomicU32, value: u32, span: Duration) {
-    let t = libc::timespec { tv_sec: span.as_secs() as libc::time_t, tv_nsec: span.subsec_nanos().into() };
-    // SAFETY: a live word and a live timeout.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, value, &t) };
+    let span = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: span.subsec_nanos().into() };
+    futex::wait(word, Flags::PRIVATE, value, Some(&span)).unwrap_or(());
 }
 
 fn futex_wake(word: &AtomicU32) {
-    // SAFETY: a live word.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+    futex::wake(word, Flags::PRIVATE, 1).unwrap_or(0);
 }
 
 impl Link {

@@ -3,8 +3,11 @@
 use std::io;
 use std::ptr::NonNull;
 
+use rustix::mm::MapFlags;
+
 use crate::engine::Memory;
 use iotrail_base::error::{Error, Result};
+use iotrail_base::mapping::Mapping;
 use iotrail_stats::random::SplitMix64;
 
 /// The page size that buffers are aligned to; a multiple of every logical block size in use.
@@ -32,8 +35,8 @@ fn available_kib(meminfo: &str) -> Option<u64> {
 /// Anonymous memory, owned by the worker that made it.
 pub struct Buffers {
     memory: Memory,
-    /// Pages before the first block.
-    lead: usize,
+    /// Unmapped when this is dropped: by the engines' contract no I/O is in flight then (else [`leak`](Self::leak) was called).
+    _mapping: Mapping,
 }
 
 impl Buffers {
@@ -52,22 +55,10 @@ impl Buffers {
         let stride = (block_bytes as usize).next_multiple_of(PAGE);
         let bytes = stride.checked_mul(slots as usize).and_then(|b| b.checked_add(lead * PAGE));
         let bytes = bytes.ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast::<u8>().wrapping_add(lead * PAGE)).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { memory: Memory { base, stride, block_bytes, slots }, lead })
+        let mapping = Mapping::anonymous(bytes, MapFlags::PRIVATE | MapFlags::POPULATE)?;
+        let base = mapping.base().as_ptr().wrapping_add(lead * PAGE);
+        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { memory: Memory { base, stride, block_bytes, slots }, _mapping: mapping })
     }
 
     pub fn memory(&self) -> Memory {
@@ -80,24 +71,18 @@ impl Buffers {
     }
 }
 
-impl Drop for Buffers {
-    fn drop(&mut self) {
-        let lead = self.lead * PAGE;
-        let bytes = lead + self.memory.stride * self.memory.slots as usize;
-        // SAFETY: our own mapping; by the engines' contract no I/O is in flight (else `leak` was called).
-        let done = unsafe { libc::munmap(self.memory.base.as_ptr().wrapping_sub(lead).cast(), bytes) };
-        debug_assert_eq!(done, 0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_seed_places_the_buffers_within_a_mapping_of_their_own() {
-        let leads: Vec<usize> = (0..64).map(|seed| Buffers::placed(3, 512, seed).unwrap().lead).collect();
-        let again: Vec<usize> = (0..64).map(|seed| Buffers::placed(3, 512, seed).unwrap().lead).collect();
+        let lead = |seed| {
+            let placed = Buffers::placed(3, 512, seed).unwrap();
+            (placed.memory().address(0) as usize - placed._mapping.base().as_ptr() as usize) / PAGE
+        };
+        let leads: Vec<usize> = (0..64).map(lead).collect();
+        let again: Vec<usize> = (0..64).map(lead).collect();
         assert_eq!(leads, again);
         assert!((0..16).all(|lead| leads.contains(&lead)), "{leads:?}");
         let placed = Buffers::placed(3, 512, 5).unwrap();

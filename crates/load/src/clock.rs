@@ -10,6 +10,8 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     #[cfg(target_arch = "x86_64")]
@@ -92,9 +94,7 @@ impl Clock {
 }
 
 fn monotonic_ns() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a live structure. The call cannot fail for CLOCK_MONOTONIC, which every Linux has.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    let t = clock_gettime(ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 

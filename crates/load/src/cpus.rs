@@ -2,6 +2,9 @@
 
 use std::io;
 
+use rustix::process::getpid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use iotrail_base::error::{Error, Result};
 use iotrail_host::procfs;
 use iotrail_schema::measurement::{Target, Warning};
@@ -94,44 +97,36 @@ pub fn bind(cpu: u32) -> Result<()> {
         Error::machine(format!("cannot bind a thread to CPU {cpu}"), "choose a CPU of this process's cpuset")
             .because(cause)
     };
-    // SAFETY: a plain C structure, valid when all zero.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    if cpu as usize >= libc::CPU_SETSIZE as usize {
-        return Err(failed(io::ErrorKind::Unsupported.into()));
-    }
-    // SAFETY: a live set; the index was checked against its size.
-    unsafe { libc::CPU_SET(cpu as usize, &mut set) };
-    // SAFETY: a live set of the size given; 0 is the calling thread.
-    if unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) } != 0 {
-        return Err(failed(io::Error::last_os_error()));
-    }
+    let set = alone(cpu).map_err(failed)?;
+    sched_setaffinity(None, &set).map_err(|e| failed(e.into()))?;
     if !is_bound(cpu) {
         return Err(failed(io::Error::other("the kernel took the request and did not follow it")));
     }
     Ok(())
 }
 
+/// The set of this CPU and no other. Errors: it has no place in a set.
+pub fn alone(cpu: u32) -> io::Result<CpuSet> {
+    if cpu as usize >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu as usize);
+    Ok(set)
+}
+
 /// Lets the calling thread run wherever the process's first thread may: a thread begins with the CPUs of the one that made it.
 pub fn unbind() -> Result<()> {
-    // SAFETY: a plain C structure, valid when all zero.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: a live set of the size given; the first thread has the process's number, 0 is the calling thread.
-    let done = unsafe {
-        libc::sched_getaffinity(libc::getpid(), size_of_val(&set), &mut set) == 0
-            && libc::sched_setaffinity(0, size_of_val(&set), &set) == 0
-    };
-    let failed = || Error::machine("cannot let a thread run on all CPUs", "see who limits this process's CPUs");
-    if done { Ok(()) } else { Err(failed().because(io::Error::last_os_error())) }
+    // The first thread has the process's number.
+    sched_getaffinity(Some(getpid())).and_then(|set| sched_setaffinity(None, &set)).map_err(|e| {
+        Error::machine("cannot let a thread run on all CPUs", "see who limits this process's CPUs")
+            .because(io::Error::from(e))
+    })
 }
 
 /// Whether the calling thread may run on `cpu` and nowhere else.
 pub fn is_bound(cpu: u32) -> bool {
-    // SAFETY: a plain C structure, valid when all zero.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: a live set of the size given.
-    let read = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) };
-    // SAFETY: a live set; an index beyond its size is answered with false.
-    read == 0 && unsafe { libc::CPU_COUNT(&set) == 1 && libc::CPU_ISSET(cpu as usize, &set) }
+    alone(cpu).is_ok_and(|set| sched_getaffinity(None) == Ok(set))
 }
 
 /// Threads of a load that were not left on their CPUs.
@@ -160,8 +155,7 @@ mod tests {
     #[test]
     fn a_bound_thread_is_bound() {
         std::thread::spawn(|| {
-            // SAFETY: asks which CPU this thread is on.
-            let cpu = unsafe { libc::sched_getcpu() } as u32;
+            let cpu = rustix::thread::sched_getcpu() as u32;
             bind(cpu).unwrap();
             assert!(is_bound(cpu) && !is_bound(cpu + 1));
             assert_eq!(bind(1023).unwrap_err().exit_status(), 3);

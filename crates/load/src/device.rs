@@ -2,11 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use linux_raw_sys::ioctl;
+use linux_raw_sys::ioctl::BLKGETSIZE64;
+use rustix::fs::ioctl_blksszget;
+use rustix::ioctl::{Getter, ioctl};
 
 use iotrail_base::error::{Error, Result};
 use iotrail_host::block::usage::user_of;
@@ -33,20 +34,11 @@ pub fn claim(path: &Path) -> Result<File> {
 
 /// Bytes of the open device.
 pub fn bytes(device: &File) -> io::Result<u64> {
-    let mut bytes = 0u64;
-    // SAFETY: BLKGETSIZE64 writes one u64.
-    match unsafe { libc::ioctl(device.as_raw_fd(), ioctl::BLKGETSIZE64.into(), &mut bytes) } {
-        0 => Ok(bytes),
-        _ => Err(io::Error::last_os_error()),
-    }
+    // SAFETY: it writes one u64.
+    Ok(unsafe { ioctl(device, Getter::<BLKGETSIZE64, u64>::new()) }?)
 }
 
 /// Bytes of a logical block of the open device.
 pub fn block_bytes(device: &File) -> io::Result<u32> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: BLKSSZGET writes one int.
-    match unsafe { libc::ioctl(device.as_raw_fd(), ioctl::BLKSSZGET.into(), &mut bytes) } {
-        0 => u32::try_from(bytes).map_err(io::Error::other),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(ioctl_blksszget(device)?)
 }

@@ -2,14 +2,16 @@
 //! that reads them measures something else.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
 
 use linux_raw_sys::ioctl::{FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_UNWRITTEN};
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl};
 
 use iotrail_schema::measurement::Warning;
 
 /// linux/fs.h: _IOWR('f', 11, struct fiemap)
-const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
+const FS_IOC_FIEMAP: Opcode = 0xc020_660b;
 const EXTENTS: usize = 128;
 
 /// linux/fiemap.h
@@ -71,10 +73,8 @@ fn by_extents(file: &File, bytes: u64) -> Option<u64> {
     while map.start < bytes {
         map.length = bytes - map.start;
         map.mapped_extents = 0;
-        // SAFETY: a live structure with room for the number of extents that it states.
-        if unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &mut *map) } != 0 {
-            return None;
-        }
+        // SAFETY: the structure that the request takes, with room for the number of extents that it states.
+        unsafe { ioctl(file, Updater::<FS_IOC_FIEMAP, Fiemap>::new(&mut map)) }.ok()?;
         let extents = &map.extents[..(map.mapped_extents as usize).min(EXTENTS)];
         let Some(last) = extents.last() else { break };
         for e in extents.iter().filter(|e| e.flags & FIEMAP_EXTENT_UNWRITTEN == 0) {
@@ -90,20 +90,16 @@ fn by_extents(file: &File, bytes: u64) -> Option<u64> {
 }
 
 fn by_holes(file: &File, bytes: u64) -> Option<u64> {
-    let seek = |from: u64, whence| {
-        // SAFETY: a live descriptor; its position is used by nothing else.
-        let at = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, whence) };
-        u64::try_from(at).ok()
-    };
+    // The file's position is used by nothing else.
     let (mut at, mut written) = (0, 0);
     while at < bytes {
-        let data = match seek(at, libc::SEEK_DATA) {
-            Some(data) => data,
-            // ENXIO: nothing but a hole from here on.
-            None if std::io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => break,
-            None => return None,
+        let data = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // Nothing but a hole from here on.
+            Err(Errno::NXIO) => break,
+            Err(_) => return None,
         };
-        let hole = seek(data, libc::SEEK_HOLE)?;
+        let hole = seek(file, SeekFrom::Hole(data)).ok()?;
         written += hole.min(bytes).saturating_sub(data);
         at = hole;
     }

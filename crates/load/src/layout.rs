@@ -4,15 +4,17 @@
 //! leaves nothing behind, and a file of that name that somebody else makes meanwhile is never replaced. A file system
 //! without nameless files (NFS, FAT) gets `NAME.partial` beside it, renamed at the end; a kill leaves that one.
 
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+
+use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, fadvise, fallocate, linkat};
+use rustix::io::Errno;
 
 use iotrail_base::error::{Error, Result};
 use iotrail_base::plain::say;
@@ -123,12 +125,7 @@ impl Unfinished {
     /// Gives it its name, unless something of that name has come up meanwhile.
     fn publish(mut self, path: &Path) -> io::Result<()> {
         let Some(partial) = &self.partial else {
-            let from = CString::new(in_proc(&self.file).as_os_str().as_bytes())?;
-            let to = CString::new(path.as_os_str().as_bytes())?;
-            let here = libc::AT_FDCWD;
-            // SAFETY: two live strings.
-            let linked = unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
-            return if linked == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+            return Ok(linkat(CWD, in_proc(&self.file), CWD, path, AtFlags::SYMLINK_FOLLOW)?);
         };
         if path.exists() {
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
@@ -150,13 +147,9 @@ impl Drop for Unfinished {
 /// Writes and syncs `bytes`; false if stopped.
 fn lay_out(mut file: &File, bytes: u64, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> io::Result<bool> {
     // A disk without room says so here, before anything is written. Not every file system can tell.
-    // SAFETY: a live descriptor.
-    match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } {
-        0 => {}
-        _ => match io::Error::last_os_error() {
-            e if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {}
-            e => return Err(e),
-        },
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        Err(e) => return Err(e.into()),
     }
     let began = Instant::now();
     let mut told = began;
@@ -177,9 +170,8 @@ fn lay_out(mut file: &File, bytes: u64, progress: &mut dyn FnMut(Progress), stop
     }
     file.sync_all()?;
     // Direct I/O need not find the pages in the cache; a refusal changes no result.
-    // SAFETY: a live descriptor.
-    let advice = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    debug_assert_eq!(advice, 0);
+    let advised = fadvise(file, 0, None, Advice::DontNeed);
+    debug_assert_eq!(advised, Ok(()));
     Ok(true)
 }
 

@@ -2,12 +2,19 @@
 
 use std::io;
 
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, getppid, kill_process, set_parent_process_death_signal, waitpid,
+};
+use rustix::thread::sched_setaffinity;
+
+use super::cpus;
 use iotrail_base::error::{Error, Result};
 
 /// Computing processes; they end when this is dropped, and with the calling thread, however it ends.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    children: Vec<libc::pid_t>,
+    children: Vec<Pid>,
 }
 
 impl Neighbours {
@@ -26,35 +33,26 @@ impl Neighbours {
     }
 }
 
-fn spawn(cpu: u32) -> io::Result<libc::pid_t> {
-    // SAFETY: a plain C structure, valid when all zero; the index is an online CPU, checked against the set's size.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if cpu as usize >= libc::CPU_SETSIZE as usize {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        libc::CPU_SET(cpu as usize, &mut set);
-        set
-    };
-    // SAFETY: getpid has no preconditions.
-    let parent = unsafe { libc::getpid() };
+fn spawn(cpu: u32) -> io::Result<Pid> {
+    let set = cpus::alone(cpu)?;
+    let parent = getpid();
     // SAFETY: the child makes only async-signal-safe calls (prctl, sched_setaffinity, getppid, _exit) and touches no
     // lock or allocation that another thread may have held.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         // SAFETY: as above.
         0 => unsafe {
-            let ready = libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0
-                && libc::sched_setaffinity(0, size_of_val(&set), &set) == 0
+            let ready = set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
+                && sched_setaffinity(None, &set).is_ok()
                 // Ctrl-C goes to the whole process group: we end with the load, after it has finished.
                 && libc::signal(libc::SIGINT, libc::SIG_IGN) != libc::SIG_ERR
-                && libc::getppid() == parent; // or the parent died before prctl
+                && getppid() == Some(parent); // or the parent died before prctl
             if !ready {
                 libc::_exit(1);
             }
             compute()
         },
-        child => Ok(child),
+        child => Ok(Pid::from_raw(child).expect("a child has a number")),
     }
 }
 
@@ -69,14 +67,11 @@ fn compute() -> ! {
 impl Drop for Neighbours {
     fn drop(&mut self) {
         for &child in &self.children {
-            // SAFETY: our own child, not waited for yet, so its id cannot be another's.
-            unsafe { libc::kill(child, libc::SIGKILL) };
+            // Our own child, not waited for yet, so its id cannot be another's.
+            kill_process(child, Signal::KILL).unwrap_or(());
         }
         for &child in &self.children {
-            // SAFETY: a null status is allowed.
-            while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } == -1
-                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-            {}
+            while matches!(waitpid(Some(child), WaitOptions::empty()), Err(Errno::INTR)) {}
         }
     }
 }

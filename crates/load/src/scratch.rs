@@ -7,8 +7,12 @@
 
 use std::io;
 
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, madvise};
+
 use super::buffers::PAGE;
 use super::options::Scratch;
+use iotrail_base::mapping::Mapping;
 
 /// I/Os for each page.
 pub const IOS_PER_PAGE: u64 = 512;
@@ -16,7 +20,7 @@ pub const IOS_PER_PAGE: u64 = 512;
 pub const PAGES: usize = 4096;
 
 pub struct Pages {
-    base: *mut u8,
+    memory: Mapping,
     lazy: bool,
     next: usize,
     /// I/Os until the next page is touched.
@@ -24,9 +28,6 @@ pub struct Pages {
     /// madvise calls made.
     pub syscalls: u64,
 }
-
-// SAFETY: the mapping belongs to this value alone, and any thread may use it.
-unsafe impl Send for Pages {}
 
 impl Pages {
     /// `None` for `Scratch::None`.
@@ -36,31 +37,22 @@ impl Pages {
             Scratch::Lazy => true,
             Scratch::Prefault => false,
         };
-        let populate = if lazy { 0 } else { libc::MAP_POPULATE };
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                PAGES * PAGE,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | populate,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let pages = Self { base: base.cast(), lazy, next: 0, left: IOS_PER_PAGE, syscalls: 0 };
+        let populate = if lazy { MapFlags::empty() } else { MapFlags::POPULATE };
+        let memory = Mapping::anonymous(PAGES * PAGE, MapFlags::PRIVATE | populate)?;
+        let pages = Self { memory, lazy, next: 0, left: IOS_PER_PAGE, syscalls: 0 };
         if lazy {
             // Huge pages would turn 512 faults into one. A kernel without them refuses (EINVAL) and needs no telling.
-            // SAFETY: our own mapping.
-            let done = unsafe { libc::madvise(base, PAGES * PAGE, libc::MADV_NOHUGEPAGE) };
-            if done != 0 && io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
-                return Err(io::Error::last_os_error());
+            match pages.advise(Advice::LinuxNoHugepage) {
+                Ok(()) | Err(Errno::INVAL) => {}
+                Err(e) => return Err(e.into()),
             }
         }
         Ok(Some(pages))
+    }
+
+    fn advise(&self, advice: Advice) -> rustix::io::Result<()> {
+        // SAFETY: our own mapping, which holds nothing that is read again.
+        unsafe { madvise(self.memory.base().as_ptr().cast(), self.memory.bytes(), advice) }
     }
 
     /// Accounts for `ios` more.
@@ -77,27 +69,17 @@ impl Pages {
 
     fn touch(&mut self) -> io::Result<()> {
         // SAFETY: within our own mapping: `next` stays below PAGES.
-        unsafe { self.base.add(self.next * PAGE).write_volatile(1) };
+        unsafe { self.memory.base().add(self.next * PAGE).write_volatile(1) };
         self.next += 1;
         if self.next == PAGES {
             self.next = 0;
             if self.lazy {
                 self.syscalls += 1;
-                // SAFETY: our own mapping, which holds nothing that is read again.
-                if unsafe { libc::madvise(self.base.cast(), PAGES * PAGE, libc::MADV_DONTNEED) } != 0 {
-                    return Err(io::Error::last_os_error());
-                }
+                // Linux's own: what POSIX calls so changes nothing.
+                self.advise(Advice::LinuxDontNeed)?;
             }
         }
         Ok(())
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, used by nobody else.
-        let done = unsafe { libc::munmap(self.base.cast(), PAGES * PAGE) };
-        debug_assert_eq!(done, 0);
     }
 }
 
@@ -105,13 +87,8 @@ impl Drop for Pages {
 mod tests {
     use super::*;
 
-    fn faults() -> i64 {
-        // SAFETY: a plain C structure, valid when all zero, filled by the call.
-        unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);
-            usage.ru_minflt
-        }
+    fn faults() -> u64 {
+        crate::usage::sampled().unwrap().minor_faults
     }
 
     #[test]

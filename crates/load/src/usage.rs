@@ -89,6 +89,7 @@ pub fn after() -> Result<Reading> {
     Ok(Reading { sampled: Usage { run_queue_wait_ns: run_queue_wait(), ..sampled }, cpu_ns })
 }
 
+/// rustix has no answer for a clock that is refused, so libc is asked.
 fn cpu_time(clock: libc::clockid_t, whose: &str) -> Result<u64> {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a live structure that the call fills.
@@ -101,7 +102,8 @@ fn cpu_time(clock: libc::clockid_t, whose: &str) -> Result<u64> {
     }
 }
 
-fn sampled() -> Result<Usage> {
+/// Of the calling thread so far, by getrusage(2), which rustix has not.
+pub(crate) fn sampled() -> Result<Usage> {
     // SAFETY: a plain C structure, valid when all zero, which the call fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
@@ -191,8 +193,7 @@ fn schedstat(of: &str) -> Option<[u64; 2]> {
 pub fn tid() -> i32 {
     let shown = std::fs::read_link("/proc/thread-self").ok();
     let number = shown.as_deref().and_then(|path| path.file_name()?.to_str()?.parse().ok());
-    // SAFETY: no preconditions.
-    number.unwrap_or_else(|| unsafe { libc::gettid() })
+    number.unwrap_or_else(|| rustix::thread::gettid().as_raw_pid())
 }
 
 #[cfg(test)]

@@ -1,26 +1,20 @@
 //! File descriptors: each connection takes one.
 
-use std::io;
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use iotrail_base::error::{Error, Result};
+use iotrail_host::limits;
 
 /// For what opens a few beside the connections.
 const SPARE: u64 = 32;
 
 /// Raises the limit of open files as far as it goes; what it is then.
 pub fn raise() -> Result<u64> {
-    let cannot = |e: io::Error| Error::machine("cannot read the limit of open files", "").because(e);
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a live structure that the call fills.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
-        return Err(cannot(io::Error::last_os_error()));
-    }
-    let raised = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
-    // SAFETY: a live structure that the call reads.
-    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) } {
-        0 => Ok(raised.rlim_cur),
-        _ => Ok(limit.rlim_cur),
-    }
+    let limit = limits::now(Resource::Nofile)
+        .map_err(|e| Error::machine("cannot read the limit of open files", "").because(e))?;
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    let now = setrlimit(Resource::Nofile, raised).map_or(limit, |()| raised);
+    Ok(now.current.unwrap_or(u64::MAX))
 }
 
 /// An error unless `connections` more can be opened, and some other files; raises the limit for it.

@@ -8,7 +8,9 @@ use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use super::netlink;
 use iotrail_base::error::{Error, Result};
@@ -73,14 +75,13 @@ impl Drop for Inside {
 
 /// Moves the calling thread. Nothing but a system call, so that it may be done between fork and exec.
 pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: a live descriptor; no memory is handed over.
-    checked(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
+    Ok(move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?)
 }
 
 fn make() -> io::Result<Namespaces> {
     let fresh = || {
-        // SAFETY: no memory is handed over.
-        checked(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+        // SAFETY: files stay shared.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
         of_this_thread()
     };
     let server = fresh()?;
@@ -105,8 +106,4 @@ fn furnish(device: &str, address: IpAddr, address_v6: IpAddr) -> io::Result<()> 
 
 fn of_this_thread() -> io::Result<File> {
     File::open("/proc/thread-self/ns/net")
-}
-
-fn checked(answer: libc::c_int) -> io::Result<()> {
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

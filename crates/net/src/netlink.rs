@@ -4,6 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use rustix::net::netdevice::name_to_index;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// linux/veth.h; the C library has no name for it.
@@ -48,12 +49,8 @@ pub fn add_address(name: &str, address: IpAddr, prefix_bits: u8) -> io::Result<(
 }
 
 fn index(name: &str) -> io::Result<u32> {
-    let name = std::ffi::CString::new(name)?;
-    // SAFETY: a text that ends in NUL and outlives the call.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(io::Error::last_os_error()),
-        index => Ok(index),
-    }
+    // Any socket will do.
+    Ok(name_to_index(Socket::new(Domain::UNIX, Type::DGRAM, None)?, name)?)
 }
 
 /// ifinfomsg: family and padding, type, index, flags, which flags change.

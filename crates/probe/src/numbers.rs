@@ -46,8 +46,7 @@ impl Own {
     pub fn of_this_thread() -> Result<Own> {
         let standing = Standing::of_this_process();
         if standing == Standing::Initial {
-            // SAFETY: takes nothing and cannot fail.
-            let tid = unsafe { libc::gettid() } as u32;
+            let tid = rustix::thread::gettid().as_raw_pid() as u32;
             return Ok(Own { tid, tgid: std::process::id() });
         }
         let asking = Tasks::open(standing)?.read()?.into_iter().find(|task| task.asking);

@@ -3,12 +3,14 @@
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, WaitOptions, getpid, kill_process, waitpid};
 
 use super::end::{self, End};
 use super::processes::CpuTime;
@@ -71,11 +73,7 @@ impl Gated {
         let mut command = Command::new(name);
         command.args(args);
         if stdout_apart {
-            let stderr = io::stderr();
-            // SAFETY: standard error is open for as long as the process lives, and is only borrowed to be duplicated.
-            let fd =
-                unsafe { BorrowedFd::borrow_raw(stderr.as_raw_fd()) }.try_clone_to_owned().map_err(cannot_start)?;
-            command.stdout(Stdio::from(fd));
+            command.stdout(io::stderr());
         }
         limits::give_back(&mut command);
         let outer_end = gate.as_raw_fd();
@@ -152,26 +150,22 @@ impl Gated {
 
     /// Its exit status, or 128 + the signal that killed it, if it has ended; never waits.
     pub fn ended(&mut self) -> Option<i32> {
-        if self.ended.is_none() {
-            let mut status = 0;
-            // SAFETY: a child of ours that nobody else waits for, and a live place for the answer.
-            let pid = unsafe { libc::waitpid(self.tgid as libc::pid_t, &mut status, libc::WNOHANG) };
-            if pid == self.tgid as libc::pid_t {
-                // Without WUNTRACED there is no third way to be waited for.
-                self.ended = Some(match libc::WIFEXITED(status) {
-                    true => libc::WEXITSTATUS(status),
-                    false => 128 + libc::WTERMSIG(status),
-                });
-            }
+        if self.ended.is_none()
+            && let Ok(pid) = end::pid(self.tgid)
+            && let Ok(Some((_, status))) = waitpid(Some(pid), WaitOptions::NOHANG)
+        {
+            self.ended = status.exit_status().or_else(|| Some(128 + status.terminating_signal()?));
         }
         self.ended
     }
 
     /// Sends it a signal, unless it has ended.
     pub fn signal(&mut self, signal: libc::c_int) {
-        if self.ended().is_none() {
-            // SAFETY: a child of ours that was not waited for: the number is still its own.
-            unsafe { libc::kill(self.tgid as libc::pid_t, signal) };
+        // A child of ours that was not waited for: the number is still its own.
+        if self.ended().is_none()
+            && let (Ok(pid), Some(signal)) = (end::pid(self.tgid), Signal::from_named_raw(signal))
+        {
+            kill_process(pid, signal).unwrap_or(());
         }
     }
 
@@ -196,7 +190,14 @@ impl Drop for Gated {
     }
 }
 
-pub(super) fn cpu_time(usage: &libc::rusage) -> CpuTime {
+/// What this process has used, all its threads together.
+pub(super) fn own_cpu() -> CpuTime {
+    // SAFETY: a plain C structure, valid when all zero, which the call fills; it cannot fail for the calling process.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
     let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
     CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }
@@ -205,14 +206,10 @@ pub(super) fn cpu_time(usage: &libc::rusage) -> CpuTime {
 /// program's.
 fn wait_at_gate(mut tell: &PipeWriter, mut at_gate: &PipeReader, outer_end: RawFd) -> io::Result<()> {
     // SAFETY: the child's own copy of the other end, which nothing in the child uses; while it is open, the gate would
-    // not be seen to close. getpid cannot fail, nor can getrusage, which fills a plain C structure that is valid when zero.
-    let (tgid, used) = unsafe {
-        libc::close(outer_end);
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        (libc::getpid() as u32, cpu_time(&usage))
-    };
-    tell.write_all(&tgid.to_ne_bytes())?;
+    // not be seen to close.
+    unsafe { rustix::io::close(outer_end) };
+    let used = own_cpu();
+    tell.write_all(&getpid().as_raw_pid().to_ne_bytes())?;
     tell.write_all(&used.user_ns.to_ne_bytes())?;
     tell.write_all(&used.system_ns.to_ne_bytes())?;
     let mut opened = [0];

@@ -2,10 +2,11 @@
 //! tell the last part of it, once for each file. And what was done with them, as records.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::namespace::Numbers;
 use iotrail_path::files::{Files, Key, Use};
@@ -247,13 +248,9 @@ struct Stat {
 
 /// Without asking a server, which may not answer.
 fn stat(path: &str) -> Option<Stat> {
-    let path = CString::new(path).ok()?;
-    // SAFETY: a plain C structure, valid when all zero.
-    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
-    let wanted = libc::STATX_TYPE | libc::STATX_INO | libc::STATX_NLINK;
-    // SAFETY: a path that ends with zero, and a live place for the answer.
-    let failed = unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, wanted, &mut stat) };
-    (failed == 0).then_some(Stat {
+    let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::NLINK;
+    let stat = statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted).ok()?;
+    Some(Stat {
         device: (stat.stx_dev_major, stat.stx_dev_minor),
         inode: stat.stx_ino,
         mode: stat.stx_mode.into(),

@@ -75,12 +75,11 @@ fn descriptors_without_a_file_have_a_kind() {
     let (left, _right) = std::os::unix::net::UnixStream::pair().unwrap();
     let us = std::process::id();
     assert_eq!(link(us, left.as_raw_fd()).map(|n| (n.kind, n.path)), Some((Kind::Socket, "socket".into())));
-    // SAFETY: no pointers.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-    assert_eq!(link(us, fd).map(|n| (n.kind, n.is_whole)), Some((Kind::Eventfd, false)));
-    // SAFETY: ours.
-    unsafe { libc::close(fd) };
-    assert_eq!(link(us, fd).map(|n| n.kind), None);
+    let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    let number = eventfd.as_raw_fd();
+    assert_eq!(link(us, number).map(|n| (n.kind, n.is_whole)), Some((Kind::Eventfd, false)));
+    drop(eventfd);
+    assert_eq!(link(us, number).map(|n| n.kind), None);
 }
 
 #[test]

@@ -626,8 +626,8 @@ mod tests {
         assert!(cpu.user_ns + cpu.system_ns > 0, "{cpu:?}");
         assert!(!processes.was_there(sleep) && !processes.was_there(child.id()));
         assert_eq!((processes.most_workers(), processes.workers_cpu_ns(0)), (Some(0), Some(0)));
-        // SAFETY: a child of our child, which has not been waited for.
-        unsafe { libc::kill(sleep as libc::pid_t, libc::SIGKILL) };
+        // A child of our child, which has not been waited for.
+        rustix::process::kill_process(crate::end::pid(sleep).unwrap(), rustix::process::Signal::KILL).unwrap();
         child.wait().unwrap();
         processes.look(true);
         // Of those that have ended the probes tell; nothing is counted twice.

@@ -9,6 +9,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::recording::Writer;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::Existing;
@@ -172,13 +174,9 @@ fn write(mut writer: Writer, entries: &[Entry], end: &End) -> Result<u64> {
 
 /// This moment on both clocks.
 pub fn now() -> ClockOrigin {
-    let read = |clock| {
-        let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: a valid place to write to; these clocks are always there.
-        unsafe { libc::clock_gettime(clock, &mut at) };
-        at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
-    };
-    ClockOrigin { monotonic_ns: monotonic_ns(), unix_ns: read(libc::CLOCK_REALTIME) }
+    let monotonic_ns = monotonic_ns();
+    let at = clock_gettime(ClockId::Realtime);
+    ClockOrigin { monotonic_ns, unix_ns: at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64 }
 }
 
 /// The thread that writes. When writing fails it ends, and what is sent to it then is dropped; [`finish`](Self::finish) tells.

@@ -511,12 +511,7 @@ pub(super) fn probed(asked: &Asked, choice: Choice) -> Subject {
 
 /// What this process has used, all its threads together.
 fn own_cpu() -> Observer {
-    // SAFETY: a plain C structure, valid when all zero, which the call fills; it cannot fail for the calling process.
-    let used = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        command::cpu_time(&usage)
-    };
+    let used = command::own_cpu();
     Observer { user_ns: used.user_ns, system_ns: used.system_ns }
 }
 

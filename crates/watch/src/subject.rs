@@ -118,8 +118,7 @@ mod tests {
         let us = std::process::id();
         assert!(said(&[], &[us], false).ends_with("is iotrail itself; name the process to watch"));
         // Tests run in threads of their own.
-        // SAFETY: takes nothing and cannot fail.
-        let tid = unsafe { libc::gettid() } as u32;
+        let tid = rustix::thread::gettid().as_raw_pid() as u32;
         if tid != us {
             assert_eq!(
                 said(&[], &[tid], false),

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::Serialize;
 
 use super::RunArgs;
@@ -244,12 +245,7 @@ fn lab_run(mut command: Command, name: &str, stop: &AtomicBool) -> Result<Option
     // What it prints is read from the store.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // SAFETY: one system call that takes no lock and allocates nothing.
-    unsafe {
-        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        });
-    }
+    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
     let cannot =
         |e: std::io::Error| Error::machine("cannot start the lab", "see the limits of processes: ulimit -u").because(e);
     let mut child = command.spawn().map_err(cannot)?;
@@ -274,10 +270,10 @@ fn lab_run(mut command: Command, name: &str, stop: &AtomicBool) -> Result<Option
         }
         if stop.load(Ordering::Relaxed)
             && !std::mem::replace(&mut told, true)
-            && let Some(signal) = interrupt::sent_to_us_alone()
+            && let Some(signal) = interrupt::sent_to_us_alone().and_then(Signal::from_named_raw)
         {
-            // SAFETY: only sends a signal to a child that has not been waited for.
-            unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+            // It has not been waited for: the number is still its own.
+            kill_process(Pid::from_child(&child), signal).unwrap_or(());
         }
         std::thread::sleep(LOOK);
     };

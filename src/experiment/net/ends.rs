@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -144,7 +146,7 @@ impl Server {
         // A terminal's Ctrl-C is for this process, which then ends at a point where nothing is in flight.
         command.process_group(0);
         let namespace = match way {
-            Way::Namespaces(ends) => Some(ends.server()),
+            Way::Namespaces(ends) => Some(ends.server().try_clone_to_owned().map_err(cannot)?),
             Way::Loopback | Way::Unix(_) => None,
         };
         before_exec(&mut command, namespace);
@@ -188,20 +190,15 @@ impl Drop for Server {
 }
 
 /// In the child: it dies when its parent does, and is in its network namespace.
-fn before_exec(command: &mut Command, namespace: Option<BorrowedFd<'_>>) {
+fn before_exec(command: &mut Command, namespace: Option<OwnedFd>) {
     let parent = std::process::id();
-    let namespace = namespace.map(|fd| fd.as_raw_fd());
     let between_fork_and_exec = move || {
-        // SAFETY: no memory is handed over.
-        if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        set_parent_process_death_signal(Some(Signal::KILL))?;
         // It may have died before it was asked.
         if std::os::unix::process::parent_id() != parent {
             return Err(io::ErrorKind::NotFound.into());
         }
-        // SAFETY: the parent holds it open until the child has started, and this is its copy.
-        namespace.map_or(Ok(()), |fd| namespace::enter(unsafe { BorrowedFd::borrow_raw(fd) }))
+        namespace.as_ref().map_or(Ok(()), |namespace| namespace::enter(namespace.as_fd()))
     };
     // SAFETY: three system calls, of which none takes a lock or allocates.
     unsafe { command.pre_exec(between_fork_and_exec) };
@@ -209,13 +206,7 @@ fn before_exec(command: &mut Command, namespace: Option<BorrowedFd<'_>>) {
 
 /// A file in memory: takes what is written to it, however much, and is gone with its descriptors.
 fn memory_file() -> io::Result<File> {
-    // SAFETY: a text that ends in NUL and lives as long as the program.
-    let fd = unsafe { libc::memfd_create(c"said".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
-    Ok(unsafe { File::from_raw_fd(fd) })
+    Ok(memfd_create("said", MemfdFlags::CLOEXEC)?.into())
 }
 
 /// For the sockets of a run. What a killed run has left is removed by the next one.

@@ -225,9 +225,7 @@ pub fn memory(resident_before_bytes: Option<u64>, server: &Server) -> Option<Mem
 pub fn resident() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
-    // SAFETY: takes no memory; a page size is always known.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    Some(pages * u64::try_from(page).ok()?)
+    Some(pages * rustix::param::page_size() as u64)
 }
 
 /// What the server itself knows; the sender adds its half.

@@ -5,13 +5,16 @@
 //! opened without following it. Folders and links have to belong to us, to root or to the owner of `/`; a folder that others may
 //! write to has to be sticky, so that nobody renames what is ours in it. The last one has to be ours, and ours alone to write.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
@@ -74,14 +77,12 @@ impl Why {
 }
 
 fn us() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// Whether a group may write to it that is not this user's own (many systems give each user one).
 fn is_of_others(meta: &Metadata) -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    let group = unsafe { libc::getegid() };
+    let group = rustix::process::getegid().as_raw();
     meta.mode() & 0o020 != 0 && meta.gid() != group && meta.gid() != 0
 }
 
@@ -125,11 +126,10 @@ fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
         }
         let place = at.join(&name);
         let refused = |e| Why::Refused(place.clone(), e);
-        let c_name = CString::new(name.as_bytes()).map_err(|e| refused(e.into()))?;
-        let next = match open_at(&folder, &c_name) {
+        let next = match open_at(&folder, &name) {
             Err(e) if e.kind() == io::ErrorKind::NotFound && makes => {
-                make_at(&folder, &c_name).map_err(refused)?;
-                open_at(&folder, &c_name)
+                make_at(&folder, &name).map_err(refused)?;
+                open_at(&folder, &name)
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened,
@@ -188,39 +188,23 @@ fn parts(path: &Path) -> Vec<OsString> {
 }
 
 /// Whatever it is, a link too, and only to look at.
-fn open_at(folder: &File, name: &CStr) -> io::Result<File> {
-    // SAFETY: a live descriptor and a live string.
-    let fd =
-        unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
-    Ok(unsafe { File::from_raw_fd(fd) })
+fn open_at(folder: &File, name: &OsStr) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?.into())
 }
 
-fn make_at(folder: &File, name: &CStr) -> io::Result<()> {
-    // SAFETY: a live descriptor and a live string.
-    match unsafe { libc::mkdirat(folder.as_raw_fd(), name.as_ptr(), 0o700) } {
-        0 => Ok(()),
-        _ => match io::Error::last_os_error() {
-            // Somebody was quicker: it is looked at like any other.
-            e if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            e => Err(e),
-        },
+fn make_at(folder: &File, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::mkdirat(folder, name, Mode::RWXU) {
+        // Somebody was quicker: it is looked at like any other.
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(e) => Err(e.into()),
     }
 }
 
 /// Where an opened link leads.
 fn link_of(link: &File) -> io::Result<OsString> {
-    let mut to = vec![0u8; libc::PATH_MAX as usize];
-    // SAFETY: a live descriptor, an empty name (which means that descriptor), and room for as many bytes as are named.
-    let n = unsafe { libc::readlinkat(link.as_raw_fd(), c"".as_ptr(), to.as_mut_ptr().cast(), to.len()) };
-    if n < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    to.truncate(n as usize);
-    Ok(OsString::from_vec(to))
+    // An empty name means the descriptor itself.
+    Ok(OsString::from_vec(rustix::fs::readlinkat(link, "", Vec::new())?.into_bytes()))
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 /// Locked for as long as it is used. Dropped, it is removed.
@@ -38,8 +38,7 @@ impl Folder {
 /// What cannot be removed is no reason not to run.
 fn clear(place: &Path, prefix: &str) {
     let Ok(entries) = std::fs::read_dir(place) else { return };
-    // SAFETY: takes nothing and cannot fail.
-    let us = unsafe { libc::geteuid() };
+    let us = rustix::process::geteuid().as_raw();
     for entry in entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(prefix)) {
         let ours = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == us);
         if ours && File::open(entry.path()).is_ok_and(|folder| try_lock(&folder)) {
@@ -49,8 +48,7 @@ fn clear(place: &Path, prefix: &str) {
 }
 
 fn try_lock(folder: &File) -> bool {
-    // SAFETY: an open file of ours.
-    unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+    flock(folder, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 #[cfg(test)]

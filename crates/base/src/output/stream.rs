@@ -3,15 +3,18 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
+use std::os::fd::{FromRawFd as _, RawFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
 use crate::interrupt;
 
 /// Between two looks at whether a signal has come.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// How long a reader that takes nothing is waited for after a signal.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -49,15 +52,10 @@ impl Stream {
     fn wait(&self) -> io::Result<()> {
         let mut asked_at = None;
         loop {
-            let mut fd = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-            // SAFETY: one live structure, and as many are named.
-            match unsafe { libc::poll(&mut fd, 1, LOOK.as_millis() as i32) } {
-                0 => {}
-                n if n > 0 => return Ok(()),
-                _ => match io::Error::last_os_error() {
-                    e if e.kind() == io::ErrorKind::Interrupted => {}
-                    e => return Err(e),
-                },
+            match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(e) => return Err(e.into()),
             }
             if interrupt::is_asked() && asked_at.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                 return Err(io::Error::other("stopped by a signal, and its reader takes nothing"));

@@ -6,11 +6,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::change::Change;
@@ -125,8 +126,7 @@ impl Journal {
     /// Root writes what a journal says where it says so: none that another user may have made up.
     fn check_user(&self) -> Result<()> {
         let user = fs::metadata(&self.path).map_err(|e| self.cannot("read", e))?.uid();
-        // SAFETY: geteuid takes nothing and cannot fail.
-        if user == 0 || user == unsafe { libc::geteuid() } {
+        if user == 0 || user == rustix::process::geteuid().as_raw() {
             return Ok(());
         }
         Err(Error::machine(
@@ -194,13 +194,10 @@ impl Journal {
 
 /// `Ok(false)`: another has it. Not waited for, and gone with the process and the children that have inherited it.
 fn take(lock: &File) -> io::Result<bool> {
-    // SAFETY: an open file of ours; the call only takes a lock on it.
-    match unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
-        0 => Ok(true),
-        _ => match io::Error::last_os_error() {
-            e if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            e => Err(e),
-        },
+    match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(e) => Err(e.into()),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use crate::files;
 use iotrail_base::error::{Error, Result};
@@ -78,17 +80,12 @@ pub fn not_writable(what: &str, path: &Path) -> Option<Error> {
             "leave this condition out",
         ));
     }
-    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: a live C string; the call only asks.
-    if unsafe { libc::access(path.as_ptr(), libc::W_OK) } == 0 {
-        return None;
-    }
-    let cause = io::Error::last_os_error();
-    let remedy = match cause.raw_os_error() {
-        Some(libc::EROFS) => "it is mounted read-only, as in a container: run on the host itself",
+    let cause = access(path, Access::WRITE_OK).err()?;
+    let remedy = match cause {
+        Errno::ROFS => "it is mounted read-only, as in a container: run on the host itself",
         _ => "run as root",
     };
-    Some(Error::machine(format!("{what} cannot be changed: {name}"), remedy).because(cause))
+    Some(Error::machine(format!("{what} cannot be changed: {name}"), remedy).because(io::Error::from(cause)))
 }
 
 #[cfg(test)]

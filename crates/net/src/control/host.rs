@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
 use socket2::Socket;
 
 use super::line::{self, Broken, Lines};
@@ -81,18 +82,21 @@ impl Host {
         self.deaf_until = self.deaf_until.filter(|until| *until > now);
         let wakes = self.arriving.iter().map(|a| a.until).chain(self.deaf_until).chain([until]);
         let patience = wakes.min().unwrap_or(until).saturating_duration_since(now);
-        let mut fds: Vec<libc::pollfd> = Vec::with_capacity(2 + self.arriving.len());
-        let wanted = |fd, on| libc::pollfd { fd: if on { fd } else { -1 }, events: libc::POLLIN, revents: 0 };
-        fds.push(wanted(self.listener.as_raw_fd(), self.deaf_until.is_none()));
-        fds.push(wanted(self.seated.as_ref().map_or(-1, Lines::fd), self.seated.is_some()));
-        fds.extend(self.arriving.iter().map(|a| wanted(a.lines.fd(), true)));
+        let listener = self.deaf_until.is_none().then(|| self.listener.as_fd());
+        let seated = self.seated.as_ref().map(Lines::fd);
+        let arriving = self.arriving.iter().map(|a| a.lines.fd());
+        let wanted = listener.into_iter().chain(seated).chain(arriving);
+        let mut fds: Vec<_> = wanted.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         line::poll(&mut fds, patience)
             .map_err(|e| Error::machine("cannot wait for the control connection", "report this").because(e))?;
-        if fds[1].revents != 0 {
+        let mut told = fds.iter().map(|fd| !fd.revents().is_empty());
+        let is_called = listener.is_some() && told.next() == Some(true);
+        let is_spoken_to = seated.is_some() && told.next() == Some(true);
+        if is_spoken_to {
             self.hear_the_seated();
         }
         self.hear_the_arriving();
-        if fds[0].revents != 0 {
+        if is_called {
             self.accept();
         }
         Ok(self.happened.pop_front())

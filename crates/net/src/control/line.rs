@@ -1,9 +1,11 @@
 //! Lines over a stream socket, bounded in size and time: whatever the other end does, nobody waits longer than he meant to.
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use rustix::event::{self, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use serde::Serialize;
 use socket2::{Socket, TcpKeepalive};
 
@@ -55,8 +57,8 @@ impl Lines {
         Ok(Self { socket, read: Vec::new(), searched: 0, most })
     }
 
-    pub fn fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// A line that has come already, without its end; `None`: not yet.
@@ -90,7 +92,7 @@ impl Lines {
             if let Some(line) = self.take()? {
                 return Ok(line);
             }
-            self.await_it(libc::POLLIN, deadline)?;
+            self.await_it(PollFlags::IN, deadline)?;
         }
     }
 
@@ -102,7 +104,7 @@ impl Lines {
         while !rest.is_empty() {
             match self.socket.write(rest) {
                 Ok(n) => rest = &rest[n..],
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.await_it(libc::POLLOUT, deadline)?,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.await_it(PollFlags::OUT, deadline)?,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(of_peer(e)),
             }
@@ -110,12 +112,12 @@ impl Lines {
         Ok(())
     }
 
-    fn await_it(&self, what: i16, deadline: Instant) -> Result<(), Broken> {
+    fn await_it(&self, what: PollFlags, deadline: Instant) -> Result<(), Broken> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(Broken::Silent);
         }
-        poll(&mut [libc::pollfd { fd: self.fd(), events: what, revents: 0 }], left).map_err(Broken::Failed)
+        poll(&mut [PollFd::new(&self.socket, what)], left).map_err(Broken::Failed)
     }
 }
 
@@ -127,15 +129,10 @@ fn of_peer(e: io::Error) -> Broken {
 }
 
 /// Waits for one of these, so long at most; a signal ends it too.
-pub fn poll(fds: &mut [libc::pollfd], patience: Duration) -> io::Result<()> {
-    // Rounded up: else the last part of a millisecond would be spent looking.
-    let ms = patience.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i32;
-    // SAFETY: a live array of that many entries, which the kernel writes.
-    match unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, ms) } {
-        0.. => Ok(()),
-        _ => match io::Error::last_os_error() {
-            e if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-            e => Err(e),
-        },
+pub fn poll(fds: &mut [PollFd<'_>], patience: Duration) -> io::Result<()> {
+    // Longer than can be said is for ever.
+    match event::poll(fds, Timespec::try_from(patience).ok().as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(e) => Err(e.into()),
     }
 }

@@ -1,9 +1,12 @@
 //! An epoll instance that waits to the nanosecond: requests of an open loop have their times.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
 use socket2::Socket;
 
 use iotrail_base::error::{Error, Result};
@@ -11,51 +14,36 @@ use iotrail_load::engine::last_error;
 
 const EVENTS: usize = 512;
 
-pub const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP) as u32;
-pub const WRITE: u32 = libc::EPOLLOUT as u32;
+pub const READ: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
+pub const WRITE: EventFlags = EventFlags::OUT;
 
 pub struct Epoll {
     fd: OwnedFd,
-    events: Box<[libc::epoll_event]>,
+    events: Box<[Event]>,
 }
 
 impl Epoll {
     pub fn new() -> Result<Self> {
-        // SAFETY: no memory is handed over.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(Error::machine("cannot make an epoll instance", "raise ulimit -n").because(last_error()));
-        }
-        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS].into() })
+        let fd = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from);
+        let fd = fd.map_err(|e| Error::machine("cannot make an epoll instance", "raise ulimit -n").because(e))?;
+        let none = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        Ok(Self { fd, events: vec![none; EVENTS].into() })
     }
 
     /// `at` comes back with the socket's events. The socket is forgotten when it is closed.
-    pub fn add(&self, socket: &Socket, interest: u32, at: usize) -> Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, socket, interest, at)
+    pub fn add(&self, socket: &Socket, interest: EventFlags, at: usize) -> Result<()> {
+        epoll::add(&self.fd, socket, EventData::new_u64(at as u64), interest).map_err(cannot_watch)
     }
 
-    pub fn change(&self, socket: &Socket, interest: u32, at: usize) -> Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, socket, interest, at)
-    }
-
-    fn control(&self, op: i32, socket: &Socket, interest: u32, at: usize) -> Result<()> {
-        let mut event = libc::epoll_event { events: interest, u64: at as u64 };
-        // SAFETY: a live event that the kernel reads.
-        match unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), op, socket.as_raw_fd(), &mut event) } {
-            0 => Ok(()),
-            _ => {
-                Err(Error::machine("cannot watch a connection", "see fs.epoll.max_user_watches").because(last_error()))
-            }
-        }
+    pub fn change(&self, socket: &Socket, interest: EventFlags, at: usize) -> Result<()> {
+        epoll::modify(&self.fd, socket, EventData::new_u64(at as u64), interest).map_err(cannot_watch)
     }
 
     /// Waits for `span` at most; the number of events, to be had by [`Epoll::event`].
     pub fn wait(&mut self, span: Duration) -> Result<usize> {
-        let timeout = libc::timespec { tv_sec: span.as_secs() as libc::time_t, tv_nsec: span.subsec_nanos().into() };
-        // SAFETY: a live array of that many events, which the kernel writes, a live timeout, and no signal mask (glibc has had a
-        // function for it since 2.35 only).
+        let timeout = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: span.subsec_nanos().into() };
+        // rustix would round up to milliseconds, and glibc has had a function for it since 2.35 only.
+        // SAFETY: a live array of that many events, which the kernel writes, a live timeout, and no signal mask.
         let n = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -78,8 +66,12 @@ impl Epoll {
 
     /// Whose, and what.
     #[inline]
-    pub fn event(&self, n: usize) -> (usize, u32) {
+    pub fn event(&self, n: usize) -> (usize, EventFlags) {
         let event = self.events[n];
-        (event.u64 as usize, event.events)
+        (event.data.u64() as usize, event.flags)
     }
+}
+
+fn cannot_watch(cause: Errno) -> Error {
+    Error::machine("cannot watch a connection", "see fs.epoll.max_user_watches").because(io::Error::from(cause))
 }

@@ -1,9 +1,12 @@
 //! One thread of the sender: its connections, through the stages of the load.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use rustix::thread::set_current_timer_slack;
 
 use super::check::{Checker, Run};
 use super::connection::Terms;
@@ -343,6 +346,6 @@ impl<'a, 'b> Thread<'a, 'b> {
 
 /// The kernel may let a sleeper lie 50 µs longer than it asked for, to save wake-ups; not this thread.
 fn wake_in_time() {
-    // SAFETY: changes the calling thread's slack and touches no memory. Where it is refused, requests are late, and are counted so.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
+    // Where it is refused, requests are late, and are counted so.
+    set_current_timer_slack(Some(NonZeroU64::MIN)).unwrap_or(());
 }

@@ -1,28 +1,28 @@
 //! What a thread sends and receives on its connections.
 
-use std::io;
-use std::os::fd::AsRawFd;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::epoll::{READ, WRITE};
 use super::link::State;
 use super::thread::Thread;
 use iotrail_base::error::{Error, Result};
-use iotrail_load::engine::last_error;
 
 impl Thread<'_, '_> {
     /// What epoll has said of a connection.
-    pub fn ready(&mut self, at: usize, events: u32, now: u64) -> Result<()> {
+    pub fn ready(&mut self, at: usize, events: EventFlags, now: u64) -> Result<()> {
         match self.links[at].state {
             State::Connecting { since } => return self.connected(at, since, now),
             State::Open => {}
             // Closed earlier in the same round.
             State::Closed { .. } | State::Lost => return Ok(()),
         }
-        if events & !WRITE != 0 {
+        if !(events - WRITE).is_empty() {
             self.receive(at)?;
         }
         let link = &mut self.links[at];
-        if events & WRITE != 0 && link.blocked && link.is_open() {
+        if events.contains(WRITE) && link.blocked && link.is_open() {
             link.blocked = false;
             if let Some(socket) = &link.socket {
                 self.epoll.change(socket, READ, at)?;
@@ -37,18 +37,15 @@ impl Thread<'_, '_> {
         loop {
             let link = &mut self.links[at];
             let Some(socket) = &link.socket else { return Ok(()) };
-            // SAFETY: a live buffer of that length, which the kernel writes.
-            let n = unsafe { libc::recv(socket.as_raw_fd(), self.input.as_mut_ptr().cast(), self.input.len(), 0) };
+            let received = recv(socket, &mut self.input[..], RecvFlags::empty());
             let now = self.shared.clock.now();
-            if n <= 0 {
-                let how = if n == 0 { None } else { Some(last_error()) };
-                return match how.as_ref().map(io::Error::kind) {
-                    Some(io::ErrorKind::WouldBlock) => self.went_on(at, now),
-                    Some(io::ErrorKind::Interrupted) => continue,
-                    _ => self.broke(at, now, how),
-                };
-            }
-            let n = n as usize;
+            let n = match received {
+                Ok((0, _)) => return self.broke(at, now, None),
+                Ok((n, _)) => n,
+                Err(Errno::WOULDBLOCK) => return self.went_on(at, now),
+                Err(Errno::INTR) => continue,
+                Err(e) => return self.broke(at, now, Some(e.into())),
+            };
             if at >= self.speaking {
                 // Nobody has asked it anything.
                 return self.broke(at, now, None);
@@ -88,19 +85,15 @@ impl Thread<'_, '_> {
             if n == 0 {
                 return Ok(());
             }
-            // SAFETY: live bytes that the kernel reads.
-            let sent = unsafe { libc::send(socket.as_raw_fd(), self.output.as_ptr().cast(), n, libc::MSG_NOSIGNAL) };
-            let sent = match sent {
-                0.. => sent as usize,
-                _ => match last_error() {
-                    e if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
-                    e if matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
-                        // epoll tells it too, and then the rest is received.
-                        (link.blocked, link.error) = (true, Some(e));
-                        return Ok(());
-                    }
-                    e => return self.broke(at, now, Some(e)),
-                },
+            let sent = match send(socket, &self.output[..n], SendFlags::NOSIGNAL) {
+                Ok(sent) => sent,
+                Err(Errno::WOULDBLOCK | Errno::INTR) => 0,
+                Err(e @ (Errno::PIPE | Errno::CONNRESET)) => {
+                    // epoll tells it too, and then the rest is received.
+                    (link.blocked, link.error) = (true, Some(e.into()));
+                    return Ok(());
+                }
+                Err(e) => return self.broke(at, now, Some(e.into())),
             };
             link.talk.taken(sent, &self.terms, now, &mut self.tally);
             if sent < n {

@@ -1,6 +1,8 @@
 //! One connection's state, the same for every engine: what is between two of its receives. An idle one has no buffer.
 
-use std::os::fd::RawFd;
+use std::os::fd::AsFd;
+
+use rustix::net::sockopt::set_tcp_nodelay;
 
 use crate::wire::{Garbage, Responder};
 
@@ -72,16 +74,6 @@ impl Connection {
 }
 
 /// TCP_NODELAY; a UNIX socket has none, and needs none.
-pub fn without_delay(fd: RawFd) {
-    let on: libc::c_int = 1;
-    // SAFETY: a live integer of the length given.
-    unsafe {
-        libc::setsockopt(
-            fd,
-            libc::IPPROTO_TCP,
-            libc::TCP_NODELAY,
-            (&raw const on).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
+pub fn without_delay(socket: impl AsFd) {
+    set_tcp_nodelay(socket, true).unwrap_or(());
 }

@@ -1,14 +1,19 @@
 //! Readiness: epoll_wait, then recv and send for each connection that is ready. What one receive asked is answered with one send.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::ioctl::{self, Setter};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 
 use super::connection::Connection;
 use super::seat::Seat;
 use crate::options::Trigger;
 use iotrail_base::error::{Error, Result};
-use iotrail_load::engine::last_error;
 use iotrail_schema::net_record::bump;
 
 const LISTENER: u64 = u64::MAX;
@@ -16,19 +21,20 @@ const STOP: u64 = u64::MAX - 1;
 const EVENTS: usize = 512;
 /// No new connection is accepted for so long after one could not be for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 struct Peer {
     fd: OwnedFd,
     connection: Connection,
     /// What epoll was told to wait for.
-    interest: u32,
+    interest: EventFlags,
 }
 
 struct Server<'a> {
     seat: &'a Seat<'a>,
     epoll: OwnedFd,
-    /// Beside what is waited for; 0: by level.
-    edge: u32,
+    /// Beside what is waited for; empty: by level.
+    edge: EventFlags,
     /// In boxes: a peer is taken out and put back for each of its events.
     peers: Vec<Option<Box<Peer>>>,
     free: Vec<usize>,
@@ -40,17 +46,14 @@ struct Server<'a> {
 
 /// Serves until the seat's server is stopped.
 pub fn serve(seat: &Seat<'_>) -> Result<()> {
-    // SAFETY: no memory is handed over.
-    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    if fd < 0 {
-        return Err(Error::machine("cannot make an epoll instance", "raise ulimit -n").because(last_error()));
-    }
+    let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from);
+    let epoll = epoll.map_err(|e| Error::machine("cannot make an epoll instance", "raise ulimit -n").because(e))?;
     let spec = &seat.shared.spec;
+    let by_edge = spec.options.trigger == Trigger::Edge;
     let mut server = Server {
         seat,
-        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
-        epoll: unsafe { OwnedFd::from_raw_fd(fd) },
-        edge: if spec.options.trigger == Trigger::Edge { (libc::EPOLLET | libc::EPOLLRDHUP) as u32 } else { 0 },
+        epoll,
+        edge: if by_edge { EventFlags::ET | EventFlags::RDHUP } else { EventFlags::empty() },
         peers: vec![],
         free: vec![],
         input: vec![0; spec.buffer_bytes],
@@ -58,17 +61,17 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
         paused: None,
     };
     if let Some(napi) = spec.options.napi {
-        busy_poll(server.epoll.as_raw_fd(), napi.0.as_micros())?;
+        busy_poll(server.epoll.as_fd(), napi.0.as_micros())?;
     }
-    let cannot = |e| Error::machine("cannot watch the listening socket", "").because(e);
-    server.control(libc::EPOLL_CTL_ADD, seat.stop_fd(), libc::EPOLLIN as u32, STOP).map_err(cannot)?;
+    let cannot = |e| Error::machine("cannot watch the listening socket", "").because(io::Error::from(e));
+    server.add(seat.stop_fd(), EventFlags::IN, STOP).map_err(cannot)?;
     server.listen(true).map_err(cannot)?;
     seat.serves(vec![]);
     server.run()
 }
 
 /// EPIOCSPARAMS (6.9): before the thread sleeps in epoll_wait it polls the network device for so long.
-fn busy_poll(epoll: RawFd, us: u128) -> Result<()> {
+fn busy_poll(epoll: BorrowedFd<'_>, us: u128) -> Result<()> {
     /// struct epoll_params of the kernel's include/uapi/linux/eventpoll.h.
     #[repr(C)]
     struct Params {
@@ -81,104 +84,86 @@ fn busy_poll(epoll: RawFd, us: u128) -> Result<()> {
     const BUDGET: u16 = 64;
     let usecs = u32::try_from(us).unwrap_or(u32::MAX);
     let what = Params { busy_poll_usecs: usecs, busy_poll_budget: BUDGET, prefer_busy_poll: 0, pad: 0 };
-    // SAFETY: a live structure of the size that the request's number carries, which the kernel reads.
-    match unsafe { libc::ioctl(epoll, libc::_IOW::<Params>(0x8a, 1), &raw const what) } {
-        0 => Ok(()),
-        _ => {
-            let what = "this kernel refuses busy polling by epoll: it is there since 6.9";
-            Err(Error::machine(what, "leave --napi away").because(last_error()))
-        }
-    }
+    // SAFETY: the structure that the request reads.
+    let done = unsafe { ioctl::ioctl(epoll, Setter::<{ ioctl::opcode::write::<Params>(0x8a, 1) }, Params>::new(what)) };
+    done.map_err(|e| {
+        let what = "this kernel refuses busy polling by epoll: it is there since 6.9";
+        Error::machine(what, "leave --napi away").because(io::Error::from(e))
+    })
 }
 
 impl Server<'_> {
     fn run(&mut self) -> Result<()> {
-        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        let mut events = vec![Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS];
         let counts = self.seat.counts();
         while !self.seat.is_stopping() {
-            let timeout = self.paused.map_or(-1, |_| PAUSE.as_millis() as i32);
-            // SAFETY: a live array of that many events, which the kernel writes.
-            let n = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), EVENTS as i32, timeout) };
+            let found = epoll::wait(&self.epoll, &mut events[..], self.paused.map(|_| &LOOK));
             bump(&counts.syscalls, 1);
             bump(&counts.loops, 1);
-            if n < 0 {
-                match last_error() {
-                    e if e.kind() == io::ErrorKind::Interrupted => continue,
-                    e => return Err(Error::machine("cannot wait for events", "report this").because(e)),
+            let n = match found {
+                Ok(n) => n,
+                Err(Errno::INTR) => continue,
+                Err(e) => {
+                    let cause = io::Error::from(e);
+                    return Err(Error::machine("cannot wait for events", "report this").because(cause));
                 }
-            }
+            };
             if self.paused.is_some_and(|until| Instant::now() >= until) {
                 self.paused = None;
-                self.listen(true).map_err(|e| Error::machine("cannot accept again", "").because(e))?;
+                self.listen(true).map_err(|e| Error::machine("cannot accept again", "").because(io::Error::from(e)))?;
             }
             bump(&counts.completions, n as u64);
-            for event in &events[..n as usize] {
-                match event.u64 {
+            for event in &events[..n] {
+                match event.data.u64() {
                     STOP => return Ok(()),
                     LISTENER => self.accept(),
-                    at => self.ready(at as usize, event.events),
+                    at => self.ready(at as usize, event.flags),
                 }
             }
         }
         Ok(())
     }
 
-    fn control(&self, op: i32, fd: RawFd, events: u32, data: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events, u64: data };
+    fn add(&self, what: impl AsFd, events: EventFlags, data: u64) -> rustix::io::Result<()> {
         bump(&self.seat.counts().syscalls, 1);
-        // SAFETY: a live event that the kernel reads.
-        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), op, fd, &mut event) } {
-            0 => Ok(()),
-            _ => Err(last_error()),
-        }
+        epoll::add(&self.epoll, what, EventData::new_u64(data), events)
     }
 
-    fn listen(&self, on: bool) -> io::Result<()> {
-        let fd = self.seat.listener.as_raw_fd();
-        match on {
+    fn listen(&self, on: bool) -> rustix::io::Result<()> {
+        let listener = &self.seat.listener;
+        if on {
             // One thread of those that share a listening socket is woken, not all.
-            true => self.control(libc::EPOLL_CTL_ADD, fd, (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32, LISTENER),
-            false => self.control(libc::EPOLL_CTL_DEL, fd, 0, LISTENER),
+            return self.add(listener, EventFlags::IN | EventFlags::EXCLUSIVE, LISTENER);
         }
+        bump(&self.seat.counts().syscalls, 1);
+        epoll::delete(&self.epoll, listener)
     }
 
     fn accept(&mut self) {
         let counts = self.seat.counts();
         loop {
             bump(&counts.syscalls, 1);
-            // SAFETY: the peer's address is not asked for.
-            let fd = unsafe {
-                libc::accept4(
-                    self.seat.listener.as_raw_fd(),
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                    libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
-                )
-            };
-            if fd < 0 {
-                match last_error().raw_os_error() {
-                    Some(libc::EAGAIN) => {}
-                    Some(libc::EINTR | libc::ECONNABORTED) => continue,
-                    // Out of descriptors or memory: those who wait are accepted when others have gone.
-                    _ => {
-                        bump(&counts.accept_failures, 1);
-                        if self.paused.is_none() && self.listen(false).is_ok() {
-                            self.paused = Some(Instant::now() + PAUSE);
-                        }
+            let fd = match accept_with(&self.seat.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(fd) => fd,
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                // Out of descriptors or memory: those who wait are accepted when others have gone.
+                Err(_) => {
+                    bump(&counts.accept_failures, 1);
+                    if self.paused.is_none() && self.listen(false).is_ok() {
+                        self.paused = Some(Instant::now() + PAUSE);
                     }
+                    return;
                 }
-                return;
-            }
+            };
             bump(&counts.accepted, 1);
-            // SAFETY: the kernel has just given us this descriptor; nobody else has it.
-            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-            super::connection::without_delay(fd.as_raw_fd());
+            super::connection::without_delay(&fd);
             let at = self.free.pop().unwrap_or_else(|| {
                 self.peers.push(None);
                 self.peers.len() - 1
             });
-            let interest = libc::EPOLLIN as u32 | self.edge;
-            if self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), interest, at as u64).is_err() {
+            let interest = EventFlags::IN | self.edge;
+            if self.add(&fd, interest, at as u64).is_err() {
                 bump(&counts.accept_failures, 1);
                 self.free.push(at);
                 continue;
@@ -187,7 +172,7 @@ impl Server<'_> {
         }
     }
 
-    fn ready(&mut self, at: usize, events: u32) {
+    fn ready(&mut self, at: usize, events: EventFlags) {
         // Closed earlier in the same round.
         let Some(mut peer) = self.peers[at].take() else { return };
         if self.serve_one(&mut peer, events) && self.await_more(&mut peer, at) {
@@ -198,10 +183,10 @@ impl Server<'_> {
     }
 
     /// False: the connection has ended, and was counted.
-    fn serve_one(&mut self, peer: &mut Peer, events: u32) -> bool {
+    fn serve_one(&mut self, peer: &mut Peer, events: EventFlags) -> bool {
         let counts = self.seat.counts();
         if peer.connection.waiting() > 0 {
-            if events & (libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP) as u32 == 0 {
+            if !events.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
                 return true;
             }
             if !self.send_waiting(peer) {
@@ -219,36 +204,32 @@ impl Server<'_> {
                 return true;
             }
             bump(&counts.syscalls, 1);
-            // SAFETY: a live buffer of that length, which the kernel writes.
-            let n = unsafe { libc::recv(peer.fd.as_raw_fd(), self.input.as_mut_ptr().cast(), self.input.len(), 0) };
-            match n {
-                0 => {
+            match recv(&peer.fd, &mut self.input[..], RecvFlags::empty()) {
+                Ok((0, _)) => {
                     let how = if peer.connection.is_midway() { &counts.cut_off } else { &counts.closed };
                     bump(how, 1);
                     return false;
                 }
-                n if n > 0 => {
+                Ok((n, _)) => {
                     bump(&counts.receives, 1);
                     bump(&counts.bytes_in, n as u64);
-                    if !self.answer(peer, n as usize) {
+                    if !self.answer(peer, n) {
                         return false;
                     }
                     // By level, what is left is told again. By edge, a buffer that was not filled has emptied the socket, but for
                     // an end that had come already.
-                    let ended = events & (libc::EPOLLRDHUP | libc::EPOLLHUP) as u32 != 0;
-                    let emptied = self.edge == 0 || ((n as usize) < self.input.len() && !ended);
+                    let ended = events.intersects(EventFlags::RDHUP | EventFlags::HUP);
+                    let emptied = self.edge.is_empty() || (n < self.input.len() && !ended);
                     if emptied && !peer.connection.is_held() {
                         return true;
                     }
                 }
-                _ => match last_error().raw_os_error() {
-                    Some(libc::EAGAIN) => return true,
-                    Some(libc::EINTR) => {}
-                    _ => {
-                        bump(&counts.reset, 1);
-                        return false;
-                    }
-                },
+                Err(Errno::AGAIN) => return true,
+                Err(Errno::INTR) => {}
+                Err(_) => {
+                    bump(&counts.reset, 1);
+                    return false;
+                }
             }
         }
     }
@@ -270,7 +251,7 @@ impl Server<'_> {
         if self.output.is_empty() {
             return true;
         }
-        match self.send(peer.fd.as_raw_fd(), &self.output) {
+        match self.send(&peer.fd, &self.output) {
             Some(sent) => {
                 peer.connection.keep(&self.output[sent..]);
                 true
@@ -281,7 +262,7 @@ impl Server<'_> {
 
     fn send_waiting(&mut self, peer: &mut Peer) -> bool {
         let waiting = &peer.connection.unsent[peer.connection.taken..];
-        match self.send(peer.fd.as_raw_fd(), waiting) {
+        match self.send(&peer.fd, waiting) {
             Some(sent) => {
                 peer.connection.sent(sent);
                 true
@@ -291,34 +272,33 @@ impl Server<'_> {
     }
 
     /// Bytes that the kernel took; `None`: the connection is broken.
-    fn send(&self, fd: RawFd, bytes: &[u8]) -> Option<usize> {
+    fn send(&self, fd: &OwnedFd, bytes: &[u8]) -> Option<usize> {
         let counts = self.seat.counts();
         bump(&counts.syscalls, 1);
-        // SAFETY: live bytes that the kernel reads.
-        let n = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
-        if n < 0 {
-            return match last_error().raw_os_error() {
-                Some(libc::EAGAIN | libc::EINTR) => Some(0),
-                _ => {
-                    bump(&counts.reset, 1);
-                    None
-                }
-            };
+        match send(fd, bytes, SendFlags::NOSIGNAL) {
+            Ok(n) => {
+                bump(&counts.sends, 1);
+                bump(&counts.bytes_out, n as u64);
+                bump(&counts.short_sends, u64::from(n < bytes.len()));
+                Some(n)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Some(0),
+            Err(_) => {
+                bump(&counts.reset, 1);
+                None
+            }
         }
-        bump(&counts.sends, 1);
-        bump(&counts.bytes_out, n as u64);
-        bump(&counts.short_sends, u64::from((n as usize) < bytes.len()));
-        Some(n as usize)
     }
 
     /// Waits for room to send where something waits, else for input.
     fn await_more(&mut self, peer: &mut Peer, at: usize) -> bool {
-        let what = if peer.connection.waiting() > 0 { libc::EPOLLOUT } else { libc::EPOLLIN } as u32;
+        let what = if peer.connection.waiting() > 0 { EventFlags::OUT } else { EventFlags::IN };
         let interest = what | self.edge;
         if interest == peer.interest {
             return true;
         }
         peer.interest = interest;
-        self.control(libc::EPOLL_CTL_MOD, peer.fd.as_raw_fd(), interest, at as u64).is_ok()
+        bump(&self.seat.counts().syscalls, 1);
+        epoll::modify(&self.epoll, &peer.fd, EventData::new_u64(at as u64), interest).is_ok()
     }
 }

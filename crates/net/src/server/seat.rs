@@ -1,14 +1,15 @@
 //! What a thread of the server is given, and how it learns that it has to stop.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use rustix::event::{EventfdFlags, eventfd};
 use socket2::Socket;
 
 use super::spec::ServerSpec;
 use iotrail_base::error::{Error, Result};
-use iotrail_load::engine::last_error;
 use iotrail_schema::net_record::LiveCounts;
 
 /// What all threads share.
@@ -37,7 +38,9 @@ struct State {
 impl Shared {
     pub fn new(spec: ServerSpec) -> Result<Self> {
         let of_each = || (0..spec.threads).map(|_| AtomicI32::new(0)).collect();
-        let stop = (0..spec.threads).map(|_| eventfd()).collect::<Result<_>>()?;
+        let stop = (0..spec.threads).map(|_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK));
+        let stop = stop.collect::<std::result::Result<_, _>>().map_err(io::Error::from);
+        let stop = stop.map_err(|e| Error::machine("cannot make an eventfd", "raise ulimit -n").because(e))?;
         Ok(Self {
             counts: (0..spec.threads).map(|_| LiveCounts::default()).collect(),
             tids: of_each(),
@@ -89,9 +92,8 @@ impl Shared {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         for fd in &self.stop {
-            let one = 1u64.to_ne_bytes();
-            // SAFETY: eight live bytes to a descriptor of ours. A full counter is readable already, so a failure loses nothing.
-            let _ = unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+            // A full counter is readable already, so a failure loses nothing.
+            rustix::io::write(fd, &1u64.to_ne_bytes()).unwrap_or(0);
         }
     }
 }
@@ -122,17 +124,7 @@ impl Seat<'_> {
     }
 
     /// Readable once [`Seat::is_stopping`]; never read, so that it stays so.
-    pub fn stop_fd(&self) -> RawFd {
-        self.shared.stop[self.number].as_raw_fd()
+    pub fn stop_fd(&self) -> BorrowedFd<'_> {
+        self.shared.stop[self.number].as_fd()
     }
-}
-
-fn eventfd() -> Result<OwnedFd> {
-    // SAFETY: no memory is handed over.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(Error::machine("cannot make an eventfd", "raise ulimit -n").because(last_error()));
-    }
-    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -94,7 +94,7 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
     let listening = |e| Error::machine("cannot make the listening socket wait", "report this").because(e);
     seat.listener.set_nonblocking(false).map_err(listening)?;
     // Accepted connections inherit it, direct ones too.
-    without_delay(seat.listener.as_raw_fd());
+    without_delay(&seat.listener);
     let mut queue = Queue::new(ring, handle, sqpoll, seat.counts());
     if options.zero_copy.is_some() {
         if seat.listener.local_addr().is_ok_and(|at| at.is_unix()) {
@@ -162,7 +162,7 @@ fn register_buffers(ring: &Ring, spec: &ServerSpec) -> Result<Provided> {
 /// Asks for one on what is no socket: a kernel that knows such sends says so, and one that does not finds the request invalid.
 fn probe_zero_copy(queue: &mut Queue<'_>, seat: &Seat<'_>) -> Result<()> {
     let (sqe, _) = queue.push(Word::Ignored);
-    entry::send(sqe, seat.stop_fd(), std::ptr::null(), 0, true);
+    entry::send(sqe, seat.stop_fd().as_raw_fd(), std::ptr::null(), 0, true);
     let mut result = None;
     while result.is_none() || queue.outstanding > 0 {
         queue.enter(1, None).map_err(cannot_enter)?;

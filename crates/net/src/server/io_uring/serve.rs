@@ -82,7 +82,7 @@ impl<'a> Server<'a> {
     /// Accepts, and says so.
     pub fn begin(&mut self, granted: Vec<String>) -> Result<()> {
         let (sqe, _) = self.exchange.queue.push(Word::Stop);
-        entry::poll_in(sqe, self.seat.stop_fd());
+        entry::poll_in(sqe, self.seat.stop_fd().as_raw_fd());
         self.accept();
         self.exchange.queue.enter(0, None).map_err(cannot_enter)?;
         self.seat.serves(granted);
@@ -331,5 +331,5 @@ impl<'a> Server<'a> {
 
 fn close(fd: i32) {
     // SAFETY: a descriptor that the kernel gave to this server, which nothing uses any more.
-    unsafe { libc::close(fd) };
+    unsafe { rustix::io::close(fd) };
 }

@@ -2,11 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::memory::Reach;
 use super::registers::Registers;
@@ -138,13 +140,10 @@ fn is_gone(e: &io::Error) -> bool {
 fn lock(file: &File) -> io::Result<()> {
     let began = Instant::now();
     loop {
-        // SAFETY: a live descriptor.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-            return Ok(());
-        }
-        let e = io::Error::last_os_error();
-        if e.kind() != io::ErrorKind::WouldBlock || began.elapsed() > Duration::from_millis(500) {
-            return Err(e);
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if began.elapsed() <= Duration::from_millis(500) => {}
+            Err(e) => return Err(e.into()),
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -9,10 +9,13 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use rustix::mm::{Advice, MapFlags, madvise};
+
 use super::prp::PAGE;
 use super::vfio::Container;
 use crate::engine::io_uring::ring::{self, Ring};
 use iotrail_base::error::{Error, Result};
+use iotrail_base::mapping::Mapping;
 
 /// How the drive reaches memory.
 pub enum Reach {
@@ -87,9 +90,8 @@ fn hold(ring: &Ring, base: NonNull<u8>, bytes: usize) -> io::Result<()> {
 
 /// Where pages of the kernel's are, for each of ours (Documentation/admin-guide/mm/pagemap.rst).
 fn physical(base: NonNull<u8>, bytes: usize) -> io::Result<Vec<u64>> {
-    // SAFETY: asks for a constant of the system.
-    let system_page = match unsafe { libc::sysconf(libc::_SC_PAGESIZE) } {
-        n if n >= PAGE as libc::c_long => n as u64,
+    let system_page = match rustix::param::page_size() {
+        n if n >= PAGE => n as u64,
         _ => return Err(io::Error::other("the system's page size is unknown")),
     };
     let map = File::open("/proc/self/pagemap")?;
@@ -114,56 +116,34 @@ fn frame(entry: u64) -> io::Result<u64> {
     }
 }
 
-/// Anonymous memory, faulted in.
-struct Mapping {
-    base: NonNull<u8>,
-    bytes: usize,
+/// Anonymous memory, faulted in. Its owner tells the drive to leave it before it is dropped.
+struct Pages {
+    mapping: Mapping,
     /// What is used of it begins here.
     at: usize,
 }
 
-impl Mapping {
-    fn new(bytes: usize, flags: libc::c_int) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
-                -1,
-                0,
-            )
-        };
-        match NonNull::new(base.cast::<u8>()) {
-            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { base, bytes, at: 0 }),
-            _ => Err(io::Error::last_os_error()),
-        }
+impl Pages {
+    fn new(bytes: usize, flags: MapFlags) -> io::Result<Self> {
+        Ok(Self { mapping: Mapping::anonymous(bytes, MapFlags::PRIVATE | flags)?, at: 0 })
     }
 
     /// A part of it that begins where a huge page would, which the kernel is asked to make one.
     fn of_huge_pages(bytes: usize) -> io::Result<Self> {
-        let mut mapping = Self::new(bytes + HUGE, 0)?;
-        mapping.at = mapping.base.as_ptr().align_offset(HUGE);
+        let mut pages = Self::new(bytes + HUGE, MapFlags::empty())?;
+        pages.at = pages.mapping.base().as_ptr().align_offset(HUGE);
         // SAFETY: a part of our own mapping, whose contents are still all zero.
         unsafe {
-            libc::madvise(mapping.start().as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
-            mapping.start().as_ptr().write_bytes(0, bytes);
+            // Where it is refused, the pages are looked at all the same.
+            madvise(pages.start().as_ptr().cast(), bytes, Advice::LinuxHugepage).unwrap_or(());
+            pages.start().as_ptr().write_bytes(0, bytes);
         }
-        Ok(mapping)
+        Ok(pages)
     }
 
     fn start(&self) -> NonNull<u8> {
         // SAFETY: `at` lies within the mapping.
-        unsafe { self.base.add(self.at) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping; its owner has told the drive to leave it before.
-        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
-        debug_assert_eq!(done, 0);
+        unsafe { self.mapping.base().add(self.at) }
     }
 }
 
@@ -173,19 +153,14 @@ const HUGE: usize = 2 << 20;
 pub struct Region {
     // Let go before it is unmapped.
     pinned: Pinned,
-    mapping: Mapping,
+    memory: Pages,
 }
-
-// SAFETY: an address and sizes; who may touch the bytes is for those who are given them.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
 
 impl Region {
     /// So many pages, wherever each is.
     pub fn pages(reach: &Arc<Reach>, pages: usize) -> Result<Self> {
-        let mapping = Mapping::new(pages * PAGE, libc::MAP_POPULATE).map_err(no_memory)?;
-        Self::pinned(reach, mapping, pages * PAGE)
+        let memory = Pages::new(pages * PAGE, MapFlags::POPULATE).map_err(no_memory)?;
+        Self::pinned(reach, memory, pages * PAGE)
     }
 
     /// `bytes` (2 MiB at most) that are in one piece for the drive too.
@@ -203,18 +178,18 @@ impl Region {
         if bytes > HUGE {
             return Err(none());
         }
-        let reserved = Mapping::new(HUGE, libc::MAP_HUGETLB | libc::MAP_POPULATE);
-        let found = reserved.or_else(|_| Mapping::of_huge_pages(HUGE)).map_err(no_memory)?;
+        let reserved = Pages::new(HUGE, MapFlags::HUGETLB | MapFlags::POPULATE);
+        let found = reserved.or_else(|_| Pages::of_huge_pages(HUGE)).map_err(no_memory)?;
         let region = Self::pinned(reach, found, bytes)?;
         if in_one_piece(&region.pinned.pages) { Ok(region) } else { Err(none()) }
     }
 
-    fn pinned(reach: &Arc<Reach>, mapping: Mapping, bytes: usize) -> Result<Self> {
-        Ok(Self { pinned: reach.pin(mapping.start(), bytes)?, mapping })
+    fn pinned(reach: &Arc<Reach>, memory: Pages, bytes: usize) -> Result<Self> {
+        Ok(Self { pinned: reach.pin(memory.start(), bytes)?, memory })
     }
 
     pub fn start(&self) -> NonNull<u8> {
-        self.mapping.start()
+        self.memory.start()
     }
 
     /// Addresses of its pages, as the drive sees them.

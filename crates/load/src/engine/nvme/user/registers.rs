@@ -5,11 +5,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+use iotrail_base::mapping::Mapping;
 
 const CAP: usize = 0x00;
 const INTMS: usize = 0x0c;
@@ -82,16 +84,12 @@ impl State {
 }
 
 /// BAR0, mapped.
+///
+/// Registers are accessed by single volatile reads and writes. Who writes which is fixed: the admin queue's owner those of the
+/// controller, each queue's owner its own doorbells.
 pub struct Registers {
-    base: NonNull<u8>,
-    bytes: usize,
+    mapping: Mapping,
 }
-
-// SAFETY: registers are accessed by single volatile reads and writes; who writes which is fixed: the admin queue's owner those
-// of the controller, each queue's owner its own doorbells.
-unsafe impl Send for Registers {}
-// SAFETY: as above.
-unsafe impl Sync for Registers {}
 
 impl Registers {
     /// Maps `bytes` of `file` at `offset`.
@@ -100,30 +98,14 @@ impl Registers {
         if bytes < LEAST {
             return Err(io::Error::other(format!("its registers have {bytes} bytes, fewer than NVMe's")));
         }
-        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                offset,
-            )
-        };
-        match NonNull::new(base.cast::<u8>()) {
-            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => {
-                vanish::watch(base.as_ptr() as usize, bytes)?;
-                Ok(Self { base, bytes })
-            }
-            _ => Err(io::Error::last_os_error()),
-        }
+        let mapping = Mapping::shared(file, offset, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        vanish::watch(mapping.base().as_ptr() as usize, bytes)?;
+        Ok(Self { mapping })
     }
 
     fn place(&self, at: usize) -> *mut u32 {
-        assert!(at + 4 <= self.bytes && at.is_multiple_of(4), "a register outside of the mapping");
-        self.base.as_ptr().wrapping_add(at).cast()
+        assert!(at + 4 <= self.mapping.bytes() && at.is_multiple_of(4), "a register outside of the mapping");
+        self.mapping.base().as_ptr().wrapping_add(at).cast()
     }
 
     fn read(&self, at: usize) -> u32 {
@@ -181,7 +163,7 @@ impl Registers {
 
     /// Whether the doorbells of queue `id` are within the mapping.
     pub fn has_doorbells(&self, id: u16, stride: usize) -> bool {
-        doorbell_at(id, true, stride) + 4 <= self.bytes
+        doorbell_at(id, true, stride) + 4 <= self.mapping.bytes()
     }
 
     /// Rings the doorbell at `at` ([`doorbell_at`]).
@@ -193,10 +175,8 @@ impl Registers {
 
 impl Drop for Registers {
     fn drop(&mut self) {
+        // Before it is unmapped.
         vanish::forget();
-        // SAFETY: our own mapping, to which nobody holds pointers.
-        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
-        debug_assert_eq!(done, 0);
     }
 }
 
@@ -221,22 +201,17 @@ mod vanish {
         }
         // SAFETY: replaces our own mapping, whose device is gone, by memory of the same size; mmap is a plain system call.
         let new = unsafe {
-            libc::mmap(
-                base as *mut libc::c_void,
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
-                -1,
-                0,
-            )
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            mmap_anonymous(base as *mut libc::c_void, bytes, access, MapFlags::PRIVATE | MapFlags::FIXED)
         };
-        if new == libc::MAP_FAILED {
-            // SAFETY: as above.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
-            return;
+        match new {
+            // SAFETY: just mapped, writable.
+            Ok(new) => unsafe { new.cast::<u8>().write_bytes(0xff, bytes) },
+            Err(_) => {
+                // SAFETY: as above.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
         }
-        // SAFETY: just mapped, writable.
-        unsafe { new.cast::<u8>().write_bytes(0xff, bytes) };
     }
 
     pub fn watch(base: usize, bytes: usize) -> io::Result<()> {

@@ -1,0 +1,91 @@
+//! Memory of a mapping of its own, unmapped when it is dropped.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{self, MapFlags, ProtFlags};
+
+/// Pages at an address of the kernel's choice. Who may read and write them is for those who are given the address.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: an address and a size; the mapping belongs to the process, not to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Memory that is all zero, to read and to write. `flags`: shared or private, and what else is asked for.
+    pub fn anonymous(bytes: usize, flags: MapFlags) -> io::Result<Self> {
+        // SAFETY: without FIXED, the kernel chooses an address where nothing is mapped.
+        let base = unsafe {
+            mm::mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags - MapFlags::FIXED)
+        };
+        Self::at(base?.cast(), bytes)
+    }
+
+    /// A part of a file, as all that have it see it.
+    pub fn shared(file: impl AsFd, offset: u64, bytes: usize, access: ProtFlags) -> io::Result<Self> {
+        // SAFETY: as above.
+        let base = unsafe { mm::mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, offset) };
+        Self::at(base?.cast(), bytes)
+    }
+
+    fn at(base: *mut u8, bytes: usize) -> io::Result<Self> {
+        let base = NonNull::new(base).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { base, bytes })
+    }
+
+    #[inline]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping. Whoever was given its address lets go of it before.
+        let done = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert_eq!(done, Ok(()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn anonymous_memory_is_zero_and_can_be_written() {
+        let memory = Mapping::anonymous(4096, MapFlags::PRIVATE).unwrap();
+        assert_eq!(memory.bytes(), 4096);
+        // SAFETY: the last byte of the mapping, which nobody else has.
+        unsafe {
+            let last = memory.base().add(4095);
+            assert_eq!(last.read(), 0);
+            last.write(7);
+            assert_eq!(last.read(), 7);
+        }
+        assert!(Mapping::anonymous(0, MapFlags::PRIVATE).is_err());
+    }
+
+    #[test]
+    fn a_shared_mapping_shows_the_file() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[5; 8192]).unwrap();
+        let part = Mapping::shared(&file, 4096, 4096, ProtFlags::READ).unwrap();
+        // SAFETY: a byte of the file that is there.
+        assert_eq!(unsafe { part.base().read() }, 5);
+        assert!(Mapping::shared(&file, 1, 4096, ProtFlags::READ).is_err(), "no whole page");
+    }
+}
