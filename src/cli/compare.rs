@@ -14,6 +14,7 @@ use self::given::Given;
 use self::matched::{Matched, Pair, matched};
 use crate::cli::given::Stored;
 use iotrail_answer::compare::{Metric, differences, together, undecided};
+use iotrail_answer::unit::Unit;
 use iotrail_answer::verdicts;
 use iotrail_base::error::{NOT_EVALUATED, Result};
 use iotrail_base::words::plural;
@@ -53,6 +54,10 @@ pub struct CompareArgs {
     /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
+
+    /// Print the table of every comparison, however many
+    #[arg(long, conflicts_with = "json")]
+    pub full: bool,
 
     /// JSON on standard output
     #[arg(long)]
@@ -114,7 +119,7 @@ impl FailOn {
 
 pub fn run(args: &CompareArgs) -> Result<u8> {
     let mut stored = Stored::new(args.store.as_deref());
-    let (all, left_over) = of_sides(&args.a, &args.b, &mut stored, &args.metric, args.equivalent_within)?;
+    let Sides { all, left_over, unit } = of_sides(&args.a, &args.b, &mut stored, &args.metric, args.equivalent_within)?;
     for left_over in &left_over {
         terminal::say(&format!("warning: {left_over}"));
     }
@@ -122,7 +127,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
         // One comparison is one object; several are a list of such.
         ([one], true) => terminal::print_json(one)?,
         (several, true) => terminal::print_json(&several)?,
-        (several, false) => terminal::show(&terminal::comparisons(several))?,
+        (several, false) => terminal::show(&terminal::comparisons(several, unit, args.full))?,
     }
     Ok(gate(&args.fail_on, &all))
 }
@@ -163,21 +168,24 @@ fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> 
     format!("cannot gate on {name}{of}: {}{at}: {reason}; {remedy}", first.metric)
 }
 
-/// Metric by metric, cell by cell; and what has no counterpart, in words.
-pub(super) fn of_sides(
-    a: &str,
-    b: &str,
-    stored: &mut Stored,
-    metrics: &[Metric],
-    within: f64,
-) -> Result<(Vec<Comparison>, Vec<String>)> {
+/// Two sides, compared.
+pub(super) struct Sides {
+    /// Metric by metric, cell by cell.
+    pub all: Vec<Comparison>,
+    /// What has no counterpart, in words.
+    pub left_over: Vec<String>,
+    pub unit: Unit,
+}
+
+pub(super) fn of_sides(a: &str, b: &str, stored: &mut Stored, metrics: &[Metric], within: f64) -> Result<Sides> {
     let a = Given::read(a, stored, metrics)?;
     let b = Given::read(b, stored, metrics)?;
     let Matched { pairs, left_over } = matched(&a, &b)?;
     pairs.iter().try_for_each(|p| a.apart(&b, p.a, p.b))?;
     let mut all: Vec<Comparison> = metrics.iter().flat_map(|m| pairs.iter().map(|p| one(*m, &a, &b, p))).collect();
     together(&mut all, within);
-    Ok((all, left_over))
+    let first = pairs.first().and_then(|p| p.a.side(&a.text).repeats.first().map(|r| Unit::of(r.measurement)));
+    Ok(Sides { all, left_over, unit: first.unwrap_or(Unit::Io) })
 }
 
 fn one(metric: Metric, a: &Given, b: &Given, pair: &Pair<'_>) -> Comparison {

@@ -81,7 +81,8 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     };
     let against = match (&args.against, &runs[..]) {
         (Some(b), [first, second]) => {
-            let (mut all, left_over) = of_sides(&args.run, b, &mut stored, &metrics(&first.record), EQUIVALENT_WITHIN)?;
+            let sides = of_sides(&args.run, b, &mut stored, &metrics(&first.record), EQUIVALENT_WITHIN)?;
+            let (mut all, left_over) = (sides.all, sides.left_over);
             all.iter_mut().for_each(|c| (c.a, c.b) = (first.name.clone(), second.name.clone()));
             Some((all, left_over))
         }

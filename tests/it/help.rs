@@ -54,7 +54,7 @@ fn options() -> End {
     for (command, expected) in [
         ("bench", of_bench),
         ("check", "--file --help --json --verbose"),
-        ("compare", "--equivalent-within --fail-on --help --json --metric --store"),
+        ("compare", "--equivalent-within --fail-on --full --help --json --metric --store"),
         ("list", "--help --json --salvage --store"),
         ("report", "--force --full --help --json --output --store"),
         ("restore", "--force --help --json"),

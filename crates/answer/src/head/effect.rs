@@ -1,5 +1,9 @@
 //! A comparison of the run with the two cells that it is of.
 
+use std::sync::LazyLock;
+
+use serde_json::Map;
+
 use crate::compare::{Metric, place};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::{CellRecord, RunRecord};
@@ -12,7 +16,16 @@ pub struct Effect<'r> {
     pub b: &'r CellRecord,
 }
 
-impl Effect<'_> {
+/// Stands for cells that are not at hand.
+static NONE: LazyLock<CellRecord> =
+    LazyLock::new(|| CellRecord { cell: 0, params: Map::new(), untestable: None, measurements: Vec::new() });
+
+impl<'r> Effect<'r> {
+    /// Of sides of which nothing but the comparison is known.
+    pub fn alone(c: &'r Comparison) -> Self {
+        Effect { c, a: &NONE, b: &NONE }
+    }
+
     pub fn differs(&self) -> bool {
         matches!(self.c.verdict, Verdict::Slower | Verdict::Faster)
     }

@@ -17,7 +17,7 @@ use crate::compare::{Metric, metrics};
 use crate::spread::Spread;
 use crate::unit::Unit;
 use iotrail_base::words::plural;
-use iotrail_schema::comparison::Verdict;
+use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::RunRecord;
 
 /// What stands above everything else of a run.
@@ -93,6 +93,19 @@ impl Head {
             notes,
         }
     }
+}
+
+/// The answer of comparisons that are of no run: the metrics one after the other, those that differ first; and what limits it.
+pub fn of_comparisons(list: &[Comparison], unit: Unit) -> (String, Vec<String>) {
+    let of = |metric: &Metric| -> Vec<Effect<'_>> {
+        list.iter().filter(|c| c.metric == metric.name()).map(Effect::alone).collect()
+    };
+    let all = Metric::ALL.iter().map(|m| (*m, of(m))).filter(|(_, e)| !e.is_empty());
+    let (differing, rest): (Vec<_>, Vec<_>) = all.partition(|(_, e)| e.iter().any(Effect::differs));
+    let mut said = differing.iter().chain(&rest).map(|(m, e)| outcome(*m, unit, e));
+    let sides = list.first().map(|c| format!("{} against {}", c.b, c.a)).unwrap_or_default();
+    let answer = format!("{sides}: {}", said.next().unwrap_or_else(|| "nothing was compared".into()));
+    (answer, said.collect())
 }
 
 /// All arms' comparisons on a metric together.

@@ -14,6 +14,9 @@ pub const LEGEND: &str = "ratio: of the metric, the second side over the first, 
      cases; both in percent; verdict: with all comparisons of the metric together. –: not known. docs/method.md says how to read \
      them.";
 
+/// So many have their table beside the answer.
+pub const SHORT: usize = 6;
+
 /// All of them, in the order given; those of one metric and the same sides stand together.
 pub fn tables(out: &mut Screen, list: &[Comparison]) {
     for (i, group) in list.chunk_by(|x, y| (&x.metric, &x.a, &x.b) == (&y.metric, &y.a, &y.b)).enumerate() {

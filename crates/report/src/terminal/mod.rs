@@ -23,7 +23,8 @@ use std::ops::ControlFlow;
 
 use iotrail_answer::across::{Beside, KernelRecord};
 use iotrail_answer::explain::Explained;
-use iotrail_answer::head::Head;
+use iotrail_answer::head::{Head, of_comparisons};
+use iotrail_answer::unit::Unit;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output;
@@ -73,9 +74,19 @@ pub fn across(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said:
     across::screen(run, kernels, cells, said, Style::of_stdout())
 }
 
-/// Comparisons, as `compare` prints them.
-pub fn comparisons(list: &[Comparison]) -> Screen {
+/// Comparisons, as `compare` prints them: the answer, and the table where it is short or asked for in full.
+pub fn comparisons(list: &[Comparison], unit: Unit, full: bool) -> Screen {
     let mut out = Screen::new(Style::of_stdout());
+    let (answer, also) = of_comparisons(list, unit);
+    out.heading(&answer);
+    for (i, text) in also.iter().enumerate() {
+        out.paragraph(if i == 0 { "  also  " } else { "        " }, text);
+    }
+    out.blank();
+    if list.len() > compare::SHORT && !full {
+        out.paragraph("", &format!("details of {} comparisons: --full", list.len()));
+        return out;
+    }
     compare::tables(&mut out, list);
     out.blank();
     out.paragraph("", compare::LEGEND);
