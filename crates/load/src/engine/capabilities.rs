@@ -86,9 +86,9 @@ pub enum Completions {
     Ring,
     /// At the end of native aio's I/O.
     Aio,
-    /// In system calls of helper threads.
+    /// In pread64 and pwrite64 calls of helper threads.
     HelperCalls,
-    /// In system calls of the load's own threads.
+    /// In pread64 and pwrite64 calls of the load's own threads.
     OwnCalls,
     /// Nowhere in the kernel.
     Unseen,
