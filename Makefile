@@ -99,7 +99,7 @@ install-files:
 	$(BIN) completions zsh >$(SHARE)/zsh/site-functions/_iotrail
 	$(BIN) completions fish >$(SHARE)/fish/vendor_completions.d/iotrail.fish
 	install -d $(SHARE)/doc/iotrail/examples
-	install -m 644 README.md CHANGELOG.md $(wildcard docs/*) grafana/iotrail.json $(SHARE)/doc/iotrail
+	install -m 644 README.md CHANGELOG.md $(filter-out docs/contributing,$(wildcard docs/*)) grafana/iotrail.json $(SHARE)/doc/iotrail
 	install -m 644 experiments/*.toml $(SHARE)/doc/iotrail/examples
 
 # A Debian package of these.

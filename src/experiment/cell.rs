@@ -14,8 +14,9 @@ use iotrail_answer::doubt::{doubts, samples_lost};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::plural;
 use iotrail_host::{self, circumstances};
+use iotrail_load::engine::capabilities::{Completions, TargetKind};
 use iotrail_load::engine::io_uring::flags::Flag;
-use iotrail_load::options::{EngineKind, LoadOptions, Trace};
+use iotrail_load::options::{LoadOptions, Trace};
 use iotrail_load::spec::{LoadSpec, ReaperKind};
 use iotrail_load::{self, Boundary, Doing, Outcome, Progress};
 use iotrail_path::sample::Sample;
@@ -135,7 +136,7 @@ fn once(
         })
         .transpose()?;
 
-    let of_files = spec.file.clone().filter(|_| !spec.engine.is_past_files());
+    let of_files = spec.file.clone().filter(|_| !spec.engine.engine().target.is_past_files());
     let around =
         circumstances::Of { target: of_files.as_deref(), bytes: spec.size, cpus: &cpus_of(&spec, &host, &online) };
     let mut before: Option<circumstances::Before> = None;
@@ -185,7 +186,7 @@ fn once(
         warnings.extend(watch.missing());
     }
     let loss = observed.as_ref().map(|o| o.follow_loss);
-    let leave_events = spec.engine != EngineKind::Libaio || spec.direct;
+    let leave_events = spec.direct || spec.engine.engine().synchronous_if_buffered.is_none();
     let mut measured = measured(outcome, observed, found, host, warnings, (spec.trace, leave_events))?;
     if let (Some((_, Some(requests))), Some(loss)) = (watch, loss) {
         requests.tell(&mut measured.measurement, loss);
@@ -232,7 +233,7 @@ fn host_facts(options: &LoadOptions) -> Result<Host> {
 pub fn target_of(options: &LoadOptions) -> Option<Target> {
     let file = options.file.as_deref()?;
     let path = file.display().to_string();
-    if options.engine == EngineKind::NvmeUser {
+    if options.engine.engine().target == TargetKind::Drive {
         // No file, and no device of the kernel's.
         return Some(Target { device: Some(path.clone()), path, ..Target::default() });
     }
@@ -244,14 +245,12 @@ pub fn target_of(options: &LoadOptions) -> Option<Target> {
 
 /// How the completions of this load can be seen; `None`: it has none in the kernel.
 fn interface(spec: &LoadSpec) -> Option<Interface> {
-    match spec.engine {
-        EngineKind::IoUring | EngineKind::IoUringCmd => {
-            Some(Interface::IoUring { iopoll: spec.ring.setup.has(Flag::Iopoll) })
-        }
-        EngineKind::Libaio => Some(Interface::Aio),
-        EngineKind::PosixAio => Some(Interface::HelperCalls),
-        EngineKind::Sync => Some(Interface::OwnCalls),
-        EngineKind::Null | EngineKind::NvmeUser => None,
+    match spec.engine.engine().completions {
+        Completions::Ring => Some(Interface::IoUring { iopoll: spec.ring.setup.has(Flag::Iopoll) }),
+        Completions::Aio => Some(Interface::Aio),
+        Completions::HelperCalls => Some(Interface::HelperCalls),
+        Completions::OwnCalls => Some(Interface::OwnCalls),
+        Completions::Unseen => None,
     }
 }
 

@@ -13,7 +13,7 @@ use super::load::{Ends, Kind, Load};
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Bytes;
 use iotrail_host::settings::Conditions;
-use iotrail_load::options::{EngineKind, LoadOptions, Rw};
+use iotrail_load::options::{EngineKind, LoadOptions};
 use iotrail_schema::measurement;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
 
@@ -101,16 +101,12 @@ pub fn target_use(kind: Kind, scale: &Scale) -> Result<TargetUse> {
     let mut most = TargetUse::Nothing;
     each_combination(scale, &mut |points| {
         let settled = settled(kind, merged(scale, points)).map_err(|e| refuse_combination(kind, points, &e))?;
-        if let Some(load) = settled.load.storage().filter(|load| load.file.is_none() && uses_target(load)) {
+        if let Some(load) = settled.load.storage().filter(|load| load.file.is_none() && load.uses_target()) {
             most = most.max(if load.rw.writes() { TargetUse::Writes } else { TargetUse::Reads });
         }
         Ok(())
     })?;
     Ok(most)
-}
-
-fn uses_target(load: &LoadOptions) -> bool {
-    load.engine != EngineKind::Null && load.rw != Rw::Nop
 }
 
 /// The file that cells without one of their own use.
@@ -268,7 +264,7 @@ fn cell(
     let (mut load, host) = (settled.load, settled.host);
     if let Load::Storage(load) = &mut load
         && load.file.is_none()
-        && uses_target(load)
+        && load.uses_target()
     {
         load.file.clone_from(&target.path);
         load.size = load.size.or(target.size);
@@ -289,7 +285,7 @@ fn cell(
 
 /// The kernel would say so too, but only to the first I/O of each cell.
 fn no_poll_queues(load: &LoadOptions, host: &Conditions, target: Option<&measurement::Target>) -> Option<String> {
-    let polls = load.ring.split(',').any(|flag| flag.trim() == "iopoll") && uses_target(load);
+    let polls = load.ring.split(',').any(|flag| flag.trim() == "iopoll") && load.uses_target();
     let target = target.filter(|t| polls && host.poll_queues.is_none_or(|n| n == 0) && t.poll_queues == Some(0))?;
     let device = target.queue_device().unwrap_or("the target");
     Some(format!(

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::engine::Passage;
 use crate::engine::io_uring::cmd;
 use crate::engine::nvme::identify::Namespace;
 use crate::engine::nvme::user::{self, Controller};
@@ -23,22 +24,12 @@ use super::spec::LoadSpec;
 /// Most blocks of one command: they are counted in 16 bits.
 const BLOCKS_MAX: u32 = 1 << 16;
 
-/// How such a target is reached.
-pub enum Passage {
-    /// Commands through the kernel.
-    Generic(Namespace),
-    /// Without it.
-    Own(Arc<Controller>),
-}
-
-impl Passage {
-    /// Called after the last I/O: has a drive of ours make permanent what was written. Of others the kernel takes care. What
-    /// was measured holds, whether that succeeds or not.
-    pub fn settle(&self, spec: &LoadSpec) -> Option<Warning> {
-        let Passage::Own(controller) = self else { return None };
-        let failed = if spec.writes() { controller.flush().err()? } else { return None };
-        Some(Warning::new("not_flushed", format!("what was written may be lost with the drive's power: {failed}"), ""))
-    }
+/// Called after the last I/O: has a drive of ours make permanent what was written. Of others the kernel takes care. What
+/// was measured holds, whether that succeeds or not.
+pub fn settle(passage: &Passage, spec: &LoadSpec) -> Option<Warning> {
+    let Passage::Own(controller) = passage else { return None };
+    let failed = if spec.writes() { controller.flush().err()? } else { return None };
+    Some(Warning::new("not_flushed", format!("what was written may be lost with the drive's power: {failed}"), ""))
 }
 
 /// Whether `path` is a namespace's generic character device.

@@ -2,10 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 
+use crate::engine::Passage;
+use crate::engine::capabilities::Nop;
+
 use super::clock::Clock;
-use super::drive::Passage;
 use super::gate::Gate;
-use super::options::{EngineKind, Rw};
+use super::options::Rw;
 use super::phases::Ticks;
 use super::spec::LoadSpec;
 use super::tally::Tally;
@@ -56,7 +58,8 @@ pub struct JobOutcome {
 
 /// The result that an I/O has when it moved all it should.
 pub fn full_result(spec: &LoadSpec) -> i32 {
-    if spec.rw == Rw::Nop && spec.engine == EngineKind::IoUring { 0 } else { spec.block_bytes as i32 }
+    let moves_nothing = spec.rw == Rw::Nop && spec.engine.engine().nop == Nop::MovesNothing;
+    if moves_nothing { 0 } else { spec.block_bytes as i32 }
 }
 
 /// One whose I/Os all fail or move nothing from some time on ends after this many: its target is lost.

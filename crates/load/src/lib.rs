@@ -189,7 +189,7 @@ pub fn run(
         )));
     }
     let mut warnings = target.warnings.clone();
-    warnings.extend(target.passage.as_ref().and_then(|passage| passage.settle(spec)));
+    warnings.extend(target.passage.as_ref().and_then(|passage| drive::settle(passage, spec)));
     warnings.extend(outcome::shared_cpu_warning(spec));
     let around = outcome::Around {
         seed,

@@ -9,23 +9,9 @@ use std::sync::LazyLock;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::engine::capabilities::TargetKind;
+pub use crate::engine::registry::EngineKind;
 use iotrail_base::units::{Bytes, Span};
-
-/// The I/O interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, Hash)]
-#[serde(rename_all = "snake_case")]
-#[value(rename_all = "snake_case")]
-pub enum EngineKind {
-    IoUring,
-    Libaio,
-    PosixAio,
-    Sync,
-    Null,
-    /// NVMe passthrough.
-    IoUringCmd,
-    /// An NVMe drive without the kernel.
-    NvmeUser,
-}
 
 /// Access pattern and direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -97,18 +83,6 @@ names!(Rw);
 names!(Wait);
 names!(Scratch);
 names!(Trace);
-
-impl EngineKind {
-    /// It submits to a ring, with the ring's flags.
-    pub fn has_ring(self) -> bool {
-        matches!(self, EngineKind::IoUring | EngineKind::IoUringCmd)
-    }
-
-    /// Its target is no file: neither made nor buffered, and nothing of it is in the page cache.
-    pub fn is_past_files(self) -> bool {
-        matches!(self, EngineKind::IoUringCmd | EngineKind::NvmeUser)
-    }
-}
 
 /// What to do, as asked for. Defaults are the contract's.
 #[derive(Debug, Clone, PartialEq, Args, Deserialize)]
@@ -233,6 +207,13 @@ pub struct LoadOptions {
     /// The probes
     #[arg(long, value_enum, default_value_t = Trace::Auto)]
     pub trace: Trace,
+}
+
+impl LoadOptions {
+    /// A no-op has no target, whatever its engine has.
+    pub fn uses_target(&self) -> bool {
+        self.engine.engine().target != TargetKind::Nothing && self.rw != Rw::Nop
+    }
 }
 
 /// The options' names on the command line, without the dashes.

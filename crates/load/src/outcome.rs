@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
+use crate::engine::capabilities::Failure;
+use crate::engine::io_uring::flags::Flag;
 use crate::engine::nvme::status::Status;
 use iotrail_base::error::{Error, Result, errno_name};
 use iotrail_schema::measurement::{Cpu, ErrorCount, LoadRecord, Phases, Throughput, Warning};
@@ -13,7 +15,6 @@ use iotrail_base::corruption::Corruption;
 use super::clock::Clock;
 use super::cpus::unpinned;
 use super::job::{JobOutcome, LOST, full_result};
-use super::options::EngineKind;
 use super::phases::Ticks;
 use super::spec::{LoadSpec, ReaperKind};
 use super::tally::Tally;
@@ -219,23 +220,18 @@ fn by_name(failures: &BTreeMap<i32, u64>) -> Vec<ErrorCount> {
 }
 
 fn remedy(spec: &LoadSpec, failure: i32) -> String {
-    use crate::engine::io_uring::flags::Flag;
     if Status::of_negated(failure).is_some() {
         return "the drive itself says so: see its logs (nvme smart-log, nvme error-log)".into();
     }
+    let failed = Failure { errno: failure, iopoll: spec.ring.setup.has(Flag::Iopoll), has_target: spec.file.is_some() };
+    if let Some(remedy) = (spec.engine.engine().remedy)(&failed) {
+        return remedy.into();
+    }
     match failure {
-        libc::EINVAL | libc::EOPNOTSUPP if spec.engine == EngineKind::IoUringCmd => {
-            "use a smaller --bs (a command's limit is in queue/max_hw_sectors_kb); registered buffers and iopoll need Linux 6.1".into()
-        }
-        libc::EACCES if spec.engine == EngineKind::IoUringCmd => "run as root: before Linux 6.2 nobody else may pass commands".into(),
         libc::ENODEV => "the device was taken out, or its driver was: see the kernel's log".into(),
-        libc::EOPNOTSUPP if spec.engine == EngineKind::IoUring && spec.ring.setup.has(Flag::Iopoll) => {
-            "iopoll needs a device with poll queues (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: leave iopoll away".into()
+        libc::EINVAL if spec.direct => {
+            "the target refuses this block size or O_DIRECT: use another --bs, or --buffered".into()
         }
-        libc::EINVAL if spec.engine == EngineKind::IoUring && spec.file.is_none() => {
-            "the kernel does not take this operation with these flags; see `iotrail check`".into()
-        }
-        libc::EINVAL if spec.direct => "the target refuses this block size or O_DIRECT: use another --bs, or --buffered".into(),
         libc::ENOSPC => "make room on the file system, or use a smaller --size".into(),
         libc::EIO => "see the kernel's log: the device reports an error".into(),
         libc::EBADF | libc::EPERM | libc::EACCES => "see the target's permissions".into(),

@@ -15,7 +15,7 @@ pub fn check_leave(spec: &LoadSpec, path: &Path) -> Result<()> {
     }
     Err(Error::input(
         format!("--rw {} would overwrite {}, which exists", spec.rw, path.display()),
-        match spec.engine.is_past_files() {
+        match spec.engine.engine().target.is_past_files() {
             true => "add --allow-write to destroy its contents",
             false => "add --allow-write to destroy its contents, or name a file that does not exist, with --size",
         },

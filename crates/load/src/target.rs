@@ -9,6 +9,8 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use crate::engine::Passage;
+use crate::engine::capabilities::TargetKind;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::Warning;
 
@@ -18,7 +20,7 @@ use super::device;
 use super::drive;
 use super::extents;
 use super::layout::{self, Identity};
-use super::options::{EngineKind, Rw};
+use super::options::Rw;
 use super::refusal::{cannot, check_leave, no_direct, usable};
 use super::spec::LoadSpec;
 
@@ -29,7 +31,7 @@ pub struct Target {
     /// Keeps a block device from being mounted while we write to it.
     _claim: Option<File>,
     /// Of a target that is not reached through files.
-    pub passage: Option<drive::Passage>,
+    pub passage: Option<Passage>,
     /// The part that is used.
     pub bytes: u64,
     pub warnings: Vec<Warning>,
@@ -45,10 +47,10 @@ impl Target {
         let Some(path) = &spec.file else {
             return Ok(Self { fds: Vec::new(), _claim: None, passage: None, bytes: 0, warnings: Vec::new() });
         };
-        match spec.engine {
-            EngineKind::IoUringCmd => return drive::generic(spec, path).map(Self::past_files),
-            EngineKind::NvmeUser => return drive::own(spec, path).map(Self::past_files),
-            _ => {}
+        match spec.engine.engine().target {
+            TargetKind::Generic => return drive::generic(spec, path).map(Self::past_files),
+            TargetKind::Drive => return drive::own(spec, path).map(Self::past_files),
+            TargetKind::Nothing | TargetKind::File => {}
         }
         let mut warnings = Vec::new();
         let made = match std::fs::metadata(path) {

@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 
 use probe::probe;
 
-use crate::engine::{self, Completion, Queued, Reaper, Submitter, Wait};
+use crate::engine::{self, Completion, Drive, Opened, Opening, Queued, Reaper, Submitter, Wait};
 use iotrail_base::error::{Error, Result};
 
 use super::buffers::Buffers;
-use super::drive::Passage;
 use super::feeder::Feeder;
 use super::gate::{self, AtGate, Stage};
 use super::job::{JobOutcome, Part, Shared, full_result};
-use super::options::{EngineKind, Rw};
+use super::options::Rw;
 use super::pattern::{Pattern, Region};
 use super::phases::Ticks;
 use super::rounds::{Limits, NAP, broken, check_errors, limits, think, wait_until};
@@ -43,44 +42,13 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
         Error::machine("cannot get memory for the I/O buffers", "use a smaller --depth, --bs or --jobs").because(e)
     })?;
     let memory = buffers.memory();
-    let of_job = engine::Job { memory, fd, batch: spec.batch };
-    let no_target = || Error::input(format!("--engine {} needs a target", spec.engine), "name one with --file");
-    let target = || fd.ok_or_else(no_target);
-    let at = At { shared, job, buffers };
-    match spec.engine {
-        EngineKind::Null => {
-            let (s, r) = engine::null::open(&of_job);
-            at.drive(s, r, Vec::new())
-        }
-        EngineKind::Sync => {
-            let (s, r) = engine::sync::open(&of_job, target()?);
-            at.drive(s, r, Vec::new())
-        }
-        EngineKind::Libaio => {
-            let (s, r) = engine::libaio::open(&of_job, target()?)?;
-            at.drive(s, r, Vec::new())
-        }
-        EngineKind::PosixAio => {
-            let (s, r) = engine::posix_aio::open(&of_job, target()?);
-            at.drive(s, r, Vec::new())
-        }
-        EngineKind::IoUring => {
-            let o = engine::io_uring::open(&spec.ring, &of_job)?;
-            at.tell_sq_thread(o.sq_tid);
-            at.drive(o.submitter, o.reaper, o.granted)
-        }
-        EngineKind::IoUringCmd => {
-            let Some(Passage::Generic(namespace)) = shared.passage else { return Err(no_target()) };
-            let o = engine::io_uring::cmd::open(&spec.ring, &of_job, *namespace)?;
-            at.tell_sq_thread(o.sq_tid);
-            at.drive(o.submitter, o.reaper, o.granted)
-        }
-        EngineKind::NvmeUser => {
-            let Some(Passage::Own(controller)) = shared.passage else { return Err(no_target()) };
-            let (s, r) = engine::nvme::user::open(controller, &of_job)?;
-            at.drive(s, r, Vec::new())
-        }
-    }
+    let opening = Opening {
+        engine: spec.engine.engine(),
+        job: engine::Job { memory, fd, batch: spec.batch },
+        ring: &spec.ring,
+        passage: shared.passage,
+    };
+    spec.engine.open(&opening, At { shared, job, buffers })
 }
 
 /// What is drawn for a job follows from the load's seed alone.
@@ -95,14 +63,14 @@ struct At<'a, 'b> {
     buffers: Buffers,
 }
 
-impl At<'_, '_> {
-    fn tell_sq_thread(&self, tid: Option<i32>) {
-        if let Some(tid) = tid {
+impl Drive for At<'_, '_> {
+    type Outcome = JobOutcome;
+
+    fn drive<S: Submitter, R: Reaper>(self, opened: Opened<S, R>) -> Result<JobOutcome> {
+        let Opened { submitter, reaper, granted, sq_tid } = opened;
+        if let Some(tid) = sq_tid {
             self.shared.sq_tids[self.job as usize].store(tid, Ordering::Relaxed);
         }
-    }
-
-    fn drive<S: Submitter, R: Reaper>(self, submitter: S, reaper: R, granted: Vec<String>) -> Result<JobOutcome> {
         let (shared, job) = (self.shared, self.job);
         let spec = shared.spec;
         let memory = self.buffers.memory();

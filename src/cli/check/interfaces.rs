@@ -1,11 +1,8 @@
 //! The interfaces: io_uring's rings, flags, opcodes and registrations, and each engine.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-
+use iotrail_host::io_uring;
 use iotrail_host::refusal::{Circumstances, Refusal};
-use iotrail_host::{aio, io_uring, pci};
-use iotrail_load::engine::nvme::user::way::{Facts, way};
+use iotrail_load::options::EngineKind;
 use iotrail_report::check::{Item, Section, State};
 
 pub(super) fn items(circumstances: &Circumstances) -> Vec<Item> {
@@ -14,9 +11,8 @@ pub(super) fn items(circumstances: &Circumstances) -> Vec<Item> {
         Ok(()) => rings(circumstances),
         Err(refusal) => without_rings(refusal),
     };
-    items.extend(engines(&ring, aio::native(circumstances), aio::posix()));
-    items.push(passthrough(circumstances, &ring, &generic_devices()));
-    items.push(own_driver());
+    let engines = EngineKind::ALL.iter().map(|kind| kind.engine());
+    items.extend(engines.map(|e| engine(e.name, (e.here)(circumstances))));
     items
 }
 
@@ -104,60 +100,6 @@ fn engine(name: &str, answer: Result<String, Refusal>) -> Item {
     }
 }
 
-/// The device files of NVMe namespaces, as the kernel names them.
-fn generic_devices() -> Vec<PathBuf> {
-    let named = fs::read_dir("/sys/class/nvme-generic").into_iter().flatten().flatten();
-    let mut devices: Vec<PathBuf> = named.map(|e| Path::new("/dev").join(e.file_name())).collect();
-    devices.sort();
-    devices
-}
-
-fn passthrough(circumstances: &Circumstances, ring: &Result<(), Refusal>, devices: &[PathBuf]) -> Item {
-    let answer = ring.clone().and_then(|()| io_uring::big_entries(circumstances)).and_then(|()| {
-        let Some(first) = devices.first() else {
-            return Err(Refusal {
-                why: "no NVMe namespace has a generic device here".into(),
-                restore: "an NVMe drive that the kernel's driver has (Linux 5.13 or later)".into(),
-            });
-        };
-        let opened = devices.iter().find(|d| File::open(d).is_ok());
-        let opened = opened.ok_or_else(|| Refusal {
-            why: format!("{} can't be opened", first.display()),
-            restore: "run as root".into(),
-        })?;
-        Ok(format!("NVMe passthrough: {}", opened.display()))
-    });
-    engine("io_uring_cmd", answer)
-}
-
-fn own_driver() -> Item {
-    let answers: Vec<_> = pci::nvme_controllers()
-        .into_iter()
-        .map(|(address, _)| (way(&address, &Facts::read(&address)), address))
-        .collect();
-    let answer = match answers.iter().find(|(answer, _)| answer.is_ok()).or(answers.first()) {
-        Some((Ok(_), address)) => Ok(format!("a drive without the kernel: {address} is free")),
-        Some((Err(e), _)) => Err(Refusal { why: e.what.clone(), restore: e.remedy.clone() }),
-        None => Err(Refusal {
-            why: "no NVMe controller is on the PCI bus".into(),
-            restore: "an NVMe drive that nothing else uses".into(),
-        }),
-    };
-    engine("nvme_user", answer)
-}
-
-fn engines(ring: &Result<(), Refusal>, libaio: Result<(), Refusal>, posix: Result<(), Refusal>) -> Vec<Item> {
-    let engine = |name: &str, text: &str| Item::ok(Section::Engines, &format!("engine.{name}"), name, text);
-    let lost = |name: &str| format!("--engine {name}, and comparisons with it");
-    vec![
-        answered(engine("io_uring", "a ring can be made"), ring, &lost("io_uring")),
-        answered(engine("libaio", "native aio: a context can be made"), &libaio, &lost("libaio")),
-        answered(engine("posix_aio", "glibc's: a read was done by its helper thread"), &posix, &lost("posix_aio")),
-        engine("sync", "pread and pwrite: needs nothing"),
-        engine("null", "does nothing: needs nothing"),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,35 +114,12 @@ mod tests {
     }
 
     #[test]
-    fn passthrough_needs_big_entries_and_a_device() {
-        let circumstances = Circumstances::read();
-        let no_ring = Err(Refusal { why: "w".into(), restore: "r".into() });
-        let item = passthrough(&circumstances, &no_ring, &["/dev/null".into()]);
-        assert_eq!((item.state, item.text.as_str()), (State::Missing, "w"));
-        let item = passthrough(&circumstances, &Ok(()), &[]);
-        assert_eq!((item.state, item.text.as_str()), (State::Missing, "no NVMe namespace has a generic device here"));
-        let item = passthrough(&circumstances, &Ok(()), &["/no/such".into(), "/dev/null".into()]);
-        assert_eq!((item.state, item.text.as_str()), (State::Ok, "NVMe passthrough: /dev/null"));
-        let item = passthrough(&circumstances, &Ok(()), &["/no/such".into()]);
-        assert_eq!((item.text.as_str(), item.restore.as_deref()), ("/no/such can't be opened", Some("run as root")));
-    }
-
-    #[test]
     fn a_refusal_names_the_engine_that_is_lost() {
-        let no = || Err(Refusal { why: "w".into(), restore: "r".into() });
-        let items = engines(&no(), Ok(()), no());
-        let states: Vec<_> = items.iter().map(|i| (i.name.as_str(), i.state)).collect();
-        assert_eq!(
-            states,
-            [
-                ("io_uring", State::Missing),
-                ("libaio", State::Ok),
-                ("posix_aio", State::Missing),
-                ("sync", State::Ok),
-                ("null", State::Ok)
-            ]
-        );
-        assert_eq!(items[0].lost.as_deref(), Some("--engine io_uring, and comparisons with it"));
-        assert_eq!((items[0].text.as_str(), items[0].restore.as_deref()), ("w", Some("r")));
+        let item = engine("io_uring", Err(Refusal { why: "w".into(), restore: "r".into() }));
+        assert_eq!((item.name.as_str(), item.state), ("io_uring", State::Missing));
+        assert_eq!(item.lost.as_deref(), Some("--engine io_uring, and comparisons with it"));
+        assert_eq!((item.text.as_str(), item.restore.as_deref()), ("w", Some("r")));
+        let item = engine("libaio", Ok("a context can be made".into()));
+        assert_eq!((item.state, item.text.as_str(), item.lost), (State::Ok, "a context can be made", None));
     }
 }

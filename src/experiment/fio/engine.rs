@@ -2,39 +2,48 @@
 
 use toml::Value;
 
+use iotrail_base::words::list;
+use iotrail_load::engine::capabilities::{Engine, TargetKind};
+use iotrail_load::options::EngineKind;
+
 use super::At;
-use super::interface::Engine;
 use super::job::{Setting, no_value};
 use super::map::Mapping;
 
+/// fio's names of the engines that both have, those without a target last.
+fn names() -> String {
+    let of = |kind: &EngineKind| {
+        let engine = kind.engine();
+        engine.fio.iter().map(|name| (engine.target == TargetKind::Nothing, (*name).to_owned())).collect::<Vec<_>>()
+    };
+    let mut names: Vec<(bool, String)> = EngineKind::ALL.iter().flat_map(of).collect();
+    names.sort_unstable();
+    list(&names.into_iter().map(|(_, name)| name).collect::<Vec<_>>())
+}
+
 impl Mapping {
-    pub(super) fn engine(&mut self) -> Result<Engine, At> {
+    pub(super) fn engine(&mut self) -> Result<&'static Engine, At> {
         let engine = match self.take("ioengine") {
             None => {
                 self.note("without ioengine fio uses psync: plain reads and writes");
-                Engine::Sync
+                EngineKind::Sync
             }
             Some(s) => {
                 let name = s.value.clone().unwrap_or_default();
-                Engine::of(&name).ok_or_else(|| {
-                    At::line(
-                        s.line,
-                        format!(
-                            "ioengine={name} has no counterpart: there are io_uring, io_uring_cmd, libaio, posixaio, psync, \
-                             sync and null"
-                        ),
-                    )
+                EngineKind::of_fio(&name).ok_or_else(|| {
+                    At::line(s.line, format!("ioengine={name} has no counterpart: there are {}", names()))
                 })?
             }
         };
-        self.set("engine", engine.name());
+        let engine = engine.engine();
+        self.set("engine", engine.name);
         Ok(engine)
     }
 
-    pub(super) fn depth(&mut self, engine: Engine) -> Result<(), At> {
+    pub(super) fn depth(&mut self, engine: &Engine) -> Result<(), At> {
         let depth = self.take("iodepth");
         let batch = self.take("iodepth_batch");
-        if matches!(engine, Engine::Sync) {
+        if engine.one_in_flight.is_some() {
             for (name, s) in [("iodepth", &depth), ("iodepth_batch", &batch)] {
                 if let Some(s) = s.as_ref().filter(|s| s.value.as_deref() != Some("1")) {
                     self.unmapped(name, s, "a synchronous engine has one I/O in flight, in fio too");
@@ -59,8 +68,8 @@ impl Mapping {
     }
 
     /// What fio's io_uring engine asks the kernel for (engines/io_uring.c), said or not.
-    pub(super) fn ring(&mut self, engine: Engine) -> Result<(), At> {
-        if !engine.has_ring() {
+    pub(super) fn ring(&mut self, engine: &Engine) -> Result<(), At> {
+        if engine.ring.is_none() {
             return Ok(()); // what is left is named by `rest`
         }
         let sqpoll = self.flag("sqthread_poll")?.unwrap_or(false);

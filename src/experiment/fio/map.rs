@@ -2,7 +2,8 @@
 
 use toml::Value;
 
-use super::interface::Engine;
+use iotrail_load::engine::capabilities::{Engine, TargetKind};
+
 use super::job::{Job, Setting, no_value, number};
 use super::passed_over::{ONLY, SAYS_NOTHING};
 use super::{At, Imported};
@@ -169,7 +170,7 @@ impl Mapping {
         Ok(Some(size))
     }
 
-    fn cache(&mut self, engine: Engine) -> Result<(), At> {
+    fn cache(&mut self, engine: &Engine) -> Result<(), At> {
         let line = |s: &Option<Setting>| s.as_ref().map_or(0, |s| s.line);
         let (direct, buffered) = (self.take("direct"), self.take("buffered"));
         let value = |name: &str, s: &Option<Setting>| match s {
@@ -182,7 +183,7 @@ impl Mapping {
         let direct = if by_buffered { is_buffered == Some(false) } else { is_direct.unwrap_or(false) };
         self.set(if direct { "direct" } else { "buffered" }, true);
         let invalidate = self.flag("invalidate")?.unwrap_or(true);
-        if !direct && invalidate && engine != Engine::Null {
+        if !direct && invalidate && engine.target != TargetKind::Nothing {
             self.note(
                 "fio drops the file's pages from the page cache before it begins (invalidate=1); this load does not",
             );

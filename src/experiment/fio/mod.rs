@@ -3,14 +3,13 @@
 //! | file | responsible for |
 //! |---|---|
 //! | `job` | the text: sections, comments, values with fio's units |
-//! | `map`, `engine`, `interface` | one job's options → `bench`'s; its engine and what that asks the kernel for |
+//! | `map`, `engine` | one job's options → `bench`'s; its engine and what that asks the kernel for |
 //! | `passed_over` | options that need no counterpart |
 //!
 //! What fio does by default and without saying is part of its load: buffered I/O, a depth of 1, ring flags that were not asked
 //! for. The import says so and asks for the same.
 
 mod engine;
-mod interface;
 mod job;
 mod map;
 mod passed_over;

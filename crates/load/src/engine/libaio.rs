@@ -9,8 +9,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use super::{Completion, Io, Job, Memory, Op, Queued, Reaper, Submitter, Wait, last_error, time_left};
+use super::capabilities::{Completions, Engine, Nop, TargetKind, no_other_remedy};
+use super::{Completion, Io, Memory, Op, Opened, Opening, Queued, Reaper, Submitter, Wait, last_error, time_left};
 use iotrail_base::error::{Error, Result};
+use iotrail_host::aio;
+
+pub static ENGINE: Engine = Engine {
+    name: "libaio",
+    help: None,
+    fio: &["libaio"],
+    target: TargetKind::File,
+    ring: None,
+    nop: Nop::Refused,
+    completions: Completions::Aio,
+    completes_in_queue: false,
+    one_in_flight: None,
+    sleeps: true,
+    synchronous_if_buffered: Some((
+        "libaio_buffered",
+        "native aio through the page cache is synchronous: io_submit itself waits for the data",
+    )),
+    here: |circumstances| aio::native(circumstances).map(|()| "native aio: a context can be made".into()),
+    remedy: no_other_remedy,
+};
 
 /// linux/aio_abi.h: struct iocb (little-endian field order).
 #[repr(C)]
@@ -79,8 +100,9 @@ impl Drop for Context {
 }
 
 /// Sets up a context for as many I/Os as there are slots.
-pub fn open(job: &Job, fd: RawFd) -> Result<(Submit, Reap)> {
-    let slots = job.memory.slots;
+pub fn open(at: &Opening) -> Result<Opened<Submit, Reap>> {
+    let (fd, memory) = (at.target()?, at.job.memory);
+    let slots = memory.slots;
     let mut id = 0u64;
     // SAFETY: the kernel writes one context id, which must be 0 before.
     if unsafe { libc::syscall(libc::SYS_io_setup, slots, &mut id) } != 0 {
@@ -98,13 +120,13 @@ pub fn open(job: &Job, fd: RawFd) -> Result<(Submit, Reap)> {
     let submit = Submit {
         context: Arc::clone(&context),
         fd,
-        memory: job.memory,
+        memory,
         blocks: vec![Iocb::default(); slots as usize],
         queued: Vec::with_capacity(slots as usize),
         syscalls: 0,
     };
     let reap = Reap { context, events: vec![Event::default(); slots as usize], syscalls: 0 };
-    Ok((submit, reap))
+    Ok(Opened::ringless(submit, reap))
 }
 
 fn refused(slots: u32, cause: io::Error) -> Error {

@@ -1,5 +1,8 @@
 //! I/O interfaces behind one contract: one file (or folder) each.
 //!
+//! An engine's file holds `ENGINE`, what it can do ([`Engine`]), and `open`, which takes an [`Opening`] and yields both halves
+//! ([`Opened`]). `registry` has one line for each. Whatever else has to know something of an engine asks its `ENGINE`.
+//!
 //! An engine is opened once per job and comes in two halves, so that the reaping half can move to another thread:
 //!
 //! | hook | half | required | called by | how often |
@@ -18,17 +21,25 @@
 //! reap (an engine failed midway) it leaks them. Slot `s` has bytes `s * stride .. s * stride + block_bytes`; from
 //! `queue` until its completion is handed out by `poll` the kernel owns them.
 
+pub mod capabilities;
 pub mod io_uring;
 pub mod libaio;
 pub mod null;
 pub mod nvme;
 pub mod posix_aio;
+pub mod registry;
 pub mod sync;
 
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Instant;
+
+use capabilities::Engine;
+use iotrail_base::error::{Error, Result};
+use nvme::identify::Namespace;
+use nvme::user::Controller;
 
 /// What one I/O does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,6 +170,59 @@ pub struct Job {
     pub fd: Option<RawFd>,
     /// I/Os per submission.
     pub batch: u32,
+}
+
+/// How a target that is not reached through files is reached.
+pub enum Passage {
+    /// Commands through the kernel.
+    Generic(Namespace),
+    /// Without it.
+    Own(Arc<Controller>),
+}
+
+/// What an engine is opened with.
+pub struct Opening<'a> {
+    pub engine: &'static Engine,
+    pub job: Job,
+    /// What was asked of the ring; other engines have none.
+    pub ring: &'a io_uring::Config,
+    /// Of a target past files.
+    pub passage: Option<&'a Passage>,
+}
+
+impl Opening<'_> {
+    /// The target's descriptor, for an engine that cannot do without.
+    pub fn target(&self) -> Result<RawFd> {
+        self.job.fd.ok_or_else(|| self.no_target())
+    }
+
+    pub fn no_target(&self) -> Error {
+        Error::input(format!("--engine {} needs a target", self.engine.name), "name one with --file")
+    }
+}
+
+/// An open engine.
+pub struct Opened<S, R> {
+    pub submitter: S,
+    pub reaper: R,
+    /// Names of the setup flags that the kernel's answer holds.
+    pub granted: Vec<String>,
+    /// Thread id of the SQPOLL thread; `None` without one, or where the kernel does not tell.
+    pub sq_tid: Option<i32>,
+}
+
+impl<S, R> Opened<S, R> {
+    /// Of an engine without a ring.
+    pub fn ringless(submitter: S, reaper: R) -> Self {
+        Self { submitter, reaper, granted: Vec::new(), sq_tid: None }
+    }
+}
+
+/// What is done with an open engine. Compiled for each of them: between an I/O and the next lies no indirect call.
+pub trait Drive {
+    type Outcome;
+
+    fn drive<S: Submitter, R: Reaper>(self, opened: Opened<S, R>) -> Result<Self::Outcome>;
 }
 
 /// The errno of the last call of libc, as an error.

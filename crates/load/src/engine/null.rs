@@ -3,14 +3,32 @@
 use std::io;
 use std::time::Instant;
 
-use super::{Completion, Io, Job, Queued, Reaper, Submitter, Wait};
+use super::capabilities::{Completions, Engine, Nop, TargetKind, no_other_remedy};
+use super::{Completion, Io, Opened, Opening, Queued, Reaper, Submitter, Wait};
+use iotrail_base::error::Result;
+
+pub static ENGINE: Engine = Engine {
+    name: "null",
+    help: None,
+    fio: &["null"],
+    target: TargetKind::Nothing,
+    ring: None,
+    nop: Nop::MovesBlock,
+    completions: Completions::Unseen,
+    completes_in_queue: true,
+    one_in_flight: None,
+    sleeps: true,
+    synchronous_if_buffered: None,
+    here: |_| Ok("does nothing: needs nothing".into()),
+    remedy: no_other_remedy,
+};
 
 pub struct Null {
     block_bytes: i32,
 }
 
-pub fn open(job: &Job) -> (Null, Nothing) {
-    (Null { block_bytes: job.memory.block_bytes as i32 }, Nothing)
+pub fn open(at: &Opening) -> Result<Opened<Null, Nothing>> {
+    Ok(Opened::ringless(Null { block_bytes: at.job.memory.block_bytes as i32 }, Nothing))
 }
 
 impl Submitter for Null {

@@ -10,7 +10,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::{Completion, Io, Job, Memory, Op, Queued, Reaper, Submitter, Wait, last_error, time_left};
+use super::capabilities::{Completions, Engine, Nop, TargetKind, no_other_remedy};
+use super::{Completion, Io, Memory, Op, Opened, Opening, Queued, Reaper, Submitter, Wait, last_error, time_left};
+use iotrail_base::error::Result;
+use iotrail_host::aio;
+
+pub static ENGINE: Engine = Engine {
+    name: "posix_aio",
+    help: None,
+    fio: &["posixaio"],
+    target: TargetKind::File,
+    ring: None,
+    nop: Nop::Refused,
+    completions: Completions::HelperCalls,
+    completes_in_queue: false,
+    one_in_flight: None,
+    sleeps: true,
+    synchronous_if_buffered: None,
+    here: |_| aio::posix().map(|()| "glibc's: a read was done by its helper thread".into()),
+    remedy: no_other_remedy,
+};
 
 /// One control block per slot. From `submit` until its result was taken, a block belongs to glibc; otherwise to the
 /// half that holds the slot: the submitting one before `busy` is set, the reaping one from then until it clears it.
@@ -24,8 +43,8 @@ unsafe impl Send for Blocks {}
 // SAFETY: as above.
 unsafe impl Sync for Blocks {}
 
-/// `fd` is the target.
-pub fn open(job: &Job, fd: RawFd) -> (Submit, Reap) {
+pub fn open(at: &Opening) -> Result<Opened<Submit, Reap>> {
+    let (fd, job) = (at.target()?, &at.job);
     let slots = job.memory.slots as usize;
     // SAFETY: a plain C structure, valid when all zero.
     let empty = || unsafe { std::mem::zeroed::<libc::aiocb>() };
@@ -40,7 +59,7 @@ pub fn open(job: &Job, fd: RawFd) -> (Submit, Reap) {
         queued: Vec::with_capacity(job.batch as usize),
         slots: Vec::with_capacity(job.batch as usize),
     };
-    (submit, Reap { blocks, waiting: Vec::with_capacity(slots) })
+    Ok(Opened::ringless(submit, Reap { blocks, waiting: Vec::with_capacity(slots) }))
 }
 
 /// The submitting half.

@@ -2,8 +2,26 @@
 
 use std::os::fd::RawFd;
 
+use super::capabilities::{Completions, Engine, Nop, TargetKind, no_other_remedy};
 use super::null::Nothing;
-use super::{Io, Job, Memory, Op, Queued, Submitter, last_error};
+use super::{Io, Memory, Op, Opened, Opening, Queued, Submitter, last_error};
+use iotrail_base::error::Result;
+
+pub static ENGINE: Engine = Engine {
+    name: "sync",
+    help: None,
+    fio: &["psync", "sync"],
+    target: TargetKind::File,
+    ring: None,
+    nop: Nop::Refused,
+    completions: Completions::OwnCalls,
+    completes_in_queue: true,
+    one_in_flight: Some("pread and pwrite"),
+    sleeps: true,
+    synchronous_if_buffered: None,
+    here: |_| Ok("pread and pwrite: needs nothing".into()),
+    remedy: no_other_remedy,
+};
 
 pub struct Sync {
     fd: RawFd,
@@ -11,9 +29,8 @@ pub struct Sync {
     syscalls: u64,
 }
 
-/// `fd` is the target: pread and pwrite need one.
-pub fn open(job: &Job, fd: RawFd) -> (Sync, Nothing) {
-    (Sync { fd, memory: job.memory, syscalls: 0 }, Nothing)
+pub fn open(at: &Opening) -> Result<Opened<Sync, Nothing>> {
+    Ok(Opened::ringless(Sync { fd: at.target()?, memory: at.job.memory, syscalls: 0 }, Nothing))
 }
 
 impl Submitter for Sync {

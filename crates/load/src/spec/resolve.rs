@@ -3,7 +3,7 @@
 use super::{End, LoadSpec, ReaperKind, ring};
 use crate::engine::io_uring::Config;
 use crate::engine::io_uring::flags::{Flag, Setup};
-use crate::options::{EngineKind, LoadOptions, Rw, Wait};
+use crate::options::{LoadOptions, Wait};
 use crate::{cpus, verify};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::{Target, Warning};
@@ -21,7 +21,8 @@ impl LoadSpec {
     pub fn resolve(options: &LoadOptions, target: Option<&Target>, online_cpus: &[u32]) -> Result<LoadSpec> {
         let o = options;
         let mut warnings = Vec::new();
-        let needs_file = o.engine != EngineKind::Null && o.rw != Rw::Nop;
+        let engine = o.engine.engine();
+        let needs_file = o.uses_target();
         let setup = ring::setup(o, needs_file)?;
         let register = ring::register(o, needs_file)?;
         passage(o, &setup, target)?;
@@ -47,11 +48,7 @@ impl LoadSpec {
         if needs_file && o.file.is_none() {
             return Err(Error::input(
                 format!("--engine {} with --rw {} needs a target", o.engine, o.rw),
-                match o.engine {
-                    EngineKind::IoUringCmd => "name a namespace's generic device: --file /dev/ng0n1",
-                    EngineKind::NvmeUser => "name a drive by its PCI address: --file 0000:00:04.0",
-                    _ => "name one with --file; a missing file is made with --size",
-                },
+                engine.target.name_one(),
             ));
         }
         if let Some(rate) = o.rate
@@ -75,12 +72,8 @@ impl LoadSpec {
         if o.verify && !needs_file {
             return Err(Error::input("--verify has nothing to check without a target", "leave it away"));
         }
-        if o.engine == EngineKind::Libaio && o.buffered {
-            warnings.push(Warning::new(
-                "libaio_buffered",
-                "native aio through the page cache is synchronous: io_submit itself waits for the data",
-                "leave --buffered away",
-            ));
+        if let Some((code, text)) = engine.synchronous_if_buffered.filter(|_| o.buffered) {
+            warnings.push(Warning::new(code, text, "leave --buffered away"));
         }
         Ok(LoadSpec {
             engine: o.engine,
@@ -93,7 +86,7 @@ impl LoadSpec {
                 register_buffers: register.contains(&"buffers"),
                 register_ring: register.contains(&"ring"),
                 force_async: o.force_async,
-                big_entries: o.engine == EngineKind::IoUringCmd,
+                big_entries: engine.ring.is_some_and(|ring| ring.big_entries),
             },
             rw: o.rw,
             block_bytes,
@@ -136,10 +129,10 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
             format!("use a --batch from 1 to {}", o.depth),
         ));
     }
-    if o.engine == EngineKind::Sync && o.depth > 1 {
+    if let Some(calls) = o.engine.engine().one_in_flight.filter(|_| o.depth > 1) {
         warnings.push(Warning::new(
             "sync_depth",
-            format!("pread and pwrite have one I/O in flight per job: depth 1 is used, not {}", o.depth),
+            format!("{calls} have one I/O in flight per job: depth 1 is used, not {}", o.depth),
             "give --depth 1, and more --jobs for more in flight",
         ));
         return Ok((1, 1));
@@ -149,14 +142,15 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
 
 /// What the ways past files rule out.
 fn passage(o: &LoadOptions, setup: &Setup, target: Option<&Target>) -> Result<()> {
-    if o.engine.is_past_files() && o.buffered {
+    let engine = o.engine.engine();
+    if engine.target.is_past_files() && o.buffered {
         return Err(Error::input(
             format!("--buffered: --engine {} goes past the page cache", o.engine),
             "leave it away",
         ));
     }
     // The kernel takes it, and completes by interrupts.
-    if o.engine == EngineKind::IoUringCmd
+    if engine.ring.is_some_and(|ring| ring.iopoll_may_be_ignored)
         && setup.has(Flag::Iopoll)
         && let Some(drive) = target.filter(|t| t.poll_queues == Some(0))
     {
@@ -168,12 +162,12 @@ fn passage(o: &LoadOptions, setup: &Setup, target: Option<&Target>) -> Result<()
     Ok(())
 }
 
-/// Our own driver takes no interrupts: there is nothing to sleep for.
+/// An engine that cannot sleep looks.
 fn wait(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Wait {
-    if o.engine == EngineKind::NvmeUser && o.wait == Wait::Block {
+    if !o.engine.engine().sleeps && o.wait == Wait::Block {
         warnings.push(Warning::new(
             "polls",
-            "nvme_user looks for completions and never sleeps: --wait peek is used, not block",
+            format!("{} looks for completions and never sleeps: --wait peek is used, not block", o.engine),
             "give --wait peek",
         ));
         return Wait::Peek;
@@ -202,7 +196,7 @@ fn reaper(o: &LoadOptions, online: &[u32]) -> Result<ReaperKind> {
             }
         },
     };
-    if matches!(o.engine, EngineKind::Sync | EngineKind::Null) {
+    if o.engine.engine().completes_in_queue {
         return Err(Error::input(
             format!("--reaper thread: --engine {} completes its I/Os when they are submitted", o.engine),
             "leave it away",

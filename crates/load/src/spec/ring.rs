@@ -1,19 +1,21 @@
 //! The options that are io_uring's: setup flags, the SQPOLL thread, registration.
 
+use crate::engine::capabilities::Nop;
 use crate::engine::io_uring::flags::{self, Flag, Setup};
-use crate::options::{EngineKind, LoadOptions, Rw};
+use crate::options::{LoadOptions, Rw};
 use iotrail_base::error::{Error, Result};
 
 pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
     let refused = |r: flags::Refusal| Error::input(r.what, r.remedy);
     let setup: Setup = o.ring.parse().map_err(refused)?;
-    if o.rw == Rw::Nop && !matches!(o.engine, EngineKind::IoUring | EngineKind::Null) {
+    let engine = o.engine.engine();
+    if o.rw == Rw::Nop && engine.nop == Nop::Refused {
         return Err(Error::input(
             format!("--rw nop is io_uring's no-op; --engine {} has none", o.engine),
             "use --engine io_uring, or --engine null",
         ));
     }
-    if !o.engine.has_ring() {
+    if engine.ring.is_none() {
         for (given, option) in [
             (!setup.flags.is_empty(), "--ring"),
             (!o.register.trim().is_empty(), "--register"),

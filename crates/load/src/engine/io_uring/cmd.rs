@@ -4,19 +4,79 @@
 //! A drive ends a read or write whole or not at all. The result is 0, an NVMe status above it, or a negated errno of the
 //! kernel's.
 
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use linux_raw_sys::io_uring as sys;
 
 use super::entry::{Common, Entry};
-use super::{Completions, Config, Opened, open_for};
+use super::{Completions, Queue, open_for};
+use crate::engine::capabilities::{self, Engine, Failure, Nop, RingUse, TargetKind};
 use crate::engine::nvme::command::{self, Range};
 use crate::engine::nvme::identify::{self, Namespace};
 use crate::engine::nvme::status::Status;
-use crate::engine::{Completion, Io, Job, Op, Reaper, Wait, last_error};
+use crate::engine::{Completion, Io, Op, Opened, Opening, Passage, Reaper, Wait, last_error};
 use iotrail_base::error::Result;
+use iotrail_host::io_uring;
+use iotrail_host::refusal::{Circumstances, Refusal};
+
+pub static ENGINE: Engine = Engine {
+    name: "io_uring_cmd",
+    help: Some("NVMe passthrough"),
+    fio: &["io_uring_cmd"],
+    target: TargetKind::Generic,
+    ring: Some(RingUse { big_entries: true, iopoll_may_be_ignored: true }),
+    nop: Nop::Refused,
+    completions: capabilities::Completions::Ring,
+    completes_in_queue: false,
+    one_in_flight: None,
+    sleeps: true,
+    synchronous_if_buffered: None,
+    here: |circumstances| here(circumstances, io_uring::ring(circumstances), &generic_devices()),
+    remedy,
+};
+
+/// The device files of NVMe namespaces, as the kernel names them.
+fn generic_devices() -> Vec<PathBuf> {
+    let named = fs::read_dir("/sys/class/nvme-generic").into_iter().flatten().flatten();
+    let mut devices: Vec<PathBuf> = named.map(|e| Path::new("/dev").join(e.file_name())).collect();
+    devices.sort();
+    devices
+}
+
+fn here(
+    circumstances: &Circumstances,
+    ring: std::result::Result<(), Refusal>,
+    devices: &[PathBuf],
+) -> std::result::Result<String, Refusal> {
+    ring?;
+    io_uring::big_entries(circumstances)?;
+    let Some(first) = devices.first() else {
+        return Err(Refusal {
+            why: "no NVMe namespace has a generic device here".into(),
+            restore: "an NVMe drive that the kernel's driver has (Linux 5.13 or later)".into(),
+        });
+    };
+    let opened = devices.iter().find(|d| File::open(d).is_ok());
+    let opened = opened.ok_or_else(|| Refusal {
+        why: format!("{} can't be opened", first.display()),
+        restore: "run as root".into(),
+    })?;
+    Ok(format!("NVMe passthrough: {}", opened.display()))
+}
+
+fn remedy(failure: &Failure) -> Option<&'static str> {
+    match failure.errno {
+        libc::EINVAL | libc::EOPNOTSUPP => Some(
+            "use a smaller --bs (a command's limit is in queue/max_hw_sectors_kb); registered buffers and iopoll need Linux 6.1",
+        ),
+        libc::EACCES => Some("run as root: before Linux 6.2 nobody else may pass commands"),
+        _ => None,
+    }
+}
 
 /// linux/nvme_ioctl.h: struct nvme_uring_cmd, and nvme_passthru_cmd, whose last word is the result.
 #[repr(C)]
@@ -142,8 +202,10 @@ pub struct Commands {
     block_bytes: i32,
 }
 
-/// A load's ring on the generic device `fd`, with all that `config` wants registered.
-pub fn open(config: &Config, job: &Job, namespace: Namespace) -> Result<Opened<Passthrough, Commands>> {
+/// A load's ring on the generic device, with all that was asked for registered.
+pub fn open(at: &Opening) -> Result<Opened<Queue<Passthrough>, Commands>> {
+    let Some(&Passage::Generic(namespace)) = at.passage else { return Err(at.no_target()) };
+    let (config, job) = (at.ring, &at.job);
     let opened = open_for(config, job, Passthrough { common: Common::new(config, job), namespace })?;
     let reaper = Commands { completions: opened.reaper, block_bytes: job.memory.block_bytes as i32 };
     Ok(Opened { submitter: opened.submitter, reaper, granted: opened.granted, sq_tid: opened.sq_tid })
@@ -185,8 +247,9 @@ impl Reaper for Commands {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Config;
     use super::*;
-    use crate::engine::Memory;
+    use crate::engine::{Job, Memory};
 
     fn entry(fixed: bool, io: &Io) -> (sys::io_uring_sqe, Command) {
         let memory = Memory { base: std::ptr::NonNull::dangling(), stride: 4096, block_bytes: 4096, slots: 8 };
@@ -226,6 +289,18 @@ mod tests {
         // SAFETY: as above.
         let (flags, index) = unsafe { (sqe.__bindgen_anon_3.uring_cmd_flags, sqe.__bindgen_anon_4.buf_index) };
         assert_eq!((flags, index, command.opcode), (1, 7, 2));
+    }
+
+    #[test]
+    fn it_needs_a_ring_big_entries_and_a_device() {
+        let circumstances = Circumstances::read();
+        let says = |ring, devices: &[PathBuf]| here(&circumstances, ring, devices).map_err(|r| r.why);
+        assert_eq!(says(Err(Refusal { why: "w".into(), restore: "r".into() }), &["/dev/null".into()]), Err("w".into()));
+        assert_eq!(says(Ok(()), &[]), Err("no NVMe namespace has a generic device here".into()));
+        let devices = ["/no/such".into(), "/dev/null".into()];
+        assert_eq!(says(Ok(()), &devices), Ok("NVMe passthrough: /dev/null".into()));
+        let refusal = here(&circumstances, Ok(()), &["/no/such".into()]).unwrap_err();
+        assert_eq!((refusal.why.as_str(), refusal.restore.as_str()), ("/no/such can't be opened", "run as root"));
     }
 
     #[test]

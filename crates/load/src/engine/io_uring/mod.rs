@@ -27,12 +27,42 @@ use std::time::Instant;
 
 use linux_raw_sys::io_uring as sys;
 
-use super::{Completion, Io, Job, Memory, Queued, Reaper, Submitter, Wait, time_left};
+use super::capabilities::{self, Engine, Failure, Nop, RingUse, TargetKind};
+use super::{Completion, Io, Job, Memory, Opened, Opening, Queued, Reaper, Submitter, Wait, time_left};
 use entry::{Common, Entry, ReadWrite};
 use flags::Flag;
 use iotrail_base::error::Result;
+use iotrail_host::io_uring;
 use refusal::Words;
 use ring::{Handle, Ring};
+
+pub static ENGINE: Engine = Engine {
+    name: "io_uring",
+    help: None,
+    fio: &["io_uring"],
+    target: TargetKind::File,
+    ring: Some(RingUse { big_entries: false, iopoll_may_be_ignored: false }),
+    nop: Nop::MovesNothing,
+    completions: capabilities::Completions::Ring,
+    completes_in_queue: false,
+    one_in_flight: None,
+    sleeps: true,
+    synchronous_if_buffered: None,
+    here: |circumstances| io_uring::ring(circumstances).map(|()| "a ring can be made".into()),
+    remedy,
+};
+
+fn remedy(failure: &Failure) -> Option<&'static str> {
+    match failure.errno {
+        libc::EOPNOTSUPP if failure.iopoll => Some(
+            "iopoll needs a device with poll queues (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: leave iopoll away",
+        ),
+        libc::EINVAL if !failure.has_target => {
+            Some("the kernel does not take this operation with these flags; see `iotrail check`")
+        }
+        _ => None,
+    }
+}
 
 /// What was asked of the ring.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,16 +79,6 @@ pub struct Config {
     pub force_async: bool,
     /// Entries of twice the size (SQE128 and CQE32), as passthrough's commands are.
     pub big_entries: bool,
-}
-
-/// An open ring, in two halves, and what the kernel says it is.
-pub struct Opened<E = ReadWrite, R = Completions> {
-    pub submitter: Queue<E>,
-    pub reaper: R,
-    /// Names of the setup flags that the kernel's answer holds.
-    pub granted: Vec<String>,
-    /// Thread id of the SQPOLL thread; `None` without one, or where the kernel does not tell.
-    pub sq_tid: Option<i32>,
 }
 
 const BIG_ENTRIES: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
@@ -92,13 +112,12 @@ pub fn granted(config: &Config, ring: &Ring) -> Vec<String> {
     flags::names(ring.params.flags, config.setup.cq_entries.map(|_| ring.params.cq_entries))
 }
 
-/// A load's ring, with all that `config` wants registered.
-pub fn open(config: &Config, job: &Job) -> Result<Opened> {
-    open_for(config, job, ReadWrite(Common::new(config, job)))
+pub fn open(at: &Opening) -> Result<Opened<Queue<ReadWrite>, Completions>> {
+    open_for(at.ring, &at.job, ReadWrite(Common::new(at.ring, &at.job)))
 }
 
-/// A ring whose requests `entry` makes.
-fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<E>> {
+/// A load's ring, with all that `config` wants registered, whose requests `entry` makes.
+fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<Queue<E>, Completions>> {
     let ring = Arc::new(open_ring(config, &refusal::LOAD)?);
     if config.register_files {
         let fd = job.fd.expect("resolve() refuses registered files without a target");
@@ -148,7 +167,7 @@ fn register_buffers(ring: &Ring, memory: &Memory) -> io::Result<()> {
 }
 
 /// The submitting half.
-pub struct Queue<E = ReadWrite> {
+pub struct Queue<E> {
     ring: Arc<Ring>,
     /// Our copy of the submission tail, ahead of the shared one by what was queued since the last `submit`.
     tail: u32,

@@ -26,7 +26,7 @@ mod queue;
 mod registers;
 mod vfio;
 mod warden;
-pub mod way;
+mod way;
 
 use std::io;
 use std::sync::Arc;
@@ -41,8 +41,43 @@ use registers::doorbell_at;
 
 use super::command::{self, Command, Range};
 use super::status::Status;
-use crate::engine::{Completion, Io, Job, Memory, Op, Queued, Reaper, Submitter, Wait};
+use crate::engine::capabilities::{self, Engine, Nop, TargetKind, no_other_remedy};
+use crate::engine::{Completion, Io, Memory, Op, Opened, Opening, Passage, Queued, Reaper, Submitter, Wait};
 use iotrail_base::error::Result;
+use iotrail_host::pci;
+use iotrail_host::refusal::Refusal;
+
+pub static ENGINE: Engine = Engine {
+    name: "nvme_user",
+    help: Some("An NVMe drive without the kernel"),
+    fio: &[],
+    target: TargetKind::Drive,
+    ring: None,
+    nop: Nop::Refused,
+    completions: capabilities::Completions::Unseen,
+    completes_in_queue: false,
+    one_in_flight: None,
+    // It takes no interrupts: there is nothing to sleep for.
+    sleeps: false,
+    synchronous_if_buffered: None,
+    here: |_| here(),
+    remedy: no_other_remedy,
+};
+
+fn here() -> std::result::Result<String, Refusal> {
+    let answers: Vec<_> = pci::nvme_controllers()
+        .into_iter()
+        .map(|(address, _)| (way::way(&address, &way::Facts::read(&address)), address))
+        .collect();
+    match answers.iter().find(|(answer, _)| answer.is_ok()).or(answers.first()) {
+        Some((Ok(_), address)) => Ok(format!("a drive without the kernel: {address} is free")),
+        Some((Err(e), _)) => Err(Refusal { why: e.what.clone(), restore: e.remedy.clone() }),
+        None => Err(Refusal {
+            why: "no NVMe controller is on the PCI bus".into(),
+            restore: "an NVMe drive that nothing else uses".into(),
+        }),
+    }
+}
 
 /// Longest wait for an I/O: what the kernel's driver waits.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -95,8 +130,9 @@ pub struct Reap {
 }
 
 /// Makes a queue pair for the job.
-pub fn open(controller: &Arc<Controller>, job: &Job) -> Result<(Submit, Reap)> {
-    let memory = job.memory;
+pub fn open(at: &Opening) -> Result<Opened<Submit, Reap>> {
+    let Some(Passage::Own(controller)) = at.passage else { return Err(at.no_target()) };
+    let memory = at.job.memory;
     let reach = &controller.device.reach;
     let buffers = reach.pin(memory.base, memory.stride * memory.slots as usize)?;
     let (pointers, lists) = pointers(controller, &memory, &buffers)?;
@@ -134,7 +170,7 @@ pub fn open(controller: &Arc<Controller>, job: &Job) -> Result<(Submit, Reap)> {
         quiet_since: None,
         gone_since: None,
     };
-    Ok((submit, reap))
+    Ok(Opened::ringless(submit, reap))
 }
 
 /// The pointers to each slot's buffer, which never change, and the lists that some of them need.

@@ -1,0 +1,109 @@
+//! What the rest of the program asks of an engine: one [`Engine`] in each engine's file. Nobody else tells engines apart.
+
+use iotrail_host::refusal::{Circumstances, Refusal};
+
+/// An engine, as it describes itself. Every field is given by every engine, so that a new one has to decide each.
+#[derive(Debug)]
+pub struct Engine {
+    /// On the command line, in experiments and in stored measurements: never changed once released.
+    pub name: &'static str,
+    /// What `--help` says beside the name.
+    pub help: Option<&'static str>,
+    /// fio's names of it; none where fio has no such engine.
+    pub fio: &'static [&'static str],
+    pub target: TargetKind,
+    /// `None`: it has no ring, so io_uring's options are refused.
+    pub ring: Option<RingUse>,
+    /// What `--rw nop` does.
+    pub nop: Nop,
+    pub completions: Completions,
+    /// Its I/Os are complete when `queue` returns, so a reaper thread would have nothing to do.
+    pub completes_in_queue: bool,
+    /// The calls that have one I/O in flight per thread, by name: the depth is 1 then.
+    pub one_in_flight: Option<&'static str>,
+    /// It can wait in the kernel; otherwise `--wait peek` is used.
+    pub sleeps: bool,
+    /// Through the page cache its submission itself waits for the data: the warning's code and text. Such an I/O leaves no
+    /// event of its completion either.
+    pub synchronous_if_buffered: Option<(&'static str, &'static str)>,
+    /// Whether it can be had on this machine: what `iotrail check` says.
+    pub here: fn(&Circumstances) -> Result<String, Refusal>,
+    /// What to change when I/Os fail in this way; `None`: what holds for every engine.
+    pub remedy: fn(&Failure) -> Option<&'static str>,
+}
+
+/// What an engine reads and writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetKind {
+    Nothing,
+    /// A file, which is made if it is missing, or a block device.
+    File,
+    /// An NVMe namespace's generic character device.
+    Generic,
+    /// A whole drive, by its PCI address.
+    Drive,
+}
+
+impl TargetKind {
+    /// It is no file: neither made nor buffered, and nothing of it is in the page cache.
+    pub fn is_past_files(self) -> bool {
+        matches!(self, Self::Generic | Self::Drive)
+    }
+
+    /// How to name one where none was named.
+    pub fn name_one(self) -> &'static str {
+        match self {
+            Self::Nothing | Self::File => "name one with --file; a missing file is made with --size",
+            Self::Generic => "name a namespace's generic device: --file /dev/ng0n1",
+            Self::Drive => "name a drive by its PCI address: --file 0000:00:04.0",
+        }
+    }
+}
+
+/// How an engine uses a ring of io_uring's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingUse {
+    /// Entries of twice the size (SQE128 and CQE32).
+    pub big_entries: bool,
+    /// The kernel takes IOPOLL without poll queues, and completes by interrupts: that has to be refused before it runs.
+    pub iopoll_may_be_ignored: bool,
+}
+
+/// A no-op, and the result of one that succeeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nop {
+    Refused,
+    /// 0.
+    MovesNothing,
+    /// The block size.
+    MovesBlock,
+}
+
+/// Where its completions can be seen by probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completions {
+    /// In a ring of io_uring's.
+    Ring,
+    /// At the end of native aio's I/O.
+    Aio,
+    /// In pread64 and pwrite64 calls of helper threads.
+    HelperCalls,
+    /// In pread64 and pwrite64 calls of the load's own threads.
+    OwnCalls,
+    /// Nowhere in the kernel.
+    Unseen,
+}
+
+/// How I/Os failed.
+#[derive(Debug, Clone, Copy)]
+pub struct Failure {
+    pub errno: i32,
+    /// The ring polls.
+    pub iopoll: bool,
+    pub has_target: bool,
+}
+
+/// Of an engine that adds nothing to what holds for all.
+pub fn no_other_remedy(_: &Failure) -> Option<&'static str> {
+    None
+}
