@@ -31,6 +31,17 @@ pub mod run;
 pub mod top;
 pub mod trace;
 
+/// What `iotrail` alone says.
+const BEGIN: &str = "Usage: iotrail <COMMAND>
+
+iotrail follows each asynchronous I/O from submission to the application.
+  iotrail check               what can be seen here, and what cannot
+  iotrail trace -- COMMAND    where a program's I/O time goes, and what to change
+  iotrail run coop --quick    an experiment: two minutes, and its answer
+  iotrail bench --rw nop      a load that needs no device
+
+All commands: iotrail --help; one command: iotrail COMMAND --help";
+
 /// Follows asynchronous I/O from submission to the moment the application has its result.
 #[derive(Debug, Parser)]
 #[command(
@@ -141,6 +152,14 @@ fn dispatch(command: &Command) -> Result<u8> {
     }
 }
 
+/// A process by its number.
+fn process(text: &str) -> std::result::Result<u32, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err(format!("'{text}' is no process number (`pgrep NAME` prints those of a program)")),
+        Ok(number) => Ok(number),
+    }
+}
+
 /// A number of seconds, or a span with its unit.
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
     match text.parse::<f64>() {
@@ -161,7 +180,10 @@ fn told_by_parser(e: &clap::Error, first: Option<&OsStr>) -> Result<u8> {
         }
         // Nothing was asked for: what could be is the best answer, but nobody's result.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            e.render().to_string().trim_end().lines().for_each(terminal::say);
+            match first {
+                None => BEGIN.lines().for_each(terminal::say),
+                Some(_) => e.render().to_string().trim_end().lines().for_each(terminal::say),
+            }
             Ok(2)
         }
         _ => {
@@ -181,6 +203,14 @@ fn wrong_use(text: &str, command: Option<&str>) -> Error {
         } else if !line.starts_with("Usage: ") && !line.starts_with("For more information") {
             what.push(line.strip_prefix("error: ").unwrap_or(line));
         }
+    }
+    let what_is_wrong = what.join(" ");
+    // A program's name where its `--` was forgotten.
+    let program = what_is_wrong.strip_prefix("unexpected argument '").and_then(|rest| rest.split_once("' found"));
+    if let (Some("trace"), Some((program, _))) = (command, program)
+        && !program.starts_with('-')
+    {
+        return Error::input(what_is_wrong.clone(), format!("did you mean `iotrail trace -- {program}`?"));
     }
     let command = command.map_or_else(String::new, |c| format!(" {c}"));
     Error::input(what.join(" "), tip.map_or(format!("see `iotrail{command} --help`"), str::to_owned))
@@ -206,6 +236,11 @@ mod tests {
             line(&["iotrail", "bench", "--dept", "3"]),
             "unexpected argument '--dept' found; a similar argument exists: '--depth'"
         );
+        assert_eq!(
+            line(&["iotrail", "trace", "firefox"]),
+            "unexpected argument 'firefox' found; did you mean `iotrail trace -- firefox`?"
+        );
+        assert!(line(&["iotrail", "trace", "-p", "abc"]).contains("'abc' is no process number"));
         assert_eq!(
             line(&["iotrail", "run"]),
             "the following required arguments were not provided: <EXPERIMENT>; see `iotrail run --help`"

@@ -28,6 +28,7 @@ use iotrail_store::Store;
 )]
 pub struct ReportArgs {
     /// What is shown
+    #[arg(default_value = "last")]
     pub run: String,
 
     /// A second run, which is compared with the first on one page

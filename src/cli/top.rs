@@ -28,7 +28,7 @@ use iotrail_watch::subject::{self, Asked};
 #[derive(Debug, Args)]
 pub struct TopArgs {
     /// A process, with all that descend from it and the children that they make; may be given several times
-    #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = crate::cli::process)]
     processes: Vec<u32>,
 
     /// Every process that uses io_uring, native aio or POSIX AIO [default unless -p is given]

@@ -23,6 +23,12 @@ pub const ALL: [(&str, &str); 13] = [
     ("tw-order", include_str!("../../experiments/tw-order.toml")),
 ];
 
+/// The name that was probably meant.
+fn nearest<'a>(what: &str, names: &[&'a str]) -> Option<&'a str> {
+    let like = |name: &&str| strsim::jaro_winkler(what, name);
+    names.iter().copied().filter(|name| like(name) > 0.8).max_by(|a, b| like(a).total_cmp(&like(b)))
+}
+
 /// A built-in experiment by its name, else a file by its path.
 pub fn find(what: &str) -> Result<Experiment> {
     if let Some((name, text)) = ALL.iter().find(|(name, _)| *name == what) {
@@ -30,9 +36,10 @@ pub fn find(what: &str) -> Result<Experiment> {
     }
     if !what.ends_with(".toml") && !Path::new(what).exists() {
         let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+        let meant = nearest(what, &names).map_or_else(String::new, |name| format!("did you mean {name}? "));
         return Err(Error::input(
             format!("there is no experiment '{what}'"),
-            format!("built in are {}; or give the path of a .toml file", names.join(", ")),
+            format!("{meant}built in are {}; or give the path of a .toml file", names.join(", ")),
         ));
     }
     let fail = |e| Error::input(format!("cannot read the experiment {what}"), "give a readable TOML file").because(e);

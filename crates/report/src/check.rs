@@ -157,7 +157,7 @@ const MOST_LOST: usize = 5;
 /// The report as it is shown.
 pub fn screen(report: &Report, style: Style) -> Screen {
     let mut out = Screen::new(style);
-    out.line("What this machine and these privileges allow");
+    out.heading(&verdict(report));
     for section in Section::ALL {
         let rows = rows(report.items.iter().filter(|i| i.section == section));
         if rows.is_empty() {
@@ -178,6 +178,32 @@ pub fn screen(report: &Report, style: Style) -> Screen {
         (m, u) => format!("{m} missing, {u} could not be told."),
     });
     out
+}
+
+/// Whether completions can be followed here; if not, what is in the way.
+fn verdict(report: &Report) -> String {
+    let of = |section| report.items.iter().filter(move |i| i.section == section);
+    let probes = of(Section::Probes).count();
+    let loads = of(Section::Probes).filter(|i| i.state == State::Ok).count();
+    let missing = report.items.iter().filter(|i| i.state == State::Missing).count();
+    let others = |n: usize| match n {
+        0 => "nothing is missing".to_owned(),
+        1 => "1 feature is missing".to_owned(),
+        n => format!("{n} features are missing"),
+    };
+    let ring = of(Section::IoUring).find(|i| i.id == "io_uring.ring").filter(|i| i.state == State::Missing);
+    if let Some(ring) = ring {
+        return format!("not ready: no io_uring here: {}", ring.text);
+    }
+    if 2 * loads < probes {
+        let first = of(Section::Privileges).chain(of(Section::Kernel)).chain(of(Section::Probes));
+        let why = first.filter(|i| i.state == State::Missing).map(|i| i.text.clone()).next().unwrap_or_default();
+        return format!("not ready: completions cannot be followed ({loads} of {probes} probes load): {why}");
+    }
+    if probes == 0 {
+        return format!("probes were not tried; {}", others(missing));
+    }
+    format!("ready: completions can be followed ({loads} of {probes} probes load); {}", others(missing))
 }
 
 struct Line {
@@ -295,7 +321,7 @@ mod tests {
         let text = text(&report(vec![flag("a"), late("b", "x"), flag("c"), late("d", "y")]));
         assert_eq!(
             text,
-            "What this machine and these privileges allow\n\n\
+            "probes were not tried; 2 features are missing\n\n\
              io_uring\n \
              yes   setup flags         a, c\n \
              no    setup flags         b, d: this kernel does not have it\n                           \

@@ -40,6 +40,9 @@ pub struct Head {
     pub notes: Vec<String>,
 }
 
+/// An arm, and how it compares with the first one in each situation.
+type ByArm<'r> = (&'r str, Vec<Effect<'r>>);
+
 /// Lines of other metrics, at most.
 const ALSO: usize = 2;
 
@@ -47,14 +50,14 @@ impl Head {
     /// `is_built_in`: the run's experiment is one that `run` knows by its name.
     pub fn of_run(run: &RunRecord, is_built_in: bool) -> Head {
         let metrics = metrics(run);
-        let arms = |metric: Metric| -> Vec<(&str, Vec<Effect<'_>>)> {
+        let arms = |metric: Metric| -> Vec<ByArm<'_>> {
             let of = |arm: &'_ String| of_arm(run, metric, arm);
             run.arms.iter().skip(1).map(|arm| (arm.as_str(), of(arm))).filter(|(_, e)| !e.is_empty()).collect()
         };
         let notes = notes::of_run(run);
-        let compared: Vec<(Metric, Vec<(&str, Vec<Effect<'_>>)>)> =
+        let compared: Vec<(Metric, Vec<ByArm<'_>>)> =
             metrics.iter().map(|m| (*m, arms(*m))).filter(|(_, all)| !all.is_empty()).collect();
-        let differs = |all: &[(&str, Vec<Effect<'_>>)]| all.iter().flat_map(|(_, e)| e).any(Effect::differs);
+        let differs = |all: &[ByArm<'_>]| all.iter().flat_map(|(_, e)| e).any(Effect::differs);
         // What the run is about first; where it shows nothing, what else shows something.
         let Some((metric, all)) = compared.iter().find(|(_, all)| differs(all)).or(compared.first()) else {
             return Head {
@@ -109,7 +112,7 @@ pub fn of_comparisons(list: &[Comparison], unit: Unit) -> (String, Vec<String>) 
 }
 
 /// All arms' comparisons on a metric together.
-fn pooled(metric: Metric, unit: Unit, all: &[(&str, Vec<Effect<'_>>)]) -> String {
+fn pooled(metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> String {
     let effects: Vec<Effect<'_>> = all.iter().flat_map(|(_, e)| e).copied().collect();
     let text = outcome(metric, unit, &effects);
     if all.len() > 1 { text.replace("situation", "comparison") } else { text }
@@ -132,7 +135,7 @@ fn level(run: &RunRecord) -> String {
 }
 
 /// The arm that gains most against the first one; where none does, the one that loses most.
-fn most<'a, 'r>(all: &'a [(&'a str, Vec<Effect<'r>>)]) -> (&'a str, &'a [Effect<'r>]) {
+fn most<'a, 'r>(all: &'a [ByArm<'r>]) -> (&'a str, &'a [Effect<'r>]) {
     let size = |effects: &[Effect<'_>], verdict| {
         effects.iter().filter(|e| e.c.verdict == verdict).map(Effect::size).fold(0.0, f64::max)
     };
@@ -142,7 +145,7 @@ fn most<'a, 'r>(all: &'a [(&'a str, Vec<Effect<'r>>)]) -> (&'a str, &'a [Effect<
     (arm, effects)
 }
 
-fn answer(metric: Metric, unit: Unit, base: &str, all: &[(&str, Vec<Effect<'_>>)]) -> String {
+fn answer(metric: Metric, unit: Unit, base: &str, all: &[ByArm<'_>]) -> String {
     if all.len() > 1 && !all.iter().flat_map(|(_, e)| e).any(Effect::differs) {
         return format!("{} against {base}: {}", plural(all.len(), "arm"), pooled(metric, unit, all));
     }
@@ -153,7 +156,7 @@ fn answer(metric: Metric, unit: Unit, base: &str, all: &[(&str, Vec<Effect<'_>>)
 }
 
 /// What became of the other arms.
-fn others(metric: Metric, arm: &str, all: &[(&str, Vec<Effect<'_>>)]) -> String {
+fn others(metric: Metric, arm: &str, all: &[ByArm<'_>]) -> String {
     let others = || all.iter().filter(|(name, _)| *name != arm);
     let n = others().count();
     if n == 0 {
@@ -235,7 +238,7 @@ fn in_all(n: usize) -> String {
 }
 
 /// What another metric says, where it says anything: each arm that differs, the one that differs most first.
-fn also(metric: Metric, unit: Unit, all: &[(&str, Vec<Effect<'_>>)]) -> Option<String> {
+fn also(metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> Option<String> {
     let mut differing: Vec<_> = all.iter().filter(|(_, e)| e.iter().any(Effect::differs)).collect();
     let size = |e: &[Effect<'_>]| e.iter().map(Effect::size).fold(0.0, f64::max);
     differing.sort_by(|a, b| size(&b.1).total_cmp(&size(&a.1)));

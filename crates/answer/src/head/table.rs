@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::ByArm;
 use super::change::value;
 use super::effect::Effect;
 use super::when;
@@ -123,7 +124,7 @@ fn factor(ratio: f64) -> String {
 }
 
 /// `None`: there is one comparison, and the answer has said it.
-pub fn of(run: &RunRecord, metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> Option<Situations> {
+pub fn of(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> Option<Situations> {
     let effects = || all.iter().flat_map(|(_, e)| e);
     let situations = all.iter().map(|(_, e)| e.len()).max()?;
     if situations == 1 && all.len() == 1 {
@@ -174,7 +175,7 @@ fn one_arm(run: &RunRecord, metric: Metric, effects: &[Effect<'_>]) -> (Vec<Stri
     (columns, merged(run, rows))
 }
 
-fn by_situation(run: &RunRecord, metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> (Vec<String>, Vec<Situation>) {
+fn by_situation(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situation>) {
     let sides: Vec<(&str, &[Effect<'_>])> = all.iter().map(|(name, e)| (*name, &e[..])).collect();
     rows_of(run, metric, &sides, &all.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>())
 }
@@ -201,8 +202,8 @@ fn rows_of(
 }
 
 /// One situation: a row for each arm, with its levels.
-fn by_arm_alone(metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> (Vec<String>, Vec<Situation>) {
-    let row = |(name, effects): &(&str, Vec<Effect<'_>>)| Situation {
+fn by_arm_alone(metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situation>) {
+    let row = |(name, effects): &ByArm<'_>| Situation {
         name: (*name).to_owned(),
         marks: vec![effects.first().map(|e| Mark::of(metric, e))],
     };
@@ -210,7 +211,7 @@ fn by_arm_alone(metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> (Vec<String>
 }
 
 /// Many arms: a row for each, a column for each situation where these are few; else its largest effect either way.
-fn by_arm(run: &RunRecord, metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> (Vec<String>, Vec<Situation>) {
+fn by_arm(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situation>) {
     let mut places: Vec<Vec<(String, Value)>> = Vec::new();
     for e in all.iter().flat_map(|(_, e)| e) {
         let at = others(run, e, &[]);
@@ -219,7 +220,7 @@ fn by_arm(run: &RunRecord, metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> (
         }
     }
     if places.len() <= COLUMNS {
-        let row = |(name, effects): &(&str, Vec<Effect<'_>>)| {
+        let row = |(name, effects): &ByArm<'_>| {
             let mark = |at: &Vec<(String, Value)>| {
                 effects.iter().find(|e| others(run, e, &[]) == *at).map(|e| Mark::of(metric, e))
             };
@@ -227,7 +228,7 @@ fn by_arm(run: &RunRecord, metric: Metric, all: &[(&str, Vec<Effect<'_>>)]) -> (
         };
         return (places.iter().map(|at| name(at)).collect(), all.iter().map(row).collect());
     }
-    let row = |(name, effects): &(&str, Vec<Effect<'_>>)| {
+    let row = |(name, effects): &ByArm<'_>| {
         let of = |verdict| {
             let these = effects.iter().filter(|e| e.c.verdict == verdict);
             these.max_by(|a, b| a.size().total_cmp(&b.size())).map(|e| Mark::of(metric, e))

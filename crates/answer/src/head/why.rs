@@ -1,5 +1,6 @@
 //! What the probes counted that goes with a difference, and what to do about it.
 
+use super::ByArm;
 use super::change::value;
 use super::effect::Effect;
 use crate::compare::Metric;
@@ -157,7 +158,7 @@ fn range(values: impl Iterator<Item = f64>, text: impl Fn(f64) -> String) -> Str
 pub fn advice(
     base: &str,
     arm: &str,
-    all: &[(&str, Vec<Effect<'_>>)],
+    all: &[ByArm<'_>],
     remedy: Option<String>,
     more: impl Fn() -> Option<String>,
 ) -> String {

@@ -15,7 +15,7 @@ pub const LEGEND: &str = "ratio: of the metric, the second side over the first, 
      them.";
 
 /// So many have their table beside the answer.
-pub const SHORT: usize = 6;
+pub const SHORT: usize = 8;
 
 /// All of them, in the order given; those of one metric and the same sides stand together.
 pub fn tables(out: &mut Screen, list: &[Comparison]) {
