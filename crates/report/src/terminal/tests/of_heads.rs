@@ -101,7 +101,7 @@ fn the_first_lines_of_runs() {
     (partial.finished_unix_s, partial.comparisons) = (None, of_run(&partial, &|_, _| None));
     let mut emulated = made(&depth(&[1, 16]), &TWO, |m, at, _| {
         m.per_io.kicks = Some(if coop(at) { 0.0 } else { 1.0 });
-        m.host.virtualisation = Some("QEMU (TCG)".into());
+        m.host.virtualisation = Some("qemu".into());
     });
     emulated.metrics = vec!["kicks_per_io".into()];
     emulated.comparisons = of_run(&emulated, &|_, _| None);
