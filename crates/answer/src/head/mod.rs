@@ -85,11 +85,12 @@ impl Head {
         Head {
             answer: answer(*metric, unit, base, all),
             when: when::of(run, effects, &shown),
-            advice: Some(
-                why::advice(base, arm, all, remedy, || {
-                    notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e))
-                }) + &open.unwrap_or_default(),
-            ),
+            advice: Some(if run.is_emulated() {
+                "nothing yet: counts alone do not say what is faster; measure on real hardware".into()
+            } else {
+                let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
+                why::advice(base, arm, all, remedy, more) + &open.unwrap_or_default()
+            }),
             why,
             also,
             table: table::of(run, *metric, all),
