@@ -156,7 +156,7 @@ fn carried(run: &RunRecord, arm: &str, rows: Option<&str>, group: &Group<'_>) ->
         let range = if low == high { low } else { format!("{low} to {high}") };
         format!("; {range} kicks per {}", Unit::of_run(run).one())
     });
-    Some(format!("Most completions of {arm} were carried by {parts}{}.", kicks.unwrap_or_default()))
+    Some(format!("Most completions of {arm} were delivered by {parts}{}.", kicks.unwrap_or_default()))
 }
 
 /// Where the timer tick carried most: how the rate compares with the tick's, and why.

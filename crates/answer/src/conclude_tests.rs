@@ -58,8 +58,8 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
         [
             "IOPS with coop against default: higher at depth 16 (×2.00, 1.95–2.05); lower at depth 1 (×0.025, 0.025–0.025); \
              equivalent within ±5 % at depth 4.",
-            "Most completions of default were carried by resched_ipi (100 %); 0.80 to 1.00 kicks per I/O.",
-            "Most completions of coop were carried by timer_tick (100 %) at depth 1 and enter (100 %) at depth 4 and 16; 0.00 \
+            "Most completions of default were delivered by resched_ipi (100 %); 0.80 to 1.00 kicks per I/O.",
+            "Most completions of coop were delivered by timer_tick (100 %) at depth 1 and enter (100 %) at depth 4 and 16; 0.00 \
              kicks per I/O.",
             "With coop completions wait for the timer tick (250 I/Os and 250 ticks a second, 1.00 a tick, at depth 1): \
              COOP_TASKRUN sends no interrupt for them and the thread makes no system call while it peeks, so their task work \
@@ -89,7 +89,7 @@ fn the_opposite_numbers_give_the_opposite_words() {
     );
     assert_eq!(
         said[1],
-        "Most completions of default were carried by timer_tick (100 %) at depth 1 and enter (100 %) at depth 16; 0.00 kicks \
+        "Most completions of default were delivered by timer_tick (100 %) at depth 1 and enter (100 %) at depth 16; 0.00 kicks \
          per I/O."
     );
     assert!(said[3].starts_with("With default completions wait for the timer tick (250 I/Os and 250 ticks a second"));

@@ -75,7 +75,7 @@ fn servers_are_compared_in_requests_and_a_sender_at_its_limit_is_said() {
     assert_eq!(
         said[3..],
         [
-            "Most completions of io_uring were carried by timer_tick (99.4 %); 0.25 kicks per request.",
+            "Most completions of io_uring were delivered by timer_tick (99.4 %); 0.25 kicks per request.",
             "In 1 of 4 measurements the sender was at its limit (io_uring): their requests per second are what it could send, and at \
              most a lower bound of what the server could answer; the server's CPU time for each holds.",
         ]

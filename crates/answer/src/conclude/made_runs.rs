@@ -102,7 +102,7 @@ fn the_three_ways_of_getevents_are_told_with_their_wakers() {
             "At depth 64, default: 71 % were there before it asked (by task work on the way out of io_uring_enter 99 %, 4.00 µs after \
              ready); 28 % it delivered itself and returned (2.00 µs after ready); rarely: sleeps 1 %. Per I/O: 1.01 system calls, 0.01 \
              sleeps and 0.20 kicks.",
-            "At depth 128, default: 30 % it delivered itself and returned (2.00 µs after ready); 70 % a thread of the kernel carried, \
+            "At depth 128, default: 30 % it delivered itself and returned (2.00 µs after ready); 70 % a thread of the kernel delivered, \
              or it is not told (iowq, 9.00 µs after ready).",
         ]
     );

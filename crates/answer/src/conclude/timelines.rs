@@ -70,7 +70,7 @@ fn in_words(arm: &str, cell: &CellRecord, rows: Option<&str>, value: &String) ->
             Timeline::Ready => format!("{share} it delivered itself and returned ({}after ready)", own(w.delay_p50_ns)),
             Timeline::Slept => format!("{share} it slept for, woken by {}{delay}", list(&by)),
             Timeline::Else => {
-                format!("{share} a thread of the kernel carried, or it is not told ({}{delay})", list(&by))
+                format!("{share} a thread of the kernel delivered, or it is not told ({}{delay})", list(&by))
             }
         });
     }

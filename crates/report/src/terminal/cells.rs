@@ -116,10 +116,10 @@ const DELAYS: Kind = Kind {
         number("delay\np50 µs", 5, |c| delay(c, |l| l.p50)),
         number("\np99 µs", 5, |c| delay(c, |l| l.p99)),
         number("over\n1ms %", 5, |c| per_io::late_share(&c.measurements).map_or(UNKNOWN.into(), share)),
-        words("carried by", 17, carried_by),
+        words("delivered by", 17, carried_by),
     ],
     legend: "Medians over the repeats. delay: from ready to posted; over 1ms: share of the completions that were posted more than a \
-             millisecond after they were ready. Carried by: vehicles of 5 % of the completions or more, all repeats together. –: not \
+             millisecond after they were ready. Delivered by: paths of 5 % of the completions or more, all repeats together. –: not \
              known, or too few samples.",
 };
 
@@ -140,7 +140,7 @@ const TIMELINES: Kind = Kind {
     ],
     legend: "Medians over the repeats; shares of all repeats together. there: posted before the job asked for completions; ready: the asking call \
              (io_uring_enter with GETEVENTS) ran task work and returned; slept: it slept for it. delay: from ready to posted, at the median of the \
-             kind that carried most. calls: system calls per I/O. –: not known, or too few samples.",
+             kind that delivered most. calls: system calls per I/O. –: not known, or too few samples.",
 };
 
 const SHARES: Kind = Kind {
@@ -225,11 +225,11 @@ const NET: Kind = Kind {
         number("CPU\nµs/req", 6, |c| over(c, |m| Metric::CpuPerIo.of(m), us)),
         number("calls\n/req", 5, |c| over(c, |m| m.per_io.syscalls, times)),
         number("delay\nµs", 5, |c| delay(c, |l| l.p50)),
-        words("carried by", 15, carried_by),
+        words("delivered by", 15, carried_by),
     ],
     legend: "Medians over the repeats; range: of requests per second, percent of the median. p99: of the latency, as the sender has it. CPU, calls: \
              time and system calls of the server alone, per request. delay: from ready to posted, at the median, where requests were \
-             followed. Carried by: vehicles of 5 % of the server's completions or more, all repeats together; an epoll server has none. –: \
+             followed. Delivered by: paths of 5 % of the server's completions or more, all repeats together; an epoll server has none. –: \
              not known, or too few samples.",
 };
 

@@ -10,8 +10,8 @@ use iotrail_schema::run_record::CellRecord;
 use iotrail_schema::vehicle::Vehicle;
 
 /// What the headings mean.
-pub const LEGEND: &str = "Medians over the repeats; range: of IOPS over the repeats, percent of the median. Carried by: \
-     vehicles of 5 % of the completions or more, all repeats together. kicks, dev, resch: kicks, device interrupts and \
+pub const LEGEND: &str = "Medians over the repeats; range: of IOPS over the repeats, percent of the median. Delivered by: \
+     paths of 5 % of the completions or more, all repeats together. kicks, dev, resch: kicks, device interrupts and \
      reschedule IPIs per I/O. –: not known, or too few samples.";
 
 /// A vehicle of less is left out of a row.
@@ -25,7 +25,7 @@ pub fn of_group(out: &mut Screen, group: &Group<'_>, rows: Option<&str>) {
         Column::number("range\n%", 5),
         Column::number("mean\nµs", 6),
         Column::number("p99\nµs", 6),
-        Column::words("carried by", 17),
+        Column::words("delivered by", 17),
         Column::number("kicks\n/IO", 5),
         Column::number("dev\n/IO", 4),
         Column::number("resch\n/IO", 5),

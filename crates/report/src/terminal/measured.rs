@@ -41,7 +41,7 @@ pub const VEHICLES: usize = 10;
 /// Columns of the bar of a vehicle's share, where no delays take them.
 const BAR: usize = 12;
 
-/// What carried the completions, the most first; what is beyond `most` rows is summed in one.
+/// How completions were delivered, the most first; what is beyond `most` rows is summed in one.
 pub fn vehicles(out: &mut Screen, vehicles: &[VehicleCount], most: usize) {
     let seen: u64 = vehicles.iter().map(|v| v.completions).sum();
     if seen == 0 {
@@ -71,7 +71,7 @@ pub fn vehicles(out: &mut Screen, vehicles: &[VehicleCount], most: usize) {
         rows.push(row("others".into(), format!("{} more rows", rest.len()), completions, None));
     }
     let mut columns = vec![
-        Column::words("carried by", 12),
+        Column::words("delivered by", 12),
         Column::words("detail", if delays { 26 } else { 41 - BAR as u16 }),
         Column::number("completions", 11),
         Column::number("share", 8),
@@ -315,7 +315,7 @@ pub fn counts(out: &mut Screen, each: &str, m: &Measurement) {
 
 pub fn findings(out: &mut Screen, findings: &[Finding]) {
     for f in findings {
-        let end = if f.remedy.is_empty() { ".".into() } else { format!(". To change it: {}.", f.remedy) };
+        let end = if f.remedy.is_empty() { ".".into() } else { format!(". Advice: {}.", f.remedy) };
         let mark = if f.warns() { "warning: " } else { "note: " };
         out.note(mark, &format!("{}{end}", f.text), f.warns());
     }

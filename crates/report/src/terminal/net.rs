@@ -254,7 +254,7 @@ pub fn screen(m: &Measurement, style: Style) -> Screen {
         o.field("stages", &measured::stages(m.stages.as_ref(), measured::is_sample(m)));
         o.blank();
         match server.engine.as_str() {
-            "epoll" => o.field("carried by", &["nothing: epoll says what is ready, and completes nothing".into()]),
+            "epoll" => o.field("delivered by", &["nothing: epoll says what is ready, and completes nothing".into()]),
             _ => measured::vehicles(o, &m.vehicles, measured::VEHICLES),
         }
         measured::counts(o, "per request", m);

@@ -13,7 +13,7 @@ pub fn block(t: &TopRecord, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
     o.field(&clock(t.ended_unix_s), &heading(t));
-    o.field("carried by", &shares(&t.total.rates.vehicles));
+    o.field("delivered by", &shares(&t.total.rates.vehicles));
     let columns = fit(WIDTH as u16, Column::Completions, &[Column::Vehicles]);
     let busy: Vec<&RingRates> = t.rings.iter().filter(|r| !Row::of_ring(r).is_idle()).collect();
     if !busy.is_empty() {

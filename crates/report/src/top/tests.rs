@@ -173,7 +173,7 @@ fn lines_for_what_is_no_terminal() {
         "\
 01:01:01Z    12.4 k requests/s · 12.4 k completions/s · 48.0 MiB/s · 3 errors/s
              42 kicks/s · 120 punts/s · 7 overflows
-carried by   enter 75 % · timer_tick 25 % · sqpoll 0.4 %
+delivered by enter 75 % · timer_tick 25 % · sqpoll 0.4 %
 PROCESS               RING  REQ/S DONE/S  BYTES/S  ERR/S     P50     P99  LATE99
 database (4711)          0 12.3 k 12.3 k 48.0 MiB      3  101 µs 4.00 ms 3.90 ms
              enter 75 % · timer_tick 25 % · punts/s 120 · overflows 7

@@ -87,8 +87,8 @@ pub fn vehicles(view: &View<'_>) -> Option<Figure> {
     let names = Vehicle::ALL.iter().map(|v| v.name().to_owned()).collect();
     let head = Head {
         id: "vehicles",
-        title: "What carried the completions",
-        reads: "The kernel entry that carried each completion from ready to posted, of all repeats together; several parts of one colour differ \
+        title: "How completions were delivered",
+        reads: "The kernel entry that delivered each completion, from ready to posted, of all repeats together; several parts of one colour differ \
                 in their detail. docs/completion-path.md says what each vehicle is.",
         is_of_time: false,
     };

@@ -167,7 +167,7 @@ fn what_was_not_measured_is_not_shown() {
     m.net.as_mut().unwrap().server = None;
     let text = screen(&m, PLAIN).to_string();
     has(&text, &["10.0.0.2:7000 · between network namespaces · not measured"]);
-    for part in ["server CPU", "carried by", "probes"] {
+    for part in ["server CPU", "delivered by", "probes"] {
         assert!(!text.contains(part), "{part} in\n{text}");
     }
 }

@@ -301,7 +301,7 @@ fn windows_say_how_long_they_were_and_what_was_only_counted() {
 fn one_ring_says_it_once() {
     let text = trace::screen(&clean(), true, PLAIN).to_string();
     narrow(&text);
-    assert_eq!(text.matches("carried by").count(), 1, "{text}");
+    assert_eq!(text.matches("delivered by").count(), 1, "{text}");
     assert!(text.contains("watched      fio job.fio · exit status 0 · for 2.50 s\n"), "{text}");
     assert!(!text.contains("warning") && !text.contains("note:"), "{text}");
 }
