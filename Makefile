@@ -87,7 +87,14 @@ bench: build
 	$(CARGO) build --release --locked --example stored
 	sh benches/report.sh $(BIN) target/release/examples/stored
 
+# Its debug symbols go apart, where gdb and perf look for them.
+install: PACKAGES += binutils
+install: SYMBOLS = $(DESTDIR)$(PREFIX)/lib/debug/iotrail.debug
 install: build install-files
+	install -d $(dir $(SYMBOLS))
+	objcopy --only-keep-debug $(BIN) $(SYMBOLS)
+	strip --strip-unneeded $(DESTDIR)$(PREFIX)/bin/iotrail
+	objcopy --add-gnu-debuglink=$(SYMBOLS) $(DESTDIR)$(PREFIX)/bin/iotrail
 
 # The program, its manual pages, what shells complete by, its documents and the experiments as examples.
 install-files: SHARE = $(DESTDIR)$(PREFIX)/share
