@@ -12,6 +12,7 @@ use rustix::mm::MapFlags;
 use super::kernel::Version;
 use super::refusal::{self, Circumstances, Refusal};
 use iotrail_base::mapping::Mapping;
+use iotrail_schema::setup_flag::{self, SetupFlag};
 
 /// A ring's setup flag and the kernel's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,42 +44,12 @@ pub struct Opcodes {
     pub unnamed: usize,
 }
 
-struct Asked {
-    name: &'static str,
-    bit: u32,
-    /// Flags that the kernel demands beside it.
-    with: u32,
-    since: Version,
-    purpose: &'static str,
+/// Those that need more than their bit: a ring whose workers are shared, memory of the program's own, a CPU.
+const NOT_TRIED: [&str; 4] = ["sq_aff", "attach_wq", "no_mmap", "registered_fd_only"];
+
+fn tried() -> impl Iterator<Item = &'static SetupFlag> {
+    setup_flag::ALL.iter().filter(|f| !NOT_TRIED.contains(&f.name))
 }
-
-const fn asked(name: &'static str, bit: u32, with: u32, since: (u32, u32), purpose: &'static str) -> Asked {
-    Asked { name, bit, with, since: (since.0, since.1, 0), purpose }
-}
-
-// From linux/io_uring.h of 6.18 and 6.19, later than the crate's constants.
-const IORING_SETUP_CQE_MIXED: u32 = 1 << 18;
-const IORING_SETUP_SQE_MIXED: u32 = 1 << 19;
-
-#[rustfmt::skip]
-const FLAGS: &[Asked] = &[
-    asked("coop_taskrun", sys::IORING_SETUP_COOP_TASKRUN, 0, (5, 19), "task work without an interrupt of the running task"),
-    asked("taskrun_flag", sys::IORING_SETUP_TASKRUN_FLAG, sys::IORING_SETUP_COOP_TASKRUN, (5, 19), "seeing from user mode that task work waits"),
-    asked("single_issuer", sys::IORING_SETUP_SINGLE_ISSUER, 0, (6, 0), "one submitting thread"),
-    asked("defer_taskrun", sys::IORING_SETUP_DEFER_TASKRUN, sys::IORING_SETUP_SINGLE_ISSUER, (6, 1), "task work only when the task asks for it"),
-    asked("sqpoll", sys::IORING_SETUP_SQPOLL, 0, (5, 1), "submission by a kernel thread"),
-    asked("iopoll", sys::IORING_SETUP_IOPOLL, 0, (5, 1), "completions by polling the device"),
-    asked("hybrid_iopoll", sys::IORING_SETUP_HYBRID_IOPOLL, sys::IORING_SETUP_IOPOLL, (6, 13), "polling that sleeps first"),
-    asked("submit_all", sys::IORING_SETUP_SUBMIT_ALL, 0, (5, 18), "batches that go on after a bad request"),
-    asked("cqsize", sys::IORING_SETUP_CQSIZE, 0, (5, 5), "a completion queue of a chosen size"),
-    asked("clamp", sys::IORING_SETUP_CLAMP, 0, (5, 6), "rings made smaller when they are too large"),
-    asked("r_disabled", sys::IORING_SETUP_R_DISABLED, 0, (5, 10), "a ring that starts disabled"),
-    asked("sqe128", sys::IORING_SETUP_SQE128, 0, (5, 19), "big submission entries: device passthrough"),
-    asked("cqe32", sys::IORING_SETUP_CQE32, 0, (5, 19), "big completion entries: device passthrough"),
-    asked("no_sqarray", sys::IORING_SETUP_NO_SQARRAY, 0, (6, 6), "a submission queue without its index array"),
-    asked("cqe_mixed", IORING_SETUP_CQE_MIXED, 0, (6, 18), "completion entries of both sizes in one ring"),
-    asked("sqe_mixed", IORING_SETUP_SQE_MIXED, 0, (6, 19), "submission entries of both sizes in one ring"),
-];
 
 macro_rules! opcodes {
     ($(($major:literal, $minor:literal): $($name:literal)*;)*) => {
@@ -124,17 +95,18 @@ pub fn ring(circumstances: &Circumstances) -> Result<(), Refusal> {
 
 /// The setup flags that [`flags`] asks for, in its order.
 pub fn flag_names() -> impl Iterator<Item = &'static str> {
-    FLAGS.iter().map(|f| f.name)
+    tried().map(|f| f.name)
 }
 
 /// Each setup flag, with the flags that it requires. Only meaningful where [`ring`] succeeds.
 pub fn flags(circumstances: &Circumstances) -> Vec<Flag> {
-    let ask = |f: &Asked| Flag {
+    let since = |f: &SetupFlag| (f.since.0, f.since.1, 0);
+    let ask = |f: &'static SetupFlag| Flag {
         name: f.name,
         purpose: f.purpose,
-        answer: setup_again(f.bit | f.with).map(drop).map_err(|e| circumstances.flag(errno(&e), f.since)),
+        answer: setup_again(f.bit | f.with).map(drop).map_err(|e| circumstances.flag(errno(&e), since(f))),
     };
-    FLAGS.iter().map(ask).collect()
+    tried().map(ask).collect()
 }
 
 /// A ring with entries of twice the size, as device passthrough needs.

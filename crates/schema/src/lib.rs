@@ -15,6 +15,7 @@ pub mod place;
 pub mod recorded;
 pub mod run_record;
 pub mod runnable;
+pub mod setup_flag;
 pub mod stage;
 pub mod timeline;
 pub mod top_record;

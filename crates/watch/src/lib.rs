@@ -23,7 +23,7 @@
 //! | [`rates`] | counts at two moments and what was followed between → rates; pure |
 //! | [`live`] | a watched span of which rates are told while it lasts |
 //!
-//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-load`, `iotrail-path`, `iotrail-answer`, `iotrail-probe`.
+//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`, `iotrail-answer`, `iotrail-probe`.
 
 pub mod allowed;
 pub mod command;

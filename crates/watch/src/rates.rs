@@ -14,6 +14,7 @@ use iotrail_probe::choice::Choice;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::{OpcodeCounts, RingCounts};
 use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::setup_flag;
 use iotrail_schema::top_record::{
     OpcodeRates, OtherRates, ProcessRates, Rates, RingRates, SCHEMA, TopRecord, TotalRates, VehicleShare,
 };
@@ -359,7 +360,7 @@ fn ring_rates(
         comm: grown.comm.clone(),
         use_of: grown.of,
         fds,
-        flags: rings::flag_names(grown.setup_flags, grown.cq_entries),
+        flags: setup_flag::names(grown.setup_flags, Some(grown.cq_entries)),
         sq_entries: grown.sq_entries,
         cq_entries: grown.cq_entries,
         rates: sum.rates(per_s, one_in),

@@ -9,7 +9,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use iotrail_host::procfs;
-use iotrail_load::engine::io_uring::flags;
 use iotrail_probe::rings::{OtherCounts, RingCounts};
 
 /// IORING_SETUP_SQPOLL.
@@ -242,30 +241,6 @@ pub fn partly_told(others: &[OtherCounts]) -> BTreeSet<Option<u32>> {
     others.iter().filter(|o| o.kind.is_none() && o.rings > 0).map(|o| o.tgid).collect()
 }
 
-/// Names of a ring's setup flags: those of `bench --ring`, then those that change nothing for a load of ours.
-pub fn flag_names(bits: u32, cq_entries: u32) -> Vec<String> {
-    use linux_raw_sys::io_uring as sys;
-    const OTHERS: [(u32, &str); 9] = [
-        (sys::IORING_SETUP_SQ_AFF, "sq_aff"),
-        (sys::IORING_SETUP_CLAMP, "clamp"),
-        (sys::IORING_SETUP_ATTACH_WQ, "attach_wq"),
-        (sys::IORING_SETUP_R_DISABLED, "r_disabled"),
-        (sys::IORING_SETUP_SQE128, "sqe128"),
-        (sys::IORING_SETUP_CQE32, "cqe32"),
-        (sys::IORING_SETUP_NO_MMAP, "no_mmap"),
-        (sys::IORING_SETUP_REGISTERED_FD_ONLY, "registered_fd_only"),
-        (1 << 18, "cqe_mixed"), // Linux 6.18
-    ];
-    let mut names = flags::names(bits, Some(cq_entries));
-    names.extend(OTHERS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| (*name).to_owned()));
-    let known =
-        flags::Flag::ALL.iter().map(|f| f.bit()).chain(OTHERS.iter().map(|(bit, _)| *bit)).fold(0, |a, b| a | b);
-    if bits & !known != 0 {
-        names.push(format!("{:#x}", bits & !known));
-    }
-    names
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -405,13 +380,6 @@ mod tests {
         // Idle ones are all alike.
         let idle = [counted(0, 7, 8, 0, 0), counted(1, 7, 8, 0, 0)];
         assert_eq!(fds(&idle, &[ring(7, 10, 8, None, 0), ring(7, 20, 8, None, 0)], &[]), [None, None]);
-    }
-
-    #[test]
-    fn every_flag_has_a_name() {
-        assert_eq!(flag_names(0, 8), [""; 0]);
-        assert_eq!(flag_names((1 << 1) | (1 << 3) | (1 << 10), 256), ["sqpoll", "cqsize=256", "sqe128"]);
-        assert_eq!(flag_names(1 << 30, 8), ["0x40000000"]);
     }
 
     #[test]

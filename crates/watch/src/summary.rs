@@ -29,6 +29,7 @@ use iotrail_probe::sampled_events;
 use iotrail_schema::measurement::{Followed, Host, ModeSwitch, PerIo, Probe, TaskWorkBatch, VehicleCount, Warning};
 use iotrail_schema::metrics_record::{BOUNDS_NS, Buckets};
 use iotrail_schema::opcode::asks_for_a_length;
+use iotrail_schema::setup_flag;
 use iotrail_schema::trace_record::{
     ContextRecord, CpuPair, EnterBatch, ErrnoCount, Estimate, IowqRecord, MemoryRecord, OpcodeRecord, OpenRecord,
     OthersRecord, OverlapRecord, ProcessRecord, RingRecord, RunItems, SCHEMA, SampledEvents, SqpollRecord, Subject,
@@ -687,7 +688,7 @@ fn ring(
         tgid: counts.tgid,
         comm: counts.comm.clone(),
         fds: seen.map_or(vec![], |ring| ring.fds.iter().copied().collect()),
-        flags: rings::flag_names(counts.setup_flags, counts.cq_entries),
+        flags: setup_flag::names(counts.setup_flags, Some(counts.cq_entries)),
         // The last look is later than what the probes know, which is of its making or of the last overflow.
         sq_entries: seen.map_or(counts.sq_entries, |ring| ring.sq_entries),
         cq_entries: seen.map_or(counts.cq_entries, |ring| ring.cq_entries),

@@ -4,7 +4,7 @@
 
 use std::str::FromStr;
 
-use linux_raw_sys::io_uring as sys;
+use iotrail_schema::setup_flag::{self, SetupFlag};
 
 /// A setup flag of the command line. `cqsize` carries its value beside it ([`Setup::cq_entries`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,58 +36,27 @@ impl Flag {
         Flag::Cqsize,
     ];
 
+    /// The enumeration stands in the table's order.
+    fn entry(self) -> &'static SetupFlag {
+        &setup_flag::ALL[self as usize]
+    }
+
     pub fn name(self) -> &'static str {
-        match self {
-            Flag::CoopTaskrun => "coop_taskrun",
-            Flag::TaskrunFlag => "taskrun_flag",
-            Flag::DeferTaskrun => "defer_taskrun",
-            Flag::SingleIssuer => "single_issuer",
-            Flag::Sqpoll => "sqpoll",
-            Flag::Iopoll => "iopoll",
-            Flag::HybridIopoll => "hybrid_iopoll",
-            Flag::SubmitAll => "submit_all",
-            Flag::NoSqarray => "no_sqarray",
-            Flag::Cqsize => "cqsize",
-        }
+        self.entry().name
     }
 
     pub fn bit(self) -> u32 {
-        match self {
-            Flag::CoopTaskrun => sys::IORING_SETUP_COOP_TASKRUN,
-            Flag::TaskrunFlag => sys::IORING_SETUP_TASKRUN_FLAG,
-            Flag::DeferTaskrun => sys::IORING_SETUP_DEFER_TASKRUN,
-            Flag::SingleIssuer => sys::IORING_SETUP_SINGLE_ISSUER,
-            Flag::Sqpoll => sys::IORING_SETUP_SQPOLL,
-            Flag::Iopoll => sys::IORING_SETUP_IOPOLL,
-            Flag::HybridIopoll => sys::IORING_SETUP_HYBRID_IOPOLL,
-            Flag::SubmitAll => sys::IORING_SETUP_SUBMIT_ALL,
-            Flag::NoSqarray => sys::IORING_SETUP_NO_SQARRAY,
-            Flag::Cqsize => sys::IORING_SETUP_CQSIZE,
-        }
+        self.entry().bit
     }
 
     /// The first kernel that has it (io_uring_setup(2)).
-    pub fn since(self) -> &'static str {
-        match self {
-            Flag::Iopoll | Flag::Sqpoll => "5.1",
-            Flag::Cqsize => "5.5",
-            Flag::SubmitAll => "5.18",
-            Flag::CoopTaskrun | Flag::TaskrunFlag => "5.19",
-            Flag::SingleIssuer => "6.0",
-            Flag::DeferTaskrun => "6.1",
-            Flag::NoSqarray => "6.6",
-            Flag::HybridIopoll => "6.13",
-        }
+    pub fn since(self) -> (u32, u32) {
+        self.entry().since
     }
 
     /// The flags without which the kernel never takes this one: what a probe of this flag alone has to set.
     pub fn companions(self) -> u32 {
-        match self {
-            Flag::TaskrunFlag => sys::IORING_SETUP_COOP_TASKRUN,
-            Flag::DeferTaskrun => sys::IORING_SETUP_SINGLE_ISSUER,
-            Flag::HybridIopoll => sys::IORING_SETUP_IOPOLL,
-            _ => 0,
-        }
+        self.entry().with
     }
 }
 
@@ -213,21 +182,34 @@ impl Setup {
     }
 }
 
-/// The names of the flags in `bits`, in the order of [`Flag::ALL`].
+/// The names of those flags in `bits` that a load may ask for: others (entries of twice the size) are its engine's business.
 pub fn names(bits: u32, cq_entries: Option<u32>) -> Vec<String> {
-    Flag::ALL
-        .into_iter()
-        .filter(|f| bits & f.bit() != 0)
-        .map(|f| match (f, cq_entries) {
-            (Flag::Cqsize, Some(n)) => format!("cqsize={n}"),
-            _ => f.name().to_string(),
-        })
-        .collect()
+    setup_flag::names(Flag::ALL.iter().fold(0, |all, f| all | f.bit()) & bits, cq_entries)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_stands_in_the_order_of_the_flags_and_has_the_kernels_bits() {
+        use linux_raw_sys::io_uring as sys;
+        let bits = [
+            sys::IORING_SETUP_COOP_TASKRUN,
+            sys::IORING_SETUP_TASKRUN_FLAG,
+            sys::IORING_SETUP_DEFER_TASKRUN,
+            sys::IORING_SETUP_SINGLE_ISSUER,
+            sys::IORING_SETUP_SQPOLL,
+            sys::IORING_SETUP_IOPOLL,
+            sys::IORING_SETUP_HYBRID_IOPOLL,
+            sys::IORING_SETUP_SUBMIT_ALL,
+            sys::IORING_SETUP_NO_SQARRAY,
+            sys::IORING_SETUP_CQSIZE,
+        ];
+        assert_eq!(Flag::ALL.map(Flag::bit), bits);
+        assert_eq!(Flag::DeferTaskrun.companions(), sys::IORING_SETUP_SINGLE_ISSUER);
+        assert_eq!((Flag::HybridIopoll.name(), Flag::HybridIopoll.since()), ("hybrid_iopoll", (6, 13)));
+    }
 
     fn refused(list: &str) -> String {
         let r = list.parse::<Setup>().and_then(|s| s.check(16)).unwrap_err();

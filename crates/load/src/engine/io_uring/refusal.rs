@@ -53,12 +53,12 @@ fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
         if let Err(e) = ring::setup(1, &mut params)
             && e.raw_os_error() == Some(libc::EINVAL)
         {
+            let (major, minor) = flag.since();
             return Error::machine(
                 format!(
-                    "ring flag {} is refused by this kernel ({}): it is there since {}",
+                    "ring flag {} is refused by this kernel ({}): it is there since {major}.{minor}",
                     flag.name(),
                     release(),
-                    flag.since()
                 ),
                 format!("leave {} away or use a newer kernel; see `iotrail check`", flag.name()),
             );

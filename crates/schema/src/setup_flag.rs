@@ -1,0 +1,75 @@
+//! The setup flags of rings: the one table of them.
+
+/// A flag of io_uring_setup(2).
+#[derive(Debug, PartialEq, Eq)]
+pub struct SetupFlag {
+    /// As on the command line and in JSON.
+    pub name: &'static str,
+    pub bit: u32,
+    /// Flags without which the kernel never takes it.
+    pub with: u32,
+    /// The first kernel that has it: major and minor.
+    pub since: (u32, u32),
+    pub purpose: &'static str,
+}
+
+const fn flag(name: &'static str, bit: u32, with: &[u32], since: (u32, u32), purpose: &'static str) -> SetupFlag {
+    let with = match with {
+        [] => 0,
+        [one, ..] => 1 << *one,
+    };
+    SetupFlag { name, bit: 1 << bit, with, since, purpose }
+}
+
+/// Those that a load of ours may have come first, in the order of their names in a list.
+#[rustfmt::skip]
+pub const ALL: [SetupFlag; 20] = [
+    flag("coop_taskrun", 8, &[], (5, 19), "task work without an interrupt of the running task"),
+    flag("taskrun_flag", 9, &[8], (5, 19), "seeing from user mode that task work waits"),
+    flag("defer_taskrun", 13, &[12], (6, 1), "task work only when the task asks for it"),
+    flag("single_issuer", 12, &[], (6, 0), "one submitting thread"),
+    flag("sqpoll", 1, &[], (5, 1), "submission by a kernel thread"),
+    flag("iopoll", 0, &[], (5, 1), "completions by polling the device"),
+    flag("hybrid_iopoll", 17, &[0], (6, 13), "polling that sleeps first"),
+    flag("submit_all", 7, &[], (5, 18), "batches that go on after a bad request"),
+    flag("no_sqarray", 16, &[], (6, 6), "a submission queue without its index array"),
+    flag(CQSIZE, 3, &[], (5, 5), "a completion queue of a chosen size"),
+    flag("sq_aff", 2, &[1], (5, 1), "a CPU for the submission-queue thread"),
+    flag("clamp", 4, &[], (5, 6), "rings made smaller when they are too large"),
+    flag("attach_wq", 5, &[], (5, 6), "workers shared with another ring"),
+    flag("r_disabled", 6, &[], (5, 10), "a ring that starts disabled"),
+    flag("sqe128", 10, &[], (5, 19), "big submission entries: device passthrough"),
+    flag("cqe32", 11, &[], (5, 19), "big completion entries: device passthrough"),
+    flag("no_mmap", 14, &[], (6, 5), "rings in memory of the program's own"),
+    flag("registered_fd_only", 15, &[14], (6, 5), "a ring without a descriptor"),
+    flag("cqe_mixed", 18, &[], (6, 18), "completion entries of both sizes in one ring"),
+    flag("sqe_mixed", 19, &[], (6, 19), "submission entries of both sizes in one ring"),
+];
+
+/// The flag that has a value.
+const CQSIZE: &str = "cqsize";
+
+/// Of the flags that are set; `cq_entries` is what `cqsize` is set to. Those that are not known here are one number at the end.
+pub fn names(bits: u32, cq_entries: Option<u32>) -> Vec<String> {
+    let name = |f: &SetupFlag| match cq_entries {
+        Some(n) if f.name == CQSIZE => format!("{CQSIZE}={n}"),
+        _ => f.name.to_owned(),
+    };
+    let unknown = ALL.iter().fold(bits, |bits, f| bits & !f.bit);
+    let rest = (unknown != 0).then(|| format!("{unknown:#x}"));
+    ALL.iter().filter(|f| bits & f.bit != 0).map(name).chain(rest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bit_and_name_stands_once() {
+        for (i, f) in ALL.iter().enumerate() {
+            assert!(ALL[i + 1..].iter().all(|g| g.bit != f.bit && g.name != f.name), "{}", f.name);
+        }
+        assert_eq!(names(1 << 8 | 1 << 3, Some(64)), ["coop_taskrun", "cqsize=64"]);
+        assert_eq!(names(1 << 1 | 1 << 2 | 1 << 30, None), ["sqpoll", "sq_aff", "0x40000000"]);
+    }
+}
