@@ -32,16 +32,15 @@ pub struct BenchArgs {
     #[command(flatten)]
     profile: ProfileArgs,
 
-    /// Replace the files of --flamegraph and --folded if they are there
+    /// Replace existing files of --flamegraph and --folded
     #[arg(long)]
     force: bool,
 
-    /// Follow one of io_uring's requests in so many whole, chosen at random (1: all): how late each vehicle delivered, the
-    /// stages of the latency, the order of completions
+    /// Trace 1 in N io_uring requests end to end, at random (1: all): delivery delays, stages of the latency, order of completions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     follow: Option<u32>,
 
-    /// Measure so often, each time in a new process; prints the one in the middle, by IOPS, and all as a list with --json
+    /// Measure N times, each in a new process; print the median by IOPS, or all as a list with --json
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000),
           conflicts_with_all = ["flamegraph", "folded"])]
     repeats: u32,
@@ -50,7 +49,7 @@ pub struct BenchArgs {
     #[arg(long, conflicts_with = "json")]
     full: bool,
 
-    /// One measurement as JSON on standard output
+    /// Print the measurement as JSON
     #[arg(long)]
     json: bool,
 

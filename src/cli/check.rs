@@ -16,15 +16,15 @@ use iotrail_report::terminal::{self, Style};
 /// What this machine and these privileges allow, and what would restore the rest
 #[derive(Debug, Clone, clap::Args)]
 pub struct CheckArgs {
-    /// The target of a load: a file, a folder or a device [default: the current folder]
+    /// Check this target of a load: a file, a folder or a device [default: the current folder]
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 
-    /// What libbpf says while probes are tried, on standard error: of a refused one the verifier's log
+    /// Print on standard error what libbpf says while probes are tried, with the verifier's log of refused ones
     #[arg(long)]
     pub verbose: bool,
 
-    /// One JSON object on standard output
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }

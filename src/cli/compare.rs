@@ -33,25 +33,25 @@ Metrics: iops, elapsed, latency_mean, latency_p50, latency_p99,
   latency_p99_9, latency_p99_99, cpu_per_io, kicks_per_io,
   mode_switches_per_io, syscalls_per_io")]
 pub struct CompareArgs {
-    /// The side that the other is compared with (see below)
+    /// Base side (see below)
     pub a: String,
 
-    /// The side that is asked about: is it different from A?
+    /// Side that is compared with A
     pub b: String,
 
-    /// What they are compared on; may be repeated
+    /// Compare on this metric; may be repeated
     #[arg(long, value_name = "M", default_value = "iops", value_delimiter = ',')]
     pub metric: Vec<Metric>,
 
-    /// Sides that differ by no more are equivalent: 0.05 or 5%
+    /// Call sides equivalent that differ by no more than this: 0.05 or 5%
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
     pub equivalent_within: f64,
 
-    /// Exit with 1 if a comparison says so, with 4 if one could not be evaluated
+    /// Exit 1 if any verdict matches, 4 if one cannot be evaluated
     #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
     pub fail_on: Vec<FailOn>,
 
-    /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
@@ -59,7 +59,7 @@ pub struct CompareArgs {
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
 
-    /// JSON on standard output
+    /// Print JSON on standard output
     #[arg(long)]
     pub json: bool,
 }

@@ -13,27 +13,27 @@ use iotrail_watch::recording::Reader;
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// A recording, made with `iotrail trace --record FILE`
+    /// Recording, made with `iotrail trace --record FILE`
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// How many I/Os, the slowest first
+    /// Tell N I/Os, the slowest first
     #[arg(long, value_name = "N", default_value_t = 5)]
     slowest: usize,
 
-    /// What slow means: the time from submission to posting, or that from ready to posting
+    /// Rank by latency (submission to posting) or delivery delay (ready to posting)
     #[arg(long, value_enum, default_value_t = Slow::Latency)]
     by: Slow,
 
-    /// Only those of this ring, by its number in the recording
+    /// Only I/Os of this ring, by its number in the recording
     #[arg(long, value_name = "R")]
     ring: Option<u32>,
 
-    /// Only those with this opcode: read_fixed, send_zc …
+    /// Only I/Os with this opcode: read_fixed, send_zc …
     #[arg(long, value_name = "OP")]
     opcode: Option<String>,
 
-    /// JSON on standard output
+    /// Print JSON on standard output
     #[arg(long)]
     json: bool,
 }

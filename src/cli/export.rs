@@ -26,48 +26,48 @@ use iotrail_schema::recorded;
                   --profile --folded: measurements keep their samples by place alone."
 )]
 pub struct ExportArgs {
-    /// A stored run's number, `last`, a JSON file or a recording
+    /// Number of a stored run, `last`, a JSON file or a recording
     #[arg(value_name = "SOURCE")]
     source: OsString,
 
-    /// All of a run as `run --json` prints it, of a measurement as `bench --json` does
+    /// Write the run as `run --json` prints it, a measurement as `bench --json` does
     #[arg(long, value_name = "OUT", group = "format")]
     json: Option<PathBuf>,
 
-    /// One row for each measurement, every figure with its unit in the column's name
+    /// Write one row per measurement, units in the column names
     #[arg(long, value_name = "OUT", group = "format")]
     csv: Option<PathBuf>,
 
-    /// What --csv has a row of: one of the lists of each measurement
+    /// Write one row per entry of this list of each measurement (with --csv)
     #[arg(long, value_name = "TABLE", default_value = "measurements", requires = "csv",
           value_parser = PossibleValuesParser::new(table::all().map(|t| t.name).collect::<Vec<_>>()))]
     table: String,
 
-    /// Every table as Parquet, in folders by host and run: those of many hosts beside each other are one table
+    /// Write every table as Parquet, in folders by host and run, so that many hosts form one table
     #[arg(long, value_name = "DIR", group = "format")]
     parquet: Option<PathBuf>,
 
-    /// fio's JSON (json+), a file for each measurement, in folders that fio-plot draws
+    /// Write fio's JSON (json+), a file per measurement, in folders that fio-plot draws
     #[arg(long, value_name = "DIR", group = "format")]
     fio: Option<PathBuf>,
 
-    /// HdrHistogram's log, a line for each measurement, tagged with its cell
+    /// Write HdrHistogram's log, a line per measurement, tagged with its cell
     #[arg(long, value_name = "OUT", group = "format")]
     hdr: Option<PathBuf>,
 
-    /// Folded stacks of a profiled run: each cell's samples by place
+    /// Write folded stacks of a profiled run: each cell's samples by place
     #[arg(long, value_name = "OUT", group = "format")]
     folded: Option<PathBuf>,
 
-    /// Of a recording: a trace for Perfetto (ui.perfetto.dev)
+    /// Write a recording as a trace for Perfetto (ui.perfetto.dev)
     #[arg(long, value_name = "OUT", group = "format")]
     perfetto: Option<PathBuf>,
 
-    /// Replace what is there
+    /// Replace existing files
     #[arg(long)]
     force: bool,
 
-    /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 }

@@ -13,15 +13,15 @@ use iotrail_store::{RunSummary, Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct ListArgs {
-    /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
-    /// Copy what can be read of a damaged store into a new one; runs that lack measurements then can be resumed there
+    /// Copy what can be read of a damaged store into a new one; incomplete runs can be resumed there
     #[arg(long, value_name = "NEW", conflicts_with = "json")]
     pub salvage: Option<PathBuf>,
 
-    /// JSON on standard output
+    /// Print JSON on standard output
     #[arg(long)]
     pub json: bool,
 }

@@ -14,11 +14,11 @@ use iotrail_base::output::{self, Existing, Folder};
 
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// The folder that they are written into; it is made if it is not there. Pages of iotrail's that are there are replaced
+    /// Folder for the pages; created if missing. Existing iotrail pages are replaced
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// Replace files of these names that are no pages of iotrail's
+    /// Replace files of these names that are not iotrail pages
     #[arg(long)]
     force: bool,
 }

@@ -66,33 +66,33 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What this machine and these privileges allow, what is lost without it, what would restore it
+    /// Print what this machine and these privileges allow, what is lost, and what restores it
     Check(check::CheckArgs),
-    /// One load through one I/O interface: throughput, latency, phases, and how each completion was delivered
+    /// Measure one load: throughput, latency, and how each completion was delivered
     Bench(Box<bench::BenchArgs>),
-    /// A built-in experiment by name, or a TOML file: plan, run, store, report
+    /// Run an experiment (built in, or a TOML file), store it, print its answer
     Run(run::RunArgs),
-    /// Is B different from A, by how much, how sure: runs, cells of runs, JSON files
+    /// Compare runs, cells of runs or JSON files: ratio, 95 % interval, verdict
     Compare(compare::CompareArgs),
-    /// A stored run to look at: one HTML page with its figures, or the terminal's screen
+    /// Show a stored run: its answer, everything (--full), or one HTML page (-o)
     Report(report::ReportArgs),
-    /// Watch any program: who delivered its completions, how late, where the time went
+    /// Trace any program: where its I/O time goes, how completions come, what to change
     Trace(trace::TraceArgs),
-    /// What each process and ring does a second, live
+    /// Show what each process and ring does, every second
     Top(top::TopArgs),
-    /// The network load: a server, a sender that checks every answer
+    /// Measure a network load: a server, and a sender that checks every answer
     Net(net::NetArgs),
-    /// The same commands in a virtual machine: a kernel of your choice, NVMe drives with the queues you say
+    /// Run any command in a virtual machine: another kernel, NVMe drives, chosen queues
     Lab(lab::LabArgs),
-    /// The experiments there are, and the runs that are stored
+    /// List the experiments and the stored runs
     List(list::ListArgs),
-    /// Put back the host settings that a killed run has left changed
+    /// Put back host settings that a killed run left changed
     Restore(restore::RestoreArgs),
-    /// The slowest I/Os of a recording, each as a timeline in words
+    /// Tell the slowest I/Os of a recording, each as a timeline
     Explain(explain::ExplainArgs),
-    /// A run or a recording for other programs: JSON, CSV, Parquet, fio's JSON, HdrHistogram's log, Perfetto
+    /// Export a run or recording: JSON, CSV, Parquet, fio's JSON, HdrHistogram, Perfetto
     Export(export::ExportArgs),
-    /// What a shell completes commands and options by, on standard output: iotrail completions bash
+    /// Print a shell completion script
     Completions(completions::CompletionsArgs),
     /// Write the manual pages into a folder
     Man(manual::ManArgs),

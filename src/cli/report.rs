@@ -27,23 +27,23 @@ use iotrail_store::Store;
                         a.json      what `run --json` or `bench --json` printed, here or elsewhere"
 )]
 pub struct ReportArgs {
-    /// What is shown
+    /// Run to show (see below)
     #[arg(default_value = "last")]
     pub run: String,
 
-    /// A second run, which is compared with the first on one page
+    /// Second run, compared with the first on one page
     #[arg(value_name = "RUN2", requires = "output")]
     pub against: Option<String>,
 
-    /// Write one HTML page, which needs nothing else to be read (default: the terminal's screen)
+    /// Write one self-contained HTML page (default: print on the terminal)
     #[arg(short, long, value_name = "PAGE.html")]
     pub output: Option<PathBuf>,
 
-    /// Replace what is there and is no page of iotrail's
+    /// Replace an existing file that is not an iotrail report
     #[arg(long, requires = "output")]
     pub force: bool,
 
-    /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
@@ -51,7 +51,7 @@ pub struct ReportArgs {
     #[arg(long, conflicts_with_all = ["output", "json"])]
     pub full: bool,
 
-    /// The run as JSON on standard output, as `run --json` prints it
+    /// Print the run as JSON, as `run --json` does
     #[arg(long, conflicts_with = "output")]
     pub json: bool,
 }

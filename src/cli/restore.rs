@@ -11,11 +11,11 @@ use iotrail_report::terminal::{self, Screen, Style};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RestoreArgs {
-    /// Also what somebody else has changed since: it gets the value from before the run
+    /// Restore settings too that someone else has changed since
     #[arg(long)]
     pub force: bool,
 
-    /// JSON on standard output
+    /// Print JSON on standard output
     #[arg(long)]
     pub json: bool,
 }

@@ -25,43 +25,43 @@ use measured::{measured, show};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
-    /// A built-in experiment by its name (`iotrail list` names them), or the path of a TOML file
+    /// Name of a built-in experiment (`iotrail list`), or path of a TOML file
     pub experiment: String,
 
-    /// The experiment's short form
+    /// Run the experiment's short form
     #[arg(long)]
     pub quick: bool,
 
-    /// Print the cells, their order and the estimated time, and run nothing
+    /// Print the cells, their order and the estimated time; run nothing
     #[arg(long)]
     pub plan: bool,
 
-    /// Go on with the last unfinished run of this experiment
+    /// Resume the last unfinished run of this experiment
     #[arg(long, conflicts_with_all = ["plan", "seed"])]
     pub resume: bool,
 
-    /// Seed of the order in which cells are measured (default: drawn, printed and stored)
+    /// Seed the order in which cells are measured (default: random; printed and stored)
     #[arg(long, value_name = "N")]
     pub seed: Option<u32>,
 
-    /// Blocks: measurements of each cell (default: the experiment's; under emulation, where times mean nothing, 2 at most)
+    /// Measure each cell N times (default: the experiment's; 2 at most under emulation, where times mean nothing)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
 
-    /// The store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
-    /// Target: a file or a block device (default: what $IOTRAIL_TARGET names, where the experiment only reads; else a scratch file under
-    /// $XDG_CACHE_HOME or ~/.cache, else /var/tmp)
+    /// Use this file or block device (default: $IOTRAIL_TARGET if the experiment only reads; else a scratch file under $XDG_CACHE_HOME,
+    /// ~/.cache or /var/tmp)
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 
-    /// Size of the target that is used; a missing file is made with it (default: the experiment's)
+    /// Use so much of the target; create a missing file with this size (default: the experiment's)
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Bytes>,
 
-    /// Exit with 1 if an expectation of the experiment is not met, with 4 if one could not be told
+    /// Exit 1 if an expectation of the experiment is not met, 4 if one cannot be evaluated
     #[arg(long)]
     pub fail_on_unmet: bool,
 
@@ -69,7 +69,7 @@ pub struct RunArgs {
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
 
-    /// JSON on standard output
+    /// Print JSON on standard output
     #[arg(long)]
     pub json: bool,
 

@@ -27,28 +27,28 @@ use iotrail_watch::subject::{self, Asked};
 
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// A process, with all that descend from it and the children that they make; may be given several times
+    /// Watch this process, its descendants and the children they make; may be repeated
     #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = crate::cli::process)]
     processes: Vec<u32>,
 
-    /// Every process that uses io_uring, native aio or POSIX AIO [default unless -p is given]
+    /// Watch every process that uses io_uring, native aio or POSIX AIO [default unless -p is given]
     #[arg(short, long)]
     all: bool,
 
-    /// Time between two looks (seconds, or 500ms, 2m); at least 100ms
+    /// Refresh at this interval (seconds, or 500ms, 2m); at least 100ms
     #[arg(short, long, value_name = "SECONDS", default_value = "1", allow_negative_numbers = true, value_parser = interval)]
     interval: Duration,
 
-    /// End after so many intervals
+    /// End after N intervals
     #[arg(short = 'n', long, value_name = "COUNT", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Follow one request in N whole, for latencies and delays; 1: all, which costs about 0.3 µs each. Counts are of all
-    /// requests whatever N is. Default: all requests of a CPU up to 20,000 a second, and one in 16 beyond
+    /// Trace 1 in N requests end to end, for latencies and delays (1: all, about 0.3 µs each); counts cover all requests. Default: all
+    /// up to 20,000 a second and CPU, 1 in 16 beyond
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
 
-    /// One JSON object a line and interval on standard output
+    /// Print one JSON object per line and interval
     #[arg(long)]
     json: bool,
 }

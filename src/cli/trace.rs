@@ -39,67 +39,65 @@ use iotrail_watch::windows::Windows;
 #[derive(Debug, Args)]
 #[command(override_usage = "iotrail trace [OPTIONS] <-- CMD [ARGS]... | -p TGID | -a>")]
 pub struct TraceArgs {
-    /// A process, with all that descend from it and the children that they make; may be given several times
+    /// Trace this process, its descendants and the children they make; may be repeated
     #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = crate::cli::process)]
     processes: Vec<u32>,
 
-    /// Every process that uses io_uring, native aio or POSIX AIO
+    /// Trace every process that uses io_uring, native aio or POSIX AIO
     #[arg(short, long)]
     all: bool,
 
-    /// Watch for so long (seconds, or 500ms, 2m); a command is then asked to end (SIGTERM). Default: until the command or the
-    /// processes have ended, or Ctrl-C
+    /// Stop after this time (seconds, or 500ms, 2m); a command is then sent SIGTERM. Default: until the command or the processes have ended,
+    /// or Ctrl-C
     #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = duration)]
     duration: Option<Duration>,
 
-    /// Watch a command until it and all processes that it left in the background have ended (last), or until it has ended itself
-    /// (command). Ctrl-C or --duration end the watch earlier; processes that the command left are not signalled
+    /// End with the last process that the command left in the background (last), or with the command itself (command). Processes that it
+    /// left are not signalled
     #[arg(long, value_name = "WHAT", value_enum, default_value = "last", requires = "command")]
     until: UntilArg,
 
-    /// Follow one request in N whole, for latencies, stages and order; 1: all, which costs about 0.3 µs each. Counts are of all
-    /// requests whatever N is. Default: all requests of a CPU up to 20,000 a second and one in 100 beyond, but all of them with --record,
-    /// --slowest or --windows
+    /// Trace 1 in N requests end to end, for latencies, stages and order (1: all, about 0.3 µs each); counts cover all requests. Default: all
+    /// up to 20,000 a second and CPU, 1 in 100 beyond; all with --record, --slowest or --windows
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
 
-    /// Look at everything all the time. Default: while a program is busy, system calls, device interrupts and the stages of the block
-    /// layer are looked at in windows of 20 ms, two a second at random moments, and what is told of them is estimated, with its interval;
-    /// all else is counted all the time. --one-in, --record, --slowest, --windows and --metrics look at everything too
+    /// Count everything all the time. Default: for a busy program, system calls, device interrupts and block-layer stages are sampled in
+    /// windows of 20 ms, two a second, and printed with an interval. --one-in, --record, --slowest, --windows and --metrics imply --exact
     #[arg(long)]
     exact: bool,
 
-    /// Attach the probes for so long only in each period, at a random moment of it (as 10ms/1s): counts, rates and findings are
-    /// of these windows alone. What costs 100 ns a request all the time costs a hundredth of that in one hundredth of the time
+    /// Attach the probes for OPEN in each PERIOD, at a random moment (10ms/1s: 1 % of the time); overhead falls with it, and counts cover
+    /// only those windows
     #[arg(long, value_name = "OPEN/PERIOD", conflicts_with = "profile")]
     windows: Option<Windows>,
 
-    /// Record every followed request whole into this file, for `iotrail explain` and `iotrail export`
+    /// Record every traced request in FILE, for `iotrail explain` and `iotrail export`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// Replace the files of --record, --flamegraph and --folded if they are there
+    /// Replace existing files of --record, --flamegraph and --folded
     #[arg(long)]
     force: bool,
 
-    /// Keep the K slowest of the followed requests in memory, and at the end tell each one's course as `iotrail explain` does;
-    /// what --record records are then only these
+    /// Keep the K slowest requests in memory and print each as a timeline at the end, as `iotrail explain` does; --record then stores only
+    /// these
     #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     slowest: Option<u32>,
 
     #[command(flatten)]
     profile: ProfileArgs,
 
-    /// Tell what each program of the probes took, by the kernel's own account; that account itself costs some 20 ns a run
+    /// Print what each probe cost, by the kernel's own account; that account itself costs some 20 ns a run
     #[arg(long)]
     cost: bool,
 
-    /// Answer scrapes at http://ADDR/metrics while it goes on (OpenMetrics, or Prometheus's format): an address and port, or a
-    /// port alone, which is the loopback's; port 0 takes a free one and says which
+    /// Serve OpenMetrics or Prometheus text at http://ADDR/metrics while tracing: an address and port, or a port alone on the loopback; port
+    /// 0 takes a free one and prints it
     #[arg(long, value_name = "ADDR", value_parser = scrape::address, conflicts_with = "windows")]
     metrics: Option<SocketAddr>,
 
-    /// Exit with status 1 if the finding of this code is there; may be given several times. Each has a threshold (errors: 1 % of the I/Os,
+    /// Exit 1 if this finding is present; may be repeated. Each has a threshold (errors: 1 % of the I/Os,
     /// short_reads and short_writes: 5 % of them, of 100 or more): docs/formats.md, "The findings"
     #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(diagnose::CODES))]
     fail_on: Vec<String>,
@@ -108,11 +106,11 @@ pub struct TraceArgs {
     #[arg(long, conflicts_with = "json")]
     full: bool,
 
-    /// The result as JSON on standard output; the command's own standard output goes to standard error
+    /// Print the result as JSON; the command's own standard output goes to standard error
     #[arg(long)]
     json: bool,
 
-    /// The command to watch from its start, its children included
+    /// Command to trace from its start, children included
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }

@@ -20,7 +20,9 @@ pub fn help(args: &[&str]) -> String {
 
 /// The long options that a help text describes: what its lines begin with.
 pub fn options_of(text: &str) -> BTreeSet<&str> {
-    let lines = text.lines().map(str::trim).filter(|l| l.starts_with('-'));
+    // Further in stands what they do.
+    let lines =
+        text.lines().filter(|l| l.len() - l.trim_start().len() <= 6).map(str::trim).filter(|l| l.starts_with('-'));
     lines.filter_map(|l| l.split_whitespace().find(|w| w.starts_with("--"))).collect()
 }
 

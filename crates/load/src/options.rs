@@ -92,24 +92,24 @@ pub struct LoadOptions {
     #[arg(long, value_enum, default_value_t = EngineKind::IoUring)]
     pub engine: EngineKind,
 
-    /// Ring setup flags, exactly these: coop_taskrun, taskrun_flag, defer_taskrun, single_issuer, sqpoll, iopoll,
+    /// Set exactly these ring setup flags: coop_taskrun, taskrun_flag, defer_taskrun, single_issuer, sqpoll, iopoll,
     /// hybrid_iopoll, submit_all, no_sqarray, cqsize=N
     #[arg(long, value_name = "FLAGS", default_value = "", hide_default_value = true)]
     pub ring: String,
 
-    /// CPU that the SQPOLL thread is bound to
+    /// Bind the SQPOLL thread to this CPU
     #[arg(long, value_name = "CPU")]
     pub sq_cpu: Option<u32>,
 
-    /// Idle time after which the SQPOLL thread sleeps, milliseconds
+    /// Let the SQPOLL thread sleep after this idle time, milliseconds
     #[arg(long, value_name = "MS")]
     pub sq_idle: Option<u32>,
 
-    /// What is registered with the ring: files, buffers, ring
+    /// Register these with the ring: files, buffers, ring
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub register: String,
 
-    /// Every request goes to an io-wq worker
+    /// Send every request to an io-wq worker (IOSQE_ASYNC)
     #[arg(long)]
     pub force_async: bool,
 
@@ -133,27 +133,27 @@ pub struct LoadOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub jobs: u32,
 
-    /// CPUs of the jobs, round-robin: a list (0,2-3), or irq / non-irq: those that do or don't take the target's interrupts
+    /// Pin the jobs to CPUs, round-robin: a list (0,2-3), irq (CPUs that take the target's interrupts) or non-irq
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
 
-    /// How a job waits: in the kernel, or by looking at the ring from user mode
+    /// Wait for completions in the kernel (block), or look at the ring from user mode (peek)
     #[arg(long, value_enum, default_value_t = Wait::Block)]
     pub wait: Wait,
 
-    /// Who reaps: the submitting thread (same) or another one (thread, thread:CPU)
+    /// Reap on the submitting thread (same) or another one (thread, thread:CPU)
     #[arg(long, value_name = "WHO", default_value = "same")]
     pub reaper: String,
 
-    /// Computing in user mode between reaping and submitting, nanoseconds
+    /// Compute in user mode between reaping and submitting, nanoseconds
     #[arg(long, value_name = "NS", default_value_t = 0)]
     pub think: u64,
 
-    /// One fresh page of bookkeeping memory touched per 512 I/Os: faulted in lazily, or beforehand
+    /// Touch a fresh page of memory per 512 I/Os, faulted in lazily or beforehand
     #[arg(long, value_enum, default_value_t = Scratch::None)]
     pub scratch: Scratch,
 
-    /// Computing processes beside the load: none, or busy:N on each of its CPUs
+    /// Run computing processes beside the load: none, or busy:N on each of its CPUs
     #[arg(long, value_name = "WHAT", default_value = "none")]
     pub neighbour: String,
 
@@ -162,40 +162,40 @@ pub struct LoadOptions {
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 
-    /// Size of the target that is used; a missing file is made and laid out with it
+    /// Use so much of the target; create and lay out a missing file with this size
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Bytes>,
 
-    /// O_DIRECT (the default)
+    /// Use O_DIRECT (the default)
     #[arg(long, conflicts_with = "buffered")]
     pub direct: bool,
 
-    /// Through the page cache
+    /// Use the page cache
     #[arg(long)]
     pub buffered: bool,
 
-    /// How long to measure (default 5s)
+    /// Measure for this time (default 5s)
     #[arg(long, value_name = "TIME", conflicts_with = "count")]
     pub runtime: Option<Span>,
 
-    /// How many I/Os to measure, over all jobs
+    /// Measure this many I/Os, over all jobs
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
 
-    /// Not measured, beforehand
+    /// Run the load for this time before measuring
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub warmup: Span,
 
-    /// Open loop: I/Os per second over all jobs; latency counts from the intended time
+    /// Submit at this rate (I/Os per second over all jobs, open loop); latency counts from the intended time
     #[arg(long, value_name = "N")]
     pub rate: Option<f64>,
 
-    /// Written blocks carry their offset and a checksum, and reads check them
+    /// Write offset and checksum into each block, and check them on reads
     #[arg(long)]
     pub verify: bool,
 
-    /// Seed of the offsets and of the mix of reads and writes; the same seed gives the same I/Os in the same order (default: drawn,
-    /// printed and stored)
+    /// Seed the offsets and the mix of reads and writes; the same seed gives the same I/Os in the same order (default: random; printed
+    /// and stored)
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u32>,
