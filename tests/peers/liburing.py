@@ -62,16 +62,21 @@ def counts(peers, tests, once):
     ran = {test: once(test, peers.traced) for test in tests}
     counted = peers.counter.stop()
     agree, total = 0, 0
+    # Numbers of sessions are used again: those that have one in common are compared together.
+    by_session = {}
     for test, one in ran.items():
         if one.record is None or one.session is None or one.status == "too long":
             print(f"  {test.stem:<40} no record: it ended with {one.status}")
             continue
-        here = counted.get(one.session, 0)
+        by_session.setdefault(one.session, []).append((test, one))
+    for session, these in by_session.items():
+        here = counted.get(session, 0)
+        seen = sum(one.completions() for _, one in these)
         total += here
-        if here == one.completions():
-            agree += 1
+        if here == seen:
+            agree += len(these)
         else:
-            told(test.stem, here, one.completions())
+            told(" + ".join(test.stem for test, _ in these), here, seen)
     print(f"  agree: {agree} of {len(ran)} tests, {total} completions in all")
 
 

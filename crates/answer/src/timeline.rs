@@ -95,6 +95,7 @@ fn known(t: &Trail, stage: Stage) -> String {
         (Stage::Issued, Course::Direct) => String::new(),
         (Stage::Ready, Course::Block) if requests > 1 => format!("the last of {requests} block requests was done"),
         (Stage::Ready, Course::Block) => "the device was done".into(),
+        (Stage::Ready, _) if was_cancelled(t) => "it was cancelled".into(),
         (Stage::Ready, Course::Poll) => "the poll was woken".into(),
         (Stage::Ready, Course::Direct) if polls(t) => "the poll was woken".into(),
         (Stage::Ready, Course::Direct) => String::new(),
@@ -137,6 +138,12 @@ fn unknown(t: &Trail, stage: Stage) -> Option<&'static str> {
 /// It is a poll itself: its submission arms it.
 fn polls(t: &Trail) -> bool {
     t.opcode == "poll_add"
+}
+
+/// By a request or call that takes others back, or by its linked timeout; of a linked timeout itself, since what it was for had ended.
+fn was_cancelled(t: &Trail) -> bool {
+    const ECANCELED: i32 = 125;
+    t.result == -ECANCELED
 }
 
 fn is_timeout(t: &Trail) -> bool {
@@ -234,10 +241,12 @@ fn why(t: &Trail, longest: &Span) -> String {
         (Issued, Ready) => match (t.course, t.block_requests) {
             (Course::Block, 0 | 1) => "the device took that long".into(),
             (Course::Block, n) => format!("the device took that long for all of its {n} block requests"),
+            (Course::Poll, _) if was_cancelled(t) => "nothing came until it was cancelled".into(),
             (Course::Poll, _) => "there was nothing to be had, or no room, until the other side made it ready".into(),
             (Course::Direct, _) => "what it waited for is not known".into(),
         },
         (Issued, Posted) => format!("{} and delivery together, since when it was ready is not known", waited_for(t)),
+        (Submitted, Ready) if polls(t) && was_cancelled(t) => "nothing came until it was cancelled".into(),
         (Submitted, Ready) if polls(t) => "nothing made what it polls ready until then".into(),
         (Submitted, Ready) => {
             format!("submission and {} together, since when it was issued is not known", waited_for(t))
@@ -288,6 +297,7 @@ fn untold(t: &Trail) -> String {
             format!("it was handed to io-wq {}, and what the worker did with it was not seen", because(punt))
         }
         (Vehicle::Iowq, None, _) => "an io-wq worker did it, and how it got there was not seen".into(),
+        _ if is_timeout(t) && was_cancelled(t) => "it was cancelled before its time was up".into(),
         _ if is_timeout(t) => {
             "a timeout ends when its time is up, or the completions that it counts are there".into()
         }
@@ -315,9 +325,11 @@ fn why_delivered_then(t: &Trail) -> String {
     let state = match &t.meanwhile {
         Some(Meanwhile::Running { cpu }) if running => format!("{who} was running on CPU {cpu}"),
         Some(Meanwhile::Running { cpu }) if *cpu != t.posted.cpu => {
-            format!("{who} was running on CPU {cpu}, but lost it and went on on CPU {}", t.posted.cpu)
+            format!("{who} was running on CPU {cpu}, but was off it and went on on CPU {}", t.posted.cpu)
         }
-        Some(Meanwhile::Running { cpu }) => format!("{who} was running on CPU {cpu}, but lost it for a time"),
+        Some(Meanwhile::Running { cpu }) => {
+            format!("{who} was running on CPU {cpu}, but was off it for a time: it slept, or another thread ran")
+        }
         Some(Meanwhile::Runnable { cpu, tid, comm }) => {
             let waited = t.runnable_ns().map(|ns| format!(" {}", span(ns as f64))).unwrap_or_default();
             format!("{who} waited{waited} for CPU {cpu}, which {} had", thread(*tid, comm))
@@ -438,11 +450,13 @@ mod tests {
         t.meanwhile = Some(Meanwhile::Running { cpu: 0 });
         t.switches_meanwhile = Some(4);
         assert!(headline(&t, false)[0].ends_with(
-            "posted: the thread was running on CPU 0, but lost it for a time; it was posted on return from the timer \
-             interrupt."
+            "posted: the thread was running on CPU 0, but was off it for a time: it slept, or another thread ran; it \
+             was posted on return from the timer interrupt."
         ));
         (t.posted.cpu, t.switches_meanwhile) = (1, None);
-        assert!(headline(&t, false)[0].contains("running on CPU 0, but lost it and went on on CPU 1; it was posted"));
+        assert!(
+            headline(&t, false)[0].contains("running on CPU 0, but was off it and went on on CPU 1; it was posted")
+        );
         t.vehicle = Vehicle::Sqpoll;
         t.meanwhile = Some(Meanwhile::Runnable { cpu: 0, tid: 54, comm: "kworker/0:1H".into() });
         assert!(headline(&t, false)[0].ends_with(

@@ -32,20 +32,17 @@ pub fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let in_use_ns = ring_seconds(t, r)? * 1e9;
     let apart_ns = s.elapsed_ns.map_or(in_use_ns, |ns| in_use_ns.min(ns as f64)) / wakeups as f64;
     let text = format!(
-        "the submission-queue thread (tid {}) had to be woken {wakeups} times for {requests} requests, every {} ({} wake-ups per \
-         request): each time an io_uring_enter, and the request waits until the thread runs",
+        "the submission-queue thread (tid {}) had to be woken {wakeups} times for {requests} requests, once in {} on average ({} wake-ups \
+         per request): each time an io_uring_enter, and the request waits until the thread runs",
         s.tid,
         span(apart_ns),
         three_digits(per_request)
     );
-    let remedy = format!(
-        "a longer sq_thread_idle, above the {} between bursts, keeps it awake and costs that much CPU; where requests are so \
-         far apart, a ring without SQPOLL submits them with the one call that wakes it now",
-        span(apart_ns)
-    );
+    let remedy = "a sq_thread_idle longer than the gaps between requests keeps it awake and costs a CPU for that long; where requests \
+                  are far apart, a ring without SQPOLL submits them with the one call that wakes it now";
     let evidence =
         [("wakeups_per_request", per_request), ("wakeups", wakeups as f64), ("between_wakeups_ns", apart_ns)];
-    Some(Finding::new("sqpoll_napping", Severity::Warning, text, &remedy, &evidence))
+    Some(Finding::new("sqpoll_napping", Severity::Warning, text, remedy, &evidence))
 }
 
 /// CPU time for each request: a device's time for one is well below, so that a thread which waits for each still does not

@@ -61,7 +61,10 @@ pub fn range(metric: Metric, unit: Unit, effects: &[&Effect<'_>], named: bool) -
         }
     };
     let interval = match effects {
-        [only] => only.c.ci95.map(|[lo, hi]| interval(lo, hi, more)).unwrap_or_default(),
+        [only] => {
+            let ci = only.c.ratio.zip(only.c.ci95);
+            ci.map(|(ratio, [lo, hi])| interval(ratio, lo, hi, more)).unwrap_or_default()
+        }
         _ => String::new(),
     };
     format!("{amount} {word}{name}{interval}")
@@ -84,16 +87,17 @@ fn digits(factor: f64) -> String {
     if factor < 9.95 { format!("{factor:.1}") } else { format!("{factor:.0}") }
 }
 
-/// ` (95 % CI 5–9 %)` of the same kind as the change.
-fn interval(lo: f64, hi: f64, more: bool) -> String {
-    let (from, to) = if more { (lo, hi) } else { (1.0 / hi, 1.0 / lo) };
-    let wide = from < 1.0 || !to.is_finite();
-    match to >= FACTOR || wide {
-        true if wide => format!(" (ratio's 95 % CI {lo:.3}–{hi:.3})"),
+/// ` (95 % CI 5–9 %)`, in the unit in which the change is said.
+fn interval(ratio: f64, lo: f64, hi: f64, more: bool) -> String {
+    let (size, from, to) = if more { (ratio, lo, hi) } else { (1.0 / ratio, 1.0 / hi, 1.0 / lo) };
+    if from < 1.0 || !to.is_finite() {
+        return format!(" (ratio's 95 % CI {lo:.3}–{hi:.3})");
+    }
+    match size >= FACTOR {
         true => format!(" (95 % CI {}–{}×)", digits(from), digits(to)),
         false => {
-            let (from, to) = (one(from, more), one(to, more));
-            format!(" (95 % CI {}–{to})", from.trim_end_matches(" %"))
+            let share = |size: f64| if more { (size - 1.0) * 100.0 } else { (1.0 - 1.0 / size) * 100.0 };
+            format!(" (95 % CI {}–{} %)", whole(share(from)), whole(share(to)))
         }
     }
 }

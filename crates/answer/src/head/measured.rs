@@ -62,6 +62,12 @@ fn of(found: Vec<Finding>, warnings: &[Warning], rate: &str, ios: u64, nothing: 
         let answer = first.map_or_else(|| "no completion was seen".into(), |w| w.text.clone());
         return Verdict { answer, advice: first.and_then(|w| some(&w.remedy)), others: notes };
     }
+    // A note with advice is no reason to say that there is nothing.
+    let mut notes = notes;
+    if let Some(i) = notes.iter().position(|f| !f.remedy.is_empty()) {
+        let first = notes.remove(i);
+        return Verdict { answer: first.text, advice: some(&first.remedy), others: notes };
+    }
     Verdict { answer: format!("{rate}; {nothing}"), advice: None, others: notes }
 }
 

@@ -18,7 +18,7 @@ use crate::spread::Spread;
 use crate::unit::Unit;
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::{Comparison, Verdict};
-use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::run_record::{CONTROL, RunRecord};
 
 /// What stands above everything else of a run.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -122,12 +122,15 @@ fn pooled(metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> String {
 /// Where nothing is compared: what the cells have.
 fn level(run: &RunRecord) -> String {
     let Some(metric) = metrics(run).into_iter().next() else { return "nothing was compared".into() };
-    let all = run.cells.iter().flat_map(|c| &c.measurements).filter_map(|m| metric.of(m));
+    let cells = run.cells.iter().filter(|c| c.arm() != CONTROL);
+    let all = cells.flat_map(|c| &c.measurements).filter_map(|m| metric.of(m));
     let Some(spread) = Spread::of(all) else { return "nothing was measured".into() };
     let text = |x| change::value(metric, x);
-    let of = if run.cells.len() > 1 { format!(" in {}", plural(run.cells.len(), "cell")) } else { String::new() };
+    let measured = run.cells.iter().filter(|c| !c.measurements.is_empty() && c.arm() != CONTROL).count();
+    let of = if measured > 1 { format!(" in {}", plural(measured, "cell")) } else { String::new() };
+    let why = if run.arms.len() > 1 { "the other arms were not measured" } else { "one arm" };
     format!(
-        "{}: {} ({} to {}){of}; one arm, so nothing is compared",
+        "{}: {} ({} to {}){of}; {why}, so nothing is compared",
         metric.words(Unit::of_run(run)),
         text(spread.median),
         text(spread.min),

@@ -10,6 +10,11 @@ use iotrail_schema::run_record::RunRecord;
 /// Nobody measures longer for an answer.
 const LONGEST_NS: f64 = 2.0 * 3600e9;
 
+/// As many as `run --repeats` takes.
+const MOST_REPEATS: usize = 1000;
+/// A measurement begins and ends in so long, at least.
+const BETWEEN_NS: f64 = 0.5e9;
+
 pub fn of_run(run: &RunRecord) -> Vec<String> {
     let mut notes = Vec::new();
     if run.done() < run.planned() {
@@ -69,11 +74,9 @@ pub fn more_repeats<'a, 'r: 'a>(
     effects: impl Iterator<Item = &'a Effect<'r>>,
 ) -> Option<String> {
     let needed = effects.filter_map(|e| e.c.to_show_10_percent).map(|n| n.repeats).max()?;
-    let spent: u64 = run.cells.iter().flat_map(|c| &c.measurements).map(|m| m.elapsed_ns).sum();
-    let each = spent as f64 / run.done().max(1) as f64;
     let cells = run.cells.iter().filter(|c| c.untestable.is_none()).count();
-    let whole = each * needed as f64 * cells as f64;
-    if whole > LONGEST_NS {
+    let whole = of_one(run) * needed as f64 * cells as f64;
+    if whole > LONGEST_NS || needed > MOST_REPEATS {
         return Some(format!("on a machine with less else to do, since ±10 % would take {} here", minutes(whole)));
     }
     let quick = if run.quick { " --quick" } else { "" };
@@ -82,7 +85,18 @@ pub fn more_repeats<'a, 'r: 'a>(
     } else {
         format!("--repeats {needed}")
     };
-    Some(format!("{command} shows ±10 % ({} of measuring)", minutes(whole)))
+    Some(format!("{command} shows ±10 % (about {})", minutes(whole)))
+}
+
+/// What one measurement took, its warm-up and what is between included: by the run's own time, where that is not much longer than what
+/// was measured (as where it was resumed).
+fn of_one(run: &RunRecord) -> f64 {
+    let all = || run.cells.iter().flat_map(|c| &c.measurements);
+    let measured: f64 = all().map(|m| m.elapsed_ns as f64).sum();
+    let whole = run.finished_unix_s.map(|end| end.saturating_sub(run.started_unix_s) as f64 * 1e9);
+    let n = run.done().max(1) as f64;
+    let apart = n * BETWEEN_NS;
+    whole.filter(|ns| *ns < 20.0 * measured + apart).unwrap_or(measured + apart) / n
 }
 
 fn minutes(ns: f64) -> String {

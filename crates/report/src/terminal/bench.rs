@@ -1,6 +1,7 @@
 //! The screen of one measurement.
 
 use super::layout::Screen;
+use super::measured::{SPLIT_NS, TOO_SHORT};
 use super::style::Style;
 use super::{measured, verdict};
 use iotrail_answer::finding::findings;
@@ -149,7 +150,10 @@ fn cpu(m: &Measurement) -> Vec<String> {
         wall => format!("{name} {} ({} of a CPU)", span(ns as f64), percent(ns as f64 / wall as f64)),
     };
     let known = |name: &str, ns: Option<u64>| ns.map_or(format!("{name} {UNKNOWN}"), |ns| of(name, ns));
-    let mut items = vec![known("user", m.cpu.user_ns), known("system", m.cpu.system_ns)];
+    let mut items = match m.cpu.user_ns.zip(m.cpu.system_ns).map(|(user, system)| user + system) {
+        Some(all) if all < SPLIT_NS => vec![of("threads", all), TOO_SHORT.into()],
+        _ => vec![known("user", m.cpu.user_ns), known("system", m.cpu.system_ns)],
+    };
     items.extend(m.cpu.sqpoll_ns.map(|ns| of("SQPOLL thread", ns)));
     items.extend(m.cpu.sqpoll_wakeups.map(|n| format!("woken {} times", count(n as f64))));
     items.extend(m.cpu.helpers_ns.filter(|ns| *ns > HELPERS_NS).map(|ns| of("other helpers", ns)));

@@ -1,7 +1,7 @@
 //! The screen of a watched program.
 
 use super::layout::{Column, Screen};
-use super::measured::{self, VEHICLES};
+use super::measured::{self, SPLIT_NS, TOO_SHORT, VEHICLES};
 use super::style::Style;
 use super::verdict;
 use iotrail_answer::diagnose::threads;
@@ -202,9 +202,6 @@ fn followed(total: &Total, overflows: u64) -> Vec<String> {
     items
 }
 
-/// CPU time below which the ticks that found the program are too few to say where it ran: 20 of them, 22 % of error.
-const SPLIT_NS: u64 = 200_000_000;
-
 fn cpu(total: &Total) -> Vec<String> {
     let of = |name: &str, ns: u64| match total.elapsed_ns {
         0 => format!("{name}{}", span(ns as f64)),
@@ -212,7 +209,7 @@ fn cpu(total: &Total) -> Vec<String> {
     };
     let (user, system) = (total.cpu.user_ns, total.cpu.system_ns);
     match user.zip(system).map(|(user, system)| user + system) {
-        Some(all) if all < SPLIT_NS => vec![of("", all), "too short to tell user from system".into()],
+        Some(all) if all < SPLIT_NS => vec![of("", all), TOO_SHORT.into()],
         _ => [("user ", user), ("system ", system)]
             .map(|(name, ns)| ns.map_or(format!("{name}{UNKNOWN}"), |ns| of(name, ns)))
             .into(),
