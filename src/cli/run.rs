@@ -185,7 +185,7 @@ fn target(args: &RunArgs, experiment: &Experiment) -> Result<Target> {
     if target_use == TargetUse::Nothing {
         return Ok(Target::default());
     }
-    let wanted = args.size.or(experiment.size).unwrap_or(SIZE);
+    let wanted = args.size.or(experiment.size).or_else(|| scale.largest_size()).unwrap_or(SIZE);
     let named = scratch::named().filter(|_| args.file.is_none() && target_use == TargetUse::Reads);
     match args.file.as_ref().or(named.as_ref()) {
         None => Ok(Target { path: Some(scratch::file(wanted)?), size: Some(wanted), scratch: true }),

@@ -2,6 +2,7 @@
 //! at the end counts, followed requests and /proc's view become one record.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -635,6 +636,15 @@ fn cpu(
 ) -> Result<Option<CpuTime>> {
     /// The kernel accounts for a process some moments after /proc has it no more.
     const LOOKS: u32 = 40;
+    // A command that has ended is among those that have, with what it had used before it became the program.
+    let before = match watched {
+        Watched::Command(command) => Some((command.kernels_tgid(), command.cpu_before())),
+        _ => None,
+    };
+    let lacks_command = |living: &BTreeSet<u32>, ended: (u64, u64)| {
+        let gone = before.as_ref().filter(|(tgid, _)| tgid.is_none_or(|tgid| !living.contains(&tgid)));
+        gone.is_some_and(|(_, before)| ended.0 + ended.1 <= before.user_ns + before.system_ns)
+    };
     let mut looks = 0;
     let (ended, living) = loop {
         let (ended, workers) = (watch.ended_cpu_ns(), watch.ended_workers_ns());
@@ -643,18 +653,21 @@ fn cpu(
         processes.look(false);
         let settled = living.iter().all(|tgid| processes.tracks(*tgid))
             && watch.ended_cpu_ns() == ended
-            && watch.ended_workers_ns() == workers;
+            && watch.ended_workers_ns() == workers
+            && ended.is_none_or(|ended| !lacks_command(&living, ended));
         looks += 1;
         if settled || looks == LOOKS || ended.is_none() || !numbers.has_proc() {
             break (ended, living);
         }
         std::thread::sleep(Duration::from_millis(5));
     };
+    if ended.is_some_and(|ended| lacks_command(&living, ended)) {
+        return Ok(None);
+    }
     let mut ended = ended.map(|(user_ns, system_ns)| CpuTime { user_ns, system_ns });
-    if let (Watched::Command(command), Some(ended)) = (watched, &mut ended)
-        && command.kernels_tgid().is_none_or(|tgid| !living.contains(&tgid))
+    if let (Some((tgid, before)), Some(ended)) = (before, &mut ended)
+        && tgid.is_none_or(|tgid| !living.contains(&tgid))
     {
-        let before = command.cpu_before();
         ended.user_ns = ended.user_ns.saturating_sub(before.user_ns);
         ended.system_ns = ended.system_ns.saturating_sub(before.system_ns);
     }

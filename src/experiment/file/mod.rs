@@ -67,6 +67,20 @@ pub struct Scale {
     pub axes: Vec<Axis>,
 }
 
+impl Scale {
+    /// The largest size that a load is told to use of its target; what is no size is refused where the cell is planned.
+    pub fn largest_size(&self) -> Option<Bytes> {
+        let points = self.axes.iter().flat_map(|axis| &axis.points);
+        let sizes = std::iter::once(&self.load).chain(points.map(|p| &p.options)).filter_map(|o| o.get("size"));
+        let bytes = |value: &Value| match value {
+            Value::String(text) => text.parse::<Bytes>().ok(),
+            Value::Integer(n) => u64::try_from(*n).ok().map(Bytes),
+            _ => None,
+        };
+        sizes.filter_map(bytes).max_by_key(|b| b.0)
+    }
+}
+
 /// A parameter and its values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {

@@ -246,6 +246,13 @@ fn measured(
             "use a kernel that does",
         ));
     }
+    if spec.options.zero_copy.is_some() && counts.sends > 0 && counts.zero_copy_sends == 0 {
+        warnings.push(Warning::new(
+            "zero_copy_unused",
+            format!("no send of {} was zero-copy: none was as large as --zero-copy asks for", counts.sends),
+            "responses are sent in parts where a request does not fit one receive buffer: raise --buffer-size, or lower --zero-copy",
+        ));
+    }
     // What is not known of one thread is not another's.
     let has_sqpoll = spec.setup.names().iter().any(|name| name == "sqpoll");
     let sqpoll = sqpoll_ns.or((!has_sqpoll).then_some(0));

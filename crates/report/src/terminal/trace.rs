@@ -152,7 +152,7 @@ fn throughput(t: &TraceRecord) -> Vec<String> {
         so_many(total.ios, "completion"),
         format!("{} a second", count(total.iops)),
         moved(total.bytes, ""),
-        plural(total.errors as usize, "error"),
+        format!("{}{}", plural(total.errors as usize, "error"), errnos(&total.opcodes)),
         format!("{} short{}", count(total.short_ios as f64), short_not_told(&total.opcodes)),
     ];
     if total.elapsed_ns > 0 {
@@ -160,6 +160,24 @@ fn throughput(t: &TraceRecord) -> Vec<String> {
         items.insert(3, moved(per_s.round() as u64, "/s"));
     }
     items
+}
+
+/// Kinds of errors that are named.
+const ERRNOS: usize = 3;
+
+/// ` (900 EAGAIN, 100 ECANCELED)`: the most frequent.
+fn errnos(opcodes: &[OpcodeRecord]) -> String {
+    let mut sums: Vec<(&str, u64)> = Vec::new();
+    for e in opcodes.iter().flat_map(|o| &o.errnos) {
+        match sums.iter_mut().find(|(name, _)| *name == e.errno) {
+            Some((_, n)) => *n += e.count,
+            None => sums.push((&e.errno, e.count)),
+        }
+    }
+    sums.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let named: Vec<String> = sums.iter().take(ERRNOS).map(|(name, n)| format!("{} {name}", count(*n as f64))).collect();
+    let more = if sums.len() > ERRNOS { ", …" } else { "" };
+    if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) }
 }
 
 /// Of which operations it is not known whether they were short.
