@@ -55,6 +55,7 @@ All commands: iotrail --help; one command: iotrail COMMAND --help";
   iotrail run coop --quick    an experiment: two minutes, and its answer
   iotrail trace -- COMMAND    how a program's completions got to it
 \nExit status: 0 done (trace -- COMMAND: the command's own), 1 what the caller asked to fail on,
+  or a run that was stopped before its end,
   2 wrong use or input, 3 the machine does not allow it,
   4 a gate (--fail-on) could not be evaluated,
   5 data corruption, 70 a fault of iotrail itself."

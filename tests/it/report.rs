@@ -28,6 +28,7 @@ fn again() -> End {
     let without_how = |text: &str| text.split("\ndetails: ").next().unwrap_or_default().to_owned();
     assert_eq!(without_how(&of_a_file), without_how(&screen));
     assert!(screen.contains("details: iotrail report 1 --store s.db --full"), "{screen}");
+    assert!(screen.starts_with("two against one: ") && screen.lines().count() <= 20, "{screen}");
     let full = run(&mut place.tool(["report", "1", "--store", "s.db", "--full"])).ok().stdout;
     assert!(full.starts_with(&without_how(&screen)) && full.contains("conclusion"), "{full}");
     // A single measurement is shown as `bench` shows it.

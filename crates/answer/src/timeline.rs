@@ -497,7 +497,12 @@ mod tests {
         (t.opcode, t.asked_bytes, t.issued, t.course) = ("poll_add".into(), None, None, Course::Direct);
         t.ready = Some(at(&t, 2_000_000, 1));
         assert!(headline(&t, false)[0].ends_with("submitted and ready: nothing made what it polls ready until then."));
+        t.result = -125;
+        assert!(headline(&t, false)[0].ends_with("submitted and ready: nothing came until it was cancelled."));
+        assert!(moments(&t).iter().any(|m| m.what == "ready" && m.text == "it was cancelled"));
         (t.opcode, t.ready) = ("timeout".into(), None);
+        assert!(headline(&t, false)[0].contains("posted: it was cancelled before its time was up"));
+        t.result = 0;
         assert!(headline(&t, false)[0].contains("posted: a timeout ends when its time is up"));
     }
 

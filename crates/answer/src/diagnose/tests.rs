@@ -853,7 +853,11 @@ fn the_submission_thread_spins_or_naps() {
     bound.rings[0].flags.push("sq_aff".into());
     assert!(only(&bound, "sqpoll_spinning").text.contains("(tid 1240, bound to CPU 1) took"));
     let f = only(&sqpoll_napping(), "sqpoll_napping");
-    assert!(f.text.contains("woken 380 times for 400 requests, once in 5.26 ms on average (0.950 wake-ups"), "{}", f.text);
+    assert!(
+        f.text.contains("woken 380 times for 400 requests, once in 5.26 ms on average (0.950 wake-ups"),
+        "{}",
+        f.text
+    );
     assert_eq!(codes(&sqpoll(|s| (s.work_ns, s.wakeups) = (None, None))), Vec::<String>::new());
 }
 
