@@ -18,12 +18,12 @@ pub struct ProfileArgs {
     #[arg(long)]
     profile: bool,
 
-    /// Samples per second and CPU
+    /// Take N samples per second and CPU
     #[arg(long, value_name = "HZ", default_value_t = DEFAULT_HZ, requires = "profile",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_HZ)))]
     profile_hz: u32,
 
-    /// What paces the samples: time (everywhere, idle included, blind while interrupts are off), or the hardware's cycle
+    /// Pace the samples by time (everywhere, idle included, blind while interrupts are off) or by the hardware's cycle
     /// counter (sees those, not idle)
     #[arg(long, value_enum, default_value_t = Pace::Time, requires = "profile")]
     profile_by: Pace,
@@ -36,7 +36,7 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "FILE", requires = "profile")]
     folded: Option<PathBuf>,
 
-    /// Stacks of --flamegraph and --folded: all, or those under task work
+    /// Keep these stacks for --flamegraph and --folded: all, or those under task work
     #[arg(long, value_enum, default_value_t = Stacks::All, requires = "profile")]
     stacks: Stacks,
 }

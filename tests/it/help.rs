@@ -10,6 +10,7 @@ pub const TESTS: &[Test] = &[
     ("help::the_commands_are_those_that_work", commands),
     ("help::each_command_lists_its_options", options),
     ("help::the_version_is_the_packages", version),
+    ("help::it_speaks_the_fields_words", words),
 ];
 
 pub fn help(args: &[&str]) -> String {
@@ -98,6 +99,21 @@ fn options() -> End {
         assert_eq!(listed.into_iter().collect::<Vec<_>>().join(" "), expected, "{command}");
         // The short form is there too.
         assert!(help(&with("-h")).contains(&format!("Usage: iotrail {command}")));
+    }
+    End::Passed
+}
+
+/// House words that the glossary replaced, and what no manual page says.
+const AVOIDED: [&str; 9] =
+    ["carried by", "carrier", "remedy", "lateness", "in so many whole", "at least so many", "simply", "please", "!"];
+
+fn words() -> End {
+    for page in PAGES {
+        let text =
+            help(&page.split(' ').filter(|w| !w.is_empty()).chain(["--help"]).collect::<Vec<_>>()).to_lowercase();
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let found: Vec<&&str> = AVOIDED.iter().filter(|word| flat.contains(**word)).collect();
+        assert!(found.is_empty(), "{page}: {found:?}");
     }
     End::Passed
 }

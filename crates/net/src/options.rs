@@ -89,68 +89,68 @@ names!(Between);
 #[derive(Debug, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServerOptions {
-    /// How the server waits for its connections
+    /// Wait for connections through this engine
     #[arg(long, value_enum, default_value_t = ServerEngine::IoUring)]
     pub engine: ServerEngine,
 
-    /// Threads, each with an epoll instance or ring of its own (default: one per CPU of the server)
+    /// Run N threads, each with an epoll instance or ring of its own (default: one per CPU of the server)
     #[arg(long, value_name = "N")]
     pub server_threads: Option<u32>,
 
-    /// CPUs of the server's threads, round-robin: 0,2-3 (default: not bound)
+    /// Pin the server's threads to CPUs, round-robin: 0,2-3 (default: not pinned)
     #[arg(long, value_name = "LIST")]
     pub server_cpus: Option<String>,
 
-    /// epoll: when a connection is reported
+    /// epoll: report connections level- or edge-triggered
     #[arg(long, value_enum, default_value_t = Trigger::Level)]
     pub trigger: Trigger,
 
-    /// Ring setup flags, exactly these: coop_taskrun, taskrun_flag, defer_taskrun, single_issuer, sqpoll, submit_all,
+    /// Set exactly these ring setup flags: coop_taskrun, taskrun_flag, defer_taskrun, single_issuer, sqpoll, submit_all,
     /// no_sqarray, cqsize=N
     #[arg(long, value_name = "FLAGS", default_value = "", hide_default_value = true)]
     pub ring: String,
 
-    /// CPU that the SQPOLL thread is bound to
+    /// Bind the SQPOLL thread to this CPU
     #[arg(long, value_name = "CPU")]
     pub sq_cpu: Option<u32>,
 
-    /// Idle time after which the SQPOLL thread sleeps, milliseconds
+    /// Let the SQPOLL thread sleep after this idle time, milliseconds
     #[arg(long, value_name = "MS")]
     pub sq_idle: Option<u32>,
 
-    /// What is registered with the ring: files (accepted connections are direct descriptors), ring
+    /// Register these with the ring: files (accepted connections are direct descriptors), ring
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub register: String,
 
-    /// io_uring: how it receives
+    /// io_uring: receive this way
     #[arg(long, value_enum, default_value_t = Receive::Multishot)]
     pub receive: Receive,
 
-    /// io_uring: how it accepts
+    /// io_uring: accept this way
     #[arg(long, value_enum, default_value_t = Accept::Multishot)]
     pub accept: Accept,
 
-    /// Provided buffers of each thread, a power of two
+    /// Provide N buffers per thread, a power of two
     #[arg(long, value_name = "N", default_value_t = 1024)]
     pub buffers: u32,
 
-    /// Bytes of each receive buffer
+    /// Size each receive buffer, bytes
     #[arg(long, value_name = "SIZE", default_value = "4k")]
     pub buffer_size: Bytes,
 
-    /// io_uring: sends of at least so many bytes are zero-copy (6.0)
+    /// io_uring: use zero-copy sends from this size on (6.0); a response is sent in parts where its request exceeds one receive buffer
     #[arg(long, value_name = "SIZE")]
     pub zero_copy: Option<Bytes>,
 
-    /// Busy-poll the network device for so long before sleeping (io_uring 6.9; epoll 6.9)
+    /// Busy-poll the network device for this time before sleeping (io_uring 6.9; epoll 6.9)
     #[arg(long, value_name = "TIME")]
     pub napi: Option<Span>,
 
-    /// Completions that io_uring waits for at a time
+    /// Wait for N completions at a time (io_uring)
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub wait_for: u32,
 
-    /// And for how long at most, where it waits for more than one
+    /// Wait this long at most, where it waits for more than one
     #[arg(long, value_name = "TIME")]
     pub wait_timeout: Option<Span>,
 }
@@ -159,67 +159,67 @@ pub struct ServerOptions {
 #[derive(Debug, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SenderOptions {
-    /// Connections, over all threads
+    /// Open N connections, over all threads
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub connections: u32,
 
-    /// Requests in flight on each connection
+    /// Keep N requests in flight on each connection
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub window: u32,
 
-    /// Bytes of a request's body (a header of 8 bytes comes before it)
+    /// Size a request's body, bytes (a header of 8 bytes comes before it)
     #[arg(long, value_name = "SIZE", default_value = "64")]
     pub request: Bytes,
 
-    /// Bytes of a response
+    /// Size a response, bytes
     #[arg(long, value_name = "SIZE", default_value = "64")]
     pub response: Bytes,
 
-    /// Threads of the sender (default: one)
+    /// Send from N threads (default: one)
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub sender_threads: u32,
 
-    /// CPUs of the sender's threads, round-robin: 0,2-3 (default: not bound)
+    /// Pin the sender's threads to CPUs, round-robin: 0,2-3 (default: not pinned)
     #[arg(long, value_name = "LIST")]
     pub sender_cpus: Option<String>,
 
-    /// Open loop: requests per second over all connections; latency counts from the intended time
+    /// Send at this rate (requests per second over all connections, open loop); latency counts from the intended time
     #[arg(long, value_name = "N")]
     pub rate: Option<f64>,
 
-    /// Requests that a connection sends at once, before the next connection has its turn
+    /// Send N requests at once on a connection, before the next has its turn
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub burst: u32,
 
-    /// A connection is closed after so many responses, and another one opened
+    /// Close a connection after N responses and open another
     #[arg(long, value_name = "N")]
     pub reconnect_after: Option<u64>,
 
-    /// A connection that breaks is opened again, and what was in flight on it stays unanswered (else the load ends there)
+    /// Open a broken connection again; what was in flight on it stays unanswered (default: the load ends)
     #[arg(long)]
     pub reconnect: bool,
 
-    /// Connections beside these that are opened and say nothing
+    /// Open N more connections that stay silent
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub idle_connections: u32,
 
-    /// What is checked of each response
+    /// Check this of each response
     #[arg(long, value_enum, default_value_t = Check::Full)]
     pub check: Check,
 
-    /// A connection without any answer for so long is given up
+    /// Give up a connection that has no answer for this time
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub give_up: Span,
 
-    /// How long to measure (default 5s)
+    /// Measure for this time (default 5s)
     #[arg(long, value_name = "TIME", conflicts_with = "count")]
     pub runtime: Option<Span>,
 
-    /// How many requests to measure, over all connections
+    /// Measure this many requests, over all connections
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
 
-    /// Not measured, beforehand
+    /// Run the load for this time before measuring
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub warmup: Span,
 
@@ -238,11 +238,11 @@ pub struct NetOptions {
     #[command(flatten)]
     pub sender: SenderOptions,
 
-    /// What is between the two ends
+    /// Connect the two ends this way
     #[arg(long, value_enum, default_value_t = Between::Auto)]
     pub between: Between,
 
-    /// The probes, which watch the server
+    /// Watch the server with the probes
     #[arg(long, value_enum, default_value_t = Trace::Auto)]
     pub trace: Trace,
 }

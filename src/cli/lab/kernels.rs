@@ -10,7 +10,7 @@ use iotrail_report::terminal::{self, Screen, Style};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct KernelsArgs {
-    /// JSON on standard output
+    /// Print JSON on standard output
     #[arg(long)]
     json: bool,
 

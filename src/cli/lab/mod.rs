@@ -22,9 +22,9 @@ pub struct LabArgs {
 enum LabCommand {
     /// Boot a kernel with NVMe drives, run a command there that sees this machine's files read-only, bring its results back
     Run(Box<run::RunArgs>),
-    /// The kernels that are installed here, fetched, or to be had
+    /// List kernels: installed, fetched, available
     Kernels(kernels::KernelsArgs),
-    /// Fetch a kernel of Debian's
+    /// Fetch a Debian kernel
     Fetch(fetch::FetchArgs),
     /// In the guest: run the command that was handed over
     #[command(hide = true)]
@@ -34,7 +34,7 @@ enum LabCommand {
 /// Where fetched kernels and tools are.
 #[derive(Debug, Clone, Args)]
 pub struct CacheArgs {
-    /// What is fetched is kept here (default: $XDG_CACHE_HOME/iotrail/lab, else ~/.cache/iotrail/lab)
+    /// Keep fetched files here (default: $XDG_CACHE_HOME/iotrail/lab, else ~/.cache/iotrail/lab)
     #[arg(long = "cache", value_name = "DIR")]
     cache: Option<PathBuf>,
 }

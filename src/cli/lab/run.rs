@@ -22,23 +22,23 @@ use iotrail_store::{Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
-    /// A release or the beginning of one (6.1), newest, or a vmlinux or vmlinuz (default: the newest that is here)
+    /// Boot this kernel: a release or its beginning (6.1), newest, or a vmlinux or vmlinuz (default: the newest that is here)
     #[arg(long, value_name = "VERSION|FILE")]
     kernel: Option<String>,
 
-    /// lib/modules/RELEASE of a kernel that is named by its file
+    /// Take modules from this folder (lib/modules/RELEASE), for a kernel given as a file
     #[arg(long, value_name = "DIR", requires = "kernel")]
     modules: Option<PathBuf>,
 
-    /// CPUs of the machine
+    /// Give the machine N CPUs
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=255))]
     cpus: u32,
 
-    /// Sockets that they are in: CPUs of different sockets share no cache
+    /// Spread them over N sockets: CPUs of different sockets share no cache
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=255))]
     sockets: u32,
 
-    /// Memory of the machine
+    /// Give the machine this memory
     #[arg(long, value_name = "SIZE", default_value = "2g")]
     memory: Bytes,
 
@@ -47,27 +47,27 @@ pub struct RunArgs {
     #[arg(long, value_name = "OPTIONS")]
     nvme: Vec<Drive>,
 
-    /// Parameters for the kernel
+    /// Append these kernel parameters
     #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
     append: String,
 
-    /// Who runs the machine's instructions
+    /// Run the machine's instructions with
     #[arg(long, value_name = "HOW", default_value = "auto")]
     accel: Accel,
 
-    /// The machine is ended after so long
+    /// End the machine after this time
     #[arg(long, value_name = "TIME", default_value = "10m")]
     timeout: Span,
 
-    /// Where the command's runs are stored (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Store the command's runs here (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 
-    /// Files that the command writes to $IOTRAIL_LAB_OUT are copied to this folder, which is new or empty
+    /// Copy files that the command writes to $IOTRAIL_LAB_OUT to this new or empty folder
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
 
-    /// Copy them to a folder that holds others, and replace files of the same names
+    /// Copy them to a folder that is not empty, and replace files of the same names
     #[arg(long, requires = "artifacts")]
     force: bool,
 

@@ -38,27 +38,27 @@ pub struct BenchArgs {
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Measurements of each combination (default: 1 of one, 5 where there are several)
+    /// Measure each combination N times (default: 1 for one, 5 for several)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeats: Option<u32>,
 
-    /// Shorter, and fewer of them: 500 ms, 4 repeats
+    /// Measure shorter and less often: 500 ms, 4 repeats
     #[arg(long)]
     quick: bool,
 
-    /// Print the combinations, their order and the estimated time, and run nothing
+    /// Print the combinations, their order and the estimated time; run nothing
     #[arg(long)]
     plan: bool,
 
-    /// Seed of what is sent, and of the order in which several combinations are measured (default: drawn, printed and stored)
+    /// Seed what is sent, and the order of several combinations (default: random; printed and stored)
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
 
-    /// Follow one of the server's requests to io_uring in so many whole: how late each vehicle delivered, the order of completions
+    /// Trace 1 in N of the server's io_uring requests end to end: delivery delays, order of completions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     follow: Option<u32>,
 
-    /// JSON on standard output
+    /// Print JSON on standard output
     #[arg(long)]
     json: bool,
 
@@ -66,7 +66,7 @@ struct RunArgs {
     #[arg(long, conflicts_with = "json")]
     full: bool,
 
-    /// Store it in this file (several combinations are always stored; default: $XDG_STATE_HOME/iotrail/iotrail.db)
+    /// Store the measurement here (several combinations are always stored; default: $XDG_STATE_HOME/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 }

@@ -18,23 +18,23 @@ use iotrail_store::Store;
 
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// Where the server is: 127.0.0.1:7000, [::1]:7000, name:7000, unix:PATH
+    /// Address of the server: 127.0.0.1:7000, [::1]:7000, name:7000, unix:PATH
     #[arg(value_name = "ADDRESS")]
     address: Address,
 
     #[command(flatten)]
     sender: SenderOptions,
 
-    /// Seed of what is sent: the same one sends the same bytes (default: drawn, printed and stored)
+    /// Seed what is sent: the same seed sends the same bytes (default: random; printed and stored)
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
 
-    /// Where the server agrees on what is measured and hands over its side: an address, or none (default: the next port, or
-    /// PATH.control, if a server of iotrail's is there)
+    /// Address where the server agrees on what is measured and hands over its side, or none (default: the next port, or
+    /// PATH.control, if an iotrail server is there)
     #[arg(long, value_name = "ADDRESS")]
     control: Option<Place>,
 
-    /// One measurement as JSON on standard output
+    /// Print the measurement as JSON
     #[arg(long)]
     json: bool,
 

@@ -16,11 +16,11 @@ pub struct NetArgs {
 
 #[derive(Debug, Subcommand)]
 enum NetCommand {
-    /// A server that answers requests, through epoll or io_uring: what it does each second, and what a sender measures with it
+    /// Serve requests through epoll or io_uring; print what it does each second
     Serve(Box<serve::ServeArgs>),
-    /// Send requests to a server, check every answer: requests a second, latency, and the server's side beside it
+    /// Send requests to a server, check every answer; measure both sides
     Load(Box<load::LoadArgs>),
-    /// Both ends on this machine: one measurement, or an experiment where options have several values
+    /// Measure both ends on this machine: once, or as an experiment where options have several values
     Bench(Box<bench::BenchArgs>),
 }
 

@@ -22,35 +22,34 @@ use iotrail_report::terminal::{self, Seconds};
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Where it listens: 127.0.0.1:7000, [::1]:7000, unix:PATH; port 0: the kernel chooses
+    /// Address to listen on: 127.0.0.1:7000, [::1]:7000, unix:PATH; port 0: the kernel chooses
     #[arg(value_name = "ADDRESS")]
     address: Address,
 
     #[command(flatten)]
     server: ServerOptions,
 
-    /// Where senders agree with it on what is measured: an address, or none (default: the next port, or PATH.control)
+    /// Address where senders agree on what is measured, or none (default: the next port, or PATH.control)
     #[arg(long, value_name = "ADDRESS")]
     control: Option<Place>,
 
-    /// Whether the probes watch what a sender measures: where they can be loaded, always, never
+    /// Watch what a sender measures with the probes: where they can be loaded, always, never
     #[arg(long, value_enum, default_value_t = Trace::Auto)]
     trace: Trace,
 
-    /// Follow one of io_uring's requests in so many whole, chosen at random (1: all): how late each vehicle delivered, the
-    /// order of completions
+    /// Trace 1 in N io_uring requests end to end, at random (1: all): delivery delays, order of completions
     #[arg(long, value_name = "N")]
     follow: Option<NonZeroU32>,
 
-    /// Serve for so long (seconds, or 500ms, 2m); default: until Ctrl-C
+    /// Serve for this time (seconds, or 500ms, 2m); default: until Ctrl-C
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = seconds)]
     duration: Option<Duration>,
 
-    /// Say where it serves as JSON on standard output, and nothing else there: for the process that started it
+    /// Print the address as JSON, and nothing else, for the process that started the server
     #[arg(long, hide = true)]
     announce: bool,
 
-    /// At the end what it did as JSON on standard output; the seconds go to standard error
+    /// Print at the end what it did as JSON; the seconds go to standard error
     #[arg(long)]
     json: bool,
 }

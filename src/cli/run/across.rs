@@ -36,31 +36,31 @@ pub struct Machines {
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["plan", "resume", "fail_on_unmet"])]
     pub kernels: Vec<String>,
 
-    /// Boots of each kernel, in turns
+    /// Boot each kernel N times, in turns
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=20), requires = "kernels")]
     rounds: u32,
 
-    /// CPUs of the machine (default: 4; for loads over the network 2)
+    /// Give the machine N CPUs (default: 4; for loads over the network 2)
     #[arg(long, value_name = "N", requires = "kernels")]
     cpus: Option<u32>,
 
-    /// Its drive, as in `lab run` (default: queues=2,poll=1; for loads over the network none)
+    /// Give it this drive, as in `lab run` (default: queues=2,poll=1; for loads over the network none)
     #[arg(long, value_name = "OPTIONS", value_parser = drive, requires = "kernels")]
     nvme: Option<String>,
 
-    /// Its memory
+    /// Give it this memory
     #[arg(long, value_name = "SIZE", requires = "kernels")]
     memory: Option<String>,
 
-    /// Who runs its instructions: auto, kvm, tcg
+    /// Run its instructions with auto, kvm or tcg
     #[arg(long, value_name = "HOW", requires = "kernels")]
     accel: Option<String>,
 
-    /// A boot and its run are ended after so long
+    /// End a boot and its run after this time
     #[arg(long, value_name = "TIME", default_value = "60m", requires = "kernels")]
     timeout: Span,
 
-    /// Where the lab keeps kernels
+    /// Keep fetched kernels here
     #[arg(long, value_name = "DIR", requires = "kernels")]
     cache: Option<PathBuf>,
 }

@@ -105,10 +105,20 @@ fn interval(ratio: f64, lo: f64, hi: f64, more: bool) -> String {
 /// ` (largest: 13.1 k → 253)`: medians of the strongest, where several differ.
 pub fn levels(metric: Metric, worst: &Effect<'_>, of_several: bool) -> String {
     let of = |cell: &CellRecord| over_repeats(cell, |m| metric.of(m));
-    let (Some(a), Some(b)) = (of(worst.a), of(worst.b)) else { return String::new() };
-    let text = |x: f64| value(metric, x);
+    let both = of(worst.a).zip(of(worst.b)).filter(|(a, b)| agree(*a, *b, worst.c.ratio));
+    let Some((a, b)) = both else { return String::new() };
     let most = if of_several { "largest: " } else { "" };
-    format!(" ({most}{} → {})", text(a), text(b))
+    format!(" ({most}{} → {})", value(metric, a), value(metric, b))
+}
+
+/// Medians of all repeats stand beside a ratio of pairs only where they are the same: pairs that others disturbed may be left out of it.
+pub fn agree(a: f64, b: f64, ratio: Option<f64>) -> bool {
+    const WITHIN: f64 = 0.05;
+    match ratio {
+        Some(ratio) if ratio > 0.0 && a > 0.0 => (b / a / ratio - 1.0).abs() <= WITHIN,
+        Some(_) => b == 0.0,
+        None => false,
+    }
 }
 
 /// A value of the metric.

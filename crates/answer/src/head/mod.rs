@@ -38,6 +38,8 @@ pub struct Head {
     pub table: Option<Situations>,
     /// What limits the answer.
     pub notes: Vec<String>,
+    /// Where it was measured.
+    pub on: Option<String>,
 }
 
 /// An arm, and how it compares with the first one in each situation.
@@ -54,7 +56,7 @@ impl Head {
             let of = |arm: &'_ String| of_arm(run, metric, arm);
             run.arms.iter().skip(1).map(|arm| (arm.as_str(), of(arm))).filter(|(_, e)| !e.is_empty()).collect()
         };
-        let notes = notes::of_run(run);
+        let (notes, on) = (notes::of_run(run), notes::host(run));
         let compared: Vec<(Metric, Vec<ByArm<'_>>)> =
             metrics.iter().map(|m| (*m, arms(*m))).filter(|(_, all)| !all.is_empty()).collect();
         let differs = |all: &[ByArm<'_>]| all.iter().flat_map(|(_, e)| e).any(Effect::differs);
@@ -68,6 +70,7 @@ impl Head {
                 also: Vec::new(),
                 table: None,
                 notes,
+                on,
             };
         };
         let unit = Unit::of_run(run);
@@ -76,14 +79,12 @@ impl Head {
         let shown = effect::strongest(effects);
         let first = compared.first().filter(|(first, _)| first != metric);
         let first = first.map(|(first, all)| pooled(*first, unit, all));
-        let others = compared.iter().filter(|(m, _)| m != metric).filter_map(|(m, all)| also(*m, unit, all));
+        let others = compared.iter().filter(|(m, _)| m != metric).filter_map(|(m, all)| also(run, *m, unit, all));
         let also = first.iter().cloned().chain(others).take(ALSO).collect();
         let (why, remedy) = why::of(run, base, arm, &shown);
-        let open = first
-            .is_some()
-            .then(|| format!(" for its {}; the line below says what is not known", called(*metric, unit)));
+        let open = first.is_some().then(|| format!(", where {} matters; the rest is not known", called(*metric, unit)));
         Head {
-            answer: answer(*metric, unit, base, all),
+            answer: answer(*metric, unit, base, all) + notes::all_disturbed(run).unwrap_or_default(),
             when: when::of(run, effects, &shown),
             advice: Some(if run.is_emulated() {
                 "nothing yet: counts alone do not say what is faster; measure on real hardware".into()
@@ -95,6 +96,7 @@ impl Head {
             also,
             table: table::of(run, *metric, all),
             notes,
+            on,
         }
     }
 }
@@ -242,7 +244,7 @@ fn in_all(n: usize) -> String {
 }
 
 /// What another metric says, where it says anything: each arm that differs, the one that differs most first.
-fn also(metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> Option<String> {
+fn also(run: &RunRecord, metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> Option<String> {
     let mut differing: Vec<_> = all.iter().filter(|(_, e)| e.iter().any(Effect::differs)).collect();
     let size = |e: &[Effect<'_>]| e.iter().map(Effect::size).fold(0.0, f64::max);
     differing.sort_by(|a, b| size(&b.1).total_cmp(&size(&a.1)));
@@ -252,7 +254,13 @@ fn also(metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> Option<String> {
         let parts = [with(Verdict::Slower), with(Verdict::Faster)].into_iter().filter(|e| !e.is_empty()).enumerate();
         let part = |(i, e): (usize, Vec<&Effect<'_>>)| {
             let change = change::range(metric, unit, &e, i == 0);
-            if effects.len() == 1 { change } else { format!("{change} in {} of {}", e.len(), effects.len()) }
+            match &e[..] {
+                _ if effects.len() == 1 => change,
+                [only] => {
+                    format!("{change} in 1 of {} ({})", effects.len(), table::name(&table::others(run, only, &[])))
+                }
+                several => format!("{change} in {} of {}", several.len(), effects.len()),
+            }
         };
         parts.map(part).collect::<Vec<_>>().join(", ")
     };

@@ -5,6 +5,7 @@ use crate::compare::metrics;
 use crate::expectation::{Outcome, judge};
 use crate::group::untestable;
 use iotrail_base::words::{plural, span};
+use iotrail_schema::comparison::Comparison;
 use iotrail_schema::run_record::RunRecord;
 
 /// Nobody measures longer for an answer.
@@ -44,20 +45,46 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
     notes
 }
 
-/// Comparisons with measurements that others disturbed.
-fn disturbed(run: &RunRecord) -> Option<String> {
+/// Comparisons of the first metric: with measurements that others disturbed, and all.
+fn touched(run: &RunRecord) -> Option<(usize, Vec<&Comparison>)> {
     let metric = metrics(run).first()?.name();
-    let all = || run.comparisons.iter().filter(move |c| c.metric == metric);
-    let touched = all().filter(|c| c.disturbed.left_out + c.disturbed.counted > 0).count();
-    let (left_out, counted) = all().fold((0, 0), |(l, c), of| (l + of.disturbed.left_out, c + of.disturbed.counted));
+    let all: Vec<&Comparison> = run.comparisons.iter().filter(|c| c.metric == metric).collect();
+    Some((all.iter().filter(|c| c.disturbed.left_out + c.disturbed.counted > 0).count(), all))
+}
+
+/// Behind the answer: that it rests on no quiet comparison.
+pub fn all_disturbed(run: &RunRecord) -> Option<&'static str> {
+    touched(run).filter(|(n, all)| *n > 0 && *n == all.len()).map(|_| "; other work disturbed every comparison")
+}
+
+fn disturbed(run: &RunRecord) -> Option<String> {
+    let (touched, all) = touched(run)?;
+    let sum = |f: fn(&Comparison) -> usize| all.iter().map(|c| f(c)).sum::<usize>();
+    let (left_out, counted) = (sum(|c| c.disturbed.left_out), sum(|c| c.disturbed.counted));
+    let pairs = sum(|c| c.pairs) + left_out;
     (touched > 0).then(|| {
-        let counted = if counted > 0 { format!(", {counted} counted all the same (*)") } else { String::new() };
+        let counted =
+            if counted > 0 { format!(", {counted} measurements counted all the same (*)") } else { String::new() };
         format!(
-            "other work disturbed {touched} of {}: {} left out{counted}",
-            plural(all().count(), "comparison"),
-            plural(left_out, "pair")
+            "other work disturbed {touched} of {}: {left_out} of {} left out{counted}",
+            plural(all.len(), "comparison"),
+            plural(pairs, "pair")
         )
     })
+}
+
+/// The machine, in a line.
+pub fn host(run: &RunRecord) -> Option<String> {
+    let m = run.cells.iter().flat_map(|c| &c.measurements).next()?;
+    let device = m.host.target.as_ref().and_then(|t| t.device.clone().map(|d| (d, t.driver.clone())));
+    let device = device.map(|(d, driver)| format!(", {d}{}", driver.map(|d| format!(" ({d})")).unwrap_or_default()));
+    Some(format!(
+        "Linux {}, {}, {}{}",
+        m.host.kernel,
+        m.host.cpu_model,
+        plural(m.host.cpus as usize, "CPU"),
+        device.unwrap_or_default()
+    ))
 }
 
 fn expected(run: &RunRecord) -> Option<String> {
@@ -77,7 +104,10 @@ pub fn more_repeats<'a, 'r: 'a>(
     let cells = run.cells.iter().filter(|c| c.untestable.is_none()).count();
     let whole = of_one(run) * needed as f64 * cells as f64;
     if whole > LONGEST_NS || needed > MOST_REPEATS {
-        return Some(format!("on a machine with less else to do, since ±10 % would take {} here", minutes(whole)));
+        return Some(format!(
+            "{needed} repeats (about {}) show ±10 % here; a quieter machine needs fewer",
+            minutes(whole)
+        ));
     }
     let quick = if run.quick { " --quick" } else { "" };
     let command = if is_built_in {

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::ByArm;
-use super::change::value;
+use super::change::{agree, value};
 use super::effect::Effect;
 use super::when;
 use crate::compare::Metric;
 use crate::group::row_axis;
 use crate::spread::over_repeats;
 use crate::verdicts::factor as visible_factor;
-use iotrail_base::words::{UNKNOWN, plural};
+use iotrail_base::words::{UNKNOWN, plural, three_digits};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::run_record::{ARM, RunRecord};
 
@@ -42,9 +42,9 @@ impl Situations {
         legend.extend(has(Verdict::Faster).then(|| "▲ better".into()));
         let band = self.band.map(|b| format!(" within {}", visible_factor(b))).unwrap_or_default();
         legend.extend(has(Verdict::Equivalent).then(|| format!("≈ equivalent{band}")));
-        let visible = |[least, most]: [f64; 2]| match (visible_factor(least), visible_factor(most)) {
-            (a, b) if a == b => format!(" ({a} would show)"),
-            (a, b) => format!(" ({a} to {b} would show)"),
+        let visible = |[least, most]: [f64; 2]| match (seen(least), seen(most)) {
+            (a, b) if a == b => format!(" (smallest ratio that would show: {a})"),
+            (a, b) => format!(" (smallest ratio that would show: {a} to {b})"),
         };
         let visible = self.visible.map(visible).unwrap_or_default();
         legend.extend(has(Verdict::Inconclusive).then(|| format!("? inconclusive{visible}")));
@@ -52,6 +52,11 @@ impl Situations {
         legend.extend(marks().any(|m| m.disturbed).then(|| "* disturbed".into()));
         legend
     }
+}
+
+/// A difference, as a factor less 1, as a ratio.
+fn seen(difference: f64) -> String {
+    if difference < 9.0 { format!("×{}", three_digits(1.0 + difference)) } else { "more than ×10".into() }
 }
 
 /// Situations that say the same.
@@ -76,7 +81,8 @@ pub struct Mark {
 impl Mark {
     fn of(metric: Metric, e: &Effect<'_>) -> Self {
         let of = |cell| over_repeats(cell, |m| metric.of(m));
-        let levels = of(e.a).zip(of(e.b)).map(|(a, b)| format!("{} → {}", value(metric, a), value(metric, b)));
+        let both = of(e.a).zip(of(e.b)).filter(|(a, b)| agree(*a, *b, e.c.ratio));
+        let levels = both.map(|(a, b)| format!("{} → {}", value(metric, a), value(metric, b)));
         Mark {
             verdict: e.c.verdict,
             ratio: e.c.ratio.filter(|_| e.differs()),
@@ -257,7 +263,7 @@ impl Row {
 }
 
 /// The parameters that vary in the run, but these and the arm.
-fn others(run: &RunRecord, e: &Effect<'_>, but: &[&str]) -> Vec<(String, Value)> {
+pub fn others(run: &RunRecord, e: &Effect<'_>, but: &[&str]) -> Vec<(String, Value)> {
     let varies = |a: &&String| *a != ARM && !but.contains(&a.as_str()) && run.values(a).len() > 1;
     let mut axes: Vec<&String> = run.axes.iter().filter(varies).collect();
     axes.sort_by_key(|a| when::rank(a));
@@ -319,7 +325,7 @@ fn together(run: &RunRecord, rows: &[Row], others: bool) -> String {
     }
 }
 
-fn name(at: &[(String, Value)]) -> String {
+pub fn name(at: &[(String, Value)]) -> String {
     at.iter().map(|(axis, value)| short(axis, value)).collect::<Vec<_>>().join(" · ")
 }
 

@@ -167,7 +167,7 @@ pub fn advice(
     let (better, worse) = (with(Verdict::Faster), with(Verdict::Slower));
     let effects = || all.iter().flat_map(|(_, e)| e);
     if let Some(remedy) = remedy {
-        return remedy;
+        return format!("{remedy} (not measured here)");
     }
     if better.is_empty() && worse.is_empty() {
         if effects().all(|e| e.c.verdict == Verdict::Equivalent) {

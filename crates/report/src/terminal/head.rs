@@ -12,6 +12,8 @@ const NOTES: usize = 4;
 /// Columns of the situations' names, and of each mark.
 const NAMES: u16 = 34;
 const MARK: u16 = 13;
+/// The names where there are four marks.
+const NARROW_NAMES: u16 = 22;
 
 /// Where more of it is.
 #[derive(Debug, Clone, Copy)]
@@ -35,11 +37,14 @@ pub fn of(out: &mut Screen, head: &Head) {
         out.blank();
         situations(out, table);
     }
-    if !head.notes.is_empty() {
+    if !head.notes.is_empty() || head.on.is_some() {
         out.blank();
     }
     for (i, note) in head.notes.iter().take(NOTES).enumerate() {
         out.paragraph(if i == 0 { "note  " } else { "      " }, note);
+    }
+    if let Some(on) = &head.on {
+        out.paragraph("on    ", on);
     }
 }
 
@@ -49,13 +54,15 @@ pub fn more(out: &mut Screen, view: View<'_>) {
         return;
     }
     out.blank();
-    out.paragraph("", &format!("details: {} --full · page: {} -o r.html", view.again, view.again));
+    // Each whole on its line, to be copied.
+    out.line(&format!("details: {} --full", view.again));
+    out.line(&format!("page:    {} -o r.html", view.again));
 }
 
 fn situations(out: &mut Screen, table: &Situations) {
     // One column has room for the medians of both arms.
     let levels = table.columns.len() <= 1;
-    let mut columns = vec![Column::words("", NAMES)];
+    let mut columns = vec![Column::words("", if table.columns.len() > 3 { NARROW_NAMES } else { NAMES })];
     let names = if table.columns.is_empty() { vec![String::new()] } else { table.columns.clone() };
     columns.extend(names.iter().map(|name| Column::named(name, MARK, false)));
     if levels {

@@ -41,6 +41,8 @@ pub fn screen(t: &TraceRecord, full: bool, style: Style) -> Screen {
         o.field("per I/O", &verdict::per_io(&t.total.per_io));
         o.field("CPU", &cpu(&t.total));
         verdict::limits(o, &t.total.warnings, &answer.answer);
+        o.blank();
+        o.line("details: trace again with --full or --json; --record FILE keeps each request");
         return out;
     }
     o.field("processes", &processes(&t.total.processes, t.total.more_processes));

@@ -62,7 +62,7 @@ pub fn time(out: &mut Screen, stages: Option<&StageRecord>, sampled: bool) {
         .map(|(sign, name, ns)| format!("{sign} {name} {} ({})", percent(ns / s.total_ns), span(*ns)))
         .collect();
     if let Some(last) = labels.last_mut() {
-        last.push_str(&format!(" of {}", span(s.total_ns)));
+        last.push_str(&format!(" of {} on average", span(s.total_ns)));
     }
     out.field("time", &labels);
     let mut bar = String::new();

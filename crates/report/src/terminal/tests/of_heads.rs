@@ -162,6 +162,7 @@ fn the_first_lines_of_runs() {
             ),
         ),
         ("seven-arms", made(&depth(&[1, 16]), &flags, |m, at, _| m.iops *= times(&at[ARM]))),
+        ("four-others", made(&depth(&[1, 4, 16, 64, 256]), &flags[..5], |m, at, _| m.iops *= times(&at[ARM]))),
         ("one-arm", made(&depth(&[1, 16]), &["default"], |_, _, _| {})),
         ("disturbed", disturbed),
         ("partial", partial),
