@@ -51,7 +51,7 @@ pub fn stays_text() {
            bold: [...document.querySelectorAll('.plot b, .panel h3 b, td b')].length, handlers: document.querySelectorAll('[onfocus], [onerror]').length})",
     );
     assert_eq!(inside, json!({"hacked": "undefined", "images": 0, "scripts": 3, "links": 0, "bold": 0, "handlers": 0}));
-    let title = page.browser.evaluate("document.querySelector('h1').textContent");
+    let title = page.browser.evaluate("document.querySelector('.state').textContent");
     assert!(title.as_str().is_some_and(|t| t.contains("</script><script>hacked=1</script>")), "{title}");
     page.was_quiet();
 }

@@ -49,7 +49,8 @@ fn attached_is_listed() -> Result<(), Failed> {
 
 fn unseen_is_said_once() -> Result<(), Failed> {
     // Native aio through the page cache is synchronous, and leaves no event.
-    let options = ["--engine", "libaio", "--buffered", "--count", "200", "--warmup", "0", "--trace", "on", "--file"];
+    let options =
+        ["--engine", "libaio", "--buffered", "--count", "200", "--warmup", "0", "--trace", "on", "--full", "--file"];
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail")).arg("bench").args(options).arg(file()).output()?;
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let text = String::from_utf8(out.stdout)?;

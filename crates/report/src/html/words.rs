@@ -6,7 +6,7 @@ use iotrail_answer::compare::Metric;
 use iotrail_answer::conclude::{Conclusion, conclude};
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{self, Judged, judge};
-use iotrail_answer::head::{Head, Mark};
+use iotrail_answer::head::{Head, Mark, Situations};
 use iotrail_answer::losses::losses;
 use iotrail_answer::unit::Unit;
 use iotrail_answer::warned;
@@ -19,6 +19,7 @@ use iotrail_schema::run_record::{RunRecord, value_text};
 pub struct About {
     pub name: String,
     pub experiment: String,
+    pub title: String,
     pub expect: String,
     /// `96 of 96 measurements`, the seed, when it began and ended.
     pub state: Vec<String>,
@@ -58,11 +59,20 @@ impl Answer {
         Self {
             sentence: head.answer,
             lines: lines.into_iter().filter_map(|(label, text)| Some((label, text?))).chain(also).collect(),
-            columns: table.map(|t| t.columns.clone()).unwrap_or_default(),
+            columns: table.map(headings).unwrap_or_default(),
             rows: rows.unwrap_or_default(),
             legend: table.map(|t| t.legend().join(" · ")).unwrap_or_default(),
             notes: head.notes,
         }
+    }
+}
+
+/// A column that stands alone has no name of its own.
+fn headings(table: &Situations) -> Vec<String> {
+    let named = |name: &String| if name.is_empty() { "result".into() } else { name.clone() };
+    match table.columns.is_empty() {
+        true => vec!["result".into()],
+        false => table.columns.iter().map(named).collect(),
     }
 }
 
@@ -222,6 +232,7 @@ impl About {
         Self {
             name: source.name.clone(),
             experiment: format!("{}{quick}", run.experiment),
+            title: run.title.clone(),
             expect: run.expect.trim().to_owned(),
             state: state(run),
             is_empty: done == 0,
