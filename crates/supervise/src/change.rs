@@ -1,0 +1,191 @@
+//! What is changed of the rings that a program asks for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use iotrail_schema::setup_flag::{self, SetupFlag};
+
+/// Flags that say how a ring works, and not what it is: a program that was written for one setting of them may live with another.
+/// The others (sizes of entries, memory of its own, a ring that starts disabled) are what the program was written for.
+pub const TUNABLE: [&str; 9] = [
+    "coop_taskrun",
+    "taskrun_flag",
+    "single_issuer",
+    "defer_taskrun",
+    "sqpoll",
+    "submit_all",
+    "iopoll",
+    "hybrid_iopoll",
+    "no_sqarray",
+];
+
+const SQPOLL: u32 = 1 << 1;
+const SQ_AFF: u32 = 1 << 2;
+const CQSIZE: u32 = 1 << 3;
+
+/// The parameters of io_uring_setup(2) that go in. What comes back (features, offsets) stays untouched behind them.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Params {
+    pub sq_entries: u32,
+    pub cq_entries: u32,
+    pub flags: u32,
+    pub sq_thread_cpu: u32,
+    pub sq_thread_idle: u32,
+}
+
+/// What is changed; nothing by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Of the tunable flags exactly these.
+    set: Option<u32>,
+    add: u32,
+    remove: u32,
+    /// Of a ring with sqpoll.
+    pub sq_idle_ms: Option<u32>,
+    pub sq_cpu: Option<u32>,
+    pub cq_entries: Option<u32>,
+}
+
+/// The name of the arm that changes nothing.
+pub const AS_IS: &str = "as-is";
+
+impl Change {
+    pub fn is_none(&self) -> bool {
+        *self == Change::default()
+    }
+
+    /// The parameters as the kernel is to see them.
+    pub fn apply(&self, asked: Params) -> Params {
+        let kept = self.set.map_or(asked.flags, |set| (asked.flags & !tunable()) | set);
+        let mut to = Params { flags: (kept | self.add) & !self.remove, ..asked };
+        if to.flags & SQPOLL == 0 {
+            to.flags &= !SQ_AFF;
+        } else {
+            if let Some(cpu) = self.sq_cpu {
+                to.flags |= SQ_AFF;
+                to.sq_thread_cpu = cpu;
+            }
+            to.sq_thread_idle = self.sq_idle_ms.unwrap_or(to.sq_thread_idle);
+        }
+        if let Some(entries) = self.cq_entries {
+            to.flags |= CQSIZE;
+            to.cq_entries = entries;
+        }
+        to
+    }
+}
+
+fn tunable() -> u32 {
+    setup_flag::ALL.iter().filter(|f| TUNABLE.contains(&f.name)).fold(0, |bits, f| bits | f.bit)
+}
+
+fn known(name: &str) -> Result<&'static SetupFlag, String> {
+    let flag = setup_flag::ALL.iter().find(|f| f.name == name);
+    match flag {
+        Some(flag) if TUNABLE.contains(&name) => Ok(flag),
+        Some(_) => Err(format!("{name} is part of what the program is written for; there are {}", TUNABLE.join(", "))),
+        None => Err(format!("no setup flag is called '{name}'; there are {}", TUNABLE.join(", "))),
+    }
+}
+
+/// `as-is`, `none`, `coop_taskrun,taskrun_flag`, `+coop_taskrun`, `-defer_taskrun,-single_issuer`.
+impl FromStr for Change {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut change = Change::default();
+        match text.trim() {
+            "" => return Err("an empty list of flags: write none, or as-is".into()),
+            AS_IS => return Ok(change),
+            "none" => return Ok(Change { set: Some(0), ..change }),
+            _ => {}
+        }
+        for item in text.split(',').map(str::trim) {
+            match (item.strip_prefix('+'), item.strip_prefix('-')) {
+                (Some(name), _) => change.add |= known(name)?.bit,
+                (_, Some(name)) => change.remove |= known(name)?.bit,
+                _ => change.set = Some(change.set.unwrap_or(0) | known(item)?.bit),
+            }
+        }
+        match change {
+            Change { set: Some(_), add, remove, .. } if add | remove != 0 => Err(format!(
+                "'{text}' both names flags and adds or removes some: with + or - before each, or before none"
+            )),
+            Change { add, remove, .. } if add & remove != 0 => Err(format!("'{text}' adds a flag and removes it")),
+            change => Ok(change),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn signed(bits: u32, sign: &'static str) -> impl Iterator<Item = String> {
+            setup_flag::names(bits, None).into_iter().map(move |name| format!("{sign}{name}"))
+        }
+        let mut words: Vec<String> = match self.set {
+            Some(0) => vec!["none".into()],
+            Some(set) => signed(set, "").collect(),
+            None => signed(self.add, "+").chain(signed(self.remove, "-")).collect(),
+        };
+        words.extend(self.sq_idle_ms.map(|ms| format!("sq-idle={ms}")));
+        words.extend(self.sq_cpu.map(|cpu| format!("sq-cpu={cpu}")));
+        words.extend(self.cq_entries.map(|n| format!("cq-entries={n}")));
+        f.write_str(&if words.is_empty() { AS_IS.into() } else { words.join(",") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(change: &str, asked: &[&str]) -> Vec<String> {
+        let asked =
+            asked.iter().fold(0, |bits, name| bits | setup_flag::ALL.iter().find(|f| f.name == *name).unwrap().bit);
+        let change: Change = change.parse().unwrap();
+        setup_flag::names(change.apply(Params { flags: asked, ..Params::default() }).flags, None)
+    }
+
+    #[test]
+    fn a_list_sets_the_tunable_flags_and_leaves_what_the_program_is_written_for() {
+        assert_eq!(flags("as-is", &["sqpoll", "clamp"]), ["sqpoll", "clamp"]);
+        assert_eq!(flags("none", &["sqpoll", "sq_aff", "clamp"]), ["clamp"]);
+        assert_eq!(
+            flags("coop_taskrun,taskrun_flag", &["defer_taskrun", "single_issuer", "cqsize", "r_disabled"]),
+            ["coop_taskrun", "taskrun_flag", "cqsize", "r_disabled"]
+        );
+        assert_eq!(flags("+coop_taskrun", &["single_issuer"]), ["coop_taskrun", "single_issuer"]);
+        assert_eq!(flags("-defer_taskrun,-single_issuer", &["defer_taskrun", "single_issuer", "sqe128"]), ["sqe128"]);
+    }
+
+    #[test]
+    fn the_thread_of_sqpoll_and_the_completion_queue_have_values() {
+        let with = |change: &str, set: fn(&mut Change)| {
+            let mut change: Change = change.parse().unwrap();
+            set(&mut change);
+            (change.apply(Params { cq_entries: 7, sq_thread_idle: 9, ..Params::default() }), change.to_string())
+        };
+        let (to, name) = with("sqpoll", |c| (c.sq_cpu, c.sq_idle_ms) = (Some(1), Some(50)));
+        assert_eq!((to.flags, to.sq_thread_cpu, to.sq_thread_idle), (SQPOLL | SQ_AFF, 1, 50));
+        assert_eq!(name, "sqpoll,sq-idle=50,sq-cpu=1");
+        // Without the thread there is nothing to bind.
+        let (to, _) = with("none", |c| (c.sq_cpu, c.sq_idle_ms) = (Some(1), Some(50)));
+        assert_eq!((to.flags, to.sq_thread_cpu, to.sq_thread_idle), (0, 0, 9));
+        let (to, name) = with("as-is", |c| c.cq_entries = Some(4096));
+        assert_eq!((to.flags, to.cq_entries, name.as_str()), (CQSIZE, 4096, "cq-entries=4096"));
+    }
+
+    #[test]
+    fn text_and_change_lead_to_each_other() {
+        for text in ["as-is", "none", "coop_taskrun,taskrun_flag", "+sqpoll", "-defer_taskrun", "+coop_taskrun,-sqpoll"]
+        {
+            assert_eq!(text.parse::<Change>().unwrap().to_string(), text);
+        }
+        let refused = |text: &str| text.parse::<Change>().unwrap_err();
+        assert!(refused("coop").starts_with("no setup flag is called 'coop'; there are coop_taskrun, "));
+        assert!(refused("sqe128").starts_with("sqe128 is part of what the program is written for"));
+        assert!(refused("sqpoll,+iopoll").contains("with + or - before each"));
+        assert!(refused("+sqpoll,-sqpoll").contains("adds a flag and removes it"));
+        assert!(refused("").contains("empty"));
+    }
+}

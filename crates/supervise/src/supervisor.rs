@@ -1,0 +1,342 @@
+//! The thread that answers the program's io_uring_setup calls.
+
+use std::collections::HashMap;
+use std::io::{self, PipeWriter};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread::JoinHandle;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+
+use crate::change::{Change, Params};
+use crate::{filter, memory, trial};
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::setup_flag;
+
+/// A ring that a process of the tree set out to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ring {
+    /// In our PID namespace.
+    pub tgid: u32,
+    pub tid: u32,
+    pub entries: u32,
+    pub asked: Params,
+    /// What the kernel was given.
+    pub given: Params,
+    /// Why it was given what was asked; `None`: it was given what the change makes of it.
+    pub left_as_asked: Option<String>,
+}
+
+impl Ring {
+    pub fn asked_flags(&self) -> Vec<String> {
+        setup_flag::names(self.asked.flags, Some(self.asked.cq_entries))
+    }
+
+    pub fn given_flags(&self) -> Vec<String> {
+        setup_flag::names(self.given.flags, Some(self.given.cq_entries))
+    }
+}
+
+/// Where the listener of a program that is about to start comes in.
+#[derive(Debug)]
+pub struct Attended {
+    change: Change,
+    from_child: UnixDatagram,
+}
+
+/// A program's supervisor. Dropped, it answers no more: what the program sets up then fails with ENOSYS.
+#[derive(Debug)]
+pub struct Supervisor {
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<Vec<Ring>>>,
+}
+
+/// Whether a program can be supervised here; the error says what is missing.
+pub fn allowed() -> Result<()> {
+    // A filter is its thread's: this one ends with it.
+    let tried = std::thread::spawn(|| filter::install().map(drop)).join();
+    match tried {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(cause)) => Err(refused(cause)),
+        Err(payload) => Err(Error::of_panic("the trial of a seccomp filter", payload.as_ref())),
+    }
+}
+
+fn refused(cause: io::Error) -> Error {
+    let remedy = match cause.raw_os_error() {
+        Some(libc::EBUSY) => {
+            "a seccomp supervisor is there already (a container's, or another iotrail try): run outside of it"
+        }
+        Some(libc::EINVAL) => "seccomp notification with CONTINUE needs Linux 5.5 or later with CONFIG_SECCOMP_FILTER",
+        _ => {
+            "a seccomp filter or security module forbids seccomp(2): run outside the container, or allow seccomp in its profile"
+        }
+    };
+    Error::machine("cannot put a program under a seccomp supervisor", remedy).because(cause)
+}
+
+/// What `command` starts will be under the filter, with all that it starts itself; [`Attended::begin`] once it has been spawned, or
+/// waits between fork and exec.
+pub fn attend(command: &mut Command, change: Change) -> Result<Attended> {
+    let (from_child, to_us) = UnixDatagram::pair().map_err(no_socket)?;
+    // SAFETY: the closure makes system calls alone, on what it owns, and allocates nothing.
+    unsafe {
+        command.pre_exec(move || {
+            let listener = filter::install()?;
+            send(&to_us, listener.as_fd())
+        })
+    };
+    Ok(Attended { change, from_child })
+}
+
+fn no_socket(cause: io::Error) -> Error {
+    Error::machine("cannot make a socket for the supervisor", "see the limit of open files: ulimit -n").because(cause)
+}
+
+fn send(to: &UnixDatagram, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(to, &[io::IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
+    Ok(())
+}
+
+impl Attended {
+    pub fn begin(self) -> Result<Supervisor> {
+        let lost = |cause: io::Error| {
+            Error::machine("cannot get the program's seccomp listener", "report this").because(cause)
+        };
+        let listener = receive(&self.from_child).map_err(lost)?;
+        let (stopped, stop) = io::pipe().map_err(no_socket)?;
+        let change = self.change;
+        let thread = std::thread::Builder::new()
+            .name("supervisor".into())
+            .spawn(move || answer_all(&listener, stopped.as_fd(), change))
+            .map_err(|e| Error::machine("cannot start a thread", "see ulimit -u").because(e))?;
+        Ok(Supervisor { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+fn receive(from: &UnixDatagram) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(from, &mut [io::IoSliceMut::new(&mut byte)], &mut control, RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC)?;
+    let rights = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    rights.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+impl Supervisor {
+    /// Ends it; the rings that were asked for, in their order.
+    pub fn end(mut self) -> Result<Vec<Ring>> {
+        drop(self.stop.take());
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(rings)) => Ok(rings),
+            Some(Err(payload)) => Err(Error::of_panic("the supervisor", payload.as_ref())),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // What it saw is not wanted.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Until it is told to stop, or nobody is under the filter any more.
+fn answer_all(listener: &OwnedFd, stopped: BorrowedFd<'_>, change: Change) -> Vec<Ring> {
+    let mut rings = Vec::new();
+    let mut grants = Grants::default();
+    loop {
+        let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::from_borrowed_fd(stopped, PollFlags::IN)];
+        if poll(&mut fds, None).is_err_and(|e| e != rustix::io::Errno::INTR) {
+            break;
+        }
+        let (asks, stop) = (fds[0].revents(), fds[1].revents());
+        if asks.contains(PollFlags::IN) {
+            rings.extend(answer(listener, change, &mut grants));
+        } else if asks.intersects(PollFlags::HUP | PollFlags::ERR) || !stop.is_empty() {
+            break;
+        }
+    }
+    rings
+}
+
+/// One call: looked at, changed, let on. `None`: its thread is gone.
+fn answer(listener: &OwnedFd, change: Change, grants: &mut Grants) -> Option<Ring> {
+    // SAFETY: an all-zero structure is what the kernel wants to fill.
+    let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: a live structure of the kernel's own layout.
+    if unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call) } != 0 {
+        return None;
+    }
+    let still_there = || {
+        // SAFETY: a live number that the kernel reads.
+        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) == 0 }
+    };
+    let ring = changed(call.pid, (call.data.args[0] as u32, call.data.args[1]), change, grants, still_there);
+    let go_on = libc::seccomp_notif_resp {
+        id: call.id,
+        val: 0,
+        error: 0,
+        flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
+    };
+    // SAFETY: a live structure of the kernel's own layout. It fails where the thread was killed meanwhile, and then nobody waits.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const go_on) };
+    ring
+}
+
+fn changed(
+    tid: u32,
+    (entries, at): (u32, u64),
+    change: Change,
+    grants: &mut Grants,
+    still_there: impl Fn() -> bool,
+) -> Option<Ring> {
+    // The kernel will say so itself.
+    let asked = memory::read(tid, at);
+    if !still_there() {
+        return None;
+    }
+    let tgid = group_of(tid).unwrap_or(tid);
+    let ring = |asked, given, left_as_asked| Some(Ring { tgid, tid, entries, asked, given, left_as_asked });
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(e) => {
+            let unknown = Params::default();
+            return ring(unknown, unknown, Some(format!("its parameters cannot be read: {e}")));
+        }
+    };
+    let given = change.apply(asked);
+    // Also where nothing is changed: every arm waits as long.
+    let granted = grants.of(entries, &given);
+    if given == asked {
+        return ring(asked, asked, None);
+    }
+    if let Err(e) = granted {
+        let flags = setup_flag::names(given.flags, Some(given.cq_entries)).join(",");
+        return ring(asked, asked, Some(format!("the kernel refuses a ring of {entries} entries with {flags}: {e}")));
+    }
+    let written = memory::write(tid, at, &given).and_then(|()| memory::read(tid, at));
+    match written {
+        Ok(there) if there == given => ring(asked, given, None),
+        Ok(_) => ring(asked, asked, Some("the program changes the parameters while it asks".into())),
+        Err(e) => ring(asked, asked, Some(format!("its parameters cannot be written: {e}"))),
+    }
+}
+
+/// The process of a thread.
+fn group_of(tid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+}
+
+/// What the kernel said of parameters that were tried.
+#[derive(Default)]
+struct Grants(HashMap<(u32, [u32; 5]), Option<i32>>);
+
+impl Grants {
+    fn of(&mut self, entries: u32, p: &Params) -> io::Result<()> {
+        let key = (entries, [p.sq_entries, p.cq_entries, p.flags, p.sq_thread_cpu, p.sq_thread_idle]);
+        if let Some(known) = self.0.get(&key) {
+            return known.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)));
+        }
+        let tried = trial::granted(entries, p);
+        // What there was no room for a moment ago may have some now.
+        match tried.as_ref().map_err(io::Error::raw_os_error) {
+            Ok(()) => _ = self.0.insert(key, None),
+            Err(Some(errno @ (libc::EINVAL | libc::EPERM | libc::ENOSYS))) => _ = self.0.insert(key, Some(errno)),
+            Err(_) => {}
+        }
+        tried
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    /// The test program itself, asked to make rings: what the kernel says of each comes out.
+    const ASKED: &str = "IOTRAIL_TEST_RINGS";
+
+    /// Not a test: what [`rings_of`] starts. One ring with each of the sets of flags.
+    #[test]
+    fn child_that_makes_rings() {
+        let Ok(flags) = std::env::var(ASKED) else { return };
+        for flags in flags.split(' ') {
+            let flags: u32 = flags.parse().unwrap();
+            // Another thread makes it, as a program's may.
+            std::thread::spawn(move || {
+                let mut params = [0u32; 30];
+                params[2] = flags;
+                // SAFETY: 120 bytes, as the kernel expects.
+                let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, params.as_mut_ptr()) };
+                assert!(fd >= 0, "{}", io::Error::last_os_error());
+                println!("ring {}", params[2]);
+            })
+            .join()
+            .unwrap();
+        }
+    }
+
+    /// What the program says that it has got, and what the supervisor saw.
+    fn rings_of(change: &str, flags: &str) -> (Vec<u32>, Vec<Ring>) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "supervisor::tests::child_that_makes_rings", "--nocapture"]).env(ASKED, flags);
+        command.stdout(std::process::Stdio::piped());
+        let attended = attend(&mut command, change.parse().unwrap()).unwrap();
+        let child = command.spawn().unwrap();
+        let supervisor = attended.begin().unwrap();
+        let out = child.wait_with_output().unwrap();
+        assert!(out.status.success(), "{:?}", out.status.signal());
+        let text = String::from_utf8(out.stdout).unwrap();
+        let got = text.lines().filter_map(|l| l.split("ring ").nth(1)?.trim().parse().ok());
+        (got.collect(), supervisor.end().unwrap())
+    }
+
+    const COOP: u32 = 1 << 8;
+
+    #[test]
+    fn a_programs_rings_have_the_flags_that_were_asked_for() {
+        allowed().unwrap();
+        let (got, rings) = rings_of("coop_taskrun", "0 16 4096");
+        // clamp is the program's own; single_issuer is tunable, and not among what was asked for.
+        assert_eq!(got, [COOP, COOP | 16, COOP]);
+        let seen: Vec<_> = rings.iter().map(|r| (r.asked.flags, r.given.flags, r.entries)).collect();
+        assert_eq!(seen, [(0, COOP, 4), (16, COOP | 16, 4), (4096, COOP, 4)]);
+        assert!(rings.iter().all(|r| r.left_as_asked.is_none() && r.tgid != r.tid), "{rings:?}");
+    }
+
+    #[test]
+    fn a_ring_that_the_kernel_refuses_is_as_the_program_asked() {
+        let (got, rings) = rings_of("+taskrun_flag", "0 256");
+        assert_eq!(got, [0, 256 | 512]);
+        let why = rings[0].left_as_asked.as_deref().unwrap();
+        assert_eq!(why, "the kernel refuses a ring of 4 entries with taskrun_flag: Invalid argument (os error 22)");
+        assert_eq!(rings[1].left_as_asked, None);
+    }
+
+    #[test]
+    fn as_is_changes_nothing() {
+        let (got, rings) = rings_of("as-is", "0 2");
+        assert_eq!((got, rings.len()), (vec![0, 2], 2));
+        assert!(rings.iter().all(|r| r.asked == r.given && r.left_as_asked.is_none()));
+    }
+}
