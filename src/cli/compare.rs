@@ -133,7 +133,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
 }
 
 /// What `--fail-on` makes of the comparisons: one that is met decides; without such, one that could not be evaluated.
-fn gate(fail_on: &[FailOn], all: &[Comparison]) -> u8 {
+pub(super) fn gate(fail_on: &[FailOn], all: &[Comparison]) -> u8 {
     if all.iter().any(|c| fail_on.iter().any(|f| f.is_met(c.verdict))) {
         return 1;
     }

@@ -30,6 +30,7 @@ pub mod restore;
 pub mod run;
 pub mod top;
 pub mod trace;
+pub mod r#try;
 
 /// What `iotrail` alone says.
 const BEGIN: &str = "Usage: iotrail <COMMAND>
@@ -79,6 +80,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Trace any program: where its I/O time goes, how completions come, what to change
     Trace(trace::TraceArgs),
+    /// Run a program under other ring flags and settings, unchanged, in interleaved blocks
+    Try(r#try::TryArgs),
     /// Show what each process and ring does, every second
     Top(top::TopArgs),
     /// Measure a network load: a server, and a sender that checks every answer
@@ -142,6 +145,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Report(args) => report::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),
+        Command::Try(args) => r#try::run(args),
         Command::Net(args) => net::run(args),
         Command::Lab(args) => lab::run(args),
         Command::List(args) => list::run(args),

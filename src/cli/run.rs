@@ -94,10 +94,14 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         None => {}
     }
     let target = target(args, &experiment)?;
-    let plan = resolve(args, &experiment, &target)?;
+    let mut plan = resolve(args, &experiment, &target)?;
     if args.plan {
         outline::show(&plan, seed, args.json)?;
         return Ok(0);
+    }
+    if !measured::checked(&mut plan)? {
+        terminal::say("stopped before anything was measured");
+        return Ok(1);
     }
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     let mut store = match args.resume {

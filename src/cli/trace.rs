@@ -143,8 +143,17 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         UntilArg::Last => Until::Last,
         UntilArg::Command => Until::Command,
     };
-    let how =
-        How { duration: args.duration, choice, windows: args.windows, stdout_apart: args.json, until, spare, numbers };
+    let how = How {
+        duration: args.duration,
+        choice,
+        windows: args.windows,
+        stdout_apart: args.json,
+        prepare: None,
+        tell_counts: false,
+        until,
+        spare,
+        numbers,
+    };
     // Before anything is loaded: an address that somebody else has is found out here.
     let server = args.metrics.map(Server::start).transpose()?;
     if let Some(server) = &server {

@@ -138,6 +138,7 @@ fn with_seed(cell: &Cell, seed: u32) -> Cell {
     match &mut cell.load {
         Load::Storage(load) => load.seed = load.seed.or(Some(seed)),
         Load::Net(net) => net.sender.seed = Some(seed),
+        Load::Program(program) => program.seed = Some(seed),
     }
     cell
 }

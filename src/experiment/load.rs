@@ -1,11 +1,14 @@
 //! What a cell runs: a load on storage, or one over the network. An experiment is of one kind.
 
+use std::ffi::OsString;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use super::program::options::{NAMES, ProgramOptions, from_table};
+use super::program::run::cpus_named;
 use iotrail_base::error::Result;
 use iotrail_base::units::Span;
 use iotrail_load::options::{LoadOptions, names_of};
@@ -14,6 +17,7 @@ use iotrail_net::options::NetOptions;
 use iotrail_net::sender::spec::SenderSpec;
 use iotrail_net::server::spec::ServerSpec;
 use iotrail_schema::measurement::Target;
+use iotrail_watch::command;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -21,12 +25,15 @@ pub enum Kind {
     #[default]
     Storage,
     Net,
+    /// A program of the user's.
+    Program,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Load {
     Storage(LoadOptions),
     Net(NetOptions),
+    Program(Box<ProgramOptions>),
 }
 
 /// When a load ends.
@@ -35,6 +42,8 @@ pub enum Ends {
     After(Duration),
     /// By number of I/Os, or of requests.
     AtCount(u64),
+    /// When it ends.
+    ByItself,
 }
 
 impl Kind {
@@ -42,9 +51,11 @@ impl Kind {
     pub fn option_names(self) -> &'static [String] {
         static STORAGE: LazyLock<Vec<String>> = LazyLock::new(names_of::<LoadOptions>);
         static NET: LazyLock<Vec<String>> = LazyLock::new(names_of::<NetOptions>);
+        static PROGRAM: LazyLock<Vec<String>> = LazyLock::new(|| NAMES.map(str::to_owned).to_vec());
         match self {
             Kind::Storage => &STORAGE,
             Kind::Net => &NET,
+            Kind::Program => &PROGRAM,
         }
     }
 
@@ -53,6 +64,9 @@ impl Kind {
         match self {
             Kind::Storage => "docs/formats.md describes the experiment file, `iotrail bench --help` the load's options",
             Kind::Net => "docs/formats.md describes the experiment file, `iotrail net bench --help` the load's options",
+            Kind::Program => {
+                "docs/formats.md describes the experiment file, `iotrail try --help` the program's options"
+            }
         }
     }
 
@@ -66,6 +80,7 @@ impl Kind {
             return Err("'direct' and 'buffered' exclude each other".into());
         }
         let load = match self {
+            Kind::Program => return from_table(options).map(|o| Load::Program(Box::new(o))),
             Kind::Storage => LoadOptions::deserialize(Value::Table(options)).map(Load::Storage),
             Kind::Net => NetOptions::from_table(options).map(Load::Net),
         };
@@ -78,7 +93,7 @@ impl Load {
     pub fn storage(&self) -> Option<&LoadOptions> {
         match self {
             Load::Storage(load) => Some(load),
-            Load::Net(_) => None,
+            Load::Net(_) | Load::Program(_) => None,
         }
     }
 
@@ -90,6 +105,11 @@ impl Load {
                 ServerSpec::resolve(&net.server, online_cpus)?;
                 SenderSpec::resolve(&net.sender, online_cpus).map(drop)
             }
+            Load::Program(program) => {
+                let argv: Vec<OsString> = program.argv.iter().map(OsString::from).collect();
+                command::find(&argv)?;
+                program.cpus.as_deref().map(cpus_named).transpose().map(drop)
+            }
         }
     }
 
@@ -97,6 +117,7 @@ impl Load {
         match self {
             Load::Storage(load) => load.warmup.0,
             Load::Net(net) => net.sender.warmup.0,
+            Load::Program(_) => Duration::ZERO,
         }
     }
 
@@ -104,6 +125,7 @@ impl Load {
         let (count, runtime) = match self {
             Load::Storage(load) => (load.count, load.runtime),
             Load::Net(net) => (net.sender.count, net.sender.runtime),
+            Load::Program(_) => return Ends::ByItself,
         };
         // Five seconds are the loads' own default.
         count.map_or(Ends::After(runtime.map_or(Duration::from_secs(5), |Span(time)| time)), Ends::AtCount)

@@ -10,11 +10,13 @@ use serde_json::{Map, Value, json};
 
 use super::file::{Experiment, Options, Point, Scale, overlay, settled, to_json};
 use super::load::{Ends, Kind, Load};
+use super::program::precheck::Expected;
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Bytes;
 use iotrail_host::settings::Conditions;
 use iotrail_load::options::{EngineKind, LoadOptions};
 use iotrail_schema::measurement;
+use iotrail_schema::program_record::TriedArm;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
 
 /// What one watched cell costs beside its load: processes started, probes attached and drained, the result stored.
@@ -55,6 +57,11 @@ pub struct Plan {
     pub target: Option<PathBuf>,
     pub size: Option<u64>,
     pub cells: Vec<Cell>,
+    /// Of a program: what became of its arms before they were measured, and what their runs are held against.
+    pub tried: Vec<TriedArm>,
+    pub expected: Option<Expected>,
+    /// What one run of it took; `None`: not known so far.
+    pub each: Option<Duration>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -178,6 +185,9 @@ pub fn plan(
         target: target.path.clone(),
         size: target.size.map(|b| b.0),
         cells,
+        tried: Vec::new(),
+        expected: None,
+        each: None,
     })
 }
 
@@ -305,12 +315,13 @@ impl Plan {
         for cell in self.testable() {
             let beside = match cell.load {
                 Load::Storage(_) => BESIDE_THE_LOAD,
-                Load::Net(_) => BESIDE_A_NET_LOAD,
+                Load::Net(_) | Load::Program(_) => BESIDE_A_NET_LOAD,
             };
             let mut one = beside + cell.load.warmup();
             match cell.load.ends() {
                 Ends::AtCount(n) => counted_ios = counted_ios.saturating_add(n.saturating_mul(self.repeats.into())),
                 Ends::After(runtime) => one += runtime,
+                Ends::ByItself => one += self.each.unwrap_or_default(),
             }
             block += one;
         }
@@ -346,6 +357,7 @@ impl Plan {
             stop: self.stop.clone(),
             axes: self.axes.clone(),
             arms: self.arms.clone(),
+            tried: self.tried.clone(),
             expectations: self.expectations.clone(),
             metrics: self.metrics.clone(),
             equivalent_within: self.equivalent_within,

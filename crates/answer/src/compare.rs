@@ -122,7 +122,10 @@ pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison>
 
 /// Verdicts of comparisons that were made together: those of one metric share their chance of a false difference (Holm).
 pub fn together(all: &mut [Comparison], within: f64) {
-    for metric in Metric::ALL {
+    let mut metrics: Vec<Metric> = all.iter().filter_map(|c| c.metric.parse().ok()).collect();
+    metrics.sort_unstable();
+    metrics.dedup();
+    for metric in metrics {
         let mut of_metric: Vec<&mut Comparison> = all.iter_mut().filter(|c| c.metric == metric.name()).collect();
         let told: Vec<f64> = of_metric.iter().filter_map(|c| c.p).collect();
         let mut adjusted = holm::adjusted(&told).into_iter();
@@ -183,9 +186,26 @@ fn asked_metrics(record: &RunRecord) -> Vec<Metric> {
         (true, Table::Net) => vec![Metric::Iops, Metric::CpuPerIo, Metric::LatencyP99],
         (true, Table::Order) => vec![Metric::Iops],
         (true, Table::Kicks) => vec![Metric::Iops, Metric::LatencyP99, Metric::KicksPerIo],
+        (true, Table::Program) => own_metrics(record).into_iter().chain([Metric::Elapsed, Metric::CpuTime]).collect(),
         // A name that this version does not know was checked by the one that planned the run.
-        (false, _) => record.metrics.iter().filter_map(|m| m.parse().ok()).collect(),
+        (false, _) => {
+            own_metrics(record);
+            record.metrics.iter().filter_map(|m| m.parse().ok()).collect()
+        }
     }
+}
+
+/// The figures that the run's program prints, in its order.
+fn own_metrics(record: &RunRecord) -> Vec<Metric> {
+    let programs = record.cells.iter().flat_map(|c| &c.measurements).filter_map(|m| m.program.as_ref());
+    let mut found: Vec<Metric> = Vec::new();
+    for figure in programs.flat_map(|p| &p.figures) {
+        let metric = Metric::own(&figure.name, figure.less_is_better);
+        if !found.contains(&metric) {
+            found.push(metric);
+        }
+    }
+    found
 }
 
 /// A cell's parameters but the arm.

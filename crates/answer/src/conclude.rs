@@ -54,6 +54,7 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
         Table::Kicks => of_groups(groups(run, rows), |g| kicks::conclude(run, rows, g)),
         Table::Net => of_groups(groups(run, rows), |g| net::conclude(run, rows, g)),
         Table::Order => of_groups(groups(run, None), |g| order::conclude(run, g)),
+        Table::Program => of_groups(groups(run, rows), |g| row_by_row(run, rows, g)),
     };
     let mut whole = Vec::new();
     if let Some(found) = &run.corruption {

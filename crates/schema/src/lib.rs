@@ -12,6 +12,7 @@ pub mod metrics_record;
 pub mod net_record;
 pub mod opcode;
 pub mod place;
+pub mod program_record;
 pub mod recorded;
 pub mod run_record;
 pub mod runnable;

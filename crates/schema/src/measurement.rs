@@ -9,6 +9,7 @@ pub use crate::host::{Host, Target, TargetInterrupt};
 pub use crate::latency::{Delay, Latency};
 use crate::net_record::NetRecord;
 use crate::place::Place;
+use crate::program_record::ProgramRecord;
 use crate::runnable::Runnable;
 use crate::vehicle::Vehicle;
 pub use crate::warning::Warning;
@@ -72,6 +73,9 @@ pub struct Measurement {
     /// Both sides of a network load; null for storage.
     #[serde(default)]
     pub net: Option<NetRecord>,
+    /// A program of the user's as the load; null: a load of ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProgramRecord>,
     pub host: Host,
     pub warnings: Vec<Warning>,
     /// How often it was measured before and thrown away, since others disturbed it.

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::comparison::Comparison;
 use crate::measurement::Measurement;
+use crate::program_record::TriedArm;
 use iotrail_base::corruption::Corruption;
 
 pub const SCHEMA: &str = "iotrail.run/1";
@@ -51,6 +52,8 @@ pub enum Table {
     Net,
     /// A network load, run by run: requests a second and idle time beside the order in which completions were delivered.
     Order,
+    /// A program of the user's: its time, its CPU time, its own figures.
+    Program,
 }
 
 /// One run: what was planned, and what has been measured of it so far.
@@ -76,7 +79,11 @@ pub struct RunRecord {
     /// Names of the parameters, in the experiment's order. The arm is among them.
     pub axes: Vec<String>,
     /// Names of the arms; the first one is what the others are compared with.
+    #[serde(deserialize_with = "arm_names")]
     pub arms: Vec<String>,
+    /// Of a program's run: what became of each arm before it was measured. `--json` prints these as `arms`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<TriedArm>,
     /// What the arms are compared on (`answer::compare::Metric`); empty: what the table is about.
     #[serde(default)]
     pub metrics: Vec<String>,
@@ -95,6 +102,20 @@ pub struct RunRecord {
     pub cells: Vec<CellRecord>,
     /// The other arms against the first one; computed when the run is read, not stored.
     pub comparisons: Vec<Comparison>,
+}
+
+/// Names, or objects that have one.
+fn arm_names<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Arm {
+        Name(String),
+        Tried { name: String },
+    }
+    let name = |arm| match arm {
+        Arm::Name(name) | Arm::Tried { name } => name,
+    };
+    Ok(Vec::<Arm>::deserialize(from)?.into_iter().map(name).collect())
 }
 
 /// A run goes on, block by block, until every comparison's interval is narrow enough, or no more may be measured.
@@ -167,6 +188,7 @@ impl RunRecord {
             repeats: 1,
             axes: Vec::new(),
             arms: Vec::new(),
+            tried: Vec::new(),
             metrics: Vec::new(),
             equivalent_within: None,
             expectations: Vec::new(),

@@ -7,9 +7,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
@@ -44,18 +47,12 @@ impl Ring {
     }
 }
 
-/// Where the listener of a program that is about to start comes in.
-#[derive(Debug)]
-pub struct Attended {
-    change: Change,
-    from_child: UnixDatagram,
-}
-
 /// A program's supervisor. Dropped, it answers no more: what the program sets up then fails with ENOSYS.
 #[derive(Debug)]
 pub struct Supervisor {
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<Vec<Ring>>>,
+    leader: Arc<AtomicU32>,
 }
 
 /// Whether a program can be supervised here; the error says what is missing.
@@ -82,9 +79,8 @@ fn refused(cause: io::Error) -> Error {
     Error::machine("cannot put a program under a seccomp supervisor", remedy).because(cause)
 }
 
-/// What `command` starts will be under the filter, with all that it starts itself; [`Attended::begin`] once it has been spawned, or
-/// waits between fork and exec.
-pub fn attend(command: &mut Command, change: Change) -> Result<Attended> {
+/// What `command` starts will be under the filter, with all that it starts itself, and is answered from its first call on.
+pub fn attend(command: &mut Command, change: Change) -> Result<Supervisor> {
     let (from_child, to_us) = UnixDatagram::pair().map_err(no_socket)?;
     // SAFETY: the closure makes system calls alone, on what it owns, and allocates nothing.
     unsafe {
@@ -93,51 +89,68 @@ pub fn attend(command: &mut Command, change: Change) -> Result<Attended> {
             send(&to_us, listener.as_fd())
         })
     };
-    Ok(Attended { change, from_child })
+    let (stopped, stop) = io::pipe().map_err(no_socket)?;
+    let leader = Arc::new(AtomicU32::new(0));
+    let known = Arc::clone(&leader);
+    let thread = std::thread::Builder::new().name("supervisor".into()).spawn(move || {
+        match receive(&from_child, stopped.as_fd()) {
+            Some((listener, pid)) => {
+                known.store(pid, Ordering::Relaxed);
+                answer_all(&listener, stopped.as_fd(), change)
+            }
+            None => Vec::new(),
+        }
+    });
+    let thread = thread.map_err(|e| Error::machine("cannot start a thread", "see ulimit -u").because(e))?;
+    Ok(Supervisor { stop: Some(stop), thread: Some(thread), leader })
 }
 
 fn no_socket(cause: io::Error) -> Error {
     Error::machine("cannot make a socket for the supervisor", "see the limit of open files: ulimit -n").because(cause)
 }
 
+/// The listener, and the number of the process that it is of.
 fn send(to: &UnixDatagram, fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fds = [fd];
     control.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(to, &[io::IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
+    let pid = rustix::process::getpid().as_raw_pid().to_ne_bytes();
+    sendmsg(to, &[io::IoSlice::new(&pid)], &mut control, SendFlags::empty())?;
     Ok(())
 }
 
-impl Attended {
-    pub fn begin(self) -> Result<Supervisor> {
-        let lost = |cause: io::Error| {
-            Error::machine("cannot get the program's seccomp listener", "report this").because(cause)
-        };
-        let listener = receive(&self.from_child).map_err(lost)?;
-        let (stopped, stop) = io::pipe().map_err(no_socket)?;
-        let change = self.change;
-        let thread = std::thread::Builder::new()
-            .name("supervisor".into())
-            .spawn(move || answer_all(&listener, stopped.as_fd(), change))
-            .map_err(|e| Error::machine("cannot start a thread", "see ulimit -u").because(e))?;
-        Ok(Supervisor { stop: Some(stop), thread: Some(thread) })
+/// `None`: it was not started, or is not to be waited for.
+fn receive(from: &UnixDatagram, stopped: BorrowedFd<'_>) -> Option<(OwnedFd, u32)> {
+    loop {
+        let mut fds = [PollFd::new(from, PollFlags::IN), PollFd::from_borrowed_fd(stopped, PollFlags::IN)];
+        if poll(&mut fds, None).is_ok_and(|_| !fds[0].revents().contains(PollFlags::IN)) {
+            return None;
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut pid = [0; 4];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        match recvmsg(from, &mut [io::IoSliceMut::new(&mut pid)], &mut control, flags) {
+            Ok(_) => {
+                let listener = control.drain().find_map(|message| match message {
+                    RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+                    _ => None,
+                });
+                return Some((listener?, u32::from_ne_bytes(pid)));
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => return None,
+        }
     }
 }
 
-fn receive(from: &UnixDatagram) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    recvmsg(from, &mut [io::IoSliceMut::new(&mut byte)], &mut control, RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC)?;
-    let rights = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    rights.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-}
-
 impl Supervisor {
+    /// The process that the command became, in our PID namespace; `None`: it has not come so far.
+    pub fn leader(&self) -> Option<u32> {
+        Some(self.leader.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
+    }
+
     /// Ends it; the rings that were asked for, in their order.
     pub fn end(mut self) -> Result<Vec<Ring>> {
         drop(self.stop.take());
@@ -301,14 +314,25 @@ mod tests {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "supervisor::tests::child_that_makes_rings", "--nocapture"]).env(ASKED, flags);
         command.stdout(std::process::Stdio::piped());
-        let attended = attend(&mut command, change.parse().unwrap()).unwrap();
+        let supervisor = attend(&mut command, change.parse().unwrap()).unwrap();
         let child = command.spawn().unwrap();
-        let supervisor = attended.begin().unwrap();
+        let pid = child.id();
         let out = child.wait_with_output().unwrap();
         assert!(out.status.success(), "{:?}", out.status.signal());
         let text = String::from_utf8(out.stdout).unwrap();
         let got = text.lines().filter_map(|l| l.split("ring ").nth(1)?.trim().parse().ok());
+        assert_eq!(supervisor.leader(), Some(pid));
         (got.collect(), supervisor.end().unwrap())
+    }
+
+    #[test]
+    fn what_is_never_started_is_waited_for_no_longer_than_is_wanted() {
+        let mut command = Command::new("/no/such/program");
+        let supervisor = attend(&mut command, Change::default()).unwrap();
+        command.spawn().unwrap_err();
+        assert_eq!(supervisor.end().unwrap(), []);
+        let supervisor = attend(&mut command, Change::default()).unwrap();
+        assert_eq!((supervisor.leader(), supervisor.end().unwrap()), (None, vec![]));
     }
 
     const COOP: u32 = 1 << 8;

@@ -2,11 +2,13 @@
 //! the probes are attached and know it.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::rc::Rc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,16 @@ use super::processes::CpuTime;
 use iotrail_base::error::{Error, Result};
 use iotrail_host::limits;
 use iotrail_host::programs;
+
+/// What is done to a command before it is started.
+#[derive(Clone)]
+pub struct Prepare(pub Rc<dyn Fn(&mut Command) -> Result<()>>);
+
+impl fmt::Debug for Prepare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Prepare")
+    }
+}
 
 /// The process of a command. Dropped before its gate was opened, it never becomes the program.
 #[derive(Debug)]
@@ -66,7 +78,7 @@ fn cannot_start(cause: io::Error) -> Error {
 
 impl Gated {
     /// Makes the process; it waits. With `stdout_apart` its standard output is our standard error.
-    pub fn new(argv: &[OsString], stdout_apart: bool) -> Result<Self> {
+    pub fn new(argv: &[OsString], stdout_apart: bool, prepare: Option<&Prepare>) -> Result<Self> {
         let (name, args) = argv.split_first().expect("find() has seen a name");
         let (mut told, tell) = io::pipe().map_err(cannot_start)?;
         let (at_gate, gate) = io::pipe().map_err(cannot_start)?;
@@ -76,6 +88,9 @@ impl Gated {
             command.stdout(io::stderr());
         }
         limits::give_back(&mut command);
+        if let Some(Prepare(prepare)) = prepare {
+            prepare(&mut command)?;
+        }
         let outer_end = gate.as_raw_fd();
         // SAFETY: the closure only makes plain system calls on descriptors that it owns, and allocates nothing.
         unsafe { command.pre_exec(move || wait_at_gate(&tell, &at_gate, outer_end)) };
@@ -229,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_program_runs_only_when_the_gate_opens_and_its_status_is_kept() {
-        let mut command = Gated::new(&argv(&["sh", "-c", "exit 7"]), false).unwrap();
+        let mut command = Gated::new(&argv(&["sh", "-c", "exit 7"]), false, None).unwrap();
         let exe = || std::fs::read_link(format!("/proc/{}/exe", command.tgid())).unwrap();
         assert_eq!(exe(), std::env::current_exe().unwrap(), "it is not the program yet");
         assert_eq!(command.ended(), None);
@@ -240,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_signal_ends_it() {
-        let mut command = Gated::new(&argv(&["sleep", "600"]), false).unwrap();
+        let mut command = Gated::new(&argv(&["sleep", "600"]), false, None).unwrap();
         command.release().unwrap();
         command.signal(libc::SIGTERM);
         assert_eq!(command.wait(Duration::from_secs(30)).unwrap(), 128 + libc::SIGTERM);
@@ -248,7 +263,7 @@ mod tests {
 
     #[test]
     fn without_its_gate_it_never_runs() {
-        let command = Gated::new(&argv(&["sleep", "600"]), false).unwrap();
+        let command = Gated::new(&argv(&["sleep", "600"]), false, None).unwrap();
         let tgid = command.tgid();
         drop(command);
         assert!(!Path::new(&format!("/proc/{tgid}")).exists());
@@ -277,7 +292,7 @@ mod tests {
         let file = folder.path().join("script");
         std::fs::write(&file, "#!/no/such/interpreter\n").unwrap();
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let mut command = Gated::new(&[file.into_os_string()], false).unwrap();
+        let mut command = Gated::new(&[file.into_os_string()], false, None).unwrap();
         assert_eq!(command.release().unwrap_err().exit_status(), 2);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::allowed::allowed;
-use super::command::{self, Gated};
+use super::command::{self, Gated, Prepare};
 use super::end;
 use super::files::Names;
 use super::left::Left;
@@ -53,6 +53,10 @@ pub struct How {
     pub windows: Option<Windows>,
     /// A command's standard output goes to our standard error.
     pub stdout_apart: bool,
+    /// What else is done to a command before it is started.
+    pub prepare: Option<Prepare>,
+    /// [`Progress::counts`] are told.
+    pub tell_counts: bool,
     pub until: Until,
     /// What costs much is looked at in windows while the program is busy.
     pub spare: bool,
@@ -111,6 +115,19 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Completions of followed requests.
     pub followed: u64,
+    /// Requests and completions so far, every half second; `None` at other times, or where they are not to be told.
+    pub counts: Option<(u64, u64)>,
+}
+
+/// Between two looks at the counts.
+const COUNTS: Duration = Duration::from_millis(500);
+
+/// Requests, and completions of them.
+fn counts(watch: &mut Watch<'_>) -> Result<(u64, u64)> {
+    let seen = watch.look()?;
+    let of_rings: u64 = seen.rings.iter().flat_map(|r| &r.opcodes).map(|o| o.requests).sum();
+    let of_contexts: u64 = seen.contexts.iter().flat_map(|c| &c.opcodes).map(|o| o.requests).sum();
+    Ok((of_rings + of_contexts, seen.seen))
 }
 
 /// Whether, and how, it is to be stopped before its end.
@@ -168,7 +185,7 @@ pub fn watch(
     // First of all: a command's process begins as a copy of ours and has to give back what it is a copy of when it becomes the
     // program, in the program's time.
     let mut watched = match asked {
-        Asked::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart)?),
+        Asked::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart, how.prepare.as_ref())?),
         Asked::Processes(processes) => Watched::Processes(processes),
         Asked::Everyone => Watched::Everyone,
     };
@@ -235,6 +252,7 @@ pub fn watch(
     let mut until = how.duration.map(|d| began + d);
     let mut stopped = false;
     let mut left: Option<Left> = None;
+    let mut counted = began;
     loop {
         if watched.have_ended() {
             let Watched::Command(command) = &mut watched else { break };
@@ -285,7 +303,13 @@ pub fn watch(
             let elapsed_ns = began.elapsed().as_nanos() as u64;
             desk.answer(metrics::record(watch.look()?, &summary, elapsed_ns, own_cpu()));
         }
-        tell(News::Goes(Progress { elapsed: began.elapsed(), followed: summary.completions() }));
+        let due = how.tell_counts && counted.elapsed() >= COUNTS;
+        let now_counted = due.then(|| counts(&mut watch)).transpose()?;
+        if due {
+            counted = Instant::now();
+        }
+        let (elapsed, followed) = (began.elapsed(), summary.completions());
+        tell(News::Goes(Progress { elapsed, followed, counts: now_counted }));
         let mut rest = until.map_or(PERIOD, |until| PERIOD.min(until.saturating_duration_since(Instant::now())));
         if let Some(windows) = &windows {
             rest = rest.min(windows.schedule.rest(Instant::now()));

@@ -211,7 +211,7 @@ fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str,
         .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
     let (cpus, drive) = match experiment.kind {
         Kind::Storage => (4, Some("queues=2,poll=1")),
-        Kind::Net => (2, None),
+        Kind::Net | Kind::Program => (2, None),
     };
     let mut command = Command::new(program);
     command.args(["lab", "run", "--kernel", kernel, "--cpus", &machines.cpus.unwrap_or(cpus).to_string()]);

@@ -3,16 +3,19 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::progress::Progress;
 use crate::experiment::builtin;
 use crate::experiment::cell::{self, Watching};
 use crate::experiment::execute::{Execution, Outcome, Started, Step, execute};
-use crate::experiment::load::Load;
+use crate::experiment::load::{Kind, Load};
 use crate::experiment::net::ends::Ends;
 use crate::experiment::plan::{Cell, Plan};
+use crate::experiment::program::{self, precheck};
 use iotrail_answer::compare;
 use iotrail_answer::conclude::{Conclusion, conclude};
 use iotrail_answer::drift;
@@ -20,12 +23,14 @@ use iotrail_answer::expectation::{Judged, judge};
 use iotrail_answer::head::Head;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
+use iotrail_base::words::plural;
 use iotrail_host::settings::Settings;
 use iotrail_probe::profile::DEFAULT_HZ;
 use iotrail_probe::sampling::{Clock, Sampling};
 use iotrail_report::terminal::{self, View};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::measurement::Warning;
+use iotrail_schema::program_record::{Legal, TriedArm};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::Store;
 
@@ -56,11 +61,47 @@ pub fn measured(plan: &Plan, started: &Started, store: &mut Store) -> Result<(Ou
     Ok((outcome, record))
 }
 
+/// Of a program's plan: looks at its arms before anything is measured. False: it was stopped.
+pub fn checked(plan: &mut Plan) -> Result<bool> {
+    if plan.kind != Kind::Program {
+        return Ok(true);
+    }
+    let stop: &AtomicBool = interrupt::raise_flag()?;
+    let mut tell = |name: &str, became: Option<&TriedArm>| {
+        if let Some(arm) = became {
+            terminal::say(&format!("{name}: {}", precheck_words(arm)));
+        }
+    };
+    let began = Instant::now();
+    match precheck::check(plan, &mut tell, stop)? {
+        Some((tried, expected)) => {
+            let measured = tried.iter().filter(|t| t.is_measured()).count().max(1) as u32;
+            (plan.tried, plan.expected, plan.each) = (tried, Some(expected), Some(began.elapsed() / measured));
+            Ok(true)
+        }
+        None => Ok(false),
+    }
+}
+
+/// What became of an arm before it was measured.
+fn precheck_words(arm: &TriedArm) -> String {
+    let rings = match arm.rings.len() {
+        0 => String::new(),
+        n => format!("{}, ", plural(n, "ring")),
+    };
+    match (arm.legal, &arm.dropped) {
+        (Legal::No, _) => format!("not measured: {}", arm.reason),
+        (_, Some(why)) => format!("{rings}dropped: {why}"),
+        (Legal::Risky, None) => format!("{rings}runs; risky: {}", arm.reason),
+        (Legal::Yes, None) => format!("{rings}runs"),
+    }
+}
+
 /// Prints the run; returns what became of its expectations.
 pub fn show(record: &RunRecord, json: bool, view: View<'_>) -> Result<Vec<Judged>> {
     let judged = judge(record);
     if json {
-        terminal::print_json(&printed(record, &judged))?;
+        terminal::print_json(&with_arms(record, &printed(record, &judged))?)?;
     } else {
         terminal::show(&terminal::run(record, &head(record), view))?;
     }
@@ -77,6 +118,19 @@ pub fn again(run: i64, store: Option<&Path>) -> String {
     format!("iotrail report {run}{store}")
 }
 
+/// Of a program's run `arms` are what became of them; of others, their names.
+fn with_arms(record: &RunRecord, printed: &Printed<'_>) -> Result<Value> {
+    let cannot = |e| Error::machine("cannot write the run as JSON", "report this with the command").because(e);
+    let mut value = serde_json::to_value(printed).map_err(cannot)?;
+    if !record.tried.is_empty()
+        && let Some(fields) = value.as_object_mut()
+        && let Some(tried) = fields.remove("tried")
+    {
+        fields.insert("arms".into(), tried);
+    }
+    Ok(value)
+}
+
 fn printed<'a>(record: &'a RunRecord, judged: &'a [Judged]) -> Printed<'a> {
     Printed { record, head: head(record), conclusions: conclude(record), judged, warnings: drift::warnings(record) }
 }
@@ -84,7 +138,7 @@ fn printed<'a>(record: &'a RunRecord, judged: &'a [Judged]) -> Printed<'a> {
 /// A run of the store as `run --json` has printed it.
 pub fn to_json(record: &RunRecord, store: &Store) -> Result<String> {
     let record = RunRecord { comparisons: compared(record, store)?, ..record.clone() };
-    serde_json::to_string_pretty(&printed(&record, &judge(&record)))
+    serde_json::to_string_pretty(&with_arms(&record, &printed(&record, &judge(&record)))?)
         .map_err(|e| Error::machine("cannot write the run as JSON", "report this with the command").because(e))
 }
 
@@ -120,6 +174,10 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
         let mut tell = |at| progress.borrow().load(&at);
         let mut measured = match &cell.load {
             Load::Storage(load) => cell::run(load, watching, &mut tell, stop)?,
+            Load::Program(program) => {
+                let expected = plan.expected.ok_or_else(|| Error::internal("a program was not looked at"))?;
+                program::measured::measure(program, &expected, stop)?
+            }
             Load::Net(net) => ends.run(net, &cell.options, plan.follow, &mut tell, stop)?,
         };
         // Whoever changed them meanwhile changed what was measured.

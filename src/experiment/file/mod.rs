@@ -273,6 +273,13 @@ impl File<'_> {
         match (self.kind, named) {
             (Kind::Storage, None) => Ok(Table::Delivery),
             (Kind::Net, None) => Ok(Table::Net),
+            (Kind::Program, None) => Ok(Table::Program),
+            (Kind::Program, Some(t)) if *t.get_ref() != Table::Program => {
+                Err(self.refuse(t.span(), "a program's run has a table of its own: leave 'table' out"))
+            }
+            (Kind::Storage | Kind::Net, Some(t)) if *t.get_ref() == Table::Program => {
+                Err(self.refuse(t.span(), "this table is for programs: add kind = \"program\", or use another"))
+            }
             (Kind::Net, Some(t)) if !of_net(*t.get_ref()) => {
                 Err(self.refuse(t.span(), "this table is for loads on storage: use net or order"))
             }
@@ -292,8 +299,8 @@ impl File<'_> {
             ("profile", raw.profile.as_ref().map(Spanned::span)),
         ];
         match spans.into_iter().find_map(|(name, span)| Some((name, span?))) {
-            Some((name, at)) if raw.kind == Kind::Net => {
-                Err(self.refuse(at, format!("'{name}' is for loads on storage: leave it out where kind is \"net\"")))
+            Some((name, at)) if raw.kind != Kind::Storage => {
+                Err(self.refuse(at, format!("'{name}' is for loads on storage: leave it out with this kind")))
             }
             _ => Ok(()),
         }
@@ -496,6 +503,7 @@ pub fn to_json(value: &Value) -> serde_json::Value {
         Value::Integer(n) => serde_json::json!(n),
         Value::Float(x) => serde_json::json!(x),
         Value::Boolean(b) => serde_json::json!(b),
+        Value::Array(items) => items.iter().map(to_json).collect(),
         // No option takes these, so none gets here; their text is as good as any.
         other => serde_json::json!(other.to_string()),
     }

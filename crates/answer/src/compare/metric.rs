@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 use crate::per_io;
 use crate::unit::Unit;
@@ -20,10 +21,25 @@ pub enum Metric {
     KicksPerIo,
     ModeSwitchesPerIo,
     SyscallsPerIo,
+    /// Of a program, with all that it started.
+    CpuTime,
+    /// A program's own.
+    Own(&'static OwnMetric),
 }
 
+/// A figure that a program prints.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnMetric {
+    pub name: String,
+    pub less_is_better: bool,
+}
+
+/// Those that this process has met: few, and kept to its end.
+static OWN: Mutex<Vec<&'static OwnMetric>> = Mutex::new(Vec::new());
+
 impl Metric {
-    pub const ALL: [Metric; 11] = [
+    /// Those that every version has.
+    pub const ALL: [Metric; 12] = [
         Metric::Iops,
         Metric::Elapsed,
         Metric::LatencyMean,
@@ -35,7 +51,19 @@ impl Metric {
         Metric::KicksPerIo,
         Metric::ModeSwitchesPerIo,
         Metric::SyscallsPerIo,
+        Metric::CpuTime,
     ];
+
+    /// The program's own figure of this name.
+    pub fn own(name: &str, less_is_better: bool) -> Metric {
+        let mut known = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.iter().find(|m| m.name == name && m.less_is_better == less_is_better) {
+            return Metric::Own(found);
+        }
+        let new: &'static OwnMetric = Box::leak(Box::new(OwnMetric { name: name.into(), less_is_better }));
+        known.push(new);
+        Metric::Own(new)
+    }
 
     /// Those that are not made of times.
     pub const COUNTS: [Metric; 3] = [Metric::KicksPerIo, Metric::ModeSwitchesPerIo, Metric::SyscallsPerIo];
@@ -54,6 +82,8 @@ impl Metric {
             Metric::KicksPerIo => "kicks_per_io",
             Metric::ModeSwitchesPerIo => "mode_switches_per_io",
             Metric::SyscallsPerIo => "syscalls_per_io",
+            Metric::CpuTime => "cpu_time",
+            Metric::Own(own) => &own.name,
         }
     }
 
@@ -73,12 +103,17 @@ impl Metric {
             (Metric::KicksPerIo, _) => format!("Kicks per {}", unit.one()),
             (Metric::ModeSwitchesPerIo, _) => format!("Mode switches per {}", unit.one()),
             (Metric::SyscallsPerIo, _) => format!("System calls per {}", unit.one()),
+            (Metric::CpuTime, _) => "CPU time".into(),
+            (Metric::Own(own), _) => own.name.clone(),
         }
     }
 
     /// More of it is better.
     pub fn higher_is_better(self) -> bool {
-        self == Metric::Iops
+        match self {
+            Metric::Own(own) => !own.less_is_better,
+            metric => metric == Metric::Iops,
+        }
     }
 
     pub fn is_of_time(self) -> bool {
@@ -99,6 +134,10 @@ impl Metric {
     /// Of one measurement; times in nanoseconds. `None`: not known.
     pub fn of(self, m: &Measurement) -> Option<f64> {
         let ns = |ns: Option<u64>| ns.map(|ns| ns as f64);
+        let of_time_alone = matches!(self, Metric::Elapsed | Metric::CpuTime | Metric::Own(_));
+        if m.program.as_ref().is_some_and(|p| !p.watched) && !of_time_alone {
+            return None;
+        }
         match self {
             Metric::Iops => Some(m.iops),
             Metric::Elapsed => Some(m.elapsed_ns as f64),
@@ -111,6 +150,8 @@ impl Metric {
             Metric::KicksPerIo => m.per_io.kicks,
             Metric::ModeSwitchesPerIo => m.per_io.mode_switches,
             Metric::SyscallsPerIo => m.per_io.syscalls,
+            Metric::CpuTime => ns(m.cpu.user_ns.zip(m.cpu.system_ns).map(|(user, system)| user + system)),
+            Metric::Own(own) => m.program.as_ref()?.figures.iter().find(|f| f.name == own.name).map(|f| f.value),
         }
     }
 }
@@ -125,7 +166,11 @@ impl FromStr for Metric {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Metric::ALL.into_iter().find(|m| m.name() == text).ok_or_else(|| {
+        let own = || {
+            let known = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+            known.iter().find(|m| m.name == text).map(|m| Metric::Own(m))
+        };
+        Metric::ALL.into_iter().find(|m| m.name() == text).or_else(own).ok_or_else(|| {
             let names: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).collect();
             format!("no metric is called '{text}': there are {}", names.join(", "))
         })

@@ -15,6 +15,7 @@ const FACTOR: f64 = 2.0;
 pub fn called(metric: Metric, unit: Unit) -> String {
     let words = metric.words(unit);
     match metric {
+        Metric::Own(_) | Metric::CpuTime => words,
         Metric::Iops if unit == Unit::Io => words,
         Metric::LatencyP99 | Metric::LatencyP99_9 | Metric::LatencyP99_99 | Metric::CpuPerIo if unit == Unit::Io => {
             words
@@ -27,11 +28,18 @@ pub fn called(metric: Metric, unit: Unit) -> String {
 fn direction(metric: Metric, more: bool) -> &'static str {
     match (metric, more) {
         (Metric::Iops | Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo, false) => "fewer",
-        (Metric::CpuPerIo, false) => "less",
+        (Metric::CpuPerIo | Metric::CpuTime, false) => "less",
         (
-            Metric::Iops | Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo | Metric::CpuPerIo,
+            Metric::Iops
+            | Metric::KicksPerIo
+            | Metric::ModeSwitchesPerIo
+            | Metric::SyscallsPerIo
+            | Metric::CpuPerIo
+            | Metric::CpuTime,
             true,
         ) => "more",
+        (Metric::Own(_), true) => "higher",
+        (Metric::Own(_), false) => "lower",
         (_, true) => "longer",
         (_, false) => "shorter",
     }
@@ -125,6 +133,7 @@ pub fn agree(a: f64, b: f64, ratio: Option<f64>) -> bool {
 pub fn value(metric: Metric, x: f64) -> String {
     match metric {
         Metric::Iops => count(if x >= 10.0 { x.round() } else { x }),
+        Metric::Own(_) => count(x),
         m if !m.is_of_time() => per_io(x),
         _ => span(x),
     }

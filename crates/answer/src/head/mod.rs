@@ -106,7 +106,10 @@ pub fn of_comparisons(list: &[Comparison], unit: Unit) -> (String, Vec<String>) 
     let of = |metric: &Metric| -> Vec<Effect<'_>> {
         list.iter().filter(|c| c.metric == metric.name()).map(Effect::alone).collect()
     };
-    let all = Metric::ALL.iter().map(|m| (*m, of(m))).filter(|(_, e)| !e.is_empty());
+    let mut metrics: Vec<Metric> = list.iter().filter_map(|c| c.metric.parse().ok()).collect();
+    metrics.sort_unstable();
+    metrics.dedup();
+    let all = metrics.iter().map(|m| (*m, of(m))).filter(|(_, e)| !e.is_empty());
     let (differing, rest): (Vec<_>, Vec<_>) = all.partition(|(_, e)| e.iter().any(Effect::differs));
     let mut said = differing.iter().chain(&rest).map(|(m, e)| outcome(*m, unit, e));
     let sides = list.first().map(|c| format!("{} against {}", c.b, c.a)).unwrap_or_default();
@@ -170,7 +173,7 @@ fn others(metric: Metric, arm: &str, all: &[ByArm<'_>]) -> String {
     }
     let with = |verdict| others().filter(|(_, e)| e.iter().any(|e| e.c.verdict == verdict)).count();
     let (faster, slower) = (with(Verdict::Faster), with(Verdict::Slower));
-    let of_speed = metric.is_of_time() && metric != Metric::CpuPerIo;
+    let of_speed = metric.is_of_time() && !matches!(metric, Metric::CpuPerIo | Metric::CpuTime | Metric::Own(_));
     let word = |better: bool| match (of_speed, better) {
         (true, true) => "faster",
         (true, false) => "slower",

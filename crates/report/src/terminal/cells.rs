@@ -7,7 +7,7 @@ use iotrail_answer::group::Group;
 use iotrail_answer::per_io::{self, Sampled};
 use iotrail_answer::spread::{Spread, over_repeats};
 use iotrail_answer::timelines::{Timeline, way};
-use iotrail_base::words::{UNKNOWN, count, per_io as times, percent, three_digits};
+use iotrail_base::words::{UNKNOWN, count, per_io as times, percent, span, three_digits};
 use iotrail_schema::measurement::{Latency, Measurement};
 use iotrail_schema::place::Place;
 use iotrail_schema::run_record::{CellRecord, Table};
@@ -233,6 +233,23 @@ const NET: Kind = Kind {
              not known, or too few samples.",
 };
 
+const PROGRAM: Kind = Kind {
+    row: 10,
+    arm: 22,
+    figures: &[
+        number("wall\ntime", 9, |c| over(c, |m| Metric::Elapsed.of(m), span)),
+        number("range\n%", 5, |c| {
+            let s = Spread::of(c.measurements.iter().map(|m| m.elapsed_ns as f64));
+            s.and_then(|s| s.relative_range()).map_or(UNKNOWN.into(), range)
+        }),
+        number("CPU\ntime", 9, |c| over(c, |m| Metric::CpuTime.of(m), span)),
+        number("own\nfigure", 9, |c| own(c, 0)),
+        number("\nnext", 9, |c| own(c, 1)),
+    ],
+    legend: "Medians over the repeats; range: of the wall time, percent of the median. CPU: of the command and all that it started and waited \
+             for. own figure, next: the first two of --metric. –: not known.",
+};
+
 /// `None`: it has a printer of its own.
 fn kind(table: Table) -> Option<&'static Kind> {
     match table {
@@ -246,6 +263,7 @@ fn kind(table: Table) -> Option<&'static Kind> {
         Table::Punts => Some(&PUNTS),
         Table::Kicks => Some(&KICKS_BY_DEPTH),
         Table::Net => Some(&NET),
+        Table::Program => Some(&PROGRAM),
     }
 }
 
@@ -278,6 +296,11 @@ pub fn of_group(out: &mut Screen, shown: Table, group: &Group<'_>, rows: Option<
 /// The median over the repeats, as text.
 fn over(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>, text: impl Fn(f64) -> String) -> String {
     over_repeats(cell, of).map_or(UNKNOWN.into(), text)
+}
+
+/// The program's own figure at this place.
+fn own(cell: &CellRecord, at: usize) -> String {
+    over(cell, |m| m.program.as_ref()?.figures.get(at).map(|f| f.value), count)
 }
 
 fn us(ns: f64) -> String {
@@ -326,7 +349,8 @@ mod tests {
 
     #[test]
     fn each_table_fits_with_its_columns_full() {
-        for kind in [PLACEMENT, MODE_SWITCHES, DELAYS, TIMELINES, SHARES, WAKEUPS, PUNTS, KICKS_BY_DEPTH, NET] {
+        for kind in [PLACEMENT, MODE_SWITCHES, DELAYS, TIMELINES, SHARES, WAKEUPS, PUNTS, KICKS_BY_DEPTH, NET, PROGRAM]
+        {
             let figures: u16 = kind.figures.iter().map(|f| f.width + 1).sum();
             assert!(usize::from(kind.row + 1 + kind.arm + figures) <= WIDTH, "{}", kind.legend);
         }

@@ -1,0 +1,297 @@
+//! `iotrail try`: a program of the user's, unchanged, under other ring flags, CPUs and environments; the short form of an experiment
+//! of the kind `program`.
+//!
+//! Exit status: 0 when every measurement was made; 1 when it was stopped before, or with --fail-on; 2, 3, 4 and 70 as everywhere.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use toml::{Table, Value};
+
+use crate::cli::compare::{FailOn, gate};
+use crate::cli::run::{measured, outline};
+use crate::experiment::execute::{Outcome, start};
+use crate::experiment::file::{Experiment, parse};
+use crate::experiment::plan::{Facts, Plan, Target, plan};
+use crate::experiment::program::options::Watched;
+use crate::experiment::schedule::fresh_seed;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::units::Span;
+use iotrail_report::terminal::{self, View};
+use iotrail_schema::run_record::CONTROL;
+use iotrail_store::{Store, default_path};
+use iotrail_supervise::change::{AS_IS, Change};
+
+/// Blocks, where nothing is said.
+const REPEATS: u32 = 10;
+/// What is tried where no arm is named.
+const USUAL: [&str; 3] = ["coop_taskrun,taskrun_flag", "defer_taskrun,single_issuer", "sqpoll"];
+
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "iotrail try [ARMS] [OPTIONS] -- CMD [ARGS]...",
+    after_help = "Arms are compared with the program as it is. Examples:
+  iotrail try -- ./server-bench
+  iotrail try --ring coop_taskrun,taskrun_flag --ring +sqpoll -- fio job.fio
+  iotrail try --metric 'tps=/tps = ([0-9.]+)/' -- pgbench -T 5 db
+  iotrail try --arm 'threads: ./server --io threads' -- ./server --io uring"
+)]
+pub struct TryArgs {
+    /// An arm: set exactly these flags among coop_taskrun, taskrun_flag, single_issuer, defer_taskrun, sqpoll, submit_all, iopoll,
+    /// hybrid_iopoll and no_sqarray on every ring; +FLAG adds to what the program asks for, -FLAG takes away; none; as-is. May be repeated
+    #[arg(long = "ring", value_name = "LIST", allow_hyphen_values = true, value_parser = change)]
+    rings: Vec<String>,
+
+    /// An arm with another environment: NAME=VALUE; may be repeated
+    #[arg(long = "env-arm", value_name = "NAME=VALUE")]
+    envs: Vec<String>,
+
+    /// An arm on other CPUs: irq or non-irq (of the disk below this folder), or a list; may be repeated
+    #[arg(long = "cpus-arm", value_name = "CPUS")]
+    cpus_arms: Vec<String>,
+
+    /// An arm that is another command: 'NAME: COMMAND'; may be repeated
+    #[arg(long = "arm", value_name = "NAME: COMMAND")]
+    commands: Vec<String>,
+
+    /// Run all arms on these CPUs: irq, non-irq, or a list
+    #[arg(long, value_name = "CPUS")]
+    cpus: Option<String>,
+
+    /// Set an environment variable in all arms: NAME=VALUE; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+
+    /// Let SQPOLL threads spin so many milliseconds before they sleep, in arms with sqpoll
+    #[arg(long, value_name = "MS")]
+    sq_idle: Option<u32>,
+
+    /// Bind SQPOLL threads to this CPU, in arms with sqpoll
+    #[arg(long, value_name = "CPU")]
+    sq_cpu: Option<u32>,
+
+    /// Set up completion queues of so many entries, in arms of --ring
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cq_entries: Option<u32>,
+
+    /// Compare a figure that the program prints: NAME=REGEX (the last match; its first group), or NAME=$.json.path. More is better unless the
+    /// name speaks of time (p99, latency, _ms …); :less or :more says which. May be repeated
+    #[arg(long = "metric", value_name = "NAME=REGEX[:less|:more]")]
+    metrics: Vec<String>,
+
+    /// Read the figures from this file, which the program writes, not from its output
+    #[arg(long, value_name = "FILE")]
+    metric_file: Option<PathBuf>,
+
+    /// Check the results of each run: a shell command with the program's output as its input; a status other than 0 drops the arm
+    #[arg(long, value_name = "COMMAND")]
+    check: Option<String>,
+
+    /// Run this shell command before each run
+    #[arg(long, value_name = "COMMAND")]
+    prepare: Option<String>,
+
+    /// Run this shell command after each run
+    #[arg(long, value_name = "COMMAND")]
+    cleanup: Option<String>,
+
+    /// Drop an arm whose watched run has requests in flight and completes none for this long
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    stall: Span,
+
+    /// Watch one run of each arm before the timed ones, all runs, or none. What is timed is not watched by default
+    #[arg(long, value_enum, default_value = "one-per-arm", value_name = "RUNS")]
+    watch: Watched,
+
+    /// Run each arm N times
+    #[arg(long, value_name = "N", default_value_t = REPEATS, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+
+    /// Seed the order of the arms (default: random; printed and stored)
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+
+    /// Write the experiment to FILE, for `iotrail run FILE`, and run nothing
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    /// Print the arms and their order; run nothing
+    #[arg(long)]
+    plan: bool,
+
+    /// Exit 1 if any verdict matches, 4 if one cannot be evaluated
+    #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
+    fail_on: Vec<FailOn>,
+
+    /// Print everything, not the answer alone
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+
+    /// Print JSON on standard output
+    #[arg(long)]
+    json: bool,
+
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    #[arg(long, value_name = "PATH")]
+    store: Option<PathBuf>,
+
+    /// Command to run, once for each measurement
+    #[arg(last = true, value_name = "CMD", required = true)]
+    command: Vec<OsString>,
+}
+
+fn change(text: &str) -> std::result::Result<String, String> {
+    text.parse::<Change>().map(|_| text.to_owned())
+}
+
+pub fn run(args: &TryArgs) -> Result<u8> {
+    let text = experiment(args)?;
+    let origin = "iotrail try";
+    let parsed = parse(&text, origin)?;
+    if let Some(path) = &args.save {
+        return save(&text, path);
+    }
+    let mut plan = planned(&parsed)?;
+    let seed = args.seed.unwrap_or_else(fresh_seed);
+    if args.plan {
+        outline::show(&plan, seed, args.json)?;
+        return Ok(0);
+    }
+    // A store that cannot be written is found out before anything runs.
+    let path = args.store.clone().map_or_else(default_path, Ok)?;
+    let mut store = Store::create_or_open(&path)?;
+    let measured = (|| {
+        if !measured::checked(&mut plan)? {
+            return Ok(None);
+        }
+        let started = start(&plan, seed, &mut store)?;
+        measured::measured(&plan, &started, &mut store).map(Some)
+    })();
+    let (outcome, record) = match measured {
+        Ok(Some(done)) => done,
+        Ok(None) => {
+            store.abandon();
+            terminal::say("stopped before anything was measured");
+            return Ok(1);
+        }
+        Err(e) => {
+            store.abandon();
+            return Err(e);
+        }
+    };
+    let again = measured::again(record.run, args.store.as_deref());
+    measured::show(&record, args.json, View { full: args.full, again: &again })?;
+    if outcome != Outcome::Finished {
+        let (done, planned) = (record.done(), record.planned());
+        terminal::say(&format!("stopped: {done} of {planned} measurements are stored, as run {}", record.run));
+        return Ok(1);
+    }
+    Ok(gate(&args.fail_on, &record.comparisons))
+}
+
+fn save(text: &str, path: &Path) -> Result<u8> {
+    let refuse =
+        |e: std::io::Error| Error::input(format!("cannot write {}", path.display()), "name a new file").because(e);
+    let mut file = std::fs::File::create_new(path).map_err(refuse)?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(refuse)?;
+    terminal::say(&format!("written; run it with: iotrail run {}", path.display()));
+    Ok(0)
+}
+
+fn planned(experiment: &Experiment) -> Result<Plan> {
+    let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &|_| None };
+    plan(experiment, false, &Target::default(), &facts, &|host, _| host.refusal(None))
+}
+
+/// The experiment as its file says it.
+fn experiment(args: &TryArgs) -> Result<String> {
+    let words = |word: &OsString| {
+        word.to_str().map(Value::from).ok_or_else(|| {
+            Error::input(format!("{} is no UTF-8", word.to_string_lossy()), "start it by a script with a plain name")
+        })
+    };
+    let argv = args.command.iter().map(words).collect::<Result<Vec<_>>>()?;
+    let mut load = Table::new();
+    load.insert("program".into(), Value::Array(argv));
+    let mut put = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            load.insert(name.into(), value);
+        }
+    };
+    let list = |items: &[String]| (!items.is_empty()).then(|| Value::from(items.to_vec()));
+    put("cpus", args.cpus.clone().map(Value::from));
+    put("env", list(&args.env));
+    put("metric", list(&args.metrics));
+    put("metric-file", args.metric_file.as_ref().map(|p| Value::from(p.display().to_string())));
+    put("check", args.check.clone().map(Value::from));
+    put("prepare", args.prepare.clone().map(Value::from));
+    put("cleanup", args.cleanup.clone().map(Value::from));
+    put("stall", Some(Value::from(time(args.stall.0))));
+    let watch = match args.watch {
+        Watched::OnePerArm => None,
+        Watched::All => Some("all"),
+        Watched::None => Some("none"),
+    };
+    put("watch", watch.map(Value::from));
+    let mut file = Table::new();
+    let mut say = |name: &str, value: Value| _ = file.insert(name.into(), value);
+    say("name", "try".into());
+    say("title", Value::from(format!("{} under other settings", args.command[0].to_string_lossy())));
+    say("question", "Does another setting serve the program better?".into());
+    say("expect", "".into());
+    say("kind", "program".into());
+    say("repeats", i64::from(args.repeats).into());
+    say("load", Value::Table(load));
+    say("arm", Value::Array(arms(args)?.into_iter().map(Value::Table).collect()));
+    toml::to_string(&file).map_err(|e| Error::internal(format!("an experiment cannot be written: {e}")))
+}
+
+fn time(span: Duration) -> String {
+    format!("{}ms", span.as_millis())
+}
+
+/// As it is, and what is tried against that.
+fn arms(args: &TryArgs) -> Result<Vec<Table>> {
+    let arm = |name: &str, options: Vec<(&str, Value)>| {
+        let mut table: Table = options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        table.insert("name".into(), name.into());
+        table
+    };
+    let mut all = vec![arm(AS_IS, Vec::new())];
+    let none = args.rings.is_empty() && args.envs.is_empty() && args.cpus_arms.is_empty() && args.commands.is_empty();
+    let usual: Vec<String> = USUAL.map(str::to_owned).to_vec();
+    let values = [("sq-idle", args.sq_idle), ("sq-cpu", args.sq_cpu), ("cq-entries", args.cq_entries)];
+    let rings = if none { &usual } else { &args.rings };
+    for ring in rings.iter().filter(|r| r.as_str() != AS_IS) {
+        let mut options = vec![("ring", Value::from(ring.clone()))];
+        let polls = ring.contains("sqpoll") && !ring.contains("-sqpoll");
+        let takes = |name: &str| polls || name == "cq-entries";
+        options.extend(
+            values
+                .iter()
+                .filter(|(name, _)| takes(name))
+                .filter_map(|(n, v)| Some((*n, Value::from(i64::from((*v)?))))),
+        );
+        all.push(arm(ring, options));
+    }
+    for text in &args.envs {
+        let env: Vec<String> = args.env.iter().chain([text]).cloned().collect();
+        all.push(arm(text, vec![("env", Value::from(env))]));
+    }
+    for cpus in &args.cpus_arms {
+        all.push(arm(&format!("cpus {cpus}"), vec![("cpus", Value::from(cpus.clone()))]));
+    }
+    for text in &args.commands {
+        let (name, command) = text.split_once(':').ok_or_else(|| {
+            Error::input(format!("--arm '{text}' is not 'NAME: COMMAND'"), "as --arm 'threads: ./server --io threads'")
+        })?;
+        all.push(arm(name.trim(), vec![("program", Value::from(command.trim()))]));
+    }
+    let name = |t: &Table| t["name"].as_str().unwrap_or_default().to_owned();
+    if let Some(reserved) = all.iter().map(name).find(|n| n == CONTROL) {
+        return Err(Error::input(format!("no arm can be called {reserved}"), "call it otherwise"));
+    }
+    Ok(all)
+}

@@ -1,0 +1,181 @@
+//! A figure that the program prints: where in its output it stands, and which way is better.
+
+use std::str::FromStr;
+
+use regex_lite::Regex;
+use serde_json::Value;
+
+use iotrail_schema::program_record::OwnFigure;
+
+/// `tps=/tps = ([0-9.]+)/`, `p99=$.jobs[0].read.clat_ns.percentile."99.000000":less`.
+#[derive(Debug, Clone)]
+pub struct OwnMetric {
+    pub name: String,
+    /// As it was given.
+    text: String,
+    place: Place,
+    pub less_is_better: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    /// The last match; its first group, or all of it.
+    Match(Regex),
+    /// In the JSON that is printed: a JSON pointer.
+    Json(String),
+}
+
+impl PartialEq for OwnMetric {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl FromStr for OwnMetric {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, rest) = text.split_once('=').ok_or_else(|| format!("'{text}' is not NAME=REGEX"))?;
+        let name = name.trim();
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-./%".contains(c)) {
+            return Err(format!("'{name}' is no name: letters, digits, _ - . / %"));
+        }
+        let (rest, said) = match (rest.strip_suffix(":less"), rest.strip_suffix(":more")) {
+            (Some(rest), _) => (rest, Some(true)),
+            (_, Some(rest)) => (rest, Some(false)),
+            _ => (rest, None),
+        };
+        let place = match rest.strip_prefix('$') {
+            Some(path) => {
+                Place::Json(pointer(path).ok_or_else(|| format!("'{rest}' is no path into JSON: $.a[0].\"b\""))?)
+            }
+            None => {
+                let pattern = rest.strip_prefix('/').and_then(|r| r.strip_suffix('/')).unwrap_or(rest);
+                if pattern.is_empty() {
+                    return Err(format!("'{text}' has no regular expression"));
+                }
+                Place::Match(Regex::new(pattern).map_err(|e| format!("'{pattern}' is no regular expression: {e}"))?)
+            }
+        };
+        let less_is_better = said.unwrap_or_else(|| is_of_time(name));
+        Ok(Self { name: name.into(), text: text.into(), place, less_is_better })
+    }
+}
+
+/// What programs call figures of which less is better.
+fn is_of_time(name: &str) -> bool {
+    const WORDS: [&str; 16] = [
+        "lat", "time", "elapsed", "duration", "p50", "p90", "p95", "p99", "max", "mean_ns", "wait", "stall", "error",
+        "fail", "cpu", "rss",
+    ];
+    const UNITS: [&str; 5] = ["_ms", "_us", "_ns", "_s", "_sec"];
+    let name = name.to_ascii_lowercase();
+    WORDS.iter().any(|w| name.contains(w)) || UNITS.iter().any(|u| name.ends_with(u))
+}
+
+/// `.jobs[0].read."99.000000"` → `/jobs/0/read/99.000000`.
+fn pointer(path: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        let (step, after) = if let Some(inner) = rest.strip_prefix('[') {
+            let (inner, after) = inner.split_once(']')?;
+            (inner.trim_matches(['\'', '"']), after)
+        } else if let Some(quoted) = rest.strip_prefix(".\"") {
+            quoted.split_once('"')?
+        } else {
+            let name = rest.strip_prefix('.')?;
+            name.split_at(name.find(['.', '[']).unwrap_or(name.len()))
+        };
+        if step.is_empty() {
+            return None;
+        }
+        out += &format!("/{}", step.replace('~', "~0").replace('/', "~1"));
+        rest = after;
+    }
+    (!out.is_empty()).then_some(out)
+}
+
+/// A number as programs print them: `1234.5`, `58.1k`.
+fn number(text: &str) -> Option<f64> {
+    let text = text.trim().replace(',', "");
+    let (digits, factor) = match text.chars().last()? {
+        'k' | 'K' => (&text[..text.len() - 1], 1e3),
+        'M' => (&text[..text.len() - 1], 1e6),
+        'G' => (&text[..text.len() - 1], 1e9),
+        _ => (&text[..], 1.0),
+    };
+    digits.parse::<f64>().ok().filter(|x| x.is_finite()).map(|x| x * factor)
+}
+
+impl OwnMetric {
+    /// In what the program printed; an error says what was looked for.
+    pub fn find(&self, output: &str) -> Result<OwnFigure, String> {
+        let value = match &self.place {
+            Place::Match(pattern) => {
+                let found = pattern.captures_iter(output).last();
+                let text = found.and_then(|c| c.get(1).or(c.get(0)).map(|m| m.as_str().to_owned()));
+                let text = text.ok_or_else(|| format!("nothing in the output matches /{pattern}/"))?;
+                number(&text).ok_or_else(|| format!("/{pattern}/ matches '{text}', which is no number"))?
+            }
+            Place::Json(pointer) => {
+                let json = last_json(output).ok_or("the output holds no JSON")?;
+                let found = json.pointer(pointer).ok_or_else(|| format!("the JSON has nothing at {pointer}"))?;
+                let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+                number(&text).ok_or_else(|| format!("{pointer} is {text}, which is no number"))?
+            }
+        };
+        Ok(OwnFigure { name: self.name.clone(), value, less_is_better: self.less_is_better })
+    }
+}
+
+/// The JSON that stands in the output, whatever is printed before it and after it.
+fn last_json(output: &str) -> Option<Value> {
+    let starts = output.lines().scan(0, |at, line| {
+        let start = *at;
+        *at += line.len() + 1;
+        Some((start, line))
+    });
+    let opening =
+        starts.filter(|(_, line)| line.trim_start().starts_with(['{', '[']) && !line.starts_with([' ', '\t']));
+    opening.filter_map(|(at, _)| serde_json::Deserializer::from_str(output.get(at..)?).into_iter().next()?.ok()).last()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(metric: &str, output: &str) -> Result<(f64, bool), String> {
+        let metric: OwnMetric = metric.parse()?;
+        metric.find(output).map(|f| (f.value, f.less_is_better))
+    }
+
+    #[test]
+    fn a_figure_is_the_last_match_or_a_place_in_json() {
+        assert_eq!(found("tps=/tps = ([0-9.]+)/", "tps = 10.5 now\ntps = 12.5 in all"), Ok((12.5, false)));
+        assert_eq!(found("p99=p99: *([0-9.]+)", "p99: 7"), Ok((7.0, true)));
+        assert_eq!(found("iops=/IOPS=([0-9.]+[kM]?)/", "read: IOPS=58.1k, BW=227MiB/s"), Ok((58_100.0, false)));
+        let json = "fio: note\n{\n \"jobs\": [ {\"read\": {\"percentile\": {\"99.000000\": 41728}}} ]\n}\n";
+        assert_eq!(found("p99=$.jobs[0].read.percentile.\"99.000000\"", json), Ok((41_728.0, true)));
+        assert_eq!(found("x=$.jobs[0]['read'].percentile.\"99.000000\":more", json), Ok((41_728.0, false)));
+    }
+
+    #[test]
+    fn which_way_is_better_is_told_or_said() {
+        let less = |metric: &str| metric.parse::<OwnMetric>().unwrap().less_is_better;
+        assert!(less("lat_avg=/x/") && less("elapsed_s=/x/") && !less("qps=/x/") && !less("bandwidth=/x/"));
+        assert!(!less("lat=/x/:more") && less("tps=/x/:less"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let said = |metric: &str, output: &str| found(metric, output).unwrap_err();
+        assert_eq!(said("tps=/tps = ([0-9.]+)/", "none"), "nothing in the output matches /tps = ([0-9.]+)/");
+        assert_eq!(said("tps=/tps = (.*)/", "tps = many"), "/tps = (.*)/ matches 'many', which is no number");
+        assert_eq!(said("p99=$.a.b", "{\"a\": 1}"), "the JSON has nothing at /a/b");
+        assert_eq!(said("p99=$.a", "no json"), "the output holds no JSON");
+        assert_eq!(said("tps", ""), "'tps' is not NAME=REGEX");
+        assert!(said("tps=/(/", "").starts_with("'(' is no regular expression"));
+        assert!(said("p99=$..", "").contains("is no path into JSON"));
+    }
+}

@@ -1,0 +1,130 @@
+//! One run of a program as a measurement.
+
+use std::sync::atomic::AtomicBool;
+
+use super::options::{ProgramOptions, Watched};
+use super::precheck::Expected;
+use super::run::{Ended, Run, ring_records, run};
+use crate::experiment::cell::Measured;
+use crate::experiment::execute::now_unix_s;
+use iotrail_answer::comparable;
+use iotrail_answer::doubt::doubts;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::circumstances;
+use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, Phases, Probe, Ring, SCHEMA, Warning};
+use iotrail_schema::program_record::ProgramRecord;
+use iotrail_schema::trace_record::TraceRecord;
+use iotrail_stats::histogram;
+
+/// What a load's engine is called where it is a program.
+const ENGINE: &str = "program";
+
+/// Runs it once. `expected`: what its runs are held against.
+pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool) -> Result<Measured> {
+    let cpus = iotrail_host::cpu::online()?;
+    let before = circumstances::before(circumstances::Of { target: None, bytes: None, cpus: &cpus });
+    let started_unix_s = now_unix_s();
+    let watched = options.watch == Watched::All;
+    let mut r = run(options, options.seed.unwrap_or(0), watched, expected.patience, stop)?;
+    let mut around = before.after();
+    // It ran beside the readings' own span, and how long its threads waited for a CPU is not known.
+    around.run_queue_wait_ns = None;
+    let name = || options.argv.join(" ");
+    if let Ended::Stuck(why) = &r.end {
+        return Err(Error::machine(format!("{}: {why}", name()), "see whether it can live with this arm"));
+    }
+    let interrupted = r.end == Ended::Stopped;
+    if !interrupted && r.exit_status != expected.exit_status {
+        let last = r.output.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("it printed nothing").trim();
+        return Err(Error::machine(
+            format!("{} ended with status {}, and before with {}: {last}", name(), r.exit_status, expected.exit_status),
+            "run it by hand with the same settings",
+        ));
+    }
+    let found = options.metrics.iter().map(|m| m.find(&r.output).map_err(|why| (m, why)));
+    let figures = match found.collect::<std::result::Result<Vec<_>, _>>() {
+        Ok(figures) => figures,
+        Err(_) if interrupted => Vec::new(),
+        Err((metric, why)) => {
+            return Err(Error::machine(format!("--metric {}: {why}", metric.name), "see what it prints with this arm"));
+        }
+    };
+    let program = ProgramRecord {
+        argv: options.argv.clone(),
+        exit_status: r.exit_status,
+        watched,
+        figures,
+        rings: ring_records(&r.rings),
+    };
+    let (user_ns, system_ns) = r.cpu_ns.unzip();
+    let mut m = Measurement {
+        schema: SCHEMA.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        started_unix_s,
+        load: load_record(options, &r),
+        elapsed_ns: r.wall_ns,
+        cpu: Cpu { user_ns, system_ns, ..Cpu::default() },
+        phases: Phases::default(),
+        probe: Probe { mode: "off".into(), ..Probe::default() },
+        circumstances: Some(around),
+        program: Some(program),
+        host: iotrail_host::facts(None)?,
+        ..Measurement::default()
+    };
+    if let Some(trace) = r.trace.take() {
+        seen(&mut m, *trace);
+    }
+    m.warnings.extend(left_as_asked(&r));
+    let more: Vec<Warning> = doubts(&m).into_iter().chain(comparable::warnings(&m)).collect();
+    m.warnings.extend(more);
+    Ok(Measured { measurement: m, histogram: histogram::new(), samples: vec![], interrupted })
+}
+
+fn load_record(options: &ProgramOptions, r: &Run) -> LoadRecord {
+    let mut granted: Vec<String> = r.rings.iter().flat_map(|ring| ring.given_flags()).collect();
+    granted.sort_unstable();
+    granted.dedup();
+    LoadRecord {
+        engine: ENGINE.into(),
+        ring: Ring { requested: vec![options.change.to_string()], granted },
+        sq_cpu: options.change.sq_cpu,
+        sq_idle_ms: options.change.sq_idle_ms,
+        cpus_requested: options.cpus.clone(),
+        seed: options.seed,
+        trace: if options.watch == Watched::All { "on" } else { "off" }.into(),
+        ..LoadRecord::default()
+    }
+}
+
+/// What the probes saw of it.
+fn seen(m: &mut Measurement, trace: TraceRecord) {
+    let t = trace.total;
+    m.ios = t.ios;
+    m.bytes = t.bytes;
+    m.errors = t.errors;
+    m.short_ios = t.short_ios;
+    m.iops = t.iops;
+    m.latency_ns = t.latency_ns;
+    m.vehicles = t.vehicles;
+    m.per_io = t.per_io;
+    m.mode_switches = t.mode_switches;
+    m.task_work_batches = t.task_work_batches;
+    m.interrupts = t.interrupts;
+    m.ipis = t.ipis;
+    m.order = t.order;
+    m.stages = t.stages;
+    m.followed = Some(t.followed);
+    m.probe = t.probe;
+    m.warnings.extend(t.warnings);
+}
+
+/// Rings that were not set up as the arm says: it is another arm then.
+fn left_as_asked(r: &Run) -> Option<Warning> {
+    let left: Vec<&str> = r.rings.iter().filter_map(|ring| ring.left_as_asked.as_deref()).collect();
+    let first = left.first()?;
+    Some(Warning::new(
+        "ring_as_asked",
+        format!("{} of {} rings were set up as the program asked: {first}", left.len(), r.rings.len()),
+        "this arm is in part the program as it is",
+    ))
+}

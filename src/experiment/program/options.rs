@@ -1,0 +1,185 @@
+//! What a program's run is: its command, what is changed of its rings, and where it runs. In an experiment file under `[load]`, and
+//! what `iotrail try` is given.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::figure::OwnMetric;
+use iotrail_base::units::Span;
+use iotrail_supervise::change::Change;
+
+/// Until a run that gets nothing done is ended.
+const STALL: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Raw {
+    #[serde(default)]
+    program: Argv,
+    #[serde(default = "as_is")]
+    ring: String,
+    sq_idle: Option<u32>,
+    sq_cpu: Option<u32>,
+    cq_entries: Option<u32>,
+    cpus: Option<String>,
+    #[serde(default)]
+    env: Vec<String>,
+    #[serde(default)]
+    metric: Vec<String>,
+    metric_file: Option<PathBuf>,
+    check: Option<String>,
+    prepare: Option<String>,
+    cleanup: Option<String>,
+    stall: Option<Span>,
+    #[serde(default)]
+    watch: Watched,
+}
+
+/// Which runs the probes watch: their cost is in what is timed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Watched {
+    /// One of each arm, before the others: it says how completions come, and is not timed.
+    #[default]
+    OnePerArm,
+    All,
+    None,
+}
+
+fn as_is() -> String {
+    iotrail_supervise::change::AS_IS.into()
+}
+
+/// A command: words, or a line for the shell.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+enum Argv {
+    Words(Vec<String>),
+    Line(String),
+}
+
+impl Default for Argv {
+    fn default() -> Self {
+        Argv::Words(Vec::new())
+    }
+}
+
+/// As it will run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgramOptions {
+    pub argv: Vec<String>,
+    pub change: Change,
+    /// The CPUs that it may use, and all that it starts; `None`: those that it would.
+    pub cpus: Option<String>,
+    pub env: Vec<(String, String)>,
+    pub metrics: Vec<OwnMetric>,
+    /// A file that it writes its figures into; `None`: they are in its output.
+    pub metric_file: Option<PathBuf>,
+    /// Shell commands: whether its results are right; before each run; after it.
+    pub check: Option<String>,
+    pub prepare: Option<String>,
+    pub cleanup: Option<String>,
+    pub stall: Duration,
+    pub watch: Watched,
+    /// Of the block.
+    pub seed: Option<u32>,
+}
+
+/// The names of the options.
+pub const NAMES: [&str; 14] = [
+    "program",
+    "ring",
+    "sq-idle",
+    "sq-cpu",
+    "cq-entries",
+    "cpus",
+    "env",
+    "metric",
+    "metric-file",
+    "check",
+    "prepare",
+    "cleanup",
+    "stall",
+    "watch",
+];
+
+/// From a table of options.
+pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
+    let raw = Raw::deserialize(toml::Value::Table(table)).map_err(|e| e.message().to_owned())?;
+    let mut change: Change = raw.ring.parse()?;
+    (change.sq_idle_ms, change.sq_cpu, change.cq_entries) = (raw.sq_idle, raw.sq_cpu, raw.cq_entries);
+    if raw.cq_entries == Some(0) {
+        return Err("a completion queue has one entry at least".into());
+    }
+    let variable = |text: String| match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("'{text}' is not NAME=VALUE")),
+    };
+    let metrics = raw.metric.iter().map(|m| m.parse()).collect::<Result<Vec<OwnMetric>, String>>()?;
+    for (i, metric) in metrics.iter().enumerate() {
+        if metrics[..i].iter().any(|m| m.name == metric.name) {
+            return Err(format!("two metrics are called {}", metric.name));
+        }
+        if metric.name.parse::<iotrail_answer::compare::Metric>().is_ok_and(|m| !is_own(m)) {
+            return Err(format!("{} is a metric of iotrail's: call it otherwise", metric.name));
+        }
+    }
+    Ok(ProgramOptions {
+        argv: match raw.program {
+            Argv::Words(words) => words,
+            Argv::Line(line) => vec!["/bin/sh".into(), "-c".into(), line],
+        },
+        change,
+        cpus: raw.cpus,
+        env: raw.env.into_iter().map(variable).collect::<Result<_, _>>()?,
+        metrics,
+        metric_file: raw.metric_file,
+        check: raw.check,
+        prepare: raw.prepare,
+        cleanup: raw.cleanup,
+        stall: raw.stall.map_or(STALL, |Span(stall)| stall),
+        watch: raw.watch,
+        seed: None,
+    })
+}
+
+fn is_own(metric: iotrail_answer::compare::Metric) -> bool {
+    matches!(metric, iotrail_answer::compare::Metric::Own(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<ProgramOptions, String> {
+        from_table(toml::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn a_program_is_words_or_a_line() {
+        assert_eq!(of("program = ['fio', 'job']").unwrap().argv, ["fio", "job"]);
+        assert_eq!(of("program = 'fio job | tail'").unwrap().argv, ["/bin/sh", "-c", "fio job | tail"]);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let said = |text: &str| of(text).unwrap_err();
+        assert_eq!(said("env = ['A']"), "'A' is not NAME=VALUE");
+        assert_eq!(said("metric = ['a=/x/', 'a=/y/']"), "two metrics are called a");
+        assert_eq!(said("metric = ['iops=/x/']"), "iops is a metric of iotrail's: call it otherwise");
+        assert!(said("ring = 'coop'").starts_with("no setup flag is called 'coop'"));
+        assert!(said("rings = 'coop'").starts_with("unknown field `rings`"));
+        let all = of("ring = 'sqpoll'\nsq-idle = 20\ncpus = '1'\nenv = ['A=b=c']\nstall = '2s'").unwrap();
+        assert_eq!((all.change.to_string().as_str(), all.cpus.as_deref()), ("sqpoll,sq-idle=20", Some("1")));
+        assert_eq!((all.env, all.stall), (vec![("A".into(), "b=c".into())], Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn each_option_has_its_name_in_the_list() {
+        let unknown = of("nothing = 1").unwrap_err();
+        assert!(NAMES.iter().all(|name| unknown.contains(&format!("`{name}`"))), "{unknown}");
+        assert_eq!(unknown.matches('`').count(), 2 * (NAMES.len() + 1), "{unknown}");
+    }
+}

@@ -1,0 +1,330 @@
+//! What is found out of a program before it is measured: one watched run as it is, which arms are legal for it, and one watched run of
+//! each of these. An arm that the kernel or the program cannot live with is named, with the reason, and not measured.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::options::{ProgramOptions, Watched};
+use super::run::{Ended, Patience, Run, ring_records, run};
+use crate::experiment::load::Load;
+use crate::experiment::plan::{Cell, Plan};
+use iotrail_base::error::{Error, Result};
+use iotrail_base::words::{percent, plural};
+use iotrail_schema::program_record::{Legal, TriedArm, WatchedRun};
+use iotrail_schema::run_record::{ARM, CONTROL};
+use iotrail_schema::setup_flag;
+use iotrail_schema::trace_record::{RingRecord, TraceRecord};
+use iotrail_supervise::change::Params;
+use iotrail_supervise::{rules, supervisor};
+
+/// A run may take so many times as long as the one before it, and this much more.
+const LONGER: u32 = 20;
+const AT_LEAST: Duration = Duration::from_secs(20);
+/// Another mix of requests than as it is: another path through the program.
+const MIX: f64 = 0.1;
+/// Of the completions: errors beyond those that there are as it is.
+const ERRORS: f64 = 0.01;
+
+/// What every run of the program is held against.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Expected {
+    pub exit_status: i32,
+    pub patience: Patience,
+}
+
+/// What is told while it goes on: an arm, and that its watched run begins, or what became of it.
+pub type Tell<'a> = &'a mut dyn FnMut(&str, Option<&TriedArm>);
+
+/// Looks at every arm of the plan; cells of arms that are not to be measured become untestable. `None`: it was stopped.
+pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Option<(Vec<TriedArm>, Expected)>> {
+    let arms: Vec<(String, ProgramOptions)> = firsts(plan);
+    let Some((base, _)) = arms.first() else { return Ok(None) };
+    supervisor::allowed()?;
+    let (mut tried, mut first): (Vec<TriedArm>, Option<(Option<TraceRecord>, Run, Expected)>) = (Vec::new(), None);
+    for (name, options) in &arms {
+        let (mut arm, against) = match &first {
+            None => (fine(name), None),
+            Some((trace, as_is, expected)) => {
+                let rings = trace.as_ref().map_or(&[][..], |t| t.rings.as_slice());
+                (judged(name, options, rings, as_is), Some((trace.as_ref(), expected)))
+            }
+        };
+        tell(name, None);
+        if arm.legal != Legal::No {
+            let patience = match against {
+                Some((_, expected)) => expected.patience,
+                None => Patience { stall: options.stall, in_all: None },
+            };
+            let watched = options.watch != Watched::None;
+            let mut r = run(options, 0, watched, patience, stop)?;
+            if r.end == Ended::Stopped || stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            arm.rings = ring_records(&r.rings);
+            arm.watched = r.trace.as_deref().map(summed);
+            match against {
+                None => {
+                    usable(options, &r, plan)?;
+                    let in_all = Duration::from_nanos(r.wall_ns) * LONGER + AT_LEAST;
+                    let patience = Patience { stall: options.stall, in_all: Some(in_all) };
+                    let expected = Expected { exit_status: r.exit_status, patience };
+                    first = Some((r.trace.take().map(|t| *t), r, expected));
+                }
+                Some((trace, expected)) => arm.dropped = other_than(&r, trace, expected, base),
+            }
+        }
+        tell(name, Some(&arm));
+        tried.push(arm);
+    }
+    for cell in &mut plan.cells {
+        let of = tried.iter().find(|t| t.name == arm_of(cell));
+        let why = of.and_then(|t| match t.legal {
+            Legal::No => Some(t.reason.clone()),
+            _ => t.dropped.clone(),
+        });
+        cell.untestable = cell.untestable.take().or(why);
+    }
+    Ok(first.map(|(.., expected)| (tried, expected)))
+}
+
+fn arm_of(cell: &Cell) -> &str {
+    match cell.params.get(ARM).and_then(serde_json::Value::as_str) {
+        // The control is the first arm again.
+        Some(CONTROL) | None => "",
+        Some(arm) => arm,
+    }
+}
+
+/// Each arm with the options of its first cell, the first one first.
+fn firsts(plan: &Plan) -> Vec<(String, ProgramOptions)> {
+    let of = |arm: &String| {
+        let cell = plan.cells.iter().find(|c| arm_of(c) == arm)?;
+        match &cell.load {
+            Load::Program(options) => Some((arm.clone(), (**options).clone())),
+            Load::Storage(_) | Load::Net(_) => None,
+        }
+    };
+    plan.arms.iter().filter_map(of).collect()
+}
+
+fn fine(name: &str) -> TriedArm {
+    TriedArm {
+        name: name.into(),
+        legal: Legal::Yes,
+        reason: String::new(),
+        rings: Vec::new(),
+        dropped: None,
+        watched: None,
+    }
+}
+
+/// Whether the run as it is can be measured at all.
+fn usable(options: &ProgramOptions, r: &Run, plan: &Plan) -> Result<()> {
+    let name = options.argv.join(" ");
+    if let Ended::Stuck(why) = &r.end {
+        return Err(Error::input(
+            format!("{name}, as it is: {why}"),
+            "give it something that ends, or --stall more time",
+        ));
+    }
+    for metric in &options.metrics {
+        metric.find(&r.output).map_err(|why| {
+            let last: Vec<&str> = r.output.lines().rev().filter(|l| !l.trim().is_empty()).take(1).collect();
+            let last = last.first().map_or("it printed nothing".into(), |l| format!("its last line: {}", l.trim()));
+            let status = if r.exit_status == 0 { String::new() } else { format!(", exit status {}", r.exit_status) };
+            Error::input(
+                format!("--metric {}: {why} ({last}{status})", metric.name),
+                "run the program by hand and look",
+            )
+        })?;
+    }
+    let changes = plan.cells.iter().any(|c| matches!(&c.load, Load::Program(o) if !o.change.is_none()));
+    if changes && r.rings.is_empty() {
+        return Err(Error::input(
+            format!(
+                "{name} set up no io_uring, so no flag can make a difference to it (exit status {})",
+                r.exit_status
+            ),
+            "see whether it is built for io_uring and told to use it: iotrail trace -- CMD",
+        ));
+    }
+    Ok(())
+}
+
+/// By the kernel's rules and what the run as it is showed, before it is run.
+fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run) -> TriedArm {
+    let mut arm = fine(name);
+    let change = options.change;
+    let flag = |name: &str| setup_flag::ALL.iter().find(|f| f.name == name).map_or(0, |f| f.bit);
+    let mut risks: Vec<String> = Vec::new();
+    let mut risk = |text: &str| {
+        if !risks.iter().any(|r| r == text) {
+            risks.push(text.to_owned());
+        }
+    };
+    for (ring, record) in
+        as_is.rings.iter().zip(seen.iter().filter(|r| !r.found).map(Some).chain(std::iter::repeat(None)))
+    {
+        let given: Params = change.apply(ring.asked);
+        if given == ring.asked {
+            continue;
+        }
+        if let Some(rule) = rules::broken(given.flags) {
+            return TriedArm { legal: Legal::No, reason: rule.into(), ..arm };
+        }
+        let added = given.flags & !ring.asked.flags;
+        let Some(record) = record else { continue };
+        let threads = record.threads.as_ref();
+        let submitters = threads.map_or(0, |t| t.threads.iter().filter(|t| t.submitted > 0).count() as u64 + t.more);
+        if added & flag("single_issuer") != 0 && submitters > 1 {
+            let reason = format!(
+                "single_issuer: {submitters} threads of {} submit to one ring, and the kernel takes requests of one (EEXIST)",
+                record.comm
+            );
+            return TriedArm { legal: Legal::No, reason, ..arm };
+        }
+        if added & flag("iopoll") != 0
+            && let Some(other) = record.opcodes.iter().find(|o| !POLLED.contains(&o.opcode.as_str()))
+        {
+            let reason =
+                format!("iopoll: the program makes {} requests, and only reads and writes can be polled", other.opcode);
+            return TriedArm { legal: Legal::No, reason, ..arm };
+        }
+        // It waits by looking at the ring, or by poll or an eventfd.
+        let looks = record.completions > 0 && threads.is_none_or(|t| t.waiting.is_none());
+        if looks && added & flag("defer_taskrun") != 0 {
+            risk(
+                "it does not wait in io_uring_enter: with defer_taskrun, nothing is delivered until it enters the kernel",
+            );
+        }
+        if looks && added & flag("coop_taskrun") != 0 && given.flags & flag("taskrun_flag") == 0 {
+            risk(
+                "it does not wait in io_uring_enter: with coop_taskrun alone, completions may wait for the timer tick",
+            );
+        }
+        if added & flag("sqpoll") != 0 {
+            risk("sqpoll: a program that does not look at IORING_SQ_NEED_WAKEUP stalls (liburing looks)");
+        }
+        if added & flag("no_sqarray") != 0 {
+            risk("no_sqarray: the program has to know (liburing 2.6 and later do)");
+        }
+        if added & (flag("iopoll") | flag("hybrid_iopoll")) != 0 {
+            risk("iopoll: needs O_DIRECT and a device with poll queues");
+        }
+    }
+    if !risks.is_empty() {
+        (arm.legal, arm.reason) = (Legal::Risky, risks.join("; "));
+    }
+    arm
+}
+
+/// Operations that a polled ring takes.
+const POLLED: [&str; 7] = ["read", "write", "readv", "writev", "read_fixed", "write_fixed", "uring_cmd"];
+
+/// Why its watched run is not one of the same program; `None`: it is.
+fn other_than(r: &Run, as_is: Option<&TraceRecord>, expected: &Expected, base: &str) -> Option<String> {
+    if let Ended::Stuck(why) = &r.end {
+        return Some(why.clone());
+    }
+    if r.exit_status != expected.exit_status {
+        let last = r.output.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("").trim().to_owned();
+        let said = if last.is_empty() { last } else { format!("; its last line: {last}") };
+        return Some(format!("it ended with status {}, {base} with {}{said}", r.exit_status, expected.exit_status));
+    }
+    let (trace, as_is) = r.trace.as_deref().zip(as_is)?;
+    if let Some(why) = not_granted(r, trace) {
+        return Some(why);
+    }
+    let (errors, before) = (error_share(trace), error_share(as_is));
+    if errors > before + ERRORS {
+        let of = trace.rings.iter().flat_map(|r| &r.opcodes).flat_map(|o| &o.errnos).max_by_key(|e| e.count);
+        let which = of.map(|e| format!(", {}", e.errno)).unwrap_or_default();
+        return Some(format!("{} of its I/Os failed{which}; {base}: {}", percent(errors), percent(before)));
+    }
+    let (apart, opcode) = mix(&summed(as_is).opcodes, &summed(trace).opcodes);
+    if apart > MIX {
+        return Some(format!(
+            "not comparable: the program took another path ({} of its requests are others, {opcode} most)",
+            percent(apart)
+        ));
+    }
+    None
+}
+
+fn error_share(trace: &TraceRecord) -> f64 {
+    trace.total.errors as f64 / trace.total.ios.max(1) as f64
+}
+
+/// The kernel's own account of what it granted against what it was given.
+fn not_granted(r: &Run, trace: &TraceRecord) -> Option<String> {
+    let names = |bits: u32| setup_flag::names(bits & !(1 << 3), None).join(",");
+    let mut given: Vec<String> = r.rings.iter().map(|ring| names(ring.given.flags)).collect();
+    let kernel = trace.rings.iter().filter(|ring| !ring.found && ring.use_of.is_none());
+    let without_size =
+        |flags: &[String]| flags.iter().filter(|f| !f.starts_with("cqsize")).cloned().collect::<Vec<_>>().join(",");
+    let extra: Vec<String> = kernel
+        .map(|ring| without_size(&ring.flags))
+        .filter(|flags| {
+            let found = given.iter().position(|g| g == flags);
+            found.map(|i| given.swap_remove(i)).is_none()
+        })
+        .collect();
+    (!extra.is_empty())
+        .then(|| format!("{} has other flags than it was given: {}", plural(extra.len(), "ring"), extra.join("; ")))
+}
+
+/// The share of requests that are of other opcodes, and the opcode whose share differs most.
+fn mix(a: &[(String, u64)], b: &[(String, u64)]) -> (f64, String) {
+    let all = |of: &[(String, u64)]| of.iter().map(|(_, n)| n).sum::<u64>().max(1) as f64;
+    let (all_a, all_b) = (all(a), all(b));
+    let share = |of: &[(String, u64)], all: f64, name: &str| {
+        of.iter().filter(|(n, _)| n == name).map(|(_, n)| *n as f64 / all).sum::<f64>()
+    };
+    let names = a.iter().chain(b).map(|(name, _)| name);
+    let mut apart: Vec<(f64, &String)> = names.map(|n| ((share(a, all_a, n) - share(b, all_b, n)).abs(), n)).collect();
+    apart.sort_by(|x, y| x.1.cmp(y.1));
+    apart.dedup_by(|x, y| x.1 == y.1);
+    let sum = apart.iter().map(|(d, _)| d).sum::<f64>() / 2.0;
+    let most = apart.iter().max_by(|x, y| x.0.total_cmp(&y.0)).map(|(_, n)| (*n).clone()).unwrap_or_default();
+    (sum, most)
+}
+
+fn summed(trace: &TraceRecord) -> WatchedRun {
+    let t = &trace.total;
+    let cpu = t.cpu.user_ns.zip(t.cpu.system_ns).filter(|_| t.ios > 0).map(|(u, s)| (u + s) as f64 / t.ios as f64);
+    let mut vehicles: Vec<(String, u64)> = Vec::new();
+    for v in &t.vehicles {
+        match vehicles.iter_mut().find(|(name, _)| *name == v.vehicle.name()) {
+            Some((_, n)) => *n += v.completions,
+            None => vehicles.push((v.vehicle.name().into(), v.completions)),
+        }
+    }
+    WatchedRun {
+        completions: t.ios,
+        elapsed_ns: t.elapsed_ns,
+        kicks_per_io: t.per_io.kicks,
+        syscalls_per_io: t.per_io.syscalls,
+        sleeps_per_io: t.per_io.context_switches,
+        cpu_per_io_ns: cpu,
+        vehicles,
+        opcodes: t.opcodes.iter().map(|o| (o.opcode.clone(), o.requests)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(of: &[(&str, u64)]) -> Vec<(String, u64)> {
+        of.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
+    }
+
+    #[test]
+    fn another_mix_of_requests_is_another_path() {
+        let as_is = counts(&[("read", 900), ("nop", 100)]);
+        assert_eq!(mix(&as_is, &counts(&[("read", 1800), ("nop", 200)])).0, 0.0);
+        let (apart, which) = mix(&as_is, &counts(&[("read", 100), ("nop", 900)]));
+        assert!((apart - 0.8).abs() < 1e-9 && (which == "read" || which == "nop"), "{apart} {which}");
+        assert_eq!(mix(&as_is, &counts(&[("openat", 5)])).0, 1.0);
+    }
+}

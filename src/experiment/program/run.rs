@@ -1,0 +1,417 @@
+//! One run of a program: under its supervisor, alone or watched, from its start to the end of all that it started.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::options::ProgramOptions;
+use crate::experiment::schedule::padding;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::words::span;
+use iotrail_host::limits;
+use iotrail_load::cpus;
+use iotrail_probe::choice::Choice;
+use iotrail_schema::program_record::ProgramRing;
+use iotrail_schema::trace_record::{Subject, TraceRecord};
+use iotrail_supervise::supervisor::{self, Ring, Supervisor};
+use iotrail_watch::command::Prepare;
+use iotrail_watch::end::{self, End};
+use iotrail_watch::namespace::Numbers;
+use iotrail_watch::session::{self, Extra, How, News, Stop, Until};
+use iotrail_watch::subject;
+
+/// What of its output is kept, from the end.
+const OUTPUT: u64 = 16 << 20;
+/// So long it has to end once it was asked to.
+const GRACE: Duration = Duration::from_secs(2);
+/// Between two looks whether it is to be stopped.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a run yields.
+#[derive(Debug)]
+pub struct Run {
+    pub wall_ns: u64,
+    /// Of the command and all that it started and waited for; `None`: not known.
+    pub cpu_ns: Option<(u64, u64)>,
+    /// 128 + the signal where one killed it.
+    pub exit_status: i32,
+    /// Both its outputs, as they came.
+    pub output: String,
+    pub rings: Vec<Ring>,
+    /// What the probes saw; `None`: it was not watched.
+    pub trace: Option<Box<TraceRecord>>,
+    pub end: Ended,
+}
+
+/// Why a run was over.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ended {
+    ByItself,
+    /// Somebody asked for it.
+    Stopped,
+    /// It got nothing done, or took too long: what was seen.
+    Stuck(String),
+}
+
+/// When a run is ended that does not end by itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Patience {
+    /// So long it may have requests in flight and complete none; of watched runs.
+    pub stall: Duration,
+    /// So long it may take in all; `None`: as long as it wants.
+    pub in_all: Option<Duration>,
+}
+
+/// Runs it as `options` say. `seed` is the block's.
+pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patience, stop: &AtomicBool) -> Result<Run> {
+    shell(options.prepare.as_deref(), "--prepare", "")?;
+    let output = tempfile::tempfile()
+        .map_err(|e| Error::machine("cannot make a file for the output", "see TMPDIR").because(e))?;
+    let run = match watched {
+        true => run_watched(options, seed, patience, stop, &output),
+        false => run_alone(options, seed, patience, stop, &output),
+    };
+    let mut run = run?;
+    run.output = tail(output, options)?;
+    shell(options.cleanup.as_deref(), "--cleanup", "")?;
+    if run.end == Ended::ByItself {
+        shell(options.check.as_deref(), "--check", &run.output)?;
+    }
+    Ok(run)
+}
+
+/// A command of the user's beside the program.
+fn shell(line: Option<&str>, name: &str, input: &str) -> Result<()> {
+    let Some(line) = line else { return Ok(()) };
+    let failed = |why: String| Error::machine(format!("{name} failed: {why}: {line}"), "run it by hand");
+    let mut file = tempfile::tempfile().map_err(|e| failed(e.to_string()))?;
+    std::io::Write::write_all(&mut file, input.as_bytes()).map_err(|e| failed(e.to_string()))?;
+    file.seek(SeekFrom::Start(0)).map_err(|e| failed(e.to_string()))?;
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(line).stdin(file);
+    limits::give_back(&mut command);
+    let out = command.output().map_err(|e| failed(e.to_string()))?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    let said = said.lines().last().unwrap_or("");
+    Err(failed(format!("{}{}{said}", out.status, if said.is_empty() { "" } else { ": " })))
+}
+
+fn tail(mut output: File, options: &ProgramOptions) -> Result<String> {
+    let cannot = |what: &str, e| Error::machine(format!("cannot read {what}"), "see whether it is written").because(e);
+    let mut bytes = Vec::new();
+    match &options.metric_file {
+        Some(path) => {
+            let name = path.display().to_string();
+            File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)).map_err(|e| cannot(&name, e))?;
+        }
+        None => {
+            let length = output.seek(SeekFrom::End(0)).map_err(|e| cannot("the output", e))?;
+            let from = length.saturating_sub(OUTPUT);
+            output.seek(SeekFrom::Start(from)).map_err(|e| cannot("the output", e))?;
+            output.read_to_end(&mut bytes).map_err(|e| cannot("the output", e))?;
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Everything that a run's process is before it becomes the program.
+fn configure(command: &mut Command, options: &ProgramOptions, seed: u32, output: &File) -> Result<Supervisor> {
+    let to_file =
+        || output.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e));
+    // A group of its own: Ctrl-C is for us, and we end it with all that it started.
+    command.stdin(Stdio::null()).stdout(to_file()?).stderr(to_file()?).process_group(0);
+    let (name, value) = padding(seed);
+    command.env(name, value).envs(options.env.iter().map(|(name, value)| (name, value)));
+    let cpus = options.cpus.as_deref().map(cpus_named).transpose()?;
+    if let Some(cpus) = cpus {
+        let mut set = CpuSet::new();
+        cpus.iter().for_each(|cpu| set.set(*cpu as usize));
+        // SAFETY: one system call, which takes no lock and allocates nothing.
+        unsafe { command.pre_exec(move || Ok(sched_setaffinity(None, &set)?)) };
+    }
+    supervisor::attend(command, options.change)
+}
+
+/// `irq` and `non-irq` are of the disk below the working directory.
+pub fn cpus_named(text: &str) -> Result<Vec<u32>> {
+    let target = iotrail_host::block::target(Path::new(".")).ok();
+    cpus::resolve(text, target.as_ref(), &iotrail_host::cpu::online()?)
+}
+
+fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &AtomicBool, output: &File) -> Result<Run> {
+    let (program, args) = options.argv.split_first().expect("a program has been named");
+    let mut command = Command::new(program);
+    command.args(args);
+    limits::give_back(&mut command);
+    // SAFETY: one system call, which takes no lock and allocates nothing. The thread that starts it is our first one: it ends with us.
+    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) };
+    let supervisor = configure(&mut command, options, seed, output)?;
+    let began = Instant::now();
+    let child = command
+        .spawn()
+        .map_err(|e| Error::input(format!("cannot run {program}"), "name a program that can be run").because(e))?;
+    drop(command);
+    let pid = child.id();
+    let end = End::of(pid)
+        .map_err(|e| Error::machine("cannot follow the program to its end", "pidfd_open needs Linux 5.3").because(e))?;
+    let mut ended = Ended::ByItself;
+    while !end.is_there() {
+        end::wait([&end].into_iter(), LOOK);
+        let spent = began.elapsed();
+        if end.is_there() {
+            break;
+        }
+        if stop.load(Ordering::Relaxed) {
+            ended = Ended::Stopped;
+        } else if patience.in_all.is_some_and(|most| spent > most) {
+            ended = Ended::Stuck(format!("it had not ended after {}", span(spent.as_nanos() as f64)));
+        } else {
+            continue;
+        }
+        end_group(pid);
+        break;
+    }
+    let wall_ns = began.elapsed().as_nanos() as u64;
+    // Its number is still its own: it was not waited for.
+    end_group(pid);
+    let (exit_status, cpu_ns) = wait_for(pid)?;
+    let rings = supervisor.end()?;
+    Ok(Run { wall_ns, cpu_ns: Some(cpu_ns), exit_status, output: String::new(), rings, trace: None, end: ended })
+}
+
+/// Its exit status, and the CPU time of it and of what it waited for.
+fn wait_for(pid: u32) -> Result<(i32, (u64, u64))> {
+    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: two live places that the call fills.
+    while unsafe { libc::wait4(pid as libc::pid_t, &mut status, 0, usage.as_mut_ptr()) } < 0 {
+        let cause = std::io::Error::last_os_error();
+        if cause.kind() != std::io::ErrorKind::Interrupted {
+            return Err(Error::machine("cannot wait for the program", "report this").because(cause));
+        }
+    }
+    // SAFETY: the call has filled it.
+    let usage = unsafe { usage.assume_init() };
+    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+    let status = if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) };
+    Ok((status, (ns(usage.ru_utime), ns(usage.ru_stime))))
+}
+
+/// Ends what is left of the program's group: asked first, killed then. Only who is under our filter is meant.
+fn end_group(leader: u32) {
+    let left = members(leader);
+    if left.is_empty() {
+        return;
+    }
+    let all = |signal| {
+        for pid in members(leader) {
+            kill_process(pid, signal).unwrap_or(());
+        }
+    };
+    all(Signal::TERM);
+    let until = Instant::now() + GRACE;
+    while !members(leader).is_empty() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    all(Signal::KILL);
+}
+
+/// Living processes of this group that are under a seccomp filter.
+fn members(group: u32) -> Vec<Pid> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of_group = processes.filter_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // After the name, which may hold anything: state, parent, group.
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let (state, its) = (fields.next()?, fields.nth(1)?);
+        if state == "Z" || its.parse() != Ok(group) {
+            return None;
+        }
+        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+        let filtered = status.lines().any(|l| l.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
+        Pid::from_raw(pid).filter(|_| filtered)
+    });
+    of_group.collect()
+}
+
+fn run_watched(
+    options: &ProgramOptions,
+    seed: u32,
+    patience: Patience,
+    stop: &AtomicBool,
+    output: &File,
+) -> Result<Run> {
+    let argv: Vec<OsString> = options.argv.iter().map(OsString::from).collect();
+    let numbers = Rc::new(Numbers::of_this_process()?);
+    let asked = subject::resolve(&argv, &[], false, &numbers)?;
+    let supervisor: Rc<RefCell<Option<Supervisor>>> = Rc::default();
+    let output =
+        output.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e))?;
+    let prepare = {
+        let (supervisor, options) = (Rc::clone(&supervisor), options.clone());
+        Prepare(Rc::new(move |command| {
+            *supervisor.borrow_mut() = Some(configure(command, &options, seed, &output)?);
+            Ok(())
+        }))
+    };
+    let how = How {
+        duration: None,
+        choice: Choice::adaptive(100),
+        windows: None,
+        stdout_apart: false,
+        prepare: Some(prepare),
+        tell_counts: true,
+        until: Until::Command,
+        spare: true,
+        numbers,
+    };
+    let guard = RefCell::new(Guard { patience, last: None, stuck: None });
+    let mut tell = |news: News<'_>| {
+        if let News::Goes(p) = news {
+            guard.borrow_mut().look(p.elapsed, p.counts);
+        }
+    };
+    let asks = || stop.load(Ordering::Relaxed) || guard.borrow().stuck.is_some();
+    let ended_it = std::cell::Cell::new(false);
+    let to_pass_on = || {
+        if !ended_it.replace(true)
+            && let Some(leader) = supervisor.borrow().as_ref().and_then(Supervisor::leader)
+        {
+            end_group(leader);
+        }
+        None
+    };
+    let traced =
+        session::watch(asked, &how, &Extra::default(), &mut tell, &Stop { asked: &asks, to_pass_on: &to_pass_on });
+    drop(how);
+    let supervisor = supervisor.borrow_mut().take();
+    let leader = supervisor.as_ref().and_then(Supervisor::leader);
+    leader.into_iter().for_each(end_group);
+    let rings = supervisor.map_or(Ok(Vec::new()), Supervisor::end)?;
+    let record = traced?.record;
+    let exit_status = match &record.subject {
+        Subject::Command { exit_status, .. } => exit_status.unwrap_or(128 + Signal::KILL.as_raw()),
+        _ => 0,
+    };
+    let end = match guard.into_inner().stuck {
+        Some(why) => Ended::Stuck(why),
+        None if ended_it.get() => Ended::Stopped,
+        None => Ended::ByItself,
+    };
+    let cpu_ns = record.total.cpu.user_ns.zip(record.total.cpu.system_ns);
+    let wall_ns = record.total.elapsed_ns;
+    Ok(Run { wall_ns, cpu_ns, exit_status, output: String::new(), rings, trace: Some(Box::new(record)), end })
+}
+
+/// Sees that a watched program gets on.
+struct Guard {
+    patience: Patience,
+    /// The counts that were seen last, and since when they are the same.
+    last: Option<((u64, u64), Duration)>,
+    stuck: Option<String>,
+}
+
+impl Guard {
+    fn look(&mut self, elapsed: Duration, counts: Option<(u64, u64)>) {
+        if let Some(most) = self.patience.in_all
+            && elapsed > most
+        {
+            self.stuck.get_or_insert(format!("it had not ended after {}", span(elapsed.as_nanos() as f64)));
+        }
+        let Some(now @ (requests, completions)) = counts else { return };
+        match self.last {
+            Some((then, since)) if then == now => {
+                if requests > completions && elapsed - since > self.patience.stall {
+                    let (waiting, idle) = (requests - completions, span((elapsed - since).as_nanos() as f64));
+                    self.stuck.get_or_insert(format!(
+                        "it stalled: {waiting} of {requests} requests in flight, and none was delivered for {idle}"
+                    ));
+                }
+            }
+            _ => self.last = Some((now, elapsed)),
+        }
+    }
+}
+
+/// As they are recorded.
+pub fn ring_records(rings: &[Ring]) -> Vec<ProgramRing> {
+    let record = |ring: &Ring| ProgramRing {
+        pid: ring.tgid,
+        asked: ring.asked_flags(),
+        granted: ring.given_flags(),
+        left_as_asked: ring.left_as_asked.clone(),
+    };
+    rings.iter().map(record).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::program::options::from_table;
+
+    fn alone(text: &str, in_all: Option<Duration>) -> Result<Run> {
+        let options = from_table(toml::from_str(text).unwrap()).unwrap();
+        let patience = Patience { stall: Duration::from_secs(1), in_all };
+        run(&options, 7, false, patience, &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn a_run_has_its_status_its_output_and_its_time() {
+        let r = alone("program = 'echo out; echo err >&2; sleep 0.2; exit 3'\nenv = ['A=1']", None).unwrap();
+        assert_eq!((r.exit_status, r.output.as_str(), &r.end), (3, "out\nerr\n", &Ended::ByItself));
+        assert!(r.wall_ns >= 200_000_000 && r.rings.is_empty());
+        // Half a second of computing in a child counts.
+        let r = alone("program = 'timeout 0.5 sh -c \"while :; do :; done\"; echo $A'\nenv = ['A=1']", None).unwrap();
+        let (user, system) = r.cpu_ns.unwrap();
+        assert!(user + system > 100_000_000 && r.output == "1\n", "{r:?}");
+    }
+
+    #[test]
+    fn what_takes_too_long_is_ended_with_all_that_it_started() {
+        let r = alone("program = 'sleep 600 & sleep 600'", Some(Duration::from_millis(300))).unwrap();
+        assert!(matches!(&r.end, Ended::Stuck(why) if why.starts_with("it had not ended after 3")), "{:?}", r.end);
+        assert_eq!(r.exit_status, 128 + libc::SIGTERM);
+        assert!(r.wall_ns < 2_000_000_000, "none of them had to be killed");
+    }
+
+    #[test]
+    fn commands_beside_it_are_run_and_their_failure_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().display();
+        let text =
+            format!("program = 'cat {at}/a'\nprepare = 'echo 7 >{at}/a'\ncleanup = 'rm {at}/a'\ncheck = 'grep -q 7'");
+        let r = alone(&text, None).unwrap();
+        assert_eq!(r.output, "7\n");
+        assert!(!folder.path().join("a").exists());
+        let e = alone("program = 'echo 8'\ncheck = 'grep -q 7'", None).unwrap_err().to_string();
+        assert!(e.starts_with("--check failed: exit status: 1: grep -q 7"), "{e}");
+    }
+
+    #[test]
+    fn a_program_without_progress_is_stuck_only_while_requests_are_in_flight() {
+        let guard =
+            || Guard { patience: Patience { stall: Duration::from_secs(1), in_all: None }, last: None, stuck: None };
+        let after = |looks: &[(u64, Option<(u64, u64)>)]| {
+            let mut guard = guard();
+            looks.iter().for_each(|(ms, counts)| guard.look(Duration::from_millis(*ms), *counts));
+            guard.stuck
+        };
+        assert_eq!(after(&[(500, Some((3, 3))), (9000, Some((3, 3)))]), None);
+        assert_eq!(after(&[(500, Some((4, 3))), (1200, Some((5, 3))), (2100, Some((5, 3))), (2150, None)]), None);
+        let stuck = after(&[(500, Some((4, 3))), (1000, None), (1600, Some((4, 3)))]).unwrap();
+        assert_eq!(stuck, "it stalled: 1 of 4 requests in flight, and none was delivered for 1.10 s");
+    }
+}
