@@ -25,6 +25,7 @@ mod ring;
 mod run;
 mod sqpoll;
 mod threads;
+mod tried;
 mod vehicles;
 
 use std::path::PathBuf;
@@ -103,6 +104,7 @@ fn perform(args: Args) -> Result<()> {
     }
     let scenario = scenarios()
         .chain(many::SCENARIOS)
+        .chain(tried::SCENARIOS)
         .chain(threads::ACROSS)
         .find(|scenario| scenario.name == args.scenario)
         .with_context(|| format!("there is no scenario `{}`; `ground list` prints them", args.scenario))?;

@@ -30,6 +30,7 @@ mod threads;
 mod top;
 mod trace;
 mod trial;
+mod tried;
 mod vehicles;
 
 use libtest_mimic::{Arguments, Trial};
@@ -64,6 +65,7 @@ fn main() {
         top::trials(),
         net::trials(),
         trace::trials(),
+        tried::trials(),
     ]
     .into_iter()
     .flatten()

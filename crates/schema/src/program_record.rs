@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::vehicle::Vehicle;
+
 /// One run of a program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgramRecord {
@@ -77,7 +79,7 @@ pub struct WatchedRun {
     pub sleeps_per_io: Option<f64>,
     pub cpu_per_io_ns: Option<f64>,
     /// Vehicle → completions.
-    pub vehicles: Vec<(String, u64)>,
+    pub vehicles: Vec<(Vehicle, u64)>,
     /// Opcode → requests.
     pub opcodes: Vec<(String, u64)>,
 }

@@ -181,6 +181,7 @@ pub fn measurement() -> Measurement {
         }),
         circumstances: Some(circumstances()),
         net: None,
+        program: None,
         host: Host {
             hostname: "bench".into(),
             kernel: "6.18.0".into(),
@@ -280,6 +281,7 @@ pub fn run() -> RunRecord {
         stop: None,
         axes: Vec::new(),
         arms: Vec::new(),
+        tried: Vec::new(),
         metrics: Vec::new(),
         equivalent_within: None,
         expectations: Vec::new(),

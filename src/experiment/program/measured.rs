@@ -86,7 +86,7 @@ fn load_record(options: &ProgramOptions, r: &Run) -> LoadRecord {
     granted.dedup();
     LoadRecord {
         engine: ENGINE.into(),
-        ring: Ring { requested: vec![options.change.to_string()], granted },
+        ring: Ring { requested: granted.clone(), granted },
         sq_cpu: options.change.sq_cpu,
         sq_idle_ms: options.change.sq_idle_ms,
         cpus_requested: options.cpus.clone(),

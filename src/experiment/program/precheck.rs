@@ -14,6 +14,7 @@ use iotrail_schema::program_record::{Legal, TriedArm, WatchedRun};
 use iotrail_schema::run_record::{ARM, CONTROL};
 use iotrail_schema::setup_flag;
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
+use iotrail_schema::vehicle::Vehicle;
 use iotrail_supervise::change::Params;
 use iotrail_supervise::{rules, supervisor};
 
@@ -231,6 +232,9 @@ fn other_than(r: &Run, as_is: Option<&TraceRecord>, expected: &Expected, base: &
         let said = if last.is_empty() { last } else { format!("; its last line: {last}") };
         return Some(format!("it ended with status {}, {base} with {}{said}", r.exit_status, expected.exit_status));
     }
+    if let Some(why) = as_asked(r) {
+        return Some(why);
+    }
     let (trace, as_is) = r.trace.as_deref().zip(as_is)?;
     if let Some(why) = not_granted(r, trace) {
         return Some(why);
@@ -249,6 +253,12 @@ fn other_than(r: &Run, as_is: Option<&TraceRecord>, expected: &Expected, base: &
         ));
     }
     None
+}
+
+/// None of its rings is as the arm says.
+fn as_asked(r: &Run) -> Option<String> {
+    let first = r.rings.first()?.left_as_asked.as_ref()?;
+    r.rings.iter().all(|ring| ring.left_as_asked.is_some()).then(|| first.clone())
 }
 
 fn error_share(trace: &TraceRecord) -> f64 {
@@ -292,11 +302,11 @@ fn mix(a: &[(String, u64)], b: &[(String, u64)]) -> (f64, String) {
 fn summed(trace: &TraceRecord) -> WatchedRun {
     let t = &trace.total;
     let cpu = t.cpu.user_ns.zip(t.cpu.system_ns).filter(|_| t.ios > 0).map(|(u, s)| (u + s) as f64 / t.ios as f64);
-    let mut vehicles: Vec<(String, u64)> = Vec::new();
+    let mut vehicles: Vec<(Vehicle, u64)> = Vec::new();
     for v in &t.vehicles {
-        match vehicles.iter_mut().find(|(name, _)| *name == v.vehicle.name()) {
+        match vehicles.iter_mut().find(|(vehicle, _)| *vehicle == v.vehicle) {
             Some((_, n)) => *n += v.completions,
-            None => vehicles.push((v.vehicle.name().into(), v.completions)),
+            None => vehicles.push((v.vehicle, v.completions)),
         }
     }
     WatchedRun {

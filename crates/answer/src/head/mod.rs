@@ -5,6 +5,7 @@ mod change;
 mod effect;
 pub mod measured;
 mod notes;
+mod program;
 mod table;
 mod when;
 mod why;
@@ -18,7 +19,7 @@ use crate::spread::Spread;
 use crate::unit::Unit;
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::{Comparison, Verdict};
-use iotrail_schema::run_record::{CONTROL, RunRecord};
+use iotrail_schema::run_record::{CONTROL, RunRecord, Table};
 
 /// What stands above everything else of a run.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -81,6 +82,11 @@ impl Head {
         let first = first.map(|(first, all)| pooled(*first, unit, all));
         let others = compared.iter().filter(|(m, _)| m != metric).filter_map(|(m, all)| also(run, *m, unit, all));
         let also = first.iter().cloned().chain(others).take(ALSO).collect();
+        if run.table == Table::Program {
+            let answer = answer(*metric, unit, base, all) + notes::all_disturbed(run).unwrap_or_default();
+            let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
+            return of_program(run, (base, arm), answer, &compared, why::advice(base, arm, all, None, more));
+        }
         let (why, remedy) = why::of(run, base, arm, &shown);
         let open = first.is_some().then(|| format!(", where {} matters; the rest is not known", called(*metric, unit)));
         Head {
@@ -98,6 +104,32 @@ impl Head {
             notes,
             on,
         }
+    }
+}
+
+/// Of a program: all its metrics beside each other, and what its watched runs counted.
+fn of_program(
+    run: &RunRecord,
+    (base, arm): (&str, &str),
+    answer: String,
+    compared: &[(Metric, Vec<ByArm<'_>>)],
+    advice: String,
+) -> Head {
+    let of_others = run.arms.iter().skip(1).filter(|other| *other != arm).filter_map(|other| {
+        let counted = program::why(run, base, other)?;
+        counted.starts_with(other.as_str()).then_some(counted)
+    });
+    let to_write = program::to_write(run, arm).filter(|_| advice.starts_with("use ")).map(|text| format!(": {text}"));
+    let notes = program::notes(run).into_iter().chain(notes::of_run(run)).collect();
+    Head {
+        answer,
+        when: None,
+        why: program::why(run, base, arm),
+        advice: Some(advice + &to_write.unwrap_or_default()),
+        also: of_others.take(ALSO).collect(),
+        table: program::table(compared),
+        notes,
+        on: notes::host(run),
     }
 }
 

@@ -25,7 +25,8 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
             run.planned()
         ));
     }
-    let not_testable = untestable(run);
+    // Of a program's arms it is said why they were not measured.
+    let not_testable = if run.tried.is_empty() { untestable(run) } else { Vec::new() };
     let cells: usize = not_testable.iter().map(|(_, _, n)| n).sum();
     if let Some((reason, _, _)) = not_testable.first() {
         notes.push(format!("{} not testable here: {reason}", plural(cells, "cell")));
@@ -34,6 +35,8 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
     let all = || run.cells.iter().flat_map(|c| &c.measurements);
     match all().filter(|m| m.probe.mode == "off").count() {
         0 => {}
+        // One run of each arm was.
+        _ if run.tried.iter().any(|t| t.watched.is_some()) => {}
         n if n == run.done() => notes.push("not watched: what delivered the completions is not known".into()),
         n => notes
             .push(format!("{} not watched: what delivered completions there is not known", plural(n, "measurement"))),

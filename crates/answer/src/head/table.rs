@@ -79,7 +79,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    fn of(metric: Metric, e: &Effect<'_>) -> Self {
+    pub fn of(metric: Metric, e: &Effect<'_>) -> Self {
         let of = |cell| over_repeats(cell, |m| metric.of(m));
         let both = of(e.a).zip(of(e.b)).filter(|(a, b)| agree(*a, *b, e.c.ratio));
         let levels = both.map(|(a, b)| format!("{} → {}", value(metric, a), value(metric, b)));
@@ -148,15 +148,16 @@ pub fn of(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> Option<Situatio
     if more > 1 {
         rows.truncate(ROWS);
     }
-    let unsure = effects().filter(|e| e.c.verdict == Verdict::Inconclusive).filter_map(|e| e.c.smallest_visible);
-    let same = effects().filter(|e| e.c.verdict == Verdict::Equivalent).map(|e| e.c.equivalent_within);
-    Some(Situations {
-        columns,
-        rows,
-        more: if more > 1 { more } else { 0 },
-        visible: unsure.map(|v| [v, v]).reduce(|[a, b], [v, _]| [a.min(v), b.max(v)]),
-        band: same.reduce(f64::max),
-    })
+    let (visible, band) = limits(&effects().collect::<Vec<_>>());
+    Some(Situations { columns, rows, more: if more > 1 { more } else { 0 }, visible, band })
+}
+
+/// What the inconclusive ones would have shown, and the widest band of the equivalent ones.
+pub fn limits(effects: &[&Effect<'_>]) -> (Option<[f64; 2]>, Option<f64>) {
+    let of = |verdict| effects.iter().filter(move |e| e.c.verdict == verdict);
+    let unsure = of(Verdict::Inconclusive).filter_map(|e| e.c.smallest_visible);
+    let same = of(Verdict::Equivalent).map(|e| e.c.equivalent_within);
+    (unsure.map(|v| [v, v]).reduce(|[a, b], [v, _]| [a.min(v), b.max(v)]), same.reduce(f64::max))
 }
 
 /// Columns are the values of the parameter that has most; rows, combinations of the others.

@@ -15,10 +15,10 @@ use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::vehicle::Vehicle;
 
 /// A delivery path explains a difference where its share grew by this.
-const MOVED: f64 = 0.2;
+pub const MOVED: f64 = 0.2;
 /// A count per I/O explains one where it changed by this factor, and by this much.
-const FACTOR: f64 = 1.3;
-const AMOUNT: f64 = 0.05;
+pub const FACTOR: f64 = 1.3;
+pub const AMOUNT: f64 = 0.05;
 
 type PerIo = (&'static str, fn(&Measurement) -> Option<f64>);
 const COUNTS: [PerIo; 5] = [

@@ -1,0 +1,197 @@
+//! `try` against ground truth: programs that wait in every way (tests/ground/tried.rs), under flags that they do not ask for. Flags granted
+//! are those that were asked for, arms that cannot be are called so before they run, one that stalls is dropped, results are right.
+
+use std::process::{Command, Output};
+
+use libtest_mimic::{Failed, Trial};
+use serde_json::Value;
+
+use crate::ground::ground;
+use crate::trial;
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial::test("tried::waiting_in_enter_every_arm_is_legal_and_granted", every_arm),
+        trial::test("tried::who_never_enters_the_kernel_stalls_with_defer_and_is_dropped", stalls),
+        trial::test("tried::who_is_deaf_to_need_wakeup_stalls_with_sqpoll_and_is_dropped", deaf),
+        trial::test("tried::a_ring_of_three_threads_has_no_single_issuer", of_threads),
+        trial::test("tried::disabled_rings_children_and_200_rings_are_all_changed", all_rings),
+        trial::test("tried::a_program_without_rings_is_refused", without_rings),
+        trial::test("tried::arms_beside_flags_are_compared", beside_flags),
+        trial::test("tried::the_programs_own_failures_are_said", failures),
+    ]
+}
+
+const ARMS: [&str; 4] = ["coop_taskrun", "coop_taskrun,taskrun_flag", "defer_taskrun,single_issuer", "sqpoll"];
+
+fn tried_with(scenario: &str, options: &[&str]) -> Output {
+    let folder = tempfile::tempdir().expect("a folder");
+    Command::new(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["try", "--json", "--repeats", "2", "--store"])
+        .arg(folder.path().join("s.db"))
+        .args(["--metric", "done=\"done\":([0-9]+)"])
+        .args(options)
+        .arg("--")
+        .arg(ground())
+        .arg(scenario)
+        .output()
+        .expect("iotrail runs")
+}
+
+fn tried(scenario: &str, options: &[&str]) -> Value {
+    let out = tried_with(scenario, options);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{scenario}: {said}");
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{scenario}: {e}: {said}"))
+}
+
+fn with_arms() -> Vec<&'static str> {
+    ARMS.iter().flat_map(|arm| ["--ring", arm]).collect()
+}
+
+fn arm<'a>(run: &'a Value, name: &str) -> &'a Value {
+    let arms = run["arms"].as_array().expect("arms");
+    arms.iter().find(|a| a["name"] == name).unwrap_or_else(|| panic!("no arm {name}: {arms:?}"))
+}
+
+/// Of the timed measurements of an arm: what each ring was granted.
+fn granted(run: &Value, name: &str) -> Vec<Vec<String>> {
+    let cells = run["cells"].as_array().expect("cells").iter().filter(|c| c["params"]["arm"] == name);
+    let rings = cells.flat_map(|c| c["measurements"].as_array().expect("measurements")).flat_map(|m| {
+        let program = &m["program"];
+        assert_eq!((&program["exit_status"], &program["watched"]), (&0.into(), &false.into()));
+        program["rings"].as_array().expect("rings")
+    });
+    let flags = |ring: &Value| serde_json::from_value::<Vec<String>>(ring["granted"].clone()).expect("flags");
+    rings.map(flags).collect()
+}
+
+fn done(run: &Value, name: &str) -> Vec<f64> {
+    let cells = run["cells"].as_array().expect("cells").iter().filter(|c| c["params"]["arm"] == name);
+    let all = cells.flat_map(|c| c["measurements"].as_array().expect("measurements"));
+    all.map(|m| m["program"]["figures"][0]["value"].as_f64().expect("a number")).collect()
+}
+
+fn every_arm() -> Result<(), Failed> {
+    let run = tried("tried_enter", &with_arms());
+    for name in ARMS {
+        let a = arm(&run, name);
+        assert_eq!(a["dropped"], Value::Null, "{a}");
+        assert_eq!(a["legal"], if name == "sqpoll" { "risky" } else { "yes" }, "{a}");
+        assert_eq!(a["rings"].as_array().expect("rings").len(), 1, "{a}");
+        assert_eq!(a["rings"][0]["asked"], serde_json::json!([]), "{a}");
+        assert_eq!(granted(&run, name), vec![name.split(',').map(str::to_owned).collect::<Vec<_>>(); 2]);
+        assert_eq!(done(&run, name), [200.0, 200.0], "{name}");
+    }
+    assert_eq!(granted(&run, "as-is"), vec![Vec::<String>::new(); 2]);
+    let metrics: Vec<&str> =
+        run["comparisons"].as_array().expect("comparisons").iter().filter_map(|c| c["metric"].as_str()).collect();
+    assert!(["done", "elapsed", "cpu_time"].iter().all(|m| metrics.contains(m)), "{metrics:?}");
+    Ok(())
+}
+
+fn stalls() -> Result<(), Failed> {
+    for scenario in ["tried_peek", "tried_poll", "tried_eventfd"] {
+        let run = tried(scenario, &[&with_arms()[..], &["--stall", "1500ms"]].concat());
+        let defer = arm(&run, "defer_taskrun,single_issuer");
+        assert_eq!(defer["legal"], "risky", "{scenario}: {defer}");
+        let why = defer["dropped"].as_str().unwrap_or_else(|| panic!("{scenario}: {defer}"));
+        assert!(why.contains("it stalled: ") && why.contains("in flight, and none was delivered for "), "{why}");
+        assert!(done(&run, "defer_taskrun,single_issuer").is_empty());
+        assert_eq!(done(&run, "as-is"), [200.0, 200.0], "{scenario}");
+        assert_eq!(done(&run, "coop_taskrun"), [200.0, 200.0], "{scenario}");
+        assert_eq!(done(&run, "sqpoll"), [200.0, 200.0], "{scenario}");
+    }
+    Ok(())
+}
+
+fn deaf() -> Result<(), Failed> {
+    let run = tried("tried_deaf", &["--ring", "sqpoll", "--sq-idle", "1", "--stall", "1500ms"]);
+    let sqpoll = arm(&run, "sqpoll");
+    assert_eq!(sqpoll["legal"], "risky", "{sqpoll}");
+    assert!(sqpoll["dropped"].as_str().is_some_and(|why| why.contains("it ")), "{sqpoll}");
+    Ok(())
+}
+
+fn of_threads() -> Result<(), Failed> {
+    let run = tried("tried_threads", &["--ring", "defer_taskrun,single_issuer", "--ring", "coop_taskrun"]);
+    let defer = arm(&run, "defer_taskrun,single_issuer");
+    assert_eq!((&defer["legal"], &defer["rings"]), (&"no".into(), &serde_json::json!([])), "{defer}");
+    let why = defer["reason"].as_str().expect("a reason");
+    assert_eq!(
+        why,
+        "single_issuer: 3 threads of ground submit to one ring, and the kernel takes requests of one (EEXIST)"
+    );
+    assert_eq!(done(&run, "coop_taskrun"), [150.0, 150.0]);
+    // By the kernel's own rules, without looking at the program.
+    let run =
+        tried("tried_enter", &["--ring", "taskrun_flag", "--ring", "defer_taskrun", "--ring", "sqpoll,coop_taskrun"]);
+    for name in ["taskrun_flag", "defer_taskrun", "sqpoll,coop_taskrun"] {
+        assert_eq!(arm(&run, name)["legal"], "no", "{run}");
+    }
+    Ok(())
+}
+
+fn all_rings() -> Result<(), Failed> {
+    for (scenario, count, rings, number) in
+        [("tried_disabled", "200", 1, 200.0), ("tried_children", "60", 3, 60.0), ("tried_many", "200", 200, 800.0)]
+    {
+        let run = tried_counted(scenario, count);
+        let name = "defer_taskrun,single_issuer";
+        let expected: Vec<String> = name.split(',').map(str::to_owned).collect();
+        let a = arm(&run, name);
+        assert_eq!(a["dropped"], Value::Null, "{scenario}: {a}");
+        let mut flags = granted(&run, name);
+        flags.iter_mut().for_each(|f| f.retain(|f| f != "r_disabled"));
+        assert_eq!(flags, vec![expected; 2 * rings], "{scenario}");
+        assert_eq!(done(&run, name), [number, number], "{scenario}");
+    }
+    Ok(())
+}
+
+fn tried_counted(scenario: &str, count: &str) -> Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["try", "--json", "--repeats", "2", "--metric", "done=\"done\":([0-9]+)", "--store"])
+        .arg(folder.path().join("s.db"))
+        .args(["--ring", "defer_taskrun,single_issuer", "--"])
+        .arg(ground())
+        .args([scenario, "--count", count])
+        .output()
+        .expect("iotrail runs");
+    assert!(out.status.success(), "{scenario}: {}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).expect("JSON")
+}
+
+fn without_rings() -> Result<(), Failed> {
+    let out = tried_with("tried_none", &[]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("tried_none set up no io_uring, so no flag can make a difference to it"), "{said}");
+    // Where no arm is about rings, none is needed.
+    let run = tried("tried_none", &["--env-arm", "A=1"]);
+    assert_eq!(done(&run, "A=1"), [200.0, 200.0]);
+    Ok(())
+}
+
+fn beside_flags() -> Result<(), Failed> {
+    let program = format!("short: {} tried_enter --count 100", ground().display());
+    let run = tried("tried_enter", &["--cpus-arm", "0", "--env-arm", "A=1", "--arm", &program]);
+    assert_eq!((done(&run, "as-is"), done(&run, "short")), (vec![200.0, 200.0], vec![100.0, 100.0]));
+    assert_eq!((done(&run, "cpus 0"), done(&run, "A=1")), (vec![200.0, 200.0], vec![200.0, 200.0]));
+    Ok(())
+}
+
+fn failures() -> Result<(), Failed> {
+    let said = |options: &[&str]| {
+        let out = tried_with("tried_enter", options);
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (status, text) = said(&["--metric", "tps=/tps = ([0-9.]+)/"]);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("--metric tps: nothing in the output matches /tps = ([0-9.]+)/ (its last line: {"), "{text}");
+    let (status, text) = said(&["--check", "grep -q nothing-like-that"]);
+    assert_eq!(status, Some(3), "{text}");
+    assert!(text.contains("--check failed: exit status: 1"), "{text}");
+    Ok(())
+}
