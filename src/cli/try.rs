@@ -15,6 +15,7 @@ use crate::cli::run::{measured, outline};
 use crate::experiment::execute::{Outcome, start};
 use crate::experiment::file::{Experiment, parse};
 use crate::experiment::plan::{Facts, Plan, Target, plan};
+use crate::experiment::program::client::Ready;
 use crate::experiment::program::options::Watched;
 use crate::experiment::schedule::fresh_seed;
 use iotrail_base::error::{Error, Result};
@@ -97,6 +98,14 @@ pub struct TryArgs {
     #[arg(long, value_name = "COMMAND")]
     cleanup: Option<String>,
 
+    /// Start this server for each run, supervised, and stop it after; CMD is its client, whose time and figures are compared
+    #[arg(long, value_name = "COMMAND", requires = "ready")]
+    server: Option<String>,
+
+    /// Know by this that the server is ready: port:N (on the loopback), file:PATH, or log:REGEX in what it prints
+    #[arg(long, value_name = "WHAT", requires = "server", value_parser = ready)]
+    ready: Option<String>,
+
     /// Drop an arm whose watched run has requests in flight and completes none for this long
     #[arg(long, value_name = "TIME", default_value = "5s")]
     stall: Span,
@@ -144,6 +153,10 @@ pub struct TryArgs {
 
 fn change(text: &str) -> std::result::Result<String, String> {
     text.parse::<Change>().map(|_| text.to_owned())
+}
+
+fn ready(text: &str) -> std::result::Result<String, String> {
+    text.parse::<Ready>().map(|_| text.to_owned())
 }
 
 pub fn run(args: &TryArgs) -> Result<u8> {
@@ -228,6 +241,8 @@ fn experiment(args: &TryArgs) -> Result<String> {
     put("check", args.check.clone().map(Value::from));
     put("prepare", args.prepare.clone().map(Value::from));
     put("cleanup", args.cleanup.clone().map(Value::from));
+    put("server", args.server.clone().map(Value::from));
+    put("ready", args.ready.clone().map(Value::from));
     put("stall", Some(Value::from(time(args.stall.0))));
     let watch = match args.watch {
         Watched::OnePerArm => None,
@@ -287,7 +302,8 @@ fn arms(args: &TryArgs) -> Result<Vec<Table>> {
         let (name, command) = text.split_once(':').ok_or_else(|| {
             Error::input(format!("--arm '{text}' is not 'NAME: COMMAND'"), "as --arm 'threads: ./server --io threads'")
         })?;
-        all.push(arm(name.trim(), vec![("program", Value::from(command.trim()))]));
+        let what = if args.server.is_some() { "server" } else { "program" };
+        all.push(arm(name.trim(), vec![(what, Value::from(command.trim()))]));
     }
     let name = |t: &Table| t["name"].as_str().unwrap_or_default().to_owned();
     if let Some(reserved) = all.iter().map(name).find(|n| n == CONTROL) {

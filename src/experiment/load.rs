@@ -7,9 +7,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use super::program::client::Ready;
 use super::program::options::{NAMES, ProgramOptions, from_table};
 use super::program::run::cpus_named;
-use iotrail_base::error::Result;
+use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Span;
 use iotrail_load::options::{LoadOptions, names_of};
 use iotrail_load::spec::LoadSpec;
@@ -106,8 +107,15 @@ impl Load {
                 SenderSpec::resolve(&net.sender, online_cpus).map(drop)
             }
             Load::Program(program) => {
-                let argv: Vec<OsString> = program.argv.iter().map(OsString::from).collect();
-                command::find(&argv)?;
+                for argv in [&program.argv[..], program.subject()] {
+                    command::find(&argv.iter().map(OsString::from).collect::<Vec<_>>())?;
+                }
+                if program.server.as_ref().is_some_and(|server| server.ready == Ready::Port(0)) {
+                    return Err(Error::input(
+                        "nothing says when the server is ready",
+                        "add ready: port:N, file:PATH or log:REGEX",
+                    ));
+                }
                 program.cpus.as_deref().map(cpus_named).transpose().map(drop)
             }
         }

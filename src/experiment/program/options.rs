@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::client::Ready;
 use super::figure::OwnMetric;
 use iotrail_base::units::Span;
 use iotrail_supervise::change::Change;
@@ -35,6 +36,14 @@ struct Raw {
     stall: Option<Span>,
     #[serde(default)]
     watch: Watched,
+    server: Option<Argv>,
+    ready: Option<String>,
+    #[serde(default = "yes")]
+    supervised: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Which runs the probes watch: their cost is in what is timed.
@@ -60,6 +69,15 @@ enum Argv {
     Line(String),
 }
 
+impl Argv {
+    fn words(self) -> Vec<String> {
+        match self {
+            Argv::Words(words) => words,
+            Argv::Line(line) => vec!["/bin/sh".into(), "-c".into(), line],
+        }
+    }
+}
+
 impl Default for Argv {
     fn default() -> Self {
         Argv::Words(Vec::new())
@@ -83,12 +101,29 @@ pub struct ProgramOptions {
     pub cleanup: Option<String>,
     pub stall: Duration,
     pub watch: Watched,
+    /// Whose client the program is: what is changed and counted is of this one.
+    pub server: Option<Server>,
+    /// Its rings go through the supervisor. Without, nothing is changed and no ring is seen: for what the supervisor itself costs.
+    pub supervised: bool,
     /// Of the block.
     pub seed: Option<u32>,
 }
 
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    pub argv: Vec<String>,
+    pub ready: Ready,
+}
+
+impl ProgramOptions {
+    /// What is run under the arm's settings.
+    pub fn subject(&self) -> &[String] {
+        self.server.as_ref().map_or(&self.argv, |server| &server.argv)
+    }
+}
+
 /// The names of the options.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 17] = [
     "program",
     "ring",
     "sq-idle",
@@ -103,6 +138,9 @@ pub const NAMES: [&str; 14] = [
     "cleanup",
     "stall",
     "watch",
+    "server",
+    "ready",
+    "supervised",
 ];
 
 /// From a table of options.
@@ -126,11 +164,18 @@ pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
             return Err(format!("{} is a metric of iotrail's: call it otherwise", metric.name));
         }
     }
+    let ready = raw.ready.as_deref().map(str::parse::<Ready>).transpose()?;
+    let server = match (raw.server, ready) {
+        (Some(argv), Some(ready)) => Some(Server { argv: argv.words(), ready }),
+        // Each is looked at alone where it stands, too.
+        (Some(argv), None) => Some(Server { argv: argv.words(), ready: Ready::Port(0) }),
+        (None, _) => None,
+    };
+    if !raw.supervised && !change.is_none() {
+        return Err("a program that is not supervised has the rings that it asks for".into());
+    }
     Ok(ProgramOptions {
-        argv: match raw.program {
-            Argv::Words(words) => words,
-            Argv::Line(line) => vec!["/bin/sh".into(), "-c".into(), line],
-        },
+        argv: raw.program.words(),
         change,
         cpus: raw.cpus,
         env: raw.env.into_iter().map(variable).collect::<Result<_, _>>()?,
@@ -141,6 +186,8 @@ pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
         cleanup: raw.cleanup,
         stall: raw.stall.map_or(STALL, |Span(stall)| stall),
         watch: raw.watch,
+        server,
+        supervised: raw.supervised,
         seed: None,
     })
 }

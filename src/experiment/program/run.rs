@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::client::Client;
 use super::options::ProgramOptions;
 use crate::experiment::schedule::padding;
 use iotrail_base::error::{Error, Result};
@@ -128,7 +129,7 @@ fn tail(mut output: File, options: &ProgramOptions) -> Result<String> {
 }
 
 /// Everything that a run's process is before it becomes the program.
-fn configure(command: &mut Command, options: &ProgramOptions, seed: u32, output: &File) -> Result<Supervisor> {
+fn configure(command: &mut Command, options: &ProgramOptions, seed: u32, output: &File) -> Result<Option<Supervisor>> {
     let to_file =
         || output.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e));
     // A group of its own: Ctrl-C is for us, and we end it with all that it started.
@@ -142,7 +143,7 @@ fn configure(command: &mut Command, options: &ProgramOptions, seed: u32, output:
         // SAFETY: one system call, which takes no lock and allocates nothing.
         unsafe { command.pre_exec(move || Ok(sched_setaffinity(None, &set)?)) };
     }
-    supervisor::attend(command, options.change)
+    options.supervised.then(|| supervisor::attend(command, options.change)).transpose()
 }
 
 /// `irq` and `non-irq` are of the disk below the working directory.
@@ -152,13 +153,14 @@ pub fn cpus_named(text: &str) -> Result<Vec<u32>> {
 }
 
 fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &AtomicBool, output: &File) -> Result<Run> {
-    let (program, args) = options.argv.split_first().expect("a program has been named");
+    let (program, args) = options.subject().split_first().expect("a program has been named");
+    let log = log_of(options, output)?;
     let mut command = Command::new(program);
     command.args(args);
     limits::give_back(&mut command);
     // SAFETY: one system call, which takes no lock and allocates nothing. The thread that starts it is our first one: it ends with us.
     unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) };
-    let supervisor = configure(&mut command, options, seed, output)?;
+    let supervisor = configure(&mut command, options, seed, &log)?;
     let began = Instant::now();
     let child = command
         .spawn()
@@ -167,9 +169,13 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
     let pid = child.id();
     let end = End::of(pid)
         .map_err(|e| Error::machine("cannot follow the program to its end", "pidfd_open needs Linux 5.3").because(e))?;
+    let client = match &options.server {
+        Some(server) => Some(Client::start(options, server.ready.clone(), &log, output)?),
+        None => None,
+    };
     let mut ended = Ended::ByItself;
-    while !end.is_there() {
-        end::wait([&end].into_iter(), LOOK);
+    while !end.is_there() && !client.as_ref().is_some_and(Client::is_over) {
+        end::wait([&end].into_iter(), if client.is_some() { CLIENTS_LOOK } else { LOOK });
         let spent = began.elapsed();
         if end.is_there() {
             break;
@@ -181,15 +187,35 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
         } else {
             continue;
         }
-        end_group(pid);
         break;
     }
-    let wall_ns = began.elapsed().as_nanos() as u64;
+    let mut wall_ns = began.elapsed().as_nanos() as u64;
+    let done = client.map(Client::end);
     // Its number is still its own: it was not waited for.
     end_group(pid);
-    let (exit_status, cpu_ns) = wait_for(pid)?;
-    let rings = supervisor.end()?;
+    let (mut exit_status, cpu_ns) = wait_for(pid)?;
+    let rings = supervisor.map_or(Ok(Vec::new()), Supervisor::end)?;
+    if let (Some(done), Ended::ByItself) = (done, &ended) {
+        let done = done?;
+        (exit_status, wall_ns) = (status_of(done.status), done.wall_ns);
+    }
     Ok(Run { wall_ns, cpu_ns: Some(cpu_ns), exit_status, output: String::new(), rings, trace: None, end: ended })
+}
+
+/// Its client's thread has taken the time by then.
+const CLIENTS_LOOK: Duration = Duration::from_millis(50);
+
+/// What a server prints is not what its client prints.
+fn log_of(options: &ProgramOptions, output: &File) -> Result<File> {
+    let file = match options.server {
+        Some(_) => tempfile::tempfile(),
+        None => output.try_clone(),
+    };
+    file.map_err(|e| Error::machine("cannot make a file for what the program prints", "see TMPDIR").because(e))
+}
+
+fn status_of(status: ExitStatus) -> i32 {
+    status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(255)
 }
 
 /// Its exit status, and the CPU time of it and of what it waited for.
@@ -254,18 +280,22 @@ fn run_watched(
     stop: &AtomicBool,
     output: &File,
 ) -> Result<Run> {
-    let argv: Vec<OsString> = options.argv.iter().map(OsString::from).collect();
+    let argv: Vec<OsString> = options.subject().iter().map(OsString::from).collect();
     let numbers = Rc::new(Numbers::of_this_process()?);
     let asked = subject::resolve(&argv, &[], false, &numbers)?;
     let supervisor: Rc<RefCell<Option<Supervisor>>> = Rc::default();
-    let output =
-        output.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e))?;
+    let log = log_of(options, output)?;
     let prepare = {
         let (supervisor, options) = (Rc::clone(&supervisor), options.clone());
+        let log = log.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e))?;
         Prepare(Rc::new(move |command| {
-            *supervisor.borrow_mut() = Some(configure(command, &options, seed, &output)?);
+            *supervisor.borrow_mut() = configure(command, &options, seed, &log)?;
             Ok(())
         }))
+    };
+    let client = match &options.server {
+        Some(server) => Some(Client::start(options, server.ready.clone(), &log, output)?),
+        None => None,
     };
     let how = How {
         duration: None,
@@ -284,7 +314,8 @@ fn run_watched(
             guard.borrow_mut().look(p.elapsed, p.counts);
         }
     };
-    let asks = || stop.load(Ordering::Relaxed) || guard.borrow().stuck.is_some();
+    let served = || client.as_ref().is_some_and(Client::is_over);
+    let asks = || served() || stop.load(Ordering::Relaxed) || guard.borrow().stuck.is_some();
     let ended_it = std::cell::Cell::new(false);
     let to_pass_on = || {
         if !ended_it.replace(true)
@@ -297,22 +328,28 @@ fn run_watched(
     let traced =
         session::watch(asked, &how, &Extra::default(), &mut tell, &Stop { asked: &asks, to_pass_on: &to_pass_on });
     drop(how);
+    let was_served = served();
+    let done = client.map(Client::end);
     let supervisor = supervisor.borrow_mut().take();
     let leader = supervisor.as_ref().and_then(Supervisor::leader);
     leader.into_iter().for_each(end_group);
     let rings = supervisor.map_or(Ok(Vec::new()), Supervisor::end)?;
     let record = traced?.record;
-    let exit_status = match &record.subject {
+    let mut exit_status = match &record.subject {
         Subject::Command { exit_status, .. } => exit_status.unwrap_or(128 + Signal::KILL.as_raw()),
         _ => 0,
     };
     let end = match guard.into_inner().stuck {
         Some(why) => Ended::Stuck(why),
-        None if ended_it.get() => Ended::Stopped,
+        None if ended_it.get() && !was_served => Ended::Stopped,
         None => Ended::ByItself,
     };
+    let mut wall_ns = record.total.elapsed_ns;
+    if let (Some(done), Ended::ByItself) = (done, &end) {
+        let done = done?;
+        (exit_status, wall_ns) = (status_of(done.status), done.wall_ns);
+    }
     let cpu_ns = record.total.cpu.user_ns.zip(record.total.cpu.system_ns);
-    let wall_ns = record.total.elapsed_ns;
     Ok(Run { wall_ns, cpu_ns, exit_status, output: String::new(), rings, trace: Some(Box::new(record)), end })
 }
 

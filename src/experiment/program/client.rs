@@ -1,0 +1,186 @@
+//! The load of a server: a command that runs once the server is ready, and whose output holds the figures.
+
+use std::fs::File;
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use regex_lite::Regex;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::options::ProgramOptions;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::limits;
+use iotrail_watch::end::{self, End};
+
+/// So long a server may take until it is ready.
+const STARTS_WITHIN: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How a server is known to be ready.
+#[derive(Debug, Clone)]
+pub enum Ready {
+    /// Somebody answers on this port of the loopback.
+    Port(u16),
+    /// The file is there.
+    File(PathBuf),
+    /// The server has printed this.
+    Log(Regex),
+}
+
+impl FromStr for Ready {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let port = |text: &str| text.parse().map(Ready::Port).map_err(|_| format!("'{text}' is no port"));
+        match text.split_once(':') {
+            Some(("port", rest)) => port(rest),
+            Some(("file", rest)) => Ok(Ready::File(rest.into())),
+            Some(("log", rest)) => Regex::new(rest).map(Ready::Log).map_err(|e| format!("'{rest}': {e}")),
+            _ if text.bytes().all(|b| b.is_ascii_digit()) => port(text),
+            _ => Err(format!("'{text}' is not port:N, file:PATH or log:REGEX")),
+        }
+    }
+}
+
+impl PartialEq for Ready {
+    fn eq(&self, other: &Self) -> bool {
+        format!("{self:?}") == format!("{other:?}")
+    }
+}
+
+impl Ready {
+    fn is_there(&self, log: &File) -> bool {
+        match self {
+            Ready::Port(port) => TcpStream::connect(("127.0.0.1", *port)).is_ok(),
+            Ready::File(path) => path.exists(),
+            Ready::Log(pattern) => pattern.is_match(&text_of(log)),
+        }
+    }
+}
+
+/// What was written so far, wherever its writers are.
+pub fn text_of(file: &File) -> String {
+    use std::os::unix::fs::FileExt as _;
+    let length = file.metadata().map_or(0, |m| m.len());
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0).min(16 << 20)];
+    match file.read_exact_at(&mut bytes, 0) {
+        Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => String::new(),
+    }
+}
+
+/// A client that waits for its server, or runs.
+#[derive(Debug)]
+pub struct Client {
+    thread: JoinHandle<Result<Done>>,
+    over: Arc<AtomicBool>,
+    give_up: Arc<AtomicBool>,
+}
+
+/// What a client did.
+#[derive(Debug, Clone, Copy)]
+pub struct Done {
+    pub status: ExitStatus,
+    pub wall_ns: u64,
+}
+
+impl Client {
+    /// `log`: what the server prints; `output`: where the client's goes.
+    pub fn start(options: &ProgramOptions, ready: Ready, log: &File, output: &File) -> Result<Self> {
+        let twice = |file: &File| {
+            file.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e))
+        };
+        let (log, out, err) = (twice(log)?, twice(output)?, twice(output)?);
+        let (over, give_up) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (program, args) = options.argv.split_first().expect("a program has been named");
+        let name = program.clone();
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        command.envs(options.env.iter().map(|(name, value)| (name, value)));
+        limits::give_back(&mut command);
+        let (is_over, gives_up) = (Arc::clone(&over), Arc::clone(&give_up));
+        let work = move || {
+            let done = drive(command, &name, &ready, &log, &gives_up);
+            is_over.store(true, Ordering::Release);
+            done
+        };
+        let thread = std::thread::Builder::new().name("client".into()).spawn(work);
+        let thread = thread.map_err(|e| Error::machine("cannot start a thread", "see ulimit -u").because(e))?;
+        Ok(Client { thread, over, give_up })
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Ends it where it still runs.
+    pub fn end(self) -> Result<Done> {
+        self.give_up.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_else(|payload| Err(Error::of_panic("the client's thread", payload.as_ref())))
+    }
+}
+
+fn drive(mut command: Command, name: &str, ready: &Ready, log: &File, give_up: &AtomicBool) -> Result<Done> {
+    let began = Instant::now();
+    let last = || {
+        let text = text_of(log);
+        let last = text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("it printed nothing");
+        last.trim().to_owned()
+    };
+    while !ready.is_there(log) {
+        if give_up.load(Ordering::Relaxed) {
+            return Err(Error::machine(format!("the server ended before it was ready: {}", last()), "run it by hand"));
+        }
+        if began.elapsed() > STARTS_WITHIN {
+            return Err(Error::machine(
+                format!("the server was not ready within {} s: {}", STARTS_WITHIN.as_secs(), last()),
+                "see --ready",
+            ));
+        }
+        std::thread::sleep(LOOK);
+    }
+    let began = Instant::now();
+    let mut child = command
+        .spawn()
+        .map_err(|e| Error::input(format!("cannot run {name}"), "name a client that can be run").because(e))?;
+    let cannot = |e| Error::machine("cannot wait for the client", "pidfd_open needs Linux 5.3").because(e);
+    let end = End::of(child.id()).map_err(cannot)?;
+    while !end.is_there() {
+        end::wait([&end].into_iter(), LOOK * 10);
+        if !end.is_there()
+            && give_up.load(Ordering::Relaxed)
+            && let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+        {
+            // A child of ours that was not waited for: the number is its own.
+            kill_process_group(group, Signal::KILL).unwrap_or(());
+        }
+    }
+    let wall_ns = began.elapsed().as_nanos() as u64;
+    Ok(Done { status: child.wait().map_err(cannot)?, wall_ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_ready_by_port_file_or_log() {
+        let of = |text: &str| text.parse::<Ready>();
+        assert_eq!(of("3306"), of("port:3306"));
+        assert_eq!(of("file:/run/x"), Ok(Ready::File("/run/x".into())));
+        assert!(matches!(of("log:ready for [a-z]+"), Ok(Ready::Log(_))));
+        assert!(of("soon").unwrap_err().contains("port:N, file:PATH or log:REGEX") && of("log:(").is_err());
+        let mut log = tempfile::tempfile().unwrap();
+        let ready = of("log:ready for [a-z]+").unwrap();
+        assert!(!ready.is_there(&log));
+        std::io::Write::write_all(&mut log, b"it is ready for all\n").unwrap();
+        assert!(ready.is_there(&log));
+    }
+}
