@@ -2,6 +2,7 @@ mod hostile;
 mod of_a_trace;
 mod of_heads;
 mod of_net_runs;
+mod of_programs;
 
 use super::*;
 use iotrail_answer::compare::of_run;
