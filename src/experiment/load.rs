@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::program::client::Ready;
 use super::program::options::{NAMES, ProgramOptions, from_table};
+use super::program::ready::Ready;
 use super::program::run::cpus_named;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Span;

@@ -13,6 +13,7 @@ pub mod given;
 pub mod load;
 pub mod net;
 pub mod plan;
+pub mod precheck;
 pub mod program;
 pub mod schedule;
 pub mod scratch;

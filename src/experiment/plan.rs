@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::file::{Experiment, Options, Point, Scale, overlay, settled, to_json};
 use super::load::{Ends, Kind, Load};
-use super::program::precheck::Expected;
+use super::program::expected::Expected;
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Bytes;
 use iotrail_host::settings::Conditions;

@@ -15,7 +15,7 @@ use crate::experiment::execute::{Execution, Outcome, Started, Step, execute};
 use crate::experiment::load::{Kind, Load};
 use crate::experiment::net::ends::Ends;
 use crate::experiment::plan::{Cell, Plan};
-use crate::experiment::program::{self, precheck};
+use crate::experiment::{precheck, program};
 use iotrail_answer::compare;
 use iotrail_answer::conclude::{Conclusion, conclude};
 use iotrail_answer::drift;

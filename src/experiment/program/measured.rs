@@ -1,12 +1,12 @@
 //! One run of a program as a measurement.
 
 use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::expected::Expected;
 use super::options::{ProgramOptions, Watched};
-use super::precheck::Expected;
 use super::run::{Ended, Run, ring_records, run};
 use crate::experiment::cell::Measured;
-use crate::experiment::execute::now_unix_s;
 use iotrail_answer::comparable;
 use iotrail_answer::doubt::doubts;
 use iotrail_base::error::{Error, Result};
@@ -23,7 +23,7 @@ const ENGINE: &str = "program";
 pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool) -> Result<Measured> {
     let cpus = iotrail_host::cpu::online()?;
     let before = circumstances::before(circumstances::Of { target: None, bytes: None, cpus: &cpus });
-    let started_unix_s = now_unix_s();
+    let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let watched = options.watch == Watched::All;
     let mut r = run(options, options.seed.unwrap_or(0), watched, expected.patience, stop)?;
     let mut around = before.after();

@@ -1,8 +1,9 @@
 //! A program of the user's as a load, unchanged: its rings set up with other flags than it asks for, its CPUs and environment chosen.
 
-pub mod client;
-pub mod figure;
+mod client;
+pub mod expected;
+mod figure;
 pub mod measured;
 pub mod options;
-pub mod precheck;
+pub mod ready;
 pub mod run;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::client::Ready;
 use super::figure::OwnMetric;
+use super::ready::Ready;
 use iotrail_base::units::Span;
 use iotrail_supervise::change::Change;
 

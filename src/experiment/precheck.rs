@@ -4,10 +4,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::options::{ProgramOptions, Watched};
-use super::run::{Ended, Patience, Run, ring_records, run};
-use crate::experiment::load::Load;
-use crate::experiment::plan::{Cell, Plan};
+use super::load::Load;
+use super::plan::{Cell, Plan};
+use super::program::expected::Expected;
+use super::program::options::{ProgramOptions, Watched};
+use super::program::run::{Ended, Patience, Run, ring_records, run};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::{percent, plural};
 use iotrail_schema::program_record::{Legal, TriedArm, WatchedRun};
@@ -25,13 +26,6 @@ const AT_LEAST: Duration = Duration::from_secs(20);
 const MIX: f64 = 0.1;
 /// Of the completions: errors beyond those that there are as it is.
 const ERRORS: f64 = 0.01;
-
-/// What every run of the program is held against.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Expected {
-    pub exit_status: i32,
-    pub patience: Patience,
-}
 
 /// What is told while it goes on: an arm, and that its watched run begins, or what became of it.
 pub type Tell<'a> = &'a mut dyn FnMut(&str, Option<&TriedArm>);
