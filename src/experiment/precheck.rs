@@ -9,7 +9,7 @@ use super::plan::{Cell, Plan};
 use super::program::expected::Expected;
 use super::program::options::{ProgramOptions, Watched};
 use super::program::run::{Ended, Patience, Run, ring_records, run};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{self, Error, Result};
 use iotrail_base::words::{percent, plural};
 use iotrail_schema::program_record::{Legal, TriedArm, WatchedRun};
 use iotrail_schema::run_record::{ARM, CONTROL};
@@ -51,7 +51,7 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
                 None => Patience { stall: options.stall, in_all: None },
             };
             let watched = options.watch != Watched::None;
-            let mut r = run(options, 0, watched, patience, stop)?;
+            let mut r = run(options, 0, watched, patience, stop).map_err(|e| or_unwatched(e, watched))?;
             if r.end == Ended::Stopped || stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
@@ -80,6 +80,16 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
         cell.untestable = cell.untestable.take().or(why);
     }
     Ok(first.map(|(.., expected)| (tried, expected)))
+}
+
+/// Flags are changed without the probes.
+fn or_unwatched(e: Error, watched: bool) -> Error {
+    match e.kind {
+        error::Kind::Machine if watched => {
+            Error { remedy: format!("{}; or try without the reasons: --watch none", e.remedy), ..e }
+        }
+        _ => e,
+    }
 }
 
 fn arm_of(cell: &Cell) -> &str {

@@ -19,6 +19,8 @@ pub fn trials() -> Vec<Trial> {
         trial::test("tried::a_program_without_rings_is_refused", without_rings),
         trial::test("tried::arms_beside_flags_are_compared", beside_flags),
         trial::test("tried::the_programs_own_failures_are_said", failures),
+        trial::test("tried::whoever_ends_it_nothing_of_the_program_is_left", ended),
+        trial::test("tried::without_privileges_flags_are_changed_and_nothing_is_watched", unprivileged),
     ]
 }
 
@@ -193,5 +195,80 @@ fn failures() -> Result<(), Failed> {
     let (status, text) = said(&["--check", "grep -q nothing-like-that"]);
     assert_eq!(status, Some(3), "{text}");
     assert!(text.contains("--check failed: exit status: 1"), "{text}");
+    Ok(())
+}
+
+/// Processes of a program that was started with this in its arguments.
+fn running(mark: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let lines = processes.filter_map(|p| std::fs::read(p.path().join("cmdline")).ok());
+    let texts = lines.map(|l| String::from_utf8_lossy(&l).replace('\0', " "));
+    texts.filter(|t| t.contains(mark) && !t.contains("iotrail")).collect()
+}
+
+/// By Ctrl-C and by SIGKILL, while it is watched and while it is timed: the program ends with its children.
+fn ended() -> Result<(), Failed> {
+    for (signal, watch) in
+        [("INT", "one-per-arm"), ("INT", "none"), ("TERM", "none"), ("KILL", "one-per-arm"), ("KILL", "none")]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mark = format!("4.{}", 100_000 + std::process::id());
+        let mut child = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+            .args(["try", "--watch", watch, "--env-arm", "A=1", "--store"])
+            .arg(folder.path().join("s.db"))
+            .args(["--", "sh", "-c", &format!("sleep {mark} & sleep {mark}")])
+            .stderr(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("iotrail runs");
+        let began = std::time::Instant::now();
+        // The watched run loads the probes first; one more is in the middle of a block.
+        while running(&mark).len() < 2 && began.elapsed().as_secs() < 30 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+        let status = child.wait().expect("it ends");
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(3);
+        // The shell is killed with iotrail; its children, which nobody waits for any more, sleep on for 4 s.
+        let left =
+            || running(&mark).into_iter().filter(|t| signal != "KILL" || t.starts_with("sh ")).collect::<Vec<_>>();
+        while !left().is_empty() && std::time::Instant::now() < until {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert_eq!(left(), Vec::<String>::new(), "{signal} {watch}");
+        assert_eq!(status.code(), (signal != "KILL").then_some(1), "{signal} {watch}");
+    }
+    Ok(())
+}
+
+fn unprivileged() -> Result<(), Failed> {
+    use std::os::unix::process::CommandExt as _;
+    const NOBODY: u32 = 65534;
+    let folder = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).expect("root");
+    let run = |options: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_iotrail"))
+            .args(["try", "--json", "--repeats", "2", "--ring", "coop_taskrun", "--store"])
+            .arg(folder.path().join("s.db"))
+            .args(["--metric", "done=\"done\":([0-9]+)"])
+            .args(options)
+            .arg("--")
+            .arg(ground())
+            .args(["tried_enter", "--count", "50"])
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .current_dir(folder.path())
+            .output()
+            .expect("iotrail runs")
+    };
+    let out = run(&["--watch", "none"]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let json: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(granted(&json, "coop_taskrun"), vec![vec!["coop_taskrun".to_owned()]; 2]);
+    let out = run(&[]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(3), "{said}");
+    assert!(said.contains("--watch none"), "{said}");
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -41,10 +42,50 @@ pub struct Gated {
     cpu_before: CpuTime,
     end: End,
     gate: Option<PipeWriter>,
-    /// Ends when the program runs, or could not be run.
-    spawner: Option<JoinHandle<io::Result<()>>>,
+    /// The thread that is its parent: a program that is to end with its parent ends with this.
+    spawner: Option<Spawner>,
     /// Its exit status; 128 + the signal if one killed it.
     ended: Option<i32>,
+}
+
+/// Stands still once the program runs, or could not be run, until it is dropped.
+#[derive(Debug)]
+struct Spawner {
+    thread: Option<JoinHandle<()>>,
+    spawned: mpsc::Receiver<io::Result<()>>,
+    stays: Option<mpsc::Sender<()>>,
+}
+
+impl Spawner {
+    fn start(mut command: Command) -> io::Result<Self> {
+        let (tell, spawned) = mpsc::channel();
+        let (stays, until) = mpsc::channel();
+        let work = move || {
+            let result = command.spawn().map(drop);
+            // With it go our copies of the child's ends, so that a child that could not be made is the end of the pipe.
+            drop(command);
+            tell.send(result).unwrap_or(());
+            // Nothing is ever sent: it ends with its sender.
+            until.recv().unwrap_or(());
+        };
+        let thread = std::thread::Builder::new().name("spawn".into()).spawn(work)?;
+        Ok(Spawner { thread: Some(thread), spawned, stays: Some(stays) })
+    }
+
+    /// That the program runs, or why not.
+    fn result(&self) -> io::Result<()> {
+        self.spawned.recv().unwrap_or_else(|_| Err(io::Error::other("its thread broke down")))
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        drop(self.stays.take());
+        if let Some(thread) = self.thread.take() {
+            // That the program was not run is what its result says.
+            drop(thread.join());
+        }
+    }
 }
 
 /// The first program of that name that may be run, as execvp(3) looks for it. Found out before anything is loaded.
@@ -94,18 +135,13 @@ impl Gated {
         let outer_end = gate.as_raw_fd();
         // SAFETY: the closure only makes plain system calls on descriptors that it owns, and allocates nothing.
         unsafe { command.pre_exec(move || wait_at_gate(&tell, &at_gate, outer_end)) };
-        // spawn() comes back when the program runs: it waits in a thread of its own. With it go our copies of the child's
-        // ends, so that a child that could not be made is the end of the pipe.
-        let spawner = std::thread::Builder::new()
-            .name("spawn".into())
-            .spawn(move || command.spawn().map(drop))
-            .map_err(cannot_start)?;
+        // spawn() comes back when the program runs: it waits in a thread of its own.
+        let spawner = Spawner::start(command).map_err(cannot_start)?;
         let (mut tgid, mut user_ns, mut system_ns) = ([0; 4], [0; 8], [0; 8]);
         let heard =
             [&mut tgid[..], &mut user_ns[..], &mut system_ns[..]].into_iter().try_for_each(|b| told.read_exact(b));
         if let Err(cause) = heard {
-            let spawned = spawner.join().unwrap_or_else(|_| Err(io::Error::other("its thread broke down")));
-            return Err(cannot_start(spawned.err().unwrap_or(cause)));
+            return Err(cannot_start(spawner.result().err().unwrap_or(cause)));
         }
         let tgid = u32::from_ne_bytes(tgid);
         let cpu_before = CpuTime { user_ns: u64::from_ne_bytes(user_ns), system_ns: u64::from_ne_bytes(system_ns) };
@@ -147,9 +183,9 @@ impl Gated {
 
     /// Opens the gate: the process becomes the program.
     pub fn release(&mut self) -> Result<()> {
-        let (Some(mut gate), Some(spawner)) = (self.gate.take(), self.spawner.take()) else { return Ok(()) };
+        let (Some(mut gate), Some(spawner)) = (self.gate.take(), self.spawner.as_ref()) else { return Ok(()) };
         gate.write_all(&[1]).map_err(cannot_start)?;
-        match spawner.join().unwrap_or_else(|_| Err(io::Error::other("its thread broke down"))) {
+        match spawner.result() {
             Ok(()) => Ok(()),
             Err(cause) => {
                 let name = Path::new(&self.argv[0]).display().to_string();
@@ -198,10 +234,7 @@ impl Drop for Gated {
     fn drop(&mut self) {
         // The closed gate is what a process that still waits there sees; then spawn() comes back with its error.
         drop(self.gate.take());
-        if let Some(spawner) = self.spawner.take() {
-            // Its error says that the program was not run, which is what was wanted.
-            drop(spawner.join());
-        }
+        drop(self.spawner.take());
     }
 }
 

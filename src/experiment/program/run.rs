@@ -136,6 +136,8 @@ fn configure(command: &mut Command, options: &ProgramOptions, seed: u32, output:
     command.stdin(Stdio::null()).stdout(to_file()?).stderr(to_file()?).process_group(0);
     let (name, value) = padding(seed);
     command.env(name, value).envs(options.env.iter().map(|(name, value)| (name, value)));
+    // SAFETY: one system call, which takes no lock and allocates nothing. The thread that starts it lives as long as it does.
+    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) };
     let cpus = options.cpus.as_deref().map(cpus_named).transpose()?;
     if let Some(cpus) = cpus {
         let mut set = CpuSet::new();
@@ -158,8 +160,6 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
     let mut command = Command::new(program);
     command.args(args);
     limits::give_back(&mut command);
-    // SAFETY: one system call, which takes no lock and allocates nothing. The thread that starts it is our first one: it ends with us.
-    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) };
     let supervisor = configure(&mut command, options, seed, &log)?;
     let began = Instant::now();
     let child = command
