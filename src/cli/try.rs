@@ -40,20 +40,20 @@ const USUAL: [&str; 3] = ["coop_taskrun,taskrun_flag", "defer_taskrun,single_iss
   iotrail try --arm 'threads: ./server --io threads' -- ./server --io uring"
 )]
 pub struct TryArgs {
-    /// An arm: set exactly these flags among coop_taskrun, taskrun_flag, single_issuer, defer_taskrun, sqpoll, submit_all, iopoll,
-    /// hybrid_iopoll and no_sqarray on every ring; +FLAG adds to what the program asks for, -FLAG takes away; none; as-is. May be repeated
+    /// Try exactly these flags among coop_taskrun, taskrun_flag, single_issuer, defer_taskrun, sqpoll, submit_all, iopoll,
+    /// hybrid_iopoll and no_sqarray on every ring; +FLAG adds to what the program asks for, -FLAG takes away; none. May be repeated
     #[arg(long = "ring", value_name = "LIST", allow_hyphen_values = true, value_parser = change)]
     rings: Vec<String>,
 
-    /// An arm with another environment: NAME=VALUE; may be repeated
+    /// Try another environment: NAME=VALUE; may be repeated
     #[arg(long = "env-arm", value_name = "NAME=VALUE")]
     envs: Vec<String>,
 
-    /// An arm on other CPUs: irq or non-irq (of the disk below this folder), or a list; may be repeated
+    /// Try other CPUs: irq or non-irq (of the disk below this folder), or a list; may be repeated
     #[arg(long = "cpus-arm", value_name = "CPUS")]
     cpus_arms: Vec<String>,
 
-    /// An arm that is another command: 'NAME: COMMAND'; may be repeated
+    /// Try another command: 'NAME: COMMAND' (with --server, another server); may be repeated
     #[arg(long = "arm", value_name = "NAME: COMMAND")]
     commands: Vec<String>,
 
@@ -102,7 +102,7 @@ pub struct TryArgs {
     #[arg(long, value_name = "COMMAND", requires = "ready")]
     server: Option<String>,
 
-    /// Know by this that the server is ready: port:N (on the loopback), file:PATH, or log:REGEX in what it prints
+    /// Wait for the server by this: port:N (on the loopback), file:PATH, or log:REGEX in what it prints
     #[arg(long, value_name = "WHAT", requires = "server", value_parser = ready)]
     ready: Option<String>,
 

@@ -70,6 +70,11 @@ fn options() -> End {
             "--all --cost --duration --exact --fail-on --flamegraph --folded --force --full --help --json --metrics --one-in --pid --profile --profile-by \
                    --profile-hz --record --slowest --stacks --until --windows",
         ),
+        (
+            "try",
+            "--arm --check --cleanup --cpus --cpus-arm --cq-entries --env --env-arm --fail-on --full --help --json --metric --metric-file --plan \
+                   --prepare --ready --repeats --ring --save --seed --server --sq-cpu --sq-idle --stall --store --watch",
+        ),
         ("top", "--all --count --help --interval --json --one-in --pid"),
         (
             "net serve",

@@ -50,7 +50,7 @@ fn bash() -> End {
 }
 
 /// Every command with its page's name.
-pub const PAGES: [&str; 22] = [
+pub const PAGES: [&str; 23] = [
     "",
     "check",
     "bench",
@@ -58,6 +58,7 @@ pub const PAGES: [&str; 22] = [
     "compare",
     "report",
     "trace",
+    "try",
     "top",
     "net",
     "net serve",
