@@ -5,9 +5,12 @@
 # A/A         the program against itself under another name of an environment variable: how often a difference is called. At most 5 %.
 # Builds      a liburing program that was built for a set of flags, and the one without flags under `try --ring`: both against the one
 #             without, in one run. The ratios have to agree within their intervals.
-# Slowdowns   5, 10 and 50 % more computing between I/Os, as another command: found slower, or inconclusive; never faster.
+# Slowdowns   5, 10 and 50 % more computing between batches of 8 no-ops of 0.13 µs, as another command: found slower, or inconclusive; never
+#             faster.
 #
 # Some fifteen minutes. Needs root for the watched runs.
+#
+# With LOAD=PATH another iotrail is the load.
 #
 # usage: try.sh [IOTRAIL] [A/A RUNS] [BLOCKS]
 set -eu
@@ -20,8 +23,9 @@ trap 'rm -rf "$dir"' EXIT INT TERM
 dd if=/dev/zero of="$dir/file" bs=1M count=64 status=none
 sync "$dir/file"
 
-nop="$iotrail bench --rw nop --depth 16 --batch 8 --cpus 0 --warmup 0 --trace off --count"
-read="$iotrail bench --file $dir/file --size 64m --depth 4 --warmup 0 --trace off --count"
+loader=${LOAD:-$iotrail}
+nop="$loader bench --rw nop --depth 16 --batch 8 --cpus 0 --warmup 0 --trace off --count"
+read="$loader bench --file $dir/file --size 64m --depth 4 --warmup 0 --trace off --count"
 
 # metric, arm, ratio, interval and verdict of each comparison of a run's JSON.
 compared() {
@@ -34,7 +38,7 @@ for c in json.load(sys.stdin)["comparisons"]:
 }
 
 echo "Supervisor (wall time, supervised against not, $blocks blocks):"
-for load in "$nop 2000000" "$read 4000"; do
+for load in "$nop 8000000" "$read 8000"; do
     cat >"$dir/e.toml" <<END
 name = "supervisor"
 title = "t"
@@ -83,5 +87,5 @@ fi
 
 echo "Slowdowns ($blocks blocks):"
 "$iotrail" try --json --repeats "$blocks" --watch none --store "$dir/s.db" \
-    --arm "5 %: $nop 1000000 --think 8" --arm "10 %: $nop 1000000 --think 16" --arm "50 %: $nop 1000000 --think 80" \
-    -- $nop 1000000 2>/dev/null | compared
+    --arm "5 %: $nop 4000000 --think 52" --arm "10 %: $nop 4000000 --think 104" --arm "50 %: $nop 4000000 --think 520" \
+    -- $nop 4000000 2>/dev/null | compared

@@ -31,6 +31,7 @@ mod store;
 mod tool;
 mod top;
 mod trace;
+mod tried;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -83,6 +84,7 @@ fn main() {
         bad_machine::TESTS,
         bad_experiment::TESTS,
         trace::TESTS,
+        tried::TESTS,
         top::TESTS,
         net::whole::TESTS,
         net::wrong::TESTS,

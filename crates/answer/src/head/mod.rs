@@ -115,7 +115,8 @@ fn of_program(
     compared: &[(Metric, Vec<ByArm<'_>>)],
     advice: String,
 ) -> Head {
-    let of_others = run.arms.iter().skip(1).filter(|other| *other != arm).filter_map(|other| {
+    let measured = |name: &str| run.tried.iter().any(|t| t.name == name && t.is_measured());
+    let of_others = run.arms.iter().skip(1).filter(|other| *other != arm && measured(other)).filter_map(|other| {
         let counted = program::why(run, base, other)?;
         counted.starts_with(other.as_str()).then_some(counted)
     });

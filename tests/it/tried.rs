@@ -1,0 +1,95 @@
+//! `try` without anything being run: its arms, the experiment that it writes, what it refuses.
+
+use serde_json::Value;
+
+use crate::tool::{Place, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("tried::the_usual_arms_and_those_that_are_named", arms),
+    ("tried::the_experiment_that_is_saved_is_the_one_that_is_tried", saved),
+    ("tried::what_cannot_be_tried_is_refused_in_one_line", refused),
+];
+
+fn planned(place: &Place, args: &[&str]) -> Value {
+    let ended = run(&mut place.tool([&["try", "--plan", "--json", "--seed", "7"], args].concat())).ok();
+    assert_eq!(ended.stderr, "");
+    serde_json::from_str(&ended.stdout).expect("JSON")
+}
+
+fn names(plan: &Value) -> Vec<&str> {
+    let cells = plan["cells"].as_array().expect("cells");
+    cells.iter().filter_map(|c| c["params"]["arm"].as_str()).collect()
+}
+
+fn arms() -> End {
+    let place = Place::new();
+    let plan = planned(&place, &["--", "true"]);
+    let usual = ["as-is", "coop_taskrun,taskrun_flag", "defer_taskrun,single_issuer", "sqpoll", "control"];
+    assert_eq!(names(&plan), usual);
+    assert_eq!(plan["repeats"], 10);
+    let several = [
+        "--ring",
+        "+sqpoll",
+        "--ring=-defer_taskrun",
+        "--sq-idle",
+        "20",
+        "--env-arm",
+        "A=1",
+        "--cpus-arm",
+        "0",
+        "--arm",
+        "other: false",
+    ];
+    let plan = planned(&place, &[&several[..], &["--env", "B=2", "--", "true"]].concat());
+    assert_eq!(names(&plan), ["as-is", "+sqpoll", "-defer_taskrun", "A=1", "cpus 0", "other", "control"]);
+    let options = |arm: &str| {
+        let cells = plan["cells"].as_array().expect("cells");
+        cells.iter().find(|c| c["params"]["arm"] == arm).expect("the arm")["options"].clone()
+    };
+    assert_eq!((&options("+sqpoll")["sq-idle"], &options("-defer_taskrun")["sq-idle"]), (&20.into(), &Value::Null));
+    assert_eq!(options("A=1")["env"], serde_json::json!(["B=2", "A=1"]));
+    assert_eq!(
+        (&options("other")["program"], &options("as-is")["program"]),
+        (&"false".into(), &serde_json::json!(["true"]))
+    );
+    End::Passed
+}
+
+fn saved() -> End {
+    let place = Place::new();
+    let what =
+        ["--metric", "tps=/tps = ([0-9.]+)/", "--ring", "sqpoll", "--repeats", "3", "--", "sh", "-c", "echo 'a \"b\"'"];
+    let ended = run(&mut place.tool([&["try", "--save", "mine.toml"], &what[..]].concat())).ok();
+    assert_eq!(ended.stdout, "");
+    let plan = planned(&place, &what);
+    let of_file = run(&mut place.tool(["run", "mine.toml", "--plan", "--json", "--seed", "7"])).ok();
+    let of_file: Value = serde_json::from_str(&of_file.stdout).expect("JSON");
+    assert_eq!(of_file, plan);
+    // Never over what is there.
+    let again = run(&mut place.tool([&["try", "--save", "mine.toml"], &what[..]].concat()));
+    assert_eq!(again.status, 2, "{}", again.stderr);
+    End::Passed
+}
+
+fn refused() -> End {
+    let place = Place::new();
+    for (args, said) in [
+        (&["--ring", "coop", "--", "true"][..], "no setup flag is called 'coop'"),
+        (&["--ring", "sqe128", "--", "true"], "sqe128 is part of what the program is written for"),
+        (&["--", "/no/such/program"], "cannot run /no/such/program"),
+        (&["--cpus", "900", "--", "true"], "CPU 900 is not there"),
+        (&["--ready", "port:7", "--", "true"], "--server"),
+        (&["--server", "true", "--ready", "soon", "--", "true"], "is not port:N, file:PATH or log:REGEX"),
+        (&["--metric", "tps", "--", "true"], "'tps' is not NAME=REGEX"),
+        (&["--metric", "elapsed=/x/", "--", "true"], "elapsed is a metric of iotrail's"),
+        (&["--arm", "threads", "--", "true"], "is not 'NAME: COMMAND'"),
+        (&["--ring", "sqpoll", "--ring", "sqpoll", "--", "true"], "two of [[arm]] are called"),
+        (&[], "CMD"),
+    ] {
+        let ended = run(&mut place.tool([&["try", "--plan"], args].concat()));
+        assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(said) && ended.stderr.trim().lines().count() == 1, "{args:?}: {}", ended.stderr);
+    }
+    End::Passed
+}
