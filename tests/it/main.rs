@@ -11,6 +11,7 @@ mod compare;
 mod compared;
 mod confine;
 mod export;
+mod formats;
 mod help;
 mod hostile;
 mod json;
@@ -77,6 +78,7 @@ fn main() {
         store::TESTS,
         report::TESTS,
         restore::TESTS,
+        formats::TESTS,
         rooms::TESTS,
         compare::TESTS,
         bad_load::TESTS,
