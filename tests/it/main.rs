@@ -9,6 +9,7 @@ mod bad_load;
 mod bad_machine;
 mod compare;
 mod compared;
+mod completing;
 mod confine;
 mod export;
 mod formats;
@@ -74,6 +75,7 @@ fn main() {
         output::TESTS,
         hostile::TESTS,
         shells::TESTS,
+        completing::TESTS,
         export::TESTS,
         store::TESTS,
         report::TESTS,
