@@ -39,8 +39,8 @@ $(AXE):
 	@mkdir -p $(dir $(AXE)).. && cd $(dir $(AXE)).. && npm pack --silent axe-core@4.10.3 >/dev/null && tar xzf axe-core-4.10.3.tgz package/axe.min.js
 
 # Everything: the rooms that need no privileges, then the ones that need root and a disk.
-# One test compares its counts with strace's, one has groff read the manual, others look at reports in a browser.
-test: PACKAGES += strace groff-base chromium
+# One test compares its counts with strace's, one has groff read the manual, some complete in zsh and fish, others look at reports in a browser.
+test: PACKAGES += strace groff-base zsh fish chromium
 test: deps $(AXE)
 	$(CARGO) test --release --locked --workspace --no-fail-fast
 

@@ -73,7 +73,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         measured => measured?,
     };
     match args.json {
-        true => terminal::print_json(&measurement)?,
+        true => terminal::print_measurement(&measurement)?,
         false => terminal::show(&terminal::bench(&measurement, args.full))?,
     }
     Ok(0)
@@ -113,7 +113,7 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
     }
     bar.finish_and_clear();
     if args.json {
-        terminal::print_json(&all)?;
+        terminal::print_measurements(&all)?;
         return Ok(0);
     }
     let each: Vec<String> = all.iter().map(|m| count(m.iops)).collect();

@@ -1,10 +1,11 @@
-//! `iotrail completions`: what a shell reads to complete commands, options and their values.
+//! `iotrail completions`: what a shell reads to complete commands, options and their values. Experiments, stored runs and their cells are asked
+//! of the program itself (`candidates`).
 
-use clap::builder::PossibleValuesParser;
+pub mod candidates;
+
 use clap::{Args, CommandFactory};
 use clap_complete::{Shell, generate};
 
-use crate::experiment::builtin;
 use iotrail_base::error::Result;
 use iotrail_report::terminal;
 
@@ -17,18 +18,18 @@ pub struct CompletionsArgs {
 
 pub fn run(args: &CompletionsArgs) -> Result<u8> {
     let mut script = Vec::new();
-    generate(args.shell, &mut command(args.shell), "iotrail", &mut script);
-    terminal::print_ours(&String::from_utf8_lossy(&script))?;
-    Ok(0)
-}
-
-/// With the names of the built-in experiments, where the shell completes files beside them: an experiment may be a file.
-fn command(shell: Shell) -> clap::Command {
-    let command = super::Cli::command();
-    match shell {
-        Shell::Bash => command.mut_subcommand("run", |run| {
-            run.mut_arg("experiment", |a| a.value_parser(PossibleValuesParser::new(builtin::ALL.map(|(name, _)| name))))
-        }),
-        _ => command,
+    generate(args.shell, &mut super::Cli::command(), "iotrail", &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    // Where zsh would begin to complete by the script alone.
+    if let (Shell::Zsh, Some(at)) = (args.shell, script.rfind("if [ \"$funcstack[1]\" = ")) {
+        script.truncate(at);
     }
+    script += match args.shell {
+        Shell::Bash => include_str!("completions/bash.sh"),
+        Shell::Zsh => include_str!("completions/zsh.sh"),
+        Shell::Fish => include_str!("completions/fish.fish"),
+        _ => "",
+    };
+    terminal::print_ours(&script)?;
+    Ok(0)
 }

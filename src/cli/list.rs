@@ -28,15 +28,21 @@ pub struct ListArgs {
 
 #[derive(Serialize)]
 struct Listing {
+    /// `iotrail.list/1`.
     schema: &'static str,
+    /// The built-in experiments.
     experiments: Vec<BuiltIn>,
+    /// Path of the store.
     store: String,
+    /// The stored runs.
     runs: Vec<RunSummary>,
 }
 
 #[derive(Serialize)]
 struct BuiltIn {
+    /// Its name, for `iotrail run`.
     name: String,
+    /// Its title.
     title: String,
 }
 

@@ -105,6 +105,10 @@ enum Command {
 /// Exit status: 0 done, 1 a finding or comparison that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow
 /// it, 4 a gate that could not be evaluated, 5 data corruption, 70 a fault of ours.
 pub fn main() -> ExitCode {
+    if let Some(found) = completions::candidates::asked(std::env::args_os()) {
+        // A shell is completing a line: whoever cannot be answered is not told either.
+        return terminal::print_ours(&found).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     std::panic::set_hook(Box::new(|panic| {
         // Its first line asks for a report; where it was is below that, and the stack where RUST_BACKTRACE asks for it.
         let at = panic.location().map_or_else(String::new, |l| format!(" at {}:{}", l.file(), l.line()));

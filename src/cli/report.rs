@@ -105,8 +105,8 @@ fn screen(Named { record, is_stored, .. }: &Named, args: &ReportArgs) -> Result<
         false => format!("iotrail report {}", args.run),
     };
     match record.as_single() {
-        Some(m) if json => terminal::print_json(m)?,
-        Some(m) if m.net.is_some() => terminal::show(&terminal::net(m))?,
+        Some(m) if json => terminal::print_measurement(m)?,
+        Some(m) if m.net.is_some() => terminal::show(&terminal::net(m, args.full))?,
         Some(m) => terminal::show(&terminal::bench(m, args.full))?,
         None => drop(show(record, json, View { full: args.full, again: &again })?),
     }

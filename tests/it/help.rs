@@ -83,7 +83,7 @@ fn options() -> End {
         ),
         (
             "net load",
-            "--burst --check --connections --control --count --give-up --help --idle-connections --json --rate --reconnect --reconnect-after \
+            "--burst --check --connections --control --count --full --give-up --help --idle-connections --json --rate --reconnect --reconnect-after \
                    --request --response --runtime --seed --sender-cpus --sender-threads --store --warmup --window",
         ),
         (

@@ -9,8 +9,10 @@ mod bad_load;
 mod bad_machine;
 mod compare;
 mod compared;
+mod completing;
 mod confine;
 mod export;
+mod formats;
 mod help;
 mod hostile;
 mod json;
@@ -74,10 +76,12 @@ fn main() {
         output::TESTS,
         hostile::TESTS,
         shells::TESTS,
+        completing::TESTS,
         export::TESTS,
         store::TESTS,
         report::TESTS,
         restore::TESTS,
+        formats::TESTS,
         rooms::TESTS,
         compare::TESTS,
         bad_load::TESTS,

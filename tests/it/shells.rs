@@ -7,7 +7,7 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("shells::bash_completes_commands_options_values_and_experiments", bash),
+    ("shells::bash_completes_commands_options_and_values", bash),
     ("shells::each_shell_has_its_script", scripts),
     ("shells::the_manual_has_every_option_of_the_help", manual),
     ("shells::the_manual_is_sound", sound),
@@ -32,7 +32,6 @@ fn bash() -> End {
         ("iotrail bench --wait ", "block peek"),
         ("iotrail net be", "bench"),
         ("iotrail net load --connec", "--connections"),
-        ("iotrail run co", "coop coop-worse copy-cost"),
         ("iotrail compare --fail-on s", "slower"),
     ] {
         // As readline calls it: the words, the place among them, and what the word begins with.

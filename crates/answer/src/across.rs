@@ -19,14 +19,15 @@ use iotrail_stats::bootstrap::Counts;
 /// A kernel that was asked for, and what became of it: part of what `run --kernels --json` prints.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KernelRecord {
+    /// The kernel as it was asked for.
     pub asked: String,
     /// Its release; null where nothing was measured.
     pub kernel: Option<String>,
     /// Numbers of its runs in the store, one for each boot that measured.
     pub runs: Vec<i64>,
-    /// Whether software ran the machine's instructions; null where nothing was measured.
+    /// Software ran the machine's instructions; null where nothing was measured.
     pub emulated: Option<bool>,
-    /// What went wrong, a sentence for each boot.
+    /// What went wrong, a sentence for each boot that did not end its run.
     pub failed: Vec<String>,
 }
 
@@ -273,6 +274,18 @@ fn reversed(all: &[Measurement]) -> Option<(u64, u64)> {
     let each = all.iter().map(|m| m.delivery().filter(|d| d.completions > 0).map(|d| (d.inversions, d.completions)));
     let each: Vec<(u64, u64)> = each.collect::<Option<_>>()?;
     (!each.is_empty()).then(|| each.iter().fold((0, 0), |(a, b), (x, y)| (a + x, b + y)))
+}
+
+/// Completions of an arm that were posted before one that was ready earlier, and all of which that is known, by kernel. `None`: it is
+/// known of no kernel.
+pub fn lost_order(arm: &str, kernels: &[Boots]) -> Option<Vec<(String, u64, u64)>> {
+    let of = |k: &Boots| {
+        let cells = k.runs.iter().flat_map(|r| &r.cells).filter(|c| c.arm() == arm);
+        let all: Vec<Measurement> = cells.flat_map(|c| c.measurements.clone()).collect();
+        reversed(&all).map(|(n, of)| (short(&k.kernel).to_owned(), n, of))
+    };
+    let known: Vec<_> = kernels.iter().filter_map(of).collect();
+    (!known.is_empty()).then_some(known)
 }
 
 /// What is to be said of all of it.

@@ -33,8 +33,9 @@ const WHOLE_RUN: &str = "the whole run";
 /// Sentences about one group of cells, or about [the whole run](WHOLE_RUN).
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Conclusion {
-    /// `cpus irq · wait peek`; empty where the run has one group.
+    /// The group of cells: `cpus irq · wait peek`; empty where the run has one group.
     pub about: String,
+    /// What is concluded.
     pub sentences: Vec<String>,
 }
 

@@ -10,17 +10,21 @@ use iotrail_schema::run_record::{Expectation, Expected, RunRecord, value_text};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
+    /// It is so.
     Met,
+    /// It is not so.
     NotMet,
-    /// There is no comparison that could say so: not measured, not comparable, too few pairs.
+    /// No comparison could say so: not measured, not comparable, too few pairs.
     Open,
 }
 
 /// One expectation, at one combination of the other parameters.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judged {
+    /// What became of it.
     pub outcome: Outcome,
-    /// `iops of coop against default at depth 16: expected faster; it is faster (×1.2, 1.1–1.3)`.
+    /// The expectation, and what was measured. `iops of coop against default at depth 16: expected faster; it is faster (×1.2,
+    /// 1.1–1.3)`.
     pub text: String,
 }
 

@@ -30,29 +30,36 @@ impl Selection {
 /// These types *are* the JSON schema `iotrail.explain/1` (`docs/formats.md`).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explained {
+    /// `iotrail.explain/1`.
     pub schema: &'static str,
+    /// The recording's header.
     pub recording: Header,
-    /// How the recording stops; its rings and processes are here.
+    /// How the recording stops, with its end.
     pub ending: Ending,
     /// Completions in it.
     pub completions: u64,
-    /// Of these, the ones that were asked for.
+    /// Of these, the ones that `--ring` and `--opcode` ask for.
     pub selected: u64,
-    /// Since recording began: the last completion's posting, or the recording's end.
+    /// Length of the recording: to the last completion's posting, or to its end.
     pub length_ns: u64,
-    /// The last state that is in the file; null: none is.
+    /// The last state in the file; null: there is none.
     pub losses: Option<Losses>,
     /// When completions were lost.
     pub loss_spans: Vec<LossSpan>,
+    /// The I/Os, the slowest first.
     pub ios: Vec<ExplainedIo>,
 }
 
 /// Losses between two looks at the counters, neighbouring spans with losses as one. Times since recording began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LossSpan {
+    /// Its beginning, since recording began.
     pub from_ns: u64,
+    /// Its end.
     pub to_ns: u64,
+    /// Given up: no room to keep them.
     pub no_room: u64,
+    /// Lost on the way: the ring buffer was full.
     pub ring_buffer_full: u64,
 }
 
@@ -60,14 +67,19 @@ pub struct LossSpan {
 pub struct ExplainedIo {
     /// What it was ranked by: the latency or the delivery delay.
     pub slowness_ns: u64,
+    /// posted − submitted.
     pub latency_ns: u64,
+    /// posted − ready; null: not known.
     pub delay_ns: Option<u64>,
-    /// It is a later completion of a request that had some before: `latency_ns` is no latency.
+    /// It is a later completion of its request: `latency_ns` is no latency. It is ranked by its delay.
     pub later: bool,
-    /// Submission, since recording began; negative: before.
+    /// Its submission, since recording began; negative: before.
     pub submitted_after_ns: i64,
+    /// The timeline in words.
     pub sentences: Vec<String>,
+    /// The timeline.
     pub moments: Vec<Moment>,
+    /// The record.
     pub trail: Trail,
 }
 

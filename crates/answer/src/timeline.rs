@@ -16,7 +16,9 @@ pub struct Moment {
     pub what: &'static str,
     /// Since submission; null: not known. Negative where the stamps are out of order.
     pub after_ns: Option<i64>,
+    /// The CPU; null: not known.
     pub cpu: Option<u32>,
+    /// What happened.
     pub text: String,
 }
 

@@ -5,15 +5,19 @@ use serde::{Deserialize, Serialize};
 /// Data that a verified load read back and that is not what was written there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Corruption {
+    /// The file.
     pub file: String,
-    /// Of the first unit of 512 bytes that is wrong, from the beginning of the file.
+    /// Offset of the first unit of 512 bytes that is wrong.
     pub offset: u64,
+    /// What was written there.
     pub expected: String,
+    /// What was read.
     pub found: String,
     /// Blocks read that are wrong.
     pub blocks: u64,
+    /// Size of a block.
     pub block_bytes: u64,
-    /// The cell that read them; null outside of a run.
+    /// The cell that read them; left out outside of a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<u32>,
 }

@@ -10,45 +10,64 @@ pub const SCHEMA: &str = "iotrail.check/1";
 /// One object with everything; this struct is the JSON schema.
 #[derive(Debug, Serialize)]
 pub struct Report {
+    /// `iotrail.check/1`.
     pub schema: &'static str,
-    /// iotrail's version that made it.
+    /// Version of the iotrail that checked.
     pub version: &'static str,
+    /// The machine.
     pub host: Host,
+    /// CPU numbers.
     pub cpus: Cpus,
     /// The kernel's tick; null where it can't be told.
     pub tick_hz: Option<u32>,
+    /// What is allowed and what is not.
     pub items: Vec<Item>,
 }
 
 /// Lists of CPU numbers; null where they can't be read.
 #[derive(Debug, Default, Serialize)]
 pub struct Cpus {
+    /// Online CPUs.
     pub online: Vec<u32>,
+    /// Isolated CPUs; null where that can't be read.
     pub isolated: Option<Vec<u32>>,
+    /// CPUs without a tick; null where that can't be read.
     pub nohz_full: Option<Vec<u32>>,
-    /// Online CPUs that take the target's interrupts, and those that don't; null where the target has none.
+    /// Online CPUs that take the target's interrupts; null: the target has none.
     pub with_target_interrupts: Option<Vec<u32>>,
+    /// The other online CPUs; null: the target has none.
     pub without_target_interrupts: Option<Vec<u32>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
+    /// It is allowed.
     Ok,
+    /// It is missing.
     Missing,
+    /// It could not be told.
     Unknown,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
+    /// Rights of the process.
     Privileges,
+    /// The kernel.
     Kernel,
+    /// Rings, flags and operations.
     IoUring,
+    /// I/O interfaces.
     Engines,
+    /// BPF programs.
     Probes,
+    /// Clocks and the tick.
     Clock,
+    /// The target.
     Target,
+    /// CPUs.
     Cpus,
 }
 
@@ -81,11 +100,15 @@ impl Section {
 /// One thing that is allowed or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Item {
-    /// Stable: `io_uring.flag.defer_taskrun`.
+    /// Stable name: `io_uring.flag.defer_taskrun`.
     pub id: String,
+    /// Its section.
     pub section: Section,
+    /// Its name on the screen.
     pub name: String,
+    /// Whether it is there.
     pub state: State,
+    /// What was found.
     pub text: String,
     /// What can't be had without it; null where nothing is missing.
     pub lost: Option<String>,

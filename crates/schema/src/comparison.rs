@@ -11,44 +11,47 @@ pub const EQUIVALENT_WITHIN: f64 = 0.05;
 /// b against a, on one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
+    /// `iotrail.comparison/2`. Version 1 had `no_difference` for what is `equivalent` or `inconclusive` now.
     pub schema: String,
-    /// By its name: `iops`, `latency_p99`.
+    /// What is compared, by its name: see `--metric`. `cpu_per_io` is user, system and SQPOLL time in ns.
     pub metric: String,
     /// The parameters that the two sides share, with their values.
     pub at: Map<String, Value>,
-    /// Names of the sides: arms, or what the user called them by.
+    /// The base side: an arm in a run, else as it was given.
     pub a: String,
+    /// The side that is compared with it.
     pub b: String,
-    /// Blocks in which both were measured; of sides that were not interleaved, the repeats of the one that has fewer.
+    /// Blocks in which both were measured. Where `paired` is false, the repeats of the side that has fewer.
     pub pairs: usize,
-    /// Whether the sides were interleaved, so that repeats of one block are compared with each other.
+    /// Both sides were measured in the same blocks; false: apart.
     pub paired: bool,
-    /// What others disturbed.
+    /// Measurements that other work disturbed.
     #[serde(default)]
     pub disturbed: Disturbed,
-    /// The metric of b over that of a.
+    /// The metric of b over that of a; null where a side has no number.
     pub ratio: Option<f64>,
-    /// 95 % interval of the ratio.
+    /// 95 % interval of the ratio; null where there is none.
     pub ci95: Option<[f64; 2]>,
-    /// How far the load seems to differ from itself: a control arm against its twin, as a factor less 1.
+    /// How far the load differs from itself, as a factor less 1. Null without a control arm.
     pub noise_floor: Option<f64>,
-    /// The difference that so many repeats with this spread would show in 95 % of cases, as a factor less 1.
+    /// Difference that so many repeats would have shown in 95 % of cases, as a factor less 1.
     pub smallest_visible: Option<f64>,
-    /// How often equal sides would seem to differ as much, or more.
+    /// How often equal sides would seem to differ as much, or more. Null where there is no verdict to be had.
     #[serde(default)]
     pub p: Option<f64>,
-    /// The same with all comparisons of the metric that were made together in mind (Holm's): the verdict is by it.
+    /// `p` with all comparisons made together in mind (Holm's): the verdict is by it.
     #[serde(default)]
     pub p_adjusted: Option<f64>,
-    /// How many these are, this one among them.
+    /// How many comparisons of the metric were made together, this one among them.
     #[serde(default)]
     pub together: usize,
-    /// Sides that differ by no more are equivalent, as a factor less 1.
+    /// The band of equivalence, as a factor less 1.
     #[serde(default)]
     pub equivalent_within: f64,
-    /// What would show a difference of 10 %.
+    /// What would show a difference of 10 % in 95 % of cases. Null where no spread is known.
     #[serde(default)]
     pub to_show_10_percent: Option<Needed>,
+    /// Of b against a, in the metric's good direction.
     pub verdict: Verdict,
     /// Why it is not comparable, and what else has to be known.
     pub reasons: Vec<String>,
@@ -59,9 +62,9 @@ pub struct Comparison {
 pub struct Disturbed {
     /// All that both sides have.
     pub measurements: usize,
-    /// Measured again, and thrown away before.
+    /// Measured again, since others disturbed them.
     pub repeated: usize,
-    /// Left out: of these pairs, one measurement or both are disturbed all the same. Of sides that were measured apart, measurements.
+    /// Pairs that were left out; of sides that were measured apart, measurements.
     pub left_out: usize,
     /// Disturbed and counted, since too few were left without them.
     pub counted: usize,
@@ -71,14 +74,16 @@ pub struct Disturbed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
+    /// b is better.
     Faster,
+    /// b is worse.
     Slower,
     /// The interval lies within `equivalent_within`.
     Equivalent,
-    /// The sides may differ, or not.
+    /// The interval is too wide to call.
     #[serde(alias = "no_difference")]
     Inconclusive,
-    /// They measured different things.
+    /// The two sides measured different things.
     NotComparable,
 }
 
@@ -87,7 +92,7 @@ pub enum Verdict {
 pub struct Needed {
     /// Pairs, or repeats of each side.
     pub repeats: usize,
-    /// Of both sides, one after the other.
+    /// Time of both sides, one after the other.
     pub seconds: f64,
 }
 

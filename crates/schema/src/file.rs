@@ -6,21 +6,33 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
+    /// A regular file.
     File,
+    /// A directory.
     Directory,
+    /// A block device.
     BlockDevice,
+    /// A character device.
     CharacterDevice,
-    /// A FIFO with a name too.
+    /// A pipe or a FIFO.
     Pipe,
+    /// A socket.
     Socket,
+    /// An eventfd.
     Eventfd,
+    /// A timerfd.
     Timerfd,
+    /// A signalfd.
     Signalfd,
+    /// An epoll instance.
     Epoll,
+    /// A ring.
     IoUring,
+    /// An inotify instance.
     Inotify,
+    /// A pidfd.
     Pidfd,
-    /// Of the kernel's other kinds without an inode of their own.
+    /// Another of the kernel's kinds without an inode of its own.
     Anonymous,
     /// Only what the program named it by is known.
     Unknown,
@@ -86,6 +98,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Descriptor {
+    /// A file descriptor.
     Fd(i32),
     /// Index of a registered file (IOSQE_FIXED_FILE).
     Fixed(u32),
@@ -103,11 +116,13 @@ impl std::fmt::Display for Descriptor {
 /// The file as the kernel had it when the completion was posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSeen {
+    /// What kind of file it is.
     pub kind: Kind,
-    /// Of its superblock, as the kernel has it (20 bits of minor number); stat(2) may show another one (btrfs, overlayfs).
+    /// The kernel's device number (20 bits of minor number). That of stat(2) may be another one (btrfs, overlayfs).
     pub device: u32,
-    /// 0 of what has none of its own.
+    /// Inode number; 0 of what has none of its own.
     pub inode: u64,
+    /// Generation of the inode.
     pub generation: u32,
     /// It had no name any more.
     pub deleted: bool,

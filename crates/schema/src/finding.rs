@@ -29,12 +29,15 @@ impl Severity {
 /// A diagnosis, with its evidence and what would change it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
+    /// Stable name, as in the table of findings.
     pub code: String,
-    /// `note` or `warning`.
+    /// `note` explains; `warning` costs something that could be had back.
     pub severity: String,
+    /// The sentence.
     pub text: String,
-    /// Units are in the names.
+    /// Figures that the sentence rests on, units in the names.
     pub evidence: BTreeMap<String, f64>,
+    /// What would change it, and why.
     pub remedy: String,
     /// The ring it is about; null: the whole program.
     pub ring: Option<u32>,

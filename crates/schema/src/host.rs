@@ -4,12 +4,17 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
+    /// Its name.
     pub hostname: String,
+    /// Release of the kernel.
     pub kernel: String,
+    /// Model of the CPU.
     pub cpu_model: String,
+    /// Online CPUs.
     pub cpus: u32,
     /// What the load ran against; null without a file.
     pub target: Option<Target>,
+    /// The kernel's clock source; null where it can't be told.
     pub clock_source: Option<String>,
     /// `none`, `integrity`, `confidentiality`; null where it can't be told.
     pub lockdown: Option<String>,
@@ -19,28 +24,32 @@ pub struct Host {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Target {
+    /// The file or device.
     pub path: String,
     /// File system type; null for a device.
     pub filesystem: Option<String>,
     /// The whole disk: `vda`; null where the file is not on a block device.
     pub device: Option<String>,
+    /// The disk's driver.
     pub driver: Option<String>,
-    /// The block device whose queue takes the load's requests, where that is another than `device`: `loop0`.
+    /// The block device whose queue takes the requests, where that is not `device`: `loop0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_device: Option<String>,
-    /// Hardware queues.
+    /// Hardware queues of the device that takes the requests.
     pub queues: Option<u32>,
-    /// Of the queue that takes the load's requests: hardware queues that are polled (no interrupt).
+    /// Those of them that are polled.
     pub poll_queues: Option<u32>,
-    /// Of the queue that takes the load's requests.
+    /// I/O scheduler of the device that takes the requests.
     pub scheduler: Option<String>,
-    /// Interrupts that carry the device's completions.
+    /// Interrupts that carry the disk's completions.
     pub interrupts: Vec<TargetInterrupt>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetInterrupt {
+    /// Its number.
     pub irq: u32,
+    /// Its name in /proc/interrupts.
     pub name: String,
     /// CPUs that it is delivered to at present (effective affinity).
     pub cpus: Vec<u32>,

@@ -19,55 +19,69 @@ pub const SCHEMA: &str = "iotrail.measurement/1";
 /// One load, watched.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
+    /// `iotrail.measurement/1`.
     pub schema: String,
-    /// iotrail's version that made it.
+    /// Version of the iotrail that measured.
     pub version: String,
-    /// Wall-clock start, seconds since the epoch (UTC).
+    /// Wall-clock start.
     pub started_unix_s: u64,
+    /// The options of `bench`, as resolved.
     pub load: LoadRecord,
-    /// Wall time from the first submission to the last completion seen, warm-up not included.
+    /// From the first submission to the last completion seen; the warm-up is not included.
     pub elapsed_ns: u64,
-    /// I/Os that completed, errors and short ones included.
+    /// I/Os that completed, failed and short ones included. Of a network load: responses.
     pub ios: u64,
+    /// Bytes moved. Of a network load: those that the sender sent and received.
     pub bytes: u64,
     /// I/Os that completed with an error.
     pub errors: u64,
-    /// Of these errors, how many were which; null in measurements of versions that did not tell.
+    /// The errors by kind, the most frequent first. They sum to `errors`. Null in measurements of versions that did not tell.
     #[serde(default)]
     pub errors_by: Option<Vec<ErrorCount>>,
     /// I/Os that completed with fewer bytes than were asked for.
     pub short_ios: u64,
+    /// `ios` over `elapsed_ns`, per second.
     pub iops: f64,
+    /// Latency of single I/Os. Of a network load: the sender's.
     pub latency_ns: Latency,
+    /// Where the jobs' wall time went.
     pub phases: Phases,
+    /// CPU time of the load. Of a network load: the server's.
     pub cpu: Cpu,
-    /// Sums to `probe.completions_seen`, `unknown` included; empty where nothing was watched.
+    /// What delivered the completions. They sum to `probe.completions_seen`, `unknown` included. Empty where nothing was watched, and
+    /// of an epoll server, which has no completions.
     pub vehicles: Vec<VehicleCount>,
+    /// Counts per I/O.
     pub per_io: PerIo,
+    /// Returns from kernel to user mode of the watched threads, by cause.
     pub mode_switches: Vec<ModeSwitch>,
-    /// Task-work runs by how many items each ran, in powers of two.
+    /// Runs of task work by the number of items they ran, in powers of two.
     pub task_work_batches: Vec<TaskWorkBatch>,
+    /// Interrupts by vector and CPU.
     pub interrupts: Vec<Interrupt>,
+    /// Interprocessor interrupts that kicked or woke a watched thread, or that one sent.
     pub ipis: Vec<Ipi>,
-    /// Completion order; null where it could not be followed.
+    /// Order of completions, submitted to posted; null where requests were not followed.
     pub order: Option<Order>,
-    /// The parts of the mean latency, of the followed requests; null where none were followed.
+    /// The parts of the mean latency of the followed requests; null without `--follow`.
     #[serde(default)]
     pub stages: Option<StageRecord>,
-    /// How many requests were followed; null: none were to be.
+    /// How many requests were followed; null without `--follow`.
     #[serde(default)]
     pub followed: Option<Followed>,
-    /// Requests handed to io-wq, of all; null where requests were not followed.
+    /// Requests handed to io-wq, of all; null without `--follow`.
     #[serde(default)]
     pub punts: Option<Punts>,
+    /// What the probes saw and lost.
     pub probe: Probe,
-    /// Where the CPU went, by samples; null where none were taken. Every place is there; their samples sum to
-    /// `cpu_samples.taken`.
+    /// Where the CPU went, by samples, every place once; null without `--profile`. The samples sum to `cpu_samples.taken`.
     #[serde(default)]
     pub cpu_shares: Option<Vec<CpuShare>>,
+    /// How the CPUs were sampled; null without `--profile`.
     #[serde(default)]
     pub cpu_samples: Option<CpuSamples>,
-    /// What else happened around the measured span; null in measurements of versions that did not look.
+    /// What else happened around the measured span. It is read before and after, with nothing of the load in flight. Null in
+    /// measurements of versions that did not look. `docs/comparability.md` says what follows from it.
     #[serde(default)]
     pub circumstances: Option<Circumstances>,
     /// Both sides of a network load; null for storage.
@@ -76,9 +90,11 @@ pub struct Measurement {
     /// A program of the user's as the load; null: a load of ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ProgramRecord>,
+    /// The machine. Of a network load: the server's.
     pub host: Host,
+    /// What puts the numbers in doubt.
     pub warnings: Vec<Warning>,
-    /// How often it was measured before and thrown away, since others disturbed it.
+    /// How often it was measured before and thrown away, since other work disturbed it.
     #[serde(default)]
     pub thrown_away: u32,
 }
@@ -93,56 +109,81 @@ impl Measurement {
 /// The load's options as resolved. Optional values are null where the option was not given and has no default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadRecord {
+    /// The I/O interface. Of a network load the server's: `epoll`, `io_uring`, or `unknown` where it is not measured.
     pub engine: String,
+    /// Setup flags of the ring.
     pub ring: Ring,
+    /// CPU of the SQPOLL thread.
     pub sq_cpu: Option<u32>,
+    /// Idle time after which the SQPOLL thread sleeps.
     pub sq_idle_ms: Option<u32>,
+    /// What is registered with the ring: `files`, `buffers`, `ring`.
     pub register: Vec<String>,
+    /// Every request goes to io-wq (IOSQE_ASYNC).
     pub force_async: bool,
+    /// `randread`, `read`, `randwrite`, `write`, `randrw`, `nop`; `echo` of a network load.
     pub rw: String,
-    /// Block size.
+    /// Block size, bytes. Of a network load: the bytes of a request.
     pub bs: u64,
+    /// I/Os in flight per job. Of a network load: connections × window.
     pub depth: u32,
+    /// I/Os per submission. Of a network load: the burst.
     pub batch: u32,
+    /// Threads. Of a network load: the server's.
     pub jobs: u32,
-    /// `irq`, `non-irq` or the list, as asked for; null: not pinned.
+    /// `irq`, `non-irq` or a list, as asked for; null: not pinned.
     pub cpus_requested: Option<String>,
     /// The CPU of each job, in order; empty: not pinned.
     pub cpus: Vec<u32>,
+    /// How a job waits: `block` or `peek`.
     pub wait: String,
+    /// Who reaps: `same`, `thread` or `thread:CPU`.
     pub reaper: String,
+    /// Computing in user mode between reaping and submitting.
     pub think_ns: u64,
+    /// Fresh memory touched per I/O: `none`, `lazy`, `prefault`.
     pub scratch: String,
+    /// Computing processes on the load's CPUs: `none` or `busy:N`.
     pub neighbour: String,
+    /// The target; null: none.
     pub file: Option<String>,
+    /// Bytes of the target that are used.
     pub size: Option<u64>,
+    /// O_DIRECT; false: the page cache.
     pub direct: bool,
-    /// Set when the run ends by time.
+    /// Set where the load ends by time.
     pub runtime_ns: Option<u64>,
-    /// Set when the run ends by number of I/Os.
+    /// Set where the load ends by number of I/Os.
     pub count: Option<u64>,
+    /// Time before the measured span, with the same load.
     pub warmup_ns: u64,
     /// I/Os per second over all jobs; null: closed loop.
     pub rate: Option<f64>,
+    /// Blocks carry a checksum, and reads check it.
     pub verify: bool,
-    /// Of everything random in the load: the same seed gives the same I/Os in the same order. Null: measured before it was kept.
+    /// Seed of the offsets and of the mix of reads and writes. The same seed gives the same I/Os in the same order. Left out in older
+    /// records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u32>,
+    /// `auto`, `on` or `off`, as asked for.
     pub trace: String,
 }
 
 /// Errors of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorCount {
-    /// An errno's name (`EIO`), or what the drive said: `Unrecovered Read Error (NVMe status 2/0x81)`.
+    /// An errno's name: `EIO`. Of `io_uring_cmd` and `nvme_user` what the drive said: `Unrecovered Read Error (NVMe status 2/0x81)`.
     pub error: String,
+    /// How many I/Os ended with it.
     pub count: u64,
 }
 
 /// Ring setup flags asked for and, as the kernel's answer says, granted. Empty for other engines.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ring {
+    /// Flags that were asked for, by the names of `--ring`.
     pub requested: Vec<String>,
+    /// Flags that the kernel granted.
     pub granted: Vec<String>,
 }
 
@@ -152,9 +193,9 @@ pub struct Ring {
 pub struct Waits {
     /// Followed ones.
     pub requests: u64,
-    /// How many these stand for,
+    /// How many these stand for.
     pub estimated: u64,
-    /// with its 95 % interval: where not every request was followed, there may be more of which none was.
+    /// 95 % interval of `estimated`. Where not every request was followed, there may be more of which none was.
     #[serde(default)]
     pub estimated_ci95: Option<[f64; 2]>,
     /// Their own mean latency.
@@ -164,9 +205,13 @@ pub struct Waits {
 /// Fractions of the jobs' wall time; they sum to 1.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
+    /// Share of the time in submission.
     pub submit: f64,
+    /// Share of the time waiting or looking for completions.
     pub poll: f64,
+    /// Share of the time taking completions out of the queue.
     pub clear: f64,
+    /// The rest.
     pub other: f64,
     /// Wall time of all jobs together.
     pub total_ns: u64,
@@ -174,28 +219,33 @@ pub struct Phases {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Of the load's own threads, helpers of the interface (SQPOLL, io-wq, glibc's) not included; null where they are not known: a
-    /// server's that is none of ours, or whose kernel keeps no CPU time of single threads.
+    /// User time of the load's own threads, without SQPOLL, io-wq and glibc's helpers. The sum with `system_ns` is exact, the split is
+    /// by the kernel's ticks, and it is never more than `elapsed_ns` a thread. Null where it is not known: a server of another program,
+    /// or a kernel that keeps no CPU time of single threads.
     pub user_ns: Option<u64>,
+    /// System time of the same threads.
     pub system_ns: Option<u64>,
     /// CPU time of the SQPOLL threads; null without them.
     pub sqpoll_ns: Option<u64>,
-    /// Times that the load had to wake an SQPOLL thread which had gone to sleep (io_uring_enter with IORING_ENTER_SQ_WAKEUP); null
-    /// without one.
+    /// How often the load woke an SQPOLL thread (IORING_ENTER_SQ_WAKEUP); null without one.
     #[serde(default)]
     pub sqpoll_wakeups: Option<u64>,
-    /// CPU time of the process's other helper threads, those that have ended included: io-wq workers, glibc's helpers. What the
-    /// process's threads took in all, less the figures above: so to some tens of microseconds a thread.
+    /// CPU time of the process's other helper threads: io-wq workers, glibc's helpers. Those that have ended are included. It is what
+    /// the process's threads took in all less the figures above: right to some tens of microseconds a thread.
     #[serde(default)]
     pub helpers_ns: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VehicleCount {
+    /// The delivery path.
     pub vehicle: Vehicle,
+    /// Completions that it delivered.
     pub completions: u64,
+    /// The system call, interrupt or waker behind it; left out where there is none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub detail: Option<String>,
+    /// Delivery delay of its followed completions; left out where none was followed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay_ns: Option<Delay>,
 }
@@ -203,29 +253,36 @@ pub struct VehicleCount {
 /// Means over the followed completions with both *issued* and *ready*; `issue_ns`, `wait_ns` and `delivery_ns` sum to `total_ns`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageRecord {
+    /// Followed completions that the means are of.
     pub completions: u64,
+    /// Submitted to issued.
     pub issue_ns: f64,
+    /// Issued to ready.
     pub wait_ns: f64,
+    /// Ready to posted.
     pub delivery_ns: f64,
-    /// Of `delivery_ns`: until a kernel worker of the file system had finished the I/O; null where none was seen.
+    /// Part of `delivery_ns` until a kernel worker of the file system had finished the I/O. Null where none was seen.
     #[serde(default)]
     pub file_system_ns: Option<f64>,
-    /// Of the delivery: until task work was added for it; null where that was not seen. A mean over the `queued_completions` of
-    /// which it was seen.
+    /// Part of the delivery until task work was added; null where that was seen of none. A mean over `queued_completions`.
     #[serde(default)]
     pub queued_ns: Option<f64>,
+    /// Completions of which `queued` was seen.
     #[serde(default)]
     pub queued_completions: u64,
-    /// `delivery_ns` of the same: what `queued_ns` is a part of.
+    /// Mean `delivery_ns` of the same completions.
     #[serde(default)]
     pub queued_delivery_ns: Option<f64>,
-    /// Of the delivery: the submitting thread could run and waited for a CPU; null: not known of any.
+    /// How long submitters that could run waited for a CPU; null: known of none. A part of the delivery.
     #[serde(default)]
     pub runnable: Option<Runnable>,
+    /// The sum of `issue_ns`, `wait_ns` and `delivery_ns`.
     pub total_ns: f64,
-    /// As `mean_ci95` of a latency.
+    /// 95 % interval of `total_ns`, as `mean_ci95` of a latency. It and that of `delivery_delay_ns` are of the requests whose stages
+    /// could be seen: of block I/O with `sampled_events`, those in its windows alone.
     #[serde(default)]
     pub total_ci95: Option<[f64; 2]>,
+    /// Distribution of ready to posted.
     pub delivery_delay_ns: Latency,
 }
 
@@ -241,50 +298,50 @@ impl StageRecord {
 pub struct Followed {
     /// One request in so many; 1: all.
     pub one_in: u32,
-    /// All requests of a CPU were followed while there were few, and one in `one_in` of the others.
+    /// All requests of a CPU while there are few, one in `one_in` of the others. False: one in `one_in` throughout.
     #[serde(default)]
     pub adaptive: bool,
+    /// Followed completions.
     pub completions: u64,
-    /// Of `completions`: of requests that were followed while all were.
+    /// Of `completions`: those chosen while all requests were. Each stands for itself, the others for `one_in`.
     #[serde(default)]
     pub whole: u64,
-    /// Requests of which only one in `one_in` was chosen; null where all had to be followed, or it was not counted.
+    /// Requests of which one in `one_in` was chosen; 0: nothing was left out. Null with `one_in` 1, and where it was not counted.
     #[serde(default)]
     pub sampled_from: Option<u64>,
-    /// Requests that came while windows finished, which none of the followed ones stands for: counted, and in `requests_estimated`.
-    /// Null: not watched by windows.
+    /// Requests that came while windows finished: counted, and followed by none. They are in `requests_estimated`. Null: not watched by
+    /// windows.
     #[serde(default)]
     pub came_later: Option<u64>,
-    /// How many requests the followed and the unfinished ones stand for (the sum of their weights), with those that came later: to
-    /// be held against those counted.
+    /// How many requests the followed and unfinished ones stand for. Those that came later are in it. It is to be held against
+    /// `requests`; those given up, lost, skipped or without a completion are missing.
     #[serde(default)]
     pub requests_estimated: Option<f64>,
-    /// Its 95 % interval (`stats::estimate`).
+    /// 95 % interval of `requests_estimated`.
     #[serde(default)]
     pub requests_ci95: Option<[f64; 2]>,
-    /// Of `completions`: those with both *issued* and *ready* seen.
+    /// Of `completions`: those with both issued and ready seen.
     pub with_stages: u64,
-    /// Of `completions`: those with *queued* seen; null where the kernel lets no probe see it.
+    /// Of `completions`: those with queued seen. Null where the kernel lets no probe see it.
     #[serde(default)]
     pub with_queued: Option<u64>,
-    /// Chosen, but given up: no room to keep them.
+    /// Chosen, and given up: no room to keep them.
     pub no_room: u64,
-    /// Whole, but lost on the way: the ring buffer was full.
+    /// Complete, and lost on the way: the ring buffer was full.
     pub ring_buffer_full: u64,
-    /// Chosen, and without a completion as far as was seen: the program asked for none if they succeed
-    /// (IOSQE_CQE_SKIP_SUCCESS).
+    /// Chosen, and without a completion, as asked for (IOSQE_CQE_SKIP_SUCCESS).
     #[serde(default)]
     pub skipped: u64,
     /// Chosen, and over without a completion that was seen: it overflowed, or was missed.
     #[serde(default)]
     pub no_completion: u64,
-    /// Chosen, and not complete when watching ended.
+    /// Chosen, and not complete at the end of the watch or of their window.
     pub unfinished: u64,
-    /// Chosen, of native aio and complete, or of POSIX AIO; their results were not seen to be reaped.
+    /// Complete, and their result was not seen to be reaped: native aio and POSIX AIO.
     #[serde(default)]
     pub unreaped: u64,
-    /// Completions that are not among `completions`, since another open request had what they name: of multishot requests the user
-    /// data, of native aio the control block.
+    /// Completions left out, since another open request had what they name. Of a multishot request that is its user data, of native aio
+    /// its iocb.
     #[serde(default)]
     pub shared_user_data: u64,
 }
@@ -321,7 +378,7 @@ impl Followed {
 /// Requests handed to io-wq workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Punts {
-    /// Because the load asked for it (`--force-async`).
+    /// Because of IOSQE_ASYNC (`--force-async`).
     pub asked: u64,
     /// Because they would have blocked, or their operation always does.
     pub would_block: u64,
@@ -330,12 +387,19 @@ pub struct Punts {
 /// Ratios to `ios`; null where it could not be had.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerIo {
+    /// System calls.
     pub syscalls: Option<f64>,
+    /// Reschedule IPIs that task_work_add sent to a running thread.
     pub kicks: Option<f64>,
+    /// Reschedule IPIs.
     pub resched_ipis: Option<f64>,
+    /// Device interrupts.
     pub device_irqs: Option<f64>,
+    /// Returns from kernel to user mode.
     pub mode_switches: Option<f64>,
+    /// Context switches of the watched threads.
     pub context_switches: Option<f64>,
+    /// Runs of task work.
     pub task_work_runs: Option<f64>,
 }
 
@@ -343,35 +407,41 @@ pub struct PerIo {
 /// `timer_tick`, `resched_ipi`, `other`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModeSwitch {
+    /// `syscall`, `page_fault`, `device_irq`, `timer_tick`, `resched_ipi`, `other`.
     pub cause: String,
+    /// How many returns.
     pub count: u64,
 }
 
 /// Runs of task work that ran at least this many items, and fewer than twice as many (65,536 at most are told apart).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskWorkBatch {
+    /// Items of a run: this many, and fewer than twice as many. 65,536 at most are told apart.
     pub at_least: u64,
+    /// How many runs.
     pub runs: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
-    /// `36` for a device's interrupt line, else the mnemonic of /proc/interrupts: `LOC`, `RES`, `CAL`, `IWI`.
+    /// A device's interrupt by its number, else the mnemonic of /proc/interrupts. `36`, or `LOC`, `RES`, `CAL`, `IWI`.
     pub vector: String,
     /// The handler's or the vector's name: `virtio1-req.0`.
     pub name: String,
+    /// The CPU that took it.
     pub cpu: u32,
-    /// All that arrived on that CPU during the measurement, as the probes saw them.
+    /// All that arrived on that CPU in the span, as the probes saw them.
     pub count: u64,
     /// Those that arrived while a watched thread was current there.
     pub on_watched: u64,
-    /// Those in which I/O of the watched ended; null for other vectors than a device's, and where it could not be told.
+    /// Those in which I/O of the watched program ended. The rest of `count` is other programs'. Null for the kernel's own vectors, and
+    /// where it cannot be told.
     #[serde(default)]
     pub credited: Option<u64>,
-    /// The same span from /proc/interrupts; null where it could not be read. More than `count`: the probes were blind.
+    /// The same span from /proc/interrupts; null where it could not be read. More than `count`: the probes were blind at times.
     pub proc_count: Option<u64>,
-    /// Time that the CPU spent in its handler and in the softirqs that it raised, without the entry's own and the hypervisor's; null
-    /// for other vectors than a device's, and where the CPU was not sampled.
+    /// Time in its handler and the softirqs that it raised. The entry's own and the hypervisor's time are not in it. Null for other
+    /// vectors than a device's, and without `--profile`.
     #[serde(default)]
     pub spent_ns: Option<u64>,
 }
@@ -381,27 +451,32 @@ pub struct Interrupt {
 pub struct Ipi {
     /// The kernel function that sent it; `task_work_add` makes it a kick.
     pub site: String,
+    /// The sending CPU.
     pub from_cpu: u32,
+    /// The receiving CPU.
     pub to_cpu: u32,
+    /// How many.
     pub count: u64,
 }
 
 /// Of the followed requests (`path::order`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// Each request once: submitted → posted. No waits.
+    /// Followed completions, each request once; no waits.
     pub completions: u64,
-    /// Those that overtook another one, and
+    /// Completions that overtook one submitted before.
     pub inversions: u64,
-    /// those that were overtaken by another one: one that takes long is, by all. Null in older records.
+    /// Completions that were overtaken; null in older records. One that takes long is overtaken by all.
     #[serde(default)]
     pub overtaken: Option<u64>,
+    /// The most places that one was posted ahead of its turn.
     pub max_displacement: u64,
+    /// Between which stages they overtook.
     pub by: OrderBy,
-    /// Requests that were left out of this, since they are waits; `delivery` has them.
+    /// Requests that are left out of this, since they are waits; `delivery` has them.
     #[serde(default)]
     pub waits: u64,
-    /// Ready → posted; null where no completion was seen to become ready.
+    /// The same of ready to posted; null where no completion was seen to become ready.
     #[serde(default)]
     pub delivery: Option<Delivery>,
 }
@@ -409,32 +484,38 @@ pub struct Order {
 /// Whether completions were posted in the order in which they were ready, whatever the order of their submissions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Those that were seen to become ready; of a multishot request, each that was.
+    /// Followed completions that were seen to become ready. Of a multishot request, each that was.
     pub completions: u64,
-    /// Followed, and not seen to: done while they were submitted, or further ones of one wake-up of a multishot request.
+    /// Followed completions that were not seen to become ready. They were done at their submission, or are further ones of one wake-up
+    /// of a multishot request.
     pub without_ready: u64,
     /// Posted before one that was ready earlier.
     pub inversions: u64,
+    /// The most places that one was posted ahead of its turn.
     pub max_displacement: u64,
+    /// Where a later one overtook.
     pub by: DeliveredBy,
 }
 
 /// Where a later one overtook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeliveredBy {
-    /// As in [`OrderBy`].
+    /// In kernel workers of a file system. Null where the end of direct I/O is not seen (before Linux 6.6): then under `task_work`.
     pub file_system: Option<u64>,
+    /// In task work.
     pub task_work: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OrderBy {
+    /// In the block layer.
     pub block: u64,
+    /// In the device.
     pub device: u64,
-    /// In kernel workers of a file system; null where the end of direct I/O is not seen (before Linux 6.6): then under
-    /// `task_work`.
+    /// In kernel workers of a file system. Null where the end of direct I/O is not seen (before Linux 6.6): then under `task_work`.
     #[serde(default)]
     pub file_system: Option<u64>,
+    /// In task work.
     pub task_work: u64,
 }
 
@@ -442,13 +523,14 @@ pub struct OrderBy {
 pub struct Probe {
     /// `off` or `aggregate`.
     pub mode: String,
-    /// Null when nothing was watched.
+    /// Completions that the probes counted; null where nothing was watched. Of a network load they compare with
+    /// `net.server.total.completions`, not with `ios`.
     pub completions_seen: Option<u64>,
-    /// Completions that the load had and the probes can't follow (an interface without tracepoints).
+    /// Completions of an interface that has no tracepoints; null of an epoll server.
     pub untracked: Option<u64>,
-    /// Losses that completions and vehicles rest on: failed map updates, events missed by the programs that follow them.
+    /// Losses that completions and delivery paths rest on. They are failed map updates, and events that the programs missed.
     pub lost: Option<u64>,
-    /// Events that single programs missed because they were already running on that CPU, by program.
+    /// Events that single programs missed, since they were already running on that CPU.
     pub missed: Vec<Missed>,
     /// Names of the attached programs.
     pub programs: Vec<String>,
@@ -458,10 +540,15 @@ pub struct Probe {
 /// were taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuShare {
+    /// Where the samples fell.
     pub place: Place,
+    /// How many.
     pub samples: u64,
+    /// Share of `cpu_samples.taken`; null below 100 samples.
     pub share: Option<f64>,
+    /// Lower end of its 95 % interval.
     pub lo: Option<f64>,
+    /// Upper end of its 95 % interval.
     pub hi: Option<f64>,
 }
 
@@ -472,25 +559,29 @@ pub struct CpuSamples {
     pub clock: String,
     /// Samples per second and CPU that were asked for.
     pub hz: u32,
-    /// Between two samples of a CPU; null: paced by cycles.
+    /// Time between two samples of a CPU; null: paced by cycles.
     pub period_ns: Option<u64>,
-    /// What the shares are of: samples of the watched threads, on any CPU, and of the idle task on `idle_cpus`.
+    /// What the shares are of: samples of the watched threads, and idle ones of `idle_cpus`. A child of a traced program is sampled
+    /// from when it is first met: within 0.1 s, or when its first followed request has ended.
     pub taken: u64,
-    /// Other programs' samples, and idle ones of other CPUs.
+    /// Samples of other programs, and of other CPUs' idle time.
     pub elsewhere: u64,
     /// Samples that did not come, or found no room to be kept in.
     pub lost: u64,
-    /// Samples that the span had periods for, over all CPUs; null: paced by cycles.
+    /// Samples that the span had periods for, over all CPUs; null: paced by cycles. One more of a CPU whose timer fired at the very end
+    /// may have been taken.
     pub expected: Option<u64>,
-    /// CPUs whose idle time is in the shares: the load's, or, where it is not pinned, those that it was seen on.
+    /// CPUs whose idle time is in the shares. They are the load's, or, where it is not pinned, those that it was seen on.
     pub idle_cpus: Vec<u32>,
-    /// Innermost functions of samples whose place is `other`, the most frequent first, ten at most.
+    /// Innermost functions of samples whose place is `other`, ten at most. The most frequent come first.
     pub unplaced: Vec<FunctionSamples>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionSamples {
+    /// The kernel function.
     pub function: String,
+    /// How many samples fell into it.
     pub samples: u64,
 }
 
@@ -498,54 +589,59 @@ pub struct FunctionSamples {
 /// nothing of the load in flight. Null where it cannot be had.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Circumstances {
-    /// Wall time between the two readings: the measured span, and what attaching and reading the probes took.
+    /// Wall time between the two readings. It is `elapsed_ns`, and what attaching and reading the probes took.
     pub span_ns: u64,
-    /// CPUs that `steal_ns`, `thermal_throttles` and `frequency_khz` are of: those that the load and its helpers are bound
-    /// to and those of the target's interrupts, or all online ones where the load is not bound.
+    /// CPUs that `steal_ns`, `thermal_throttles` and `frequency_khz` are of. They are those that the load, its reaper and its SQPOLL
+    /// thread are bound to, and those of the target's interrupts; all online ones where the load is not bound.
     pub cpus: Vec<u32>,
-    /// Null without a target on a disk that counts.
+    /// What the target's disks moved; null without a disk that counts. Those with 0 in `queue/iostats` do not.
     pub device: Option<DeviceBytes>,
-    /// Null without a target, and where its owner does not let us see.
+    /// How much of the target is in the page cache. Null without a target, and where the file is another user's and may not be written.
     pub page_cache: Option<PageCache>,
-    /// Time that the hypervisor ran something else while those CPUs had work, summed over them; in ticks of 10 ms.
+    /// Time that the hypervisor ran something else while those CPUs had work. Summed over them, in ticks of 10 ms.
     pub steal_ns: Option<u64>,
-    /// CPUs' worth of time that this process's cgroup, or the tightest one around it, allows; null: no quota, or not known.
+    /// CPUs' worth of time that the control group allows; null: no quota. It is this process's group, or the tightest one around it.
+    /// Null too where no CPU controller is to be seen.
     pub cpu_quota: Option<f64>,
-    /// Time that the group was kept off its CPUs for having used up its quota, summed over them.
+    /// Time that the group's threads were kept off their CPUs for the quota, summed over CPUs.
     pub throttled_ns: Option<u64>,
-    /// How often those CPUs slowed down to stay cool.
+    /// How often those CPUs slowed down to stay cool; null in most virtual machines.
     pub thermal_throttles: Option<u64>,
-    /// Mean over those CPUs.
+    /// Mean frequency of those CPUs; null in most virtual machines.
     pub frequency_khz: Option<BeforeAfter<u64>>,
-    /// The target's interrupts at the end of the span; `host.target.interrupts` are those before the load was set up.
+    /// The target's interrupts at the end of the span, as `host.target.interrupts`.
     pub interrupts_after: Vec<TargetInterrupt>,
-    /// Tasks that ran or could run when the span began, without this program's own threads; asked-for neighbours are among them.
+    /// Tasks of others that ran or could run when the span began. Neighbours that were asked for are among them.
     pub runnable_before: Option<u32>,
-    /// Of the last minute, when the span began.
+    /// Load average of the last minute when the span began.
     pub load_average_before: Option<f64>,
-    /// Of the load's own threads: time that they could have run and something else had their CPU, summed over them.
+    /// Time that the load's own threads waited for a CPU, summed.
     pub run_queue_wait_ns: Option<u64>,
-    /// Of the load's own threads: how often they were put off their CPU while they had work.
+    /// How often the load's own threads were put off their CPU while they had work.
     pub involuntary_switches: Option<u64>,
-    /// Of the load's own threads.
+    /// Page faults of the load's own threads that needed no I/O.
     pub minor_faults: Option<u64>,
+    /// Page faults of the load's own threads that needed I/O.
     pub major_faults: Option<u64>,
-    /// Completions over the course of the span; null where it was too short for two intervals.
+    /// Completions over the course of the span; null below two intervals.
     pub throughput: Option<Throughput>,
 }
 
 /// What the target's disks moved in the span, whoever asked, beside what the load moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceBytes {
+    /// Bytes read from the target's disks, whoever asked (`/sys/block/…/stat`).
     pub read_bytes: u64,
+    /// Bytes written to them.
     pub written_bytes: u64,
-    /// Read and written by the load together.
+    /// Bytes read and written by the load.
     pub asked_bytes: u64,
 }
 
 /// Shares (0 to 1) of the used part of the target. Of more than 1 GiB 64 evenly spread windows are looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageCache {
+    /// In the page cache.
     pub resident: BeforeAfter<f64>,
     /// Waiting to be written back, or being so; null before Linux 6.5.
     pub dirty: Option<BeforeAfter<f64>>,
@@ -553,7 +649,9 @@ pub struct PageCache {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BeforeAfter<T> {
+    /// At the first reading.
     pub before: T,
+    /// At the second.
     pub after: T,
 }
 
@@ -561,12 +659,16 @@ pub struct BeforeAfter<T> {
 /// not among them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throughput {
+    /// Length of an interval: 50 ms, doubled until 100 of them are enough.
     pub interval_ns: u64,
+    /// Completions in each interval.
     pub ios: Vec<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missed {
+    /// The program's name.
     pub program: String,
+    /// How many events.
     pub events: u64,
 }

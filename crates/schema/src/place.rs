@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// In user mode.
+    /// User mode.
     User,
     /// Taking requests and starting them; what io-wq's workers do around a request.
     Submit,
@@ -14,6 +14,7 @@ pub enum Place {
     Copy,
     /// File systems, the page cache, and the calls that lead there.
     FileSystem,
+    /// The block layer.
     BlockLayer,
     /// Device drivers, and the mapping of memory for their devices.
     Driver,
@@ -25,6 +26,7 @@ pub enum Place {
     Poll,
     /// Queueing task work and running it.
     TaskWork,
+    /// Waking threads and choosing what runs.
     WakeUpAndScheduling,
     /// Into a system call and out of it.
     SyscallEntry,
@@ -34,6 +36,7 @@ pub enum Place {
     Ipi,
     /// Tracepoints in use and the BPF programs on them: the probes' own cost, and other tracers'.
     Tracing,
+    /// The CPU had nothing to run.
     Idle,
     /// No table knows any of its functions.
     Other,

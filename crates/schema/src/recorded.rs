@@ -12,22 +12,26 @@ pub const SCHEMA: &str = "iotrail.recording/1";
 /// What is known when recording begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
+    /// `iotrail.recording/1`.
     pub schema: String,
-    /// Of the iotrail that recorded.
+    /// Version of the iotrail that recorded.
     pub version: String,
+    /// As in a trace.
     pub subject: Subject,
     /// One request in so many is recorded; 1: all.
     pub one_in: u32,
-    /// All of a CPU's while there were few, and one in `one_in` of the others: each says what it stands for.
+    /// As in a trace's `followed`.
     #[serde(default)]
     pub adaptive: bool,
-    /// So many of these at most are in the recording, the slowest; null: all.
+    /// Of these only so many, the slowest, are recorded; null: all.
     #[serde(default)]
     pub slowest: Option<u64>,
-    /// Recorded in windows of so many nanoseconds, one in each period of so many; null: all the time.
+    /// Recorded for so many nanoseconds in each so many; null: all the time.
     #[serde(default)]
     pub windows: Option<(u64, u64)>,
+    /// One moment on the clock of the stamps and on the wall's.
     pub origin: ClockOrigin,
+    /// The machine.
     pub host: Host,
 }
 
@@ -44,22 +48,24 @@ pub struct ClockOrigin {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
+    /// One completion.
     Trail(Trail),
-    /// A later completion of a request (`path::multishot`), where the ones before it may not be in the recording.
+    /// A later completion of its request, where those before it may not be in the recording (`--slowest`).
     Later(Trail),
+    /// What became of the chosen requests up to a moment.
     Losses(Losses),
 }
 
 /// What became of the chosen requests up to a moment, from the beginning on; never less than the one before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
-    /// CLOCK_MONOTONIC.
+    /// The moment, CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// Completions that came through.
+    /// Completions that came through, from the beginning on.
     pub followed: u64,
-    /// Chosen, but given up: no room to keep them.
+    /// Chosen, and given up: no room to keep them.
     pub no_room: u64,
-    /// Whole, but lost on the way: the ring buffer was full.
+    /// Complete, and lost on the way: the ring buffer was full.
     pub ring_buffer_full: u64,
     /// Chosen, and its completion was not seen: it found the queue full, or was missed.
     #[serde(default)]
@@ -75,13 +81,15 @@ impl Losses {
 /// What is known only when recording ends.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// The last state; its moment is that of the end.
+    /// The last state; its moment is the end's.
     pub losses: Losses,
     /// Chosen, and not complete when recording ended.
     pub unfinished: u64,
+    /// As in a trace.
     pub rings: Vec<RingRecord>,
+    /// As in a trace.
     pub processes: Vec<ProcessRecord>,
-    /// Names of the files that trails went to, 4,096 of them at most; by number, in order.
+    /// Names of the files that trails went to, 4,096 at most.
     #[serde(default)]
     pub files: Vec<FileName>,
 }
@@ -89,8 +97,11 @@ pub struct End {
 /// The name of a file, by the numbers that the kernel has for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileName {
+    /// The kernel's device number.
     pub device: u32,
+    /// Inode number.
     pub inode: u64,
+    /// Generation of the inode.
     pub generation: u32,
     /// The whole path as /proc had it, or the last part alone.
     pub path: String,
@@ -111,12 +122,18 @@ impl End {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// As it should.
+    /// The recording is whole.
     Whole(Box<End>),
-    /// The file ends before its end was written: recording was killed, or the file was not copied whole.
-    Cut { at_byte: u64 },
+    /// The file ends before its end was written: it was killed, or not copied whole.
+    Cut {
+        /// Where it ends.
+        at_byte: u64,
+    },
     /// Bytes are not those that were written; nothing from there on is read.
-    Damaged { at_byte: u64 },
+    Damaged {
+        /// Where the damage begins.
+        at_byte: u64,
+    },
 }
 
 impl Ending {

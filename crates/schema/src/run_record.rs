@@ -28,17 +28,17 @@ const SINGLE: &str = "bench";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Table {
-    /// Throughput, latency, vehicles, kicks and interrupts per I/O: how completions were delivered.
+    /// Throughput, latency, delivery paths, kicks and interrupts per I/O.
     Delivery,
-    /// Wall time of all requests and the shares of submit, poll and clear: where the time went.
+    /// Wall time of all requests, and the shares of submit, poll and clear.
     Cost,
-    /// The CPU that takes the interrupts against another: kicks, IPIs, interrupts, and what share of the job's CPU they took.
+    /// The CPU that takes the interrupts against another.
     Placement,
     /// Returns from kernel to user mode by cause, and the tail of the latency.
     ModeSwitches,
     /// How late completions were delivered, and by what.
     Delays,
-    /// Whether a completion was there before it was asked for, was delivered by the asking, or had to be slept for.
+    /// Whether a completion was there before, came with the call, or was slept for.
     Timelines,
     /// CPU time of each I/O, by place.
     Shares,
@@ -48,9 +48,9 @@ pub enum Table {
     Punts,
     /// Kicks, sleeps, interrupts and system calls of each I/O.
     Kicks,
-    /// A network load: requests a second, their latency, the server's CPU time for each, and how its completions were delivered.
+    /// A network load: requests a second, latency, the server's CPU time, delivery paths.
     Net,
-    /// A network load, run by run: requests a second and idle time beside the order in which completions were delivered.
+    /// A network load, run by run: throughput and idle time beside the order of delivery.
     Order,
     /// A program of the user's: its time, its CPU time, its own figures.
     Program,
@@ -59,48 +59,57 @@ pub enum Table {
 /// One run: what was planned, and what has been measured of it so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
+    /// `iotrail.run/1`.
     pub schema: String,
     /// The run's number in its store.
     pub run: i64,
+    /// Name of the experiment.
     pub experiment: String,
+    /// As in the experiment's file.
     pub title: String,
+    /// As in the experiment's file.
     pub question: String,
     /// What was expected, and why, before anything was measured.
     pub expect: String,
+    /// Which table shows it.
     pub table: Table,
+    /// It was run with `--quick`.
     pub quick: bool,
-    /// Of the order of the cells.
+    /// Seed (32 bits) of the order of the cells.
     pub seed: u32,
     /// Measurements planned for each cell; with `stop`, at most.
     pub repeats: u32,
-    /// When it may end before that.
+    /// The stopping rule; null: none.
     #[serde(default)]
     pub stop: Option<Stop>,
-    /// Names of the parameters, in the experiment's order. The arm is among them.
+    /// Names of the parameters, in the experiment's order, `arm` the last.
     pub axes: Vec<String>,
-    /// Names of the arms; the first one is what the others are compared with.
+    /// Names of the arms; the others are compared with the first.
     #[serde(deserialize_with = "arm_names")]
     pub arms: Vec<String>,
-    /// Of a program's run: what became of each arm before it was measured. `--json` prints these as `arms`.
+    /// Of a program's run: what became of each arm before it was measured; printed as `arms`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<TriedArm>,
-    /// What the arms are compared on (`answer::compare::Metric`); empty: what the table is about.
+    /// What the arms are compared on; empty: what the table is about.
     #[serde(default)]
     pub metrics: Vec<String>,
-    /// Arms that differ by no more are equivalent, as a factor less 1; `None`: `comparison::EQUIVALENT_WITHIN`.
+    /// The band of equivalence, as a factor less 1; null: 0.05.
     #[serde(default)]
     pub equivalent_within: Option<f64>,
+    /// As in the experiment's file.
     #[serde(default)]
     pub expectations: Vec<Expectation>,
-    /// Seconds since the epoch (UTC).
+    /// Wall-clock start.
     pub started_unix_s: u64,
-    /// Null while measurements are missing.
+    /// Wall-clock end; null while measurements are missing.
     pub finished_unix_s: Option<u64>,
-    /// What ended the run early: data that was read back wrong. Absent: none was found.
+    /// What ended the run early: data that was read back wrong. Left out where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corruption: Option<Corruption>,
+    /// Every combination of the parameters. A cell whose arm is `control` is the first arm measured again. It is no arm, and gives the
+    /// noise floor.
     pub cells: Vec<CellRecord>,
-    /// The other arms against the first one; computed when the run is read, not stored.
+    /// Every other arm against the first, metric by metric. Computed when the run is read.
     pub comparisons: Vec<Comparison>,
 }
 
@@ -123,32 +132,41 @@ fn arm_names<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D
 pub struct Stop {
     /// Half-width of the interval, as a share of the ratio.
     pub within: f64,
-    /// Blocks.
+    /// Blocks, at least.
     pub at_least: u32,
-    /// No block is begun that would end later than this after the run was started, or taken up.
+    /// No block is begun that would end later than this after the start; null: no limit. Of a resumed run, after it was resumed.
     pub budget_s: Option<f64>,
 }
 
 /// What one arm's comparisons with the first arm are expected to say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
+    /// The metric.
     pub metric: String,
+    /// The arm that is compared with the first.
     pub arm: String,
     /// Parameters that are to have these values; the others any.
     pub at: Map<String, Value>,
+    /// What the comparison is expected to say.
     pub is: Expected,
-    /// Bounds of the ratio, arm to first arm.
+    /// Lower bound of the ratio to the first arm.
     pub at_least: Option<f64>,
+    /// Upper bound of the ratio to the first arm.
     pub at_most: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
+    /// Better than the first arm.
     Faster,
+    /// Worse.
     Slower,
+    /// Equivalent.
     NoDifference,
+    /// Not worse.
     NotSlower,
+    /// Not better.
     NotFaster,
 }
 
@@ -157,7 +175,7 @@ pub enum Expected {
 pub struct CellRecord {
     /// Number in the plan, from 1.
     pub cell: u32,
-    /// Parameter → value, the arm and the variant by name.
+    /// Parameter → value; the arm and the variant by name.
     pub params: Map<String, Value>,
     /// Why this host cannot do it; null when it can.
     pub untestable: Option<String>,

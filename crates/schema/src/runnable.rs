@@ -8,30 +8,32 @@ use crate::trail::{Meanwhile, Trail};
 /// Waiting for a CPU, a part of delivery.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Runnable {
-    /// Followed completions with all stages of which it is known, waits included; those that did not wait for a CPU are among them with 0.
+    /// Followed completions of which it is known, waits and those that did not wait among them.
     pub completions: u64,
+    /// Mean time waited for a CPU.
     pub mean_ns: f64,
-    /// Mean delivery delay of the same: what `mean_ns` is a part of.
+    /// Mean delivery of the same completions: what `mean_ns` is a part of.
     pub delivery_ns: f64,
-    /// Of `completions`, those that waited for [`LONG_NS`] or longer while another thread had their CPU,
+    /// Those that waited 100 µs or longer while another thread had their CPU.
     pub long: u64,
-    /// and the share of all that these stand for.
+    /// The share of all completions that these stand for.
     pub long_share: f64,
+    /// Distribution of the time waited.
     pub delay_ns: Latency,
-    /// The part of the time that was waited in which another thread had the CPU; in the rest it was idle, and had to wake up.
+    /// Part of the time waited in which another thread had the CPU. In the rest it was idle, and had to wake up.
     pub others_share: f64,
-    /// Who had the CPU, by their shares of the time, the most first.
+    /// Who had the CPU, five at most, the most first.
     pub by: Vec<HadCpu>,
 }
 
 /// Who had the CPU that a submitter waited for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HadCpu {
-    /// Null: nobody was seen there, or the submitter got another CPU than its last one; 0: the CPU was idle, and had to wake up.
+    /// The thread; 0: the CPU was idle and had to wake up; null: nobody was seen.
     pub tid: Option<u32>,
-    /// Null where `tid` is.
+    /// Its name; null where `tid` is.
     pub comm: Option<String>,
-    /// Of the time that was waited.
+    /// Share of the time that was waited.
     pub share: f64,
 }
 

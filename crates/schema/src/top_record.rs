@@ -14,32 +14,38 @@ pub const SCHEMA: &str = "iotrail.top/1";
 /// One interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TopRecord {
+    /// `iotrail.top/1`.
     pub schema: String,
+    /// Version of the iotrail that watches.
     pub version: String,
-    /// From 1.
+    /// Number of the interval, from 1.
     pub interval: u64,
-    /// Its end, seconds since the epoch (UTC).
+    /// Wall-clock end of the interval.
     pub ended_unix_s: u64,
+    /// What the rates are taken over.
     pub elapsed_ns: u64,
     /// One request in so many is followed.
     pub one_in: u32,
     /// As in a trace's `followed`.
     #[serde(default)]
     pub adaptive: bool,
+    /// Everything.
     pub total: TotalRates,
-    /// The busiest first.
+    /// Each process, the busiest first.
     pub processes: Vec<ProcessRates>,
-    /// The busiest first. Those of processes that have ended are there as long as they did something.
+    /// Each ring, the busiest first; of more than 512 the busiest. Those of processes that have ended are there as long as they did
+    /// something.
     pub rings: Vec<RingRates>,
-    /// More rings than these, the least busy: how many did something, and what. They are in the total and in their processes; null:
-    /// there are none.
+    /// What further rings did; null: there are none. Their processes' rates and the total have it too.
     #[serde(default)]
     pub other_rings: Option<OtherRates>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OtherRates {
+    /// How many rings did something.
     pub rings: u64,
+    /// Their rates.
     #[serde(flatten)]
     pub rates: Rates,
 }
@@ -47,58 +53,70 @@ pub struct OtherRates {
 /// What is told of everything, of a process and of a ring.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
+    /// Requests.
     pub requests_per_s: f64,
+    /// Completions. Times `elapsed_ns` / 10⁹ and summed over all intervals, it is what was counted.
     pub completions_per_s: f64,
+    /// Bytes of the results.
     pub bytes_per_s: f64,
     /// Completions with an error.
     pub errors_per_s: f64,
     /// Requests handed to io-wq.
     pub punts_per_s: f64,
-    /// Completions that found the completion queue full, in this interval.
+    /// Completions that found the completion queue full, in the interval.
     pub overflows: u64,
-    /// posted − submitted.
+    /// Of the followed requests: posted − submitted.
     pub latency_ns: Latency,
-    /// As a trace's: in no mean; null: there were none.
+    /// Requests that were kept open until something came; null: none.
     #[serde(default)]
     pub waits: Option<Waits>,
-    /// posted − ready.
+    /// Of the followed requests: posted − ready.
     pub delivery_delay_ns: Latency,
-    /// The most frequent first.
+    /// What delivered the completions, the most frequent first. Completions whose delivery path is not decided yet are in the next
+    /// interval's.
     pub vehicles: Vec<VehicleShare>,
 }
 
 /// What one vehicle carried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VehicleShare {
+    /// The delivery path.
     pub vehicle: Vehicle,
+    /// Completions that it delivered.
     pub completions: u64,
-    /// Of the completions whose vehicle was decided in this interval.
+    /// Of the completions whose delivery path was decided in this interval.
     pub share: f64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TotalRates {
+    /// The rates.
     #[serde(flatten)]
     pub rates: Rates,
-    /// Of these completions, those of no ring: native aio's.
+    /// Of these completions, those of native and POSIX AIO. Their requests, bytes, errors and latencies are in the total as well.
     pub of_no_ring_per_s: f64,
-    /// Reschedule IPIs sent to make a running task notice task work; null where not counted.
+    /// Kicks; null: not counted. They are counted by call site and CPU, so that there is no figure for one ring.
     pub kicks_per_s: Option<f64>,
+    /// Context switches of the watched threads.
     pub context_switches_per_s: f64,
     /// Events that the probes lost in this interval and that counts rest on.
     pub lost: u64,
-    /// Followed requests that were given up or lost in this interval: no count is affected.
+    /// Followed requests that were given up or lost in this interval; no count is affected.
     pub followed_lost: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessRates {
+    /// Its number.
     pub tgid: u32,
+    /// Its name.
     pub comm: String,
+    /// How many rings it has.
     pub rings: usize,
+    /// Its rates.
     #[serde(flatten)]
     pub rates: Rates,
-    /// Its submission-queue threads together, in CPUs; null: it has none, or /proc did not say for one.
+    /// CPUs that its submission-queue threads took; null: none, or /proc did not say for one.
     pub sqpoll_cpu: Option<f64>,
 }
 
@@ -106,36 +124,51 @@ pub struct ProcessRates {
 pub struct RingRates {
     /// Its number while this is watched, from 0.
     pub ring: u32,
+    /// The process that made it.
     pub tgid: u32,
+    /// That process's name.
     pub comm: String,
     /// As in a trace's rings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_of: Option<u32>,
-    /// Empty: not found in /proc.
+    /// File descriptors that name it; empty: not found in /proc.
     pub fds: Vec<u32>,
+    /// Setup flags, by the names of `--ring`.
     pub flags: Vec<String>,
+    /// Entries of the submission queue.
     pub sq_entries: u32,
+    /// Entries of the completion queue.
     pub cq_entries: u32,
+    /// Its rates.
     #[serde(flatten)]
     pub rates: Rates,
-    /// CPU time of its submission-queue thread a second of time; null: it has none, or /proc did not say.
+    /// CPUs that its submission-queue thread took; null: it has none, or /proc did not say.
     pub sqpoll_cpu: Option<f64>,
+    /// Its requests by opcode.
     pub opcodes: Vec<OpcodeRates>,
-    /// By vehicle and detail, the most frequent first.
+    /// What delivered its completions, with details and delays, the most frequent first.
     pub carried: Vec<VehicleCount>,
+    /// The parts of the mean latency; null where too little was followed.
     pub stages: Option<StageRecord>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpcodeRates {
+    /// The operation.
     pub opcode: String,
+    /// Requests.
     pub requests_per_s: f64,
+    /// Completions.
     pub completions_per_s: f64,
+    /// Bytes of the results.
     pub bytes_per_s: f64,
+    /// Completions with an error.
     pub errors_per_s: f64,
+    /// Requests handed to io-wq.
     pub punts_per_s: f64,
+    /// Of the followed requests: posted − submitted.
     pub latency_ns: Latency,
-    /// As in [`Rates`].
+    /// Requests that were kept open until something came; null: none.
     #[serde(default)]
     pub waits: Option<Waits>,
 }

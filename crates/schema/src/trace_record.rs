@@ -24,133 +24,176 @@ pub const SCHEMA: &str = "iotrail.trace/1";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TraceRecord {
+    /// `iotrail.trace/1`.
     pub schema: String,
+    /// Version of the iotrail that watched.
     pub version: String,
+    /// Wall-clock start.
     pub started_unix_s: u64,
-    /// What was asked to be watched: the command, the process, or all.
+    /// What was asked to be watched.
     pub subject: Subject,
+    /// Everything that was watched.
     pub total: Total,
-    /// In the order of their creation, as far as it was seen.
+    /// One for each ring, in the order in which they were made. Of more than 512 rings and contexts the busiest.
     pub rings: Vec<RingRecord>,
-    /// The same of the interfaces without rings of requests.
+    /// The same of native aio (one for each context) and POSIX AIO (one for each process).
     #[serde(default)]
     pub contexts: Vec<ContextRecord>,
-    /// Of more rings and contexts than those two lists tell of: the least busy, by process. They are in the total.
+    /// What further rings and contexts did, by process. They are in the total.
     #[serde(default)]
     pub others: Vec<OthersRecord>,
+    /// What stands out, and what would change it.
     pub findings: Vec<Finding>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
+    /// A command.
     Command {
+        /// The command line.
         argv: Vec<String>,
+        /// Its exit status, 128 + the signal that killed it; null: it had not ended.
         exit_status: Option<i32>,
     },
+    /// A process.
     Process {
+        /// Its number.
         tgid: u32,
+        /// Its name.
         comm: String,
-        /// Watched with it from the beginning.
+        /// How many that descend from it are watched from the beginning.
         #[serde(default)]
         descendants: usize,
     },
-    /// Several that were named.
+    /// Several processes.
     Processes {
+        /// Their numbers.
         tgids: Vec<u32>,
+        /// How many that descend from them are watched from the beginning.
         #[serde(default)]
         descendants: usize,
     },
+    /// Every process.
     All,
 }
 
 /// A measurement without `load` and `phases` (there is no load of ours), and what a program of others' adds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Total {
-    /// Watched: where it was by windows, `choosing_ns` and `finishing_ns` of these.
+    /// Time watched; by windows, the sum of `choosing_ns` and `finishing_ns`.
     pub elapsed_ns: u64,
-    /// Null: all the time. Otherwise counts, rates and findings are of the windows alone, and CPU times are not told.
+    /// Windows in which the probes were attached; null: all the time. Counts, rates and findings are of the windows alone then. `cpu`,
+    /// `active_ns` and what /proc tells of helper threads are null.
     #[serde(default)]
     pub windows: Option<Windows>,
     /// Completions.
     pub ios: u64,
+    /// Bytes of the results that were seen.
     pub bytes: u64,
+    /// Errors of the results that were seen.
     pub errors: u64,
-    /// Of the opcodes that have `short`.
+    /// Fewer bytes than asked for, of the opcodes whose `short` is not null.
     pub short_ios: u64,
+    /// Completions a second.
     pub iops: f64,
-    /// Of the followed requests: posted − submitted; of native and POSIX AIO, reaped − submitted.
+    /// Of the followed requests: posted − submitted; of native and POSIX AIO, reaped − submitted. Its mean is without `waits`.
     pub latency_ns: Latency,
-    /// As an opcode's.
+    /// Requests that were kept open until something came; null: none.
     #[serde(default)]
     pub waits: Option<Waits>,
+    /// CPU time of the watched processes.
     pub cpu: TraceCpu,
+    /// What delivered the completions. They sum to `probe.completions_seen`.
     pub vehicles: Vec<VehicleCount>,
+    /// Counts per completion.
     pub per_io: PerIo,
+    /// Returns from kernel to user mode of the watched threads, by cause.
     pub mode_switches: Vec<ModeSwitch>,
+    /// Runs of task work by the number of items they ran, in powers of two.
     pub task_work_batches: Vec<TaskWorkBatch>,
+    /// Interrupts by vector and CPU.
     pub interrupts: Vec<Interrupt>,
+    /// Interprocessor interrupts that kicked or woke a watched thread, or that one sent.
     pub ipis: Vec<Ipi>,
+    /// Order of completions, submitted to posted; null where it could not be followed.
     pub order: Option<Order>,
+    /// How many requests were followed.
     pub followed: Followed,
+    /// Requests by opcode.
     pub opcodes: Vec<OpcodeRecord>,
+    /// The parts of the mean latency; null where too little was followed.
     pub stages: Option<StageRecord>,
-    /// Requests by how many the io_uring_enter call that brought them was asked to submit, of the followed ones.
+    /// Followed requests by how many their io_uring_enter call was asked to submit. Calls that brought requests which came later
+    /// (`followed.came_later`) are in none of these.
     pub enter_batches: Vec<EnterBatch>,
-    /// All io_uring_enter calls that submitted; null: none was followed, or too few to tell.
+    /// All io_uring_enter calls that submitted. By windows: while requests were chosen. Null where fewer than 50 requests of a sample
+    /// tell of them.
     #[serde(default)]
     pub enter_calls: Option<Estimate>,
     /// Followed completions by the CPU on which they were ready and the one on which they were posted.
     pub cpu_pairs: Vec<CpuPair>,
-    /// Followed completions by how many items the task-work run that carried them ran.
+    /// Followed completions by how many items their run of task work ran. An item of a multishot request may post several: the runs
+    /// themselves are in `task_work_batches`.
     pub run_items: Vec<RunItems>,
+    /// The watched processes; some 4,000 at most that have ended.
     pub processes: Vec<ProcessRecord>,
-    /// Processes beyond those: their names were not kept.
+    /// Processes beyond those.
     #[serde(default)]
     pub more_processes: u64,
+    /// The io-wq workers.
     pub iowq: IowqRecord,
-    /// Page faults that the watched threads took in user mode; those that the kernel takes while it copies for them are no
-    /// mode switches and not among them. Null where not counted.
+    /// Page faults that the watched threads took in user mode; null: not counted. Those that the kernel takes while it copies for them
+    /// are no mode switches, and not among them.
     pub page_faults: Option<u64>,
-    /// System calls other than io_uring_enter, of threads that submit; null where not counted.
+    /// System calls other than io_uring_enter, of threads that submit; null: not counted.
     #[serde(default)]
     pub stray_calls: Option<u64>,
-    /// pread64 and pwrite64 calls of the watched threads, glibc's helpers included; null where not counted.
+    /// pread64 and pwrite64 calls of the watched threads, glibc's included; null: not counted.
     #[serde(default)]
     pub pread_pwrite_calls: Option<u64>,
+    /// Context switches of the watched threads.
     pub context_switches: u64,
-    /// System calls and device interrupts, and the block layer's stages, were looked at in windows alone, since the program is busy; null:
-    /// all the time.
+    /// Windows in which a busy program's system calls and device interrupts were looked at. The stages of block I/O too. `per_io`,
+    /// `mode_switches`' `syscall`, `stray_calls`, `pread_pwrite_calls` and `interrupts[].credited` are estimated from them. Null:
+    /// everything was looked at all the time.
     #[serde(default)]
     pub sampled_events: Option<SampledEvents>,
+    /// What the probes saw and lost.
     pub probe: Probe,
-    /// Where the watched threads' CPU time went, helper threads included; null: not sampled.
+    /// Where the watched threads' CPU time went, helper threads included; null without `--profile`.
     #[serde(default)]
     pub cpu_shares: Option<Vec<CpuShare>>,
+    /// How the CPUs were sampled; null without `--profile`.
     #[serde(default)]
     pub cpu_samples: Option<CpuSamples>,
-    /// Followed requests that were in flight when watching ended, the oldest first; empty by windows, which cut through what is in flight.
+    /// Followed requests in flight when watching ended, the oldest first; empty by windows.
     #[serde(default)]
     pub open: Vec<OpenRecord>,
-    /// Memory that requests in flight shared, or outlived; null: none did, or it was not looked at.
+    /// Memory that requests in flight shared or outlived; null: none, or it was not looked at.
     #[serde(default)]
     pub memory: Option<MemoryRecord>,
-    /// Where followed requests went, the busiest first: 20 at most.
+    /// Files that followed requests with a completion went to, the 20 busiest. Files to which no followed request went are missing, and
+    /// so are requests that were refused at their submission.
     #[serde(default)]
     pub files: Vec<FileRecord>,
-    /// What there was of others; null: there were none.
+    /// What there was of other files; null: none.
     #[serde(default)]
     pub other_files: Option<OtherFiles>,
-    /// As a ring's, of all of them.
+    /// How long completions lay in the completion queue; null: none was looked at.
     #[serde(default)]
     pub reaping: Option<Reaping>,
-    /// Completions that were to be looked at in the queue, and could not be; null in traces of versions that did not look.
+    /// Completions that were to be looked at in the queue and could not be; null in older records. There were more rings than there is
+    /// room for, a ring was resized, or a buffer was full.
     #[serde(default)]
     pub reaping_lost: Option<u64>,
-    /// What each program of the probes took, the dearest first; null: not asked for (`--cost`).
+    /// What each program of the probes took, the dearest first; null without `--cost`.
     #[serde(default)]
     pub probe_costs: Option<Vec<ProbeCost>>,
+    /// The machine.
     pub host: Host,
+    /// What puts the numbers in doubt. `nothing_asynchronous` and `idle_rings` say that no request and no completion was seen: of
+    /// processes without rings, and of those that had some open.
     pub warnings: Vec<Warning>,
 }
 
@@ -158,64 +201,69 @@ pub struct Total {
 /// bounds, and so is each quantile. Of some of the followed completions: each ring's first ones, then one in eight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reaping {
-    /// Those that were looked at until they were taken out.
+    /// Completions that were looked at until they were taken out. Each ring's first ones, then one in eight of the followed.
     pub completions: u64,
     /// How many these stand for.
     pub estimated: u64,
-    /// Until the last look that found it in the queue.
+    /// Until the last look that found it in the queue. Each true quantile lies between this one and that of `at_most_ns`.
     pub at_least_ns: Delay,
-    /// Until the first look that did not.
+    /// Until the first look that did not find it.
     pub at_most_ns: Delay,
-    /// The part of `at_least_ns` in which no thread was waiting in io_uring_enter for more completions than there were, and the one that
-    /// used the ring last was not waiting for a CPU.
+    /// Part of `at_least_ns` in which no thread waited for more completions than there were. The thread that used the ring last had a
+    /// CPU or slept.
     pub left_ns: Delay,
-    /// Completions of which that part is 10 ms or longer, those that were never taken out included,
+    /// Completions of which that part is 10 ms or longer, those never taken out included.
     pub left_long: u64,
-    /// and how many these stand for.
+    /// How many these stand for.
     pub left_long_estimated: u64,
     /// Completions in the queue when one was posted, itself included.
     pub depth: Depth,
     /// The most that were seen in it at a time.
     pub deepest: u32,
-    /// Looked at, and not taken out before the ring, the watch or its window ended.
+    /// Not taken out before the ring, the watch or its window ended; in no quantile.
     pub unreaped: u64,
     /// How many these stand for.
     pub unreaped_estimated: u64,
-    /// How long the one lay there that lay there longest, at least; null: there are none.
+    /// How long the oldest of these lay there, at least; null: there are none.
     pub unreaped_at_least_ns: Option<u64>,
 }
 
 /// Quantiles of a number of completions; null where too few tell.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Depth {
+    /// Median.
     pub p50: Option<u64>,
+    /// 99 % were no more.
     pub p99: Option<u64>,
+    /// The most.
     pub max: Option<u64>,
 }
 
 /// Requests of one ring and opcode that had no completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpenRecord {
-    /// null: one of those that are not told one by one.
+    /// Its ring; null: one of those that are not told one by one.
     pub ring: Option<u32>,
+    /// Its process.
     pub tgid: u32,
+    /// Its operation.
     pub opcode: String,
-    /// What they waited in, as a trail's: `poll`, `block`, or neither.
+    /// What they waited in.
     pub course: Course,
-    /// Followed ones.
+    /// Followed requests.
     pub requests: u64,
     /// How many these stand for.
     pub estimated: u64,
-    /// Of the followed ones, those that have had completions (multishot).
+    /// Of `requests`: those that have had completions.
     pub multishot: u64,
-    /// Since the oldest one's submission.
+    /// Time since the oldest one's submission.
     pub oldest_ns: u64,
     /// The oldest one's user data, in hexadecimal.
     pub user_data: String,
-    /// What the oldest one named its file by: `fd 7` or `fixed 7`; null: its operation has none.
+    /// What the oldest one named its file by: `fd 7` or `fixed 7`; null: it has none.
     #[serde(default)]
     pub descriptor: Option<String>,
-    /// That file's path, or the last part of it, or its kind; null: not known.
+    /// That file's path, its last part, or its kind; null: not known.
     #[serde(default)]
     pub file: Option<String>,
 }
@@ -224,36 +272,44 @@ pub struct OpenRecord {
 /// descriptor of one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileRecord {
+    /// What kind of file it is.
     pub kind: Kind,
-    /// Null: it has none, or none is known.
+    /// Its path; null: it has none, or none is known.
     pub path: Option<String>,
-    /// As /proc had it; false: the last part alone, as the kernel had it.
+    /// False: the last part alone, as the kernel had it.
     pub path_is_whole: bool,
     /// It had no name any more.
     pub deleted: bool,
-    /// Major and minor number; where the path is whole as stat(2) shows them, else as the kernel has them.
+    /// Major and minor number: as stat(2) shows them where the path is whole. Else as the kernel has them.
     pub device: Option<String>,
+    /// Inode number; null: not known.
     pub inode: Option<u64>,
-    /// Null: of several processes.
+    /// The process; null: several.
     pub tgid: Option<u32>,
-    /// So many, 256 at most.
+    /// How many processes, 256 at most.
     pub processes: u64,
-    /// What it was named by, `fd 7` or `fixed 7` (index of a registered file), 8 at most; how many more there were.
+    /// What it was named by, 8 at most: `fd 7`, or `fixed 7` (index of a registered file).
     pub descriptors: Vec<String>,
+    /// How many more there were.
     pub more_descriptors: u64,
-    /// Requests that these are of.
+    /// Followed requests.
     pub followed: u64,
-    /// Null: none was followed.
+    /// Reads, estimated for all requests; null: none was followed.
     pub reads: Option<FileRequests>,
+    /// Writes, estimated for all requests; null: none was followed.
     pub writes: Option<FileRequests>,
+    /// Other requests, estimated; null: none was followed.
     pub others: Option<FileRequests>,
+    /// Latency of these requests, waits included.
     pub latency_ns: Latency,
 }
 
 /// Requests of one sort to one file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FileRequests {
+    /// Followed requests.
     pub followed: u64,
+    /// How many requests.
     pub requests: Estimate,
     /// Sum of their results; null: they move none.
     pub bytes: Option<Estimate>,
@@ -262,22 +318,24 @@ pub struct FileRequests {
 /// Files that are not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OtherFiles {
-    /// So many; where there were more than 512 at a time, one that was met again counts again.
+    /// How many files; of more than 512 at a time, one that was met again counts again.
     pub files: u64,
+    /// Followed requests to them.
     pub followed: u64,
+    /// How many requests.
     pub requests: Estimate,
 }
 
 /// Requests in flight whose memory was not theirs alone; of those that were followed without sampling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryRecord {
-    /// Reads that wrote where another read did that was in flight with them.
+    /// Reads that wrote where another read in flight with them did.
     pub overlapping: u64,
     /// The first two of them.
     pub overlap: Option<OverlapRecord>,
-    /// Requests with registered buffers (read_fixed, write_fixed) that ended after their ring's buffers were unregistered.
+    /// Requests with registered buffers that ended after these were unregistered.
     pub outlived: u64,
-    /// The first of them: its user data, in hexadecimal.
+    /// User data of the first of them, in hexadecimal.
     pub outlived_user_data: Option<String>,
     /// The ring of either.
     pub ring: Option<u32>,
@@ -286,49 +344,58 @@ pub struct MemoryRecord {
 /// Two reads of one process in flight at one time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OverlapRecord {
+    /// The operation.
     pub opcode: String,
-    /// That both wrote.
+    /// Bytes that both wrote.
     pub bytes: u64,
-    /// Of both, in hexadecimal.
+    /// User data of both, in hexadecimal.
     pub user_data: [String; 2],
 }
 
 /// From what they are estimated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SampledEvents {
-    /// The beginning, at least 0.1 s long, is one of them.
+    /// How many; the beginning, at least 0.1 s long, is one of them.
     pub windows: u64,
     /// Completions in them.
     pub completions: u64,
-    /// 95 % intervals of what `per_io` tells; null: too few windows to tell one.
+    /// 95 % interval of `per_io.syscalls`; null: too few windows.
     pub syscalls_ci95: Option<[f64; 2]>,
+    /// 95 % interval of `per_io.device_irqs`; null: too few windows.
     pub device_irqs_ci95: Option<[f64; 2]>,
 }
 
 /// One program of the probes, on all CPUs, whoever's event it was: by the kernel's account, which leaves out what it takes to call it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeCost {
+    /// The BPF program.
     pub program: String,
     /// The tracepoint that it is attached to.
     pub event: String,
+    /// How often it ran, on all CPUs, whoever's event it was.
     pub runs: u64,
+    /// Time that it took, by the kernel's BPF run-time statistics. They leave out the call of the program, some 20 to 40 ns, and cost
+    /// some 20 ns a run.
     pub spent_ns: u64,
 }
 
 /// Spans of time in which the probes were attached: one in each period, at a random moment of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windows {
-    /// Requests are chosen for so long; until the last of them is done, for as long again at most, the rest goes on.
+    /// How long a window chooses requests to follow. Then it finishes: no more are chosen, and counting goes on until those are done,
+    /// as long again at most.
     pub open_ns: u64,
+    /// One window in each such period, at a random moment of it.
     pub period_ns: u64,
+    /// How many windows.
     pub opened: u64,
     /// From the first period's beginning to the end of the watch.
     pub span_ns: u64,
-    /// How long requests were chosen, in all of them; on a busy machine a window ends late. Null in traces of versions that did
-    /// not tell.
+    /// How long all of them chose requests; null in older records. What is followed is of requests that came in it. A busy machine ends
+    /// a window late.
     #[serde(default)]
     pub choosing_ns: Option<u64>,
-    /// How long they finished after that: none was chosen, and counting went on.
+    /// How long all of them finished; null in older records.
     #[serde(default)]
     pub finishing_ns: Option<u64>,
 }
@@ -342,51 +409,62 @@ impl Windows {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceCpu {
-    /// Of the watched processes while they were watched, helper threads included; null where /proc could not be read.
+    /// User time of the watched processes, helper threads included. The sum with `system_ns` is exact for processes that began and
+    /// ended while they were watched; what another one did in its last 100 ms may be missing. The split is by the kernel's ticks. A
+    /// process without a number in iotrail's PID namespace is known to 10 ms. Null where the kernel had not accounted for a command
+    /// that had ended.
     pub user_ns: Option<u64>,
+    /// System time of the same.
     pub system_ns: Option<u64>,
 }
 
 /// Requests of one opcode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpcodeRecord {
+    /// The operation: IORING_OP_… in lower case. Of native aio `pread`, `pwrite`, `preadv`, `pwritev`, `fsync`, `fdsync`, `poll`; of
+    /// POSIX AIO `aio_read`, `aio_write`, `aio_fsync`.
     pub opcode: String,
     /// Submissions seen.
     pub requests: u64,
-    /// Of these, those that asked for no completion if they succeed (IOSQE_CQE_SKIP_SUCCESS).
+    /// Of these, those that asked for no completion if they succeed (IOSQE_CQE_SKIP_SUCCESS). Those that succeeded so, or were
+    /// unfinished at the end, are min(`skips`, `requests` − (`completions` − `more`) − `unposted`).
     #[serde(default)]
     pub skips: u64,
     /// Completions posted, the `more` and `notifications` among them.
     pub completions: u64,
-    /// Sum of the results of reads, writes, sends and receives. What requests that succeeded without a completion moved is
-    /// not known, and not in it.
+    /// Sum of the results of reads, writes, sends and receives. What moved without a completion is not known, and not in it.
     pub bytes: u64,
+    /// Completions with an error.
     pub errors: u64,
-    /// Of plain reads, writes and sends: fewer bytes than asked for. What is read into a provided buffer is as much as there is.
-    /// `None`: of others (vectored ones, receives, splices, …) it is not looked at how much was asked for.
+    /// Reads, writes and sends with fewer bytes than asked for; null: not looked at. It is not looked at how much vectored ones,
+    /// `recv`, `sendmsg`, `recvmsg`, `splice`, `tee` and other operations ask for. Reads into provided buffers, and sends of bundles,
+    /// vectors and provided buffers are never short.
     pub short: Option<u64>,
+    /// Completions that announce others of the same request.
     pub more: u64,
+    /// Notifications of zero-copy sends.
     pub notifications: u64,
-    /// Requests that were cancelled with their chain and have no completion, since one before them that asked for none if it succeeds
-    /// failed.
+    /// Requests cancelled with their chain, without a completion. One before them that asked for none if it succeeds failed.
     #[serde(default)]
     pub unposted: u64,
-    /// Times that one was handed to io-wq because the program asked for it. The same request may be so more than once: what a worker
-    /// finds not to be ready is handed over again when it is.
+    /// Times that one was handed to io-wq because of IOSQE_ASYNC. The same request may be handed over more than once, where a worker
+    /// found it not to be ready.
     pub punted_asked: u64,
-    /// Handed to io-wq because it would have blocked.
+    /// Times that one was handed to io-wq because it would have blocked.
     pub punted_would_block: u64,
-    /// Handed to io-wq after the ring was drained (IOSQE_IO_DRAIN): those that asked for it, and those that came while it went on.
+    /// Times that one was handed to io-wq because the ring was drained (IOSQE_IO_DRAIN).
     #[serde(default)]
     pub punted_drained: u64,
-    /// By errno's name: `EAGAIN`.
+    /// The errors by name.
     pub errnos: Vec<ErrnoCount>,
+    /// Latency of the followed ones.
     pub latency_ns: Latency,
-    /// Those that are left out of the mean latency and the stages, unless there are no others; null: there are none.
+    /// Those that are in no mean latency, no stages and no order; null: there are none. They were kept open until something came.
     #[serde(default)]
     pub waits: Option<Waits>,
+    /// The parts of the mean latency; null of other interfaces than io_uring.
     pub stages: Option<StageRecord>,
-    /// Requests that were handed to io-wq, each once however often it was; null: none that was followed, or too few to tell.
+    /// How many different requests were handed to io-wq; null: none, or too few to tell.
     #[serde(default)]
     pub punted_requests: Option<Estimate>,
 }
@@ -418,9 +496,11 @@ impl OpcodeRecord {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrnoCount {
+    /// Its name: `EAGAIN`.
     pub errno: String,
+    /// How many completions ended with it.
     pub count: u64,
-    /// Of the first followed request that ended with it, in hexadecimal; null: none was followed.
+    /// User data of the first followed one, in hexadecimal; null: none was followed.
     #[serde(default)]
     pub user_data: Option<String>,
 }
@@ -428,15 +508,16 @@ pub struct ErrnoCount {
 /// io_uring_enter calls that asked for so many requests, in powers of two, estimated from the followed requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnterBatch {
+    /// Requests that the call was asked to submit: this many, and fewer than twice as many.
     pub at_least: u64,
     /// Followed requests in such calls.
     pub requests: u64,
-    /// As [`CpuPair::estimated`].
+    /// How many of all requests these stand for.
     #[serde(default)]
     pub estimated: Option<u64>,
-    /// Estimated calls: each request stands for 1/batch of one, times its weight.
+    /// How many calls that were, estimated.
     pub calls: f64,
-    /// The estimate's 95 % interval (`stats::estimate`); of few requests it says little.
+    /// 95 % interval of `calls`; wide where `requests` are few.
     #[serde(default)]
     pub calls_ci95: Option<[f64; 2]>,
 }
@@ -451,18 +532,22 @@ impl EnterBatch {
 /// A total that the followed requests tell of.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
+    /// The estimate.
     pub total: f64,
-    /// Its 95 % interval (`stats::estimate`); both ends are the total where nothing was left out.
+    /// Its 95 % interval; both ends are the total where nothing was left out.
     pub ci95: [f64; 2],
 }
 
 /// Followed completions that were ready on one CPU and posted on another, or the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuPair {
+    /// The CPU on which they were ready.
     pub ready_cpu: u32,
+    /// The CPU on which they were posted.
     pub posted_cpu: u32,
+    /// Followed completions.
     pub completions: u64,
-    /// How many of all completions these stand for (the sum of their weights).
+    /// How many of all completions these stand for. By windows, of requests that were chosen from.
     #[serde(default)]
     pub estimated: Option<u64>,
     /// The fewest threads that submitted nine in ten of them; null in older records.
@@ -481,9 +566,11 @@ impl CpuPair {
 /// themselves are in `task_work_batches`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunItems {
+    /// Items of the run.
     pub items: u32,
+    /// Followed completions that such runs carried.
     pub completions: u64,
-    /// As [`CpuPair::estimated`].
+    /// How many of all completions these stand for.
     #[serde(default)]
     pub estimated: Option<u64>,
 }
@@ -498,51 +585,67 @@ impl RunItems {
 /// One ring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RingRecord {
-    /// From 0, within this trace.
+    /// Its number within the trace; rings and contexts are numbered together.
     pub ring: u32,
+    /// The process that made it.
     pub tgid: u32,
+    /// That process's name.
     pub comm: String,
     /// File descriptors that name it, in that process; empty: not found in /proc.
     pub fds: Vec<u32>,
-    /// Setup flags, as the kernel has them, by the names of `--ring`.
+    /// Setup flags, by the names of `--ring`.
     pub flags: Vec<String>,
+    /// Entries of the submission queue.
     pub sq_entries: u32,
+    /// Entries of the completion queue.
     pub cq_entries: u32,
-    /// It existed before watching began.
+    /// It was there when watching began.
     pub found: bool,
-    /// The ring of that number is meant, and this is what another process (`tgid`) does with it; null: the ring itself, as the process
-    /// uses it that made it or was met with it first.
+    /// Another ring's number: this is what a second process (`tgid`) does with that ring. It has a descriptor that it was given or
+    /// inherited. Left out for a ring itself. Requests that an SQPOLL thread submits are all the ring's own process's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_of: Option<u32>,
+    /// Submissions seen.
     pub requests: u64,
+    /// Completions posted.
     pub completions: u64,
+    /// Bytes of the results.
     pub bytes: u64,
+    /// Completions with an error.
     pub errors: u64,
     /// Completions that found the completion queue full.
     pub overflows: u64,
-    /// From the first to the last event that was counted of it: what its rates are taken over. To a tick of the kernel, and so null
-    /// where it was shorter than 20 of these; then rates are over `elapsed_ns`.
+    /// From the first to the last event that was counted of it: what rates are over. It is known to a tick of the kernel. Null below 20
+    /// ticks, where rates are over `total.elapsed_ns`.
     #[serde(default)]
     pub active_ns: Option<u64>,
+    /// Its requests by opcode.
     pub opcodes: Vec<OpcodeRecord>,
+    /// What delivered its completions.
     pub vehicles: Vec<VehicleCount>,
+    /// Latency of its followed requests.
     pub latency_ns: Latency,
-    /// As an opcode's.
+    /// Requests that were kept open until something came; null: none.
     #[serde(default)]
     pub waits: Option<Waits>,
+    /// The parts of the mean latency; null where too little was followed.
     pub stages: Option<StageRecord>,
+    /// Its requests by how many their io_uring_enter call was asked to submit.
     pub enter_batches: Vec<EnterBatch>,
+    /// Its io_uring_enter calls that submitted.
     #[serde(default)]
     pub enter_calls: Option<Estimate>,
+    /// Its completions by how many items their run of task work ran.
     pub run_items: Vec<RunItems>,
-    /// Null where fewer than two of its completions were followed.
+    /// Order of its completions; null where fewer than two were followed.
     #[serde(default)]
     pub order: Option<Order>,
-    /// Null: no completion of it was looked at in the queue.
+    /// How long its completions lay in the queue; null: none was looked at.
     #[serde(default)]
     pub reaping: Option<Reaping>,
+    /// Its submission-queue thread; null: it has none.
     pub sqpoll: Option<SqpollRecord>,
-    /// Null: none was seen to use it.
+    /// Who submits to it and who waits for its completions; null: nobody was seen.
     #[serde(default)]
     pub threads: Option<RingThreads>,
 }
@@ -559,27 +662,34 @@ impl RingRecord {
 /// One context of native aio, or what one process does through glibc's POSIX AIO.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextRecord {
-    /// Rings and contexts are numbered together.
+    /// Its number; rings and contexts are numbered together.
     pub context: u32,
     /// `libaio` or `posix_aio`.
     pub interface: String,
+    /// Its process.
     pub tgid: u32,
+    /// That process's name.
     pub comm: String,
     /// Events that its ring has room for; null: POSIX AIO has none.
     pub entries: Option<u32>,
-    /// It existed before watching began.
+    /// It was there when watching began.
     pub found: bool,
+    /// Submissions seen.
     pub requests: u64,
-    /// Seen to end or to be reaped; the vehicles sum to it.
+    /// Seen to end, or to be reaped; its `vehicles` sum to them.
     pub completions: u64,
-    /// Results that were seen to be reaped: what `opcodes`, `bytes` and `errors` are of.
+    /// Results that were seen: what `opcodes`, `bytes` and `errors` are of.
     pub reaped: u64,
-    /// null: no result was seen, and not for want of completions; or results of requests of which it was not seen what they are.
+    /// Bytes of the results; null: no result was seen, though there are completions. Null too where the submission of some was not
+    /// seen, so that it is not known what their results are.
     pub bytes: Option<u64>,
+    /// Errors of the results; null as `bytes`.
     pub errors: Option<u64>,
     /// As a ring's.
     pub active_ns: Option<u64>,
+    /// Its requests by opcode; nothing of them goes to io-wq.
     pub opcodes: Vec<OpcodeRecord>,
+    /// What delivered its completions.
     pub vehicles: Vec<VehicleCount>,
     /// Of the followed requests: reaped − submitted.
     pub latency_ns: Latency,
@@ -590,37 +700,46 @@ pub struct ContextRecord {
 pub struct OthersRecord {
     /// `io_uring`, `libaio` or `posix_aio`.
     pub interface: String,
-    /// null: of several processes, and `comm` is empty.
+    /// The process; null: several, and `comm` is empty.
     pub tgid: Option<u32>,
+    /// That process's name.
     pub comm: String,
-    /// So many rings or contexts.
+    /// How many rings or contexts.
     pub rings: u64,
+    /// Submissions seen.
     pub requests: u64,
+    /// Completions.
     pub completions: u64,
+    /// Bytes of the results.
     pub bytes: u64,
+    /// Completions with an error.
     pub errors: u64,
+    /// Completions that found the completion queue full.
     pub overflows: u64,
+    /// Their requests by opcode.
     pub opcodes: Vec<OpcodeRecord>,
+    /// What delivered their completions.
     pub vehicles: Vec<VehicleCount>,
 }
 
 /// The submission-queue thread's use of its CPU while watched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SqpollRecord {
+    /// Its number.
     pub tid: u32,
-    /// Where it ran last; with `sq_aff` the one that it is bound to.
+    /// Where it ran last; with `sq_aff` the CPU that it is bound to.
     pub cpu: Option<i32>,
-    /// Over which it was looked at, to its end if it ended; null where that is not known.
+    /// Time over which it was looked at; null: not known.
     pub elapsed_ns: Option<u64>,
-    /// CPU time it took then; null where that is not known.
+    /// CPU time that it took then; null: not known.
     pub cpu_ns: Option<u64>,
-    /// Of that, doing work, by the kernel's own count (fdinfo SqWorkTime against SqTotalTime, 6.9 and later).
+    /// Of that, doing work, by the kernel's own count (Linux 6.9 and later).
     pub work_ns: Option<u64>,
-    /// Times the thread was woken because it had gone to sleep.
+    /// Times that it was woken because it had gone to sleep.
     pub wakeups: Option<u64>,
     /// Requests that it submitted for this ring.
     pub requests: u64,
-    /// Other rings that the same thread serves (IORING_SETUP_ATTACH_WQ): its times are of all of them together.
+    /// Other rings that the same thread serves (IORING_SETUP_ATTACH_WQ). Its times are of all of them together.
     #[serde(default)]
     pub shared_with: Vec<u32>,
 }
@@ -629,11 +748,12 @@ pub struct SqpollRecord {
 pub struct ProcessRecord {
     /// The kernel's number, which is the initial PID namespace's.
     pub tgid: u32,
-    /// The number in iotrail's PID namespace; null where that is the initial one, and where it is not known.
+    /// The number in iotrail's PID namespace. Left out where that is the initial one, and where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub here: Option<u32>,
+    /// Its name.
     pub comm: String,
-    /// Alive when watching began.
+    /// It was alive when watching began.
     pub found: bool,
 }
 
@@ -641,7 +761,7 @@ pub struct ProcessRecord {
 pub struct IowqRecord {
     /// Different worker threads seen.
     pub workers: u64,
-    /// Most at one time; null where it could not be counted.
+    /// The most at one time; null where it could not be counted.
     pub most_at_once: Option<u64>,
     /// Completions that a worker posted itself.
     pub completions: u64,

@@ -11,7 +11,9 @@ use crate::stage::Stage;
 /// A moment and the CPU that it was seen on. CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
+    /// CLOCK_MONOTONIC.
     pub ns: u64,
+    /// The CPU that it was seen on.
     pub cpu: u32,
 }
 
@@ -21,9 +23,9 @@ pub struct Stamp {
 pub enum Course {
     /// Nothing was waited for, or nothing that the probes follow.
     Direct,
-    /// Block I/O: *issued* is the first block request's issue to the driver, *ready* the last one's completion.
+    /// Block I/O. `issued` is the first block request's issue to the driver, `ready` the last one's completion.
     Block,
-    /// A poll was armed (sockets, pipes, eventfds): *issued* is the arming, *ready* the wake-up of the poll.
+    /// A poll was armed (sockets, pipes, eventfds). `issued` is the arming, `ready` the wake-up of the poll.
     Poll,
 }
 
@@ -32,11 +34,28 @@ pub enum Course {
 #[serde(rename_all = "snake_case")]
 pub enum Meanwhile {
     /// It had a CPU.
-    Running { cpu: u32 },
+    Running {
+        /// The CPU.
+        cpu: u32,
+    },
     /// It waited for a CPU; the one it was last on was given to `tid`.
-    Runnable { cpu: u32, tid: u32, comm: String },
+    Runnable {
+        /// The CPU that it was last on.
+        cpu: u32,
+        /// The thread that had it.
+        tid: u32,
+        /// That thread's name.
+        comm: String,
+    },
     /// It slept; what its last CPU ran then (`tid` 0: idle).
-    Sleeping { cpu: u32, tid: u32, comm: String },
+    Sleeping {
+        /// The CPU that it was last on.
+        cpu: u32,
+        /// The thread that it ran.
+        tid: u32,
+        /// That thread's name.
+        comm: String,
+    },
 }
 
 /// The sleep that the submitting thread was in when the completion could be delivered, and its end.
@@ -44,6 +63,7 @@ pub enum Meanwhile {
 pub struct Wake {
     /// When somebody woke it.
     pub woken: Stamp,
+    /// Who woke it.
     pub by: Waker,
     /// When it got a CPU.
     pub running: Option<Stamp>,
@@ -52,27 +72,29 @@ pub struct Wake {
 /// One completion of one request. A multishot request yields several; all but the last have `more`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trail {
-    /// Number of the ring within the trace (`TraceRecord::rings`); `None`: it could not be told.
+    /// Number of its ring; null: it could not be told.
     pub ring: Option<u32>,
+    /// The process.
     pub tgid: u32,
-    /// The thread that submitted it (an SQPOLL thread's own id where that one did).
+    /// The thread that submitted it, an SQPOLL thread where that one did.
     pub tid: u32,
-    /// The operation's name, as IORING_OP_… in lower case: `read_fixed`.
+    /// The operation: IORING_OP_… in lower case.
     pub opcode: String,
-    /// How many requests it stands for: the inverse of its chance to be followed, as it was when it was submitted. What is told of
-    /// all requests is estimated from such (Horvitz and Thompson's estimator). 0 in a file: as many as its header says.
+    /// How many requests it stands for. It is the inverse of its chance to be followed when it was submitted. 0, or left out in older
+    /// recordings: as many as the header's `one_in`.
     #[serde(default)]
     pub weight: u32,
+    /// Its user data.
     pub user_data: u64,
-    /// The file that it went to; `None`: none, or it failed before it had one.
+    /// The file that it went to; left out where it had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileSeen>,
-    /// What the program named that by.
+    /// What the program named that file by; left out where the operation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptor: Option<Descriptor>,
-    /// Bytes asked for, where the operation has one plain length of its own (and takes no provided buffer).
+    /// Bytes asked for, where the operation has one plain length of its own.
     pub asked_bytes: Option<u64>,
-    /// Where a read puts its bytes, in the process's own memory; `None`: it is none, or one of a chain, or not known.
+    /// Where a read puts its bytes in the process's memory; left out where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<u64>,
     /// The completion's result: bytes, or a negative errno.
@@ -81,35 +103,45 @@ pub struct Trail {
     pub more: bool,
     /// A zero-copy send's notification that its buffer is free (IORING_CQE_F_NOTIF).
     pub notification: bool,
-    /// Requests that the io_uring_enter call was asked to submit; `None`: not submitted by that call.
+    /// Requests that the io_uring_enter call was asked to submit; null: not by that call.
     pub enter_batch: Option<u32>,
     /// Handed to io-wq, and why.
     pub punted: Option<Punt>,
 
+    /// When it was submitted.
     pub submitted: Stamp,
+    /// When it was issued; null: not known.
     pub issued: Option<Stamp>,
+    /// When the device or peer was done; null: not known.
     pub ready: Option<Stamp>,
-    /// A kernel worker of the file system had finished it (direct writes, mostly); `None`: none had to, or it was not seen.
+    /// When a kernel worker of the file system had finished it; null: none had to, or it was not seen. That is so of direct writes,
+    /// mostly.
     #[serde(default)]
     pub ended: Option<Stamp>,
-    /// Task work was added: known only where the kernel allows a probe there.
+    /// When task work was added; known only where the kernel allows a probe there.
     pub queued: Option<Stamp>,
+    /// When its completion was in the queue.
     pub posted: Stamp,
+    /// Where its issue went.
     pub course: Course,
     /// Block requests that it was split into, all of which had to be ready.
     pub block_requests: u32,
 
+    /// What delivered it.
     pub vehicle: Vehicle,
+    /// The system call, interrupt or waker behind it; null: none.
     pub detail: Option<String>,
-    /// Items of the task-work run that carried it; `None`: none did.
+    /// Items of the task-work run that carried it; null: none did.
     pub run_items: Option<u32>,
+    /// What the submitting thread was doing when it could be delivered; null: not known.
     pub meanwhile: Option<Meanwhile>,
+    /// The sleep that the submitting thread was in then, and its end; null: it did not sleep, or not known.
     pub wake: Option<Wake>,
-    /// When the submitting thread got the CPU on which it posted it, before *ready* or after; `None`: something else posted it, or it was not
-    /// seen.
+    /// When the submitting thread got the CPU on which it posted it; null: not seen. That may be before `ready` or after. Null too
+    /// where something else posted it.
     #[serde(default)]
     pub on_cpu: Option<Stamp>,
-    /// Context switches of the submitting thread's last CPU between the moment of `meanwhile` and *posted*.
+    /// Context switches of that thread's last CPU until it was posted; null: not known.
     pub switches_meanwhile: Option<u32>,
 }
 
@@ -118,9 +150,9 @@ pub struct Trail {
 pub enum Punt {
     /// The program asked for it: IOSQE_ASYNC.
     Asked,
-    /// Its operation never runs without blocking, or it would have blocked when it was tried.
+    /// Its operation always blocks, or it would have blocked when it was tried.
     WouldBlock,
-    /// The ring was drained: it asked for that (IOSQE_IO_DRAIN), or was submitted while it went on.
+    /// The ring was drained: it asked for that (IOSQE_IO_DRAIN), or came while it went on.
     Drained,
 }
 

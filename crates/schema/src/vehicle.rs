@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 pub enum Vehicle {
     /// While its request was being submitted; nothing was queued.
     Inline,
-    /// By task work run inside `io_uring_enter`; the detail is `ready` or `slept` (with the waker).
+    /// By task work run inside `io_uring_enter`. The detail is `ready` or `slept` (with the waker).
     Enter,
-    /// By task work on the way out of a system call; the detail names it.
+    /// By task work on the way out of a system call. The detail names it.
     SyscallExit,
     /// On return from a reschedule interrupt that another CPU sent.
     ReschedIpi,
-    /// On return from a device's interrupt on the task's own CPU; the detail names the vector.
+    /// On return from a device's interrupt on the task's own CPU. The detail names the vector.
     DeviceIrq,
     /// On return from the timer interrupt: nobody came earlier.
     TimerTick,
     /// On return from a page fault.
     PageFault,
-    /// On return from another interrupt; the detail names it.
+    /// On return from another interrupt. The detail names it.
     OtherIrq,
     /// By the submission-queue thread.
     Sqpoll,
@@ -32,7 +32,7 @@ pub enum Vehicle {
     IrqDirect,
     /// By a user-space helper thread (POSIX AIO).
     Thread,
-    /// By a kernel worker (native aio writes whose file system finishes them in a work queue).
+    /// By a kernel worker: native aio writes that a file system finishes in a work queue.
     Kworker,
     /// It could not be told.
     Unknown,

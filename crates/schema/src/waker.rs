@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 /// An interrupt line and its handler's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
+    /// Its number.
     pub irq: u32,
+    /// Its handler's name; left out where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -25,32 +27,47 @@ impl std::fmt::Display for Line {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Waker {
+    /// A device's interrupt.
     Irq {
+        /// The interrupt.
         line: Line,
+        /// The CPU that took it.
         cpu: u32,
     },
     /// A kernel vector by its name: `timer`, `call_function_single` …
     Vector {
+        /// The vector's name.
         name: Cow<'static, str>,
+        /// The CPU that took it.
         cpu: u32,
     },
     /// A softirq that a device's handler raised.
     SoftirqOfIrq {
+        /// The interrupt.
         line: Line,
+        /// The CPU that took it.
         cpu: u32,
     },
     /// A softirq that a kernel vector's handler raised.
     SoftirqOfVector {
+        /// The vector's name.
         name: Cow<'static, str>,
+        /// The CPU that took it.
         cpu: u32,
     },
+    /// Another softirq.
     Softirq {
+        /// Its number, in the order of /proc/softirqs.
         nr: u32,
+        /// The CPU that ran it.
         cpu: u32,
     },
+    /// A thread.
     Thread {
+        /// The CPU that it ran on.
         cpu: u32,
     },
+    /// Something that was not seen.
     Unseen,
 }
 

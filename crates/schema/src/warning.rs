@@ -5,8 +5,11 @@ use serde::{Deserialize, Serialize};
 /// A warning carries advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
+    /// Stable name: `sender_bound`.
     pub code: String,
+    /// What it does to the numbers.
     pub text: String,
+    /// What to do about it.
     pub remedy: String,
 }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `location`, `open` | where the store is; opened, made, taken back |
 //! | `schema` | the tables and their versions |
+//! | `peek` | a glance at one, for completing a command line |
 //! | `write`, `read` | runs and measurements stored; and read back |
 //! | `refusal` | what SQLite says, in words |
 //! | `salvage` | what can be read of a damaged store, copied |
@@ -17,6 +18,7 @@
 
 mod location;
 mod open;
+pub mod peek;
 mod read;
 mod refusal;
 pub mod salvage;

@@ -15,21 +15,27 @@ use iotrail_stats::histogram;
 /// A line of `list`.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct RunSummary {
+    /// Its number.
     pub run: i64,
     /// `experiment`, or `single` for one measurement of `bench`.
     pub kind: String,
+    /// Name of the experiment.
     pub experiment: String,
-    /// UTC, `2026-03-01 12:00:00`.
+    /// Its start, UTC: `2026-03-01 12:00:00`.
     pub started: String,
+    /// Its start.
     pub started_unix_s: u64,
+    /// Its end; null while measurements are missing.
     pub finished_unix_s: Option<u64>,
+    /// Measurements that are stored.
     pub done: u64,
     /// Measurements that the host could make, all in all.
     pub planned: u64,
-    /// Hosts and kernels that measured; more than one if the run was resumed elsewhere. Empty while nothing is measured.
+    /// Hosts that measured; more than one if the run was resumed elsewhere.
     pub hosts: Vec<String>,
+    /// Kernels that measured.
     pub kernels: Vec<String>,
-    /// What ended it early.
+    /// What ended it early; left out where nothing did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corruption: Option<Corruption>,
 }

@@ -20,8 +20,11 @@ pub struct KernelsArgs {
 
 #[derive(Serialize)]
 struct Printed {
+    /// `iotrail.lab-kernels/1`.
     schema: &'static str,
+    /// The folder of fetched kernels.
     cache: String,
+    /// The newest first.
     kernels: Vec<Listed>,
 }
 

@@ -152,8 +152,8 @@ fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {
     }
     let measurement = measured?;
     match args.run.json {
-        true => terminal::print_json(&measurement)?,
-        false => terminal::show(&terminal::net(&measurement))?,
+        true => terminal::print_measurement(&measurement)?,
+        false => terminal::show(&terminal::net(&measurement, args.run.full))?,
     }
     Ok(0)
 }

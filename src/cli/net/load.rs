@@ -34,6 +34,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "ADDRESS")]
     control: Option<Place>,
 
+    /// Print everything, not the answer alone
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+
     /// Print the measurement as JSON
     #[arg(long)]
     json: bool,
@@ -55,8 +59,8 @@ pub fn run(args: &LoadArgs) -> Result<u8> {
     }
     let Loaded { measurement, broken_off, .. } = loaded?;
     match args.json {
-        true => terminal::print_json(&measurement)?,
-        false => terminal::show(&terminal::net(&measurement))?,
+        true => terminal::print_measurement(&measurement)?,
+        false => terminal::show(&terminal::net(&measurement, args.full))?,
     }
     match broken_off {
         Some(e) => Err(e),

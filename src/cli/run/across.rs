@@ -19,12 +19,13 @@ use crate::experiment::file::Experiment;
 use crate::experiment::load::Kind;
 use iotrail_answer::across::{Boots, KernelRecord, beside, have_one_plan, merged, sentences};
 use iotrail_answer::conclude::Conclusion;
+use iotrail_answer::head::Head;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_base::units::Span;
 use iotrail_base::words::list;
 use iotrail_lab::drive::Drive;
-use iotrail_report::terminal;
+use iotrail_report::terminal::{self, Across};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::{Store, default_path};
 
@@ -76,6 +77,8 @@ struct Printed<'a> {
     #[serde(flatten)]
     record: &'a RunRecord,
     kernels: &'a [KernelRecord],
+    /// The first lines of the screen.
+    head: &'a Head,
     conclusions: [Conclusion; 1],
 }
 
@@ -142,14 +145,17 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
     };
     failed.into_inner().map_or(Ok(()), Err)?;
     let said = sentences(&measured, &record.comparisons);
+    let head = Head::of_kernels(&record, &measured, &records);
     if args.json {
         terminal::print_json(&Printed {
             record: &record,
             kernels: &records,
+            head: &head,
             conclusions: [Conclusion { about: String::new(), sentences: said }],
         })?;
     } else {
-        terminal::show(&terminal::across(&record, &records, &beside(&measured), &said))?;
+        let of = Across { run: &record, kernels: &records, cells: &beside(&measured), said: &said };
+        terminal::show(&terminal::across(&of, &head, args.full))?;
     }
     let whole = !interrupted && records.iter().all(|k| k.failed.is_empty()) && record.finished_unix_s.is_some();
     Ok(u8::from(!whole))

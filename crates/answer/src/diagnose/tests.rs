@@ -562,12 +562,12 @@ const MATRIX: [(&str, Make); 26] = [
 fn the_codes_are_those_that_findings_have_and_the_documents_list() {
     let mut made = MATRIX.map(|(code, _)| code);
     let mut codes = CODES;
-    // One row for each, or for two; the first column has the codes.
+    // One item for each, or for two; before the colon stand the codes.
     let documents = include_str!("../../../../docs/formats.md");
-    let table = documents.split_once("| code | it fires when |").expect("the table of findings").1;
-    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let list = documents.split_once("### The findings").expect("the list of findings").1;
+    let items = list.lines().take_while(|line| !line.starts_with('#')).filter_map(|line| line.strip_prefix("- "));
     let mut documented: Vec<&str> =
-        rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2)).collect();
+        items.flat_map(|item| item.split_once(": ").unwrap().0.split('`').skip(1).step_by(2)).collect();
     made.sort_unstable();
     codes.sort_unstable();
     documented.sort_unstable();

@@ -1,6 +1,7 @@
 //! The answer of a run in a few lines: one sentence with its number, when it holds, why, what to do, and one table. It is made of
 //! the run's comparisons alone, whatever the experiment; the conclusions say the rest.
 
+mod across;
 mod change;
 mod effect;
 pub mod measured;
@@ -26,11 +27,11 @@ use iotrail_schema::run_record::{CONTROL, RunRecord, Table};
 pub struct Head {
     /// One sentence with its number.
     pub answer: String,
-    /// In which of the situations.
+    /// In which of the situations; null: in all, or in none.
     pub when: Option<String>,
-    /// What the probes counted that goes with it.
+    /// What the probes counted that goes with it; null: nothing to be said.
     pub why: Option<String>,
-    /// What to do about it.
+    /// What to do about it; null: nothing.
     #[serde(rename = "do")]
     pub advice: Option<String>,
     /// What the other metrics say.
@@ -39,7 +40,7 @@ pub struct Head {
     pub table: Option<Situations>,
     /// What limits the answer.
     pub notes: Vec<String>,
-    /// Where it was measured.
+    /// The machine; null: nothing was measured.
     pub on: Option<String>,
 }
 
@@ -57,7 +58,7 @@ impl Head {
             let of = |arm: &'_ String| of_arm(run, metric, arm);
             run.arms.iter().skip(1).map(|arm| (arm.as_str(), of(arm))).filter(|(_, e)| !e.is_empty()).collect()
         };
-        let (notes, on) = (notes::of_run(run), notes::host(run));
+        let (notes, on) = (notes::of_run(run), notes::of_one_host(run));
         let compared: Vec<(Metric, Vec<ByArm<'_>>)> =
             metrics.iter().map(|m| (*m, arms(*m))).filter(|(_, all)| !all.is_empty()).collect();
         let differs = |all: &[ByArm<'_>]| all.iter().flat_map(|(_, e)| e).any(Effect::differs);

@@ -77,13 +77,17 @@ fn disturbed(run: &RunRecord) -> Option<String> {
 }
 
 /// The machine, in a line.
-pub fn host(run: &RunRecord) -> Option<String> {
+pub fn of_one_host(run: &RunRecord) -> Option<String> {
+    host(run, &run.cells.iter().flat_map(|c| &c.measurements).next()?.host.kernel)
+}
+
+/// The same, with these releases of the kernel.
+pub fn host(run: &RunRecord, kernel: &str) -> Option<String> {
     let m = run.cells.iter().flat_map(|c| &c.measurements).next()?;
     let device = m.host.target.as_ref().and_then(|t| t.device.clone().map(|d| (d, t.driver.clone())));
     let device = device.map(|(d, driver)| format!(", {d}{}", driver.map(|d| format!(" ({d})")).unwrap_or_default()));
     Some(format!(
-        "Linux {}, {}, {}{}",
-        m.host.kernel,
+        "Linux {kernel}, {}, {}{}",
         m.host.cpu_model,
         plural(m.host.cpus as usize, "CPU"),
         device.unwrap_or_default()

@@ -167,7 +167,7 @@ fn one_arm(run: &RunRecord, metric: Metric, effects: &[Effect<'_>]) -> (Vec<Stri
     let axis = row_axis(run).filter(|a| varying > 1 && (2..=COLUMNS).contains(&run.values(a).len())).filter(short);
     let Some(axis) = axis else { return rows_of(run, metric, &[("", effects)], &[]) };
     let values = run.values(axis);
-    let columns: Vec<String> = values.iter().map(|v| format!("{axis} {}", when::text(axis, v))).collect();
+    let columns: Vec<String> = values.iter().map(|v| column(axis, v)).collect();
     let mut rows: Vec<Row> = Vec::new();
     for e in effects {
         let at: Vec<(String, Value)> = others(run, e, &[axis]);
@@ -180,6 +180,11 @@ fn one_arm(run: &RunRecord, metric: Metric, effects: &[Effect<'_>]) -> (Vec<Stri
         }
     }
     (columns, merged(run, rows))
+}
+
+fn column(axis: &str, value: &Value) -> String {
+    let text = when::text(axis, value);
+    if axis == when::SETTING { text } else { format!("{axis} {text}") }
 }
 
 fn by_situation(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situation>) {
@@ -338,7 +343,7 @@ fn short(axis: &str, value: &Value) -> String {
         ("cpus", Some("non-irq")) => "other CPU".into(),
         ("neighbour", Some("none")) => "alone".into(),
         ("neighbour", Some("busy:1")) => "busy".into(),
-        ("wait" | "variant" | "reaper" | "engine" | "rw", Some(_)) => text,
+        ("wait" | "variant" | when::SETTING | "reaper" | "engine" | "rw", Some(_)) => text,
         _ => format!("{axis} {text}"),
     }
 }

@@ -9,6 +9,9 @@ use iotrail_schema::run_record::{ARM, RunRecord, VARIANT, value_text};
 /// Parameter → the values that it has where the arms differ.
 pub type Constraint<'r> = (&'r str, Vec<&'r Value>);
 
+/// What are the arms of an experiment, where its kernels are compared.
+pub const SETTING: &str = "setting";
+
 /// `None`: they differ everywhere, nowhere, or in no way that the parameters tell apart.
 pub fn of(run: &RunRecord, all: &[Effect<'_>], shown: &[Effect<'_>]) -> Option<String> {
     if shown.is_empty() || shown.len() == all.len() {
@@ -70,6 +73,7 @@ fn words(run: &RunRecord, constraints: &[Constraint<'_>]) -> String {
                 let quoted: Vec<String> = texts(axis, values).iter().map(|v| format!("'{v}'")).collect();
                 at.push(format!("in {}", list(&quoted)));
             }
+            (values, SETTING) => at.push(format!("with {}", list(&texts(SETTING, values)))),
             (values, axis) => at.push(format!("at {axis} {}", several(run, axis, values))),
         }
     }

@@ -42,7 +42,9 @@ pub enum Place {
 /// One release, where it can be had with the least effort.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listed {
+    /// Its release.
     pub release: String,
+    /// Where it is.
     pub place: Place,
 }
 

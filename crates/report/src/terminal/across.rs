@@ -1,8 +1,10 @@
-//! The same plan on several kernels, side by side.
+//! The same plan on several kernels: the answer, then the kernels side by side.
 
+use super::head;
 use super::layout::{Column, Screen};
 use super::style::Style;
 use iotrail_answer::across::{Beside, Figure, KernelRecord, short};
+use iotrail_answer::head::Head;
 use iotrail_base::words::{UNKNOWN, list, plural};
 use iotrail_schema::run_record::RunRecord;
 
@@ -12,8 +14,24 @@ const NAME: u16 = 26;
 const LEGEND: &str = "Medians over all measurements of a kernel, with the lowest and highest where these are apart. Listed are the figures \
      whose ranges do not meet on all kernels; under each table, those that are the same. –: not known.";
 
-pub fn screen(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said: &[String], style: Style) -> Screen {
+/// What is shown of all kernels together.
+pub struct Across<'a> {
+    pub run: &'a RunRecord,
+    pub kernels: &'a [KernelRecord],
+    pub cells: &'a [Beside],
+    /// What is concluded.
+    pub said: &'a [String],
+}
+
+pub fn screen(of: &Across<'_>, answer: &Head, full: bool, style: Style) -> Screen {
+    let Across { run, kernels, cells, said } = of;
     let mut out = Screen::new(style);
+    head::of(&mut out, answer);
+    if !full {
+        details(&mut out, kernels);
+        return out;
+    }
+    out.blank();
     let quick = if run.quick { " (quick)" } else { "" };
     out.field("experiment", &[format!("{}{quick}", run.experiment), run.title.clone(), format!("seed {}", run.seed)]);
     for (i, k) in kernels.iter().enumerate() {
@@ -32,7 +50,7 @@ pub fn screen(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said:
     }
     let measured: Vec<&str> =
         kernels.iter().filter(|k| !k.runs.is_empty()).filter_map(|k| k.kernel.as_deref()).collect();
-    for cell in cells {
+    for cell in *cells {
         out.blank();
         out.heading(&cell.label);
         if !cell.differing.is_empty() {
@@ -47,11 +65,23 @@ pub fn screen(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said:
     if !said.is_empty() {
         out.blank();
         out.heading("conclusion");
-        for sentence in said {
+        for sentence in *said {
             out.paragraph("  ", sentence);
         }
     }
     out
+}
+
+/// Each boot is a run of its own, and kernels are compared again by these.
+fn details(out: &mut Screen, kernels: &[KernelRecord]) {
+    let runs = |k: &KernelRecord| k.runs.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+    let measured: Vec<String> = kernels.iter().map(runs).filter(|runs| !runs.is_empty()).collect();
+    let Some(first) = kernels.iter().find_map(|k| k.runs.first()) else { return };
+    out.blank();
+    out.line(&format!("details: iotrail report {first} --full"));
+    if let [a, b, ..] = &measured[..] {
+        out.line(&format!("again:   iotrail compare {a} {b} --full"));
+    }
 }
 
 fn differing(out: &mut Screen, cell: &Beside, kernels: &[&str]) {

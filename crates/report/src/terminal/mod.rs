@@ -21,8 +21,8 @@ mod verdict;
 use std::io::{IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
 
-use iotrail_answer::across::{Beside, KernelRecord};
 use iotrail_answer::explain::Explained;
+use iotrail_answer::head::measured::{Verdict, of_measurement};
 use iotrail_answer::head::{Head, of_comparisons};
 use iotrail_answer::unit::Unit;
 use iotrail_base::corruption::Corruption;
@@ -35,7 +35,9 @@ use iotrail_schema::net_record::ServedRecord;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::trace_record::TraceRecord;
 use iotrail_store::RunSummary;
+use serde::Serialize;
 
+pub use self::across::Across;
 pub use self::head::View;
 pub use self::layout::{Cell, Column, Screen, WIDTH};
 pub use self::net::Seconds;
@@ -54,9 +56,9 @@ pub fn corruption(found: &Corruption) -> Screen {
     out
 }
 
-/// One measurement of a network load, as `net load` prints it.
-pub fn net(m: &Measurement) -> Screen {
-    net::screen(m, Style::of_stdout())
+/// One measurement of a network load, as `net load` and `net bench` print it.
+pub fn net(m: &Measurement, full: bool) -> Screen {
+    net::screen(m, full, Style::of_stdout())
 }
 
 /// What a server did, as `net serve` prints it at its end.
@@ -69,9 +71,9 @@ pub fn run(run: &RunRecord, head: &Head, view: View<'_>) -> Screen {
     run::screen(run, head, view, Style::of_stdout())
 }
 
-/// The same plan on several kernels: what differs in each cell, then what is concluded.
-pub fn across(run: &RunRecord, kernels: &[KernelRecord], cells: &[Beside], said: &[String]) -> Screen {
-    across::screen(run, kernels, cells, said, Style::of_stdout())
+/// The same plan on several kernels: the answer; in full, then what differs in each cell, and what is concluded.
+pub fn across(of: &Across<'_>, head: &Head, full: bool) -> Screen {
+    across::screen(of, head, full, Style::of_stdout())
 }
 
 /// Comparisons, as `compare` prints them: the answer, and the table where it is short or asked for in full.
@@ -162,13 +164,48 @@ fn write(text: &str) -> Result<ControlFlow<()>> {
 }
 
 /// Writes one JSON document and a line end to standard output.
-pub fn print_json<T: serde::Serialize>(value: &T) -> Result<()> {
+pub fn print_json<T: Serialize>(value: &T) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(no_json)?;
     print(&(plain::json_shown(text) + "\n"))
 }
 
+/// Writes a measurement as JSON, with the first lines of its screen.
+pub fn print_measurement(m: &Measurement) -> Result<()> {
+    print_json(&with_head(m))
+}
+
+/// Writes several as one list.
+pub fn print_measurements(all: &[Measurement]) -> Result<()> {
+    print_json(&all.iter().map(with_head).collect::<Vec<_>>())
+}
+
+#[derive(Serialize)]
+struct WithHead<'a> {
+    #[serde(flatten)]
+    measurement: &'a Measurement,
+    head: Said,
+}
+
+/// The first lines of a measurement's screen.
+#[derive(Serialize)]
+struct Said {
+    /// One sentence with its number.
+    answer: String,
+    /// What to do about it; null: nothing.
+    #[serde(rename = "do")]
+    advice: Option<String>,
+    /// What else was found.
+    also: Vec<String>,
+}
+
+fn with_head(m: &Measurement) -> WithHead<'_> {
+    let Verdict { answer, advice, others } = of_measurement(m);
+    let also = others.into_iter().map(|finding| finding.text).collect();
+    WithHead { measurement: m, head: Said { answer, advice, also } }
+}
+
 /// As [`print_json`] on one line; breaks off when the reader has gone away.
-pub fn print_json_line<T: serde::Serialize>(value: &T) -> Result<ControlFlow<()>> {
+pub fn print_json_line<T: Serialize>(value: &T) -> Result<ControlFlow<()>> {
     let text = serde_json::to_string(value).map_err(no_json)?;
     print_on(&(plain::json_shown(text) + "\n"))
 }

@@ -5,9 +5,10 @@ use std::io::{IsTerminal as _, Write as _};
 use serde_json::{Map, Value};
 
 use super::layout::{Column, Screen};
-use super::measured;
 use super::style::Style;
+use super::{measured, verdict};
 use iotrail_answer::finding::findings;
+use iotrail_answer::head::measured::of_measurement;
 use iotrail_answer::per_io;
 use iotrail_base::words::{UNKNOWN, bytes, count, list, percent, plural, span};
 use iotrail_schema::measurement::{Measurement, Ring};
@@ -235,10 +236,17 @@ fn connections(total: &ServerCounts, memory: Option<&Memory>) -> Vec<String> {
 }
 
 /// One measurement.
-pub fn screen(m: &Measurement, style: Style) -> Screen {
+pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
     let mut out = Screen::new(style);
-    let Some(net) = &m.net else { return super::bench::screen(m, true, style) };
+    let Some(net) = &m.net else { return super::bench::screen(m, full, style) };
     let o = &mut out;
+    let answer = of_measurement(m);
+    verdict::of(o, &answer);
+    if !full {
+        first_lines(o, m, net);
+        verdict::limits(o, &m.warnings, &answer.answer);
+        return out;
+    }
     measured::not_seen(o, &m.warnings);
     o.field("load", &load(&net.asked));
     o.field("server", &at(m, net));
@@ -265,6 +273,23 @@ pub fn screen(m: &Measurement, style: Style) -> Screen {
     }
     measured::remarks(o, &findings(m), &m.warnings);
     out
+}
+
+/// Both sides, without each thread and each count.
+fn first_lines(o: &mut Screen, m: &Measurement, net: &NetRecord) {
+    o.field("load", &load(&net.asked));
+    o.field("server", &at(m, net));
+    o.field("throughput", &throughput(m));
+    o.field("latency", &verdict::latency(&m.latency_ns, false));
+    verdict::time(o, m.stages.as_ref(), measured::is_sample(m));
+    if let Some(server) = &net.server {
+        o.field("server CPU", &server_cpu(m, server));
+    }
+    o.field("sender CPU", &sender(&net.sender, m.elapsed_ns));
+    if net.server.is_some() {
+        o.field("delivered by", &verdict::delivered(&m.vehicles));
+        o.field("per request", &verdict::per_io(&m.per_io));
+    }
 }
 
 fn load(a: &Asked) -> Vec<String> {

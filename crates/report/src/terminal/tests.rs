@@ -1,6 +1,7 @@
 mod hostile;
 mod of_a_trace;
 mod of_heads;
+mod of_kernels;
 mod of_net_runs;
 mod of_programs;
 

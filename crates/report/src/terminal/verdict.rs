@@ -108,7 +108,7 @@ pub fn per_io(p: &PerIo) -> Vec<String> {
 
 /// What limits the figures: the first ones, and how many more there are.
 pub fn limits(out: &mut Screen, warnings: &[Warning], said: &str) {
-    let all: Vec<&Warning> = warnings.iter().filter(|w| w.text != said).collect();
+    let all: Vec<&Warning> = warnings.iter().filter(|w| !said.contains(&w.text)).collect();
     if all.is_empty() {
         return;
     }

@@ -122,7 +122,7 @@ fn has(text: &str, parts: &[&str]) {
 
 #[test]
 fn the_screen_of_a_network_load_has_both_sides() {
-    let text = screen(&measurement(), PLAIN).to_string();
+    let text = screen(&measurement(), true, PLAIN).to_string();
     has(
         &text,
         &[
@@ -154,6 +154,34 @@ fn the_screen_of_a_network_load_has_both_sides() {
 }
 
 #[test]
+fn the_first_lines_of_a_network_load() {
+    let calm = Measurement { warnings: Vec::new(), ..measurement() };
+    let mut bound = measurement();
+    bound.net.as_mut().unwrap().sender.busiest_thread = Some(0.97);
+    bound.warnings = vec![Warning::new(
+        "sender_bound",
+        "the sender's busiest thread was on a CPU or waited for one 97 % of the time: the rate may be the sender's",
+        "give the sender more threads (--sender-threads)",
+    )];
+    let mut alone = measurement();
+    alone.net.as_mut().unwrap().server = None;
+    let mut epoll = measurement();
+    epoll.net.as_mut().unwrap().server.as_mut().unwrap().engine = "epoll".into();
+    epoll.vehicles.clear();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/terminal/tests/heads");
+    for (name, m) in [("net-calm", calm), ("net-sender", bound), ("net-alone", alone), ("net-epoll", epoll)] {
+        let text = screen(&m, false, PLAIN).to_string();
+        narrow(&text);
+        assert!(text.lines().count() <= 20, "{name}: {} lines\n{text}", text.lines().count());
+        let path = format!("{folder}/{name}.txt");
+        if std::env::var_os("IOTRAIL_GOLDEN").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        assert_eq!(text, std::fs::read_to_string(&path).unwrap_or_default(), "{name}\n{text}");
+    }
+}
+
+#[test]
 fn what_was_not_measured_is_not_shown() {
     let mut m = measurement();
     let net = m.net.as_mut().unwrap();
@@ -161,11 +189,11 @@ fn what_was_not_measured_is_not_shown() {
     net.sender.unanswered = 3;
     m.vehicles.clear();
     has(
-        &screen(&m, PLAIN).to_string(),
+        &screen(&m, true, PLAIN).to_string(),
         &["nothing: epoll says what is ready, and completes nothing", "3 never answered"],
     );
     m.net.as_mut().unwrap().server = None;
-    let text = screen(&m, PLAIN).to_string();
+    let text = screen(&m, true, PLAIN).to_string();
     has(&text, &["10.0.0.2:7000 · between network namespaces · not measured"]);
     for part in ["server CPU", "delivered by", "probes"] {
         assert!(!text.contains(part), "{part} in\n{text}");

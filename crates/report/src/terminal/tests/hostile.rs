@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::of_a_trace::busy;
 use super::*;
 use crate::{check, top};
-use iotrail_answer::across::{Beside, Figure};
+use iotrail_answer::across::{Beside, Figure, KernelRecord};
 use iotrail_answer::explain::{Selection, explain as explained};
 use iotrail_path::slowest::By;
 use iotrail_schema::comparison::Comparison;
@@ -89,7 +89,7 @@ fn in_a_measurement() {
         tame(|style| bench::screen(&m, true, style));
     }
     for m in hostile(&m) {
-        tame(|style| net::screen(&m, style));
+        [true, false].into_iter().for_each(|full| tame(|style| net::screen(&m, full, style)));
     }
 }
 
@@ -122,9 +122,9 @@ fn in_a_run_and_its_comparisons() {
             };
             let figure = Figure { name: r.title.clone() + HOSTILE, values: vec![Some(HOSTILE.into())] };
             let cell = Beside { label: r.title.clone(), differing: vec![figure], alike: vec![HOSTILE.into()] };
-            tame(|style| {
-                across::screen(&r, std::slice::from_ref(&kernel), std::slice::from_ref(&cell), &[HOSTILE.into()], style)
-            });
+            let of = Across { run: &r, kernels: &[kernel], cells: &[cell], said: &[HOSTILE.into()] };
+            let head = Head::of_run(&r, false);
+            [true, false].into_iter().for_each(|full| tame(|style| across::screen(&of, &head, full, style)));
         }
     }
     // The parameters' names are the experiment's.

@@ -1,0 +1,49 @@
+//! A glance at a store, for completing a command line: it is only read, whatever its version, and what cannot be read is as if it were not
+//! there.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+use serde_json::{Map, Value};
+
+use super::schema::{self, Found};
+
+pub struct Peek(Connection);
+
+/// A stored run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    pub number: i64,
+    pub experiment: String,
+    pub started_unix_s: u64,
+}
+
+impl Peek {
+    /// `None`: there is no store that can be read.
+    pub fn open(path: &Path) -> Option<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = path.is_file().then(|| Connection::open_with_flags(path, flags).ok())??;
+        matches!(schema::look(&db), Ok(Found::Ours { .. })).then_some(Self(db))
+    }
+
+    /// So many at most, the newest first.
+    pub fn runs(&self, most: usize) -> Option<Vec<Run>> {
+        let mut query =
+            self.0.prepare("SELECT run, experiment, started_unix_s FROM runs ORDER BY run DESC LIMIT ?1").ok()?;
+        let run = |row: &rusqlite::Row<'_>| {
+            Ok(Run {
+                number: row.get(0)?,
+                experiment: row.get(1)?,
+                started_unix_s: row.get::<_, i64>(2)?.max(0) as u64,
+            })
+        };
+        query.query_map([most as i64], run).ok()?.collect::<Result<_, _>>().ok()
+    }
+
+    /// The parameters of each cell of a run.
+    pub fn cells(&self, run: i64) -> Option<Vec<Map<String, Value>>> {
+        let mut query = self.0.prepare("SELECT params FROM cells WHERE run = ?1 ORDER BY cell").ok()?;
+        let texts = query.query_map([run], |row| row.get::<_, String>(0)).ok()?;
+        texts.map(|text| serde_json::from_str(&text.ok()?).ok()).collect()
+    }
+}

@@ -1,0 +1,179 @@
+//! What stands for an experiment, a run or a cell in a command line that is not finished yet: `iotrail __complete WORD…`, which the scripts of
+//! the shells call. One candidate a line, a tab, what it is. It makes no store, brings none to this version, and says nothing of errors: a shell
+//! is in the middle of a line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Command, CommandFactory};
+
+use crate::experiment::builtin;
+use iotrail_base::words::plural;
+use iotrail_schema::run_record::{ARM, CONTROL, value_text};
+use iotrail_store::default_path;
+use iotrail_store::peek::Peek;
+
+/// The first argument, of the scripts alone.
+const ASKED: &str = "__complete";
+
+/// Runs that are listed, the newest first.
+const RUNS: usize = 50;
+
+/// The candidates, where they are asked for; the last word is the one that is being written.
+pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<String> {
+    (arguments.nth(1)? == ASKED).then(|| {
+        let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
+        let store = option(&words, "--store").map_or_else(|| default_path().ok(), |path| Some(PathBuf::from(path)));
+        let open = || store.as_deref().and_then(Peek::open);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        of(&super::super::Cli::command(), &words, &open, now).concat()
+    })
+}
+
+/// A line for each.
+fn of(cli: &Command, words: &[String], open: &dyn Fn() -> Option<Peek>, now: u64) -> Vec<String> {
+    let Some((current, [command, before @ ..])) = words.split_last() else { return Vec::new() };
+    let Some(parser) = cli.find_subcommand(command) else { return Vec::new() };
+    let Some(place) = positional(parser, before).filter(|_| !current.starts_with('-')) else { return Vec::new() };
+    let all = match (command.as_str(), place) {
+        ("run", 0) => experiments(),
+        ("report", 0 | 1) | ("export", 0) => open().map(|store| runs(&store, now)).unwrap_or_default(),
+        ("compare", 0 | 1) => open().map(|store| sides(&store, current, now)).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    all.into_iter().filter(|(value, _)| value.starts_with(current)).map(|(v, text)| format!("{v}\t{text}\n")).collect()
+}
+
+/// How many positional arguments stand before the word; `None`: it is an option's value, or comes after `--`.
+fn positional(command: &Command, before: &[String]) -> Option<usize> {
+    let mut found = 0;
+    let mut words = before.iter();
+    while let Some(word) = words.next() {
+        let Some(name) = word.strip_prefix('-') else {
+            found += 1;
+            continue;
+        };
+        let is_it = |arg: &&clap::Arg| match name.strip_prefix('-') {
+            Some(long) => arg.get_long() == Some(long),
+            None => arg.get_short().is_some_and(|short| name == short.to_string()),
+        };
+        let takes_value = command.get_arguments().find(is_it).is_some_and(|arg| arg.get_action().takes_values());
+        match takes_value {
+            _ if word == "--" => return None,
+            true => _ = words.next()?,
+            false => {}
+        }
+    }
+    Some(found)
+}
+
+fn option<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
+    let at = words.iter().position(|word| word == name || word.starts_with(&format!("{name}=")))?;
+    match words[at].split_once('=') {
+        Some((_, value)) => Some(value),
+        None => words.get(at + 1).map(String::as_str),
+    }
+}
+
+type Candidate = (String, String);
+
+fn experiments() -> Vec<Candidate> {
+    let one = |(name, _): &(&str, &str)| Some(((*name).to_owned(), builtin::find(name).ok()?.title));
+    builtin::ALL.iter().filter_map(one).collect()
+}
+
+fn runs(store: &Peek, now: u64) -> Vec<Candidate> {
+    let runs = store.runs(RUNS).unwrap_or_default();
+    let last = runs.first().map(|run| ("last".to_owned(), format!("run {}, {}", run.number, run.experiment)));
+    let one = |run: &iotrail_store::peek::Run| {
+        (run.number.to_string(), format!("{}, {}", run.experiment, age(now.saturating_sub(run.started_unix_s))))
+    };
+    runs.iter().map(one).chain(last).collect()
+}
+
+/// Runs; behind `12:`, the parameters of its cells with their values.
+fn sides(store: &Peek, current: &str, now: u64) -> Vec<Candidate> {
+    let Some((run, selection)) = current.split_once(':') else { return runs(store, now) };
+    let number = match run {
+        "last" => store.runs(1).unwrap_or_default().first().map(|run| run.number),
+        number => number.parse().ok(),
+    };
+    let given = selection.rsplit_once(',').map_or("", |(given, _)| given);
+    let taken: Vec<&str> = given.split(',').filter_map(|part| Some(part.split_once('=')?.0)).collect();
+    let mut found: Vec<((String, String), usize)> = Vec::new();
+    for params in number.and_then(|number| store.cells(number)).unwrap_or_default() {
+        for (axis, value) in params.iter().filter(|(axis, _)| !taken.contains(&axis.as_str())) {
+            let pair = (axis.clone(), value_text(value));
+            match found.iter_mut().find(|(known, _)| *known == pair) {
+                Some((_, cells)) => *cells += 1,
+                None => found.push((pair, 1)),
+            }
+        }
+    }
+    // Arms first; a parameter with one value tells no cells apart.
+    found.retain(|((axis, value), _)| axis != ARM || value != CONTROL);
+    let several = |axis: &str| found.iter().filter(|((a, _), _)| a == axis).count() > 1;
+    let mut told: Vec<_> = found.iter().filter(|((axis, _), _)| several(axis)).collect();
+    told.sort_by_key(|((axis, _), _)| axis != ARM);
+    let comma = if given.is_empty() { "" } else { "," };
+    let one = |((axis, value), cells): &((String, String), usize)| {
+        (format!("{run}:{given}{comma}{axis}={value}"), plural(*cells, "cell"))
+    };
+    told.into_iter().map(one).collect()
+}
+
+/// `3 min ago`.
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s ago"),
+        120..=7199 => format!("{} min ago", seconds / 60),
+        7200..=172_799 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(line: &str) -> Option<usize> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let cli = super::super::super::Cli::command();
+        positional(cli.find_subcommand(&words[0]).unwrap(), &words[1..])
+    }
+
+    #[test]
+    fn options_and_their_values_are_no_positional_arguments() {
+        assert_eq!(
+            [place("report"), place("report 3"), place("report 3 -o"), place("report 3 -o x.html")],
+            [Some(0), Some(1), None, Some(1)]
+        );
+        assert_eq!(
+            [place("run --quick"), place("run --seed"), place("run --seed=3"), place("run --seed 3 coop")],
+            [Some(0), None, Some(0), Some(1)]
+        );
+    }
+
+    #[test]
+    fn experiments_are_known_without_a_store() {
+        let cli = super::super::super::Cli::command();
+        let of = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
+            let none = || -> Option<Peek> { panic!("no store is asked for") };
+            of(&cli, &words, &none, 0)
+        };
+        let names: Vec<String> = of(&["run", "co"]).iter().map(|l| l.split('\t').next().unwrap().to_owned()).collect();
+        assert_eq!(names, ["coop", "coop-worse", "copy-cost"]);
+        for nothing in
+            [&["run", "--se"][..], &["run", "coop", ""], &["run", "--file", "c"], &["bench", ""], &["no-such", ""], &[]]
+        {
+            assert_eq!(of(nothing), [""; 0], "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn ages_in_one_unit() {
+        assert_eq!([age(5), age(200), age(7200), age(200_000)], ["5 s ago", "3 min ago", "2 h ago", "2 days ago"]);
+    }
+}

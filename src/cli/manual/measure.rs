@@ -1,0 +1,180 @@
+//! Pages of the commands that measure loads and compare them.
+
+use super::page::{CORRUPT, FAULT, JOURNAL, LAB_CACHE, PLAIN, Page, REFUSED, SCRATCH, STORE, STORE_ASKED, WRONG};
+
+pub const BENCH: Page = Page {
+    description: &[
+        "Runs one load through one I/O interface and prints what came of it: the answer, throughput, latency, where the time went, and what \
+         delivered the completions.",
+        "The ring has exactly the setup flags that --ring names. An existing target is only read, unless --allow-write is given; a missing file is \
+         made with --size, and kept.",
+        "With --trace auto the load is measured without the probes where these cannot be loaded, and the missing figures are named. Delivery delays \
+         and stages need --follow.",
+        "Ctrl-C ends the load, and what was measured until then is printed.",
+    ],
+    examples: &[
+        ("iotrail bench --rw nop --depth 32 --batch 32", "Measure io_uring itself, without a device."),
+        (
+            "iotrail bench --file data --size 256m --follow 1",
+            "Make a file, read it at random, and trace every request.",
+        ),
+        ("iotrail bench --file data --ring coop_taskrun --json >coop.json", "Write a measurement for iotrail compare."),
+        (
+            "iotrail bench --file data --rate 1000 --runtime 10s",
+            "Send 1000 I/Os a second; latency counts from their intended times.",
+        ),
+        ("iotrail bench --file data --engine libaio --cpus irq", "Run on the CPU that takes the disk's interrupts."),
+        ("iotrail bench --rw nop --profile --flamegraph nop.svg", "Draw where the CPU time goes."),
+    ],
+    exit: &[
+        ("0", "The load was measured. With --repeats: each time."),
+        WRONG,
+        ("3", "The machine, the kernel or the privileges do not allow it, or not one I/O was measured."),
+        CORRUPT,
+        FAULT,
+    ],
+    files: &[
+        ("PATH of --file", "The target. A missing file is made with --size, and kept."),
+        STORE_ASKED,
+        ("FILE of --flamegraph, --folded", "Kernel stacks of --profile. They are replaced only with --force."),
+    ],
+    see_also: &[
+        "iotrail(1)",
+        "iotrail-check(1)",
+        "iotrail-run(1)",
+        "iotrail-compare(1)",
+        "io_uring_setup(2)",
+        "fio(1)",
+    ],
+};
+
+pub const RUN: Page = Page {
+    description: &[
+        "Runs an experiment: measures every cell in blocks of random order, stores each measurement when it is made, compares the arms, and prints \
+         the answer. An experiment is built in, or a TOML file.",
+        "Without --file an experiment that only reads uses what $IOTRAIL_TARGET names. Otherwise it uses a scratch file, which is kept for later \
+         runs.",
+        "Host settings that the experiment asks for (scheduler, interrupt affinity, quota, ...) are made before the cells that want them, and put \
+         back at the end. After a kill, iotrail-restore(1) puts them back.",
+        "With --kernels the same plan runs in a virtual machine for each kernel, in turns, and the kernels are compared.",
+        "Ctrl-C keeps what is measured; --resume goes on from there.",
+    ],
+    examples: &[
+        ("iotrail run coop --quick", "Run a built-in experiment in two minutes."),
+        ("iotrail run coop --plan", "Print its cells and how long they take; measure nothing."),
+        ("iotrail run coop --quick --resume", "Go on with a run that was stopped."),
+        ("iotrail run coop --file /dev/nvme0n1 --repeats 10", "Run the whole of it on a drive, with ten blocks."),
+        ("iotrail run my-question.toml --json >run.json", "Run an experiment of your own; print it as JSON."),
+        ("iotrail run tw-order --quick --kernels 6.1,newest", "Compare two kernels."),
+    ],
+    exit: &[
+        ("0", "Every measurement was made."),
+        (
+            "1",
+            "The run was stopped before its end (what is measured is stored and printed). With --fail-on-unmet: an expectation is not met. With \
+               --kernels: a boot did not end its run.",
+        ),
+        WRONG,
+        (
+            "3",
+            "The machine, the kernel or the privileges do not allow it; another program changed a host setting; or, with --kernels, no kernel \
+               measured anything.",
+        ),
+        (
+            "4",
+            "With --fail-on-unmet: an expectation could not be evaluated, or there is none. Standard error says why.",
+        ),
+        (
+            "5",
+            "A load with verify read data that differs from what was written. What was measured before stays stored.",
+        ),
+        FAULT,
+    ],
+    files: &[
+        STORE,
+        SCRATCH,
+        JOURNAL,
+        LAB_CACHE,
+        ("/usr/local/share/doc/iotrail/examples", "The built-in experiments as TOML files, to start from."),
+    ],
+    see_also: &[
+        "iotrail(1)",
+        "iotrail-list(1)",
+        "iotrail-report(1)",
+        "iotrail-compare(1)",
+        "iotrail-restore(1)",
+        "iotrail-lab(1)",
+    ],
+};
+
+pub const COMPARE: Page = Page {
+    description: &[
+        "Compares two sides and prints for each metric the ratio of B to A, its 95 % interval, and the verdict: faster, slower, equivalent, \
+         inconclusive or not comparable. A side is a stored run, cells of one, or JSON that bench, run or net printed.",
+        "Cells of one run that were measured in the same blocks are compared pair by pair. Sides that were measured apart are compared as wholes, and \
+         drift between the two is in the ratio, not in the interval.",
+        "One measurement a side gives a ratio and no verdict.",
+    ],
+    examples: &[
+        ("iotrail compare 12:arm=default 12:arm=coop_taskrun", "Compare two arms of run 12, cell by cell."),
+        ("iotrail compare 11 12 --metric iops,latency_p99", "Compare two runs of one experiment."),
+        (
+            "iotrail compare before.json after.json --fail-on slower",
+            "Exit 1 if the second is slower, as a test in a script.",
+        ),
+        ("iotrail compare a1.json,a2.json b1.json,b2.json", "Compare repeats in files."),
+        ("iotrail compare last:arm=default last:arm=coop_taskrun --full", "Print the table of every comparison."),
+    ],
+    exit: &[
+        ("0", "The sides were compared, whatever came of it."),
+        ("1", "A verdict is one that --fail-on names."),
+        WRONG,
+        REFUSED,
+        (
+            "4",
+            "No verdict is one that --fail-on names, and a comparison cannot rule it out. Standard error names the comparison and the reason.",
+        ),
+        FAULT,
+    ],
+    files: &[STORE, ("JSON files", "Output of bench --json, run --json, net bench --json or net load --json.")],
+    see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-bench(1)", "iotrail-list(1)", "iotrail-report(1)"],
+};
+
+pub const REPORT: Page = Page {
+    description: &[
+        "Shows a run that was measured before: on the terminal as run printed it, as JSON, or as one HTML page with figures, tables and the command of \
+         every cell. The page needs no network and no other file.",
+        "With a second run the page has both beside each other, compared cell by cell.",
+    ],
+    examples: &[
+        ("iotrail report", "Print the answer of the last run."),
+        ("iotrail report 12 --full", "Print everything about run 12."),
+        ("iotrail report last -o report.html", "Write a page to open in a browser."),
+        ("iotrail report 3 7 -o both.html", "Write two runs on one page, the second compared with the first."),
+        ("iotrail report run.json -o report.html", "Write a page of what run --json printed elsewhere."),
+    ],
+    exit: PLAIN,
+    files: &[STORE, ("PAGE.html of -o", "The page. An older page is replaced; any other file only with --force.")],
+    see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-compare(1)", "iotrail-export(1)"],
+};
+
+pub const EXPORT: Page = Page {
+    description: &[
+        "Writes a stored run, JSON that was printed, or a recording in formats of other tools. Several formats may be asked for at once. The document \
+         exports.md describes each.",
+        "An existing file is kept, and the exit status is 2, unless --force is given. A folder gets all of its files, or none.",
+    ],
+    examples: &[
+        ("iotrail export last --csv run.csv", "Write one row a measurement."),
+        (
+            "iotrail export last --csv - --table vehicles",
+            "Print what delivered the completions, one row a delivery path.",
+        ),
+        ("iotrail export 12 --parquet runs", "Write every table as Parquet, for DuckDB or Spark."),
+        ("iotrail export 12 --fio fio --hdr run.hlog", "Write for fio-plot, and for HdrHistogram's tools."),
+        ("iotrail export r.iotrail --perfetto r.pf", "Write a recording for ui.perfetto.dev."),
+    ],
+    exit: PLAIN,
+    files: &[STORE, ("OUT, DIR", "What is written. - is standard output.")],
+    see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-trace(1)", "iotrail-report(1)"],
+};

@@ -1,0 +1,117 @@
+//! Pages of the network load.
+
+use super::page::{DONE, FAULT, Page, REFUSED, STORE, STORE_ASKED, WRONG};
+
+pub const NET: Page = Page {
+    description: &[
+        "Measures a network load: a server answers requests through epoll or io_uring, and a sender checks every byte of every answer. Both ends \
+         run on this machine (bench), or on two (serve and load).",
+        "One measurement has both sides: the sender's latency and throughput, the server's CPU time, system calls, interrupts and delivery paths.",
+    ],
+    examples: &[
+        ("iotrail net bench --engine epoll,io_uring", "Compare the engines, both ends on this machine."),
+        ("iotrail net serve 10.0.0.2:7000 --engine io_uring", "Serve on one machine ..."),
+        ("iotrail net load 10.0.0.2:7000 --connections 64", "... and measure from another."),
+    ],
+    exit: &[DONE, ("1", "A comparison of net bench was stopped before its end."), WRONG, REFUSED, FAULT],
+    files: &[STORE],
+    see_also: &[
+        "iotrail(1)",
+        "iotrail-net-bench(1)",
+        "iotrail-net-serve(1)",
+        "iotrail-net-load(1)",
+        "epoll(7)",
+        "io_uring(7)",
+    ],
+};
+
+pub const SERVE: Page = Page {
+    description: &[
+        "Answers requests through epoll or io_uring, and prints each second what it did. Each thread has an epoll instance or a ring of its own.",
+        "Beside the address it listens on a control address, the next port, where a sender agrees on what is measured. There is no encryption and \
+         no password: keep both within a network that you trust.",
+        "The server runs until Ctrl-C or for --duration, and then prints a table of its whole life.",
+    ],
+    examples: &[
+        ("iotrail net serve 127.0.0.1:7000", "Serve through io_uring until Ctrl-C."),
+        ("iotrail net serve 127.0.0.1:7000 --engine epoll --duration 60", "Serve through epoll for a minute."),
+        (
+            "iotrail net serve unix:/tmp/s --ring defer_taskrun,single_issuer",
+            "Serve on a UNIX socket, with ring flags.",
+        ),
+        (
+            "iotrail net serve 127.0.0.1:7000 --json >served.json",
+            "Write the server's life as JSON at the end; the seconds go to standard error.",
+        ),
+    ],
+    exit: &[("0", "The server ended by Ctrl-C, SIGTERM or --duration."), WRONG, REFUSED, FAULT],
+    files: &[("PATH, PATH.control", "The sockets of unix:PATH. They are removed at the end.")],
+    see_also: &["iotrail-net(1)", "iotrail-net-load(1)", "iotrail-net-bench(1)", "epoll(7)", "io_uring(7)"],
+};
+
+pub const LOAD: Page = Page {
+    description: &[
+        "Sends requests to a server and checks every answer. With a server of iotrail's it prints both sides of one measurement: throughput and \
+         latency of the sender; CPU time, system calls, interrupts and delivery paths of the server.",
+        "Without --rate each connection keeps --window requests in flight (closed loop). With --rate requests have intended times, and latency counts \
+         from these (open loop).",
+    ],
+    examples: &[
+        ("iotrail net load 127.0.0.1:7000", "Measure a server for five seconds, over four connections."),
+        ("iotrail net load 127.0.0.1:7000 --connections 64 --window 2", "Keep 128 requests in flight."),
+        (
+            "iotrail net load 127.0.0.1:7000 --rate 10000 --json >open.json",
+            "Send at a rate; write the measurement as JSON.",
+        ),
+        (
+            "iotrail net load 127.0.0.1:7000 --check size --control none",
+            "Measure a server of another program; check lengths alone.",
+        ),
+    ],
+    exit: &[
+        ("0", "The load was measured."),
+        WRONG,
+        (
+            "3",
+            "No server answered, the connection or the server broke off (what was measured is printed, not stored), or the machine does not allow it.",
+        ),
+        FAULT,
+    ],
+    files: &[STORE_ASKED],
+    see_also: &["iotrail-net(1)", "iotrail-net-serve(1)", "iotrail-net-bench(1)", "iotrail-compare(1)"],
+};
+
+pub const BENCH: Page = Page {
+    description: &[
+        "Measures a server and a sender, both on this machine: in two network namespaces with a veth pair between them where root allows, else over \
+         loopback. --between chooses.",
+        "With one value for each option it is one measurement. With several for --engine, --ring, --receive, --connections or --window it is an \
+         experiment: every combination is measured in random blocks, stored and compared, as iotrail-run(1) does.",
+        "Both ends share the machine. --server-cpus and --sender-cpus give each its CPUs; a note says where the sender limits the rate.",
+    ],
+    examples: &[
+        ("iotrail net bench --engine epoll --connections 64", "Measure one server once."),
+        ("iotrail net bench --engine epoll,io_uring --quick", "Compare epoll and io_uring."),
+        ("iotrail net bench --ring coop_taskrun --ring defer_taskrun,single_issuer", "Compare two sets of ring flags."),
+        ("iotrail net bench --connections 4,64,256 --plan", "Print what would be measured, and how long it takes."),
+        (
+            "iotrail net bench --server-cpus 0 --sender-cpus 1 --json >net.json",
+            "Give each end its CPU; write the measurement as JSON.",
+        ),
+    ],
+    exit: &[
+        ("0", "Every measurement was made."),
+        ("1", "Several combinations, stopped before the end. What was measured is stored and printed."),
+        WRONG,
+        REFUSED,
+        FAULT,
+    ],
+    files: &[
+        (
+            "~/.local/state/iotrail/iotrail.db",
+            "The store: several combinations are always stored, one measurement only with --store.",
+        ),
+        ("$TMPDIR or /tmp", "Holds the folder of the socket of --between unix, which is removed at the end."),
+    ],
+    see_also: &["iotrail-net(1)", "iotrail-run(1)", "iotrail-compare(1)", "iotrail-report(1)", "veth(4)"],
+};

@@ -1,0 +1,44 @@
+//! What a manual page says beside its options.
+
+/// Of one command. `examples` are command lines as a shell takes them, each with what it does.
+pub struct Page {
+    pub description: &'static [&'static str],
+    pub examples: &'static [Entry],
+    pub exit: &'static [Entry],
+    pub files: &'static [Entry],
+    pub see_also: &'static [&'static str],
+}
+
+/// A term, and what is said of it.
+pub type Entry = (&'static str, &'static str);
+
+pub const DONE: Entry = ("0", "Done.");
+pub const WRONG: Entry = ("2", "Wrong use or wrong input.");
+pub const REFUSED: Entry =
+    ("3", "The machine, the kernel or the privileges do not allow it, or another program interfered.");
+pub const CORRUPT: Entry = ("5", "--verify read data that differs from what was written.");
+pub const FAULT: Entry = ("70", "A fault of iotrail itself: report it with the command and the line that it printed.");
+
+/// Of commands that print, and cannot fail in a way of their own.
+pub const PLAIN: &[Entry] = &[DONE, WRONG, REFUSED, FAULT];
+
+pub const STORE: Entry = (
+    "~/.local/state/iotrail/iotrail.db",
+    "The store (SQLite), unless --store names another. $XDG_STATE_HOME takes the place of ~/.local/state.",
+);
+/// Where a single measurement is stored only if `--store` asks for it.
+pub const STORE_ASKED: Entry =
+    ("PATH of --store", "The store (SQLite) that keeps the measurement. Without --store nothing is stored.");
+pub const JOURNAL: Entry = (
+    "~/.local/state/iotrail/settings.journal",
+    "Host settings that a run has changed. The file exists only while they are changed.",
+);
+pub const SCRATCH: Entry = (
+    "~/.cache/iotrail/scratch-SIZE",
+    "Scratch files, kept for later runs. $XDG_CACHE_HOME takes the place of ~/.cache.",
+);
+pub const LAB_CACHE: Entry = (
+    "~/.cache/iotrail/lab",
+    "Fetched kernels, tools and package lists, unless --cache names another folder. It can be deleted.",
+);
+pub const TYPES: Entry = ("/sys/kernel/btf/vmlinux", "The kernel's type information, which the probes need.");

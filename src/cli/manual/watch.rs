@@ -1,0 +1,105 @@
+//! Pages of the commands that watch other programs.
+
+use super::page::{Entry, FAULT, PLAIN, Page, REFUSED, TYPES, WRONG};
+
+const RECORDING: Entry = (
+    "FILE of --record",
+    "The recording, for iotrail-explain(1) and iotrail-export(1). It is named from its first line on.",
+);
+
+pub const TRACE: Page = Page {
+    description: &[
+        "Traces the asynchronous I/O of a command, of processes, or of every program: io_uring, native aio and POSIX AIO. The program needs no \
+         change. Its children are traced too.",
+        "The first line is the answer: what stands out, with its number, and what to change. Below it stand throughput, latency, where the time \
+         went and what delivered the completions. --full adds each ring, file, opcode and interrupt.",
+        "Counts cover every request. Latencies, stages and order come from requests that are traced end to end: all of them up to 20,000 a second \
+         and CPU, 1 in 100 beyond. --one-in sets another rate.",
+        "The trace ends with the last process of the command, with the processes of -p, at --duration, or on Ctrl-C. Programs that were running \
+         before go on.",
+        "The probes need root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG.",
+    ],
+    examples: &[
+        ("iotrail trace -- fio job.fio", "Trace a program and its children from start to end."),
+        ("iotrail trace -p $(pgrep -n mariadbd) -d 10", "Trace a running server for ten seconds."),
+        ("iotrail trace -a -d 10 --json >trace.json", "Trace every program; print the result as JSON."),
+        ("iotrail trace --slowest 5 -- fio job.fio", "Tell the five slowest requests, each as a timeline."),
+        (
+            "iotrail trace --record r.iotrail -- fio job.fio",
+            "Record every request, for iotrail explain and iotrail export.",
+        ),
+        ("iotrail trace --windows 10ms/1s -a -d 60", "Attach the probes 1 % of the time."),
+        (
+            "iotrail trace --fail-on kick_storm -- fio job.fio",
+            "Exit 1 if the finding is present, as a test in a script.",
+        ),
+        ("iotrail trace --metrics 9464 -a", "Serve counters to Prometheus until Ctrl-C."),
+    ],
+    exit: &[
+        (
+            "0",
+            "The trace ended, and no status below applies. A command that was sent SIGTERM at the end of --duration counts as done.",
+        ),
+        ("1", "A finding that --fail-on names is present."),
+        WRONG,
+        REFUSED,
+        ("4", "A finding that --fail-on names could not be evaluated. Standard error says why."),
+        FAULT,
+        (
+            "other",
+            "The exit status of CMD, or 128 + the signal that killed it. CMD's own 1 to 4 look like those above; --json tells them apart \
+                   in subject.command.exit_status.",
+        ),
+    ],
+    files: &[
+        RECORDING,
+        (
+            "FILE of --flamegraph, --folded",
+            "Kernel stacks of --profile. Like a recording they are replaced only with --force.",
+        ),
+        TYPES,
+    ],
+    see_also: &["iotrail(1)", "iotrail-top(1)", "iotrail-explain(1)", "iotrail-export(1)", "io_uring(7)", "aio(7)"],
+};
+
+pub const TOP: Page = Page {
+    description: &[
+        "Shows each interval what every process and ring does: requests, completions and bytes a second, latencies, what delivered the \
+         completions, CPU time. On a terminal the screen is redrawn; elsewhere each interval is a block of lines.",
+        "The last line of the screen lists the keys; ? explains them. q or Ctrl-C ends it, and the programs go on.",
+        "The probes need root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG.",
+    ],
+    examples: &[
+        ("iotrail top", "Watch every program that does asynchronous I/O."),
+        ("iotrail top -p $(pgrep -n mariadbd) -i 5", "Watch one server, with a new screen every five seconds."),
+        ("iotrail top -n 10 --json >top.jsonl", "Write ten intervals of one second, one JSON object a line."),
+    ],
+    exit: &[
+        ("0", "The intervals are over, the watched processes have ended, or Ctrl-C or q ended it."),
+        WRONG,
+        REFUSED,
+        FAULT,
+    ],
+    files: &[TYPES],
+    see_also: &["iotrail(1)", "iotrail-trace(1)", "top(1)", "pidstat(1)"],
+};
+
+pub const EXPLAIN: Page = Page {
+    description: &[
+        "Reads a recording and tells its slowest requests, each as a timeline in words: when it was submitted, issued, ready, posted and reaped, \
+         what its thread did meanwhile, and what delivered it.",
+        "Root is not needed, and the recording may come from another machine. A recording that was cut short is told as far as it goes.",
+    ],
+    examples: &[
+        ("iotrail trace --record r.iotrail -- fio job.fio", "Make a recording."),
+        ("iotrail explain r.iotrail", "Tell its five slowest requests."),
+        (
+            "iotrail explain r.iotrail --by delay --slowest 20",
+            "Tell the twenty that lay ready for longest before they were posted.",
+        ),
+        ("iotrail explain r.iotrail --opcode write --json", "Print the slowest writes as JSON."),
+    ],
+    exit: PLAIN,
+    files: &[("FILE", "The recording of iotrail trace --record. It is only read.")],
+    see_also: &["iotrail(1)", "iotrail-trace(1)", "iotrail-export(1)"],
+};
