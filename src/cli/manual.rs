@@ -148,6 +148,7 @@ fn text(page: &str) -> Option<&'static Page> {
         "iotrail-check" => &own::CHECK,
         "iotrail-bench" => &measure::BENCH,
         "iotrail-run" => &measure::RUN,
+        "iotrail-try" => &measure::TRY,
         "iotrail-compare" => &measure::COMPARE,
         "iotrail-report" => &measure::REPORT,
         "iotrail-trace" => &watch::TRACE,

@@ -7,8 +7,9 @@ use crate::vehicle::Vehicle;
 /// One run of a program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgramRecord {
+    /// The command.
     pub argv: Vec<String>,
-    /// 128 + the signal where one killed it.
+    /// Its exit status; 128 + the signal where one killed it.
     pub exit_status: i32,
     /// The probes watched this run. Otherwise nothing is known of its I/Os: `ios`, `bytes`, `iops` and the counts per I/O say nothing.
     pub watched: bool,
@@ -21,20 +22,24 @@ pub struct ProgramRecord {
 /// A number that the program printed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OwnFigure {
+    /// As `--metric` calls it.
     pub name: String,
+    /// The number.
     pub value: f64,
+    /// Which way is better.
     pub less_is_better: bool,
 }
 
 /// A ring that a program set up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramRing {
+    /// The process, in iotrail's PID namespace.
     pub pid: u32,
-    /// Setup flags that the program asked for, and
+    /// Setup flags that the program asked for.
     pub asked: Vec<String>,
-    /// those that the kernel was given and granted.
+    /// Setup flags that the kernel was given.
     pub granted: Vec<String>,
-    /// Why it was left as the program asked; null: it was not.
+    /// Why it was left as the program asked; left out where it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_as_asked: Option<String>,
 }
@@ -42,15 +47,17 @@ pub struct ProgramRing {
 /// An arm of a program, judged before it is measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TriedArm {
+    /// The arm.
     pub name: String,
+    /// Whether it can be.
     pub legal: Legal,
-    /// Why it is not, or what the risk is; empty: nothing stands against it.
+    /// Why it is not legal, or what the risk is; empty: nothing stands against it.
     pub reason: String,
-    /// Of its watched run.
+    /// Rings of its first run.
     pub rings: Vec<ProgramRing>,
     /// Why it is not measured, though it may be legal; null: it is measured.
     pub dropped: Option<String>,
-    /// What delivered its completions, and how many requests each opcode had, of its watched run; null: it had none.
+    /// What the probes counted in its first run; null: it was not watched.
     #[serde(default)]
     pub watched: Option<WatchedRun>,
 }
@@ -61,25 +68,35 @@ impl TriedArm {
     }
 }
 
+/// By the kernel's rules, and by what the program as it is does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Legal {
+    /// Nothing stands against it.
     Yes,
+    /// The program may not be able to live with it.
     Risky,
+    /// The kernel does not take it from this program: it is not run.
     No,
 }
 
 /// What the probes counted in one run of an arm.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchedRun {
+    /// Completions.
     pub completions: u64,
+    /// Wall time.
     pub elapsed_ns: u64,
+    /// As a measurement's; null: not counted.
     pub kicks_per_io: Option<f64>,
+    /// As a measurement's; null: not counted.
     pub syscalls_per_io: Option<f64>,
+    /// Context switches per I/O; null: not counted.
     pub sleeps_per_io: Option<f64>,
+    /// CPU time of the program per I/O; null: not known.
     pub cpu_per_io_ns: Option<f64>,
-    /// Vehicle → completions.
+    /// Completions by delivery path.
     pub vehicles: Vec<(Vehicle, u64)>,
-    /// Opcode → requests.
+    /// Requests by opcode.
     pub opcodes: Vec<(String, u64)>,
 }

@@ -107,6 +107,50 @@ pub const RUN: Page = Page {
     ],
 };
 
+pub const TRY: Page = Page {
+    description: &[
+        "Runs a program as it is and under other settings, in blocks of random order, and compares wall time, CPU time and the program's own \
+         figures. The program is not changed: a seccomp filter stops its io_uring_setup(2) calls, and a supervisor changes their flags.",
+        "First it watches one run of the program as it is, and judges each arm by it: legal, risky, or illegal by the kernel's rules. Then it \
+         watches one run of each legal arm, and drops those that stall, fail or take another path. The runs that are compared are not watched.",
+        "Without an arm it tries coop_taskrun,taskrun_flag, then defer_taskrun,single_issuer, then sqpoll.",
+        "Ctrl-C ends the program with all that it started, and keeps what is measured.",
+    ],
+    examples: &[
+        ("iotrail try -- fio job.fio", "Try the usual flags on fio."),
+        (
+            "iotrail try --metric 'iops=/IOPS=([0-9.]+k?)/' --ring +coop_taskrun -- fio job.fio",
+            "Compare its own figure, with a flag more.",
+        ),
+        (
+            "iotrail try --server './server --port 7000' --ready port:7000 --metric 'rps=/([0-9.]+) req/' -- ./client",
+            "Try the usual flags on a server; the client's figures are compared.",
+        ),
+        ("iotrail try --arm 'threads: ./app --io threads' -- ./app --io uring", "Compare two ways of one program."),
+        ("iotrail try --save mine.toml -- ./app", "Write the experiment, to be changed and run by iotrail run."),
+    ],
+    exit: &[
+        ("0", "Every measurement was made."),
+        ("1", "It was stopped before its end, or a verdict is one that --fail-on names."),
+        (
+            "2",
+            "Wrong use or wrong input; the program cannot run, prints no figure that --metric asks for, or sets up no io_uring.",
+        ),
+        ("3", "The machine, the kernel or the privileges do not allow it. Without root: --watch none."),
+        ("4", "A verdict that --fail-on names could not be evaluated. Standard error says why."),
+        FAULT,
+    ],
+    files: &[STORE],
+    see_also: &[
+        "iotrail(1)",
+        "iotrail-trace(1)",
+        "iotrail-run(1)",
+        "iotrail-report(1)",
+        "io_uring_setup(2)",
+        "seccomp_unotify(2)",
+    ],
+};
+
 pub const COMPARE: Page = Page {
     description: &[
         "Compares two sides and prints for each metric the ratio of B to A, its 95 % interval, and the verdict: faster, slower, equivalent, \

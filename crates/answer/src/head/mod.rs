@@ -58,7 +58,8 @@ impl Head {
             let of = |arm: &'_ String| of_arm(run, metric, arm);
             run.arms.iter().skip(1).map(|arm| (arm.as_str(), of(arm))).filter(|(_, e)| !e.is_empty()).collect()
         };
-        let (notes, on) = (notes::of_run(run), notes::of_one_host(run));
+        let notes: Vec<String> = program::notes(run).into_iter().chain(notes::of_run(run)).collect();
+        let on = notes::of_one_host(run);
         let compared: Vec<(Metric, Vec<ByArm<'_>>)> =
             metrics.iter().map(|m| (*m, arms(*m))).filter(|(_, all)| !all.is_empty()).collect();
         let differs = |all: &[ByArm<'_>]| all.iter().flat_map(|(_, e)| e).any(Effect::differs);
@@ -86,7 +87,8 @@ impl Head {
         if run.table == Table::Program {
             let answer = answer(*metric, unit, base, all) + notes::all_disturbed(run).unwrap_or_default();
             let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
-            return of_program(run, (base, arm), answer, &compared, why::advice(base, arm, all, None, more));
+            let head = of_program(run, (base, arm), answer, &compared, why::advice(base, arm, all, None, more));
+            return Head { notes, on, ..head };
         }
         let (why, remedy) = why::of(run, base, arm, &shown);
         let open = first.is_some().then(|| format!(", where {} matters; the rest is not known", called(*metric, unit)));
@@ -122,7 +124,6 @@ fn of_program(
         counted.starts_with(other.as_str()).then_some(counted)
     });
     let to_write = program::to_write(run, arm).filter(|_| advice.starts_with("use ")).map(|text| format!(": {text}"));
-    let notes = program::notes(run).into_iter().chain(notes::of_run(run)).collect();
     Head {
         answer,
         when: None,
@@ -130,8 +131,8 @@ fn of_program(
         advice: Some(advice + &to_write.unwrap_or_default()),
         also: of_others.take(ALSO).collect(),
         table: program::table(compared),
-        notes,
-        on: notes::host(run),
+        notes: Vec::new(),
+        on: None,
     }
 }
 
