@@ -97,7 +97,7 @@ pub const EXPLAIN: Page = Page {
             "iotrail explain r.iotrail --by delay --slowest 20",
             "Tell the twenty that lay ready for longest before they were posted.",
         ),
-        ("iotrail explain r.iotrail --opcode write --json", "Print the slowest writes as JSON."),
+        ("iotrail explain r.iotrail --opcode read --json", "Print the slowest reads as JSON."),
     ],
     exit: PLAIN,
     files: &[("FILE", "The recording of iotrail trace --record. It is only read.")],

@@ -23,7 +23,7 @@ pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
         o.field("delivered by", &verdict::delivered(&m.vehicles));
         o.field("per I/O", &verdict::per_io(&m.per_io));
         o.field("CPU", &cpu(m));
-        verdict::limits(o, &m.warnings, &answer.answer);
+        verdict::limits(o, &m.warnings, &answer.answer, verdict::LIMITS);
         return out;
     }
     measured::not_seen(o, &m.warnings);

@@ -1,5 +1,7 @@
 //! The network load: a server's seconds and its sum, and the screen of one measurement.
 
+mod brief;
+
 use std::io::{IsTerminal as _, Write as _};
 
 use serde_json::{Map, Value};
@@ -239,14 +241,12 @@ fn connections(total: &ServerCounts, memory: Option<&Memory>) -> Vec<String> {
 pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let Some(net) = &m.net else { return super::bench::screen(m, full, style) };
-    let o = &mut out;
     let answer = of_measurement(m);
-    verdict::of(o, &answer);
     if !full {
-        first_lines(o, m, net);
-        verdict::limits(o, &m.warnings, &answer.answer);
-        return out;
+        return brief::screen(m, net, &answer, style);
     }
+    let o = &mut out;
+    verdict::of(o, &answer);
     measured::not_seen(o, &m.warnings);
     o.field("load", &load(&net.asked));
     o.field("server", &at(m, net));
@@ -273,23 +273,6 @@ pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
     }
     measured::remarks(o, &findings(m), &m.warnings);
     out
-}
-
-/// Both sides, without each thread and each count.
-fn first_lines(o: &mut Screen, m: &Measurement, net: &NetRecord) {
-    o.field("load", &load(&net.asked));
-    o.field("server", &at(m, net));
-    o.field("throughput", &throughput(m));
-    o.field("latency", &verdict::latency(&m.latency_ns, false));
-    verdict::time(o, m.stages.as_ref(), measured::is_sample(m));
-    if let Some(server) = &net.server {
-        o.field("server CPU", &server_cpu(m, server));
-    }
-    o.field("sender CPU", &sender(&net.sender, m.elapsed_ns));
-    if net.server.is_some() {
-        o.field("delivered by", &verdict::delivered(&m.vehicles));
-        o.field("per request", &verdict::per_io(&m.per_io));
-    }
 }
 
 fn load(a: &Asked) -> Vec<String> {

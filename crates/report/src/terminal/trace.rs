@@ -40,7 +40,7 @@ pub fn screen(t: &TraceRecord, full: bool, style: Style) -> Screen {
         o.field("delivered by", &verdict::delivered(&t.total.vehicles));
         o.field("per I/O", &verdict::per_io(&t.total.per_io));
         o.field("CPU", &cpu(&t.total));
-        verdict::limits(o, &t.total.warnings, &answer.answer);
+        verdict::limits(o, &t.total.warnings, &answer.answer, verdict::LIMITS);
         o.blank();
         o.line("details: trace again with --full or --json; --record FILE keeps each request");
         return out;

@@ -9,7 +9,7 @@ use iotrail_schema::measurement::{Latency, PerIo, StageRecord, VehicleCount, War
 use iotrail_schema::vehicle::Vehicle;
 
 /// What limits the figures, at most.
-const LIMITS: usize = 2;
+pub const LIMITS: usize = 2;
 /// Delivery paths that are named.
 const PATHS: usize = 4;
 /// Columns of the bar.
@@ -106,19 +106,20 @@ pub fn per_io(p: &PerIo) -> Vec<String> {
     .to_vec()
 }
 
-/// What limits the figures: the first ones, and how many more there are.
-pub fn limits(out: &mut Screen, warnings: &[Warning], said: &str) {
+/// What limits the figures: the first `most`, and how many more there are.
+pub fn limits(out: &mut Screen, warnings: &[Warning], said: &str, most: usize) {
     let all: Vec<&Warning> = warnings.iter().filter(|w| !said.contains(&w.text)).collect();
     if all.is_empty() {
         return;
     }
     out.blank();
-    for (i, w) in all.iter().take(LIMITS).enumerate() {
+    for (i, w) in all.iter().take(most).enumerate() {
         let end = if w.remedy.is_empty() { String::new() } else { format!("; {}", w.remedy) };
         out.note(if i == 0 { "limits  " } else { "        " }, &format!("{}{end}", w.text), true);
     }
-    if let rest @ [_, ..] = &all[all.len().min(LIMITS)..] {
+    if let rest @ [_, ..] = &all[all.len().min(most)..] {
         let codes: Vec<String> = rest.iter().map(|w| w.code.clone()).collect();
-        out.paragraph("        ", &format!("{} more (--full): {}", count(rest.len() as f64), list(&codes)));
+        let (label, more) = if most == 0 { ("limits  ", "") } else { ("        ", " more") };
+        out.paragraph(label, &format!("{}{more} (--full): {}", count(rest.len() as f64), list(&codes)));
     }
 }

@@ -168,8 +168,14 @@ fn the_first_lines_of_a_network_load() {
     let mut epoll = measurement();
     epoll.net.as_mut().unwrap().server.as_mut().unwrap().engine = "epoll".into();
     epoll.vehicles.clear();
+    let mut crowded = measurement();
+    (crowded.per_io.kicks, crowded.stages) = (Some(0.7), sample::measurement().stages);
+    let warning =
+        |code: &str| Warning::new(code, format!("{code} {}", "is so ".repeat(20)), "change it, and measure again");
+    crowded.warnings = ["first", "second", "third"].map(warning).into();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/terminal/tests/heads");
-    for (name, m) in [("net-calm", calm), ("net-sender", bound), ("net-alone", alone), ("net-epoll", epoll)] {
+    let crowded = ("net-crowded", crowded);
+    for (name, m) in [crowded, ("net-calm", calm), ("net-sender", bound), ("net-alone", alone), ("net-epoll", epoll)] {
         let text = screen(&m, false, PLAIN).to_string();
         narrow(&text);
         assert!(text.lines().count() <= 20, "{name}: {} lines\n{text}", text.lines().count());
