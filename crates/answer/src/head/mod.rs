@@ -3,12 +3,14 @@
 
 mod change;
 mod effect;
+pub mod forest;
 pub mod measured;
 mod notes;
 mod table;
 mod when;
 mod why;
 
+pub use self::forest::Forest;
 pub use self::table::{Mark, Situation, Situations};
 
 use self::change::{called, levels};
@@ -36,6 +38,9 @@ pub struct Head {
     pub also: Vec<String>,
     #[serde(skip)]
     pub table: Option<Situations>,
+    /// The same as a picture.
+    #[serde(skip)]
+    pub forest: Option<Forest>,
     /// What limits the answer.
     pub notes: Vec<String>,
     /// Where it was measured.
@@ -69,6 +74,7 @@ impl Head {
                 advice: None,
                 also: Vec::new(),
                 table: None,
+                forest: None,
                 notes,
                 on,
             };
@@ -95,6 +101,7 @@ impl Head {
             why,
             also,
             table: table::of(run, *metric, all),
+            forest: Some(forest::of(run, *metric, all)),
             notes,
             on,
         }
