@@ -239,7 +239,7 @@ fn full_disk() -> End {
     std::fs::create_dir(place.join("at")).expect("our own folder");
     let script = "\"$0\" report m.json -o at/page.html; s=$?; ls -A at; exit $s";
     let mut command = place.command("sh".as_ref(), ["-c", script, crate::tool::BINARY]);
-    let ended = run(confine::mounted(&mut command, c"tmpfs", c"size=1m", c"at"));
+    let ended = run(confine::mounted(&mut command, c"tmpfs", c"size=32k", c"at"));
     assert_refused(
         &ended,
         3,

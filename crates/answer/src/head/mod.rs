@@ -4,6 +4,7 @@
 mod across;
 mod change;
 mod effect;
+pub mod forest;
 pub mod measured;
 mod notes;
 mod program;
@@ -11,6 +12,7 @@ mod table;
 mod when;
 mod why;
 
+pub use self::forest::Forest;
 pub use self::table::{Mark, Situation, Situations};
 
 use self::change::{called, levels};
@@ -38,6 +40,9 @@ pub struct Head {
     pub also: Vec<String>,
     #[serde(skip)]
     pub table: Option<Situations>,
+    /// The same as a picture.
+    #[serde(skip)]
+    pub forest: Option<Forest>,
     /// What limits the answer.
     pub notes: Vec<String>,
     /// The machine; null: nothing was measured.
@@ -72,6 +77,7 @@ impl Head {
                 advice: None,
                 also: Vec::new(),
                 table: None,
+                forest: None,
                 notes,
                 on,
             };
@@ -88,7 +94,7 @@ impl Head {
             let answer = answer(*metric, unit, base, all) + notes::all_disturbed(run).unwrap_or_default();
             let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
             let head = of_program(run, (base, arm), answer, &compared, why::advice(base, arm, all, None, more));
-            return Head { notes, on, ..head };
+            return Head { forest: Some(forest::of(run, *metric, all)), notes, on, ..head };
         }
         let (why, remedy) = why::of(run, base, arm, &shown);
         let open = first.is_some().then(|| format!(", where {} matters; the rest is not known", called(*metric, unit)));
@@ -104,6 +110,7 @@ impl Head {
             why,
             also,
             table: table::of(run, *metric, all),
+            forest: Some(forest::of(run, *metric, all)),
             notes,
             on,
         }
@@ -131,6 +138,7 @@ fn of_program(
         advice: Some(advice + &to_write.unwrap_or_default()),
         also: of_others.take(ALSO).collect(),
         table: program::table(compared),
+        forest: None,
         notes: Vec::new(),
         on: None,
     }

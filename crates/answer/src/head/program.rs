@@ -2,8 +2,7 @@
 //! and what to write to have it so.
 
 use super::change::value;
-use super::effect::Effect;
-use super::table::{Mark, Situation, Situations, limits};
+use super::table::{Mark, Situation, Situations, band, visible};
 use super::why::{AMOUNT, FACTOR, MOVED, by};
 use crate::compare::Metric;
 use crate::unit::Unit;
@@ -34,14 +33,13 @@ pub fn table(compared: &[(Metric, Vec<super::ByArm<'_>>)]) -> Option<Situations>
         };
         Situation { name: (*arm).to_owned(), marks: shown.iter().map(mark).collect() }
     };
-    let effects: Vec<&Effect<'_>> = shown.iter().flat_map(|(_, all)| all).flat_map(|(_, e)| e).collect();
-    let (visible, band) = limits(&effects);
+    let effects = || shown.iter().flat_map(|(_, all)| all).flat_map(|(_, e)| e);
     Some(Situations {
         columns: shown.iter().map(|(metric, _)| metric.words(Unit::Io).to_lowercase()).collect(),
         rows: arms.iter().map(row).collect(),
         more: 0,
-        visible,
-        band,
+        visible: visible(effects()),
+        band: band(effects()),
     })
 }
 

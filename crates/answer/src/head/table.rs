@@ -35,23 +35,45 @@ pub struct Situations {
 impl Situations {
     /// What the signs mean that are there.
     pub fn legend(&self) -> Vec<String> {
-        let marks = || self.rows.iter().flat_map(|r| r.marks.iter().flatten());
-        let has = |verdict| marks().any(|m| m.verdict == verdict);
-        let mut legend: Vec<String> = Vec::new();
-        legend.extend(has(Verdict::Slower).then(|| "▼ worse".into()));
-        legend.extend(has(Verdict::Faster).then(|| "▲ better".into()));
-        let band = self.band.map(|b| format!(" within {}", visible_factor(b))).unwrap_or_default();
-        legend.extend(has(Verdict::Equivalent).then(|| format!("≈ equivalent{band}")));
-        let visible = |[least, most]: [f64; 2]| match (seen(least), seen(most)) {
-            (a, b) if a == b => format!(" (smallest ratio that would show: {a})"),
-            (a, b) => format!(" (smallest ratio that would show: {a} to {b})"),
-        };
-        let visible = self.visible.map(visible).unwrap_or_default();
-        legend.extend(has(Verdict::Inconclusive).then(|| format!("? inconclusive{visible}")));
-        legend.extend(has(Verdict::NotComparable).then(|| "– not comparable".into()));
-        legend.extend(marks().any(|m| m.disturbed).then(|| "* disturbed".into()));
-        legend
+        signs(self.rows.iter().flat_map(|r| r.marks.iter().flatten()), self.visible, self.band)
     }
+}
+
+/// What the signs of marks mean, which are of these effects.
+pub fn legend<'m>(marks: impl Iterator<Item = &'m Mark> + Clone, effects: &[Effect<'_>]) -> Vec<String> {
+    signs(marks, visible(effects.iter()), band(effects.iter()))
+}
+
+/// The narrowest and the widest that inconclusive ones would have shown, as a factor less 1.
+pub(super) fn visible<'e, 'r: 'e>(effects: impl Iterator<Item = &'e Effect<'r>>) -> Option<[f64; 2]> {
+    let unsure = effects.filter(|e| e.c.verdict == Verdict::Inconclusive).filter_map(|e| e.c.smallest_visible);
+    unsure.map(|v| [v, v]).reduce(|[a, b], [v, _]| [a.min(v), b.max(v)])
+}
+
+pub(super) fn band<'e, 'r: 'e>(effects: impl Iterator<Item = &'e Effect<'r>>) -> Option<f64> {
+    effects.filter(|e| e.c.verdict == Verdict::Equivalent).map(|e| e.c.equivalent_within).reduce(f64::max)
+}
+
+fn signs<'m>(
+    marks: impl Iterator<Item = &'m Mark> + Clone,
+    visible: Option<[f64; 2]>,
+    band: Option<f64>,
+) -> Vec<String> {
+    let has = |verdict| marks.clone().any(|m| m.verdict == verdict);
+    let mut legend: Vec<String> = Vec::new();
+    legend.extend(has(Verdict::Slower).then(|| "▼ worse".into()));
+    legend.extend(has(Verdict::Faster).then(|| "▲ better".into()));
+    let band = band.map(|b| format!(" within {}", visible_factor(b))).unwrap_or_default();
+    legend.extend(has(Verdict::Equivalent).then(|| format!("≈ equivalent{band}")));
+    let range = |[least, most]: [f64; 2]| match (seen(least), seen(most)) {
+        (a, b) if a == b => format!(" (smallest ratio that would show: {a})"),
+        (a, b) => format!(" (smallest ratio that would show: {a} to {b})"),
+    };
+    let visible = visible.map(range).unwrap_or_default();
+    legend.extend(has(Verdict::Inconclusive).then(|| format!("? inconclusive{visible}")));
+    legend.extend(has(Verdict::NotComparable).then(|| "– not comparable".into()));
+    legend.extend(marks.clone().any(|m| m.disturbed).then(|| "* disturbed".into()));
+    legend
 }
 
 /// A difference, as a factor less 1, as a ratio.
@@ -79,7 +101,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    pub fn of(metric: Metric, e: &Effect<'_>) -> Self {
+    pub(super) fn of(metric: Metric, e: &Effect<'_>) -> Self {
         let of = |cell| over_repeats(cell, |m| metric.of(m));
         let both = of(e.a).zip(of(e.b)).filter(|(a, b)| agree(*a, *b, e.c.ratio));
         let levels = both.map(|(a, b)| format!("{} → {}", value(metric, a), value(metric, b)));
@@ -148,16 +170,13 @@ pub fn of(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> Option<Situatio
     if more > 1 {
         rows.truncate(ROWS);
     }
-    let (visible, band) = limits(&effects().collect::<Vec<_>>());
-    Some(Situations { columns, rows, more: if more > 1 { more } else { 0 }, visible, band })
-}
-
-/// What the inconclusive ones would have shown, and the widest band of the equivalent ones.
-pub fn limits(effects: &[&Effect<'_>]) -> (Option<[f64; 2]>, Option<f64>) {
-    let of = |verdict| effects.iter().filter(move |e| e.c.verdict == verdict);
-    let unsure = of(Verdict::Inconclusive).filter_map(|e| e.c.smallest_visible);
-    let same = of(Verdict::Equivalent).map(|e| e.c.equivalent_within);
-    (unsure.map(|v| [v, v]).reduce(|[a, b], [v, _]| [a.min(v), b.max(v)]), same.reduce(f64::max))
+    Some(Situations {
+        columns,
+        rows,
+        more: if more > 1 { more } else { 0 },
+        visible: visible(effects()),
+        band: band(effects()),
+    })
 }
 
 /// Columns are the values of the parameter that has most; rows, combinations of the others.
