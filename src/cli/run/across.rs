@@ -154,7 +154,8 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
             conclusions: [Conclusion { about: String::new(), sentences: said }],
         })?;
     } else {
-        let of = Across { run: &record, kernels: &records, cells: &beside(&measured), said: &said };
+        let named = args.store.as_ref().map(|path| format!(" --store {}", path.display())).unwrap_or_default();
+        let of = Across { run: &record, kernels: &records, cells: &beside(&measured), said: &said, store: &named };
         terminal::show(&terminal::across(&of, &head, args.full))?;
     }
     let whole = !interrupted && records.iter().all(|k| k.failed.is_empty()) && record.finished_unix_s.is_some();

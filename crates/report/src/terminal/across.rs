@@ -21,14 +21,16 @@ pub struct Across<'a> {
     pub cells: &'a [Beside],
     /// What is concluded.
     pub said: &'a [String],
+    /// What names the store to other commands: ` --store s.db`, or nothing.
+    pub store: &'a str,
 }
 
 pub fn screen(of: &Across<'_>, answer: &Head, full: bool, style: Style) -> Screen {
-    let Across { run, kernels, cells, said } = of;
+    let Across { run, kernels, cells, said, store } = of;
     let mut out = Screen::new(style);
     head::of(&mut out, answer);
     if !full {
-        details(&mut out, kernels);
+        details(&mut out, kernels, store);
         return out;
     }
     out.blank();
@@ -73,14 +75,14 @@ pub fn screen(of: &Across<'_>, answer: &Head, full: bool, style: Style) -> Scree
 }
 
 /// Each boot is a run of its own, and kernels are compared again by these.
-fn details(out: &mut Screen, kernels: &[KernelRecord]) {
+fn details(out: &mut Screen, kernels: &[KernelRecord], store: &str) {
     let runs = |k: &KernelRecord| k.runs.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
     let measured: Vec<String> = kernels.iter().map(runs).filter(|runs| !runs.is_empty()).collect();
     let Some(first) = kernels.iter().find_map(|k| k.runs.first()) else { return };
     out.blank();
-    out.line(&format!("details: iotrail report {first} --full"));
+    out.line(&format!("details: iotrail report {first}{store} --full"));
     if let [a, b, ..] = &measured[..] {
-        out.line(&format!("again:   iotrail compare {a} {b} --full"));
+        out.line(&format!("again:   iotrail compare {a} {b}{store} --full"));
     }
 }
 

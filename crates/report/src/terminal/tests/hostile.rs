@@ -122,7 +122,7 @@ fn in_a_run_and_its_comparisons() {
             };
             let figure = Figure { name: r.title.clone() + HOSTILE, values: vec![Some(HOSTILE.into())] };
             let cell = Beside { label: r.title.clone(), differing: vec![figure], alike: vec![HOSTILE.into()] };
-            let of = Across { run: &r, kernels: &[kernel], cells: &[cell], said: &[HOSTILE.into()] };
+            let of = Across { run: &r, kernels: &[kernel], cells: &[cell], said: &[HOSTILE.into()], store: "" };
             let head = Head::of_run(&r, false);
             [true, false].into_iter().for_each(|full| tame(|style| across::screen(&of, &head, full, style)));
         }

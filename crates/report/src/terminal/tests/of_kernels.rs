@@ -66,7 +66,7 @@ fn the_first_lines_of_several_kernels() {
         let records: Vec<KernelRecord> = kernels.iter().map(record).collect();
         let run = merged(&kernels, &|_, _, _| None).unwrap();
         let head = Head::of_kernels(&run, &kernels, &records);
-        let of = Across { run: &run, kernels: &records, cells: &[], said: &[] };
+        let of = Across { run: &run, kernels: &records, cells: &[], said: &[], store: "" };
         let text = across::screen(&of, &head, false, PLAIN).to_string();
         narrow(&text);
         assert!(text.lines().count() <= 20, "{name}: {} lines\n{text}", text.lines().count());
