@@ -1,7 +1,9 @@
 //! Each rule on both sides of its threshold.
 
 use super::*;
-use iotrail_schema::measurement::{PageCache, Throughput};
+use iotrail_schema::measurement::{
+    BeforeAfter, Circumstances, DeviceBytes, Measurement, PageCache, TargetInterrupt, Throughput,
+};
 use iotrail_testing::sample;
 
 /// A direct read load of 400 MiB in 2 s, with nothing wrong, changed by `change`.
