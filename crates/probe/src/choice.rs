@@ -25,6 +25,12 @@ impl Choice {
     pub fn adaptive(one_in: u32) -> Self {
         Choice { one_in: one_in.max(1), adaptive: one_in > 1 }
     }
+
+    /// What each request that is not followed for itself alone stands for, where `sampled` of all were only one in so many: 1 where none
+    /// had to be left out.
+    pub fn stands_for(&self, sampled: u64) -> u32 {
+        if self.adaptive && sampled == 0 { 1 } else { self.one_in }
+    }
 }
 
 /// What the probes count by.

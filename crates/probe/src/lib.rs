@@ -23,6 +23,7 @@ pub mod observed;
 mod opcode;
 mod overflow;
 mod pace;
+mod past;
 mod posix_aio;
 pub mod profile;
 mod raw;
