@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::summary::Summary;
-use iotrail_probe::rings::{ContextCounts, ContextKind};
+use iotrail_probe::rings::{ContextCounts, ContextKind, OpcodeCounts};
+use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::top_record::VehicleShare;
 use iotrail_schema::trail::Trail;
 use iotrail_schema::trail_example;
+use iotrail_schema::vehicle::Vehicle;
 
 const TWO_SECONDS: Moment = Moment { elapsed_ns: 2_000_000_000, unix_s: 9 };
 

@@ -1,8 +1,11 @@
 //! What /proc says of the watched processes while they run: CPU time, children, io_uring's helper threads, rings. Sampled: what
 //! comes and goes between two looks is not seen, but for the submission-queue threads that the probes see end.
 
+mod counter;
+mod cpu_time;
+mod helper;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::ops::AddAssign;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -10,8 +13,12 @@ use super::namespace::Numbers;
 use super::quota::Quotas;
 use super::recorder::now;
 use super::rings::SeenRings;
+pub use cpu_time::CpuTime;
+use cpu_time::Used;
+pub use helper::SqThread;
+use helper::{Helper, Kind, Thread};
 use iotrail_host::clock;
-use iotrail_host::procfs::{self, Stat, Status};
+use iotrail_host::procfs::{self, Stat};
 use iotrail_probe::rings::EndedSqThread;
 
 /// Between two looks, at least.
@@ -19,140 +26,6 @@ const PERIOD: Duration = Duration::from_millis(100);
 
 /// A look waits for so many times what the last one took: looking takes one hundredth of a CPU at most.
 const REST: u32 = 100;
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CpuTime {
-    pub user_ns: u64,
-    pub system_ns: u64,
-}
-
-impl AddAssign for CpuTime {
-    fn add_assign(&mut self, more: Self) {
-        self.user_ns += more.user_ns;
-        self.system_ns += more.system_ns;
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    SubmissionQueue,
-    Worker,
-}
-
-/// By the names that the kernel gives (io_uring/sqpoll.c, io_uring/io-wq.c).
-fn kind(comm: &str) -> Option<Kind> {
-    match comm {
-        _ if comm.starts_with("iou-sqp-") => Some(Kind::SubmissionQueue),
-        _ if comm.starts_with("iou-wrk-") => Some(Kind::Worker),
-        _ => None,
-    }
-}
-
-/// A counter that only grows, over the time that it was watched; `None`: not readable.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Span {
-    first: Option<u64>,
-    last: Option<u64>,
-}
-
-impl Span {
-    fn take(&mut self, value: Option<u64>) {
-        self.last = value.or(self.last);
-    }
-
-    fn grown(self) -> Option<u64> {
-        self.last?.checked_sub(self.first?)
-    }
-
-    /// Where it stands at its end.
-    fn grown_to(self, end: u64) -> Option<u64> {
-        end.checked_sub(self.first?)
-    }
-}
-
-/// A process's CPU time: the sum as the scheduler has it, the split by the ticks that found it in user mode or in the kernel.
-#[derive(Debug, Clone, Copy)]
-struct Used {
-    ran_ns: Span,
-    user_ticks: Span,
-    system_ticks: Span,
-}
-
-impl Used {
-    /// `found`: what was before is not counted.
-    fn first(ran_ns: Option<u64>, stat: &Stat, found: bool) -> Self {
-        let first = |value| Span { first: Some(if found { value } else { 0 }), last: Some(value) };
-        Self {
-            ran_ns: ran_ns.map(first).unwrap_or_default(),
-            user_ticks: first(stat.user_ticks),
-            system_ticks: first(stat.system_ticks),
-        }
-    }
-
-    fn take(&mut self, ran_ns: Option<u64>, stat: &Stat) {
-        self.ran_ns.take(ran_ns);
-        self.user_ticks.take(Some(stat.user_ticks));
-        self.system_ticks.take(Some(stat.system_ticks));
-    }
-
-    fn count_from_now(&mut self) {
-        for span in [&mut self.ran_ns, &mut self.user_ticks, &mut self.system_ticks] {
-            span.first = span.last;
-        }
-    }
-
-    fn grown(self) -> Option<CpuTime> {
-        let (user, system) = (self.user_ticks.grown()?, self.system_ticks.grown()?);
-        let Some(ran_ns) = self.ran_ns.grown() else {
-            return Some(CpuTime { user_ns: procfs::ticks_to_ns(user), system_ns: procfs::ticks_to_ns(system) });
-        };
-        // As the kernel divides it: where no tick found it in the kernel, all is user time.
-        let ticks = u128::from(user + system).max(1);
-        let system_ns = (u128::from(ran_ns) * u128::from(system) / ticks) as u64;
-        Some(CpuTime { user_ns: ran_ns - system_ns, system_ns })
-    }
-}
-
-/// One of io_uring's own threads.
-#[derive(Debug, Clone, Copy)]
-struct Helper {
-    kind: Kind,
-    on_cpu_ns: Span,
-    voluntary_switches: Span,
-    /// CLOCK_MONOTONIC.
-    since_ns: u64,
-    until_ns: u64,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Thread {
-    /// So many looks have found no helper's name: a helper says its own when it first runs.
-    Nameless(u8),
-    OfProgram,
-    Helper(Helper),
-}
-
-/// Looks after which a thread is one of the program's own.
-const NAMELESS: u8 = 5;
-
-impl Thread {
-    fn helper(&self) -> Option<&Helper> {
-        match self {
-            Thread::Helper(helper) => Some(helper),
-            _ => None,
-        }
-    }
-}
-
-/// A submission-queue thread while it was watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SqThread {
-    pub tid: u32,
-    pub elapsed_ns: u64,
-    pub cpu_ns: Option<u64>,
-    /// Times that it gave its CPU away to wait, which is its way to sleep.
-    pub sleeps: Option<u64>,
-}
 
 #[derive(Debug)]
 struct Tracked {
@@ -370,13 +243,7 @@ impl Processes {
         let mut workers = 0;
         for (kernels, tid) in there {
             let thread = tracked.threads.entry(kernels).or_insert(Thread::Nameless(0));
-            if let Thread::Nameless(looks) = *thread {
-                *thread = match Helper::of(number, tid, found) {
-                    Some(helper) => Thread::Helper(helper),
-                    None if looks + 1 < NAMELESS => Thread::Nameless(looks + 1),
-                    None => Thread::OfProgram,
-                };
-            }
+            thread.recognize(number, tid, found);
             if let Thread::Helper(helper) = thread {
                 helper.look(number, tid);
                 workers += u64::from(helper.kind == Kind::Worker);
@@ -492,151 +359,5 @@ struct Look {
     children: Vec<u32>,
 }
 
-impl Helper {
-    /// `None`: the thread is one of the program's own.
-    fn of(tgid: u32, tid: u32, found: bool) -> Option<Self> {
-        let kind = kind(&procfs::comm(tgid, tid)?)?;
-        let now_ns = now().monotonic_ns;
-        let first = |value| Span { first: if found { value } else { Some(0) }, last: None };
-        Some(Helper {
-            kind,
-            on_cpu_ns: first(procfs::on_cpu_ns(tgid, tid)),
-            voluntary_switches: first(Status::of(tid).and_then(|s| s.voluntary_switches)),
-            since_ns: now_ns,
-            until_ns: now_ns,
-        })
-    }
-
-    fn look(&mut self, tgid: u32, tid: u32) {
-        self.on_cpu_ns.take(procfs::on_cpu_ns(tgid, tid));
-        if self.kind == Kind::SubmissionQueue {
-            self.voluntary_switches.take(Status::of(tid).and_then(|s| s.voluntary_switches));
-        }
-        self.until_ns = now().monotonic_ns;
-    }
-
-    /// As the last look had it.
-    fn so_far(&self, tid: u32) -> SqThread {
-        let (looked_at, cpu_ns) = (self.until_ns.saturating_sub(self.since_ns), self.on_cpu_ns.grown());
-        SqThread {
-            tid,
-            // A thread made meanwhile has run before the first look at it.
-            elapsed_ns: cpu_ns.map_or(looked_at, |cpu| cpu.max(looked_at)),
-            cpu_ns,
-            sleeps: self.voluntary_switches.grown(),
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn helper_threads_by_name() {
-        assert_eq!(kind("iou-sqp-5164"), Some(Kind::SubmissionQueue));
-        assert_eq!(kind("iou-wrk-5194"), Some(Kind::Worker));
-        assert_eq!(kind("load-0"), None);
-    }
-
-    #[test]
-    fn a_counter_grows_from_where_it_was_found() {
-        let mut span = Span { first: Some(5), last: None };
-        assert_eq!(span.grown(), None);
-        span.take(Some(12));
-        span.take(None);
-        assert_eq!(span.grown(), Some(7));
-        assert_eq!(Span { first: None, last: Some(3) }.grown(), None);
-    }
-
-    #[test]
-    fn cpu_time_is_the_clocks_and_divided_by_ticks() {
-        let span = |first, last| Span { first: Some(first), last: Some(last) };
-        let used = |ran_ns, user: u64, system: u64| {
-            let of = Used { ran_ns, user_ticks: span(10, 10 + user), system_ticks: span(20, 20 + system) };
-            of.grown().map(|cpu| (cpu.user_ns, cpu.system_ns))
-        };
-        assert_eq!(used(span(1_000, 5_001_000), 1, 4), Some((1_000_000, 4_000_000)));
-        assert_eq!(used(span(1_000, 5_001_000), 0, 0), Some((5_000_000, 0)), "less than a tick");
-        assert_eq!(used(span(0, 50_000_000_000_000), 1, 4_000_000), Some((12_499_997, 49_999_987_500_003)));
-        assert_eq!(used(Span::default(), 1, 4), Some((procfs::ticks_to_ns(1), procfs::ticks_to_ns(4))));
-        let (mut own, mut work) = (Used::first(clock::of_process_ns(std::process::id()), &stat(), true), 0u64);
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(3) {
-            work = std::hint::black_box(work + 1);
-        }
-        own.take(clock::of_process_ns(std::process::id()), &stat());
-        let cpu = own.grown().unwrap();
-        let ran = cpu.user_ns + cpu.system_ns;
-        assert!(ran > 100_000 && !ran.is_multiple_of(procfs::ticks_to_ns(1)), "{cpu:?}");
-    }
-
-    fn stat() -> Stat {
-        Stat::of(std::process::id()).unwrap()
-    }
-
-    fn helper(since_ns: u64, until_ns: u64, on_cpu_ns: Span, voluntary_switches: Span) -> Helper {
-        Helper { kind: Kind::SubmissionQueue, on_cpu_ns, voluntary_switches, since_ns, until_ns }
-    }
-
-    #[test]
-    fn a_submission_queue_thread_is_told_to_its_end() {
-        let mut processes = Processes::new(true, Rc::new(Numbers::SAME));
-        processes.began_ns = 1_000;
-        let thread =
-            |tid, started_ns, ended_ns| EndedSqThread { tgid: 7, tid, started_ns, ended_ns, ran_ns: 600, sleeps: 9 };
-        let from = |first| Span { first: Some(first), last: Some(first + 1) };
-        let sq_threads = vec![
-            (71, helper(1_100, 1_400, from(0), from(0))), // looked at for the last time long before its end
-            (72, helper(1_000, 1_400, from(200), from(4))), // there before
-            (73, helper(5_000, 6_000, from(0), from(0))), // a later one of that number
-        ];
-        processes.ended.insert(7, Ended { sq_threads, ..Ended::default() });
-        let ended = [(71, 1_050), (72, 300), (73, 1_050), (74, 1_050), (75, 300)];
-        processes.sq_threads_ended(ended.map(|(tid, started)| thread(tid, started, 2_000)).to_vec());
-        let told = |tid| processes.sq_thread(7, tid).map(|t| (t.elapsed_ns, t.cpu_ns, t.sleeps));
-        assert_eq!(told(71), Some((950, Some(600), Some(9))));
-        assert_eq!(told(72), Some((1_000, Some(400), Some(5))));
-        assert_eq!(told(73), Some((1_000, Some(1), Some(1))), "the looks at the later one");
-        assert_eq!(told(74), Some((950, Some(600), Some(9))), "no look has met it");
-        assert_eq!(told(75), None, "what it had run before is not known");
-        assert_eq!(processes.sq_thread(8, 74), None);
-        processes.sq_threads_ended((0..10_000).map(|tid| thread(tid, 1_050, 2_000)).collect());
-        assert_eq!((processes.sq_ended.0.len(), processes.sq_ended.1.len()), (ENDED, ENDED));
-    }
-
-    #[test]
-    fn a_child_is_tracked_and_its_time_counts() {
-        let mut processes = Processes::new(true, Rc::new(Numbers::SAME));
-        assert!(processes.was_there(std::process::id()));
-        let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; sleep 600 & wait";
-        let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
-        processes.track(child.id(), false);
-        assert_eq!(processes.cpu(None).map(|_| ()), Some(()));
-        let sleep = loop {
-            processes.look(true);
-            let sleeps = |p: &Processes| p.names().find(|(_, name)| *name == "sleep").map(|(tgid, _)| tgid);
-            if let Some(tgid) = sleeps(&processes) {
-                break tgid;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        assert_eq!(procfs::descendants(child.id()), [sleep]);
-        let cpu = processes.cpu(None).unwrap();
-        assert!(cpu.user_ns + cpu.system_ns > 0, "{cpu:?}");
-        assert!(!processes.was_there(sleep) && !processes.was_there(child.id()));
-        assert_eq!((processes.most_workers(), processes.workers_cpu_ns(0)), (Some(0), Some(0)));
-        // A child of our child, which has not been waited for.
-        rustix::process::kill_process(crate::end::pid(sleep).unwrap(), rustix::process::Signal::KILL).unwrap();
-        child.wait().unwrap();
-        processes.look(true);
-        // Of those that have ended the probes tell; nothing is counted twice.
-        let told = CpuTime { user_ns: 7, system_ns: 8 };
-        assert_eq!(processes.cpu(Some(told)), Some(told));
-        assert_eq!(processes.cpu(None), None);
-        assert!(processes.tracked.is_empty() && processes.names().any(|(_, name)| name == "sleep"));
-        // Its number may be another one's.
-        processes.track(std::process::id(), true);
-        assert_eq!(processes.tracked.len(), 1);
-    }
-}
+mod tests;
