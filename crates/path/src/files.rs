@@ -34,14 +34,14 @@ impl Key {
 
 /// What an operation does with its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Does {
+pub(crate) enum Does {
     Reads,
     Writes,
     Other,
 }
 
 /// By the operation's name. What splice and tee name is the file that they write to.
-pub fn does(opcode: &str) -> Does {
+pub(crate) fn does(opcode: &str) -> Does {
     let begins = |verbs: &[&str]| verbs.iter().any(|verb| opcode.starts_with(verb));
     match () {
         () if begins(&["read", "recv", "pread", "aio_read"]) => Does::Reads,

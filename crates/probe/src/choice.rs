@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Requests a second and CPU up to which an adaptive choice follows all: at 0.3 µs each, less than one percent of the CPU.
-pub const WHOLE_PER_S: u64 = 20_000;
+pub(crate) const WHOLE_PER_S: u64 = 20_000;
 
 /// They are counted by windows of at least this long.
 const WINDOW: Duration = Duration::from_millis(10);

@@ -5,7 +5,7 @@
 //! place it ([`Fences`]). And a nap has no end: a wake-up that is missed leaves both threads stuck, which loom says. `finished` and `failed`
 //! are left out: neither is the word that is slept on, and what is missed of them the end of the nap makes good.
 
-#[allow(dead_code)] // `finished` and `failed`
+#[allow(clippy::duplicate_mod, dead_code)] // over other atomics; `finished` and `failed`
 #[path = "link.rs"]
 mod link;
 
