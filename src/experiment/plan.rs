@@ -1,6 +1,8 @@
 //! An experiment on this host: every combination of its parameters, resolved to the load's options. A combination that the
 //! host cannot do stays in the plan with the reason, so that the report can say what was not tested.
 
+mod combination;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,9 +10,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::file::{Experiment, Options, Point, Scale, overlay, settled, to_json};
+use super::file::{Experiment, Point, Scale, settled, to_json};
 use super::load::{Ends, Kind, Load};
 use super::program::expected::Expected;
+use combination::{Combination, each_combination, label, merged, params, refuse_combination};
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Bytes;
 use iotrail_host::settings::Conditions;
@@ -22,6 +25,7 @@ use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecor
 /// What one watched cell costs beside its load: processes started, probes attached and drained, the result stored.
 /// For the estimate only; while a run goes on, its own pace takes the place of this.
 const BESIDE_THE_LOAD: Duration = Duration::from_millis(160);
+
 /// And where a server is started for it.
 const BESIDE_A_NET_LOAD: Duration = Duration::from_millis(300);
 
@@ -209,56 +213,6 @@ fn expected_here(experiment: &Experiment, scale: &Scale) -> Vec<Expectation> {
     };
     let here = |e: &&Expectation| e.at.iter().all(|(name, value)| has(name, value));
     experiment.expectations.iter().filter(here).cloned().collect()
-}
-
-/// One point of each axis, by the axis's name.
-type Combination<'a> = [(&'a str, &'a Point)];
-
-/// Calls `f` with one point of each axis, the last axis turning fastest.
-fn each_combination(scale: &Scale, f: &mut dyn FnMut(&Combination<'_>) -> Result<()>) -> Result<()> {
-    let mut at = vec![0; scale.axes.len()];
-    loop {
-        let points: Vec<(&str, &Point)> =
-            scale.axes.iter().zip(&at).map(|(a, &i)| (a.name.as_str(), &a.points[i])).collect();
-        f(&points)?;
-        let mut axis = at.len();
-        loop {
-            if axis == 0 {
-                return Ok(());
-            }
-            axis -= 1;
-            at[axis] += 1;
-            if at[axis] < scale.axes[axis].points.len() {
-                break;
-            }
-            at[axis] = 0;
-        }
-    }
-}
-
-/// The options of one combination: what is fixed, and over it what each point sets. What two points set does not take each
-/// other's place.
-fn merged(scale: &Scale, points: &Combination<'_>) -> Options {
-    let set = points.iter().flat_map(|(_, point)| point.options.clone()).collect();
-    let mut options = scale.load.clone();
-    overlay(&mut options, &set);
-    options
-}
-
-fn label(params: &Map<String, Value>, axes: &Combination<'_>) -> String {
-    let one = |(name, _): &(&str, &Point)| format!("{name} {}", value_text(&params[*name]));
-    axes.iter().map(one).collect::<Vec<_>>().join(" · ")
-}
-
-fn refuse_combination(kind: Kind, points: &Combination<'_>, why: &dyn std::fmt::Display) -> Error {
-    let params = params(points);
-    // Every combination has an arm, the last of it.
-    let at = points.last().map_or(String::new(), |(_, point)| format!("{}: ", point.at));
-    Error::input(format!("{at}the combination '{}' cannot be: {why}", label(&params, points)), kind.remedy())
-}
-
-fn params(points: &Combination<'_>) -> Map<String, Value> {
-    points.iter().map(|(name, p)| ((*name).to_owned(), to_json(&p.value))).collect()
 }
 
 fn cell(

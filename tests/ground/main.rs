@@ -7,7 +7,7 @@
 mod cores;
 mod faults;
 mod files;
-mod interfaces;
+mod libaio;
 mod load;
 mod many;
 mod memory;
@@ -15,6 +15,7 @@ mod neighbours;
 mod network;
 mod order;
 mod pathologies;
+mod posix_aio;
 mod processes;
 mod programs;
 mod readiness;
@@ -61,7 +62,8 @@ pub struct Args {
 fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     [
         vehicles::SCENARIOS,
-        interfaces::SCENARIOS,
+        libaio::SCENARIOS,
+        posix_aio::SCENARIOS,
         network::SCENARIOS,
         readiness::SCENARIOS,
         order::SCENARIOS,

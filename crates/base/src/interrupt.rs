@@ -25,7 +25,7 @@ pub fn sent_to_us_alone() -> Option<libc::c_int> {
 }
 
 /// Whether a signal has raised the flag.
-pub fn is_asked() -> bool {
+pub(crate) fn is_asked() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 

@@ -10,6 +10,6 @@ pub mod interrupt;
 pub mod mapping;
 pub mod output;
 pub mod plain;
-pub mod sanitise;
+mod sanitise;
 pub mod units;
 pub mod words;

@@ -100,7 +100,7 @@ pub fn one_of_ascii(c: char) -> char {
     }
 }
 
-pub fn to_ascii(text: &str) -> String {
+pub(crate) fn to_ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match nearest(c) {

@@ -16,7 +16,7 @@ pub struct Groups {
 }
 
 /// Of this process. Empty where no CPU controller is mounted.
-pub fn of_this_process() -> Groups {
+pub(crate) fn of_this_process() -> Groups {
     of_this_process_in(Path::new(ROOT))
 }
 
@@ -99,7 +99,7 @@ pub fn throttled_ns(dir: &Path) -> Option<u64> {
 }
 
 /// Of the group that was throttled most; throttled are all below it too, so a sum would count twice.
-pub fn throttled_since(after: &[Option<u64>], before: &[Option<u64>]) -> Option<u64> {
+pub(crate) fn throttled_since(after: &[Option<u64>], before: &[Option<u64>]) -> Option<u64> {
     after.iter().zip(before).filter_map(|(after, before)| Some((*after)?.saturating_sub((*before)?))).max()
 }
 

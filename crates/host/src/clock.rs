@@ -45,12 +45,6 @@ pub fn source() -> Option<String> {
     files::text(Path::new(ROOT), format!("{SOURCE}/current_clocksource"))
 }
 
-/// The clock sources that the kernel could use here.
-pub fn sources() -> Option<Vec<String>> {
-    let text = files::text(Path::new(ROOT), format!("{SOURCE}/available_clocksource"))?;
-    Some(text.split_whitespace().map(str::to_owned).collect())
-}
-
 /// The time-stamp counter as /proc/cpuinfo describes it. `None` on a processor that has none (not x86), or where
 /// the file can't be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,7 +29,7 @@ fn online_in(root: &Path) -> Result<Vec<u32>> {
 }
 
 /// Numbers in the kernel's list notation: `0,2-3` is 0, 2, 3. Ascending, each once; an empty text is an empty list.
-pub fn parse_list(text: &str) -> std::result::Result<Vec<u32>, String> {
+pub(crate) fn parse_list(text: &str) -> std::result::Result<Vec<u32>, String> {
     // No kernel has more: CONFIG_NR_CPUS is at most 8192. A bound keeps `0-4294967295` from filling memory.
     const MOST: u32 = 65_535;
     let number = |s: &str| -> std::result::Result<u32, String> {

@@ -19,7 +19,7 @@ pub fn version() -> Option<Version> {
 }
 
 /// Of `6.18.44-fc`, `6.1.0-13-amd64`, `7.2-rc1`: the leading numbers; a missing patch level is 0.
-pub fn parse_version(release: &str) -> Option<Version> {
+pub(crate) fn parse_version(release: &str) -> Option<Version> {
     let digits =
         |s: &str| -> Option<u32> { s[..s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len())].parse().ok() };
     let mut parts = release.splitn(3, '.');
@@ -32,7 +32,7 @@ pub fn parse_version(release: &str) -> Option<Version> {
     Some((major, digits(minor)?, patch))
 }
 
-pub fn hostname() -> Option<String> {
+pub(crate) fn hostname() -> Option<String> {
     files::text(Path::new(ROOT), "proc/sys/kernel/hostname")
 }
 

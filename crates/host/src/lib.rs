@@ -5,11 +5,11 @@
 //! | [`cpu`] | which CPUs are online, what they share, what is kept off them, stolen time |
 //! | [`irq`] | interrupts by vector and CPU; where each may be delivered |
 //! | [`block`] | the disks under a path: queues, scheduler, the interrupts that carry completions |
-//! | [`circumstances`] | what else went on around a measured span; with [`page_cache`] and [`cgroup`] |
+//! | [`circumstances`] | what else went on around a measured span; with `page_cache` and [`cgroup`] |
 //! | [`pci`] | a function on the bus: its class, driver, IOMMU, and what uses it |
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
-//! | [`lockdown`], [`privileges`], [`virtualisation`] | what is allowed, to whom, on whose machine |
+//! | [`lockdown`], [`privileges`], `virtualisation` | what is allowed, to whom, on whose machine |
 //! | [`limits`] | what they are; of open files: the soft limit raised, and given back to what is started |
 //! | [`procfs`] | processes and threads, from the texts of /proc |
 //! | [`programs`] | where a program is, and whether it may be run |
@@ -34,7 +34,7 @@ pub mod irq;
 pub mod kernel;
 pub mod limits;
 pub mod lockdown;
-pub mod page_cache;
+mod page_cache;
 pub mod pci;
 pub mod pid_namespace;
 pub mod privileges;
@@ -42,7 +42,7 @@ pub mod procfs;
 pub mod programs;
 pub mod refusal;
 pub mod settings;
-pub mod virtualisation;
+mod virtualisation;
 
 use std::path::Path;
 

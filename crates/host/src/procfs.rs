@@ -42,7 +42,7 @@ impl Stat {
     }
 
     /// It has ended and was not waited for: it has no hold on anything.
-    pub fn is_zombie(&self) -> bool {
+    pub(crate) fn is_zombie(&self) -> bool {
         self.state == 'Z'
     }
 

@@ -11,11 +11,11 @@ use iotrail_base::mapping::Mapping;
 use iotrail_stats::random::SplitMix64;
 
 /// The page size that buffers are aligned to; a multiple of every logical block size in use.
-pub const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// Refuses buffers that the machine has no memory for: they are faulted in at once, and what the kernel does about too many
 /// of them is kill a process of its choice. Where the kernel does not tell, nothing is refused.
-pub fn check_room(jobs: u32, slots: u32, block_bytes: u32) -> Result<()> {
+pub(crate) fn check_room(jobs: u32, slots: u32, block_bytes: u32) -> Result<()> {
     let bytes = u128::from(jobs) * u128::from(slots) * (block_bytes as usize).next_multiple_of(PAGE) as u128;
     let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|m| available_kib(&m));
     match available {
@@ -47,7 +47,7 @@ impl Buffers {
 
     /// The same, behind up to 15 pages that nobody uses: which ones share a cache line's set or a huge page follows from the
     /// seed, and not from the order in which a process maps its memory.
-    pub fn placed(slots: u32, block_bytes: u32, seed: u64) -> io::Result<Self> {
+    pub(crate) fn placed(slots: u32, block_bytes: u32, seed: u64) -> io::Result<Self> {
         Self::after(SplitMix64::new(seed ^ 0x6275_6666).below(16) as usize, slots, block_bytes)
     }
 

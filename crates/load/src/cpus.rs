@@ -73,7 +73,7 @@ pub fn online(cpu: u32, online: &[u32], option: &str) -> Result<()> {
 }
 
 /// Reads `0,2-3`.
-pub fn parse(list: &str) -> Result<Vec<u32>> {
+pub(crate) fn parse(list: &str) -> Result<Vec<u32>> {
     let bad = || Error::input(format!("'{list}' is no list of CPUs"), "write 0,2-3, or irq or non-irq");
     let mut cpus = Vec::new();
     for part in list.split(',').map(str::trim) {
@@ -106,7 +106,7 @@ pub fn bind(cpu: u32) -> Result<()> {
 }
 
 /// The set of this CPU and no other. Errors: it has no place in a set.
-pub fn alone(cpu: u32) -> io::Result<CpuSet> {
+pub(crate) fn alone(cpu: u32) -> io::Result<CpuSet> {
     if cpu as usize >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -116,7 +116,7 @@ pub fn alone(cpu: u32) -> io::Result<CpuSet> {
 }
 
 /// Lets the calling thread run wherever the process's first thread may: a thread begins with the CPUs of the one that made it.
-pub fn unbind() -> Result<()> {
+pub(crate) fn unbind() -> Result<()> {
     // The first thread has the process's number.
     sched_getaffinity(Some(getpid())).and_then(|set| sched_setaffinity(None, &set)).map_err(|e| {
         Error::machine("cannot let a thread run on all CPUs", "see who limits this process's CPUs")

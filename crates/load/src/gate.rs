@@ -37,7 +37,7 @@ impl Gate {
     }
 
     /// A worker stands here until the gate opens. False: the load is off, leave.
-    pub fn stand(&self) -> bool {
+    pub(crate) fn stand(&self) -> bool {
         let mut state = self.state();
         let stage = state.opened;
         state.standing += 1;

@@ -42,7 +42,7 @@ mod neighbour;
 pub mod options;
 mod outcome;
 pub mod pace;
-pub mod pattern;
+mod pattern;
 mod phases;
 mod refusal;
 mod rounds;
@@ -50,11 +50,11 @@ mod scratch;
 pub mod series;
 pub mod spec;
 mod tally;
-pub mod target;
+mod target;
 #[cfg(test)]
 mod tests;
 pub mod usage;
-pub mod verify;
+mod verify;
 mod worker;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -76,14 +76,14 @@ fn split(cpu_ns: u64, user: u64, system: u64) -> (u64, u64) {
 }
 
 /// Of the calling thread so far, where a span begins: what asking takes is before it.
-pub fn before() -> Result<Reading> {
+pub(crate) fn before() -> Result<Reading> {
     let run_queue_wait_ns = run_queue_wait();
     let sampled = Usage { run_queue_wait_ns, ..sampled()? };
     Ok(Reading { sampled, cpu_ns: cpu_time(libc::CLOCK_THREAD_CPUTIME_ID, "a thread's")? })
 }
 
 /// Of the calling thread so far, where a span ends: what asking takes is after it.
-pub fn after() -> Result<Reading> {
+pub(crate) fn after() -> Result<Reading> {
     let cpu_ns = cpu_time(libc::CLOCK_THREAD_CPUTIME_ID, "a thread's")?;
     let sampled = sampled()?;
     Ok(Reading { sampled: Usage { run_queue_wait_ns: run_queue_wait(), ..sampled }, cpu_ns })

@@ -108,7 +108,7 @@ fn of_line(name: &str) -> Option<Entry> {
 }
 
 /// Whether the symbol is a system call's entry, whichever way it was made. x86-64: arch/x86/entry/entry_64.S, entry_64_compat.S.
-pub fn is_system_call(symbol: &str) -> bool {
+pub(crate) fn is_system_call(symbol: &str) -> bool {
     ["entry_SYSCALL_", "entry_SYSENTER_", "entry_INT80_", "asm_int80_"].iter().any(|entry| symbol.starts_with(entry))
 }
 

@@ -34,14 +34,14 @@ impl Key {
 
 /// What an operation does with its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Does {
+pub(crate) enum Does {
     Reads,
     Writes,
     Other,
 }
 
 /// By the operation's name. What splice and tee name is the file that they write to.
-pub fn does(opcode: &str) -> Does {
+pub(crate) fn does(opcode: &str) -> Does {
     let begins = |verbs: &[&str]| verbs.iter().any(|verb| opcode.starts_with(verb));
     match () {
         () if begins(&["read", "recv", "pread", "aio_read"]) => Does::Reads,
@@ -158,10 +158,7 @@ pub struct Files {
 impl Files {
     /// `is_first`: no other completion of its request came before.
     pub fn take(&mut self, trail: &Trail, is_first: bool) {
-        let Some(key) = Key::of(trail.tgid, trail.file, trail.descriptor) else { return };
-        let of = self.of(key, trail.file.map_or(Kind::Unknown, |f| f.kind));
-        of.deleted |= trail.file.is_some_and(|f| f.deleted);
-        of.used_by(trail.tgid, trail.descriptor);
+        let Some(of) = self.used(trail) else { return };
         let bytes = if trail.notification { 0 } else { trail.result.max(0) as u64 };
         let is_whole = is_first && trail.is_last_result();
         of.done(does(&trail.opcode), trail.weight, is_first, bytes, is_whole.then(|| trail.latency_ns()));
@@ -169,10 +166,7 @@ impl Files {
 
     /// One whose completion found the queue full: how long it took is not known.
     pub fn take_overflowed(&mut self, trail: &Trail) {
-        let Some(key) = Key::of(trail.tgid, trail.file, trail.descriptor) else { return };
-        let of = self.of(key, trail.file.map_or(Kind::Unknown, |f| f.kind));
-        of.deleted |= trail.file.is_some_and(|f| f.deleted);
-        of.used_by(trail.tgid, trail.descriptor);
+        let Some(of) = self.used(trail) else { return };
         of.done(does(&trail.opcode), trail.weight, true, trail.result.max(0) as u64, None);
     }
 
@@ -182,6 +176,15 @@ impl Files {
         let of = self.of(Key::Descriptor { tgid, kind: Kind::Unknown, descriptor }, Kind::Unknown);
         of.used_by(tgid, Some(descriptor));
         of.done(does(opcode), weight, true, result.max(0) as u64, Some(latency_ns));
+    }
+
+    /// The file of a followed request; `None`: it had none.
+    fn used(&mut self, trail: &Trail) -> Option<&mut Use> {
+        let key = Key::of(trail.tgid, trail.file, trail.descriptor)?;
+        let of = self.of(key, trail.file.map_or(Kind::Unknown, |f| f.kind));
+        of.deleted |= trail.file.is_some_and(|f| f.deleted);
+        of.used_by(trail.tgid, trail.descriptor);
+        Some(of)
     }
 
     fn of(&mut self, key: Key, kind: Kind) -> &mut Use {

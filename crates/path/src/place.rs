@@ -214,7 +214,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// A function without what compilers append to it, and without leading underscores.
-pub fn base(function: &str) -> &str {
+pub(crate) fn base(function: &str) -> &str {
     let end = function.find('.').unwrap_or(function.len());
     function[..end].trim_start_matches('_')
 }
@@ -236,14 +236,14 @@ fn tables() -> &'static Tables {
 }
 
 /// The place of one function; `None`: it counts for who called it.
-pub fn of_function(function: &str) -> Option<Place> {
+pub(crate) fn of_function(function: &str) -> Option<Place> {
     let (tables, base) = (tables(), base(function));
     let by_prefix = || tables.prefixes.iter().find(|(p, _)| base.starts_with(p)).map(|(_, place)| *place);
     tables.names.get(base).copied().or_else(by_prefix)
 }
 
 /// The place of a kernel stack, innermost function first.
-pub fn of_stack<S: AsRef<str>>(frames: &[S]) -> Place {
+pub(crate) fn of_stack<S: AsRef<str>>(frames: &[S]) -> Place {
     frames.iter().find_map(|f| of_function(f.as_ref())).unwrap_or(Place::Other)
 }
 

@@ -6,7 +6,7 @@ use iotrail_stats::durations::Durations;
 
 /// From here on a completion lay there long. No tick of any kernel is longer, and so it was seen there more than once; no batch that is
 /// worked through before the next look takes so long.
-pub const LONG_NS: u64 = 10_000_000;
+pub(crate) const LONG_NS: u64 = 10_000_000;
 
 /// One completion that was looked at. CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

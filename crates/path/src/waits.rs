@@ -25,12 +25,12 @@ const LEAST: u64 = 10;
 const FAR: u8 = 7;
 
 /// The power of two below a time.
-pub fn power(ns: u64) -> u8 {
+pub(crate) fn power(ns: u64) -> u8 {
     ns.max(1).ilog2() as u8
 }
 
 /// The power of two of how long a poll was armed for a request before that was ready; `None`: none was, or it was not seen.
-pub fn armed(trail: &Trail) -> Option<u8> {
+pub(crate) fn armed(trail: &Trail) -> Option<u8> {
     let polled = trail.course == Course::Poll || trail.opcode == "poll_add";
     let ready = trail.ready.filter(|_| polled)?;
     Some(power(ready.ns.checked_sub(trail.submitted.ns)?))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Requests a second and CPU up to which an adaptive choice follows all: at 0.3 µs each, less than one percent of the CPU.
-pub const WHOLE_PER_S: u64 = 20_000;
+pub(crate) const WHOLE_PER_S: u64 = 20_000;
 
 /// They are counted by windows of at least this long.
 const WINDOW: Duration = Duration::from_millis(10);
@@ -24,6 +24,12 @@ impl Choice {
 
     pub fn adaptive(one_in: u32) -> Self {
         Choice { one_in: one_in.max(1), adaptive: one_in > 1 }
+    }
+
+    /// What each request that is not followed for itself alone stands for, where `sampled` of all were only one in so many: 1 where none
+    /// had to be left out.
+    pub fn stands_for(&self, sampled: u64) -> u32 {
+        if self.adaptive && sampled == 0 { 1 } else { self.one_in }
     }
 }
 

@@ -1,26 +1,43 @@
-//! What was counted of each ring, in the maps' own words; and what becomes of the counts of rings that are no more.
-//!
-//! Rings come and go by the hundred thousand. Those that are gone are kept one by one as long as they are few, the busiest of them
-//! where they are many; the others are summed up by process. Each count is in exactly one place.
+//! What was counted of each ring, in the maps' own words.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 
 use super::skel::types;
-
-/// Rings that a record tells of one by one; of a span that goes on, twice as many are kept that are gone.
-pub(super) const TOLD: usize = 512;
-
-/// Processes whose other rings are summed up apart; beyond it all are summed up together.
-const PROCESSES: usize = 1024;
-
-/// Rings of which it is kept in mind whose they were: what a CPU or a thread had not handed over when they went comes later.
-const REMEMBERED: usize = 65536;
 
 /// Threads that are told apart: the rings of others, which are summed up, have no end of them.
 const THREADS: usize = 4096;
 
 /// A delivery's key, but for the ring.
 type Way = (u32, u32, u64, u32, u32, u32);
+
+/// Numbers that are counted together.
+trait Counts {
+    /// Each made of its own and the same of `other`.
+    fn combine(&mut self, other: &Self, of: fn(u64, u64) -> u64);
+
+    fn is_any(&self) -> bool;
+}
+
+macro_rules! counts {
+    ($($counts:ident: $($number:ident)*;)*) => {
+        $(impl Counts for types::$counts {
+            fn combine(&mut self, other: &Self, of: fn(u64, u64) -> u64) {
+                let types::$counts { $($number),* } = self;
+                $(*$number = of(*$number, other.$number);)*
+            }
+
+            fn is_any(&self) -> bool {
+                [$(self.$number),*].iter().any(|n| *n > 0)
+            }
+        })*
+    };
+}
+
+counts! {
+    // Requests of which one was not taken may be counted down in another place than they were counted in: sums wrap around.
+    op_count: requests skips completions bytes errors shorts more notifications unposted punted_asked punted_would_block punted_drained;
+    ring_count: inlined sqpoll iowq iopoll overflows unseen;
+}
 
 /// Counts of one ring, or of several.
 #[derive(Debug, Clone, Default)]
@@ -41,29 +58,11 @@ pub(super) struct Counted {
 
 impl Counted {
     pub fn op(&mut self, opcode: u32, n: &types::op_count) {
-        let sum = self.ops.entry(opcode).or_default();
-        // One that was not taken may be counted down in another place than it was counted in.
-        sum.requests = sum.requests.wrapping_add(n.requests);
-        sum.skips += n.skips;
-        sum.completions += n.completions;
-        sum.bytes += n.bytes;
-        sum.errors += n.errors;
-        sum.shorts += n.shorts;
-        sum.more += n.more;
-        sum.notifications += n.notifications;
-        sum.unposted += n.unposted;
-        sum.punted_asked += n.punted_asked;
-        sum.punted_would_block += n.punted_would_block;
-        sum.punted_drained += n.punted_drained;
+        self.ops.entry(opcode).or_default().combine(n, u64::wrapping_add);
     }
 
     pub fn ring(&mut self, n: &types::ring_count) {
-        self.ring.inlined += n.inlined;
-        self.ring.sqpoll += n.sqpoll;
-        self.ring.iowq += n.iowq;
-        self.ring.iopoll += n.iopoll;
-        self.ring.overflows += n.overflows;
-        self.ring.unseen += n.unseen;
+        self.ring.combine(n, u64::wrapping_add);
     }
 
     pub fn errno(&mut self, key: &types::errno_key, n: u64) {
@@ -119,26 +118,17 @@ impl Counted {
     }
 
     /// What there is beyond `told`. One look may have caught more than the next.
-    fn beyond(&self, told: &Counted) -> Counted {
-        let less = |n: u64, told: u64| if n.wrapping_sub(told) as i64 > 0 { n.wrapping_sub(told) } else { 0 };
+    pub fn beyond(&self, told: &Counted) -> Counted {
+        fn less(n: u64, told: u64) -> u64 {
+            if n.wrapping_sub(told) as i64 > 0 { n.wrapping_sub(told) } else { 0 }
+        }
         let op = |opcode: &u32, n: &types::op_count| {
-            let told = told.ops.get(opcode).copied().unwrap_or_default();
-            types::op_count {
-                requests: less(n.requests, told.requests),
-                skips: less(n.skips, told.skips),
-                completions: less(n.completions, told.completions),
-                bytes: less(n.bytes, told.bytes),
-                errors: less(n.errors, told.errors),
-                shorts: less(n.shorts, told.shorts),
-                more: less(n.more, told.more),
-                notifications: less(n.notifications, told.notifications),
-                unposted: less(n.unposted, told.unposted),
-                punted_asked: less(n.punted_asked, told.punted_asked),
-                punted_would_block: less(n.punted_would_block, told.punted_would_block),
-                punted_drained: less(n.punted_drained, told.punted_drained),
-            }
+            let mut left = *n;
+            left.combine(&told.ops.get(opcode).copied().unwrap_or_default(), less);
+            left
         };
-        let (ring, of) = (&self.ring, &told.ring);
+        let mut ring = self.ring;
+        ring.combine(&told.ring, less);
         let told_of = |way| told.deliveries.get(way).copied().unwrap_or_default();
         let told_batches = |of| told.batches.get(of).copied().unwrap_or_default();
         let told_waits = |tid| told.threads.get(tid).map_or(0, |n| n.waits);
@@ -146,14 +136,7 @@ impl Counted {
         let told_errnos = |key| told.errnos.get(key).copied().unwrap_or_default();
         Counted {
             ops: self.ops.iter().map(|(opcode, n)| (*opcode, op(opcode, n))).collect(),
-            ring: types::ring_count {
-                inlined: less(ring.inlined, of.inlined),
-                sqpoll: less(ring.sqpoll, of.sqpoll),
-                iowq: less(ring.iowq, of.iowq),
-                iopoll: less(ring.iopoll, of.iopoll),
-                overflows: less(ring.overflows, of.overflows),
-                unseen: less(ring.unseen, of.unseen),
-            },
+            ring,
             undecided: less(self.undecided, told.undecided),
             errnos: self.errnos.iter().map(|(key, n)| (*key, less(*n, told_errnos(key)))).collect(),
             threads: self.threads.iter().map(|(tid, n)| (*tid, thread(tid, n))).collect(),
@@ -162,22 +145,16 @@ impl Counted {
         }
     }
 
-    fn is_any(&self) -> bool {
-        let op = |o: &types::op_count| {
-            let punted = o.unposted | o.punted_asked | o.punted_would_block | o.punted_drained;
-            o.requests | o.skips | o.completions | o.bytes | o.errors | o.shorts | o.more | o.notifications | punted
-        };
-        let r = &self.ring;
-        let ring = r.inlined | r.sqpoll | r.iowq | r.iopoll | r.overflows | r.unseen;
+    pub fn is_any(&self) -> bool {
         let by_key = self.errnos.values().chain(self.deliveries.values()).copied();
         let waits = self.threads.values().map(|n| n.waits);
         let batches = self.batches.values().copied();
-        let rest = by_key.chain(waits).chain(batches).chain([ring, self.undecided]);
-        self.ops.values().map(op).chain(rest).any(|n| n > 0)
+        let mut rest = by_key.chain(waits).chain(batches).chain([self.undecided]);
+        self.ring.is_any() || self.ops.values().any(Counts::is_any) || rest.any(|n| n > 0)
     }
 
     /// How much there was of it.
-    fn activity(&self) -> u64 {
+    pub fn activity(&self) -> u64 {
         self.ops.values().map(|op| op.requests.saturating_add(op.completions)).sum()
     }
 }
@@ -196,270 +173,5 @@ impl RawRing {
     }
 }
 
-/// What other rings are of.
-type Of = (u32, u32);
-
-/// What was taken out of the maps.
-#[derive(Debug, Default)]
-pub(super) struct Past {
-    /// By number.
-    kept: BTreeMap<u32, RawRing>,
-    others: BTreeMap<Of, RawRing>,
-    /// Of what was told and forgotten: a part of the sums, and of nothing else.
-    pub forgotten: Counted,
-    whose: HashMap<u32, (Of, [i8; 16])>,
-    order: VecDeque<u32>,
-    /// Summed up since this was asked for last.
-    folded: Vec<u32>,
-    /// Of numbers that are told among the others, by number: what was told of what is still in the maps.
-    told: HashMap<u32, Counted>,
-}
-
-impl Past {
-    /// A ring that is no more.
-    pub fn take(&mut self, mut ring: RawRing) {
-        self.remember(&ring);
-        if ring.is_others() {
-            ring.counted = self.taken(ring.number, &ring.counted);
-        }
-        match self.kept.get_mut(&ring.number) {
-            Some(known) => known.counted.add(&ring.counted),
-            None if ring.is_others() => self.fold(ring),
-            None => {
-                self.kept.insert(ring.number, ring);
-            }
-        }
-    }
-
-    fn remember(&mut self, ring: &RawRing) {
-        if self.whose.insert(ring.number, ((ring.info.tgid, ring.info.interface.0), ring.info.comm)).is_none() {
-            self.order.push_back(ring.number);
-        }
-        while self.order.len() > REMEMBERED {
-            if let Some(number) = self.order.pop_front() {
-                self.whose.remove(&number);
-            }
-        }
-    }
-
-    /// Counts of a ring that had been taken before.
-    pub fn late(&mut self, number: u32, counted: &Counted) {
-        let counted = self.taken(number, counted);
-        match self.kept.get_mut(&number) {
-            Some(ring) => ring.counted.add(&counted),
-            None => {
-                let (of, comm) = self.whose.get(&number).copied().unwrap_or_default();
-                self.others(of, comm).counted.add(&counted);
-            }
-        }
-    }
-
-    /// What was not told yet of counts that stay in the maps.
-    pub fn untold(&self, number: u32, counted: Counted) -> Counted {
-        self.told.get(&number).map_or(counted.clone(), |told| counted.beyond(told))
-    }
-
-    /// It is told among the others, and stays in the maps.
-    pub fn tell(&mut self, number: u32, counted: &Counted) {
-        self.told.entry(number).or_default().add(counted);
-    }
-
-    /// What was not told yet of counts that have been taken out of the maps.
-    fn taken(&mut self, number: u32, counted: &Counted) -> Counted {
-        let Some(told) = self.told.remove(&number) else { return counted.clone() };
-        let left = told.beyond(counted);
-        if left.is_any() {
-            self.told.insert(number, left);
-        }
-        counted.beyond(&told)
-    }
-
-    /// The same, only looked at: a ring to go with those in hand.
-    pub fn as_late(&self, number: u32, counted: Counted) -> RawRing {
-        if let Some(ring) = self.kept.get(&number) {
-            return RawRing { number, info: ring.info, counted };
-        }
-        let (of, comm) = self.whose.get(&number).copied().unwrap_or_default();
-        let info = types::ring_info { tgid: of.0, interface: types::interface(of.1), comm, ..Default::default() };
-        RawRing { number: OTHERS, info, counted }
-    }
-
-    fn others(&mut self, of: Of, comm: [i8; 16]) -> &mut RawRing {
-        let is_apart = self.others.contains_key(&of) || self.others.len() < PROCESSES;
-        let (of, comm) = if is_apart { (of, comm) } else { ((0, of.1), [0; 16]) };
-        self.others.entry(of).or_insert_with(|| RawRing {
-            number: OTHERS,
-            info: types::ring_info { tgid: of.0, interface: types::interface(of.1), comm, ..Default::default() },
-            counted: Counted::default(),
-        })
-    }
-
-    /// Among its process's others.
-    fn fold(&mut self, ring: RawRing) {
-        let rings = if ring.is_others() { ring.info.others } else { 1 };
-        if !ring.is_others() {
-            self.folded.push(ring.number);
-        }
-        let others = self.others((ring.info.tgid, ring.info.interface.0), ring.info.comm);
-        others.info.others = others.info.others.saturating_add(rings);
-        others.counted.add(&ring.counted);
-    }
-
-    /// Folds all but the busiest, where they are more than twice as many as a record tells of. Those with a number below `told` stay.
-    pub fn thin(&mut self, told: u32) {
-        if self.kept.len() > 2 * TOLD {
-            let all = std::mem::take(&mut self.kept);
-            self.keep(all.into_values().collect(), told);
-        }
-    }
-
-    /// At the end, of [`all`](Self::all): those that a record tells of one by one, by number, then the others.
-    pub fn told(&mut self, mut all: Vec<RawRing>) -> Vec<RawRing> {
-        self.kept.clear();
-        self.others.clear();
-        all.extract_if(.., |ring| ring.is_others()).for_each(|ring| self.fold(ring));
-        self.keep(all, 0);
-        self.all(vec![])
-    }
-
-    /// Keeps the busiest, and folds the rest.
-    fn keep(&mut self, mut all: Vec<RawRing>, told: u32) {
-        all.sort_by_key(|r| (r.number >= told, std::cmp::Reverse(r.counted.activity()), r.number));
-        let first = all.iter().take_while(|r| r.number < told).count();
-        for (i, ring) in all.into_iter().enumerate() {
-            match i < first.max(TOLD) {
-                true => drop(self.kept.insert(ring.number, ring)),
-                false => self.fold(ring),
-            }
-        }
-    }
-
-    /// All of `now` and what is kept here, by number, then the others.
-    pub fn all(&self, now: Vec<RawRing>) -> Vec<RawRing> {
-        let mut all: BTreeMap<u32, RawRing> = self.kept.clone();
-        let mut others = self.others.clone();
-        for ring in now {
-            match ring.is_others() {
-                // A process has others in the maps where these were full, and here.
-                true => match others.get_mut(&(ring.info.tgid, ring.info.interface.0)) {
-                    Some(sum) => {
-                        sum.info.others += ring.info.others;
-                        sum.counted.add(&ring.counted);
-                    }
-                    None => drop(others.insert((ring.info.tgid, ring.info.interface.0), ring)),
-                },
-                false => match all.get_mut(&ring.number) {
-                    Some(sum) => sum.counted.add(&ring.counted),
-                    None => drop(all.insert(ring.number, ring)),
-                },
-            }
-        }
-        all.into_values().chain(others.into_values()).collect()
-    }
-
-    /// What is kept has been told, and goes.
-    pub fn forget(&mut self) {
-        for ring in std::mem::take(&mut self.kept).into_values().chain(std::mem::take(&mut self.others).into_values()) {
-            self.forgotten.add(&ring.counted);
-        }
-    }
-
-    /// The rings that were summed up since the last call.
-    pub fn folded(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.folded)
-    }
-}
-
 /// `RING_OTHERS` of record.h.
 pub(super) const OTHERS: u32 = u32::MAX;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ring(number: u32, tgid: u32, requests: u64) -> RawRing {
-        let mut counted = Counted::default();
-        counted.op(0, &types::op_count { requests, completions: requests, ..Default::default() });
-        RawRing { number, info: types::ring_info { tgid, ..Default::default() }, counted }
-    }
-
-    fn requests<'a>(rings: impl IntoIterator<Item = &'a RawRing>) -> u64 {
-        rings.into_iter().flat_map(|r| r.counted.ops.values()).map(|op| op.requests).sum()
-    }
-
-    #[test]
-    fn the_busiest_rings_stay_and_the_others_are_summed_up_by_process() {
-        let mut past = Past::default();
-        for number in 0..100_000 {
-            past.take(ring(number, 7 + number % 2, if number == 31_415 { 1000 } else { 2 }));
-            past.thin(0);
-        }
-        assert!(past.kept.len() <= 2 * TOLD, "{}", past.kept.len());
-        assert_eq!(past.folded().len() + past.kept.len(), 100_000);
-        let all = past.all(vec![ring(100_000, 7, 50), ring(100_001, 9, 1)]);
-        let all = past.told(all);
-        let (others, told): (Vec<_>, Vec<_>) = all.iter().partition(|r| r.is_others());
-        assert_eq!(told.len(), TOLD);
-        assert!([31_415, 100_000].iter().all(|n| told.iter().any(|r| r.number == *n)));
-        assert_eq!(requests(&all), 99_999 * 2 + 1000 + 51);
-        let rings = |tgid: u32| others.iter().find(|r| r.info.tgid == tgid).map(|r| r.info.others);
-        assert_eq!(told.len() as u32 + rings(7).unwrap() + rings(8).unwrap() + rings(9).unwrap(), 100_002);
-        let of_8: u64 = requests(all.iter().filter(|r| r.info.tgid == 8));
-        assert_eq!(of_8, 49_999 * 2 + 1000, "a process's sum is whole");
-    }
-
-    #[test]
-    fn what_comes_late_goes_to_its_process() {
-        let mut past = Past::default();
-        (0..2000).for_each(|number| past.take(ring(number, 7 + number % 2, 1)));
-        past.thin(64);
-        let late = |n| ring(0, 0, n).counted;
-        past.late(3, &late(10)); // one that is kept
-        past.late(1501, &late(100)); // one of 8's others
-        past.late(4_000_000, &late(1000)); // nobody's who is known
-        let all = past.all(vec![]);
-        let of = |tgid: u32| requests(all.iter().filter(|r| r.info.tgid == tgid));
-        assert_eq!((of(7), of(8), of(0)), (1000, 1000 + 10 + 100, 1000));
-        assert!(all.iter().any(|r| r.number == 63), "told before, and so from then on");
-        past.forget();
-        assert_eq!((past.all(vec![]).len(), past.forgotten.ops[&0].requests), (0, 3110));
-    }
-
-    #[test]
-    fn what_stays_in_the_maps_is_told_among_the_others_once() {
-        let mut past = Past::default();
-        let mut told = vec![];
-        let mut look = |past: &mut Past, now: u64| {
-            let untold = past.untold(9, ring(9, 7, now).counted);
-            past.tell(9, &untold);
-            told.push(untold.ops[&0].requests);
-        };
-        look(&mut past, 10);
-        look(&mut past, 10);
-        look(&mut past, 8); // two are on their way
-        look(&mut past, 15);
-        assert_eq!(told, [10, 0, 0, 5]);
-        // 20 of what was counted so far comes out of the maps, a part of it untold; then more of it does.
-        past.late(9, &ring(9, 7, 20).counted);
-        assert_eq!(requests(&past.all(vec![])), 5);
-        past.forget();
-        past.late(9, &ring(9, 7, 3).counted);
-        assert_eq!((requests(&past.all(vec![])), past.told.len()), (3, 0));
-        // A CPU still holds a part of what was told.
-        past.forget();
-        past.tell(9, &ring(9, 7, 30).counted);
-        past.late(9, &ring(9, 7, 12).counted);
-        past.late(9, &ring(9, 7, 20).counted);
-        assert_eq!((requests(&past.all(vec![])), past.told.len()), (2, 0));
-    }
-
-    #[test]
-    fn processes_beyond_the_limit_are_summed_up_together() {
-        let mut past = Past::default();
-        (0..10_000).for_each(|number| past.take(ring(number, number + 1, 1)));
-        let all = past.all(vec![]);
-        let all = past.told(all);
-        assert_eq!(requests(&all), 10_000);
-        assert_eq!(all.iter().filter(|r| r.is_others()).count(), PROCESSES + 1);
-    }
-}

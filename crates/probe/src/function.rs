@@ -37,7 +37,7 @@ pub struct Program {
     pub lost: &'static str,
 }
 
-pub const FUNCTIONS: &[Program] = &[
+pub(crate) const FUNCTIONS: &[Program] = &[
     Program {
         name: "queue_added",
         kprobe: "queue_added_kprobe",

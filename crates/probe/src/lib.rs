@@ -1,6 +1,6 @@
 //! The probes: BPF programs on tracepoints, and on functions where the kernel allows it. `bpf/` holds the kernel half, `record.h`
 //! what crosses, and here stand what can load ([`support`], [`function`]; each is tried in [`survey`]), the names of kernel
-//! addresses ([`symbols`]), and one watched span ([`watch`]) with what it yields ([`observed`]). Samples of what the CPUs run
+//! addresses (`symbols`), and one watched span ([`watch`]) with what it yields ([`observed`]). Samples of what the CPUs run
 //! ([`profile`], [`sampled`]) are an object of their own, and so is what
 //! tells the kernel's own numbers of processes ([`numbers`]).
 //!
@@ -23,6 +23,7 @@ pub mod observed;
 mod opcode;
 mod overflow;
 mod pace;
+mod past;
 mod posix_aio;
 pub mod profile;
 mod raw;
@@ -35,7 +36,7 @@ pub mod sampling;
 pub mod subject;
 pub mod support;
 pub mod survey;
-pub mod symbols;
+mod symbols;
 mod trails;
 pub mod watch;
 

@@ -8,6 +8,12 @@ pub fn read<T: Copy>(bytes: &[u8]) -> T {
     unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
 }
 
+/// A number that programs may be writing to: a moment old is as good.
+pub fn peek<T: Copy>(at: &T) -> T {
+    // SAFETY: live and aligned; all that is read so is of integers, so that what is torn is only a wrong number.
+    unsafe { std::ptr::read_volatile(at) }
+}
+
 /// A comm as the kernel keeps it: up to the first zero byte.
 pub fn text(bytes: &[i8]) -> String {
     let bytes: Vec<u8> = bytes.iter().map(|b| *b as u8).take_while(|b| *b != 0).collect();

@@ -134,6 +134,54 @@ pub struct OpcodeCounts {
     pub errnos: Vec<(i32, u64)>,
 }
 
+impl OpcodeCounts {
+    /// Each number made of its own and the same of `other`; those of errnos that only `other` has come behind.
+    pub fn combine(&mut self, other: &OpcodeCounts, of: fn(u64, u64) -> u64) {
+        let OpcodeCounts {
+            opcode: _,
+            requests,
+            skips,
+            completions,
+            bytes,
+            errors,
+            short,
+            more,
+            notifications,
+            unposted,
+            punted_asked,
+            punted_would_block,
+            punted_drained,
+            errnos,
+        } = self;
+        for (own, others) in [
+            (requests, other.requests),
+            (skips, other.skips),
+            (completions, other.completions),
+            (bytes, other.bytes),
+            (errors, other.errors),
+            (short, other.short),
+            (more, other.more),
+            (notifications, other.notifications),
+            (unposted, other.unposted),
+            (punted_asked, other.punted_asked),
+            (punted_would_block, other.punted_would_block),
+            (punted_drained, other.punted_drained),
+        ] {
+            *own = of(*own, others);
+        }
+        for (errno, count) in &other.errnos {
+            match errnos.iter_mut().find(|(e, _)| e == errno) {
+                Some((_, n)) => *n = of(*n, *count),
+                None => errnos.push((*errno, of(0, *count))),
+            }
+        }
+    }
+
+    pub fn add(&mut self, other: &OpcodeCounts) {
+        self.combine(other, |own, others| own + others);
+    }
+}
+
 /// A watched process as the programs know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {

@@ -28,6 +28,6 @@ pub struct Sampling {
     pub hz: u32,
 }
 
-pub fn period_ns(hz: u32) -> u64 {
+pub(crate) fn period_ns(hz: u32) -> u64 {
     1_000_000_000 / u64::from(hz)
 }

@@ -5,8 +5,8 @@
 pub mod comparison;
 pub mod file;
 pub mod finding;
-pub mod host;
-pub mod latency;
+mod host;
+mod latency;
 pub mod measurement;
 pub mod metrics_record;
 pub mod net_record;
@@ -24,7 +24,7 @@ pub mod trace_record;
 pub mod trail;
 pub mod vehicle;
 pub mod waker;
-pub mod warning;
+mod warning;
 
 /// For tests to start from.
 #[doc(hidden)]

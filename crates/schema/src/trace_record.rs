@@ -4,20 +4,26 @@
 //! Counts are exact unless their name says `followed`: those are of the requests that were followed whole (a sample of
 //! `followed.one_in`).
 
+mod estimates;
+mod files;
+mod opcode;
+mod reaping;
+mod ring;
 mod threads;
 
 use serde::{Deserialize, Serialize};
 
-use crate::file::Kind;
-use crate::trail::Course;
-
 use crate::finding::Finding;
 use crate::measurement::{
-    CpuSamples, CpuShare, Delay, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
+    CpuSamples, CpuShare, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
     TaskWorkBatch, VehicleCount, Waits, Warning,
 };
-use crate::opcode::counts_bytes;
-
+use crate::trail::Course;
+pub use estimates::{CpuPair, EnterBatch, Estimate, RunItems};
+pub use files::{FileRecord, FileRequests, OtherFiles};
+pub use opcode::{ErrnoCount, OpcodeRecord};
+pub use reaping::{Depth, Reaping};
+pub use ring::{ContextRecord, OthersRecord, RingRecord, SqpollRecord};
 pub use threads::{Detour, RingThreads, ThreadRecord, VehicleShare};
 
 pub const SCHEMA: &str = "iotrail.trace/1";
@@ -197,48 +203,6 @@ pub struct Total {
     pub warnings: Vec<Warning>,
 }
 
-/// How long completions lay in the completion queue: from *posted* until the program had taken them out (*reaped*). Each is known by two
-/// bounds, and so is each quantile. Of some of the followed completions: each ring's first ones, then one in eight.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Reaping {
-    /// Completions that were looked at until they were taken out. Each ring's first ones, then one in eight of the followed.
-    pub completions: u64,
-    /// How many these stand for.
-    pub estimated: u64,
-    /// Until the last look that found it in the queue. Each true quantile lies between this one and that of `at_most_ns`.
-    pub at_least_ns: Delay,
-    /// Until the first look that did not find it.
-    pub at_most_ns: Delay,
-    /// Part of `at_least_ns` in which no thread waited for more completions than there were. The thread that used the ring last had a
-    /// CPU or slept.
-    pub left_ns: Delay,
-    /// Completions of which that part is 10 ms or longer, those never taken out included.
-    pub left_long: u64,
-    /// How many these stand for.
-    pub left_long_estimated: u64,
-    /// Completions in the queue when one was posted, itself included.
-    pub depth: Depth,
-    /// The most that were seen in it at a time.
-    pub deepest: u32,
-    /// Not taken out before the ring, the watch or its window ended; in no quantile.
-    pub unreaped: u64,
-    /// How many these stand for.
-    pub unreaped_estimated: u64,
-    /// How long the oldest of these lay there, at least; null: there are none.
-    pub unreaped_at_least_ns: Option<u64>,
-}
-
-/// Quantiles of a number of completions; null where too few tell.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Depth {
-    /// Median.
-    pub p50: Option<u64>,
-    /// 99 % were no more.
-    pub p99: Option<u64>,
-    /// The most.
-    pub max: Option<u64>,
-}
-
 /// Requests of one ring and opcode that had no completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpenRecord {
@@ -266,64 +230,6 @@ pub struct OpenRecord {
     /// That file's path, its last part, or its kind; null: not known.
     #[serde(default)]
     pub file: Option<String>,
-}
-
-/// What followed requests did with one file, whoever opened it; of what has no inode of its own (sockets, pipes, eventfds), with one
-/// descriptor of one process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FileRecord {
-    /// What kind of file it is.
-    pub kind: Kind,
-    /// Its path; null: it has none, or none is known.
-    pub path: Option<String>,
-    /// False: the last part alone, as the kernel had it.
-    pub path_is_whole: bool,
-    /// It had no name any more.
-    pub deleted: bool,
-    /// Major and minor number: as stat(2) shows them where the path is whole. Else as the kernel has them.
-    pub device: Option<String>,
-    /// Inode number; null: not known.
-    pub inode: Option<u64>,
-    /// The process; null: several.
-    pub tgid: Option<u32>,
-    /// How many processes, 256 at most.
-    pub processes: u64,
-    /// What it was named by, 8 at most: `fd 7`, or `fixed 7` (index of a registered file).
-    pub descriptors: Vec<String>,
-    /// How many more there were.
-    pub more_descriptors: u64,
-    /// Followed requests.
-    pub followed: u64,
-    /// Reads, estimated for all requests; null: none was followed.
-    pub reads: Option<FileRequests>,
-    /// Writes, estimated for all requests; null: none was followed.
-    pub writes: Option<FileRequests>,
-    /// Other requests, estimated; null: none was followed.
-    pub others: Option<FileRequests>,
-    /// Latency of these requests, waits included.
-    pub latency_ns: Latency,
-}
-
-/// Requests of one sort to one file.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct FileRequests {
-    /// Followed requests.
-    pub followed: u64,
-    /// How many requests.
-    pub requests: Estimate,
-    /// Sum of their results; null: they move none.
-    pub bytes: Option<Estimate>,
-}
-
-/// Files that are not listed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct OtherFiles {
-    /// How many files; of more than 512 at a time, one that was met again counts again.
-    pub files: u64,
-    /// Followed requests to them.
-    pub followed: u64,
-    /// How many requests.
-    pub requests: Estimate,
 }
 
 /// Requests in flight whose memory was not theirs alone; of those that were followed without sampling.
@@ -416,332 +322,6 @@ pub struct TraceCpu {
     pub user_ns: Option<u64>,
     /// System time of the same.
     pub system_ns: Option<u64>,
-}
-
-/// Requests of one opcode.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct OpcodeRecord {
-    /// The operation: IORING_OP_… in lower case. Of native aio `pread`, `pwrite`, `preadv`, `pwritev`, `fsync`, `fdsync`, `poll`; of
-    /// POSIX AIO `aio_read`, `aio_write`, `aio_fsync`.
-    pub opcode: String,
-    /// Submissions seen.
-    pub requests: u64,
-    /// Of these, those that asked for no completion if they succeed (IOSQE_CQE_SKIP_SUCCESS). Those that succeeded so, or were
-    /// unfinished at the end, are min(`skips`, `requests` − (`completions` − `more`) − `unposted`).
-    #[serde(default)]
-    pub skips: u64,
-    /// Completions posted, the `more` and `notifications` among them.
-    pub completions: u64,
-    /// Sum of the results of reads, writes, sends and receives. What moved without a completion is not known, and not in it.
-    pub bytes: u64,
-    /// Completions with an error.
-    pub errors: u64,
-    /// Reads, writes and sends with fewer bytes than asked for; null: not looked at. It is not looked at how much vectored ones,
-    /// `recv`, `sendmsg`, `recvmsg`, `splice`, `tee` and other operations ask for. Reads into provided buffers, and sends of bundles,
-    /// vectors and provided buffers are never short.
-    pub short: Option<u64>,
-    /// Completions that announce others of the same request.
-    pub more: u64,
-    /// Notifications of zero-copy sends.
-    pub notifications: u64,
-    /// Requests cancelled with their chain, without a completion. One before them that asked for none if it succeeds failed.
-    #[serde(default)]
-    pub unposted: u64,
-    /// Times that one was handed to io-wq because of IOSQE_ASYNC. The same request may be handed over more than once, where a worker
-    /// found it not to be ready.
-    pub punted_asked: u64,
-    /// Times that one was handed to io-wq because it would have blocked.
-    pub punted_would_block: u64,
-    /// Times that one was handed to io-wq because the ring was drained (IOSQE_IO_DRAIN).
-    #[serde(default)]
-    pub punted_drained: u64,
-    /// The errors by name.
-    pub errnos: Vec<ErrnoCount>,
-    /// Latency of the followed ones.
-    pub latency_ns: Latency,
-    /// Those that are in no mean latency, no stages and no order; null: there are none. They were kept open until something came.
-    #[serde(default)]
-    pub waits: Option<Waits>,
-    /// The parts of the mean latency; null of other interfaces than io_uring.
-    pub stages: Option<StageRecord>,
-    /// How many different requests were handed to io-wq; null: none, or too few to tell.
-    #[serde(default)]
-    pub punted_requests: Option<Estimate>,
-}
-
-impl OpcodeRecord {
-    /// It moved data, and how much was asked for is not looked at. A multishot read or zero-copy receive asks for no length.
-    pub fn short_not_told(&self) -> bool {
-        let asks_for_none = ["read_multishot", "recv_zc"].contains(&self.opcode.as_str());
-        self.short.is_none() && !asks_for_none && counts_bytes(&self.opcode) && self.outcomes() > self.errors
-    }
-
-    /// What succeeded without a completion moved bytes, and how many is not known.
-    pub fn bytes_unknown(&self) -> bool {
-        counts_bytes(&self.opcode) && self.silent() > 0
-    }
-
-    /// Requests that succeeded without a completion, as they asked (IOSQE_CQE_SKIP_SUCCESS). What they moved is not known.
-    /// Those still in flight when watching ended are among them: nothing tells the two apart.
-    pub fn silent(&self) -> u64 {
-        let ended = self.completions.saturating_sub(self.more);
-        self.skips.min(self.requests.saturating_sub(ended).saturating_sub(self.unposted))
-    }
-
-    /// I/Os whose outcome is known: a zero-copy send's notification is none, a silent success is one.
-    pub fn outcomes(&self) -> u64 {
-        self.completions.saturating_sub(self.notifications) + self.silent()
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ErrnoCount {
-    /// Its name: `EAGAIN`.
-    pub errno: String,
-    /// How many completions ended with it.
-    pub count: u64,
-    /// User data of the first followed one, in hexadecimal; null: none was followed.
-    #[serde(default)]
-    pub user_data: Option<String>,
-}
-
-/// io_uring_enter calls that asked for so many requests, in powers of two, estimated from the followed requests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct EnterBatch {
-    /// Requests that the call was asked to submit: this many, and fewer than twice as many.
-    pub at_least: u64,
-    /// Followed requests in such calls.
-    pub requests: u64,
-    /// How many of all requests these stand for.
-    #[serde(default)]
-    pub estimated: Option<u64>,
-    /// How many calls that were, estimated.
-    pub calls: f64,
-    /// 95 % interval of `calls`; wide where `requests` are few.
-    #[serde(default)]
-    pub calls_ci95: Option<[f64; 2]>,
-}
-
-impl EnterBatch {
-    /// As [`CpuPair::stands_for`].
-    pub fn stands_for(&self) -> f64 {
-        self.estimated.unwrap_or(self.requests) as f64
-    }
-}
-
-/// A total that the followed requests tell of.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
-    /// The estimate.
-    pub total: f64,
-    /// Its 95 % interval; both ends are the total where nothing was left out.
-    pub ci95: [f64; 2],
-}
-
-/// Followed completions that were ready on one CPU and posted on another, or the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CpuPair {
-    /// The CPU on which they were ready.
-    pub ready_cpu: u32,
-    /// The CPU on which they were posted.
-    pub posted_cpu: u32,
-    /// Followed completions.
-    pub completions: u64,
-    /// How many of all completions these stand for. By windows, of requests that were chosen from.
-    #[serde(default)]
-    pub estimated: Option<u64>,
-    /// The fewest threads that submitted nine in ten of them; null in older records.
-    #[serde(default)]
-    pub threads: Option<u64>,
-}
-
-impl CpuPair {
-    /// Of one and the same record, to be compared with others.
-    pub fn stands_for(&self) -> u64 {
-        self.estimated.unwrap_or(self.completions)
-    }
-}
-
-/// Followed completions carried by runs of exactly so many items. An item of a multishot request may post several: the runs
-/// themselves are in `task_work_batches`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunItems {
-    /// Items of the run.
-    pub items: u32,
-    /// Followed completions that such runs carried.
-    pub completions: u64,
-    /// How many of all completions these stand for.
-    #[serde(default)]
-    pub estimated: Option<u64>,
-}
-
-impl RunItems {
-    /// As [`CpuPair::stands_for`].
-    pub fn stands_for(&self) -> u64 {
-        self.estimated.unwrap_or(self.completions)
-    }
-}
-
-/// One ring.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RingRecord {
-    /// Its number within the trace; rings and contexts are numbered together.
-    pub ring: u32,
-    /// The process that made it.
-    pub tgid: u32,
-    /// That process's name.
-    pub comm: String,
-    /// File descriptors that name it, in that process; empty: not found in /proc.
-    pub fds: Vec<u32>,
-    /// Setup flags, by the names of `--ring`.
-    pub flags: Vec<String>,
-    /// Entries of the submission queue.
-    pub sq_entries: u32,
-    /// Entries of the completion queue.
-    pub cq_entries: u32,
-    /// It was there when watching began.
-    pub found: bool,
-    /// Another ring's number: this is what a second process (`tgid`) does with that ring. It has a descriptor that it was given or
-    /// inherited. Left out for a ring itself. Requests that an SQPOLL thread submits are all the ring's own process's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub use_of: Option<u32>,
-    /// Submissions seen.
-    pub requests: u64,
-    /// Completions posted.
-    pub completions: u64,
-    /// Bytes of the results.
-    pub bytes: u64,
-    /// Completions with an error.
-    pub errors: u64,
-    /// Completions that found the completion queue full.
-    pub overflows: u64,
-    /// From the first to the last event that was counted of it: what rates are over. It is known to a tick of the kernel. Null below 20
-    /// ticks, where rates are over `total.elapsed_ns`.
-    #[serde(default)]
-    pub active_ns: Option<u64>,
-    /// Its requests by opcode.
-    pub opcodes: Vec<OpcodeRecord>,
-    /// What delivered its completions.
-    pub vehicles: Vec<VehicleCount>,
-    /// Latency of its followed requests.
-    pub latency_ns: Latency,
-    /// Requests that were kept open until something came; null: none.
-    #[serde(default)]
-    pub waits: Option<Waits>,
-    /// The parts of the mean latency; null where too little was followed.
-    pub stages: Option<StageRecord>,
-    /// Its requests by how many their io_uring_enter call was asked to submit.
-    pub enter_batches: Vec<EnterBatch>,
-    /// Its io_uring_enter calls that submitted.
-    #[serde(default)]
-    pub enter_calls: Option<Estimate>,
-    /// Its completions by how many items their run of task work ran.
-    pub run_items: Vec<RunItems>,
-    /// Order of its completions; null where fewer than two were followed.
-    #[serde(default)]
-    pub order: Option<Order>,
-    /// How long its completions lay in the queue; null: none was looked at.
-    #[serde(default)]
-    pub reaping: Option<Reaping>,
-    /// Its submission-queue thread; null: it has none.
-    pub sqpoll: Option<SqpollRecord>,
-    /// Who submits to it and who waits for its completions; null: nobody was seen.
-    #[serde(default)]
-    pub threads: Option<RingThreads>,
-}
-
-impl RingRecord {
-    /// Which CPU its submission-queue thread is bound to, where the program asked for that; else where it ran last.
-    pub fn sq_thread_place(&self) -> Option<String> {
-        let cpu = self.sqpoll.as_ref()?.cpu.filter(|cpu| *cpu >= 0)?;
-        let bound = self.flags.iter().any(|flag| flag == "sq_aff");
-        Some(if bound { format!("bound to CPU {cpu}") } else { format!("last on CPU {cpu}") })
-    }
-}
-
-/// One context of native aio, or what one process does through glibc's POSIX AIO.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ContextRecord {
-    /// Its number; rings and contexts are numbered together.
-    pub context: u32,
-    /// `libaio` or `posix_aio`.
-    pub interface: String,
-    /// Its process.
-    pub tgid: u32,
-    /// That process's name.
-    pub comm: String,
-    /// Events that its ring has room for; null: POSIX AIO has none.
-    pub entries: Option<u32>,
-    /// It was there when watching began.
-    pub found: bool,
-    /// Submissions seen.
-    pub requests: u64,
-    /// Seen to end, or to be reaped; its `vehicles` sum to them.
-    pub completions: u64,
-    /// Results that were seen: what `opcodes`, `bytes` and `errors` are of.
-    pub reaped: u64,
-    /// Bytes of the results; null: no result was seen, though there are completions. Null too where the submission of some was not
-    /// seen, so that it is not known what their results are.
-    pub bytes: Option<u64>,
-    /// Errors of the results; null as `bytes`.
-    pub errors: Option<u64>,
-    /// As a ring's.
-    pub active_ns: Option<u64>,
-    /// Its requests by opcode; nothing of them goes to io-wq.
-    pub opcodes: Vec<OpcodeRecord>,
-    /// What delivered its completions.
-    pub vehicles: Vec<VehicleCount>,
-    /// Of the followed requests: reaped − submitted.
-    pub latency_ns: Latency,
-}
-
-/// What there was of rings or contexts that are not told one by one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct OthersRecord {
-    /// `io_uring`, `libaio` or `posix_aio`.
-    pub interface: String,
-    /// The process; null: several, and `comm` is empty.
-    pub tgid: Option<u32>,
-    /// That process's name.
-    pub comm: String,
-    /// How many rings or contexts.
-    pub rings: u64,
-    /// Submissions seen.
-    pub requests: u64,
-    /// Completions.
-    pub completions: u64,
-    /// Bytes of the results.
-    pub bytes: u64,
-    /// Completions with an error.
-    pub errors: u64,
-    /// Completions that found the completion queue full.
-    pub overflows: u64,
-    /// Their requests by opcode.
-    pub opcodes: Vec<OpcodeRecord>,
-    /// What delivered their completions.
-    pub vehicles: Vec<VehicleCount>,
-}
-
-/// The submission-queue thread's use of its CPU while watched.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SqpollRecord {
-    /// Its number.
-    pub tid: u32,
-    /// Where it ran last; with `sq_aff` the CPU that it is bound to.
-    pub cpu: Option<i32>,
-    /// Time over which it was looked at; null: not known.
-    pub elapsed_ns: Option<u64>,
-    /// CPU time that it took then; null: not known.
-    pub cpu_ns: Option<u64>,
-    /// Of that, doing work, by the kernel's own count (Linux 6.9 and later).
-    pub work_ns: Option<u64>,
-    /// Times that it was woken because it had gone to sleep.
-    pub wakeups: Option<u64>,
-    /// Requests that it submitted for this ring.
-    pub requests: u64,
-    /// Other rings that the same thread serves (IORING_SETUP_ATTACH_WQ). Its times are of all of them together.
-    #[serde(default)]
-    pub shared_with: Vec<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ const LONG_NS: u64 = 1_000_000;
 
 /// Nanoseconds, each with the number of requests that it stands for; error and range are the histogram's (`stats::histogram`).
 /// Mean, quantiles and buckets are of all that they stand for; counts, least and greatest of those that were taken. Memory: 8 bytes,
-/// or 10, for each different value up to [`FEW`], then [`histogram::BYTES`].
+/// or 10, for each different value up to [`FEW`], then 264 KiB.
 #[derive(Debug, Clone, Default)]
 pub struct Durations {
     values: Values,

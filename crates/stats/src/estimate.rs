@@ -8,7 +8,7 @@
 use super::Z;
 
 /// Sampled items below which no total rests on them alone: of so many, it is right within 30 %.
-pub const ENOUGH: f64 = 50.0;
+pub(crate) const ENOUGH: f64 = 50.0;
 /// The same for a total of which a part is known exactly: how wide its interval may be, of the total.
 const WIDTH: f64 = 0.5;
 

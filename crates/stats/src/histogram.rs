@@ -1,16 +1,17 @@
 //! Latency histograms: what they cost, how exact they are, how they are kept.
 //!
 //! **Error**: 3 significant digits: a value read back is at most 0.1 % above the one recorded. **Range**: 1 ns to
-//! 1 hour; what lies outside counts as the nearest end. **Memory**: fixed, [`BYTES`] each; recording never allocates.
+//! 1 hour; what lies outside counts as the nearest end. **Memory**: fixed, 264 KiB each; recording never allocates.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
 /// One hour in ns: the largest value told apart.
-pub const MAX_NS: u64 = 3_600_000_000_000;
+pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 
 /// 33 half-buckets beyond the first, of 1024 counts of 8 bytes each.
-pub const BYTES: usize = 33 * 1024 * 8;
+#[cfg(test)]
+const BYTES: usize = 33 * 1024 * 8;
 
 /// An empty histogram of nanoseconds.
 pub fn new() -> Histogram<u64> {

@@ -14,7 +14,7 @@ pub mod quantile;
 pub mod random;
 pub mod ratio;
 pub mod share;
-pub mod sparse;
+mod sparse;
 pub mod steady;
 pub mod student;
 

@@ -21,7 +21,7 @@ use super::student;
 
 /// Items of one weight that would vary as much as the sampled ones (Kish's effective size), below which there is no interval: as many
 /// as the quantile at 99 % needs, on whose far side a mean's error lies.
-pub const ENOUGH: f64 = 500.0;
+pub(crate) const ENOUGH: f64 = 500.0;
 
 /// The share of n that no sample of n may have met with, times n: −ln 0.05.
 const UNMET: f64 = 3.0;

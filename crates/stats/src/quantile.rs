@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use iotrail_schema::measurement::Latency;
 
 /// Samples that must lie beyond a quantile, on its thinner side.
-pub const BEYOND: f64 = 5.0;
+pub(crate) const BEYOND: f64 = 5.0;
 
 /// The value at `q` (0 to 1), or `None` where fewer than [`BEYOND`] samples are expected beyond it: p50 needs 10, p99
 /// 500, p99.99 50,000. Its error is the histogram's.
@@ -26,7 +26,7 @@ pub fn summary(histogram: &Histogram<u64>) -> Latency {
 
 /// The same where each of `count` samples is in it as often as it stands for. `effective`: how many of one weight would vary as
 /// much (Kish's effective size); what that many cannot support is not said.
-pub fn weighted(histogram: &Histogram<u64>, count: u64, effective: f64) -> Latency {
+pub(crate) fn weighted(histogram: &Histogram<u64>, count: u64, effective: f64) -> Latency {
     let some = !histogram.is_empty();
     let quantile = |histogram, q| of(histogram, q, effective);
     Latency {

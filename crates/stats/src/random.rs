@@ -71,7 +71,7 @@ pub fn fresh_seed() -> u32 {
 /// What simulations draw.
 impl SplitMix64 {
     /// Above 0 and below 1.
-    pub fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         ((self.draw() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 

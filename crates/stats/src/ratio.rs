@@ -9,7 +9,7 @@
 use super::student;
 
 /// Windows below which they do not tell how much they differ.
-pub const ENOUGH: usize = 5;
+pub(crate) const ENOUGH: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Total {

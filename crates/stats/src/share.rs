@@ -8,7 +8,7 @@
 use super::Z;
 
 /// Samples below which no share is given: the interval would be up to 20 percentage points wide.
-pub const ENOUGH: u64 = 100;
+pub(crate) const ENOUGH: u64 = 100;
 
 /// A share and its 95 % interval; all from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 /// The quantile at `p`, above one half, with `df` degrees of freedom (a fraction is cut off, which errs to the wide side). Right
 /// to nine digits.
-pub fn quantile(p: f64, df: f64) -> f64 {
+pub(crate) fn quantile(p: f64, df: f64) -> f64 {
     let df = df.max(1.0) as u64;
     // Of one degree of freedom, the quantile at 1 − 1e-6 is 318,310.
     let (mut low, mut high) = (0.0, 1e6);
@@ -16,7 +16,7 @@ pub fn quantile(p: f64, df: f64) -> f64 {
 }
 
 /// How often a value of `df` degrees of freedom strays as far as `t` to either side, or farther.
-pub fn beyond(t: f64, df: f64) -> f64 {
+pub(crate) fn beyond(t: f64, df: f64) -> f64 {
     match t.abs() {
         t if t.is_infinite() => 0.0,
         t if t.is_nan() => 1.0,
@@ -52,7 +52,7 @@ fn mean_and_error2(values: &[f64]) -> Option<(f64, f64)> {
 
 /// How much larger a spread may be than `df` degrees of freedom made it look: of equal spreads, four in five are below the
 /// estimate times this. The chi-square quantile at 20 % by Wilson and Hilferty, within 1 % from 3 degrees on and too wide below.
-pub fn spread_at_most(df: f64) -> f64 {
+pub(crate) fn spread_at_most(df: f64) -> f64 {
     const Z20: f64 = -0.841_621_233_572_914;
     let df = df.max(1.0);
     let part = 2.0 / (9.0 * df);

@@ -4,44 +4,44 @@
 //! | module | responsible for |
 //! |---|---|
 //! | [`subject`] | a command, processes, or everyone: validated before anything is loaded |
-//! | [`command`] | a command that stands still until the probes are there |
-//! | [`end`] | the end of a process |
+//! | `command` | a command that stands still until the probes are there |
+//! | `end` | the end of a process |
 //! | [`namespace`] | the numbers by which the kernel itself knows processes |
-//! | [`left`] | what a command has left running when it ended |
-//! | [`rings`] | which file descriptor is which ring |
-//! | [`processes`] | CPU time, helper threads, children: sampled |
+//! | `left` | what a command has left running when it ended |
+//! | `rings` | which file descriptor is which ring |
+//! | `processes` | CPU time, helper threads, children: sampled |
 //! | `quota` | CPU quotas that held them back |
-//! | [`files`] | names of the files that followed requests go to |
-//! | [`summary`] | counts and followed requests → the record; pure |
+//! | `files` | names of the files that followed requests go to |
+//! | `summary` | counts and followed requests → the record; pure |
 //! | `threads` | who submits to a ring, and who waits for its completions; pure |
 //! | [`recording`] | followed requests in a file: written while they come, read again |
 //! | [`recorder`] | what is kept of followed requests: a file, or the slowest |
-//! | [`sampler`] | samples of their CPU time |
+//! | `sampler` | samples of their CPU time |
 //! | [`session`] | one watched span from its beginning to its end |
 //! | [`windows`] | when the probes are attached, where they are not all the time; pure |
 //! | [`metrics`] | counts so far, for those who scrape them |
-//! | [`rates`] | counts at two moments and what was followed between → rates; pure |
+//! | `rates` | counts at two moments and what was followed between → rates; pure |
 //! | [`live`] | a watched span of which rates are told while it lasts |
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`, `iotrail-answer`, `iotrail-probe`.
 
-pub mod allowed;
+mod allowed;
 pub mod command;
 pub mod end;
-pub mod files;
-pub mod left;
+mod files;
+mod left;
 pub mod live;
 pub mod metrics;
 pub mod namespace;
-pub mod processes;
+mod processes;
 mod quota;
-pub mod rates;
+mod rates;
 pub mod recorder;
 pub mod recording;
-pub mod rings;
-pub mod sampler;
+mod rings;
+mod sampler;
 pub mod session;
 pub mod subject;
-pub mod summary;
+mod summary;
 mod threads;
 pub mod windows;

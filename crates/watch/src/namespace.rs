@@ -209,7 +209,7 @@ impl Listed {
 }
 
 /// All processes whose rings /proc shows, by the kernel's numbers.
-pub fn with_rings(numbers: &Numbers) -> Vec<u32> {
+pub(crate) fn with_rings(numbers: &Numbers) -> Vec<u32> {
     let us = own_number_in_proc();
     let others = procfs::processes().into_iter().filter(|number| Some(*number) != us);
     others.filter(|number| super::rings::has_rings(*number)).filter_map(|number| numbers.of_proc(number)).collect()

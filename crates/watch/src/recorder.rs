@@ -61,7 +61,7 @@ pub struct Flight {
 }
 
 /// Takes followed requests as they come.
-pub struct Recorder {
+pub(crate) struct Recorder {
     to: To,
     completions: u64,
     next_note: Instant,
@@ -104,7 +104,7 @@ impl Recorder {
     }
 
     /// Whether losses are to be noted by now.
-    pub fn is_note_due(&self) -> bool {
+    pub(crate) fn is_note_due(&self) -> bool {
         Instant::now() >= self.next_note
     }
 
@@ -173,7 +173,7 @@ fn write(mut writer: Writer, entries: &[Entry], end: &End) -> Result<u64> {
 }
 
 /// This moment on both clocks.
-pub fn now() -> ClockOrigin {
+pub(crate) fn now() -> ClockOrigin {
     let monotonic_ns = monotonic_ns();
     let at = clock_gettime(ClockId::Realtime);
     ClockOrigin { monotonic_ns, unix_ns: at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64 }

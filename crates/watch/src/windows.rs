@@ -35,7 +35,7 @@ impl FromStr for Windows {
 
 /// What is to be done now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     Open,
     /// No more requests are chosen; those that are go on to their end.
     Finish,
@@ -51,7 +51,7 @@ enum State {
 
 /// Windows at random moments of their periods: regular ones would beat with what the program does regularly.
 #[derive(Debug)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     windows: Windows,
     random: Random,
     /// Of the next period.
@@ -91,7 +91,7 @@ impl Schedule {
         }
     }
 
-    pub fn is_finishing(&self) -> bool {
+    pub(crate) fn is_finishing(&self) -> bool {
         matches!(self.state, State::Finishing { .. })
     }
 

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use super::{ARM, Axis, File, to_json};
+use super::source::File;
+use super::stated::Axis;
+use super::values::to_json;
 use iotrail_answer::compare::Metric;
 use iotrail_base::error::Result;
-use iotrail_schema::run_record::{Expectation, Expected};
+use iotrail_schema::run_record::{ARM, Expectation, Expected};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -6,7 +6,8 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use super::{File, RawOptions};
+use super::raw::RawOptions;
+use super::source::File;
 use crate::experiment::fio;
 use crate::experiment::load::{Kind, Load};
 use iotrail_base::error::Result;

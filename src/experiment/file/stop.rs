@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::File;
+use super::source::File;
 use iotrail_base::error::Result;
 use iotrail_base::units::Span;
 use iotrail_schema::run_record::Stop;

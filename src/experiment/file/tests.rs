@@ -1,5 +1,8 @@
+use toml::Value;
+
 use super::*;
 use crate::experiment::builtin;
+use iotrail_schema::run_record::{ARM, Table};
 
 /// Line 1 is the name; the parts begin at lines 6, 8 and 10.
 const GOOD: &str = r#"name = "x"

@@ -1,5 +1,10 @@
+use serde_json::Map;
+
 use super::*;
-use iotrail_schema::measurement::Warning;
+use iotrail_schema::comparison::{Comparison, Disturbed, Verdict};
+use iotrail_schema::measurement::{Measurement, Warning};
+use iotrail_schema::run_record::{CellRecord, RunRecord, Table};
+use iotrail_stats::bootstrap::Counts;
 use iotrail_testing::sample;
 
 fn measured(iops: &[f64]) -> Vec<Measurement> {

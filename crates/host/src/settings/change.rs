@@ -126,7 +126,7 @@ impl Change {
     }
 
     /// Whether it has to wait for `other`: it was changed along with it, and would be changed again.
-    pub fn hangs_on(&self, other: &Change) -> bool {
+    pub(crate) fn hangs_on(&self, other: &Change) -> bool {
         matches!(self, Change::Along { of, .. } if of == other.subject())
     }
 }

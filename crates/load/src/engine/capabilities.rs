@@ -51,7 +51,7 @@ impl TargetKind {
     }
 
     /// How to name one where none was named.
-    pub fn name_one(self) -> &'static str {
+    pub(crate) fn name_one(self) -> &'static str {
         match self {
             Self::Nothing | Self::File => "name one with --file; a missing file is made with --size",
             Self::Generic => "name a namespace's generic device: --file /dev/ng0n1",
@@ -104,6 +104,6 @@ pub struct Failure {
 }
 
 /// Of an engine that adds nothing to what holds for all.
-pub fn no_other_remedy(_: &Failure) -> Option<&'static str> {
+pub(crate) fn no_other_remedy(_: &Failure) -> Option<&'static str> {
     None
 }

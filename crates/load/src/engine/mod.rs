@@ -23,12 +23,12 @@
 
 pub mod capabilities;
 pub mod io_uring;
-pub mod libaio;
-pub mod null;
-pub mod nvme;
-pub mod posix_aio;
-pub mod registry;
-pub mod sync;
+pub(crate) mod libaio;
+pub(crate) mod null;
+pub(crate) mod nvme;
+pub(crate) mod posix_aio;
+pub(crate) mod registry;
+pub(crate) mod sync;
 
 use std::io;
 use std::os::fd::RawFd;
@@ -196,7 +196,7 @@ impl Opening<'_> {
         self.job.fd.ok_or_else(|| self.no_target())
     }
 
-    pub fn no_target(&self) -> Error {
+    pub(crate) fn no_target(&self) -> Error {
         Error::input(format!("--engine {} needs a target", self.engine.name), "name one with --file")
     }
 }
@@ -213,7 +213,7 @@ pub struct Opened<S, R> {
 
 impl<S, R> Opened<S, R> {
     /// Of an engine without a ring.
-    pub fn ringless(submitter: S, reaper: R) -> Self {
+    pub(crate) fn ringless(submitter: S, reaper: R) -> Self {
         Self { submitter, reaper, granted: Vec::new(), sq_tid: None }
     }
 }
@@ -231,7 +231,7 @@ pub fn last_error() -> io::Error {
 }
 
 /// The time left until `deadline` as the kernel takes it; zero if it has passed.
-pub fn time_left(deadline: Instant) -> libc::timespec {
+pub(crate) fn time_left(deadline: Instant) -> libc::timespec {
     let left = deadline.saturating_duration_since(Instant::now());
     libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() }
 }

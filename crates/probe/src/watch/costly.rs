@@ -6,9 +6,14 @@ use std::time::Instant;
 
 use libbpf_rs::skel::Skel;
 
-use super::{AWAITED, ENTERED, Result, Watch, aio_is_due, attach, types, windows};
+use super::aio::{AWAITED, ENTERED, aio_is_due};
+use super::attached::{Costly, Watch, attach};
+use super::tables;
 use crate::pace::{Pace, Step};
+use crate::raw::peek;
 use crate::sampled_events::{SampledEvents, Sums};
+use crate::skel::types;
+use iotrail_base::error::Result;
 
 const COSTLY: [&str; 13] = [
     AWAITED,
@@ -29,14 +34,6 @@ const COSTLY: [&str; 13] = [
 /// Places of bios whose end was not seen that are left in the table before it is emptied.
 const LEFT: u32 = 2048;
 
-/// What is kept while they come and go.
-pub(super) struct Costly {
-    pace: Pace,
-    /// When they were attached last: what was counted up to there.
-    opened: Option<Sums>,
-    pub events: SampledEvents,
-}
-
 impl Watch<'_> {
     /// From here on they are there when there is little for them to do, and in windows when there is much. Call [`pace`](Self::pace)
     /// then, again and again.
@@ -48,9 +45,7 @@ impl Watch<'_> {
     /// Attaches or detaches them, if it is time to.
     pub fn pace(&mut self) -> Result<()> {
         let Some(mut costly) = self.costly.take() else { return Ok(()) };
-        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
-        // SAFETY: live and aligned; a program may be writing, and the next look sees it.
-        let needed = unsafe { std::ptr::read_volatile(&bss.calls_needed) } != 0;
+        let needed = peek(&self.bss().calls_needed) != 0;
         let done = match costly.pace.step(Instant::now(), self.costly_runs(), self.sum(|s| &s.posted), needed) {
             Some(Step::Open) => self.attach_costly().map(|()| costly.opened = Some(self.sums())),
             Some(Step::Close) => {
@@ -89,27 +84,24 @@ impl Watch<'_> {
             }
         }
         let now = iotrail_host::clock::monotonic_ns();
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        let bss = self.bss_mut();
         (bss.costly_since, bss.costly_gone) = (now, 0);
         Ok(())
     }
 
     fn detach_costly(&mut self) -> Result<()> {
-        self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").costly_gone = 1;
+        self.bss_mut().costly_gone = 1;
         self.links.retain(|(name, _)| !COSTLY.contains(name));
-        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
-        // SAFETY: live and aligned; programs may be writing, and a count that is a moment old is as good.
-        if unsafe { std::ptr::read_volatile(&bss.bios_followed) } > LEFT {
-            windows::clear(&self.skel.maps.bios)?;
-            self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").bios_followed = 0;
+        if peek(&self.bss().bios_followed) > LEFT {
+            tables::clear_buckets(&self.skel.maps.bios)?;
+            self.bss_mut().bios_followed = 0;
         }
         Ok(())
     }
 
-    fn sum(&self, of: fn(&types::cpu_slot) -> &u64) -> u64 {
-        let slots = &self.skel.maps.bss_data.as_deref().expect("the object has counters").slots;
-        // SAFETY: live and aligned; programs may be writing, and a count that is a moment old is as good.
-        slots.iter().take(self.cpus).map(|s| unsafe { std::ptr::read_volatile(of(s)) }).sum()
+    pub(super) fn sum(&self, of: fn(&types::cpu_slot) -> &u64) -> u64 {
+        let slots = &self.bss().slots;
+        slots.iter().take(self.cpus).map(|s| peek(of(s))).sum()
     }
 
     fn costly_runs(&self) -> u64 {

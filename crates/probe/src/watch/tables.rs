@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, libbpf_sys};
 
-use super::unreadable;
+use super::errors::unreadable;
 use crate::raw::read;
 use iotrail_base::error::{Error, Result};
 
@@ -110,4 +110,20 @@ pub(super) fn clear(map: &impl MapCore) -> Result<()> {
 fn bytes<K: Copy>(key: &K) -> &[u8] {
     // SAFETY: a live value of plain integers.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(key).cast(), size_of::<K>()) }
+}
+
+/// Empties a table of buckets; how many tags were in it.
+pub(super) fn clear_buckets(map: &impl MapCore) -> Result<u64> {
+    const TAGS: usize = size_of::<[u64; 8]>();
+    let mut tags = 0;
+    for key in map.keys() {
+        let Some(bucket) = map.lookup(&key, MapFlags::ANY).map_err(unreadable)? else { continue };
+        let here =
+            bucket[..TAGS].chunks_exact(size_of::<u64>()).filter(|tag| tag.iter().any(|byte| *byte != 0)).count();
+        if here > 0 {
+            tags += here as u64;
+            map.update(&key, &vec![0; bucket.len()], MapFlags::ANY).map_err(unreadable)?;
+        }
+    }
+    Ok(tags)
 }

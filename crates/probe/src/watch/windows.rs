@@ -6,7 +6,14 @@ use std::time::Duration;
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::{AWAITED, Interrupts, Result, Watch, aio_is_due, attach, entries, posix_aio, tables, types, unreadable};
+use super::aio::{AWAITED, aio_is_due};
+use super::attached::{Watch, Windows, attach};
+use super::errors::unreadable;
+use super::tables::{self, entries};
+use crate::posix_aio;
+use crate::raw::peek;
+use crate::skel::types;
+use iotrail_base::error::Result;
 
 /// They stay attached: what they tell is rare, and a ring's or a process's beginning is not told again. The last ones cost only
 /// who calls POSIX AIO, and take the kernel longer to be rid of than a window lasts. (A probe of one system call is none of
@@ -22,19 +29,6 @@ const ALWAYS: [&str; 9] = [
     posix_aio::AT_ONCE,
     posix_aio::EACH,
 ];
-
-/// What the windows that are over have left.
-#[derive(Default)]
-pub(super) struct Windows {
-    pub undecided: Vec<types::segment>,
-    pub skipped: u64,
-    pub unfinished: u64,
-    pub unreaped: u64,
-    pub overflowed: u64,
-    /// /proc's counts in them; `None`: not readable.
-    pub interrupts: Option<Interrupts>,
-    opened: Option<Interrupts>,
-}
 
 impl Watch<'_> {
     /// Instead of [`begin`](Watch::begin): counting begins with the first window.
@@ -59,7 +53,7 @@ impl Watch<'_> {
         if let Some(windows) = &mut self.windows {
             windows.opened = iotrail_host::irq::snapshot().ok();
         }
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        let bss = self.bss_mut();
         bss.finishing = 0;
         bss.counting = 1;
         Ok(())
@@ -67,22 +61,20 @@ impl Watch<'_> {
 
     /// From here on no request is chosen; counting goes on. What is left of the chosen ones.
     pub fn finish_window(&mut self) -> u32 {
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        let bss = self.bss_mut();
         bss.finishing = 1;
-        // SAFETY: live and aligned; programs are writing, and a count that is a moment old is as good.
-        unsafe { std::ptr::read_volatile(&bss.followed_now) }
+        peek(&bss.followed_now)
     }
 
     /// Counting stops, the programs go. Requests that were not followed to their end are unfinished.
     pub fn close_window(&mut self) -> Result<()> {
-        self.skel.maps.bss_data.as_deref_mut().expect("the object has counters").counting = 0;
+        self.bss_mut().counting = 0;
         let now = iotrail_host::irq::snapshot().ok();
         self.detach();
         // Programs that are under way come to their end.
         std::thread::sleep(Duration::from_millis(2));
-        let bss = self.skel.maps.bss_data.as_deref().expect("the object has counters");
         // Mostly there are none: then the table need not be walked.
-        let (_, mut open) = if bss.followed_now > 0 { self.kept()? } else { Default::default() };
+        let (_, mut open) = if self.bss().followed_now > 0 { self.kept()? } else { Default::default() };
         let overflowed = self.without_overflowed(&mut open)?;
         let skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
         let aio = self.open_aio()?;
@@ -98,7 +90,7 @@ impl Watch<'_> {
                 None => windows.interrupts = Some(grown),
             }
         }
-        let maps = &mut self.skel.maps;
+        let maps = &self.skel.maps;
         for (tid, state) in entries::<u32, types::thread_state>(&maps.threads)? {
             windows.undecided.extend(state.segments.into_iter().filter(|s| s.count > 0));
             tables::delete(&maps.threads, &tid)?;
@@ -106,18 +98,18 @@ impl Watch<'_> {
         // Their results may be reaped before the next window.
         tables::clear(&maps.aio_requests)?;
         tables::clear(&maps.overflowed)?;
-        let bss = maps.bss_data.as_deref_mut().expect("the object has counters");
-        for slot in &mut bss.slots {
+        for slot in &mut self.bss_mut().slots {
             windows.undecided.extend(slot.segments.into_iter().filter(|s| s.count > 0));
             forget_the_moment(slot);
         }
-        if bss.followed_now > 0 {
-            windows.unfinished += clear(&maps.requests)?.saturating_sub(skipped + overflowed);
-            bss.followed_now = 0;
+        if self.bss().followed_now > 0 {
+            let cleared = tables::clear_buckets(&self.skel.maps.requests)?;
+            windows.unfinished += cleared.saturating_sub(skipped + overflowed);
+            self.bss_mut().followed_now = 0;
         }
-        if bss.bios_followed > 0 {
-            clear(&maps.bios)?;
-            bss.bios_followed = 0;
+        if self.bss().bios_followed > 0 {
+            tables::clear_buckets(&self.skel.maps.bios)?;
+            self.bss_mut().bios_followed = 0;
         }
         self.leave_lying()?;
         self.windows = Some(windows);
@@ -125,8 +117,8 @@ impl Watch<'_> {
     }
 
     /// What lies in completion queues when a window ends was not seen to be taken.
-    fn leave_lying(&mut self) -> Result<()> {
-        if self.skel.maps.bss_data.as_deref().expect("the object has counters").lying_now == 0 {
+    pub(super) fn leave_lying(&mut self) -> Result<()> {
+        if self.bss().lying_now == 0 {
             return Ok(());
         }
         for (place, queue) in entries::<u32, types::lying_queue>(&self.skel.maps.lying_queues)? {
@@ -136,7 +128,7 @@ impl Watch<'_> {
                 self.skel.maps.lying_queues.update(&place.to_ne_bytes(), &empty, MapFlags::ANY).map_err(unreadable)?;
             }
         }
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has counters");
+        let bss = self.bss_mut();
         (bss.lying_now, bss.lying_groups) = (0, Default::default());
         Ok(())
     }
@@ -160,20 +152,4 @@ fn forget_the_moment(slot: &mut types::cpu_slot) {
     (slot.in_irq, slot.in_vector, slot.in_softirq) = (0, 0, 0);
     (slot.watched_here, slot.waking, slot.kicks_watched) = (0, 0, 0);
     slot.raiser = zero.raiser;
-}
-
-/// Empties a table of buckets; how many tags were in it.
-pub(super) fn clear(map: &impl MapCore) -> Result<u64> {
-    const TAGS: usize = size_of::<[u64; 8]>();
-    let mut tags = 0;
-    for key in map.keys() {
-        let Some(bucket) = map.lookup(&key, MapFlags::ANY).map_err(unreadable)? else { continue };
-        let here =
-            bucket[..TAGS].chunks_exact(size_of::<u64>()).filter(|tag| tag.iter().any(|byte| *byte != 0)).count();
-        if here > 0 {
-            tags += here as u64;
-            map.update(&key, &vec![0; bucket.len()], MapFlags::ANY).map_err(unreadable)?;
-        }
-    }
-    Ok(tags)
 }

@@ -1,5 +1,11 @@
-use super::*;
-use iotrail_report::check::State;
+use super::clock::clocks;
+use super::cpus::isolation;
+use super::kernel::{locked, symbols};
+use super::target::{delivered, movable, poll_queues, taking};
+use iotrail_host::block::Disk;
+use iotrail_host::{clock, lockdown};
+use iotrail_report::check::{Cpus, State};
+use iotrail_schema::measurement::{Target, TargetInterrupt};
 
 fn interrupt(irq: u32, name: &str, cpus: &[u32]) -> TargetInterrupt {
     TargetInterrupt { irq, name: name.into(), cpus: cpus.into() }

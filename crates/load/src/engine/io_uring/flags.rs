@@ -55,7 +55,7 @@ impl Flag {
     }
 
     /// The flags without which the kernel never takes this one: what a probe of this flag alone has to set.
-    pub fn companions(self) -> u32 {
+    pub(crate) fn companions(self) -> u32 {
         self.entry().with
     }
 }
@@ -183,7 +183,7 @@ impl Setup {
 }
 
 /// The names of those flags in `bits` that a load may ask for: others (entries of twice the size) are its engine's business.
-pub fn names(bits: u32, cq_entries: Option<u32>) -> Vec<String> {
+pub(crate) fn names(bits: u32, cq_entries: Option<u32>) -> Vec<String> {
     setup_flag::names(Flag::ALL.iter().fold(0, |all, f| all | f.bit()) & bits, cq_entries)
 }
 

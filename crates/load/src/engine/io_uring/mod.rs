@@ -11,8 +11,8 @@
 //! | any | enters when IORING_SQ_CQ_OVERFLOW is set: nothing else moves what has overflown |
 //! | all others | makes none |
 
-pub mod cmd;
-pub mod entry;
+pub(crate) mod cmd;
+pub(crate) mod entry;
 pub mod flags;
 pub mod refusal;
 pub mod ring;

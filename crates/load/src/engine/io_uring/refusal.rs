@@ -20,14 +20,14 @@ pub struct Words {
     pub smaller_ring: &'static str,
 }
 
-pub const LOAD: Words = Words {
+pub(crate) const LOAD: Words = Words {
     without_rings: "use --engine libaio",
     fewer_rings: "use fewer --jobs",
     smaller_ring: "use a smaller --depth",
 };
 
 /// io_uring_setup failed. Why is the machine's to say (`iotrail_host::refusal`); here stands what the user can do about it.
-pub fn of_setup(config: &Config, words: &Words, cause: io::Error) -> Error {
+pub(crate) fn of_setup(config: &Config, words: &Words, cause: io::Error) -> Error {
     const WHAT: &str = "cannot set up an io_uring";
     let (what, instead) = match cause.raw_os_error() {
         Some(libc::EINVAL) => return invalid(config, words, cause),
@@ -91,7 +91,7 @@ fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
 }
 
 /// Requested is not granted: an answer without a flag that was asked for is an error.
-pub fn not_granted(asked: u32, answer: &sys::io_uring_params) -> Result<()> {
+pub(crate) fn not_granted(asked: u32, answer: &sys::io_uring_params) -> Result<()> {
     let missing = super::flags::names(asked & !answer.flags, None);
     if missing.is_empty() {
         return Ok(());
@@ -103,7 +103,7 @@ pub fn not_granted(asked: u32, answer: &sys::io_uring_params) -> Result<()> {
 }
 
 /// io_uring_register failed for `what`.
-pub fn of_register(what: &str, config: &Config, memory: &Memory, cause: io::Error) -> Error {
+pub(crate) fn of_register(what: &str, config: &Config, memory: &Memory, cause: io::Error) -> Error {
     let buffers = what == "the buffers";
     let kib = (memory.slots as usize * memory.stride).div_ceil(1024);
     match cause.raw_os_error() {

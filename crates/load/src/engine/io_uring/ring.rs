@@ -13,7 +13,7 @@ use crate::engine::last_error;
 
 /// What the engine relies on: one mapping for both queues (5.4), completions kept on overflow (5.5), a timeout with
 /// the wait (5.11).
-pub const FEATURES: u32 = sys::IORING_FEAT_SINGLE_MMAP | sys::IORING_FEAT_NODROP | sys::IORING_FEAT_EXT_ARG;
+pub(crate) const FEATURES: u32 = sys::IORING_FEAT_SINGLE_MMAP | sys::IORING_FEAT_NODROP | sys::IORING_FEAT_EXT_ARG;
 
 /// A mapping that is unmapped when dropped.
 struct Mapping {
@@ -173,7 +173,7 @@ fn shifts(params: &sys::io_uring_params) -> (u32, u32) {
 }
 
 /// io_uring_setup(2) alone.
-pub fn setup(sq_entries: u32, params: &mut sys::io_uring_params) -> io::Result<OwnedFd> {
+pub(crate) fn setup(sq_entries: u32, params: &mut sys::io_uring_params) -> io::Result<OwnedFd> {
     // SAFETY: `params` is a live structure of the size that the kernel reads and writes.
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, sq_entries, params as *mut sys::io_uring_params) };
     if fd < 0 {
@@ -184,7 +184,7 @@ pub fn setup(sq_entries: u32, params: &mut sys::io_uring_params) -> io::Result<O
 }
 
 /// Parameters with these flags and nothing else.
-pub fn params(flags: u32) -> sys::io_uring_params {
+pub(crate) fn params(flags: u32) -> sys::io_uring_params {
     // SAFETY: a plain C structure, valid when all zero.
     let mut p: sys::io_uring_params = unsafe { std::mem::zeroed() };
     p.flags = flags;

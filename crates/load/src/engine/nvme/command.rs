@@ -40,7 +40,8 @@ pub struct Completed {
 const _: () = assert!(size_of::<Command>() == 64 && size_of::<Completed>() == 16);
 
 impl Completed {
-    pub fn phase(&self) -> bool {
+    #[cfg(test)]
+    fn phase(&self) -> bool {
         self.status & 1 != 0
     }
 

@@ -3,14 +3,14 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::wire::HEADER;
 use iotrail_base::units::Bytes;
 
 /// One request from a connection, and the bytes of its response; `None`: the sender has gone.
-fn next(socket: &mut TcpStream) -> Option<Vec<u8>> {
+pub(super) fn next(socket: &mut TcpStream) -> Option<Vec<u8>> {
     let mut header = [0; HEADER];
     socket.read_exact(&mut header).ok()?;
     let [body, response] = [0, 4].map(|at| u32::from_le_bytes(std::array::from_fn(|i| header[at + i])) as usize);
@@ -21,7 +21,7 @@ fn next(socket: &mut TcpStream) -> Option<Vec<u8>> {
 }
 
 /// Serves every connection on a thread of its own, which ends with it.
-fn bad(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Address {
+pub(super) fn bad(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
     let serve = Arc::new(serve);
@@ -330,88 +330,4 @@ fn a_server_that_does_not_come_back() {
     let sent = run(&spec(&o), &at, &mut |_| Ok(()), &mut progress, &NOT_STOPPED).unwrap();
     let e = sent.broken_off.unwrap().to_string();
     assert!(e.contains("cannot connect to") && e.contains("Connection refused"), "{e}");
-}
-
-/// Latency of an open loop counts from the intended time: what a server held up is seen in all requests that were to come meanwhile.
-#[test]
-fn a_pause_is_seen_in_every_request_that_it_delayed() {
-    let pause = || after_pause(Duration::from_millis(300));
-    let o = SenderOptions { connections: 1, window: 1, count: Some(200), warmup: Span(Duration::ZERO), ..options() };
-    let open = send(&SenderOptions { rate: Some(1000.0), ..o.clone() }, &pause()).unwrap();
-    // The 200 requests were to come within 200 ms, and none was answered before 300 ms: each took 100 ms at least.
-    assert!(open.histogram.min() >= 99_000_000, "{} ns", open.histogram.min());
-    assert!(open.record.worst_lag_ns.unwrap() >= 250_000_000);
-    assert!(open.warnings.iter().any(|w| w.code == "rate_lag"));
-    assert_eq!((open.record.unsent, open.responses), (Some(0), 200));
-    let closed = send(&o, &pause()).unwrap();
-    assert_eq!(closed.responses, 200);
-    assert!(closed.histogram.max() >= 300_000_000 && closed.histogram.value_at_quantile(0.5) < closed.histogram.max());
-}
-
-/// Echoes, but holds its first answer back.
-fn after_pause(pause: Duration) -> Address {
-    bad(move |mut socket| {
-        let mut first = true;
-        while let Some(bytes) = next(&mut socket) {
-            if std::mem::take(&mut first) {
-                std::thread::sleep(pause);
-            }
-            let _ = socket.write_all(&bytes);
-        }
-    })
-}
-
-/// What could not be sent before the end is told.
-#[test]
-fn an_open_loop_says_what_it_could_not_send() {
-    let count = Arc::new(AtomicU64::new(0));
-    let seen = Arc::clone(&count);
-    let slow = bad(move |mut socket| {
-        while let Some(bytes) = next(&mut socket) {
-            seen.fetch_add(1, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_millis(20));
-            let _ = socket.write_all(&bytes);
-        }
-    });
-    let o = SenderOptions {
-        connections: 1,
-        rate: Some(1000.0),
-        count: None,
-        runtime: Some(Span(Duration::from_millis(200))),
-        warmup: Span(Duration::ZERO),
-        ..options()
-    };
-    let sent = send(&o, &slow).unwrap();
-    let r = &sent.record;
-    // 200 were due, and at most ten could go; the last one may have been due at the very end.
-    assert!((1..=11).contains(&r.requests) && r.requests == count.load(Ordering::Relaxed), "{r:?}");
-    assert!((r.requests + r.unsent.unwrap()).abs_diff(200) <= 1, "{r:?}");
-    assert!(sent.warnings.iter().any(|w| w.code == "rate_not_met"));
-}
-
-/// A burst is sent only when there is room for all of it.
-#[test]
-fn bursts_come_whole() {
-    // Answers four at a time, and only once four have come: with anything less the load would be given up.
-    let fours = bad(|mut socket| {
-        loop {
-            let four: Option<Vec<_>> = (0..4).map(|_| next(&mut socket)).collect();
-            let Some(four) = four else { return };
-            if socket.write_all(&four.concat()).is_err() {
-                return;
-            }
-        }
-    });
-    for rate in [None, Some(10_000.0)] {
-        let o = SenderOptions {
-            connections: 3,
-            window: 6,
-            burst: 4,
-            rate,
-            count: Some(1200),
-            warmup: Span(Duration::ZERO),
-            ..options()
-        };
-        assert_eq!(send(&o, &fours).unwrap().responses, 1200);
-    }
 }

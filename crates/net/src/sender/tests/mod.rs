@@ -2,6 +2,7 @@
 
 mod faults;
 mod options;
+mod paces;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -1,0 +1,60 @@
+//! Two measurements that each may be in order, and not comparable with each other.
+
+use super::cpus::{cpu_list, mhz, moved};
+use super::threshold::MATTERS;
+use iotrail_base::words::percent;
+use iotrail_schema::measurement::{Circumstances, Measurement};
+
+/// Why these two must not be compared with each other, though each alone may be in order; empty: they may.
+pub fn reasons_between(a: &Measurement, b: &Measurement) -> Vec<String> {
+    let Some((ca, cb)) = a.circumstances.as_ref().zip(b.circumstances.as_ref()) else { return Vec::new() };
+    let mut reasons = Vec::new();
+    let cached = |m: &Measurement, c: &Circumstances| {
+        (!m.load.direct && m.load.file.is_some()).then_some(c.page_cache.as_ref()).flatten().map(|p| p.resident.before)
+    };
+    if let Some((x, y)) = cached(a, ca).zip(cached(b, cb))
+        && (x - y).abs() > MATTERS
+    {
+        reasons.push(format!(
+            "{} of the target was in the page cache before one, {} before the other",
+            percent(x),
+            percent(y)
+        ));
+    }
+    let khz = |c: &Circumstances| c.frequency_khz.map(|f| (f.before + f.after) as f64 / 2.0);
+    if let Some((x, y)) = khz(ca).zip(khz(cb))
+        && x > 0.0
+        && (y / x - 1.0).abs() > MATTERS
+    {
+        reasons.push(format!("the CPUs ran at {} in one and at {} in the other", mhz(x), mhz(y)));
+    }
+    if let Some((irq, before, after)) = moved(&ca.interrupts_after, &cb.interrupts_after) {
+        reasons.push(format!(
+            "the target's interrupt {irq} came to CPU {} in one and to CPU {} in the other",
+            cpu_list(before),
+            cpu_list(after)
+        ));
+    }
+    reasons
+}
+
+/// Failed I/Os that one side has more than the other, as a share of all: less is in the noise of any comparison.
+const FAILED: f64 = 0.01;
+
+/// Why two sides are not of one load though neither was asked to be another: of the one more failed, and a failed I/O is other work.
+pub fn failed_apart(a: (&str, &[&Measurement]), b: (&str, &[&Measurement])) -> Option<String> {
+    let share = |of: &[&Measurement]| {
+        let sum = |f: fn(&Measurement) -> u64| of.iter().map(|m| f(m)).sum::<u64>() as f64;
+        sum(|m| m.errors) / sum(|m| m.ios).max(1.0)
+    };
+    let (x, y) = (share(a.1), share(b.1));
+    ((x - y).abs() > FAILED).then(|| {
+        format!(
+            "{} of the I/Os of {} failed and {} of those of {}: a failed I/O is other work",
+            percent(x),
+            a.0,
+            percent(y),
+            b.0
+        )
+    })
+}

@@ -1,0 +1,53 @@
+//! What the load itself did.
+
+use crate::unit::Unit;
+use iotrail_base::words::{count, list, percent};
+use iotrail_schema::measurement::{Circumstances, Measurement, Warning};
+use iotrail_stats::steady;
+
+/// Throughput that changes by so much from one half to the other is said: a linear course of 10 % over the span does that,
+/// which is the slope that the SNIA's test specification allows in steady state.
+const CHANGES: f64 = 0.05;
+
+/// And by so much, the mean is of no state that the storage was in: the same specification's limit for any excursion.
+const CHANGES_TOO_MUCH: f64 = 0.20;
+
+pub(super) fn not_granted(m: &Measurement) -> Option<Warning> {
+    let ring = &m.load.ring;
+    let missing: Vec<String> = ring.requested.iter().filter(|f| !granted(f, &ring.granted)).cloned().collect();
+    (!missing.is_empty()).then(|| {
+        Warning::new(
+            "not_granted",
+            format!("the kernel did not grant {}", list(&missing)),
+            "`iotrail check` says which kernel has it",
+        )
+    })
+}
+
+/// The kernel rounds the size of the completion queue up and names the result.
+pub(super) fn granted(flag: &str, granted: &[String]) -> bool {
+    match flag.split_once('=') {
+        Some((name, _)) => granted.iter().any(|g| g.split_once('=').is_some_and(|(n, _)| n == name)),
+        None => granted.iter().any(|g| g == flag),
+    }
+}
+
+pub(super) fn not_steady(m: &Measurement, c: &Circumstances) -> Option<Warning> {
+    let t = c.throughput.as_ref()?;
+    let trend = steady::trend(&t.ios)?;
+    if !trend.real || trend.change.abs() < CHANGES {
+        return None;
+    }
+    let per_s = |n: f64| count(n / (t.interval_ns as f64 / 1e9));
+    let unit = Unit::of(m).per_second();
+    let course = if trend.change < 0.0 { "fell" } else { "rose" };
+    let text = format!(
+        "throughput {course} by {} from the first half of the measurement ({} {unit}) to the second ({} {unit})",
+        percent(trend.change.abs()),
+        per_s(trend.first),
+        per_s(trend.second)
+    );
+    let remedy = "use a longer --warmup and a longer --runtime, until it no longer changes";
+    let code = if trend.change.abs() >= CHANGES_TOO_MUCH { "unsteady" } else { "not_steady" };
+    Some(Warning::new(code, text, remedy))
+}

@@ -1,0 +1,297 @@
+//! Each rule on both sides of its threshold.
+
+use super::*;
+use iotrail_schema::measurement::{
+    BeforeAfter, Circumstances, DeviceBytes, Measurement, PageCache, TargetInterrupt, Throughput,
+};
+use iotrail_testing::sample;
+
+/// A direct read load of 400 MiB in 2 s, with nothing wrong, changed by `change`.
+fn with(change: impl FnOnce(&mut Measurement, &mut Circumstances)) -> Measurement {
+    let mut m = sample::measurement();
+    m.warnings.clear();
+    let mut c = sample::circumstances();
+    c.span_ns = 2_000_000_000;
+    c.device = Some(DeviceBytes { read_bytes: 400 << 20, written_bytes: 0, asked_bytes: 400 << 20 });
+    change(&mut m, &mut c);
+    m.circumstances = Some(c);
+    m
+}
+
+fn said(change: impl FnOnce(&mut Measurement, &mut Circumstances)) -> Vec<(String, String)> {
+    warnings(&with(change)).into_iter().map(|w| (w.code, w.text)).collect()
+}
+
+fn text(code: &str, change: impl FnOnce(&mut Measurement, &mut Circumstances)) -> String {
+    let said = said(change);
+    assert_eq!(said.iter().map(|(c, _)| c.as_str()).collect::<Vec<_>>(), [code]);
+    said[0].1.clone()
+}
+
+fn nothing(change: impl FnOnce(&mut Measurement, &mut Circumstances)) {
+    assert_eq!(said(change), []);
+}
+
+fn moved_bytes(read: u64, written: u64) -> impl FnOnce(&mut Measurement, &mut Circumstances) {
+    move |_, c| c.device = Some(DeviceBytes { read_bytes: read, written_bytes: written, asked_bytes: 400 << 20 })
+}
+
+#[test]
+fn a_healthy_measurement_and_one_without_circumstances_say_nothing() {
+    assert_eq!(warnings(&sample::measurement()), []);
+    nothing(|_, _| {});
+    let mut m = with(|_, _| {});
+    m.circumstances = None;
+    assert_eq!(warnings(&m), []);
+    assert_eq!((disturbances(&m), another_load(&m)), (vec![], vec![]));
+}
+
+#[test]
+fn the_disk_did_more_than_was_asked_for() {
+    // 5 % of 400 MiB are 20 MiB; 512 KiB, and 128 KiB for each of 2 s.
+    let allowed = (20 << 20) + (768 << 10);
+    nothing(moved_bytes((400 << 20) + allowed, 0));
+    nothing(moved_bytes(400 << 20, allowed));
+    assert_eq!(
+        text("other_io", moved_bytes((400 << 20) + allowed + 4096, 0)),
+        "beside the load's 400 MiB the disk did 20.8 MiB of reads for others"
+    );
+    assert_eq!(
+        text("other_io", moved_bytes(410 << 20, 30 << 20)),
+        "beside the load's 400 MiB the disk did 10.0 MiB of reads and 30.0 MiB of writes for others"
+    );
+    // A tenth of a second: a few pages are 5 % of it and still nothing.
+    let short = |pages: u64| {
+        move |_: &mut Measurement, c: &mut Circumstances| {
+            c.span_ns = 100_000_000;
+            let asked = 100 * 4096;
+            c.device = Some(DeviceBytes { read_bytes: asked + pages * 4096, written_bytes: 0, asked_bytes: asked });
+        }
+    };
+    nothing(short(130));
+    assert_eq!(text("other_io", short(140)), "beside the load's 400 KiB the disk did 560 KiB of reads for others");
+}
+
+#[test]
+fn writes_and_mixtures_are_judged_by_what_they_move() {
+    let rw = |rw: &'static str, read: u64, written: u64| {
+        move |m: &mut Measurement, c: &mut Circumstances| {
+            m.load.rw = rw.into();
+            moved_bytes(read << 20, written << 20)(m, c);
+        }
+    };
+    nothing(rw("randwrite", 0, 410));
+    nothing(rw("randrw", 190, 215));
+    assert_eq!(
+        text("other_io", rw("write", 50, 400)),
+        "beside the load's 400 MiB the disk did 50.0 MiB of reads for others"
+    );
+    assert_eq!(text("other_io", rw("randrw", 190, 300)), "beside the load's 400 MiB the disk did 90.0 MiB for others");
+    let mirrored = |m: &mut Measurement, c: &mut Circumstances| {
+        rw("randwrite", 0, 800)(m, c);
+        m.host.target.as_mut().unwrap().device = Some("sda+sdb".into());
+    };
+    nothing(mirrored);
+}
+
+#[test]
+fn the_disk_did_less_than_was_asked_for() {
+    nothing(moved_bytes(380 << 20, 0));
+    assert_eq!(
+        text("not_from_device", moved_bytes(10 << 20, 0)),
+        "of 400 MiB read by direct I/O the disk did 10.0 MiB: the rest never reached it"
+    );
+    let looped = |m: &mut Measurement, c: &mut Circumstances| {
+        m.host.target.as_mut().unwrap().queue_device = Some("loop0".into());
+        moved_bytes(10 << 20, 0)(m, c);
+    };
+    assert_eq!(
+        text("not_from_device", looped),
+        "of 400 MiB read by direct I/O on loop0 the disk below it, vda, did 10.0 MiB: the rest never reached it"
+    );
+    // Through the page cache that is the purpose.
+    nothing(|m, c| {
+        m.load.direct = false;
+        moved_bytes(0, 0)(m, c);
+    });
+    nothing(|_, c| c.device = None);
+}
+
+fn buffered(before: f64, after: f64, read: u64) -> impl FnOnce(&mut Measurement, &mut Circumstances) {
+    move |m, c| {
+        m.load.direct = false;
+        c.page_cache = Some(PageCache { resident: BeforeAfter { before, after }, dirty: None });
+        moved_bytes(read << 20, 0)(m, c);
+    }
+}
+
+#[test]
+fn reads_from_a_cache_that_fills_are_of_two_kinds() {
+    nothing(buffered(1.0, 1.0, 0));
+    nothing(buffered(0.40, 0.44, 200));
+    nothing(buffered(0.0, 0.4, 400)); // cold throughout
+    assert_eq!(
+        text("cache_changed", buffered(0.1, 0.6, 200)),
+        "10 % of the target was in the page cache at the beginning and 60 % at the end: part of the reads came from memory, \
+         and that part changed"
+    );
+    let reasons = |a: f64, b: f64| reasons_between(&with(buffered(a, a, 0)), &with(buffered(b, b, 0)));
+    assert_eq!(reasons(0.50, 0.54), Vec::<String>::new());
+    assert_eq!(reasons(0.0, 1.0), ["0 % of the target was in the page cache before one, 100 % before the other"]);
+}
+
+#[test]
+fn direct_io_over_pages_that_wait_to_be_written() {
+    let dirty = |share: f64| {
+        move |_: &mut Measurement, c: &mut Circumstances| {
+            let of = |x| BeforeAfter { before: x, after: 0.0 };
+            c.page_cache = Some(PageCache { resident: of(0.5), dirty: Some(of(share)) });
+        }
+    };
+    nothing(dirty(0.009));
+    assert_eq!(
+        text("dirty_cache", dirty(0.25)),
+        "25 % of the target waited in the page cache to be written: direct I/O there has to write it first"
+    );
+}
+
+#[test]
+fn what_a_quota_keeps_waiting_waits_for_nobody_else() {
+    let waits = |throttled_ns| {
+        let said = said(|_, c| (c.throttled_ns, c.run_queue_wait_ns) = (Some(throttled_ns), Some(900_000_000)));
+        said.into_iter().map(|(code, _)| code).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(0), ["cpu_contended"]);
+    assert_eq!(waits(880_000_000), ["throttled"]);
+}
+
+#[test]
+fn stolen_and_throttled_time() {
+    nothing(|_, c| c.steal_ns = Some(200_000_000)); // 5 % of 2 CPUs
+    assert_eq!(text("steal", |_, c| c.steal_ns = Some(210_000_000)), "the hypervisor took 5 % of the time of CPU 0,1");
+    // 10 % of 100 ms, and two ticks.
+    nothing(|_, c| (c.steal_ns, c.span_ns) = (Some(20_000_000), 100_000_000));
+    nothing(|_, c| c.throttled_ns = Some(20_000_000));
+    assert_eq!(
+        text("throttled", |_, c| (c.throttled_ns, c.cpu_quota) = (Some(900_000_000), Some(0.5))),
+        "the control group's quota of 0.50 CPUs kept its threads off the CPU for 900 ms in 2.00 s"
+    );
+}
+
+#[test]
+fn heat_and_frequency() {
+    assert_eq!(text("thermal", |_, c| c.thermal_throttles = Some(1)), "the CPUs slowed down 1 time to stay cool");
+    nothing(|_, c| c.thermal_throttles = Some(0));
+    let khz = |before, after| {
+        move |_: &mut Measurement, c: &mut Circumstances| c.frequency_khz = Some(BeforeAfter { before, after })
+    };
+    nothing(khz(3_000_000, 2_860_000));
+    assert_eq!(
+        text("frequency_changed", khz(3_000_000, 2_400_000)),
+        "CPU 0,1 ran at 3000 MHz before and at 2400 MHz after"
+    );
+    assert_eq!(
+        reasons_between(&with(khz(3_000_000, 3_000_000)), &with(khz(2_400_000, 2_500_000))),
+        ["the CPUs ran at 3000 MHz in one and at 2450 MHz in the other"]
+    );
+}
+
+#[test]
+fn more_failed_on_one_side() {
+    let failed = |errors| with(|m, _| (m.ios, m.errors) = (1_000, errors));
+    let apart = |a: u64, b: u64| {
+        let (a, b) = (failed(a), failed(b));
+        failed_apart(("old", &[&a]), ("new", &[&b]))
+    };
+    let said = "0 % of the I/Os of old failed and 50 % of those of new: a failed I/O is other work";
+    assert_eq!(apart(0, 500).unwrap(), said);
+    assert!(apart(11, 0).is_some());
+    assert_eq!([apart(10, 0), apart(500, 505), apart(0, 0)], [None, None, None]);
+}
+
+#[test]
+fn an_interrupt_that_moved() {
+    let to = |cpus: Vec<u32>| {
+        move |_: &mut Measurement, c: &mut Circumstances| {
+            c.interrupts_after = vec![TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus }];
+        }
+    };
+    assert_eq!(
+        text("interrupt_moved", to(vec![0])),
+        "interrupt 36 of the target went to CPU 1 and goes to CPU 0 since"
+    );
+    nothing(|_, c| c.interrupts_after = vec![]); // not to be read
+    assert_eq!(
+        reasons_between(&with(to(vec![1])), &with(to(vec![0]))),
+        ["the target's interrupt 36 came to CPU 1 in one and to CPU 0 in the other"]
+    );
+}
+
+#[test]
+fn flags_that_were_not_granted() {
+    let ring = |asked: &[&str], got: &[&str]| {
+        let owned = |v: &[&str]| v.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let (asked, got) = (owned(asked), owned(got));
+        move |m: &mut Measurement, _: &mut Circumstances| (m.load.ring.requested, m.load.ring.granted) = (asked, got)
+    };
+    nothing(ring(&["cqsize=60", "sqpoll"], &["sqpoll", "cqsize=64"]));
+    assert_eq!(
+        text("not_granted", ring(&["coop_taskrun", "sqpoll", "iopoll"], &["sqpoll"])),
+        "the kernel did not grant coop_taskrun and iopoll"
+    );
+}
+
+#[test]
+fn a_cpu_that_something_else_had() {
+    let wait = |ns: u64| move |_: &mut Measurement, c: &mut Circumstances| c.run_queue_wait_ns = Some(ns);
+    nothing(wait(200_000_000)); // 10 % of 2 s
+    assert_eq!(
+        text("cpu_contended", wait(500_000_000)),
+        "the load's threads could have run for 25 % of the time in which something else had their CPU"
+    );
+    // Asked for.
+    let own = |change: fn(&mut Measurement)| {
+        nothing(|m, c| {
+            c.run_queue_wait_ns = Some(500_000_000);
+            change(m);
+        });
+    };
+    own(|m| m.load.neighbour = "busy:1".into());
+    own(|m| m.load.jobs = 2);
+    own(|m| m.load.reaper = "thread".into());
+    own(|m| m.load.force_async = true);
+    own(|m| m.load.engine = "posix_aio".into());
+}
+
+#[test]
+fn throughput_that_changes() {
+    let course = |first: u64, second: u64| {
+        move |_: &mut Measurement, c: &mut Circumstances| {
+            let ios = (0..40).map(|n| (if n < 20 { first } else { second }) + n % 3).collect();
+            c.throughput = Some(Throughput { interval_ns: 50_000_000, ios });
+        }
+    };
+    nothing(course(1000, 960));
+    assert_eq!(
+        text("not_steady", course(1000, 900)),
+        "throughput fell by 10 % from the first half of the measurement (20.0 k IOPS) to the second (18.0 k IOPS)"
+    );
+    assert_eq!(
+        text("unsteady", course(500, 700)),
+        "throughput rose by 40 % from the first half of the measurement (10.0 k IOPS) to the second (14.0 k IOPS)"
+    );
+}
+
+#[test]
+fn a_disturbance_is_not_another_load() {
+    let mut m = with(|_, _| {});
+    m.warnings = vec![
+        Warning::new("not_steady", "it changes a little", ""),
+        Warning::new("steal", "the hypervisor took 9 %", ""),
+        Warning::new("unpinned", "1 threads were moved off their CPU", ""),
+    ];
+    assert_eq!(
+        (disturbances(&m), another_load(&m)),
+        (vec!["the hypervisor took 9 %".to_owned()], vec!["1 threads were moved off their CPU".to_owned()],)
+    );
+}

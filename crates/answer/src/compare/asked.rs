@@ -1,0 +1,57 @@
+//! What a run's arms are compared on, and where.
+
+use serde_json::{Map, Value};
+
+use super::metric::Metric;
+use iotrail_schema::run_record::{ARM, CellRecord, RunRecord, Table};
+
+/// What a run's arms are compared on: what it says, else what its table is about. Where times mean nothing, counts.
+pub fn metrics(record: &RunRecord) -> Vec<Metric> {
+    let asked = asked_metrics(record);
+    if !record.is_emulated() {
+        return asked;
+    }
+    let counts: Vec<Metric> = asked.into_iter().filter(|m| !m.is_of_time()).collect();
+    if counts.is_empty() { Metric::COUNTS.to_vec() } else { counts }
+}
+
+fn asked_metrics(record: &RunRecord) -> Vec<Metric> {
+    match (record.metrics.is_empty(), record.table) {
+        (true, Table::Delivery) => vec![Metric::Iops, Metric::LatencyP99],
+        (true, Table::Cost) => vec![Metric::Elapsed],
+        (true, Table::Placement) => vec![Metric::Iops, Metric::LatencyMean, Metric::LatencyP99],
+        (true, Table::ModeSwitches) => vec![Metric::Iops, Metric::LatencyP99_99, Metric::ModeSwitchesPerIo],
+        (true, Table::Delays) => vec![Metric::LatencyMean, Metric::LatencyP99, Metric::Iops],
+        (true, Table::Timelines) => vec![Metric::Iops, Metric::LatencyMean],
+        (true, Table::Shares) => vec![Metric::CpuPerIo, Metric::Iops],
+        (true, Table::Wakeups) => vec![Metric::LatencyMean, Metric::CpuPerIo],
+        (true, Table::Punts) => vec![Metric::LatencyMean, Metric::CpuPerIo],
+        (true, Table::Net) => vec![Metric::Iops, Metric::CpuPerIo, Metric::LatencyP99],
+        (true, Table::Order) => vec![Metric::Iops],
+        (true, Table::Kicks) => vec![Metric::Iops, Metric::LatencyP99, Metric::KicksPerIo],
+        (true, Table::Program) => own_metrics(record).into_iter().chain([Metric::Elapsed, Metric::CpuTime]).collect(),
+        // A name that this version does not know was checked by the one that planned the run.
+        (false, _) => {
+            own_metrics(record);
+            record.metrics.iter().filter_map(|m| m.parse().ok()).collect()
+        }
+    }
+}
+
+/// The figures that the run's program prints, in its order.
+fn own_metrics(record: &RunRecord) -> Vec<Metric> {
+    let programs = record.cells.iter().flat_map(|c| &c.measurements).filter_map(|m| m.program.as_ref());
+    let mut found: Vec<Metric> = Vec::new();
+    for figure in programs.flat_map(|p| &p.figures) {
+        let metric = Metric::own(&figure.name, figure.less_is_better);
+        if !found.contains(&metric) {
+            found.push(metric);
+        }
+    }
+    found
+}
+
+/// A cell's parameters but the arm.
+pub fn place(cell: &CellRecord) -> Map<String, Value> {
+    cell.params.iter().filter(|(name, _)| *name != ARM).map(|(name, value)| (name.clone(), value.clone())).collect()
+}

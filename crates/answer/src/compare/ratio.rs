@@ -1,0 +1,103 @@
+//! The ratio of two sides, and its interval.
+
+use super::metric::Metric;
+use super::side::Side;
+use iotrail_base::words::plural;
+use iotrail_schema::comparison::Comparison;
+use iotrail_stats::bootstrap::{Counts, FEWEST, Median, MergedQuantile, Ratio, paired, paired_quantiles, unpaired};
+use iotrail_stats::middle::median;
+use iotrail_stats::student;
+
+pub(super) fn too_few(pairs: usize, interleaved: bool) -> String {
+    let (what, of_each) = if interleaved { ("pair", "") } else { ("repeat", " of each side") };
+    format!("{}, and an interval needs {FEWEST}{of_each} at least: measure more", plural(pairs, what))
+}
+
+pub(super) enum Unknown {
+    /// Why there is no ratio yet;
+    Missing(String),
+    /// or why there will be none.
+    NotKnown(String),
+    /// What is 0 has no logarithm.
+    HasZeros,
+}
+
+/// Runs of each of two sides that were measured apart, below which there is no verdict.
+pub(super) const RUNS: usize = 3;
+
+/// The ratio, and what has to be said of how it came about. `by_run`: each run of a side is one number.
+pub(super) fn ratio(
+    metric: Metric,
+    a: &Side<'_>,
+    b: &Side<'_>,
+    interleaved: bool,
+    by_run: bool,
+) -> Result<(Ratio, Option<String>), Unknown> {
+    if a.repeats.is_empty() || b.repeats.is_empty() {
+        return Err(Unknown::Missing(too_few(0, interleaved)));
+    }
+    let mut how = None;
+    if let Some(q) = metric.quantile() {
+        if let (Some(of_a), Some(of_b)) = (a.latencies(), b.latencies()) {
+            let merged = |side: &Side<'_>, counts: &[&Counts]| {
+                let of_runs: Vec<Counts> = match by_run {
+                    true => side.runs().iter().map(|run| Counts::merged(&pick(counts, run))).collect(),
+                    false => counts.iter().map(|c| (*c).clone()).collect(),
+                };
+                let counts = &of_runs.iter().collect::<Vec<_>>()[..];
+                let few = || format!("too few I/Os of {} for {metric}, even of all its repeats together", side.name);
+                MergedQuantile::new(counts, q).ok_or_else(|| Unknown::Missing(few()))
+            };
+            let (of_a, of_b) = (merged(a, &of_a)?, merged(b, &of_b)?);
+            return Ok((if interleaved { paired_quantiles(&of_a, &of_b) } else { unpaired(&of_a, &of_b) }, None));
+        }
+        how = Some(format!(
+            "{metric} is compared by medians of the measurements' own quantiles: not all have their histograms here"
+        ));
+    }
+    let values = |side: &Side<'_>| {
+        side.values(metric).ok_or_else(|| {
+            let unknown = side.repeats.iter().filter(|r| metric.of(r.measurement).is_none()).count();
+            let of = plural(side.repeats.len(), "measurement");
+            Unknown::NotKnown(format!("{metric} is not known in {unknown} of {of} of {}", side.name))
+        })
+    };
+    let of_runs = |side: &Side<'_>| -> Result<Vec<f64>, Unknown> {
+        let values = values(side)?;
+        let of = |run: &Vec<usize>| median(run.iter().map(|i| values[*i])).unwrap_or(f64::NAN);
+        Ok(if by_run { side.runs().iter().map(of).collect() } else { values })
+    };
+    let (of_a, of_b) = (of_runs(a)?, of_runs(b)?);
+    let ratio = match interleaved {
+        true => paired(&of_a, &of_b),
+        false => Median::new(&of_a).zip(Median::new(&of_b)).map(|(a, b)| unpaired(&a, &b)),
+    };
+    ratio.map(|r| (r, how)).ok_or(Unknown::HasZeros)
+}
+
+fn pick<'a>(of: &[&'a Counts], places: &[usize]) -> Vec<&'a Counts> {
+    places.iter().map(|i| of[*i]).collect()
+}
+
+/// The point estimate of what has no interval, wherever both sides have a number.
+pub(super) fn of_medians(metric: Metric, a: &Side<'_>, b: &Side<'_>) -> Option<f64> {
+    let of = |side: &Side<'_>| median(side.values(metric)?);
+    let (a, b) = of(a).zip(of(b))?;
+    (a > 0.0).then(|| b / a)
+}
+
+/// Counts that are 0 at times: no interval of a ratio, but the differences have a mean and an error.
+pub(super) fn of_zeros(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, c: &mut Comparison) {
+    let (Some(a), Some(b)) = (a.values(metric), b.values(metric)) else { return };
+    let medians = median(a.iter().copied()).zip(median(b.iter().copied()));
+    c.ratio = medians.filter(|(a, _)| *a > 0.0).map(|(a, b)| b / a);
+    if a.iter().chain(&b).all(|x| *x == 0.0) {
+        (c.ratio, c.ci95, c.p) = (Some(1.0), Some([1.0; 2]), Some(1.0));
+        return;
+    }
+    c.reasons.push(format!("{metric} is 0 at times: no interval of a ratio; the verdict is by the differences"));
+    c.p = match interleaved {
+        true => student::mean_is_0(&a.iter().zip(&b).map(|(a, b)| b - a).collect::<Vec<_>>()),
+        false => student::means_are_the_same(&a, &b),
+    };
+}

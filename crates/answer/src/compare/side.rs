@@ -1,0 +1,73 @@
+//! The sides of a comparison.
+
+use hdrhistogram::Histogram;
+
+use super::metric::Metric;
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::run_record::CellRecord;
+use iotrail_stats::bootstrap::Counts;
+
+/// Latencies of a repeat (from 1) of a cell, by their numbers; `None`: not kept.
+pub type Histograms<'a> = &'a dyn Fn(u32, u32) -> Option<Histogram<u64>>;
+
+/// One side: the repeats of one load.
+#[derive(Clone)]
+pub struct Side<'a> {
+    pub name: String,
+    /// In the order in which they were measured.
+    pub repeats: Vec<Repeat<'a>>,
+}
+
+#[derive(Clone)]
+pub struct Repeat<'a> {
+    pub measurement: &'a Measurement,
+    pub latency: Option<Counts>,
+    /// Which of the side's runs it is of; `None`: the only one of its run.
+    pub run: Option<usize>,
+}
+
+impl<'a> Repeat<'a> {
+    pub fn new(measurement: &'a Measurement, latency: Option<Counts>) -> Self {
+        Self { measurement, latency, run: None }
+    }
+}
+
+impl<'a> Side<'a> {
+    /// A cell's repeats; their histograms are read only where one of the metrics needs them.
+    pub fn of_cell(name: &str, cell: &'a CellRecord, histograms: Histograms<'_>, metrics: &[Metric]) -> Self {
+        let needed = metrics.iter().any(|m| m.quantile().is_some());
+        let repeat = |(measurement, number): (&'a Measurement, u32)| {
+            let latency = if needed { histograms(cell.cell, number).as_ref().map(Counts::of) } else { None };
+            Repeat::new(measurement, latency)
+        };
+        Self { name: name.into(), repeats: cell.measurements.iter().zip(1..).map(repeat).collect() }
+    }
+
+    pub(super) fn measurements(&self) -> impl Iterator<Item = &'a Measurement> {
+        self.repeats.iter().map(|r| r.measurement)
+    }
+
+    pub(super) fn values(&self, metric: Metric) -> Option<Vec<f64>> {
+        self.repeats.iter().map(|r| metric.of(r.measurement)).collect()
+    }
+
+    pub(super) fn latencies(&self) -> Option<Vec<&Counts>> {
+        self.repeats.iter().map(|r| r.latency.as_ref()).collect()
+    }
+
+    /// Places of the repeats, by the run that they are of.
+    pub(super) fn runs(&self) -> Vec<Vec<usize>> {
+        let mut runs: Vec<(Option<usize>, Vec<usize>)> = Vec::new();
+        for (i, repeat) in self.repeats.iter().enumerate() {
+            match runs.iter_mut().find(|(run, _)| run.is_some() && *run == repeat.run) {
+                Some((_, of)) => of.push(i),
+                None => runs.push((repeat.run, vec![i])),
+            }
+        }
+        runs.into_iter().map(|(_, of)| of).collect()
+    }
+
+    pub(super) fn first(&self, n: usize) -> Self {
+        Self { name: self.name.clone(), repeats: self.repeats[..n].to_vec() }
+    }
+}

@@ -1,0 +1,89 @@
+//! What others disturbed is left out.
+
+use super::side::{Repeat, Side};
+use crate::comparable;
+use iotrail_base::words::plural;
+use iotrail_schema::comparison::Disturbed;
+use iotrail_stats::bootstrap::FEWEST;
+
+/// Of those that were measured, at least such a share has to be left when the disturbed ones are left out; else all count.
+const LEFT: f64 = 0.5;
+
+/// Both sides without the pairs (of sides that were measured apart, without the measurements) that others disturbed, and what is to be
+/// said of that. What was disturbed is told by what was seen of the machine, never by the result, so that leaving it out leans to
+/// neither side.
+pub(super) fn undisturbed<'a>(
+    a: &Side<'a>,
+    b: &Side<'a>,
+    interleaved: bool,
+) -> (Side<'a>, Side<'a>, Disturbed, Vec<String>) {
+    let pairs = a.repeats.len().min(b.repeats.len());
+    let (a, b) = if interleaved { (a.first(pairs), b.first(pairs)) } else { (a.clone(), b.clone()) };
+    let all = a.repeats.len() + b.repeats.len();
+    let thrown = a.measurements().chain(b.measurements()).filter(|m| m.thrown_away > 0).count();
+    let mut disturbed = Disturbed { measurements: all, repeated: thrown, left_out: 0, counted: 0 };
+    let mut said = Vec::new();
+    let is = |r: &Repeat<'_>| !comparable::disturbances(r.measurement).is_empty();
+    let of = |side: &Side<'_>| side.repeats.iter().map(is).collect::<Vec<bool>>();
+    let (mut of_a, mut of_b) = (of(&a), of(&b));
+    let mut apart: Vec<(usize, Vec<String>)> = Vec::new();
+    if interleaved {
+        let each = a.measurements().zip(b.measurements()).map(|(a, b)| comparable::reasons_between(a, b));
+        apart = each.enumerate().filter(|(_, reasons)| !reasons.is_empty()).collect();
+        // Where that is so in every pair, it is what the arms differ in; where it is in some, something happened to these.
+        if let (Some((_, first)), true) = (apart.first(), apart.len() == pairs) {
+            said.push(format!("in every pair, {}", first.join(", and ")));
+            apart.clear();
+        }
+        for i in 0..pairs {
+            let pair = of_a[i] || of_b[i] || apart.iter().any(|(at, _)| *at == i);
+            (of_a[i], of_b[i]) = (pair, pair);
+        }
+    }
+    let (bad_a, bad_b) = (of_a.iter().filter(|d| **d).count(), of_b.iter().filter(|d| **d).count());
+    if bad_a + bad_b == 0 {
+        if thrown > 0 {
+            said.push(format!("{thrown} of {} were disturbed and measured again", plural(all, "measurement")));
+        }
+        return (a, b, disturbed, said);
+    }
+    let enough = |bad: usize, all: usize| {
+        let left = all - bad;
+        left >= FEWEST.max(all.min(FEWEST_LEFT)) && left as f64 >= LEFT * all as f64
+    };
+    let leave_out = enough(bad_a, of_a.len()) && enough(bad_b, of_b.len());
+    let why = why_disturbed(&a, &b, &apart);
+    let unit = if interleaved { "pair" } else { "measurement" };
+    let n = if interleaved { bad_a } else { bad_a + bad_b };
+    let of_all = plural(if interleaved { pairs } else { all }, unit);
+    let again = if thrown > 0 { format!("; {thrown} were measured again") } else { String::new() };
+    if !leave_out {
+        disturbed.counted = n;
+        said.push(format!(
+            "{n} of {of_all} were disturbed and count all the same, since too few others are left{again}: {why}"
+        ));
+        return (a, b, disturbed, said);
+    }
+    disturbed.left_out = n;
+    said.push(format!("{n} of {of_all} were disturbed and are left out{again}: {why}"));
+    let keep = |side: Side<'a>, bad: &[bool]| {
+        let kept = side.repeats.iter().zip(bad).filter(|(_, bad)| !**bad).map(|(r, _)| r.clone()).collect();
+        Side { repeats: kept, ..side }
+    };
+    let (kept_a, kept_b) = (keep(a, &of_a), keep(b, &of_b));
+    (kept_a, kept_b, disturbed, said)
+}
+
+/// Fewer pairs tell too little of their own spread: they are not made fewer by choice.
+const FEWEST_LEFT: usize = 3;
+
+/// The first disturbance, and how many more there are.
+fn why_disturbed(a: &Side<'_>, b: &Side<'_>, apart: &[(usize, Vec<String>)]) -> String {
+    let each = a.measurements().chain(b.measurements()).flat_map(comparable::disturbances);
+    let mut all = each.chain(apart.iter().flat_map(|(_, r)| r.clone()));
+    let first = all.next().unwrap_or_default();
+    match all.count() {
+        0 => first,
+        more => format!("{first}, and {more} more such"),
+    }
+}

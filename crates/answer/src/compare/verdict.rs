@@ -1,0 +1,51 @@
+//! What is said of comparisons that were made together.
+
+use super::metric::Metric;
+use iotrail_schema::comparison::{Comparison, Verdict};
+use iotrail_stats::holm;
+
+/// Verdicts of comparisons that were made together: those of one metric share their chance of a false difference (Holm).
+pub fn together(all: &mut [Comparison], within: f64) {
+    let mut metrics: Vec<Metric> = all.iter().filter_map(|c| c.metric.parse().ok()).collect();
+    metrics.sort_unstable();
+    metrics.dedup();
+    for metric in metrics {
+        let mut of_metric: Vec<&mut Comparison> = all.iter_mut().filter(|c| c.metric == metric.name()).collect();
+        let told: Vec<f64> = of_metric.iter().filter_map(|c| c.p).collect();
+        let mut adjusted = holm::adjusted(&told).into_iter();
+        for c in &mut of_metric {
+            c.equivalent_within = within;
+            c.together = told.len();
+            c.p_adjusted = c.p.and_then(|_| adjusted.next());
+            decide(metric, c);
+        }
+    }
+}
+
+/// Differences that chance alone makes so rarely are none of chance.
+const CHANCE: f64 = 0.05;
+
+pub(super) fn decide(metric: Metric, c: &mut Comparison) {
+    if c.verdict == Verdict::NotComparable {
+        return;
+    }
+    let floor = c.noise_floor.unwrap_or(0.0);
+    let above_floor = c.ratio.is_none_or(|r| r.max(1.0 / r) > 1.0 + floor);
+    let differs = c.p_adjusted.is_some_and(|p| p < CHANCE);
+    // Where no difference could be told, neither can equivalence.
+    let within = c.p.is_some()
+        && c.ci95.is_some_and(|[lo, hi]| lo >= 1.0 / (1.0 + c.equivalent_within) && hi <= 1.0 + c.equivalent_within);
+    c.verdict = match () {
+        () if within => Verdict::Equivalent,
+        // What has no ratio was 0 before.
+        () if differs && above_floor => direction(metric, c.ratio.is_none_or(|r| r > 1.0)),
+        () => Verdict::Inconclusive,
+    };
+    if c.verdict == Verdict::Inconclusive && differs {
+        c.reasons.push("the difference is within the noise floor: the load differs as much from itself".into());
+    }
+}
+
+fn direction(metric: Metric, higher: bool) -> Verdict {
+    if higher == metric.higher_is_better() { Verdict::Faster } else { Verdict::Slower }
+}

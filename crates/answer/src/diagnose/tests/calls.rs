@@ -1,0 +1,186 @@
+//! What calls submit and carry, what loops do, and what the submission-queue thread does.
+
+use super::*;
+
+/// Four rings on one thread: its time is of the requests of all of them.
+#[test]
+fn a_threads_time_is_shared_by_the_rings_it_serves() {
+    let mut t = sqpoll(|s| (s.work_ns, s.requests) = (None, 40));
+    let mut cpu = |n: u32| {
+        t.rings.resize(n as usize, t.rings[0].clone());
+        for (i, r) in (0..).zip(&mut t.rings) {
+            r.ring = i;
+            r.sqpoll.as_mut().unwrap().shared_with = (0..n).filter(|other| *other != i).collect();
+        }
+        let f = findings(&t).into_iter().find(|f| f.code == "sqpoll_spinning").unwrap();
+        (f.evidence["requests"], f.evidence["cpu_per_request_ns"])
+    };
+    let (alone, shared) = (cpu(1), cpu(4));
+    assert_eq!((alone.0, shared.0), (40.0, 160.0));
+    assert_eq!(shared.1, alone.1 / 4.0);
+}
+
+#[test]
+fn single_submissions_need_something_to_be_batched_with() {
+    let f = only(&one_per_enter(), "one_per_enter");
+    assert!(
+        f.text.contains("40.0 k calls a second while the ring was in use, with 17.6 requests in flight"),
+        "{}",
+        f.text
+    );
+    assert!(f.warns());
+    let mut alone = one_per_enter();
+    alone.rings[0].opcodes[0].latency_ns = latency(80_000, 20_000);
+    assert_eq!(codes(&alone), Vec::<String>::new());
+    // Timeouts in flight are none that could go along.
+    alone.rings[0].opcodes.push(opcode("timeout", 4_000, 1_000_000_000));
+    assert_eq!(codes(&alone), Vec::<String>::new());
+}
+
+#[test]
+fn single_submissions_that_are_done_at_once_are_system_calls() {
+    let f = only(&one_at_a_time(), "one_per_enter");
+    assert!(
+        f.text.starts_with("each of 40.0 k io_uring_enter calls a second while the ring was in use submitted"),
+        "{}",
+        f.text
+    );
+    assert!(!f.warns());
+    // A device's reads take longer than the call, and come by an interrupt.
+    let mut reads = one_at_a_time();
+    reads.rings[0].vehicles = vec![carried(Vehicle::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(2_000))];
+    assert_eq!(codes(&reads), Vec::<String>::new());
+    let mut rare = one_at_a_time();
+    rare.rings[0].active_ns = Some(10_000_000_000);
+    assert_eq!(codes(&rare), Vec::<String>::new(), "8 k calls a second");
+}
+
+#[test]
+fn the_limit_is_that_of_the_ring_and_the_kernel() {
+    let f = only(&capped_batch(), "capped_batch");
+    assert!(f.text.starts_with("94 % of completions came in task-work runs of exactly 20"), "{}", f.text);
+    let changed = |change: &dyn Fn(&mut TraceRecord)| {
+        let mut t = capped_batch();
+        change(&mut t);
+        codes(&t)
+    };
+    let none = Vec::<String>::new();
+    assert_eq!(changed(&|t| t.total.host.kernel = "6.12.9".into()), none);
+    assert_eq!(changed(&|t| t.total.host.kernel = "?".into()), none);
+    assert_eq!(changed(&|t| t.rings[0].flags = vec!["coop_taskrun".into()]), none);
+    // The program's own batches of 20.
+    let shallow = |t: &mut TraceRecord| t.rings[0].opcodes[0].latency_ns.mean = Some(500_000.0);
+    let own = |t: &mut TraceRecord| {
+        shallow(t);
+        t.rings[0].enter_batches[0].at_least = 16;
+    };
+    assert_eq!(changed(&own), none);
+    // Bursts of 64, with pauses that make few of them in flight on average.
+    assert_eq!(changed(&shallow), ["capped_batch"]);
+    // It asks for more and gets it.
+    assert_eq!(
+        changed(&|t| t.rings[0].run_items[0] = RunItems { items: 32, completions: 9_000, estimated: None }),
+        none
+    );
+}
+
+/// 8 before Linux 6.16, and not in its stable kernels of 2025: then there are runs in between.
+#[test]
+fn a_submission_threads_limit_is_of_its_kernel() {
+    let polled = |kernel: &str, items, between| {
+        let mut t = capped_batch();
+        t.total.host.kernel = kernel.into();
+        t.rings[0].flags = vec!["sqpoll".into()];
+        t.rings[0].run_items[1].items = items;
+        t.rings[0].run_items.push(RunItems { items: between, completions: 1, estimated: None });
+        codes(&t)
+    };
+    let none = Vec::<String>::new();
+    assert_eq!(polled("6.18.44", 32, 9), ["capped_batch"]);
+    assert_eq!(polled("6.18.44", 8, 2), none, "the program's own batches of 8");
+    assert_eq!(polled("6.12.20", 8, 2), ["capped_batch"]);
+    for between in [9, 31, 32] {
+        assert_eq!(polled("6.12.48", 8, between), none, "{between}");
+    }
+    assert_eq!(polled("6.12.48", 32, 9), ["capped_batch"]);
+    assert_eq!(polled("6.8.12", 8, 2), none);
+}
+
+#[test]
+fn a_ring_that_never_polls_is_told_even_without_errors() {
+    let mut t = clean();
+    t.rings[0].flags = vec!["iopoll".into()];
+    let f = only(&t, "iopoll_without_queues");
+    assert!(f.text.starts_with("a ring with IOPOLL, and not one of its 80.0 k completions"), "{}", f.text);
+    t.rings[0].vehicles = vec![carried(Vehicle::Iopoll, 80_000, None, Some(1_000))];
+    assert_eq!(codes(&t), Vec::<String>::new());
+}
+
+#[test]
+fn the_submission_thread_spins_or_naps() {
+    let f = only(&sqpoll_spinning(), "sqpoll_spinning");
+    assert!(
+        f.text.contains("(tid 1240, last on CPU 1) took 98 % of a CPU for 40 requests, 49.0 ms for each"),
+        "{}",
+        f.text
+    );
+    // SqThreadCpu is where it ran last, unless the program asked for that CPU.
+    let mut bound = sqpoll_spinning();
+    bound.rings[0].flags.push("sq_aff".into());
+    assert!(only(&bound, "sqpoll_spinning").text.contains("(tid 1240, bound to CPU 1) took"));
+    let f = only(&sqpoll_napping(), "sqpoll_napping");
+    assert!(
+        f.text.contains("woken 380 times for 400 requests, once in 5.26 ms on average (0.950 wake-ups"),
+        "{}",
+        f.text
+    );
+    assert_eq!(codes(&sqpoll(|s| (s.work_ns, s.wakeups) = (None, None))), Vec::<String>::new());
+}
+
+#[test]
+fn chatter_is_not_the_way_out_of_a_call_that_waits_or_writes() {
+    let f = only(&chatty_poller(), "chatty_poller");
+    assert!(f.text.contains("getppid foremost (41.0 system calls per I/O in all)"), "{}", f.text);
+    assert!(f.text.starts_with("76 % of completions"), "{}", f.text);
+    for call in ["write", "epoll_wait", "io_uring_enter"] {
+        let home = delivered_by(vec![carried(Vehicle::SyscallExit, 80_000, Some(call), Some(900))]);
+        assert_eq!(codes(&home), Vec::<String>::new(), "{call}");
+    }
+}
+
+#[test]
+fn calls_that_carry_nothing_count_where_there_are_many_for_each_io() {
+    let mut t = delivered_by(vec![carried(Vehicle::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(900))]);
+    t.total.stray_calls = Some(t.total.ios * 4);
+    let f = only(&t, "chatty_poller");
+    assert!(f.text.starts_with("4.00 system calls per I/O beside io_uring_enter"), "{}", f.text);
+    t.total.stray_calls = Some(t.total.ios * 2);
+    assert_eq!(codes(&t), Vec::<String>::new());
+    let mut waits = clean();
+    waits.total.stray_calls = Some(waits.total.ios * 4);
+    assert_eq!(codes(&waits), Vec::<String>::new());
+}
+
+#[test]
+fn faults_that_carry_nothing_count_where_the_program_polls() {
+    let mut t = delivered_by(vec![carried(Vehicle::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(900))]);
+    t.total.page_faults = Some(160_000);
+    let f = only(&t, "faulting_poller");
+    assert!(f.text.contains("2.00 page faults per I/O"), "{}", f.text);
+    t.total.page_faults = Some(9_000);
+    assert_eq!(codes(&t), Vec::<String>::new());
+    let mut waits = clean();
+    waits.total.page_faults = Some(160_000);
+    assert_eq!(codes(&waits), Vec::<String>::new());
+}
+
+#[test]
+fn a_thread_that_did_nothing_was_not_woken_for_it() {
+    let few = sqpoll(|s| (s.wakeups, s.requests, s.cpu_ns) = (Some(400), 3, None));
+    assert_eq!(codes(&few), Vec::<String>::new());
+    let unknown = sqpoll(|s| (s.elapsed_ns, s.requests) = (None, 40));
+    assert_eq!(codes(&unknown), Vec::<String>::new(), "how long it was looked at is not known");
+    let none = sqpoll(|s| s.requests = 0);
+    let f = only(&none, "sqpoll_spinning");
+    assert!(f.text.contains("98 % of a CPU for no request: "), "{}", f.text);
+}

@@ -1,0 +1,175 @@
+//! Completions that come late, out of order, or not at all; requests that a worker does.
+
+use super::*;
+
+#[test]
+fn what_has_no_completion_is_told_at_a_commands_end_and_where_a_device_hangs() {
+    let f = only(&never_completed(), "never_completed");
+    assert!(
+        !f.warns() && f.text.contains("20 requests had no completion when the program ended: 20 read in a poll"),
+        "{f:?}"
+    );
+    let running = |open: OpenRecord| {
+        let mut t = clean();
+        t.subject = Subject::Process { tgid: 1234, comm: "fio".into(), descendants: 0 };
+        t.total.open = vec![open];
+        findings(&t)
+    };
+    assert_eq!(running(open("read", Course::Poll, 20, 60_000_000_000)), [], "it waits for somebody");
+    assert_eq!(running(open("read", Course::Block, 3, 2_000_000)), [], "they are under way");
+    let [f] = &running(open("write", Course::Block, 3, 12_000_000_000))[..] else { panic!("one finding") };
+    assert!(f.warns() && f.text.contains("with the device, the oldest on fd 7 for 12.0 s (user_data 0x2a)"), "{f:?}");
+    let named = OpenRecord { file: Some("/data/x".into()), ..open("write", Course::Block, 3, 12_000_000_000) };
+    let [f] = &running(named)[..] else { panic!("one finding") };
+    assert!(f.text.contains("3 write with the device, the oldest on fd 7 (/data/x) for 12.0 s"), "{f:?}");
+    // A command that only waits, or that has a multishot request open.
+    let mut t = never_completed();
+    t.total.open =
+        vec![open("timeout", Course::Direct, 1, 0), OpenRecord { multishot: 1, ..open("recv", Course::Poll, 1, 9) }];
+    assert_eq!(findings(&t), []);
+}
+
+#[test]
+fn completions_are_left_lying_where_a_tenth_of_them_is_and_nobody_waits() {
+    let f = only(&left_lying(), "left_lying");
+    assert!(
+        f.text.starts_with("33 % of the completions lay in the completion queue for 10 ms or longer"),
+        "{}",
+        f.text
+    );
+    assert!(f.text.contains("up to 96 lay there at a time, of 128 entries; from 300 followed"), "{}", f.text);
+    assert_eq!((f.severity.as_str(), f.evidence["left_p50_ns"]), ("note", 4e6));
+    let with = |change: fn(&mut Reaping)| {
+        let mut t = left_lying();
+        change(t.rings[0].reaping.as_mut().unwrap());
+        codes(&t)
+    };
+    // Fewer than a tenth; too few; and while it waits for more in io_uring_enter they may lie as long.
+    assert!(with(|r| r.left_long_estimated = 239).is_empty());
+    assert!(with(|r| (r.completions, r.left_long, r.left_ns.max) = (57, 19, Some(99_000_000))).is_empty());
+    // Of so long a one, one is enough.
+    assert_eq!(with(|r| (r.completions, r.left_long) = (3, 1)), ["left_lying"]);
+    assert!(with(|r| (r.left_long, r.left_long_estimated) = (0, 0)).is_empty());
+    // What was never taken out counts.
+    let mut t = left_lying();
+    t.rings[0].overflows = 0;
+    let r = t.rings[0].reaping.as_mut().unwrap();
+    (r.left_long, r.left_long_estimated) = (64, 64);
+    (r.completions, r.estimated, r.unreaped, r.unreaped_estimated) = (0, 0, 64, 64);
+    (r.left_ns, r.unreaped_at_least_ns) = (Delay::default(), Some(700_000_000));
+    let f = only(&t, "left_lying");
+    assert!(
+        f.severity == "warning" && f.text.contains("100 %") && f.text.contains("the longest of all at least 700 ms"),
+        "{f:?}"
+    );
+}
+
+#[test]
+fn punting_is_told_by_opcode_and_cause() {
+    let said = findings(&punted());
+    assert!(
+        said[0].text.starts_with("100 % of the read requests (80.0 k) went to io-wq because the program asked for it")
+    );
+    assert!(said[0].warns() && said[0].evidence["asked"] == 1.0);
+    assert!(
+        said[1]
+            .text
+            .starts_with("100 % of the fsync requests (900) went to io-wq because the kernel always has a worker")
+    );
+    assert!(!said[1].warns() && said[1].evidence["would_block"] == 1.0);
+    assert_eq!(said.len(), 2);
+}
+
+/// What a worker finds not to be ready is handed over again when it is.
+#[test]
+fn a_request_that_is_handed_over_twice_went_once() {
+    let of = |hand_overs, punted_requests: Option<[f64; 3]>| {
+        let mut t = with_ring(|r| r.opcodes[0].punted_asked = hand_overs);
+        let estimate = |[total, lo, hi]: [f64; 3]| Estimate { total, ci95: [lo, hi] };
+        t.total.opcodes[0].punted_requests = punted_requests.map(estimate);
+        let f = only(&t, "punted");
+        (f.text.split(" because").next().unwrap().to_owned(), f.evidence["punted"])
+    };
+    let twice = of(80_000, Some([40_000.0; 3]));
+    assert_eq!(twice, ("50 % of the read requests (40.0 k) went to io-wq, 80.0 k times in all,".into(), 40_000.0));
+    // Nothing is known of them but that no more than all went.
+    let more = of(160_000, None);
+    assert_eq!(more, ("100 % of the read requests (80.0 k) went to io-wq, 160 k times in all,".into(), 80_000.0));
+    // An estimate that may be as many as were counted does not take their place.
+    assert_eq!(of(8_000, Some([7_500.0, 6_000.0, 9_000.0])).1, 8_000.0);
+    assert_eq!(of(8_000, Some([4_000.0, 3_000.0, 5_000.0])).1, 4_000.0);
+}
+
+#[test]
+fn the_place_where_the_order_was_lost_is_named() {
+    let f = only(&reordered(), "reordered");
+    assert!(
+        f.text.contains("the order was lost in: task work 45 %, device 5 %, block layer 0.2 %; from"),
+        "{}",
+        f.text
+    );
+    assert!(f.remedy.contains("in the task work, several CPUs"), "{}", f.remedy);
+    let mut writes = reordered();
+    let by = &mut writes.total.order.as_mut().unwrap().by;
+    (by.file_system, by.task_work) = (Some(by.task_work), 0);
+    let f = only(&writes, "reordered");
+    assert!(
+        f.text.contains("the order was lost in: file system 45 %, device 5 %, block layer 0.2 %; from"),
+        "{}",
+        f.text
+    );
+    assert!(f.remedy.contains("in the file system, a kernel worker"), "{}", f.remedy);
+    let of = |inversions, max_displacement, device| {
+        let mut t = clean();
+        let order = t.total.order.as_mut().unwrap();
+        (order.inversions, order.max_displacement, order.by.device, order.by.block) =
+            (inversions, max_displacement, device, 0);
+        order.overtaken = Some(inversions);
+        t
+    };
+    // 16 in an order of the drive's own: 79 % overtake another. All turned round: 94 %.
+    assert_eq!(codes(&of(63_200, 15, 63_200)), Vec::<String>::new());
+    assert_eq!(codes(&of(75_000, 15, 75_000)), ["reordered"]);
+    // A few that take long are overtaken by all, and nothing is turned round.
+    let mut long = of(79_992, 2_000, 79_992);
+    assert_eq!(codes(&long), ["reordered"]);
+    long.total.order.as_mut().unwrap().overtaken = Some(8);
+    assert_eq!(codes(&long), Vec::<String>::new());
+    // Of 64: 93 and 98 %.
+    assert_eq!(codes(&of(74_200, 63, 74_200)), Vec::<String>::new());
+    let f = only(&of(78_700, 63, 0), "reordered");
+    assert!(
+        f.text.contains("the order was lost in: a place that was not followed; from 80.0 k followed completions"),
+        "{}",
+        f.text
+    );
+}
+
+#[test]
+fn the_order_of_delivery_is_explained_by_the_ring_and_the_kernel() {
+    let f = only(&delivered_out_of_order(), "delivered_out_of_order");
+    assert_eq!(
+        f.text,
+        "44 % of the completions that were seen to become ready were posted before one that was ready earlier, by up to 8 places; \
+         the order was lost in task work: each thread posts what it submitted itself when it next enters the kernel, whoever \
+         else's was ready before; from 80.0 k followed completions"
+    );
+    assert!(f.remedy.starts_with("let one thread submit"), "{}", f.remedy);
+    assert_eq!((f.evidence["inversions_per_completion"], f.evidence["max_displacement"]), (0.4375, 8.0));
+    let because = |change: &dyn Fn(&mut TraceRecord)| {
+        let mut t = delivered_out_of_order();
+        change(&mut t);
+        only(&t, "delivered_out_of_order").text.rsplit_once("lost in ").unwrap().1.to_owned()
+    };
+    let old = because(&|t| t.total.host.kernel = "6.1.0-50-amd64".into());
+    assert!(old.starts_with("task work: this kernel runs last what was queued first; from"), "{old}");
+    let writes = because(&|t| {
+        let by = &mut t.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().by;
+        (by.file_system, by.task_work) = (Some(35_000), 0);
+    });
+    assert!(writes.starts_with("the file system: a kernel worker"), "{writes}");
+    // A few in a hundred are part of any mixture.
+    let mut few = delivered_out_of_order();
+    few.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().inversions = 3_900;
+    assert!(!codes(&few).contains(&"delivered_out_of_order".to_owned()));
+}

@@ -1,0 +1,122 @@
+//! Each finding on a trace of its own, and on no other's.
+
+use super::*;
+use iotrail_schema::measurement::{Delay, Interrupt, Ipi, Latency, Order, OrderBy, VehicleCount};
+use iotrail_schema::runnable::{HadCpu, Runnable};
+use iotrail_schema::trace_record::{
+    CpuPair, Detour, EnterBatch, ErrnoCount, Estimate, IowqRecord, MemoryRecord, OpenRecord, OverlapRecord, Reaping,
+    RingThreads, RunItems, SqpollRecord, Subject, ThreadRecord, VehicleShare,
+};
+use iotrail_schema::trail::Course;
+use iotrail_schema::vehicle::Vehicle;
+use iotrail_testing::trace::{carried, clean, delivered_in_order, latency, opcode, reaping, ring, with_ring};
+use made::*;
+
+mod calls;
+mod ends;
+mod made;
+mod notify;
+mod results;
+mod sampled;
+
+fn codes(t: &TraceRecord) -> Vec<String> {
+    findings(t).into_iter().map(|f| f.code).collect()
+}
+
+fn only(t: &TraceRecord, code: &str) -> Finding {
+    let mut found: Vec<Finding> = findings(t).into_iter().filter(|f| f.code == code).collect();
+    assert_eq!(found.len(), 1, "{code}: {found:?}");
+    found.remove(0)
+}
+
+type Make = fn() -> TraceRecord;
+
+/// A code, and the trace that has it.
+const MATRIX: [(&str, Make); 26] = [
+    ("waiting_for_cpu", waiting_for_cpu),
+    ("reaped_elsewhere", reaped_elsewhere),
+    ("bad_buffers", bad_buffers),
+    ("stranded", stranded),
+    ("kick_storm", kick_storm),
+    ("wrong_core", wrong_core),
+    ("one_per_enter", one_per_enter),
+    ("capped_batch", capped_batch),
+    ("iopoll_without_queues", iopoll_without_queues),
+    ("sqpoll_spinning", sqpoll_spinning),
+    ("sqpoll_napping", sqpoll_napping),
+    ("punted", punted),
+    ("iowq_fanout", iowq_fanout),
+    ("cq_overflow", cq_overflow),
+    ("buffers_exhausted", buffers_exhausted),
+    ("errors", errors),
+    ("short_reads", short_reads),
+    ("short_writes", short_writes),
+    ("faulting_poller", faulting_poller),
+    ("chatty_poller", chatty_poller),
+    ("delivered_out_of_order", delivered_out_of_order),
+    ("reordered", reordered),
+    ("never_completed", never_completed),
+    ("overlapping_buffers", overlapping_buffers),
+    ("unregistered_in_flight", unregistered_in_flight),
+    ("left_lying", left_lying),
+];
+
+#[test]
+fn the_codes_are_those_that_findings_have_and_the_documents_list() {
+    let mut made = MATRIX.map(|(code, _)| code);
+    let mut codes = CODES;
+    // One item for each, or for two; before the colon stand the codes.
+    let documents = include_str!("../../../../../docs/formats.md");
+    let list = documents.split_once("### The findings").expect("the list of findings").1;
+    let items = list.lines().take_while(|line| !line.starts_with('#')).filter_map(|line| line.strip_prefix("- "));
+    let mut documented: Vec<&str> =
+        items.flat_map(|item| item.split_once(": ").unwrap().0.split('`').skip(1).step_by(2)).collect();
+    made.sort_unstable();
+    codes.sort_unstable();
+    documented.sort_unstable();
+    assert_eq!(made, codes);
+    assert_eq!(documented, codes);
+}
+
+#[test]
+fn a_clean_program_has_no_finding() {
+    assert_eq!(codes(&clean()), Vec::<String>::new());
+    let busy = sqpoll(|_| {});
+    assert_eq!(codes(&busy), Vec::<String>::new());
+}
+
+#[test]
+fn each_finding_is_on_its_own_trace_and_on_no_other() {
+    for (code, make) in MATRIX {
+        let mut got = codes(&make());
+        got.dedup();
+        assert_eq!(got, [code], "in the trace of {code}");
+    }
+}
+
+#[test]
+fn each_finding_has_figures_and_says_what_would_help() {
+    for (code, make) in MATRIX {
+        for f in findings(&make()) {
+            assert!(!f.evidence.is_empty() && f.evidence.values().all(|x| x.is_finite()), "{code}: {f:?}");
+            assert!(!f.remedy.is_empty(), "{code}");
+            for part in [&f.text, &f.remedy] {
+                assert!(!part.ends_with('.') && !part.contains("  "), "{code}: {part}");
+            }
+        }
+    }
+}
+
+#[test]
+fn many_rings_make_one_finding() {
+    let mut t = cq_overflow();
+    for n in 1..4 {
+        let mut more = ring(n);
+        more.overflows = if n == 3 { 0 } else { 10 };
+        t.rings.push(more);
+    }
+    let f = only(&t, "cq_overflow");
+    assert!(f.text.starts_with("ring 0 of fio (1234): 4.00 k completions (5 %) found"), "{}", f.text);
+    assert!(f.text.ends_with("It holds for 3 of 4 rings, and most for this one"), "{}", f.text);
+    assert_eq!((f.ring, f.evidence["rings"]), (Some(0), 3.0));
+}

@@ -1,0 +1,159 @@
+//! How a thread comes to know, and on which CPU.
+
+use super::*;
+
+#[test]
+fn who_had_the_cpu_is_named_and_a_free_cpu_yields_nothing() {
+    let f = only(&waiting_for_cpu(), "waiting_for_cpu");
+    assert_eq!(
+        (f.warns(), f.ring, f.evidence["share_of_delivery"], f.evidence["p99_ns"]),
+        (true, Some(0), 0.75, 4.1e6)
+    );
+    assert!(f.text.contains("that CPU ran postgres (99) 90 % and unknown 10 %; from 80.0 k followed"), "{}", f.text);
+    let with = |change: fn(&mut Runnable)| {
+        let mut t = waiting_for_cpu();
+        change(t.rings[0].stages.as_mut().unwrap().runnable.as_mut().unwrap());
+        codes(&t)
+    };
+    assert_eq!(with(|r| r.long_share = 0.04), Vec::<String>::new(), "the rare one");
+    assert_eq!(with(|r| r.long = 19), Vec::<String>::new(), "no habit");
+    assert_eq!(with(|r| r.delivery_ns = 2e6), Vec::<String>::new(), "delivery takes its time elsewhere");
+    // Rings of few completions each, as many backends have them: all of them together.
+    let mut t = waiting_for_cpu();
+    t.total.stages = t.rings[0].stages.clone();
+    t.rings[0].stages.as_mut().unwrap().runnable.as_mut().unwrap().completions = 9;
+    assert_eq!(only(&t, "waiting_for_cpu").ring, None);
+}
+
+#[test]
+fn who_waits_for_whose_completions_is_named() {
+    let f = only(&reaped_elsewhere(), "reaped_elsewhere");
+    assert_eq!((f.warns(), f.ring, f.evidence["waits"]), (true, Some(0), 60_000.0));
+    assert!(
+        f.text.starts_with(
+            "100 % of completions are of requests that ib_writer (1235) submitted, and that ib_reaper (1236) waited for in \
+             io_uring_enter: "
+        ),
+        "{}",
+        f.text
+    );
+    assert!(f.text.contains("took 900 µs on average; delivered by syscall_exit (futex) 100 %"), "{}", f.text);
+    let with = |change: fn(&mut RingRecord)| {
+        let mut t = reaped_elsewhere();
+        change(&mut t.rings[0]);
+        codes(&t)
+    };
+    assert_eq!(with(|r| r.flags = vec!["sqpoll".into()]), Vec::<String>::new());
+    assert_eq!(with(|r| r.threads.as_mut().unwrap().threads[1].waits = 3), Vec::<String>::new());
+    assert_eq!(with(|r| r.threads.as_mut().unwrap().detour.as_mut().unwrap().share = 0.01), Vec::<String>::new());
+    // Another process waits: its use of the ring has a record of its own.
+    let mut t = reaped_elsewhere();
+    let reaper = t.rings[0].threads.as_mut().unwrap().threads.remove(1);
+    let mut other =
+        RingRecord { use_of: Some(0), tgid: 77, comm: "cat".into(), requests: 0, completions: 0, ..ring(1) };
+    other.threads = Some(RingThreads { threads: vec![reaper], waiting: Some(1), ..RingThreads::default() });
+    t.rings.push(other);
+    let f = only(&t, "reaped_elsewhere");
+    assert!(f.text.contains("that ib_reaper (1236) of process cat (77) waited for"), "{}", f.text);
+    // It costs next to nothing where submitters come by at once.
+    let mut soon = reaped_elsewhere();
+    soon.rings[0].threads.as_mut().unwrap().detour.as_mut().unwrap().delivery_ns = Some(4_000.0);
+    assert!(!only(&soon, "reaped_elsewhere").warns());
+}
+
+#[test]
+fn the_tick_is_explained_by_the_flags_and_the_right_cpu_is_named() {
+    let f = only(&stranded(), "stranded");
+    assert_eq!(
+        f.text,
+        "98 % of completions waited for the timer tick (2.00 ms after they were ready, at the median): COOP_TASKRUN sends no \
+         interrupt for them and the thread makes no system call while it peeks, so their task work waits until the kernel is \
+         entered for another reason, and the next one is the tick; from 500 completions"
+    );
+    assert!(f.remedy.starts_with("add taskrun_flag"));
+    assert!(f.remedy.ends_with("or run the thread on CPU 1, where each interrupt of nvme0q2 would carry them"));
+    assert_eq!((f.evidence["delay_p50_ns"], f.evidence["interrupt_cpu"], f.ring), (2e6, 1.0, Some(0)));
+    // The tick that comes a moment later carries what nobody waited for.
+    let mut soon = stranded();
+    soon.rings[0].vehicles[0].delay_ns.as_mut().unwrap().p50 = Some(4_000);
+    assert_eq!(codes(&soon), Vec::<String>::new());
+}
+
+#[test]
+fn kicks_count_by_the_second_and_name_the_ring_that_asks_for_them() {
+    let f = only(&kick_storm(), "kick_storm");
+    assert!(f.text.starts_with("0.980 kicks per I/O, 39.2 k a second while the rings were in use: "), "{}", f.text);
+    assert_eq!((f.warns(), f.ring), (true, Some(0)));
+    let mut slow = kick_storm();
+    slow.rings[0].active_ns = Some(100_000_000_000);
+    slow.total.elapsed_ns = 100_000_000_000;
+    assert_eq!(codes(&slow), Vec::<String>::new());
+    // A ring in use for less than the tick can tell: over all the time that it was watched, 87 a second.
+    let mut short = kick_storm();
+    (short.rings[0].active_ns, short.total.elapsed_ns) = (None, 900_000_000_000);
+    assert_eq!(codes(&short), Vec::<String>::new());
+    // Of a hundred I/Os not every one took a kick: fewer than a hundred kicks are no storm.
+    let mut few = kick_storm();
+    (few.total.ios, few.rings[0].active_ns, few.total.elapsed_ns) = (101, Some(1_000_000), 1_000_000);
+    assert_eq!(codes(&few), Vec::<String>::new());
+}
+
+#[test]
+fn the_right_core_is_where_the_drive_interrupts() {
+    let f = only(&wrong_core(), "wrong_core");
+    assert!(
+        f.text.starts_with("98.8 % of completions were ready on CPU 1") || f.text.starts_with("99 %"),
+        "{}",
+        f.text
+    );
+    assert!(
+        f.text
+            .contains("nvme0q2 (36), and posted on CPU 0, where the thread runs: CPU 1 had to tell CPU 0 0.988 times")
+    );
+    assert!(f.remedy.starts_with("run the thread on CPU 1 (`taskset -c 1`)"));
+    // In batches, one interrupt across tells of many.
+    let mut batches = wrong_core();
+    batches.total.ipis[0].count = 5_000;
+    assert_eq!(codes(&batches), Vec::<String>::new());
+    // A CPU that polls while idle is told without an interrupt, and the thread is woken all the same.
+    batches.total.per_io.context_switches = Some(1.0);
+    assert_eq!(codes(&batches), ["wrong_core"]);
+    // Without a device that interrupts there, it was another thread that made them ready.
+    let mut no_device = wrong_core();
+    no_device.total.interrupts[0] =
+        Interrupt { vector: "LOC".into(), credited: None, ..no_device.total.interrupts[0].clone() };
+    assert_eq!(codes(&no_device), Vec::<String>::new());
+    let mut idle_device = wrong_core();
+    idle_device.total.interrupts[0].credited = Some(900);
+    assert_eq!(codes(&idle_device), Vec::<String>::new());
+    // However often it interrupts for other programs, and where it is not known for whom.
+    for credited in [Some(0), None] {
+        let mut others = wrong_core();
+        (others.total.interrupts[0].count, others.total.interrupts[0].credited) = (1_000_000, credited);
+        assert_eq!(codes(&others), Vec::<String>::new());
+    }
+    // Threads on every CPU: none is the right one for all.
+    let mut many = wrong_core();
+    many.total.cpu_pairs = (0..4)
+        .map(|cpu| CpuPair { ready_cpu: 1, posted_cpu: cpu, completions: 20_000, estimated: None, threads: Some(1) })
+        .collect();
+    assert_eq!(codes(&many), Vec::<String>::new());
+}
+
+/// Four busy backends of a database are not to share one CPU.
+#[test]
+fn threads_that_need_more_than_one_cpu_are_not_sent_to_one() {
+    let mut t = wrong_core();
+    let alone = only(&t, "wrong_core");
+    assert!(alone.remedy.contains("`taskset -c 1`") && alone.text.contains("where the thread runs: CPU 1 had"));
+    t.total.cpu_pairs[0].threads = Some(4);
+    let f = only(&t, "wrong_core");
+    assert!(f.text.contains("posted on CPU 0, where the 4 threads that submit run: CPU 1 had"), "{}", f.text);
+    assert!(f.remedy.starts_with("give the device an interrupt on each CPU") && !f.remedy.contains("taskset"));
+    assert_eq!(f.evidence["threads"], 4.0);
+    let mut stranded = stranded();
+    stranded.total.interrupts[0].credited = Some(500);
+    assert!(only(&stranded, "stranded").remedy.contains("run the thread on CPU 1"));
+    stranded.total.cpu_pairs[0].threads = Some(4);
+    assert!(!only(&stranded, "stranded").remedy.contains("run the thread"));
+}

@@ -1,0 +1,110 @@
+//! What completions said, and what memory they were of.
+
+use super::*;
+
+#[test]
+fn a_bad_buffer_is_told_by_what_names_it() {
+    let f = only(&bad_buffers(), "bad_buffers");
+    assert!(f.text.contains("5 of read_fixed (the first followed one has user_data 0x2a) and 3 of read"), "{}", f.text);
+    assert!(f.remedy.contains("its index is wrong") && f.remedy.contains("not mapped"), "{}", f.remedy);
+    assert_eq!((f.evidence["efault"], f.evidence["of_fixed_opcodes"], f.ring), (8.0, 5.0, Some(0)));
+    let mut t = bad_buffers();
+    t.total.opcodes.truncate(2);
+    let plain = only(&t, "bad_buffers").remedy;
+    assert!(!plain.contains("index") && plain.contains("not mapped"), "{plain}");
+    // So many are no other finding's.
+    let mut many = bad_buffers();
+    many.total.opcodes.iter_mut().for_each(|o| o.errnos.iter_mut().for_each(|e| e.count = 4_000));
+    assert_eq!(codes(&many), ["bad_buffers"]);
+}
+
+/// A success without a completion is an outcome, a notification is none.
+#[test]
+fn a_share_of_failures_is_of_what_has_an_outcome() {
+    let share = |o: OpcodeRecord| {
+        let t = with_ring(|r| r.opcodes = vec![o]);
+        findings(&t).iter().find(|f| f.code == "errors").map(|f| f.evidence["share"])
+    };
+    let failing = |name, requests, n| OpcodeRecord {
+        errors: n,
+        errnos: vec![ErrnoCount { errno: "EBADF".into(), count: n, user_data: None }],
+        ..opcode(name, requests, 1_000)
+    };
+    let quiet = OpcodeRecord { skips: 2_000, completions: 200, bytes: 0, ..failing("write", 2_000, 200) };
+    assert_eq!((quiet.silent(), quiet.outcomes(), quiet.bytes_unknown()), (1_800, 2_000, true));
+    assert_eq!(share(quiet), Some(0.1));
+    let zero_copy =
+        OpcodeRecord { completions: 200, more: 100, notifications: 100, bytes: 0, ..failing("send_zc", 100, 100) };
+    assert_eq!(share(zero_copy), Some(1.0));
+}
+
+#[test]
+fn shared_memory_is_told_by_its_first_two_reads() {
+    let f = only(&overlapping_buffers(), "overlapping_buffers");
+    assert!(f.text.starts_with("3 reads ended in memory") && f.text.contains("user_data 0x41 and 0x42"), "{}", f.text);
+    assert!(!f.warns());
+    let mut sampled = overlapping_buffers();
+    sampled.total.followed.whole = 0;
+    assert!(only(&sampled, "overlapping_buffers").text.starts_with("at least 3 reads"));
+    let f = only(&unregistered_in_flight(), "unregistered_in_flight");
+    assert!(f.text.starts_with("8 requests were in flight") && f.text.contains("0xb0") && f.warns(), "{}", f.text);
+}
+
+#[test]
+fn reads_and_writes_that_come_back_short() {
+    let f = only(&short_reads(), "short_reads");
+    assert_eq!(f.text, "25 % of the reads (20.0 k) gave fewer bytes than asked for; from 80.0 k completions");
+    assert!(!f.warns());
+    let mut t = short_reads();
+    t.total.opcodes[0].opcode = "write_fixed".into();
+    assert!(only(&t, "short_writes").warns());
+}
+
+#[test]
+fn a_send_that_moves_a_part_is_a_short_write() {
+    let mut t = short_reads();
+    t.total.opcodes[0].opcode = "send".into();
+    // Writes that are whole do not hide it.
+    t.total.opcodes.push(opcode("write", 9_000_000, 1_000));
+    let f = only(&t, "short_writes");
+    assert!(f.warns() && f.text.starts_with("25 % of the sends (20.0 k) gave fewer"), "{}", f.text);
+}
+
+#[test]
+fn what_moves_data_and_names_no_length_cannot_be_judged_short() {
+    let of = |name: &str| {
+        let mut t = clean();
+        t.total.opcodes = vec![opcode(name, 100, 1_000)];
+        t.total.opcodes[0].short = None;
+        t
+    };
+    let told = |t: &TraceRecord| ["short_reads", "short_writes"].map(|code| unjudged(t, code).is_some());
+    for (name, wanted) in [
+        ("readv", [true, false]),
+        ("recv", [true, false]),
+        ("recvmsg", [true, false]),
+        ("sendmsg_zc", [false, true]),
+        ("splice", [true, true]),
+        ("read_multishot", [false, false]),
+        ("recv_zc", [false, false]),
+        ("fsync", [false, false]),
+    ] {
+        assert_eq!(told(&of(name)), wanted, "{name}");
+    }
+    let mut failed = of("recv");
+    failed.total.opcodes[0].errors = 100;
+    assert_eq!(told(&failed), [false, false], "they moved nothing");
+}
+
+#[test]
+fn what_native_and_posix_aio_call_a_read_is_one() {
+    for name in ["pread", "preadv", "aio_read"] {
+        for (mut t, code) in [(errors(), "errors"), (short_reads(), "short_reads")] {
+            t.total.opcodes[0].opcode = name.into();
+            only(&t, code);
+        }
+    }
+    let mut t = errors();
+    t.total.opcodes[0].opcode = "poll".into();
+    assert!(findings(&t).iter().all(|f| f.code != "errors"));
+}

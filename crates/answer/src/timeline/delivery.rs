@@ -1,0 +1,103 @@
+//! Why a completion was posted no earlier.
+
+use super::nature::of;
+use iotrail_base::words::span;
+use iotrail_schema::trail::{Meanwhile, Trail, Wake};
+use iotrail_schema::vehicle::Vehicle;
+
+/// Why the completion was posted no earlier: what the thread did, and what it was that came.
+pub(super) fn why_delivered_then(t: &Trail) -> String {
+    if let Some(wake) = &t.wake {
+        return slept(t, wake);
+    }
+    let who = submitter(t);
+    // Running all the time: it was on its CPU at both ends, and no other thread was between.
+    let running = matches!(t.meanwhile, Some(Meanwhile::Running { cpu }) if cpu == t.posted.cpu)
+        && t.switches_meanwhile.is_none_or(|n| n == 0);
+    let state = match &t.meanwhile {
+        Some(Meanwhile::Running { cpu }) if running => format!("{who} was running on CPU {cpu}"),
+        Some(Meanwhile::Running { cpu }) if *cpu != t.posted.cpu => {
+            format!("{who} was running on CPU {cpu}, but was off it and went on on CPU {}", t.posted.cpu)
+        }
+        Some(Meanwhile::Running { cpu }) => {
+            format!("{who} was running on CPU {cpu}, but was off it for a time: it slept, or another thread ran")
+        }
+        Some(Meanwhile::Runnable { cpu, tid, comm }) => {
+            let waited = t.runnable_ns().map(|ns| format!(" {}", span(ns as f64))).unwrap_or_default();
+            format!("{who} waited{waited} for CPU {cpu}, which {} had", thread(*tid, comm))
+        }
+        Some(Meanwhile::Sleeping { cpu, tid: 0, .. }) => format!("{who} slept, and CPU {cpu} was idle"),
+        Some(Meanwhile::Sleeping { cpu, tid, comm }) => {
+            format!("{who} slept, and CPU {cpu} ran {}", thread(*tid, comm))
+        }
+        None => format!("what {who} did is not known"),
+    };
+    let detail = |what: &str| format!("{what}{}", of(&t.detail));
+    // What comes to a running thread's CPU takes the completion along; to others it comes when they run again.
+    let entry = |what: &str| match running {
+        true => format!("{state} and nothing entered the kernel there until {}", detail(what)),
+        false => format!("{state}; it was posted on return from {}", detail(what)),
+    };
+    let ran = format!("{state}; its task work ran only");
+    match t.vehicle {
+        Vehicle::TimerTick => entry(if running { "the timer tick" } else { "the timer interrupt" }),
+        Vehicle::DeviceIrq => entry("a device's interrupt"),
+        Vehicle::PageFault => entry("a page fault"),
+        Vehicle::OtherIrq => entry("an interrupt"),
+        Vehicle::ReschedIpi => match running {
+            true => format!("{state} until another CPU's reschedule interrupt came"),
+            false => entry("a reschedule interrupt"),
+        },
+        Vehicle::Enter => format!("{ran} when it was in io_uring_enter again"),
+        Vehicle::SyscallExit => format!("{ran} on its way out of a system call{}", of(&t.detail)),
+        Vehicle::Inline => "its own submission posted it, and was under way until then".into(),
+        Vehicle::Iopoll => format!("{state}; the device was polled only in its next io_uring_enter"),
+        Vehicle::Sqpoll if t.meanwhile.is_none() => format!("{who} came to it only then"),
+        Vehicle::Sqpoll => format!("{state}; it came to it only then"),
+        Vehicle::Iowq => "the io-wq worker posted it only then, and what it did until then was not seen".into(),
+        Vehicle::IrqDirect => format!("it was posted in interrupt context{}", of(&t.detail)),
+        Vehicle::Thread => "the helper thread came to it only then".into(),
+        Vehicle::Kworker => "the kernel worker that had to finish it came to it only then".into(),
+        Vehicle::Unknown => format!("{state}; what carried it could not be told{}", of(&t.detail)),
+    }
+}
+
+/// The thread that a trail's `tid`, `meanwhile` and `wake` are of.
+fn submitter(t: &Trail) -> &'static str {
+    if t.vehicle == Vehicle::Sqpoll { "the submission-queue thread" } else { "the thread" }
+}
+
+pub(super) fn thread(tid: u32, comm: &str) -> String {
+    match (tid, comm) {
+        (0, _) => "nobody".into(),
+        (tid, "") => format!("thread {tid}"),
+        (tid, comm) => format!("{comm} ({tid})"),
+    }
+}
+
+/// The three parts of a delivery to a sleeper, the longest one told.
+pub(super) fn slept(t: &Trail, wake: &Wake) -> String {
+    let ready = t.deliverable().map_or(wake.woken.ns, |r| r.ns);
+    let took = |from: u64, to: u64| to.saturating_sub(from);
+    let asleep = took(ready, wake.woken.ns);
+    let after =
+        format!("{} after it {}", span(asleep as f64), if t.ended.is_some() { "had ended" } else { "was ready" });
+    let woken = format!("{} slept and was woken by {}", submitter(t), wake.by);
+    let Some(running) = wake.running else {
+        return format!("{woken}, {after}; when it got a CPU is not known");
+    };
+    let (waited, ran) = (took(wake.woken.ns, running.ns), took(running.ns, t.posted.ns));
+    if asleep >= waited && asleep >= ran {
+        format!("{woken}, but only {after}")
+    } else if waited >= ran {
+        let who = match &t.meanwhile {
+            Some(Meanwhile::Sleeping { cpu, tid, comm } | Meanwhile::Runnable { cpu, tid, comm }) if *tid != 0 => {
+                format!("; CPU {cpu}, where it was last, ran {}", thread(*tid, comm))
+            }
+            _ => String::new(),
+        };
+        format!("{woken}, but got a CPU only {} later{who}", span(waited as f64))
+    } else {
+        format!("{woken} and had a CPU, but posted it only {} later", span(ran as f64))
+    }
+}

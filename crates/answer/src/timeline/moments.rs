@@ -1,0 +1,168 @@
+//! The moments of an I/O in their order.
+
+use serde::Serialize;
+
+use super::nature::{FINISHED, is_timeout, of, polls, was_cancelled};
+use iotrail_schema::stage::Stage;
+use iotrail_schema::trail::{Course, Punt, Stamp, Trail};
+use iotrail_schema::vehicle::Vehicle;
+
+/// A moment of an I/O.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Moment {
+    /// A stage's name, or `woken` or `running`: of the thread that slept for it.
+    pub what: &'static str,
+    /// Since submission; null: not known. Negative where the stamps are out of order.
+    pub after_ns: Option<i64>,
+    /// The CPU; null: not known.
+    pub cpu: Option<u32>,
+    /// What happened.
+    pub text: String,
+}
+
+/// The moments in their order; a stage that does not apply is left out, one that is not known is said to be.
+pub fn moments(t: &Trail) -> Vec<Moment> {
+    let moment = |what, stamp: Option<Stamp>, text: String| Moment {
+        what,
+        after_ns: stamp.map(|s| s.ns as i64 - t.submitted.ns as i64),
+        cpu: stamp.map(|s| s.cpu),
+        text,
+    };
+    let mut all: Vec<Moment> = Vec::new();
+    for stage in Stage::ALL {
+        let stamp = t.stamp(stage);
+        let Some(mut text) = (match stamp {
+            Some(_) => Some(known(t, stage)),
+            None => unknown(t, stage).map(str::to_owned),
+        }) else {
+            continue;
+        };
+        if stamp.is_some() && !t.in_order(stage) {
+            text.push_str(" (out of order: not used)");
+        }
+        all.push(moment(stage.name(), stamp, text));
+    }
+    if t.wake.is_none() && t.on_cpu.is_none() {
+        return all;
+    }
+    let mut insert = |m: Moment| {
+        let later = |other: &Moment| match (other.after_ns, m.after_ns) {
+            (Some(other), Some(this)) => other > this,
+            _ => false,
+        };
+        let at = all.iter().position(later).unwrap_or(all.len() - 1);
+        all.insert(at, m);
+    };
+    let Some(wake) = &t.wake else {
+        // It needed no waking, but a CPU.
+        if t.runnable_ns().is_some_and(|ns| ns > 0) {
+            insert(moment("running", t.on_cpu, "the thread has a CPU".into()));
+        }
+        return all;
+    };
+    insert(moment("woken", Some(wake.woken), format!("the thread, by {}", wake.by)));
+    match wake.running {
+        Some(_) => insert(moment("running", wake.running, "the thread has a CPU".into())),
+        None => {
+            let after_woken = all.iter().position(|m| m.what == "woken").map_or(0, |i| i + 1);
+            all.insert(after_woken, moment("running", None, "not known: it was not seen to get a CPU".into()));
+        }
+    }
+    all
+}
+
+pub(super) fn known(t: &Trail, stage: Stage) -> String {
+    let requests = t.block_requests;
+    match (stage, t.course) {
+        (Stage::Submitted, _) => submitted(t),
+        (Stage::Issued, Course::Block) if requests > 1 => {
+            format!("the first of {requests} block requests, to the driver")
+        }
+        (Stage::Issued, Course::Block) => "to the driver".into(),
+        (Stage::Issued, Course::Poll) => "a poll was armed".into(),
+        (Stage::Issued, Course::Direct) => String::new(),
+        (Stage::Ready, Course::Block) if requests > 1 => format!("the last of {requests} block requests was done"),
+        (Stage::Ready, Course::Block) => "the device was done".into(),
+        (Stage::Ready, _) if was_cancelled(t) => "it was cancelled".into(),
+        (Stage::Ready, Course::Poll) => "the poll was woken".into(),
+        (Stage::Ready, Course::Direct) if polls(t) => "the poll was woken".into(),
+        (Stage::Ready, Course::Direct) => String::new(),
+        (Stage::Ended, _) => FINISHED.into(),
+        (Stage::Queued, _) => "task work was added".into(),
+        (Stage::Posted, _) => posted(t),
+    }
+}
+
+pub(super) fn submitted(t: &Trail) -> String {
+    let mut text = match t.enter_batch {
+        Some(1) => "the only one of its io_uring_enter".to_owned(),
+        Some(n) => format!("one of {n} of one io_uring_enter"),
+        None => "not by a call of io_uring_enter".to_owned(),
+    };
+    match t.punted {
+        Some(Punt::Asked) => text.push_str("; to io-wq, as the program asked"),
+        Some(Punt::WouldBlock) => text.push_str("; to io-wq: it would have blocked"),
+        Some(Punt::Drained) => text.push_str("; to io-wq, once the ring was drained"),
+        None => (),
+    }
+    text
+}
+
+/// `None`: the stage does not apply.
+pub(super) fn unknown(t: &Trail, stage: Stage) -> Option<&'static str> {
+    let followed = t.course != Course::Direct;
+    match stage {
+        Stage::Issued | Stage::Ready if followed => Some("not known: it was not seen"),
+        // Done on the spot: there is nothing between.
+        Stage::Issued | Stage::Ready if t.vehicle == Vehicle::Inline => None,
+        Stage::Issued if polls(t) => Some("not known: it was armed while it was being submitted"),
+        Stage::Issued | Stage::Ready if is_timeout(t) => Some("not known: no probe stands at timers"),
+        Stage::Issued | Stage::Ready => Some("not known: neither block I/O nor a poll, or not seen as such"),
+        Stage::Queued if by_task_work(t.vehicle) => Some("not known: no probe stands there"),
+        _ => None,
+    }
+}
+
+fn by_task_work(v: Vehicle) -> bool {
+    match v {
+        Vehicle::Enter
+        | Vehicle::SyscallExit
+        | Vehicle::ReschedIpi
+        | Vehicle::DeviceIrq
+        | Vehicle::TimerTick
+        | Vehicle::PageFault
+        | Vehicle::OtherIrq
+        | Vehicle::Sqpoll
+        | Vehicle::Unknown => true,
+        Vehicle::Inline | Vehicle::Iopoll | Vehicle::Iowq | Vehicle::IrqDirect | Vehicle::Thread | Vehicle::Kworker => {
+            false
+        }
+    }
+}
+
+pub(super) fn posted(t: &Trail) -> String {
+    let detail = |name: &str| format!("{name}{}", of(&t.detail));
+    let by = match t.vehicle {
+        Vehicle::Inline => "inline, while it was being submitted".into(),
+        // The detail names the waker, which is told by itself.
+        Vehicle::Enter if t.wake.is_some() => "enter: in io_uring_enter, after a sleep".into(),
+        Vehicle::Enter => detail("enter: in io_uring_enter"),
+        Vehicle::SyscallExit => detail("syscall_exit: leaving a system call"),
+        Vehicle::ReschedIpi => "resched_ipi: on return from a reschedule interrupt".into(),
+        Vehicle::DeviceIrq => detail("device_irq: on return from a device's interrupt"),
+        Vehicle::TimerTick => "timer_tick: on return from the timer interrupt".into(),
+        Vehicle::PageFault => "page_fault: on return from a page fault".into(),
+        Vehicle::OtherIrq => detail("other_irq: on return from an interrupt"),
+        Vehicle::Sqpoll => "sqpoll: by the submission-queue thread".into(),
+        Vehicle::Iopoll => "iopoll: by a poll of the device".into(),
+        Vehicle::Iowq => "iowq: by an io-wq worker".into(),
+        Vehicle::IrqDirect => detail("irq_direct: in interrupt context"),
+        Vehicle::Thread => "thread: by a helper thread".into(),
+        Vehicle::Kworker => "kworker: by a kernel worker".into(),
+        Vehicle::Unknown => detail("unknown: what carried it could not be told"),
+    };
+    match t.run_items {
+        Some(n) if n > 1 => format!("{by}; {n} items in that run"),
+        _ => by,
+    }
+}

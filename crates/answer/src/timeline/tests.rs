@@ -1,0 +1,131 @@
+use super::nature::FINISHED;
+use super::*;
+use iotrail_schema::trail::{Course, Meanwhile, Stamp, Trail, Wake};
+use iotrail_schema::trail_example::trail;
+use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::waker::Waker;
+
+fn at(t: &Trail, ns: u64, cpu: u32) -> Stamp {
+    Stamp { ns: t.submitted.ns + ns, cpu }
+}
+
+#[test]
+fn the_longest_part_comes_first_with_its_reason() {
+    let mut t = trail();
+    t.meanwhile = Some(Meanwhile::Running { cpu: 0 });
+    assert_eq!(
+        headline(&t, false),
+        ["2.90 ms of 3.00 ms were spent between ready and posted: the thread was running on CPU 0 and nothing \
+          entered the kernel there until the timer tick."]
+    );
+    t.posted = at(&t, 110_000, 0);
+    assert_eq!(
+        headline(&t, false),
+        [
+            "89.0 µs of 110 µs were spent between issued and ready: the device took that long.",
+            "Delivery took 9.00 µs: the thread was running on CPU 0 and nothing entered the kernel there until \
+             the timer tick."
+        ]
+    );
+}
+
+#[test]
+fn a_thread_that_lost_its_cpu_did_not_hold_it_all_the_time() {
+    let mut t = trail();
+    t.meanwhile = Some(Meanwhile::Running { cpu: 0 });
+    t.switches_meanwhile = Some(4);
+    assert!(headline(&t, false)[0].ends_with(
+        "posted: the thread was running on CPU 0, but was off it for a time: it slept, or another thread ran; it \
+         was posted on return from the timer interrupt."
+    ));
+    (t.posted.cpu, t.switches_meanwhile) = (1, None);
+    assert!(headline(&t, false)[0].contains("running on CPU 0, but was off it and went on on CPU 1; it was posted"));
+    t.vehicle = Vehicle::Sqpoll;
+    t.meanwhile = Some(Meanwhile::Runnable { cpu: 0, tid: 54, comm: "kworker/0:1H".into() });
+    assert!(headline(&t, false)[0].ends_with(
+        "posted: the submission-queue thread waited for CPU 0, which kworker/0:1H (54) had; it came to it only then."
+    ));
+    t.on_cpu = Some(at(&t, 2_101_000, 0));
+    assert!(headline(&t, false)[0].contains("waited 2.00 ms for CPU 0, which"), "{:?}", headline(&t, false));
+    let order: Vec<_> = moments(&t).iter().map(|m| m.what).collect();
+    assert_eq!(order, ["submitted", "issued", "ready", "queued", "running", "posted"]);
+}
+
+#[test]
+fn the_file_systems_worker_is_named() {
+    let mut t = trail();
+    (t.opcode, t.meanwhile) = ("write".into(), Some(Meanwhile::Running { cpu: 0 }));
+    t.ended = Some(at(&t, 2_900_000, 1));
+    assert_eq!(
+        headline(&t, false),
+        [
+            "2.80 ms of 3.00 ms were spent between ready and ended: the device was done, and a kernel worker of the file \
+          system had to finish it before it could be delivered."
+        ]
+    );
+    (t.ended, t.posted) = (Some(at(&t, 105_000, 1)), at(&t, 110_000, 0));
+    assert_eq!(
+        headline(&t, false)[1],
+        "Delivery took 9.00 µs, 4.00 µs of it until a kernel worker of the file system had finished it: the thread was \
+         running on CPU 0 and nothing entered the kernel there until the timer tick."
+    );
+    let ended = moments(&t).into_iter().find(|m| m.what == "ended").unwrap();
+    assert_eq!((ended.after_ns, ended.text.as_str()), (Some(105_000), FINISHED));
+    assert!(moments(&trail()).iter().all(|m| m.what != "ended"), "most I/O has no such worker");
+}
+
+#[test]
+fn polls_and_timeouts_in_their_own_words() {
+    let mut t = trail();
+    (t.opcode, t.asked_bytes, t.issued, t.course) = ("poll_add".into(), None, None, Course::Direct);
+    t.ready = Some(at(&t, 2_000_000, 1));
+    assert!(headline(&t, false)[0].ends_with("submitted and ready: nothing made what it polls ready until then."));
+    t.result = -125;
+    assert!(headline(&t, false)[0].ends_with("submitted and ready: nothing came until it was cancelled."));
+    assert!(moments(&t).iter().any(|m| m.what == "ready" && m.text == "it was cancelled"));
+    (t.opcode, t.ready) = ("timeout".into(), None);
+    assert!(headline(&t, false)[0].contains("posted: it was cancelled before its time was up"));
+    t.result = 0;
+    assert!(headline(&t, false)[0].contains("posted: a timeout ends when its time is up"));
+}
+
+#[test]
+fn a_sleep_is_taken_apart() {
+    let mut t = trail();
+    (t.vehicle, t.detail) = (Vehicle::Enter, Some("slept, woken by irq 36 on CPU 1".into()));
+    t.meanwhile = Some(Meanwhile::Sleeping { cpu: 0, tid: 99, comm: "busy".into() });
+    let by = Waker::Thread { cpu: 1 };
+    let mut wake = Wake { woken: at(&t, 102_000, 1), by, running: Some(at(&t, 2_900_000, 0)) };
+    t.wake = Some(wake.clone());
+    assert!(headline(&t, false)[0].ends_with(
+        "ready and posted: the thread slept and was woken by a thread on CPU 1, but got a CPU only 2.80 ms later; \
+         CPU 0, where it was last, ran busy (99)."
+    ));
+    let order: Vec<_> = moments(&t).iter().map(|m| m.what).collect();
+    assert_eq!(order, ["submitted", "issued", "ready", "queued", "woken", "running", "posted"]);
+    wake.running = None;
+    t.wake = Some(wake);
+    assert!(headline(&t, false)[0].ends_with("1, 1.00 µs after it was ready; when it got a CPU is not known."));
+}
+
+#[test]
+fn what_is_not_known_is_said_to_be() {
+    let mut t = trail();
+    (t.issued, t.ready, t.course) = (None, None, Course::Direct);
+    assert_eq!(
+        headline(&t, false),
+        ["All 3.00 ms lie between submitted and posted: what it waited for is not known: neither block I/O nor a \
+          poll, or not seen as such."]
+    );
+    let unknown: Vec<_> = moments(&t).into_iter().filter(|m| m.after_ns.is_none()).map(|m| m.what).collect();
+    assert_eq!(unknown, ["issued", "ready", "queued"]);
+}
+
+#[test]
+fn results_in_words() {
+    let with = |result, asked_bytes| request(&Trail { result, asked_bytes, ..trail() });
+    assert_eq!(with(4096, Some(4096)), "read_fixed 4 KiB");
+    assert_eq!(with(512, Some(4096)), "read_fixed 4 KiB: only 512 B");
+    assert_eq!(with(-5, Some(4096)), "read_fixed 4 KiB: EIO");
+    assert_eq!(with(1, None), "read_fixed");
+}

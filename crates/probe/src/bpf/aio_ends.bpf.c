@@ -1,0 +1,137 @@
+/* The ends of native aio's direct I/O. */
+#include "aio_requests.h"
+
+static __always_inline struct kioctx *context_at(struct kioctx_table *table, __u32 id)
+{
+	struct kioctx *ctx = 0;
+
+	if (table && id < BPF_CORE_READ(table, nr))
+		bpf_probe_read_kernel(&ctx, sizeof(ctx),
+				      (void *)table + bpf_core_field_offset(struct kioctx_table, table) + id * sizeof(ctx));
+	return ctx;
+}
+
+/* The context belongs to the watched process if it stands in that process's table of contexts. */
+static __always_inline bool in_watched_mm(struct kioctx *ctx)
+{
+	__u32 id = BPF_CORE_READ(ctx, id);
+
+	for (int i = 0; i < MMS_MAX; i++) {
+		struct mm_struct *mm = (struct mm_struct *)watched_mms[i];
+		if (!mm)
+			return false;
+		if (context_at(BPF_CORE_READ(mm, ioctx_table), id) == ctx)
+			return true;
+	}
+	return false;
+}
+
+static __always_inline struct kioctx *context_of_kiocb(struct kiocb *iocb)
+{
+	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
+
+	return BPF_CORE_READ(aio, ki_ctx);
+}
+
+/* Native aio's, by its callback. */
+static __noinline int aio_is_watched(struct kiocb *iocb)
+{
+	struct kioctx *ctx = iocb ? context_of_kiocb(iocb) : 0;
+
+	if (!ctx)
+		return 0;
+	if (following) {
+		__u64 address = (__u64)ctx;
+		return bpf_map_lookup_elem(&ring_numbers, &address) != 0;
+	}
+	return in_watched_mm(ctx);
+}
+
+/* Who carried it is known when its result is reaped, even if its submission was before the watch. */
+static __always_inline void aio_end_seen(__u64 block, __u32 ring, struct cpu_slot *slot)
+{
+	struct aio_key key = { .block = block, .ring = ring };
+	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
+
+	if (request) {
+		__sync_fetch_and_add(&request->ended, 1);
+		return;
+	}
+	struct aio_request before = { .ended = 1 };
+	if (bpf_map_update_elem(&aio_requests, &key, &before, BPF_NOEXIST))
+		slot->losses[LOSS_CALL]++;
+}
+
+/* The end of I/O that may be a watched process's native aio. */
+static __always_inline void aio_ended(struct kiocb *iocb)
+{
+	if (!iocb || (__u64)BPF_CORE_READ(iocb, ki_complete) != aio_complete_address)
+		return;
+	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
+	struct kioctx *ctx = context_of_kiocb(iocb);
+	if (!ctx)
+		return;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu_slot *slot = this_slot();
+	struct delivery_key key = {};
+	if (following) {
+		__u64 address = (__u64)ctx;
+		__u32 *known = bpf_map_lookup_elem(&ring_numbers, &address);
+		if (!known)
+			return;
+		key.ring = *known;
+		aio_end_seen(BPF_CORE_READ(aio, ki_res.obj), key.ring, slot);
+	} else if (!in_watched_mm(ctx)) {
+		return;
+	}
+
+	credit(slot);
+	key.waker_cpu = bpf_get_smp_processor_id();
+	key.waker = context_of(slot, &key.waker_nr);
+	switch (key.waker) {
+	case WAKER_IRQ:
+	case WAKER_VECTOR:
+		key.carrier = BY_IRQ;
+		break;
+	case WAKER_OTHER:
+		/* By a thread: the submitter in its own system call, a kernel worker, or one that can't be told. */
+		key.carrier = task->flags & PF_WQ_WORKER ? BY_KWORKER : watched(task) ? BY_SUBMITTER : BY_OTHER;
+		key.waker_cpu = 0;
+		break;
+	default:
+		key.carrier = BY_SOFTIRQ;
+	}
+	deliver(&key, 1, slot);
+}
+
+/* File systems on iomap (ext4, xfs, btrfs …); the tracepoint is there since 6.6. */
+SEC("tp_btf/iomap_dio_complete")
+int BPF_PROG(aio_iomap_complete, struct kiocb *iocb)
+{
+	if (!not_counting())
+		aio_ended(iocb);
+	return 0;
+}
+
+#define MAX_BIOS 16
+
+/* Block devices opened directly: one bio an I/O, or several that count down a reference. */
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(aio_block_complete, struct request *rq)
+{
+	struct bio *bio = BPF_CORE_READ(rq, bio);
+
+	if (not_counting())
+		return 0;
+	for (int i = 0; i < MAX_BIOS && bio; i++) {
+		__u64 end = (__u64)BPF_CORE_READ(bio, bi_end_io);
+		if (end && (end == blkdev_end_io_async_address || end == blkdev_end_io_address)) {
+			struct blkdev_dio *dio =
+				(struct blkdev_dio *)((void *)bio - bpf_core_field_offset(struct blkdev_dio, bio));
+			if (end == blkdev_end_io_async_address || BPF_CORE_READ(dio, ref.counter) == 1)
+				aio_ended(BPF_CORE_READ(dio, iocb));
+		}
+		bio = BPF_CORE_READ(bio, bi_next);
+	}
+	return 0;
+}

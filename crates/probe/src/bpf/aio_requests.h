@@ -1,0 +1,192 @@
+/* Native aio has no tracepoint of its own. Its direct I/O ends in the file system's (iomap) or the block device's end
+ * function, which calls back through the kiocb: a kiocb whose callback is aio's is one completion of native aio.
+ *
+ * Where requests are followed, the program's own calls tell the rest: what it submits at the entry of io_submit, before
+ * another thread could have the result; what it reaps on the way out of io_getevents.
+ */
+#ifndef IOTRAIL_AIO_REQUESTS_H
+#define IOTRAIL_AIO_REQUESTS_H
+
+#include "follow.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1); /* AIO_REQUESTS_MAX where requests are followed */
+	__type(key, struct aio_key);
+	__type(value, struct aio_request);
+} aio_requests SEC(".maps");
+
+__u32 aio_used; /* a context of a followed process was seen */
+__u32 aio_used_as_i386; /* and one that is used by calls of the 32-bit table */
+const volatile bool aio_by_number = false; /* no program is on io_submit's own tracepoint (it needs tracefs) */
+
+const volatile struct reaped reaped_layout = {}; /* as trail_layout */
+
+const volatile struct op_count no_ops = {};
+const volatile struct ring_count no_uses = {};
+
+/* Counted in the maps themselves: a library's function can be interrupted by other threads of its CPU, which count in the slot. And
+ * in their places there: sums on the stack would take more of it than calls as deep as these have (512 bytes before 6.13).
+ */
+static __always_inline struct op_count *op_entry(__u32 ring, __u32 opcode)
+{
+	struct op_key key = { .ring = ring, .opcode = opcode & (OPCODES_MAX - 1) };
+	struct op_count *sum = bpf_map_lookup_elem(&op_counts, &key);
+
+	if (sum)
+		return sum;
+	bpf_map_update_elem(&op_counts, &key, (const void *)&no_ops, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&op_counts, &key);
+}
+
+/* What finds no room counts for the other rings; none: it is lost, and counted as that. */
+static __always_inline struct op_count *op_sum(__u32 ring, __u32 opcode)
+{
+	struct op_count *sum = op_entry(ring, opcode);
+
+	if (!sum)
+		sum = op_entry(RING_OTHERS, opcode);
+	if (!sum)
+		this_slot()->losses[LOSS_COUNT]++;
+	return sum;
+}
+
+static __always_inline struct ring_count *ring_entry(__u32 ring)
+{
+	struct ring_count *sum = bpf_map_lookup_elem(&ring_counts, &ring);
+
+	if (sum)
+		return sum;
+	bpf_map_update_elem(&ring_counts, &ring, (const void *)&no_uses, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&ring_counts, &ring);
+}
+
+static __always_inline struct ring_count *ring_sum(__u32 ring)
+{
+	struct ring_count *sum = ring_entry(ring);
+
+	if (!sum)
+		sum = ring_entry(RING_OTHERS);
+	if (!sum)
+		this_slot()->losses[LOSS_COUNT]++;
+	return sum;
+}
+
+/* One more of a block that is open already. */
+static __noinline int aio_joins(struct aio_request *open, struct aio_request *request)
+{
+	if (!open->several) {
+		open->several = 1;
+		open->followed = !!open->weight;
+	}
+	if (open->opcode != request->opcode)
+		open->opcode = OPCODE_NONE;
+	if (open->asked_bytes != request->asked_bytes)
+		open->asked_bytes = 0;
+	open->more++;
+	open->followed += !!request->weight;
+	open->submitted_ns = request->submitted_ns;
+	open->weight = request->weight;
+	open->later = request->later;
+	open->tid = request->tid;
+	return 0;
+}
+
+/* A request is submitted: counted, and kept until its result is reaped. `open`: another one of its block is. */
+static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request *request, struct aio_request *open)
+{
+	struct cpu_slot *slot = this_slot();
+	struct aio_key key = { .block = block, .ring = ring };
+	struct op_count *op = op_sum(ring, request->opcode);
+
+	if (op)
+		__sync_fetch_and_add(&op->requests, 1);
+	ring_in_use(ring, slot);
+	request->later = !!finishing;
+	request->weight = chosen(slot, request->later);
+	if (open)
+		return aio_joins(open, request);
+	/* One that is there already was reaped out of sight. */
+	struct aio_request *before = bpf_map_lookup_elem(&aio_requests, &key);
+	if (before && before->weight)
+		__sync_fetch_and_add(&slot->unreaped, 1);
+	if (bpf_map_update_elem(&aio_requests, &key, request, BPF_ANY))
+		slot->losses[LOSS_CALL]++;
+	return 0;
+}
+
+static __noinline int aio_result_counted(__u32 ring, __u32 opcode, __s64 result, bool is_short)
+{
+	struct op_count *op = op_sum(ring, opcode);
+
+	if (!op)
+		return 0;
+	__sync_fetch_and_add(&op->completions, 1);
+	if (result < 0)
+		__sync_fetch_and_add(&op->errors, 1);
+	else
+		__sync_fetch_and_add(&op->bytes, result);
+	if (is_short)
+		__sync_fetch_and_add(&op->shorts, 1);
+	return 0;
+}
+
+/* A followed one's times. */
+static __noinline int aio_told(struct aio_request *request, __u32 ring, __u32 opcode, __s64 result)
+{
+	/* There, and not on the stack first, of which calls as deep as this one have no more. */
+	struct reaped *reaped = request ? bpf_ringbuf_reserve(&trails_out, sizeof(*reaped), 0) : 0;
+
+	if (!reaped) {
+		this_slot()->trails_lost++;
+		return 0;
+	}
+	reaped->submitted_ns = request->submitted_ns;
+	reaped->reaped_ns = bpf_ktime_get_ns();
+	reaped->result = result;
+	reaped->ring = ring;
+	reaped->tgid = bpf_get_current_pid_tgid() >> 32;
+	reaped->opcode = opcode;
+	reaped->weight = request->weight;
+	reaped->fd = request->fd;
+	bpf_ringbuf_submit(reaped, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* The program has a result. */
+static __noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
+{
+	struct aio_key key = { .block = block, .ring = ring };
+	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
+	bool submission_seen = request && request->submitted_ns;
+	__u32 opcode = submission_seen ? request->opcode : OPCODE_NONE;
+
+	ring_in_use(ring, this_slot());
+	if (result < 0)
+		count_error(ring, opcode, result);
+	aio_result_counted(ring, opcode, result, submission_seen && result >= 0 && result < request->asked_bytes);
+	if (!request || !request->ended) {
+		struct ring_count *sum = ring_sum(ring);
+		if (sum)
+			__sync_fetch_and_add(&sum->unseen, 1);
+	} else if (request->several) {
+		__sync_fetch_and_add(&request->ended, -1);
+	}
+	if (!request)
+		return 0;
+	if (!request->several) {
+		if (request->weight)
+			aio_told(request, ring, opcode, result);
+	} else if (request->followed) {
+		request->followed--;
+		this_slot()->shared++;
+	}
+	if (request->more)
+		request->more--;
+	else
+		bpf_map_delete_elem(&aio_requests, &key);
+	return 0;
+}
+
+#endif

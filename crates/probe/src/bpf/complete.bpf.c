@@ -1,0 +1,289 @@
+/* Completions being posted: counted, and the trails of those that are followed. */
+#include "stages.h"
+
+/* Threads that share a ring share its cache of requests too: many completed ones of one address may wait for their runs at a time. They
+ * don't all wait in that address's bucket.
+ */
+static __noinline int spread(__u32 index)
+{
+	struct cpu_slot *slot = this_slot();
+	__u32 b = index / WAYS, waiting = 0, elsewhere = 0;
+	struct bucket *bucket = bpf_map_lookup_elem(&requests, &b);
+
+	if (!bucket)
+		return index;
+	for (int i = 0; i < WAYS; i++)
+		waiting += bucket->tags[i] & 1;
+	if (waiting < WAYS / 2)
+		return index;
+	struct trail *trail = trail_at(index);
+	struct trail *other = trail ? remember(COMPLETED(trail->request + ((__u64)++slot->spread << 6)), &elsewhere) : 0;
+	if (!other)
+		return index;
+	__u32 serial = other->serial + 1;
+	__builtin_memcpy(other, trail, sizeof(*other));
+	other->serial = serial;
+	trail->serial++;
+	retag_at(index, 0);
+	return elsewhere;
+}
+
+static __always_inline void trail_result(struct trail *trail, __u32 index, __s32 result, __u32 cqe_flags)
+{
+	trail->posted_ns = bpf_ktime_get_ns();
+	look_at_file(index);
+	trail->posted_cpu = bpf_get_smp_processor_id();
+	trail->result = result;
+	trail->cqe_flags = cqe_flags;
+}
+
+/* The completion of a followed request. */
+static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32 cqe_flags)
+{
+	struct cpu_slot *slot = this_slot();
+	struct trail *trail = trail_at(index);
+
+	if (!trail)
+		return 0;
+	trail_result(trail, index, result, cqe_flags);
+	if (reaps_asked)
+		lying_posted(trail->weight);
+	if (trail->course == COURSE_BLOCK && trail->bios)
+		trail->ready_ns = 0; /* the end of some of its I/O was not seen */
+	if (trail->ended_ns < trail->ready_ns)
+		trail->ended_ns = 0; /* of an earlier try: only a part was done then */
+	trail->switches = ~0u;
+	if (trail->meanwhile && trail->meanwhile_cpu == trail->posted_cpu)
+		trail->switches = slot->switched - trail->switched;
+	if (poster == POSTED_BY_SUBMITTER || poster == POSTED_BY_SQPOLL) {
+		trail->carrier = poster == POSTED_BY_SQPOLL ? BY_SQPOLL : 0;
+		trail->woken_ns = slot->woken_ns;
+		trail->running_ns = slot->running_ns;
+		trail->woken_by = slot->waker;
+		trail->woken_by_nr = slot->waker_nr;
+		trail->woken_by_cpu = slot->waker_cpu;
+		if (slot->trails_waiting >= TRAILS_WAITING_MAX) {
+			slot->no_room++;
+			retag_at(index, 0);
+			return 0;
+		}
+		slot->trails_waiting++;
+		trail->position = slot->pending;
+		trail->next = slot->trails;
+		__u32 place = spread(index);
+		slot->trails = place + 1;
+		if (place == index)
+			retag_at(index, COMPLETED(trail->request));
+		return 0;
+	}
+	trail->carrier = poster == POSTED_BY_IOWQ ? BY_IOWQ : BY_IOPOLL;
+	trail_end(trail, index, slot);
+	return 0;
+}
+
+/* It finds no room in the completion queue: when and by what the program gets it is not known. */
+static __noinline int trail_overflowed(__u32 index, __s32 result, __u32 cqe_flags)
+{
+	struct cpu_slot *slot = this_slot();
+	struct trail *trail = trail_at(index);
+
+	if (!trail)
+		return 0;
+	trail_result(trail, index, result, cqe_flags);
+	trail->carrier = BY_OVERFLOW;
+	slot->no_completion++;
+	trail_end(trail, index, slot);
+	return 0;
+}
+
+/* A completion of a multishot request that is not its last. It has a trail of its own, with what the request's says so far. */
+static __noinline int shot_posted(struct many *known, enum poster poster, __s32 result, __u32 cqe_flags)
+{
+	struct cpu_slot *slot = this_slot();
+	__u32 index = 0;
+
+	if (!known)
+		return 0;
+	if (known->shared) {
+		slot->shared++;
+		return 0;
+	}
+	struct trail *request = known->request && known->serial ? trail_of(known->request, &index) : 0;
+	if (!request || request->serial != known->serial)
+		return 0;
+	/* Many of one request may wait for their run at a time: not all in its bucket. */
+	struct trail *trail = remember(COMPLETED(known->request + ((__u64)request->shots << 6)), &index);
+	if (!trail) {
+		slot->no_room++;
+		return 0;
+	}
+	__u32 serial = trail->serial + 1;
+	__builtin_memcpy(trail, request, sizeof(*trail));
+	trail->serial = serial;
+	/* The next one has to become ready by itself. What the same run finds as well was not seen to. */
+	request->shots++;
+	request->ready_ns = request->queued_ns = 0;
+	request->meanwhile = MEANWHILE_UNSEEN;
+	return trail_posted(index, poster, result, cqe_flags);
+}
+
+static __noinline int count_error(__u32 ring, __u32 opcode, __s32 result)
+{
+	struct errno_key key = { .ring = ring, .opcode = opcode, .number = -result };
+
+	add_or_lose(&errnos, &key, 1, LOSS_ERRNO, this_slot());
+	return 0;
+}
+
+static __always_inline void count_result(struct op_count *op, __u32 ring, __u32 opcode, __s32 result)
+{
+	if (result < 0) {
+		op->errors++;
+		count_error(ring, opcode, result);
+	} else if (result) {
+		op->bytes += result;
+	}
+}
+
+/* By a thread of the kernel's, instead of one that is about to end. While it takes the ring itself down, nobody will have it. */
+static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s32 result, __u32 cqe_flags)
+{
+	struct cpu_slot *slot = this_slot();
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 address = address_in_thread(ring, slot);
+	__u32 index = 0;
+
+	if (!(task->flags & PF_KTHREAD))
+		return 0;
+	/* No address stands for a free place in the table. */
+	struct trail *trail = req ? trail_of((__u64)req, &index) : 0;
+	if (BPF_CORE_READ(ring, refs.percpu_count_ptr) & PERCPU_REF_DEAD) {
+		if (trail) {
+			trail->posted_ns = bpf_ktime_get_ns();
+			look_at_file(index);
+			trail->carrier = BY_TEARDOWN;
+			trail_end(trail, index, slot);
+		}
+		return 0;
+	}
+	__u32 *number = bpf_map_lookup_elem(&ring_numbers, &address);
+	if (!number)
+		return 0;
+	__u32 opcode = req ? opcode_of(req) : OPCODE_NONE;
+	struct op_count *op = op_of(*number, opcode, slot);
+	op->completions++;
+	count_result(op, *number, opcode, result);
+	if (cqe_flags & IORING_CQE_F_MORE)
+		op->more++;
+	ring_of(*number, slot)->unseen++;
+	/* What carried it is not followed. */
+	if (trail) {
+		slot->no_completion++;
+		retag_at(index, 0);
+	}
+	return 0;
+}
+
+/* `typed`: as above. `found_room`: it stands in the queue. */
+static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *req, __u64 user_data, __s32 result,
+				  __u32 cqe_flags, bool found_room)
+{
+	if (!counting)
+		return 0;
+	struct cpu_slot *slot = this_slot();
+	enum poster poster = POSTED_BY_SUBMITTER;
+	if (slot->current != CURRENT_SUBMITTER) {
+		if (slot->current == CURRENT_UNSEEN && !seen_here())
+			return posted_by_kernel(ring, req, result, cqe_flags);
+		poster = poster_of(bpf_get_current_task_btf());
+	}
+	if (poster == POSTED_BY_SUBMITTER && (setup_flags_of(ring, typed) & IORING_SETUP_IOPOLL) &&
+	    polled(ring, req))
+		poster = POSTED_BY_IOPOLL;
+	__u32 number = ring_number(ring, slot);
+	__u32 opcode = OPCODE_NONE;
+	struct many *known = 0;
+	/* A notification has a request of its own, a no-op by its opcode. */
+	if (req && !(cqe_flags & IORING_CQE_F_NOTIF)) {
+		opcode = opcode_of(req);
+		if (!opcode && slot->invalid == (__u64)req) {
+			opcode = OPCODE_INVALID;
+			slot->invalid = 0;
+		}
+	} else {
+		struct many_key key = { .user_data = user_data, .ring = number };
+		known = bpf_map_lookup_elem(&many, &key);
+		if (known)
+			opcode = known->opcode;
+		else if (!req)
+			number = whole_ring(number); /* another process sends it (IORING_OP_MSG_RING): it is of the ring that it comes to */
+	}
+	struct op_count *op = op_of(number, opcode, slot);
+	op->completions++;
+	slot->posted++;
+	ring_in_use(number, slot);
+	if (cqe_flags & IORING_CQE_F_NOTIF)
+		op->notifications++;
+	else
+		count_result(op, number, opcode, result);
+	if (cqe_flags & IORING_CQE_F_MORE)
+		op->more++;
+	/* A no-op is neither. */
+	if (req && opcode) {
+		if (plain_length(opcode)) {
+			if (result >= 0 && (__u32)result < length_of(req) && !takes_a_buffer(req))
+				op->shorts++;
+		} else if (!(cqe_flags & (IORING_CQE_F_MORE | IORING_CQE_F_NOTIF)) && posts_many(req, opcode)) {
+			many_ends(address_in_thread(req, slot), user_data, number);
+		}
+		/* A notification has no result. */
+		if (plain_send(opcode) && !(cqe_flags & IORING_CQE_F_NOTIF) && result >= 0 && (__u32)result < to_send(req))
+			op->shorts++;
+	}
+	switch (poster) {
+	case POSTED_BY_IOPOLL:
+		ring_of(number, slot)->iopoll++;
+		break;
+	case POSTED_BY_IOWQ:
+		ring_of(number, slot)->iowq++;
+		break;
+	case POSTED_BY_SQPOLL:
+		ring_of(number, slot)->sqpoll++;
+		break;
+	default:
+		slot->pending++;
+		segment_add(slot, number, 1);
+	}
+	slot->submitting = 0;
+	if (!req) {
+		if (found_room)
+			return followed_now ? shot_posted(known, poster, result, cqe_flags) : 0;
+		if (known && !(cqe_flags & IORING_CQE_F_MORE))
+			known->request = 0; /* its last one */
+		return 0;
+	}
+	__u32 index = 0;
+	slot->last_posted = address_in_thread(req, slot);
+	struct trail *trail = trail_of((__u64)req, &index);
+	if (!trail)
+		return 0;
+	return found_room ? trail_posted(index, poster, result, cqe_flags) : trail_overflowed(index, result, cqe_flags);
+}
+
+static __always_inline int follow_complete_(struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
+{
+	return posted(ring, true, req, cqe->user_data, cqe->res, cqe->flags, true);
+}
+
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(follow_complete, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
+{
+	return UNDISTURBED(follow_complete_(ring, req, cqe));
+}
+
+/* Before 6.17 (072d37b0cd66) the completion queue entry's members stood in its place, and the ring was a plain address. */
+SEC("tp_btf/io_uring_complete")
+int follow_complete_members(__u64 *args)
+{
+	return posted((void *)args[0], false, (void *)args[1], args[2], (__s32)args[3], (__u32)args[4], true);
+}

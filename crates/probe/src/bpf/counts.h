@@ -1,0 +1,164 @@
+/* What is counted by ring and opcode: in the CPU's slot first, then in the maps. */
+#ifndef IOTRAIL_COUNTS_H
+#define IOTRAIL_COUNTS_H
+
+#include "rings.h"
+
+/* `n` more are pending, of this ring. */
+static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32 n)
+{
+	struct segment *first = &slot->segments[0];
+
+	/* Most threads have one ring. */
+	if (first->count && first->ring == ring && !slot->segments[1].count) {
+		first->count += n;
+		return;
+	}
+	for (int i = 0; i < SEGMENTS_MAX; i++) {
+		struct segment *s = &slot->segments[i];
+		bool last = i == SEGMENTS_MAX - 1 || !slot->segments[i + 1].count;
+
+		if (s->count && !(last && (s->ring == ring || i == SEGMENTS_MAX - 1)))
+			continue;
+		if (!s->count)
+			s->ring = ring;
+		s->count += n;
+		return;
+	}
+}
+
+#define ADD_IF(to, from, member)                                                \
+	do {                                                                    \
+		if ((from)->member)                                             \
+			__sync_fetch_and_add(&(to)->member, (from)->member);    \
+	} while (0)
+
+/* Adds counts to what the map has of this key. Whether it has room. */
+static __always_inline bool op_added(struct op_key *key, struct op_count *count)
+{
+	struct op_count *sum = bpf_map_lookup_elem(&op_counts, key);
+
+	if (!sum) {
+		if (!bpf_map_update_elem(&op_counts, key, count, BPF_NOEXIST))
+			return true;
+		/* Another CPU was first, or there is no room. */
+		sum = bpf_map_lookup_elem(&op_counts, key);
+		if (!sum)
+			return false;
+	}
+	ADD_IF(sum, count, requests);
+	ADD_IF(sum, count, skips);
+	ADD_IF(sum, count, completions);
+	ADD_IF(sum, count, bytes);
+	ADD_IF(sum, count, errors);
+	ADD_IF(sum, count, shorts);
+	ADD_IF(sum, count, more);
+	ADD_IF(sum, count, notifications);
+	ADD_IF(sum, count, unposted);
+	ADD_IF(sum, count, punted_asked);
+	ADD_IF(sum, count, punted_would_block);
+	ADD_IF(sum, count, punted_drained);
+	return true;
+}
+
+static __always_inline bool ring_added(__u32 ring, struct ring_count *count)
+{
+	struct ring_count *sum = bpf_map_lookup_elem(&ring_counts, &ring);
+
+	if (!sum) {
+		if (!bpf_map_update_elem(&ring_counts, &ring, count, BPF_NOEXIST))
+			return true;
+		sum = bpf_map_lookup_elem(&ring_counts, &ring);
+		if (!sum)
+			return false;
+	}
+	ADD_IF(sum, count, inlined);
+	ADD_IF(sum, count, sqpoll);
+	ADD_IF(sum, count, iowq);
+	ADD_IF(sum, count, iopoll);
+	ADD_IF(sum, count, overflows);
+	ADD_IF(sum, count, unseen);
+	return true;
+}
+
+/* What finds no room counts for the other rings, so that the sums stay right. */
+static __always_inline void op_put_away(struct op_key *key, struct op_count *count, struct cpu_slot *slot)
+{
+	if (op_added(key, count))
+		return;
+	struct op_key others = { .ring = RING_OTHERS, .opcode = key->opcode };
+	if (!op_added(&others, count))
+		slot->losses[LOSS_COUNT] += count->completions ? count->completions : 1;
+}
+
+static __always_inline void ring_put_away(__u32 ring, struct ring_count *count, struct cpu_slot *slot)
+{
+	if (!ring_added(ring, count) && !ring_added(RING_OTHERS, count))
+		slot->losses[LOSS_COUNT]++;
+}
+
+/* The cell is another key's from now on. */
+static __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
+{
+	struct cpu_slot *slot = this_slot();
+	struct op_cell *cell = &slot->ops[place & (OP_CELLS - 1)];
+	struct op_key key = cell->key;
+	struct op_count count = cell->count;
+
+	/* Whoever looks at it from another CPU never finds a count by the next one's key. */
+	__builtin_memset(&cell->count, 0, sizeof(cell->count));
+	barrier();
+	cell->key.ring = ring;
+	cell->key.opcode = opcode;
+	/* Only one that was never used has counted nothing. */
+	if (count.requests | count.completions | count.punted_asked | count.punted_would_block | count.punted_drained)
+		op_put_away(&key, &count, slot);
+	return 0;
+}
+
+static __noinline int ring_cell_turns(__u32 place, __u32 ring)
+{
+	struct cpu_slot *slot = this_slot();
+	struct ring_cell *cell = &slot->rings[place & (RING_CELLS - 1)];
+	__u32 before = cell->ring, used = cell->used;
+	struct ring_count count = cell->count;
+
+	__builtin_memset(&cell->count, 0, sizeof(cell->count));
+	barrier();
+	cell->ring = ring;
+	cell->used = 1;
+	if (used)
+		ring_put_away(before, &count, slot);
+	return 0;
+}
+
+/* Where the current thread counts of this ring and opcode: its CPU's alone, and plain additions do. Most events repeat one of the
+ * last keys, and operations that a program uses beside each other have cells of their own (the numbers are chosen for that).
+ */
+static __always_inline struct op_count *op_of(__u32 ring, __u32 opcode, struct cpu_slot *slot)
+{
+	opcode &= OPCODES_MAX - 1;
+	__u32 place = ((opcode * 139 >> 6) ^ ring) & (OP_CELLS - 1);
+	struct op_cell *cell = &slot->ops[place];
+
+	if (cell->key.ring != ring || cell->key.opcode != opcode)
+		op_cell_turns(place, ring, opcode);
+	return &cell->count;
+}
+
+static __always_inline struct ring_count *ring_of(__u32 ring, struct cpu_slot *slot)
+{
+	__u32 place = ring & (RING_CELLS - 1);
+	struct ring_cell *cell = &slot->rings[place];
+
+	if (cell->ring != ring || !cell->used)
+		ring_cell_turns(place, ring);
+	return &cell->count;
+}
+
+static __always_inline void count_inlined(__u32 ring, __u32 n)
+{
+	ring_of(ring, this_slot())->inlined += n;
+}
+
+#endif

@@ -1,0 +1,238 @@
+/* The queue of what lies in one ring's completion queue: the oldest first. */
+#ifndef IOTRAIL_LYING_H
+#define IOTRAIL_LYING_H
+
+#include "follow.h"
+
+const volatile bool reaps_asked = false;
+const volatile struct stay stay_layout = {};	      /* as trail_layout */
+const volatile enum stay_loss stay_loss_layout = 0;
+
+#define LYING_QUEUES 256
+#define LYING_WAYS 4  /* places that a ring may have its queue at */
+#define LYING_GROUP 8 /* queues that are passed over together while nothing is in them */
+
+#define LYING_ALL 256 /* of a ring's completions that could be chosen so many are, before */
+#define LYING_SHIFT 3 /* one in 1 << this is */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* LYING_QUEUES where it is asked for */
+	__type(key, __u32);
+	__type(value, struct lying_queue);
+} lying_queues SEC(".maps");
+
+/* Nothing to look at while there are none. On a cache line of its own: every submission reads it. */
+__u32 lying_now __attribute__((aligned(64)));
+__u32 lying_groups[LYING_QUEUES / LYING_GROUP] __attribute__((aligned(64)));
+__u64 stays_lost[STAY_LOSS_MAX];
+
+/* The next look at all of them: from which queue on, and when the last one was. */
+__u32 lying_cursor;
+__u32 lying_jiffy;
+
+/* Submissions look less and less often at what the program does not take. */
+struct lying_pace {
+	__u32 skip;
+	__u32 next;
+};
+struct lying_pace lying_paces[IOTRAIL_MAX_CPUS];
+#define LYING_SKIP_MAX 63
+
+#define NO_PLACE 0xffffffffu
+
+static __always_inline __u32 lying_place(__u64 ring, __u32 way)
+{
+	return ((ring >> 6) * 0x9E3779B97F4A7C15ull >> 56) + way & (LYING_QUEUES - 1);
+}
+
+/* Where the ring has its queue. */
+static __always_inline __u32 lying_find(__u64 ring)
+{
+	for (int i = 0; i < LYING_WAYS; i++) {
+		__u32 place = lying_place(ring, i);
+		struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+
+		if (q && q->ring_address == ring)
+			return place;
+	}
+	return NO_PLACE;
+}
+
+/* One that only looks does not wait: who has it looks, too, and may be what it interrupts. One that has something to add waits some
+ * microseconds.
+ */
+#define LYING_TRIES 256
+
+static __always_inline bool lying_try(struct lying_queue *q)
+{
+	return !__sync_val_compare_and_swap(&q->busy, 0, 1);
+}
+
+struct trying {
+	struct lying_queue *queue;
+	__u64 got;
+};
+
+static int lying_tries(__u32 i, struct trying *trying)
+{
+	trying->got = lying_try(trying->queue);
+	return trying->got;
+}
+
+static __always_inline bool lying_lock(struct lying_queue *q)
+{
+	struct trying trying = { .queue = q };
+
+	if (lying_try(q))
+		return true;
+	bpf_loop(LYING_TRIES, lying_tries, &trying, 0);
+	return trying.got;
+}
+
+static __always_inline void lying_unlock(struct lying_queue *q)
+{
+	__sync_val_compare_and_swap(&q->busy, 1, 0);
+}
+
+/* Another ring that nothing of lies gives its place away, where all are taken: what it posts next is chosen as if it had posted many. */
+static __noinline __u32 lying_find_or_make(__u64 ring)
+{
+	__u32 found = lying_find(ring);
+
+	if (found != NO_PLACE)
+		return found;
+	for (int i = 0; i < LYING_WAYS; i++) {
+		__u32 place = lying_place(ring, i);
+		struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+
+		if (!q)
+			continue;
+		__u64 before = __sync_val_compare_and_swap(&q->ring_address, 0, ring);
+		if (!before || before == ring)
+			return place;
+	}
+	for (int i = 0; i < LYING_WAYS; i++) {
+		__u32 place = lying_place(ring, i);
+		struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+
+		if (!q || q->count || q->wanted || !lying_try(q))
+			continue;
+		bool free = !q->count;
+		if (free) {
+			q->ring_address = ring;
+			q->posted = LYING_ALL;
+			q->thinned = q->tid = 0;
+			q->due_ns = 0;
+		}
+		lying_unlock(q);
+		if (free)
+			return place;
+	}
+	return NO_PLACE;
+}
+
+static __always_inline void lying_add(__u32 place, __s32 n)
+{
+	__sync_fetch_and_add(&lying_groups[(place & (LYING_QUEUES - 1)) / LYING_GROUP], n);
+	__sync_fetch_and_add(&lying_now, n);
+}
+
+static __always_inline void stays_lose(enum stay_loss why, __u64 n)
+{
+	if (n)
+		__sync_fetch_and_add(&stays_lost[why], n);
+}
+
+struct leaving {
+	struct lying_queue *queue;
+	__u64 gone_ns; /* 0: they go without having been seen to be taken */
+	__u32 head;
+	__u32 left;
+};
+
+/* The oldest one's story is over, if the head has passed it. */
+static int lying_leaves(__u32 i, struct leaving *leaving)
+{
+	struct lying_queue *q = leaving->queue;
+	struct lying *l = &q->entries[q->first & (LYING_MAX - 1)];
+
+	if (!q->count || (leaving->gone_ns && (__s32)(leaving->head - l->end) < 0))
+		return 1;
+	struct stay *stay = bpf_ringbuf_reserve(&trails_out, sizeof(*stay), 0);
+	if (stay) {
+		stay->posted_ns = l->posted_ns;
+		stay->not_yet_ns = q->looked_ns > l->posted_ns ? q->looked_ns : l->posted_ns;
+		stay->gone_ns = leaving->gone_ns;
+		stay->due_ns = l->posted_ns;
+		/* What fulfils a wait is none that had to wait for others. */
+		if (q->wanted && (__s32)(q->wanted_end - l->end) > 0)
+			stay->due_ns = 0;
+		else if ((__s32)(q->due_end - l->end) > 0 && q->due_ns > l->posted_ns)
+			stay->due_ns = q->due_ns;
+		stay->starved_ns = q->starved_ns - l->starved_ns;
+		stay->ring = l->ring;
+		stay->weight = l->weight;
+		stay->depth = l->depth;
+		stay->deepest = q->deepest;
+		stay->cq_entries = q->cq_entries;
+		stay->pad = 0;
+		bpf_ringbuf_submit(stay, BPF_RB_NO_WAKEUP);
+	} else {
+		stays_lose(STAY_LOST, 1);
+	}
+	q->first++;
+	q->count--;
+	leaving->left++;
+	return 0;
+}
+
+/* Those that have left, or all: nothing is kept of an episode that is over. */
+static __always_inline void lying_leave(struct lying_queue *q, __u32 place, __u64 gone_ns, __u32 head)
+{
+	struct leaving leaving = { .queue = q, .gone_ns = gone_ns, .head = head };
+
+	bpf_loop(LYING_MAX, lying_leaves, &leaving, 0);
+	lying_add(place, -(__s32)leaving.left);
+	if (!q->count)
+		q->thinned = 0;
+}
+
+struct thinning {
+	struct lying_queue *queue;
+	__u32 odd;
+};
+
+static int lying_thins(__u32 i, struct thinning *thinning)
+{
+	struct lying_queue *q = thinning->queue;
+	struct lying *to = &q->entries[(q->first + i) & (LYING_MAX - 1)];
+	struct lying *from = &q->entries[(q->first + 2 * i + thinning->odd) & (LYING_MAX - 1)];
+
+	*to = *from;
+	to->weight *= 2;
+	return 0;
+}
+
+static __noinline int lying_thin(struct lying_queue *q, __u32 place)
+{
+	if (!q)
+		return 0;
+	struct thinning thinning = { .queue = q, .odd = bpf_get_prandom_u32() & 1 };
+
+	bpf_loop(LYING_MAX / 2, lying_thins, &thinning, 0);
+	q->count = LYING_MAX / 2;
+	q->thinned++;
+	lying_add(place, -(LYING_MAX / 2));
+	return 0;
+}
+
+static __always_inline void lying_drop(struct lying_queue *q, __u32 place)
+{
+	stays_lose(STAY_DROPPED, q->count);
+	lying_add(place, -(__s32)q->count);
+	q->count = q->wanted = q->thinned = q->deepest = 0;
+	q->due_ns = 0;
+}
+
+#endif

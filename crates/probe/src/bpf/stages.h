@@ -1,0 +1,97 @@
+/* Stages of followed requests, and that a ring is in use. */
+#ifndef IOTRAIL_STAGES_H
+#define IOTRAIL_STAGES_H
+
+#include "request.h"
+#include "choose.h"
+#include "files.h"
+#include "reap.h"
+
+static __noinline int ring_used(__u32 ring, __u32 now)
+{
+	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &ring);
+
+	if (!info)
+		return 0;
+	if (!info->first_jiffy)
+		info->first_jiffy = now;
+	info->last_jiffy = now;
+	return 0;
+}
+
+/* Something is counted of this ring: what is told a second of it is over the time from the first to the last of that, to a tick. */
+static __always_inline void ring_in_use(__u32 ring, struct cpu_slot *slot)
+{
+	struct in_use *last = &slot->in_use[ring & (IN_USE_MAX - 1)];
+	__u32 now = bpf_jiffies64();
+
+	if (last->jiffy == now && last->ring == ring)
+		return;
+	last->ring = ring;
+	last->jiffy = now;
+	ring_used(ring, now);
+}
+
+/* The request that the current thread submitted last goes another way: it is not posted inline. */
+static __always_inline void went_away(__u64 request, struct cpu_slot *slot)
+{
+	if (slot->last_request != request)
+		return;
+	slot->last_request = 0;
+	if (slot->submitted)
+		slot->submitted--;
+}
+
+/* What the submitter does when its completion is ready. It may be gone: then what stands there is not its number. */
+static __always_inline void look_at_submitter(struct trail *trail)
+{
+	struct task_struct *task = (struct task_struct *)trail->task;
+
+	if (BPF_CORE_READ(task, pid) != (int)trail->tid)
+		return;
+	__u32 cpu = BPF_CORE_READ(task, thread_info.cpu);
+	struct cpu_slot *there = &slots[cpu & (IOTRAIL_MAX_CPUS - 1)];
+	trail->meanwhile_cpu = cpu;
+	trail->switched = there->switched;
+	if (BPF_CORE_READ(task, on_cpu)) {
+		trail->meanwhile = MEANWHILE_RUNNING;
+		return;
+	}
+	struct task_struct *other = (struct task_struct *)there->running;
+	if (!other)
+		return;
+	trail->meanwhile = BPF_CORE_READ(task, __state) ? MEANWHILE_SLEEPING : MEANWHILE_RUNNABLE;
+	trail->meanwhile_tid = BPF_CORE_READ(other, pid);
+	bpf_core_read_str(trail->meanwhile_comm, sizeof(trail->meanwhile_comm), &other->comm);
+}
+
+/* The device or the peer is done, as far as is known now: the last one counts. */
+static __always_inline void ready(struct trail *trail)
+{
+	trail->ready_ns = bpf_ktime_get_ns();
+	trail->ready_cpu = bpf_get_smp_processor_id();
+	trail->meanwhile = MEANWHILE_UNSEEN;
+	look_at_submitter(trail);
+}
+
+static __noinline int no_completion_of(struct trail *trail, struct cpu_slot *slot)
+{
+	struct many_key key = { .user_data = trail->user_data, .ring = trail->ring };
+	__u64 *left = overflows_seen ? bpf_map_lookup_elem(&overflowed, &key) : 0;
+
+	slot->no_completion++;
+	if (left && *left)
+		__sync_fetch_and_add(left, -1);
+	return 0;
+}
+
+/* The place of a followed request is taken again, and no completion of it was seen. */
+static __always_inline void count_uncompleted(struct trail *trail, struct cpu_slot *slot)
+{
+	if (trail->skips)
+		slot->skipped++;
+	else
+		no_completion_of(trail, slot);
+}
+
+#endif

@@ -1,0 +1,265 @@
+/* Requests being submitted: counted by ring and opcode, and some chosen to be followed. */
+#include "stages.h"
+
+/* How many requests the io_uring_enter that is under way was asked to submit, if it is one; counted for `n` of them. */
+static __noinline int count_batch(struct task_struct *task, __u32 ring, __u32 weight, __u32 n)
+{
+	__u32 batch = task->flags & PF_IO_WORKER ? 0 : enter_batch(task);
+
+	if (batch) {
+		struct batch_key key = { .ring = ring, .batch = batch, .sampled = weight > 1 };
+		add_or_lose(&batches, &key, n, LOSS_COUNT, this_slot());
+	}
+	return batch;
+}
+
+static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task, __u32 ring, __u32 weight)
+{
+	struct cpu_slot *slot = this_slot();
+	__u64 request = address_in_thread(req, slot);
+	__u32 index = 0;
+	__u32 batch = count_batch(task, ring, weight, 1);
+
+	struct trail *trail = trail_of(request, &index);
+	if (trail)
+		count_uncompleted(trail, slot);
+	else
+		trail = remember(request, &index);
+	if (!trail) {
+		slot->no_room++;
+		return 0;
+	}
+	__u32 serial = trail->serial + 1;
+	__builtin_memset(trail, 0, sizeof(*trail));
+	trail->serial = serial;
+	trail->request = request;
+	trail->task = bpf_get_current_task();
+	trail->user_data = req->cqe.user_data;
+	trail->opcode = req->opcode;
+	trail->ring = ring;
+	trail->weight = weight;
+	trail->tgid = task->tgid;
+	trail->tid = task->pid;
+	trail->skips = !!(req->flags & REQ_F_CQE_SKIP);
+	file_named_by(req, trail);
+	bool plain = plain_length(trail->opcode) && !(req->flags & REQ_F_BUFFER_SELECT);
+	trail->asked_bytes = plain ? length_of(req) : 0;
+	/* Those of a chain are done one after the other, whatever their times say. */
+	bool reads = trail->opcode == IORING_OP_READ || trail->opcode == IORING_OP_READ_FIXED;
+	if (plain && reads && !(slot->links & LINKED))
+		trail->buffer = buffer_of(req);
+	trail->enter_batch = batch;
+	trail->submitted_cpu = bpf_get_smp_processor_id();
+	trail->submitted_ns = bpf_ktime_get_ns();
+	if (!(slot->links & LINKED))
+		slot->submitting = index + 1;
+	uses_ring(ring, task->pid, 0, slot);
+	return 0;
+}
+
+/* The current thread was not seen to come. Whether it is one of the watched. */
+static __noinline int seen_here(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (!adopted(task))
+		return 0;
+	here(task, this_slot());
+	return 1;
+}
+
+static __noinline int many_begins(struct io_kiocb *req, __u32 ring)
+{
+	struct many_key key = { .user_data = req->cqe.user_data, .ring = ring };
+	struct many now = { .opcode = req->opcode };
+	__u32 index;
+
+	/* A zero-copy send's result names it, and its notification no request that is followed. */
+	if (!is_zero_copy_send(now.opcode))
+		now.request = address_in_thread(req, this_slot());
+	struct trail *trail = now.request ? trail_of(now.request, &index) : 0;
+	if (trail)
+		now.serial = trail->serial;
+	struct many *before = bpf_map_lookup_elem(&many, &key);
+	if (before) {
+		now.shared = before->shared;
+		if (before->request && before->request != now.request) {
+			struct trail *other = before->serial ? trail_of(before->request, &index) : 0;
+			if (!before->serial || (other && other->serial == before->serial))
+				now.shared = 1;
+		}
+	}
+	bpf_map_update_elem(&many, &key, &now, BPF_ANY);
+	return 0;
+}
+
+/* The completion that is a request's last. */
+static __noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
+{
+	struct many_key key = { .user_data = user_data, .ring = ring };
+	struct many *known = bpf_map_lookup_elem(&many, &key);
+
+	if (known && known->request == request)
+		known->request = 0;
+	return 0;
+}
+
+/* Where one in some is followed: the place of this one may be that of one whose completion was not seen. */
+static __noinline int not_chosen(__u64 request)
+{
+	__u32 index;
+	struct trail *trail = trail_of(request, &index);
+
+	if (trail) {
+		count_uncompleted(trail, this_slot());
+		retag_at(index, 0);
+	}
+	return 0;
+}
+
+/* Apart, so that others need not keep in registers what only these need after that. */
+static __noinline int many_submitted(struct io_kiocb *req, __u32 ring)
+{
+	struct cpu_slot *slot = this_slot();
+
+	__u32 weight = chosen(slot, finishing);
+	if (weight)
+		follow_this(req, bpf_get_current_task_btf(), ring, weight);
+	else if (followed_now)
+		not_chosen(address_in_thread(req, slot));
+	return many_begins(req, ring);
+}
+
+/* Requests behind which, or before which, the ring is drained: the kernel sets REQ_F_FORCE_ASYNC in all that come while that
+ * goes on (io_init_req), and only those that asked for it have REQ_F_IO_DRAIN besides. From submission until it is handed on.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64); /* address */
+	__type(value, __u32);
+} drained SEC(".maps");
+
+static __noinline int waits_for_drain(struct io_kiocb *req)
+{
+	struct io_ring_ctx *ring = req->ctx;
+	__u32 one = 1;
+	__u64 request = address_in_thread(req, this_slot());
+
+	bool drains;
+	if (bpf_core_field_exists(ring->int_flags))
+		drains = ring->int_flags & drain_active_flag;
+	else
+		drains = BPF_CORE_READ_BITFIELD_PROBED(ring, drain_active);
+	if (drains)
+		bpf_map_update_elem(&drained, &request, &one, BPF_ANY);
+	else
+		bpf_map_delete_elem(&drained, &request);
+	return 0;
+}
+
+static __always_inline int submitted(struct io_kiocb *req)
+{
+	if (!counting)
+		return 0;
+	struct cpu_slot *slot = this_slot();
+	if (slot->current == CURRENT_UNSEEN && !seen_here())
+		return 0;
+	/* A run of task work tells of itself before the thread submits again. */
+	if (slot->pending || slot->trails)
+		all_inline();
+	slot->submitted++;
+	slot->submits = 1;
+	slot->submitting = 0;
+	__u32 links = req->flags & REQ_F_LINKS ? LINKED | LINKED_TO_NEXT : 0;
+	slot->links = slot->links & LINKED_TO_NEXT ? links | LINKED : links;
+	__u64 request = address_in_thread(req, slot);
+	slot->last_request = request;
+	__u32 opcode = req->opcode;
+	__u32 ring = ring_number(req->ctx, slot);
+	struct op_count *op = op_of(ring, opcode, slot);
+	op->requests++;
+	ring_in_use(ring, slot);
+	if (some_lie())
+		lying_submits();
+	if (req->flags & REQ_F_CQE_SKIP)
+		op->skips++;
+	if (req->flags & REQ_F_FORCE_ASYNC)
+		waits_for_drain(req);
+	if (posts_many(req, opcode) || is_zero_copy_send(opcode))
+		return many_submitted(req, ring);
+	__u32 weight = chosen(slot, finishing);
+	if (weight)
+		return follow_this(req, bpf_get_current_task_btf(), ring, weight);
+	if (followed_now)
+		return not_chosen(request);
+	return 0;
+}
+
+static __always_inline int follow_submit_(struct io_kiocb *req)
+{
+	return submitted(req);
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(follow_submit, struct io_kiocb *req)
+{
+	return UNDISTURBED(follow_submit_(req));
+}
+
+/* A refused request is the last of its call, unless the ring is to go on: then it stands for those after it too, of which another call
+ * tells.
+ */
+static __noinline int refused_batch(struct io_ring_ctx *ring, __u32 number)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 batch = enter_batch(task), n = 1;
+
+	if (!(BPF_CORE_READ(ring, flags) & IORING_SETUP_SUBMIT_ALL)) {
+		/* The head in shared memory moves when the call is over. */
+		__u32 position = BPF_CORE_READ(ring, cached_sq_head) - BPF_CORE_READ(ring, rings, sq.head);
+		if (position && position <= batch)
+			n = batch - position + 1;
+	}
+	return count_batch(task, number, 1, n);
+}
+
+/* Refused before it was a submission: it has a completion all the same. */
+static __always_inline int follow_refused_(void *entry, struct io_kiocb *req)
+{
+	struct cpu_slot *slot = this_slot();
+
+	if (!counting || (slot->current == CURRENT_UNSEEN && !seen_here()))
+		return 0;
+	__u32 ring = ring_number(req->ctx, slot);
+	__u32 opcode = req->opcode;
+	__u8 asked;
+	/* Of an opcode that it does not know, the kernel makes a no-op. */
+	if (!opcode && !bpf_probe_read_kernel(&asked, sizeof(asked), entry) && asked) {
+		opcode = OPCODE_INVALID;
+		slot->invalid = address_in_thread(req, slot);
+	}
+	op_of(ring, opcode, slot)->requests++;
+	slot->submitted++;
+	slot->chosen_whole++;
+	refused_batch(req->ctx, ring);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_req_failed")
+int BPF_PROG(follow_refused, void *entry, struct io_kiocb *req)
+{
+	return UNDISTURBED(follow_refused_(entry, req));
+}
+
+/* Its name before 6.4 (2ad57931db64). */
+static __always_inline int follow_submit_sqe_(struct io_kiocb *req)
+{
+	return submitted(req);
+}
+
+SEC("tp_btf/io_uring_submit_sqe")
+int BPF_PROG(follow_submit_sqe, struct io_kiocb *req)
+{
+	return UNDISTURBED(follow_submit_sqe_(req));
+}

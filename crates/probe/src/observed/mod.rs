@@ -1,0 +1,161 @@
+//! What the probes counted, in the measurement's words.
+
+mod interrupts;
+mod losses;
+mod open;
+mod readout;
+mod rings;
+mod vehicles;
+
+use std::collections::BTreeMap;
+
+use super::carrier::handler;
+use super::rings::{ContextCounts, FollowLoss, OpenCounts, OtherCounts, Process, RingCounts};
+use super::sampled_events::{SampledEvents, Sums};
+use super::skel::types;
+use super::subject::{Interface, Subject};
+use super::support::Plan;
+use super::symbols::Symbols;
+use interrupts::{interrupts, ipis, resched_ipis, returns};
+use iotrail_host::irq::Interrupts;
+use iotrail_path::entry;
+use iotrail_path::loss::Full;
+use iotrail_schema::measurement::{Interrupt, Ipi, Missed, VehicleCount};
+use iotrail_schema::waker::Line;
+pub(super) use losses::lost;
+use losses::{full, of_followed};
+use open::open;
+pub(super) use readout::Raw;
+use rings::{by_context, by_ring, others};
+
+/// What was counted over one watched span.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observed {
+    /// Sums to `seen`.
+    pub vehicles: Vec<VehicleCount>,
+    pub seen: u64,
+    /// Losses that completions rest on.
+    pub lost: u64,
+    /// Events that single programs missed, by program; those of `lost` among them.
+    pub missed: Vec<Missed>,
+    /// `None`: the program for it is not there, or symbols can't be read.
+    pub kicks: Option<u64>,
+    pub resched_ipis: Option<u64>,
+    /// Those in which I/O of a watched process ended (`credit.h`).
+    pub device_irqs: Option<u64>,
+    /// Interrupts of any device, whoever's.
+    pub any_device_irqs: u64,
+    /// Returns to user mode by cause, system calls not among them.
+    pub returns: Option<BTreeMap<&'static str, u64>>,
+    pub context_switches: u64,
+    /// `None` where the interface has no task work.
+    pub task_work_runs: Option<u64>,
+    /// Task-work runs by the number of items they ran: (at least, runs).
+    pub run_batches: Vec<(u64, u64)>,
+    /// Counted only where the interface makes its system calls out of the load's sight.
+    pub syscalls: Option<u64>,
+    pub interrupts: Vec<Interrupt>,
+    pub ipis: Vec<Ipi>,
+    pub programs: Vec<String>,
+    /// Page faults from user mode; `None`: the program for it is not there.
+    pub page_faults: Option<u64>,
+    /// System calls other than io_uring_enter, of threads that submit; `None`: not counted.
+    pub stray_calls: Option<u64>,
+    /// pread64 and pwrite64 calls; `None`: not counted.
+    pub pread_pwrite_calls: Option<u64>,
+    /// Requests of native aio whose submission's beginning was not seen.
+    pub aio_unseen: u64,
+    /// By ring and opcode; empty unless the subject asked to follow.
+    pub rings: Vec<RingCounts>,
+    /// The same of native and POSIX AIO.
+    pub contexts: Vec<ContextCounts>,
+    pub follow_loss: FollowLoss,
+    /// Different io-wq worker threads that ran.
+    pub iowq_workers: u64,
+    /// Most of them alive at one time, of those that ran.
+    pub iowq_most: u64,
+    /// Processes that were watched.
+    pub processes: Vec<Process>,
+    /// And so many more, whose names are not kept.
+    pub more_processes: u64,
+    /// What there was of more rings and contexts than `rings` and `contexts` tell of.
+    pub others: Vec<OtherCounts>,
+    /// What system calls and device interrupts are estimated from; `None`: they were counted all the time.
+    pub sampled_events: Option<SampledEvents>,
+    /// Followed requests that were in flight at the end, the oldest first.
+    pub open: Vec<OpenCounts>,
+    /// What was lost for want of room, and how much of it.
+    pub full: Vec<(Full, u64)>,
+}
+
+pub(super) fn observe(
+    raw: &Raw,
+    subject: &Subject,
+    plan: &Plan,
+    symbols: Option<&Symbols>,
+    proc_interrupts: Option<&Interrupts>,
+) -> Observed {
+    let has = |program: &str| plan.attach.contains(&program);
+    let sum = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().map(f).sum::<u64>();
+    let line = |irq: u32| Line { irq, name: proc_interrupts.and_then(|p| handler(p, irq)) };
+
+    let vehicles = vehicles::of_all(raw, subject, symbols, &line);
+    let missed = raw.misses.iter().filter(|(_, events)| **events > 0);
+    let ipis = ipis(raw, symbols);
+    let sent =
+        plan.attach.iter().any(|name| name.starts_with("interrupt_ipi") || name.starts_with("interrupt_resched_sent"));
+    let kicks = (sent && symbols.is_some())
+        .then(|| ipis.iter().filter(|i| entry::is_kick_site(&i.site)).map(|i| i.count).sum());
+    let credited = interrupts::credited(raw);
+    let tells_whose = interrupts::tells_whose(plan) && symbols.is_some();
+    let device_irqs = estimated(raw, tells_whose.then_some(credited), |s| s.credits);
+    let is_ring = matches!(subject.interface, Interface::IoUring { .. } | Interface::Any);
+    Observed {
+        seen: vehicles.iter().map(|v| v.completions).sum(),
+        vehicles,
+        lost: lost(raw, subject),
+        missed: missed.map(|(program, events)| Missed { program: (*program).into(), events: *events }).collect(),
+        kicks,
+        resched_ipis: sent.then(|| resched_ipis(raw)),
+        device_irqs,
+        any_device_irqs: raw.irqs.iter().map(|(.., n)| n.count).sum(),
+        returns: returns(raw, symbols, has("mode_page_fault").then(|| sum(|s| s.page_faults)), &line),
+        context_switches: sum(|s| s.switches),
+        task_work_runs: is_ring.then(|| sum(|s| s.runs)),
+        run_batches: (0..16)
+            .map(|i| (1 << i, raw.slots.iter().map(|s| s.run_batch[i]).sum::<u64>()))
+            .filter(|(_, runs)| *runs > 0)
+            .collect(),
+        syscalls: estimated(raw, has("mode_sys_exit").then(|| sum(|s| s.syscalls)), |s| s.syscalls),
+        interrupts: interrupts(raw, subject, device_irqs.map(|n| (n, credited)), proc_interrupts),
+        ipis,
+        programs: plan.attach.iter().map(|s| s.to_string()).collect(),
+        stray_calls: estimated(
+            raw,
+            (has("mode_sys_exit") && subject.follow.is_some()).then(|| sum(|s| s.stray_calls)),
+            |s| s.stray_calls,
+        ),
+        page_faults: has("mode_page_fault").then(|| sum(|s| s.page_faults)),
+        pread_pwrite_calls: estimated(raw, has("mode_sys_exit").then(|| sum(|s| s.rw_calls)), |s| s.rw_calls),
+        aio_unseen: sum(|s| s.aio_unseen),
+        rings: by_ring(raw, symbols, &line),
+        contexts: by_context(raw, symbols, &line),
+        follow_loss: of_followed(raw),
+        iowq_workers: raw.workers.0,
+        iowq_most: raw.workers.1,
+        processes: raw.processes.clone(),
+        more_processes: raw.more_processes,
+        others: others(raw, symbols, &line),
+        sampled_events: raw.sampled_events.clone(),
+        open: open(&raw.open),
+        full: full(raw),
+    }
+}
+
+/// What was counted; or, where it was not all the time, what there was by the windows' account.
+fn estimated(raw: &Raw, counted: Option<u64>, of: fn(&Sums) -> u64) -> Option<u64> {
+    match &raw.sampled_events {
+        None => counted,
+        Some(events) => counted.and(events.total(of)).map(|t| t.total.round() as u64),
+    }
+}

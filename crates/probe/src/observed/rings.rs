@@ -1,0 +1,163 @@
+//! By ring and context, and of those that are not told one by one.
+
+use super::readout::Raw;
+use super::vehicles::{posix_carriers, vehicles};
+use crate::carrier::carrier;
+use crate::counted::{Counted, RawRing};
+use crate::rings::{Batches, ContextCounts, ContextKind, OpcodeCounts, OtherCounts, RingCounts, ThreadCounts};
+use crate::skel::types;
+use crate::symbols::Symbols;
+use crate::{opcode, raw};
+use iotrail_host::clock::tick_hz;
+use iotrail_path::delivery::Carrier;
+use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::opcode::counts_bytes;
+use iotrail_schema::waker::Line;
+
+/// A span of fewer ticks is not told: this many are right within 5 %.
+const TICKS: u32 = 20;
+
+/// From the first to the last use of a ring; 0 is none. The kernel's clock of ticks goes round (of 32 bits, in 50 days or more).
+fn active_ns(first: u32, last: u32, tick_hz: Option<u32>) -> Option<u64> {
+    let ticks = last.wrapping_sub(first);
+    (first != 0 && ticks >= TICKS).then_some(u64::from(ticks) * 1_000_000_000 / u64::from(tick_hz?))
+}
+
+pub(super) fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<RingCounts> {
+    let ring = |r: &RawRing| RingCounts {
+        ring: r.number,
+        tgid: r.info.tgid,
+        comm: raw::text(&r.info.comm),
+        setup_flags: r.info.setup_flags,
+        sq_entries: r.info.sq_entries,
+        cq_entries: r.info.cq_entries,
+        found: r.info.found != 0,
+        of: r.info.of.checked_sub(1),
+        active_ns: active_ns(r.info.first_jiffy, r.info.last_jiffy, tick_hz()),
+        overflows: r.counted.ring.overflows,
+        batches: batches(&r.counted),
+        threads: threads(&r.counted),
+        opcodes: opcodes(&r.counted),
+        vehicles: carried(r, symbols, line),
+    };
+    told(raw).filter(|r| kind(r).is_none()).map(ring).collect()
+}
+
+pub(super) fn by_context(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<ContextCounts> {
+    let context = |r: &RawRing| {
+        Some(ContextCounts {
+            context: r.number,
+            kind: kind(r)?,
+            tgid: r.info.tgid,
+            comm: raw::text(&r.info.comm),
+            entries: (r.info.cq_entries != 0).then_some(r.info.cq_entries),
+            found: r.info.found != 0,
+            active_ns: active_ns(r.info.first_jiffy, r.info.last_jiffy, tick_hz()),
+            opcodes: opcodes(&r.counted),
+            vehicles: carried(r, symbols, line),
+        })
+    };
+    told(raw).filter_map(context).collect()
+}
+
+pub(super) fn others(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<OtherCounts> {
+    let others = |r: &RawRing| OtherCounts {
+        kind: kind(r),
+        tgid: (r.info.tgid != 0).then_some(r.info.tgid),
+        comm: raw::text(&r.info.comm),
+        rings: r.info.others.into(),
+        overflows: r.counted.ring.overflows,
+        batches: batches(&r.counted),
+        opcodes: opcodes(&r.counted),
+        vehicles: carried(r, symbols, line),
+    };
+    let all = raw.rings.iter().filter(|r| r.is_others()).map(others);
+    all.filter(|o| o.rings > 0 || !o.opcodes.is_empty() || !o.vehicles.is_empty()).collect()
+}
+
+/// Those that are told one by one, in the order of their numbers.
+fn told(raw: &Raw) -> impl Iterator<Item = &RawRing> {
+    raw.rings.iter().filter(|r| !r.is_others())
+}
+
+/// `None`: a ring of io_uring.
+fn kind(ring: &RawRing) -> Option<ContextKind> {
+    match ring.info.interface {
+        types::interface::INTERFACE_AIO => Some(ContextKind::Libaio),
+        types::interface::INTERFACE_POSIX_AIO => Some(ContextKind::PosixAio),
+        _ => None,
+    }
+}
+
+/// By vehicle: what task work carried, what others did, and (native aio) what ended outside of both.
+fn carried(ring: &RawRing, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<VehicleCount> {
+    let of = &ring.counted.ring;
+    let mut carriers = vec![
+        (Carrier::Inline, of.inlined),
+        (Carrier::SqpollThread, of.sqpoll),
+        (Carrier::IowqWorker, of.iowq),
+        (Carrier::DevicePoll, of.iopoll),
+        (Carrier::Unseen, of.unseen),
+        (Carrier::Undecided, ring.counted.undecided),
+    ];
+    if kind(ring) == Some(ContextKind::PosixAio) {
+        carriers.extend(posix_carriers(&ring.counted));
+    }
+    carriers.extend(ring.counted.deliveries().map(|(key, n)| (carrier(&key, symbols, line), n)));
+    vehicles(carriers)
+}
+
+fn batches(counted: &Counted) -> Batches {
+    let mut by_power = Batches::new();
+    for (&(batch, sampled), &n) in counted.batches.iter().filter(|(of, n)| of.0 > 0 && **n > 0) {
+        let taken = by_power.entry(1 << batch.ilog2()).or_default();
+        let part = if sampled { &mut taken.sampled } else { &mut taken.whole };
+        *part = (part.0 + n, part.1 + n as f64 / f64::from(batch));
+    }
+    by_power
+}
+
+fn threads(counted: &Counted) -> Vec<ThreadCounts> {
+    let of =
+        |(tid, n): (&u32, &types::ring_thread)| ThreadCounts { tid: *tid, comm: raw::text(&n.comm), waits: n.waits };
+    counted.threads.iter().map(of).collect()
+}
+
+fn opcodes(counted: &Counted) -> Vec<OpcodeCounts> {
+    let used = counted.ops.iter().filter(|(_, op)| op.requests + op.completions + op.errors > 0);
+    used.map(|(&number, op)| {
+        let errnos = counted.errnos.range((number, 0)..=(number, u32::MAX));
+        let opcode = opcode::opcode(number);
+        let always = iotrail_schema::opcode::may_force_a_worker(&opcode);
+        OpcodeCounts {
+            requests: op.requests,
+            skips: op.skips,
+            completions: op.completions,
+            bytes: if counts_bytes(&opcode) { op.bytes } else { 0 },
+            errors: op.errors,
+            short: op.shorts,
+            more: op.more,
+            notifications: op.notifications,
+            unposted: op.unposted,
+            punted_asked: if always { 0 } else { op.punted_asked },
+            punted_would_block: op.punted_would_block + if always { op.punted_asked + op.punted_drained } else { 0 },
+            punted_drained: if always { 0 } else { op.punted_drained },
+            errnos: errnos.filter(|(_, n)| **n > 0).map(|((_, errno), n)| (*errno as i32, *n)).collect(),
+            opcode,
+        }
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_use_is_told_where_the_tick_can_tell_it() {
+        assert_eq!(active_ns(1000, 1025, Some(250)), Some(100_000_000));
+        assert_eq!(active_ns(u32::MAX - 9, 10, Some(1000)), Some(20_000_000), "the clock went round");
+        assert_eq!(active_ns(1000, 1019, Some(250)), None);
+        assert_eq!([active_ns(0, 0, Some(100)), active_ns(1000, 2000, None)], [None, None]);
+    }
+}

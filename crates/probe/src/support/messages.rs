@@ -1,0 +1,26 @@
+//! libbpf's own messages.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use iotrail_base::plain::say;
+
+static VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// What libbpf says, the verifier's log among it, goes to standard error from now on.
+pub fn be_verbose() {
+    VERBOSE.store(true, Ordering::Relaxed);
+}
+
+/// libbpf's own messages advise wrongly in places (EPERM: "try ulimit -l"); ours replace them, unless they are asked for.
+pub fn quiet() {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        if VERBOSE.load(Ordering::Relaxed) {
+            let say_all = |_, text: String| text.lines().for_each(say);
+            libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Info, say_all)));
+        } else if std::env::var_os("IOTRAIL_LIBBPF").is_none() {
+            libbpf_rs::set_print(None);
+        }
+    });
+}

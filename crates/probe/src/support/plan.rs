@@ -1,0 +1,161 @@
+//! What a run will attach: a pure decision.
+
+use std::path::Path;
+
+use super::facts::{Facts, MULTISHOT, TRACEFS};
+use super::program::PROGRAMS;
+use crate::function::{self, FUNCTIONS};
+use crate::posix_aio;
+use crate::role::Role;
+use iotrail_host::procfs;
+
+/// What a run will attach, or why it can't.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub attach: Vec<&'static str>,
+    /// Of these, the ones that are attached to a function of the kernel.
+    pub functions: Vec<function::Chosen>,
+    /// Wanted, but not there: the name and what is lost.
+    pub missing: Vec<(&'static str, &'static str)>,
+}
+
+/// What a program is attached to: a tracepoint, or a function of the kernel's.
+pub(crate) fn tracepoint(program: &'static str) -> &'static str {
+    let function = || FUNCTIONS.iter().find(|f| program.starts_with(f.name)).map(|f| f.functions[0]);
+    PROGRAMS.iter().find(|p| p.name == program).map(|p| p.tracepoint).or_else(function).unwrap_or(program)
+}
+
+/// The pure decision: of the programs with these roles, which load. An error names a required one that can't.
+pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
+    let Some(tracepoints) = &facts.tracepoints else {
+        return Err("the kernel has no readable BTF (/sys/kernel/btf/vmlinux)".into());
+    };
+    let functions: Vec<_> = facts.probed().filter(|(f, _)| roles.contains(&f.role)).map(|(_, chosen)| chosen).collect();
+    let mut plan = Plan { attach: functions.iter().map(|f| f.program).collect(), functions, missing: vec![] };
+    for p in facts.programs().filter(|p| roles.contains(&p.role)) {
+        if tracepoints.contains(p.tracepoint) {
+            plan.attach.push(p.name);
+        } else if p.required {
+            return Err(format!("this kernel has no tracepoint {}", p.tracepoint));
+        } else {
+            plan.missing.push((p.name, p.lost));
+        }
+    }
+    if roles.contains(&Role::Follow) && facts.multishot_flags.is_none() {
+        plan.missing.push((MULTISHOT, "operations of multishot requests' later completions"));
+    }
+    Ok(plan)
+}
+
+/// Why a program that a run wants is not there, and what restores it: what names it may only be out of sight.
+pub(crate) fn missing_why(name: &str) -> (String, &'static str) {
+    let of_proc = [posix_aio::AT_ONCE, posix_aio::EACH].contains(&name);
+    let of_tracefs = PROGRAMS.iter().any(|p| p.name == name && p.tracepoint.starts_with("sys_enter_"));
+    if of_proc && !procfs::is_mounted() {
+        return ("/proc is not mounted here".into(), "mount -t proc proc /proc");
+    }
+    if of_tracefs && !TRACEFS.iter().any(|folder| Path::new(folder).join("events").exists()) {
+        return ("tracefs is not mounted here".into(), "mount -t tracefs tracefs /sys/kernel/tracing");
+    }
+    (format!("this kernel has no {name}"), "see `iotrail check`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function::Way;
+    use std::collections::BTreeSet;
+
+    fn facts(tracepoints: BTreeSet<&'static str>) -> Facts {
+        Facts {
+            tracepoints: Some(tracepoints),
+            completion_is_entry: true,
+            uprobe_multi: true,
+            drain_active_flag: None,
+            multishot_flags: Some(0),
+            skip_links_flag: Some(0),
+            ..Facts::default()
+        }
+    }
+
+    fn all() -> BTreeSet<&'static str> {
+        PROGRAMS.iter().map(|p| p.tracepoint).collect()
+    }
+
+    #[test]
+    fn a_run_attaches_what_its_roles_want() {
+        let facts = facts(all());
+        let ring = plan(&facts, &[Role::Completion, Role::Ring, Role::Counts]).unwrap();
+        assert_eq!(ring.attach.len(), 26);
+        assert!(ring.missing.is_empty());
+        assert!(!ring.attach.contains(&"mode_sys_exit"), "system-call probes are not in the default set");
+        assert!(plan(&facts, &[Role::Syscalls]).unwrap().attach == ["mode_sys_exit"]);
+    }
+
+    #[test]
+    fn each_kernel_has_one_program_for_submissions_and_one_for_completions() {
+        let names = |f: &Facts| {
+            let plan = plan(f, &[Role::Follow]).unwrap();
+            let both = plan
+                .attach
+                .iter()
+                .filter(|n| n.contains("submit") || n.contains("complete_") || n.ends_with("_complete"));
+            both.copied().collect::<Vec<_>>()
+        };
+        assert_eq!(names(&facts(all())), ["follow_submit", "follow_complete"]);
+        let mut old = all();
+        old.remove("io_uring_submit_req");
+        let old = Facts { completion_is_entry: false, ..facts(old) };
+        assert_eq!(names(&old), ["follow_submit_sqe", "follow_complete_members"]);
+        let mut none = all();
+        none.remove("io_uring_submit_req");
+        none.remove("io_uring_submit_sqe");
+        assert!(plan(&facts(none), &[Role::Follow]).unwrap_err().contains("io_uring_submit_req"));
+    }
+
+    #[test]
+    fn functions_stand_in_for_tracepoints_that_are_not_there() {
+        let probed = |tracepoints, way| Facts {
+            functions: FUNCTIONS.iter().flat_map(|f| f.functions.iter().copied()).collect(),
+            way,
+            ..facts(tracepoints)
+        };
+        let names = |f: &Facts, role| plan(f, &[role]).unwrap().functions.iter().map(|f| f.program).collect::<Vec<_>>();
+        let mut new = probed(all(), Some(Way::Entry));
+        new.functions.remove("__io_req_task_work_add");
+        assert_eq!(names(&new, Role::Follow), ["queue_added", "queue_added_deferred"], "its caller chooses inline");
+        let today = probed(all(), Some(Way::Entry));
+        assert_eq!(names(&today, Role::Follow), ["queue_added"], "no tracepoint tells that");
+        assert_eq!(names(&today, Role::Counts), ["kick_asked"], "nor that");
+        assert!(names(&today, Role::Aio).is_empty());
+        let mut some = all();
+        some.remove("ipi_send_cpu");
+        some.remove("iomap_dio_complete");
+        let old = probed(some.clone(), Some(Way::Entry));
+        assert_eq!(names(&old, Role::Counts), ["interrupt_resched_sent", "kick_asked"]);
+        assert_eq!(names(&old, Role::Follow), ["queue_added", "block_called_back"]);
+        assert_eq!(plan(&old, &[Role::Aio]).unwrap().attach, ["aio_called_back"], "nothing is counted twice");
+        assert!(plan(&old, &[Role::Counts, Role::Aio, Role::Follow]).unwrap().missing.is_empty());
+        let by_kprobe = probed(some.clone(), Some(Way::Kprobe));
+        assert_eq!(names(&by_kprobe, Role::Aio), ["aio_called_back_kprobe"]);
+        let refused = plan(&probed(some, None), &[Role::Counts, Role::Aio, Role::Follow]).unwrap();
+        assert!(refused.functions.is_empty() && refused.attach.contains(&"aio_block_complete"));
+        assert_eq!(refused.missing.len(), 3, "{:?}", refused.missing);
+    }
+
+    #[test]
+    fn a_missing_tracepoint_is_named_and_a_required_one_refuses() {
+        let mut some = all();
+        some.remove("ipi_send_cpu"); // before 6.4
+        let got = plan(&facts(some.clone()), &[Role::Counts]).unwrap();
+        assert_eq!(got.missing, [("interrupt_ipi_send", "kicks per I/O")]);
+        let unflagged = Facts { multishot_flags: None, ..facts(all()) };
+        let got = plan(&unflagged, &[Role::Follow]).unwrap();
+        assert_eq!(got.missing, [("REQ_F_APOLL_MULTISHOT", "operations of multishot requests' later completions")]);
+        assert!(plan(&unflagged, &[Role::Completion]).unwrap().missing.is_empty(), "a load of our own needs it not");
+        some.remove("io_uring_complete");
+        let e = plan(&facts(some), &[Role::Completion]).unwrap_err();
+        assert_eq!(e, "this kernel has no tracepoint io_uring_complete");
+        assert!(plan(&Facts::default(), &[Role::Ring]).unwrap_err().contains("BTF"));
+    }
+}

@@ -1,0 +1,144 @@
+//! A kernel's refusals in words.
+
+use std::path::Path;
+
+use iotrail_base::error::errno_in;
+use iotrail_host::lockdown;
+use iotrail_host::privileges::{Capability, Seccomp};
+use iotrail_host::refusal::Circumstances;
+
+/// The types of the kernel itself.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+
+/// A kernel's refusal in words: why, and what restores it. One text for one cause: what the user lacks is not the kernel's fault.
+pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
+    match errno(e) {
+        Some(libc::EPERM) => not_allowed(&Circumstances::read(), || lockdown::detect().mode),
+        // Where sysfs is not mounted the kernel's types are out of sight, and each one seems to be lacking.
+        Some(libc::ENOENT | libc::ESRCH) if !Path::new(TYPES).exists() => (
+            format!("{TYPES} cannot be read: sysfs is not mounted here, or the kernel has no type information"),
+            "mount -t sysfs sysfs /sys",
+        ),
+        Some(number) => cause(number),
+        None => match e.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => cause(libc::EACCES),
+            libbpf_rs::ErrorKind::NotFound => cause(libc::ENOENT),
+            libbpf_rs::ErrorKind::OutOfMemory => cause(libc::ENOMEM),
+            _ => ("the kernel refused the program".into(), REPORT),
+        },
+    }
+}
+
+const REPORT: &str = "report this with the kernel's release and what `iotrail check --verbose` prints";
+
+/// The number at the bottom of what libbpf gives back, which its own type keeps to itself; its text has it.
+fn errno(e: &libbpf_rs::Error) -> Option<i32> {
+    errno_in(&format!("{e:#}"))
+}
+
+fn cause(number: i32) -> (String, &'static str) {
+    let (why, remedy) = match number {
+        libc::EMFILE => (
+            "this process has as many files open as it may, and each probe is one",
+            "raise the hard limit of open files: ulimit -Hn, or LimitNOFILE of the service; `iotrail check` says how many are needed",
+        ),
+        libc::ENFILE => ("the system has as many files open as it may", "as root: raise fs.file-max with sysctl"),
+        libc::ENOMEM => (
+            "there is no memory for the probes' tables",
+            "free memory, or raise the limit of this process's memory cgroup (memory.max, MemoryMax of the service)",
+        ),
+        libc::ENOSPC => (
+            "the kernel has no room for another probe or table",
+            "end other programs that use BPF, or run fewer at once",
+        ),
+        libc::EBUSY | libc::EEXIST => {
+            ("another program holds what the probe is attached to", "end other tracers (perf, bpftrace) and try again")
+        }
+        libc::EAGAIN | libc::EINTR => ("the kernel gave up loading the program halfway", "try again"),
+        libc::ENOSYS => (
+            "the kernel has no bpf(2), or a seccomp filter hides it",
+            "a kernel with CONFIG_BPF_SYSCALL, or let the filter of the container or service allow bpf",
+        ),
+        libc::ENOENT | libc::ESRCH => ("the kernel lacks a type or tracepoint that the program reads", REPORT),
+        libc::EINVAL | libc::EACCES | libc::E2BIG | libc::EFAULT => {
+            ("the kernel's verifier refused the program", REPORT)
+        }
+        other => {
+            let cause = std::io::Error::from_raw_os_error(other);
+            return (format!("the kernel refused the program: {cause}"), REPORT);
+        }
+    };
+    (why.into(), remedy)
+}
+
+/// EPERM: who asks, from where, and what else forbids it.
+fn not_allowed(c: &Circumstances, lockdown: impl Fn() -> Option<String>) -> (String, &'static str) {
+    let p = &c.privileges;
+    let has = |capability| p.has(capability) == Some(true);
+    let may = has(Capability::SysAdmin) || has(Capability::Bpf) && has(Capability::Perfmon);
+    let (why, remedy) = if p.initial_namespace == Some(false) {
+        ("in a user namespace nobody may", "run it outside, as root or with CAP_BPF and CAP_PERFMON")
+    } else if !may && p.euid == 0 {
+        ("it is root without CAP_BPF and CAP_PERFMON", "give the container or service CAP_BPF and CAP_PERFMON")
+    } else if !may {
+        ("it has neither CAP_BPF nor CAP_SYS_ADMIN", "run as root, or with CAP_BPF and CAP_PERFMON")
+    } else if lockdown().as_deref() == Some("confidentiality") {
+        ("the kernel is locked down: confidentiality", "boot without lockdown=confidentiality")
+    } else if matches!(p.seccomp, Some(Seccomp::Filter | Seccomp::Strict)) {
+        (
+            "the seccomp filter of the container or service refuses bpf",
+            "let the filter allow bpf and perf_event_open, or run outside it",
+        )
+    } else {
+        (
+            "a security module (SELinux and the like) or too little locked memory",
+            "allow bpf in its policy, or ulimit -l unlimited",
+        )
+    };
+    (format!("the kernel does not let this process load BPF programs: {why}"), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_host::privileges::Privileges;
+
+    #[test]
+    fn each_errno_has_its_cause_and_remedy() {
+        let of = |number| refusal(&libbpf_rs::Error::from_raw_os_error(number));
+        for (number, why, remedy) in [
+            (libc::EMFILE, "as many files open as it may", "ulimit -Hn"),
+            (libc::ENFILE, "the system has as many files open", "fs.file-max"),
+            (libc::ENOMEM, "no memory", "memory cgroup"),
+            (libc::ENOSPC, "no room", "fewer at once"),
+            (libc::EBUSY, "another program holds", "other tracers"),
+            (libc::EINVAL, "the kernel's verifier refused", "check --verbose"),
+            (libc::E2BIG, "the kernel's verifier refused", "check --verbose"),
+            (libc::EACCES, "the kernel's verifier refused", "check --verbose"),
+            (libc::ENOENT, "lacks a type or tracepoint", "check --verbose"),
+            (libc::ENOSYS, "a seccomp filter hides it", "CONFIG_BPF_SYSCALL"),
+            (libc::EIO, "Input/output error", "check --verbose"),
+        ] {
+            let (got, restore) = of(number);
+            assert!(got.contains(why) && restore.contains(remedy), "{number}: {got}; {restore}");
+        }
+    }
+
+    #[test]
+    fn a_missing_right_is_told_from_what_else_forbids_probes() {
+        let with = |euid, effective: u64, seccomp, initial| {
+            let mut c = Circumstances { version: None, settings: Default::default(), privileges: Privileges::read() };
+            (c.privileges.euid, c.privileges.effective) = (euid, Some(effective));
+            (c.privileges.seccomp, c.privileges.initial_namespace) = (Some(seccomp), Some(initial));
+            c
+        };
+        let says = |c: Circumstances, mode: &str| not_allowed(&c, || Some(mode.into()));
+        let off = Seccomp::Off;
+        assert!(says(with(0, 0, off, true), "none").1.starts_with("give the container"));
+        assert!(says(with(7, 0, Seccomp::Filter, true), "none").1.starts_with("run as root"));
+        assert!(says(with(0, !0, off, false), "none").0.contains("user namespace"));
+        assert!(says(with(0, !0, off, true), "confidentiality").1.starts_with("boot without"));
+        assert!(says(with(0, !0, Seccomp::Filter, true), "none").0.contains("seccomp"));
+        assert!(says(with(0, !0, off, true), "none").0.contains("security module"));
+    }
+}

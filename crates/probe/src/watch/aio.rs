@@ -1,0 +1,77 @@
+//! What waits for a use of native or POSIX AIO.
+
+use super::attached::Watch;
+use super::errors::load_error;
+use crate::posix_aio;
+use crate::raw::peek;
+use iotrail_base::error::Result;
+
+/// It costs whoever makes system calls, since it is on the entry of one of them.
+pub(super) const AWAITED: &str = "aio_submits";
+
+/// What tells of native aio being submitted where that one does not: all of it where there is none, and what comes by calls of
+/// the 32-bit table. It costs on every system call.
+pub(super) const ENTERED: &str = "aio_submits_entered";
+
+/// Whether one of these is to be attached now; any other is. `own`: native aio's own tracepoint is there. `as_i386`: calls of the
+/// 32-bit table were seen.
+pub(super) fn aio_is_due(name: &str, awaited: bool, own: bool, as_i386: bool) -> bool {
+    match name {
+        AWAITED => !awaited,
+        ENTERED => as_i386 || (!awaited && !own),
+        _ => true,
+    }
+}
+
+impl Watch<'_> {
+    /// Looks into the library in which a process has POSIX AIO, if that one is not looked into yet.
+    pub(super) fn attach_to_library(&mut self, tgid: u32) {
+        if !self.plan.attach.contains(&posix_aio::EACH) {
+            return;
+        }
+        let programs = &self.skel.progs;
+        let at_once = self.plan.attach.contains(&posix_aio::AT_ONCE).then_some(&programs.posix_aio_called);
+        if self.posix_aio.attach(at_once, &programs.posix_aio_called_each, tgid).is_err() {
+            self.plan.missing.push((posix_aio::EACH, "requests of POSIX AIO"));
+        }
+    }
+
+    /// To be called now and then: what waits for a use of native aio is attached when there is one. A few requests may have been
+    /// submitted by then; they are counted.
+    pub fn attach_if_used(&mut self) -> Result<()> {
+        let bss = self.bss();
+        let used = peek(&bss.aio_used);
+        let as_i386 = peek(&bss.aio_used_as_i386);
+        if self.aio_awaited && used != 0 {
+            self.attach_awaited()?;
+        }
+        if as_i386 != 0 && !self.aio_as_i386 {
+            self.aio_as_i386 = true;
+            // Where it stands in for the other, it is attached already.
+            if self.plan.attach.contains(&AWAITED) {
+                return self.attach_late(ENTERED);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn attach_awaited(&mut self) -> Result<()> {
+        self.aio_awaited = false;
+        self.attach_late(if self.plan.attach.contains(&AWAITED) { AWAITED } else { ENTERED })
+    }
+
+    fn attach_late(&mut self, name: &'static str) -> Result<()> {
+        // Between two windows nothing is attached: the next one does it.
+        let counting = self.bss().counting;
+        if self.windows.is_some() && counting == 0 {
+            return Ok(());
+        }
+        if !self.plan.attach.contains(&name) {
+            return Ok(());
+        }
+        let programs = &self.skel.progs;
+        let program = if name == AWAITED { &programs.aio_submits } else { &programs.aio_submits_entered };
+        self.links.push((name, program.attach().map_err(load_error)?));
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! What a watch consists of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::MaybeUninit;
+
+use libbpf_rs::{Link, OpenObject, ProgramMut};
+
+use super::errors::load_error;
+use crate::cost::Account;
+use crate::pace::Pace;
+use crate::past::Past;
+use crate::posix_aio::Libraries;
+use crate::recording::Recorder;
+use crate::sampled_events::{SampledEvents, Sums};
+use crate::skel::{IotrailSkel, types};
+use crate::subject::Subject;
+use crate::support::Plan;
+use crate::symbols::Symbols;
+use crate::trails::Trails;
+use iotrail_base::error::Result;
+use iotrail_host::irq::Interrupts;
+
+/// Where the loaded object stands; it must outlive the [`Watch`].
+#[derive(Default)]
+pub struct Room(pub(super) Option<MaybeUninit<OpenObject>>);
+
+/// Attached programs. Dropping it detaches them.
+pub struct Watch<'room> {
+    pub(super) skel: IotrailSkel<'room>,
+    pub(super) links: Vec<(&'static str, Link)>,
+    /// [`AWAITED`](super::aio::AWAITED) is not attached yet.
+    pub(super) aio_awaited: bool,
+    pub(super) aio_as_i386: bool,
+    pub(super) posix_aio: Libraries,
+    /// Where it is watched by windows.
+    pub(super) windows: Option<Windows>,
+    pub(super) plan: Plan,
+    pub(super) subject: Subject,
+    pub(super) symbols: Option<&'static Symbols>,
+    pub(super) before: Option<Interrupts>,
+    pub(super) trails: Option<Trails>,
+    pub(super) misses_before: BTreeMap<&'static str, u64>,
+    pub(super) recorder: Option<Recorder>,
+    pub(super) account: Option<Account>,
+    pub(super) costly: Option<Costly>,
+    /// Slots that are in use: possible CPUs.
+    pub(super) cpus: usize,
+    /// The end of a ring can be told from other work of the kernel's.
+    pub(super) exit_work_known: bool,
+    pub(super) past: Past,
+    /// A context of native aio was among what went.
+    pub(super) native_aio: bool,
+    /// Rings and processes that had gone when the maps were swept last,
+    pub(super) gone: u32,
+    /// and what was left.
+    pub(super) known_rings: u32,
+    /// Of these, those that no CPU and no thread had anything of.
+    pub(super) idle: BTreeSet<u32>,
+    /// Rings with a lower number were told one by one, and are until they are forgotten.
+    pub(super) told_below: u32,
+}
+
+impl Watch<'_> {
+    /// What the programs count, but for what is in hashes. They may be writing to it: see [`peek`](crate::raw::peek).
+    pub(super) fn bss(&self) -> &types::bss {
+        self.skel.maps.bss_data.as_deref().expect("the object has counters")
+    }
+
+    pub(super) fn bss_mut(&mut self) -> &mut types::bss {
+        self.skel.maps.bss_data.as_deref_mut().expect("the object has counters")
+    }
+}
+
+/// As its section says, or to the function that the plan chose.
+pub(super) fn attach(program: &ProgramMut<'_>, plan: &Plan) -> Result<Link> {
+    let function = plan.functions.iter().find(|f| program.name() == f.program);
+    function.map_or_else(|| program.attach(), |f| f.attach(program)).map_err(load_error)
+}
+
+/// What is kept of the programs that cost much while they come and go.
+pub(super) struct Costly {
+    pub(super) pace: Pace,
+    /// When they were attached last: what was counted up to there.
+    pub(super) opened: Option<Sums>,
+    pub(super) events: SampledEvents,
+}
+
+/// What the windows that are over have left.
+#[derive(Default)]
+pub(super) struct Windows {
+    pub(super) undecided: Vec<types::segment>,
+    pub(super) skipped: u64,
+    pub(super) unfinished: u64,
+    pub(super) unreaped: u64,
+    pub(super) overflowed: u64,
+    /// /proc's counts in them; `None`: not readable.
+    pub(super) interrupts: Option<Interrupts>,
+    pub(super) opened: Option<Interrupts>,
+}

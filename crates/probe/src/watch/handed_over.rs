@@ -1,0 +1,100 @@
+//! What the programs hand over one by one, taken out as it comes.
+
+use super::attached::Watch;
+use crate::files::LastName;
+use crate::raw::peek;
+use crate::recording::{Recorder, Recording};
+use crate::rings::{Chosen, EndedSqThread, FollowLoss, Reaped};
+use crate::skel::types;
+use crate::trails::{Trails, Words};
+use iotrail_base::error::Result;
+use iotrail_path::memory::Unregistered;
+use iotrail_path::reaped::Stay;
+use iotrail_schema::trail::Trail;
+
+impl Watch<'_> {
+    /// The rings that are told among the others from now on: those that came after this was asked last.
+    pub fn folded(&mut self) -> Vec<u32> {
+        self.past.folded()
+    }
+
+    /// Takes recorded events out of the ring buffer, to make room in it.
+    pub fn drain(&self) -> Result<()> {
+        self.recorder.iter().try_for_each(Recorder::drain)
+    }
+
+    /// Hands over the requests that were followed to their end since the last call.
+    pub fn trails(&mut self, each: &mut dyn FnMut(Trail)) -> Result<()> {
+        let Some(trails) = &self.trails else { return Ok(()) };
+        let words = Words { symbols: self.symbols, interrupts: self.before.as_ref() };
+        trails.take(&words, each)?;
+        self.sweep(false)
+    }
+
+    /// The rings' buffers that were unregistered since the last call: those that the requests handed over next may have come across are
+    /// among them.
+    pub fn unregistered(&mut self) -> Result<Vec<Unregistered>> {
+        self.trails.as_ref().map_or(Ok(vec![]), Trails::take_unregistered)
+    }
+
+    /// Requests whose completion found the queue full, as far as [`trails`](Self::trails) has met with them: when they had it, and by
+    /// what, is not known.
+    pub fn overflowed(&mut self) -> Vec<Trail> {
+        self.trails.as_ref().map_or(vec![], Trails::take_overflowed)
+    }
+
+    /// The same of requests of native and POSIX AIO, as far as [`trails`](Self::trails) has met with them.
+    pub fn reaped(&mut self, each: &mut dyn FnMut(Reaped)) {
+        if let Some(trails) = &self.trails {
+            trails.take_reaped(each);
+        }
+    }
+
+    /// The same of completions that were looked at in the completion queue.
+    pub fn stays(&mut self, each: &mut dyn FnMut(Stay)) {
+        if let Some(trails) = &self.trails {
+            trails.take_stays().for_each(each);
+        }
+    }
+
+    /// Completions that could not be looked at there.
+    pub fn stays_lost(&self) -> u64 {
+        peek(&self.bss().stays_lost).iter().sum()
+    }
+
+    /// The same of submission-queue threads that have ended: /proc has them no more.
+    pub fn ended_sq_threads(&mut self) -> Vec<EndedSqThread> {
+        self.trails.as_ref().map_or(vec![], Trails::take_ended_sq_threads)
+    }
+
+    /// The last parts of the names of files that requests went to, each once.
+    pub fn file_names(&mut self) -> Vec<LastName> {
+        self.trails.as_ref().map_or(vec![], Trails::take_file_names)
+    }
+
+    /// What has become of the chosen requests up to now: a sum over counters in shared memory, no system call. What is
+    /// unfinished is known at the end only, and 0 here; so are `sampled_from` and `came_later`.
+    pub fn follow_loss(&self) -> FollowLoss {
+        let slots = &self.bss().slots;
+        let sum = |of: fn(&types::cpu_slot) -> &u64| slots.iter().map(|s| peek(of(s))).sum();
+        FollowLoss {
+            no_room: sum(|s| &s.no_room),
+            ring_buffer_full: sum(|s| &s.trails_lost),
+            no_completion: sum(|s| &s.no_completion),
+            skipped: sum(|s| &s.skipped),
+            unfinished: 0,
+            unreaped: 0,
+            chosen: Chosen::default(),
+            shared: slots.iter().map(|s| u64::from(peek(&s.shared))).sum(),
+            sampled_from: 0,
+            came_later: 0,
+        }
+    }
+
+    /// Takes out what was recorded since [`begin`](Self::begin), once; `None` unless it was opened to record.
+    pub fn recording(&mut self) -> Result<Option<Recording>> {
+        let Some(recorder) = &self.recorder else { return Ok(None) };
+        let lost = self.bss().slots.iter().map(|slot| slot.record_lost).sum();
+        recorder.take(lost, self.symbols, iotrail_host::irq::snapshot().ok().as_ref()).map(Some)
+    }
+}

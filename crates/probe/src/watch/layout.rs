@@ -1,0 +1,44 @@
+//! The sizes of `record.h` and of the maps.
+
+use crate::skel::types;
+
+// `record.h`'s sizes, as the programs were compiled with them.
+const _: () = assert!(size_of::<types::cpu_slot>() == 3328);
+const _: () = assert!(size_of::<types::delivery_key>() == 32);
+const _: () = assert!(size_of::<types::return_key>() == 16);
+const _: () = assert!(size_of::<types::ipi_key>() == 24);
+const _: () = assert!(size_of::<types::irq_count>() == 32);
+const _: () = assert!(size_of::<types::thread_state>() == 112);
+const _: () = assert!(size_of::<types::op_count>() == 96);
+const _: () = assert!(size_of::<types::ring_count>() == 48);
+const _: () = assert!(size_of::<types::ring_thread>() == 24);
+const _: () = assert!(size_of::<types::ring_info>() == 64);
+const _: () = assert!(size_of::<types::process_info>() == 64);
+const _: () = assert!(size_of::<types::ended>() == 40);
+const _: () = assert!(size_of::<types::sq_ended>() == 48);
+const _: () = assert!(size_of::<types::reaped>() == 56);
+const _: () = assert!(size_of::<types::stay>() == 64);
+const _: () = assert!(size_of::<types::lying_queue>() == 104 + 64 * 32);
+const _: () = assert!(size_of::<types::trail>() == 280);
+const _: () = assert!(size_of::<types::file_name>() == 96);
+
+/// `IOTRAIL_MAX_CPUS`.
+pub(super) const MAX_CPUS: usize = 1024;
+
+/// Rings and contexts that have a number of their own at one time; the rest are counted by process.
+pub(super) const RINGS_MAX: u32 = 16384;
+
+/// Entries of the hashes by ring. They take memory for what is in them alone, but for 16 bytes each of `COUNTS_MAX`.
+pub(super) const COUNTS_MAX: u32 = 65536;
+
+/// `AIO_REQUESTS_MAX`.
+pub(super) const AIO_REQUESTS_MAX: u32 = 65536;
+
+/// `LYING_QUEUES`.
+pub(super) const LYING_QUEUES: u32 = 256;
+
+/// `BUCKETS * WAYS`: requests that can be followed at one time.
+pub(super) const TRAILS_MAX: u32 = 4096 * 8;
+
+/// Files whose names were handed over and are not again.
+pub(super) const FILES_NAMED: u32 = 4096;

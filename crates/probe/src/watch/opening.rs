@@ -1,0 +1,219 @@
+//! Loads what the subject needs, and attaches it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::MaybeUninit;
+
+use libbpf_rs::Link;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+
+use super::aio::{AWAITED, aio_is_due};
+use super::attached::{Room, Watch, attach};
+use super::errors::{load_error, refused};
+use super::layout::{AIO_REQUESTS_MAX, COUNTS_MAX, FILES_NAMED, LYING_QUEUES, MAX_CPUS, RINGS_MAX, TRAILS_MAX};
+use crate::choice::Window;
+use crate::numbers::Own;
+use crate::past::Past;
+use crate::posix_aio::{self, Libraries};
+use crate::recording::{Capacity, Recorder};
+use crate::skel::{IotrailSkel, IotrailSkelBuilder, OpenIotrailMaps, OpenIotrailSkel, types};
+use crate::subject::{Follow, Interface, Subject, Who};
+use crate::support::{self, Facts, Plan};
+use crate::symbols::Symbols;
+use crate::trails::Trails;
+use iotrail_base::error::Result;
+use iotrail_host::pid_namespace::own_number_in_proc;
+use iotrail_path::entry;
+
+/// The first rings keep their number whatever comes later: what was told of one is told of it again.
+const FIRST: u32 = 64;
+
+/// What ends a ring, where the kernel does it by itself.
+const EXIT_WORK: &str = "io_ring_exit_work";
+
+impl<'room> Watch<'room> {
+    /// Loads and attaches. Errors say what the kernel or the privileges don't allow.
+    pub fn open(room: &'room mut Room, subject: Subject) -> Result<Self> {
+        Self::open_with(room, subject, None)
+    }
+
+    /// As [`open`](Self::open), and records the events that decide the vehicles of io_uring's completions: to be
+    /// [drained](Self::drain) before the ring buffer is full, and [taken](Self::recording) at the end.
+    pub fn open_recording(room: &'room mut Room, subject: Subject, capacity: Capacity) -> Result<Self> {
+        Self::open_with(room, subject, Some(capacity))
+    }
+
+    fn open_with(room: &'room mut Room, subject: Subject, recording: Option<Capacity>) -> Result<Self> {
+        support::quiet();
+        let plan = support::plan(Facts::of_this_kernel(), &subject.interface.roles(subject.follow.is_some()))
+            .map_err(|why| refused(why, "`iotrail check` lists what this kernel has"))?;
+        let cpus = libbpf_rs::num_possible_cpus().map_err(|e| refused(e.to_string(), "report this"))?;
+        if cpus > MAX_CPUS {
+            return Err(refused(format!("{cpus} CPUs are more than the {} it keeps", MAX_CPUS), "report this"));
+        }
+        let symbols = Symbols::of_this_kernel();
+        let own = Own::of_this_thread()?;
+        let one = match subject.who {
+            Who::Process { tgid, unwatched_tid } => Some((tgid, unwatched_tid)),
+            Who::OtherThreads => Some((own.tgid, own.tid)),
+            Who::Followed | Who::Everyone => None,
+        };
+        let mut open = IotrailSkelBuilder::default().open(room.0.insert(MaybeUninit::uninit())).map_err(load_error)?;
+        let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
+        if let Some((tgid, unwatched_tid)) = one {
+            constants.watched_tgid = tgid;
+            constants.unwatched_tid = unwatched_tid;
+        }
+        constants.recording = recording.is_some();
+        tell_asked(constants, &subject, &plan);
+        tell_kernel(constants, symbols, &plan);
+        if let Some(follow) = subject.follow {
+            tell_choice(constants, follow, symbols);
+            constants.everyone = subject.who == Who::Everyone;
+            constants.own_tgid = own.tgid;
+            // Of a load of our own it is known.
+            constants.reaps_asked = subject.interface == Interface::Any;
+            size(&mut open.maps, follow)?;
+        }
+        if let Some(capacity) = recording {
+            open.maps.events.set_max_entries(capacity.ring_bytes).map_err(load_error)?;
+        }
+        choose_programs(&mut open, &plan)?;
+        let mut skel = open.load().map_err(load_error)?;
+        let links = attach_all(&mut skel, &plan, subject.aio_awaited)?;
+        let recorder =
+            recording.map(|c| Recorder::open(&skel.maps.events, c.events)).transpose().map_err(load_error)?;
+        let trails = subject.follow.map(|_| Trails::open(&skel.maps.trails_out)).transpose().map_err(load_error)?;
+        let mut watch = Watch {
+            trails,
+            skel,
+            links,
+            aio_awaited: subject.aio_awaited,
+            aio_as_i386: false,
+            posix_aio: Libraries::default(),
+            windows: None,
+            plan,
+            subject,
+            symbols,
+            before: None,
+            misses_before: BTreeMap::new(),
+            recorder,
+            account: None,
+            costly: None,
+            cpus,
+            exit_work_known: address(symbols, EXIT_WORK) != 0,
+            past: Past::default(),
+            native_aio: false,
+            gone: 0,
+            known_rings: 0,
+            idle: BTreeSet::new(),
+            told_below: FIRST,
+        };
+        // A command begins with our library, and most programs have the same.
+        if let Some(us) = own_number_in_proc() {
+            watch.attach_to_library(us);
+        }
+        if let (Some((tgid, _)), Some(_)) = (one, watch.subject.follow) {
+            let in_proc = if watch.subject.who == Who::OtherThreads { own_number_in_proc() } else { Some(tgid) };
+            watch.follow(tgid, in_proc, false)?;
+        }
+        Ok(watch)
+    }
+}
+
+/// 0 where it isn't there: never equal to a callback, so nothing is mistaken for it.
+fn address(symbols: Option<&Symbols>, name: &str) -> u64 {
+    symbols.and_then(|s| s.address(name)).unwrap_or_default()
+}
+
+/// What the programs are asked to look at.
+fn tell_asked(constants: &mut types::rodata, subject: &Subject, plan: &Plan) {
+    constants.aio_by_number = !plan.attach.contains(&AWAITED);
+    constants.spans_timed = subject.spans_timed;
+    constants.poster_asked = constants.recording || matches!(subject.interface, Interface::IoUring { iopoll: true });
+    constants.any_wakeup =
+        matches!(subject.interface, Interface::OwnCalls | Interface::HelperCalls | Interface::Readiness);
+}
+
+/// What the programs have to know of this kernel.
+fn tell_kernel(constants: &mut types::rodata, symbols: Option<&Symbols>, plan: &Plan) {
+    let address = |name| address(symbols, name);
+    constants.aio_complete_address = address("aio_complete_rw");
+    constants.blkdev_end_io_async_address = address("blkdev_bio_end_io_async");
+    constants.blkdev_end_io_address = address("blkdev_bio_end_io");
+    constants.preemptible = Facts::of_this_kernel().preemptible;
+    let sender = plan.functions.iter().find(|f| f.program.starts_with("interrupt_resched_sent"));
+    constants.resched_sender = sender.map(|f| address(f.function)).unwrap_or_default();
+    constants.io_complete_address = address("io_complete_rw");
+    constants.io_complete_polled_address = address("io_complete_rw_iopoll");
+    constants.iomap_end_io_address = address("iomap_dio_bio_end_io");
+    constants.nvme_end_io_address = address("nvme_uring_cmd_end_io");
+    constants.wakes_address = address("sched_ttwu_pending");
+    constants.kick_is_probed = plan.functions.iter().any(|f| f.program.starts_with("kick_asked"));
+    let extents = entry::KICK_SITES.iter().filter_map(|name| symbols?.extent(name));
+    for (site, (start, bytes)) in constants.kick_sites.iter_mut().zip(extents) {
+        (site.start, site.bytes) = (start, bytes);
+    }
+}
+
+/// Which requests are followed, and what it takes to follow them in this kernel.
+fn tell_choice(constants: &mut types::rodata, follow: Follow, symbols: Option<&Symbols>) {
+    constants.following = true;
+    constants.one_in = follow.choice.one_in.max(1);
+    let window = Window::of(iotrail_host::clock::tick_hz());
+    constants.adaptive = follow.choice.adaptive;
+    (constants.window_jiffies, constants.whole_max) = (window.jiffies, window.requests);
+    constants.trails_crowded = u64::from(follow.ring_bytes / 2);
+    constants.rings_max = RINGS_MAX;
+    constants.ring_exit_work = address(symbols, EXIT_WORK);
+    // Without them the plan says what is missing.
+    let facts = Facts::of_this_kernel();
+    constants.drain_active_flag = facts.drain_active_flag.unwrap_or(0) as u32;
+    constants.multishot_flags = facts.multishot_flags.unwrap_or(0);
+    constants.skip_links_flag = facts.skip_links_flag.unwrap_or(0);
+}
+
+/// Room for what is counted by ring, and for followed requests; else there is none.
+fn size(maps: &mut OpenIotrailMaps<'_>, follow: Follow) -> Result<()> {
+    for (map, entries) in [
+        (&mut maps.ring_numbers, COUNTS_MAX),
+        // With room for one of each process's others.
+        (&mut maps.ring_infos, 2 * RINGS_MAX),
+        (&mut maps.ring_counts, 2 * RINGS_MAX),
+        (&mut maps.op_counts, COUNTS_MAX),
+        (&mut maps.ring_threads, RINGS_MAX),
+        (&mut maps.trails, TRAILS_MAX),
+        (&mut maps.files_named, FILES_NAMED),
+        (&mut maps.lying_queues, LYING_QUEUES),
+        (&mut maps.aio_requests, AIO_REQUESTS_MAX),
+        (&mut maps.trails_out, follow.ring_bytes),
+    ] {
+        map.set_max_entries(entries).map_err(load_error)?;
+    }
+    Ok(())
+}
+
+/// Those of the plan are loaded, and no others.
+fn choose_programs(open: &mut OpenIotrailSkel<'_>, plan: &Plan) -> Result<()> {
+    for mut program in open.open_object_mut().progs_mut() {
+        let wanted = plan.attach.iter().any(|name| program.name() == *name);
+        program.set_autoload(wanted);
+        if let Some(function) = plan.functions.iter().find(|f| program.name() == f.program) {
+            function.aim(&mut program).map_err(load_error)?;
+        }
+    }
+    Ok(())
+}
+
+fn attach_all(skel: &mut IotrailSkel<'_>, plan: &Plan, aio_awaited: bool) -> Result<Vec<(&'static str, Link)>> {
+    let mut links = vec![];
+    for program in skel.object_mut().progs_mut() {
+        let name = plan.attach.iter().find(|name| program.name() == **name);
+        let now = |name: &&str| {
+            !posix_aio::is(&program) && aio_is_due(name, aio_awaited, plan.attach.contains(&AWAITED), false)
+        };
+        if let Some(name) = name.filter(|name| now(name)) {
+            links.push((*name, attach(&program, plan)?));
+        }
+    }
+    Ok(links)
+}

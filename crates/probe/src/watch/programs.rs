@@ -1,0 +1,86 @@
+//! What the kernel says of the programs: what they missed, and what they cost.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::skel::Skel;
+
+use super::attached::Watch;
+use crate::cost::{Account, Cost, Runs};
+use crate::support;
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::measurement::Warning;
+
+impl Watch<'_> {
+    /// One for each program that was wanted and is not there.
+    pub fn missing(&self) -> Vec<Warning> {
+        let warning = |(name, lost): &(&str, &str)| {
+            let (why, remedy) = support::missing_why(name);
+            Warning::new("probe_missing", format!("{why}: {lost} unknown"), remedy)
+        };
+        let mut warnings: Vec<Warning> = self.plan.missing.iter().map(warning).collect();
+        // Two programs may stand for one thing.
+        warnings.dedup();
+        warnings
+    }
+
+    /// The kernel is to measure what the programs cost; before [`begin`](Self::begin).
+    pub fn count_cost(&mut self) -> Result<()> {
+        self.account = Some(Account::open()?);
+        Ok(())
+    }
+
+    pub(super) fn account_begins(&mut self) -> Result<()> {
+        let runs = if self.account.is_some() { self.runs()? } else { Default::default() };
+        if let Some(account) = &mut self.account {
+            account.before = runs;
+        }
+        Ok(())
+    }
+
+    /// What each program has cost since [`begin`](Self::begin), the dearest first; `None`: it was not to be counted.
+    pub fn costs(&self) -> Result<Option<Vec<Cost>>> {
+        let Some(account) = &self.account else { return Ok(None) };
+        let mut costs: Vec<Cost> = self.runs()?.into_iter().map(|(name, now)| account.cost(name, now)).collect();
+        costs.sort_by_key(|cost| (std::cmp::Reverse(cost.spent_ns), cost.program));
+        Ok(Some(costs))
+    }
+
+    pub(super) fn misses_since_begin(&self) -> Result<BTreeMap<&'static str, u64>> {
+        let mut misses = self.recursion_misses()?;
+        for (name, before) in &self.misses_before {
+            misses.entry(name).and_modify(|n| *n -= before);
+        }
+        Ok(misses)
+    }
+
+    /// Events that each program did not see because it was already running on that CPU.
+    pub(super) fn recursion_misses(&self) -> Result<BTreeMap<&'static str, u64>> {
+        Ok(self.infos()?.map(|(name, info)| (name, info.recursion_misses)).collect())
+    }
+
+    /// Runs of each program since it was loaded, and the nanoseconds that they took, where the kernel measures them.
+    pub(super) fn runs(&self) -> Result<Runs> {
+        Ok(self.infos()?.map(|(name, info)| (name, (info.run_cnt, info.run_time_ns))).collect())
+    }
+
+    /// What the kernel says of each program.
+    fn infos(&self) -> Result<impl Iterator<Item = (&'static str, libbpf_sys::bpf_prog_info)>> {
+        let mut infos = vec![];
+        for program in self.skel.object().progs() {
+            let Some(name) = self.plan.attach.iter().find(|name| program.name() == **name) else { continue };
+            let mut info = libbpf_sys::bpf_prog_info::default();
+            let mut size = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+            // SAFETY: info is a plain struct of that size, which the kernel fills up to its own version's length.
+            let failed =
+                unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut size) };
+            if failed != 0 {
+                return Err(Error::machine("cannot read what the kernel says of the probes", "report this")
+                    .because(std::io::Error::last_os_error()));
+            }
+            infos.push((*name, info));
+        }
+        Ok(infos.into_iter())
+    }
+}

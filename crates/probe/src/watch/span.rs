@@ -1,0 +1,192 @@
+//! Counting, from its beginning to its end, and looks meanwhile.
+
+use std::collections::BTreeMap;
+
+use super::attached::Watch;
+use super::tables::{self, entries};
+use crate::counted::{Counted, RawRing};
+use crate::observed::{self, Observed, Raw};
+use crate::overflow;
+use crate::raw::peek;
+use crate::skel::types;
+use iotrail_base::error::Result;
+use iotrail_host::irq::Interrupts;
+
+impl Watch<'_> {
+    /// Forgets all that was counted so far. Exact when the watched threads stand still. Where requests are followed, nothing
+    /// has been counted yet: counting begins here, once.
+    pub fn begin(&mut self) -> Result<()> {
+        if self.subject.follow.is_some() {
+            self.misses_before = self.recursion_misses()?;
+            self.account_begins()?;
+            self.before = iotrail_host::irq::snapshot().ok();
+            self.bss_mut().counting = 1;
+            return Ok(());
+        }
+        // Else what a thread that is just going to sleep has not counted yet would go from a place that is still to be emptied to one
+        // that has been.
+        self.freeze();
+        for map in [
+            &self.skel.maps.threads,
+            &self.skel.maps.deliveries,
+            &self.skel.maps.irqs,
+            &self.skel.maps.returns,
+            &self.skel.maps.ipis,
+        ] {
+            tables::clear(map)?;
+        }
+        let bss = self.bss_mut();
+        for slot in &mut bss.slots {
+            // What stands now on the CPU stays; the counts go.
+            *slot = types::cpu_slot {
+                current: slot.current,
+                tid: slot.tid,
+                watched_here: slot.watched_here,
+                in_irq: slot.in_irq,
+                last_irq: slot.last_irq,
+                in_vector: slot.in_vector,
+                in_softirq: slot.in_softirq,
+                raisers: slot.raisers,
+                raiser: slot.raiser,
+                handlers: slot.handlers,
+                ..types::cpu_slot::default()
+            };
+        }
+        bss.frozen = 0;
+        if let Some(recorder) = &self.recorder {
+            recorder.restart()?;
+        }
+        self.misses_before = self.recursion_misses()?;
+        self.before = iotrail_host::irq::snapshot().ok();
+        Ok(())
+    }
+
+    /// What the programs keep of threads stays where it is: with the CPU where the thread runs, or by the thread. Those that are under way
+    /// come to their end.
+    fn freeze(&mut self) {
+        self.bss_mut().frozen = 1;
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+
+    /// What was counted since [`begin`](Self::begin). Exact when the watched threads stand still.
+    pub fn end(&mut self) -> Result<Observed> {
+        if let Some(windows) = &self.windows {
+            let undecided = windows.undecided.clone();
+            let (skipped, overflowed) = (windows.skipped, windows.overflowed);
+            let (unfinished, unreaped) = (windows.unfinished, windows.unreaped);
+            let mut raw = self.counters()?;
+            (raw.skipped, raw.overflowed) = (skipped, overflowed);
+            (raw.unfinished, raw.unreaped) = (unfinished, unreaped);
+            self.add_segments(&mut raw, &undecided, |counted, n| counted.undecided += n);
+            raw.rings = std::mem::take(&mut self.past).told(raw.rings);
+            return Ok(self.observed(&raw, self.interrupts().as_ref()));
+        }
+        if self.subject.follow.is_some() {
+            self.bss_mut().counting = 0;
+        }
+        self.freeze();
+        let interrupts = self.interrupts();
+        let mut raw = self.counters()?;
+        let mut pending = vec![];
+        for (_, state) in entries::<u32, types::thread_state>(&self.skel.maps.threads)? {
+            raw.parked += state.pending;
+            pending.extend(state.segments);
+        }
+        if let Some(trails) = &self.trails {
+            let (completed, mut open) = self.kept()?;
+            // Those that were in flight when their ring went.
+            let (abandoned, all) = trails.abandoned()?;
+            raw.unfinished = all - abandoned.len() as u64;
+            open.extend(abandoned);
+            raw.overflowed = self.without_overflowed(&mut open)?;
+            raw.skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
+            raw.unfinished += open.len() as u64 - raw.skipped;
+            let aio = self.open_aio()?;
+            raw.unfinished += aio.unfinished;
+            raw.unreaped = aio.unreaped;
+            raw.open = open.into_iter().filter(|trail| trail.skips == 0).collect();
+            trails.leave(completed);
+            for (_, queue) in entries::<u32, types::lying_queue>(&self.skel.maps.lying_queues)? {
+                trails.leave_lying(&queue);
+            }
+        }
+        if self.subject.follow.is_some() {
+            // What is still pending when all stands still came without a run: inline.
+            for slot in &mut raw.slots {
+                pending.extend(std::mem::take(&mut slot.segments));
+                slot.pending = 0;
+            }
+            raw.parked = 0;
+            self.add_segments(&mut raw, &pending, |counted, n| counted.ring.inlined += n);
+            if observed::lost(&raw, &self.subject) == 0 {
+                // Of a ring that was made in this span everything was seen.
+                let whole = |ring: &&mut RawRing| {
+                    let is_ring = ring.info.interface == types::interface::INTERFACE_IO_URING;
+                    is_ring && !ring.is_others() && ring.info.found == 0
+                };
+                raw.rings.iter_mut().filter(whole).for_each(|ring| overflow::name(&mut ring.counted));
+            }
+            raw.rings = std::mem::take(&mut self.past).told(raw.rings);
+        }
+        Ok(self.observed(&raw, interrupts.as_ref()))
+    }
+
+    /// What was counted since [`begin`](Self::begin) up to now; counting goes on. Completions whose vehicle is not decided yet
+    /// are not among the vehicles, and unfinished requests are not counted. A count may be a moment older than another.
+    pub fn look(&mut self) -> Result<Observed> {
+        self.looked().map(|(observed, _)| observed)
+    }
+
+    /// As [`look`](Self::look); rings that are no more are told of this once, as far as they were told before or are few. What the others
+    /// have counted is told once, and does not grow.
+    pub fn turn(&mut self) -> Result<Observed> {
+        let (observed, among_others) = self.looked()?;
+        for (number, counted) in among_others {
+            self.past.tell(number, &counted);
+        }
+        self.past.forget();
+        self.told_below = peek(&self.bss().rings_made);
+        Ok(observed)
+    }
+
+    fn looked(&mut self) -> Result<(Observed, Vec<(u32, Counted)>)> {
+        self.sweep(true)?;
+        let interrupts = self.interrupts();
+        let mut raw = self.counters()?;
+        for slot in &mut raw.slots {
+            slot.pending = 0;
+            slot.segments = Default::default();
+        }
+        Ok((self.observed(&raw, interrupts.as_ref()), raw.among_others))
+    }
+
+    /// Adds completions of which no more than the ring is known.
+    fn add_segments(&self, raw: &mut Raw, segments: &[types::segment], to: fn(&mut Counted, u64)) {
+        let mut by_ring: BTreeMap<u32, u64> = BTreeMap::new();
+        for s in segments.iter().filter(|s| s.count > 0) {
+            *by_ring.entry(s.ring).or_default() += u64::from(s.count);
+        }
+        for (number, n) in by_ring {
+            match raw.rings.iter_mut().find(|r| r.number == number && !r.is_others()) {
+                Some(ring) => to(&mut ring.counted, n),
+                None => {
+                    let mut late = Counted::default();
+                    to(&mut late, n);
+                    raw.rings.push(self.past.as_late(number, late));
+                }
+            }
+        }
+    }
+
+    /// /proc's counts since [`begin`](Self::begin), or in the windows.
+    fn interrupts(&self) -> Option<Interrupts> {
+        if let Some(windows) = &self.windows {
+            return windows.interrupts.clone();
+        }
+        Some(iotrail_host::irq::snapshot().ok()?.since(self.before.as_ref()?))
+    }
+
+    fn observed(&self, raw: &Raw, interrupts: Option<&Interrupts>) -> Observed {
+        observed::observe(raw, &self.subject, &self.plan, self.symbols, interrupts)
+    }
+}

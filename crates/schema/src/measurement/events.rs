@@ -1,0 +1,104 @@
+//! What the kernel did for the completions: vehicles, system calls, interrupts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::latency::Delay;
+use crate::vehicle::Vehicle;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VehicleCount {
+    /// The delivery path.
+    pub vehicle: Vehicle,
+    /// Completions that it delivered.
+    pub completions: u64,
+    /// The system call, interrupt or waker behind it; left out where there is none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub detail: Option<String>,
+    /// Delivery delay of its followed completions; left out where none was followed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub delay_ns: Option<Delay>,
+}
+
+/// Requests handed to io-wq workers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Punts {
+    /// Because of IOSQE_ASYNC (`--force-async`).
+    pub asked: u64,
+    /// Because they would have blocked, or their operation always does.
+    pub would_block: u64,
+}
+
+/// Ratios to `ios`; null where it could not be had.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerIo {
+    /// System calls.
+    pub syscalls: Option<f64>,
+    /// Reschedule IPIs that task_work_add sent to a running thread.
+    pub kicks: Option<f64>,
+    /// Reschedule IPIs.
+    pub resched_ipis: Option<f64>,
+    /// Device interrupts.
+    pub device_irqs: Option<f64>,
+    /// Returns from kernel to user mode.
+    pub mode_switches: Option<f64>,
+    /// Context switches of the watched threads.
+    pub context_switches: Option<f64>,
+    /// Runs of task work.
+    pub task_work_runs: Option<f64>,
+}
+
+/// Returns from kernel to user mode of the watched threads, by cause: `syscall`, `page_fault`, `device_irq`,
+/// `timer_tick`, `resched_ipi`, `other`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModeSwitch {
+    /// `syscall`, `page_fault`, `device_irq`, `timer_tick`, `resched_ipi`, `other`.
+    pub cause: String,
+    /// How many returns.
+    pub count: u64,
+}
+
+/// Runs of task work that ran at least this many items, and fewer than twice as many (65,536 at most are told apart).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskWorkBatch {
+    /// Items of a run: this many, and fewer than twice as many. 65,536 at most are told apart.
+    pub at_least: u64,
+    /// How many runs.
+    pub runs: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Interrupt {
+    /// A device's interrupt by its number, else the mnemonic of /proc/interrupts. `36`, or `LOC`, `RES`, `CAL`, `IWI`.
+    pub vector: String,
+    /// The handler's or the vector's name: `virtio1-req.0`.
+    pub name: String,
+    /// The CPU that took it.
+    pub cpu: u32,
+    /// All that arrived on that CPU in the span, as the probes saw them.
+    pub count: u64,
+    /// Those that arrived while a watched thread was current there.
+    pub on_watched: u64,
+    /// Those in which I/O of the watched program ended. The rest of `count` is other programs'. Null for the kernel's own vectors, and
+    /// where it cannot be told.
+    #[serde(default)]
+    pub credited: Option<u64>,
+    /// The same span from /proc/interrupts; null where it could not be read. More than `count`: the probes were blind at times.
+    pub proc_count: Option<u64>,
+    /// Time in its handler and the softirqs that it raised. The entry's own and the hypervisor's time are not in it. Null for other
+    /// vectors than a device's, and without `--profile`.
+    #[serde(default)]
+    pub spent_ns: Option<u64>,
+}
+
+/// Interprocessor interrupts that kicked or woke a watched thread, or that one sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ipi {
+    /// The kernel function that sent it; `task_work_add` makes it a kick.
+    pub site: String,
+    /// The sending CPU.
+    pub from_cpu: u32,
+    /// The receiving CPU.
+    pub to_cpu: u32,
+    /// How many.
+    pub count: u64,
+}

@@ -1,0 +1,94 @@
+//! A quantile of the merged histograms of the repeats.
+
+use hdrhistogram::Histogram;
+
+use super::statistic::Statistic;
+use crate::quantile::BEYOND;
+
+/// A quantile of a histogram is a bin's upper end: right within 0.1 % on either side of the ratio.
+const RESOLUTION: f64 = 0.001;
+
+/// One repeat's latencies: the different values, rising, and how often each was recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts(Vec<(u64, u64)>);
+
+impl Counts {
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        // A latency of 0 has no logarithm; the clock does not tell it from 1 ns.
+        let recorded =
+            histogram.iter_recorded().map(|v| (v.value_iterated_to().max(1), v.count_since_last_iteration()));
+        Self(recorded.collect())
+    }
+
+    /// Of several measurements as if they were one.
+    pub fn merged(several: &[&Counts]) -> Self {
+        let mut all: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
+        for (value, count) in several.iter().flat_map(|c| &c.0) {
+            *all.entry(*value).or_default() += count;
+        }
+        Self(all.into_iter().collect())
+    }
+}
+
+/// A quantile of the merged histograms of the repeats.
+#[derive(Debug, Clone)]
+pub struct MergedQuantile {
+    q: f64,
+    /// The different values of all repeats, rising.
+    values: Vec<u64>,
+    /// For each value, of each repeat, how many samples are not above it.
+    up_to: Vec<u64>,
+    repeats: usize,
+}
+
+impl MergedQuantile {
+    /// `None` where a repeat has no samples, or all together have too few for this quantile (`stats::quantile`).
+    pub fn new(repeats: &[&Counts], q: f64) -> Option<Self> {
+        let mut values: Vec<u64> = repeats.iter().flat_map(|c| c.0.iter().map(|(value, _)| *value)).collect();
+        values.sort_unstable();
+        values.dedup();
+        let n = repeats.len();
+        let mut up_to = vec![0; values.len() * n];
+        for (i, counts) in repeats.iter().enumerate() {
+            let (mut sum, mut next) = (0, counts.0.iter().peekable());
+            for (row, value) in values.iter().enumerate() {
+                while let Some((_, count)) = next.next_if(|(v, _)| v <= value) {
+                    sum += count;
+                }
+                up_to[row * n + i] = sum;
+            }
+            if sum == 0 {
+                return None;
+            }
+        }
+        let all: u64 = up_to.iter().rev().take(n).sum();
+        let enough = all as f64 * (1.0 - q).min(q) + 1e-6 >= BEYOND;
+        enough.then_some(Self { q, values, up_to, repeats: n })
+    }
+}
+
+impl Statistic for MergedQuantile {
+    fn repeats(&self) -> usize {
+        self.repeats
+    }
+
+    fn log(&self, times: &[u32]) -> f64 {
+        let n = self.repeats;
+        let not_above = |row: usize| -> u64 {
+            let of_row = &self.up_to[row * n..(row + 1) * n];
+            of_row.iter().zip(times).map(|(count, times)| count * u64::from(*times)).sum()
+        };
+        let wanted = ((self.q * not_above(self.values.len() - 1) as f64).ceil() as u64).max(1);
+        // The first row that is not below.
+        let (mut low, mut high) = (0, self.values.len() - 1);
+        while low < high {
+            let middle = (low + high) / 2;
+            if not_above(middle) < wanted { low = middle + 1 } else { high = middle }
+        }
+        (self.values[low] as f64).ln()
+    }
+
+    fn resolution(&self) -> f64 {
+        RESOLUTION
+    }
+}

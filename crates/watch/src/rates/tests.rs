@@ -1,0 +1,199 @@
+//! Hand-made counts at two moments, and the exact rates between them.
+
+use super::*;
+use crate::summary::Summary;
+use iotrail_probe::rings::{ContextCounts, ContextKind, OpcodeCounts};
+use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::top_record::VehicleShare;
+use iotrail_schema::trail::Trail;
+use iotrail_schema::trail_example;
+use iotrail_schema::vehicle::Vehicle;
+
+const TWO_SECONDS: Moment = Moment { elapsed_ns: 2_000_000_000, unix_s: 9 };
+
+fn carried(vehicle: Vehicle, completions: u64) -> VehicleCount {
+    VehicleCount { vehicle, completions, detail: None, delay_ns: None }
+}
+
+/// A ring of process 7 that has done so many reads of 4 KiB, all but 10 of them carried by system calls.
+fn ring(ring: u32, reads: u64) -> RingCounts {
+    RingCounts {
+        ring,
+        tgid: 7,
+        comm: "db".into(),
+        sq_entries: 8,
+        cq_entries: 16,
+        overflows: reads / 100,
+        opcodes: vec![OpcodeCounts {
+            opcode: "read".into(),
+            requests: reads,
+            completions: reads,
+            bytes: reads * 4096,
+            errors: reads / 10,
+            punted_asked: reads / 20,
+            punted_would_block: reads / 20,
+            ..OpcodeCounts::default()
+        }],
+        vehicles: vec![carried(Vehicle::Enter, reads - 10), carried(Vehicle::TimerTick, 10)],
+        ..RingCounts::default()
+    }
+}
+
+/// These rings, and completions of native aio.
+fn observed(rings: Vec<RingCounts>, aio: u64) -> Observed {
+    let context = ContextCounts {
+        context: 1000,
+        kind: ContextKind::Libaio,
+        tgid: 7,
+        comm: "db".into(),
+        entries: None,
+        found: false,
+        active_ns: None,
+        opcodes: vec![],
+        vehicles: vec![carried(Vehicle::IrqDirect, aio)],
+    };
+    Observed { kicks: Some(aio * 3), context_switches: aio * 2, rings, contexts: vec![context], ..Observed::default() }
+}
+
+fn turn(meter: &mut Meter, now: Observed) -> TopRecord {
+    meter.turn(now, &BTreeMap::new(), &HashMap::new(), TWO_SECONDS)
+}
+
+#[test]
+fn rates_are_of_what_was_counted_between_two_looks() {
+    let mut meter = Meter::new(Choice::fixed(16));
+    let first = turn(&mut meter, observed(vec![ring(0, 100)], 0));
+    assert_eq!((first.interval, first.rings[0].rates.completions_per_s), (1, 50.0), "from the beginning");
+
+    let second = turn(&mut meter, observed(vec![ring(0, 500)], 60));
+    assert_eq!((second.interval, second.one_in, second.ended_unix_s), (2, 16, 9));
+    let rates = &second.rings[0].rates;
+    assert_eq!((rates.requests_per_s, rates.completions_per_s, rates.bytes_per_s), (200.0, 200.0, 200.0 * 4096.0));
+    assert_eq!((rates.errors_per_s, rates.punts_per_s, rates.overflows), (20.0, 20.0, 4));
+    // The timer's ten are of the first interval.
+    assert_eq!(rates.vehicles, [VehicleShare { vehicle: Vehicle::Enter, completions: 400, share: 1.0 }]);
+    assert_eq!(rates.latency_ns.p50, None, "nothing was followed");
+    assert_eq!((second.rings[0].opcodes.len(), second.rings[0].opcodes[0].completions_per_s), (1, 200.0));
+
+    let total = &second.total;
+    assert_eq!((total.rates.completions_per_s, total.of_no_ring_per_s), (230.0, 30.0));
+    assert_eq!((total.kicks_per_s, total.context_switches_per_s), (Some(90.0), 60.0));
+    let shares: Vec<(Vehicle, u64)> = total.rates.vehicles.iter().map(|v| (v.vehicle, v.completions)).collect();
+    assert_eq!(shares, [(Vehicle::Enter, 400), (Vehicle::IrqDirect, 60)]);
+}
+
+#[test]
+fn a_new_ring_begins_at_zero_and_the_busiest_is_first() {
+    let mut meter = Meter::new(Choice::fixed(1));
+    turn(&mut meter, observed(vec![ring(0, 100)], 0));
+    let second = turn(&mut meter, observed(vec![ring(0, 120), ring(1, 40), ring(2, 20)], 0));
+    let by_ring: Vec<(u32, f64)> = second.rings.iter().map(|r| (r.ring, r.rates.completions_per_s)).collect();
+    assert_eq!(by_ring, [(1, 20.0), (0, 10.0), (2, 10.0)]);
+    let [process] = &second.processes[..] else { panic!("one process") };
+    assert_eq!((process.tgid, process.rings, process.rates.completions_per_s), (7, 3, 40.0));
+}
+
+#[test]
+fn what_one_look_misses_is_told_by_the_next_and_once() {
+    let mut meter = Meter::new(Choice::fixed(1));
+    turn(&mut meter, observed(vec![ring(0, 100)], 5));
+    // A part was on its way from a CPU to the hashes; of the timer's, all.
+    let mut low = observed(vec![ring(0, 60)], 3);
+    low.rings[0].vehicles.pop();
+    let second = turn(&mut meter, low);
+    let seen = |t: &TopRecord| (t.rings[0].rates.completions_per_s, t.total.rates.completions_per_s);
+    assert_eq!((seen(&second), second.total.of_no_ring_per_s), ((0.0, 0.0), 0.0));
+    assert_eq!(second.total.rates.vehicles, []);
+    let third = turn(&mut meter, observed(vec![ring(0, 120)], 9));
+    assert_eq!((seen(&third), third.total.of_no_ring_per_s), ((10.0, 12.0), 2.0));
+    assert_eq!(third.rings[0].rates.vehicles, [VehicleShare { vehicle: Vehicle::Enter, completions: 20, share: 1.0 }]);
+}
+
+#[test]
+fn no_time_is_no_rate() {
+    let none = Moment { elapsed_ns: 0, unix_s: 0 };
+    let record =
+        Meter::new(Choice::fixed(1)).turn(observed(vec![ring(0, 100)], 0), &BTreeMap::new(), &HashMap::new(), none);
+    assert_eq!(record.rings[0].rates.completions_per_s, 0.0);
+}
+
+#[test]
+fn what_was_followed_is_of_its_interval() {
+    let mut summary = Summary::new(Choice::fixed(1));
+    let stages = Trail { opcode: "read".into(), ..trail_example::trail() };
+    for user_data in 0..20 {
+        summary.take(Trail { user_data, ..stages.clone() });
+    }
+    let mut meter = Meter::new(Choice::fixed(1));
+    let known = HashMap::new();
+    let first = meter.turn(observed(vec![ring(0, 100)], 0), &summary.turn(), &known, TWO_SECONDS);
+    let ring_0 = &first.rings[0];
+    let near = |p50: Option<u64>, ns: u64| p50.unwrap().abs_diff(ns) <= ns / 1000;
+    assert_eq!((ring_0.rates.latency_ns.count, ring_0.rates.latency_ns.p99), (20, None), "too few for a p99");
+    assert!(near(ring_0.rates.latency_ns.p50, 3_000_000));
+    assert!(near(ring_0.rates.delivery_delay_ns.p50, 2_899_000));
+    assert!(near(ring_0.opcodes[0].latency_ns.p50, 3_000_000));
+    assert_eq!(ring_0.stages.as_ref().map(|s| (s.completions, s.issue_ns)), Some((20, 12_000.0)));
+    assert!(near(ring_0.carried[1].delay_ns.as_ref().unwrap().p50, 2_899_000), "by the timer");
+    assert_eq!(first.total.rates.latency_ns.count, 20);
+
+    let second = meter.turn(observed(vec![ring(0, 200)], 0), &summary.turn(), &known, TWO_SECONDS);
+    assert_eq!((second.rings[0].rates.latency_ns.count, second.rings[0].stages.as_ref()), (0, None));
+}
+
+#[test]
+fn a_thread_for_submission_is_told_by_what_it_took_since_the_last_look() {
+    let thread = |elapsed_ns, cpu_ns| {
+        let sq_thread = Some(SqThread { tid: 70, elapsed_ns, cpu_ns, sleeps: None });
+        HashMap::from([(0, Known { sq_thread, comm: Some("database".into()), ..Known::default() })])
+    };
+    let mut meter = Meter::new(Choice::fixed(1));
+    let mut turn = |known: HashMap<u32, Known>| {
+        let polled = RingCounts { setup_flags: rings::SQPOLL, ..ring(0, 100) };
+        let record = meter.turn(observed(vec![polled], 0), &BTreeMap::new(), &known, TWO_SECONDS);
+        assert_eq!(record.rings[0].comm, if known.is_empty() { "db" } else { "database" });
+        assert_eq!(record.rings[0].sqpoll_cpu, record.processes[0].sqpoll_cpu);
+        record.rings[0].sqpoll_cpu
+    };
+    assert_eq!(turn(thread(1000, Some(1000))), Some(1.0));
+    assert_eq!(turn(thread(3000, Some(1500))), Some(0.25));
+    assert_eq!(turn(thread(3000, Some(1500))), None, "nobody looked");
+    assert_eq!(turn(HashMap::new()), None);
+    assert_eq!(turn(thread(5000, None)), None, "/proc did not say");
+}
+
+#[test]
+fn a_process_is_not_known_where_one_of_its_threads_is_not() {
+    let known = |other, second| {
+        let thread = |tid, cpu_ns| Known {
+            sq_thread: Some(SqThread { tid, elapsed_ns: 1000, cpu_ns, sleeps: None }),
+            ..Known::default()
+        };
+        HashMap::from([(0, thread(70, Some(500))), (1, thread(other, second))])
+    };
+    let of_process = |known: &HashMap<u32, Known>| {
+        let polled = |number| RingCounts { setup_flags: rings::SQPOLL, ..ring(number, 100) };
+        let now = observed(vec![polled(0), polled(1), ring(2, 100)], 0);
+        Meter::new(Choice::fixed(1)).turn(now, &BTreeMap::new(), known, TWO_SECONDS).processes[0].sqpoll_cpu
+    };
+    assert_eq!(of_process(&known(71, Some(250))), Some(0.75));
+    assert_eq!(of_process(&known(71, None)), None);
+    assert_eq!(of_process(&known(70, Some(500))), Some(0.5), "one thread serves both rings (IORING_SETUP_ATTACH_WQ)");
+}
+
+#[test]
+fn kicks_that_were_not_counted_at_both_ends_have_no_rate() {
+    let mut meter = Meter::new(Choice::fixed(1));
+    let uncounted = Observed { kicks: None, ..observed(vec![ring(0, 100)], 0) };
+    assert_eq!(turn(&mut meter, uncounted).total.kicks_per_s, None);
+    assert_eq!(turn(&mut meter, observed(vec![ring(0, 100)], 60)).total.kicks_per_s, None, "since when is not known");
+    assert_eq!(turn(&mut meter, observed(vec![ring(0, 100)], 80)).total.kicks_per_s, Some(30.0));
+}
+
+#[test]
+fn a_ring_whose_process_has_ended_goes_when_it_has_nothing_to_tell() {
+    let gone = HashMap::from([(0, Known { gone: true, ..Known::default() })]);
+    let mut meter = Meter::new(Choice::fixed(1));
+    let mut rings = || meter.turn(observed(vec![ring(0, 100)], 0), &BTreeMap::new(), &gone, TWO_SECONDS).rings.len();
+    assert_eq!((rings(), rings()), (1, 0));
+}

@@ -1,0 +1,65 @@
+//! CPU time of the watched processes, and of this one.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::watched::Watched;
+use crate::command;
+use crate::namespace::Numbers;
+use crate::processes::{CpuTime, Processes};
+use iotrail_base::error::Result;
+use iotrail_probe::watch::Watch;
+use iotrail_schema::metrics_record::Observer;
+
+/// What this process has used, all its threads together.
+pub(super) fn own_cpu() -> Observer {
+    let used = command::own_cpu();
+    Observer { user_ns: used.user_ns, system_ns: used.system_ns }
+}
+
+/// CPU time of the watched processes: of those that have ended as the probes account for it, of the others as /proc does.
+pub(super) fn cpu(
+    watch: &mut Watch<'_>,
+    processes: &mut Processes,
+    watched: &Watched,
+    numbers: &Numbers,
+) -> Result<Option<CpuTime>> {
+    /// The kernel accounts for a process some moments after /proc has it no more.
+    const LOOKS: u32 = 40;
+    // A command that has ended is among those that have, with what it had used before it became the program.
+    let before = match watched {
+        Watched::Command(command) => Some((command.kernels_tgid(), command.cpu_before())),
+        _ => None,
+    };
+    let lacks_command = |living: &BTreeSet<u32>, ended: (u64, u64)| {
+        let gone = before.as_ref().filter(|(tgid, _)| tgid.is_none_or(|tgid| !living.contains(&tgid)));
+        gone.is_some_and(|(_, before)| ended.0 + ended.1 <= before.user_ns + before.system_ns)
+    };
+    let mut looks = 0;
+    let (ended, living) = loop {
+        let (ended, workers) = (watch.ended_cpu_ns(), watch.ended_workers_ns());
+        let living = watch.followed()?;
+        living.iter().for_each(|tgid| processes.noticed(*tgid));
+        processes.look(false);
+        let settled = living.iter().all(|tgid| processes.tracks(*tgid))
+            && watch.ended_cpu_ns() == ended
+            && watch.ended_workers_ns() == workers
+            && ended.is_none_or(|ended| !lacks_command(&living, ended));
+        looks += 1;
+        if settled || looks == LOOKS || ended.is_none() || !numbers.has_proc() {
+            break (ended, living);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    if ended.is_some_and(|ended| lacks_command(&living, ended)) {
+        return Ok(None);
+    }
+    let mut ended = ended.map(|(user_ns, system_ns)| CpuTime { user_ns, system_ns });
+    if let (Some((tgid, before)), Some(ended)) = (before, &mut ended)
+        && tgid.is_none_or(|tgid| !living.contains(&tgid))
+    {
+        ended.user_ns = ended.user_ns.saturating_sub(before.user_ns);
+        ended.system_ns = ended.system_ns.saturating_sub(before.system_ns);
+    }
+    Ok(processes.cpu(ended))
+}

@@ -1,0 +1,140 @@
+//! The end of a span, and what it yields.
+
+use std::collections::BTreeMap;
+
+use super::cpu::cpu;
+use super::opening::of_windows;
+use super::running::{PATIENCE, Running};
+use super::watched::{Watched, subject};
+use crate::processes::Processes;
+use crate::quota::Quotas;
+use crate::recorder::{self, Kept};
+use crate::sampler::Sampler;
+use crate::summary::{Seen, Span};
+use iotrail_answer::doubt;
+use iotrail_base::error::Result;
+use iotrail_path::sample::Sample;
+use iotrail_probe::cost::Cost;
+use iotrail_probe::observed::Observed;
+use iotrail_probe::sampled::CpuShares;
+use iotrail_schema::measurement::Warning;
+use iotrail_schema::recorded::End;
+use iotrail_schema::trace_record::{ProbeCost, ProcessRecord, TraceRecord};
+
+/// What a watched span yields.
+pub struct Traced {
+    pub record: TraceRecord,
+    /// `None`: nothing was to be kept.
+    pub kept: Option<Kept>,
+    /// What the record's CPU shares are made of; empty unless samples were asked for.
+    pub samples: Vec<Sample>,
+    /// The command was asked to end, since the time was over.
+    pub ended_by_us: bool,
+}
+
+impl Running<'_> {
+    pub fn end(mut self) -> Result<Traced> {
+        let windows = self.windows.take().map(|windows| windows.end(&mut self.watch, self.began)).transpose()?;
+        let elapsed_ns = windows.and_then(|w| w.open_for_ns()).unwrap_or(self.began.elapsed().as_nanos() as u64);
+        let ended_ns = recorder::now().monotonic_ns;
+        let over = self.watched.have_ended();
+        self.processes.look(true);
+        let cpu = cpu(&mut self.watch, &mut self.processes, &self.watched, &self.how.numbers)?;
+        // What ends the watch is none of the watched programs' CPU time.
+        let shares = self.sampler.as_mut().map(Sampler::end).transpose()?;
+        let costs = self.watch.costs()?;
+        let observed = self.watch.end()?;
+        self.take()?;
+
+        self.end_command();
+        if over {
+            self.tell_left()?;
+        }
+        self.warnings.extend(self.processes.quotas.as_ref().and_then(Quotas::warning));
+        let workers_cpu_ns = self.processes.workers_cpu_ns(self.watch.ended_workers_ns());
+        let span = Span {
+            started_unix_s: self.origin.unix_ns / 1_000_000_000,
+            elapsed_ns,
+            subject: subject(&mut self.watched, self.descendants),
+            host: self.host,
+            cpu: cpu.filter(|_| windows.is_none()),
+            processes: processes(&self.processes, &observed),
+            most_workers: self.processes.most_workers(),
+            workers_cpu_ns: workers_cpu_ns.filter(|_| windows.is_none()),
+            warnings: self.warnings,
+        };
+        let sq_thread = |tgid, tid| self.processes.sq_thread(tgid, tid);
+        let seen = Seen { rings: self.processes.rings.all(), sq_thread: &sq_thread, files: &self.files };
+        let loss = observed.follow_loss;
+        let watched = observed.processes.len() as u64 + observed.more_processes;
+        let mut record = self.summary.record(observed, &seen, span);
+        record.total.reaping_lost = Some(self.watch.stays_lost());
+        // The probes know of all of them; a name that was used again is there once.
+        record.total.more_processes = watched.saturating_sub(record.total.processes.len() as u64);
+        if let Some(windows) = windows {
+            of_windows(&mut record, windows, loss.came_later);
+        }
+        record.total.probe_costs = costs.map(|costs| costs.into_iter().map(probe_cost).collect());
+        let samples = shares.map(|shares| take_shares(&mut record, shares, self.sampler.as_ref())).unwrap_or_default();
+        let kept = self.recorder.map(|recorder| {
+            let (rings, processes) = (record.rings.clone(), record.total.processes.clone());
+            recorder.finish(ended_ns, loss, End { rings, processes, files: self.files.named(), ..End::default() })
+        });
+        let ended_by_us = matches!(self.watched, Watched::Command(_)) && !over && !self.stopped;
+        Ok(Traced { record, kept, samples, ended_by_us })
+    }
+
+    /// A command is asked to end, if nobody has asked it, and waited for.
+    fn end_command(&mut self) {
+        let Watched::Command(command) = &mut self.watched else { return };
+        if !self.stopped {
+            command.signal(libc::SIGTERM);
+        }
+        let ended = if self.stopped { command.ended() } else { command.wait(PATIENCE) };
+        if ended.is_none() {
+            self.warnings.push(Warning::new(
+                "still_running",
+                format!("the command (process {}) was asked to end and still runs, unwatched", command.tgid()),
+                "end it yourself",
+            ));
+        }
+    }
+
+    /// What a command that has ended has left.
+    fn tell_left(&mut self) -> Result<()> {
+        let Watched::Command(_) = &self.watched else { return Ok(()) };
+        let left = self.left.get_or_insert_default();
+        left.look(&self.watch, &self.how.numbers)?;
+        if left.running().len() > 0 {
+            self.warnings.push(Warning::new(
+                "left_running",
+                format!("the watch has ended before {}", left.words()),
+                "what they do from here on is not counted; end them yourself if they are not wanted",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Those that /proc has told of. The probes' name of one that is found at its I/O is the thread's; that of /proc may be of before it became
+/// its program.
+pub(super) fn processes(met: &Processes, observed: &Observed) -> Vec<ProcessRecord> {
+    let mut names: BTreeMap<u32, String> = met.names().map(|(tgid, name)| (tgid, name.to_owned())).collect();
+    let newer = observed.processes.iter().filter(|p| !met.looked_at_since(p.tgid, p.executed_ns));
+    names.extend(newer.map(|p| (p.tgid, p.comm.clone())));
+    let record = |(tgid, comm)| ProcessRecord { tgid, here: met.here(tgid), comm, found: met.was_there(tgid) };
+    names.into_iter().map(record).collect()
+}
+
+fn probe_cost(c: Cost) -> ProbeCost {
+    ProbeCost { program: c.program.into(), event: c.tracepoint.into(), runs: c.runs, spent_ns: c.spent_ns }
+}
+
+/// The samples, which the record tells of.
+fn take_shares(record: &mut TraceRecord, shares: CpuShares, sampler: Option<&Sampler<'_>>) -> Vec<Sample> {
+    record.total.warnings.extend(doubt::samples_lost(&shares.how));
+    record.total.warnings.extend(sampler.and_then(Sampler::doubt));
+    record.total.cpu_shares = Some(shares.shares);
+    record.total.cpu_samples = Some(shares.how);
+    shares.samples
+}

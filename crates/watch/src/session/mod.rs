@@ -1,0 +1,58 @@
+//! One watched span: the probes are attached, the subject goes on (or starts), what was followed is taken out as it comes, and
+//! at the end counts, followed requests and /proc's view become one record.
+//!
+//! | module | responsible for |
+//! |---|---|
+//! | `terms` | how it is watched, and what is told while it lasts |
+//! | `watched` | who is watched |
+//! | `running` | the span from its beginning until it is over |
+//! | `taking` | what the probes hand over meanwhile |
+//! | `opening` | windows as they open and close |
+//! | `ending` | the span's end, and what it yields |
+//! | `cpu` | CPU time of the watched |
+
+mod cpu;
+mod ending;
+mod opening;
+mod running;
+mod taking;
+mod terms;
+mod watched;
+
+use super::allowed::allowed;
+use super::subject::Asked;
+pub use ending::Traced;
+use iotrail_base::error::{Error, Result};
+use iotrail_probe::profile;
+use iotrail_probe::watch::{Room, Watch};
+use running::Running;
+pub(super) use taking::{PERIOD, take};
+pub use terms::{Extra, How, News, Progress, Stop, Until};
+pub(super) use watched::{Watched, follow, probed, still_there, whose_numbers};
+
+pub fn watch(
+    asked: Asked,
+    how: &How,
+    extra: &Extra,
+    tell: &mut dyn FnMut(News<'_>),
+    stop: &Stop<'_>,
+) -> Result<Traced> {
+    allowed()?;
+    if extra.sampling.is_some() && how.windows.is_some() {
+        return Err(Error::input(
+            "the CPU is sampled all the time, not by windows",
+            "leave out --windows or --profile",
+        ));
+    }
+    let subject = probed(&asked, how.choice);
+    // First of all: a command's process begins as a copy of ours and has to give back what it is a copy of when it becomes the
+    // program, in the program's time.
+    let watched = Watched::of(asked, how)?;
+    let host = iotrail_host::facts(None)?;
+    let mut room = Room::default();
+    let watch = Watch::open(&mut room, subject)?;
+    let mut sampling_room = profile::Room::default();
+    let mut span = Running::begin(watched, watch, &mut sampling_room, host, how, extra, tell)?;
+    span.run(extra, tell, stop)?;
+    span.end()
+}

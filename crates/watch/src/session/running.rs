@@ -1,0 +1,250 @@
+//! A span from its beginning until it is over.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::cpu::own_cpu;
+use super::opening::Opening;
+use super::taking::{PERIOD, take};
+use super::terms::{Extra, How, News, Progress, Stop, Until};
+use super::watched::{Watched, follow, still_there, subject, whose_numbers};
+use crate::files::Names;
+use crate::left::Left;
+use crate::processes::Processes;
+use crate::quota::Quotas;
+use crate::recorder::{self, Recorder};
+use crate::sampler::Sampler;
+use crate::summary::Summary;
+use crate::{end, metrics};
+use iotrail_base::error::Result;
+use iotrail_probe::profile;
+use iotrail_probe::watch::Watch;
+use iotrail_schema::measurement::{Host, Warning};
+use iotrail_schema::recorded::{self, ClockOrigin, Header};
+
+/// So long a command is waited for once it was asked to end.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Between two tellings of the counts.
+const COUNTS: Duration = Duration::from_millis(500);
+
+/// What a span consists of while it lasts. The probes go before those whom they watch.
+pub(super) struct Running<'room> {
+    pub how: How,
+    pub host: Host,
+    pub warnings: Vec<Warning>,
+    pub origin: ClockOrigin,
+    pub began: Instant,
+    /// How many descend from the named processes.
+    pub descendants: usize,
+    /// Somebody has asked for its end.
+    pub stopped: bool,
+    /// What a command that has ended has left; `None`: it has not ended.
+    pub left: Option<Left>,
+    pub files: Names,
+    pub summary: Summary,
+    pub windows: Option<Opening>,
+    pub recorder: Option<Recorder>,
+    pub processes: Processes,
+    pub sampler: Option<Sampler<'room>>,
+    pub watch: Watch<'room>,
+    pub watched: Watched,
+    until: Option<Instant>,
+    /// When the counts were told last.
+    counted: Instant,
+}
+
+impl<'room> Running<'room> {
+    /// Counting begins, and a command goes on.
+    pub fn begin(
+        mut watched: Watched,
+        mut watch: Watch<'room>,
+        sampling_room: &'room mut profile::Room,
+        host: Host,
+        how: &How,
+        extra: &Extra,
+        tell: &mut dyn FnMut(News<'_>),
+    ) -> Result<Self> {
+        let warnings = warnings(&watch, how);
+        if extra.cost {
+            watch.count_cost()?;
+        }
+        let mut sampler = extra.sampling.map(|s| Sampler::open(sampling_room, s)).transpose()?;
+
+        let mut processes = Processes::new(!matches!(watched, Watched::Everyone), Rc::clone(&how.numbers));
+        processes.quotas = Some(Quotas::default());
+        let descendants = follow(&mut watched, &mut watch, &mut processes, &how.numbers)?;
+
+        still_there(&watched)?;
+        if descendants > 0 {
+            tell(News::Begins { descendants });
+        }
+        let origin = recorder::now();
+        // Before anything starts: a file that cannot be made is found out here.
+        let header = Header {
+            schema: recorded::SCHEMA.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            subject: subject(&mut watched, descendants),
+            one_in: how.choice.one_in,
+            adaptive: how.choice.adaptive,
+            slowest: extra.keep.slowest.map(|k| k as u64),
+            windows: how.windows.map(|w| (w.open.as_nanos() as u64, w.period.as_nanos() as u64)),
+            origin,
+            host: host.clone(),
+        };
+        let recorder = Recorder::start(&extra.keep, header)?;
+        match how.windows {
+            None => watch.begin()?,
+            Some(_) => watch.begin_closed()?,
+        }
+        if how.spare {
+            watch.spare();
+        }
+        if let Some(sampler) = &mut sampler {
+            sampler.tell(&processes);
+            sampler.begin()?;
+        }
+        let began = Instant::now();
+        if let Watched::Command(command) = &mut watched {
+            command.release()?;
+        }
+        Ok(Running {
+            how: how.clone(),
+            host,
+            warnings,
+            origin,
+            began,
+            descendants,
+            stopped: false,
+            left: None,
+            files: Names::new(Rc::clone(&how.numbers)),
+            summary: Summary::new(how.choice),
+            windows: how.windows.map(|windows| Opening::new(windows, began)),
+            recorder,
+            processes,
+            sampler,
+            watch,
+            watched,
+            until: how.duration.map(|d| began + d),
+            counted: began,
+        })
+    }
+
+    /// Until it is over.
+    pub fn run(&mut self, extra: &Extra, tell: &mut dyn FnMut(News<'_>), stop: &Stop<'_>) -> Result<()> {
+        while !self.is_over(tell)? && !self.is_stopped(stop) {
+            self.look(extra)?;
+            let counts = self.counts()?;
+            tell(News::Goes(Progress { elapsed: self.began.elapsed(), followed: self.summary.completions(), counts }));
+            self.rest();
+        }
+        Ok(())
+    }
+
+    /// Whether the watched have ended, or the time has.
+    fn is_over(&mut self, tell: &mut dyn FnMut(News<'_>)) -> Result<bool> {
+        if self.watched.have_ended() {
+            let Watched::Command(command) = &mut self.watched else { return Ok(true) };
+            if self.stopped || self.how.until == Until::Command {
+                return Ok(true);
+            }
+            let is_first = self.left.is_none();
+            let left = self.left.get_or_insert_default();
+            left.look(&self.watch, &self.how.numbers)?;
+            if left.is_over() {
+                return Ok(true);
+            }
+            if is_first && left.running().len() > 0 {
+                let status = command.ended().unwrap_or(0);
+                tell(News::Left { status, left });
+            }
+        }
+        Ok(self.until.is_some_and(|until| Instant::now() >= until))
+    }
+
+    /// Whether it is stopped now. A command is asked to end first.
+    fn is_stopped(&mut self, stop: &Stop<'_>) -> bool {
+        if self.stopped || !(stop.asked)() {
+            return false;
+        }
+        self.stopped = true;
+        let Watched::Command(command) = &mut self.watched else { return true };
+        if self.left.is_some() {
+            return true;
+        }
+        if let Some(signal) = (stop.to_pass_on)() {
+            command.signal(signal);
+        }
+        // What it still does until it has ended belongs to it.
+        self.until = Some(Instant::now() + PATIENCE);
+        false
+    }
+
+    fn look(&mut self, extra: &Extra) -> Result<()> {
+        // First of all, since taking takes its time: a window that should have closed costs the watched.
+        let closing = self.windows.as_mut().map(|windows| windows.turn(&mut self.watch)).transpose()?;
+        self.watch.pace()?;
+        if closing != Some(true) {
+            self.take()?;
+            self.processes.sample();
+        }
+        if let Some(sampler) = &mut self.sampler {
+            sampler.tell(&self.processes);
+        }
+        if let Some(recorder) = self.recorder.as_mut().filter(|r| r.is_note_due()) {
+            recorder.note(self.watch.follow_loss());
+        }
+        if let Some(desk) = extra.metrics.as_ref().filter(|desk| desk.is_asked()) {
+            let elapsed_ns = self.began.elapsed().as_nanos() as u64;
+            desk.answer(metrics::record(self.watch.look()?, &self.summary, elapsed_ns, own_cpu()));
+        }
+        Ok(())
+    }
+
+    /// Requests and completions so far, where they are to be told and it is time.
+    fn counts(&mut self) -> Result<Option<(u64, u64)>> {
+        if !self.how.tell_counts || self.counted.elapsed() < COUNTS {
+            return Ok(None);
+        }
+        self.counted = Instant::now();
+        let seen = self.watch.look()?;
+        let of_rings: u64 = seen.rings.iter().flat_map(|r| &r.opcodes).map(|o| o.requests).sum();
+        let of_contexts: u64 = seen.contexts.iter().flat_map(|c| &c.opcodes).map(|o| o.requests).sum();
+        Ok(Some((of_rings + of_contexts, seen.seen)))
+    }
+
+    /// What was followed since the last time.
+    pub fn take(&mut self) -> Result<()> {
+        let (files, recorder) = (Some(&mut self.files), self.recorder.as_mut());
+        take(&mut self.watch, &mut self.summary, &mut self.processes, files, recorder)
+    }
+
+    /// Until the next look is due, or somebody ends.
+    fn rest(&self) {
+        let until = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let mut rest = until.map_or(PERIOD, |until| PERIOD.min(until));
+        if let Some(windows) = &self.windows {
+            rest = rest.min(windows.rest());
+        }
+        match &self.left {
+            // Two looks that follow each other closely may miss the same.
+            Some(left) => end::wait(left.ends(), rest),
+            None => self.watched.wait(rest),
+        }
+    }
+}
+
+/// What is known to be missing from the beginning.
+pub(super) fn warnings(watch: &Watch<'_>, how: &How) -> Vec<Warning> {
+    let mut warnings = watch.missing();
+    if iotrail_host::kernel::settings().io_uring_disabled == Some(2) {
+        warnings.push(Warning::new(
+            "io_uring_disabled",
+            "kernel.io_uring_disabled is 2: nobody can make a ring on this machine; rings that are there already are seen, and so is \
+             native aio",
+            "as root: sysctl kernel.io_uring_disabled=0",
+        ));
+    }
+    warnings.extend(whose_numbers(&how.numbers));
+    warnings
+}

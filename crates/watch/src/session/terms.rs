@@ -1,0 +1,87 @@
+//! How a span is watched, and what is told of it while it lasts.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::command::Prepare;
+use crate::left::Left;
+use crate::metrics::Desk;
+use crate::namespace::Numbers;
+use crate::recorder::Keep;
+use crate::windows::Windows;
+use iotrail_probe::choice::Choice;
+use iotrail_probe::sampling::Sampling;
+
+/// How it is watched.
+#[derive(Debug, Clone)]
+pub struct How {
+    /// `None`: until the subject ends, or until it is stopped.
+    pub duration: Option<Duration>,
+    /// Requests that are followed whole.
+    pub choice: Choice,
+    /// `None`: all the time.
+    pub windows: Option<Windows>,
+    /// A command's standard output goes to our standard error.
+    pub stdout_apart: bool,
+    /// What else is done to a command before it is started.
+    pub prepare: Option<Prepare>,
+    /// [`Progress::counts`] are told.
+    pub tell_counts: bool,
+    pub until: Until,
+    /// What costs much is looked at in windows while the program is busy.
+    pub spare: bool,
+    pub numbers: Rc<Numbers>,
+}
+
+/// When the watch of a command is over, if nothing stops it before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// The command itself has ended.
+    Command,
+    /// So have all processes that it left behind.
+    Last,
+}
+
+/// What is wanted beside the counts.
+#[derive(Debug, Clone, Default)]
+pub struct Extra {
+    pub keep: Keep,
+    pub sampling: Option<Sampling>,
+    /// What the probes cost.
+    pub cost: bool,
+    /// Where scrapes ask for the counts so far.
+    pub metrics: Option<Arc<Desk>>,
+}
+
+/// What is told while it lasts.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// Named processes are watched, and so many that descend from them.
+    Begins {
+        descendants: usize,
+    },
+    /// The command has ended, and others that it left go on.
+    Left {
+        status: i32,
+        left: &'a Left,
+    },
+    Goes(Progress),
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    pub elapsed: Duration,
+    /// Completions of followed requests.
+    pub followed: u64,
+    /// Requests and completions so far, every half second; `None` at other times, or where they are not to be told.
+    pub counts: Option<(u64, u64)>,
+}
+
+/// Whether, and how, it is to be stopped before its end.
+pub struct Stop<'a> {
+    pub asked: &'a dyn Fn() -> bool,
+    /// The signal that asked for it, where the command has not got it too (as from a terminal).
+    pub to_pass_on: &'a dyn Fn() -> Option<libc::c_int>,
+}

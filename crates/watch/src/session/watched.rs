@@ -1,0 +1,161 @@
+//! Who is watched, and how the probes are told.
+
+use std::time::Duration;
+
+use super::terms::How;
+use crate::command::Gated;
+use crate::end;
+use crate::namespace::{self, Numbers};
+use crate::processes::Processes;
+use crate::subject::{Asked, Process};
+use iotrail_base::error::{Error, Result};
+use iotrail_probe::choice::Choice;
+use iotrail_probe::subject::{Follow, Interface, Subject, Who};
+use iotrail_probe::watch::Watch;
+use iotrail_schema::measurement::Warning;
+use iotrail_schema::trace_record;
+
+/// Who is watched, while it is.
+pub(crate) enum Watched {
+    Command(Gated),
+    Processes(Vec<Process>),
+    Everyone,
+}
+
+impl Watched {
+    /// A command is there from now on, and waits at its gate.
+    pub fn of(asked: Asked, how: &How) -> Result<Self> {
+        Ok(match asked {
+            Asked::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart, how.prepare.as_ref())?),
+            Asked::Processes(processes) => Watched::Processes(processes),
+            Asked::Everyone => Watched::Everyone,
+        })
+    }
+
+    pub fn have_ended(&mut self) -> bool {
+        match self {
+            Watched::Command(command) => command.ended().is_some(),
+            Watched::Processes(processes) => all_ended(processes),
+            Watched::Everyone => false,
+        }
+    }
+
+    /// Waits for an end, so long at most.
+    pub fn wait(&self, patience: Duration) {
+        match self {
+            Watched::Command(command) => end::wait([command.end()].into_iter(), patience),
+            Watched::Processes(processes) => end::wait(processes.iter().map(|p| &p.end), patience),
+            Watched::Everyone => end::wait([].into_iter(), patience),
+        }
+    }
+}
+
+fn all_ended(processes: &[Process]) -> bool {
+    processes.iter().all(|p| p.end.is_there())
+}
+
+/// Loading takes its time: what was there when it was asked for may be gone.
+pub(crate) fn still_there(watched: &Watched) -> Result<()> {
+    if let Watched::Processes(gone) = watched
+        && all_ended(gone)
+    {
+        let names: Vec<String> = gone.iter().map(|p| format!("{} ({})", p.tgid, p.comm)).collect();
+        return Err(Error::input(
+            format!("process {} has ended before it could be watched", names.join(", ")),
+            "start it with the watch: iotrail trace -- CMD",
+        ));
+    }
+    Ok(())
+}
+
+/// What the probes are to look at.
+pub(crate) fn probed(asked: &Asked, choice: Choice) -> Subject {
+    // Room for what ends between two looks: at one in one, a million requests a second and more.
+    let ring_bytes = if choice.one_in < 16 { 32 << 20 } else { 4 << 20 };
+    Subject {
+        who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
+        interface: Interface::Any,
+        target_irqs: vec![],
+        follow: Some(Follow { choice, ring_bytes }),
+        // Who begins with the watch, or is met in it, may use it at once.
+        aio_awaited: matches!(asked, Asked::Processes(_)),
+        spans_timed: false,
+    }
+}
+
+/// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves. How many descend
+/// from the named processes.
+pub(crate) fn follow(
+    watched: &mut Watched,
+    watch: &mut Watch<'_>,
+    seen: &mut Processes,
+    numbers: &Numbers,
+) -> Result<usize> {
+    match watched {
+        Watched::Command(command) => {
+            let number = command.tgid();
+            let found = numbers.find(number)?.ok_or_else(|| {
+                Error::machine(format!("cannot tell the kernel's number of process {number}"), "report this")
+            })?;
+            command.is_known_as(found.tgid);
+            watch.follow(found.tgid, numbers.in_proc(found.tgid), true)?;
+            seen.track(found.tgid, false);
+            seen.count_cpu_from_now(found.tgid);
+            Ok(0)
+        }
+        Watched::Processes(roots) => {
+            let mut all: Vec<u32> = vec![];
+            for root in roots.iter() {
+                let mut new = vec![root.tgid];
+                // A child that is made while we look is followed through its parent, or is seen by the next look.
+                while !new.is_empty() {
+                    for tgid in &new {
+                        watch.follow(*tgid, numbers.in_proc(*tgid), false)?;
+                    }
+                    all.append(&mut new);
+                    new = numbers.descendants(root.tgid)?.into_iter().filter(|d| !all.contains(d)).collect();
+                }
+            }
+            let descendants = all.iter().filter(|tgid| roots.iter().all(|root| root.tgid != **tgid)).count();
+            all.into_iter().for_each(|tgid| seen.track(tgid, true));
+            Ok(descendants)
+        }
+        Watched::Everyone => {
+            namespace::with_rings(numbers).into_iter().for_each(|tgid| seen.track(tgid, true));
+            Ok(0)
+        }
+    }
+}
+
+/// That the numbers of processes are not those that are used in here.
+pub(crate) fn whose_numbers(numbers: &Numbers) -> Option<Warning> {
+    let text = match (numbers.differ(), numbers.has_proc()) {
+        (false, _) => return None,
+        (true, true) => {
+            "numbers of processes are the kernel's, as the host has them; this PID namespace's own stand beside them as `here`"
+        }
+        (true, false) => {
+            "/proc is not mounted, or is of another PID namespace: CPU times, file descriptors and some names are not told; \
+             numbers of processes are the kernel's, and those in use here stand beside them as `here`"
+        }
+    };
+    let remedy = if numbers.has_proc() { "`ps` shows the latter" } else { "mount -t proc proc /proc" };
+    Some(Warning::new("pid_namespace", text, remedy))
+}
+
+pub(super) fn subject(watched: &mut Watched, descendants: usize) -> trace_record::Subject {
+    match watched {
+        Watched::Command(command) => {
+            let exit_status = command.ended();
+            trace_record::Subject::Command { argv: command.argv(), exit_status }
+        }
+        Watched::Processes(processes) => match processes.as_slice() {
+            [p] => trace_record::Subject::Process { tgid: p.tgid, comm: p.comm.clone(), descendants },
+            several => {
+                let tgids = several.iter().map(|p| p.tgid).collect();
+                trace_record::Subject::Processes { tgids, descendants }
+            }
+        },
+        Watched::Everyone => trace_record::Subject::All,
+    }
+}

@@ -1,0 +1,162 @@
+//! Followed requests as they come.
+
+use std::collections::BTreeMap;
+
+use super::cpu_pairs::Pair;
+use super::part::Part;
+use iotrail_path::files::Files;
+use iotrail_path::memory::{Memory, Unregistered};
+use iotrail_path::multishot::Multishot;
+use iotrail_path::order::Passages;
+use iotrail_path::reaped::Stay;
+use iotrail_path::times::Delays;
+use iotrail_probe::choice::Choice;
+use iotrail_probe::rings::{FollowLoss, Reaped};
+use iotrail_schema::metrics_record::{BOUNDS_NS, Buckets};
+use iotrail_schema::trail::Trail;
+use iotrail_schema::vehicle::Vehicle;
+use iotrail_stats::durations::Durations;
+use iotrail_stats::estimate::{self, Taken};
+
+/// Followed requests as they come.
+#[derive(Debug)]
+pub struct Summary {
+    pub(super) choice: Choice,
+    pub(super) completions: u64,
+    /// Of them, of requests that stand for themselves alone.
+    pub(super) whole: u64,
+    pub(super) parts: BTreeMap<Option<u32>, Part>,
+    pub(super) cpu_pairs: BTreeMap<(u32, u32), Pair>,
+    pub(super) multishot: Multishot,
+    pub(super) passages: Passages,
+    pub(super) memory: Memory,
+    pub(super) files: Files,
+}
+
+impl Summary {
+    pub fn new(choice: Choice) -> Self {
+        Summary {
+            choice,
+            completions: 0,
+            whole: 0,
+            parts: BTreeMap::new(),
+            cpu_pairs: BTreeMap::new(),
+            multishot: Multishot::default(),
+            passages: Passages::default(),
+            memory: Memory::default(),
+            files: Files::default(),
+        }
+    }
+
+    pub(crate) fn choice(&self) -> Choice {
+        self.choice
+    }
+
+    /// What each of those that were sampled stands for; 1 where none had to be left out.
+    pub(super) fn one_in(&self, loss: &FollowLoss) -> u32 {
+        self.choice.stands_for(loss.sampled_from)
+    }
+
+    /// All requests that there were, as far as those chosen and those that came later tell; a refused one is among them.
+    pub(super) fn requests(&self, loss: &FollowLoss) -> Option<estimate::Total> {
+        let one_in = self.one_in(loss);
+        let ones = |n: u64| (n, n as f64);
+        let chosen = Taken { whole: ones(loss.chosen.whole), sampled: ones(loss.chosen.sampled) };
+        let later = loss.came_later as f64;
+        // Where all are chosen, none chosen are none.
+        let none = estimate::Total { total: 0.0, lo: 0.0, hi: 0.0 };
+        let none = (one_in <= 1 && loss.came_later > 0).then_some(none);
+        estimate::interval(&[chosen], one_in).or(none).map(|t| t.and(later))
+    }
+
+    /// Latencies and, by vehicle, delivery delays of what was followed so far.
+    pub(crate) fn buckets(&self) -> (Buckets, Vec<(Vehicle, Buckets)>) {
+        let mut latency = Durations::default();
+        let mut delays = Delays::default();
+        for part in self.parts.values() {
+            part.by_opcode.values().for_each(|times| latency.add(times.durations()));
+            delays.add(&part.delays);
+        }
+        let delays = delays.by_vehicle().iter().map(|(vehicle, d)| (*vehicle, d.buckets(&BOUNDS_NS))).collect();
+        (latency.buckets(&BOUNDS_NS), delays)
+    }
+
+    /// Followed completions so far.
+    pub fn completions(&self) -> u64 {
+        self.completions
+    }
+
+    pub fn take(&mut self, trail: Trail) {
+        self.completions += 1;
+        self.whole += u64::from(trail.weight <= 1);
+        let is_first = !self.multishot.is_later(&trail);
+        let is_whole = is_first && trail.is_last_result();
+        let part = self.parts.entry(trail.ring).or_default();
+        if is_first && trail.punted.is_some() {
+            part.by_opcode.entry(trail.opcode.clone()).or_default().handed_over.take(trail.weight, 1.0);
+        }
+        part.tid = trail.tid;
+        self.files.take(&trail, is_first);
+        part.threads.take(&trail, is_first);
+        part.take_error(&trail);
+        self.passages.take(&trail, is_whole);
+        if is_whole {
+            self.memory.take(&trail);
+            part.by_opcode.entry(trail.opcode.clone()).or_default().take(&trail);
+        }
+        if let Some(items) = trail.run_items {
+            part.carried_by_run(items, trail.weight);
+        }
+        if let Some(ready) = trail.ready {
+            self.cpu_pairs.entry((ready.cpu, trail.posted.cpu)).or_default().take(&trail);
+        }
+        part.delays.take(trail);
+    }
+
+    /// Its completion found the queue full: it is in no latency and by no vehicle.
+    pub fn take_overflowed(&mut self, trail: &Trail) {
+        self.files.take_overflowed(trail);
+        if trail.result < 0 {
+            self.parts.entry(trail.ring).or_default().take_error(trail);
+        }
+    }
+
+    pub fn unregistered(&mut self, at: Unregistered) {
+        self.memory.unregistered(at);
+    }
+
+    /// A request of native or POSIX AIO.
+    pub fn take_reaped(&mut self, reaped: Reaped) {
+        self.completions += 1;
+        self.whole += u64::from(reaped.weight <= 1);
+        let part = self.parts.entry(Some(reaped.context)).or_default();
+        let latency_ns = reaped.reaped_ns.saturating_sub(reaped.submitted_ns);
+        let (tgid, fd, weight) = (reaped.tgid, reaped.fd, reaped.weight);
+        self.files.take_reaped(tgid, fd, &reaped.opcode, weight, reaped.result, latency_ns);
+        part.by_opcode.entry(reaped.opcode).or_default().take_reaped(latency_ns, weight);
+    }
+
+    /// A completion that was looked at in the completion queue.
+    pub fn take_stay(&mut self, stay: &Stay) {
+        self.parts.entry(stay.ring).or_default().stays.take(stay);
+    }
+
+    /// What was followed since the last turn, by ring; only what later completions rest on is kept.
+    pub(crate) fn turn(&mut self) -> BTreeMap<Option<u32>, Part> {
+        self.cpu_pairs.clear();
+        self.passages.clear();
+        self.files.clear();
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.values_mut().for_each(|part| drop(part.settle()));
+        parts
+    }
+
+    /// These rings are told among others from now on, and so is what was followed of them.
+    pub(crate) fn fold(&mut self, rings: &[u32]) {
+        for ring in rings {
+            if let Some(part) = self.parts.remove(&Some(*ring)) {
+                self.parts.entry(None).or_default().add(&part);
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What was followed of one ring, or of what belongs to no ring.
+
+use std::collections::BTreeMap;
+
+use crate::threads::Submitters;
+use iotrail_base::error::errno_name;
+use iotrail_path::reaped::Stays;
+use iotrail_path::times::{Delays, Times};
+use iotrail_path::waits::{self, Limit};
+use iotrail_probe::rings::OpcodeCounts;
+use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::opcode::asks_for_a_length;
+use iotrail_schema::trace_record::{ErrnoCount, Estimate, OpcodeRecord, RunItems};
+use iotrail_schema::trail::Trail;
+use iotrail_stats::estimate::{self, Taken};
+
+/// Completions carried by runs of one size.
+#[derive(Debug, Clone, Copy, Default)]
+struct Run {
+    completions: u64,
+    /// What they stand for.
+    estimated: u64,
+}
+
+/// What was followed of one ring, or of what belongs to no ring.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Part {
+    pub by_opcode: BTreeMap<String, Times>,
+    pub delays: Delays,
+    pub stays: Stays,
+    /// By how many items the run ran.
+    run_items: BTreeMap<u32, Run>,
+    /// The thread that submitted last.
+    pub tid: u32,
+    /// By opcode and errno: the first completion that had it.
+    errors: BTreeMap<(String, i32), FirstError>,
+    pub threads: Submitters,
+}
+
+/// A followed completion that failed.
+#[derive(Debug, Clone, Copy)]
+struct FirstError {
+    posted_ns: u64,
+    user_data: u64,
+}
+
+impl Part {
+    pub fn times(&self) -> Times {
+        let mut sum = Times::default();
+        self.by_opcode.values().for_each(|times| sum.add(times));
+        sum
+    }
+
+    pub fn add(&mut self, other: &Part) {
+        for (opcode, times) in &other.by_opcode {
+            self.by_opcode.entry(opcode.clone()).or_default().add(times);
+        }
+        self.delays.add(&other.delays);
+        self.stays.add(&other.stays);
+        for (items, run) in &other.run_items {
+            let sum = self.run_items.entry(*items).or_default();
+            sum.completions += run.completions;
+            sum.estimated += run.estimated;
+        }
+        for ((opcode, errno), first) in &other.errors {
+            self.failed(opcode, *errno, *first);
+        }
+        self.threads.add(&other.threads);
+    }
+
+    /// Its run had so many items.
+    pub fn carried_by_run(&mut self, items: u32, weight: u32) {
+        let run = self.run_items.entry(items).or_default();
+        run.completions += 1;
+        run.estimated += u64::from(weight.max(1));
+    }
+
+    /// A followed completion that failed, if it did. Trails come by their CPUs: not quite in the order of their posting.
+    pub fn take_error(&mut self, trail: &Trail) {
+        if trail.result < 0 {
+            let first = FirstError { posted_ns: trail.posted.ns, user_data: trail.user_data };
+            self.failed(&trail.opcode, trail.result.saturating_neg(), first);
+        }
+    }
+
+    fn failed(&mut self, opcode: &str, errno: i32, first: FirstError) {
+        let known = self.errors.entry((opcode.to_owned(), errno)).or_insert(first);
+        if first.posted_ns < known.posted_ns {
+            *known = first;
+        }
+    }
+
+    /// The exact counts, with the delays of those that were followed.
+    pub fn vehicles(&self, counts: &[VehicleCount]) -> Vec<VehicleCount> {
+        self.delays.beside(counts)
+    }
+
+    pub fn run_items(&self) -> Vec<RunItems> {
+        let record = |(items, run): (&u32, &Run)| RunItems {
+            items: *items,
+            completions: run.completions,
+            estimated: Some(run.estimated),
+        };
+        self.run_items.iter().map(record).collect()
+    }
+
+    /// `one_in`: as of [`Durations::latency`].
+    pub fn opcode(&self, counts: &OpcodeCounts, one_in: u32) -> OpcodeRecord {
+        let none = Times::default();
+        let times = self.by_opcode.get(&counts.opcode).unwrap_or(&none);
+        OpcodeRecord {
+            opcode: counts.opcode.clone(),
+            requests: counts.requests,
+            skips: counts.skips,
+            completions: counts.completions,
+            bytes: counts.bytes,
+            errors: counts.errors,
+            short: asks_for_a_length(&counts.opcode).then_some(counts.short),
+            more: counts.more,
+            notifications: counts.notifications,
+            unposted: counts.unposted,
+            punted_asked: counts.punted_asked,
+            punted_would_block: counts.punted_would_block,
+            punted_drained: counts.punted_drained,
+            errnos: self.errnos(counts),
+            latency_ns: times.latency(one_in),
+            waits: times.waits(one_in),
+            stages: times.stages(one_in),
+            punted_requests: estimated([times.handed_over].into_iter(), one_in),
+        }
+    }
+
+    /// By name, the most frequent first.
+    fn errnos(&self, of: &OpcodeCounts) -> Vec<ErrnoCount> {
+        let first = |errno| self.errors.get(&(of.opcode.clone(), errno));
+        let named = of.errnos.iter().map(|&(errno, count)| ErrnoCount {
+            errno: errno_name(errno),
+            count,
+            user_data: first(errno).map(|first| format!("{:#x}", first.user_data)),
+        });
+        let mut named: Vec<ErrnoCount> = named.collect();
+        named.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.errno.cmp(&b.errno)));
+        named
+    }
+
+    /// Tells the waits from the other requests, of one ring.
+    pub fn settle(&mut self) -> BTreeMap<String, Limit> {
+        let limits = waits::limits(self.by_opcode.iter().map(|(opcode, times)| (opcode, times.spans())));
+        for (opcode, times) in &mut self.by_opcode {
+            times.settle(limits[opcode]);
+        }
+        limits
+    }
+}
+
+pub(super) fn estimated(taken: impl Iterator<Item = Taken>, one_in: u32) -> Option<Estimate> {
+    let t = estimate::total(&taken.collect::<Vec<_>>(), one_in)?;
+    Some(Estimate { total: t.total, ci95: [t.lo, t.hi] })
+}

@@ -1,0 +1,82 @@
+//! The record of a watched span.
+
+use std::collections::BTreeMap;
+
+use super::contexts::{context, others};
+use super::followed::Summary;
+use super::open::open;
+use super::part::Part;
+use super::rings::{ring, share_threads, sq_tids, sqpoll};
+use super::seen::{Seen, Span};
+use super::total::total;
+use crate::{files, rings, threads};
+use iotrail_path::order::sees_ends;
+use iotrail_path::waits::Limit;
+use iotrail_probe::observed::Observed;
+use iotrail_schema::trace_record::{IowqRecord, RingRecord, SCHEMA, Total, TraceCpu, TraceRecord};
+
+impl Summary {
+    pub fn record(mut self, observed: Observed, seen: &Seen<'_>, span: Span) -> TraceRecord {
+        let none = Part::default();
+        let limits: BTreeMap<Option<u32>, BTreeMap<String, Limit>> =
+            self.parts.iter_mut().map(|(ring, part)| (*ring, part.settle())).collect();
+        let is_wait = |ring: u32, opcode: &str, armed: Option<u8>| {
+            let limit = limits.get(&Some(ring)).and_then(|of_ring| of_ring.get(opcode));
+            limit.is_some_and(|limit| limit.is_wait(armed))
+        };
+        let mut orders = self.passages.by_ring(sees_ends(&observed.programs), &is_wait);
+        let part = |ring: u32| self.parts.get(&Some(ring)).unwrap_or(&none);
+        let one_in = self.one_in(&observed.follow_loss);
+        let sq_tids = sq_tids(&observed.rings, &self.parts);
+        let matched = rings::matched(&observed.rings, &seen.rings, &sq_tids, &rings::partly_told(&observed.others));
+        let threads = threads::of_rings(&observed.rings, |ring| self.parts.get(&Some(ring)).map(|part| &part.threads));
+        let mut rings: Vec<RingRecord> = observed
+            .rings
+            .iter()
+            .zip(matched)
+            .zip(threads)
+            .map(|((counts, found), threads)| {
+                let sqpoll = sqpoll(counts, found, sq_tids.get(&counts.ring).copied(), seen);
+                let order = orders.remove(&counts.ring);
+                RingRecord { order, threads, ..ring(counts, found, part(counts.ring), one_in, sqpoll) }
+            })
+            .collect();
+        share_threads(&mut rings);
+        let contexts = observed.contexts.iter().map(|counts| context(counts, part(counts.context), one_in)).collect();
+        let others = observed.others.iter().map(|counts| others(counts, &none, one_in)).collect();
+        let mut all = Part::default();
+        self.parts.values().for_each(|part| all.add(part));
+        let open = observed.open.iter().filter_map(|counts| open(counts, &observed.rings, seen.files)).collect();
+        let (files, other_files) = files::records(&self.files, &|key| seen.files.name(key), one_in);
+        let total = total(observed, &all, &self, span.elapsed_ns, &seen.rings, &is_wait);
+        TraceRecord {
+            schema: SCHEMA.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            started_unix_s: span.started_unix_s,
+            subject: span.subject,
+            total: Total {
+                cpu: TraceCpu {
+                    user_ns: span.cpu.map(|cpu| cpu.user_ns),
+                    system_ns: span.cpu.map(|cpu| cpu.system_ns),
+                },
+                processes: span.processes,
+                // A look at /proc finds those too that were asleep throughout.
+                iowq: IowqRecord {
+                    most_at_once: span.most_workers.max(total.iowq.most_at_once),
+                    cpu_ns: span.workers_cpu_ns,
+                    ..total.iowq
+                },
+                host: span.host,
+                open,
+                files,
+                other_files,
+                warnings: [span.warnings, total.warnings].concat(),
+                ..total
+            },
+            rings,
+            contexts,
+            others,
+            findings: vec![],
+        }
+    }
+}

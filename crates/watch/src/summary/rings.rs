@@ -1,0 +1,92 @@
+//! The records of rings.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::batches::{enter_batches, enter_calls};
+use super::part::Part;
+use super::seen::Seen;
+use crate::rings::{SQPOLL, SeenRing};
+use iotrail_probe::rings::{OpcodeCounts, RingCounts};
+use iotrail_schema::setup_flag;
+use iotrail_schema::trace_record::{RingRecord, SqpollRecord};
+
+/// The submission-queue threads that were seen to submit, by ring.
+pub(crate) fn sq_tids(rings: &[RingCounts], followed: &BTreeMap<Option<u32>, Part>) -> HashMap<u32, u32> {
+    let polled = rings.iter().filter(|c| c.setup_flags & SQPOLL != 0);
+    polled.filter_map(|c| Some((c.ring, followed.get(&Some(c.ring)).filter(|part| part.tid != 0)?.tid))).collect()
+}
+
+pub(super) fn ring(
+    counts: &RingCounts,
+    seen: Option<&SeenRing>,
+    part: &Part,
+    one_in: u32,
+    sqpoll: Option<SqpollRecord>,
+) -> RingRecord {
+    let sum = |f: fn(&OpcodeCounts) -> u64| counts.opcodes.iter().map(f).sum::<u64>();
+    let times = part.times();
+    RingRecord {
+        ring: counts.ring,
+        tgid: counts.tgid,
+        comm: counts.comm.clone(),
+        fds: seen.map_or(vec![], |ring| ring.fds.iter().copied().collect()),
+        flags: setup_flag::names(counts.setup_flags, Some(counts.cq_entries)),
+        // The last look is later than what the probes know, which is of its making or of the last overflow.
+        sq_entries: seen.map_or(counts.sq_entries, |ring| ring.sq_entries),
+        cq_entries: seen.map_or(counts.cq_entries, |ring| ring.cq_entries),
+        found: counts.found,
+        use_of: counts.of,
+        requests: sum(|o| o.requests),
+        completions: sum(|o| o.completions),
+        bytes: sum(|o| o.bytes),
+        errors: sum(|o| o.errors),
+        overflows: counts.overflows,
+        active_ns: counts.active_ns,
+        opcodes: counts.opcodes.iter().map(|o| part.opcode(o, one_in)).collect(),
+        vehicles: part.vehicles(&counts.vehicles),
+        latency_ns: times.latency(one_in),
+        waits: times.waits(one_in),
+        stages: times.stages(one_in),
+        enter_batches: enter_batches(&counts.batches, one_in),
+        enter_calls: enter_calls(&counts.batches, one_in),
+        run_items: part.run_items(),
+        order: None,
+        reaping: part.stays.record(),
+        sqpoll,
+        threads: None,
+    }
+}
+
+/// `None`: the ring has no thread, or neither /proc nor a followed request told which.
+pub(super) fn sqpoll(
+    counts: &RingCounts,
+    found: Option<&SeenRing>,
+    by_trails: Option<u32>,
+    seen: &Seen<'_>,
+) -> Option<SqpollRecord> {
+    if counts.setup_flags & SQPOLL == 0 {
+        return None;
+    }
+    // Until its thread has started, fdinfo names the one that made the ring: what was seen to submit goes before.
+    let tid = by_trails.or(found.and_then(|ring| ring.sq_thread))?;
+    let thread = (seen.sq_thread)(counts.tgid, tid);
+    Some(SqpollRecord {
+        tid,
+        cpu: found.and_then(|ring| ring.sq_cpu),
+        elapsed_ns: thread.map(|t| t.elapsed_ns).filter(|ns| *ns > 0),
+        cpu_ns: thread.and_then(|t| t.cpu_ns),
+        work_ns: found.and_then(SeenRing::work_ns),
+        wakeups: thread.and_then(|t| t.sleeps),
+        requests: counts.opcodes.iter().map(|o| o.requests).sum(),
+        shared_with: vec![],
+    })
+}
+
+/// Rings on one thread (IORING_SETUP_ATTACH_WQ) are told of each other: the thread's times are of all of them.
+pub(super) fn share_threads(rings: &mut [RingRecord]) {
+    let on: Vec<(u32, u32)> = rings.iter().filter_map(|r| Some((r.ring, r.sqpoll.as_ref()?.tid))).collect();
+    for (ring, s) in rings.iter_mut().filter_map(|r| Some((r.ring, r.sqpoll.as_mut()?))) {
+        s.shared_with =
+            on.iter().filter(|(other, tid)| *tid == s.tid && *other != ring).map(|(other, _)| *other).collect();
+    }
+}

@@ -1,0 +1,173 @@
+//! What the probes say of all rings and contexts together.
+
+use super::batches::{self, enter_batches, enter_calls};
+use super::cpu_pairs;
+use super::followed::Summary;
+use super::losses;
+use super::opcodes;
+use super::part::Part;
+use crate::rings::SeenRing;
+use iotrail_answer::doubt;
+use iotrail_path::memory::Memory;
+use iotrail_path::order::{IsWait, sees_ends};
+use iotrail_path::times::Times;
+use iotrail_probe::function;
+use iotrail_probe::observed::Observed;
+use iotrail_probe::rings::OpcodeCounts;
+use iotrail_probe::sampled_events;
+use iotrail_schema::measurement::{Followed, Host, ModeSwitch, PerIo, TaskWorkBatch};
+use iotrail_schema::trace_record::{IowqRecord, MemoryRecord, OverlapRecord, SampledEvents, Total, TraceCpu};
+use iotrail_schema::vehicle::Vehicle;
+
+/// `None`: no memory was shared.
+fn memory(of: &Memory) -> Option<MemoryRecord> {
+    let ring = of.overlap.as_ref().map(|o| o.ring).or(of.outlived_first.as_ref().map(|first| first.ring))?;
+    Some(MemoryRecord {
+        overlapping: of.overlapping,
+        overlap: of.overlap.as_ref().map(|o| OverlapRecord {
+            opcode: o.opcode.clone(),
+            bytes: o.bytes,
+            user_data: o.user_data.map(|data| format!("{data:#x}")),
+        }),
+        outlived: of.outlived,
+        outlived_user_data: of.outlived_first.as_ref().map(|first| format!("{:#x}", first.user_data)),
+        ring,
+    })
+}
+
+/// What the probes say of all; what only /proc says is left to the caller.
+pub(super) fn total(
+    observed: Observed,
+    all: &Part,
+    summary: &Summary,
+    elapsed_ns: u64,
+    seen: &[&SeenRing],
+    is_wait: IsWait<'_>,
+) -> Total {
+    let opcodes = opcodes::of_all(&observed);
+    let batches = batches::of_all(&observed);
+    let sum = |f: fn(&OpcodeCounts) -> u64| opcodes.iter().map(f).sum::<u64>();
+    let ios = observed.seen;
+    let times = all.times();
+    let mut warnings = losses::doubts(&observed, sum(|o| o.requests), seen);
+    let followed = followed(summary, &observed, &times);
+    warnings.extend(doubt::followed_lost(&followed, "--one-in"));
+    let one_in = summary.one_in(&observed.follow_loss);
+    Total {
+        elapsed_ns,
+        windows: None,
+        ios,
+        bytes: sum(|o| o.bytes),
+        errors: sum(|o| o.errors),
+        short_ios: sum(|o| o.short),
+        iops: if elapsed_ns > 0 { ios as f64 * 1e9 / elapsed_ns as f64 } else { 0.0 },
+        latency_ns: times.latency(one_in),
+        waits: times.waits(one_in),
+        cpu: TraceCpu::default(),
+        vehicles: all.vehicles(&observed.vehicles),
+        per_io: per_io(&observed),
+        mode_switches: mode_switches(&observed),
+        task_work_batches: observed
+            .run_batches
+            .iter()
+            .map(|&(at_least, runs)| TaskWorkBatch { at_least, runs })
+            .collect(),
+        order: summary.passages.order(sees_ends(&observed.programs), is_wait),
+        followed,
+        opcodes: opcodes.iter().map(|o| all.opcode(o, one_in)).collect(),
+        stages: times.stages(one_in),
+        enter_batches: enter_batches(&batches, one_in),
+        enter_calls: enter_calls(&batches, one_in),
+        cpu_pairs: cpu_pairs::records(&summary.cpu_pairs),
+        run_items: all.run_items(),
+        processes: vec![],
+        more_processes: observed.more_processes,
+        iowq: IowqRecord {
+            workers: observed.iowq_workers,
+            most_at_once: Some(observed.iowq_most),
+            completions: observed.vehicles.iter().filter(|v| v.vehicle == Vehicle::Iowq).map(|v| v.completions).sum(),
+            ..IowqRecord::default()
+        },
+        page_faults: observed.page_faults,
+        stray_calls: observed.stray_calls,
+        pread_pwrite_calls: observed.pread_pwrite_calls,
+        context_switches: observed.context_switches,
+        sampled_events: observed.sampled_events.as_ref().map(|e| sampled_events(e, observed.any_device_irqs)),
+        probe: losses::probe(&observed),
+        interrupts: observed.interrupts,
+        ipis: observed.ipis,
+        cpu_shares: None,
+        cpu_samples: None,
+        open: vec![],
+        memory: memory(&summary.memory),
+        files: vec![],
+        other_files: None,
+        reaping: all.stays.record(),
+        reaping_lost: None,
+        probe_costs: None,
+        host: Host::default(),
+        warnings,
+    }
+}
+
+fn per_io(observed: &Observed) -> PerIo {
+    let ios = observed.seen;
+    let ratio = |n: Option<u64>| n.filter(|_| ios > 0).map(|n| n as f64 / ios as f64);
+    // Without system calls the sum is of no use.
+    let switches = observed.syscalls.zip(observed.returns.as_ref()).map(|(calls, r)| calls + r.values().sum::<u64>());
+    PerIo {
+        syscalls: ratio(observed.syscalls),
+        kicks: ratio(observed.kicks),
+        resched_ipis: ratio(observed.resched_ipis),
+        device_irqs: ratio(observed.device_irqs),
+        mode_switches: ratio(switches),
+        context_switches: ratio(Some(observed.context_switches)),
+        task_work_runs: ratio(observed.task_work_runs),
+    }
+}
+
+fn followed(summary: &Summary, observed: &Observed, times: &Times) -> Followed {
+    let loss = observed.follow_loss;
+    let requests = summary.requests(&loss);
+    Followed {
+        one_in: summary.choice.one_in,
+        adaptive: summary.choice.adaptive,
+        completions: summary.completions,
+        whole: summary.whole,
+        sampled_from: (summary.choice.one_in > 1).then_some(loss.sampled_from),
+        came_later: None,
+        requests_estimated: requests.map(|t| t.total),
+        requests_ci95: requests.map(|t| [t.lo, t.hi]),
+        with_stages: times.with_stages(),
+        with_queued: function::sees_queued(&observed.programs).then_some(times.with_queued),
+        no_room: loss.no_room,
+        ring_buffer_full: loss.ring_buffer_full,
+        skipped: loss.skipped,
+        no_completion: loss.no_completion,
+        unfinished: loss.unfinished,
+        unreaped: loss.unreaped,
+        shared_user_data: loss.shared,
+    }
+}
+
+/// `any_irqs`: interrupts of any device meanwhile, which were all seen.
+fn sampled_events(events: &sampled_events::SampledEvents, any_irqs: u64) -> SampledEvents {
+    let all = events.completions as f64;
+    let within = |of, most: f64| {
+        let (lo, hi) = events.total(of)?.interval.filter(|_| all > 0.0)?;
+        Some([lo / all, hi.min(most).max(lo) / all])
+    };
+    SampledEvents {
+        windows: events.windows(),
+        completions: events.seen(),
+        syscalls_ci95: within(|s| s.syscalls, f64::INFINITY),
+        device_irqs_ci95: within(|s| s.credits, any_irqs as f64),
+    }
+}
+
+/// As far as they are counted.
+pub(crate) fn mode_switches(observed: &Observed) -> Vec<ModeSwitch> {
+    let calls = observed.syscalls.map(|count| ModeSwitch { cause: "syscall".into(), count });
+    let returns = observed.returns.iter().flatten().map(|(cause, n)| ModeSwitch { cause: (*cause).into(), count: *n });
+    calls.into_iter().chain(returns).collect()
+}

@@ -1,0 +1,78 @@
+//! Single values, each checked where it stands.
+
+use serde::Deserialize;
+use toml::{Spanned, Value};
+
+use super::raw::Raw;
+use super::source::File;
+use crate::experiment::load::Kind;
+use iotrail_answer::compare::Metric;
+use iotrail_base::error::Result;
+use iotrail_base::units::Bytes;
+use iotrail_schema::run_record::Table;
+
+impl File<'_> {
+    pub(super) fn band(&self, share: &Spanned<f64>) -> Result<f64> {
+        let within = *share.get_ref();
+        if !(within > 0.0 && within < 1.0) {
+            let what = "'equivalent-within' is a share above 0 and below 1: 0.05 is 5 %";
+            return Err(self.refuse(share.span(), what));
+        }
+        Ok(within)
+    }
+
+    pub(super) fn table(&self, named: Option<&Spanned<Table>>) -> Result<Table> {
+        let of_net = |table| matches!(table, Table::Net | Table::Order);
+        match (self.kind, named) {
+            (Kind::Storage, None) => Ok(Table::Delivery),
+            (Kind::Net, None) => Ok(Table::Net),
+            (Kind::Program, None) => Ok(Table::Program),
+            (Kind::Program, Some(t)) if *t.get_ref() != Table::Program => {
+                Err(self.refuse(t.span(), "a program's run has a table of its own: leave 'table' out"))
+            }
+            (Kind::Storage | Kind::Net, Some(t)) if *t.get_ref() == Table::Program => {
+                Err(self.refuse(t.span(), "this table is for programs: add kind = \"program\", or use another"))
+            }
+            (Kind::Net, Some(t)) if !of_net(*t.get_ref()) => {
+                Err(self.refuse(t.span(), "this table is for loads on storage: use net or order"))
+            }
+            (Kind::Storage, Some(t)) if of_net(*t.get_ref()) => {
+                Err(self
+                    .refuse(t.span(), "this table is for loads over the network: add kind = \"net\", or use another"))
+            }
+            (_, Some(t)) => Ok(*t.get_ref()),
+        }
+    }
+
+    /// What means nothing to a load over the network.
+    pub(super) fn of_storage_alone(&self, raw: &Raw) -> Result<()> {
+        let spans = [
+            ("size", raw.size.as_ref().map(Spanned::span)),
+            ("fio", raw.fio.as_ref().map(Spanned::span)),
+            ("profile", raw.profile.as_ref().map(Spanned::span)),
+        ];
+        match spans.into_iter().find_map(|(name, span)| Some((name, span?))) {
+            Some((name, at)) if raw.kind != Kind::Storage => {
+                Err(self.refuse(at, format!("'{name}' is for loads on storage: leave it out with this kind")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn metric(&self, name: &Spanned<String>) -> Result<String> {
+        let metric: Metric = name.get_ref().parse().map_err(|e| self.refuse(name.span(), format!("'metrics': {e}")))?;
+        Ok(metric.to_string())
+    }
+
+    pub(super) fn at_least_1(&self, key: &str, n: &Spanned<u32>) -> Result<u32> {
+        match n.get_ref() {
+            0 => Err(self.refuse(n.span(), format!("'{key}' is at least 1"))),
+            n => Ok(*n),
+        }
+    }
+
+    pub(super) fn size(&self, value: &Spanned<Value>) -> Result<Bytes> {
+        Bytes::deserialize(value.get_ref().clone())
+            .map_err(|e| self.refuse(value.span(), format!("'size': {}", e.message())))
+    }
+}

@@ -1,0 +1,27 @@
+//! The text of the file, and places in it.
+
+use std::ops::Range;
+
+use crate::experiment::load::Kind;
+use iotrail_base::error::Error;
+
+/// The text that spans point into.
+pub(super) struct File<'a> {
+    pub text: &'a str,
+    pub origin: &'a str,
+    pub kind: Kind,
+}
+
+impl File<'_> {
+    pub(super) fn refuse(&self, at: Range<usize>, what: impl std::fmt::Display) -> Error {
+        Error::input(format!("{}: {what}", self.place(at)), self.kind.remedy())
+    }
+
+    /// `FILE:LINE:COLUMN`.
+    pub(super) fn place(&self, at: Range<usize>) -> String {
+        let before = self.text.get(..at.start).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        format!("{}:{line}:{column}", self.origin)
+    }
+}

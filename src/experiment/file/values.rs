@@ -1,0 +1,30 @@
+//! Values of options.
+
+use toml::Value;
+
+use super::options::Options;
+
+/// Puts `over` in place of what `base` says. A run ends by time or by number: one takes the other's place, and so do the two ways to
+/// read.
+pub fn overlay(base: &mut Options, over: &Options) {
+    const EITHER: [(&str, &str); 2] = [("runtime", "count"), ("direct", "buffered")];
+    for (one, other) in EITHER.into_iter().chain(EITHER.map(|(a, b)| (b, a))) {
+        if over.contains_key(one) {
+            base.remove(other);
+        }
+    }
+    base.extend(over.clone());
+}
+
+/// As JSON, for the record.
+pub fn to_json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::String(s) => serde_json::json!(s),
+        Value::Integer(n) => serde_json::json!(n),
+        Value::Float(x) => serde_json::json!(x),
+        Value::Boolean(b) => serde_json::json!(b),
+        Value::Array(items) => items.iter().map(to_json).collect(),
+        // No option takes these, so none gets here; their text is as good as any.
+        other => serde_json::json!(other.to_string()),
+    }
+}

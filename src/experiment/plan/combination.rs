@@ -1,0 +1,58 @@
+//! Combinations of the parameters: one point of each axis.
+
+use serde_json::{Map, Value};
+
+use crate::experiment::file::{Options, Point, Scale, overlay, to_json};
+use crate::experiment::load::Kind;
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::run_record::value_text;
+
+/// One point of each axis, by the axis's name.
+pub(super) type Combination<'a> = [(&'a str, &'a Point)];
+
+/// Calls `f` with one point of each axis, the last axis turning fastest.
+pub(super) fn each_combination(scale: &Scale, f: &mut dyn FnMut(&Combination<'_>) -> Result<()>) -> Result<()> {
+    let mut at = vec![0; scale.axes.len()];
+    loop {
+        let points: Vec<(&str, &Point)> =
+            scale.axes.iter().zip(&at).map(|(a, &i)| (a.name.as_str(), &a.points[i])).collect();
+        f(&points)?;
+        let mut axis = at.len();
+        loop {
+            if axis == 0 {
+                return Ok(());
+            }
+            axis -= 1;
+            at[axis] += 1;
+            if at[axis] < scale.axes[axis].points.len() {
+                break;
+            }
+            at[axis] = 0;
+        }
+    }
+}
+
+/// The options of one combination: what is fixed, and over it what each point sets. What two points set does not take each
+/// other's place.
+pub(super) fn merged(scale: &Scale, points: &Combination<'_>) -> Options {
+    let set = points.iter().flat_map(|(_, point)| point.options.clone()).collect();
+    let mut options = scale.load.clone();
+    overlay(&mut options, &set);
+    options
+}
+
+pub(super) fn label(params: &Map<String, Value>, axes: &Combination<'_>) -> String {
+    let one = |(name, _): &(&str, &Point)| format!("{name} {}", value_text(&params[*name]));
+    axes.iter().map(one).collect::<Vec<_>>().join(" · ")
+}
+
+pub(super) fn refuse_combination(kind: Kind, points: &Combination<'_>, why: &dyn std::fmt::Display) -> Error {
+    let params = params(points);
+    // Every combination has an arm, the last of it.
+    let at = points.last().map_or(String::new(), |(_, point)| format!("{}: ", point.at));
+    Error::input(format!("{at}the combination '{}' cannot be: {why}", label(&params, points)), kind.remedy())
+}
+
+pub(super) fn params(points: &Combination<'_>) -> Map<String, Value> {
+    points.iter().map(|(name, p)| ((*name).to_owned(), to_json(&p.value))).collect()
+}
