@@ -16,6 +16,7 @@ mod hostile;
 mod json;
 mod lab;
 mod layout;
+mod manifest;
 mod measurement;
 mod net;
 mod net_bench;
@@ -77,6 +78,7 @@ fn main() {
         store::TESTS,
         report::TESTS,
         restore::TESTS,
+        manifest::TESTS,
         rooms::TESTS,
         compare::TESTS,
         bad_load::TESTS,
