@@ -18,6 +18,7 @@ mod hostile;
 mod json;
 mod lab;
 mod layout;
+mod manifest;
 mod measurement;
 mod net;
 mod net_bench;
@@ -82,6 +83,7 @@ fn main() {
         report::TESTS,
         restore::TESTS,
         formats::TESTS,
+        manifest::TESTS,
         rooms::TESTS,
         compare::TESTS,
         bad_load::TESTS,

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use toml::{Spanned, Value};
 
-use super::options::{Options, Settled, settled};
-use super::raw::{Raw, RawMatrix, RawOptions};
+use super::options::{Settled, settled};
+use super::raw::Raw;
 use super::source::File;
 use super::stated::{Axis, Point};
-use super::values::overlay;
+use super::values::{Options, RawMatrix, RawOptions, overlay};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::{ARM, CONTROL};
 

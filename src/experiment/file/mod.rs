@@ -15,12 +15,12 @@ mod values;
 
 use toml::Spanned;
 
-pub use self::options::{Options, Settled, settled};
+pub use self::options::{Settled, settled};
 use self::raw::{Raw, RawQuick};
 use self::source::File;
 pub use self::stated::{Axis, Experiment, Point, Scale};
 use self::stop::RawStop;
-pub use self::values::{overlay, to_json};
+pub use self::values::{Options, overlay, to_json};
 use super::load::Kind;
 use iotrail_base::error::Result;
 use iotrail_schema::run_record::{Stop, VARIANT};

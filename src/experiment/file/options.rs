@@ -6,15 +6,12 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use super::raw::RawOptions;
 use super::source::File;
+use super::values::{Options, RawOptions};
 use crate::experiment::fio;
 use crate::experiment::load::{Kind, Load};
 use iotrail_base::error::Result;
 use iotrail_host::settings::Conditions;
-
-/// Name → value, without the dashes in front.
-pub type Options = toml::Table;
 
 /// Options as the load and the host take them.
 #[derive(Debug, Clone, PartialEq)]

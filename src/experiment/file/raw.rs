@@ -1,17 +1,13 @@
 //! The tables of the file.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::expectation::RawExpectation;
 use super::stop::RawStop;
+use super::values::{RawMatrix, RawOptions};
 use crate::experiment::load::Kind;
 use iotrail_schema::run_record::Table;
-
-pub(super) type RawOptions = BTreeMap<Spanned<String>, Spanned<Value>>;
-pub(super) type RawMatrix = BTreeMap<Spanned<String>, Spanned<Vec<Spanned<Value>>>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::options::Options;
+use super::values::Options;
 use crate::experiment::load::Kind;
 use iotrail_base::units::Bytes;
 use iotrail_schema::run_record::{Expectation, Stop, Table};

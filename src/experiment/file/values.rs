@@ -1,8 +1,14 @@
 //! Values of options.
 
-use toml::Value;
+use std::collections::BTreeMap;
 
-use super::options::Options;
+use toml::{Spanned, Value};
+
+/// Name → value, without the dashes in front.
+pub type Options = toml::Table;
+
+pub(super) type RawOptions = BTreeMap<Spanned<String>, Spanned<Value>>;
+pub(super) type RawMatrix = BTreeMap<Spanned<String>, Spanned<Vec<Spanned<Value>>>>;
 
 /// Puts `over` in place of what `base` says. A run ends by time or by number: one takes the other's place, and so do the two ways to
 /// read.

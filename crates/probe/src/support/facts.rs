@@ -5,13 +5,14 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Enum, Enum64, FuncProto, Typedef};
+
 use super::program::{PROGRAMS, Program};
 use crate::function::{self, FUNCTIONS, Way};
 use crate::posix_aio;
 use crate::symbols::Symbols;
 use iotrail_host::pid_namespace::own_number_in_proc;
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Enum, Enum64, FuncProto, Typedef};
 
 /// Where libbpf looks for it.
 pub(super) const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
