@@ -144,7 +144,11 @@ impl Chromium {
 
     pub fn key(&mut self, key: &str) {
         for kind in ["keyDown", "keyUp"] {
-            let code = if key == "Tab" { 9 } else { 13 };
+            let code = match key {
+                "Tab" => 9,
+                "Home" => 36,
+                _ => 13,
+            };
             self.call(
                 "Input.dispatchKeyEvent",
                 json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code}),

@@ -28,10 +28,16 @@ pub struct Page {
     pub data: Value,
 }
 
-/// Of every chart that is there: how many marks it has, by what Plotly draws for them.
-const MARKS: &str = "[...document.querySelectorAll('#ID .plot')].map((p) => ({
-    points: p.querySelectorAll('.scatterlayer .point').length, bars: p.querySelectorAll('.barlayer .point').length,
-    lines: p.querySelectorAll('.scatterlayer .js-line').length }))";
+/// Of every chart that is there: the rows of its marks, those marks that have no place or size, and its lines.
+const MARKS: &str = "[...document.querySelectorAll('#ID .plot')].map((p) => {
+    const marks = [...p.querySelectorAll('.point, .bar')];
+    const size = (m) => { const b = m.getBoundingClientRect(); return b.width > 0 && b.height > 0; };
+    return { rows: marks.map((m) => Number(m.dataset.row)).sort((a, b) => a - b), unseen: marks.filter((m) => !size(m)).length,
+        lines: [...p.querySelectorAll('.line')].filter(size).length, ticks: p.querySelectorAll('.tick:not(.spare)').length };
+})";
+
+/// What a mark shows.
+const SHOWN: &str = "!document.getElementById('tip').hidden && document.getElementById('tip').textContent";
 
 impl Page {
     /// `None`: there is no browser, which is a skip.
@@ -45,18 +51,25 @@ impl Page {
         let data = browser.evaluate("document.getElementById('data').textContent");
         let data = serde_json::from_str(data.as_str().expect("text")).expect("JSON");
         let mut page = Self { browser, data };
-        page.draw("document");
+        // What is folded is a part of the page, and looked at as such.
+        page.browser.evaluate("document.querySelectorAll('.fold').forEach((d) => { d.open = true; })");
         Some(page)
     }
 
-    /// Charts are drawn when they come near the window: each is brought there.
-    fn draw(&mut self, within: &str) {
-        self.browser.evaluate(&format!(
-            "(async () => {{ for (const p of {within}.querySelectorAll('.plot')) {{
-                p.scrollIntoView({{behavior: 'instant'}});
-                while (!p.querySelector('.main-svg')) await new Promise((r) => requestAnimationFrame(r));
-            }} scrollTo(0, 0); }})()"
-        ));
+    /// On a screen, wide or of a phone, the answer, the differences and what delivered the completions come first.
+    pub fn answers_first(&mut self) {
+        for (width, height) in [(1280, 900), (390, 844)] {
+            let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500});
+            self.browser.call("Emulation.setDeviceMetricsOverride", size);
+            self.browser.evaluate("scrollTo(0, 0)");
+            let below = self.browser.evaluate(
+                "[...document.querySelectorAll('h1, #forest .plot, #delivered .plot')].filter((e) => e.getBoundingClientRect().bottom > innerHeight).map((e) => e.outerHTML.slice(0, 200))",
+            );
+            assert_eq!(below, json!([]), "{width} x {height}");
+            let is_within = self.browser.evaluate("document.documentElement.scrollWidth <= innerWidth");
+            assert_eq!(is_within, json!(true), "{width} x {height}: wider than the screen");
+        }
+        self.browser.call("Emulation.clearDeviceMetricsOverride", json!({}));
     }
 
     pub fn figures(&self) -> &Vec<Value> {
@@ -75,31 +88,25 @@ impl Page {
         figure["rows"].as_array().expect("rows").iter().map(|row| row[i].clone()).collect()
     }
 
-    /// Every chart of every page has a mark for each row that it says it draws.
+    /// Every chart has a mark for each row that it says it draws, and axes that can be read.
     pub fn has_its_marks(&mut self) {
         for figure in self.figures().clone() {
             let id = figure["id"].as_str().expect("a name").to_owned();
-            for (i, page) in figure["pages"].as_array().expect("pages").iter().enumerate() {
-                if i > 0 {
-                    self.browser.evaluate(&format!(
-                        "{{ const s = document.querySelector('#{id} select'); s.value = '{i}'; s.dispatchEvent(new Event('change')); }}"
-                    ));
-                    self.draw(&format!("document.getElementById('{id}')"));
+            let drawn = self.browser.evaluate(&MARKS.replace("ID", &id));
+            let panels = figure["panels"].as_array().expect("panels");
+            assert_eq!(drawn.as_array().map(Vec::len), Some(panels.len()), "{id}");
+            for (panel, drawn) in panels.iter().zip(drawn.as_array().expect("a list")) {
+                let series = panel["series"].as_array().expect("series");
+                let rows = series.iter().flat_map(|s| s["rows"].as_array().expect("rows"));
+                let mut rows: Vec<u64> = rows.map(|r| r.as_u64().expect("a row")).collect();
+                rows.sort_unstable();
+                assert!(!rows.is_empty(), "{id}: an empty chart");
+                match panel["kind"].as_str() {
+                    Some("curves") => assert_eq!(drawn["lines"], json!(series.len()), "{id}, {}", panel["title"]),
+                    _ => assert_eq!(drawn["rows"], json!(rows), "{id}, {}", panel["title"]),
                 }
-                let drawn = self.browser.evaluate(&MARKS.replace("ID", &id));
-                let panels = page["panels"].as_array().expect("panels");
-                assert_eq!(drawn.as_array().map(Vec::len), Some(panels.len()), "{id}, page {i}");
-                for (panel, drawn) in panels.iter().zip(drawn.as_array().expect("a list")) {
-                    let series = panel["series"].as_array().expect("series");
-                    let rows: usize = series.iter().map(|s| s["rows"].as_array().map_or(0, Vec::len)).sum();
-                    let (what, wanted) = match panel["kind"].as_str() {
-                        Some("bars") => ("bars", rows),
-                        Some("curves") => ("lines", series.len()),
-                        _ => ("points", rows),
-                    };
-                    assert_eq!(drawn[what], json!(wanted), "{id}, page {i}, {}", panel["title"]);
-                    assert!(wanted > 0, "{id}: an empty chart");
-                }
+                assert_eq!(drawn["unseen"], json!(0), "{id}, {}", panel["title"]);
+                assert!(drawn["ticks"].as_u64().is_some_and(|n| n >= 2), "{id}, {}", panel["title"]);
             }
         }
     }
@@ -131,12 +138,26 @@ impl Page {
             "(() => {{ const b = {mark}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"
         ));
         let (x, y) = (at[0].as_f64().expect("a place"), at[1].as_f64().expect("a place"));
-        // The scrolling has to be over, as it puts away what is shown; and Plotly looks at what moves.
+        // The scrolling has to be over, as it puts away what is shown.
         self.browser.evaluate("new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r())))");
         self.browser.point_at(x - 2.0, y);
         self.browser.point_at(x, y);
-        let shown = "!document.getElementById('tip').hidden && document.getElementById('tip').textContent";
-        self.browser.wait_for(shown).as_str().unwrap_or_default().to_owned()
+        self.browser.wait_for(SHOWN).as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The text that the first mark shows when a chart has the focus and an arrow key is pressed.
+    pub fn step_through(&mut self, figure: &str) -> String {
+        self.browser.evaluate(&format!(
+            "document.getElementById('tip').hidden = true; document.querySelector('#{figure} .plot').focus()"
+        ));
+        // Scrolling that is not over yet puts away what is shown.
+        for _ in 0..1000 {
+            self.browser.key("Home");
+            if let Some(text) = self.browser.evaluate(SHOWN).as_str() {
+                return text.to_owned();
+            }
+        }
+        panic!("the Home key shows nothing");
     }
 
     /// The lines of a figure's CSV, as the browser saves it.

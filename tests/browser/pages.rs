@@ -12,6 +12,8 @@ pub fn of_experiment(name: &str) {
     let (status, said) = iotrail(folder.path(), &["report", &run.to_string(), "--store", "s.db", "-o", "page.html"]);
     assert_eq!(status, 0, "{said}");
     let Some(mut page) = Page::open(name, &folder.path().join("page.html")) else { return };
+    page.answers_first();
+    assert_eq!([page.column("forest", "verdict").is_empty(), page.column("delivered", "share").is_empty()], [false; 2]);
     let store = iotrail_store::Store::open(&folder.path().join("s.db")).expect("readable").expect("there");
     let record = store.load(run).expect("readable").expect("there");
 
@@ -49,6 +51,7 @@ pub fn of_experiment(name: &str) {
         assert_eq!(got.and_then(|g| g.parse::<f64>().ok()).map(Value::from), Some(wanted.clone()), "{line}");
     }
     page.is_reached_by_tab();
+    assert!(page.step_through("course").contains(&format!("iops: {exact}")), "the first mark, by the keyboard");
     // The themes are the same on every page: the other one is looked at in the tests below.
     page.is_accessible(name, &["light"]);
     page.was_quiet();
@@ -65,6 +68,7 @@ pub fn of_two() {
     let (status, said) = iotrail(folder.path(), &["report", &a, "last", "--store", "s.db", "-o", "page.html"]);
     assert_eq!(status, 0, "{said}");
     let Some(mut page) = Page::open("two runs", &folder.path().join("page.html")) else { return };
+    page.answers_first();
     // Cell by cell, the second against the first, on each of the experiment's two metrics.
     let cells = page.column("iops", "run").len() / 2;
     let ratios = page.column("ratios", "ratio");
@@ -89,6 +93,7 @@ pub fn of_one() {
     let (status, said) = iotrail(folder.path(), &["report", "m.json", "-o", "page.html"]);
     assert_eq!(status, 0, "{said}");
     let Some(mut page) = Page::open("one measurement", &folder.path().join("page.html")) else { return };
+    page.answers_first();
     assert_eq!(page.column("course", "iops"), [json!(made::iops(1, 1))]);
     assert!(page.figures().iter().all(|f| f["id"] != "ratios"), "there is nothing to compare");
     page.has_its_marks();

@@ -31,56 +31,62 @@ impl Column {
     }
 }
 
+/// Where on the page a figure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// On the first screen.
+    First,
+    /// With the words of the answer.
+    Beside,
+    /// Below it.
+    Open,
+    Folded,
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
     /// In the page's links and in file names.
     pub id: String,
+    #[serde(skip)]
     pub title: String,
     /// How it is read.
+    #[serde(skip)]
     pub reads: String,
     /// What it shows is time, which means nothing where software runs the machine's instructions.
     #[serde(skip)]
     pub is_of_time: bool,
+    #[serde(skip)]
+    pub place: Place,
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Value>>,
     /// The place of each row's cell among the page's; null: it has none.
     pub cells: Vec<Option<usize>>,
-    /// One is shown at a time.
-    pub pages: Vec<Page>,
+    pub panels: Vec<Panel>,
 }
 
 impl Figure {
-    /// Of several panels, or of many points: it takes the whole width.
-    pub fn is_wide(&self) -> bool {
-        match &self.pages[..] {
-            [Page { panels, .. }] => !matches!(&panels[..], [one] if one.kind != Kind::Points),
-            _ => true,
-        }
+    pub fn number(&self, row: usize, column: Option<usize>) -> Option<f64> {
+        self.rows[row][column?].as_f64()
     }
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub struct Page {
-    pub name: String,
-    pub panels: Vec<Panel>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A mark with its interval at each place of the x axis.
+    /// A line for each name, on it a mark with its interval.
     Levels,
+    /// A line for each name, on it marks beside 1, with their intervals.
+    Ratios,
+    /// A line for each name, on it many marks and their middle.
+    Dots,
+    /// A line for each name, on it parts one after the other.
+    Bars,
     /// Lines through many points.
     Curves,
-    /// Lying bars, their parts one after the other.
-    Bars,
     Points,
-    /// Lying marks with their intervals, beside 1.
-    Ratios,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     Linear,
     Log,
@@ -88,97 +94,116 @@ pub enum Scale {
     Auto,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Axis {
     pub title: String,
     pub unit: Unit,
     pub scale: Scale,
-    /// Places with names, and marks at these places; none: the marks are at their rows' numbers.
-    pub ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
     pub fn new(title: impl Into<String>, unit: Unit, scale: Scale) -> Self {
-        Self { title: title.into(), unit, scale, ticks: Vec::new() }
+        Self { title: title.into(), unit, scale }
     }
+
+    /// Of names.
+    pub fn names(title: impl Into<String>) -> Self {
+        Self::new(title, Unit::Text, Scale::Linear)
+    }
+}
+
+/// A line of a panel of names.
+#[derive(Debug, Clone, Default)]
+pub struct Line {
+    pub name: String,
+    /// Beside its marks.
+    pub says: String,
+    /// Bars across: its middle; of several comparisons, each.
+    pub across: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Panel {
     pub title: String,
     pub kind: Kind,
+    #[serde(skip)]
     pub x: Axis,
+    #[serde(skip)]
     pub y: Axis,
-    /// The columns that the marks are placed by; `lo` and `hi`: the ends of their intervals. Null where places have names.
+    /// The lines of a panel of names.
+    #[serde(skip)]
+    pub lines: Vec<Line>,
+    /// The columns that the marks are placed by; `lo` and `hi`: the ends of their intervals.
+    #[serde(skip)]
     pub x_column: Option<usize>,
+    #[serde(skip)]
     pub y_column: Option<usize>,
+    #[serde(skip)]
     pub lo_column: Option<usize>,
+    #[serde(skip)]
     pub hi_column: Option<usize>,
-    /// Its places follow each other, so that marks may be joined.
-    pub joined: bool,
     pub series: Vec<Series>,
+}
+
+impl Panel {
+    pub fn new(title: impl Into<String>, kind: Kind, x: Axis, y: Axis) -> Self {
+        Self {
+            title: title.into(),
+            kind,
+            x,
+            y,
+            lines: Vec::new(),
+            x_column: None,
+            y_column: None,
+            lo_column: None,
+            hi_column: None,
+            series: Vec::new(),
+        }
+    }
+
+    /// The series of that name, as a new one if there is none.
+    pub fn series(&mut self, name: &str, class: &'static str) -> &mut Series {
+        let i = self.series.iter().position(|s| s.name == name).unwrap_or_else(|| {
+            self.series.push(Series { name: name.into(), class, rows: Vec::new(), at: Vec::new() });
+            self.series.len() - 1
+        });
+        &mut self.series[i]
+    }
+
+    pub fn marks(&self) -> usize {
+        self.series.iter().map(|s| s.rows.len()).sum()
+    }
 }
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Series {
     pub name: String,
-    /// Which colour, dash, marker and pattern it has.
-    pub look: usize,
+    /// Its look in the page's style sheet.
+    #[serde(skip)]
+    pub class: &'static str,
     pub rows: Vec<usize>,
-    /// The place of each, where places have names.
-    pub at: Vec<f64>,
+    /// The line of each, in a panel of names.
+    #[serde(skip)]
+    pub at: Vec<usize>,
 }
 
 impl Series {
-    pub fn new(name: impl Into<String>, look: usize) -> Self {
-        Self { name: name.into(), look, rows: Vec::new(), at: Vec::new() }
-    }
-
-    pub fn mark(&mut self, row: usize, at: f64) {
+    pub fn mark(&mut self, row: usize, at: usize) {
         self.rows.push(row);
         self.at.push(at);
     }
 }
 
-/// Panels of a page, at most: what a reader can hold beside each other.
-const PANELS: usize = 8;
-
-/// Lays out panels that come in lots which belong together, each lot with its name. Where a page's own name does not say whose its panels
-/// are, their titles do.
-pub fn pages(mut lots: Vec<(String, Vec<Panel>)>) -> Vec<Page> {
-    lots.retain(|(_, panels)| !panels.is_empty());
-    let names_pages = lots.iter().map(|(_, panels)| panels.len()).sum::<usize>() > PANELS;
-    for (name, panels) in &mut lots {
-        // A lot of two or fewer shares its page.
-        let is_named = names_pages && panels.len() > 2;
-        for panel in panels.iter_mut().filter(|p| p.title != *name && !is_named) {
-            let both = [name.as_str(), panel.title.as_str()].into_iter().filter(|w| !w.is_empty());
-            panel.title = both.collect::<Vec<_>>().join(" · ");
-        }
-    }
-    let all: usize = lots.iter().map(|(_, panels)| panels.len()).sum();
-    if all <= PANELS {
-        let panels: Vec<Panel> = lots.into_iter().flat_map(|(_, panels)| panels).collect();
-        return if panels.is_empty() { Vec::new() } else { vec![Page { name: String::new(), panels }] };
-    }
-    let mut pages: Vec<Page> = Vec::new();
-    for (name, panels) in lots {
-        match pages.last_mut() {
-            // Several lots on one page, as long as there is room, are called by the first and the last.
-            Some(page) if page.panels.len() + panels.len() <= PANELS && panels.len() <= 2 => {
-                let first = page.name.split(" … ").next().unwrap_or_default().to_owned();
-                page.name = format!("{first} … {name}");
-                page.panels.extend(panels);
+/// Panels that come in lots which belong together, each lot with its name, which its panels' titles begin with.
+pub fn panels(lots: Vec<(String, Vec<Panel>)>) -> Vec<Panel> {
+    let named = |(name, panels): (String, Vec<Panel>)| {
+        panels.into_iter().map(move |mut panel| {
+            if panel.title != name {
+                let both = [name.as_str(), panel.title.as_str()].into_iter().filter(|w| !w.is_empty());
+                panel.title = both.collect::<Vec<_>>().join(" · ");
             }
-            _ => {
-                let lots: Vec<&[Panel]> = panels.chunks(PANELS).collect();
-                for (i, chunk) in lots.iter().enumerate() {
-                    let part = if lots.len() > 1 { format!("{} of {}", i + 1, lots.len()) } else { String::new() };
-                    let words = [name.clone(), part].into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>();
-                    pages.push(Page { name: words.join(", "), panels: chunk.to_vec() });
-                }
-            }
-        }
-    }
-    pages
+            panel
+        })
+    };
+    lots.into_iter().flat_map(named).filter(|p| p.marks() > 0).collect()
 }

@@ -3,17 +3,21 @@
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `view` | the runs as figures take them: cells, groups, the places on the axes |
+//! | `view` | the runs as figures take them: cells, groups, those that the answer is about |
 //! | `figure`, `figures/` | tables, and what of them is drawn |
+//! | `draw/` | figures as SVG |
+//! | `paths` | the colour of each delivery path |
 //! | `words` | what is said of a run: the answer, its machine, its losses |
 //! | `safe` | text and scripts, made fit for a page |
-//! | `page.html`, `page.css`, `page.js` | the page; its script draws the figures with Plotly |
+//! | `page.html`, `page.css`, `page.js` | the page; its script shows what is pointed at, tables and CSV |
 //!
-//! Text from outside reaches the page in two ways: escaped by the template, or in the JSON that the page's script reads; that script makes
-//! text nodes of it, and escapes it for Plotly, whose labels take some HTML.
+//! Text from outside reaches the page in two ways: escaped, by the template or with a figure's elements; or in the JSON that the page's
+//! script reads, which makes text nodes of it.
 
+mod draw;
 mod figure;
 mod figures;
+mod paths;
 mod safe;
 mod view;
 mod words;
@@ -21,10 +25,12 @@ mod words;
 use askama::Template as _;
 use serde::Serialize;
 
-use self::figure::Figure;
+use self::draw::Drawn;
+use self::figure::{Figure, Place};
 use self::view::View;
 use self::words::{About, CellWords, Sentence, Tally};
 use iotrail_answer::compare::Histograms;
+use iotrail_answer::head::{Head, forest};
 use iotrail_answer::verdicts::side_by_side;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::comparison::Comparison;
@@ -66,7 +72,6 @@ struct Page<'a> {
     title: String,
     policy: String,
     css: &'static str,
-    plotly: &'a str,
     script: &'static str,
     data: &'a str,
     runs: Vec<About>,
@@ -75,11 +80,22 @@ struct Page<'a> {
     between: Vec<Sentence>,
     glance: Vec<Tally>,
     left_over: &'a [String],
-    figures: &'a [Figure],
+    first: Vec<Shown<'a>>,
+    beside: Vec<Shown<'a>>,
+    open: Vec<Shown<'a>>,
+    folded: Vec<Shown<'a>>,
     cells: Vec<CellWords>,
     parameters: Vec<String>,
     emulated: bool,
     version: &'static str,
+}
+
+/// A figure as it stands in the page.
+struct Shown<'a> {
+    /// Its place in the data.
+    index: usize,
+    figure: &'a Figure,
+    panels: Vec<Drawn>,
 }
 
 /// What the page's script reads.
@@ -104,7 +120,17 @@ pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<Str
         Error::machine("cannot write the page", "report this with the command").because(e)
     };
     let view = View::new(sources);
-    let figures = figures::all(&view, against);
+    let heads: Vec<Option<Head>> =
+        sources.iter().map(|s| (s.record.done() > 0).then(|| Head::of_run(s.record, true))).collect();
+    let forest = match (against, sources) {
+        (Some(against), [first, ..]) => forest::of_two(first.record, against.comparisons),
+        _ => heads.iter().flatten().find_map(|h| h.forest.clone()),
+    };
+    let figures = figures::all(&view, forest.as_ref(), against);
+    let shown = |place: Place| -> Vec<Shown<'_>> {
+        let all = figures.iter().enumerate().filter(|(_, f)| f.place == place);
+        all.map(|(index, figure)| Shown { index, figure, panels: draw::figure(figure) }).collect()
+    };
     let data = Data {
         name: format!("iotrail-{}", sources.iter().map(|s| safe::file_name(&s.name)).collect::<Vec<_>>().join("-")),
         parameters: &view.axes,
@@ -112,24 +138,25 @@ pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<Str
         cells: view.cells.iter().map(|c| DataCell { label: &c.label, command: c.command.as_deref() }).collect(),
     };
     let data = safe::json(&data).map_err(|e| unfit(e.into()))?;
-    let plotly = safe::plotly();
     let script = include_str!("page.js");
     let between = against
         .map_or_else(Vec::new, |a| side_by_side(a.comparisons, view.unit).into_iter().map(Sentence::new).collect());
     let glance = against.map_or_else(Vec::new, |a| words::glance(a.comparisons, view.unit));
     let page = Page {
         title: words::title(sources),
-        policy: safe::policy(&[plotly, script]),
+        policy: safe::policy(&[script]),
         css: include_str!("page.css"),
-        plotly,
         script,
         data: &data,
-        runs: sources.iter().map(About::new).collect(),
+        runs: sources.iter().zip(&heads).map(|(s, head)| About::new(s, head.as_ref())).collect(),
         questions: words::questions(sources),
         between,
         glance,
         left_over: against.map_or(&[], |a| a.left_over),
-        figures: &figures,
+        first: shown(Place::First),
+        beside: shown(Place::Beside),
+        open: shown(Place::Open),
+        folded: shown(Place::Folded),
         cells: words::cells(&view),
         parameters: view.columns().into_iter().map(|c| c.name).collect(),
         emulated: sources.iter().any(|s| s.record.is_emulated()),

@@ -1,7 +1,5 @@
 //! Text and scripts, made fit for a page that lets nothing in and nothing out.
 
-use std::sync::LazyLock;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
@@ -20,17 +18,7 @@ pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(out)
 }
 
-/// Plotly's script, which the crate carries in a `<script>` element with another one behind it.
-pub fn plotly() -> &'static str {
-    static SOURCES: LazyLock<String> = LazyLock::new(plotly::Plot::offline_js_sources);
-    let inside =
-        |text: &'static str| Some(text.split_once("<script type=\"text/javascript\">")?.1.split_once("</script>")?.0);
-    // Tested below: without it there would be words and tables, and no charts.
-    inside(&SOURCES).unwrap_or_default()
-}
-
-/// Lets these scripts run and no other, whatever text a page holds, and fetches nothing from anywhere. Plotly sets styles of its own
-/// elements; styles can fetch nothing either.
+/// Lets these scripts run and no other, whatever text a page holds, and fetches nothing from anywhere. Styles can fetch nothing either.
 pub fn policy(scripts: &[&str]) -> String {
     let hash = |script: &&str| format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(script.as_bytes())));
     let scripts: Vec<String> = scripts.iter().map(hash).collect();
@@ -56,13 +44,6 @@ mod tests {
         let text = json(&["</script><!--", "a&b", "\u{2028}"]).unwrap();
         assert_eq!(text, r#"["\u003c/script\u003e\u003c!--","a\u0026b","\u2028"]"#);
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap()[0], "</script><!--");
-    }
-
-    #[test]
-    fn the_crate_carries_the_script() {
-        let script = plotly();
-        assert!(script.contains("plotly.js v3.") && script.len() > 1 << 20, "{} bytes", script.len());
-        assert!(!script.contains("MathJax.js") && script.trim_end().ends_with([';', ')', '}']));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The runs of a page as its figures take them: cells with their levels and merged latencies, in groups that differ in nothing but the
-//! place on the x axis and the arm. What goes where is decided by the runs' own parameters, whatever an experiment calls them.
+//! The runs of a page as its figures take them: cells with their levels and merged latencies, in groups that differ in nothing but one
+//! parameter and the arm. What goes where is decided by the runs' own parameters, whatever an experiment calls them.
 
 use std::cell::RefCell;
 
@@ -7,10 +7,11 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use super::Source;
-use super::figure::{Axis, Column, Panel, Scale, Unit};
+use super::figure::{Column, Unit};
 use iotrail_answer::command;
-use iotrail_answer::compare::{Level, Metric, Side, level, metrics};
+use iotrail_answer::compare::{Level, Metric, Side, level, metrics, place};
 use iotrail_answer::group::{Row, groups, row_axis};
+use iotrail_answer::head::Forest;
 use iotrail_answer::unit;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, value_text};
 
@@ -105,24 +106,15 @@ impl<'a> View<'a> {
             let cells = |of: &[&CellRecord]| -> Vec<usize> {
                 of.iter().filter_map(|c| self.with_params(side, |r| std::ptr::eq(r, *c))).collect()
             };
-            let places = match rows {
-                Some(axis) => {
-                    let number = |cells: &[&CellRecord]| cells.first()?.params.get(axis)?.as_f64();
-                    let numbers: Vec<Option<f64>> = group.rows.iter().map(|r| number(&r.cells)).collect();
-                    Places::new(axis, group.rows.iter().map(|r| r.value.clone()).collect(), &numbers)
-                }
-                None => Places::new("", arms.clone(), &[]),
-            };
-            let mut marks = Vec::new();
-            for (i, row) in group.rows.iter().enumerate() {
+            let mut spots = Vec::new();
+            for row in &group.rows {
                 for cell in cells(&row.cells) {
                     let arm = arms.iter().position(|a| a == self.cells[cell].record.arm()).unwrap_or(0);
-                    let at = places.at[if rows.is_some() { i } else { arm }];
-                    marks.push(Spot { cell, row: row.value.clone(), arm, at });
+                    spots.push(Spot { cell, row: row.value.clone(), arm, name: None });
                 }
             }
             let words = [prefix.clone(), group.title.clone()].into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>();
-            Facet { title: words.join(" · "), group: group.title, places, spots: marks, has_rows: rows.is_some() }
+            Facet { title: words.join(" · "), group: group.title, axis: rows.unwrap_or_default().to_owned(), spots }
         });
         each.filter(|facet| !facet.spots.is_empty()).collect()
     }
@@ -130,6 +122,46 @@ impl<'a> View<'a> {
     /// The first such cell of that side.
     pub fn with_params(&self, side: usize, is: impl Fn(&CellRecord) -> bool) -> Option<usize> {
         self.cells.iter().position(|c| c.side == side && is(c.record))
+    }
+
+    /// The cells that the answer is about, as a group of their own: the two whose comparison differs most; where nothing is compared, the
+    /// first ones.
+    pub fn focus(&self, forest: Option<&Forest>) -> Option<Facet> {
+        let pair = forest.and_then(|f| f.largest.as_ref()).and_then(|(c, situation)| {
+            let has = |r: &CellRecord| c.at.iter().all(|(name, value)| r.params.get(name) == Some(value));
+            let (a, b) = match self.is_of_two() {
+                true => (self.with_params(0, has)?, self.with_params(1, has)?),
+                false => {
+                    let of = |arm: &str| self.with_params(0, |r| r.arm() == arm && place(r) == c.at);
+                    (of(&c.a)?, of(&c.b)?)
+                }
+            };
+            Some((vec![a, b], situation.clone()))
+        });
+        let measured = |i: &usize| {
+            let record = self.cells[*i].record;
+            !record.measurements.is_empty() && record.arm() != CONTROL
+        };
+        let (cells, title) =
+            pair.unwrap_or_else(|| ((0..self.cells.len()).filter(measured).take(2).collect(), String::new()));
+        let spot = |(arm, cell): (usize, usize)| {
+            let name = match (self.is_of_two(), forest) {
+                (true, _) => self.sides[self.cells[cell].side].name.clone(),
+                (false, Some(_)) => self.arm_name(cell),
+                (false, None) if self.cells[cell].label.is_empty() => self.arm_name(cell),
+                (false, None) => self.cells[cell].label.clone(),
+            };
+            Spot { cell, row: String::new(), arm, name: Some(name) }
+        };
+        let spots: Vec<Spot> = cells.into_iter().enumerate().map(spot).collect();
+        (!spots.is_empty()).then(|| Facet { title, group: String::new(), axis: String::new(), spots })
+    }
+
+    /// The groups that these cells are of.
+    pub fn beside(&self, focus: &Option<Facet>) -> Vec<Facet> {
+        let cells: Vec<usize> = focus.iter().flat_map(|f| &f.spots).map(|s| s.cell).collect();
+        let has = |f: &&Facet| f.spots.iter().any(|s| cells.contains(&s.cell));
+        self.facets.iter().filter(has).cloned().collect()
     }
 
     /// A name for a series: the arm; what was measured, where there are no arms.
@@ -202,84 +234,49 @@ impl Cell<'_> {
 }
 
 /// Cells that differ in nothing but one parameter and the arm.
+#[derive(Clone)]
 pub struct Facet {
     /// With the run's name before it, where there are two.
     pub title: String,
     pub group: String,
-    pub places: Places,
+    /// The parameter; empty: they differ in the arm alone.
+    axis: String,
     pub spots: Vec<Spot>,
-    has_rows: bool,
 }
 
 /// Where a cell is in a figure.
+#[derive(Clone)]
 pub struct Spot {
     pub cell: usize,
-    /// The value of the parameter of the x axis.
-    pub row: String,
+    /// The parameter's value.
+    row: String,
     /// The arm's place among the arms.
     pub arm: usize,
-    pub at: f64,
+    /// What it is called; `None`: by its value and arm.
+    name: Option<String>,
 }
 
 impl Facet {
-    /// What a bar is called.
-    pub fn bar_name(&self, view: &View<'_>, spot: &Spot) -> String {
+    /// What its line is called.
+    pub fn line_name(&self, view: &View<'_>, spot: &Spot) -> String {
         let arm = view.cells[spot.cell].record.arm();
-        let row = if self.has_rows { spot.row.as_str() } else { "" };
-        [row, arm].into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" · ")
+        let row = if self.axis.is_empty() { "" } else { spot.row.as_str() };
+        let words = || [row, arm].into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" · ");
+        spot.name.clone().unwrap_or_else(words)
     }
 
-    /// `depth 16`; empty where the x axis is the arms'.
+    /// What its lines differ in: `depth · arm`.
+    pub fn lines_are(&self) -> String {
+        if self.axis.is_empty() { String::new() } else { format!("{} · arm", self.axis) }
+    }
+
+    /// What its curve is called.
+    pub fn series_name(&self, view: &View<'_>, spot: &Spot) -> String {
+        spot.name.clone().unwrap_or_else(|| view.arm_name(spot.cell))
+    }
+
+    /// `depth 16`; empty where they differ in the arm alone.
     pub fn row_name(&self, spot: &Spot) -> String {
-        if self.has_rows { format!("{} {}", self.places.title, spot.row) } else { String::new() }
-    }
-
-    /// An empty panel of it.
-    pub fn panel(&self, kind: super::figure::Kind, x: Axis, y: Axis) -> Panel {
-        Panel {
-            title: self.title.clone(),
-            kind,
-            x,
-            y,
-            x_column: None,
-            y_column: None,
-            lo_column: None,
-            hi_column: None,
-            joined: false,
-            series: Vec::new(),
-        }
-    }
-}
-
-/// The places of an x axis, by a parameter's values: numbers lie as far from each other as they are, on a logarithmic scale where they
-/// span much; text in the order of the plan.
-pub struct Places {
-    title: String,
-    pub at: Vec<f64>,
-    text: Vec<String>,
-    /// They follow each other.
-    pub are_numbers: bool,
-}
-
-/// From this factor between the least and the most on, the scale is logarithmic.
-const SPAN: f64 = 8.0;
-
-impl Places {
-    fn new(title: &str, text: Vec<String>, numbers: &[Option<f64>]) -> Self {
-        let known: Vec<f64> = numbers.iter().flatten().copied().collect();
-        let are_numbers = known.len() == text.len() && known.len() > 1;
-        let (least, most) = known.iter().fold((f64::INFINITY, 0.0f64), |(l, m), x| (l.min(*x), m.max(*x)));
-        let at: Vec<f64> = match are_numbers {
-            true if least > 0.0 && most / least >= SPAN => known.iter().map(|x| x.log2()).collect(),
-            true if least >= 0.0 && most < SPAN * known.len() as f64 => known.clone(),
-            // With a 0 among numbers that span much, only their order can be shown.
-            _ => (0..text.len()).map(|i| i as f64).collect(),
-        };
-        Self { title: title.into(), at, text, are_numbers }
-    }
-
-    pub fn axis(&self) -> Axis {
-        let ticks = self.at.iter().copied().zip(self.text.iter().cloned()).collect();
-        Axis { title: self.title.clone(), unit: Unit::Text, scale: Scale::Linear, ticks }
+        if self.axis.is_empty() { String::new() } else { format!("{} {}", self.axis, spot.row) }
     }
 }

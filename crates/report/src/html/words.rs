@@ -6,7 +6,7 @@ use iotrail_answer::compare::Metric;
 use iotrail_answer::conclude::{Conclusion, conclude};
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{self, Judged, judge};
-use iotrail_answer::head::{Head, Mark, Situations};
+use iotrail_answer::head::Head;
 use iotrail_answer::losses::losses;
 use iotrail_answer::unit::Unit;
 use iotrail_answer::warned;
@@ -21,7 +21,9 @@ pub struct About {
     pub experiment: String,
     pub title: String,
     pub expect: String,
-    /// `96 of 96 measurements`, the seed, when it began and ended.
+    /// `96 of 96 measurements`.
+    pub measured: String,
+    /// The seed, when it began and ended.
     pub state: Vec<String>,
     /// Whether anything was measured.
     pub is_empty: bool,
@@ -42,37 +44,18 @@ pub struct Answer {
     pub sentence: String,
     /// By their labels: when, why, do, also.
     pub lines: Vec<(&'static str, String)>,
-    pub columns: Vec<String>,
-    pub rows: Vec<(String, Vec<(&'static str, String)>)>,
-    pub legend: String,
     pub notes: Vec<String>,
 }
 
 impl Answer {
-    fn new(run: &RunRecord) -> Self {
-        let head = Head::of_run(run, true);
-        let lines = [("when", head.when), ("why", head.why), ("do", head.advice)];
-        let also = head.also.into_iter().map(|text| ("also", text));
-        let mark = |m: &Option<Mark>| m.as_ref().map_or(("", String::new()), |m| (badge(m.verdict), m.text()));
-        let table = head.table.as_ref();
-        let rows = table.map(|t| t.rows.iter().map(|r| (r.name.clone(), r.marks.iter().map(mark).collect())).collect());
+    fn new(head: &Head) -> Self {
+        let lines = [("when", &head.when), ("why", &head.why), ("do", &head.advice)];
+        let also = head.also.iter().map(|text| ("also", text.clone()));
         Self {
-            sentence: head.answer,
-            lines: lines.into_iter().filter_map(|(label, text)| Some((label, text?))).chain(also).collect(),
-            columns: table.map(headings).unwrap_or_default(),
-            rows: rows.unwrap_or_default(),
-            legend: table.map(|t| t.legend().join(" · ")).unwrap_or_default(),
-            notes: head.notes,
+            sentence: head.answer.clone(),
+            lines: lines.into_iter().filter_map(|(label, text)| Some((label, text.clone()?))).chain(also).collect(),
+            notes: head.notes.clone(),
         }
-    }
-}
-
-/// A column that stands alone has no name of its own.
-fn headings(table: &Situations) -> Vec<String> {
-    let named = |name: &String| if name.is_empty() { "result".into() } else { name.clone() };
-    match table.columns.is_empty() {
-        true => vec!["result".into()],
-        false => table.columns.iter().map(named).collect(),
     }
 }
 
@@ -222,7 +205,8 @@ fn all(run: &RunRecord) -> impl Iterator<Item = &Measurement> {
 }
 
 impl About {
-    pub fn new(source: &Source<'_>) -> Self {
+    /// `head`: null where nothing is measured.
+    pub fn new(source: &Source<'_>, head: Option<&Head>) -> Self {
         let run = source.record;
         let known = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| n.to_string());
         let done = run.done();
@@ -234,10 +218,11 @@ impl About {
             experiment: format!("{}{quick}", run.experiment),
             title: run.title.clone(),
             expect: run.expect.trim().to_owned(),
+            measured: format!("{} of {}", run.done(), plural(run.planned(), "measurement")),
             state: state(run),
             is_empty: done == 0,
             glance: glance(&run.comparisons, Unit::of_run(run)),
-            head: (done > 0).then(|| Answer::new(run)),
+            head: head.map(Answer::new),
             conclusions: conclude(run).into_iter().map(Said::new).collect(),
             judged: judge(run).into_iter().map(Outcome::new).collect(),
             facts: facts(run),
@@ -249,7 +234,7 @@ impl About {
 }
 
 fn state(run: &RunRecord) -> Vec<String> {
-    let mut state = vec![format!("{} of {} measurements", run.done(), run.planned())];
+    let mut state = Vec::new();
     if run.as_single().is_none() {
         state.push(format!("seed {}", run.seed));
     }

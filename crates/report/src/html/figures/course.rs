@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::{Head, Sheet};
-use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Series, Unit, pages};
+use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Unit};
+use crate::html::paths;
 use crate::html::view::{View, looks};
 use iotrail_answer::spread::over_repeats;
 use iotrail_schema::run_record::CONTROL;
@@ -27,7 +28,11 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
         let medians: Vec<Option<f64>> =
             cells.iter().map(|c| over_repeats(c, |m| Some(m.iops)).filter(|x| *x > 0.0)).collect();
         let arms = looks(source.record);
-        let mut series: Vec<Series> = Vec::new();
+        let title = if view.is_of_two() { source.name.clone() } else { String::new() };
+        let x = Axis::new("measurement, in the order in which they were made", Unit::Number, Scale::Linear);
+        let y = Axis::new("against its cell's median", Unit::Ratio, Scale::Linear);
+        let mut panel = Panel::new(title.clone(), Kind::Points, x, y);
+        (panel.x_column, panel.y_column) = (Some(own), Some(own + 3));
         for (order, (cell, repeat)) in in_order(source.record, source.order.as_deref()).into_iter().enumerate() {
             let (Some(m), Some(median)) = (cells[cell].measurements.get(repeat), medians[cell]) else { continue };
             let row = sheet.push(
@@ -45,37 +50,15 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
             );
             let arm = cells[cell].arm();
             let look = arms.iter().position(|a| a == arm).unwrap_or(arms.len());
-            let i = series.iter().position(|s| s.look == look).unwrap_or_else(|| {
-                let name = if arm == CONTROL { "control".into() } else { view.arm_name(first + cell) };
-                series.push(Series::new(name, look));
-                series.len() - 1
-            });
-            series[i].mark(row, 0.0);
+            let name = if arm == CONTROL { "control".into() } else { view.arm_name(first + cell) };
+            panel.series(&name, paths::arm(look)).mark(row, look);
         }
-        series.sort_by_key(|s| s.look);
-        if series.is_empty() {
-            continue;
-        }
-        let title = if view.is_of_two() { source.name.clone() } else { String::new() };
-        let x = Axis::new("measurement, in the order in which they were made", Unit::Number, Scale::Linear);
-        let y = Axis::new("against its cell's median", Unit::Ratio, Scale::Linear);
-        let panel = Panel {
-            title: title.clone(),
-            kind: Kind::Points,
-            x,
-            y,
-            x_column: Some(own),
-            y_column: Some(own + 3),
-            lo_column: None,
-            hi_column: None,
-            joined: false,
-            series,
-        };
+        panel.series.sort_by_key(|s| s.at[0]);
         lots.push((title, vec![panel]));
     }
     let reads = "Each point is the throughput of one measurement; ×1 is the median of its cell, so that what rises or falls from left to right drifted, and a \
                  point by itself was disturbed.";
-    sheet.figure(Head { id: "course", title: "Run by run", reads, is_of_time: true }, pages(lots))
+    sheet.figure(Head { id: "course", title: "Run by run", reads, is_of_time: true }, lots)
 }
 
 /// (place of the cell, repeat from 0). Of a run that comes from a file only the seconds are known: then by these, block by block.

@@ -3,16 +3,17 @@
 use serde_json::json;
 
 use super::{Head, Sheet};
-use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Series, Unit, pages};
-use crate::html::view::View;
+use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Unit};
+use crate::html::paths;
+use crate::html::view::{Facet, View};
 use iotrail_stats::quantile::quantile;
 
 /// Points of a curve, at most: more than a curve has pixels say nothing.
-const POINTS: u32 = 200;
+const POINTS: u32 = 100;
 /// Decades of the tail: to p99.99.
 const DECADES: f64 = 4.0;
 
-pub fn figure(view: &View<'_>) -> Option<Figure> {
+pub fn figure(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let own = Sheet::own(view);
     let columns = [
         Column::new("latency_ns", Unit::Ns),
@@ -21,36 +22,36 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     ];
     let mut sheet = Sheet::new(view, columns);
     let mut lots = Vec::new();
-    for facet in &view.facets {
+    for facet in facets {
         let mut panels: Vec<(String, Panel)> = Vec::new();
         for spot in &facet.spots {
             let Some(all) = view.cells[spot.cell].latencies.as_ref().filter(|all| !all.is_empty()) else { continue };
-            let mut curve = Series::new(view.arm_name(spot.cell), spot.arm);
+            let row = facet.row_name(spot);
+            let i = panels.iter().position(|(name, _)| *name == row).unwrap_or_else(|| {
+                let x = Axis::new("latency", Unit::Ns, Scale::Log);
+                let y = Axis::new("p99: 1 % of the I/Os were slower", Unit::Share, Scale::Log);
+                let title = if row.is_empty() { facet.title.clone() } else { row.clone() };
+                let mut panel = Panel::new(title, Kind::Curves, x, y);
+                (panel.x_column, panel.y_column) = (Some(own), Some(own + 1));
+                panels.push((row, panel));
+                panels.len() - 1
+            });
+            let curve = panels[i].1.series(&facet.series_name(view, spot), paths::arm(spot.arm));
             let mut last = None;
             for i in 0..=POINTS {
                 let slower = 10f64.powf(-DECADES * f64::from(i) / f64::from(POINTS));
                 let Some(ns) = quantile(all, 1.0 - slower).filter(|ns| last != Some(*ns)) else { continue };
                 last = Some(ns);
-                curve.mark(sheet.push(view, spot.cell, [json!(ns), json!(slower), json!(all.len())]), 0.0);
+                let slower = (slower * 1e7).round() / 1e7;
+                curve.mark(sheet.push(view, spot.cell, [json!(ns), json!(slower), json!(all.len())]), 0);
             }
-            if curve.rows.is_empty() {
-                continue;
-            }
-            let row = facet.row_name(spot);
-            let i = panels.iter().position(|(name, _)| *name == row).unwrap_or_else(|| {
-                let x = Axis::new("latency", Unit::Ns, Scale::Log);
-                let y = Axis::new("share of I/Os that were slower", Unit::Share, Scale::Log);
-                let mut panel = facet.panel(Kind::Curves, x, y);
-                (panel.x_column, panel.y_column, panel.joined) = (Some(own), Some(own + 1), true);
-                panel.title = if row.is_empty() { panel.title } else { row.clone() };
-                panels.push((row, panel));
-                panels.len() - 1
-            });
-            panels[i].1.series.push(curve);
         }
         lots.push((facet.title.clone(), panels.into_iter().map(|(_, panel)| panel).collect()));
     }
-    let reads = "Each line falls from all I/Os to the slowest ones: where it crosses 1 %, 1 in 100 was slower (p99). All repeats of a cell \
-                 together, from its histogram (right within 0.1 %); a line ends where fewer than five I/Os would be beyond it.";
-    sheet.figure(Head { id: "latencies", title: "Distribution of the latency", reads, is_of_time: true }, pages(lots))
+    let reads = "All repeats of a cell together, from its histogram (right within 0.1 %). A line ends where fewer than five I/Os would be \
+                 beyond it.";
+    sheet.figure(
+        Head { id: "latencies", title: "Distribution of the latency, every cell", reads, is_of_time: true },
+        lots,
+    )
 }

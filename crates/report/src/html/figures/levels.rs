@@ -1,9 +1,10 @@
-//! One metric of every cell with its interval, by the parameter of the x axis, a series for each arm.
+//! One metric of every cell with its interval, a line for each cell.
 
 use serde_json::json;
 
-use super::{Head, Sheet};
-use crate::html::figure::{Axis, Column, Figure, Kind, Scale, Series, Unit, pages};
+use super::{Head, Sheet, line_of};
+use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Unit};
+use crate::html::paths;
 use crate::html::view::View;
 use iotrail_answer::compare::Metric;
 
@@ -28,10 +29,10 @@ pub fn figure(view: &View<'_>, metric: Metric) -> Option<Figure> {
     let mut lots = Vec::new();
     let mut unknown = 0;
     for facet in &view.facets {
-        let y = Axis::new(metric.words(view.unit), unit, Scale::Auto);
-        let mut panel = facet.panel(Kind::Levels, facet.places.axis(), y);
-        (panel.y_column, panel.lo_column, panel.hi_column) = (Some(own), Some(own + 1), Some(own + 2));
-        panel.joined = facet.places.are_numbers;
+        let x = Axis::new(metric.words(view.unit), unit, Scale::Auto);
+        let mut panel = Panel::new(facet.title.clone(), Kind::Levels, x, Axis::names(facet.lines_are()));
+        (panel.x_column, panel.lo_column, panel.hi_column) = (Some(own), Some(own + 1), Some(own + 2));
+        let mut lines = Vec::new();
         for spot in &facet.spots {
             let cell = &view.cells[spot.cell];
             if cell.record.measurements.is_empty() {
@@ -47,15 +48,10 @@ pub fn figure(view: &View<'_>, metric: Metric) -> Option<Figure> {
                 spot.cell,
                 [json!(level.value), json!(lo), json!(hi), json!(cell.record.measurements.len())],
             );
-            let i = panel.series.iter().position(|s| s.look == spot.arm).unwrap_or_else(|| {
-                panel.series.push(Series::new(view.arm_name(spot.cell), spot.arm));
-                panel.series.len() - 1
-            });
-            panel.series[i].mark(row, spot.at);
+            let at = line_of(facet, view, &mut panel, &mut lines, spot.cell);
+            panel.series(&view.arm_name(spot.cell), paths::arm(spot.arm)).mark(row, at);
         }
-        if !panel.series.is_empty() {
-            lots.push((facet.title.clone(), vec![panel]));
-        }
+        lots.push((facet.title.clone(), vec![panel]));
     }
     let what = match metric.quantile() {
         Some(_) => "All latencies of a cell's repeats together",
@@ -70,5 +66,5 @@ pub fn figure(view: &View<'_>, metric: Metric) -> Option<Figure> {
     }
     let id = metric.name().replace('_', "-");
     let (title, is_of_time) = (metric.words(view.unit), metric.is_of_time());
-    sheet.figure(Head { id: &id, title: &title, reads: &reads, is_of_time }, pages(lots))
+    sheet.figure(Head { id: &id, title: &title, reads: &reads, is_of_time }, lots)
 }

@@ -1,36 +1,72 @@
 //! The figures of a page, one file for each kind: each is there where what it shows was measured.
 
 mod course;
+mod forest;
 mod latencies;
 mod levels;
 mod order;
 mod parts;
 mod rates;
 mod ratios;
+mod repeats;
 
 use serde_json::Value;
 
 use super::Against;
-use super::figure::{Column, Figure, Page};
-use super::view::View;
+use super::figure::{Column, Figure, Panel, Place, panels};
+use super::view::{Facet, View};
+use iotrail_answer::compare::Metric;
+use iotrail_answer::head::Forest;
+use iotrail_schema::run_record::Table;
 
-/// In the order of the page: what is different first, then how much it is, then why.
-pub fn all(view: &View<'_>, against: Option<&Against<'_>>) -> Vec<Figure> {
-    let mut all = Vec::new();
-    all.extend(ratios::figure(view, against));
-    all.extend(view.metrics().into_iter().filter_map(|metric| levels::figure(view, metric)));
-    all.extend(latencies::figure(view));
-    all.extend(parts::vehicles(view));
-    all.extend(parts::stages(view));
-    all.extend(rates::figure(view));
-    all.extend(parts::interrupts(view));
-    all.extend(parts::ipis(view));
-    all.extend(parts::mode_switches(view));
-    all.extend(parts::phases(view));
-    all.extend(parts::cpu_shares(view));
-    all.extend(order::figure(view));
-    all.extend(course::figure(view));
-    all
+/// In the order of the page: the differences and what delivered the completions, what changed with them, then all else.
+pub fn all(view: &View<'_>, forest: Option<&Forest>, against: Option<&Against<'_>>) -> Vec<Figure> {
+    let all = &view.facets[..];
+    let focus = view.focus(forest);
+    let near = focus.as_slice();
+    let metric = forest.map(|f| f.metric).or(view.metrics().first().copied()).unwrap_or(Metric::Iops);
+    let situation = focus.as_ref().map(|f| f.title.as_str()).filter(|t| !t.is_empty());
+    let near_only = |figure: Figure, place: Place, id: &str, title: &str| {
+        let title = situation.map_or_else(|| title.to_owned(), |s| format!("{title}: {s}"));
+        figure.of_few(place, id, title)
+    };
+    let mut first = Vec::new();
+    first.extend(forest.and_then(|f| forest::figure(f, view.unit)));
+    let reads = "Shares of the completions, of all repeats together.";
+    let delivered = parts::vehicles(view, near).map(|f| near_only(f, Place::First, "delivered", "Delivered by"));
+    first.extend(delivered.map(|f| Figure { reads: reads.into(), ..f }));
+    let mut open = Vec::new();
+    let distribution = latencies::figure(view, near);
+    open.extend(distribution.map(|f| near_only(f, Place::Beside, "distribution", "Distribution of the latency")));
+    open.extend(repeats::figure(view, &view.beside(&focus), metric).map(|f| Figure { place: Place::Open, ..f }));
+    // Where the order is the question, its figure takes the place of the mean I/O's.
+    let is_of_order = view.sides.iter().all(|s| s.record.table == Table::Order);
+    let order = order::figure(view).map(|f| if is_of_order { Figure { place: Place::Open, ..f } } else { f });
+    let course = parts::stages(view, near).filter(|_| !is_of_order);
+    open.extend(course.map(|f| near_only(f, Place::Open, "timeline", "Mean latency, stage by stage")));
+    let mut folded = Vec::new();
+    folded.extend(ratios::figure(view, against));
+    folded.extend(view.metrics().into_iter().filter_map(|metric| levels::figure(view, metric)));
+    folded.extend(latencies::figure(view, all));
+    folded.extend(parts::vehicles(view, all));
+    folded.extend(parts::stages(view, all));
+    folded.extend(rates::figure(view));
+    folded.extend(parts::interrupts(view, all));
+    folded.extend(parts::ipis(view, all));
+    folded.extend(parts::mode_switches(view, all));
+    folded.extend(parts::phases(view, all));
+    folded.extend(parts::cpu_shares(view, all));
+    folded.extend(order);
+    folded.extend(course::figure(view));
+    first.into_iter().chain(open).chain(folded).collect()
+}
+
+impl Figure {
+    /// A figure of the cells that the answer is about, which its title names.
+    fn of_few(mut self, place: Place, id: &str, title: String) -> Self {
+        self.panels.iter_mut().for_each(|p| p.title.clear());
+        Self { place, id: id.into(), title, ..self }
+    }
 }
 
 /// The rows of a figure as they are made.
@@ -59,16 +95,18 @@ impl Sheet {
     }
 
     /// `None`: nothing is drawn.
-    fn figure(self, head: Head<'_>, pages: Vec<Page>) -> Option<Figure> {
-        (!pages.is_empty()).then(|| Figure {
+    fn figure(self, head: Head<'_>, lots: Vec<(String, Vec<Panel>)>) -> Option<Figure> {
+        let panels = panels(lots);
+        (!panels.is_empty()).then(|| Figure {
             id: head.id.into(),
             title: head.title.into(),
             reads: head.reads.into(),
             is_of_time: head.is_of_time,
+            place: Place::Folded,
             columns: self.columns,
             rows: self.rows,
             cells: self.cells,
-            pages,
+            panels,
         })
     }
 }
@@ -78,4 +116,15 @@ struct Head<'a> {
     title: &'a str,
     reads: &'a str,
     is_of_time: bool,
+}
+
+/// A line for each cell of a facet: which lines there are already, by the cell.
+fn line_of(facet: &Facet, view: &View<'_>, panel: &mut Panel, lines: &mut Vec<usize>, cell: usize) -> usize {
+    if let Some(i) = lines.iter().position(|c| *c == cell) {
+        return i;
+    }
+    let name = facet.spots.iter().find(|s| s.cell == cell).map(|s| facet.line_name(view, s)).unwrap_or_default();
+    panel.lines.push(super::figure::Line { name, ..Default::default() });
+    lines.push(cell);
+    lines.len() - 1
 }

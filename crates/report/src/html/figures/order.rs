@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{Head, Sheet};
-use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Series, Unit, pages};
+use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Unit};
+use crate::html::paths;
 use crate::html::view::View;
 use iotrail_answer::per_io;
 use iotrail_schema::measurement::Measurement;
@@ -22,7 +23,16 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     let any_inversion =
         view.cells.iter().flat_map(|c| &c.record.measurements).filter_map(inversions).any(|share| share > 0.0);
     for facet in &view.facets {
-        let mut by: [Vec<Series>; 2] = [Vec::new(), Vec::new()];
+        let axes = [
+            ("completions delivered out of order, each", Unit::Number, own + 2),
+            ("the server's idle share of each second", Unit::Share, own + 4),
+        ];
+        let mut by = axes.map(|(title, unit, column)| {
+            let y = Axis::new("requests per second", Unit::PerSecond, Scale::Linear);
+            let mut panel = Panel::new(facet.title.clone(), Kind::Points, Axis::new(title, unit, Scale::Linear), y);
+            (panel.x_column, panel.y_column) = (Some(column), Some(own + 1));
+            panel
+        });
         for spot in &facet.spots {
             let net = view.cells[spot.cell].record.measurements.iter().enumerate().filter(|(_, m)| m.net.is_some());
             for (repeat, m) in net {
@@ -33,30 +43,16 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
                 let displacement = m.delivery().map(|d| d.max_displacement);
                 let values = [json!(repeat + 1), json!(m.iops), json!(inversions), json!(displacement), json!(idle)];
                 let row = sheet.push(view, spot.cell, values);
-                for (series, known) in by.iter_mut().zip([inversions, idle]) {
-                    if known.is_none() {
-                        continue;
+                for (panel, known) in by.iter_mut().zip([inversions, idle]) {
+                    if known.is_some() {
+                        panel.series(&view.arm_name(spot.cell), paths::arm(spot.arm)).mark(row, spot.arm);
                     }
-                    let i = series.iter().position(|s| s.look == spot.arm).unwrap_or_else(|| {
-                        series.push(Series::new(view.arm_name(spot.cell), spot.arm));
-                        series.len() - 1
-                    });
-                    series[i].mark(row, 0.0);
                 }
             }
         }
-        let axes = [
-            ("completions delivered out of order, each", Unit::Number, own + 2),
-            ("the server's idle share of each second", Unit::Share, own + 4),
-        ];
-        let panel = |((title, unit, column), series): ((&str, Unit, usize), Vec<Series>)| {
-            let y = Axis::new("requests per second", Unit::PerSecond, Scale::Linear);
-            let panel = facet.panel(Kind::Points, Axis::new(title, unit, Scale::Linear), y);
-            Panel { x_column: Some(column), y_column: Some(own + 1), series, ..panel }
-        };
+        let [inverted, idle] = by;
         // Where nothing was out of order there is nothing to see, and that is said.
-        let by = if any_inversion { by } else { [Vec::new(), by.into_iter().next_back().unwrap_or_default()] };
-        let panels: Vec<Panel> = axes.into_iter().zip(by).filter(|(_, s)| !s.is_empty()).map(panel).collect();
+        let panels = if any_inversion { vec![inverted, idle] } else { vec![idle] };
         lots.push((facet.title.clone(), panels));
     }
     let reads = match any_inversion {
@@ -72,7 +68,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     sheet
         .figure(
             Head { id: "order", title: "Order of delivery, idle time and throughput", reads, is_of_time: true },
-            pages(lots),
+            lots,
         )
         .filter(|f| f.rows.iter().any(|r| r[own + 2] != Value::Null))
 }

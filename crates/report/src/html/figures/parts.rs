@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::{Head, Sheet};
-use crate::html::figure::{Axis, Column, Figure, Kind, Scale, Series, Unit, pages};
-use crate::html::view::View;
+use crate::html::figure::{Axis, Column, Figure, Kind, Line, Panel, Scale, Unit};
+use crate::html::paths;
+use crate::html::view::{Facet, View};
 use iotrail_base::words::span;
 use iotrail_schema::measurement::{Measurement, Phases};
 use iotrail_schema::vehicle::Vehicle;
@@ -37,13 +38,17 @@ struct Parts<'a> {
 const NAMED: usize = 9;
 const OTHERS: &str = "others";
 
-fn figure(view: &View<'_>, mut parts: Parts<'_>, of: impl Fn(&[Measurement]) -> Option<Vec<Part>>) -> Option<Figure> {
+fn figure(
+    view: &View<'_>,
+    facets: &[Facet],
+    mut parts: Parts<'_>,
+    of: impl Fn(&[Measurement]) -> Option<Vec<Part>>,
+) -> Option<Figure> {
     let (part, (value, unit)) = (Column::new(parts.part, Unit::Text), parts.value);
     let count = Column::new("counted", Unit::Number);
     let mut sheet = Sheet::new(view, [part, Column::new("detail", Unit::Text), Column::new(value, unit), count]);
     let own = Sheet::own(view);
-    let found: Vec<Vec<(usize, Vec<Part>)>> = view
-        .facets
+    let found: Vec<Vec<(usize, Vec<Part>)>> = facets
         .iter()
         .map(|f| {
             f.spots.iter().map(|s| (s.cell, of(&view.cells[s.cell].record.measurements).unwrap_or_default())).collect()
@@ -57,44 +62,42 @@ fn figure(view: &View<'_>, mut parts: Parts<'_>, of: impl Fn(&[Measurement]) -> 
         parts.names = names.into_iter().take(NAMED).map(|(name, _)| name.to_owned()).collect();
     }
     let mut lots = Vec::new();
-    for (facet, cells) in view.facets.iter().zip(&found) {
-        let mut y = Axis::new("", Unit::Text, Scale::Linear);
-        let mut series: BTreeMap<usize, Series> = BTreeMap::new();
-        for (spot, (cell, bar)) in facet.spots.iter().zip(cells) {
-            if bar.is_empty() {
-                continue;
-            }
-            let at = y.ticks.len() as f64;
-            y.ticks.push((at, facet.bar_name(view, spot)));
+    for (facet, cells) in facets.iter().zip(&found) {
+        let x = Axis::new(parts.axis.clone(), unit, Scale::Linear);
+        let mut panel = Panel::new(facet.title.clone(), Kind::Bars, x, Axis::names(facet.lines_are()));
+        panel.x_column = Some(own + 2);
+        let mut looks: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+        for (spot, (cell, bar)) in facet.spots.iter().zip(cells).filter(|(_, (_, bar))| !bar.is_empty()) {
+            let at = panel.lines.len();
+            panel.lines.push(Line { name: facet.line_name(view, spot), ..Line::default() });
             for p in bar.iter().filter(|p| p.value > 0.0) {
                 let row = sheet.push(view, *cell, [json!(p.name), json!(p.detail), json!(p.value), json!(p.count)]);
                 let look = parts.names.iter().position(|n| *n == p.name).unwrap_or(parts.names.len());
-                let name = parts.names.get(look).map_or(OTHERS, String::as_str);
-                series.entry(look).or_insert_with(|| Series::new(name, look)).mark(row, at);
+                looks.entry(look).or_default().push((row, at));
             }
         }
-        if series.is_empty() {
-            continue;
+        for (look, rows) in looks {
+            let name = parts.names.get(look).map_or(OTHERS, String::as_str);
+            let series = panel.series(name, paths::class(name).unwrap_or(paths::grey(look)));
+            rows.into_iter().for_each(|(row, at)| series.mark(row, at));
         }
-        let mut panel = facet.panel(Kind::Bars, Axis::new(parts.axis.clone(), unit, Scale::Linear), y);
-        (panel.x_column, panel.series) = (Some(own + 2), series.into_values().collect());
         lots.push((facet.title.clone(), vec![panel]));
     }
-    sheet.figure(parts.head, pages(lots))
+    sheet.figure(parts.head, lots)
 }
 
-pub fn vehicles(view: &View<'_>) -> Option<Figure> {
+pub fn vehicles(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let names = Vehicle::ALL.iter().map(|v| v.name().to_owned()).collect();
     let head = Head {
         id: "vehicles",
         title: "How completions were delivered",
         reads: "The kernel entry that delivered each completion, from ready to posted, of all repeats together; several parts of one colour differ \
-                in their detail. docs/completion-path.md says what each vehicle is.",
+                in their detail. docs/completion-path.md says what each delivery path is.",
         is_of_time: false,
     };
     let axis = "share of the completions".to_owned();
     let parts = Parts { head, part: "vehicle", value: ("share", Unit::Share), axis, names };
-    figure(view, parts, |all| {
+    figure(view, facets, parts, |all| {
         let mut sums: BTreeMap<(Vehicle, &str), u64> = BTreeMap::new();
         for v in all.iter().flat_map(|m| &m.vehicles) {
             *sums.entry((v.vehicle, v.detail.as_deref().unwrap_or_default())).or_default() += v.completions;
@@ -110,7 +113,7 @@ pub fn vehicles(view: &View<'_>) -> Option<Figure> {
     })
 }
 
-pub fn stages(view: &View<'_>) -> Option<Figure> {
+pub fn stages(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let names = ["submitted → issued", "issued → ready", "ready → posted"];
     let head = Head {
         id: "stages",
@@ -121,7 +124,7 @@ pub fn stages(view: &View<'_>) -> Option<Figure> {
     };
     let axis = "time of one I/O".to_owned();
     let parts = Parts { head, part: "stage", value: ("ns", Unit::Ns), axis, names: names.map(Into::into).to_vec() };
-    figure(view, parts, |all| {
+    figure(view, facets, parts, |all| {
         let followed = || all.iter().filter_map(|m| m.stages.as_ref());
         let n: u64 = followed().map(|s| s.completions).sum();
         let mean = |of: fn(&iotrail_schema::measurement::StageRecord) -> f64| {
@@ -136,7 +139,7 @@ pub fn stages(view: &View<'_>) -> Option<Figure> {
 
 type Phase = (&'static str, fn(&Phases) -> f64);
 
-pub fn phases(view: &View<'_>) -> Option<Figure> {
+pub fn phases(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let each: [Phase; 4] =
         [("submit", |p| p.submit), ("poll", |p| p.poll), ("clear", |p| p.clear), ("other", |p| p.other)];
     let head = Head {
@@ -150,7 +153,7 @@ pub fn phases(view: &View<'_>) -> Option<Figure> {
     let axis = "share of the jobs' time".to_owned();
     let one = view.unit.one();
     let parts = Parts { head, part: "phase", value: ("share", Unit::Share), axis, names };
-    figure(view, parts, |all| {
+    figure(view, facets, parts, |all| {
         let (ios, total) = all.iter().fold((0, 0), |(i, t), m| (i + m.ios, t + m.phases.total_ns));
         let sum = |of: fn(&Phases) -> f64| all.iter().map(|m| of(&m.phases) * m.phases.total_ns as f64).sum::<f64>();
         let part = |(name, of): Phase| Part {
@@ -163,7 +166,7 @@ pub fn phases(view: &View<'_>) -> Option<Figure> {
     })
 }
 
-pub fn cpu_shares(view: &View<'_>) -> Option<Figure> {
+pub fn cpu_shares(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let head = Head {
         id: "cpu",
         title: "Where the CPU went",
@@ -173,7 +176,7 @@ pub fn cpu_shares(view: &View<'_>) -> Option<Figure> {
     };
     let axis = "share of the samples".to_owned();
     let parts = Parts { head, part: "place", value: ("share", Unit::Share), axis, names: Vec::new() };
-    figure(view, parts, |all| {
+    figure(view, facets, parts, |all| {
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         for s in all.iter().filter_map(|m| m.cpu_shares.as_deref()).flatten() {
             *sums.entry(s.place.to_string()).or_default() += s.samples;
@@ -188,7 +191,7 @@ pub fn cpu_shares(view: &View<'_>) -> Option<Figure> {
     })
 }
 
-pub fn mode_switches(view: &View<'_>) -> Option<Figure> {
+pub fn mode_switches(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let one = view.unit.one();
     let title = format!("Returns to user mode per {one}, by cause");
     let head = Head {
@@ -199,13 +202,13 @@ pub fn mode_switches(view: &View<'_>) -> Option<Figure> {
     };
     let axis = format!("returns per {one}");
     let parts = Parts { head, part: "cause", value: ("per_io", Unit::Number), axis, names: Vec::new() };
-    figure(view, parts, |all| {
+    figure(view, facets, parts, |all| {
         let counted = || all.iter().filter(|m| m.per_io.mode_switches.is_some());
         per_io(counted(), |m| m.mode_switches.iter().map(|s| (s.cause.clone(), String::new(), s.count)).collect())
     })
 }
 
-pub fn interrupts(view: &View<'_>) -> Option<Figure> {
+pub fn interrupts(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let one = view.unit.one();
     let title = format!("Interrupts per {one}, by vector and CPU");
     let head = Head {
@@ -217,7 +220,7 @@ pub fn interrupts(view: &View<'_>) -> Option<Figure> {
     };
     let axis = format!("interrupts per {one}");
     let parts = Parts { head, part: "interrupt", value: ("per_io", Unit::Number), axis, names: Vec::new() };
-    figure(view, parts, |all| {
+    figure(view, facets, parts, |all| {
         per_io(all.iter(), |m| {
             let each = m.interrupts.iter();
             each.map(|i| (format!("{} {} on CPU {}", i.vector, i.name, i.cpu), String::new(), i.count)).collect()
@@ -225,7 +228,7 @@ pub fn interrupts(view: &View<'_>) -> Option<Figure> {
     })
 }
 
-pub fn ipis(view: &View<'_>) -> Option<Figure> {
+pub fn ipis(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let one = view.unit.one();
     let title = format!("IPIs per {one}, by sender");
     let head = Head {
@@ -237,7 +240,7 @@ pub fn ipis(view: &View<'_>) -> Option<Figure> {
     };
     let axis = format!("IPIs per {one}");
     let parts = Parts { head, part: "site", value: ("per_io", Unit::Number), axis, names: Vec::new() };
-    figure(view, parts, |all| {
+    figure(view, facets, parts, |all| {
         per_io(all.iter(), |m| {
             let each = m.ipis.iter();
             each.map(|i| (i.site.clone(), format!("CPU {} to CPU {}", i.from_cpu, i.to_cpu), i.count)).collect()

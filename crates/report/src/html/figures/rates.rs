@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use super::{Head, Sheet};
-use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Series, Unit, pages};
+use super::{Head, Sheet, line_of};
+use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Unit};
+use crate::html::paths;
 use crate::html::view::View;
 use iotrail_answer::spread::over_repeats;
 use iotrail_schema::measurement::PerIo;
@@ -25,7 +26,16 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     let mut sheet = Sheet::new(view, RATES.map(|(name, _, _)| Column::new(name, Unit::Number)));
     let mut lots = Vec::new();
     for facet in &view.facets {
-        let mut panels: Vec<Option<Panel>> = RATES.map(|_| None).to_vec();
+        let mut panels: Vec<(Panel, Vec<usize>)> = RATES
+            .iter()
+            .enumerate()
+            .map(|(i, (_, name, _))| {
+                let x = Axis::new(format!("per {}", view.unit.one()), Unit::Number, Scale::Auto);
+                let mut panel = Panel::new(*name, Kind::Levels, x, Axis::names(facet.lines_are()));
+                panel.x_column = Some(own + i);
+                (panel, Vec::new())
+            })
+            .collect();
         for spot in &facet.spots {
             let record = view.cells[spot.cell].record;
             let values = RATES.map(|(_, _, of)| over_repeats(record, |m| of(&m.per_io)));
@@ -34,22 +44,12 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
             }
             let row = sheet.push(view, spot.cell, values.map(|v| json!(v)));
             for (i, _) in values.iter().enumerate().filter(|(_, v)| v.is_some()) {
-                let panel = panels[i].get_or_insert_with(|| {
-                    let y = Axis::new(format!("per {}", view.unit.one()), Unit::Number, Scale::Auto);
-                    let mut panel = facet.panel(Kind::Levels, facet.places.axis(), y);
-                    panel.title = RATES[i].1.into();
-                    panel.y_column = Some(own + i);
-                    panel.joined = facet.places.are_numbers;
-                    panel
-                });
-                let series = panel.series.iter().position(|s| s.look == spot.arm).unwrap_or_else(|| {
-                    panel.series.push(Series::new(view.arm_name(spot.cell), spot.arm));
-                    panel.series.len() - 1
-                });
-                panel.series[series].mark(row, spot.at);
+                let (panel, lines) = &mut panels[i];
+                let at = line_of(facet, view, panel, lines, spot.cell);
+                panel.series(&view.arm_name(spot.cell), paths::arm(spot.arm)).mark(row, at);
             }
         }
-        lots.push((facet.title.clone(), panels.into_iter().flatten().collect()));
+        lots.push((facet.title.clone(), panels.into_iter().map(|(panel, _)| panel).collect()));
     }
     let one = view.unit.one();
     let title = format!("Kicks, interrupts and calls per {one}");
@@ -57,5 +57,5 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
         "Medians over the repeats. A kick is a reschedule interrupt that was sent to make a running task notice its completions. What could \
          not be counted is not drawn; each count has a scale of its own, per {one}."
     );
-    sheet.figure(Head { id: "rates", title: &title, reads: &reads, is_of_time: false }, pages(lots))
+    sheet.figure(Head { id: "rates", title: &title, reads: &reads, is_of_time: false }, lots)
 }

@@ -2,29 +2,18 @@
 
 use serde_json::json;
 
+use super::forest::{look, series_name};
 use super::{Head, Sheet};
 use crate::html::Against;
-use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Series, Unit, pages};
+use crate::html::figure::{Axis, Column, Figure, Kind, Line, Panel, Scale, Unit};
 use crate::html::view::View;
-use crate::html::words::verdict_words;
 use iotrail_answer::compare::{Metric, place};
 use iotrail_answer::verdicts::at_text;
-use iotrail_schema::comparison::{Comparison, Verdict};
+use iotrail_schema::comparison::Comparison;
 use iotrail_schema::run_record::value_text;
 
 /// Ratios of a panel, at most.
 const TALLEST: usize = 64;
-
-/// Which look each verdict has among the series' looks.
-fn look(verdict: Verdict) -> usize {
-    match verdict {
-        Verdict::Faster => 2,
-        Verdict::Slower => 1,
-        Verdict::Equivalent => 4,
-        Verdict::Inconclusive => 5,
-        Verdict::NotComparable => 3,
-    }
-}
 
 pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> {
     let comparisons: &[Comparison] = match against {
@@ -56,8 +45,12 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
             // The parameters are named once; each mark has their values.
             let axes = view.axes.iter().filter(|a| part.iter().any(|c| c.at.contains_key(*a)));
             let axes: Vec<&str> = axes.map(String::as_str).collect();
-            let mut y = Axis::new(axes.join(" · "), Unit::Text, Scale::Linear);
-            let mut series: Vec<(Verdict, Series)> = Vec::new();
+            let (a, b) = (part[0].a.as_str(), if several { "each arm" } else { part[0].b.as_str() });
+            let better = if metric.higher_is_better() { "more is better" } else { "less is better" };
+            let title = format!("{}, {b} ÷ {a} ({better})", metric.words(view.unit));
+            let x = Axis::new(format!("{b} ÷ {a}"), Unit::Ratio, Scale::Log);
+            let mut panel = Panel::new(title, Kind::Ratios, x, Axis::names(axes.join(" · ")));
+            (panel.x_column, panel.lo_column, panel.hi_column) = (Some(4), Some(5), Some(6));
             for c in part {
                 let row = sheet.rows.len();
                 sheet.cells.push(cell_of(view, c, against.is_some()));
@@ -79,42 +72,23 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
                 if c.ratio.is_none_or(|r| r <= 0.0) {
                     continue;
                 }
-                let at = y.ticks.len() as f64;
                 let arm = if several && against.is_none() { c.b.clone() } else { String::new() };
                 let values = axes.iter().filter_map(|a| c.at.get(*a)).map(value_text);
                 let name: Vec<String> = values.chain([arm]).filter(|w| !w.is_empty()).collect();
-                y.ticks.push((at, if name.is_empty() { c.b.clone() } else { name.join(" · ") }));
-                let i = series.iter().position(|(v, _)| *v == c.verdict).unwrap_or_else(|| {
-                    series.push((c.verdict, Series::new(verdict_words(c.verdict), look(c.verdict))));
-                    series.len() - 1
-                });
-                series[i].1.mark(row, at);
+                let at = panel.lines.len();
+                let name = if name.is_empty() { c.b.clone() } else { name.join(" · ") };
+                panel.lines.push(Line { name, ..Line::default() });
+                let disturbed = c.disturbed.counted > 0;
+                panel.series(&series_name(c.verdict, disturbed), look(c.verdict, disturbed)).mark(row, at);
             }
-            if series.is_empty() {
-                continue;
-            }
-            series.sort_by_key(|(v, _)| look(*v));
-            let better = if metric.higher_is_better() { "more is better" } else { "less is better" };
-            let (a, b) = (part[0].a.as_str(), if several { "each arm" } else { part[0].b.as_str() });
-            panels.push(Panel {
-                title: format!("{} ({better})", metric.words(view.unit)),
-                kind: Kind::Ratios,
-                x: Axis::new(format!("{b} ÷ {a}"), Unit::Ratio, Scale::Log),
-                y,
-                x_column: Some(4),
-                y_column: None,
-                lo_column: Some(5),
-                hi_column: Some(6),
-                joined: false,
-                series: series.into_iter().map(|(_, s)| s).collect(),
-            });
+            panels.push(panel);
         }
         lots.push((panels.first().map_or_else(String::new, |p: &Panel| p.title.clone()), panels));
     }
     let reads = "Each mark is a ratio with its own 95 % interval. Better and worse are where chance alone seldom makes as much, all \
                  comparisons of the metric together; equivalent, where the interval lies within the band. What has no ratio is in \
                  the table alone, with the reason.";
-    sheet.figure(Head { id: "ratios", title: "What differs", reads, is_of_time: false }, pages(lots))
+    sheet.figure(Head { id: "ratios", title: "What differs", reads, is_of_time: false }, lots)
 }
 
 /// The cell that was compared: of two runs, the second one's.
