@@ -180,6 +180,9 @@ fn pipe() -> End {
     assert!(std::fs::read_to_string(place.join("got")).expect("UTF-8").trim_end().ends_with("</html>"));
     // A reader that stalls is waited for, and a signal ends that.
     let idle = OpenOptions::new().read(true).write(true).open(place.join("fifo")).expect("our own pipe");
+    // The whole page must not fit into it. SAFETY: `idle` is open, and the size is a number.
+    let size = unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&idle), libc::F_SETPIPE_SZ, 4096) };
+    assert_eq!(size, 4096, "{}", std::io::Error::last_os_error());
     let child = report(&place, &["-o", "fifo"]).spawn().expect("the tool starts");
     std::thread::sleep(std::time::Duration::from_secs(2));
     // SAFETY: a child of ours that nobody has waited for.

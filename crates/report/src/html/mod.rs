@@ -30,7 +30,7 @@ use self::figure::{Figure, Place};
 use self::view::View;
 use self::words::{About, CellWords, Sentence, Tally};
 use iotrail_answer::compare::Histograms;
-use iotrail_answer::head::{Head, forest};
+use iotrail_answer::head::{Head, forest, of_comparisons};
 use iotrail_answer::verdicts::side_by_side;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::comparison::Comparison;
@@ -70,6 +70,8 @@ pub fn is_page(path: &std::path::Path) -> bool {
 #[template(path = "page.html")]
 struct Page<'a> {
     title: String,
+    /// Above all else: the run's, or the second run's against the first; the title where nothing is measured.
+    answer: String,
     policy: String,
     css: &'static str,
     script: &'static str,
@@ -120,8 +122,10 @@ pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<Str
         Error::machine("cannot write the page", "report this with the command").because(e)
     };
     let view = View::new(sources);
-    let heads: Vec<Option<Head>> =
-        sources.iter().map(|s| (s.record.done() > 0).then(|| Head::of_run(s.record, true))).collect();
+    // Of two runs it is one against the other that is compared; what their own arms do may not be known.
+    let has_head = |s: &&Source<'_>| s.record.done() > 0 && (against.is_none() || !s.record.comparisons.is_empty());
+    let head = |s| Some(s).filter(has_head).map(|s| Head::of_run(s.record, true));
+    let heads: Vec<Option<Head>> = sources.iter().map(head).collect();
     let forest = match (against, sources) {
         (Some(against), [first, ..]) => forest::of_two(first.record, against.comparisons),
         _ => heads.iter().flatten().find_map(|h| h.forest.clone()),
@@ -142,8 +146,15 @@ pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<Str
     let between = against
         .map_or_else(Vec::new, |a| side_by_side(a.comparisons, view.unit).into_iter().map(Sentence::new).collect());
     let glance = against.map_or_else(Vec::new, |a| words::glance(a.comparisons, view.unit));
+    let title = words::title(sources);
+    let answer = match against {
+        Some(against) if !against.comparisons.is_empty() => Some(of_comparisons(against.comparisons, view.unit).0),
+        Some(_) => None,
+        None => heads.iter().flatten().next().map(|h| h.answer.clone()),
+    };
     let page = Page {
-        title: words::title(sources),
+        answer: answer.unwrap_or_else(|| title.clone()),
+        title,
         policy: safe::policy(&[script]),
         css: include_str!("page.css"),
         script,

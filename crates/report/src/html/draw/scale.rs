@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn ratios_are_percent_near_1_and_factors_far_from_it() {
         assert_eq!(texts(&Scale::ratios(of(0.97, 1.02))), ["−5 %", "1", "+5 %"]);
-        assert_eq!(texts(&Scale::ratios(of(0.02, 1.1))), ["÷10", "1"]);
+        assert_eq!(texts(&Scale::ratios(of(0.02, 1.1))), ["÷32", "÷16", "÷8", "÷4", "÷2", "1"]);
         assert_eq!(texts(&Scale::ratios(of(0.9, 3.1))), ["1", "×2"]);
         assert_eq!(texts(&Scale::around(of(0.5, 1.6), Unit::Ratio)), ["−50 %", "1", "+50 %"]);
         let scale = Scale::ratios(of(0.02, 1.1));
