@@ -129,13 +129,9 @@ impl Scale {
         let differ = |texts: &Vec<String>| texts.windows(2).all(|two| two[0] != two[1]);
         let texts = (2..9).map(texts).find(differ).unwrap_or_else(|| texts(9));
         let one = all.iter().position(|t| unit == Unit::Ratio && (*t - 1.0).abs() < 1e-9).unwrap_or(0);
-        let few = all.len() <= 3;
-        let tick = |(i, (t, text)): (usize, (&f64, String))| Tick {
-            at: scale.of(*t),
-            text,
-            is_spare: !few && (i + one) % 2 == 1,
-        };
-        scale.ticks = all.iter().zip(texts).enumerate().map(tick).collect();
+        let tick = |(t, text): (&f64, String)| Tick { at: scale.of(*t), text, is_spare: true };
+        scale.ticks = all.iter().zip(texts).map(tick).collect();
+        spare(&mut scale.ticks, one);
         scale
     }
 
@@ -152,6 +148,43 @@ impl Scale {
     pub fn is_log(&self) -> bool {
         self.is_log
     }
+}
+
+/// A label takes so much of a narrow axis, in percent, and of a wide one.
+const NARROW: f64 = 24.0;
+const WIDE: f64 = 7.0;
+
+/// From one tick on, to both sides: those that have room on a narrow axis are kept there; those that have none on a wide one go.
+fn spare(ticks: &mut Vec<Tick>, from: usize) {
+    if ticks.is_empty() {
+        return;
+    }
+    ticks[from].is_spare = false;
+    let mut goes = vec![false; ticks.len()];
+    let sides: [Vec<usize>; 2] = [(from + 1..ticks.len()).collect(), (0..from).rev().collect()];
+    for side in sides {
+        let (mut kept, mut last) = (ticks[from].at, ticks[from].at);
+        for i in side {
+            let at = ticks[i].at;
+            goes[i] = (at - last).abs() < WIDE;
+            ticks[i].is_spare = (at - kept).abs() < NARROW;
+            if !goes[i] {
+                last = at;
+            }
+            if !ticks[i].is_spare {
+                kept = at;
+            }
+        }
+    }
+    let far = |t: &Tick| (t.at - ticks[from].at).abs();
+    if ticks.iter().filter(|t| !t.is_spare).count() == 1 {
+        let farthest = (0..ticks.len()).max_by(|a, b| far(&ticks[*a]).total_cmp(&far(&ticks[*b])));
+        if let Some(i) = farthest {
+            (ticks[i].is_spare, goes[i]) = (false, false);
+        }
+    }
+    let mut goes = goes.into_iter();
+    ticks.retain(|_| !goes.next().unwrap_or(false));
 }
 
 /// Two round numbers and more between these, equally far apart.
@@ -224,6 +257,9 @@ mod tests {
         assert_eq!(texts(&Scale::log(1e5, 4e5, Unit::Ns)), ["100 µs", "200 µs"]);
         assert_eq!(texts(&Scale::around(of(10_000.0, 10_010.0), Unit::PerSecond)), ["10 k", "10.005 k", "10.01 k"]);
         assert_eq!(texts(&Scale::log(3.1e5, 3.9e5, Unit::Ns)), ["320 µs", "340 µs", "360 µs", "380 µs"]);
+        let uneven = Scale::ratios(of(0.6, 2.2));
+        let narrow: Vec<&str> = uneven.ticks.iter().filter(|t| !t.is_spare).map(|t| t.text.as_str()).collect();
+        assert_eq!(narrow, ["1", "+50 %"]);
         let wide = Scale::log(1.0, 1e12, Unit::Number);
         assert!(wide.ticks.len() <= TICKS && wide.ticks.len() > 2, "{:?}", wide.ticks);
         for scale in [Scale::auto(of(0.0, 0.0), Unit::Number), Scale::auto(Extent::of([].into_iter()), Unit::Ns)] {
