@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::load::Load;
 use super::plan::{Cell, Plan};
 use super::program::expected::Expected;
+use super::program::guard::Patience;
 use super::program::options::{ProgramOptions, Watched};
-use super::program::run::{Ended, Patience, Run, ring_records, run};
+use super::program::run::{Ended, Run, ring_records, run};
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::words::{percent, plural};
 use iotrail_schema::program_record::{Legal, TriedArm, WatchedRun};
@@ -30,44 +31,28 @@ const ERRORS: f64 = 0.01;
 /// What is told while it goes on: an arm, and that its watched run begins, or what became of it.
 pub type Tell<'a> = &'a mut dyn FnMut(&str, Option<&TriedArm>);
 
+/// The program as it is.
+struct AsIs<'p> {
+    name: &'p str,
+    options: &'p ProgramOptions,
+    run: Run,
+    /// What the probes saw of it; `None`: it was not watched.
+    trace: Option<TraceRecord>,
+    expected: Expected,
+}
+
 /// Looks at every arm of the plan; cells of arms that are not to be measured become untestable. `None`: it was stopped.
 pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Option<(Vec<TriedArm>, Expected)>> {
     let arms: Vec<(String, ProgramOptions)> = firsts(plan);
-    let Some((base, _)) = arms.first() else { return Ok(None) };
+    let Some(((base, options), others)) = arms.split_first() else { return Ok(None) };
     supervisor::allowed()?;
-    let (mut tried, mut first): (Vec<TriedArm>, Option<(Option<TraceRecord>, Run, Expected)>) = (Vec::new(), None);
-    for (name, options) in &arms {
-        let (mut arm, against) = match &first {
-            None => (fine(name), None),
-            Some((trace, as_is, expected)) => {
-                let rings = trace.as_ref().map_or(&[][..], |t| t.rings.as_slice());
-                (judged(name, options, rings, as_is), Some((trace.as_ref(), expected)))
-            }
-        };
+    tell(base, None);
+    let Some((first, as_is)) = look_as_is(base, options, plan, stop)? else { return Ok(None) };
+    tell(base, Some(&first));
+    let mut tried = vec![first];
+    for (name, options) in others {
         tell(name, None);
-        if arm.legal != Legal::No {
-            let patience = match against {
-                Some((_, expected)) => expected.patience,
-                None => Patience { stall: options.stall, in_all: None },
-            };
-            let watched = options.watch != Watched::None;
-            let mut r = run(options, 0, watched, patience, stop).map_err(|e| or_unwatched(e, watched))?;
-            if r.end == Ended::Stopped || stop.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            arm.rings = ring_records(&r.rings);
-            arm.watched = r.trace.as_deref().map(summed);
-            match against {
-                None => {
-                    usable(options, &r, plan)?;
-                    let in_all = Duration::from_nanos(r.wall_ns) * LONGER + AT_LEAST;
-                    let patience = Patience { stall: options.stall, in_all: Some(in_all) };
-                    let expected = Expected { exit_status: r.exit_status, patience };
-                    first = Some((r.trace.take().map(|t| *t), r, expected));
-                }
-                Some((trace, expected)) => arm.dropped = other_than(&r, trace, expected, base),
-            }
-        }
+        let Some(arm) = look(name, options, &as_is, stop)? else { return Ok(None) };
         tell(name, Some(&arm));
         tried.push(arm);
     }
@@ -79,7 +64,54 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
         });
         cell.untestable = cell.untestable.take().or(why);
     }
-    Ok(first.map(|(.., expected)| (tried, expected)))
+    Ok(Some((tried, as_is.expected)))
+}
+
+/// Its first run. `None`: it was stopped.
+fn look_as_is<'p>(
+    name: &'p str,
+    options: &'p ProgramOptions,
+    plan: &Plan,
+    stop: &AtomicBool,
+) -> Result<Option<(TriedArm, AsIs<'p>)>> {
+    let Some(mut run) = once(options, Patience { stall: options.stall, in_all: None }, stop)? else { return Ok(None) };
+    usable(options, &run, plan)?;
+    let in_all = Duration::from_nanos(run.wall_ns) * LONGER + AT_LEAST;
+    let patience = Patience { stall: options.stall, in_all: Some(in_all) };
+    let expected = Expected { exit_status: run.exit_status, patience };
+    let arm = seen(fine(name), &run);
+    let trace = run.trace.take().map(|t| *t);
+    Ok(Some((arm, AsIs { name, options, run, trace, expected })))
+}
+
+/// Another arm: judged, then run. `None`: it was stopped.
+fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBool) -> Result<Option<TriedArm>> {
+    let rings = as_is.trace.as_ref().map_or(&[][..], |t| t.rings.as_slice());
+    let arm = judged(name, options, rings, &as_is.run);
+    if arm.legal == Legal::No {
+        return Ok(Some(arm));
+    }
+    match once(options, as_is.expected.patience, stop) {
+        Ok(None) => Ok(None),
+        Ok(Some(run)) => {
+            let dropped = other_than(&run, options, as_is);
+            Ok(Some(TriedArm { dropped, ..seen(arm, &run) }))
+        }
+        // What the program or its check says of this arm says nothing of the others.
+        Err(e) if e.kind == error::Kind::Machine => Ok(Some(TriedArm { dropped: Some(e.what), ..arm })),
+        Err(e) => Err(e),
+    }
+}
+
+/// `None`: it was stopped.
+fn once(options: &ProgramOptions, patience: Patience, stop: &AtomicBool) -> Result<Option<Run>> {
+    let watched = options.watch != Watched::None;
+    let run = run(options, 0, watched, patience, stop).map_err(|e| or_unwatched(e, watched))?;
+    Ok(Some(run).filter(|r| r.end != Ended::Stopped && !stop.load(Ordering::Relaxed)))
+}
+
+fn seen(arm: TriedArm, run: &Run) -> TriedArm {
+    TriedArm { rings: ring_records(&run.rings), watched: run.trace.as_deref().map(summed), ..arm }
 }
 
 /// Flags are changed without the probes.
@@ -226,8 +258,9 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
 /// Operations that a polled ring takes.
 const POLLED: [&str; 7] = ["read", "write", "readv", "writev", "read_fixed", "write_fixed", "uring_cmd"];
 
-/// Why its watched run is not one of the same program; `None`: it is.
-fn other_than(r: &Run, as_is: Option<&TraceRecord>, expected: &Expected, base: &str) -> Option<String> {
+/// Why its run is not one of the same program; `None`: it is.
+fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<String> {
+    let (base, expected) = (as_is.name, &as_is.expected);
     if let Ended::Stuck(why) = &r.end {
         return Some(why.clone());
     }
@@ -239,17 +272,22 @@ fn other_than(r: &Run, as_is: Option<&TraceRecord>, expected: &Expected, base: &
     if let Some(why) = as_asked(r) {
         return Some(why);
     }
-    let (trace, as_is) = r.trace.as_deref().zip(as_is)?;
+    let trace = r.trace.as_deref()?;
     if let Some(why) = not_granted(r, trace) {
         return Some(why);
     }
-    let (errors, before) = (error_share(trace), error_share(as_is));
-    if errors > before + ERRORS {
+    // Another command may do its I/O in another way: that is what it is compared for.
+    if options.argv != as_is.options.argv || options.server != as_is.options.server {
+        return None;
+    }
+    let before = as_is.trace.as_ref()?;
+    let (errors, errors_before) = (error_share(trace), error_share(before));
+    if errors > errors_before + ERRORS {
         let of = trace.rings.iter().flat_map(|r| &r.opcodes).flat_map(|o| &o.errnos).max_by_key(|e| e.count);
         let which = of.map(|e| format!(", {}", e.errno)).unwrap_or_default();
-        return Some(format!("{} of its I/Os failed{which}; {base}: {}", percent(errors), percent(before)));
+        return Some(format!("{} of its I/Os failed{which}; {base}: {}", percent(errors), percent(errors_before)));
     }
-    let (apart, opcode) = mix(&summed(as_is).opcodes, &summed(trace).opcodes);
+    let (apart, opcode) = mix(&summed(before).opcodes, &summed(trace).opcodes);
     if apart > MIX {
         return Some(format!(
             "not comparable: the program took another path ({} of its requests are others, {opcode} most)",

@@ -21,8 +21,11 @@ pub fn granted(entries: u32, params: &Params) -> io::Result<()> {
     // SAFETY: a live structure of the size that the kernel expects (120 bytes).
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut whole) };
     match fd {
-        // SAFETY: a descriptor that the kernel has just made for us.
-        0.. => Ok(drop(unsafe { OwnedFd::from_raw_fd(fd as i32) })),
+        0.. => {
+            // SAFETY: a descriptor that the kernel has just made for us.
+            drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+            Ok(())
+        }
         _ => Err(io::Error::last_os_error()),
     }
 }

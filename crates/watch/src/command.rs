@@ -23,7 +23,9 @@ use iotrail_host::programs;
 
 /// What is done to a command before it is started.
 #[derive(Clone)]
-pub struct Prepare(pub Rc<dyn Fn(&mut Command) -> Result<()>>);
+pub struct Prepare(pub Rc<Preparing>);
+
+type Preparing = dyn Fn(&mut Command) -> Result<()>;
 
 impl fmt::Debug for Prepare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

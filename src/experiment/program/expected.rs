@@ -1,6 +1,6 @@
 //! What every run of a program is held against.
 
-use super::run::Patience;
+use super::guard::Patience;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expected {

@@ -3,6 +3,8 @@
 mod client;
 pub mod expected;
 mod figure;
+mod group;
+pub mod guard;
 pub mod measured;
 pub mod options;
 pub mod ready;

@@ -11,10 +11,12 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::client::Client;
+use super::group::end_group;
+use super::guard::{Guard, Patience};
 use super::options::ProgramOptions;
 use crate::experiment::schedule::padding;
 use iotrail_base::error::{Error, Result};
@@ -33,8 +35,6 @@ use iotrail_watch::subject;
 
 /// What of its output is kept, from the end.
 const OUTPUT: u64 = 16 << 20;
-/// So long it has to end once it was asked to.
-const GRACE: Duration = Duration::from_secs(2);
 /// Between two looks whether it is to be stopped.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -62,15 +62,6 @@ pub enum Ended {
     Stopped,
     /// It got nothing done, or took too long: what was seen.
     Stuck(String),
-}
-
-/// When a run is ended that does not end by itself.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Patience {
-    /// So long it may have requests in flight and complete none; of watched runs.
-    pub stall: Duration,
-    /// So long it may take in all; `None`: as long as it wants.
-    pub in_all: Option<Duration>,
 }
 
 /// Runs it as `options` say. `seed` is the block's.
@@ -235,44 +226,6 @@ fn wait_for(pid: u32) -> Result<(i32, (u64, u64))> {
     Ok((status, (ns(usage.ru_utime), ns(usage.ru_stime))))
 }
 
-/// Ends what is left of the program's group: asked first, killed then. Only who is under our filter is meant.
-fn end_group(leader: u32) {
-    let left = members(leader);
-    if left.is_empty() {
-        return;
-    }
-    let all = |signal| {
-        for pid in members(leader) {
-            kill_process(pid, signal).unwrap_or(());
-        }
-    };
-    all(Signal::TERM);
-    let until = Instant::now() + GRACE;
-    while !members(leader).is_empty() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    all(Signal::KILL);
-}
-
-/// Living processes of this group that are under a seccomp filter.
-fn members(group: u32) -> Vec<Pid> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let of_group = processes.filter_map(|entry| {
-        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-        // After the name, which may hold anything: state, parent, group.
-        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-        let (state, its) = (fields.next()?, fields.nth(1)?);
-        if state == "Z" || its.parse() != Ok(group) {
-            return None;
-        }
-        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
-        let filtered = status.lines().any(|l| l.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
-        Pid::from_raw(pid).filter(|_| filtered)
-    });
-    of_group.collect()
-}
-
 fn run_watched(
     options: &ProgramOptions,
     seed: u32,
@@ -353,36 +306,6 @@ fn run_watched(
     Ok(Run { wall_ns, cpu_ns, exit_status, output: String::new(), rings, trace: Some(Box::new(record)), end })
 }
 
-/// Sees that a watched program gets on.
-struct Guard {
-    patience: Patience,
-    /// The counts that were seen last, and since when they are the same.
-    last: Option<((u64, u64), Duration)>,
-    stuck: Option<String>,
-}
-
-impl Guard {
-    fn look(&mut self, elapsed: Duration, counts: Option<(u64, u64)>) {
-        if let Some(most) = self.patience.in_all
-            && elapsed > most
-        {
-            self.stuck.get_or_insert(format!("it had not ended after {}", span(elapsed.as_nanos() as f64)));
-        }
-        let Some(now @ (requests, completions)) = counts else { return };
-        match self.last {
-            Some((then, since)) if then == now => {
-                if requests > completions && elapsed - since > self.patience.stall {
-                    let (waiting, idle) = (requests - completions, span((elapsed - since).as_nanos() as f64));
-                    self.stuck.get_or_insert(format!(
-                        "it stalled: {waiting} of {requests} requests in flight, and none was delivered for {idle}"
-                    ));
-                }
-            }
-            _ => self.last = Some((now, elapsed)),
-        }
-    }
-}
-
 /// As they are recorded.
 pub fn ring_records(rings: &[Ring]) -> Vec<ProgramRing> {
     let record = |ring: &Ring| ProgramRing {
@@ -435,20 +358,5 @@ mod tests {
         assert!(!folder.path().join("a").exists());
         let e = alone("program = 'echo 8'\ncheck = 'grep -q 7'", None).unwrap_err().to_string();
         assert!(e.starts_with("--check failed: exit status: 1: grep -q 7"), "{e}");
-    }
-
-    #[test]
-    fn a_program_without_progress_is_stuck_only_while_requests_are_in_flight() {
-        let guard =
-            || Guard { patience: Patience { stall: Duration::from_secs(1), in_all: None }, last: None, stuck: None };
-        let after = |looks: &[(u64, Option<(u64, u64)>)]| {
-            let mut guard = guard();
-            looks.iter().for_each(|(ms, counts)| guard.look(Duration::from_millis(*ms), *counts));
-            guard.stuck
-        };
-        assert_eq!(after(&[(500, Some((3, 3))), (9000, Some((3, 3)))]), None);
-        assert_eq!(after(&[(500, Some((4, 3))), (1200, Some((5, 3))), (2100, Some((5, 3))), (2150, None)]), None);
-        let stuck = after(&[(500, Some((4, 3))), (1000, None), (1600, Some((4, 3)))]).unwrap();
-        assert_eq!(stuck, "it stalled: 1 of 4 requests in flight, and none was delivered for 1.10 s");
     }
 }

@@ -1,0 +1,64 @@
+//! Sees to it that a run comes to an end.
+
+use std::time::Duration;
+
+use iotrail_base::words::span;
+
+/// When a run is ended that does not end by itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Patience {
+    /// So long it may have requests in flight and complete none; of watched runs.
+    pub stall: Duration,
+    /// So long it may take in all; `None`: as long as it wants.
+    pub in_all: Option<Duration>,
+}
+
+/// Sees that a watched program gets on.
+pub struct Guard {
+    pub patience: Patience,
+    /// The counts that were seen last, and since when they are the same.
+    pub last: Option<((u64, u64), Duration)>,
+    pub stuck: Option<String>,
+}
+
+impl Guard {
+    pub fn look(&mut self, elapsed: Duration, counts: Option<(u64, u64)>) {
+        if let Some(most) = self.patience.in_all
+            && elapsed > most
+        {
+            self.stuck.get_or_insert(format!("it had not ended after {}", span(elapsed.as_nanos() as f64)));
+        }
+        let Some(now @ (requests, completions)) = counts else { return };
+        match self.last {
+            Some((then, since)) if then == now => {
+                if requests > completions && elapsed - since > self.patience.stall {
+                    let (waiting, idle) = (requests - completions, span((elapsed - since).as_nanos() as f64));
+                    self.stuck.get_or_insert(format!(
+                        "it stalled: {waiting} of {requests} requests in flight, and none was delivered for {idle}"
+                    ));
+                }
+            }
+            _ => self.last = Some((now, elapsed)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_progress_is_stuck_only_while_requests_are_in_flight() {
+        let guard =
+            || Guard { patience: Patience { stall: Duration::from_secs(1), in_all: None }, last: None, stuck: None };
+        let after = |looks: &[(u64, Option<(u64, u64)>)]| {
+            let mut guard = guard();
+            looks.iter().for_each(|(ms, counts)| guard.look(Duration::from_millis(*ms), *counts));
+            guard.stuck
+        };
+        assert_eq!(after(&[(500, Some((3, 3))), (9000, Some((3, 3)))]), None);
+        assert_eq!(after(&[(500, Some((4, 3))), (1200, Some((5, 3))), (2100, Some((5, 3))), (2150, None)]), None);
+        let stuck = after(&[(500, Some((4, 3))), (1000, None), (1600, Some((4, 3)))]).unwrap();
+        assert_eq!(stuck, "it stalled: 1 of 4 requests in flight, and none was delivered for 1.10 s");
+    }
+}
