@@ -8,7 +8,7 @@
 # Slowdowns   5, 10 and 50 % more computing between batches of 8 no-ops of 0.13 µs, as another command: found slower, or inconclusive; never
 #             faster.
 #
-# Some fifteen minutes. Needs root for the watched runs.
+# Some ten minutes. Needs root for the watched runs.
 #
 # With LOAD=PATH another iotrail is the load.
 #

@@ -118,13 +118,10 @@ pub const TRY: Page = Page {
     ],
     examples: &[
         ("iotrail try -- fio job.fio", "Try the usual flags on fio."),
+        ("iotrail try --metric 'iops=/IOPS=([0-9.]+k?)/' -- fio job.fio", "Compare its own figure too."),
         (
-            "iotrail try --metric 'iops=/IOPS=([0-9.]+k?)/' --ring +coop_taskrun -- fio job.fio",
-            "Compare its own figure, with a flag more.",
-        ),
-        (
-            "iotrail try --server './server --port 7000' --ready port:7000 --metric 'rps=/([0-9.]+) req/' -- ./client",
-            "Try the usual flags on a server; the client's figures are compared.",
+            "iotrail try --server ./server --ready port:7000 -- ./client",
+            "Try the usual flags on a server, by its client's time.",
         ),
         ("iotrail try --arm 'threads: ./app --io threads' -- ./app --io uring", "Compare two ways of one program."),
         ("iotrail try --save mine.toml -- ./app", "Write the experiment, to be changed and run by iotrail run."),

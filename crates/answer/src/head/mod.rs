@@ -130,12 +130,13 @@ fn of_program(
         let counted = program::why(run, base, other)?;
         counted.starts_with(other.as_str()).then_some(counted)
     });
+    let price = program::price(run, arm, compared).filter(|_| advice.starts_with("use "));
     let to_write = program::to_write(run, arm).filter(|_| advice.starts_with("use ")).map(|text| format!(": {text}"));
     Head {
         answer,
         when: None,
         why: program::why(run, base, arm),
-        advice: Some(advice + &to_write.unwrap_or_default()),
+        advice: Some(advice + &to_write.unwrap_or_default() + &price.unwrap_or_default()),
         also: of_others.take(ALSO).collect(),
         table: program::table(compared),
         forest: None,

@@ -1,12 +1,13 @@
 //! What a program's run says beside its verdicts: every arm and metric in one table, what the probes counted in each arm's watched run,
 //! and what to write to have it so.
 
-use super::change::value;
+use super::change::{range, value};
+use super::effect::Effect;
 use super::table::{Mark, Situation, Situations, band, visible};
 use super::why::{AMOUNT, FACTOR, MOVED, by};
 use crate::compare::Metric;
 use crate::unit::Unit;
-use iotrail_base::words::{per_io, percent};
+use iotrail_base::words::{list, per_io, percent};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::program_record::{Legal, ProgramRing, TriedArm, WatchedRun};
 use iotrail_schema::run_record::RunRecord;
@@ -86,6 +87,17 @@ pub fn why(run: &RunRecord, base: &str, arm: &str) -> Option<String> {
         ),
         false => Some(format!("{arm}: {}", parts.join("; "))),
     }
+}
+
+/// `; it takes 2.0× more CPU time`: what of the other metrics gets worse with the arm.
+pub fn price(run: &RunRecord, arm: &str, compared: &[(Metric, Vec<super::ByArm<'_>>)]) -> Option<String> {
+    let worse = compared.iter().filter_map(|(metric, all)| {
+        let (_, effects) = all.iter().find(|(name, _)| *name == arm)?;
+        let worse: Vec<&Effect<'_>> = effects.iter().filter(|e| e.c.verdict == Verdict::Slower).collect();
+        (!worse.is_empty()).then(|| range(*metric, Unit::of_run(run), &worse, true))
+    });
+    let worse: Vec<String> = worse.collect();
+    (!worse.is_empty()).then(|| format!("; the price: {}", list(&worse)))
 }
 
 /// The flags in C, and the kernel that they need; `None`: the arm changes no flags.
