@@ -1,4 +1,4 @@
-# make run · make test · make quick · make lab-test · make peers-test · make interop · make bench · make lint · make install · make deb · make deb-test
+# make run · make test · make quick · make lab-test · make peers-test · make interop · make bench · make lint · make deny · make install · make deb · make deb-test
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
@@ -9,7 +9,7 @@ BIN = $(TARGET)/release/iotrail
 LAB_KERNELS = 6.1 6.12 newest
 LAB_TESTS = order:: vehicles:: functions:: ground:: reaping:: threads:: nvme:: nvme::what_has_no_poll_queue
 
-.PHONY: run build deps test quick lab-test peers-test interop lint bench install install-files deb deb-test clean
+.PHONY: run build deps test quick lab-test peers-test interop lint deny bench install install-files deb deb-test clean
 
 # The main job: COOP_TASKRUN against the default, on a file of this machine's disk; then the page of its figures.
 run: build
@@ -29,7 +29,7 @@ deps:
 	    if [ "$$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi; \
 	    $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing; \
 	fi
-	@command -v $(CARGO) >/dev/null || { echo "cargo is not installed: get Rust 1.88 or later with rustup"; exit 2; }
+	@command -v $(CARGO) >/dev/null || { echo "cargo is not installed: get Rust 1.89 or later with rustup"; exit 2; }
 
 # What the pages of reports are checked with for accessibility: fetched, never kept in the repository.
 AXE = $(or $(CARGO_TARGET_DIR),target)/tmp/axe-core/package/axe.min.js
@@ -73,6 +73,14 @@ interop: build
 lint: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+
+# Licences, sources and duplicates of the dependencies (deny.toml); advisories where their database can be fetched.
+deny:
+	@if ! command -v cargo-deny >/dev/null; then \
+	    echo "skipped: cargo-deny is not installed (cargo install cargo-deny --locked)"; exit 0; fi; \
+	$(CARGO) deny --locked check licenses bans sources || exit 1; \
+	if $(CARGO) deny --locked fetch db >/dev/null 2>&1; then $(CARGO) deny --locked check --disable-fetch advisories; \
+	else echo "skipped: the database of advisories cannot be fetched"; fi
 
 # Speed of the load and of the network servers, and cost of the probes, beside the peers that are installed.
 bench: build
