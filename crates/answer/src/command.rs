@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use iotrail_schema::measurement::{LoadRecord, Measurement};
 use iotrail_schema::net_record::NetRecord;
-use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::program_record::ProgramRecord;
+use iotrail_schema::run_record::{RunRecord, Table};
 
 /// A command line for a shell, word by word.
 struct Line(String);
@@ -46,13 +47,22 @@ fn quoted(word: &str) -> String {
 ///
 /// `None`: a network load whose server was none of ours.
 pub fn of_measurement(m: &Measurement) -> Option<String> {
-    let mut line = match &m.net {
-        None => storage(&m.load),
-        Some(net) => network(&m.load, net)?,
+    let mut line = match (&m.program, &m.net) {
+        (Some(program), _) => return Some(of_program(program)),
+        (None, None) => storage(&m.load),
+        (None, Some(net)) => network(&m.load, net)?,
     };
     line.given("follow", m.followed.as_ref().map(|f| f.one_in), "");
     line.flag("profile", m.cpu_samples.is_some() && m.net.is_none());
     Some(line.0)
+}
+
+/// The program by itself, or tried with what makes the arm.
+fn of_program(program: &ProgramRecord) -> String {
+    let begin = if program.settings.is_empty() { vec![] } else { vec!["iotrail".to_owned(), "try".into()] };
+    let end = if program.settings.is_empty() { vec![] } else { vec!["--".to_owned()] };
+    let words = begin.iter().chain(&program.settings).chain(&end).chain(&program.argv);
+    words.map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 fn storage(l: &LoadRecord) -> Line {
@@ -160,6 +170,10 @@ pub fn of_run(run: &RunRecord, is_built_in: bool) -> Option<String> {
     if let Some(m) = run.as_single() {
         return of_measurement(m);
     }
+    // What `iotrail try` was told of metrics and checks is in no record; `--save` keeps it.
+    if run.table == Table::Program && run.experiment == "try" {
+        return None;
+    }
     let mut measured = run.cells.iter().flat_map(|c| &c.measurements);
     let first = measured.next();
     // Where files differ, cells name theirs, and none of them is known to be the run's own.
@@ -206,5 +220,17 @@ mod tests {
             of_run(&RunRecord { quick: true, ..run }, false).unwrap(),
             "iotrail run x.toml --quick --seed 7 --repeats 1"
         );
+    }
+
+    #[test]
+    fn a_programs_command_is_its_own_or_tries_it_with_what_makes_the_arm() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let of = |settings: Vec<String>| {
+            let argv = vec!["fio".to_owned(), "a job".into()];
+            let program = Some(ProgramRecord { argv, settings, ..ProgramRecord::default() });
+            of_measurement(&Measurement { program, ..Measurement::default() }).unwrap()
+        };
+        assert_eq!(of(vec![]), "fio 'a job'");
+        assert_eq!(of(words("--ring sqpoll --sq-idle 20")), "iotrail try --ring sqpoll --sq-idle 20 -- fio 'a job'");
     }
 }

@@ -9,6 +9,9 @@ use crate::vehicle::Vehicle;
 pub struct ProgramRecord {
     /// The command.
     pub argv: Vec<String>,
+    /// Options of `iotrail try` that make the arm; empty: the program as it is.
+    #[serde(default)]
+    pub settings: Vec<String>,
     /// Its exit status; 128 + the signal where one killed it.
     pub exit_status: i32,
     /// The probes watched this run. Otherwise nothing is known of its I/Os: `ios`, `bytes`, `iops` and the counts per I/O say nothing.

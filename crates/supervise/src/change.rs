@@ -55,6 +55,12 @@ impl Change {
         *self == Change::default()
     }
 
+    /// Its flags as `--ring` takes them; `None`: they are as the program asks.
+    pub fn flags(&self) -> Option<String> {
+        let flags = Change { sq_idle_ms: None, sq_cpu: None, cq_entries: None, ..*self };
+        (!flags.is_none()).then(|| flags.to_string())
+    }
+
     /// The parameters as the kernel is to see them.
     pub fn apply(&self, asked: Params) -> Params {
         let kept = self.set.map_or(asked.flags, |set| (asked.flags & !tunable()) | set);

@@ -51,6 +51,7 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     };
     let program = ProgramRecord {
         argv: options.argv.clone(),
+        settings: settings(options),
         exit_status: r.exit_status,
         watched,
         figures,
@@ -78,6 +79,22 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     let more: Vec<Warning> = doubts(&m).into_iter().chain(comparable::warnings(&m)).collect();
     m.warnings.extend(more);
     Ok(Measured { measurement: m, histogram: histogram::new(), samples: vec![], interrupted })
+}
+
+/// What makes the arm, as options of `try`.
+fn settings(options: &ProgramOptions) -> Vec<String> {
+    let change = &options.change;
+    let number = |n: Option<u32>| n.map(|n| n.to_string());
+    let given = [
+        ("--ring", change.flags()),
+        ("--sq-idle", number(change.sq_idle_ms)),
+        ("--sq-cpu", number(change.sq_cpu)),
+        ("--cq-entries", number(change.cq_entries)),
+        ("--cpus", options.cpus.clone()),
+    ];
+    let given = given.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+    let env = options.env.iter().map(|(name, value)| ["--env".to_owned(), format!("{name}={value}")]);
+    given.chain(env).flatten().collect()
 }
 
 fn load_record(options: &ProgramOptions, r: &Run) -> LoadRecord {

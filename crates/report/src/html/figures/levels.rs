@@ -10,7 +10,8 @@ use iotrail_answer::compare::Metric;
 
 pub fn unit(metric: Metric) -> Unit {
     match metric {
-        Metric::Iops => Unit::PerSecond,
+        // Of a program's own figures the unit is not known; a rate is written as a plain number.
+        Metric::Iops | Metric::Own(_) => Unit::PerSecond,
         Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo => Unit::Number,
         _ => Unit::Ns,
     }
