@@ -19,7 +19,9 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario("tried_peek", "the same, waited for by looking at the ring", |run| alone(run, Wait::Peek)),
     scenario("tried_poll", "the same, waited for by poll(2) on the ring", |run| alone(run, Wait::Poll)),
     scenario("tried_eventfd", "the same, waited for by reading an eventfd", |run| alone(run, Wait::Eventfd)),
-    scenario("tried_deaf", "the same with enter, blind to IORING_SQ_NEED_WAKEUP", |run| alone(run, Wait::Deaf)),
+    scenario("tried_deaf", "the same with enter, a pause before each, blind to IORING_SQ_NEED_WAKEUP", |run| {
+        alone(run, Wait::Deaf)
+    }),
     scenario("tried_disabled", "the same with a ring that starts disabled", disabled),
     scenario("tried_threads", "the same, one ring of three threads", threads),
     scenario("tried_children", "the same in three children, a ring each", children),
@@ -89,6 +91,8 @@ fn reads(ring: &mut IoUring, file: &std::fs::File, count: u32, wait: Wait) -> Re
         match wait {
             Wait::Enter => _ = ring.submit_and_wait(1)?,
             Wait::Deaf => {
+                // Longer than a submission-queue thread of 1 ms idle time stays awake.
+                std::thread::sleep(std::time::Duration::from_millis(4));
                 // SAFETY: no argument is passed.
                 unsafe { ring.submitter().enter::<libc::sigset_t>(queued, 1, 1, None) }?;
             }
