@@ -22,7 +22,7 @@ use iotrail_supervise::{rules, supervisor};
 
 /// A run may take so many times as long as the one before it, and this much more.
 const LONGER: u32 = 20;
-const AT_LEAST: Duration = Duration::from_secs(20);
+const AT_LEAST: Duration = Duration::from_secs(10);
 /// Another mix of requests than as it is: another path through the program.
 const MIX: f64 = 0.1;
 /// Of the completions: errors beyond those that there are as it is.

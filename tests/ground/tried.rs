@@ -91,8 +91,8 @@ fn reads(ring: &mut IoUring, file: &std::fs::File, count: u32, wait: Wait) -> Re
         match wait {
             Wait::Enter => _ = ring.submit_and_wait(1)?,
             Wait::Deaf => {
-                // Longer than a submission-queue thread of 1 ms idle time stays awake.
-                std::thread::sleep(std::time::Duration::from_millis(4));
+                // A submission-queue thread of 1 ms idle time stays awake for up to three ticks, of 10 ms at most.
+                std::thread::sleep(std::time::Duration::from_millis(40));
                 // SAFETY: no argument is passed.
                 unsafe { ring.submitter().enter::<libc::sigset_t>(queued, 1, 1, None) }?;
             }

@@ -108,7 +108,7 @@ fn stalls() -> Result<(), Failed> {
 }
 
 fn deaf() -> Result<(), Failed> {
-    let run = tried("tried_deaf", &["--ring", "sqpoll", "--sq-idle", "1", "--stall", "1500ms"]);
+    let run = tried_counted("tried_deaf", "20", &["--ring", "sqpoll", "--sq-idle", "1", "--stall", "1500ms"]);
     let sqpoll = arm(&run, "sqpoll");
     assert_eq!(sqpoll["legal"], "risky", "{sqpoll}");
     assert!(sqpoll["dropped"].as_str().is_some_and(|why| why.contains("it ")), "{sqpoll}");
@@ -138,8 +138,8 @@ fn all_rings() -> Result<(), Failed> {
     for (scenario, count, rings, number) in
         [("tried_disabled", "200", 1, 200.0), ("tried_children", "60", 3, 60.0), ("tried_many", "200", 200, 800.0)]
     {
-        let run = tried_counted(scenario, count);
         let name = "defer_taskrun,single_issuer";
+        let run = tried_counted(scenario, count, &["--ring", name]);
         let expected: Vec<String> = name.split(',').map(str::to_owned).collect();
         let a = arm(&run, name);
         assert_eq!(a["dropped"], Value::Null, "{scenario}: {a}");
@@ -151,12 +151,13 @@ fn all_rings() -> Result<(), Failed> {
     Ok(())
 }
 
-fn tried_counted(scenario: &str, count: &str) -> Value {
+fn tried_counted(scenario: &str, count: &str, options: &[&str]) -> Value {
     let folder = tempfile::tempdir().expect("a folder");
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
         .args(["try", "--json", "--repeats", "2", "--metric", "done=\"done\":([0-9]+)", "--store"])
         .arg(folder.path().join("s.db"))
-        .args(["--ring", "defer_taskrun,single_issuer", "--"])
+        .args(options)
+        .arg("--")
         .arg(ground())
         .args([scenario, "--count", count])
         .output()

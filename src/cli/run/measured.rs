@@ -101,7 +101,7 @@ fn precheck_words(arm: &TriedArm) -> String {
 pub fn show(record: &RunRecord, json: bool, view: View<'_>) -> Result<Vec<Judged>> {
     let judged = judge(record);
     if json {
-        terminal::print_json(&with_arms(record, &printed(record, &judged))?)?;
+        terminal::print_json(&to_print(record, &judged)?)?;
     } else {
         terminal::show(&terminal::run(record, &head(record), view))?;
     }
@@ -118,17 +118,30 @@ pub fn again(run: i64, store: Option<&Path>) -> String {
     format!("iotrail report {run}{store}")
 }
 
-/// Of a program's run `arms` are what became of them; of others, their names.
-fn with_arms(record: &RunRecord, printed: &Printed<'_>) -> Result<Value> {
-    let cannot = |e| Error::machine("cannot write the run as JSON", "report this with the command").because(e);
-    let mut value = serde_json::to_value(printed).map_err(cannot)?;
-    if !record.tried.is_empty()
-        && let Some(fields) = value.as_object_mut()
+/// Of a program's run `arms` are what became of them; of others, their names, and the run is written as it stands.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Json<'a> {
+    Run(Box<Printed<'a>>),
+    Tried(Value),
+}
+
+fn to_print<'a>(record: &'a RunRecord, judged: &'a [Judged]) -> Result<Json<'a>> {
+    let printed = printed(record, judged);
+    if record.tried.is_empty() {
+        return Ok(Json::Run(Box::new(printed)));
+    }
+    let mut value = serde_json::to_value(&printed).map_err(not_json)?;
+    if let Some(fields) = value.as_object_mut()
         && let Some(tried) = fields.remove("tried")
     {
         fields.insert("arms".into(), tried);
     }
-    Ok(value)
+    Ok(Json::Tried(value))
+}
+
+fn not_json(cause: serde_json::Error) -> Error {
+    Error::machine("cannot write the run as JSON", "report this with the command").because(cause)
 }
 
 fn printed<'a>(record: &'a RunRecord, judged: &'a [Judged]) -> Printed<'a> {
@@ -138,8 +151,7 @@ fn printed<'a>(record: &'a RunRecord, judged: &'a [Judged]) -> Printed<'a> {
 /// A run of the store as `run --json` has printed it.
 pub fn to_json(record: &RunRecord, store: &Store) -> Result<String> {
     let record = RunRecord { comparisons: compared(record, store)?, ..record.clone() };
-    serde_json::to_string_pretty(&with_arms(&record, &printed(&record, &judge(&record)))?)
-        .map_err(|e| Error::machine("cannot write the run as JSON", "report this with the command").because(e))
+    serde_json::to_string_pretty(&to_print(&record, &judge(&record))?).map_err(not_json)
 }
 
 /// The arms against the first, from all that is stored of the run.
