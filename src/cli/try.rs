@@ -11,8 +11,8 @@ use clap::Args;
 use toml::{Table, Value};
 
 use crate::cli::compare::{FailOn, gate};
-use crate::cli::run::{measured, outline};
-use crate::experiment::execute::{Outcome, start};
+use crate::cli::run::measured::{self, Shown};
+use crate::cli::run::outline;
 use crate::experiment::file::{Experiment, parse};
 use crate::experiment::plan::{Facts, Plan, Target, plan};
 use crate::experiment::program::options::Watched;
@@ -20,9 +20,8 @@ use crate::experiment::program::ready::Ready;
 use crate::experiment::schedule::fresh_seed;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Span;
-use iotrail_report::terminal::{self, View};
+use iotrail_report::terminal;
 use iotrail_schema::run_record::CONTROL;
-use iotrail_store::{Store, default_path};
 use iotrail_supervise::change::{AS_IS, Change};
 
 /// Blocks, where nothing is said.
@@ -172,36 +171,9 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         outline::show(&plan, seed, args.json)?;
         return Ok(0);
     }
-    // A store that cannot be written is found out before anything runs.
-    let path = args.store.clone().map_or_else(default_path, Ok)?;
-    let mut store = Store::create_or_open(&path)?;
-    let measured = (|| {
-        if !measured::checked(&mut plan)? {
-            return Ok(None);
-        }
-        let started = start(&plan, seed, &mut store)?;
-        measured::measured(&plan, &started, &mut store).map(Some)
-    })();
-    let (outcome, record) = match measured {
-        Ok(Some(done)) => done,
-        Ok(None) => {
-            store.abandon();
-            terminal::say("stopped before anything was measured");
-            return Ok(1);
-        }
-        Err(e) => {
-            store.abandon();
-            return Err(e);
-        }
-    };
-    let again = measured::again(record.run, args.store.as_deref());
-    measured::show(&record, args.json, View { full: args.full, again: &again })?;
-    if outcome != Outcome::Finished {
-        let (done, planned) = (record.done(), record.planned());
-        terminal::say(&format!("stopped: {done} of {planned} measurements are stored, as run {}", record.run));
-        return Ok(1);
-    }
-    Ok(gate(&args.fail_on, &record.comparisons))
+    let shown = Shown { store: args.store.as_deref(), json: args.json, full: args.full };
+    let record = measured::whole(&mut plan, seed, shown)?;
+    Ok(record.map_or(1, |record| gate(&args.fail_on, &record.comparisons)))
 }
 
 fn save(text: &str, path: &Path) -> Result<u8> {

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::cell::Measured;
 use super::enough::{Budget, narrow_enough};
@@ -13,6 +12,7 @@ use super::schedule::{Slot, load_seed, order};
 use iotrail_answer::comparable::disturbances;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::{Error, Kind, Result};
+use iotrail_host::clock;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::Stop;
 use iotrail_store::Store;
@@ -48,15 +48,10 @@ pub struct Started {
     pub planned: usize,
 }
 
-/// Seconds since the epoch (UTC).
-pub fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
 /// Stores the run, with nothing measured yet.
 pub fn start(plan: &Plan, seed: u32, store: &mut Store) -> Result<Started> {
     let slots = slots(plan, seed)?;
-    let run = store.begin(&plan.record(seed, now_unix_s()), &plan.key())?;
+    let run = store.begin(&plan.record(seed, clock::unix_s()), &plan.key())?;
     Ok(Started { run, seed, planned: slots.len(), slots })
 }
 
@@ -209,7 +204,7 @@ fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
         return Ok(outcome);
     }
     let Slots { last_reason, measured_any, .. } = slots;
-    execution.store.finish(started.run, now_unix_s())?;
+    execution.store.finish(started.run, clock::unix_s())?;
     match last_reason {
         Some(e) if !measured_any => Err(e),
         _ => Ok(Outcome::Finished),
@@ -289,7 +284,7 @@ impl Slots<'_, '_> {
             Err(e) if e.kind == Kind::Corruption => {
                 let Some(found) = e.as_corruption() else { return Err(e) };
                 let found = Corruption { cell: Some(slot.cell), ..found.clone() };
-                store.end_corrupted(started.run, &found, now_unix_s())?;
+                store.end_corrupted(started.run, &found, clock::unix_s())?;
                 Ok(Made::Ends(Outcome::Corrupted))
             }
             // A fault of ours says nothing of the cell.

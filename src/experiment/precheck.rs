@@ -11,7 +11,7 @@ use super::program::guard::Patience;
 use super::program::options::{ProgramOptions, Watched};
 use super::program::run::{Ended, Run, ring_records, run};
 use iotrail_base::error::{self, Error, Result};
-use iotrail_base::words::{percent, plural};
+use iotrail_base::words::{last_line, percent, plural};
 use iotrail_schema::program_record::{Legal, TriedArm, WatchedRun};
 use iotrail_schema::run_record::{ARM, CONTROL};
 use iotrail_schema::setup_flag;
@@ -28,8 +28,8 @@ const MIX: f64 = 0.1;
 /// Of the completions: errors beyond those that there are as it is.
 const ERRORS: f64 = 0.01;
 
-/// What is told while it goes on: an arm, and that its watched run begins, or what became of it.
-pub type Tell<'a> = &'a mut dyn FnMut(&str, Option<&TriedArm>);
+/// What is told while it goes on: what became of an arm.
+pub type Tell<'a> = &'a mut dyn FnMut(&TriedArm);
 
 /// The program as it is.
 struct AsIs<'p> {
@@ -46,14 +46,12 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
     let arms: Vec<(String, ProgramOptions)> = firsts(plan);
     let Some(((base, options), others)) = arms.split_first() else { return Ok(None) };
     supervisor::allowed()?;
-    tell(base, None);
     let Some((first, as_is)) = look_as_is(base, options, plan, stop)? else { return Ok(None) };
-    tell(base, Some(&first));
+    tell(&first);
     let mut tried = vec![first];
     for (name, options) in others {
-        tell(name, None);
         let Some(arm) = look(name, options, &as_is, stop)? else { return Ok(None) };
-        tell(name, Some(&arm));
+        tell(&arm);
         tried.push(arm);
     }
     for cell in &mut plan.cells {
@@ -166,8 +164,7 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan) -> Result<()> {
     }
     for metric in &options.metrics {
         metric.find(&r.output).map_err(|why| {
-            let last: Vec<&str> = r.output.lines().rev().filter(|l| !l.trim().is_empty()).take(1).collect();
-            let last = last.first().map_or("it printed nothing".into(), |l| format!("its last line: {}", l.trim()));
+            let last = last_line(&r.output).map_or("it printed nothing".into(), |l| format!("its last line: {l}"));
             let status = if r.exit_status == 0 { String::new() } else { format!(", exit status {}", r.exit_status) };
             Error::input(
                 format!("--metric {}: {why} ({last}{status})", metric.name),
@@ -192,7 +189,6 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan) -> Result<()> {
 fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run) -> TriedArm {
     let mut arm = fine(name);
     let change = options.change;
-    let flag = |name: &str| setup_flag::ALL.iter().find(|f| f.name == name).map_or(0, |f| f.bit);
     let mut risks: Vec<String> = Vec::new();
     let mut risk = |text: &str| {
         if !risks.iter().any(|r| r == text) {
@@ -213,14 +209,14 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
         let Some(record) = record else { continue };
         let threads = record.threads.as_ref();
         let submitters = threads.map_or(0, |t| t.threads.iter().filter(|t| t.submitted > 0).count() as u64 + t.more);
-        if added & flag("single_issuer") != 0 && submitters > 1 {
+        if added & setup_flag::bit("single_issuer") != 0 && submitters > 1 {
             let reason = format!(
                 "single_issuer: {submitters} threads of {} submit to one ring, and the kernel takes requests of one (EEXIST)",
                 record.comm
             );
             return TriedArm { legal: Legal::No, reason, ..arm };
         }
-        if added & flag("iopoll") != 0
+        if added & setup_flag::bit("iopoll") != 0
             && let Some(other) = record.opcodes.iter().find(|o| !POLLED.contains(&o.opcode.as_str()))
         {
             let reason =
@@ -229,23 +225,23 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
         }
         // It waits by looking at the ring, or by poll or an eventfd.
         let looks = record.completions > 0 && threads.is_none_or(|t| t.waiting.is_none());
-        if looks && added & flag("defer_taskrun") != 0 {
+        if looks && added & setup_flag::bit("defer_taskrun") != 0 {
             risk(
                 "it does not wait in io_uring_enter: with defer_taskrun, nothing is delivered until it enters the kernel",
             );
         }
-        if looks && added & flag("coop_taskrun") != 0 && given.flags & flag("taskrun_flag") == 0 {
+        if looks && added & setup_flag::bit("coop_taskrun") != 0 && given.flags & setup_flag::bit("taskrun_flag") == 0 {
             risk(
                 "it does not wait in io_uring_enter: with coop_taskrun alone, completions may wait for the timer tick",
             );
         }
-        if added & flag("sqpoll") != 0 {
+        if added & setup_flag::bit("sqpoll") != 0 {
             risk("sqpoll: a program that does not look at IORING_SQ_NEED_WAKEUP stalls (liburing looks)");
         }
-        if added & flag("no_sqarray") != 0 {
+        if added & setup_flag::bit("no_sqarray") != 0 {
             risk("no_sqarray: the program has to know (liburing 2.6 and later do)");
         }
-        if added & (flag("iopoll") | flag("hybrid_iopoll")) != 0 {
+        if added & (setup_flag::bit("iopoll") | setup_flag::bit("hybrid_iopoll")) != 0 {
             risk("iopoll: needs O_DIRECT and a device with poll queues");
         }
     }
@@ -265,8 +261,7 @@ fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<Str
         return Some(why.clone());
     }
     if r.exit_status != expected.exit_status {
-        let last = r.output.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("").trim().to_owned();
-        let said = if last.is_empty() { last } else { format!("; its last line: {last}") };
+        let said = last_line(&r.output).map(|last| format!("; its last line: {last}")).unwrap_or_default();
         return Some(format!("it ended with status {}, {base} with {}{said}", r.exit_status, expected.exit_status));
     }
     if let Some(why) = as_asked(r) {
@@ -309,7 +304,7 @@ fn error_share(trace: &TraceRecord) -> f64 {
 
 /// The kernel's own account of what it granted against what it was given.
 fn not_granted(r: &Run, trace: &TraceRecord) -> Option<String> {
-    let names = |bits: u32| setup_flag::names(bits & !(1 << 3), None).join(",");
+    let names = |bits: u32| setup_flag::names(bits & !setup_flag::bit("cqsize"), None).join(",");
     let mut given: Vec<String> = r.rings.iter().map(|ring| names(ring.given.flags)).collect();
     let kernel = trace.rings.iter().filter(|ring| !ring.found && ring.use_of.is_none());
     let without_size =

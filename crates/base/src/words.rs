@@ -87,9 +87,20 @@ pub fn so_many(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count(n as f64)) }
 }
 
+/// The last line that is not empty, without the blanks around it; `None`: there is none.
+pub fn last_line(text: &str) -> Option<&str> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_line_is_the_last_that_says_something() {
+        assert_eq!(last_line("a\n b \n \n\n"), Some("b"));
+        assert_eq!(last_line(" \n"), None);
+    }
 
     #[test]
     fn numbers_read_well() {

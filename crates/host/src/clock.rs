@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -18,6 +19,11 @@ pub fn monotonic_ns() -> u64 {
     });
     let at = clock_gettime(ClockId::Monotonic);
     (at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64).wrapping_add_signed(-*OFFSET_NS)
+}
+
+/// This second since 1970, as the machine's clock has it.
+pub fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// The CPU time of a process, of its ended threads too, exact to the scheduler's clock. `None`: there is none of that number in this

@@ -49,6 +49,39 @@ pub const ALL: [SetupFlag; 20] = [
 /// The flag that has a value.
 const CQSIZE: &str = "cqsize";
 
+/// The flag of this name.
+pub fn find(name: &str) -> Option<&'static SetupFlag> {
+    ALL.iter().find(|f| f.name == name)
+}
+
+/// Of the flags of these names.
+pub const fn bits(names: &[&str]) -> u32 {
+    let (mut bits, mut i) = (0, 0);
+    while i < names.len() {
+        bits |= bit(names[i]);
+        i += 1;
+    }
+    bits
+}
+
+/// Of a name that is in the table.
+pub const fn bit(name: &str) -> u32 {
+    let mut i = 0;
+    while !is(ALL[i].name, name) {
+        i += 1;
+    }
+    ALL[i].bit
+}
+
+const fn is(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}
+
 /// Of the flags that are set; `cq_entries` is what `cqsize` is set to. Those that are not known here are one number at the end.
 pub fn names(bits: u32, cq_entries: Option<u32>) -> Vec<String> {
     let name = |f: &SetupFlag| match cq_entries {
@@ -69,6 +102,8 @@ mod tests {
         for (i, f) in ALL.iter().enumerate() {
             assert!(ALL[i + 1..].iter().all(|g| g.bit != f.bit && g.name != f.name), "{}", f.name);
         }
+        assert!(ALL.iter().all(|f| bit(f.name) == f.bit && find(f.name) == Some(f)));
+        assert_eq!((bits(&["sqpoll", "sq_aff"]), bits(&[]), find("sq")), (6, 0, None));
         assert_eq!(names(1 << 8 | 1 << 3, Some(64)), ["coop_taskrun", "cqsize=64"]);
         assert_eq!(names(1 << 1 | 1 << 2 | 1 << 30, None), ["sqpoll", "sq_aff", "0x40000000"]);
     }

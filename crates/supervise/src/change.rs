@@ -19,9 +19,9 @@ pub const TUNABLE: [&str; 9] = [
     "no_sqarray",
 ];
 
-const SQPOLL: u32 = 1 << 1;
-const SQ_AFF: u32 = 1 << 2;
-const CQSIZE: u32 = 1 << 3;
+const SQPOLL: u32 = setup_flag::bit("sqpoll");
+const SQ_AFF: u32 = setup_flag::bit("sq_aff");
+const CQSIZE: u32 = setup_flag::bit("cqsize");
 
 /// The parameters of io_uring_setup(2) that go in. What comes back (features, offsets) stays untouched behind them.
 #[repr(C)]
@@ -63,7 +63,7 @@ impl Change {
 
     /// The parameters as the kernel is to see them.
     pub fn apply(&self, asked: Params) -> Params {
-        let kept = self.set.map_or(asked.flags, |set| (asked.flags & !tunable()) | set);
+        let kept = self.set.map_or(asked.flags, |set| (asked.flags & !setup_flag::bits(&TUNABLE)) | set);
         let mut to = Params { flags: (kept | self.add) & !self.remove, ..asked };
         if to.flags & SQPOLL == 0 {
             to.flags &= !SQ_AFF;
@@ -82,13 +82,8 @@ impl Change {
     }
 }
 
-fn tunable() -> u32 {
-    setup_flag::ALL.iter().filter(|f| TUNABLE.contains(&f.name)).fold(0, |bits, f| bits | f.bit)
-}
-
 fn known(name: &str) -> Result<&'static SetupFlag, String> {
-    let flag = setup_flag::ALL.iter().find(|f| f.name == name);
-    match flag {
+    match setup_flag::find(name) {
         Some(flag) if TUNABLE.contains(&name) => Ok(flag),
         Some(_) => Err(format!("{name} is part of what the program is written for; there are {}", TUNABLE.join(", "))),
         None => Err(format!("no setup flag is called '{name}'; there are {}", TUNABLE.join(", "))),
@@ -146,10 +141,8 @@ mod tests {
     use super::*;
 
     fn flags(change: &str, asked: &[&str]) -> Vec<String> {
-        let asked =
-            asked.iter().fold(0, |bits, name| bits | setup_flag::ALL.iter().find(|f| f.name == *name).unwrap().bit);
         let change: Change = change.parse().unwrap();
-        setup_flag::names(change.apply(Params { flags: asked, ..Params::default() }).flags, None)
+        setup_flag::names(change.apply(Params { flags: setup_flag::bits(asked), ..Params::default() }).flags, None)
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | `trial` | whether this kernel grants a ring with these parameters |
 //! | [`supervisor`] | the thread that answers, and what it saw |
 //!
-//! Way of the data: a `Command` is told to install the filter in its child ([`supervisor::attend`]); each ring that any
+//! Data flow: a `Command` gets the filter for its child ([`supervisor::attend`]); each ring that any
 //! process of the tree sets up becomes one [`supervisor::Ring`].
 //!
 //! Where the supervisor dies, the program goes on with the rings that it has, and its next io_uring_setup fails with ENOSYS.

@@ -1,15 +1,11 @@
 //! Which setup flags the kernel never takes together, whatever the device: io_uring_setup(2), and `io_uring_sanitise_params` in
 //! io_uring/io_uring.c.
 
-use iotrail_schema::setup_flag;
-
-fn bits(names: &[&str]) -> u32 {
-    setup_flag::ALL.iter().filter(|f| names.contains(&f.name)).fold(0, |bits, f| bits | f.bit)
-}
+use iotrail_schema::setup_flag::{bit, bits};
 
 /// The rule that these flags break.
 pub fn broken(flags: u32) -> Option<&'static str> {
-    let has = |name: &str| flags & bits(&[name]) != 0;
+    let has = |name: &str| flags & bit(name) != 0;
     let by_the_task = bits(&["coop_taskrun", "taskrun_flag", "defer_taskrun"]);
     match () {
         () if has("sqpoll") && flags & by_the_task != 0 => {

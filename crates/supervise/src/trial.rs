@@ -4,9 +4,10 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use crate::change::Params;
+use iotrail_schema::setup_flag::bits;
 
 /// Flags that speak of other things of the program's: its memory, its table of rings, another ring's workers.
-const OF_THE_PROGRAM: u32 = 1 << 5 | 1 << 14 | 1 << 15;
+const OF_THE_PROGRAM: u32 = bits(&["attach_wq", "no_mmap", "registered_fd_only"]);
 
 /// struct io_uring_params: what goes in, and room for what comes back.
 #[repr(C)]

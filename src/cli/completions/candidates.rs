@@ -4,7 +4,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Command, CommandFactory};
 
@@ -26,7 +25,7 @@ pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<String> {
         let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
         let store = option(&words, "--store").map_or_else(|| default_path().ok(), |path| Some(PathBuf::from(path)));
         let open = || store.as_deref().and_then(Peek::open);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = iotrail_host::clock::unix_s();
         of(&super::super::Cli::command(), &words, &open, now).concat()
     })
 }

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::cli::run::{measured, outline};
+use crate::cli::run::measured::{self, Shown};
+use crate::cli::run::outline;
 use crate::experiment::cell::Measured;
-use crate::experiment::execute::{Outcome, start};
 use crate::experiment::given::{Given, SENDER_LISTS, SERVER_LISTS, net_experiment};
 use crate::experiment::load::Load;
 use crate::experiment::net::ends::Ends;
@@ -19,9 +19,9 @@ use crate::experiment::schedule::fresh_seed;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_net::options::NetOptions;
-use iotrail_report::terminal::{self, View};
+use iotrail_report::terminal;
 use iotrail_schema::measurement::Measurement;
-use iotrail_store::{Store, default_path};
+use iotrail_store::Store;
 
 /// Blocks of an experiment, where nothing is said.
 const REPEATS: u32 = 5;
@@ -113,14 +113,14 @@ impl FromArgMatches for BenchArgs {
 }
 
 pub fn run(args: &BenchArgs) -> Result<u8> {
-    let plan = planned(args)?;
+    let mut plan = planned(args)?;
     if args.run.plan {
         outline::show(&plan, args.run.seed.unwrap_or_else(fresh_seed), args.run.json)?;
         return Ok(0);
     }
     match (plan.cells.len(), plan.repeats) {
         (1, 1) => one(args, &plan),
-        _ => several(args, &plan),
+        _ => several(args, &mut plan),
     }
 }
 
@@ -181,23 +181,10 @@ fn measure_one(plan: &Plan, seed: Option<u32>, store: Option<&mut Store>) -> Res
     Ok(measurement)
 }
 
-fn several(args: &BenchArgs, plan: &Plan) -> Result<u8> {
-    let path = args.run.store.clone().map_or_else(default_path, Ok)?;
-    let mut store = Store::create_or_open(&path)?;
+fn several(args: &BenchArgs, plan: &mut Plan) -> Result<u8> {
     let seed = args.run.seed.unwrap_or_else(fresh_seed);
-    let measured = start(plan, seed, &mut store).and_then(|started| measured::measured(plan, &started, &mut store));
-    if measured.is_err() {
-        store.abandon();
-    }
-    let (outcome, record) = measured?;
-    let again = measured::again(record.run, args.run.store.as_deref());
-    measured::show(&record, args.run.json, View { full: args.run.full, again: &again })?;
-    if outcome == Outcome::Finished {
-        return Ok(0);
-    }
-    let (done, planned) = (record.done(), record.planned());
-    terminal::say(&format!("stopped: {done} of {planned} measurements are stored, as run {}", record.run));
-    Ok(1)
+    let shown = Shown { store: args.run.store.as_deref(), json: args.run.json, full: args.run.full };
+    Ok(u8::from(measured::whole(plan, seed, shown)?.is_none()))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::progress::Progress;
 use crate::experiment::builtin;
 use crate::experiment::cell::{self, Watching};
-use crate::experiment::execute::{Execution, Outcome, Started, Step, execute};
+use crate::experiment::execute::{Execution, Outcome, Started, Step, execute, start};
 use crate::experiment::load::{Kind, Load};
 use crate::experiment::net::ends::Ends;
 use crate::experiment::plan::{Cell, Plan};
@@ -32,7 +32,7 @@ use iotrail_schema::comparison::Comparison;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::program_record::{Legal, TriedArm};
 use iotrail_schema::run_record::RunRecord;
-use iotrail_store::Store;
+use iotrail_store::{Store, default_path};
 
 /// The run as `--json` prints it.
 #[derive(Serialize)]
@@ -67,11 +67,7 @@ pub fn checked(plan: &mut Plan) -> Result<bool> {
         return Ok(true);
     }
     let stop: &AtomicBool = interrupt::raise_flag()?;
-    let mut tell = |name: &str, became: Option<&TriedArm>| {
-        if let Some(arm) = became {
-            terminal::say(&format!("{name}: {}", precheck_words(arm)));
-        }
-    };
+    let mut tell = |arm: &TriedArm| terminal::say(&format!("{}: {}", arm.name, precheck_words(arm)));
     let began = Instant::now();
     match precheck::check(plan, &mut tell, stop)? {
         Some((tried, expected)) => {
@@ -110,6 +106,43 @@ pub fn show(record: &RunRecord, json: bool, view: View<'_>) -> Result<Vec<Judged
 
 fn head(record: &RunRecord) -> Head {
     Head::of_run(record, builtin::ALL.iter().any(|(name, _)| *name == record.experiment))
+}
+
+/// Where a run is kept, and how it is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    /// The store that was named.
+    pub store: Option<&'a Path>,
+    pub json: bool,
+    pub full: bool,
+}
+
+/// Measures a plan from its start, and shows it. `None`: it was stopped, which has been said.
+pub fn whole(plan: &mut Plan, seed: u32, how: Shown<'_>) -> Result<Option<RunRecord>> {
+    // A store that cannot be written is found out before anything runs.
+    let path = how.store.map_or_else(default_path, |path| Ok(path.to_owned()))?;
+    let mut store = Store::create_or_open(&path)?;
+    let done = checked(plan).and_then(|goes_on| {
+        if !goes_on {
+            return Ok(None);
+        }
+        let started = start(plan, seed, &mut store)?;
+        measured(plan, &started, &mut store).map(Some)
+    });
+    if !matches!(done, Ok(Some(_))) {
+        store.abandon();
+    }
+    let Some((outcome, record)) = done? else {
+        terminal::say("stopped before anything was measured");
+        return Ok(None);
+    };
+    show(&record, how.json, View { full: how.full, again: &again(record.run, how.store) })?;
+    if outcome == Outcome::Finished {
+        return Ok(Some(record));
+    }
+    let (done, planned) = (record.done(), record.planned());
+    terminal::say(&format!("stopped: {done} of {planned} measurements are stored, as run {}", record.run));
+    Ok(None)
 }
 
 /// What shows a stored run again.

@@ -1,7 +1,7 @@
 //! A server's life: seconds told as they end, senders measured one after the other over the control connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::span::{self, Probes, Span};
 use iotrail_base::error::Result;
@@ -77,7 +77,7 @@ pub fn serve(
     stop: &AtomicBool,
 ) -> Result<ServedRecord> {
     let resident_before_bytes = span::resident();
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let started = iotrail_host::clock::unix_s();
     if how.trace == Trace::On {
         // Said now, and not to the first sender.
         Probes::attach(&mut Room::default(), server, how.trace, how.follow)?;

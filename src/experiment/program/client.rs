@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::options::ProgramOptions;
 use super::ready::{Ready, text_of};
 use iotrail_base::error::{Error, Result};
+use iotrail_base::words::last_line;
 use iotrail_host::limits;
 use iotrail_watch::end::{self, End};
 
@@ -75,8 +76,7 @@ fn drive(mut command: Command, name: &str, ready: &Ready, log: &File, give_up: &
     let began = Instant::now();
     let last = || {
         let text = text_of(log);
-        let last = text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("it printed nothing");
-        last.trim().to_owned()
+        last_line(&text).unwrap_or("it printed nothing").to_owned()
     };
     while !ready.is_there(log) {
         if give_up.load(Ordering::Relaxed) {

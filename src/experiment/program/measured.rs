@@ -1,7 +1,6 @@
 //! One run of a program as a measurement.
 
 use std::sync::atomic::AtomicBool;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::expected::Expected;
 use super::options::{ProgramOptions, Watched};
@@ -10,7 +9,8 @@ use crate::experiment::cell::Measured;
 use iotrail_answer::comparable;
 use iotrail_answer::doubt::doubts;
 use iotrail_base::error::{Error, Result};
-use iotrail_host::circumstances;
+use iotrail_base::words::last_line;
+use iotrail_host::{circumstances, clock};
 use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, Phases, Probe, Ring, SCHEMA, Warning};
 use iotrail_schema::program_record::ProgramRecord;
 use iotrail_schema::trace_record::TraceRecord;
@@ -23,7 +23,7 @@ const ENGINE: &str = "program";
 pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool) -> Result<Measured> {
     let cpus = iotrail_host::cpu::online()?;
     let before = circumstances::before(circumstances::Of { target: None, bytes: None, cpus: &cpus });
-    let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let started_unix_s = clock::unix_s();
     let watched = options.watch == Watched::All;
     let mut r = run(options, options.seed.unwrap_or(0), watched, expected.patience, stop)?;
     let mut around = before.after();
@@ -35,7 +35,7 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     }
     let interrupted = r.end == Ended::Stopped;
     if !interrupted && r.exit_status != expected.exit_status {
-        let last = r.output.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("it printed nothing").trim();
+        let last = last_line(&r.output).unwrap_or("it printed nothing");
         return Err(Error::machine(
             format!("{} ended with status {}, and before with {}: {last}", name(), r.exit_status, expected.exit_status),
             "run it by hand with the same settings",

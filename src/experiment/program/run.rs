@@ -20,7 +20,7 @@ use super::guard::{Guard, Patience};
 use super::options::ProgramOptions;
 use crate::experiment::schedule::padding;
 use iotrail_base::error::{Error, Result};
-use iotrail_base::words::span;
+use iotrail_base::words::{last_line, span};
 use iotrail_host::limits;
 use iotrail_load::cpus;
 use iotrail_probe::choice::Choice;
@@ -97,8 +97,8 @@ fn shell(line: Option<&str>, name: &str, input: &str) -> Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&out.stderr);
-    let said = said.lines().last().unwrap_or("");
-    Err(failed(format!("{}{}{said}", out.status, if said.is_empty() { "" } else { ": " })))
+    let said = last_line(&said).map(|line| format!(": {line}")).unwrap_or_default();
+    Err(failed(format!("{}{said}", out.status)))
 }
 
 fn tail(mut output: File, options: &ProgramOptions) -> Result<String> {

@@ -120,7 +120,7 @@ pub fn to_write(run: &RunRecord, arm: &str) -> Option<String> {
 
 fn only(of: &[String], but: &[String]) -> Vec<&'static setup_flag::SetupFlag> {
     let names = of.iter().filter(|f| !but.contains(f));
-    names.filter_map(|name| setup_flag::ALL.iter().find(|f| f.name == name)).collect()
+    names.filter_map(|name| setup_flag::find(name)).collect()
 }
 
 /// Arms that are not measured, and why; risks of those that are.
