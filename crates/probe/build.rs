@@ -17,8 +17,8 @@ fn main() {
         Ok(other) => panic!("no entry decoding for {other} yet: see src/bpf/arch.h"),
         Err(_) => panic!("cargo sets CARGO_CFG_TARGET_ARCH"),
     };
-    // The programs that follow completions, what lists processes, and what samples the CPUs: loaded apart.
-    for object in ["iotrail", "numbers", "profile"] {
+    // What sees rings made, the programs that follow completions, what lists processes, and what samples the CPUs: loaded apart.
+    for object in ["created", "iotrail", "numbers", "profile"] {
         SkeletonBuilder::new()
             .source(bpf.join(format!("{object}.bpf.c")))
             .clang_args([&format!("-D__TARGET_ARCH_{arch}"), "-mcpu=v3", "-Wall", "-Wno-unused-function"])

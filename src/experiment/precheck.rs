@@ -11,7 +11,7 @@ use super::program::guard::Patience;
 use super::program::options::{ProgramOptions, Watched};
 use super::program::run::{Ended, Run, ring_records, run};
 use iotrail_base::error::{self, Error, Result};
-use iotrail_base::words::{last_line, percent, plural};
+use iotrail_base::words::{last_line, percent};
 use iotrail_schema::program_record::{Legal, TriedArm, WatchedRun};
 use iotrail_schema::run_record::{ARM, CONTROL};
 use iotrail_schema::setup_flag;
@@ -109,7 +109,7 @@ fn once(options: &ProgramOptions, patience: Patience, stop: &AtomicBool) -> Resu
 }
 
 fn seen(arm: TriedArm, run: &Run) -> TriedArm {
-    TriedArm { rings: ring_records(&run.rings), watched: run.trace.as_deref().map(summed), ..arm }
+    TriedArm { rings: ring_records(run), watched: run.trace.as_deref().map(summed), ..arm }
 }
 
 /// Flags are changed without the probes.
@@ -268,9 +268,6 @@ fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<Str
         return Some(why);
     }
     let trace = r.trace.as_deref()?;
-    if let Some(why) = not_granted(r, trace) {
-        return Some(why);
-    }
     // Another command may do its I/O in another way: that is what it is compared for.
     if options.argv != as_is.options.argv || options.server != as_is.options.server {
         return None;
@@ -300,24 +297,6 @@ fn as_asked(r: &Run) -> Option<String> {
 
 fn error_share(trace: &TraceRecord) -> f64 {
     trace.total.errors as f64 / trace.total.ios.max(1) as f64
-}
-
-/// The kernel's own account of what it granted against what it was given.
-fn not_granted(r: &Run, trace: &TraceRecord) -> Option<String> {
-    let names = |bits: u32| setup_flag::names(bits & !setup_flag::bit("cqsize"), None).join(",");
-    let mut given: Vec<String> = r.rings.iter().map(|ring| names(ring.given.flags)).collect();
-    let kernel = trace.rings.iter().filter(|ring| !ring.found && ring.use_of.is_none());
-    let without_size =
-        |flags: &[String]| flags.iter().filter(|f| !f.starts_with("cqsize")).cloned().collect::<Vec<_>>().join(",");
-    let extra: Vec<String> = kernel
-        .map(|ring| without_size(&ring.flags))
-        .filter(|flags| {
-            let found = given.iter().position(|g| g == flags);
-            found.map(|i| given.swap_remove(i)).is_none()
-        })
-        .collect();
-    (!extra.is_empty())
-        .then(|| format!("{} has other flags than it was given: {}", plural(extra.len(), "ring"), extra.join("; ")))
 }
 
 /// The share of requests that are of other opcodes, and the opcode whose share differs most.

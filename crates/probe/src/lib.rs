@@ -16,6 +16,7 @@ mod carrier;
 pub mod choice;
 pub mod cost;
 mod counted;
+pub mod created;
 pub mod files;
 pub mod function;
 pub mod numbers;
@@ -43,6 +44,11 @@ pub mod watch;
 pub(crate) mod skel {
     #![allow(clippy::all, dead_code, non_camel_case_types, non_snake_case, unused)]
     include!(concat!(env!("OUT_DIR"), "/iotrail.skel.rs"));
+}
+
+pub(crate) mod created_skel {
+    #![allow(clippy::all, dead_code, non_camel_case_types, non_snake_case, unused)]
+    include!(concat!(env!("OUT_DIR"), "/created.skel.rs"));
 }
 
 pub(crate) mod numbers_skel {

@@ -42,6 +42,9 @@ pub struct ProgramRing {
     pub asked: Vec<String>,
     /// Setup flags that the kernel was given.
     pub granted: Vec<String>,
+    /// The kernel's io_uring_create event showed a ring with these flags; left out where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proven: Option<bool>,
     /// Why it was left as the program asked; left out where it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_as_asked: Option<String>,

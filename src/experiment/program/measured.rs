@@ -55,7 +55,7 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
         exit_status: r.exit_status,
         watched,
         figures,
-        rings: ring_records(&r.rings),
+        rings: ring_records(&r),
     };
     let (user_ns, system_ns) = r.cpu_ns.unzip();
     let mut m = Measurement {

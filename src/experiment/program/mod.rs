@@ -7,5 +7,6 @@ mod group;
 pub mod guard;
 pub mod measured;
 pub mod options;
+mod proof;
 pub mod ready;
 pub mod run;

@@ -18,6 +18,7 @@ use super::client::Client;
 use super::group::end_group;
 use super::guard::{Guard, Patience};
 use super::options::ProgramOptions;
+use super::proof::Proof;
 use crate::experiment::schedule::padding;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::{last_line, span};
@@ -49,6 +50,8 @@ pub struct Run {
     /// Both its outputs, as they came.
     pub output: String,
     pub rings: Vec<Ring>,
+    /// Of each ring whether the kernel's own event showed it with its flags; `None`: nobody looked.
+    pub proven: Option<Vec<bool>>,
     /// What the probes saw; `None`: it was not watched.
     pub trace: Option<Box<TraceRecord>>,
     pub end: Ended,
@@ -69,12 +72,14 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
     shell(options.prepare.as_deref(), "--prepare", "")?;
     let output = tempfile::tempfile()
         .map_err(|e| Error::machine("cannot make a file for the output", "see TMPDIR").because(e))?;
+    let proof = options.supervised.then(Proof::open);
     let run = match watched {
         true => run_watched(options, seed, patience, stop, &output),
         false => run_alone(options, seed, patience, stop, &output),
     };
     let mut run = run?;
     run.output = tail(output, options)?;
+    run.proven = proof.map_or(Ok(None), |proof| proof.end(&run.rings))?;
     shell(options.cleanup.as_deref(), "--cleanup", "")?;
     if run.end == Ended::ByItself {
         shell(options.check.as_deref(), "--check", &run.output)?;
@@ -190,7 +195,16 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
         let done = done?;
         (exit_status, wall_ns) = (status_of(done.status), done.wall_ns);
     }
-    Ok(Run { wall_ns, cpu_ns: Some(cpu_ns), exit_status, output: String::new(), rings, trace: None, end: ended })
+    Ok(Run {
+        wall_ns,
+        cpu_ns: Some(cpu_ns),
+        exit_status,
+        output: String::new(),
+        rings,
+        proven: None,
+        trace: None,
+        end: ended,
+    })
 }
 
 /// Its client's thread has taken the time by then.
@@ -303,18 +317,28 @@ fn run_watched(
         (exit_status, wall_ns) = (status_of(done.status), done.wall_ns);
     }
     let cpu_ns = record.total.cpu.user_ns.zip(record.total.cpu.system_ns);
-    Ok(Run { wall_ns, cpu_ns, exit_status, output: String::new(), rings, trace: Some(Box::new(record)), end })
+    Ok(Run {
+        wall_ns,
+        cpu_ns,
+        exit_status,
+        output: String::new(),
+        rings,
+        proven: None,
+        trace: Some(Box::new(record)),
+        end,
+    })
 }
 
 /// As they are recorded.
-pub fn ring_records(rings: &[Ring]) -> Vec<ProgramRing> {
-    let record = |ring: &Ring| ProgramRing {
+pub fn ring_records(run: &Run) -> Vec<ProgramRing> {
+    let record = |(i, ring): (usize, &Ring)| ProgramRing {
         pid: ring.tgid,
         asked: ring.asked_flags(),
         granted: ring.given_flags(),
+        proven: run.proven.as_ref().map(|proven| proven[i]),
         left_as_asked: ring.left_as_asked.clone(),
     };
-    rings.iter().map(record).collect()
+    run.rings.iter().enumerate().map(record).collect()
 }
 
 #[cfg(test)]

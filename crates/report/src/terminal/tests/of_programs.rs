@@ -15,7 +15,7 @@ fn flags(list: &str) -> Vec<String> {
 }
 
 fn tried(name: &str, flags_of: &str, watched: Option<WatchedRun>) -> TriedArm {
-    let ring = ProgramRing { pid: 7, asked: vec![], granted: flags(flags_of), left_as_asked: None };
+    let ring = ProgramRing { pid: 7, asked: vec![], granted: flags(flags_of), ..ProgramRing::default() };
     let dropped = None;
     TriedArm { name: name.into(), legal: Legal::Yes, reason: String::new(), rings: vec![ring], dropped, watched }
 }
