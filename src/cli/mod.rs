@@ -81,7 +81,7 @@ enum Command {
     /// Trace any program: where its I/O time goes, how completions come, what to change
     Trace(trace::TraceArgs),
     /// Run a program under other ring flags and settings, unchanged, in interleaved blocks
-    Try(r#try::TryArgs),
+    Try(Box<r#try::TryArgs>),
     /// Show what each process and ring does, every second
     Top(top::TopArgs),
     /// Measure a network load: a server, and a sender that checks every answer

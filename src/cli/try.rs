@@ -105,6 +105,10 @@ pub struct TryArgs {
     #[arg(long, value_name = "WHAT", requires = "server", value_parser = ready)]
     ready: Option<String>,
 
+    /// Where iotrail is stopped, or killed, let the program go on with the rings that it has (its next io_uring_setup fails with ENOSYS)
+    #[arg(long)]
+    leave_running: bool,
+
     /// Drop an arm whose watched run has requests in flight and completes none for this long
     #[arg(long, value_name = "TIME", default_value = "5s")]
     stall: Span,
@@ -216,6 +220,7 @@ fn experiment(args: &TryArgs) -> Result<String> {
     put("server", args.server.clone().map(Value::from));
     put("ready", args.ready.clone().map(Value::from));
     put("stall", Some(Value::from(time(args.stall.0))));
+    put("leave-running", args.leave_running.then(|| Value::from(true)));
     let watch = match args.watch {
         Watched::OnePerArm => None,
         Watched::All => Some("all"),

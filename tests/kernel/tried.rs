@@ -213,16 +213,19 @@ fn running(mark: &str) -> Vec<String> {
     texts.filter(|t| t.contains(mark) && !t.contains("iotrail")).collect()
 }
 
-/// By Ctrl-C and by SIGKILL, while it is watched and while it is timed: the program ends with its children.
+/// By Ctrl-C and by SIGKILL, while it is watched and while it is timed: the program ends with its children, or goes on where that is
+/// wanted.
 fn ended() -> Result<(), Failed> {
-    for (signal, watch) in
-        [("INT", "one-per-arm"), ("INT", "none"), ("TERM", "none"), ("KILL", "one-per-arm"), ("KILL", "none")]
-    {
+    let ends = [("INT", "one-per-arm"), ("INT", "none"), ("TERM", "none"), ("KILL", "one-per-arm"), ("KILL", "none")];
+    let all = ends.map(|(s, w)| (s, w, false)).into_iter().chain(ends.map(|(s, w)| (s, w, true)));
+    for (i, (signal, watch, stays)) in all.enumerate() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mark = format!("4.{}", 100_000 + std::process::id());
+        // Children of a killed one are still there when the next begins.
+        let mark = format!("4.{}", 100_000 * (i as u32 + 1) + std::process::id());
         let mut child = Command::new(env!("CARGO_BIN_EXE_iotrail"))
             .args(["try", "--watch", watch, "--env-arm", "A=1", "--store"])
             .arg(folder.path().join("s.db"))
+            .args(stays.then_some("--leave-running"))
             .args(["--", "sh", "-c", &format!("sleep {mark} & sleep {mark}")])
             .stderr(std::process::Stdio::null())
             .stdout(std::process::Stdio::null())
@@ -236,6 +239,15 @@ fn ended() -> Result<(), Failed> {
         let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
         assert!(sent.expect("kill").success());
         let status = child.wait().expect("it ends");
+        if stays {
+            // Both sleeps, before they end by themselves.
+            let asleep = running(&mark).into_iter().filter(|t| t.starts_with("sleep ")).count();
+            assert_eq!((asleep, status.code()), (2, (signal != "KILL").then_some(1)), "{signal} {watch}");
+            while !running(&mark).is_empty() {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            continue;
+        }
         let until = std::time::Instant::now() + std::time::Duration::from_secs(3);
         // The shell is killed with iotrail; its children, which nobody waits for any more, sleep on for 4 s.
         let left =
@@ -244,7 +256,7 @@ fn ended() -> Result<(), Failed> {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         assert_eq!(left(), Vec::<String>::new(), "{signal} {watch}");
-        assert_eq!(status.code(), (signal != "KILL").then_some(1), "{signal} {watch}");
+        assert_eq!(status.code(), (signal != "KILL").then_some(1), "{signal} {watch}: {status}");
     }
     Ok(())
 }

@@ -38,6 +38,8 @@ struct Raw {
     watch: Watched,
     server: Option<Argv>,
     ready: Option<String>,
+    #[serde(default)]
+    leave_running: bool,
     #[serde(default = "yes")]
     supervised: bool,
 }
@@ -103,6 +105,8 @@ pub struct ProgramOptions {
     pub watch: Watched,
     /// Whose client the program is: what is changed and counted is of this one.
     pub server: Option<Server>,
+    /// Where the measuring is stopped, or killed, it goes on with the rings that it has.
+    pub leave_running: bool,
     /// Its rings go through the supervisor. Without, nothing is changed and no ring is seen: for what the supervisor itself costs.
     pub supervised: bool,
     /// Of the block.
@@ -123,7 +127,7 @@ impl ProgramOptions {
 }
 
 /// The names of the options.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; 18] = [
     "program",
     "ring",
     "sq-idle",
@@ -140,6 +144,7 @@ pub const NAMES: [&str; 17] = [
     "watch",
     "server",
     "ready",
+    "leave-running",
     "supervised",
 ];
 
@@ -187,6 +192,7 @@ pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
         stall: raw.stall.map_or(STALL, |Span(stall)| stall),
         watch: raw.watch,
         server,
+        leave_running: raw.leave_running,
         supervised: raw.supervised,
         seed: None,
     })

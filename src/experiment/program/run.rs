@@ -132,8 +132,10 @@ fn configure(command: &mut Command, options: &ProgramOptions, seed: u32, output:
     command.stdin(Stdio::null()).stdout(to_file()?).stderr(to_file()?).process_group(0);
     let (name, value) = padding(seed);
     command.env(name, value).envs(options.env.iter().map(|(name, value)| (name, value)));
-    // SAFETY: one system call, which takes no lock and allocates nothing. The thread that starts it lives as long as it does.
-    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) };
+    if !options.leave_running {
+        // SAFETY: one system call, which takes no lock and allocates nothing. The thread that starts it lives as long as it does.
+        unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) };
+    }
     let cpus = options.cpus.as_deref().map(cpus_named).transpose()?;
     if let Some(cpus) = cpus {
         let mut set = CpuSet::new();
@@ -187,24 +189,19 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
     }
     let mut wall_ns = began.elapsed().as_nanos() as u64;
     let done = client.map(Client::end);
-    // Its number is still its own: it was not waited for.
-    end_group(pid);
-    let (mut exit_status, cpu_ns) = wait_for(pid)?;
+    let (mut exit_status, cpu_ns) = if ended == Ended::Stopped && options.leave_running {
+        (0, None)
+    } else {
+        // Its number is still its own: it was not waited for.
+        end_group(pid);
+        wait_for(pid).map(|(status, cpu_ns)| (status, Some(cpu_ns)))?
+    };
     let rings = supervisor.map_or(Ok(Vec::new()), Supervisor::end)?;
     if let (Some(done), Ended::ByItself) = (done, &ended) {
         let done = done?;
         (exit_status, wall_ns) = (status_of(done.status), done.wall_ns);
     }
-    Ok(Run {
-        wall_ns,
-        cpu_ns: Some(cpu_ns),
-        exit_status,
-        output: String::new(),
-        rings,
-        proven: None,
-        trace: None,
-        end: ended,
-    })
+    Ok(Run { wall_ns, cpu_ns, exit_status, output: String::new(), rings, proven: None, trace: None, end: ended })
 }
 
 /// Its client's thread has taken the time by then.
@@ -284,8 +281,10 @@ fn run_watched(
     let served = || client.as_ref().is_some_and(Client::is_over);
     let asks = || served() || stop.load(Ordering::Relaxed) || guard.borrow().stuck.is_some();
     let ended_it = std::cell::Cell::new(false);
+    let leaves = || options.leave_running && stop.load(Ordering::Relaxed);
     let to_pass_on = || {
         if !ended_it.replace(true)
+            && !leaves()
             && let Some(leader) = supervisor.borrow().as_ref().and_then(Supervisor::leader)
         {
             end_group(leader);
@@ -299,7 +298,7 @@ fn run_watched(
     let done = client.map(Client::end);
     let supervisor = supervisor.borrow_mut().take();
     let leader = supervisor.as_ref().and_then(Supervisor::leader);
-    leader.into_iter().for_each(end_group);
+    leader.into_iter().filter(|_| !leaves()).for_each(end_group);
     let rings = supervisor.map_or(Ok(Vec::new()), Supervisor::end)?;
     let record = traced?.record;
     let mut exit_status = match &record.subject {
