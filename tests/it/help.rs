@@ -72,7 +72,7 @@ fn options() -> End {
         ),
         (
             "try",
-            "--arm --check --cleanup --cpus --cpus-arm --cq-entries --env --env-arm --fail-on --full --help --json --metric --metric-file --plan \
+            "--arm --check --cleanup --cpus --cpus-arm --cq-entries --env --env-arm --fail-on --full --help --json --leave-running --metric --metric-file --plan \
                    --prepare --ready --repeats --ring --save --seed --server --sq-cpu --sq-idle --stall --store --watch",
         ),
         ("top", "--all --count --help --interval --json --one-in --pid"),
