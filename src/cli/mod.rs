@@ -6,13 +6,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, Parser, Subcommand};
+
+use crate::experiment::given::Given;
 
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Span;
 use iotrail_host::{limits, settings};
 use iotrail_report::terminal::{self, Style};
 
+pub mod advise;
 pub mod bench;
 pub mod check;
 pub mod compare;
@@ -82,6 +86,8 @@ enum Command {
     Trace(trace::TraceArgs),
     /// Run a program under other ring flags and settings, unchanged, in interleaved blocks
     Try(Box<r#try::TryArgs>),
+    /// Find the best legal configuration of a program or a load, and confirm it
+    Advise(Box<advise::AdviseArgs>),
     /// Show what each process and ring does, every second
     Top(top::TopArgs),
     /// Measure a network load: a server, and a sender that checks every answer
@@ -150,6 +156,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),
         Command::Try(args) => r#try::run(args),
+        Command::Advise(args) => advise::run(args),
         Command::Net(args) => net::run(args),
         Command::Lab(args) => lab::run(args),
         Command::List(args) => list::run(args),
@@ -223,6 +230,17 @@ fn wrong_use(text: &str, command: Option<&str>) -> Error {
     }
     let command = command.map_or_else(String::new, |c| format!(" {c}"));
     Error::input(what.join(" "), tip.map_or(format!("see `iotrail{command} --help`"), str::to_owned))
+}
+
+/// Of these options: those that were given, with their values as they were written.
+fn on_the_command_line(options: clap::Command, matches: &ArgMatches) -> Vec<Given> {
+    let is_given = |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let given = |arg: &clap::Arg| {
+        let values = matches.get_raw(arg.get_id().as_str())?;
+        let values = values.map(|v| v.to_string_lossy().into_owned()).collect();
+        Some(Given { name: arg.get_long()?.to_owned(), values })
+    };
+    options.get_arguments().filter(is_given).filter_map(given).collect()
 }
 
 #[cfg(test)]

@@ -33,9 +33,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    pub fn new(stop: Option<&Stop>) -> Self {
-        let whole = stop.and_then(|s| s.budget_s).and_then(|s| Duration::try_from_secs_f64(s).ok());
-        Self { began: Instant::now(), whole }
+    pub fn new(seconds: Option<f64>) -> Self {
+        Self { began: Instant::now(), whole: seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()) }
     }
 
     /// Whether another block, as long as the `blocks` up to now were in the middle, would end in time.

@@ -10,11 +10,12 @@ use super::load::Load;
 use super::plan::{Cell, Plan, difference};
 use super::schedule::{Slot, load_seed, order};
 use iotrail_answer::comparable::disturbances;
+use iotrail_answer::search::{self, State};
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::{Error, Kind, Result};
 use iotrail_host::clock;
 use iotrail_schema::measurement::Measurement;
-use iotrail_schema::run_record::Stop;
+use iotrail_schema::run_record::{ARM, Stop};
 use iotrail_store::Store;
 
 /// How a run ended.
@@ -34,6 +35,8 @@ pub enum Step<'a> {
     Begins { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
     /// One that others disturbed begins once more.
     Again { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
+    /// Of a search: a block is over.
+    Left { left: usize, leader: &'a str },
     /// The machine cannot do this cell; the run goes on without it.
     Untestable { cell: &'a Cell, reason: &'a Error },
 }
@@ -170,7 +173,13 @@ struct Slots<'e, 'a> {
 fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
     let (plan, started) = (execution.plan, execution.started);
     let done = started.planned - started.slots.len();
-    let budget = Budget::new(plan.stop.as_ref());
+    let seconds = plan
+        .search
+        .as_ref()
+        .filter(|s| s.found.is_none())
+        .map(|s| s.budget_s)
+        .or(plan.stop.as_ref().and_then(|s| s.budget_s));
+    let budget = Budget::new(seconds);
     // The first one may be what is left of a block that was interrupted: it is measured whatever is enough.
     let (mut block, mut blocks) = (started.slots.first().map(|s| s.repeat), 0);
     let mut slots = Slots {
@@ -182,10 +191,16 @@ fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
         measured_any: done > 0,
         disturbed: Vec::new(),
     };
+    let mut search = slots.search()?;
     for slot in &started.slots {
         if block != Some(slot.repeat) {
             if let Some(outcome) = slots.once_more()? {
                 return Ok(outcome);
+            }
+            search = slots.search()?;
+            blocks += u32::from(search.is_some());
+            if search.is_some() && !budget.has_room(blocks) {
+                break;
             }
             if let Some(rule) = plan.stop.as_ref() {
                 blocks += 1;
@@ -196,6 +211,14 @@ fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
             }
         }
         block = Some(slot.repeat);
+        if let Some(state) = &search {
+            if state.ended.is_some() {
+                break;
+            }
+            if !slots.is_left(state, slot.cell) {
+                continue;
+            }
+        }
         if let Some(outcome) = slots.first(*slot)? {
             return Ok(outcome);
         }
@@ -212,6 +235,24 @@ fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
 }
 
 impl Slots<'_, '_> {
+    /// Who is left of a search; `None`: nothing is searched for.
+    fn search(&mut self) -> Result<Option<State>> {
+        let Execution { plan, started, store, tell, .. } = &mut *self.e;
+        let searches = plan.search.as_ref().is_some_and(|s| s.found.is_none());
+        let record = if searches { store.load(started.run)? } else { None };
+        let state = record.as_ref().and_then(search::state);
+        if let Some(state) = state.as_ref().filter(|s| s.blocks > 0) {
+            tell(Step::Left { left: state.set().len(), leader: &plan.arms[state.leader] });
+        }
+        Ok(state)
+    }
+
+    fn is_left(&self, state: &State, cell: u32) -> bool {
+        let plan = self.e.plan;
+        let arm = plan.cells.iter().find(|c| c.number == cell).and_then(|c| c.params.get(ARM)?.as_str());
+        arm.and_then(|arm| plan.arms.iter().position(|a| a == arm)).is_none_or(|i| state.alive[i])
+    }
+
     /// `Some`: the run ends here.
     fn first(&mut self, slot: Slot) -> Result<Option<Outcome>> {
         if self.untestable.contains(&slot.cell) {

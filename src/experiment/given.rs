@@ -29,7 +29,7 @@ pub fn net_experiment(given: &[Given], repeats: u32, follow: Option<u32>) -> Res
     let mut load = Options::new();
     let mut lists: Vec<(&str, Vec<Value>)> = Vec::new();
     for Given { name, values } in given {
-        let parsed = values.iter().map(|text| value(name, text)).collect::<Result<Vec<_>>>()?;
+        let parsed = values.iter().map(|text| value(Kind::Net, name, text)).collect::<Result<Vec<_>>>()?;
         let mut seen = HashSet::new();
         if let Some(twice) = values.iter().find(|v| !seen.insert(*v)) {
             return Err(Error::input(format!("--{name} has {twice} twice"), "give each value once"));
@@ -72,12 +72,17 @@ pub fn net_experiment(given: &[Given], repeats: u32, follow: Option<u32>) -> Res
     })
 }
 
-/// As the option takes it: text, or the number that is meant.
-fn value(name: &str, text: &str) -> Result<Value> {
-    let numbers = [text.parse().ok().map(Value::Integer), text.parse().ok().map(Value::Float)];
+/// As the option takes it: text, or the number or the truth that is meant.
+pub fn value(kind: Kind, name: &str, text: &str) -> Result<Value> {
+    let numbers = [
+        text.parse().ok().map(Value::Boolean),
+        text.parse().ok().map(Value::Integer),
+        text.parse().ok().map(Value::Float),
+    ];
     let takes = |value: &Value| {
-        settled(Kind::Net, [(name.to_owned(), value.clone())].into_iter().collect()).map_err(|why| {
-            Error::input(format!("--{name} does not take '{text}': {why}"), "see `iotrail net bench --help`")
+        settled(kind, [(name.to_owned(), value.clone())].into_iter().collect()).map_err(|why| {
+            let page = if kind == Kind::Net { "net bench" } else { "bench" };
+            Error::input(format!("--{name} does not take '{text}': {why}"), format!("see `iotrail {page} --help`"))
         })
     };
     let as_text = Value::String(text.to_owned());

@@ -1,6 +1,7 @@
 //! A question put to the machine: a TOML file or a built-in name → plan of cells → schedule → measurements, each stored
 //! as it ends.
 
+pub mod advise;
 pub mod builtin;
 pub mod cell;
 pub mod emulated;

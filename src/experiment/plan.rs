@@ -21,6 +21,7 @@ use iotrail_load::options::{EngineKind, LoadOptions};
 use iotrail_schema::measurement;
 use iotrail_schema::program_record::TriedArm;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
+use iotrail_schema::search_record::SearchRecord;
 
 /// What one watched cell costs beside its load: processes started, probes attached and drained, the result stored.
 /// For the estimate only; while a run goes on, its own pace takes the place of this.
@@ -61,6 +62,8 @@ pub struct Plan {
     pub target: Option<PathBuf>,
     pub size: Option<u64>,
     pub cells: Vec<Cell>,
+    /// What is searched for among the arms.
+    pub search: Option<SearchRecord>,
     /// Of a program: what became of its arms before they were measured, and what their runs are held against.
     pub tried: Vec<TriedArm>,
     pub expected: Option<Expected>,
@@ -190,6 +193,7 @@ pub fn plan(
         size: target.size.map(|b| b.0),
         cells,
         tried: Vec::new(),
+        search: None,
         expected: None,
         each: None,
     })
@@ -312,6 +316,7 @@ impl Plan {
             axes: self.axes.clone(),
             arms: self.arms.clone(),
             tried: self.tried.clone(),
+            search: self.search.clone(),
             expectations: self.expectations.clone(),
             metrics: self.metrics.clone(),
             equivalent_within: self.equivalent_within,

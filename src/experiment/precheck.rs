@@ -108,6 +108,26 @@ fn once(options: &ProgramOptions, patience: Patience, stop: &AtomicBool) -> Resu
     Ok(Some(run).filter(|r| r.end != Ended::Stopped && !stop.load(Ordering::Relaxed)))
 }
 
+/// Below this share of a CPU there is nothing that a thread could save by polling.
+const WORTH_POLLING: f64 = 0.05;
+
+/// Of a search: arms that what was watched makes pointless are left out, with the reason.
+pub fn spare(plan: &mut Plan) {
+    let Some(seen) = plan.tried.first().and_then(|t| t.watched.as_ref()) else { return };
+    let Some(cpu) = seen.cpu_per_io_ns else { return };
+    let share = cpu * seen.completions as f64 / seen.elapsed_ns.max(1) as f64;
+    if share >= WORTH_POLLING {
+        return;
+    }
+    for cell in &mut plan.cells {
+        if matches!(&cell.load, Load::Program(o) if o.change.flags().is_some_and(|f| f.contains("sqpoll"))) {
+            cell.untestable.get_or_insert_with(|| {
+                format!("sqpoll: the program uses {} of a CPU, and a thread that polls uses one", percent(share))
+            });
+        }
+    }
+}
+
 fn seen(arm: TriedArm, run: &Run) -> TriedArm {
     TriedArm { rings: ring_records(run), watched: run.trace.as_deref().map(summed), ..arm }
 }

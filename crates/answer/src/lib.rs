@@ -18,6 +18,7 @@ pub mod group;
 pub mod head;
 pub mod losses;
 pub mod per_io;
+pub mod search;
 pub mod spread;
 pub mod timeline;
 pub mod timelines;

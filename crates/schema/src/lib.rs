@@ -16,6 +16,7 @@ pub mod program_record;
 pub mod recorded;
 pub mod run_record;
 pub mod runnable;
+pub mod search_record;
 pub mod setup_flag;
 pub mod stage;
 pub mod timeline;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::comparison::Comparison;
 use crate::measurement::Measurement;
 use crate::program_record::TriedArm;
+use crate::search_record::SearchRecord;
 use iotrail_base::corruption::Corruption;
 
 pub const SCHEMA: &str = "iotrail.run/1";
@@ -90,6 +91,9 @@ pub struct RunRecord {
     /// Of a program's run: what became of each arm before it was measured; printed as `arms`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<TriedArm>,
+    /// Of `iotrail advise`: what is searched for among the arms; left out elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchRecord>,
     /// What the arms are compared on; empty: what the table is about.
     #[serde(default)]
     pub metrics: Vec<String>,
@@ -207,6 +211,7 @@ impl RunRecord {
             axes: Vec::new(),
             arms: Vec::new(),
             tried: Vec::new(),
+            search: None,
             metrics: Vec::new(),
             equivalent_within: None,
             expectations: Vec::new(),

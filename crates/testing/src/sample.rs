@@ -282,6 +282,7 @@ pub fn run() -> RunRecord {
         axes: Vec::new(),
         arms: Vec::new(),
         tried: Vec::new(),
+        search: None,
         metrics: Vec::new(),
         equivalent_within: None,
         expectations: Vec::new(),

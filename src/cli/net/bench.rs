@@ -5,9 +5,9 @@
 
 use std::path::PathBuf;
 
-use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
+use crate::cli::on_the_command_line;
 use crate::cli::run::measured::{self, Shown};
 use crate::cli::run::outline;
 use crate::experiment::cell::Measured;
@@ -95,14 +95,7 @@ impl Args for BenchArgs {
 
 impl FromArgMatches for BenchArgs {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
-        let load = NetOptions::augment_args(Command::new("load"));
-        let is_given = |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
-        let given = |arg: &clap::Arg| {
-            let values = matches.get_raw(arg.get_id().as_str())?;
-            let values = values.map(|v| v.to_string_lossy().into_owned()).collect();
-            Some(Given { name: arg.get_long()?.to_owned(), values })
-        };
-        let given = load.get_arguments().filter(is_given).filter_map(given).collect();
+        let given = on_the_command_line(NetOptions::augment_args(Command::new("load")), matches);
         Ok(Self { given, run: RunArgs::from_arg_matches(matches)? })
     }
 

@@ -22,6 +22,10 @@ pub struct Progress {
     each: Duration,
     /// Reasons that have been told: one reason often holds for many cells, and the report names them all.
     told: Vec<String>,
+    /// It takes no longer.
+    budget: Option<Duration>,
+    /// How far a search is.
+    search: Option<String>,
 }
 
 impl Progress {
@@ -38,6 +42,8 @@ impl Progress {
             before: started.planned - started.slots.len(),
             each: plan.estimate().stated / planned,
             told: Vec::new(),
+            budget: plan.search.as_ref().and_then(|s| Duration::try_from_secs_f64(s.budget_s).ok()),
+            search: None,
         }
     }
 
@@ -46,7 +52,12 @@ impl Progress {
             Step::Begins { done, planned, repeat, cell } => {
                 let left = self.left(*done, *planned);
                 self.bar.set_position(*done as u64);
-                self.bar.set_message(format!("{} left · repeat {repeat} · {}", minutes(left), sanitise(&cell.label)));
+                self.bar.set_message(format!(
+                    "{}{} left · repeat {repeat} · {}",
+                    self.search.as_deref().unwrap_or_default(),
+                    minutes(left),
+                    sanitise(&cell.label)
+                ));
                 self.bar.tick();
             }
             Step::Again { done, planned, repeat, cell } => {
@@ -57,6 +68,9 @@ impl Progress {
                     sanitise(&cell.label)
                 ));
                 self.bar.tick();
+            }
+            Step::Left { left, leader } => {
+                self.search = Some(format!("{left} candidates left, {} leads · ", sanitise(leader)));
             }
             Step::Untestable { cell, reason } => {
                 let reason = reason.to_string();
@@ -80,7 +94,8 @@ impl Progress {
     fn left(&self, done: usize, planned: usize) -> Duration {
         let here = done.saturating_sub(self.before) as u32;
         let each = if here == 0 { self.each } else { self.began.elapsed() / here };
-        each * planned.saturating_sub(done) as u32
+        let all = each * planned.saturating_sub(done) as u32;
+        self.budget.map_or(all, |budget| all.min(budget.saturating_sub(self.began.elapsed())))
     }
 
     pub fn end(&self) {

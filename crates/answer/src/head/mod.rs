@@ -2,6 +2,7 @@
 //! the run's comparisons alone, whatever the experiment; the conclusions say the rest.
 
 mod across;
+pub mod advice;
 mod change;
 mod effect;
 pub mod forest;
@@ -58,6 +59,9 @@ const ALSO: usize = 2;
 impl Head {
     /// `is_built_in`: the run's experiment is one that `run` knows by its name.
     pub fn of_run(run: &RunRecord, is_built_in: bool) -> Head {
+        if let Some(head) = advice::of_run(run) {
+            return head;
+        }
         let metrics = metrics(run);
         let arms = |metric: Metric| -> Vec<ByArm<'_>> {
             let of = |arm: &'_ String| of_arm(run, metric, arm);

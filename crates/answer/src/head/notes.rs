@@ -18,7 +18,9 @@ const BETWEEN_NS: f64 = 0.5e9;
 
 pub fn of_run(run: &RunRecord) -> Vec<String> {
     let mut notes = Vec::new();
-    if run.done() < run.planned() {
+    // A search measures what it needs.
+    let searched = run.search.is_some() && run.finished_unix_s.is_some();
+    if run.done() < run.planned() && !searched {
         notes.push(format!(
             "partial run: {} of {} measurements; the answer covers only these",
             run.done(),
@@ -35,6 +37,7 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
     let all = || run.cells.iter().flat_map(|c| &c.measurements);
     match all().filter(|m| m.probe.mode == "off").count() {
         0 => {}
+        _ if run.search.is_some() => {}
         // One run of each arm was.
         _ if run.tried.iter().any(|t| t.watched.is_some()) => {}
         n if n == run.done() => notes.push("not watched: what delivered the completions is not known".into()),

@@ -1,0 +1,206 @@
+//! The answer of a search: what is recommended, how much better it is than what there is now, in blocks that the search has not
+//! seen; or to stay. See `crate::search`.
+
+use super::change::{called, range};
+use super::effect::{Effect, of_arm};
+use super::{Head, notes, program, why};
+use crate::compare::{Metric, metrics};
+use crate::search::{self, State};
+use crate::unit::Unit;
+use iotrail_base::words::{list, percent, plural};
+use iotrail_schema::comparison::Verdict;
+use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::search_record::{Candidate, Ended, Found, SearchRecord};
+
+/// Where candidates may be better than what there is by more than this, nothing is told so far.
+const TOLD: f64 = 0.1;
+
+/// Candidates named beside the recommended one.
+const BESIDE: usize = 4;
+
+/// `None`: the run searches for nothing.
+pub fn of_run(run: &RunRecord) -> Option<Head> {
+    let search = run.search.as_ref()?;
+    let head = match &search.found {
+        Some(found) => confirmed(run, search, found),
+        None => searched(run, search, &search::state(run)?),
+    };
+    let notes = program::notes(run).into_iter().chain(notes::of_run(run)).collect();
+    Some(Head { notes, on: notes::of_one_host(run), ..head })
+}
+
+/// The candidate of the set that takes least to adopt; among those the first in the set.
+pub fn recommended<'s>(search: &'s SearchRecord, set: &[String], leader: &str) -> Option<&'s Candidate> {
+    let in_set = search.candidates.iter().filter(|c| set.contains(&c.name));
+    in_set.min_by_key(|c| (c.effort, c.name != leader))
+}
+
+/// Names of those that are left, the least effort first.
+pub fn set(run: &RunRecord, search: &SearchRecord, state: &State) -> Vec<String> {
+    let mut left: Vec<&Candidate> =
+        state.set().into_iter().filter_map(|i| search.candidates.iter().find(|c| c.name == run.arms[i])).collect();
+    left.sort_by_key(|c| c.effort);
+    left.into_iter().map(|c| c.name.clone()).collect()
+}
+
+/// Of a confirmation: the recommended candidate against what there is, in fresh blocks.
+fn confirmed(run: &RunRecord, search: &SearchRecord, found: &Found) -> Head {
+    let (base, arm) = (run.arms.first().map_or("", String::as_str), run.arms.last().map_or("", String::as_str));
+    let unit = Unit::of_run(run);
+    let objective = objective(run, search);
+    // What the probes watch is there for the reasons.
+    let unwatched = |e: &Effect<'_>| e.b.params.get("trace").and_then(|v| v.as_str()) != Some("auto");
+    let effects: Vec<Effect<'_>> = objective.map(|m| of_arm(run, m, arm)).unwrap_or_default();
+    let its = effects.iter().find(|e| unwatched(e));
+    let blocks = its.map_or(0, |e| e.b.measurements.len());
+    let fresh = format!("in {} that the search has not seen", plural(blocks, "block"));
+    let name = objective.map_or_else(|| search.objective.clone(), |m| called(m, unit));
+    let is_better = its.is_some_and(|e| better(objective, e) == Some(true));
+    let answer = match (its, objective) {
+        (Some(e), Some(metric)) if is_better => format!("{arm}: {} than now, {fresh}", range(metric, unit, &[e], true)),
+        (Some(e), _) => {
+            let [low, high] = e.c.ci95.unwrap_or([f64::NAN; 2]);
+            format!(
+                "stay as you are: {arm} led the search, and {fresh} its {name} is {low:.3}–{high:.3} times that of now"
+            )
+        }
+        (None, _) => format!("{arm} led the search; it was not confirmed"),
+    };
+    let candidate = search.candidates.iter().find(|c| c.name == arm);
+    let advice =
+        candidate.filter(|_| is_better).map(|c| format!("use {arm} ({}){}", c.effort.words(), price(run, arm)));
+    let how = candidate.into_iter().filter(|_| is_better).flat_map(|c| c.how.iter().cloned());
+    let others: Vec<String> = found.set.iter().filter(|name| *name != arm).cloned().collect();
+    let watched: Vec<Effect<'_>> = effects.iter().filter(|e| !unwatched(e)).copied().collect();
+    let reasons = match run.tried.is_empty() {
+        true => why::of(run, base, arm, &watched).0,
+        false => program::why(run, base, arm),
+    };
+    Head {
+        answer,
+        when: None,
+        why: reasons.filter(|_| is_better),
+        advice: Some(advice.unwrap_or_else(|| "nothing: what was found is not there in fresh blocks".into())),
+        also: how.chain([how_found(found, &others, search)]).collect(),
+        table: None,
+        forest: None,
+        notes: Vec::new(),
+        on: None,
+    }
+}
+
+/// Of the search itself.
+fn searched(run: &RunRecord, search: &SearchRecord, state: &State) -> Head {
+    let set = set(run, search, state);
+    let base = run.arms.first().map_or("", String::as_str);
+    let of = plural(run.arms.len(), "candidate");
+    let name = objective(run, search).map_or_else(|| search.objective.clone(), |m| called(m, Unit::of_run(run)));
+    let stays = set.iter().any(|name| name == base);
+    let leader = run.arms.get(state.leader).map_or("", String::as_str);
+    let answer = match (stays, state.blocks) {
+        (_, 0) => "nothing was compared: no block is whole".into(),
+        (true, _) if set.len() == 1 => format!("stay as you are: the best of {of} by {name}"),
+        (true, _) => match difference(run, search, &set) {
+            Some(most) if most <= TOLD => {
+                format!("stay as you are: none of {of} is better by {name} by more than {}", percent(most))
+            }
+            most => {
+                let most = most.map(|most| format!(": up to {} is open", percent(most))).unwrap_or_default();
+                format!("undecided: {} of {of} are left after {}{most}", set.len(), plural(state.blocks, "block"))
+            }
+        },
+        (false, _) if set.len() == 1 => {
+            format!("{leader} is the best of {of} by {name}; not confirmed in fresh blocks")
+        }
+        (false, _) => format!("{} of {of} cannot be told from the best by {name}: {}", set.len(), list(&set)),
+    };
+    let found = Found {
+        run: run.run,
+        set: set.clone(),
+        leader: leader.into(),
+        measurements: state.measurements,
+        compared: run.cells.iter().filter(|c| !c.measurements.is_empty()).count() as u64,
+        ended: ended(run, state),
+    };
+    let others: Vec<String> = set.iter().filter(|name| *name != base).cloned().collect();
+    let advice = match answer.starts_with("stay") {
+        true => "nothing".to_owned(),
+        false => "search for longer: --budget".to_owned(),
+    };
+    let broken =
+        run.arms.iter().zip(&state.broken).filter_map(|(arm, why)| Some(format!("{arm} breaks {}", why.as_ref()?)));
+    Head {
+        answer,
+        when: None,
+        why: None,
+        advice: Some(advice),
+        also: broken.take(BESIDE).chain([how_found(&found, &others, search)]).collect(),
+        table: None,
+        forest: None,
+        notes: Vec::new(),
+        on: None,
+    }
+}
+
+/// Why it ended.
+pub fn ended(run: &RunRecord, state: &State) -> Ended {
+    state.ended.unwrap_or(if run.finished_unix_s.is_some() { Ended::Budget } else { Ended::Stopped })
+}
+
+fn objective(run: &RunRecord, search: &SearchRecord) -> Option<Metric> {
+    metrics(run);
+    search.objective.parse().ok()
+}
+
+/// Whether the interval says that it is better; `None`: there is none.
+fn better(metric: Option<Metric>, e: &Effect<'_>) -> Option<bool> {
+    let [low, high] = e.c.ci95?;
+    Some(if metric?.higher_is_better() { low > 1.0 } else { high < 1.0 })
+}
+
+/// The most by which a candidate of the set may be better than what there is.
+fn difference(run: &RunRecord, search: &SearchRecord, set: &[String]) -> Option<f64> {
+    let metric = objective(run, search)?;
+    let of = |name: &String| {
+        let [low, high] = of_arm(run, metric, name).first()?.c.ci95?;
+        Some(if metric.higher_is_better() { high - 1.0 } else { 1.0 / low.max(f64::MIN_POSITIVE) - 1.0 })
+    };
+    set.iter().filter_map(of).max_by(f64::total_cmp).map(|x| x.max(0.0))
+}
+
+/// What gets worse with it.
+fn price(run: &RunRecord, arm: &str) -> String {
+    let unit = Unit::of_run(run);
+    let worse = metrics(run).into_iter().filter_map(|metric| {
+        let effects = of_arm(run, metric, arm);
+        let worse = effects.iter().find(|e| e.c.verdict == Verdict::Slower)?;
+        Some(range(metric, unit, &[worse], true))
+    });
+    let worse: Vec<String> = worse.collect();
+    if worse.is_empty() { String::new() } else { format!("; the price: {}", list(&worse)) }
+}
+
+/// `searched 16 candidates with 96 measurements (run 7); in one set with it: …`.
+fn how_found(found: &Found, others: &[String], search: &SearchRecord) -> String {
+    let ended = match found.ended {
+        Ended::OneLeft => "one was left",
+        Ended::Equivalent => "those left are equivalent",
+        Ended::Budget => "the budget was used up",
+        Ended::Stopped => "it was stopped",
+    };
+    let effort = |name: &String| {
+        let effort = search.candidates.iter().find(|c| c.name == *name).map(|c| format!(" ({})", c.effort.words()));
+        name.clone() + &effort.unwrap_or_default()
+    };
+    let mut named: Vec<String> = others.iter().take(BESIDE).map(effort).collect();
+    if others.len() > BESIDE {
+        named.push(format!("{} more", others.len() - BESIDE));
+    }
+    let beside = if named.is_empty() { String::new() } else { format!("; not to be told from it: {}", list(&named)) };
+    format!(
+        "searched {} with {} (run {}; {ended}){beside}",
+        plural(found.compared as usize, "candidate"),
+        plural(found.measurements as usize, "measurement"),
+        found.run
+    )
+}

@@ -1,0 +1,102 @@
+//! A search for the best of several candidates (`iotrail advise`): what it looks for, and what became of it.
+
+use serde::{Deserialize, Serialize};
+
+/// What a run searches for. Its arms are the candidates, the first of them what there is now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SearchRecord {
+    /// The metric that is to be best.
+    pub objective: String,
+    /// Candidates that break one of these are out.
+    pub constraints: Vec<Constraint>,
+    /// Seconds that the search may take.
+    pub budget_s: f64,
+    /// In the order of the arms.
+    pub candidates: Vec<Candidate>,
+    /// Of a confirmation: the search that it confirms; left out of the search's own run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Found>,
+}
+
+/// `p99 < 2 ms`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Constraint {
+    /// The metric.
+    pub metric: String,
+    /// It must be below the limit; otherwise above.
+    pub below: bool,
+    /// In the metric's unit: ns, or a number.
+    pub limit: f64,
+    /// As it was given.
+    pub text: String,
+}
+
+/// One configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Its arm.
+    pub name: String,
+    /// What adopting it takes.
+    pub effort: Effort,
+    /// What to write or to run to have it, a line each.
+    pub how: Vec<String>,
+}
+
+/// What adopting a configuration takes, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// It is what there is.
+    None,
+    /// How it is started, or a setting of the host.
+    Setting,
+    /// A flag of io_uring_setup.
+    Flag,
+    /// Some lines of the program.
+    Lines,
+    /// Another way of doing I/O.
+    Redesign,
+}
+
+impl Effort {
+    pub fn words(self) -> &'static str {
+        match self {
+            Effort::None => "nothing",
+            Effort::Setting => "a setting",
+            Effort::Flag => "a flag",
+            Effort::Lines => "a few lines",
+            Effort::Redesign => "a redesign",
+        }
+    }
+}
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// The search, in the same store.
+    pub run: i64,
+    /// The set that cannot be told from the best, least effort first.
+    pub set: Vec<String>,
+    /// The best by its mean.
+    pub leader: String,
+    /// Measurements that it made.
+    pub measurements: u64,
+    /// Candidates that it compared.
+    pub compared: u64,
+    /// Why it ended.
+    pub ended: Ended,
+}
+
+/// Why a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// One candidate is better than all others.
+    OneLeft,
+    /// Those that are left do not differ by more than matters.
+    Equivalent,
+    /// The time or the blocks were used up.
+    Budget,
+    /// It was stopped.
+    Stopped,
+}

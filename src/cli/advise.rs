@@ -1,0 +1,411 @@
+//! `iotrail advise`: searches for the best legal configuration of a program or of a described load, and confirms it in fresh blocks
+//! against what there is now.
+//!
+//! Exit status: 0 when there is an answer, *stay* included; 1 when it was stopped before; 2, 3, 4 and 70 as everywhere.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use serde::Serialize;
+use toml::{Table, Value};
+
+use crate::cli::on_the_command_line;
+use crate::cli::run::{measured, outline};
+use crate::experiment::advise::candidates::{NOW, Placement, Proposed, of_load, of_program};
+use crate::experiment::advise::objective;
+use crate::experiment::execute::{Outcome, Started, nothing_to_resume, resume, start};
+use crate::experiment::file::parse;
+use crate::experiment::given::{Given, value};
+use crate::experiment::load::Kind;
+use crate::experiment::plan::{Facts, Plan, Target, absolute, plan};
+use crate::experiment::schedule::fresh_seed;
+use crate::experiment::{cell, precheck};
+use iotrail_answer::compare::Metric;
+use iotrail_answer::head::{Head, advice};
+use iotrail_answer::search;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::units::Span;
+use iotrail_load::cpus;
+use iotrail_load::options::{LoadOptions, Rw};
+use iotrail_report::terminal::{self, View};
+use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::search_record::{Found, SearchRecord};
+use iotrail_store::{Store, default_path};
+
+/// Blocks of a search, at most.
+const BLOCKS: u32 = 40;
+/// Of a confirmation.
+const FRESH: u32 = 12;
+/// What a load measures, where nothing is said.
+const RUNTIME: &str = "400ms";
+const WARMUP: &str = "80ms";
+/// Experiments that it makes.
+const SEARCH: &str = "advise";
+const CONFIRM: &str = "advise-confirm";
+
+#[derive(Debug)]
+pub struct AdviseArgs {
+    /// Options of the load.
+    given: Vec<Given>,
+    load: LoadOptions,
+    own: OwnArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "iotrail advise [OPTIONS] -- CMD [ARGS]...
+       iotrail advise [OPTIONS] [OPTIONS OF bench]",
+    after_help = "What is recommended is measured once more, against what there is, in blocks that the search has not seen. Examples:
+  iotrail advise -- ./server-bench
+  iotrail advise --metric 'tps=/tps = ([0-9.]+)/' --constraint 'p99<2ms' -- pgbench -T 5 db
+  iotrail advise --file /data/f --rw randread --depth 16 --wait peek
+  iotrail advise --rw nop --depth 16 --objective cpu"
+)]
+struct OwnArgs {
+    /// Search for the best of this: iops, p50, p99, p99.9, mean, cpu, elapsed, or a --metric's name (default: iops of a load; of a
+    /// program its first --metric, else elapsed)
+    #[arg(long, value_name = "METRIC")]
+    objective: Option<String>,
+
+    /// Leave out what breaks this: METRIC<LIMIT or METRIC>LIMIT, as p99<2ms; cpus: CPUs that are used. May be repeated
+    #[arg(long = "constraint", value_name = "METRIC<LIMIT")]
+    constraints: Vec<String>,
+
+    /// Search for no longer than this; the confirmation comes after
+    #[arg(long, value_name = "TIME", default_value = "3m")]
+    budget: Span,
+
+    /// Use a figure that the program prints, as `iotrail try` does: NAME=REGEX or NAME=$.json.path. May be repeated
+    #[arg(long = "metric", value_name = "NAME=REGEX[:less|:more]", requires = "command")]
+    metrics: Vec<String>,
+
+    /// Check the results of each run of the program: a shell command with its output as input
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    check: Option<String>,
+
+    /// Run this shell command before each run of the program
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    prepare: Option<String>,
+
+    /// Run this shell command after each run of the program
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    cleanup: Option<String>,
+
+    /// Start this server for each run, supervised, and stop it after; CMD is its client
+    #[arg(long, value_name = "COMMAND", requires = "ready")]
+    server: Option<String>,
+
+    /// Wait for the server by this: port:N (on the loopback), file:PATH, or log:REGEX in what it prints
+    #[arg(long, value_name = "WHAT", requires = "server")]
+    ready: Option<String>,
+
+    /// Write the confirmation as an experiment to FILE, for `iotrail run FILE` here or on other machines
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    /// Go on with the last search that was not finished
+    #[arg(long)]
+    resume: bool,
+
+    /// Print the candidates; run nothing
+    #[arg(long)]
+    plan: bool,
+
+    /// Print everything, not the answer alone
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+
+    /// Print JSON on standard output
+    #[arg(long)]
+    json: bool,
+
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    #[arg(long, value_name = "PATH")]
+    store: Option<PathBuf>,
+
+    /// Program to find the best configuration of, run once for each measurement
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+impl Args for AdviseArgs {
+    fn augment_args(command: Command) -> Command {
+        // The probes watch what they have to.
+        OwnArgs::augment_args(LoadOptions::augment_args(command).mut_arg("trace", |arg| arg.hide(true)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for AdviseArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let given = on_the_command_line(LoadOptions::augment_args(Command::new("load")), matches);
+        Ok(Self { given, load: LoadOptions::from_arg_matches(matches)?, own: OwnArgs::from_arg_matches(matches)? })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// What is searched in: the experiment's parts that candidates share.
+struct Subject {
+    kind: Kind,
+    load: Table,
+    proposed: Vec<Proposed>,
+    /// What the search goes by.
+    search: SearchRecord,
+    metrics: Vec<String>,
+}
+
+/// As `--json` prints it.
+#[derive(Serialize)]
+struct Advised<'a> {
+    head: &'a Head,
+    search: &'a RunRecord,
+    confirmation: Option<&'a RunRecord>,
+}
+
+pub fn run(args: &AdviseArgs) -> Result<u8> {
+    let subject = subject(args)?;
+    let mut search = planned(&subject, None)?;
+    let seed = fresh_seed();
+    if args.own.plan {
+        outline::show(&search, seed, args.own.json)?;
+        return Ok(0);
+    }
+    if let Some(path) = args.own.save.as_ref().filter(|path| path.exists()) {
+        return Err(Error::input(format!("{} is there already", path.display()), "name a new file"));
+    }
+    let path = args.own.store.clone().map_or_else(default_path, Ok)?;
+    let mut store = match args.own.resume {
+        true => Store::open(&path)?.ok_or_else(|| nothing_to_resume(SEARCH, &path))?,
+        false => Store::create_or_open(&path)?,
+    };
+    let done = advised(args, &subject, &mut search, seed, &mut store);
+    if !matches!(done, Ok(Some(_))) {
+        store.abandon();
+    }
+    let Some((stopped, searched, confirmation)) = done? else {
+        terminal::say("stopped before anything was measured");
+        return Ok(1);
+    };
+    let record = confirmation.as_ref().unwrap_or(&searched);
+    let head = Head::of_run(record, false);
+    if args.own.json {
+        terminal::print_json(&Advised { head: &head, search: &searched, confirmation: confirmation.as_ref() })?;
+    } else {
+        let again = measured::again(record.run, args.own.store.as_deref());
+        terminal::show(&terminal::run(record, &head, View { full: args.own.full, again: &again }))?;
+    }
+    if stopped {
+        terminal::say("stopped: the answer is from what was measured; go on with the same options and --resume");
+    }
+    Ok(u8::from(stopped))
+}
+
+/// Searches, then confirms. Whether it was stopped; the search; the confirmation. `None`: it was stopped before anything was measured.
+fn advised(
+    args: &AdviseArgs,
+    subject: &Subject,
+    search: &mut Plan,
+    seed: u32,
+    store: &mut Store,
+) -> Result<Option<(bool, RunRecord, Option<RunRecord>)>> {
+    if !measured::checked(search)? {
+        return Ok(None);
+    }
+    precheck::spare(search);
+    let started: Started = match args.own.resume {
+        true => resume(search, store, iotrail_host::kernel::release().as_deref())?,
+        false => start(search, seed, store)?,
+    };
+    let (outcome, searched) = measured::measured(search, &started, store)?;
+    let stopped = outcome != Outcome::Finished;
+    let Some(found) = found(&searched).filter(|_| !stopped) else { return Ok(Some((stopped, searched, None))) };
+    let chosen = advice::recommended(&subject.search, &found.set, &found.leader).map(|c| c.name.clone());
+    let Some(chosen) = chosen.filter(|name| name != NOW) else { return Ok(Some((false, searched, None))) };
+    if let Some(path) = &args.own.save {
+        let text = text(subject, Some(&chosen))?;
+        std::fs::write(path, text)
+            .map_err(|e| Error::input(format!("cannot write {}", path.display()), "name another file").because(e))?;
+        terminal::say(&format!("written; run it with: iotrail run {}", path.display()));
+    }
+    let mut confirm = planned(subject, Some(&chosen))?;
+    confirm.search = Some(SearchRecord { found: Some(found), ..subject.search.clone() });
+    confirm.tried = search.tried.iter().filter(|t| t.name == NOW || t.name == chosen).cloned().collect();
+    (confirm.expected, confirm.each) = (search.expected, search.each);
+    let started = start(&confirm, fresh_seed(), store)?;
+    let (outcome, confirmation) = measured::measured(&confirm, &started, store)?;
+    Ok(Some((outcome != Outcome::Finished, searched, Some(confirmation))))
+}
+
+/// What the search found, of what is stored of it.
+fn found(run: &RunRecord) -> Option<Found> {
+    let (search, state) = (run.search.as_ref()?, search::state(run)?);
+    Some(Found {
+        run: run.run,
+        set: advice::set(run, search, &state),
+        leader: run.arms.get(state.leader)?.clone(),
+        measurements: state.measurements,
+        compared: run.cells.iter().filter(|c| !c.measurements.is_empty()).count() as u64,
+        ended: advice::ended(run, &state),
+    })
+}
+
+fn subject(args: &AdviseArgs) -> Result<Subject> {
+    let own = &args.own;
+    let is_program = !own.command.is_empty();
+    let (kind, cpu) = if is_program { (Kind::Program, Metric::CpuTime) } else { (Kind::Storage, Metric::CpuPerIo) };
+    let load = if is_program { program(args)? } else { described(args)? };
+    let names: Vec<String> = own.metrics.iter().filter_map(|m| Some(m.split_once('=')?.0.trim().to_owned())).collect();
+    let refuse = |why: String| Error::input(why, "see iotrail advise --help");
+    let usual = names.first().cloned().unwrap_or_else(|| if is_program { "elapsed" } else { "iops" }.into());
+    let objective = objective::metric(own.objective.as_deref().unwrap_or(&usual), &names, cpu).map_err(refuse)?;
+    if objective == search::CPUS {
+        return Err(refuse("--objective cpus is a share of the machine, not a cost: use cpu, or --constraint".into()));
+    }
+    let constraints = own.constraints.iter().map(|text| objective::constraint(text, &names, cpu).map_err(refuse));
+    let constraints = constraints.collect::<Result<Vec<_>>>()?;
+    let below = if is_program { Some(Path::new(".")) } else { args.load.file.as_deref() };
+    let places = if own.server.is_none() || is_program { placements(below)? } else { Vec::new() };
+    let fixed = args.given.iter().any(|g| g.name == "cpus");
+    let places = if fixed { Vec::new() } else { places };
+    let proposed = if is_program { of_program(&places) } else { of_load(&args.load, &places) };
+    let mut metrics = vec![objective.clone()];
+    let more = constraints.iter().map(|c| c.metric.clone()).filter(|m| m != search::CPUS);
+    let always = [if is_program { Metric::Elapsed } else { Metric::LatencyP99 }, cpu].map(|m| m.to_string());
+    for name in more.chain(names).chain(always) {
+        if !metrics.contains(&name) {
+            metrics.push(name);
+        }
+    }
+    let candidates = proposed.iter().map(|p| p.candidate.clone()).collect();
+    let search = SearchRecord { objective, constraints, budget_s: own.budget.0.as_secs_f64(), candidates, found: None };
+    Ok(Subject { kind, load, proposed, search, metrics })
+}
+
+/// `irq` and `non-irq`, where they are some of the CPUs and not all.
+fn placements(below: Option<&Path>) -> Result<Vec<Placement>> {
+    let online = iotrail_host::cpu::online()?;
+    let target = below.and_then(|path| iotrail_host::block::target(path).ok());
+    let of = |name: &'static str| {
+        let cpus = cpus::resolve(name, target.as_ref(), &online).ok()?;
+        (!cpus.is_empty() && cpus.len() < online.len()).then_some(Placement { name, cpus })
+    };
+    Ok(["irq", "non-irq"].into_iter().filter_map(of).collect())
+}
+
+/// `[load]` of a program.
+fn program(args: &AdviseArgs) -> Result<Table> {
+    let own = &args.own;
+    if let Some(other) = args.given.iter().find(|g| g.name != "cpus") {
+        return Err(Error::input(
+            format!("--{} describes a load, and a program brings its own", other.name),
+            "leave one of them out",
+        ));
+    }
+    let words = own.command.iter().map(|word| {
+        word.to_str().map(Value::from).ok_or_else(|| {
+            Error::input(format!("{} is no UTF-8", word.to_string_lossy()), "start it by a script with a plain name")
+        })
+    });
+    let mut load = Table::new();
+    load.insert("program".into(), Value::Array(words.collect::<Result<_>>()?));
+    if !own.metrics.is_empty() {
+        load.insert("metric".into(), Value::from(own.metrics.clone()));
+    }
+    let texts = [
+        ("check", &own.check),
+        ("prepare", &own.prepare),
+        ("cleanup", &own.cleanup),
+        ("server", &own.server),
+        ("ready", &own.ready),
+    ];
+    load.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), Value::from(text.clone()?)))));
+    load.extend(args.load.cpus.clone().map(|cpus| ("cpus".to_owned(), Value::from(cpus))));
+    Ok(load)
+}
+
+/// `[load]` of a load that is described.
+fn described(args: &AdviseArgs) -> Result<Table> {
+    if args.load.file.is_none() && args.load.rw != Rw::Nop {
+        return Err(Error::input(
+            "nothing says what to find the best configuration of",
+            "name a program (-- CMD), a file (--file PATH), or no-ops (--rw nop)",
+        ));
+    }
+    let mut load = Table::new();
+    for Given { name, values } in args.given.iter().filter(|g| g.name != "trace") {
+        for text in values {
+            load.insert(name.clone(), value(Kind::Storage, name, text)?);
+        }
+    }
+    if let Some(file) = &args.load.file {
+        load.insert("file".into(), absolute(file)?.display().to_string().into());
+    }
+    let ends = load.contains_key("runtime") || load.contains_key("count");
+    if !ends {
+        load.insert("runtime".into(), RUNTIME.into());
+    }
+    if !load.contains_key("warmup") {
+        load.insert("warmup".into(), WARMUP.into());
+    }
+    Ok(load)
+}
+
+/// The search, or the confirmation of one candidate.
+fn planned(subject: &Subject, chosen: Option<&str>) -> Result<Plan> {
+    let experiment = parse(&text(subject, chosen)?, "iotrail advise")?;
+    let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &cell::target_of };
+    let mut plan = plan(&experiment, false, &Target::default(), &facts, &|host, target| host.refusal(target))?;
+    plan.search = chosen.is_none().then(|| subject.search.clone());
+    Ok(plan)
+}
+
+/// The experiment as its file says it.
+fn text(subject: &Subject, chosen: Option<&str>) -> Result<String> {
+    let mut file = Table::new();
+    let mut say = |name: &str, value: Value| _ = file.insert(name.into(), value);
+    say("name", if chosen.is_some() { CONFIRM } else { SEARCH }.into());
+    say(
+        "title",
+        match chosen {
+            Some(chosen) => format!("{chosen} against what there was").into(),
+            None => "The best legal configuration".into(),
+        },
+    );
+    say("question", "Which configuration serves best?".into());
+    say("expect", "".into());
+    let is_program = subject.kind == Kind::Program;
+    if is_program {
+        say("kind", "program".into());
+    }
+    say("metrics", Value::from(subject.metrics.clone()));
+    say("repeats", i64::from(if chosen.is_some() { FRESH } else { BLOCKS }).into());
+    say("control", false.into());
+    let mut load = subject.load.clone();
+    match (is_program, chosen) {
+        (true, _) => {}
+        // What the probes cost is in no figure; a second round with them tells the reasons.
+        (false, None) => _ = load.insert("trace".into(), "off".into()),
+        (false, Some(_)) => {
+            let matrix: Table = [("trace".to_owned(), Value::from(vec!["off", "auto"]))].into_iter().collect();
+            say("matrix", matrix.into());
+        }
+    }
+    let arms =
+        subject.proposed.iter().filter(|p| chosen.is_none_or(|c| c == p.candidate.name || p.candidate.name == NOW));
+    let arms = arms.map(|p| {
+        let mut arm = p.options.clone();
+        arm.insert("name".into(), p.candidate.name.clone().into());
+        Value::Table(arm)
+    });
+    say("load", load.into());
+    say("arm", Value::Array(arms.collect()));
+    toml::to_string(&file).map_err(|e| Error::internal(format!("an experiment cannot be written: {e}")))
+}

@@ -1,0 +1,213 @@
+//! The configurations that a search compares, each with what adopting it takes and what to write for it. The machine and the
+//! program say later which of them are legal.
+
+use toml::{Table, Value};
+
+use iotrail_load::options::{LoadOptions, Rw, Wait};
+use iotrail_schema::search_record::{Candidate, Effort};
+use iotrail_schema::setup_flag;
+use iotrail_supervise::change::AS_IS;
+
+/// How rings are set up: those that exclude none of each other's reasons.
+const RINGS: [&str; 4] = ["coop_taskrun,taskrun_flag", "single_issuer", "defer_taskrun,single_issuer", "sqpoll"];
+
+/// The name of what there is now.
+pub const NOW: &str = AS_IS;
+
+/// A candidate, and the options that make its arm.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proposed {
+    pub candidate: Candidate,
+    pub options: Table,
+}
+
+/// CPUs to run on: `irq` or `non-irq`, and which these are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    pub name: &'static str,
+    pub cpus: Vec<u32>,
+}
+
+/// One thing that a candidate changes.
+#[derive(Debug, Clone, PartialEq)]
+struct Move {
+    name: String,
+    effort: Effort,
+    how: Vec<String>,
+    options: Table,
+}
+
+/// Of a program of the user's: its rings and its CPUs.
+pub fn of_program(placements: &[Placement]) -> Vec<Proposed> {
+    let rings = RINGS.map(|ring| ring_move(ring, &[]));
+    let last = iotrail_host::cpu::online().ok().and_then(|cpus| cpus.last().copied());
+    let bound = last.filter(|cpu| *cpu > 0).map(|cpu| ring_move("sqpoll", &[("sq-cpu", cpu)]));
+    let rings: Vec<Move> = rings.into_iter().chain(bound).collect();
+    product(&rings, &placed(placements))
+}
+
+/// Of a load that is described: all that `bench` can vary of it without being another load.
+pub fn of_load(base: &LoadOptions, placements: &[Placement]) -> Vec<Proposed> {
+    let is_ring = base.engine.to_string() == "io_uring";
+    let rings: Vec<Move> = match is_ring {
+        true => RINGS.iter().filter(|ring| **ring != base.ring).map(|ring| ring_move(ring, &[])).collect(),
+        false => Vec::new(),
+    };
+    let places =
+        if base.cpus.is_none() || base.cpus.as_deref() == Some("non-irq") { placed(placements) } else { vec![] };
+    let mut all = product(&rings, &places);
+    let mut single = Vec::new();
+    if is_ring {
+        single.extend(own_moves(base));
+    } else {
+        let mut engine =
+            one("engine io_uring", Effort::Redesign, "submit and reap through io_uring", "engine", "io_uring");
+        engine.options.insert("ring".into(), "defer_taskrun,single_issuer".into());
+        single.push(engine);
+    }
+    all.extend(single.iter().map(|m| joined(&[m])));
+    // What lines buy beside the flags that cost least.
+    let defer = rings.iter().find(|m| m.name.starts_with("defer"));
+    all.extend(defer.into_iter().flat_map(|d| single.iter().map(|m| joined(&[d, m]))));
+    all
+}
+
+/// What some lines of a program change.
+fn own_moves(base: &LoadOptions) -> Vec<Move> {
+    let mut all = Vec::new();
+    if base.batch == 1 && base.depth >= 4 {
+        let batch = (base.depth / 2).min(16);
+        let how = format!("submit {batch} requests with each io_uring_enter: io_uring_submit once for them");
+        all.push(one(&format!("batch {batch}"), Effort::Lines, &how, "batch", i64::from(batch)));
+    }
+    if base.wait == Wait::Peek {
+        let how = "wait with io_uring_submit_and_wait, not with io_uring_peek_cqe in a loop";
+        all.push(one("wait block", Effort::Lines, how, "wait", "block"));
+    }
+    if base.register.is_empty() && base.rw != Rw::Nop {
+        let how = "io_uring_register_files and io_uring_register_buffers once; then IOSQE_FIXED_FILE and READ_FIXED or WRITE_FIXED";
+        all.push(one("register files,buffers", Effort::Lines, how, "register", "files,buffers"));
+    }
+    all
+}
+
+fn one(name: &str, effort: Effort, how: &str, option: &str, value: impl Into<Value>) -> Move {
+    let options = [(option.to_owned(), value.into())].into_iter().collect();
+    Move { name: name.into(), effort, how: vec![how.into()], options }
+}
+
+fn placed(placements: &[Placement]) -> Vec<Move> {
+    let of = |p: &Placement| {
+        let cpus: Vec<String> = p.cpus.iter().map(u32::to_string).collect();
+        let how = format!("taskset -c {} COMMAND", cpus.join(","));
+        one(&format!("cpus {}", p.name), Effort::Setting, &how, "cpus", p.name)
+    };
+    placements.iter().map(of).collect()
+}
+
+fn ring_move(flags: &str, values: &[(&str, u32)]) -> Move {
+    let mut options: Table = [("ring".to_owned(), Value::from(flags))].into_iter().collect();
+    options.extend(values.iter().map(|(name, value)| ((*name).to_owned(), Value::from(i64::from(*value)))));
+    let with: String = values.iter().map(|(name, value)| format!(" {name} {value}")).collect();
+    Move { name: format!("{flags}{with}"), effort: Effort::Flag, how: code(flags, values), options }
+}
+
+/// The flags in C, for liburing and for the crate io-uring, with the kernel that they need.
+fn code(flags: &str, values: &[(&str, u32)]) -> Vec<String> {
+    let known: Vec<_> = flags.split(',').filter_map(setup_flag::find).collect();
+    let c: Vec<String> = known.iter().map(|f| format!("IORING_SETUP_{}", f.name.to_uppercase())).collect();
+    let bound = values.iter().find(|(name, _)| *name == "sq-cpu").map(|(_, cpu)| *cpu);
+    let affine = if bound.is_some() { " | IORING_SETUP_SQ_AFF" } else { "" };
+    let since = known.iter().map(|f| f.since).max().unwrap_or_default();
+    let builder = |name: &str| match name {
+        "sqpoll" => ".setup_sqpoll(2000)".to_owned(),
+        name => format!(".setup_{name}()"),
+    };
+    let mut rust: String = known.iter().map(|f| builder(f.name)).collect();
+    rust.extend(bound.map(|cpu| format!(".setup_sqpoll_cpu({cpu})")));
+    vec![
+        format!("C: params.flags |= {}{affine}; Linux {}.{} or later", c.join(" | "), since.0, since.1),
+        match bound {
+            None => format!("liburing: io_uring_queue_init(ENTRIES, &ring, {})", c.join(" | ")),
+            Some(cpu) => {
+                format!("liburing: params.sq_thread_cpu = {cpu}; io_uring_queue_init_params(ENTRIES, &ring, &params)")
+            }
+        },
+        format!("io-uring (Rust): IoUring::builder(){rust}.build(ENTRIES)"),
+    ]
+}
+
+/// What there is now; each of the one, each of the other, each pair.
+fn product(rings: &[Move], places: &[Move]) -> Vec<Proposed> {
+    let mut all = vec![joined(&[])];
+    all.extend(places.iter().map(|p| joined(&[p])));
+    for ring in rings {
+        all.push(joined(&[ring]));
+        all.extend(places.iter().map(|p| joined(&[ring, p])));
+    }
+    all
+}
+
+fn joined(moves: &[&Move]) -> Proposed {
+    let names: Vec<&str> = moves.iter().map(|m| m.name.as_str()).collect();
+    let name = if names.is_empty() { NOW.to_owned() } else { names.join(" · ") };
+    Proposed {
+        candidate: Candidate {
+            name,
+            effort: moves.iter().map(|m| m.effort).max().unwrap_or(Effort::None),
+            how: moves.iter().flat_map(|m| m.how.clone()).collect(),
+        },
+        options: moves.iter().flat_map(|m| m.options.clone()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(all: &[Proposed]) -> Vec<&str> {
+        all.iter().map(|p| p.candidate.name.as_str()).collect()
+    }
+
+    fn irq() -> Vec<Placement> {
+        vec![Placement { name: "irq", cpus: vec![1] }, Placement { name: "non-irq", cpus: vec![0] }]
+    }
+
+    #[test]
+    fn each_ring_is_tried_on_each_placement_and_what_there_is_comes_first() {
+        let all = of_program(&irq());
+        let names = names(&all);
+        assert_eq!(names[..4], ["as-is", "cpus irq", "cpus non-irq", "coop_taskrun,taskrun_flag"]);
+        assert!(names.contains(&"defer_taskrun,single_issuer · cpus irq") && all.len() % 3 == 0, "{names:?}");
+        assert!(all.iter().all(|p| names.iter().filter(|n| **n == p.candidate.name).count() == 1), "{names:?}");
+        assert_eq!(all[0].candidate.effort, Effort::None);
+        assert_eq!((all[1].candidate.effort, &all[1].candidate.how[0][..]), (Effort::Setting, "taskset -c 1 COMMAND"));
+    }
+
+    #[test]
+    fn what_to_write_is_in_three_languages() {
+        let how = code("defer_taskrun,single_issuer", &[]);
+        assert_eq!(
+            how,
+            [
+                "C: params.flags |= IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SINGLE_ISSUER; Linux 6.1 or later",
+                "liburing: io_uring_queue_init(ENTRIES, &ring, IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SINGLE_ISSUER)",
+                "io-uring (Rust): IoUring::builder().setup_defer_taskrun().setup_single_issuer().build(ENTRIES)",
+            ]
+        );
+        assert!(code("sqpoll", &[("sq-cpu", 1)])[2].contains(".setup_sqpoll(2000).setup_sqpoll_cpu(1).build"));
+    }
+
+    #[test]
+    fn a_load_is_varied_in_what_it_leaves_open() {
+        let base = LoadOptions { depth: 16, wait: Wait::Peek, ..LoadOptions::default() };
+        let all = of_load(&base, &irq());
+        let names = names(&all);
+        for name in ["batch 8", "wait block", "register files,buffers", "defer_taskrun,single_issuer · batch 8"] {
+            assert!(names.contains(&name), "{name}: {names:?}");
+        }
+        // A placement that was asked for stays.
+        let base = LoadOptions { cpus: Some("1".into()), ..base };
+        assert!(!of_load(&base, &irq()).iter().any(|p| p.candidate.name.contains("cpus")));
+    }
+}

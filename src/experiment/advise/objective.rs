@@ -1,0 +1,79 @@
+//! What a search is for, and what it must not break, as they are written on a command line.
+
+use iotrail_answer::compare::Metric;
+use iotrail_answer::search::CPUS;
+use iotrail_base::units::Span;
+use iotrail_schema::search_record::Constraint;
+
+/// Short names of metrics.
+const SHORT: [(&str, Metric); 6] = [
+    ("p50", Metric::LatencyP50),
+    ("p99", Metric::LatencyP99),
+    ("p99.9", Metric::LatencyP99_9),
+    ("p99.99", Metric::LatencyP99_99),
+    ("mean", Metric::LatencyMean),
+    ("latency", Metric::LatencyMean),
+];
+
+/// A metric by its name or its short one. `own`: the program's own, which come first. `cpu`: what that means here.
+pub fn metric(text: &str, own: &[String], cpu: Metric) -> Result<String, String> {
+    if own.iter().any(|name| name == text) || text == CPUS {
+        return Ok(text.to_owned());
+    }
+    if text == "cpu" {
+        return Ok(cpu.to_string());
+    }
+    if let Some((_, metric)) = SHORT.iter().find(|(short, _)| *short == text) {
+        return Ok(metric.to_string());
+    }
+    text.parse::<Metric>().map(|m| m.to_string()).map_err(|why| match own {
+        [] => format!("{why}; in short: iops, p50, p99, p99.9, p99.99, mean, cpu, cpus"),
+        own => format!("{why}; of the program: {}", own.join(", ")),
+    })
+}
+
+/// `p99<2ms`, `cpus<=1`, `tps>1000`.
+pub fn constraint(text: &str, own: &[String], cpu: Metric) -> Result<Constraint, String> {
+    let wrong = || format!("'{text}' is not NAME<LIMIT or NAME>LIMIT, as p99<2ms");
+    let at = text.find(['<', '>']).ok_or_else(wrong)?;
+    let (name, rest) = text.split_at(at);
+    let below = rest.starts_with('<');
+    let limit = rest[1..].trim_start_matches('=').trim();
+    let metric = metric(name.trim(), own, cpu)?;
+    let is_time = metric.starts_with("latency") || matches!(metric.as_str(), "elapsed" | "cpu_time" | "cpu_per_io");
+    let limit = match (limit.parse::<f64>(), limit.parse::<Span>()) {
+        (_, Ok(span)) if is_time => span.0.as_nanos() as f64,
+        (Ok(_), _) if is_time => return Err(format!("'{limit}' in '{text}' has no unit: as 2ms, 50us")),
+        (Ok(number), _) if number.is_finite() => number,
+        _ => return Err(wrong()),
+    };
+    Ok(Constraint { metric, below, limit, text: text.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_metrics_or_the_programs_own() {
+        let own = ["tps".to_owned(), "p99".to_owned()];
+        let of = |text: &str, own: &[String]| metric(text, own, Metric::CpuTime);
+        assert_eq!(of("p99", &[]), Ok("latency_p99".into()));
+        assert_eq!(of("p99", &own), Ok("p99".into()), "the program's own comes first");
+        assert_eq!(of("cpu", &own), Ok("cpu_time".into()));
+        assert_eq!(of("cpus", &[]), Ok("cpus".into()));
+        assert!(of("speed", &own).unwrap_err().ends_with("of the program: tps, p99"));
+    }
+
+    #[test]
+    fn a_constraint_has_a_side_and_a_limit() {
+        let of = |text: &str| constraint(text, &["tps".to_owned()], Metric::CpuPerIo);
+        let p99 = of("p99<=2ms").unwrap();
+        assert_eq!((p99.metric.as_str(), p99.below, p99.limit), ("latency_p99", true, 2e6));
+        let tps = of("tps > 1000").unwrap();
+        assert_eq!((tps.metric.as_str(), tps.below, tps.limit), ("tps", false, 1000.0));
+        assert_eq!(of("cpus<1").unwrap().limit, 1.0);
+        assert!(of("p99<2").unwrap_err().contains("has no unit"));
+        assert!(of("p99=2ms").is_err() && of("cpus<").is_err() && of("tps<nan").is_err());
+    }
+}
