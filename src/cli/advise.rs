@@ -132,7 +132,8 @@ struct OwnArgs {
 impl Args for AdviseArgs {
     fn augment_args(command: Command) -> Command {
         // The probes watch what they have to.
-        OwnArgs::augment_args(LoadOptions::augment_args(command).mut_arg("trace", |arg| arg.hide(true)))
+        let own = OwnArgs::augment_args(command).next_help_heading("A load that is described");
+        LoadOptions::augment_args(own).mut_arg("trace", |arg| arg.hide(true)).next_help_heading(None::<&str>)
     }
 
     fn augment_args_for_update(command: Command) -> Command {

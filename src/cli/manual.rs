@@ -149,6 +149,7 @@ fn text(page: &str) -> Option<&'static Page> {
         "iotrail-bench" => &measure::BENCH,
         "iotrail-run" => &measure::RUN,
         "iotrail-try" => &measure::TRY,
+        "iotrail-advise" => &measure::ADVISE,
         "iotrail-compare" => &measure::COMPARE,
         "iotrail-report" => &measure::REPORT,
         "iotrail-trace" => &watch::TRACE,

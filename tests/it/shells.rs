@@ -49,7 +49,7 @@ fn bash() -> End {
 }
 
 /// Every command with its page's name.
-pub const PAGES: [&str; 23] = [
+pub const PAGES: [&str; 24] = [
     "",
     "check",
     "bench",
@@ -58,6 +58,7 @@ pub const PAGES: [&str; 23] = [
     "report",
     "trace",
     "try",
+    "advise",
     "top",
     "net",
     "net serve",

@@ -107,6 +107,38 @@ pub const RUN: Page = Page {
     ],
 };
 
+pub const ADVISE: Page = Page {
+    description: &[
+        "Searches for the best configuration of a program, through iotrail-try(1), or of a load that is described by the options of \
+         iotrail-bench(1): ring flags, CPUs, batches, registration, waiting. Candidates are measured in blocks; one that another surely beats \
+         is measured no more, and the search ends when one is left, when those that are left are equivalent, or when the time is used up.",
+        "Of those that cannot be told from the best, the one that takes least to adopt is recommended, and is measured against what there is \
+         in fresh blocks. Only that figure is given. Where what there is cannot be told from the best, the answer is to stay.",
+        "Ctrl-C ends the search and answers from what was measured; --resume goes on.",
+    ],
+    examples: &[
+        ("iotrail advise -- ./app-bench", "Search by the wall time of a program."),
+        (
+            "iotrail advise --metric 'tps=/tps = ([0-9.]+)/' -- pgbench -T 5 db",
+            "Search by a figure that the program prints.",
+        ),
+        (
+            "iotrail advise --file /data/f --rw randread --depth 16 --constraint 'p99<2ms'",
+            "Search for the most IOPS of a load, with a limit to its latency.",
+        ),
+        ("iotrail advise --rw nop --depth 16 --objective cpu", "Search for the least CPU time of each I/O."),
+    ],
+    exit: &[
+        ("0", "There is an answer; to stay as it is, too."),
+        ("1", "It was stopped before its end."),
+        WRONG,
+        REFUSED,
+        FAULT,
+    ],
+    files: &[STORE],
+    see_also: &["iotrail(1)", "iotrail-try(1)", "iotrail-bench(1)", "iotrail-run(1)", "iotrail-report(1)", "iotrail-check(1)"],
+};
+
 pub const TRY: Page = Page {
     description: &[
         "Runs a program as it is and under other settings, in blocks of random order, and compares wall time, CPU time and the program's own \
