@@ -75,6 +75,12 @@ fn options() -> End {
             "--arm --check --cleanup --cpus --cpus-arm --cq-entries --env --env-arm --fail-on --full --help --json --leave-running --metric --metric-file --plan \
                    --prepare --ready --repeats --ring --save --seed --server --sq-cpu --sq-idle --stall --store --watch",
         ),
+        (
+            "advise",
+            "--allow-write --batch --bs --budget --buffered --check --cleanup --constraint --count --cpus --depth --direct --engine --file \
+                   --force-async --full --help --jobs --json --metric --neighbour --objective --plan --prepare --rate --ready --reaper --register \
+                   --resume --ring --runtime --rw --save --scratch --seed --server --size --sq-cpu --sq-idle --store --think --verify --wait --warmup",
+        ),
         ("top", "--all --count --help --interval --json --one-in --pid"),
         (
             "net serve",

@@ -4,6 +4,7 @@
 //! its reason and counted; under CI a skip fails the run, since the gate's machine can set up everything.
 
 mod across;
+mod advise;
 mod bad_experiment;
 mod bad_load;
 mod bad_machine;
@@ -88,6 +89,7 @@ fn main() {
         compare::TESTS,
         bad_load::TESTS,
         bad_machine::TESTS,
+        advise::TESTS,
         bad_experiment::TESTS,
         trace::TESTS,
         tried::TESTS,

@@ -5,14 +5,10 @@ use crate::compare::{Metric, metrics};
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::search_record::{Constraint, Ended, SearchRecord};
-use iotrail_stats::search::{Options, Reason, Search};
+use iotrail_stats::search::{Better, Options, Reason, Search};
 
 /// Error probability of the whole search: that the best one is thrown out.
 const ALPHA: f64 = 0.05;
-/// Differences below it matter to nobody.
-pub const MATTERS: f64 = 0.01;
-/// Blocks before anyone is thrown out.
-const AT_LEAST: usize = 3;
 /// Of the measurements that a constraint is held against: so many have to break it, and no fewer than this.
 const BROKEN: usize = 3;
 
@@ -23,6 +19,8 @@ pub struct State {
     pub alive: Vec<bool>,
     /// The best by its mean.
     pub leader: usize,
+    /// By so much one of those that are left may be better than the first, as a factor less 1; of intervals that hold together.
+    pub most_better: f64,
     pub ended: Option<Ended>,
     /// Whole blocks.
     pub blocks: usize,
@@ -64,48 +62,45 @@ pub fn state(run: &RunRecord) -> Option<State> {
     let cells: Vec<Option<&CellRecord>> =
         run.arms.iter().map(|arm| run.cells.iter().find(|c| c.arm() == arm && c.untestable.is_none())).collect();
     let max_blocks = run.repeats.max(1) as usize;
-    let options =
-        Options { threshold: MATTERS, min_blocks: AT_LEAST, max_blocks, budget: max_blocks * run.arms.len().max(1) };
+    let better = if more_is_better(&search.objective) { Better::More } else { Better::Less };
+    let options = Options { max_blocks, ..Options::new(better, usize::MAX) };
     let mut statistics = Search::new(run.arms.len(), ALPHA, options, u64::from(run.seed));
-    let mut state = State {
-        alive: cells.iter().map(Option::is_some).collect(),
-        leader: 0,
-        ended: None,
-        blocks: 0,
-        broken: vec![None; run.arms.len()],
-        measurements: 0,
-    };
-    for (i, _) in cells.iter().enumerate().filter(|(_, cell)| cell.is_none()) {
-        statistics.drop_out(i);
-    }
-    let sign = if more_is_better(&search.objective) { 1 } else { -1 };
-    while let Some(asked) = statistics.next_block() {
-        let at = |i: usize| cells[i].and_then(|cell| cell.measurements.get(state.blocks));
-        if asked.is_empty() || asked.iter().any(|i| at(*i).is_none()) {
+    let (mut broken, mut blocks, mut measurements) = (vec![None; run.arms.len()], 0, 0);
+    (0..cells.len()).filter(|i| cells[*i].is_none()).for_each(|i| statistics.remove(i));
+    while let Some(block) = statistics.next_block() {
+        let at = |i: usize| cells[i].and_then(|cell| cell.measurements.get(block.number));
+        if block.order.is_empty() || block.order.iter().any(|i| at(*i).is_none()) {
             break;
         }
-        for i in &asked {
-            let value = at(*i).and_then(|m| figure(&search.objective, m)).filter(|x| *x > 0.0);
-            statistics.record(state.blocks, *i, value.map(|x| x.powi(sign)));
-            state.measurements += 1;
+        for i in &block.order {
+            if let Some(value) = at(*i).and_then(|m| figure(&search.objective, m)).filter(|x| *x > 0.0) {
+                statistics.record(block.number, *i, value);
+            }
         }
-        state.blocks += 1;
-        for i in asked {
-            if let Some(text) = cells[i].and_then(|cell| breaks(search, cell, state.blocks)) {
-                statistics.drop_out(i);
-                state.broken[i] = Some(text);
+        blocks = block.number + 1;
+        measurements += block.order.len() as u64;
+        for i in block.order {
+            if let Some(text) = cells[i].and_then(|cell| breaks(search, cell, blocks)) {
+                statistics.remove(i);
+                broken[i] = Some(text);
             }
         }
     }
     let survivors = statistics.survivors();
-    state.alive = (0..run.arms.len()).map(|i| survivors.contains(&i)).collect();
-    state.leader = statistics.leader();
-    state.ended = statistics.finished().map(|reason| match reason {
-        Reason::OneLeft => Ended::OneLeft,
-        Reason::Equivalent => Ended::Equivalent,
-        Reason::Budget => Ended::Budget,
-    });
-    Some(state)
+    let most = survivors.iter().filter(|i| **i != 0).filter_map(|i| statistics.advantage(*i, 0)).map(|a| a.hi - 1.0);
+    Some(State {
+        alive: (0..run.arms.len()).map(|i| survivors.contains(&i)).collect(),
+        leader: statistics.leader().unwrap_or(0),
+        most_better: most.max_by(f64::total_cmp).map_or(0.0, |x| x.max(0.0)),
+        ended: statistics.finished().map(|reason| match reason {
+            Reason::OneLeft => Ended::OneLeft,
+            Reason::Equivalent => Ended::Equivalent,
+            Reason::Budget => Ended::Budget,
+        }),
+        blocks,
+        broken,
+        measurements,
+    })
 }
 
 /// The constraint that a candidate breaks: in most of its measurements, and in three at least.
@@ -120,4 +115,111 @@ fn breaks(search: &SearchRecord, cell: &CellRecord, blocks: usize) -> Option<Str
         bad >= BROKEN && 4 * bad >= 3 * all
     };
     search.constraints.iter().find(broken).map(|c| c.text.clone())
+}
+
+/// Made searches.
+#[cfg(test)]
+pub mod made {
+    use super::*;
+    use iotrail_schema::run_record::ARM;
+    use iotrail_schema::search_record::{Candidate, Effort};
+    use iotrail_stats::random::Random;
+    use iotrail_testing::sample;
+
+    /// Candidates `c0` (what there is), `c1` … whose IOPS are this many times those of the first, in so many blocks, of 2 % noise
+    /// around a common drift. A search's measurements end with the block after which a candidate is out.
+    pub fn search(times: &[f64], blocks: u32) -> RunRecord {
+        let mut random = Random::new(8);
+        let names: Vec<String> = (0..times.len()).map(|i| format!("c{i}")).collect();
+        let efforts = [Effort::None, Effort::Lines, Effort::Flag, Effort::Setting, Effort::Redesign];
+        let candidate = |(i, name): (usize, &String)| Candidate {
+            name: name.clone(),
+            effort: efforts[i % efforts.len()],
+            how: vec![format!("write {name}")],
+        };
+        let cell = |(i, name): (usize, &String)| CellRecord {
+            cell: i as u32 + 1,
+            params: [(ARM.into(), name.as_str().into())].into_iter().collect(),
+            untestable: None,
+            measurements: Vec::new(),
+        };
+        let mut run = RunRecord {
+            repeats: 40,
+            seed: 7,
+            axes: vec![ARM.into()],
+            metrics: vec!["iops".into()],
+            cells: names.iter().enumerate().map(cell).collect(),
+            search: Some(SearchRecord {
+                objective: "iops".into(),
+                constraints: vec![],
+                budget_s: 60.0,
+                candidates: names.iter().enumerate().map(candidate).collect(),
+                found: None,
+            }),
+            arms: names,
+            ..sample::run()
+        };
+        for _ in 0..blocks {
+            let left = state(&run).unwrap();
+            if left.ended.is_some() {
+                break;
+            }
+            // Of three uniform numbers: near enough to a normal one.
+            let mut noise = || (0..3).map(|_| random.below(2001) as f64 / 1000.0 - 1.0).sum::<f64>();
+            let drift = 1.0 + 0.1 * noise();
+            for i in left.set() {
+                let iops = 1e5 * times[i] * drift * (0.02 * noise()).exp();
+                run.cells[i].measurements.push(Measurement { iops, ..sample::measurement() });
+            }
+        }
+        run
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made::search;
+    use super::*;
+
+    #[test]
+    fn the_best_is_found_and_the_others_are_measured_no_more() {
+        let run = search(&[1.0, 1.3, 0.7, 0.9], 40);
+        let s = state(&run).unwrap();
+        assert_eq!((s.set(), s.leader, s.ended), (vec![1], 1, Some(Ended::OneLeft)));
+        let measured: Vec<usize> = run.cells.iter().map(|c| c.measurements.len()).collect();
+        assert!(measured.iter().all(|n| *n <= measured[1]) && measured[1] < 20, "{measured:?}");
+        assert_eq!(s.measurements as usize, measured.iter().sum::<usize>());
+    }
+
+    #[test]
+    fn half_a_block_decides_nothing_and_what_cannot_be_tested_is_no_candidate() {
+        let mut run = search(&[1.0, 1.3, 1.3], 4);
+        let before = state(&run).unwrap();
+        assert_eq!((before.blocks, before.set()), (4, vec![0, 1, 2]));
+        let again = run.cells[1].measurements[0].clone();
+        run.cells[1].measurements.push(again);
+        assert_eq!(state(&run).unwrap(), before);
+        run.cells[1].untestable = Some("not here".into());
+        assert_eq!(state(&run).unwrap().set(), [0, 2]);
+    }
+
+    #[test]
+    fn who_breaks_a_constraint_is_out_whatever_it_brings() {
+        let mut run = search(&[1.0, 2.0], 0);
+        let constraint =
+            |limit| Constraint { metric: "latency_p99".into(), below: true, limit, text: "p99<1ms".into() };
+        run.search.as_mut().unwrap().constraints = vec![constraint(1e6)];
+        for cell in &mut run.cells {
+            let mut m = iotrail_testing::sample::measurement();
+            m.latency_ns.p99 = Some(if cell.cell == 2 { 2_000_000 } else { 500_000 });
+            m.iops = f64::from(cell.cell) * 1e5;
+            cell.measurements = vec![m; 3];
+        }
+        let s = state(&run).unwrap();
+        assert_eq!((s.set(), s.broken[1].as_deref()), (vec![0], Some("p99<1ms")));
+        // CPUs that are used are CPU time by wall time.
+        let mut m = iotrail_testing::sample::measurement();
+        (m.cpu.user_ns, m.cpu.system_ns, m.elapsed_ns) = (Some(500), Some(1000), 1000);
+        assert_eq!(figure(CPUS, &m), Some(1.5));
+    }
 }

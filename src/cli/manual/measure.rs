@@ -136,7 +136,14 @@ pub const ADVISE: Page = Page {
         FAULT,
     ],
     files: &[STORE],
-    see_also: &["iotrail(1)", "iotrail-try(1)", "iotrail-bench(1)", "iotrail-run(1)", "iotrail-report(1)", "iotrail-check(1)"],
+    see_also: &[
+        "iotrail(1)",
+        "iotrail-try(1)",
+        "iotrail-bench(1)",
+        "iotrail-run(1)",
+        "iotrail-report(1)",
+        "iotrail-check(1)",
+    ],
 };
 
 pub const TRY: Page = Page {

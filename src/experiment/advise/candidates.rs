@@ -178,7 +178,7 @@ mod tests {
         let all = of_program(&irq());
         let names = names(&all);
         assert_eq!(names[..4], ["as-is", "cpus irq", "cpus non-irq", "coop_taskrun,taskrun_flag"]);
-        assert!(names.contains(&"defer_taskrun,single_issuer · cpus irq") && all.len() % 3 == 0, "{names:?}");
+        assert!(names.contains(&"defer_taskrun,single_issuer · cpus irq") && all.len().is_multiple_of(3), "{names:?}");
         assert!(all.iter().all(|p| names.iter().filter(|n| **n == p.candidate.name).count() == 1), "{names:?}");
         assert_eq!(all[0].candidate.effort, Effort::None);
         assert_eq!((all[1].candidate.effort, &all[1].candidate.how[0][..]), (Effort::Setting, "taskset -c 1 COMMAND"));

@@ -100,15 +100,14 @@ fn searched(run: &RunRecord, search: &SearchRecord, state: &State) -> Head {
     let answer = match (stays, state.blocks) {
         (_, 0) => "nothing was compared: no block is whole".into(),
         (true, _) if set.len() == 1 => format!("stay as you are: the best of {of} by {name}"),
-        (true, _) => match difference(run, search, &set) {
-            Some(most) if most <= TOLD => {
-                format!("stay as you are: none of {of} is better by {name} by more than {}", percent(most))
-            }
-            most => {
-                let most = most.map(|most| format!(": up to {} is open", percent(most))).unwrap_or_default();
-                format!("undecided: {} of {of} are left after {}{most}", set.len(), plural(state.blocks, "block"))
-            }
-        },
+        (true, _) if state.most_better <= TOLD => {
+            format!("stay as you are: none of {of} is better by {name} by more than {}", percent(state.most_better))
+        }
+        (true, _) => {
+            let most = Some(state.most_better).filter(|most| most.is_finite());
+            let most = most.map(|most| format!(": up to {} is open", percent(most))).unwrap_or_default();
+            format!("undecided: {} of {of} are left after {}{most}", set.len(), plural(state.blocks, "block"))
+        }
         (false, _) if set.len() == 1 => {
             format!("{leader} is the best of {of} by {name}; not confirmed in fresh blocks")
         }
@@ -158,16 +157,6 @@ fn better(metric: Option<Metric>, e: &Effect<'_>) -> Option<bool> {
     Some(if metric?.higher_is_better() { low > 1.0 } else { high < 1.0 })
 }
 
-/// The most by which a candidate of the set may be better than what there is.
-fn difference(run: &RunRecord, search: &SearchRecord, set: &[String]) -> Option<f64> {
-    let metric = objective(run, search)?;
-    let of = |name: &String| {
-        let [low, high] = of_arm(run, metric, name).first()?.c.ci95?;
-        Some(if metric.higher_is_better() { high - 1.0 } else { 1.0 / low.max(f64::MIN_POSITIVE) - 1.0 })
-    };
-    set.iter().filter_map(of).max_by(f64::total_cmp).map(|x| x.max(0.0))
-}
-
 /// What gets worse with it.
 fn price(run: &RunRecord, arm: &str) -> String {
     let unit = Unit::of_run(run);
@@ -203,4 +192,75 @@ fn how_found(found: &Found, others: &[String], search: &SearchRecord) -> String 
         plural(found.measurements as usize, "measurement"),
         found.run
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare;
+    use crate::search::made;
+    use iotrail_schema::measurement::Measurement;
+
+    fn head(run: &RunRecord) -> Head {
+        Head::of_run(run, false)
+    }
+
+    #[test]
+    fn what_is_as_good_as_any_stays() {
+        let h = head(&made::search(&[1.0, 0.8, 0.7], 40));
+        assert_eq!(h.answer, "stay as you are: the best of 3 candidates by IOPS");
+        assert_eq!(h.advice.as_deref(), Some("nothing"));
+        let h = head(&made::search(&[1.0, 1.0, 0.7], 40));
+        assert!(h.answer.starts_with("stay as you are: none of 3 candidates is better by IOPS by more than "), "{h:?}");
+        let h = head(&made::search(&[1.0, 1.3, 0.7], 2));
+        assert!(h.answer.starts_with("undecided: 3 of 3 candidates are left after 2 blocks"), "{}", h.answer);
+        assert_eq!(head(&made::search(&[1.0, 1.3], 0)).answer, "nothing was compared: no block is whole");
+    }
+
+    #[test]
+    fn of_those_that_cannot_be_told_apart_the_one_that_takes_least_is_recommended() {
+        let run = made::search(&[1.0, 1.5, 1.5, 0.9], 12);
+        let (search, state) = (run.search.as_ref().unwrap(), search::state(&run).unwrap());
+        let set = set(&run, search, &state);
+        // c1 takes a few lines, c2 a flag.
+        assert_eq!(set, ["c2", "c1"]);
+        assert_eq!(recommended(search, &set, "c1").unwrap().name, "c2");
+    }
+
+    /// c2 against c0 in fresh blocks.
+    fn confirmation(times: f64) -> RunRecord {
+        let mut run = made::search(&[1.0, 1.5, 1.5], 0);
+        run.arms = vec!["c0".into(), "c2".into()];
+        run.cells.remove(1);
+        for (i, cell) in run.cells.iter_mut().enumerate() {
+            let iops =
+                |k: u32| 1e5 * if i == 1 { times } else { 1.0 } * (1.0 + f64::from((7 * k + i as u32) % 5) / 100.0);
+            cell.measurements =
+                (0..12).map(|k| Measurement { iops: iops(k), ..iotrail_testing::sample::measurement() }).collect();
+        }
+        let ended = Ended::Equivalent;
+        let set = vec!["c2".to_owned(), "c1".to_owned()];
+        let found = Found { run: 6, set, leader: "c1".into(), measurements: 30, compared: 3, ended };
+        run.search.as_mut().unwrap().found = Some(found);
+        run.comparisons = compare::of_run(&run, &|_, _| None);
+        run
+    }
+
+    #[test]
+    fn the_figure_is_that_of_the_fresh_blocks() {
+        let h = head(&confirmation(1.5));
+        assert!(h.answer.starts_with("c2: 51 % more IOPS (95 % CI 48–54 %) than now"), "{}", h.answer);
+        assert!(h.answer.ends_with("than now, in 12 blocks that the search has not seen"), "{}", h.answer);
+        assert_eq!(h.advice.as_deref(), Some("use c2 (a flag)"));
+        assert_eq!(
+            h.also,
+            [
+                "write c2",
+                "searched 3 candidates with 30 measurements (run 6; those left are equivalent); not to be told from it: c1 (a few lines)"
+            ]
+        );
+        let h = head(&confirmation(1.0));
+        assert!(h.answer.starts_with("stay as you are: c2 led the search, and in 12 blocks that"), "{}", h.answer);
+        assert!(!h.also.iter().any(|line| line.contains("write")), "{h:?}");
+    }
 }

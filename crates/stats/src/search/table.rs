@@ -1,191 +1,247 @@
-//! What was measured: a value of each candidate in each block, as a logarithm, more being better.
+//! What was measured: one value of each candidate in each block, and how any two candidates compare.
+//!
+//! **Model.** The logarithm of a value is a level of its candidate, plus a level of its block, plus noise. Two candidates are compared
+//! by the mean of their differences over the blocks that have both: the level of the block, which is the drift, cancels.
+//!
+//! **Outliers.** A value more than [`FAR`] standard deviations off its two levels is left out. The standard deviation is that of all
+//! values that were kept, or the candidate's own (median absolute deviation, widened by 1 + 1/√n) where that is larger. So a rare stall
+//! costs a value and decides nothing; [`Fit::left_out`] counts them, because a candidate that stalls often is a finding of its own.
+//!
+//! **Spread.** The variance of a difference is the sum of both candidates' variances. A candidate's variance is known badly from a few
+//! blocks, so the other candidates lend theirs, with the weight of [`LENT`] degrees of freedom at most. A candidate that varies more than
+//! [`APART`] times as much as the others (in variance) borrows nothing. Degrees of freedom are added by Welch and Satterthwaite.
+//!
+//! **Memory.** Two tables of 16 bytes a value; a fit takes time in proportion to the values.
 
 use super::sequence;
-use crate::middle::median;
+use crate::middle::{deviation, median};
 
-/// Residuals beyond so many standard deviations are left out.
-pub(super) const FAR: f64 = 3.5;
+/// Beyond so many standard deviations a value is left out.
+const FAR: f64 = 3.0;
 
-/// Degrees of freedom that the spread of all candidates lends to that of one pair.
-pub(super) static LENT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(8);
+/// The degrees of freedom that the others' variance counts for.
+const LENT: f64 = 16.0;
 
+/// A larger variance than so many times the others' stands alone.
+const APART: f64 = 2.0;
+
+/// Which way a figure is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    More,
+    Less,
+}
+
+type Row = Vec<Option<f64>>;
+
+/// The values of all candidates, block by block.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// By block, then candidate.
-    values: Vec<Vec<Option<f64>>>,
+    better: Better,
     candidates: usize,
+    /// Logarithms, larger being better.
+    rows: Vec<Row>,
 }
 
-/// How two candidates compare.
+/// Levels and spreads of all candidates.
+#[derive(Debug, Clone)]
+pub struct Fit {
+    kept: Vec<Row>,
+    left_out: Vec<usize>,
+    /// Of blocks and candidates.
+    levels: Levels,
+    /// Each candidate's sum of squared residuals, and its degrees of freedom.
+    spreads: Vec<(f64, f64)>,
+    /// Their sums.
+    spread: (f64, f64),
+}
+
+/// How many times as good one candidate is as another.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pair {
-    pub log: f64,
-    pub error: f64,
-    pub n: usize,
-    pub df: f64,
+pub struct Advantage {
+    pub ratio: f64,
+    /// Infinite where too few blocks were measured.
+    pub lo: f64,
+    pub hi: f64,
+    /// Blocks that have a kept value of both.
+    pub blocks: usize,
 }
 
 #[derive(Debug, Clone)]
-pub struct Fit {
-    kept: Vec<Vec<Option<f64>>>,
-    pub effects: Vec<f64>,
-    pub variance: f64,
-    pub df: f64,
-    own: Vec<(f64, f64)>,
+struct Levels {
+    blocks: Vec<f64>,
+    candidates: Vec<f64>,
+}
+
+/// A mean of differences.
+struct Pair {
+    log: f64,
+    error: f64,
+    n: usize,
+    df: f64,
 }
 
 impl Table {
-    pub fn new(candidates: usize) -> Self {
-        Self { values: Vec::new(), candidates }
+    pub fn new(candidates: usize, better: Better) -> Self {
+        Self { better, candidates, rows: Vec::new() }
     }
 
-    pub fn record(&mut self, block: usize, candidate: usize, log: Option<f64>) {
-        if self.values.len() <= block {
-            self.values.resize(block + 1, vec![None; self.candidates]);
+    /// A second value for the same place replaces the first; one that is not above 0 and finite is missing.
+    pub fn record(&mut self, block: usize, candidate: usize, value: f64) {
+        if self.rows.len() <= block {
+            self.rows.resize(block + 1, vec![None; self.candidates]);
         }
-        self.values[block][candidate] = log;
+        let log = match self.better {
+            Better::More => value.ln(),
+            Better::Less => -value.ln(),
+        };
+        self.rows[block][candidate] = Some(log).filter(|x| x.is_finite());
     }
 
     pub fn fit(&self) -> Fit {
-        let k = self.candidates;
-        let mut of_block = vec![0.0; self.values.len()];
-        let mut effects = vec![0.0; k];
-        let mut kept = self.values.clone();
+        let rows = &self.rows;
+        let mut levels = Levels { blocks: vec![0.0; rows.len()], candidates: vec![0.0; self.candidates] };
+        levels.sweep(rows, 3, median);
+        // A median leaves a residual of 0 in each row and column, which says nothing of the spread.
+        let off = self.offs(&levels);
+        let nonzero = off.iter().flatten().flatten().copied().filter(|x| *x > 0.0);
+        let mut limits = vec![FAR * deviation(nonzero, 0.0).unwrap_or(0.0); self.candidates];
+        let mut fit = self.within(levels, &off, &limits);
         for _ in 0..3 {
-            for (block, row) in kept.iter().enumerate() {
-                of_block[block] = middle(row.iter().zip(&effects).filter_map(|(x, e)| Some((*x)? - e)));
+            let off = self.offs(&fit.levels);
+            let (squares, df) = fit.spread;
+            let common = if df > 0.0 { (squares / df).sqrt() } else { 0.0 };
+            for (i, limit) in limits.iter_mut().enumerate() {
+                let own: Vec<f64> = off.iter().filter_map(|row| row[i]).collect();
+                let widened = 1.0 + 1.0 / (own.len() as f64).sqrt();
+                *limit = FAR * deviation(own, 0.0).map_or(common, |own| common.max(own * widened));
             }
-            for (i, effect) in effects.iter_mut().enumerate() {
-                *effect = middle(kept.iter().zip(&of_block).filter_map(|(row, b)| Some(row[i]? - b)));
-            }
+            fit = self.within(fit.levels, &off, &limits);
         }
-        let mut scale = vec![f64::INFINITY; k];
-        let (mut variance, mut df) = (0.0f64, 0.0f64);
-        for round in 0..4 {
-            // Residuals of everything around the fit of what was kept.
-            let residual = |block: usize, i: usize| Some(self.values[block][i]? - of_block[block] - effects[i]);
-            let in_block: Vec<f64> = self.values.iter().map(|r| r.iter().flatten().count() as f64).collect();
-            let of_arm: Vec<f64> =
-                (0..k).map(|i| self.values.iter().filter(|r| r[i].is_some()).count() as f64).collect();
-            let scaled = |block: usize, i: usize| {
-                let part = (1.0 - 1.0 / in_block[block]) * (1.0 - 1.0 / of_arm[i]);
-                Some(residual(block, i)?.abs() / part.sqrt()).filter(|_| part > 0.0)
+        fit
+    }
+
+    /// How far each value is off its levels, as if these were not made of it too.
+    fn offs(&self, levels: &Levels) -> Vec<Row> {
+        let of_candidate: Vec<usize> =
+            (0..self.candidates).map(|i| self.rows.iter().filter(|row| row[i].is_some()).count()).collect();
+        let free = |n: usize| 1.0 - 1.0 / n as f64;
+        let row = |(row, block): (&Row, &f64)| {
+            let in_block = row.iter().flatten().count();
+            let off = |(i, x): (usize, &Option<f64>)| {
+                let part = free(in_block) * free(of_candidate[i]);
+                Some((*x)? - block - levels.candidates[i]).filter(|_| part > 0.0).map(|r| r.abs() / part.sqrt())
             };
-            let blocks = self.values.len();
-            if round == 0 {
-                let all: Vec<f64> = (0..blocks)
-                    .flat_map(|b| (0..k).filter_map(move |i| Some((b, i))))
-                    .filter_map(|(b, i)| scaled(b, i))
-                    .filter(|x| *x > 0.0)
-                    .collect();
-                let common = 1.4826 * middle(all.iter().copied());
-                scale.fill(common);
-            } else {
-                let common = variance.sqrt();
-                for i in 0..k {
-                    let c: f64 = std::env::var("INFL").ok().and_then(|v| v.parse().ok()).unwrap_or(0.0);
-                    let own = 1.4826 * middle((0..blocks).filter_map(|b| scaled(b, i))) * (1.0 + c / of_arm[i].sqrt());
-                    scale[i] = common.max(own);
+            row.iter().enumerate().map(off).collect()
+        };
+        self.rows.iter().zip(&levels.blocks).map(row).collect()
+    }
+
+    /// The least-squares fit of the values that are not off by more than their candidate's limit.
+    fn within(&self, mut levels: Levels, off: &[Row], limits: &[f64]) -> Fit {
+        let mut kept = self.rows.clone();
+        let mut left_out = vec![0; self.candidates];
+        for (row, off) in kept.iter_mut().zip(off) {
+            for (i, x) in row.iter_mut().enumerate() {
+                if off[i].is_some_and(|off| off > limits[i] * (1.0 + 1e-9) + 1e-12) {
+                    *x = None;
+                    left_out[i] += 1;
                 }
             }
-            kept = self.values.clone();
-            for b in 0..blocks {
-                for i in 0..k {
-                    if scaled(b, i).is_some_and(|x| {
-                        x > std::env::var("FAR").ok().and_then(|v| v.parse().ok()).unwrap_or(FAR) * scale[i]
-                    }) {
-                        kept[b][i] = None;
-                    }
-                }
-            }
-            for _ in 0..4 {
-                for (b, row) in kept.iter().enumerate() {
-                    of_block[b] = mean(row.iter().zip(&effects).filter_map(|(x, e)| Some((*x)? - e)), of_block[b]);
-                }
-                for (i, effect) in effects.iter_mut().enumerate() {
-                    *effect = mean(kept.iter().zip(&of_block).filter_map(|(row, b)| Some(row[i]? - b)), *effect);
-                }
-            }
-            let n = kept.iter().flatten().flatten().count() as f64;
-            let used_blocks = kept.iter().filter(|r| r.iter().flatten().count() > 0).count() as f64;
-            let used_arms = (0..k).filter(|i| kept.iter().any(|r| r[*i].is_some())).count() as f64;
-            df = n - used_blocks - used_arms + 1.0;
-            let squares: f64 = kept
-                .iter()
-                .zip(&of_block)
-                .flat_map(|(row, b)| row.iter().zip(&effects).filter_map(move |(x, e)| Some(((*x)? - b - e).powi(2))))
-                .sum();
-            variance = if df > 0.0 { squares / df } else { 0.0 };
         }
-        let all = kept.iter().flatten().flatten().count() as f64;
-        let own = (0..k)
-            .map(|i| {
-                let mut n = 0.0;
-                let mut ss = 0.0;
-                for (b, row) in kept.iter().enumerate() {
-                    if let Some(x) = row[i] {
-                        n += 1.0;
-                        ss += (x - of_block[b] - effects[i]).powi(2);
-                    }
+        levels.sweep(&kept, 4, mean);
+        let mut counts = vec![0.0; self.candidates];
+        let mut spreads = vec![(0.0, 0.0); self.candidates];
+        for (row, block) in kept.iter().zip(&levels.blocks) {
+            for (i, x) in row.iter().enumerate() {
+                if let Some(x) = x {
+                    counts[i] += 1.0;
+                    spreads[i].0 += (x - block - levels.candidates[i]).powi(2);
                 }
-                (ss, n * df / all)
-            })
-            .collect();
-        Fit { kept, effects, variance, df, own }
+            }
+        }
+        let all: f64 = counts.iter().sum();
+        let blocks = kept.iter().filter(|row| row.iter().any(Option::is_some)).count() as f64;
+        let candidates = counts.iter().filter(|n| **n > 0.0).count() as f64;
+        let df = (all - blocks - candidates + 1.0).max(0.0);
+        for (spread, n) in spreads.iter_mut().zip(&counts) {
+            spread.1 = if all > 0.0 { df * n / all } else { 0.0 };
+        }
+        let spread = spreads.iter().fold((0.0, 0.0), |sum, s| (sum.0 + s.0, sum.1 + s.1));
+        Fit { kept, left_out, levels, spreads, spread }
+    }
+}
+
+impl Levels {
+    /// Both kinds of levels in turns, each by what the other leaves.
+    fn sweep(&mut self, rows: &[Row], times: usize, centre: impl Fn(Vec<f64>) -> Option<f64>) {
+        for _ in 0..times {
+            for (row, block) in rows.iter().zip(&mut self.blocks) {
+                let left = row.iter().zip(&self.candidates).filter_map(|(x, level)| Some((*x)? - level));
+                *block = centre(left.collect()).unwrap_or(*block);
+            }
+            for (i, level) in self.candidates.iter_mut().enumerate() {
+                let left = rows.iter().zip(&self.blocks).filter_map(|(row, block)| Some(row[i]? - block));
+                *level = centre(left.collect()).unwrap_or(*level);
+            }
+        }
     }
 }
 
 impl Fit {
-    /// How much better `a` is than `b`.
-    pub fn pair(&self, a: usize, b: usize) -> Option<Pair> {
-        let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
-        for row in &self.kept {
-            if let (Some(x), Some(y)) = (row[a], row[b]) {
-                let d = x - y;
-                n += 1.0;
-                sum += d;
-                squares += d * d;
-            }
-        }
-        if n < 2.0 {
+    /// A candidate's level: a logarithm that only differences of have a meaning, larger being better. `None`: no value was kept.
+    pub fn level(&self, candidate: usize) -> Option<f64> {
+        self.kept.iter().any(|row| row[candidate].is_some()).then(|| self.levels.candidates[candidate])
+    }
+
+    /// How many values of the candidate were outliers.
+    pub fn left_out(&self, candidate: usize) -> usize {
+        self.left_out[candidate]
+    }
+
+    /// How much better `a` is than `b`. Each end misses the truth, at any block so far, with a chance of `alpha` at most. `None`: fewer
+    /// than two blocks have both.
+    pub fn advantage(&self, a: usize, b: usize, alpha: f64) -> Option<Advantage> {
+        let pair = self.pair(a, b)?;
+        let reach = sequence::reach(pair.n as f64, pair.df, 1.0 / alpha).map_or(f64::INFINITY, |t| t * pair.error);
+        let ratio = pair.log.exp();
+        let (lo, hi) = ((pair.log - reach).exp(), (pair.log + reach).exp());
+        Some(Advantage { ratio, lo, hi, blocks: pair.n })
+    }
+
+    /// The evidence that `a` is better than `b`: 1 where nothing is known.
+    pub(super) fn evidence(&self, a: usize, b: usize) -> f64 {
+        self.pair(a, b).map_or(1.0, |p| sequence::evidence(p.log / p.error, p.n as f64, p.df))
+    }
+
+    fn pair(&self, a: usize, b: usize) -> Option<Pair> {
+        let both = self.kept.iter().filter_map(|row| Some(row[a]? - row[b]?));
+        let (n, sum) = both.fold((0, 0.0), |(n, sum), d| (n + 1, sum + d));
+        if n < 2 {
             return None;
         }
-        let log = sum / n;
-        let own = (squares - n * log * log).max(0.0);
-        let _ = squares;
-        let all = self.variance * self.df;
-        let others_df = self.df - self.own[a].1 - self.own[b].1;
-        let others = if others_df > 0.5 { (all - self.own[a].0 - self.own[b].0).max(0.0) / others_df } else { 0.0 };
-        let lent = (LENT.load(std::sync::atomic::Ordering::Relaxed) as f64).min(others_df.max(0.0));
-        let c: f64 = std::env::var("APART").ok().and_then(|v| v.parse().ok()).unwrap_or(2.0);
-        let of = |i: usize| {
-            let (ss, df) = self.own[i];
-            let lent = lent.min(df * std::env::var("RATIO").ok().and_then(|v| v.parse().ok()).unwrap_or(100.0));
-            if lent < 0.5 || ss / df > c * others {
-                (ss / df, df)
-            } else {
-                ((ss + lent * others) / (df + lent), df + lent)
-            }
-        };
-        let ((va, fa), (vb, fb)) = (of(a), of(b));
-        let variance = va + vb;
-        let df = variance * variance / (va * va / fa + vb * vb / fb);
-        Some(Pair { log, error: (variance / n).sqrt(), n: n as usize, df })
+        let ((of_a, a_df), (of_b, b_df)) = (self.variance(a, b)?, self.variance(b, a)?);
+        let variance = of_a + of_b;
+        let df = variance.powi(2) / (of_a.powi(2) / a_df + of_b.powi(2) / b_df);
+        let df = if df.is_finite() { df } else { a_df + b_df };
+        Some(Pair { log: sum / n as f64, error: (variance / n as f64).sqrt(), n, df })
+    }
+
+    /// A candidate's variance and its degrees of freedom, with what all but it and `other` lend.
+    fn variance(&self, candidate: usize, other: usize) -> Option<(f64, f64)> {
+        let (squares, df) = self.spreads[candidate];
+        let (others_squares, others_df) = self.spreads[other];
+        let of_others = (self.spread.0 - squares - others_squares).max(0.0);
+        let others_df = self.spread.1 - df - others_df;
+        let lent = others_df.min(LENT);
+        if lent < 1.0 || squares / df > APART * of_others / others_df {
+            return (df > 0.0).then(|| (squares / df, df));
+        }
+        Some(((squares + lent * of_others / others_df) / (df + lent), df + lent))
     }
 }
 
-impl Pair {
-    pub fn evidence(&self) -> f64 {
-        sequence::evidence(self.log / self.error, self.n as f64, self.df)
-    }
-}
-
-fn middle(values: impl Iterator<Item = f64>) -> f64 {
-    let all: Vec<f64> = values.collect();
-    median(all).unwrap_or(0.0)
-}
-
-fn mean(values: impl Iterator<Item = f64>, otherwise: f64) -> f64 {
-    let (n, sum) = values.fold((0.0, 0.0), |(n, sum), x| (n + 1.0, sum + x));
-    if n > 0.0 { sum / n } else { otherwise }
+fn mean(values: Vec<f64>) -> Option<f64> {
+    let n = values.len() as f64;
+    (n > 0.0).then(|| values.iter().sum::<f64>() / n)
 }

@@ -1,0 +1,104 @@
+//! `advise`: its candidates, a search among no-ops from its beginning to its confirmation, what it refuses.
+
+use serde_json::Value;
+
+use crate::tool::{Place, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("advise::the_candidates_of_a_load_and_of_a_program", candidates),
+    ("advise::what_is_found_is_confirmed_in_fresh_blocks_and_both_are_stored", confirmed),
+    ("advise::what_cannot_be_searched_is_refused_in_one_line", refused),
+];
+
+fn names(place: &Place, args: &[&str]) -> Vec<String> {
+    let ended = run(&mut place.tool([&["advise", "--plan", "--json"], args].concat())).ok();
+    let plan: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let cells = plan["cells"].as_array().expect("cells").iter();
+    cells.filter_map(|c| c["params"]["arm"].as_str()).map(str::to_owned).collect()
+}
+
+fn candidates() -> End {
+    let place = Place::new();
+    let load = names(&place, &["--rw", "nop", "--depth", "16"]);
+    let expected = [
+        "as-is",
+        "coop_taskrun,taskrun_flag",
+        "single_issuer",
+        "defer_taskrun,single_issuer",
+        "sqpoll",
+        "batch 8",
+        "defer_taskrun,single_issuer · batch 8",
+    ];
+    assert_eq!(load, expected);
+    // What is asked for stays.
+    let load = names(&place, &["--rw", "nop", "--depth", "2", "--ring", "sqpoll", "--wait", "peek"]);
+    assert_eq!(load.iter().filter(|n| *n == "sqpoll").count(), 0);
+    assert!(load.contains(&"wait block".to_owned()) && !load.iter().any(|n| n.contains("batch")), "{load:?}");
+    let program = names(&place, &["--cpus", "0", "--", "true"]);
+    assert_eq!(program[..5], expected[..5]);
+    End::Passed
+}
+
+fn confirmed() -> End {
+    let place = Place::new();
+    let file = place.join("found.toml");
+    let store = place.join("s.db");
+    let (file_name, store_name) = (file.to_str().expect("UTF-8"), store.to_str().expect("UTF-8"));
+    // Eight times fewer system calls cannot be missed.
+    let options = ["--rw", "nop", "--depth", "16", "--runtime", "40ms", "--warmup", "5ms", "--budget", "60s"];
+    let own = ["advise", "--json", "--save", file_name, "--store", store_name];
+    let ended = run(&mut place.tool([&own[..], &options].concat())).ok();
+    let said: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let (search, confirmation) = (&said["search"], &said["confirmation"]);
+    assert_eq!(search["search"]["objective"], "iops");
+    assert_eq!(search["search"]["candidates"].as_array().map(Vec::len), Some(7));
+    let arms = confirmation["arms"].as_array().expect("arms");
+    let chosen = arms[1].as_str().expect("a name");
+    assert!(arms.len() == 2 && arms[0] == "as-is" && chosen.ends_with("batch 8"), "{arms:?}");
+    let found = &confirmation["search"]["found"];
+    assert_eq!(found["run"], search["run"]);
+    assert!(found["set"].as_array().expect("a set").iter().any(|name| name == chosen), "{found}");
+    // Whoever was out was measured no more, and whoever is left in each block.
+    let cells = search["cells"].as_array().expect("cells");
+    let count = |name: &str| {
+        let cell = cells.iter().find(|c| c["params"]["arm"] == name).expect("a cell");
+        cell["measurements"].as_array().expect("measurements").len()
+    };
+    assert!(count("sqpoll") < 40 && count("as-is") <= count(chosen), "{} {}", count("as-is"), count(chosen));
+    let answer = said["head"]["answer"].as_str().expect("an answer");
+    assert!(answer.starts_with(&format!("{chosen}: ")) && answer.contains(" more IOPS"), "{answer}");
+    assert!(answer.ends_with("than now, in 12 blocks that the search has not seen"), "{answer}");
+    // The same head from the store, and the file runs as an experiment.
+    let report = |run_of: &Value| {
+        let n = run_of["run"].to_string();
+        run(&mut place.tool(["report", &n, "--store", store_name])).ok().stdout
+    };
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat(&report(confirmation)).starts_with(answer), "{}", report(confirmation));
+    let of_search = flat(&report(search));
+    assert!(of_search.contains("not confirmed in fresh blocks") || of_search.contains("cannot be told"), "{of_search}");
+    let plan = run(&mut place.tool(["run", file_name, "--plan", "--json"])).ok();
+    let plan: Value = serde_json::from_str(&plan.stdout).expect("JSON");
+    assert_eq!((&plan["repeats"], plan["cells"].as_array().map(Vec::len)), (&12.into(), Some(4)));
+    End::Passed
+}
+
+fn refused() -> End {
+    let place = Place::new();
+    for (args, status, what) in [
+        (&["advise"][..], 2, "nothing says what to find the best configuration of"),
+        (&["advise", "--depth", "4", "--", "true"], 2, "--depth describes a load, and a program brings its own"),
+        (&["advise", "--rw", "nop", "--objective", "speed"], 2, "no metric is called 'speed'"),
+        (&["advise", "--rw", "nop", "--objective", "cpus"], 2, "--objective cpus is a share of the machine"),
+        (&["advise", "--rw", "nop", "--constraint", "p99<2"], 2, "has no unit"),
+        (&["advise", "--rw", "nop", "--constraint", "p99"], 2, "is not NAME<LIMIT"),
+        (&["advise", "--rw", "nop", "--resume"], 2, "waits to be resumed"),
+        (&["advise", "--rw", "nop", "--save", "/"], 2, "/ is there already"),
+    ] {
+        let ended = run(&mut place.tool(args));
+        assert_eq!(ended.status, status, "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(what), "{args:?}: {}", ended.stderr);
+    }
+    End::Passed
+}
