@@ -13,6 +13,7 @@ pub mod middle;
 pub mod quantile;
 pub mod random;
 pub mod ratio;
+pub mod search;
 pub mod share;
 mod sparse;
 pub mod steady;

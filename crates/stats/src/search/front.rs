@@ -1,0 +1,85 @@
+//! Two objectives, and limits: what may be dropped because it is surely worse, or surely outside.
+
+/// Whether a figure keeps its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    Kept,
+    /// The whole interval lies outside.
+    Broken,
+    /// The interval holds the limit, or there is none.
+    Unsure,
+}
+
+/// A figure that has to be at most `limit`.
+pub fn at_most(limit: f64, interval: Option<(f64, f64)>) -> Limit {
+    match interval {
+        Some((_, hi)) if hi <= limit => Limit::Kept,
+        Some((lo, _)) if lo > limit => Limit::Broken,
+        _ => Limit::Unsure,
+    }
+}
+
+/// A figure that has to be at least `limit`.
+pub fn at_least(limit: f64, interval: Option<(f64, f64)>) -> Limit {
+    match interval {
+        Some((lo, _)) if lo >= limit => Limit::Kept,
+        Some((_, hi)) if hi < limit => Limit::Broken,
+        _ => Limit::Unsure,
+    }
+}
+
+/// The candidates that no other one dominates with confidence. `points` are both objectives of each candidate, larger being better
+/// ([`Fit::level`](super::Fit::level)); `advantage(objective, a, b)` is the interval of how many times as good `a` is as `b`.
+///
+/// One candidate dominates another when its points are at least as good, one interval is above 1, and neither reaches below
+/// 1 / (1 + `threshold`). By the first condition no circle of candidates can drop each other: of any points, some stay.
+pub fn front(
+    points: &[[f64; 2]],
+    advantage: impl Fn(usize, usize, usize) -> Option<(f64, f64)>,
+    threshold: f64,
+) -> Vec<usize> {
+    let dominates = |a: usize, b: usize| {
+        let better = (0..2).all(|objective| points[a][objective] >= points[b][objective]) && points[a] != points[b];
+        let lows = || (0..2).map(|objective| advantage(objective, a, b).map_or(0.0, |(lo, _)| lo));
+        better && lows().any(|lo| lo > 1.0) && lows().all(|lo| lo >= 1.0 / (1.0 + threshold))
+    };
+    let all = 0..points.len();
+    all.clone().filter(|b| !all.clone().any(|a| a != *b && dominates(a, *b))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_broken_only_by_the_whole_interval() {
+        let judged = |interval| (at_most(10.0, interval), at_least(10.0, interval));
+        assert_eq!(judged(Some((8.0, 10.0))), (Limit::Kept, Limit::Unsure));
+        assert_eq!(judged(Some((8.0, 9.0))), (Limit::Kept, Limit::Broken));
+        assert_eq!(judged(Some((9.0, 11.0))), (Limit::Unsure, Limit::Unsure));
+        assert_eq!(judged(Some((10.5, 11.0))), (Limit::Broken, Limit::Kept));
+        assert_eq!(judged(None), (Limit::Unsure, Limit::Unsure));
+    }
+
+    /// Intervals of the points' ratio times or over 1 + `width`.
+    fn stays(points: &[[f64; 2]], width: f64) -> Vec<usize> {
+        let advantage = |objective: usize, a: usize, b: usize| {
+            let ratio = (points[a][objective] - points[b][objective]).exp();
+            Some((ratio / (1.0 + width), ratio * (1.0 + width)))
+        };
+        front(points, advantage, 0.01)
+    }
+
+    #[test]
+    fn only_the_surely_dominated_go() {
+        // Fast; balanced; frugal; worse than the balanced one in both; as fast as the fast one, and less frugal.
+        let points = [[0.5, 0.0], [0.3, 0.3], [0.0, 0.5], [0.2, 0.2], [0.5, -0.2]];
+        assert_eq!(stays(&points, 0.005), [0, 1, 2]);
+        // The last one may be faster by more than the threshold.
+        assert_eq!(stays(&points, 0.05), [0, 1, 2, 4]);
+        assert_eq!(stays(&points, 0.5), [0, 1, 2, 3, 4]);
+        assert_eq!(front(&points, |_, _, _| None, 0.01), [0, 1, 2, 3, 4]);
+        assert_eq!(stays(&[[0.1, 0.1]; 3], 0.0), [0, 1, 2]);
+        assert_eq!(stays(&[], 0.0), [0; 0]);
+    }
+}

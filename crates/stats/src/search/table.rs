@@ -1,0 +1,243 @@
+//! What was measured: one value of each candidate in each block, and how any two candidates compare.
+//!
+//! **Model.** The logarithm of a value is a level of its candidate, plus a level of its block, plus noise. Two candidates are compared
+//! by the mean of their differences over the blocks that have both: the level of the block, which is the drift, cancels.
+//!
+//! **Outliers.** A value more than [`FAR`] standard deviations off its two levels is left out. The standard deviation is that of all
+//! values that were kept, or the candidate's own (median absolute deviation, widened by 1 + 1/√n) where that is larger. So a rare stall
+//! costs a value and decides nothing; [`Fit::left_out`] counts them, because a candidate that stalls often is a finding of its own.
+//!
+//! **Spread.** The variance of a difference is the sum of both candidates' variances. A candidate's variance is known badly from a few
+//! blocks, so the other candidates lend theirs, with the weight of [`LENT`] degrees of freedom at most. A candidate that varies more than
+//! [`APART`] times as much as the others (in variance) borrows nothing. Degrees of freedom are added by Welch and Satterthwaite.
+//!
+//! **Memory.** Two tables of 16 bytes a value; a fit takes time in proportion to the values.
+
+use super::sequence;
+use crate::middle::{deviation, median};
+
+/// Beyond so many standard deviations a value is left out.
+const FAR: f64 = 3.0;
+
+/// The degrees of freedom that the others' variance counts for.
+const LENT: f64 = 16.0;
+
+/// A larger variance than so many times the others' stands alone.
+const APART: f64 = 2.0;
+
+/// Which way a figure is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    More,
+    Less,
+}
+
+type Row = Vec<Option<f64>>;
+
+/// The values of all candidates, block by block.
+#[derive(Debug, Clone)]
+pub struct Table {
+    better: Better,
+    candidates: usize,
+    /// Logarithms, larger being better.
+    rows: Vec<Row>,
+}
+
+/// Levels and spreads of all candidates.
+#[derive(Debug, Clone)]
+pub struct Fit {
+    kept: Vec<Row>,
+    left_out: Vec<usize>,
+    /// Of blocks and candidates.
+    levels: Levels,
+    /// Each candidate's sum of squared residuals, and its degrees of freedom.
+    spreads: Vec<(f64, f64)>,
+}
+
+/// How many times as good one candidate is as another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Advantage {
+    pub ratio: f64,
+    /// Infinite where too few blocks were measured.
+    pub lo: f64,
+    pub hi: f64,
+    /// Blocks that have a kept value of both.
+    pub blocks: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Levels {
+    blocks: Vec<f64>,
+    candidates: Vec<f64>,
+}
+
+/// A mean of differences.
+struct Pair {
+    log: f64,
+    error: f64,
+    n: usize,
+    df: f64,
+}
+
+impl Table {
+    pub fn new(candidates: usize, better: Better) -> Self {
+        Self { better, candidates, rows: Vec::new() }
+    }
+
+    /// A second value for the same place replaces the first; one that is not above 0 and finite is missing.
+    pub fn record(&mut self, block: usize, candidate: usize, value: f64) {
+        if self.rows.len() <= block {
+            self.rows.resize(block + 1, vec![None; self.candidates]);
+        }
+        let log = match self.better {
+            Better::More => value.ln(),
+            Better::Less => -value.ln(),
+        };
+        self.rows[block][candidate] = Some(log).filter(|x| x.is_finite());
+    }
+
+    pub fn fit(&self) -> Fit {
+        let rows = &self.rows;
+        let mut levels = Levels { blocks: vec![0.0; rows.len()], candidates: vec![0.0; self.candidates] };
+        levels.sweep(rows, 3, |values| median(values));
+        // A median leaves a residual of 0 in each row and column, which says nothing of the spread.
+        let off = self.offs(&levels);
+        let nonzero = off.iter().flatten().flatten().copied().filter(|x| *x > 0.0);
+        let mut limits = vec![FAR * deviation(nonzero, 0.0).unwrap_or(0.0); self.candidates];
+        let mut fit = self.within(levels, &off, &limits);
+        for _ in 0..3 {
+            let off = self.offs(&fit.levels);
+            let (squares, df) = fit.spreads.iter().fold((0.0, 0.0), |all, s| (all.0 + s.0, all.1 + s.1));
+            let common = if df > 0.0 { (squares / df).sqrt() } else { 0.0 };
+            for (i, limit) in limits.iter_mut().enumerate() {
+                let own: Vec<f64> = off.iter().filter_map(|row| row[i]).collect();
+                let widened = 1.0 + 1.0 / (own.len() as f64).sqrt();
+                *limit = FAR * deviation(own, 0.0).map_or(common, |own| common.max(own * widened));
+            }
+            fit = self.within(fit.levels, &off, &limits);
+        }
+        fit
+    }
+
+    /// How far each value is off its levels, as if these were not made of it too.
+    fn offs(&self, levels: &Levels) -> Vec<Row> {
+        let of_candidate: Vec<usize> =
+            (0..self.candidates).map(|i| self.rows.iter().filter(|row| row[i].is_some()).count()).collect();
+        let free = |n: usize| 1.0 - 1.0 / n as f64;
+        let row = |(row, block): (&Row, &f64)| {
+            let in_block = row.iter().flatten().count();
+            let off = |(i, x): (usize, &Option<f64>)| {
+                let part = free(in_block) * free(of_candidate[i]);
+                Some((*x)? - block - levels.candidates[i]).filter(|_| part > 0.0).map(|r| r.abs() / part.sqrt())
+            };
+            row.iter().enumerate().map(off).collect()
+        };
+        self.rows.iter().zip(&levels.blocks).map(row).collect()
+    }
+
+    /// The least-squares fit of the values that are not off by more than their candidate's limit.
+    fn within(&self, mut levels: Levels, off: &[Row], limits: &[f64]) -> Fit {
+        let mut kept = self.rows.clone();
+        let mut left_out = vec![0; self.candidates];
+        for (row, off) in kept.iter_mut().zip(off) {
+            for (i, x) in row.iter_mut().enumerate() {
+                if off[i].is_some_and(|off| off > limits[i] * (1.0 + 1e-9) + 1e-12) {
+                    *x = None;
+                    left_out[i] += 1;
+                }
+            }
+        }
+        levels.sweep(&kept, 4, mean);
+        let mut counts = vec![0.0; self.candidates];
+        let mut spreads = vec![(0.0, 0.0); self.candidates];
+        for (row, block) in kept.iter().zip(&levels.blocks) {
+            for (i, x) in row.iter().enumerate() {
+                if let Some(x) = x {
+                    counts[i] += 1.0;
+                    spreads[i].0 += (x - block - levels.candidates[i]).powi(2);
+                }
+            }
+        }
+        let all: f64 = counts.iter().sum();
+        let blocks = kept.iter().filter(|row| row.iter().any(Option::is_some)).count() as f64;
+        let candidates = counts.iter().filter(|n| **n > 0.0).count() as f64;
+        let df = (all - blocks - candidates + 1.0).max(0.0);
+        for (spread, n) in spreads.iter_mut().zip(&counts) {
+            spread.1 = if all > 0.0 { df * n / all } else { 0.0 };
+        }
+        Fit { kept, left_out, levels, spreads }
+    }
+}
+
+impl Levels {
+    /// Both kinds of levels in turns, each by what the other leaves.
+    fn sweep(&mut self, rows: &[Row], times: usize, centre: impl Fn(Vec<f64>) -> Option<f64>) {
+        for _ in 0..times {
+            for (row, block) in rows.iter().zip(&mut self.blocks) {
+                let left = row.iter().zip(&self.candidates).filter_map(|(x, level)| Some((*x)? - level));
+                *block = centre(left.collect()).unwrap_or(*block);
+            }
+            for (i, level) in self.candidates.iter_mut().enumerate() {
+                let left = rows.iter().zip(&self.blocks).filter_map(|(row, block)| Some(row[i]? - block));
+                *level = centre(left.collect()).unwrap_or(*level);
+            }
+        }
+    }
+}
+
+impl Fit {
+    /// A candidate's level: a logarithm that only differences of have a meaning, larger being better. `None`: no value was kept.
+    pub fn level(&self, candidate: usize) -> Option<f64> {
+        self.kept.iter().any(|row| row[candidate].is_some()).then(|| self.levels.candidates[candidate])
+    }
+
+    /// How many values of the candidate were outliers.
+    pub fn left_out(&self, candidate: usize) -> usize {
+        self.left_out[candidate]
+    }
+
+    /// How much better `a` is than `b`. Each end misses the truth, at any block so far, with a chance of `alpha` at most. `None`: fewer
+    /// than two blocks have both.
+    pub fn advantage(&self, a: usize, b: usize, alpha: f64) -> Option<Advantage> {
+        let pair = self.pair(a, b)?;
+        let reach = sequence::reach(pair.n as f64, pair.df, 1.0 / alpha).map_or(f64::INFINITY, |t| t * pair.error);
+        let ratio = pair.log.exp();
+        let (lo, hi) = ((pair.log - reach).exp(), (pair.log + reach).exp());
+        Some(Advantage { ratio, lo, hi, blocks: pair.n })
+    }
+
+    /// The evidence that `a` is better than `b`: 1 where nothing is known.
+    pub(super) fn evidence(&self, a: usize, b: usize) -> f64 {
+        self.pair(a, b).map_or(1.0, |p| sequence::evidence(p.log / p.error, p.n as f64, p.df))
+    }
+
+    fn pair(&self, a: usize, b: usize) -> Option<Pair> {
+        let both = self.kept.iter().filter_map(|row| Some(row[a]? - row[b]?));
+        let (n, sum) = both.fold((0, 0.0), |(n, sum), d| (n + 1, sum + d));
+        if n < 2 {
+            return None;
+        }
+        let ((of_a, a_df), (of_b, b_df)) = (self.variance(a, b)?, self.variance(b, a)?);
+        let variance = of_a + of_b;
+        let df = variance.powi(2) / (of_a.powi(2) / a_df + of_b.powi(2) / b_df);
+        let df = if df.is_finite() { df } else { a_df + b_df };
+        Some(Pair { log: sum / n as f64, error: (variance / n as f64).sqrt(), n, df })
+    }
+
+    /// A candidate's variance and its degrees of freedom, with what all but it and `other` lend.
+    fn variance(&self, candidate: usize, other: usize) -> Option<(f64, f64)> {
+        let (squares, df) = self.spreads[candidate];
+        let lenders = self.spreads.iter().enumerate().filter(|(i, _)| *i != candidate && *i != other);
+        let (of_others, others_df) = lenders.fold((0.0, 0.0), |all, (_, s)| (all.0 + s.0, all.1 + s.1));
+        let lent = others_df.min(LENT);
+        if lent < 1.0 || squares / df > APART * of_others / others_df {
+            return (df > 0.0).then(|| (squares / df, df));
+        }
+        Some(((squares + lent * of_others / others_df) / (df + lent), df + lent))
+    }
+}
+
+fn mean(values: Vec<f64>) -> Option<f64> {
+    let n = values.len() as f64;
+    (n > 0.0).then(|| values.iter().sum::<f64>() / n)
+}
