@@ -52,6 +52,8 @@ pub struct Fit {
     levels: Levels,
     /// Each candidate's sum of squared residuals, and its degrees of freedom.
     spreads: Vec<(f64, f64)>,
+    /// Their sums.
+    spread: (f64, f64),
 }
 
 /// How many times as good one candidate is as another.
@@ -99,7 +101,7 @@ impl Table {
     pub fn fit(&self) -> Fit {
         let rows = &self.rows;
         let mut levels = Levels { blocks: vec![0.0; rows.len()], candidates: vec![0.0; self.candidates] };
-        levels.sweep(rows, 3, |values| median(values));
+        levels.sweep(rows, 3, median);
         // A median leaves a residual of 0 in each row and column, which says nothing of the spread.
         let off = self.offs(&levels);
         let nonzero = off.iter().flatten().flatten().copied().filter(|x| *x > 0.0);
@@ -107,7 +109,7 @@ impl Table {
         let mut fit = self.within(levels, &off, &limits);
         for _ in 0..3 {
             let off = self.offs(&fit.levels);
-            let (squares, df) = fit.spreads.iter().fold((0.0, 0.0), |all, s| (all.0 + s.0, all.1 + s.1));
+            let (squares, df) = fit.spread;
             let common = if df > 0.0 { (squares / df).sqrt() } else { 0.0 };
             for (i, limit) in limits.iter_mut().enumerate() {
                 let own: Vec<f64> = off.iter().filter_map(|row| row[i]).collect();
@@ -165,7 +167,8 @@ impl Table {
         for (spread, n) in spreads.iter_mut().zip(&counts) {
             spread.1 = if all > 0.0 { df * n / all } else { 0.0 };
         }
-        Fit { kept, left_out, levels, spreads }
+        let spread = spreads.iter().fold((0.0, 0.0), |sum, s| (sum.0 + s.0, sum.1 + s.1));
+        Fit { kept, left_out, levels, spreads, spread }
     }
 }
 
@@ -227,8 +230,9 @@ impl Fit {
     /// A candidate's variance and its degrees of freedom, with what all but it and `other` lend.
     fn variance(&self, candidate: usize, other: usize) -> Option<(f64, f64)> {
         let (squares, df) = self.spreads[candidate];
-        let lenders = self.spreads.iter().enumerate().filter(|(i, _)| *i != candidate && *i != other);
-        let (of_others, others_df) = lenders.fold((0.0, 0.0), |all, (_, s)| (all.0 + s.0, all.1 + s.1));
+        let (others_squares, others_df) = self.spreads[other];
+        let of_others = (self.spread.0 - squares - others_squares).max(0.0);
+        let others_df = self.spread.1 - df - others_df;
         let lent = others_df.min(LENT);
         if lent < 1.0 || squares / df > APART * of_others / others_df {
             return (df > 0.0).then(|| (squares / df, df));

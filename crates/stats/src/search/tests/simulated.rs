@@ -5,43 +5,51 @@ use super::*;
 use crate::random::SplitMix64;
 use crate::{bootstrap, holm};
 
+/// Candidates, where nothing else is said.
 const CANDIDATES: usize = 16;
-const BEST: usize = 5;
+
+/// Which of so many is the best.
+fn best_of(candidates: usize) -> usize {
+    candidates / 3
+}
 
 /// Each noise (log-sd of a measurement) with the blocks in which a plan without elimination finds a lead of 5 % over 15 equal candidates
 /// in 95 of 100 cases, by the intervals that `run` has (`exhaustive_plans`).
 const EXHAUSTIVE: [(f64, usize); 2] = [(0.03, 42), (0.05, 80)];
 
-/// Logarithms of the true values.
-type Levels = [f64; CANDIDATES];
+const THIRD: f64 = 1.0 / 3.0;
 
-/// All but the best are the same.
-fn equal(lead: f64) -> Levels {
-    std::array::from_fn(|i| if i == BEST { lead.ln_1p() } else { 0.0 })
+/// Logarithms of the true values.
+type Levels = Vec<f64>;
+
+/// All but the best of so many are the same.
+fn equal_of(candidates: usize, lead: f64) -> Levels {
+    (0..candidates).map(|i| if i == best_of(candidates) { lead.ln_1p() } else { 0.0 }).collect()
 }
 
-/// The others are 0 to 30 % worse than the second best.
+fn equal(lead: f64) -> Levels {
+    equal_of(CANDIDATES, lead)
+}
+
+/// The others are 0 to 30 % worse than the second best, in no order.
 fn spread(lead: f64) -> Levels {
-    let others = (CANDIDATES - 2) as f64;
-    std::array::from_fn(|i| {
-        let place = (i * 7 + 11) % CANDIDATES;
-        let best_place = (BEST * 7 + 11) % CANDIDATES;
-        let place = if place > best_place { place - 1 } else { place };
-        if i == BEST { lead.ln_1p() } else { (-0.3 * place as f64 / others).ln_1p() }
-    })
+    let mut levels: Levels =
+        (0..CANDIDATES - 1).map(|i| (-0.3 * (i * 7 % 15) as f64 / (CANDIDATES - 2) as f64).ln_1p()).collect();
+    levels.insert(best_of(CANDIDATES), lead.ln_1p());
+    levels
 }
 
 /// One measurement in 20 is 20 to 50 % slower; the level drifts by 6 % a block.
 struct World {
     random: SplitMix64,
     levels: Levels,
-    noise: [f64; CANDIDATES],
+    noise: Vec<f64>,
     drift: f64,
 }
 
 impl World {
     fn new(seed: u64, levels: Levels, noise: f64) -> Self {
-        Self { random: SplitMix64::new(seed << 32), levels, noise: [noise; CANDIDATES], drift: 0.0 }
+        Self { random: SplitMix64::new(seed << 32), noise: vec![noise; levels.len()], levels, drift: 0.0 }
     }
 
     fn block(&mut self) {
@@ -54,7 +62,7 @@ impl World {
     }
 
     fn searched(&mut self, options: Options, seed: u64) -> Search {
-        let mut search = Search::new(CANDIDATES, 0.05, options, seed);
+        let mut search = Search::new(self.levels.len(), 0.05, options, seed);
         while let Some(block) = search.next_block() {
             self.block();
             for i in block.order {
@@ -82,26 +90,26 @@ impl Outcome {
     }
 }
 
-/// `share`: of the exhaustive plan's measurements, the budget.
-fn outcome(levels: Levels, noise: f64, blocks: usize, share: f64, searches: usize, best_noise: f64) -> Outcome {
-    let mut all = Outcome { searches, ..Default::default() };
+/// `share`: of the exhaustive plan's measurements, the budget. `times`: how many times as noisy the best is as the others.
+fn outcome(levels: &Levels, (noise, blocks): (f64, usize), share: f64, times: f64, searches: usize) -> Outcome {
+    let (exhaustive, best) = (levels.len() * blocks, best_of(levels.len()));
+    let mut all = Outcome { searches, exhaustive: searches * exhaustive, ..Default::default() };
     for seed in 1..=searches as u64 {
-        let mut world = World::new(seed, levels, noise);
-        world.noise[BEST] *= best_noise;
-        let budget = ((CANDIDATES * blocks) as f64 * share) as usize;
+        let mut world = World::new(seed, levels.clone(), noise);
+        world.noise[best] *= times;
+        let budget = (exhaustive as f64 * share) as usize;
         let search = world.searched(Options { max_blocks: blocks, ..options(budget) }, seed);
-        all.held += usize::from(search.survivors().contains(&BEST));
-        all.one += usize::from(search.survivors() == [BEST]);
+        all.held += usize::from(search.survivors().contains(&best));
+        all.one += usize::from(search.survivors() == [best]);
         all.left += search.survivors().len();
         all.measurements += search.measurements();
-        all.exhaustive += CANDIDATES * blocks;
     }
     all
 }
 
 /// Whether a search among equals, and a confirmation in ten fresh blocks, claim an improvement of more than the threshold.
-fn claims(seed: u64, noise: f64, blocks: usize) -> bool {
-    let mut world = World::new(seed, [0.0; CANDIDATES], noise);
+fn claims(seed: u64, (noise, blocks): (f64, usize)) -> bool {
+    let mut world = World::new(seed, equal(0.0), noise);
     let search = world.searched(options(CANDIDATES * blocks / 3), seed);
     let leader = search.leader().unwrap();
     let fresh = (0..10).map(|_| {
@@ -114,23 +122,23 @@ fn claims(seed: u64, noise: f64, blocks: usize) -> bool {
 
 #[test]
 fn the_best_is_held_in_95_of_100_and_found_alone_in_80_at_5_percent() {
-    for (noise, blocks) in EXHAUSTIVE {
-        let ahead = outcome(spread(0.05), noise, blocks, 1.0 / 3.0, 100, 1.0);
-        assert!(ahead.held >= 95 && ahead.one >= 80 && ahead.share() <= 1.0 / 3.0, "{ahead:?}");
+    for plan in EXHAUSTIVE {
+        let ahead = outcome(&spread(0.05), plan, THIRD, 1.0, 100);
+        assert!(ahead.held >= 95 && ahead.one >= 80 && ahead.share() <= THIRD, "{ahead:?}");
     }
 }
 
 #[test]
 fn one_of_equals_is_held_in_95_of_100() {
-    let (noise, blocks) = EXHAUSTIVE[0];
-    let equals = outcome(equal(0.0), noise, blocks, 1.0 / 3.0, 100, 1.0);
-    assert!(equals.held >= 95 && equals.share() <= 1.0 / 3.0, "{equals:?}");
+    for (candidates, blocks) in [(2, 40), (3, 40), (CANDIDATES, EXHAUSTIVE[0].1)] {
+        let equals = outcome(&equal_of(candidates, 0.0), (0.03, blocks), THIRD, 1.0, 100);
+        assert!(equals.held >= 95 && equals.share() <= THIRD, "{equals:?}");
+    }
 }
 
 #[test]
 fn among_equals_at_most_two_of_40_searches_claim_an_improvement() {
-    let (noise, blocks) = EXHAUSTIVE[0];
-    let claims = (1..=40).filter(|seed| claims(*seed, noise, blocks)).count();
+    let claims = (1..=40).filter(|seed| claims(*seed, EXHAUSTIVE[0])).count();
     assert!(claims <= 2, "{claims}");
 }
 
@@ -148,10 +156,10 @@ fn exhaustive_plans() {
                     values.iter_mut().enumerate().for_each(|(i, of)| of.push(world.value(i)));
                 }
                 let p = |i: usize| {
-                    let ratio = bootstrap::paired(&values[i], &values[BEST]).unwrap();
+                    let ratio = bootstrap::paired(&values[i], &values[best_of(CANDIDATES)]).unwrap();
                     if ratio.ratio > 1.0 { ratio.interval.unwrap().p } else { 1.0 }
                 };
-                let p: Vec<f64> = (0..CANDIDATES).filter(|i| *i != BEST).map(p).collect();
+                let p: Vec<f64> = (0..CANDIDATES).filter(|i| *i != best_of(CANDIDATES)).map(p).collect();
                 holm::adjusted(&p).iter().all(|p| *p < 0.05)
             });
             println!("noise {noise}, {blocks} blocks: found in {} of {trials}", found.count());
@@ -176,28 +184,24 @@ fn tables() {
             100.0 * o.share()
         );
     };
-    let levels: [(&str, fn(f64) -> Levels); 2] = [("0 to 30 % worse", spread), ("all the same", equal)];
-    for (noise, blocks) in EXHAUSTIVE {
-        for (name, of) in levels {
-            for lead in [0.0, 0.02, 0.05, 0.1] {
-                row(name, lead, noise, outcome(of(lead), noise, blocks, 1.0 / 3.0, 1000, 1.0));
-            }
+    for plan in EXHAUSTIVE {
+        for lead in [0.0, 0.02, 0.05, 0.1] {
+            row("0 to 30 % worse", lead, plan.0, outcome(&spread(lead), plan, THIRD, 1.0, 1000));
+            row("all the same", lead, plan.0, outcome(&equal(lead), plan, THIRD, 1.0, 1000));
         }
-        for share in [0.5, 0.75, 1.0] {
-            row(
-                &format!("all the same, budget {share}"),
-                0.05,
-                noise,
-                outcome(equal(0.05), noise, blocks, share, 300, 1.0),
-            );
+        for share in [0.4, 0.5, 1.0] {
+            let o = outcome(&equal(0.05), plan, share, 1.0, 300);
+            row(&format!("all the same, budget {share}"), 0.05, plan.0, o);
         }
-        for times in [2.0, 3.0] {
-            for lead in [0.0, 0.02] {
-                let o = outcome(equal(lead), noise, blocks, 1.0 / 3.0, 300, times);
-                row(&format!("all the same, the best {times} times as noisy"), lead, noise, o);
-            }
+        for (times, lead) in [(2.0, 0.0), (2.0, 0.02), (3.0, 0.0), (3.0, 0.02)] {
+            let o = outcome(&equal(lead), plan, THIRD, times, 300);
+            row(&format!("all the same, the best {times} times as noisy"), lead, plan.0, o);
         }
-        let of_1000 = (1..=1000).filter(|seed| claims(*seed, noise, blocks)).count();
-        println!("noise {noise}: {of_1000} of 1000 searches among equals claim an improvement");
+        for candidates in [2, 3, 4, 8, 32] {
+            let o = outcome(&equal_of(candidates, 0.0), plan, 1.0, 1.0, 300);
+            row(&format!("{candidates} candidates, to the last block"), 0.0, plan.0, o);
+        }
+        let of_1000 = (1..=1000).filter(|seed| claims(*seed, plan)).count();
+        println!("noise {}: {of_1000} of 1000 searches among equals claim an improvement", plan.0);
     }
 }
