@@ -75,11 +75,11 @@ struct Levels {
 }
 
 /// A mean of differences.
-struct Pair {
-    log: f64,
-    error: f64,
+pub(super) struct Pair {
+    pub(super) log: f64,
+    pub(super) error: f64,
     n: usize,
-    df: f64,
+    pub(super) df: f64,
 }
 
 impl Table {
@@ -216,7 +216,7 @@ impl Fit {
         self.pair(a, b).map_or(1.0, |p| sequence::evidence(p.log / p.error, p.n as f64, p.df))
     }
 
-    fn pair(&self, a: usize, b: usize) -> Option<Pair> {
+    pub(super) fn pair(&self, a: usize, b: usize) -> Option<Pair> {
         let both = self.kept.iter().filter_map(|row| Some(row[a]? - row[b]?));
         let (n, sum) = both.fold((0, 0.0), |(n, sum), d| (n + 1, sum + d));
         if n < 2 {
