@@ -4,12 +4,13 @@
 //! by the mean of their differences over the blocks that have both: the level of the block, which is the drift, cancels.
 //!
 //! **Outliers.** A value more than [`FAR`] standard deviations off its two levels is left out. The standard deviation is that of all
-//! values that were kept, or the candidate's own (median absolute deviation, widened by 1 + 1/√n) where that is larger. So a rare stall
-//! costs a value and decides nothing; [`Fit::left_out`] counts them, because a candidate that stalls often is a finding of its own.
+//! values that were kept, or the candidate's own (median absolute deviation) where that is larger; both are widened, by 1 + 1/√df and
+//! 1 + 1/√n, since few values look alike by chance. So a rare stall costs a value and decides nothing; [`Fit::left_out`] counts them,
+//! because a candidate that stalls often is a finding of its own.
 //!
 //! **Spread.** The variance of a difference is the sum of both candidates' variances. A candidate's variance is known badly from a few
-//! blocks, so the other candidates lend theirs, with the weight of [`LENT`] degrees of freedom at most. A candidate that varies more than
-//! [`APART`] times as much as the others (in variance) borrows nothing. Degrees of freedom are added by Welch and Satterthwaite.
+//! blocks, so the other candidates lend theirs, with the weight of half of their degrees of freedom and of [`LENT`] at most. A candidate
+//! whose variance is more than [`APART`] times that of the others borrows nothing. Degrees of freedom are added by Welch and Satterthwaite.
 //!
 //! **Memory.** Two tables of 16 bytes a value; a fit takes time in proportion to the values.
 
@@ -74,11 +75,11 @@ struct Levels {
 }
 
 /// A mean of differences.
-struct Pair {
-    log: f64,
-    error: f64,
+pub(super) struct Pair {
+    pub(super) log: f64,
+    pub(super) error: f64,
     n: usize,
-    df: f64,
+    pub(super) df: f64,
 }
 
 impl Table {
@@ -110,7 +111,8 @@ impl Table {
         for _ in 0..3 {
             let off = self.offs(&fit.levels);
             let (squares, df) = fit.spread;
-            let common = if df > 0.0 { (squares / df).sqrt() } else { 0.0 };
+            // Not widened, each round would leave out more, and the rest look more alike.
+            let common = if df > 0.0 { (squares / df).sqrt() * (1.0 + 1.0 / df.sqrt()) } else { 0.0 };
             for (i, limit) in limits.iter_mut().enumerate() {
                 let own: Vec<f64> = off.iter().filter_map(|row| row[i]).collect();
                 let widened = 1.0 + 1.0 / (own.len() as f64).sqrt();
@@ -214,7 +216,7 @@ impl Fit {
         self.pair(a, b).map_or(1.0, |p| sequence::evidence(p.log / p.error, p.n as f64, p.df))
     }
 
-    fn pair(&self, a: usize, b: usize) -> Option<Pair> {
+    pub(super) fn pair(&self, a: usize, b: usize) -> Option<Pair> {
         let both = self.kept.iter().filter_map(|row| Some(row[a]? - row[b]?));
         let (n, sum) = both.fold((0, 0.0), |(n, sum), d| (n + 1, sum + d));
         if n < 2 {
@@ -233,7 +235,8 @@ impl Fit {
         let (others_squares, others_df) = self.spreads[other];
         let of_others = (self.spread.0 - squares - others_squares).max(0.0);
         let others_df = self.spread.1 - df - others_df;
-        let lent = others_df.min(LENT);
+        // Both of a pair borrow the same.
+        let lent = (others_df / 2.0).min(LENT);
         if lent < 1.0 || squares / df > APART * of_others / others_df {
             return (df > 0.0).then(|| (squares / df, df));
         }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::random::SplitMix64;
-use crate::{bootstrap, holm};
+use crate::{bootstrap, holm, student};
 
 /// Candidates, where nothing else is said.
 const CANDIDATES: usize = 16;
@@ -14,7 +14,8 @@ fn best_of(candidates: usize) -> usize {
 }
 
 /// Each noise (log-sd of a measurement) with the blocks in which a plan without elimination finds a lead of 5 % over 15 equal candidates
-/// in 95 of 100 cases, by the intervals that `run` has (`exhaustive_plans`).
+/// by the intervals that `run` has: in 188 of 200 cases at 3 %, in 186 of 200 at 5 % (`exhaustive_plans`). 95 of 100 take 43 and 84
+/// blocks; the smaller plan is the stricter yardstick.
 const EXHAUSTIVE: [(f64, usize); 2] = [(0.03, 42), (0.05, 80)];
 
 const THIRD: f64 = 1.0 / 3.0;
@@ -164,6 +165,31 @@ fn exhaustive_plans() {
             });
             println!("noise {noise}, {blocks} blocks: found in {} of {trials}", found.count());
         }
+    }
+}
+
+/// The same plans, compared as the search compares: without outliers, and with a shared spread.
+#[test]
+#[ignore = "a table; takes a minute"]
+fn sharper_exhaustive_plans() {
+    let best = best_of(CANDIDATES);
+    for (noise, blocks) in [(0.03, 18), (0.03, 20), (0.03, 22), (0.05, 54), (0.05, 58), (0.05, 62)] {
+        let found = (1..=300).filter(|seed| {
+            let mut world = World::new(1_000 + seed, equal(0.05), noise);
+            let mut table = Table::new(CANDIDATES, Better::More);
+            for block in 0..blocks {
+                world.block();
+                (0..CANDIDATES).for_each(|i| table.record(block, i, world.value(i)));
+            }
+            let fit = table.fit();
+            let p = |i: usize| {
+                let pair = fit.pair(best, i).unwrap();
+                if pair.log > 0.0 { student::beyond(pair.log / pair.error, pair.df) } else { 1.0 }
+            };
+            let p: Vec<f64> = (0..CANDIDATES).filter(|i| *i != best).map(p).collect();
+            holm::adjusted(&p).iter().all(|p| *p < 0.05)
+        });
+        println!("noise {noise}, {blocks} blocks: found in {} of 300", found.count());
     }
 }
 
