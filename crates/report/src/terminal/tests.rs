@@ -1,5 +1,6 @@
 mod hostile;
 mod of_a_trace;
+mod of_files;
 mod of_heads;
 mod of_kernels;
 mod of_net_runs;
