@@ -14,34 +14,44 @@ use self::contexts::{context, other_contexts};
 use self::rings::{not_listed, others, ring};
 use self::watched::{cpu, followed, processes, subject, throughput};
 use self::whole::whole;
+use super::fit::{Brief, Turn};
 use super::layout::Screen;
 use super::style::Style;
 use super::{measured, verdict};
-use iotrail_answer::head::measured::of_trace;
+use iotrail_answer::head::measured::{Verdict, of_trace};
 use iotrail_schema::trace_record::{ContextRecord, RingRecord, TraceRecord};
 
 /// Rings that are shown in full, the busiest first.
 const RINGS: usize = 4;
 
 pub fn screen(t: &TraceRecord, full: bool, style: Style) -> Screen {
+    let answer = of_trace(t);
+    if full { in_full(t, &answer, style) } else { brief(t, &answer, style) }
+}
+
+const CLOSING: &str = "details: trace again with --full or --json; --record FILE keeps each request";
+
+fn brief(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
+    let mut out = Brief::new(style, CLOSING, "trace again with --full");
+    let (b, total) = (&mut out, &t.total);
+    let sampled = total.followed.is_sample();
+    verdict::head(b, answer);
+    b.subject("watched", &subject(t));
+    b.field("I/O", &throughput(t));
+    b.field("latency", &verdict::latency(&total.latency_ns, sampled));
+    verdict::time(b, total.stages.as_ref(), sampled);
+    b.field("delivered by", &verdict::delivered(&total.vehicles)).gives_way(Turn::DeliveredBy);
+    b.field("per I/O", &verdict::per_io(&total.per_io)).gives_way(Turn::PerIo);
+    b.field("CPU", &cpu(total)).gives_way(Turn::Cpu);
+    verdict::limits(b, &total.warnings, &answer.answer);
+    out.fit()
+}
+
+fn in_full(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
-    let answer = of_trace(t);
-    verdict::of(o, &answer);
+    verdict::of(o, answer);
     o.field("watched", &subject(t));
-    if !full {
-        let sampled = t.total.followed.is_sample();
-        o.field("I/O", &throughput(t));
-        o.field("latency", &verdict::latency(&t.total.latency_ns, sampled));
-        verdict::time(o, t.total.stages.as_ref(), sampled);
-        o.field("delivered by", &verdict::delivered(&t.total.vehicles));
-        o.field("per I/O", &verdict::per_io(&t.total.per_io));
-        o.field("CPU", &cpu(&t.total));
-        verdict::limits(o, &t.total.warnings, &answer.answer, verdict::LIMITS);
-        o.blank();
-        o.line("details: trace again with --full or --json; --record FILE keeps each request");
-        return out;
-    }
     o.field("processes", &processes(&t.total.processes, t.total.more_processes));
     o.field("I/O", &throughput(t));
     o.field("followed", &followed(&t.total, t.rings.iter().map(|r| r.overflows).sum()));
