@@ -54,8 +54,10 @@ pub fn cut(text: &str, columns: usize) -> String {
         kept.push(c);
     }
     // No half word or number, where there are words.
-    let end = kept.rfind(' ').filter(|at| *at > kept.len() / 2).unwrap_or(kept.len());
-    format!("{} …", kept[..end].trim_end_matches([' ', ',', ';', '·', '(', ':']))
+    match kept.rfind(' ').filter(|at| *at > kept.len() / 2) {
+        Some(at) => format!("{} …", kept[..at].trim_end_matches([' ', ',', ';', '·', '(', ':'])),
+        None => kept + "…",
+    }
 }
 
 /// Text that a terminal may show. It grows by the functions below alone, and each of them takes all of its text for text from

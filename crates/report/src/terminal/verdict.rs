@@ -148,15 +148,16 @@ pub fn delivered(vehicles: &[VehicleCount]) -> Vec<String> {
     shares.iter().take(PATHS).map(one).chain(more).collect()
 }
 
+/// Nothing where none of it is known.
 pub fn per_io(p: &PerIo) -> Vec<String> {
-    [
+    let all = [
         ("system calls", p.syscalls),
         ("kicks", p.kicks),
         ("device interrupts", p.device_irqs),
         ("context switches", p.context_switches),
-    ]
-    .map(|(name, x)| format!("{name} {}", x.map_or(UNKNOWN.into(), measured::ratio)))
-    .to_vec()
+    ];
+    let one = |(name, x): (&str, Option<f64>)| format!("{name} {}", x.map_or(UNKNOWN.into(), measured::ratio));
+    if all.iter().all(|(_, x)| x.is_none()) { Vec::new() } else { all.map(one).to_vec() }
 }
 
 /// What limits the figures, but for what the answer says already. Each is named, whatever the room.
