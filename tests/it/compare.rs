@@ -35,6 +35,8 @@ fn stored(place: &Place) -> Value {
             at_rate(m, if arm == "slow" { 800.0 } else { 1000.0 } + noise);
             m["warnings"] = json!([]);
             m["circumstances"] = Value::Null;
+            // What was disturbed and measured again would be a reason.
+            m["thrown_away"] = json!(0);
             let sql = "UPDATE measurements SET json = ?3 WHERE cell = ?1 AND repeat = ?2";
             assert_eq!(db.execute(sql, params![number, repeat, m.to_string()]).expect("one of them"), 1);
         }
