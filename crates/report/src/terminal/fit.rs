@@ -5,7 +5,7 @@ use super::style::Style;
 use iotrail_base::words::list;
 
 /// Lines of a screen that is not in full: a terminal of 24 has room for the command and the prompt beside them.
-pub const LINES: usize = 20;
+const LINES: usize = 20;
 
 /// What gives way, and in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
