@@ -19,7 +19,8 @@ fn brief(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
     let mut out = Brief::new(style, "", "--full");
     let b = &mut out;
     verdict::head(b, answer);
-    b.subject("load", &load(&m.load));
+    let load = load(&m.load);
+    b.subject_or("load", &load, &shortly(&load));
     b.subject("target", &target(m));
     b.field("throughput", &throughput(m));
     b.field("latency", &verdict::latency(&m.latency_ns, false));
@@ -93,6 +94,17 @@ fn load(l: &LoadRecord) -> Vec<String> {
         items.push(format!("seed {seed}"));
     }
     items
+}
+
+/// For one line: the ring's flags first, and not what is so unless it is asked for.
+fn shortly(load: &[String]) -> Vec<String> {
+    const USUAL: [&str; 3] = ["batch 1", "1 job", "not pinned"];
+    let mut items: Vec<&String> = load.iter().filter(|item| !USUAL.contains(&item.as_str())).collect();
+    // What it does and how deep stay in front.
+    if let Some(rest) = items.get_mut(2..) {
+        rest.sort_by_key(|item| !item.starts_with("ring "));
+    }
+    items.into_iter().cloned().collect()
 }
 
 fn target(m: &Measurement) -> Vec<String> {

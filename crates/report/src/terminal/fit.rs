@@ -91,7 +91,12 @@ impl Brief {
 
     /// What was run: in one line where there is no room for more.
     pub fn subject(&mut self, label: &'static str, items: &[String]) -> &mut Part {
-        self.field(label, items).or(Turn::Subject, |o| o.field_in_a_line(label, items)).gives_way(Turn::Run)
+        self.subject_or(label, items, items)
+    }
+
+    /// As [`subject`](Self::subject), with these in that one line.
+    pub fn subject_or(&mut self, label: &'static str, items: &[String], shortly: &[String]) -> &mut Part {
+        self.field(label, items).or(Turn::Subject, |o| o.field_in_a_line(label, shortly)).gives_way(Turn::Run)
     }
 
     pub fn blank(&mut self) {
