@@ -98,7 +98,7 @@ enum Command {
     List(list::ListArgs),
     /// Put back host settings that a killed run left changed
     Restore(restore::RestoreArgs),
-    /// Tell the slowest I/Os of a recording, each as a timeline
+    /// Tell what the slowest I/Os of a recording waited for, each as a timeline
     Explain(explain::ExplainArgs),
     /// Export a run or recording: JSON, CSV, Parquet, fio's JSON, HdrHistogram, Perfetto
     Export(export::ExportArgs),

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::timeline::{Moment, headline, moments};
+use super::timeline::{Moment, headline, moments, sentence, waited};
 use iotrail_base::error::{Error, Result};
+use iotrail_base::words::list;
 use iotrail_path::slowest::{By, Kept, Slowest};
 use iotrail_schema::recorded::{Ending, Entry, Header, Losses};
 use iotrail_schema::trace_record::{ProcessRecord, RingRecord};
@@ -32,6 +33,10 @@ impl Selection {
 pub struct Explained {
     /// `iotrail.explain/1`.
     pub schema: &'static str,
+    /// One sentence: the slowest I/O, and what it waited for most.
+    pub answer: String,
+    /// What the next slowest ones waited for; null: there is no other one.
+    pub also: Option<String>,
     /// The recording's header.
     pub recording: Header,
     /// How the recording stops, with its end.
@@ -81,6 +86,13 @@ pub struct ExplainedIo {
     pub moments: Vec<Moment>,
     /// The record.
     pub trail: Trail,
+}
+
+impl ExplainedIo {
+    /// It is ranked by its delivery, not by its latency.
+    pub fn is_of_delivery(&self) -> bool {
+        self.later || self.slowness_ns != self.latency_ns
+    }
 }
 
 impl Explained {
@@ -148,17 +160,60 @@ where
         moments: moments(&kept.trail),
         trail: kept.trail,
     };
+    let ios: Vec<ExplainedIo> = slowest.into_sorted().into_iter().map(explained).collect();
     Ok(Explained {
         schema: SCHEMA,
+        answer: answer(&ios, completions),
+        also: also(&ios),
         ending,
         completions,
         selected,
         length_ns: last_ns - origin,
         losses: losses.any.then_some(losses.last),
         loss_spans: losses.spans,
-        ios: slowest.into_sorted().into_iter().map(explained).collect(),
+        ios,
         recording: header,
     })
+}
+
+fn answer(ios: &[ExplainedIo], completions: u64) -> String {
+    match (ios.first(), completions) {
+        (Some(io), _) => sentence(&io.trail, io.slowness_ns, io.is_of_delivery()),
+        (None, 0) => "no completion is in this recording: there is nothing to explain".into(),
+        (None, n) => format!("{n} completions are in this recording, and none was asked for"),
+    }
+}
+
+/// `of the next 4 slowest, 2 waited longest for the same and 2 for the device`. The same is what the answer names; then the most come
+/// first.
+fn also(ios: &[ExplainedIo]) -> Option<String> {
+    const NAMED: usize = 3;
+    const UNKNOWN: &str = "for something that is not known";
+    let what = |io: &ExplainedIo| waited(&io.trail, io.is_of_delivery()).map_or(UNKNOWN, |w| w.what);
+    let (first, next) = ios.split_first()?;
+    let same = what(first);
+    let mut waits: Vec<(&str, usize)> = vec![("for the same", 0)];
+    for io in next {
+        let what = if what(io) == same { waits[0].0 } else { what(io) };
+        match waits.iter_mut().find(|(other, _)| *other == what) {
+            Some((_, n)) => *n += 1,
+            None => waits.push((what, 1)),
+        }
+    }
+    waits[1..].sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    waits.retain(|(_, n)| *n > 0);
+    match (waits.as_slice(), next.len()) {
+        ([], _) => None,
+        ([(what, _)], 1) => Some(format!("the next slowest waited longest {what}")),
+        ([(what, _)], n) => Some(format!("the next {n} slowest waited longest {what}")),
+        ([(what, n), rest @ ..], all) => {
+            let mut parts = vec![format!("{n} waited longest {what}")];
+            parts.extend(rest.iter().take(NAMED - 1).map(|(what, n)| format!("{n} {what}")));
+            let others: usize = rest.iter().skip(NAMED - 1).map(|(_, n)| n).sum();
+            parts.extend((others > 0).then(|| format!("{others} for other things")));
+            Some(format!("of the next {all} slowest, {}", list(&parts)))
+        }
+    }
 }
 
 fn nothing_of(
@@ -227,5 +282,42 @@ mod tests {
         }
         let span = |from_ns, to_ns, no_room, ring_buffer_full| LossSpan { from_ns, to_ns, no_room, ring_buffer_full };
         assert_eq!(h.spans, [span(100, 300, 1, 5), span(400, 500, 1, 0)]);
+    }
+
+    fn slow(ready_ns: u64) -> ExplainedIo {
+        let mut trail = iotrail_schema::trail_example::trail();
+        trail.ready = Some(iotrail_schema::trail::Stamp { ns: trail.submitted.ns + ready_ns, cpu: 1 });
+        ExplainedIo {
+            slowness_ns: trail.latency_ns(),
+            latency_ns: trail.latency_ns(),
+            delay_ns: trail.delay_ns(),
+            later: false,
+            submitted_after_ns: 0,
+            sentences: vec![],
+            moments: vec![],
+            trail,
+        }
+    }
+
+    #[test]
+    fn the_answer_is_of_the_slowest_and_the_others_are_counted() {
+        let (tick, device) = (slow(101_000), slow(2_900_000));
+        let all = [tick.clone(), tick.clone(), device.clone()];
+        let of_tick = "for the thread to enter the kernel (timer tick)";
+        assert_eq!(answer(&all, 9), format!("read_fixed of 4 KiB, 3.00 ms: for 2.90 ms (97 %) it waited {of_tick}"));
+        let also_of = |ios: &[&ExplainedIo]| also(&ios.iter().map(|io| (*io).clone()).collect::<Vec<_>>()).unwrap();
+        assert_eq!(also_of(&[&tick, &tick]), "the next slowest waited longest for the same");
+        assert_eq!(also_of(&[&tick, &device]), "the next slowest waited longest for the device");
+        assert_eq!(also_of(&[&tick, &tick, &tick]), "the next 2 slowest waited longest for the same");
+        let told = "of the next 3 slowest, 1 waited longest for the same and 2 for the device";
+        assert_eq!(also_of(&[&tick, &device, &tick, &device]), told);
+        let told =
+            format!("of the next 3 slowest, 2 waited longest {of_tick} and 1 for a kernel worker of the file system");
+        let mut worker = tick.clone();
+        worker.trail.ended = Some(iotrail_schema::trail::Stamp { ns: tick.trail.submitted.ns + 2_900_000, cpu: 1 });
+        assert_eq!(also_of(&[&device, &tick, &worker, &tick]), told);
+        assert_eq!(also(&[device]), None);
+        assert_eq!(answer(&[], 0), "no completion is in this recording: there is nothing to explain");
+        assert_eq!(answer(&[], 9), "9 completions are in this recording, and none was asked for");
     }
 }

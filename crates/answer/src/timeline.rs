@@ -4,6 +4,7 @@ mod delivery;
 mod headline;
 mod moments;
 mod nature;
+mod waited;
 
 use iotrail_base::error::errno_name;
 use iotrail_base::words::bytes;
@@ -11,6 +12,7 @@ use iotrail_schema::trail::Trail;
 
 pub use headline::headline;
 pub use moments::{Moment, moments};
+pub use waited::{sentence, waited};
 
 /// What was asked for and what came: `read_fixed 4 KiB`, `recv: ECONNRESET`, `write 4 KiB: only 512 B`.
 pub fn request(t: &Trail) -> String {

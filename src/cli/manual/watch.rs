@@ -86,8 +86,8 @@ pub const TOP: Page = Page {
 
 pub const EXPLAIN: Page = Page {
     description: &[
-        "Reads a recording and tells its slowest requests, each as a timeline in words: when it was submitted, issued, ready, posted and reaped, \
-         what its thread did meanwhile, and what delivered it.",
+        "Reads a recording and tells what its slowest request waited for most, then each of the slowest as a timeline in words: \
+         when it was submitted, issued, ready, posted and reaped, what its thread did meanwhile, and what delivered it.",
         "Root is not needed, and the recording may come from another machine. A recording that was cut short is told as far as it goes.",
     ],
     examples: &[

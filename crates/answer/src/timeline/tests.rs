@@ -129,3 +129,55 @@ fn results_in_words() {
     assert_eq!(with(-5, Some(4096)), "read_fixed 4 KiB: EIO");
     assert_eq!(with(1, None), "read_fixed");
 }
+
+#[test]
+fn an_io_is_one_sentence_with_its_number() {
+    let mut t = trail();
+    assert_eq!(
+        sentence(&t, 3_000_000, false),
+        "read_fixed of 4 KiB, 3.00 ms: for 2.90 ms (97 %) it waited for the thread to enter the kernel (timer tick)"
+    );
+    assert_eq!(waited(&t, false).unwrap().ns, 2_899_000);
+    t.posted = at(&t, 110_000, 0);
+    assert_eq!(
+        sentence(&t, 110_000, false),
+        "read_fixed of 4 KiB, 110 µs: for 89.0 µs (81 %) it waited for the device"
+    );
+    // Of its delivery alone, the device is no part.
+    assert_eq!(
+        sentence(&t, 9_000, true),
+        "read_fixed of 4 KiB, 9.00 µs of delivery: for 9.00 µs (100 %) it waited for the thread to enter the kernel \
+         (timer tick)"
+    );
+    (t.result, t.asked_bytes) = (-5, None);
+    assert!(sentence(&t, 110_000, false).starts_with("read_fixed (EIO), 110 µs: for 89.0 µs"));
+    // Nothing is known of it but that it was done.
+    (t.issued, t.ready, t.posted) = (None, None, t.submitted);
+    assert_eq!(sentence(&t, 0, false), "read_fixed (EIO), 0 ns: what it waited for is not known");
+}
+
+#[test]
+fn what_was_waited_for_goes_by_the_longest_part() {
+    let what = |t: &Trail| waited(t, false).unwrap().what;
+    let mut t = trail();
+    t.issued = Some(at(&t, 2_000_000, 0));
+    t.ready = Some(at(&t, 2_100_000, 0));
+    assert_eq!(what(&t), "to be issued to the driver");
+    t.punted = Some(iotrail_schema::trail::Punt::WouldBlock);
+    assert_eq!(what(&t), "for an io-wq worker to take it up");
+    let mut t = trail();
+    t.ended = Some(at(&t, 2_900_000, 1));
+    assert_eq!(what(&t), "for a kernel worker of the file system");
+    t.ended = None;
+    t.meanwhile = Some(Meanwhile::Runnable { cpu: 0, tid: 54, comm: "busy".into() });
+    assert_eq!(what(&t), "for a CPU, which another thread had");
+    (t.meanwhile, t.switches_meanwhile) = (Some(Meanwhile::Running { cpu: 0 }), Some(4));
+    assert_eq!(what(&t), "for the thread, which was off its CPU for a time");
+    let by = Waker::Thread { cpu: 1 };
+    t.wake = Some(Wake { woken: at(&t, 102_000, 1), by: by.clone(), running: Some(at(&t, 2_900_000, 0)) });
+    assert_eq!(what(&t), "for the woken thread to get a CPU");
+    t.wake = Some(Wake { woken: at(&t, 2_102_000, 1), by: by.clone(), running: Some(at(&t, 2_900_000, 0)) });
+    assert_eq!(what(&t), "for the sleeping thread to be woken");
+    t.wake = Some(Wake { woken: at(&t, 102_000, 1), by, running: Some(at(&t, 103_000, 0)) });
+    assert_eq!(what(&t), "for the woken thread to post it");
+}

@@ -1,31 +1,41 @@
 //! The screen of one measurement.
 
+use super::fit::{Brief, Turn};
 use super::layout::Screen;
 use super::measured::{SPLIT_NS, TOO_SHORT};
 use super::style::Style;
 use super::{measured, verdict};
 use iotrail_answer::finding::findings;
-use iotrail_answer::head::measured::of_measurement;
+use iotrail_answer::head::measured::{Verdict, of_measurement};
 use iotrail_base::words::{UNKNOWN, bytes, count, percent, plural, span};
 use iotrail_schema::measurement::{LoadRecord, Measurement};
 
 pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
+    let answer = of_measurement(m);
+    if full { in_full(m, &answer, style) } else { brief(m, &answer, style) }
+}
+
+fn brief(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
+    let mut out = Brief::new(style, "", "--full");
+    let b = &mut out;
+    verdict::head(b, answer);
+    let load = load(&m.load);
+    b.subject_or("load", &load, &shortly(&load));
+    b.subject("target", &target(m));
+    b.field("throughput", &throughput(m));
+    b.field("latency", &verdict::latency(&m.latency_ns, false));
+    verdict::time(b, m.stages.as_ref(), measured::is_sample(m));
+    b.field("delivered by", &verdict::delivered(&m.vehicles)).gives_way(Turn::DeliveredBy);
+    b.field("per I/O", &verdict::per_io(&m.per_io)).gives_way(Turn::PerIo);
+    b.field("CPU", &cpu(m)).gives_way(Turn::Cpu);
+    verdict::limits(b, &m.warnings, &answer.answer);
+    out.fit()
+}
+
+fn in_full(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
-    let answer = of_measurement(m);
-    verdict::of(o, &answer);
-    if !full {
-        o.field("load", &load(&m.load));
-        o.field("target", &target(m));
-        o.field("throughput", &throughput(m));
-        o.field("latency", &verdict::latency(&m.latency_ns, false));
-        verdict::time(o, m.stages.as_ref(), measured::is_sample(m));
-        o.field("delivered by", &verdict::delivered(&m.vehicles));
-        o.field("per I/O", &verdict::per_io(&m.per_io));
-        o.field("CPU", &cpu(m));
-        verdict::limits(o, &m.warnings, &answer.answer, verdict::LIMITS);
-        return out;
-    }
+    verdict::of(o, answer);
     measured::not_seen(o, &m.warnings);
     o.field("load", &load(&m.load));
     o.field("target", &target(m));
@@ -84,6 +94,17 @@ fn load(l: &LoadRecord) -> Vec<String> {
         items.push(format!("seed {seed}"));
     }
     items
+}
+
+/// For one line: the ring's flags first, and not what is so unless it is asked for.
+fn shortly(load: &[String]) -> Vec<String> {
+    const USUAL: [&str; 3] = ["batch 1", "1 job", "not pinned"];
+    let mut items: Vec<&String> = load.iter().filter(|item| !USUAL.contains(&item.as_str())).collect();
+    // What it does and how deep stay in front.
+    if let Some(rest) = items.get_mut(2..) {
+        rest.sort_by_key(|item| !item.starts_with("ring "));
+    }
+    items.into_iter().cloned().collect()
 }
 
 fn target(m: &Measurement) -> Vec<String> {

@@ -28,6 +28,11 @@ pub fn ios(e: &Explained, style: Style) -> Screen {
 }
 
 fn head(out: &mut Screen, file: &str, e: &Explained) {
+    out.heading(&e.answer);
+    if let Some(also) = &e.also {
+        out.paragraph("  also  ", also);
+    }
+    out.blank();
     let h = &e.recording;
     let subject = match &h.subject {
         Subject::Command { argv, .. } => argv.join(" "),
@@ -131,7 +136,7 @@ fn one(out: &mut Screen, e: &Explained, number: usize, io: &ExplainedIo) {
         None => "ring not known".into(),
     };
     let sign = if io.submitted_after_ns < 0 { "-" } else { "" };
-    let what = if io.slowness_ns == io.latency_ns { "" } else { " of delivery" };
+    let what = if io.is_of_delivery() { " of delivery" } else { "" };
     let slow = format!("{}{what}", span(io.slowness_ns as f64));
     let mut title = vec![request(t)];
     title.extend(file(e, t));

@@ -41,6 +41,25 @@ fn with_units(text: &str) -> String {
     out
 }
 
+/// As much of it as has room in so many columns.
+pub fn cut(text: &str, columns: usize) -> String {
+    if display_width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        if display_width(&kept) + display_width(c.encode_utf8(&mut [0; 4])) + 2 > columns {
+            break;
+        }
+        kept.push(c);
+    }
+    // No half word or number, where there are words.
+    match kept.rfind(' ').filter(|at| *at > kept.len() / 2) {
+        Some(at) => format!("{} …", kept[..at].trim_end_matches([' ', ',', ';', '·', '(', ':'])),
+        None => kept + "…",
+    }
+}
+
 /// Text that a terminal may show. It grows by the functions below alone, and each of them takes all of its text for text from
 /// outside: what is shown steers nothing, has no line that is not ours, and (but for what is laid out already) no line longer than [`WIDTH`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,6 +203,33 @@ impl Screen {
             self.text.push_str(line.trim_end());
             self.text.push('\n');
         }
+    }
+
+    /// As [`field`](Self::field) in one line, and a sign for what has no room. The first item gives way where that is enough, as a
+    /// command does; else the last ones do.
+    pub fn field_in_a_line(&mut self, label: &str, items: &[String]) {
+        const LEAST: usize = 20;
+        const SIGN: &str = " · …";
+        let room = WIDTH - LABEL;
+        let items: Vec<String> = items.iter().map(|i| sanitise(i)).filter(|i| !i.is_empty()).collect();
+        let Some((first, rest)) = items.split_first() else { return };
+        let end: String = rest.iter().map(|item| format!(" · {item}")).collect();
+        let line = match room.checked_sub(display_width(&end)).filter(|columns| *columns >= LEAST) {
+            Some(columns) => cut(first, columns) + &end,
+            None => {
+                let room = room - display_width(SIGN);
+                let mut line = cut(first, room);
+                let fits = |line: &str, item: &&String| display_width(line) + 3 + display_width(item) <= room;
+                for item in rest {
+                    if !fits(&line, &item) {
+                        break;
+                    }
+                    line = format!("{line} · {item}");
+                }
+                line + SIGN
+            }
+        };
+        self.field(label, &[line]);
     }
 
     /// A table of fixed columns without lines, which leaves most of the width to the numbers.

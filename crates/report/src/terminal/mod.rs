@@ -8,6 +8,7 @@ mod compare;
 mod cost;
 mod delivery;
 mod explain;
+mod fit;
 mod head;
 pub(super) mod layout;
 pub(super) mod measured;

@@ -1,5 +1,7 @@
 mod hostile;
 mod of_a_trace;
+mod of_brief;
+mod of_files;
 mod of_heads;
 mod of_kernels;
 mod of_net_runs;
@@ -21,6 +23,18 @@ fn narrow(text: &str) {
         assert!(textwrap::core::display_width(line) <= WIDTH, "{}: {line}", textwrap::core::display_width(line));
         assert!(!line.chars().any(char::is_control), "{line:?}");
     }
+}
+
+/// First lines against `heads/NAME.txt`; IOTRAIL_GOLDEN=1 writes it.
+#[track_caller]
+pub fn same_as_golden(name: &str, text: &str) {
+    narrow(text);
+    assert!(text.lines().count() <= 20, "{name}: {} lines\n{text}", text.lines().count());
+    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/terminal/tests/heads/{}.txt"), name);
+    if std::env::var_os("IOTRAIL_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&path).unwrap_or_default(), "{name}\n{text}");
 }
 
 /// Without the codes that colour and embolden, and nothing else.

@@ -1,38 +1,81 @@
 //! The first lines of one measurement: the answer, what to do, then throughput, latency, where the time went and what delivered.
 
-use super::layout::{Screen, WIDTH};
+use super::fit::{Brief, Turn};
+use super::layout::{Screen, WIDTH, cut};
 use super::measured;
 use iotrail_answer::head::measured::{Verdict, parts_known};
 use iotrail_base::words::{UNKNOWN, count, known_span, list, percent, plural, span};
-use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, PerIo, StageRecord, VehicleCount, Warning};
 use iotrail_schema::vehicle::Vehicle;
 
 /// What limits the figures, at most.
-pub const LIMITS: usize = 2;
+const LIMITS: usize = 2;
 /// Delivery paths that are named.
 const PATHS: usize = 4;
 /// Columns of the bar.
 const BAR: usize = WIDTH - 13;
 
+/// Above everything else that is known.
 pub fn of(out: &mut Screen, v: &Verdict) {
-    out.heading(&v.answer);
-    if let Some(advice) = &v.advice {
-        out.paragraph("  do    ", advice);
-    }
-    let told: Vec<&Finding> = v.others.iter().filter(|f| f.warns()).collect();
-    if let Some(first) = told.first() {
-        out.paragraph("  also  ", &brief(&first.text));
-    }
-    let rest = v.others.len() - usize::from(!told.is_empty());
-    if rest > 0 {
-        out.paragraph("        ", &format!("{} more below --full", plural(rest, "finding")));
-    }
+    answer(out, &v.answer);
+    advice(out, v.advice.as_deref());
+    others(out, v, "below");
     out.blank();
 }
 
-/// Its figures, without the explanation.
+/// Above what there is room for.
+pub fn head(b: &mut Brief, v: &Verdict) {
+    let cut = |text: &str, lines: usize| cut(text, lines * (WIDTH - SIGN.len()) - SIGN.len());
+    b.part("", |o| answer(o, &v.answer)).or(Turn::Endings, |o| answer(o, &cut(&v.answer, ANSWER)));
+    let advised = v.advice.as_deref();
+    b.part("", |o| advice(o, advised))
+        .or(Turn::Endings, |o| advice(o, advised.map(|text| cut(text, ADVICE)).as_deref()));
+    b.part("", |o| others(o, v, "--full")).or(Turn::OtherFindings, |o| others_in_a_line(o, v));
+    b.part("", Screen::blank);
+}
+
+/// Columns before what is said beside the answer.
+const SIGN: &str = "        ";
+/// Lines of an answer and of what to do, where there is no room for more.
+const ANSWER: usize = 5;
+const ADVICE: usize = 5;
+
+fn answer(out: &mut Screen, text: &str) {
+    out.heading(text);
+}
+
+fn advice(out: &mut Screen, text: Option<&str>) {
+    if let Some(text) = text {
+        out.paragraph("  do    ", text);
+    }
+}
+
+/// The first one that warns, and how many more there are; `rest`: where.
+fn others(out: &mut Screen, v: &Verdict, rest: &str) {
+    let first = v.others.iter().find(|f| f.warns());
+    if let Some(first) = first {
+        out.paragraph("  also  ", &brief(&first.text));
+    }
+    let more = v.others.len() - usize::from(first.is_some());
+    if more > 0 {
+        let sign = if first.is_some() { SIGN } else { "  also  " };
+        out.paragraph(sign, &format!("{} ({rest})", plural(more, "more finding")));
+    }
+}
+
+fn others_in_a_line(out: &mut Screen, v: &Verdict) {
+    let Some(first) = v.others.iter().find(|f| f.warns()) else { return others(out, v, "--full") };
+    let end = match v.others.len() {
+        1 => " (--full)".to_owned(),
+        n => format!(" (and {} more: --full)", n - 1),
+    };
+    let first = cut(&brief(&first.text), WIDTH - SIGN.len() - end.len());
+    out.paragraph("  also  ", &format!("{first}{end}"));
+}
+
+/// Its figures, without the explanation and how many it rests on.
 fn brief(text: &str) -> String {
+    let text = text.rsplit_once("; from ").map_or(text, |(before, _)| before);
     text.split_once(": ")
         .filter(|(head, _)| head.contains(|c: char| c.is_ascii_digit()))
         .map_or(text, |(head, _)| head)
@@ -53,28 +96,38 @@ pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
     ]
 }
 
-/// The parts of the mean latency as a bar.
-pub fn time(out: &mut Screen, stages: Option<&StageRecord>, sampled: bool) {
+/// The parts of the mean latency, and as a bar.
+pub fn time(b: &mut Brief, stages: Option<&StageRecord>, sampled: bool) {
     let Some(s) = parts_known(stages, sampled) else { return };
-    let parts = [('░', "issue", s.issue_ns), ('█', "wait", s.wait_ns), ('▒', "delivery", s.delivery_ns)];
-    let mut labels: Vec<String> = parts
-        .iter()
-        .map(|(sign, name, ns)| format!("{sign} {name} {} ({})", percent(ns / s.total_ns), span(*ns)))
-        .collect();
-    if let Some(last) = labels.last_mut() {
-        last.push_str(&format!(" of {} on average", span(s.total_ns)));
-    }
-    out.field("time", &labels);
+    let shares = |o: &mut Screen| o.field("time", &parts(s).map(|(sign, name, ns)| share(s, sign, name, ns)));
+    let part = b.part("time", |o| {
+        shares(o);
+        o.field("", &[bar(s)]);
+    });
+    part.or(Turn::Bar, shares).gives_way(Turn::Time);
+}
+
+fn parts(s: &StageRecord) -> [(char, &'static str, f64); 3] {
+    [('░', "issue", s.issue_ns), ('█', "wait", s.wait_ns), ('▒', "delivery", s.delivery_ns)]
+}
+
+/// `▒ delivery 2 % (14.7 µs) of 192 µs on average`: the last one says of how much.
+fn share(s: &StageRecord, sign: char, name: &str, ns: f64) -> String {
+    let of = if name == "delivery" { format!(" of {} on average", span(s.total_ns)) } else { String::new() };
+    format!("{sign} {name} {} ({}){of}", percent(ns / s.total_ns), span(ns))
+}
+
+fn bar(s: &StageRecord) -> String {
     let mut bar = String::new();
     let mut until = 0.0;
-    for (sign, _, ns) in parts {
+    for (sign, _, ns) in parts(s) {
         until += ns / s.total_ns;
         let end = (until * BAR as f64).round() as usize;
         while bar.chars().count() < end.min(BAR) {
             bar.push(sign);
         }
     }
-    out.field("", &[bar]);
+    bar
 }
 
 /// `enter 82 % · inline 12 % · …`.
@@ -95,31 +148,40 @@ pub fn delivered(vehicles: &[VehicleCount]) -> Vec<String> {
     shares.iter().take(PATHS).map(one).chain(more).collect()
 }
 
+/// Nothing where none of it is known.
 pub fn per_io(p: &PerIo) -> Vec<String> {
-    [
+    let all = [
         ("system calls", p.syscalls),
         ("kicks", p.kicks),
         ("device interrupts", p.device_irqs),
         ("context switches", p.context_switches),
-    ]
-    .map(|(name, x)| format!("{name} {}", x.map_or(UNKNOWN.into(), measured::ratio)))
-    .to_vec()
+    ];
+    let one = |(name, x): (&str, Option<f64>)| format!("{name} {}", x.map_or(UNKNOWN.into(), measured::ratio));
+    if all.iter().all(|(_, x)| x.is_none()) { Vec::new() } else { all.map(one).to_vec() }
 }
 
-/// What limits the figures: the first `most`, and how many more there are.
-pub fn limits(out: &mut Screen, warnings: &[Warning], said: &str, most: usize) {
+/// What limits the figures, but for what the answer says already. Each is named, whatever the room.
+pub fn limits(b: &mut Brief, warnings: &[Warning], said: &str) {
     let all: Vec<&Warning> = warnings.iter().filter(|w| !said.contains(&w.text)).collect();
     if all.is_empty() {
         return;
     }
-    out.blank();
+    b.blank();
+    b.part("", |o| some_limits(o, &all, LIMITS, true))
+        .or(Turn::SecondLimit, |o| some_limits(o, &all, 1, true))
+        .or(Turn::Remedies, |o| some_limits(o, &all, 1, false))
+        .or(Turn::LimitNames, |o| some_limits(o, &all, 0, false));
+}
+
+/// The first `most`, and the names of the others.
+fn some_limits(out: &mut Screen, all: &[&Warning], most: usize, remedies: bool) {
     for (i, w) in all.iter().take(most).enumerate() {
-        let end = if w.remedy.is_empty() { String::new() } else { format!("; {}", w.remedy) };
-        out.note(if i == 0 { "limits  " } else { "        " }, &format!("{}{end}", w.text), true);
+        let end = if w.remedy.is_empty() || !remedies { String::new() } else { format!("; {}", w.remedy) };
+        out.note(if i == 0 { "limits  " } else { SIGN }, &format!("{}{end}", w.text), true);
     }
     if let rest @ [_, ..] = &all[all.len().min(most)..] {
         let codes: Vec<String> = rest.iter().map(|w| w.code.clone()).collect();
-        let (label, more) = if most == 0 { ("limits  ", "") } else { ("        ", " more") };
+        let (label, more) = if most == 0 { ("limits  ", "") } else { (SIGN, " more") };
         out.paragraph(label, &format!("{}{more} (--full): {}", count(rest.len() as f64), list(&codes)));
     }
 }

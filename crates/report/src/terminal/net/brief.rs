@@ -3,6 +3,7 @@
 use serde_json::Map;
 
 use super::{between, load, server, throughput};
+use crate::terminal::fit::{Brief, Turn};
 use crate::terminal::layout::Screen;
 use crate::terminal::style::Style;
 use crate::terminal::{measured, verdict};
@@ -11,46 +12,22 @@ use iotrail_base::words::{UNKNOWN, percent, plural};
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::net_record::NetRecord;
 
-/// Lines of a screen that is not in full.
-const LINES: usize = 20;
-
-/// With as much detail as there is room for.
 pub fn screen(m: &Measurement, net: &NetRecord, answer: &Verdict, style: Style) -> Screen {
-    let mut more = [Detail::All, Detail::Some].into_iter().map(|detail| with(m, net, answer, detail, style));
-    more.find(|screen| screen.as_str().lines().count() <= LINES)
-        .unwrap_or_else(|| with(m, net, answer, Detail::Least, style))
-}
-
-/// How much of it the first lines tell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Detail {
-    Least,
-    Some,
-    All,
-}
-
-fn with(m: &Measurement, net: &NetRecord, answer: &Verdict, detail: Detail, style: Style) -> Screen {
-    let mut out = Screen::new(style);
-    let o = &mut out;
-    verdict::of(o, answer);
-    if detail > Detail::Least {
-        o.field("load", &load(&net.asked));
-    }
-    o.field("server", &at_shortly(m, net));
-    o.field("throughput", &throughput(m));
-    o.field("latency", &verdict::latency(&m.latency_ns, false));
-    if detail == Detail::All {
-        verdict::time(o, m.stages.as_ref(), measured::is_sample(m));
-    }
-    o.field("CPU", &both_cpus(m, net));
+    let mut out = Brief::new(style, "", "--full");
+    let b = &mut out;
+    verdict::head(b, answer);
+    b.subject("load", &load(&net.asked));
+    b.subject("server", &at_shortly(m, net));
+    b.field("throughput", &throughput(m));
+    b.field("latency", &verdict::latency(&m.latency_ns, false));
+    verdict::time(b, m.stages.as_ref(), measured::is_sample(m));
+    b.field("CPU", &both_cpus(m, net)).gives_way(Turn::Cpu);
     if net.server.is_some() {
-        o.field("delivered by", &verdict::delivered(&m.vehicles));
-        if detail == Detail::All {
-            o.field("per request", &verdict::per_io(&m.per_io));
-        }
+        b.field("delivered by", &verdict::delivered(&m.vehicles)).gives_way(Turn::DeliveredBy);
+        b.field("per request", &verdict::per_io(&m.per_io)).gives_way(Turn::PerIo);
     }
-    verdict::limits(o, &m.warnings, &answer.answer, if detail == Detail::All { verdict::LIMITS } else { 0 });
-    out
+    verdict::limits(b, &m.warnings, &answer.answer);
+    out.fit()
 }
 
 fn at_shortly(m: &Measurement, net: &NetRecord) -> Vec<String> {

@@ -1,0 +1,115 @@
+//! What an I/O waited for most, in a few words: the reasons that `headline` gives, without this one's threads and CPUs.
+
+use super::nature::{is_timeout, polls, was_cancelled};
+use iotrail_base::error::errno_name;
+use iotrail_base::words::{bytes, percent, span};
+use iotrail_schema::stage::Stage;
+use iotrail_schema::timeline::Span;
+use iotrail_schema::trail::{Course, Meanwhile, Trail, Wake};
+use iotrail_schema::vehicle::Vehicle;
+
+/// The longest part of an I/O's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waited {
+    pub ns: u64,
+    /// Behind *it waited*: `for the device`, `to be issued to the driver`.
+    pub what: &'static str,
+}
+
+/// `delivery`: of the time since it was ready alone. `None`: no such part is known.
+pub fn waited(t: &Trail, delivery: bool) -> Option<Waited> {
+    // Of equals the later one, which is nearer to what can be changed.
+    let spans = t.spans().into_iter().filter(|s| !delivery || s.from >= Stage::Ready);
+    let longest = spans.max_by_key(Span::ns)?;
+    Some(Waited { ns: longest.ns(), what: what(t, &longest) })
+}
+
+/// `read of 4 KiB, 8.10 ms: for 7.90 ms (98 %) it waited for the thread to enter the kernel (timer tick)`. `slowness_ns`: its latency;
+/// where `delivery`, the time since it was ready alone.
+pub fn sentence(t: &Trail, slowness_ns: u64, delivery: bool) -> String {
+    let size = t.asked_bytes.map_or(String::new(), |n| format!(" of {}", bytes(n)));
+    let failed = if t.result < 0 { format!(" ({})", errno_name(t.result.saturating_neg())) } else { String::new() };
+    let time = format!("{}{}", span(slowness_ns as f64), if delivery { " of delivery" } else { "" });
+    let why = match waited(t, delivery) {
+        Some(w) if slowness_ns > 0 => {
+            let share = percent(w.ns as f64 / slowness_ns as f64);
+            format!("for {} ({share}) it waited {}", span(w.ns as f64), w.what)
+        }
+        _ => "what it waited for is not known".into(),
+    };
+    format!("{}{size}{failed}, {time}: {why}", t.opcode)
+}
+
+const UNSEEN: &str = "for something that was not seen";
+
+fn what(t: &Trail, longest: &Span) -> &'static str {
+    use Stage::*;
+    match (longest.from, longest.to) {
+        (Submitted, Issued) => match (t.punted, t.course) {
+            (Some(_), _) => "for an io-wq worker to take it up",
+            (None, Course::Poll) => "to be tried, and its poll armed",
+            (None, _) => "to be issued to the driver",
+        },
+        (Submitted, Posted) if t.vehicle == Vehicle::Inline => "for its own submission to end",
+        (Submitted, Posted) if t.punted.is_some() || t.vehicle == Vehicle::Iowq => "for an io-wq worker to do it",
+        (Submitted, Posted) if is_timeout(t) && !was_cancelled(t) => "for its time to be up",
+        (Submitted, Ready | Posted) if was_cancelled(t) => "until it was cancelled",
+        (Submitted, Ready) if polls(t) => "for what it polls",
+        (Issued, Ready) if t.course == Course::Poll && was_cancelled(t) => "until it was cancelled",
+        (Issued, Ready) => match t.course {
+            Course::Block => "for the device",
+            Course::Poll => "for the other side",
+            Course::Direct => UNSEEN,
+        },
+        (Issued, Posted) if t.course == Course::Block => "for the device and its delivery",
+        (Submitted, Ready) if t.course == Course::Block => "to be issued, and for the device",
+        (Ready, Ended) => "for a kernel worker of the file system",
+        (Ready | Ended, Queued) => "for its task work to be added",
+        (Ready | Ended | Queued, Posted) => delivery(t),
+        _ => UNSEEN,
+    }
+}
+
+fn delivery(t: &Trail) -> &'static str {
+    if let Some(wake) = &t.wake {
+        return slept(t, wake);
+    }
+    // It was on its CPU when it was ready, and not all the time since.
+    let was_off = matches!(t.meanwhile, Some(Meanwhile::Running { cpu })
+        if cpu != t.posted.cpu || t.switches_meanwhile.is_some_and(|n| n > 0));
+    match (&t.meanwhile, t.vehicle) {
+        (_, Vehicle::Inline) => "for its own submission to end",
+        (_, Vehicle::Iowq) => "for the io-wq worker to post it",
+        (_, Vehicle::IrqDirect) => "for the interrupt that posted it",
+        (_, Vehicle::Thread) => "for the helper thread",
+        (_, Vehicle::Kworker) => "for a kernel worker",
+        (Some(Meanwhile::Runnable { .. }), _) => "for a CPU, which another thread had",
+        _ if was_off => "for the thread, which was off its CPU for a time",
+        (_, Vehicle::Sqpoll) => "for the submission-queue thread",
+        (_, Vehicle::TimerTick) => "for the thread to enter the kernel (timer tick)",
+        (_, Vehicle::DeviceIrq) => "for the thread to enter the kernel (a device's interrupt)",
+        (_, Vehicle::PageFault) => "for the thread to enter the kernel (page fault)",
+        (_, Vehicle::OtherIrq) => "for the thread to enter the kernel (an interrupt)",
+        (_, Vehicle::ReschedIpi) => "for the thread to enter the kernel (reschedule interrupt)",
+        (_, Vehicle::Enter) => "for the thread to enter the kernel (io_uring_enter)",
+        (_, Vehicle::SyscallExit) => "for the thread to leave a system call",
+        (_, Vehicle::Iopoll) => "for the thread to poll the device (io_uring_enter)",
+        (_, Vehicle::Unknown) => UNSEEN,
+    }
+}
+
+/// The longest of the three parts of a delivery to a sleeper.
+fn slept(t: &Trail, wake: &Wake) -> &'static str {
+    let ready = t.deliverable().map_or(wake.woken.ns, |r| r.ns);
+    let asleep = wake.woken.ns.saturating_sub(ready);
+    let Some(running) = wake.running else { return "for the sleeping thread" };
+    let waited = running.ns.saturating_sub(wake.woken.ns);
+    let ran = t.posted.ns.saturating_sub(running.ns);
+    if asleep >= waited && asleep >= ran {
+        "for the sleeping thread to be woken"
+    } else if waited >= ran {
+        "for the woken thread to get a CPU"
+    } else {
+        "for the woken thread to post it"
+    }
+}

@@ -1,0 +1,190 @@
+//! The screens of `trace` and `bench` that are not in full: 20 lines, whatever was found.
+
+use super::*;
+use iotrail_answer::head::measured::of_trace;
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::measurement::{Latency, Warning};
+use iotrail_schema::trace_record::{ErrnoCount, Subject, TraceRecord};
+use iotrail_testing::trace::{carried, clean};
+
+/// Real ones, the longest of them first; the last two are notes.
+fn findings() -> Vec<Finding> {
+    let warns = |code: &str, text: &str, remedy: &str| Finding::new(code, Severity::Warning, text.into(), remedy, &[]);
+    let note = |code: &str, text: &str, remedy: &str| Finding::new(code, Severity::Note, text.into(), remedy, &[]);
+    vec![
+        warns(
+            "bad_buffers",
+            "1.20 k requests (12 % of these opcodes' I/Os) ended with EFAULT, since the kernel could not use their memory: \
+             1.10 k of read_fixed (the first followed one has user_data 0x7f3a1c002b40) and 100 of write; from 10.0 k completions",
+            "a request with a registered buffer names one that is not there: its index is wrong, its address and length do not \
+             lie within the buffer, or it was unregistered or replaced (IORING_REGISTER_BUFFERS_UPDATE) before the request was \
+             issued; a request's memory is not mapped, or not any more (freed or moved while the request was under way), or may \
+             not be written to; buffers, iovecs and other arguments have to stay until the completion: look for the user_data in \
+             the program's own log",
+        ),
+        warns(
+            "waiting_for_cpu",
+            "63 % of completions waited 50.0 µs or longer for a CPU that ran another thread, their submitter being awake or \
+             woken (p50 2.10 ms, p99 4.00 ms, max 12.4 ms): 91 % of all delivery delay; meanwhile that CPU ran stress-ng-cpu \
+             (4243) 61 %, stress-ng-cpu (4244) 30 % and nothing, and had to wake up, 9 %; from 80.0 k followed completions",
+            "keep a CPU free for it (`taskset` or a cpuset for the others), run no more busy threads than CPUs, or let it go \
+             first: SCHED_FIFO or SCHED_RR (`chrt`) or a lower nice value for the thread that waits for I/O, a higher one or \
+             SCHED_BATCH for those that compute",
+        ),
+        warns(
+            "one_per_enter",
+            "94 % of the io_uring_enter calls submitted a single request, 48.2 k calls a second while the ring was in use, with \
+             15.8 requests in flight on average; from 96.4 k followed completions",
+            "reap all completions that are there, prepare the requests that follow from them, and submit these with one \
+             io_uring_enter: they share the cost of the call, and the block layer and the driver get them together",
+        ),
+        note("reordered", "12 % of completions overtook one that was submitted before them, by up to 9 places", ""),
+        note(
+            "overlapping_buffers",
+            "3 reads ended in memory that another read in flight wrote too",
+            "give each its own",
+        ),
+    ]
+}
+
+fn limits() -> Vec<Warning> {
+    vec![
+        Warning::new(
+            "threads_lost",
+            "the probes had no room for 12 thread states: what delivered their completions is wrong (slept counts as inline), \
+             not only too low; counts by operation hold",
+            "watch fewer threads at once",
+        ),
+        Warning::new(
+            "unknown_vehicle",
+            "for 2 % of completions it could not be told what carried them",
+            "their details and docs/completion-path.md say when that is so (task work within execve or another call that is \
+             not io_uring's, native aio that no event ends); `iotrail check` says whether a probe is missing",
+        ),
+        Warning::new(
+            "cpu_quota",
+            "the CPU quota of the control group /x kept its threads off their CPUs for 2.00 s",
+            "",
+        ),
+        Warning::new("left_running", "the watch has ended before process 4711", "end it yourself"),
+    ]
+}
+
+/// All texts without the ends of their lines.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn fits(text: &str) {
+    narrow(text);
+    assert!(text.lines().count() <= 20, "{} lines\n{text}", text.lines().count());
+}
+
+/// A command and errors that need lines of their own.
+fn wordy(t: &mut TraceRecord) {
+    let argv = format!("fio --name=job --filename=/srv/data/{} --rw=randread --iodepth=16", "long/".repeat(30));
+    t.subject = Subject::Command { argv: argv.split(' ').map(str::to_owned).collect(), exit_status: Some(1) };
+    let errno = |errno: &str, count| ErrnoCount { errno: errno.into(), count, user_data: None };
+    t.total.opcodes[0].errnos = vec![errno("EAGAIN", 900_000), errno("ECANCELED", 1_000), errno("EINVAL", 3)];
+    t.total.errors = 901_003;
+}
+
+#[test]
+fn a_trace_has_20_lines_whatever_was_found() {
+    let paths = [Vehicle::Enter, Vehicle::SyscallExit, Vehicle::TimerTick, Vehicle::ReschedIpi, Vehicle::DeviceIrq];
+    let all = findings();
+    for found in 0..=5 {
+        for first in 0..5 {
+            for limited in 0..=4 {
+                for (delivered, plain) in [(1, true), (5, true), (1, false), (5, false)] {
+                    let mut t = clean();
+                    t.findings = (0..found).map(|i| all[(first + i) % 5].clone()).collect();
+                    t.total.warnings = limits().into_iter().take(limited).collect();
+                    let vehicles = paths.iter().take(delivered);
+                    t.total.vehicles = vehicles.map(|v| carried(*v, 16_000, None, None)).collect();
+                    if !plain {
+                        wordy(&mut t);
+                    }
+                    let text = trace::screen(&t, false, PLAIN).to_string();
+                    fits(&text);
+                    let (answer, said) = (of_trace(&t), flat(&text));
+                    assert!(said.starts_with(&answer.answer), "{text}");
+                    let advice = answer.advice.unwrap_or_default();
+                    assert!(advice.is_empty() || said.contains(&format!("do {advice}")), "{text}");
+                    assert!(said.contains(" I/O 80.0 k completions · 32.0 k a second"), "{text}");
+                    assert!(said.contains(" latency p50 100 µs · p99 300 µs"), "{text}");
+                    for w in &t.total.warnings {
+                        assert!(said.contains(&w.text) || said.contains(&w.code), "{} in\n{text}", w.code);
+                    }
+                    // What is not there is named with how to see it.
+                    for part in ["watched", "time", "delivered by", "per I/O", "CPU"] {
+                        let shown = text.lines().any(|l| l.starts_with(&format!("{part:13}")));
+                        let named = said.split_once("left out (trace again with --full): ");
+                        assert_ne!(shown, named.is_some_and(|(_, names)| names.contains(part)), "{part} in\n{text}");
+                    }
+                    let others = answer.others.len();
+                    assert!(others == 0 || said.contains("also ") && said.contains("--full)"), "{text}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_measurement_has_20_lines_whatever_was_found() {
+    for case in 0..64 {
+        let is = |bit: u32| case & (1 << bit) != 0;
+        let mut m = sample::measurement();
+        m.vehicles = vec![carried(if is(0) { Vehicle::TimerTick } else { Vehicle::Iowq }, 500, Some("detail"), None)];
+        (m.per_io.kicks, m.iops) = (Some(if is(1) { 1.0 } else { 0.0 }), 100_000.0);
+        if is(2) {
+            m.load.ring.granted.clear();
+        }
+        m.warnings = if is(3) { limits() } else { Vec::new() };
+        if is(4) {
+            m.load.file = Some(format!("/srv/data/{}", "long/".repeat(30)));
+        }
+        m.latency_ns = Latency { p50: Some(20_000), p99: Some(50_000), ..m.latency_ns };
+        (m.cpu.sqpoll_ns, m.cpu.sqpoll_wakeups) = (is(5).then_some(1_000_000_000), is(5).then_some(9));
+        let text = bench::screen(&m, false, PLAIN).to_string();
+        fits(&text);
+        let (answer, said) = (of_measurement(&m), flat(&text));
+        assert!(said.starts_with(&answer.answer), "{text}");
+        assert!(said.contains(&format!("do {}", answer.advice.unwrap_or_default())), "{text}");
+        assert!(
+            said.contains("throughput 100 k IOPS · ") && said.contains("latency p50 20.0 µs · p99 50.0 µs"),
+            "{text}"
+        );
+        assert!(m.warnings.iter().all(|w| said.contains(&w.text) || said.contains(&w.code)), "{text}");
+    }
+}
+
+#[test]
+fn an_endless_answer_is_cut_and_what_to_do_stays() {
+    let mut t = clean();
+    wordy(&mut t);
+    let mut f = findings().remove(0);
+    (f.text, f.remedy) = (format!("7 {}", "words and ".repeat(100)), format!("do this {}", "and that ".repeat(100)));
+    (t.findings, t.total.warnings) = (vec![f; 4], limits());
+    let text = trace::screen(&t, false, PLAIN).to_string();
+    fits(&text);
+    assert!(text.starts_with("7 words and ") && text.contains("\n  do    do this and that "), "{text}");
+    assert_eq!(text.lines().filter(|l| l.ends_with('…')).count(), 2, "its end and that of the advice\n{text}");
+}
+
+#[test]
+fn the_first_lines_of_a_crowded_trace() {
+    let mut t = clean();
+    wordy(&mut t);
+    (t.findings, t.total.warnings) = (findings(), limits());
+    t.findings.rotate_left(1);
+    same_as_golden("trace-crowded", &trace::screen(&t, false, PLAIN).to_string());
+}
+
+#[test]
+fn the_first_lines_of_a_crowded_measurement() {
+    let mut m = sample::measurement();
+    (m.per_io.kicks, m.iops, m.warnings) = (Some(1.0), 100_000.0, limits());
+    same_as_golden("bench-crowded", &bench::screen(&m, false, PLAIN).to_string());
+}

@@ -1,0 +1,91 @@
+//! Where followed requests went.
+
+use crate::terminal::layout::{Column, Screen};
+use iotrail_base::plain::sanitise;
+use iotrail_base::words::{UNKNOWN, bytes, count, known_span, plural, span};
+use iotrail_schema::trace_record::{FileRecord, FileRequests, Total};
+
+/// Files that are listed.
+const FILES: usize = 8;
+
+/// Where followed requests went, the busiest first.
+pub fn files(o: &mut Screen, total: &Total) {
+    if total.files.is_empty() {
+        return;
+    }
+    let number = Column::number;
+    let columns = [
+        Column::words("file", FILE_WIDTH as u16),
+        number("reads", 6),
+        number("bytes", 8),
+        number("writes", 6),
+        number("bytes", 8),
+        number("other", 6),
+        number("mean", 7),
+        number("p99", 7),
+    ];
+    // Of those that were not followed there may have been some.
+    let none = if total.followed.is_estimate() { UNKNOWN } else { "0" };
+    let requests = |r: &Option<FileRequests>| r.map_or(none.into(), |r| count(r.requests.total.round()));
+    let moved = |r: &Option<FileRequests>| {
+        r.and_then(|r| r.bytes).filter(|b| b.total > 0.0).map_or(String::new(), |b| bytes(b.total.round() as u64))
+    };
+    let row = |f: &FileRecord| {
+        vec![
+            file_name(f),
+            requests(&f.reads),
+            moved(&f.reads),
+            requests(&f.writes),
+            moved(&f.writes),
+            requests(&f.others),
+            f.latency_ns.mean.map_or(String::new(), span),
+            known_span(f.latency_ns.p99),
+        ]
+    };
+    // One file less than there are would only hide that one.
+    let shown = if total.files.len() > FILES + 1 { FILES } else { total.files.len() };
+    if !o.as_str().ends_with("\n\n") {
+        o.blank();
+    }
+    o.table(&columns, total.files[..shown].iter().map(row).collect());
+    let rest = &total.files[shown..];
+    let n = rest.len() as u64 + total.other_files.map_or(0, |others| others.files);
+    if n > 0 {
+        let sorts =
+            |f: &FileRecord| [f.reads, f.writes, f.others].into_iter().flatten().map(|r| r.requests.total).sum::<f64>();
+        let requests: f64 = rest.iter().map(sorts).sum::<f64>() + total.other_files.map_or(0.0, |o| o.requests.total);
+        o.line(&format!("{}: {} requests", plural(n as usize, "other"), count(requests.round())));
+    }
+    if total.followed.is_estimate() {
+        o.line("(estimated from the requests that were followed; opcodes are counted)");
+        o.line(&format!("({UNKNOWN}: none was followed; files to which none went are missing)"));
+    } else if total.opcodes.iter().flat_map(|op| &op.errnos).any(|e| e.user_data.is_none()) {
+        o.line("(requests that were refused at their submission have no file here)");
+    }
+    if total.opcodes.iter().any(|op| matches!(op.opcode.as_str(), "splice" | "tee") && op.requests > 0) {
+        o.line("(splice and tee count where they write: what they read from is not looked at)");
+    }
+    o.blank();
+}
+
+/// Columns of a file's name.
+const FILE_WIDTH: usize = 24;
+
+/// The end of a path says most.
+fn file_name(f: &FileRecord) -> String {
+    let named = match (&f.path, f.descriptors.as_slice()) {
+        (Some(path), _) => sanitise(path),
+        (None, [one]) => format!("{} ({one})", f.kind.name()),
+        (None, _) => f.kind.name().into(),
+    };
+    let deleted = if f.deleted { " (del)" } else { "" };
+    let room = FILE_WIDTH - deleted.len();
+    let letters = named.chars().count();
+    if letters <= room {
+        return named + deleted;
+    }
+    let end: String = named.chars().skip(letters - (room - 1)).collect();
+    // Whole parts, where that leaves most of it.
+    let from = end.find('/').filter(|at| *at < end.len() / 2).unwrap_or(0);
+    format!("…{}{deleted}", &end[from..])
+}

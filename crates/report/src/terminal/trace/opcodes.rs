@@ -1,0 +1,97 @@
+//! Requests by their opcode.
+
+use crate::terminal::layout::{Column, Screen};
+use iotrail_base::words::{UNKNOWN, bytes, count, known_span};
+use iotrail_schema::measurement::{Followed, Latency};
+use iotrail_schema::opcode::always_by_a_worker;
+use iotrail_schema::trace_record::OpcodeRecord;
+
+pub fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed) {
+    let number = Column::number;
+    // Of those that were not followed one may have taken longer.
+    let max = if followed.is_sample() { number("max seen", 8) } else { number("max", 7) };
+    let columns = [
+        Column::words("opcode", 15),
+        number("requests", 8),
+        number("done", 6),
+        number("bytes", 8),
+        number("errors", 6),
+        number("io-wq", 6),
+        number("p50", 7),
+        number("p99", 7),
+        max,
+    ];
+    let mut sorted: Vec<&OpcodeRecord> = opcodes.iter().filter(|o| o.requests + o.completions > 0).collect();
+    if sorted.is_empty() {
+        return;
+    }
+    sorted.sort_by_key(|o| std::cmp::Reverse((o.completions, o.requests)));
+    let whole = |n: u64| count(n as f64);
+    let row = |op: &&OpcodeRecord| {
+        let l: &Latency = &op.latency_ns;
+        vec![
+            op.opcode.clone(),
+            whole(op.requests),
+            whole(op.completions),
+            moved(op),
+            whole(op.errors),
+            whole(op.punted_asked + op.punted_would_block + op.punted_drained),
+            known_span(l.p50),
+            known_span(l.p99),
+            known_span(l.max),
+        ]
+    };
+    o.table(&columns, sorted.iter().map(row).collect());
+    for op in sorted {
+        o.field("", &odd(op));
+    }
+}
+
+/// Where some succeeded without a completion, what these moved is not known.
+fn moved(op: &OpcodeRecord) -> String {
+    match (op.bytes_unknown(), op.bytes) {
+        (false, n) => bytes(n),
+        (true, 0) => UNKNOWN.into(),
+        (true, n) => format!("> {}", bytes(n)),
+    }
+}
+
+/// What an opcode's row has no column for.
+fn odd(op: &OpcodeRecord) -> Vec<String> {
+    let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
+    let mut items: Vec<String> = [
+        some(op.short.unwrap_or(0), "short"),
+        some(op.skips, "asked for no completion"),
+        some(op.silent(), "had none: they succeeded, or were unfinished at the end"),
+        some(op.unposted, "cancelled without one: a request before them in their chain asked for none, and failed"),
+        some(op.more, "with more to come"),
+        (op.opcode == "recvmsg" && op.more > 0).then(|| "bytes are those of the buffers, headers included".into()),
+        some(op.notifications, "notifications"),
+        some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
+        some(
+            op.punted_would_block,
+            if always_by_a_worker(&op.opcode) {
+                "handed to io-wq: always done by a worker"
+            } else {
+                "handed to io-wq: could not be done without waiting"
+            },
+        ),
+        some(op.punted_drained, "handed to io-wq: drained (IOSQE_IO_DRAIN)"),
+        punted_again(op).and_then(|n| some(n, "requests these are, some handed over again")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    items.extend(op.errnos.iter().map(|e| format!("{} {}", count(e.count as f64), e.errno)));
+    match items.first_mut() {
+        Some(first) => *first = format!("{}: {first}", op.opcode),
+        None => return items,
+    }
+    items
+}
+
+/// How many requests were handed to io-wq, where that was more often than there are.
+fn punted_again(op: &OpcodeRecord) -> Option<u64> {
+    let hand_overs = (op.punted_asked + op.punted_would_block + op.punted_drained) as f64;
+    op.punted_requests.filter(|e| e.ci95[1] < hand_overs).map(|e| e.total.round() as u64)
+}

@@ -1,0 +1,121 @@
+//! The rings: each, and those that are not shown, in one.
+
+use super::opcodes::opcodes;
+use super::shares::{enter_batches, run_items};
+use super::times::{stages, waits};
+use crate::terminal::layout::Screen;
+use crate::terminal::measured::{self, VEHICLES};
+use iotrail_answer::diagnose::threads;
+use iotrail_base::words::{UNKNOWN, bytes, count, percent, plural, span};
+use iotrail_schema::measurement::Followed;
+use iotrail_schema::trace_record::{OthersRecord, Reaping, RingRecord, TraceRecord};
+
+pub fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
+    let mut head = vec![format!("{} ({})", r.comm, r.tgid)];
+    match r.fds.as_slice() {
+        [] => {}
+        fds => head.push(format!("fd {}", fds.iter().map(u32::to_string).collect::<Vec<_>>().join(","))),
+    }
+    head.push(if r.flags.is_empty() { "no flags".into() } else { r.flags.join(",") });
+    head.push(format!("{} and {} entries", r.sq_entries, r.cq_entries));
+    head.extend(r.use_of.map(|ring| format!("use of ring {ring}, another process's")));
+    if r.found {
+        head.push("there before".into());
+    }
+    if r.overflows > 0 {
+        head.push(format!("{} overflows", count(r.overflows as f64)));
+    }
+    o.field(&format!("ring {}", r.ring), &head);
+    opcodes(o, &r.opcodes, &t.total.followed);
+    o.blank();
+    measured::vehicles(o, &r.vehicles, VEHICLES);
+    o.field("stages", &stages(r.stages.as_ref(), r.latency_ns.count, r.waits.as_ref(), &t.total));
+    o.field("waits", &waits(r.waits.as_ref()));
+    o.field("submitted", &enter_batches(&r.enter_batches, r.enter_calls.as_ref(), &t.total.followed));
+    o.field("task work", &run_items(&r.run_items, r.completions));
+    if t.rings.len() > 1 {
+        o.field("order", &measured::order(r.order.as_ref()));
+    }
+    o.field("reaped", &reaping(r.reaping.as_ref(), r.cq_entries, &t.total.followed));
+    o.field("threads", &threads::told(r, &t.total.followed));
+    o.field("SQPOLL", &sqpoll(r));
+}
+
+fn sqpoll(r: &RingRecord) -> Vec<String> {
+    let Some(s) = &r.sqpoll else { return Vec::new() };
+    let place = r.sq_thread_place().map(|place| format!(", {place}")).unwrap_or_default();
+    let elapsed_ns = s.elapsed_ns.filter(|ns| *ns > 0);
+    let of_a_cpu = s.cpu_ns.zip(elapsed_ns).map(|(ns, elapsed)| percent(ns as f64 / elapsed as f64));
+    let worked = s.work_ns.zip(s.cpu_ns.filter(|ns| *ns > 0)).map(|(work, cpu)| percent(work as f64 / cpu as f64));
+    let shared =
+        (!s.shared_with.is_empty()).then(|| format!("shared with {}", plural(s.shared_with.len(), "other ring")));
+    let mut items = vec![
+        format!("tid {}{place}", s.tid),
+        format!("{} of a CPU", of_a_cpu.unwrap_or(UNKNOWN.into())),
+        format!("{} of that work", worked.unwrap_or(UNKNOWN.into())),
+        format!("{} requests", count(s.requests as f64)),
+        format!("woken {} times", s.wakeups.map_or(UNKNOWN.into(), |n| count(n as f64))),
+    ];
+    items.extend(shared);
+    items
+}
+
+/// How long completions lay in the queue, each quantile between its bounds; and how many.
+fn reaping(reaping: Option<&Reaping>, cq_entries: u32, followed: &Followed) -> Vec<String> {
+    let Some(r) = reaping else { return Vec::new() };
+    let between = |name: &str, least: Option<u64>, most: Option<u64>| {
+        let (least, most) = (least?, span(most? as f64));
+        // What was not met with once has no lower bound.
+        Some(if least <= 1 {
+            format!("{name} at most {most}")
+        } else {
+            format!("{name} {} to {most}", span(least as f64))
+        })
+    };
+    let mut items: Vec<String> = [
+        between("p50", r.at_least_ns.p50, r.at_most_ns.p50),
+        between("p99", r.at_least_ns.p99, r.at_most_ns.p99),
+        between("max", r.at_least_ns.max, r.at_most_ns.max),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if let Some(first) = items.first_mut() {
+        *first = format!("after {first}");
+    }
+    let deepest = plural(r.deepest as usize, "completion");
+    items.push(format!("up to {deepest} in the queue of {cq_entries}"));
+    if r.unreaped > 0 {
+        items.push(format!("{} not taken out at the end", count(r.unreaped_estimated as f64)));
+    }
+    let looked_at = r.completions + r.unreaped;
+    items.extend((looked_at < followed.completions).then(|| format!("of {} looked at", count(looked_at as f64))));
+    items
+}
+
+/// The rings that are not shown, in one.
+pub fn others(rings: &[&RingRecord]) -> Vec<String> {
+    let sum = |f: fn(&RingRecord) -> u64| rings.iter().map(|r| f(r)).sum::<u64>();
+    vec![
+        format!("{} more, less busy", rings.len()),
+        format!("{} requests", count(sum(|r| r.requests) as f64)),
+        format!("{} completions", count(sum(|r| r.completions) as f64)),
+        bytes(sum(|r| r.bytes)),
+        plural(sum(|r| r.errors) as usize, "error"),
+        format!("{} overflows", count(sum(|r| r.overflows) as f64)),
+        "--json has each".into(),
+    ]
+}
+
+/// Rings and contexts that the record does not have one by one.
+pub fn not_listed(others: &[OthersRecord]) -> Vec<String> {
+    let sum = |f: fn(&OthersRecord) -> u64| others.iter().map(f).sum::<u64>();
+    vec![
+        format!("{} more rings or contexts", count(sum(|o| o.rings) as f64)),
+        format!("{} requests", count(sum(|o| o.requests) as f64)),
+        format!("{} completions", count(sum(|o| o.completions) as f64)),
+        bytes(sum(|o| o.bytes)),
+        plural(sum(|o| o.errors) as usize, "error"),
+        "in the totals".into(),
+    ]
+}

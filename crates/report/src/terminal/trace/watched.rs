@@ -1,0 +1,160 @@
+//! What was watched, for how long, and what it did in all.
+
+use crate::terminal::measured::{SPLIT_NS, TOO_SHORT};
+use iotrail_base::words::{UNKNOWN, and_descendants, bytes, count, list, percent, plural, so_many, span};
+use iotrail_schema::trace_record::{OpcodeRecord, ProcessRecord, Subject, Total, TraceRecord, Windows};
+
+/// Processes that are named.
+const PROCESSES: usize = 6;
+
+pub fn subject(t: &TraceRecord) -> Vec<String> {
+    let what = match &t.subject {
+        Subject::Command { argv, exit_status } => {
+            let end = match exit_status {
+                Some(status) => format!("exit status {status}"),
+                None => "no exit status known".into(),
+            };
+            vec![argv.join(" "), end]
+        }
+        Subject::Process { tgid, comm, descendants } => {
+            vec![format!("{comm} ({tgid}){}", and_descendants(*descendants))]
+        }
+        Subject::Processes { tgids, descendants } => {
+            let list: Vec<String> = tgids.iter().map(u32::to_string).collect();
+            vec![format!("processes {}{}", list.join(", "), and_descendants(*descendants))]
+        }
+        Subject::All => vec!["all programs".into()],
+    };
+    let watched = span(t.total.elapsed_ns as f64);
+    let time = match t.total.windows {
+        None => vec![format!("for {watched}")],
+        Some(w) => windows(&watched, &w),
+    };
+    [what, time].concat()
+}
+
+/// That it was watched by windows, and how long these were.
+fn windows(watched: &str, w: &Windows) -> Vec<String> {
+    let asked = format!(
+        "for {watched} in {} over {} ({} in each {}): all that follows is of these alone",
+        plural(w.opened as usize, "window"),
+        span(w.span_ns as f64),
+        span(w.open_ns as f64),
+        span(w.period_ns as f64),
+    );
+    let parts = w.choosing_ns.zip(w.finishing_ns).map(|(choosing, finishing)| {
+        format!("{} to choose requests, {} to finish them", span(choosing as f64), span(finishing as f64))
+    });
+    [Some(asked), parts].into_iter().flatten().collect()
+}
+
+pub fn processes(processes: &[ProcessRecord], more: u64) -> Vec<String> {
+    let one = |p: &ProcessRecord| match p.here {
+        None => format!("{} ({})", p.comm, p.tgid),
+        Some(here) => format!("{} ({}, here {here})", p.comm, p.tgid),
+    };
+    let mut items: Vec<String> = processes.iter().take(PROCESSES).map(one).collect();
+    let more = processes.len().saturating_sub(PROCESSES) as u64 + more;
+    if more > 0 {
+        items.push(format!("and {more} more"));
+    }
+    items
+}
+
+/// Reads and writes of which it is not known how much they ask for.
+const VECTORED: [&str; 6] = ["readv", "writev", "readv_fixed", "writev_fixed", "preadv", "pwritev"];
+
+pub fn throughput(t: &TraceRecord) -> Vec<String> {
+    let total = &t.total;
+    // What requests moved that succeeded without a completion is not known.
+    let in_part = total.opcodes.iter().any(OpcodeRecord::bytes_unknown);
+    let moved = |n: u64, per: &str| match (in_part, n) {
+        (false, n) => format!("{}{per}", bytes(n)),
+        (true, 0) => format!("bytes{per} {UNKNOWN}"),
+        (true, n) => format!("more than {}{per}", bytes(n)),
+    };
+    let mut items = vec![
+        so_many(total.ios, "completion"),
+        format!("{} a second", count(total.iops)),
+        moved(total.bytes, ""),
+        format!("{}{}", plural(total.errors as usize, "error"), errnos(&total.opcodes)),
+        format!("{} short{}", count(total.short_ios as f64), short_not_told(&total.opcodes)),
+    ];
+    if total.elapsed_ns > 0 {
+        let per_s = total.bytes as f64 / (total.elapsed_ns as f64 / 1e9);
+        items.insert(3, moved(per_s.round() as u64, "/s"));
+    }
+    items
+}
+
+/// Kinds of errors that are named.
+const ERRNOS: usize = 3;
+
+/// ` (900 EAGAIN, 100 ECANCELED)`: the most frequent.
+fn errnos(opcodes: &[OpcodeRecord]) -> String {
+    let mut sums: Vec<(&str, u64)> = Vec::new();
+    for e in opcodes.iter().flat_map(|o| &o.errnos) {
+        match sums.iter_mut().find(|(name, _)| *name == e.errno) {
+            Some((_, n)) => *n += e.count,
+            None => sums.push((&e.errno, e.count)),
+        }
+    }
+    sums.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let named: Vec<String> = sums.iter().take(ERRNOS).map(|(name, n)| format!("{} {name}", count(*n as f64))).collect();
+    let more = if sums.len() > ERRNOS { ", …" } else { "" };
+    if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) }
+}
+
+/// Of which operations it is not known whether they were short.
+fn short_not_told(opcodes: &[OpcodeRecord]) -> String {
+    let of = opcodes.iter().filter(|o| o.short_not_told());
+    let (vectored, mut named): (Vec<String>, Vec<String>) =
+        of.map(|o| o.opcode.clone()).partition(|name| VECTORED.contains(&name.as_str()));
+    named.sort_unstable();
+    if !vectored.is_empty() {
+        named.push("vectored ones".into());
+    }
+    if named.is_empty() { String::new() } else { format!(" (of {} not told)", list(&named)) }
+}
+
+/// Which completions latencies and stages are of.
+pub fn followed(total: &Total, overflows: u64) -> Vec<String> {
+    let f = &total.followed;
+    let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
+    let mut items = vec![
+        f.sampling(),
+        so_many(f.completions, "completion"),
+        format!("{} with all stages", count(f.with_stages as f64)),
+    ];
+    items.extend(some(f.came_later.unwrap_or(0), "requests came later, while windows finished: counted, not followed"));
+    items.extend(some(f.skipped, "without a completion, as asked"));
+    let overflowed = match overflows {
+        0 => "without a completion that was seen",
+        _ => "without a completion that was seen: one that finds the queue full names no request, and is in no latency",
+    };
+    items.extend(some(f.no_completion, overflowed));
+    let unfinished = if f.is_sample() { "followed ones unfinished at the end" } else { "unfinished at the end" };
+    items.extend(some(f.unfinished, unfinished));
+    items.extend(some(f.no_room, "given up: no room"));
+    items.extend(some(f.ring_buffer_full, "lost: buffer full"));
+    items.extend(some(f.unreaped, "whose result was not seen to be reaped"));
+    items.extend(some(
+        f.shared_user_data,
+        "of requests with the same user data or iocb as another open one: not told apart",
+    ));
+    items
+}
+
+pub fn cpu(total: &Total) -> Vec<String> {
+    let of = |name: &str, ns: u64| match total.elapsed_ns {
+        0 => format!("{name}{}", span(ns as f64)),
+        wall => format!("{name}{} ({} of a CPU)", span(ns as f64), percent(ns as f64 / wall as f64)),
+    };
+    let (user, system) = (total.cpu.user_ns, total.cpu.system_ns);
+    match user.zip(system).map(|(user, system)| user + system) {
+        Some(all) if all < SPLIT_NS => vec![of("", all), TOO_SHORT.into()],
+        _ => [("user ", user), ("system ", system)]
+            .map(|(name, ns)| ns.map_or(format!("{name}{UNKNOWN}"), |ns| of(name, ns)))
+            .into(),
+    }
+}
