@@ -7,7 +7,7 @@ use super::{bars, cells, compare, cost, delivery, head, net, order};
 use iotrail_answer::conclude::conclude;
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{Outcome, judge};
-use iotrail_answer::group::{groups, row_axis};
+use iotrail_answer::group::{groups, rows};
 use iotrail_answer::head::Head;
 use iotrail_answer::losses::losses;
 use iotrail_answer::warned;
@@ -30,7 +30,7 @@ pub fn screen(run: &RunRecord, answer: &Head, view: View<'_>, style: Style) -> S
     }
     out.blank();
     plan(&mut out, run);
-    let rows = if matches!(run.table, Table::Cost | Table::Order) { None } else { row_axis(run) };
+    let rows = rows(run);
     for group in groups(run, rows) {
         out.blank();
         if !group.title.is_empty() {
