@@ -11,20 +11,21 @@ use iotrail_schema::run_record::{CellRecord, Table};
 
 /// The parts of a whole, with their shares of it.
 type Parts = Vec<(&'static str, f64)>;
+type OfCell = fn(&CellRecord) -> Parts;
 
 pub fn of(part: &Part<'_>) -> Vec<String> {
-    let of_table: Option<(&str, fn(&CellRecord) -> Parts)> = match part.run.table {
+    let of_table: Option<(&str, OfCell)> = match part.run.table {
         Table::Cost => Some(("The largest part of the time goes to", phases)),
         Table::ModeSwitches => Some(("Returns to user mode are most often out of", causes)),
         Table::Timelines => Some(("GETEVENTS most often", ways)),
         _ => None,
     };
-    let of_all: (&str, fn(&CellRecord) -> Parts) = ("Completions were most often delivered by", paths);
+    let of_all: (&str, OfCell) = ("Completions were most often delivered by", paths);
     of_table.into_iter().chain([of_all]).filter_map(|(what, of)| sentence(part, what, of)).collect()
 }
 
 /// `what enter with default (98 to 99.7 %) and coop (91 %); timer_tick (100 %) at depth 1 and enter (98 %) at depth 4 with peek.`
-fn sentence(part: &Part<'_>, what: &str, of: fn(&CellRecord) -> Parts) -> Option<String> {
+fn sentence(part: &Part<'_>, what: &str, of: OfCell) -> Option<String> {
     let mut said: Vec<(String, Vec<(&String, String)>)> = Vec::new();
     for arm in &part.run.arms {
         let Some((text, share)) = largest(part, arm, of) else { continue };
@@ -52,7 +53,7 @@ fn sentence(part: &Part<'_>, what: &str, of: fn(&CellRecord) -> Parts) -> Option
 }
 
 /// What it is, with its share where it is the same in all rows; `timer_tick (100 %) at depth 1 and enter (98 %) at depth 4` else.
-fn largest(part: &Part<'_>, arm: &str, of: fn(&CellRecord) -> Parts) -> Option<(String, String)> {
+fn largest(part: &Part<'_>, arm: &str, of: OfCell) -> Option<(String, String)> {
     let first = |cell: &CellRecord| of(cell).into_iter().filter(|p| p.1 > 0.0).max_by(|a, b| a.1.total_cmp(&b.1));
     let groups = part.in_groups(arm, |_, cell| first(cell), |a, b| a.0 == b.0, false);
     let share = |parts: &Parts| format!(" ({})", range(parts.iter().map(|p| p.1), percent));
@@ -75,13 +76,14 @@ fn ways(cell: &CellRecord) -> Parts {
 }
 
 fn phases(cell: &CellRecord) -> Parts {
-    let of: [(_, fn(&Measurement) -> f64); 4] = [
-        ("submit", |m| m.phases.submit),
-        ("poll", |m| m.phases.poll),
-        ("clear", |m| m.phases.clear),
-        ("other", |m| m.phases.other),
+    let median = |of: fn(&Measurement) -> f64| over_repeats(cell, |m| Some(of(m)));
+    let all = [
+        ("submit", median(|m| m.phases.submit)),
+        ("poll", median(|m| m.phases.poll)),
+        ("clear", median(|m| m.phases.clear)),
+        ("other", median(|m| m.phases.other)),
     ];
-    of.into_iter().filter_map(|(name, of)| Some((name, over_repeats(cell, |m| Some(of(m)))?))).collect()
+    all.into_iter().filter_map(|(name, share)| Some((name, share?))).collect()
 }
 
 fn causes(cell: &CellRecord) -> Parts {

@@ -29,7 +29,7 @@ fn of_a_wakeup(part: &Part<'_>) -> Option<String> {
         let woken = |c: &CellRecord| over_repeats(c, per_io::wakeups);
         let awake = cells().find(|c| woken(c).is_some_and(|n| n <= AWAKE))?;
         // The one that sleeps soonest shows the wake-up best.
-        let asleep = cells().filter(|c| woken(c).is_some_and(|n| n >= ASLEEP)).last()?;
+        let asleep = cells().rfind(|c| woken(c).is_some_and(|n| n >= ASLEEP))?;
         Some(mean_latency(asleep)? - mean_latency(awake)?)
     };
     let s = Spread::of(part.group.rows.iter().filter_map(longer)).filter(|s| s.median > 0.0)?;
