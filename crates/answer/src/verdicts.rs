@@ -3,6 +3,7 @@
 use super::compare::{Metric, metrics, place};
 use super::group::{Group, Row};
 use super::unit::Unit;
+use iotrail_base::grouped::grouped;
 use iotrail_base::words::{list, percent, plural, span, three_digits};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::{RunRecord, VARIANT, value_text};
@@ -94,15 +95,7 @@ fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Option<&str>) ->
         parts.push(Some(format!("inconclusive{}{visible}", place(&some))));
     }
     for (word, of) in [("inconclusive", none), ("not comparable", open)] {
-        let mut reasons: Vec<(String, Vec<(&String, &Comparison)>)> = Vec::new();
-        for (name, c) in of {
-            let why = c.reasons.join("; ");
-            match reasons.iter_mut().find(|(r, _)| *r == why) {
-                Some((_, all)) => all.push((name, c)),
-                None => reasons.push((why, vec![(name, c)])),
-            }
-        }
-        for (why, all) in reasons {
+        for (why, all) in grouped(of.into_iter().map(|(name, c)| (c.reasons.join("; "), (name, c)))) {
             parts.push(Some(format!("{word}{} ({why})", place(&all))));
         }
     }

@@ -5,6 +5,7 @@ use crate::group::vehicle_shares;
 use crate::per_io;
 use crate::spread::over_repeats;
 use crate::timelines;
+use iotrail_base::grouped::grouped;
 use iotrail_base::words::{list, percent};
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, Table};
@@ -26,30 +27,18 @@ pub fn of(part: &Part<'_>) -> Vec<String> {
 
 /// `what enter with default (98 to 99.7 %) and coop (91 %); timer_tick (100 %) at depth 1 and enter (98 %) at depth 4 with peek.`
 fn sentence(part: &Part<'_>, what: &str, of: OfCell) -> Option<String> {
-    let mut said: Vec<(String, Vec<(&String, String)>)> = Vec::new();
-    for arm in &part.run.arms {
-        let Some((text, share)) = largest(part, arm, of) else { continue };
-        match said.iter_mut().find(|(t, _)| *t == text) {
-            Some((_, arms)) => arms.push((arm, share)),
-            None => said.push((text, vec![(arm, share)])),
+    let of_arm = |arm: &String| largest(part, arm, of).map(|(text, share)| (text, (arm.clone(), share)));
+    let said = grouped(part.run.arms.iter().filter_map(of_arm)).into_iter().map(|(text, arms)| {
+        let (names, shares): (Vec<String>, Vec<String>) = arms.into_iter().unzip();
+        if shares.iter().any(|s| *s != shares[0]) {
+            let each: Vec<String> = names.iter().zip(&shares).map(|(name, share)| format!("{name}{share}")).collect();
+            return format!("{text} with {}", list(&each));
         }
-    }
-    let each: Vec<String> = said
-        .iter()
-        .map(|(text, arms)| {
-            let share = &arms[0].1;
-            match arms.iter().all(|(_, s)| s == share) {
-                true if arms.len() > 1 && arms.len() == part.run.arms.len() => format!("{text}{share}"),
-                true => {
-                    format!("{text}{share} with {}", list(&arms.iter().map(|(a, _)| (*a).clone()).collect::<Vec<_>>()))
-                }
-                false => {
-                    format!("{text} with {}", list(&arms.iter().map(|(a, s)| format!("{a}{s}")).collect::<Vec<_>>()))
-                }
-            }
-        })
-        .collect();
-    (!each.is_empty()).then(|| format!("{what} {}.", each.join("; ")))
+        let of_all = names.len() > 1 && names.len() == part.run.arms.len();
+        text + &shares[0] + &if of_all { String::new() } else { format!(" with {}", list(&names)) }
+    });
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| format!("{what} {}.", said.join("; ")))
 }
 
 /// What it is, with its share where it is the same in all rows; `timer_tick (100 %) at depth 1 and enter (98 %) at depth 4` else.

@@ -3,6 +3,7 @@
 use crate::compare::Metric;
 use crate::group::{Group, Row};
 use crate::spread::over_repeats;
+use iotrail_base::grouped::grouped;
 use iotrail_base::words::list;
 use iotrail_schema::run_record::{CONTROL, CellRecord, RunRecord, VARIANT};
 
@@ -32,14 +33,7 @@ impl<'a> Part<'a> {
 
     /// `what: a X; b and c Y.`; what is said of all arms alike stands without them, and of many that are alike, of the others.
     pub fn by_arm(&self, what: &str, say: impl Fn(&str) -> Option<String>) -> Option<String> {
-        let mut said: Vec<(String, Vec<String>)> = Vec::new();
-        for arm in &self.run.arms {
-            let Some(text) = say(arm) else { continue };
-            match said.iter_mut().find(|(t, _)| *t == text) {
-                Some((_, arms)) => arms.push(arm.clone()),
-                None => said.push((text, vec![arm.clone()])),
-            }
-        }
+        let mut said = grouped(self.run.arms.iter().filter_map(|arm| Some((say(arm)?, arm.clone()))));
         let of_all = said.iter().map(|(_, arms)| arms.len()).sum::<usize>() == self.run.arms.len();
         let alike = said.len() == 1 && self.run.arms.len() > 1;
         let many = said.iter().position(|(_, arms)| of_all && (alike || arms.len() > NAMED)).map(|i| said.remove(i).0);
