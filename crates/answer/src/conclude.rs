@@ -89,8 +89,7 @@ fn of_whole(run: &RunRecord) -> Vec<String> {
 
 /// Other doubts are the measurements' own warnings (`doubt.rs`).
 fn unwatched(run: &RunRecord) -> Option<String> {
-    let all = run.cells.iter().flat_map(|c| &c.measurements);
-    let said = match all.filter(|m| m.probe.mode == "off").count() {
+    let said = match run.measurements().filter(|m| m.probe.mode == "off").count() {
         0 => return None,
         1 => "1 measurement was".into(),
         n => format!("{n} measurements were"),

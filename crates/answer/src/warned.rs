@@ -6,7 +6,7 @@ use iotrail_schema::run_record::RunRecord;
 
 /// Each warning, and how many measurements gave it. Those that differ in nothing but their figures are one: the first.
 pub fn each_once(run: &RunRecord) -> Vec<(&Warning, usize)> {
-    let all = run.cells.iter().flat_map(|c| &c.measurements).flat_map(|m| &m.warnings);
+    let all = run.measurements().flat_map(|m| &m.warnings);
     grouped(all.map(|w| ((&w.code, &w.remedy), w))).into_iter().map(|(_, alike)| (alike[0], alike.len())).collect()
 }
 

@@ -5,7 +5,7 @@ use crate::compare::Metric;
 use crate::group::Row;
 use crate::per_io;
 use crate::spread::over_repeats;
-use iotrail_base::words::{list, per_io as text, percent, three_digits};
+use iotrail_base::words::{list, numbers, per_io as text, percent, three_digits};
 use iotrail_schema::measurement::{Interrupt, Measurement};
 use iotrail_schema::place::Place;
 use iotrail_schema::run_record::CellRecord;
@@ -58,8 +58,8 @@ fn landed(part: &Part<'_>, arm: &str) -> Option<String> {
         format!("{}{}", if vectors.is_empty() { "hardly any".into() } else { vectors.join(", ") }, part.at_row(row))
     };
     let rows = if measured.len() > 1 { vec![in_row(first), in_row(last)] } else { vec![in_row(first)] };
-    let jobs: Vec<String> = first.1.measurements.first()?.load.cpus.iter().map(u32::to_string).collect();
-    Some(format!("Interrupts per I/O of {arm} (the job on CPU {}): {}.", jobs.join(","), rows.join("; ")))
+    let jobs = numbers(&first.1.measurements.first()?.load.cpus);
+    Some(format!("Interrupts per I/O of {arm} (the job on CPU {}): {}.", jobs, rows.join("; ")))
 }
 
 /// `36 virtio1-req.0 on CPU 1 1.00`, the most frequent first.

@@ -16,11 +16,22 @@ use iotrail_testing::sample;
 
 const PLAIN: Style = Style::PLAIN;
 
-fn narrow(text: &str) {
+pub(super) fn narrow(text: &str) {
     for line in text.lines() {
         assert!(textwrap::core::display_width(line) <= WIDTH, "{}: {line}", textwrap::core::display_width(line));
         assert!(!line.chars().any(char::is_control), "{line:?}");
     }
+}
+
+/// Against `heads/NAME.txt`; IOTRAIL_GOLDEN=1 writes it.
+pub(super) fn is_golden(name: &str, text: &str) {
+    narrow(text);
+    assert!(text.lines().count() <= 20, "{name}: {} lines\n{text}", text.lines().count());
+    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/terminal/tests/heads/{}.txt"), name);
+    if std::env::var_os("IOTRAIL_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&path).unwrap_or_default(), "{name}\n{text}");
 }
 
 /// Without the codes that colour and embolden, and nothing else.

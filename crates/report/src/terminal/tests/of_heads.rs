@@ -175,14 +175,6 @@ fn the_first_lines_of_runs() {
     }
 }
 
-/// Against `heads/NAME.txt`; IOTRAIL_GOLDEN=1 writes it.
 pub fn compare_with_golden(name: &str, run: &RunRecord) {
-    let text = first_lines(run);
-    narrow(&text);
-    assert!(text.lines().count() <= 20, "{name}: {} lines\n{text}", text.lines().count());
-    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/terminal/tests/heads/{}.txt"), name);
-    if std::env::var_os("IOTRAIL_GOLDEN").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    assert_eq!(text, std::fs::read_to_string(&path).unwrap_or_default(), "{name}\n{text}");
+    is_golden(name, &first_lines(run));
 }

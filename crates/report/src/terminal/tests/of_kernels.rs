@@ -41,7 +41,6 @@ fn boot(run: i64, kernel: &str, table: Table, emulated: bool) -> RunRecord {
 
 #[test]
 fn the_first_lines_of_several_kernels() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/terminal/tests/heads");
     for (name, table, emulated, failed) in [
         ("kernels", Table::Delivery, false, None),
         ("kernels-emulated", Table::Delivery, true, None),
@@ -68,12 +67,6 @@ fn the_first_lines_of_several_kernels() {
         let head = Head::of_kernels(&run, &kernels, &records);
         let of = Across { run: &run, kernels: &records, cells: &[], said: &[], store: "" };
         let text = across::screen(&of, &head, false, PLAIN).to_string();
-        narrow(&text);
-        assert!(text.lines().count() <= 20, "{name}: {} lines\n{text}", text.lines().count());
-        let path = format!("{folder}/{name}.txt");
-        if std::env::var_os("IOTRAIL_GOLDEN").is_some() {
-            std::fs::write(&path, &text).unwrap();
-        }
-        assert_eq!(text, std::fs::read_to_string(&path).unwrap_or_default(), "{name}\n{text}");
+        is_golden(name, &text);
     }
 }
