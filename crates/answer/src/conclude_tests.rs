@@ -158,7 +158,7 @@ fn costs_are_ranked_and_their_places_named() {
     assert_eq!(
         conclude(&r)[0].sentences,
         [
-            "Wall time against default: higher with coop (×1.99, 1.98–2.01).",
+            "Wall time with coop against default: higher (×1.99, 1.98–2.01).",
             "The largest part of the time goes to submit (80 %) with default; poll (80 %) with coop.",
             "Completions were most often delivered by inline (100 %) with default; sqpoll (100 %) with coop.",
             "default has the least median: 1.91 ms (1.90 ms to 1.92 ms in 3 repeats).",
@@ -170,7 +170,7 @@ fn costs_are_ranked_and_their_places_named() {
     assert_eq!(
         [&said[0], &said[3]],
         [
-            "Wall time against default: equivalent within ±5 % with coop.",
+            "Wall time with coop against default: equivalent within ±5 %.",
             "coop has the least median: 1.90 ms (1.89 ms to 1.91 ms in 3 repeats).",
         ]
     );

@@ -8,25 +8,26 @@ use iotrail_base::words::{list, percent, plural, span, three_digits};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::{RunRecord, VARIANT, value_text};
 
-/// One sentence for each of the run's metrics and each arm: its rows by what they show against the first arm. Where there is one row,
-/// one for each metric: its arms.
+/// One sentence for each of the run's metrics and each arm: its rows by what they show against the first arm. Of several arms in one
+/// row, one for each metric: the arms.
 pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
     let others = run.arms.get(1..).unwrap_or_default();
-    let together: Vec<&[String]> = if rows.is_some() { others.chunks(1).collect() } else { vec![others] };
-    let of = |metric: Metric, arms: &[String]| {
+    let by_arm = rows.is_none() && others.len() > 1;
+    let sentence = |metric: Metric, arms: &[String]| {
         let of_arm = |arm: &String, row: &Row<'_>| {
-            let name = if rows.is_some() { &row.value } else { arm };
+            let name = if by_arm { arm } else { &row.value };
             Some((name.clone(), compared(run, metric, arm, row)?))
         };
         let found = arms.iter().flat_map(|arm| group.rows.iter().filter_map(move |row| of_arm(arm, row)));
         let found: Vec<(String, &Comparison)> = found.collect();
-        let parts = parts(metric, &found, rows.or(Some("")));
-        let with = if rows.is_some() { format!(" with {}", arms[0]) } else { String::new() };
+        let parts = parts(metric, &found, if by_arm { Some("") } else { rows });
+        let with = if by_arm { String::new() } else { format!(" with {}", arms[0]) };
         let (_, first) = found.first()?;
         (!parts.is_empty())
             .then(|| format!("{}{with} against {}: {}.", metric.words(Unit::of_run(run)), first.a, parts.join("; ")))
     };
-    metrics(run).into_iter().flat_map(|m| together.iter().filter_map(move |arms| of(m, arms))).collect()
+    let together: Vec<&[String]> = if by_arm { vec![others] } else { others.chunks(1).collect() };
+    metrics(run).into_iter().flat_map(|m| together.iter().filter_map(move |arms| sentence(m, arms))).collect()
 }
 
 /// Of sides that are called what they are: one sentence for each metric, its comparisons by what they show.
