@@ -6,6 +6,8 @@ mod cost;
 mod delays;
 mod figures;
 #[cfg(test)]
+mod made_cpu_runs;
+#[cfg(test)]
 mod made_net_runs;
 #[cfg(test)]
 mod made_runs;
@@ -53,15 +55,17 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
 }
 
 fn of_part(part: &Part<'_>) -> Vec<String> {
+    // Of an emulated machine times mean nothing.
+    let timed = !part.run.is_emulated();
     let of_table = match part.run.table {
-        Table::Cost => cost::least(part).into_iter().collect(),
+        Table::Cost if timed => cost::least(part).into_iter().collect(),
         Table::Placement => placement::conclude(part),
         Table::ModeSwitches => mode_switches::between_rows(part).into_iter().collect(),
         Table::Delays => delays::thresholds(part),
         Table::Timelines => timelines::ways(part),
-        Table::Shares => shares::conclude(part),
-        Table::Wakeups => wakeups::conclude(part),
-        Table::Punts => punts::cost(part).into_iter().collect(),
+        Table::Shares if timed => shares::conclude(part),
+        Table::Wakeups if timed => wakeups::conclude(part),
+        Table::Punts if timed => punts::cost(part).into_iter().collect(),
         Table::Order => order::conclude(part),
         _ => Vec::new(),
     };

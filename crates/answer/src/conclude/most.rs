@@ -16,7 +16,7 @@ type OfCell = fn(&CellRecord) -> Parts;
 
 pub fn of(part: &Part<'_>) -> Vec<String> {
     let of_table: Option<(&str, OfCell)> = match part.run.table {
-        Table::Cost => Some(("The largest part of the time goes to", phases)),
+        Table::Cost if !part.run.is_emulated() => Some(("The largest part of the time goes to", phases)),
         Table::ModeSwitches => Some(("Returns to user mode are most often out of", causes)),
         Table::Timelines => Some(("GETEVENTS most often", ways)),
         _ => None,
