@@ -11,12 +11,12 @@ use super::program::guard::Patience;
 use super::program::options::{ProgramOptions, Watched};
 use super::program::run::{Ended, Run, ring_records, run};
 use iotrail_base::error::{self, Error, Result};
+use iotrail_base::grouped::grouped;
 use iotrail_base::words::{last_line, percent};
 use iotrail_schema::program_record::{Legal, TriedArm, WatchedRun};
 use iotrail_schema::run_record::{ARM, CONTROL};
 use iotrail_schema::setup_flag;
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_supervise::change::Params;
 use iotrail_supervise::{rules, supervisor};
 
@@ -338,13 +338,7 @@ fn mix(a: &[(String, u64)], b: &[(String, u64)]) -> (f64, String) {
 fn summed(trace: &TraceRecord) -> WatchedRun {
     let t = &trace.total;
     let cpu = t.cpu.user_ns.zip(t.cpu.system_ns).filter(|_| t.ios > 0).map(|(u, s)| (u + s) as f64 / t.ios as f64);
-    let mut vehicles: Vec<(Vehicle, u64)> = Vec::new();
-    for v in &t.vehicles {
-        match vehicles.iter_mut().find(|(vehicle, _)| *vehicle == v.vehicle) {
-            Some((_, n)) => *n += v.completions,
-            None => vehicles.push((v.vehicle, v.completions)),
-        }
-    }
+    let vehicles = grouped(t.vehicles.iter().map(|v| (v.vehicle, v.completions))).into_iter();
     WatchedRun {
         completions: t.ios,
         elapsed_ns: t.elapsed_ns,
@@ -352,7 +346,7 @@ fn summed(trace: &TraceRecord) -> WatchedRun {
         syscalls_per_io: t.per_io.syscalls,
         sleeps_per_io: t.per_io.context_switches,
         cpu_per_io_ns: cpu,
-        vehicles,
+        vehicles: vehicles.map(|(vehicle, n)| (vehicle, n.iter().sum())).collect(),
         opcodes: t.opcodes.iter().map(|o| (o.opcode.clone(), o.requests)).collect(),
     }
 }

@@ -161,7 +161,16 @@ fn from_file() -> End {
         }
     }
     let text = run(&mut place.tool(["run", "e.toml", "--store", "s.db", "--full"])).ok().stdout;
-    assert!(text.contains("level, 2 runs: ") && text.contains("of each second."), "{text}");
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "Requests per second with edge against level: ",
+        "Requests per second: level ",
+        "Idle time of each second: level ",
+    ] {
+        assert!(flat.contains(said), "{said}: {text}");
+    }
+    let rates = flat.split("Requests per second: level ").nth(1).and_then(|rest| rest.split(" Idle time").next());
+    assert_eq!(rates.map(|rates| rates.matches(" in 2 runs, ").count()), Some(2), "{text}");
     let plan = run(&mut place.tool(["run", "e.toml", "--plan"])).ok().stdout;
     assert!(plan.contains("what 600 requests take") && !plan.contains("target"), "{plan}");
     End::Passed

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use iotrail_base::words::numbers;
 use iotrail_schema::measurement::{LoadRecord, Measurement};
 use iotrail_schema::net_record::NetRecord;
 use iotrail_schema::program_record::ProgramRecord;
@@ -147,10 +148,6 @@ fn network(l: &LoadRecord, net: &NetRecord) -> Option<Line> {
     Some(line)
 }
 
-fn numbers(cpus: &[u32]) -> String {
-    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
-}
-
 /// `None`: it was not asked for.
 fn option_text(value: &Value) -> Option<String> {
     match value {
@@ -174,7 +171,7 @@ pub fn of_run(run: &RunRecord, is_built_in: bool) -> Option<String> {
     if run.table == Table::Program && run.experiment == "try" {
         return None;
     }
-    let mut measured = run.cells.iter().flat_map(|c| &c.measurements);
+    let mut measured = run.measurements();
     let first = measured.next();
     // Where files differ, cells name theirs, and none of them is known to be the run's own.
     let one_file = measured.all(|m| m.net.is_some() || first.is_some_and(|f| f.load.file == m.load.file));

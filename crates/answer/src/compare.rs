@@ -22,6 +22,7 @@ pub use self::side::{Histograms, Repeat, Side};
 use self::undisturbed::undisturbed;
 pub use self::verdict::together;
 use super::comparable;
+use iotrail_base::grouped::grouped;
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::{Comparison, EQUIVALENT_WITHIN, Needed, SCHEMA, Verdict};
 use iotrail_schema::run_record::{CONTROL, RunRecord};
@@ -174,16 +175,10 @@ pub fn differences(a: &Side<'_>, b: &Side<'_>) -> Vec<String> {
 /// What forbids to compare this side with anything: it is another load than was asked for.
 fn against(side: &Side<'_>) -> Vec<String> {
     let (name, all) = (&side.name, side.repeats.len());
-    let mut reasons: Vec<(String, usize)> = Vec::new();
-    for reason in side.measurements().flat_map(comparable::another_load) {
-        match reasons.iter_mut().find(|(r, _)| *r == reason) {
-            Some((_, n)) => *n += 1,
-            None => reasons.push((reason, 1)),
-        }
-    }
-    let said = |(reason, n): (String, usize)| match n == all {
-        true => format!("{name}: {reason}"),
-        false => format!("{name}, {n} of {}: {reason}", plural(all, "measurement")),
+    let reasons = grouped(side.measurements().flat_map(comparable::another_load).map(|reason| (reason, ())));
+    let said = |(reason, of): (String, Vec<()>)| match of.len() {
+        n if n == all => format!("{name}: {reason}"),
+        n => format!("{name}, {n} of {}: {reason}", plural(all, "measurement")),
     };
     reasons.into_iter().map(said).collect()
 }

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
+use iotrail_base::grouped::grouped;
 use iotrail_base::words::span;
-use iotrail_schema::measurement::Measurement;
-use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, VARIANT, value_text};
+use iotrail_schema::measurement::{Measurement, VehicleCount};
+use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, Table, VARIANT, value_text};
 use iotrail_schema::vehicle::Vehicle;
 
 /// Cells that share the value of all parameters but the arm and the row's.
@@ -30,6 +31,11 @@ pub fn row_axis(run: &RunRecord) -> Option<&str> {
         (values > 1 && *a != VARIANT, values)
     })
     .map(String::as_str)
+}
+
+/// The parameter that the rows of the run's table go by, in its groups: none where each group is a question of its own.
+pub fn rows(run: &RunRecord) -> Option<&str> {
+    row_axis(run).filter(|_| !matches!(run.table, Table::Cost | Table::Order))
 }
 
 /// A parameter's value as people write it, with the unit that its option has.
@@ -67,30 +73,22 @@ pub fn groups<'a>(run: &'a RunRecord, rows: Option<&str>) -> Vec<Group<'a>> {
 
 /// Share of each vehicle in the completions of all repeats, the largest first; empty where nothing was watched.
 pub fn vehicle_shares(measurements: &[Measurement]) -> Vec<(Vehicle, f64)> {
-    let all = measurements.iter().flat_map(|m| &m.vehicles);
-    let total: u64 = all.clone().map(|v| v.completions).sum();
-    let mut shares: Vec<(Vehicle, u64)> = Vec::new();
-    for v in all {
-        match shares.iter_mut().find(|(vehicle, _)| *vehicle == v.vehicle) {
-            Some((_, n)) => *n += v.completions,
-            None => shares.push((v.vehicle, v.completions)),
-        }
-    }
-    shares.retain(|(_, n)| *n > 0);
+    shares_of(measurements.iter().flat_map(|m| &m.vehicles))
+}
+
+/// Share of each vehicle, the largest first.
+pub fn shares_of<'a>(vehicles: impl IntoIterator<Item = &'a VehicleCount>) -> Vec<(Vehicle, f64)> {
+    let counts = grouped(vehicles.into_iter().map(|v| (v.vehicle, v.completions))).into_iter();
+    let mut shares: Vec<(Vehicle, u64)> = counts.map(|(v, n)| (v, n.iter().sum())).filter(|(_, n)| *n > 0).collect();
+    let total: u64 = shares.iter().map(|(_, n)| n).sum();
     shares.sort_by_key(|(vehicle, n)| (std::cmp::Reverse(*n), *vehicle));
     shares.into_iter().map(|(v, n)| (v, n as f64 / total as f64)).collect()
 }
 
 /// Cells that this host could not do, gathered by reason: (reason, what the cells of that reason have in common, how many).
 pub fn untestable(run: &RunRecord) -> Vec<(String, String, usize)> {
-    let mut reasons: Vec<(String, Vec<&CellRecord>)> = Vec::new();
-    for cell in run.cells.iter().filter(|c| c.arm() != CONTROL) {
-        let Some(reason) = &cell.untestable else { continue };
-        match reasons.iter_mut().find(|(r, _)| r == reason) {
-            Some((_, cells)) => cells.push(cell),
-            None => reasons.push((reason.clone(), vec![cell])),
-        }
-    }
+    let cells = run.cells.iter().filter(|c| c.arm() != CONTROL);
+    let reasons = grouped(cells.filter_map(|c| Some((c.untestable.clone()?, c))));
     let common = |cells: &[&CellRecord]| {
         let same = |axis: &&String| {
             let of = |c: &CellRecord| c.params.get(axis.as_str()).cloned().unwrap_or(Value::Null);

@@ -6,7 +6,7 @@ use iotrail_schema::vehicle::Vehicle;
 
 /// By name, of all watched measurements together; `None`: not known of one of them, or nothing was watched. Empty: nothing is measured.
 pub fn losses(run: &RunRecord) -> Vec<(&'static str, Option<u64>)> {
-    let all = || run.cells.iter().flat_map(|c| &c.measurements);
+    let all = || run.measurements();
     let known = |f: fn(&Measurement) -> Option<u64>| -> Option<u64> {
         // An epoll server has no completions.
         let watched = all().filter(|m| m.probe.mode != "off" && m.load.engine != "epoll");

@@ -55,6 +55,9 @@ pub fn punts(m: &Measurement) -> Option<(f64, f64)> {
     m.punts.filter(|_| m.ios > 0).map(|p| (per_io(p.asked), per_io(p.would_block)))
 }
 
+/// Of returns to user mode.
+pub const CAUSES: [&str; 6] = ["syscall", "page_fault", "device_irq", "timer_tick", "resched_ipi", "other"];
+
 /// Returns to user mode by this cause.
 pub fn mode_switches(m: &Measurement, cause: &str) -> Option<f64> {
     let all = m.per_io.mode_switches.map(|_| &m.mode_switches)?;

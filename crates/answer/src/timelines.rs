@@ -17,6 +17,18 @@ pub enum Timeline {
     Else,
 }
 
+pub const WAYS: [Timeline; 4] = [Timeline::Before, Timeline::Ready, Timeline::Slept, Timeline::Else];
+
+/// What asking does for them.
+pub fn does(timeline: Timeline) -> &'static str {
+    match timeline {
+        Timeline::Before => "finds them posted",
+        Timeline::Ready => "runs task work and returns",
+        Timeline::Slept => "sleeps",
+        Timeline::Else => "leaves them to a thread of the kernel, or it is not told",
+    }
+}
+
 pub fn of(v: &VehicleCount) -> Timeline {
     let slept = || v.detail.as_deref().is_some_and(|d| d.starts_with("slept"));
     match v.vehicle {

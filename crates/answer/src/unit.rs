@@ -17,7 +17,7 @@ impl Unit {
 
     /// A run's loads are of one kind.
     pub fn of_run(run: &RunRecord) -> Self {
-        run.cells.iter().flat_map(|c| &c.measurements).next().map_or(Unit::Io, Unit::of)
+        run.measurements().next().map_or(Unit::Io, Unit::of)
     }
 
     pub fn one(self) -> &'static str {

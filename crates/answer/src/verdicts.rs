@@ -3,39 +3,31 @@
 use super::compare::{Metric, metrics, place};
 use super::group::{Group, Row};
 use super::unit::Unit;
+use iotrail_base::grouped::grouped;
 use iotrail_base::words::{list, percent, plural, span, three_digits};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::{RunRecord, VARIANT, value_text};
 
-/// One sentence for each of the run's metrics and each arm: its rows by what they show against the first arm.
+/// One sentence for each of the run's metrics and each arm: its rows by what they show against the first arm. Of several arms in one
+/// row, one for each metric: the arms.
 pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
-    let mut out = Vec::new();
-    let unit = Unit::of_run(run);
-    for metric in metrics(run) {
-        for other in run.arms.iter().skip(1) {
-            let found =
-                group.rows.iter().filter_map(|row| Some((row.value.clone(), compared(run, metric, other, row)?)));
-            let found: Vec<(String, &Comparison)> = found.collect();
-            if let (Some((_, first)), parts @ [_, ..]) = (found.first(), &parts(metric, &found, rows)[..]) {
-                out.push(format!("{} with {other} against {}: {}.", metric.words(unit), first.a, parts.join("; ")));
-            }
-        }
-    }
-    out
-}
-
-/// One sentence for each of the run's metrics: the arms of a group of one row by what they show against the first arm.
-pub fn arm_by_arm(run: &RunRecord, group: &Group<'_>) -> Vec<String> {
-    let mut out = Vec::new();
-    let unit = Unit::of_run(run);
-    for (metric, row) in metrics(run).into_iter().flat_map(|m| group.rows.iter().map(move |r| (m, r))) {
-        let found = run.arms.iter().skip(1).filter_map(|arm| Some((arm.clone(), compared(run, metric, arm, row)?)));
+    let others = run.arms.get(1..).unwrap_or_default();
+    let by_arm = rows.is_none() && others.len() > 1;
+    let sentence = |metric: Metric, arms: &[String]| {
+        let of_arm = |arm: &String, row: &Row<'_>| {
+            let name = if by_arm { arm } else { &row.value };
+            Some((name.clone(), compared(run, metric, arm, row)?))
+        };
+        let found = arms.iter().flat_map(|arm| group.rows.iter().filter_map(move |row| of_arm(arm, row)));
         let found: Vec<(String, &Comparison)> = found.collect();
-        if let (Some((_, first)), parts @ [_, ..]) = (found.first(), &parts(metric, &found, Some(""))[..]) {
-            out.push(format!("{} against {}: {}.", metric.words(unit), first.a, parts.join("; ")));
-        }
-    }
-    out
+        let parts = parts(metric, &found, if by_arm { Some("") } else { rows });
+        let with = if by_arm { String::new() } else { format!(" with {}", arms[0]) };
+        let (_, first) = found.first()?;
+        (!parts.is_empty())
+            .then(|| format!("{}{with} against {}: {}.", metric.words(Unit::of_run(run)), first.a, parts.join("; ")))
+    };
+    let together: Vec<&[String]> = if by_arm { vec![others] } else { others.chunks(1).collect() };
+    metrics(run).into_iter().flat_map(|m| together.iter().filter_map(move |arms| sentence(m, arms))).collect()
 }
 
 /// Of sides that are called what they are: one sentence for each metric, its comparisons by what they show.
@@ -64,8 +56,8 @@ pub fn compared<'a>(run: &'a RunRecord, metric: Metric, arm: &str, row: &Row<'_>
 }
 
 /// What differs, what does not, what cannot be told. `rows` names what the comparisons are called by: a parameter whose values they
-/// stand for, nothing where they have names of their own; `None`: there is one.
-pub(super) fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Option<&str>) -> Vec<String> {
+/// stand for, nothing where they are of arms; `None`: there is one.
+fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Option<&str>) -> Vec<String> {
     let (mut higher, mut lower, mut same) = (Vec::new(), Vec::new(), Vec::new());
     let (mut unsure, mut open) = (Vec::new(), Vec::new());
     for (name, c) in found {
@@ -79,7 +71,7 @@ pub(super) fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Optio
     }
     let called = |names: &[String]| match rows {
         None => names.iter().map(|n| n.trim_start().to_owned()).collect::<Vec<_>>().join(", "),
-        Some("") => list(names),
+        Some("") => format!("with {}", list(names)),
         Some(VARIANT) => format!("for {}", list(names)),
         Some(axis) => format!("at {axis} {}", list(names)),
     };
@@ -96,8 +88,7 @@ pub(super) fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Optio
         if rows.is_some() { format!(" {}", called(&names)) } else { String::new() }
     };
     if let Some((_, first)) = same.first() {
-        let colon = if rows == Some("") { ":" } else { "" };
-        parts.push(Some(format!("equivalent within {}{colon}{}", factor(first.equivalent_within), place(&same))));
+        parts.push(Some(format!("equivalent within {}{}", factor(first.equivalent_within), place(&same))));
     }
     let (some, none): (Vec<_>, Vec<_>) = unsure.into_iter().partition(|(_, c)| c.smallest_visible.is_some());
     if !some.is_empty() {
@@ -105,15 +96,7 @@ pub(super) fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Optio
         parts.push(Some(format!("inconclusive{}{visible}", place(&some))));
     }
     for (word, of) in [("inconclusive", none), ("not comparable", open)] {
-        let mut reasons: Vec<(String, Vec<(&String, &Comparison)>)> = Vec::new();
-        for (name, c) in of {
-            let why = c.reasons.join("; ");
-            match reasons.iter_mut().find(|(r, _)| *r == why) {
-                Some((_, all)) => all.push((name, c)),
-                None => reasons.push((why, vec![(name, c)])),
-            }
-        }
-        for (why, all) in reasons {
+        for (why, all) in grouped(of.into_iter().map(|(name, c)| (c.reasons.join("; "), (name, c)))) {
             parts.push(Some(format!("{word}{} ({why})", place(&all))));
         }
     }

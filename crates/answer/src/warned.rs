@@ -1,18 +1,13 @@
 //! The warnings of a run's measurements, each said once.
 
+use iotrail_base::grouped::grouped;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::run_record::RunRecord;
 
 /// Each warning, and how many measurements gave it. Those that differ in nothing but their figures are one: the first.
 pub fn each_once(run: &RunRecord) -> Vec<(&Warning, usize)> {
-    let mut all: Vec<(&Warning, usize)> = Vec::new();
-    for w in run.cells.iter().flat_map(|c| &c.measurements).flat_map(|m| &m.warnings) {
-        match all.iter_mut().find(|(seen, _)| seen.code == w.code && seen.remedy == w.remedy) {
-            Some((_, n)) => *n += 1,
-            None => all.push((w, 1)),
-        }
-    }
-    all
+    let all = run.measurements().flat_map(|m| &m.warnings);
+    grouped(all.map(|w| ((&w.code, &w.remedy), w))).into_iter().map(|(_, alike)| (alike[0], alike.len())).collect()
 }
 
 /// The warning as a sentence, and how often it was given.

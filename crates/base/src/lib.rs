@@ -6,6 +6,7 @@
 pub mod corruption;
 pub mod error;
 pub mod folders;
+pub mod grouped;
 pub mod interrupt;
 pub mod mapping;
 pub mod output;

@@ -72,6 +72,11 @@ pub fn list(items: &[String]) -> String {
     }
 }
 
+/// `0,2,3`: CPUs, descriptors, as options take them.
+pub fn numbers(of: &[u32]) -> String {
+    of.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// As " and 3 descendants", after the name of a process.
 pub fn and_descendants(n: usize) -> String {
     if n == 0 { String::new() } else { format!(" and {}", plural(n, "descendant")) }

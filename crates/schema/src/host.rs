@@ -1,5 +1,6 @@
 //! The machine that something was measured on.
 
+use iotrail_base::words::numbers;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -53,6 +54,13 @@ pub struct TargetInterrupt {
     pub name: String,
     /// CPUs that it is delivered to at present (effective affinity).
     pub cpus: Vec<u32>,
+}
+
+/// `36 virtio1-req.0 on CPU 1`.
+impl std::fmt::Display for TargetInterrupt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} on CPU {}", self.irq, self.name, numbers(&self.cpus))
+    }
 }
 
 impl Host {

@@ -246,9 +246,14 @@ impl RunRecord {
         self.cells.iter().map(of_cell).sum()
     }
 
+    /// All that were made, cell by cell, those of the control arm among them.
+    pub fn measurements(&self) -> impl Iterator<Item = &Measurement> {
+        self.cells.iter().flat_map(|c| &c.measurements)
+    }
+
     /// Whether software ran the machine's instructions, in any of its measurements.
     pub fn is_emulated(&self) -> bool {
-        self.cells.iter().flat_map(|c| &c.measurements).any(|m| m.host.is_emulated())
+        self.measurements().any(|m| m.host.is_emulated())
     }
 
     pub fn done(&self) -> usize {

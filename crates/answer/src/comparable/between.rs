@@ -1,8 +1,8 @@
 //! Two measurements that each may be in order, and not comparable with each other.
 
-use super::cpus::{cpu_list, mhz, moved};
+use super::cpus::{mhz, moved};
 use super::threshold::MATTERS;
-use iotrail_base::words::percent;
+use iotrail_base::words::{numbers, percent};
 use iotrail_schema::measurement::{Circumstances, Measurement};
 
 /// Why these two must not be compared with each other, though each alone may be in order; empty: they may.
@@ -31,8 +31,8 @@ pub fn reasons_between(a: &Measurement, b: &Measurement) -> Vec<String> {
     if let Some((irq, before, after)) = moved(&ca.interrupts_after, &cb.interrupts_after) {
         reasons.push(format!(
             "the target's interrupt {irq} came to CPU {} in one and to CPU {} in the other",
-            cpu_list(before),
-            cpu_list(after)
+            numbers(before),
+            numbers(after)
         ));
     }
     reasons

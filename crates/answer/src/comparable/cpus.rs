@@ -1,7 +1,7 @@
 //! What the CPUs did, and the interrupts on them.
 
 use super::threshold::MATTERS;
-use iotrail_base::words::{percent, plural, span};
+use iotrail_base::words::{numbers, percent, plural, span};
 use iotrail_schema::measurement::{Circumstances, Measurement, TargetInterrupt, Warning};
 
 /// Steal is counted in ticks of 10 ms: one or two are what any virtual machine has now and then.
@@ -23,7 +23,7 @@ pub(super) fn steal(c: &Circumstances) -> Option<Warning> {
     (stolen >= STEAL_TICKS_NS && stolen as f64 > MATTERS * of).then(|| {
         Warning::new(
             "steal",
-            format!("the hypervisor took {} of the time of CPU {}", percent(stolen as f64 / of), cpu_list(&c.cpus)),
+            format!("the hypervisor took {} of the time of CPU {}", percent(stolen as f64 / of), numbers(&c.cpus)),
             "repeat when the host is less busy, or on a machine with CPUs of its own",
         )
     })
@@ -54,10 +54,6 @@ pub(super) fn thermal(c: &Circumstances) -> Option<Warning> {
     ))
 }
 
-pub(super) fn cpu_list(cpus: &[u32]) -> String {
-    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
-}
-
 pub(super) fn mhz(khz: f64) -> String {
     format!("{:.0} MHz", khz / 1000.0)
 }
@@ -68,7 +64,7 @@ pub(super) fn frequency_changed(c: &Circumstances) -> Option<Warning> {
     ((after / before - 1.0).abs() > MATTERS).then(|| {
         Warning::new(
             "frequency_changed",
-            format!("CPU {} ran at {} before and at {} after", cpu_list(&c.cpus), mhz(before), mhz(after)),
+            format!("CPU {} ran at {} before and at {} after", numbers(&c.cpus), mhz(before), mhz(after)),
             "choose the governor 'performance', use a longer --warmup",
         )
     })
@@ -89,8 +85,8 @@ pub(super) fn interrupt_moved(m: &Measurement, c: &Circumstances) -> Option<Warn
         "interrupt_moved",
         format!(
             "interrupt {irq} of the target went to CPU {} and goes to CPU {} since",
-            cpu_list(before),
-            cpu_list(after)
+            numbers(before),
+            numbers(after)
         ),
         "stop what moves interrupts (irqbalance) while it is measured",
     ))

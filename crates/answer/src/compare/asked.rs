@@ -40,7 +40,7 @@ fn asked_metrics(record: &RunRecord) -> Vec<Metric> {
 
 /// The figures that the run's program prints, in its order.
 fn own_metrics(record: &RunRecord) -> Vec<Metric> {
-    let programs = record.cells.iter().flat_map(|c| &c.measurements).filter_map(|m| m.program.as_ref());
+    let programs = record.measurements().filter_map(|m| m.program.as_ref());
     let mut found: Vec<Metric> = Vec::new();
     for figure in programs.flat_map(|p| &p.figures) {
         let metric = Metric::own(&figure.name, figure.less_is_better);

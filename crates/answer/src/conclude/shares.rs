@@ -1,126 +1,90 @@
 //! What a way of submitting saves, and where: CPU time of each I/O, by place.
 
-use super::{at, find};
-use crate::group::{Group, Row};
+use super::part::{Part, find};
+use crate::group::Row;
 use crate::per_io::{self, Sampled};
 use crate::spread::Spread;
-use crate::verdicts::row_by_row;
 use iotrail_base::words::{list, percent, span};
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::place::Place;
-use iotrail_schema::run_record::{CellRecord, RunRecord};
+use iotrail_schema::run_record::CellRecord;
 
 /// Standard errors by which two sampled figures have to differ.
 const SURE: f64 = 2.0;
 
-pub fn conclude(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
-    let mut out = row_by_row(run, rows, group);
-    let Some((base, others)) = run.arms.split_first() else { return out };
-    for row in &group.rows {
-        for other in others {
-            out.extend(where_it_differs(base, other, rows, row));
-        }
-    }
-    out.extend(copying(run, rows, group));
-    out
-}
-
 /// Places named of one cell, at most.
 const NAMED: usize = 5;
 
+pub fn conclude(part: &Part<'_>) -> Vec<String> {
+    let Some(base) = part.run.arms.first() else { return Vec::new() };
+    let against = |arm: &str| {
+        let of_row = |row: &Row<'_>, cell: &CellRecord| where_it_differs(find(row, base)?, cell);
+        (arm != base).then(|| part.by_row(arm, of_row)).flatten()
+    };
+    let differs = part.by_arm(&format!("CPU time per I/O against {base}, by samples"), against);
+    differs.into_iter().chain(part.group.rows.iter().filter_map(|row| copying(part, row))).collect()
+}
+
+fn at(cell: &CellRecord, is: impl Fn(Place) -> bool) -> Option<Sampled> {
+    per_io::place(&cell.measurements, is)
+}
+
+/// Twice the standard error of the difference.
+fn error(a: Sampled, b: Sampled) -> f64 {
+    SURE * a.error_ns.hypot(b.error_ns)
+}
+
 /// Places whose CPU time per I/O differs by more than sampling explains, and in all repeats.
-fn where_it_differs(base: &str, other: &str, rows: Option<&str>, row: &Row<'_>) -> Option<String> {
-    let (a, b) = (find(row, base)?, find(row, other)?);
+fn where_it_differs(a: &CellRecord, b: &CellRecord) -> Option<String> {
     let mut parts: Vec<(f64, String)> = Vec::new();
     for place in Place::ALL.into_iter().filter(|p| *p != Place::Idle) {
-        let of = |c: &CellRecord| per_io::place(&c.measurements, |p| p == place);
-        let (before, after) = (of(a)?, of(b)?);
+        let (before, after) = (at(a, |p| p == place)?, at(b, |p| p == place)?);
         let change = after.ns - before.ns;
-        if change.abs() >= SURE * before.error_ns.hypot(after.error_ns) && apart(a, b, place) {
+        if change.abs() >= error(before, after) && apart(a, b, place) {
             let sign = if change < 0.0 { "−" } else { "+" };
             parts.push((change.abs(), format!("{place} {sign}{}", span(change.abs().round()))));
         }
     }
     parts.sort_by(|x, y| y.0.total_cmp(&x.0));
-    let all = |c: &CellRecord| per_io::place(&c.measurements, |p| p != Place::Idle);
-    let (before, after) = (all(a)?, all(b)?);
-    let place = at(rows, std::slice::from_ref(&row.value));
     let parts: Vec<String> = parts.into_iter().take(NAMED).map(|(_, text)| text).collect();
+    let (before, after) = (at(a, |p| p != Place::Idle)?, at(b, |p| p != Place::Idle)?);
     Some(if parts.is_empty() {
-        format!(
-            "Where the CPU time of an I/O goes does not differ between {other} and {base}{place} by more than samples and repeats do."
-        )
+        "no difference beyond that of samples and repeats".into()
     } else {
-        format!(
-            "CPU time per I/O of {other} against {base}{place}, by samples: {} → {}; {}.",
-            span(before.ns.round()),
-            span(after.ns.round()),
-            list(&parts)
-        )
+        format!("{} → {} ({})", span(before.ns.round()), span(after.ns.round()), list(&parts))
     })
 }
 
 /// All repeats of one above all of the other's. One repeat has no range, and is as the samples say.
 fn apart(a: &CellRecord, b: &CellRecord, place: Place) -> bool {
-    let each = |c: &CellRecord| {
-        let one = |m: &Measurement| per_io::place(std::slice::from_ref(m), |p| p == place).map(|s| s.ns);
-        Spread::over(c, one)
-    };
-    each(a).zip(each(b)).is_some_and(|(a, b)| a.max < b.min || b.max < a.min)
+    let one = |m: &Measurement| per_io::place(std::slice::from_ref(m), |p| p == place).map(|s| s.ns);
+    Spread::over(a, one).zip(Spread::over(b, one)).is_some_and(|(a, b)| a.max < b.min || b.max < a.min)
 }
 
 /// Native aio copies its iocbs in, one by one; io_uring has no such copy. Beside the same I/Os of io_uring, the difference in
 /// copying is that.
-fn copying(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
-    let of_engine = |row: &Row<'_>, name: &str| {
+fn copying(part: &Part<'_>, row: &Row<'_>) -> Option<String> {
+    let of_engine = |name: &str| {
         let is = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.load.engine == name);
-        run.arms.iter().filter_map(|arm| find(row, arm)).find(is).cloned()
+        part.run.arms.iter().filter_map(|arm| find(row, arm)).find(is)
     };
-    let mut out = Vec::new();
-    for row in &group.rows {
-        let (Some(aio), Some(ring)) = (of_engine(row, "libaio"), of_engine(row, "io_uring")) else { continue };
-        let (Some(theirs), Some(ours)) = (copied(&aio), copied(&ring)) else { continue };
-        let (difference, error) = (theirs.ns - ours.ns, SURE * theirs.error_ns.hypot(ours.error_ns));
-        let place = at(rows, std::slice::from_ref(&row.value));
-        let share = theirs.share.map(|s| format!(" ({} of its CPU time)", percent(s))).unwrap_or_default();
-        let told = if difference >= error {
-            format!("an iocb costs {} ± {} to copy in", span(difference.round()), span(error.round()))
-        } else {
-            format!("the samples don't tell the iocb's copy from chance (± {})", span(error.round()))
-        };
-        out.push(format!(
-            "Copying takes {} {} per I/O{share}{place}, and {} {}: {told}.{}",
-            aio.arm(),
-            span(theirs.ns.round()),
-            ring.arm(),
-            span(ours.ns.round()),
-            of_a_call(&aio).unwrap_or_default()
-        ));
-    }
-    out
-}
-
-/// What the system call itself takes; `None`: too few samples fell there to say.
-fn of_a_call(cell: &CellRecord) -> Option<String> {
-    const FEWEST: u64 = 5;
-    let way = per_io::place(&cell.measurements, |p| p == Place::SyscallEntry).filter(|s| s.samples >= FEWEST)?;
-    let batch = cell.measurements.first()?.load.batch;
-    let each = match batch {
-        0 | 1 => String::new(),
-        n => format!(", {} a call", span((way.ns * f64::from(n)).round())),
+    let (aio, ring) = (of_engine("libaio")?, of_engine("io_uring")?);
+    let copied = |c| at(c, |p| p == Place::Copy);
+    let (theirs, ours, whole) = (copied(aio)?, copied(ring)?, at(aio, |p| p != Place::Idle)?);
+    let (difference, error) = (theirs.ns - ours.ns, error(theirs, ours));
+    let share =
+        if whole.ns > 0.0 { format!(" ({} of its CPU time)", percent(theirs.ns / whole.ns)) } else { String::new() };
+    let told = if difference >= error {
+        format!("an iocb costs {} ± {} to copy in", span(difference.round()), span(error.round()))
+    } else {
+        format!("the samples don't tell the iocb's copy from chance (± {})", span(error.round()))
     };
-    Some(format!(" Into system calls and out of them: {} per I/O{each}.", span(way.ns.round())))
-}
-
-/// With the share of the CPU time that it is.
-struct Copied {
-    ns: f64,
-    error_ns: f64,
-    share: Option<f64>,
-}
-
-fn copied(cell: &CellRecord) -> Option<Copied> {
-    let Sampled { ns, error_ns, .. } = per_io::place(&cell.measurements, |p| p == Place::Copy)?;
-    let all = per_io::place(&cell.measurements, |p| p != Place::Idle)?;
-    Some(Copied { ns, error_ns, share: (all.ns > 0.0).then(|| ns / all.ns) })
+    Some(format!(
+        "Copying takes {} {} per I/O{share}{}, and {} {}: {told}.",
+        aio.arm(),
+        span(theirs.ns.round()),
+        part.at_row(row),
+        ring.arm(),
+        span(ours.ns.round()),
+    ))
 }

@@ -34,7 +34,7 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
         notes.push(format!("{} not testable here: {reason}", plural(cells, "cell")));
     }
     notes.extend(disturbed(run));
-    let all = || run.cells.iter().flat_map(|c| &c.measurements);
+    let all = || run.measurements();
     match all().filter(|m| m.probe.mode == "off").count() {
         0 => {}
         _ if run.search.is_some() => {}
@@ -81,12 +81,12 @@ fn disturbed(run: &RunRecord) -> Option<String> {
 
 /// The machine, in a line.
 pub fn of_one_host(run: &RunRecord) -> Option<String> {
-    host(run, &run.cells.iter().flat_map(|c| &c.measurements).next()?.host.kernel)
+    host(run, &run.measurements().next()?.host.kernel)
 }
 
 /// The same, with these releases of the kernel.
 pub fn host(run: &RunRecord, kernel: &str) -> Option<String> {
-    let m = run.cells.iter().flat_map(|c| &c.measurements).next()?;
+    let m = run.measurements().next()?;
     let device = m.host.target.as_ref().and_then(|t| t.device.clone().map(|d| (d, t.driver.clone())));
     let device = device.map(|(d, driver)| format!(", {d}{}", driver.map(|d| format!(" ({d})")).unwrap_or_default()));
     Some(format!(
@@ -131,7 +131,7 @@ pub fn more_repeats<'a, 'r: 'a>(
 /// What one measurement took, its warm-up and what is between included: by the run's own time, where that is not much longer than what
 /// was measured (as where it was resumed).
 fn of_one(run: &RunRecord) -> f64 {
-    let all = || run.cells.iter().flat_map(|c| &c.measurements);
+    let all = || run.measurements();
     let measured: f64 = all().map(|m| m.elapsed_ns as f64).sum();
     let whole = run.finished_unix_s.map(|end| end.saturating_sub(run.started_unix_s) as f64 * 1e9);
     let n = run.done().max(1) as f64;

@@ -10,6 +10,7 @@ use crate::compare::Metric;
 use crate::group::row_axis;
 use crate::spread::over_repeats;
 use crate::verdicts::factor as visible_factor;
+use iotrail_base::grouped::grouped;
 use iotrail_base::words::{UNKNOWN, plural, three_digits};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::run_record::{ARM, RunRecord};
@@ -297,14 +298,7 @@ pub fn others(run: &RunRecord, e: &Effect<'_>, but: &[&str]) -> Vec<(String, Val
 
 /// Rows that say the same are one; where these differ from the first arm, only those that some parameters name.
 fn merged(run: &RunRecord, rows: Vec<Row>) -> Vec<Situation> {
-    let mut kinds: Vec<(Vec<Option<String>>, Vec<Row>)> = Vec::new();
-    for row in rows {
-        let says = row.says();
-        match kinds.iter_mut().find(|(s, _)| *s == says) {
-            Some((_, of)) => of.push(row),
-            None => kinds.push((says, vec![row])),
-        }
-    }
+    let kinds = grouped(rows.into_iter().map(|row| (row.says(), row)));
     let many = kinds.len() > 1;
     let mut out = Vec::new();
     for (_, rows) in kinds {

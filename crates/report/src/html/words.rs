@@ -12,7 +12,7 @@ use iotrail_answer::unit::Unit;
 use iotrail_answer::warned;
 use iotrail_base::words::{UNKNOWN, count, plural, span};
 use iotrail_schema::comparison::{Comparison, Verdict};
-use iotrail_schema::measurement::{Host, Measurement, Target};
+use iotrail_schema::measurement::{Host, Target};
 use iotrail_schema::run_record::{RunRecord, value_text};
 
 /// One run, in words.
@@ -200,10 +200,6 @@ pub fn questions<'a>(sources: &[Source<'a>]) -> Vec<&'a str> {
     all
 }
 
-fn all(run: &RunRecord) -> impl Iterator<Item = &Measurement> {
-    run.cells.iter().flat_map(|c| &c.measurements)
-}
-
 impl About {
     /// `head`: null where nothing is measured.
     pub fn new(source: &Source<'_>, head: Option<&Head>) -> Self {
@@ -254,7 +250,7 @@ fn facts(run: &RunRecord) -> Vec<(String, String)> {
             None => found.push((name.to_owned(), vec![value])),
         }
     };
-    for m in all(run) {
+    for m in run.measurements() {
         of_host(&m.host, &mut add);
         if let Some(net) = &m.net {
             add("between the two ends", Some(net.between.clone()));
@@ -289,11 +285,7 @@ fn of_target(t: &Target, add: &mut impl FnMut(&str, Option<String>)) {
     add("hardware queues", t.queues.map(|n| n.to_string()));
     add("polled queues", t.poll_queues.map(|n| n.to_string()));
     add("scheduler", t.scheduler.clone());
-    let one = |i: &iotrail_schema::measurement::TargetInterrupt| {
-        let cpus: Vec<String> = i.cpus.iter().map(u32::to_string).collect();
-        format!("{} {} on CPU {}", i.irq, i.name, cpus.join(","))
-    };
-    let interrupts: Vec<String> = t.interrupts.iter().map(one).collect();
+    let interrupts: Vec<String> = t.interrupts.iter().map(ToString::to_string).collect();
     add("its interrupts", Some(interrupts.join(", ")));
 }
 

@@ -7,7 +7,7 @@ use super::style::Style;
 use super::{measured, verdict};
 use iotrail_answer::finding::findings;
 use iotrail_answer::head::measured::{Verdict, of_measurement};
-use iotrail_base::words::{UNKNOWN, bytes, count, percent, plural, span};
+use iotrail_base::words::{UNKNOWN, bytes, count, numbers, percent, plural, span};
 use iotrail_schema::measurement::{LoadRecord, Measurement};
 
 pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
@@ -54,11 +54,10 @@ fn in_full(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
 }
 
 fn load(l: &LoadRecord) -> Vec<String> {
-    let list = |v: &[u32]| v.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let cpus = match (&l.cpus_requested, l.cpus.as_slice()) {
         (_, []) => "not pinned".into(),
-        (Some(asked), cpus) if asked == "irq" || asked == "non-irq" => format!("CPU {} ({asked})", list(cpus)),
-        (_, cpus) => format!("CPU {}", list(cpus)),
+        (Some(asked), cpus) if asked == "irq" || asked == "non-irq" => format!("CPU {} ({asked})", numbers(cpus)),
+        (_, cpus) => format!("CPU {}", numbers(cpus)),
     };
     let mut items = vec![
         format!("{} {} {}", l.engine, l.rw, bytes(l.bs)),
@@ -131,10 +130,7 @@ fn target(m: &Measurement) -> Vec<String> {
         if t.queue_device.is_none() {
             items.extend(t.scheduler.as_ref().map(|s| format!("scheduler {s}")));
         }
-        for i in &t.interrupts {
-            let cpus: Vec<String> = i.cpus.iter().map(u32::to_string).collect();
-            items.push(format!("interrupt {} {} on CPU {}", i.irq, i.name, cpus.join(",")));
-        }
+        items.extend(t.interrupts.iter().map(|i| format!("interrupt {i}")));
     }
     items
 }

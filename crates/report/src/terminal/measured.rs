@@ -3,7 +3,7 @@
 use super::bars::bar;
 use super::layout::{Column, Screen};
 use iotrail_answer::doubt::NOT_SEEN;
-use iotrail_base::words::{UNKNOWN, count, known_span, percent, plural, span, three_digits};
+use iotrail_base::words::{UNKNOWN, count, known_span, numbers, percent, plural, span, three_digits};
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{
     CpuSamples, CpuShare, Delay, Delivery, Followed, Host, Interrupt, Ipi, Latency, Measurement, ModeSwitch, Order,
@@ -165,12 +165,14 @@ pub fn where_the_cpu_went(out: &mut Screen, shares: Option<&[CpuShare]>, how: Op
     ];
     out.blank();
     out.table(&columns, sorted.iter().map(row).collect());
-    let cpus: Vec<String> = how.idle_cpus.iter().map(u32::to_string).collect();
     let mut items = vec![
         format!("{} taken at {} Hz by {}", how.taken, how.hz, how.clock),
         format!("{} elsewhere", how.elsewhere),
         format!("{} lost", how.lost),
-        if cpus.is_empty() { "no idle CPU counted".into() } else { format!("idle is of CPU {}", cpus.join(",")) },
+        match &how.idle_cpus[..] {
+            [] => "no idle CPU counted".into(),
+            cpus => format!("idle is of CPU {}", numbers(cpus)),
+        },
     ];
     if !how.unplaced.is_empty() {
         let functions: Vec<String> = how.unplaced.iter().map(|f| format!("{} {}", f.function, f.samples)).collect();

@@ -7,7 +7,7 @@ use super::{bars, cells, compare, cost, delivery, head, net, order};
 use iotrail_answer::conclude::conclude;
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{Outcome, judge};
-use iotrail_answer::group::{groups, row_axis};
+use iotrail_answer::group::{groups, rows};
 use iotrail_answer::head::Head;
 use iotrail_answer::losses::losses;
 use iotrail_answer::warned;
@@ -30,7 +30,7 @@ pub fn screen(run: &RunRecord, answer: &Head, view: View<'_>, style: Style) -> S
     }
     out.blank();
     plan(&mut out, run);
-    let rows = if matches!(run.table, Table::Cost | Table::Order) { None } else { row_axis(run) };
+    let rows = rows(run);
     for group in groups(run, rows) {
         out.blank();
         if !group.title.is_empty() {
@@ -79,10 +79,6 @@ pub fn screen(run: &RunRecord, answer: &Head, view: View<'_>, style: Style) -> S
     out
 }
 
-fn measurements(run: &RunRecord) -> impl Iterator<Item = &Measurement> {
-    run.cells.iter().flat_map(|c| &c.measurements)
-}
-
 fn plan(out: &mut Screen, run: &RunRecord) {
     let quick = if run.quick { " (quick)" } else { "" };
     out.field("run", &[format!("{}: {}{quick}", run.run, run.experiment), run.title.clone()]);
@@ -99,13 +95,13 @@ fn plan(out: &mut Screen, run: &RunRecord) {
         state.push("not finished".into());
     }
     out.field("done", &state);
-    if let Some(m) = measurements(run).next() {
+    if let Some(m) = run.measurements().next() {
         let mut host = vec![
             format!("{}, Linux {}", m.host.hostname, m.host.kernel),
             m.host.cpu_model.clone(),
             plural(m.host.cpus as usize, "CPU"),
         ];
-        for fact in measurements(run).flat_map(of_target) {
+        for fact in run.measurements().flat_map(of_target) {
             if !host.contains(&fact) {
                 host.push(fact);
             }
@@ -125,10 +121,7 @@ fn of_target(m: &Measurement) -> Vec<String> {
     facts.extend(t.queue_device.clone());
     let on = if t.queue_device.is_some() { "on " } else { "" };
     facts.extend(t.device.as_ref().map(|d| format!("{on}{d}")));
-    for i in &t.interrupts {
-        let cpus: Vec<String> = i.cpus.iter().map(u32::to_string).collect();
-        facts.push(format!("interrupt {} {} on CPU {}", i.irq, i.name, cpus.join(",")));
-    }
+    facts.extend(t.interrupts.iter().map(|i| format!("interrupt {i}")));
     facts
 }
 

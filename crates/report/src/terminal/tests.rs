@@ -18,7 +18,7 @@ use iotrail_testing::sample;
 
 const PLAIN: Style = Style::PLAIN;
 
-fn narrow(text: &str) {
+pub(super) fn narrow(text: &str) {
     for line in text.lines() {
         assert!(textwrap::core::display_width(line) <= WIDTH, "{}: {line}", textwrap::core::display_width(line));
         assert!(!line.chars().any(char::is_control), "{line:?}");

@@ -3,6 +3,7 @@
 use super::fit::{Brief, Turn};
 use super::layout::{Screen, WIDTH, cut};
 use super::measured;
+use iotrail_answer::group::shares_of;
 use iotrail_answer::head::measured::{Verdict, parts_known};
 use iotrail_base::words::{UNKNOWN, count, known_span, list, percent, plural, span};
 use iotrail_schema::measurement::{Latency, PerIo, StageRecord, VehicleCount, Warning};
@@ -132,17 +133,8 @@ fn bar(s: &StageRecord) -> String {
 
 /// `enter 82 % · inline 12 % · …`.
 pub fn delivered(vehicles: &[VehicleCount]) -> Vec<String> {
-    let all: u64 = vehicles.iter().map(|v| v.completions).sum();
-    let mut shares: Vec<(Vehicle, u64)> = Vec::new();
-    for v in vehicles {
-        match shares.iter_mut().find(|(vehicle, _)| *vehicle == v.vehicle) {
-            Some((_, n)) => *n += v.completions,
-            None => shares.push((v.vehicle, v.completions)),
-        }
-    }
-    shares.retain(|(_, n)| *n > 0);
-    shares.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    let one = |(v, n): &(Vehicle, u64)| format!("{} {}", v.name(), percent(*n as f64 / all as f64));
+    let shares = shares_of(vehicles);
+    let one = |(v, share): &(Vehicle, f64)| format!("{} {}", v.name(), percent(*share));
     let rest = shares.len().saturating_sub(PATHS);
     let more = (rest > 0).then(|| plural(rest, "other"));
     shares.iter().take(PATHS).map(one).chain(more).collect()

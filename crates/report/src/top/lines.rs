@@ -4,7 +4,7 @@ use super::columns::{Column, Row, fit};
 use crate::terminal::layout;
 use crate::terminal::measured::{self, VEHICLES};
 use crate::terminal::{Screen, Style, WIDTH};
-use iotrail_base::words::{UNKNOWN, bytes, count, known_span, percent, plural};
+use iotrail_base::words::{UNKNOWN, bytes, count, known_span, numbers, percent, plural};
 use iotrail_schema::measurement::Latency;
 use iotrail_schema::top_record::{OpcodeRates, Rates, RingRates, TopRecord, VehicleShare};
 
@@ -94,7 +94,7 @@ pub(super) fn ring(r: &RingRates, style: Style) -> Screen {
     let o = &mut out;
     let mut head = vec![format!("{} ({})", r.comm, r.tgid)];
     if !r.fds.is_empty() {
-        head.push(format!("fd {}", r.fds.iter().map(u32::to_string).collect::<Vec<_>>().join(",")));
+        head.push(format!("fd {}", numbers(&r.fds)));
     }
     head.push(if r.flags.is_empty() { "no flags".into() } else { r.flags.join(",") });
     head.push(format!("{} and {} entries", r.sq_entries, r.cq_entries));

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::terminal::layout::WIDTH;
+use crate::terminal::tests::{narrow, same_as_golden};
 use iotrail_schema::measurement::{Latency, LoadRecord, PerIo, Probe, VehicleCount, Warning};
 use iotrail_schema::net_record::Counts;
 use iotrail_schema::vehicle::Vehicle;
@@ -9,12 +9,6 @@ use iotrail_testing::sample;
 
 const PLAIN: Style = Style::PLAIN;
 const SECOND: u64 = 1_000_000_000;
-
-fn narrow(text: &str) {
-    for line in text.lines() {
-        assert!(textwrap::core::display_width(line) <= WIDTH, "{}: {line}", textwrap::core::display_width(line));
-    }
-}
 
 fn counts(requests: u64, wall_ns: u64, threads: u64) -> ServerCounts {
     ServerCounts {
@@ -173,17 +167,10 @@ fn the_first_lines_of_a_network_load() {
     let warning =
         |code: &str| Warning::new(code, format!("{code} {}", "is so ".repeat(20)), "change it, and measure again");
     crowded.warnings = ["first", "second", "third"].map(warning).into();
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/terminal/tests/heads");
     let crowded = ("net-crowded", crowded);
     for (name, m) in [crowded, ("net-calm", calm), ("net-sender", bound), ("net-alone", alone), ("net-epoll", epoll)] {
         let text = screen(&m, false, PLAIN).to_string();
-        narrow(&text);
-        assert!(text.lines().count() <= 20, "{name}: {} lines\n{text}", text.lines().count());
-        let path = format!("{folder}/{name}.txt");
-        if std::env::var_os("IOTRAIL_GOLDEN").is_some() {
-            std::fs::write(&path, &text).unwrap();
-        }
-        assert_eq!(text, std::fs::read_to_string(&path).unwrap_or_default(), "{name}\n{text}");
+        same_as_golden(name, &text);
     }
 }
 

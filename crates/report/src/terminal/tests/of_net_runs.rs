@@ -64,7 +64,9 @@ fn the_order_table_has_a_line_for_each_run() {
         "\n{text}"
     );
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains("Requests per second with kept against defer_taskrun: "), "{text}");
+    let compared =
+        "Requests per second against defer_taskrun: inconclusive with kept (it would have shown from more than ×10).";
+    assert!(flat.contains(compared), "{text}");
 }
 
 #[test]

@@ -1,0 +1,45 @@
+//! Where the timer tick delivered most of an arm's completions: how their rate compares with the tick's, and why.
+
+use super::part::{Part, find};
+use crate::delivered::stranded;
+use crate::finding::{tick_rate, why_the_tick};
+use crate::group::vehicle_shares;
+use crate::spread::{Spread, over_repeats};
+use crate::unit::Unit;
+use iotrail_base::words::{count, three_digits};
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::vehicle::Vehicle;
+
+pub fn of(part: &Part<'_>) -> Vec<String> {
+    part.run.arms.iter().filter_map(|arm| of_arm(part, arm)).collect()
+}
+
+fn of_arm(part: &Part<'_>, arm: &str) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut why: Option<&Measurement> = None;
+    let one = Unit::of_run(part.run).one();
+    for row in &part.group.rows {
+        let Some(cell) = find(row, arm) else { continue };
+        if vehicle_shares(&cell.measurements).first().is_none_or(|(v, _)| *v != Vehicle::TimerTick) {
+            continue;
+        }
+        let (Some(rate), Some(m)) = (over_repeats(cell, |m| Some(m.iops)), cell.measurements.first()) else { continue };
+        // The tick may come a moment after they were ready: then they have not waited for it.
+        if stranded(&m.vehicles, &m.load.ring.requested, m.load.wait == "peek").is_none() {
+            continue;
+        }
+        why = why.or(Some(m));
+        let per_second = count(rate.round());
+        let against = match Spread::over(cell, tick_rate).map(|s| s.median) {
+            Some(ticks) => format!(
+                "{per_second} {one}s and {} ticks a second, {} a tick",
+                count(ticks.round()),
+                three_digits(rate / ticks)
+            ),
+            None => format!("{per_second} {one}s a second"),
+        };
+        let place = part.at_row(row);
+        parts.push(format!("{against}{}{place}", if place.is_empty() { "" } else { "," }));
+    }
+    Some(format!("With {arm} completions wait for the timer tick ({}): {}.", parts.join("; "), why_the_tick(why?)))
+}

@@ -1,0 +1,24 @@
+//! Values by their keys: of few keys, which need have no order and no hash.
+
+/// Each key once, in the order in which they came first, with its values in theirs.
+pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in pairs {
+        match groups.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grouped;
+
+    #[test]
+    fn keys_and_values_keep_their_order() {
+        let pairs = [("b", 1), ("a", 2), ("b", 3)];
+        assert_eq!(grouped(pairs), [("b", vec![1, 3]), ("a", vec![2])]);
+    }
+}
