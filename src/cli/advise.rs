@@ -12,15 +12,15 @@ use toml::{Table, Value};
 
 use crate::cli::on_the_command_line;
 use crate::cli::run::{measured, outline};
-use crate::experiment::advise::candidates::{NOW, Placement, Proposed, of_load, of_program};
+use crate::experiment::advise::candidates::{NOW, Placement, of_load, of_program};
 use crate::experiment::advise::objective;
+use crate::experiment::advise::subject::{SEARCH, Subject};
 use crate::experiment::execute::{Outcome, Started, nothing_to_resume, resume, start};
-use crate::experiment::file::parse;
 use crate::experiment::given::{Given, value};
 use crate::experiment::load::Kind;
-use crate::experiment::plan::{Facts, Plan, Target, absolute, plan};
+use crate::experiment::plan::{Plan, absolute};
+use crate::experiment::precheck;
 use crate::experiment::schedule::fresh_seed;
-use crate::experiment::{cell, precheck};
 use iotrail_answer::compare::Metric;
 use iotrail_answer::head::{Head, advice};
 use iotrail_answer::search;
@@ -33,16 +33,9 @@ use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::{Found, SearchRecord};
 use iotrail_store::{Store, default_path};
 
-/// Blocks of a search, at most.
-const BLOCKS: u32 = 40;
-/// Of a confirmation.
-const FRESH: u32 = 12;
 /// What a load measures, where nothing is said.
 const RUNTIME: &str = "400ms";
 const WARMUP: &str = "80ms";
-/// Experiments that it makes.
-const SEARCH: &str = "advise";
-const CONFIRM: &str = "advise-confirm";
 
 #[derive(Debug)]
 pub struct AdviseArgs {
@@ -153,16 +146,6 @@ impl FromArgMatches for AdviseArgs {
     }
 }
 
-/// What is searched in: the experiment's parts that candidates share.
-struct Subject {
-    kind: Kind,
-    load: Table,
-    proposed: Vec<Proposed>,
-    /// What the search goes by.
-    search: SearchRecord,
-    metrics: Vec<String>,
-}
-
 /// As `--json` prints it.
 #[derive(Serialize)]
 struct Advised<'a> {
@@ -173,7 +156,7 @@ struct Advised<'a> {
 
 pub fn run(args: &AdviseArgs) -> Result<u8> {
     let subject = subject(args)?;
-    let mut search = planned(&subject, None)?;
+    let mut search = subject.plan(None)?;
     let seed = fresh_seed();
     if args.own.plan {
         outline::show(&search, seed, args.own.json)?;
@@ -231,12 +214,12 @@ fn advised(
     let chosen = advice::recommended(&subject.search, &found.set, &found.leader).map(|c| c.name.clone());
     let Some(chosen) = chosen.filter(|name| name != NOW) else { return Ok(Some((false, searched, None))) };
     if let Some(path) = &args.own.save {
-        let text = text(subject, Some(&chosen))?;
+        let text = subject.text(Some(&chosen))?;
         std::fs::write(path, text)
             .map_err(|e| Error::input(format!("cannot write {}", path.display()), "name another file").because(e))?;
         terminal::say(&format!("written; run it with: iotrail run {}", path.display()));
     }
-    let mut confirm = planned(subject, Some(&chosen))?;
+    let mut confirm = subject.plan(Some(&chosen))?;
     confirm.search = Some(SearchRecord { found: Some(found), ..subject.search.clone() });
     confirm.tried = search.tried.iter().filter(|t| t.name == NOW || t.name == chosen).cloned().collect();
     (confirm.expected, confirm.each) = (search.expected, search.each);
@@ -357,56 +340,4 @@ fn described(args: &AdviseArgs) -> Result<Table> {
         load.insert("warmup".into(), WARMUP.into());
     }
     Ok(load)
-}
-
-/// The search, or the confirmation of one candidate.
-fn planned(subject: &Subject, chosen: Option<&str>) -> Result<Plan> {
-    let experiment = parse(&text(subject, chosen)?, "iotrail advise")?;
-    let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &cell::target_of };
-    let mut plan = plan(&experiment, false, &Target::default(), &facts, &|host, target| host.refusal(target))?;
-    plan.search = chosen.is_none().then(|| subject.search.clone());
-    Ok(plan)
-}
-
-/// The experiment as its file says it.
-fn text(subject: &Subject, chosen: Option<&str>) -> Result<String> {
-    let mut file = Table::new();
-    let mut say = |name: &str, value: Value| _ = file.insert(name.into(), value);
-    say("name", if chosen.is_some() { CONFIRM } else { SEARCH }.into());
-    say(
-        "title",
-        match chosen {
-            Some(chosen) => format!("{chosen} against what there was").into(),
-            None => "The best legal configuration".into(),
-        },
-    );
-    say("question", "Which configuration serves best?".into());
-    say("expect", "".into());
-    let is_program = subject.kind == Kind::Program;
-    if is_program {
-        say("kind", "program".into());
-    }
-    say("metrics", Value::from(subject.metrics.clone()));
-    say("repeats", i64::from(if chosen.is_some() { FRESH } else { BLOCKS }).into());
-    say("control", false.into());
-    let mut load = subject.load.clone();
-    match (is_program, chosen) {
-        (true, _) => {}
-        // What the probes cost is in no figure; a second round with them tells the reasons.
-        (false, None) => _ = load.insert("trace".into(), "off".into()),
-        (false, Some(_)) => {
-            let matrix: Table = [("trace".to_owned(), Value::from(vec!["off", "auto"]))].into_iter().collect();
-            say("matrix", matrix.into());
-        }
-    }
-    let arms =
-        subject.proposed.iter().filter(|p| chosen.is_none_or(|c| c == p.candidate.name || p.candidate.name == NOW));
-    let arms = arms.map(|p| {
-        let mut arm = p.options.clone();
-        arm.insert("name".into(), p.candidate.name.clone().into());
-        Value::Table(arm)
-    });
-    say("load", load.into());
-    say("arm", Value::Array(arms.collect()));
-    toml::to_string(&file).map_err(|e| Error::internal(format!("an experiment cannot be written: {e}")))
 }

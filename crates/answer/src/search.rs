@@ -9,6 +9,8 @@ use iotrail_stats::search::{Better, Options, Reason, Search};
 
 /// Error probability of the whole search: that the best one is thrown out.
 const ALPHA: f64 = 0.05;
+/// Candidates within this of the leader are as good, and a confirmed advantage has to be larger than half of it.
+pub const MATTERS: f64 = 0.02;
 /// Of the measurements that a constraint is held against: so many have to break it, and no fewer than this.
 const BROKEN: usize = 3;
 
@@ -63,7 +65,7 @@ pub fn state(run: &RunRecord) -> Option<State> {
         run.arms.iter().map(|arm| run.cells.iter().find(|c| c.arm() == arm && c.untestable.is_none())).collect();
     let max_blocks = run.repeats.max(1) as usize;
     let better = if more_is_better(&search.objective) { Better::More } else { Better::Less };
-    let options = Options { max_blocks, ..Options::new(better, usize::MAX) };
+    let options = Options { max_blocks, threshold: MATTERS, ..Options::new(better, usize::MAX) };
     let mut statistics = Search::new(run.arms.len(), ALPHA, options, u64::from(run.seed));
     let (mut broken, mut blocks, mut measurements) = (vec![None; run.arms.len()], 0, 0);
     (0..cells.len()).filter(|i| cells[*i].is_none()).for_each(|i| statistics.remove(i));

@@ -3,3 +3,4 @@
 
 pub mod candidates;
 pub mod objective;
+pub mod subject;

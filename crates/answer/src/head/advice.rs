@@ -5,7 +5,7 @@ use super::change::{called, range};
 use super::effect::{Effect, of_arm};
 use super::{Head, notes, program, why};
 use crate::compare::{Metric, metrics};
-use crate::search::{self, State};
+use crate::search::{self, MATTERS, State};
 use crate::unit::Unit;
 use iotrail_base::words::{list, percent, plural};
 use iotrail_schema::comparison::Verdict;
@@ -154,7 +154,8 @@ fn objective(run: &RunRecord, search: &SearchRecord) -> Option<Metric> {
 /// Whether the interval says that it is better; `None`: there is none.
 fn better(metric: Option<Metric>, e: &Effect<'_>) -> Option<bool> {
     let [low, high] = e.c.ci95?;
-    Some(if metric?.higher_is_better() { low > 1.0 } else { high < 1.0 })
+    let matters = 1.0 + MATTERS / 2.0;
+    Some(if metric?.higher_is_better() { low > matters } else { high < 1.0 / matters })
 }
 
 /// What gets worse with it.
