@@ -150,8 +150,8 @@ impl FromArgMatches for AdviseArgs {
 #[derive(Serialize)]
 struct Advised<'a> {
     head: &'a Head,
-    search: &'a RunRecord,
-    confirmation: Option<&'a RunRecord>,
+    search: serde_json::Value,
+    confirmation: Option<serde_json::Value>,
 }
 
 pub fn run(args: &AdviseArgs) -> Result<u8> {
@@ -181,7 +181,8 @@ pub fn run(args: &AdviseArgs) -> Result<u8> {
     let record = confirmation.as_ref().unwrap_or(&searched);
     let head = Head::of_run(record, false);
     if args.own.json {
-        terminal::print_json(&Advised { head: &head, search: &searched, confirmation: confirmation.as_ref() })?;
+        let confirmation = confirmation.as_ref().map(measured::as_value).transpose()?;
+        terminal::print_json(&Advised { head: &head, search: measured::as_value(&searched)?, confirmation })?;
     } else {
         let again = measured::again(record.run, args.own.store.as_deref());
         terminal::show(&terminal::run(record, &head, View { full: args.own.full, again: &again }))?;

@@ -20,6 +20,7 @@ pub fn trials() -> Vec<Trial> {
         trial::test("tried::arms_beside_flags_are_compared", beside_flags),
         trial::test("tried::the_programs_own_failures_are_said", failures),
         trial::test("tried::whoever_ends_it_nothing_of_the_program_is_left", ended),
+        trial::test("tried::a_search_among_a_programs_flags_has_an_answer", searched),
         trial::test("tried::without_privileges_flags_are_changed_and_nothing_is_watched", unprivileged),
     ]
 }
@@ -258,6 +259,33 @@ fn ended() -> Result<(), Failed> {
         assert_eq!(left(), Vec::<String>::new(), "{signal} {watch}");
         assert_eq!(status.code(), (signal != "KILL").then_some(1), "{signal} {watch}: {status}");
     }
+    Ok(())
+}
+
+/// Of a program that ends at once: whatever is found, each candidate's flags are proven in each run, and the blocks are whole.
+fn searched() -> Result<(), Failed> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["advise", "--json", "--cpus", "0", "--budget", "6s", "--store"])
+        .arg(folder.path().join("s.db"))
+        .args(["--metric", "done=\"done\":([0-9]+)", "--objective", "elapsed", "--"])
+        .arg(ground())
+        .args(["tried_enter", "--count", "50"])
+        .output()
+        .expect("iotrail runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let said: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let search = &said["search"];
+    let names: Vec<&str> = search["arms"].as_array().expect("arms").iter().filter_map(|a| a["name"].as_str()).collect();
+    let rings = ["as-is", "coop_taskrun,taskrun_flag", "single_issuer", "defer_taskrun,single_issuer"];
+    assert_eq!(names[..4], rings);
+    for name in rings {
+        let expected: Vec<&str> = name.split(',').filter(|flag| *flag != "as-is").collect();
+        assert!(!granted(search, name).is_empty(), "{name}: {search}");
+        assert!(granted(search, name).iter().all(|flags| *flags == expected), "{name}");
+        assert!(done(search, name).iter().all(|n| *n == 50.0), "{name}");
+    }
+    assert!(said["head"]["answer"].as_str().is_some_and(|answer| !answer.starts_with("nothing was")), "{said}");
     Ok(())
 }
 

@@ -159,6 +159,11 @@ enum Json<'a> {
     Tried(Value),
 }
 
+/// As `run --json` prints it, within something else.
+pub fn as_value(record: &RunRecord) -> Result<Value> {
+    serde_json::to_value(to_print(record, &judge(record))?).map_err(not_json)
+}
+
 fn to_print<'a>(record: &'a RunRecord, judged: &'a [Judged]) -> Result<Json<'a>> {
     let printed = printed(record, judged);
     if record.tried.is_empty() {

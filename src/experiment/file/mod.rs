@@ -21,7 +21,8 @@ use self::source::File;
 pub use self::stated::{Axis, Experiment, Point, Scale};
 use self::stop::RawStop;
 pub use self::values::{Options, overlay, to_json};
-use super::load::Kind;
+use super::load::{Kind, Load};
+use iotrail_answer::compare::Metric;
 use iotrail_base::error::Result;
 use iotrail_schema::run_record::{Stop, VARIANT};
 
@@ -54,6 +55,10 @@ impl File<'_> {
             }
         }
         overlay(&mut load, &own);
+        // The program's own figures can be named from here on.
+        if let Ok(Load::Program(program)) = settled(self.kind, load.clone()).map(|s| s.load) {
+            program.metrics.iter().for_each(|m| _ = Metric::own(&m.name, m.less_is_better));
+        }
         let variants = self.named("variant", VARIANT, &raw.variant, &load, &matrix)?;
         let axes = self.with_arms(&raw, matrix, variants, &load)?;
         let length = self.length(raw.repeats.as_ref(), raw.stop.as_ref(), "stop")?;
