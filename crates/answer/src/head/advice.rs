@@ -175,7 +175,7 @@ fn how_found(found: &Found, others: &[String], search: &SearchRecord) -> String 
     let ended = match found.ended {
         Ended::OneLeft => "one was left",
         Ended::Equivalent => "those left are equivalent",
-        Ended::Budget => "the budget was used up",
+        Ended::Budget => "its time or its blocks were used up",
         Ended::Stopped => "it was stopped",
     };
     let effort = |name: &String| {
