@@ -268,8 +268,9 @@ fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<Str
         return Some(why);
     }
     let trace = r.trace.as_deref()?;
-    // Another command may do its I/O in another way: that is what it is compared for.
-    if options.argv != as_is.options.argv || options.server != as_is.options.server {
+    // Another command or environment may do its I/O in another way: that is what it is compared for.
+    let of = |o: &ProgramOptions| (o.argv.clone(), o.server.clone(), o.env.clone());
+    if of(options) != of(as_is.options) {
         return None;
     }
     let before = as_is.trace.as_ref()?;
