@@ -238,6 +238,11 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
         if added & setup_flag::bit("sqpoll") != 0 {
             risk("sqpoll: a program that does not look at IORING_SQ_NEED_WAKEUP stalls (liburing looks)");
         }
+        if ring.asked.flags & !given.flags & setup_flag::bit("sqpoll") != 0 {
+            risk(
+                "without sqpoll, nothing is submitted until the program enters the kernel: one that relies on it stalls",
+            );
+        }
         if added & setup_flag::bit("no_sqarray") != 0 {
             risk("no_sqarray: the program has to know (liburing 2.6 and later do)");
         }
