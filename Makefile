@@ -113,9 +113,10 @@ install-files:
 	$(BIN) completions bash >$(SHARE)/bash-completion/completions/iotrail
 	$(BIN) completions zsh >$(SHARE)/zsh/site-functions/_iotrail
 	$(BIN) completions fish >$(SHARE)/fish/vendor_completions.d/iotrail.fish
-	install -d $(SHARE)/doc/iotrail/examples
+	install -d $(SHARE)/doc/iotrail/examples/programs
 	install -m 644 README.md CHANGELOG.md $(filter-out docs/contributing,$(wildcard docs/*)) grafana/iotrail.json $(SHARE)/doc/iotrail
 	install -m 644 experiments/*.toml $(SHARE)/doc/iotrail/examples
+	install -m 644 experiments/programs/* $(SHARE)/doc/iotrail/examples/programs
 
 # A Debian package of these.
 deb: PACKAGES += dpkg-dev binutils

@@ -2,16 +2,22 @@
 //! which only make intervals of times narrower are left out. Each of them takes long there.
 
 use super::file::{Experiment, Scale};
+use super::load::Kind;
 
 /// Two show whether counts repeat.
 const BLOCKS: u32 = 2;
 
-/// Leaves out the blocks beyond the second, and the control arm, which tells how far times differ by themselves.
+/// Leaves out the blocks beyond the second, and the control arm, which tells how far times differ by themselves. All runs of a program
+/// are watched: who times them would not, and a run that is not watched has no counts.
 pub fn shorten(experiment: &mut Experiment) {
     experiment.control = false;
+    let is_program = experiment.kind == Kind::Program;
     for scale in scales(experiment) {
         scale.repeats = scale.repeats.min(BLOCKS);
         scale.stop = None;
+        if is_program {
+            scale.load.entry("watch").or_insert_with(|| "all".into());
+        }
     }
 }
 
@@ -31,6 +37,7 @@ fn scales(experiment: &mut Experiment) -> impl Iterator<Item = &mut Scale> {
 mod tests {
     use super::*;
     use crate::experiment::builtin;
+    use crate::experiment::file::parse;
 
     #[test]
     fn two_blocks_and_no_control_are_left() {
@@ -40,5 +47,20 @@ mod tests {
         assert_eq!((e.full.repeats, quick.repeats, e.control), (2, 2, false));
         repeat(&mut e, 7);
         assert_eq!((e.full.repeats, e.quick.unwrap().repeats), (7, 7));
+    }
+
+    #[test]
+    fn all_runs_of_a_program_are_watched_where_nothing_else_is_said() {
+        let watched = |load: &str| {
+            let text = format!(
+                "name='p'\ntitle='t'\nquestion='q'\nexpect='e'\nkind='program'\nrepeats=9\n[load]\nprogram='true'\n{load}\n\
+                 [[arm]]\nname='a'\n[[arm]]\nname='b'\nring='sqpoll'"
+            );
+            let mut e = parse(&text, "p.toml").unwrap();
+            shorten(&mut e);
+            assert_eq!(e.full.repeats, 2);
+            e.full.load["watch"].as_str().unwrap().to_owned()
+        };
+        assert_eq!((watched("").as_str(), watched("watch='none'").as_str()), ("all", "none"));
     }
 }

@@ -258,6 +258,11 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
         if added & setup_flag::bit("sqpoll") != 0 {
             risk("sqpoll: a program that does not look at IORING_SQ_NEED_WAKEUP stalls (liburing looks)");
         }
+        if ring.asked.flags & !given.flags & setup_flag::bit("sqpoll") != 0 {
+            risk(
+                "without sqpoll, nothing is submitted until the program enters the kernel: one that relies on it stalls",
+            );
+        }
         if added & setup_flag::bit("no_sqarray") != 0 {
             risk("no_sqarray: the program has to know (liburing 2.6 and later do)");
         }
@@ -288,8 +293,9 @@ fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<Str
         return Some(why);
     }
     let trace = r.trace.as_deref()?;
-    // Another command may do its I/O in another way: that is what it is compared for.
-    if options.argv != as_is.options.argv || options.server != as_is.options.server {
+    // Another command or environment may do its I/O in another way: that is what it is compared for.
+    let of = |o: &ProgramOptions| (o.argv.clone(), o.server.clone(), o.env.clone());
+    if of(options) != of(as_is.options) {
         return None;
     }
     let before = as_is.trace.as_ref()?;

@@ -1,5 +1,7 @@
 //! `try` without anything being run: its arms, the experiment that it writes, what it refuses.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::tool::{Place, run};
@@ -9,6 +11,7 @@ pub const TESTS: &[Test] = &[
     ("tried::the_usual_arms_and_those_that_are_named", arms),
     ("tried::the_experiment_that_is_saved_is_the_one_that_is_tried", saved),
     ("tried::what_cannot_be_tried_is_refused_in_one_line", refused),
+    ("tried::each_example_of_a_program_is_planned_and_described", examples),
 ];
 
 fn planned(place: &Place, args: &[&str]) -> Value {
@@ -90,6 +93,45 @@ fn refused() -> End {
         let ended = run(&mut place.tool([&["try", "--plan"], args].concat()));
         assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{args:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(said) && ended.stderr.trim().lines().count() == 1, "{args:?}: {}", ended.stderr);
+    }
+    End::Passed
+}
+
+/// experiments/programs: whatever of it is installed here.
+fn examples() -> End {
+    let place = Place::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/programs");
+    let page = std::fs::read_to_string(folder.join("README.md")).expect("a page");
+    let files = std::fs::read_dir(&folder).expect("a folder").map(|f| f.expect("an entry").path());
+    let mut files: Vec<_> = files.filter(|f| f.extension().is_some_and(|e| e == "toml")).collect();
+    files.sort();
+    let arms = |path: &Path| {
+        let path = path.to_str().expect("UTF-8");
+        let ended = run(&mut place.tool(["run", path, "--plan", "--json", "--seed", "7"])).ok();
+        let plan: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        assert_eq!((&plan["repeats"], ended.stderr.as_str()), (&10.into(), ""), "{path}");
+        assert!(plan["cells"].as_array().expect("cells").iter().all(|c| c["untestable"].is_null()), "{plan}");
+        let arms = names(&plan);
+        assert_eq!((arms.first(), arms.last()), (Some(&"as-is"), Some(&"control")), "{path}");
+        arms.len()
+    };
+    let stem = |path: &Path| path.file_stem().and_then(|s| s.to_str()).expect("UTF-8").to_owned();
+    let seen: Vec<(String, usize)> = files.iter().map(|path| (stem(path), arms(path))).collect();
+    let known = [
+        ("fio-cached", 5),
+        ("fio-direct", 5),
+        ("mariadb", 6),
+        ("net", 5),
+        ("node", 6),
+        ("postgres", 5),
+        ("qemu", 6),
+        ("rocksdb", 5),
+    ];
+    assert_eq!(seen, known.map(|(name, arms)| (name.to_owned(), arms)));
+    for (name, _) in &seen {
+        assert!(page.contains(&format!("[{name}]({name}.toml)")), "the README does not name {name}");
+        let text = std::fs::read_to_string(folder.join(format!("{name}.toml"))).expect("a file");
+        assert!(text.starts_with(&format!("name = \"{name}\"\n")), "{name}");
     }
     End::Passed
 }

@@ -16,6 +16,7 @@ pub fn trials() -> Vec<Trial> {
         trial::test("tried::who_is_deaf_to_need_wakeup_stalls_with_sqpoll_and_is_dropped", deaf),
         trial::test("tried::a_ring_of_three_threads_has_no_single_issuer", of_threads),
         trial::test("tried::disabled_rings_children_and_200_rings_are_all_changed", all_rings),
+        trial::test("tried::a_static_program_with_system_calls_of_its_own_is_changed", without_libraries),
         trial::test("tried::a_program_without_rings_is_refused", without_rings),
         trial::test("tried::arms_beside_flags_are_compared", beside_flags),
         trial::test("tried::the_programs_own_failures_are_said", failures),
@@ -159,18 +160,42 @@ fn all_rings() -> Result<(), Failed> {
 }
 
 fn tried_counted(scenario: &str, count: &str, options: &[&str]) -> Value {
+    let ground = ground();
+    tried_command(options, &[ground.to_str().expect("UTF-8"), scenario, "--count", count])
+}
+
+fn tried_command(options: &[&str], command: &[&str]) -> Value {
     let folder = tempfile::tempdir().expect("a folder");
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
         .args(["try", "--json", "--repeats", "2", "--metric", "done=\"done\":([0-9]+)", "--store"])
         .arg(folder.path().join("s.db"))
         .args(options)
         .arg("--")
-        .arg(ground())
-        .args([scenario, "--count", count])
+        .args(command)
         .output()
         .expect("iotrail runs");
-    assert!(out.status.success(), "{scenario}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
     serde_json::from_slice(&out.stdout).expect("JSON")
+}
+
+/// No dynamic loader, no liburing, the ring made by a thread: as Go programs are.
+fn without_libraries() -> Result<(), Failed> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("static");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/static.c");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-Wall", "-Werror", "-static", "-pthread", "-o"]).arg(&program).arg(source);
+    assert!(cc.status().expect("cc is installed").success());
+    let name = "defer_taskrun,single_issuer";
+    let arms = ["--ring", "coop_taskrun", "--ring", name, "--ring", "sqpoll"];
+    let run = tried_command(&arms, &[program.to_str().expect("UTF-8"), "500"]);
+    for name in ["coop_taskrun", name, "sqpoll"] {
+        assert_eq!(arm(&run, name)["dropped"], Value::Null, "{run}");
+        assert_eq!(granted(&run, name), vec![name.split(',').map(str::to_owned).collect::<Vec<_>>(); 2]);
+        assert_eq!(done(&run, name), [500.0, 500.0], "{name}");
+    }
+    assert_eq!(granted(&run, "as-is"), vec![Vec::<String>::new(); 2]);
+    Ok(())
 }
 
 fn without_rings() -> Result<(), Failed> {
@@ -189,6 +214,12 @@ fn beside_flags() -> Result<(), Failed> {
     let run = tried("tried_enter", &["--cpus-arm", "0", "--env-arm", "A=1", "--arm", &program]);
     assert_eq!((done(&run, "as-is"), done(&run, "short")), (vec![200.0, 200.0], vec![100.0, 100.0]));
     assert_eq!((done(&run, "cpus 0"), done(&run, "A=1")), (vec![200.0, 200.0], vec![200.0, 200.0]));
+    // An environment may be what makes a program use io_uring or not.
+    let program = format!("exec {} $HOW", ground().display());
+    let run = tried_command(&["--env", "HOW=tried_enter", "--env-arm", "HOW=tried_none"], &["sh", "-c", &program]);
+    let without = "HOW=tried_none";
+    assert_eq!((&arm(&run, without)["dropped"], &arm(&run, without)["rings"]), (&Value::Null, &serde_json::json!([])));
+    assert_eq!((done(&run, "as-is"), done(&run, without)), (vec![200.0, 200.0], vec![200.0, 200.0]));
     Ok(())
 }
 

@@ -70,7 +70,9 @@ fn is_of_time(name: &str) -> bool {
     ];
     const UNITS: [&str; 5] = ["_ms", "_us", "_ns", "_s", "_sec"];
     let name = name.to_ascii_lowercase();
-    WORDS.iter().any(|w| name.contains(w)) || UNITS.iter().any(|u| name.ends_with(u))
+    // A rate has the unit behind its "per": ops_per_s.
+    let ends = |unit: &str| name.strip_suffix(unit).is_some_and(|what| !what.ends_with("_per"));
+    WORDS.iter().any(|w| name.contains(w)) || UNITS.into_iter().any(ends)
 }
 
 /// `.jobs[0].read."99.000000"` → `/jobs/0/read/99.000000`.
@@ -164,6 +166,8 @@ mod tests {
     fn which_way_is_better_is_told_or_said() {
         let less = |metric: &str| metric.parse::<OwnMetric>().unwrap().less_is_better;
         assert!(less("lat_avg=/x/") && less("elapsed_s=/x/") && !less("qps=/x/") && !less("bandwidth=/x/"));
+        // Rates, whatever their unit is.
+        assert!(!less("req_per_s=/x/") && !less("mb_per_sec=/x/") && less("errors_per_s=/x/") && less("wall_s=/x/"));
         assert!(!less("lat=/x/:more") && less("tps=/x/:less"));
     }
 
