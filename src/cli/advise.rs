@@ -30,7 +30,7 @@ use iotrail_load::cpus;
 use iotrail_load::options::{LoadOptions, Rw};
 use iotrail_report::terminal::{self, View};
 use iotrail_schema::run_record::RunRecord;
-use iotrail_schema::search_record::{Found, SearchRecord};
+use iotrail_schema::search_record::SearchRecord;
 use iotrail_store::{Store, default_path};
 
 /// What a load measures, where nothing is said.
@@ -174,10 +174,11 @@ pub fn run(args: &AdviseArgs) -> Result<u8> {
     if !matches!(done, Ok(Some(_))) {
         store.abandon();
     }
-    let Some((stopped, searched, confirmation)) = done? else {
+    let Some(Answered { stopped, search: searched, confirmation }) = done? else {
         terminal::say("stopped before anything was measured");
         return Ok(1);
     };
+    let is_confirmed = confirmation.is_some();
     let record = confirmation.as_ref().unwrap_or(&searched);
     let head = Head::of_run(record, false);
     if args.own.json {
@@ -187,20 +188,31 @@ pub fn run(args: &AdviseArgs) -> Result<u8> {
         let again = measured::again(record.run, args.own.store.as_deref());
         terminal::show(&terminal::run(record, &head, View { full: args.own.full, again: &again }))?;
     }
-    if stopped {
-        terminal::say("stopped: the answer is from what was measured; go on with the same options and --resume");
+    match (stopped, is_confirmed) {
+        (false, _) => {}
+        (true, false) => {
+            terminal::say("stopped: the answer is from what was measured; go on with the same options and --resume");
+        }
+        (true, true) => terminal::say("stopped while it was confirmed: the answer is from the blocks that are there"),
     }
     Ok(u8::from(stopped))
 }
 
-/// Searches, then confirms. Whether it was stopped; the search; the confirmation. `None`: it was stopped before anything was measured.
+/// What became of it.
+struct Answered {
+    stopped: bool,
+    search: RunRecord,
+    confirmation: Option<RunRecord>,
+}
+
+/// Searches, then confirms. `None`: it was stopped before anything was measured.
 fn advised(
     args: &AdviseArgs,
     subject: &Subject,
     search: &mut Plan,
     seed: u32,
     store: &mut Store,
-) -> Result<Option<(bool, RunRecord, Option<RunRecord>)>> {
+) -> Result<Option<Answered>> {
     if !measured::checked(search)? {
         return Ok(None);
     }
@@ -211,9 +223,10 @@ fn advised(
     };
     let (outcome, searched) = measured::measured(search, &started, store)?;
     let stopped = outcome != Outcome::Finished;
-    let Some(found) = found(&searched).filter(|_| !stopped) else { return Ok(Some((stopped, searched, None))) };
-    let chosen = advice::recommended(&subject.search, &found.set, &found.leader).map(|c| c.name.clone());
-    let Some(chosen) = chosen.filter(|name| name != NOW) else { return Ok(Some((false, searched, None))) };
+    let found = advice::found(&searched).filter(|_| !stopped);
+    let Some((found, chosen)) = found.zip(advice::to_confirm(&searched)) else {
+        return Ok(Some(Answered { stopped, search: searched, confirmation: None }));
+    };
     if let Some(path) = &args.own.save {
         let text = subject.text(Some(&chosen))?;
         std::fs::write(path, text)
@@ -226,20 +239,8 @@ fn advised(
     (confirm.expected, confirm.each) = (search.expected, search.each);
     let started = start(&confirm, fresh_seed(), store)?;
     let (outcome, confirmation) = measured::measured(&confirm, &started, store)?;
-    Ok(Some((outcome != Outcome::Finished, searched, Some(confirmation))))
-}
-
-/// What the search found, of what is stored of it.
-fn found(run: &RunRecord) -> Option<Found> {
-    let (search, state) = (run.search.as_ref()?, search::state(run)?);
-    Some(Found {
-        run: run.run,
-        set: advice::set(run, search, &state),
-        leader: run.arms.get(state.leader)?.clone(),
-        measurements: state.measurements,
-        compared: run.cells.iter().filter(|c| !c.measurements.is_empty()).count() as u64,
-        ended: advice::ended(run, &state),
-    })
+    let stopped = outcome != Outcome::Finished;
+    Ok(Some(Answered { stopped, search: searched, confirmation: Some(confirmation) }))
 }
 
 fn subject(args: &AdviseArgs) -> Result<Subject> {
@@ -257,9 +258,8 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
     let constraints = own.constraints.iter().map(|text| objective::constraint(text, &names, cpu).map_err(refuse));
     let constraints = constraints.collect::<Result<Vec<_>>>()?;
     let below = if is_program { Some(Path::new(".")) } else { args.load.file.as_deref() };
-    let places = if own.server.is_none() || is_program { placements(below)? } else { Vec::new() };
     let fixed = args.given.iter().any(|g| g.name == "cpus");
-    let places = if fixed { Vec::new() } else { places };
+    let places = if fixed { Vec::new() } else { placements(below)? };
     let proposed = if is_program { of_program(&places) } else { of_load(&args.load, &places) };
     let mut metrics = vec![objective.clone()];
     let more = constraints.iter().map(|c| c.metric.clone()).filter(|m| m != search::CPUS);

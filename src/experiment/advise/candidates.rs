@@ -112,7 +112,7 @@ fn ring_move(flags: &str, values: &[(&str, u32)]) -> Move {
     Move { name: format!("{flags}{with}"), effort: Effort::Flag, how: code(flags, values), options }
 }
 
-/// The flags in C, for liburing and for the crate io-uring, with the kernel that they need.
+/// The flags in C and for the crate io-uring, the kernel that they need, and what they ask of the program.
 fn code(flags: &str, values: &[(&str, u32)]) -> Vec<String> {
     let known: Vec<_> = flags.split(',').filter_map(setup_flag::find).collect();
     let c: Vec<String> = known.iter().map(|f| format!("IORING_SETUP_{}", f.name.to_uppercase())).collect();
@@ -120,21 +120,42 @@ fn code(flags: &str, values: &[(&str, u32)]) -> Vec<String> {
     let affine = if bound.is_some() { " | IORING_SETUP_SQ_AFF" } else { "" };
     let since = known.iter().map(|f| f.since).max().unwrap_or_default();
     let builder = |name: &str| match name {
-        "sqpoll" => ".setup_sqpoll(2000)".to_owned(),
-        name => format!(".setup_{name}()"),
+        "sqpoll" => " .setup_sqpoll(2000)".to_owned(),
+        name => format!(" .setup_{name}()"),
     };
     let mut rust: String = known.iter().map(|f| builder(f.name)).collect();
-    rust.extend(bound.map(|cpu| format!(".setup_sqpoll_cpu({cpu})")));
-    vec![
-        format!("C: params.flags |= {}{affine}; Linux {}.{} or later", c.join(" | "), since.0, since.1),
+    rust.extend(bound.map(|cpu| format!(" .setup_sqpoll_cpu({cpu})")));
+    [
         match bound {
-            None => format!("liburing: io_uring_queue_init(ENTRIES, &ring, {})", c.join(" | ")),
-            Some(cpu) => {
-                format!("liburing: params.sq_thread_cpu = {cpu}; io_uring_queue_init_params(ENTRIES, &ring, &params)")
-            }
+            None => format!("C, liburing: {}; Linux {}.{} or later", c.join(" | "), since.0, since.1),
+            Some(cpu) => format!(
+                "C, liburing: {}{affine} with sq_thread_cpu = {cpu}; Linux {}.{} or later",
+                c.join(" | "),
+                since.0,
+                since.1
+            ),
         },
-        format!("io-uring (Rust): IoUring::builder(){rust}.build(ENTRIES)"),
+        format!("Rust, io-uring: IoUring::builder(){rust} .build(ENTRIES)"),
     ]
+    .into_iter()
+    .chain(known.iter().filter_map(|f| asks(f.name)).map(str::to_owned))
+    .collect()
+}
+
+/// What a flag asks of the program.
+fn asks(flag: &str) -> Option<&'static str> {
+    match flag {
+        "taskrun_flag" => Some(
+            "who looks at the ring from user mode: enter the kernel where IORING_SQ_TASKRUN is set, as io_uring_peek_cqe does",
+        ),
+        "defer_taskrun" => {
+            Some("wait with io_uring_enter, or call io_uring_get_events: nothing is delivered otherwise")
+        }
+        "sqpoll" => {
+            Some("enter with IORING_ENTER_SQ_WAKEUP where IORING_SQ_NEED_WAKEUP is set, as io_uring_submit does")
+        }
+        _ => None,
+    }
 }
 
 /// What there is now; each of the one, each of the other, each pair.
@@ -185,17 +206,17 @@ mod tests {
     }
 
     #[test]
-    fn what_to_write_is_in_three_languages() {
+    fn what_to_write_is_in_c_and_in_rust() {
         let how = code("defer_taskrun,single_issuer", &[]);
         assert_eq!(
             how,
             [
-                "C: params.flags |= IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SINGLE_ISSUER; Linux 6.1 or later",
-                "liburing: io_uring_queue_init(ENTRIES, &ring, IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SINGLE_ISSUER)",
-                "io-uring (Rust): IoUring::builder().setup_defer_taskrun().setup_single_issuer().build(ENTRIES)",
+                "C, liburing: IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SINGLE_ISSUER; Linux 6.1 or later",
+                "Rust, io-uring: IoUring::builder() .setup_defer_taskrun() .setup_single_issuer() .build(ENTRIES)",
+                asks("defer_taskrun").unwrap(),
             ]
         );
-        assert!(code("sqpoll", &[("sq-cpu", 1)])[2].contains(".setup_sqpoll(2000).setup_sqpoll_cpu(1).build"));
+        assert!(code("sqpoll", &[("sq-cpu", 1)])[1].contains(" .setup_sqpoll(2000) .setup_sqpoll_cpu(1) .build"));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The answer of a search: what is recommended, how much better it is than what there is now, in blocks that the search has not
 //! seen; or to stay. See `crate::search`.
 
-use super::change::{called, range};
+use super::change::{called, levels, range};
 use super::effect::{Effect, of_arm};
 use super::{Head, notes, program, why};
 use crate::compare::{Metric, metrics};
 use crate::search::{self, MATTERS, State};
 use crate::unit::Unit;
-use iotrail_base::words::{list, percent, plural};
+use iotrail_base::words::{bytes, list, percent, plural};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::{Candidate, Ended, Found, SearchRecord};
@@ -29,14 +29,47 @@ pub fn of_run(run: &RunRecord) -> Option<Head> {
     Some(Head { notes, on: notes::of_one_host(run), ..head })
 }
 
-/// The candidate of the set that takes least to adopt; among those the first in the set.
-pub fn recommended<'s>(search: &'s SearchRecord, set: &[String], leader: &str) -> Option<&'s Candidate> {
+/// What a search found, of what is stored of it.
+pub fn found(run: &RunRecord) -> Option<Found> {
+    let (search, state) = (run.search.as_ref()?, search::state(run)?);
+    Some(of_state(run, search, &state))
+}
+
+fn of_state(run: &RunRecord, search: &SearchRecord, state: &State) -> Found {
+    Found {
+        run: run.run,
+        set: set(run, search, state),
+        leader: run.arms.get(state.leader).cloned().unwrap_or_default(),
+        measurements: state.measurements,
+        compared: run.cells.iter().filter(|c| !c.measurements.is_empty()).count() as u64,
+        ended: ended(run, state),
+    }
+}
+
+/// The candidate that fresh blocks are to confirm. `None`: what there is stays.
+///
+/// What there is takes least to adopt, so that it is kept wherever it cannot be told from the best. But where others may be better by
+/// much, a comparison of the leader with it alone tells more than one of all with all.
+pub fn to_confirm(run: &RunRecord) -> Option<String> {
+    let (search, state) = (run.search.as_ref()?, search::state(run)?);
+    let (now, leader) = (run.arms.first()?, run.arms.get(state.leader)?);
+    let set = set(run, search, &state);
+    let chosen = match set.contains(now) {
+        true if state.blocks == 0 || state.most_better <= TOLD => now,
+        true => leader,
+        false => &recommended(search, &set, leader)?.name,
+    };
+    (chosen != now).then(|| chosen.clone())
+}
+
+/// The candidate of the set that takes least to adopt; among those the leader first.
+fn recommended<'s>(search: &'s SearchRecord, set: &[String], leader: &str) -> Option<&'s Candidate> {
     let in_set = search.candidates.iter().filter(|c| set.contains(&c.name));
     in_set.min_by_key(|c| (c.effort, c.name != leader))
 }
 
 /// Names of those that are left, the least effort first.
-pub fn set(run: &RunRecord, search: &SearchRecord, state: &State) -> Vec<String> {
+fn set(run: &RunRecord, search: &SearchRecord, state: &State) -> Vec<String> {
     let mut left: Vec<&Candidate> =
         state.set().into_iter().filter_map(|i| search.candidates.iter().find(|c| c.name == run.arms[i])).collect();
     left.sort_by_key(|c| c.effort);
@@ -53,15 +86,18 @@ fn confirmed(run: &RunRecord, search: &SearchRecord, found: &Found) -> Head {
     let effects: Vec<Effect<'_>> = objective.map(|m| of_arm(run, m, arm)).unwrap_or_default();
     let its = effects.iter().find(|e| unwatched(e));
     let blocks = its.map_or(0, |e| e.b.measurements.len());
-    let fresh = format!("in {} that the search has not seen", plural(blocks, "block"));
+    let fresh = format!("in {}", plural(blocks, "fresh block"));
     let name = objective.map_or_else(|| search.objective.clone(), |m| called(m, unit));
     let is_better = its.is_some_and(|e| better(objective, e) == Some(true));
     let answer = match (its, objective) {
-        (Some(e), Some(metric)) if is_better => format!("{arm}: {} than now, {fresh}", range(metric, unit, &[e], true)),
+        (Some(e), Some(metric)) if is_better => {
+            let change = range(metric, unit, &[e], true);
+            format!("{arm}: {change} than {base}{}, {fresh}", levels(metric, e, false))
+        }
         (Some(e), _) => {
             let [low, high] = e.c.ci95.unwrap_or([f64::NAN; 2]);
             format!(
-                "stay as you are: {arm} led the search, and {fresh} its {name} is {low:.3}–{high:.3} times that of now"
+                "stay as you are: {arm} led the search, and {fresh} its {name} is {low:.3}–{high:.3} times that of {base}"
             )
         }
         (None, _) => format!("{arm} led the search; it was not confirmed"),
@@ -81,7 +117,7 @@ fn confirmed(run: &RunRecord, search: &SearchRecord, found: &Found) -> Head {
         when: None,
         why: reasons.filter(|_| is_better),
         advice: Some(advice.unwrap_or_else(|| "nothing: what was found is not there in fresh blocks".into())),
-        also: how.chain([how_found(found, &others, search)]).collect(),
+        also: how.chain(of_what(run)).chain([how_found(found, &others, search)]).collect(),
         table: None,
         forest: None,
         notes: Vec::new(),
@@ -101,7 +137,8 @@ fn searched(run: &RunRecord, search: &SearchRecord, state: &State) -> Head {
         (_, 0) => "nothing was compared: no block is whole".into(),
         (true, _) if set.len() == 1 => format!("stay as you are: the best of {of} by {name}"),
         (true, _) if state.most_better <= TOLD => {
-            format!("stay as you are: none of {of} is better by {name} by more than {}", percent(state.most_better))
+            let most = percent(state.most_better);
+            format!("stay as you are: by {name} none of {of} is better by more than {most}, the most that is left open")
         }
         (true, _) => {
             let most = Some(state.most_better).filter(|most| most.is_finite());
@@ -113,14 +150,7 @@ fn searched(run: &RunRecord, search: &SearchRecord, state: &State) -> Head {
         }
         (false, _) => format!("{} of {of} cannot be told from the best by {name}: {}", set.len(), list(&set)),
     };
-    let found = Found {
-        run: run.run,
-        set: set.clone(),
-        leader: leader.into(),
-        measurements: state.measurements,
-        compared: run.cells.iter().filter(|c| !c.measurements.is_empty()).count() as u64,
-        ended: ended(run, state),
-    };
+    let found = of_state(run, search, state);
     let others: Vec<String> = set.iter().filter(|name| *name != base).cloned().collect();
     let advice = match answer.starts_with("stay") {
         true => "nothing".to_owned(),
@@ -133,7 +163,7 @@ fn searched(run: &RunRecord, search: &SearchRecord, state: &State) -> Head {
         when: None,
         why: None,
         advice: Some(advice),
-        also: broken.take(BESIDE).chain([how_found(&found, &others, search)]).collect(),
+        also: broken.take(BESIDE).chain(of_what(run)).chain([how_found(&found, &others, search)]).collect(),
         table: None,
         forest: None,
         notes: Vec::new(),
@@ -142,7 +172,7 @@ fn searched(run: &RunRecord, search: &SearchRecord, state: &State) -> Head {
 }
 
 /// Why it ended.
-pub fn ended(run: &RunRecord, state: &State) -> Ended {
+fn ended(run: &RunRecord, state: &State) -> Ended {
     state.ended.unwrap_or(if run.finished_unix_s.is_some() { Ended::Budget } else { Ended::Stopped })
 }
 
@@ -170,6 +200,23 @@ fn price(run: &RunRecord, arm: &str) -> String {
     if worse.is_empty() { String::new() } else { format!("; the price: {}", list(&worse)) }
 }
 
+/// What was measured: a program's command, or the load.
+fn of_what(run: &RunRecord) -> Option<String> {
+    let m = run.measurements().next()?;
+    if let Some(program) = &m.program {
+        return Some(format!("as-is: {}", program.argv.join(" ")));
+    }
+    let l = &m.load;
+    let mut words = vec![format!("{} {}", l.engine, l.rw)];
+    if l.rw != "nop" {
+        words[0] += &format!(" of {}, {}", bytes(l.bs), if l.direct { "direct" } else { "cached" });
+    }
+    words.extend([format!("depth {}", l.depth), format!("wait {}", l.wait)]);
+    words.extend(l.cpus_requested.as_ref().map(|cpus| format!("cpus {cpus}")));
+    words.extend(l.file.clone());
+    Some(format!("as-is: {}", words.join(", ")))
+}
+
 /// `searched 16 candidates with 96 measurements (run 7); in one set with it: …`.
 fn how_found(found: &Found, others: &[String], search: &SearchRecord) -> String {
     let ended = match found.ended {
@@ -186,7 +233,8 @@ fn how_found(found: &Found, others: &[String], search: &SearchRecord) -> String 
     if others.len() > BESIDE {
         named.push(format!("{} more", others.len() - BESIDE));
     }
-    let beside = if named.is_empty() { String::new() } else { format!("; not to be told from it: {}", list(&named)) };
+    let beside =
+        if named.is_empty() { String::new() } else { format!("; as good, as far as was seen: {}", list(&named)) };
     format!(
         "searched {} with {} (run {}; {ended}){beside}",
         plural(found.compared as usize, "candidate"),
@@ -212,7 +260,7 @@ mod tests {
         assert_eq!(h.answer, "stay as you are: the best of 3 candidates by IOPS");
         assert_eq!(h.advice.as_deref(), Some("nothing"));
         let h = head(&made::search(&[1.0, 1.0, 0.7], 40));
-        assert!(h.answer.starts_with("stay as you are: none of 3 candidates is better by IOPS by more than "), "{h:?}");
+        assert!(h.answer.starts_with("stay as you are: by IOPS none of 3 candidates is better by more than "), "{h:?}");
         let h = head(&made::search(&[1.0, 1.3, 0.7], 2));
         assert!(h.answer.starts_with("undecided: 3 of 3 candidates are left after 2 blocks"), "{}", h.answer);
         assert_eq!(head(&made::search(&[1.0, 1.3], 0)).answer, "nothing was compared: no block is whole");
@@ -226,6 +274,10 @@ mod tests {
         // c1 takes a few lines, c2 a flag.
         assert_eq!(set, ["c2", "c1"]);
         assert_eq!(recommended(search, &set, "c1").unwrap().name, "c2");
+        assert_eq!(to_confirm(&run).as_deref(), Some("c2"));
+        // Not told apart so far, and one may be much better: it is compared alone. Nothing better: none.
+        assert_eq!(to_confirm(&made::search(&[1.0, 1.3, 0.7], 3)).as_deref(), Some("c1"));
+        assert_eq!(to_confirm(&made::search(&[1.0, 0.9, 0.7], 40)), None);
     }
 
     /// c2 against c0 in fresh blocks.
@@ -250,18 +302,22 @@ mod tests {
     #[test]
     fn the_figure_is_that_of_the_fresh_blocks() {
         let h = head(&confirmation(1.5));
-        assert!(h.answer.starts_with("c2: 51 % more IOPS (95 % CI 48–54 %) than now"), "{}", h.answer);
-        assert!(h.answer.ends_with("than now, in 12 blocks that the search has not seen"), "{}", h.answer);
+        assert_eq!(h.answer, "c2: 51 % more IOPS (95 % CI 48–54 %) than c0 (102 k → 153 k), in 12 fresh blocks");
         assert_eq!(h.advice.as_deref(), Some("use c2 (a flag)"));
         assert_eq!(
             h.also,
             [
                 "write c2",
-                "searched 3 candidates with 30 measurements (run 6; those left are equivalent); not to be told from it: c1 (a few lines)"
+                "as-is: io_uring randread of 4 KiB, direct, depth 1, wait peek, cpus non-irq, /data/scratch-1g",
+                "searched 3 candidates with 30 measurements (run 6; those left are equivalent); as good, as far as was seen: c1 (a few lines)"
             ]
         );
         let h = head(&confirmation(1.0));
-        assert!(h.answer.starts_with("stay as you are: c2 led the search, and in 12 blocks that"), "{}", h.answer);
+        assert!(
+            h.answer.starts_with("stay as you are: c2 led the search, and in 12 fresh blocks its IOPS is"),
+            "{}",
+            h.answer
+        );
         assert!(!h.also.iter().any(|line| line.contains("write")), "{h:?}");
     }
 }
