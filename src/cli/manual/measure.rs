@@ -123,7 +123,7 @@ pub const ADVISE: Page = Page {
             "Search by a figure that the program prints.",
         ),
         (
-            "iotrail advise --file /data/f --rw randread --depth 16 --constraint 'p99<2ms'",
+            "iotrail advise --file /data/f --depth 16 --constraint 'p99<2ms'",
             "Search for the most IOPS of a load, with a limit to its latency.",
         ),
         ("iotrail advise --rw nop --depth 16 --objective cpu", "Search for the least CPU time of each I/O."),
