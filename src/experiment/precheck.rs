@@ -12,6 +12,7 @@ use super::program::options::{ProgramOptions, Watched};
 use super::program::run::{Ended, Run, ring_records, run};
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::words::{last_line, percent};
+use iotrail_host::refusal::{Circumstances, Refusal};
 use iotrail_schema::program_record::{Legal, TriedArm, WatchedRun};
 use iotrail_schema::run_record::{ARM, CONTROL};
 use iotrail_schema::setup_flag;
@@ -47,7 +48,10 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
     let Some(((base, options), others)) = arms.split_first() else { return Ok(None) };
     supervisor::allowed()?;
     if changes_rings(plan) {
-        supervisor::rings_allowed()?;
+        supervisor::gets_a_ring().map_err(|e| {
+            let Refusal { why, restore } = Circumstances::read().ring(e.raw_os_error().unwrap_or(0));
+            Error::machine(format!("no program can set up an io_uring here: {why}"), restore)
+        })?;
     }
     let Some((first, as_is)) = look_as_is(base, options, plan, stop)? else { return Ok(None) };
     tell(&first);
