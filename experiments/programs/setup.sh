@@ -2,7 +2,7 @@
 # Lays out the data of a server for its experiment, once: below /var/tmp/iotrail-programs, some 200 MB (PostgreSQL: 800 MB).
 # Installs nothing outside that folder.
 #
-# usage: setup.sh mariadb|postgres
+# usage: [PGROOT=DIR] setup.sh mariadb|postgres
 set -eu
 trap '[ -z "${!:-}" ] || kill "$!" 2>/dev/null || true' EXIT
 folder=/var/tmp/iotrail-programs
@@ -31,18 +31,16 @@ mariadb() {
     touch "$at/ready"
 }
 
-# The first PostgreSQL with io_uring is 18. Where the machine's own has none, Debian's packages go into a folder, and run from there.
+# The first PostgreSQL with io_uring is 18. PGROOT: where it stands below a root of its own (a container's tree).
 postgres() {
     at=$folder/postgres
     mkdir -p "$at"
     bin=/usr/lib/postgresql/18/bin
-    root=/
-    if ! ldd $bin/postgres 2>/dev/null | grep -q liburing; then
-        needs debootstrap
-        root=$at/root
-        [ -x "$root$bin/postgres" ] || debootstrap --variant=minbase --include=postgresql-18 forky "$root" \
-            http://deb.debian.org/debian /usr/share/debootstrap/scripts/sid
-    fi
+    root=${PGROOT:-/}
+    chroot "$root" ldd $bin/postgres 2>/dev/null | grep -q liburing || {
+        echo "no PostgreSQL 18 with liburing in $root$bin" >&2
+        exit 2
+    }
     # The server refuses to run as root.
     in="chroot --userspec=postgres:postgres $root"
     rm -rf "$root/var/tmp/iotrail"

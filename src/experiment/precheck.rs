@@ -13,6 +13,7 @@ use super::program::run::{Ended, Run, ring_records, run};
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::{last_line, percent};
+use iotrail_host::refusal::{Circumstances, Refusal};
 use iotrail_schema::program_record::{Legal, TriedArm, WatchedRun};
 use iotrail_schema::run_record::{ARM, CONTROL};
 use iotrail_schema::setup_flag;
@@ -46,6 +47,12 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
     let arms: Vec<(String, ProgramOptions)> = firsts(plan);
     let Some(((base, options), others)) = arms.split_first() else { return Ok(None) };
     supervisor::allowed()?;
+    if changes_rings(plan) {
+        supervisor::gets_a_ring().map_err(|e| {
+            let Refusal { why, restore } = Circumstances::read().ring(e.raw_os_error().unwrap_or(0));
+            Error::machine(format!("no program can set up an io_uring here: {why}"), restore)
+        })?;
+    }
     let Some((first, as_is)) = look_as_is(base, options, plan, stop)? else { return Ok(None) };
     tell(&first);
     let mut tried = vec![first];
@@ -192,8 +199,7 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan) -> Result<()> {
             )
         })?;
     }
-    let changes = plan.cells.iter().any(|c| matches!(&c.load, Load::Program(o) if !o.change.is_none()));
-    if changes && r.rings.is_empty() {
+    if changes_rings(plan) && r.rings.is_empty() {
         return Err(Error::input(
             format!(
                 "{name} set up no io_uring, so no flag can make a difference to it (exit status {})",
@@ -203,6 +209,10 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+fn changes_rings(plan: &Plan) -> bool {
+    plan.cells.iter().any(|c| matches!(&c.load, Load::Program(o) if !o.change.is_none()))
 }
 
 /// By the kernel's rules and what the run as it is showed, before it is run.
@@ -262,6 +272,9 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
             risk(
                 "without sqpoll, nothing is submitted until the program enters the kernel: one that relies on it stalls",
             );
+        }
+        if ring.asked.flags & !given.flags & setup_flag::bit("no_sqarray") != 0 {
+            risk("without no_sqarray, the program has to fill the array of the submission queue (liburing does)");
         }
         if added & setup_flag::bit("no_sqarray") != 0 {
             risk("no_sqarray: the program has to know (liburing 2.6 and later do)");

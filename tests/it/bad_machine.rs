@@ -154,8 +154,12 @@ fn no_io_uring() -> End {
             assert_refused(&run(confine::filter(&mut bench(&place, options), &rules)), 3, line);
         }
     }
-    // The remedy works.
     let rules = [Rule::Refuse(libc::SYS_io_uring_setup, libc::EPERM)];
+    // Before a program is run for its rings.
+    let tried = run(confine::filter(&mut place.tool(["try", "--watch", "none", "--", "false"]), &rules));
+    let line = "no program can set up an io_uring here: the seccomp filter of this process (a container's or a service's) refuses io_uring; let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it";
+    assert_refused(&tried, 3, line);
+    // The remedy works.
     run(confine::filter(bench(&place, "--engine libaio --count 8 --file").arg(file()), &rules)).ok();
     // And check says the same, without failing.
     let check = run(confine::filter(&mut place.tool(["check", "--json"]), &rules)).ok().json();

@@ -79,6 +79,11 @@ fn refused(cause: io::Error) -> Error {
     Error::machine("cannot put a program under a seccomp supervisor", remedy).because(cause)
 }
 
+/// Whether this process gets a ring at all; what it starts is under the same rules.
+pub fn gets_a_ring() -> io::Result<()> {
+    trial::granted(1, &Params::default())
+}
+
 /// What `command` starts will be under the filter, with all that it starts itself, and is answered from its first call on.
 pub fn attend(command: &mut Command, change: Change) -> Result<Supervisor> {
     let (from_child, to_us) = UnixDatagram::pair().map_err(no_socket)?;

@@ -41,11 +41,11 @@ pub struct Machines {
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=20), requires = "kernels")]
     rounds: u32,
 
-    /// Give the machine N CPUs (default: 4; for loads over the network 2)
+    /// Give the machine N CPUs (default: 4; for programs and loads over the network 2)
     #[arg(long, value_name = "N", requires = "kernels")]
     cpus: Option<u32>,
 
-    /// Give it this drive, as in `lab run` (default: queues=2,poll=1; for loads over the network none)
+    /// Give it this drive, as in `lab run` (default: queues=2,poll=1; for programs queues=2,data=keep; for loads over the network none)
     #[arg(long, value_name = "OPTIONS", value_parser = drive, requires = "kernels")]
     nvme: Option<String>,
 
@@ -218,7 +218,9 @@ fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str,
         .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
     let (cpus, drive) = match experiment.kind {
         Kind::Storage => (4, Some("queues=2,poll=1")),
-        Kind::Net | Kind::Program => (2, None),
+        // The guest's files are in its memory: a program that wants a disk finds one by IOTRAIL_TARGET.
+        Kind::Program => (2, Some("queues=2,data=keep")),
+        Kind::Net => (2, None),
     };
     let mut command = Command::new(program);
     command.args(["lab", "run", "--kernel", kernel, "--cpus", &machines.cpus.unwrap_or(cpus).to_string()]);
