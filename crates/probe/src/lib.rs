@@ -1,8 +1,8 @@
 //! The probes: BPF programs on tracepoints, and on functions where the kernel allows it. `bpf/` holds the kernel half, `record.h`
 //! what crosses, and here stand what can load ([`support`], [`function`]; each is tried in [`survey`]), the names of kernel
 //! addresses (`symbols`), and one watched span ([`watch`]) with what it yields ([`observed`]). Samples of what the CPUs run
-//! ([`profile`], [`sampled`]) are an object of their own, and so is what
-//! tells the kernel's own numbers of processes ([`numbers`]).
+//! ([`profile`], [`sampled`]) are an object of their own, and so are what tells the kernel's own numbers of processes ([`numbers`]) and
+//! what sees rings made, for runs that are not watched ([`created`]).
 //!
 //! Other people's programs: [`rings`] holds what is counted by ring and opcode (`overflow`: whose the completions are that find no
 //! room); requests followed whole cross one by one, each with its file ([`files`]).
