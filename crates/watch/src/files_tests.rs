@@ -76,6 +76,8 @@ fn descriptors_without_a_file_have_a_kind() {
     let us = std::process::id();
     assert_eq!(link(us, left.as_raw_fd()).map(|n| (n.kind, n.path)), Some((Kind::Socket, "socket".into())));
     let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    // Where no other test's next descriptor comes to stand.
+    let eventfd = rustix::io::fcntl_dupfd_cloexec(&eventfd, 700).unwrap();
     let number = eventfd.as_raw_fd();
     assert_eq!(link(us, number).map(|n| (n.kind, n.is_whole)), Some((Kind::Eventfd, false)));
     drop(eventfd);
