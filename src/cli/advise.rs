@@ -223,8 +223,7 @@ fn advised(
     };
     let (outcome, searched) = measured::measured(search, &started, store)?;
     let stopped = outcome != Outcome::Finished;
-    let found = advice::found(&searched).filter(|_| !stopped);
-    let Some((found, chosen)) = found.zip(advice::to_confirm(&searched)) else {
+    let Some((chosen, found)) = advice::to_confirm(&searched).filter(|_| !stopped) else {
         return Ok(Some(Answered { stopped, search: searched, confirmation: None }));
     };
     if let Some(path) = &args.own.save {

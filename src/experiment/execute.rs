@@ -173,13 +173,7 @@ struct Slots<'e, 'a> {
 fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
     let (plan, started) = (execution.plan, execution.started);
     let done = started.planned - started.slots.len();
-    let seconds = plan
-        .search
-        .as_ref()
-        .filter(|s| s.found.is_none())
-        .map(|s| s.budget_s)
-        .or(plan.stop.as_ref().and_then(|s| s.budget_s));
-    let budget = Budget::new(seconds);
+    let budget = Budget::new(plan.searches().map(|s| s.budget_s).or(plan.stop.as_ref().and_then(|s| s.budget_s)));
     // The first one may be what is left of a block that was interrupted: it is measured whatever is enough.
     let (mut block, mut blocks) = (started.slots.first().map(|s| s.repeat), 0);
     let mut slots = Slots {
@@ -238,8 +232,7 @@ impl Slots<'_, '_> {
     /// Who is left of a search; `None`: nothing is searched for.
     fn search(&mut self) -> Result<Option<State>> {
         let Execution { plan, started, store, tell, .. } = &mut *self.e;
-        let searches = plan.search.as_ref().is_some_and(|s| s.found.is_none());
-        let record = if searches { store.load(started.run)? } else { None };
+        let record = if plan.searches().is_some() { store.load(started.run)? } else { None };
         let state = record.as_ref().and_then(search::state);
         if let Some(state) = state.as_ref().filter(|s| s.blocks > 0) {
             tell(Step::Left { left: state.set().len(), leader: &plan.arms[state.leader] });

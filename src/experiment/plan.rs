@@ -299,6 +299,11 @@ impl Plan {
             .to_string()
     }
 
+    /// What it searches for; `None`: nothing, as where it confirms what was found.
+    pub fn searches(&self) -> Option<&SearchRecord> {
+        self.search.as_ref().filter(|search| search.is_search())
+    }
+
     /// The run as it stands before its first measurement.
     pub fn record(&self, seed: u32, started_unix_s: u64) -> RunRecord {
         RunRecord {

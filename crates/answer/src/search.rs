@@ -58,7 +58,7 @@ pub fn more_is_better(name: &str) -> bool {
 
 /// Of the run's whole blocks. `None`: it searches for nothing, as a confirmation does.
 pub fn state(run: &RunRecord) -> Option<State> {
-    let search = run.search.as_ref().filter(|search| search.found.is_none())?;
+    let search = run.search.as_ref().filter(|search| search.is_search())?;
     // The program's own become known by it.
     metrics(run);
     let cells: Vec<Option<&CellRecord>> =

@@ -18,6 +18,13 @@ pub struct SearchRecord {
     pub found: Option<Found>,
 }
 
+impl SearchRecord {
+    /// Whether the run searches; otherwise it confirms what another one found.
+    pub fn is_search(&self) -> bool {
+        self.found.is_none()
+    }
+}
+
 /// `p99 < 2 ms`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Constraint {

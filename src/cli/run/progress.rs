@@ -42,7 +42,7 @@ impl Progress {
             before: started.planned - started.slots.len(),
             each: plan.estimate().stated / planned,
             told: Vec::new(),
-            budget: plan.search.as_ref().and_then(|s| Duration::try_from_secs_f64(s.budget_s).ok()),
+            budget: plan.searches().and_then(|s| Duration::try_from_secs_f64(s.budget_s).ok()),
             search: None,
         }
     }

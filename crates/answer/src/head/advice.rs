@@ -30,11 +30,6 @@ pub fn of_run(run: &RunRecord) -> Option<Head> {
 }
 
 /// What a search found, of what is stored of it.
-pub fn found(run: &RunRecord) -> Option<Found> {
-    let (search, state) = (run.search.as_ref()?, search::state(run)?);
-    Some(of_state(run, search, &state))
-}
-
 fn of_state(run: &RunRecord, search: &SearchRecord, state: &State) -> Found {
     Found {
         run: run.run,
@@ -46,20 +41,21 @@ fn of_state(run: &RunRecord, search: &SearchRecord, state: &State) -> Found {
     }
 }
 
-/// The candidate that fresh blocks are to confirm. `None`: what there is stays.
+/// The candidate that fresh blocks are to confirm, and what was found. `None`: what there is stays.
 ///
 /// What there is takes least to adopt, so that it is kept wherever it cannot be told from the best. But where others may be better by
 /// much, a comparison of the leader with it alone tells more than one of all with all.
-pub fn to_confirm(run: &RunRecord) -> Option<String> {
+pub fn to_confirm(run: &RunRecord) -> Option<(String, Found)> {
     let (search, state) = (run.search.as_ref()?, search::state(run)?);
     let (now, leader) = (run.arms.first()?, run.arms.get(state.leader)?);
-    let set = set(run, search, &state);
-    let chosen = match set.contains(now) {
+    let found = of_state(run, search, &state);
+    let chosen = match found.set.contains(now) {
         true if state.blocks == 0 || state.most_better <= TOLD => now,
         true => leader,
-        false => &recommended(search, &set, leader)?.name,
+        false => &recommended(search, &found.set, leader)?.name,
     };
-    (chosen != now).then(|| chosen.clone())
+    let chosen = chosen.clone();
+    (chosen != *now).then_some((chosen, found))
 }
 
 /// The candidate of the set that takes least to adopt; among those the leader first.
@@ -274,10 +270,11 @@ mod tests {
         // c1 takes a few lines, c2 a flag.
         assert_eq!(set, ["c2", "c1"]);
         assert_eq!(recommended(search, &set, "c1").unwrap().name, "c2");
-        assert_eq!(to_confirm(&run).as_deref(), Some("c2"));
+        let chosen = |run: &RunRecord| to_confirm(run).map(|(name, _)| name);
+        assert_eq!(chosen(&run).as_deref(), Some("c2"));
         // Not told apart so far, and one may be much better: it is compared alone. Nothing better: none.
-        assert_eq!(to_confirm(&made::search(&[1.0, 1.3, 0.7], 3)).as_deref(), Some("c1"));
-        assert_eq!(to_confirm(&made::search(&[1.0, 0.9, 0.7], 40)), None);
+        assert_eq!(chosen(&made::search(&[1.0, 1.3, 0.7], 3)).as_deref(), Some("c1"));
+        assert_eq!(chosen(&made::search(&[1.0, 0.9, 0.7], 40)), None);
     }
 
     /// c2 against c0 in fresh blocks.

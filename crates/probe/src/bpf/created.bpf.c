@@ -15,8 +15,6 @@ const volatile __u32 reader_ns = 0;
 struct created_ring {
 	__u32 tgid; /* where the reader is; 0: it is not seen from there */
 	__u32 flags;
-	__u32 sq_entries;
-	__u32 cq_entries;
 };
 
 struct created_ring created[CREATED_MOST];
@@ -78,8 +76,6 @@ int BPF_PROG(ring_created, int fd, void *ring, __u32 sq_entries, __u32 cq_entrie
 	created[i] = (struct created_ring){
 		.tgid = number_there(bpf_get_current_task_btf()->group_leader),
 		.flags = flags,
-		.sq_entries = sq_entries,
-		.cq_entries = cq_entries,
 	};
 	return 0;
 }
