@@ -36,6 +36,9 @@ use iotrail_watch::session::{self, Extra, How, News, Stop, Traced, Until};
 use iotrail_watch::subject::{self, Asked};
 use iotrail_watch::windows::Windows;
 
+/// A look of ten seconds is exact; whoever watches longer should not be felt.
+const LIGHT_AFTER: Duration = Duration::from_secs(10);
+
 #[derive(Debug, Args)]
 #[command(override_usage = "iotrail trace [OPTIONS] <-- CMD [ARGS]... | -p TGID | -a>")]
 pub struct TraceArgs {
@@ -66,6 +69,11 @@ pub struct TraceArgs {
     /// windows of 20 ms, two a second, and printed with an interval. --one-in, --record, --slowest, --windows and --metrics imply --exact
     #[arg(long)]
     exact: bool,
+
+    /// Watch everything for this long, then by windows if that costs the program more than 3 % of its CPU time: counts cover only those windows
+    /// then. Default: 10s of a process that runs already (-p, -a), never of a command; --exact, and what implies it, and --profile: never
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["exact", "windows", "one_in", "record", "slowest", "metrics", "profile"])]
+    light_after: Option<Duration>,
 
     /// Attach the probes for OPEN in each PERIOD, at a random moment (10ms/1s: 1 % of the time); overhead falls with it, and counts cover
     /// only those windows
@@ -139,6 +147,9 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         None => Choice::adaptive(100),
     };
     let spare = choice.adaptive && !args.exact && args.metrics.is_none();
+    let sampling = args.profile.sampling();
+    let running = args.command.is_empty().then_some(LIGHT_AFTER);
+    let light_after = args.light_after.or(running).filter(|_| spare && sampling.is_none());
     let until = match args.until {
         UntilArg::Last => Until::Last,
         UntilArg::Command => Until::Command,
@@ -152,6 +163,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         tell_counts: false,
         until,
         spare,
+        light_after,
         numbers,
     };
     // Before anything is loaded: an address that somebody else has is found out here.
@@ -160,7 +172,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         terminal::say(&format!("metrics: http://{}/metrics", server.at()));
     }
     let metrics = server.as_ref().map(|server| Arc::clone(server.desk()));
-    let extra = Extra { keep, sampling: args.profile.sampling(), cost: args.cost, metrics };
+    let extra = Extra { keep, sampling, cost: args.cost, metrics };
     let Traced { mut record, kept, samples, ended_by_us } = watch(asked, &how, &extra)?;
     record.findings = diagnose::findings(&record);
     let (file, slowest) = kept.map_or((None, None), |kept| (kept.file.map(|f| (f, kept.completions)), kept.slowest));

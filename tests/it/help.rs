@@ -67,8 +67,8 @@ fn options() -> End {
         ("man", "--force --help"),
         (
             "trace",
-            "--all --cost --duration --exact --fail-on --flamegraph --folded --force --full --help --json --metrics --one-in --pid --profile --profile-by \
-                   --profile-hz --record --slowest --stacks --until --windows",
+            "--all --cost --duration --exact --fail-on --flamegraph --folded --force --full --help --json --light-after --metrics --one-in --pid --profile \
+                   --profile-by --profile-hz --record --slowest --stacks --until --windows",
         ),
         (
             "try",

@@ -173,6 +173,22 @@ fn parse_steal(stat: &str) -> Option<Vec<Steal>> {
     if all.is_empty() { None } else { Some(all) }
 }
 
+/// Time that all CPUs together ran something, since boot, to a tick of /proc/stat; `None` where it does not say.
+pub fn busy_ns() -> Option<u64> {
+    parse_busy(&files::text(Path::new(ROOT), "proc/stat")?)
+}
+
+fn parse_busy(stat: &str) -> Option<u64> {
+    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Vec<u64> = all.split_whitespace().take(8).map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
+    // user nice system idle iowait irq softirq steal
+    let [user, nice, system, _, _, irq, softirq, _] = ticks.try_into().ok()?;
+    Some((user + nice + system + irq + softirq) * TICK_NS)
+}
+
+/// USER_HZ is 100 everywhere.
+const TICK_NS: u64 = 10_000_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +249,8 @@ mod tests {
         assert_eq!(got.len(), 2);
         assert_eq!(parse_steal("cpu0 1 2 3\n"), None);
         assert_eq!(parse_steal("intr 5\n"), None);
+        assert_eq!(parse_busy("cpu  100 1 50 800 9 2 10 30 7 0\ncpu0 1 1 1 1 1 1 1 1\n"), Some(1_630_000_000));
+        assert_eq!((parse_busy("cpu  1 2 3\n"), parse_busy("intr 5\n")), (None, None));
     }
 
     #[test]

@@ -18,17 +18,27 @@ pub struct Cost {
     pub spent_ns: u64,
 }
 
+/// Nanoseconds in the programs, up to some moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// In those on io_uring's own events, with the completions that these were for.
+    pub requests_ns: u64,
+    pub completions: u64,
+    /// In those on switches, interrupts, system calls, block I/O.
+    pub others_ns: u64,
+}
+
 /// Runs and nanoseconds, by program.
 pub(super) type Runs = BTreeMap<&'static str, (u64, u64)>;
 
 /// As long as it lives the kernel measures the run time of all programs.
-pub(super) struct Account {
+pub struct Account {
     _measured: OwnedFd,
-    pub before: Runs,
+    pub(super) before: Runs,
 }
 
 impl Account {
-    pub fn open() -> Result<Self> {
+    pub(super) fn open() -> Result<Self> {
         // SAFETY: a plain call; what it returns is a new descriptor, or an error.
         let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
         if fd < 0 {
@@ -43,7 +53,7 @@ impl Account {
     }
 
     /// `now`: runs and nanoseconds of the program up to here.
-    pub fn cost(&self, program: &'static str, now: (u64, u64)) -> Cost {
+    pub(super) fn cost(&self, program: &'static str, now: (u64, u64)) -> Cost {
         let before = self.before.get(program).copied().unwrap_or_default();
         Cost {
             program,

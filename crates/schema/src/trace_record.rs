@@ -286,7 +286,7 @@ pub struct ProbeCost {
 }
 
 /// Spans of time in which the probes were attached: one in each period, at a random moment of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Windows {
     /// How long a window chooses requests to follow. Then it finishes: no more are chosen, and counting goes on until those are done,
     /// as long again at most.
@@ -304,6 +304,25 @@ pub struct Windows {
     /// How long all of them finished; null in older records.
     #[serde(default)]
     pub finishing_ns: Option<u64>,
+    /// How long all was watched, in the first window above all. Null: windows were asked for. Else watching went on by windows since it cost
+    /// too much.
+    #[serde(default)]
+    pub whole_ns: Option<u64>,
+    /// CPU time that watching all cost, as a share of that of the watched. Null: windows were asked for.
+    #[serde(default)]
+    pub cost: Option<f64>,
+    /// Completions posted to the watched rings in all the span, by the rings' own counters. Null: windows were asked for.
+    #[serde(default)]
+    pub posted: Option<u64>,
+    /// Whether that is all. False: a ring was closed, or a process ended, after its counter was read last (once a second).
+    #[serde(default)]
+    pub posted_is_all: Option<bool>,
+    /// User CPU time of the watched in all the span.
+    #[serde(default)]
+    pub user_ns: Option<u64>,
+    /// System CPU time of the watched in all the span.
+    #[serde(default)]
+    pub system_ns: Option<u64>,
 }
 
 impl Windows {

@@ -19,6 +19,7 @@
 //! | `sampler` | samples of their CPU time |
 //! | [`session`] | one watched span from its beginning to its end |
 //! | [`windows`] | when the probes are attached, where they are not all the time; pure |
+//! | `light` | whether a watch costs too much, and by which windows it goes on then; pure |
 //! | [`metrics`] | counts so far, for those who scrape them |
 //! | `rates` | counts at two moments and what was followed between → rates; pure |
 //! | [`live`] | a watched span of which rates are told while it lasts |
@@ -30,6 +31,7 @@ pub mod command;
 pub mod end;
 mod files;
 mod left;
+mod light;
 pub mod live;
 pub mod metrics;
 pub mod namespace;

@@ -66,8 +66,11 @@ pub struct SeenRing {
     pub first_entries: (u32, u32),
     /// There at the first look.
     pub found: bool,
-    pub first_tail: u32,
+    /// Completions posted while it was watched, as far as it was looked at.
+    pub posted: u64,
     pub last_tail: u32,
+    /// It was there at the last thorough look.
+    pub is_read: bool,
     pub sq_thread: Option<u32>,
     pub sq_cpu: Option<i32>,
     pub first_work_ns: Option<u64>,
@@ -75,11 +78,6 @@ pub struct SeenRing {
 }
 
 impl SeenRing {
-    /// Completions posted while it was watched, as far as it was looked at.
-    fn progress(&self) -> u64 {
-        u64::from(self.last_tail.wrapping_sub(if self.found { self.first_tail } else { 0 }))
-    }
-
     /// Time that its thread worked while it was watched, up to the last look.
     pub fn work_ns(&self) -> Option<u64> {
         let before = if self.found { self.first_work_ns? } else { 0 };
@@ -91,13 +89,26 @@ impl SeenRing {
 #[derive(Debug, Default)]
 pub struct SeenRings(BTreeMap<(u32, u64), SeenRing>, VecDeque<(u32, u64)>);
 
+/// Reads of a ring that the kernel finds locked, in a thorough look: a busy program holds the lock most of the time.
+const TRIES: u32 = 100;
+
 /// The descriptors of a process, by its number in /proc, that are rings: (descriptor, the text about it).
-fn look(number: u32, wanted: impl Fn(u32) -> bool) -> Vec<(u32, String)> {
+fn look(number: u32, tries: u32, wanted: impl Fn(u32) -> bool) -> Vec<(u32, String)> {
     let fds = procfs::numbers(format!("/proc/{number}/fd"));
     let is_ring = |fd: &u32| {
         std::fs::read_link(format!("/proc/{number}/fd/{fd}")).is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
     };
-    let text = |fd| Some((fd, procfs::text(format!("/proc/{number}/fdinfo/{fd}"))?));
+    let text = |fd| {
+        let text = || procfs::text(format!("/proc/{number}/fdinfo/{fd}"));
+        let mut last = text()?;
+        for _ in 1..tries {
+            if FdInfo::parse(&last).cq_tail.is_some() {
+                break;
+            }
+            last = text()?;
+        }
+        Some((fd, last))
+    };
     fds.into_iter().filter(is_ring).filter(|fd| wanted(*fd)).filter_map(text).collect()
 }
 
@@ -106,7 +117,7 @@ type Fits<'f> = &'f dyn Fn(&RingCounts, &SeenRing) -> bool;
 
 /// Whether a process, by its number in /proc, has rings that /proc shows.
 pub fn has_rings(number: u32) -> bool {
-    !look(number, |_| true).is_empty()
+    !look(number, 1, |_| true).is_empty()
 }
 
 impl SeenRings {
@@ -120,7 +131,11 @@ impl SeenRings {
                 of.filter(|ring| ring.sq_thread.is_none()).flat_map(|ring| ring.fds.iter().copied()).collect()
             }
         };
-        for (fd, text) in look(number, |fd| !settled.contains(&fd)) {
+        let tries = if thorough { TRIES } else { 1 };
+        if thorough {
+            self.unread(tgid);
+        }
+        for (fd, text) in look(number, tries, |fd| !settled.contains(&fd)) {
             self.take(tgid, fd, found, FdInfo::parse(&text));
         }
         self.thin(tgid);
@@ -149,8 +164,9 @@ impl SeenRings {
             cq_entries,
             first_entries: (sq_entries, cq_entries),
             found,
-            first_tail: cq_tail,
-            last_tail: cq_tail,
+            posted: 0,
+            last_tail: if found { cq_tail } else { 0 },
+            is_read: false,
             sq_thread: None,
             sq_cpu: None,
             first_work_ns: info.sq_work_ns,
@@ -158,7 +174,8 @@ impl SeenRings {
         });
         ring.fds.insert(fd);
         (ring.sq_entries, ring.cq_entries) = (sq_entries, cq_entries);
-        ring.last_tail = cq_tail;
+        ring.posted += u64::from(cq_tail.wrapping_sub(ring.last_tail));
+        (ring.last_tail, ring.is_read) = (cq_tail, true);
         ring.first_work_ns = ring.first_work_ns.or(info.sq_work_ns);
         ring.last_work_ns = info.sq_work_ns.or(ring.last_work_ns);
         ring.sq_thread = info.sq_thread.or(ring.sq_thread);
@@ -168,6 +185,7 @@ impl SeenRings {
     /// Of processes that have ended only the last ones' rings are kept.
     pub fn ended(&mut self, tgid: u32) {
         const KEPT: usize = 4096;
+        self.unread(tgid);
         let of_it = self.0.range((tgid, 0)..=(tgid, u64::MAX)).map(|(key, _)| *key);
         self.1.extend(of_it);
         while self.1.len() > KEPT {
@@ -175,6 +193,15 @@ impl SeenRings {
                 self.0.remove(&key);
             }
         }
+    }
+
+    fn unread(&mut self, tgid: u32) {
+        self.0.range_mut((tgid, 0)..=(tgid, u64::MAX)).for_each(|(_, ring)| ring.is_read = false);
+    }
+
+    /// Completions posted to all of them while they were watched; and whether that is all, since each was there at the last thorough look.
+    pub fn posted(&self) -> (u64, bool) {
+        self.0.values().fold((0, true), |(posted, all), ring| (posted + ring.posted, all && ring.is_read))
     }
 
     pub fn all(&self) -> Vec<&SeenRing> {
@@ -214,7 +241,7 @@ pub fn matched<'a>(
     let whole_shape = |c: &RingCounts, s: &SeenRing| !partly.contains(&Some(c.tgid)) && same_shape(c, s);
     let same_progress = |c: &RingCounts, s: &SeenRing| {
         let completions: u64 = c.opcodes.iter().map(|o| o.completions).sum();
-        whole_shape(c, s) && completions.abs_diff(s.progress()) <= (completions / 100).max(16)
+        whole_shape(c, s) && completions.abs_diff(s.posted) <= (completions / 100).max(16)
     };
     let mut found = vec![None; counts.len()];
     let mut left: Vec<&'a SeenRing> = seen.to_vec();
@@ -242,152 +269,5 @@ pub fn partly_told(others: &[OtherCounts]) -> BTreeSet<Option<u32>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use iotrail_probe::rings::OpcodeCounts;
-
-    /// Linux 6.18.44: depth 32 with SQPOLL; a line of a waiting completion left in.
-    const WITH_THREAD: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t354936\nSqMask:\t0x1f\nSqHead:\t916155\n\
-        SqTail:\t916155\nCachedSqHead:\t916155\nCqMask:\t0x3f\nCqHead:\t916123\nCqTail:\t916155\nCachedCqTail:\t916155\n\
-        SQEs:\t0\nCQEs:\t32\n   27: user_data:26, res:0, flag:0\nSqThread:\t5165\nSqThreadCpu:\t1\nSqTotalTime:\t385684\n\
-        SqWorkTime:\t203992\nUserFiles:\t0\nUserBufs:\t0\nPollList:\nCqOverflowList:\nNAPI:\tdisabled\n";
-
-    /// The same kernel: cqsize=256, no thread.
-    const WITHOUT: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t355218\nSqMask:\t0x1f\nSqHead:\t98337\n\
-        SqTail:\t98337\nCachedSqHead:\t98337\nCqMask:\t0xff\nCqHead:\t98305\nCqTail:\t98305\nCachedCqTail:\t98305\nSQEs:\t0\n\
-        CQEs:\t0\nSqThread:\t-1\nSqThreadCpu:\t-1\nSqTotalTime:\t0\nSqWorkTime:\t0\nUserFiles:\t0\nUserBufs:\t0\nPollList:\n\
-        CqOverflowList:\nNAPI:\tdisabled\n";
-
-    #[test]
-    fn what_the_kernel_prints() {
-        let with = FdInfo {
-            inode: Some(354936),
-            sq_entries: Some(32),
-            cq_entries: Some(64),
-            cq_tail: Some(916155),
-            sq_thread: Some(5165),
-            sq_cpu: Some(1),
-            sq_work_ns: Some(203_992_000),
-        };
-        assert_eq!(FdInfo::parse(WITH_THREAD), with);
-        let without = FdInfo {
-            inode: Some(355218),
-            sq_entries: Some(32),
-            cq_entries: Some(256),
-            cq_tail: Some(98305),
-            ..FdInfo::default()
-        };
-        assert_eq!(FdInfo::parse(WITHOUT), without);
-        // Before 6.9: no times.
-        let old = WITH_THREAD.replace("SqTotalTime:\t385684\nSqWorkTime:\t203992\n", "");
-        assert_eq!(FdInfo::parse(&old), FdInfo { sq_work_ns: None, ..with });
-        // Locked, 6.18.
-        let locked = FdInfo::parse("pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t7\n");
-        assert_eq!(locked, FdInfo { inode: Some(7), ..FdInfo::default() });
-    }
-
-    #[test]
-    fn several_descriptors_of_one_ring() {
-        let mut seen = SeenRings::default();
-        let at = |cq_tail, sq_work_ns| FdInfo { cq_tail: Some(cq_tail), sq_work_ns, ..FdInfo::parse(WITH_THREAD) };
-        seen.take(7, 3, true, at(u32::MAX - 4, Some(100)));
-        seen.take(7, 9, true, at(5, Some(250)));
-        // Locked, as kernels before 6.16 print it.
-        seen.take(7, 9, true, FdInfo { sq_thread: None, ..at(10, None) });
-        let ring = seen.all()[0];
-        assert_eq!((seen.all().len(), ring.fds.iter().copied().collect::<Vec<_>>()), (1, vec![3, 9]));
-        assert_eq!((ring.progress(), ring.work_ns(), ring.sq_thread), (15, Some(150), Some(5165)));
-        // Made while watched: all that it did is of this span.
-        seen.take(8, 3, false, at(77, Some(100)));
-        assert_eq!((seen.all()[1].progress(), seen.all()[1].work_ns()), (77, Some(100)));
-    }
-
-    fn counted(ring: u32, tgid: u32, entries: u32, setup_flags: u32, completions: u64) -> RingCounts {
-        RingCounts {
-            ring,
-            tgid,
-            setup_flags,
-            sq_entries: entries,
-            cq_entries: 2 * entries,
-            found: true,
-            opcodes: vec![OpcodeCounts { completions, ..OpcodeCounts::default() }],
-            ..RingCounts::default()
-        }
-    }
-
-    fn ring(tgid: u32, fd: u32, entries: u32, sq_thread: Option<u32>, progress: u32) -> SeenRing {
-        SeenRing {
-            tgid,
-            fds: [fd].into(),
-            sq_entries: entries,
-            cq_entries: 2 * entries,
-            first_entries: (entries, 2 * entries),
-            found: true,
-            first_tail: 1000,
-            last_tail: 1000 + progress,
-            sq_thread,
-            sq_cpu: None,
-            first_work_ns: None,
-            last_work_ns: None,
-        }
-    }
-
-    fn fds(counts: &[RingCounts], seen: &[SeenRing], sq_tids: &[(u32, u32)]) -> Vec<Option<u32>> {
-        let seen: Vec<&SeenRing> = seen.iter().collect();
-        let found = matched(counts, &seen, &sq_tids.iter().copied().collect(), &BTreeSet::new());
-        found.into_iter().map(|s| s.and_then(|s| s.fds.first().copied())).collect()
-    }
-
-    #[test]
-    fn rings_of_different_shape_are_told_apart() {
-        let counts = [counted(0, 7, 8, 0, 5), counted(1, 7, 16, 0, 5), counted(2, 8, 8, 0, 5), counted(3, 9, 8, 0, 5)];
-        let seen = [ring(8, 30, 8, None, 0), ring(7, 20, 16, None, 0), ring(7, 10, 8, None, 0)];
-        // The last one's descriptor is registered and closed.
-        assert_eq!(fds(&counts, &seen, &[]), [Some(10), Some(20), Some(30), None]);
-        // A ring with a thread is none without the flag.
-        assert_eq!(fds(&counts[..1], &[ring(7, 10, 8, Some(4), 0)], &[]), [None]);
-    }
-
-    #[test]
-    fn a_ring_that_was_resized_is_the_same_ring() {
-        let mut seen = SeenRings::default();
-        let at = |cq_entries| FdInfo { cq_entries: Some(cq_entries), ..FdInfo::parse(WITHOUT) };
-        seen.take(7, 3, true, at(64));
-        seen.take(7, 3, true, at(256));
-        let ring = seen.all()[0].clone();
-        assert_eq!((ring.cq_entries, ring.first_entries), (256, (32, 64)));
-        // The probes know it as it was made, or as it was when its queue overflowed.
-        for cq_entries in [64, 256] {
-            let counted = RingCounts { cq_entries, ..counted(0, 7, 32, 0, 0) };
-            assert_eq!(fds(&[counted], std::slice::from_ref(&ring), &[]), [Some(3)]);
-        }
-    }
-
-    #[test]
-    fn rings_of_one_shape_are_told_by_thread_or_progress_or_not_at_all() {
-        let polled = [counted(0, 7, 8, SQPOLL, 0), counted(1, 7, 8, SQPOLL, 0)];
-        let seen = [ring(7, 10, 8, Some(71), 0), ring(7, 20, 8, Some(70), 0)];
-        assert_eq!(fds(&polled, &seen, &[(0, 70), (1, 71)]), [Some(20), Some(10)]);
-        // One thread for both: it tells nothing.
-        let shared = [ring(7, 10, 8, Some(70), 0), ring(7, 20, 8, Some(70), 0)];
-        assert_eq!(fds(&polled, &shared, &[(0, 70), (1, 70)]), [None, None]);
-
-        let counts = [counted(0, 7, 8, 0, 100_000), counted(1, 7, 8, 0, 500)];
-        let seen = [ring(7, 10, 8, None, 510), ring(7, 20, 8, None, 99_500)];
-        assert_eq!(fds(&counts, &seen, &[]), [Some(20), Some(10)]);
-        let alike = [ring(7, 10, 8, None, 99_900), ring(7, 20, 8, None, 100_100)];
-        assert_eq!(fds(&counts, &alike, &[]), [None, None]);
-        // Idle ones are all alike.
-        let idle = [counted(0, 7, 8, 0, 0), counted(1, 7, 8, 0, 0)];
-        assert_eq!(fds(&idle, &[ring(7, 10, 8, None, 0), ring(7, 20, 8, None, 0)], &[]), [None, None]);
-    }
-
-    #[test]
-    fn a_process_without_rings() {
-        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        assert!(!has_rings(child.id()));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(!has_rings(child.id()));
-    }
-}
+#[path = "rings_tests.rs"]
+mod tests;

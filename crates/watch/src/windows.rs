@@ -44,9 +44,17 @@ pub(crate) enum Step {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    Closed { until: Instant },
-    Open { until: Instant },
-    Finishing { until: Instant },
+    Closed {
+        until: Instant,
+    },
+    Open {
+        until: Instant,
+    },
+    Finishing {
+        until: Instant,
+    },
+    /// Open until [`Schedule::close`].
+    Whole,
 }
 
 /// Windows at random moments of their periods: regular ones would beat with what the program does regularly.
@@ -65,6 +73,27 @@ impl Schedule {
             Schedule { windows, random: Random::new(seed), begin: now, state: State::Closed { until: now } };
         schedule.next_period(now);
         schedule
+    }
+
+    /// The first window is open, and stays so.
+    pub fn whole(now: Instant, seed: u64) -> Self {
+        let windows = Windows { open: Duration::ZERO, period: Duration::ZERO };
+        Schedule { windows, random: Random::new(seed), begin: now, state: State::Whole }
+    }
+
+    /// The window that is open stays so.
+    pub fn stay(&mut self) {
+        self.state = State::Whole;
+    }
+
+    /// The window that stayed open closes now, and is followed by such.
+    pub fn close(&mut self, windows: Windows, now: Instant) {
+        (self.windows, self.begin) = (windows, now);
+        self.state = State::Open { until: now };
+    }
+
+    pub fn is_whole(&self) -> bool {
+        matches!(self.state, State::Whole)
     }
 
     /// The window that was to be opened is open: attaching takes its time, and is none of the window's.
@@ -100,6 +129,7 @@ impl Schedule {
         match self.state {
             State::Closed { until } | State::Open { until } => until.saturating_duration_since(now),
             State::Finishing { until } => until.saturating_duration_since(now).min(Duration::from_millis(1)),
+            State::Whole => Duration::MAX,
         }
     }
 
@@ -142,6 +172,22 @@ mod tests {
         }
         let offsets: Vec<u128> = opened.iter().map(|at| at.as_millis() % 1000).collect();
         assert!(offsets.iter().any(|ms| *ms < 300) && offsets.iter().any(|ms| *ms > 700), "{offsets:?}");
+    }
+
+    #[test]
+    fn one_that_stays_open_closes_when_it_is_told_to_and_others_follow() {
+        let began = Instant::now();
+        let mut schedule = Schedule::whole(began, 1);
+        let late = began + 60_000 * MS;
+        assert_eq!((schedule.is_whole(), schedule.step(late, 0)), (true, None));
+        schedule.close("10ms/1s".parse().unwrap(), late);
+        assert_eq!(schedule.step(late, 2), Some(Step::Finish));
+        assert_eq!(schedule.step(late + 10 * MS, 2), Some(Step::Close));
+        let next = late + 10 * MS + schedule.rest(late + 10 * MS);
+        assert!((1..1000).contains(&(next - late).as_millis()), "{:?}", next - late);
+        assert_eq!(schedule.step(next, 0), Some(Step::Open));
+        schedule.stay();
+        assert_eq!(schedule.step(next + 60_000 * MS, 0), None);
     }
 
     #[test]

@@ -270,6 +270,7 @@ fn run_watched(
         tell_counts: true,
         until: Until::Command,
         spare: true,
+        light_after: None,
         numbers,
     };
     let guard = RefCell::new(Guard { patience, last: None, stuck: None });

@@ -17,6 +17,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("what_costs_a_busy_program_much_is_looked_at_in_windows", windows_while_busy),
     ("requests_that_come_while_a_window_finishes_are_counted", windows),
     ("what_is_told_a_second_is_over_counted_time", over_counted_time),
+    ("a_watch_that_costs_too_much_goes_on_by_windows", goes_on_by_windows),
 ];
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
@@ -39,27 +40,33 @@ fn opcode<'a>(t: &'a TraceRecord, name: &str) -> Result<&'a OpcodeRecord, Failed
     t.total.opcodes.iter().find(|o| o.opcode == name).ok_or_else(|| format!("no {name}").into())
 }
 
-/// The load's own measurement, which goes to standard error where iotrail prints JSON.
-fn measured(said: &str) -> Result<u64, Failed> {
+/// Of the load's own measurement, which goes to standard error where iotrail prints JSON.
+fn measured(said: &str, field: &str) -> Result<u64, Failed> {
     let from = said.find("{\n").ok_or_else(|| format!("no measurement: {said}"))?;
     let mut values = serde_json::Deserializer::from_str(&said[from..]).into_iter::<serde_json::Value>();
     let m = values.next().ok_or("no measurement")??;
-    m["elapsed_ns"].as_u64().ok_or_else(|| "it says how long it took".into())
+    m[field].as_u64().ok_or_else(|| format!("it has no {field}").into())
+}
+
+/// What a load of ours was watched to do, and what it said itself.
+fn beside_its_own(options: &[&str], load: &str) -> Result<(TraceRecord, String), Failed> {
+    let out = Command::new(TOOL)
+        .args(["trace", "--json"])
+        .args(options)
+        .args(["--", TOOL, "bench", "--warmup", "0", "--trace", "off", "--json"])
+        .args(load.split_whitespace())
+        .output()?;
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{said}");
+    Ok((serde_json::from_slice(&out.stdout)?, said))
 }
 
 /// Of these, hardly one request is followed: from it alone, the ring would have been in use for microseconds.
 /// As long as a fast machine takes it for more than the 20 ticks of the kernel's clock that tell a time.
 fn over_counted_time() -> Result<(), Failed> {
-    let load = "bench --engine io_uring --rw nop --depth 64 --batch 32 --runtime 500ms --warmup 0 --trace off --json";
-    let out = Command::new(TOOL)
-        .args(["trace", "--json", "--one-in", "1000000", "--", TOOL])
-        .args(load.split_whitespace())
-        .output()?;
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{said}");
-    let t: TraceRecord = serde_json::from_slice(&out.stdout)?;
+    let (t, said) = beside_its_own(&["--one-in", "1000000"], "--rw nop --depth 64 --batch 32 --runtime 500ms")?;
     assert!(t.total.followed.completions < 20, "{:?}", t.total.followed);
-    let took_ns = measured(&said)?;
+    let took_ns = measured(&said, "elapsed_ns")?;
     let busiest = t.rings.iter().max_by_key(|r| r.completions).ok_or("a ring")?;
     let active_ns = busiest.active_ns.ok_or_else(|| format!("a load of {took_ns} ns is long enough to tell"))?;
     // To a tick at each end, and what the load does before it measures.
@@ -198,4 +205,59 @@ fn windows_while_busy() -> Result<(), Failed> {
     let (of, all) = (&t.contexts[0], &t.total);
     assert_eq!((of.completions, of.reaped, of.requests), (all.ios, all.ios, all.ios));
     Ok(())
+}
+
+fn goes_on_by_windows() -> Result<(), Failed> {
+    let (t, said) = beside_its_own(&["--light-after", "500ms"], "--rw nop --depth 16 --batch 8 --runtime 9s")?;
+    let w = t.total.windows.ok_or_else(|| format!("no-ops feel the probes: {:?}", t.total))?;
+    let (whole, cost) = w.whole_ns.zip(w.cost).ok_or("why, and since when")?;
+    assert!(whole >= 500_000_000 && cost > 0.03 && w.opened >= 5, "{w:?}");
+    assert_eq!(w.choosing_ns.zip(w.finishing_ns).map(|(a, b)| a + b), Some(t.total.elapsed_ns), "{w:?}");
+    assert!(t.total.elapsed_ns < w.span_ns / 2, "{} ns: {w:?}", t.total.elapsed_ns);
+    // The rings' counters were read a second before the load's end at the latest; its windows alone are a lot less.
+    let (posted, all) = (w.posted.ok_or("they are read")?, measured(&said, "ios")?);
+    assert!(t.total.ios < posted && posted <= all, "{} of {posted} of {all}: {w:?}", t.total.ios);
+    assert!(posted as f64 > 0.6 * all as f64 && w.posted_is_all == Some(false), "{posted} of {all}: {w:?}");
+
+    let (t, said) = beside_its_own(&["--light-after", "500ms"], "--rw nop --depth 1 --rate 200 --runtime 3s")?;
+    assert_eq!((t.total.windows, t.total.ios), (None, measured(&said, "ios")?), "nobody feels 200 a second");
+
+    // One that goes on when the watch is over: its counters are read to the end.
+    let mut load = Command::new(TOOL)
+        .args(["bench", "--rw", "nop", "--depth", "16", "--batch", "8", "--runtime", "60s", "--trace", "off", "--json"])
+        .stdout(std::process::Stdio::null())
+        .spawn()?;
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let (pid, before) = (load.id().to_string(), posted_by(load.id())?);
+    let out = Command::new(TOOL).args(["trace", "--json", "--light-after", "300ms", "-d", "4", "-p", &pid]).output();
+    let after = posted_by(load.id());
+    load.kill()?;
+    load.wait()?;
+    let (out, after) = (out?, after?);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let t: TraceRecord = serde_json::from_slice(&out.stdout)?;
+    let w = t.total.windows.ok_or_else(|| format!("no-ops feel the probes: {:?}", t.total))?;
+    let posted = w.posted.ok_or("they are read")?;
+    assert!(
+        t.total.ios < posted && posted <= after - before && w.posted_is_all == Some(true),
+        "{before} {after} {w:?}"
+    );
+    // As much as was used in all the span, though it was watched for a part of it.
+    let used = w.user_ns.zip(w.system_ns).map(|(user, system)| user + system).ok_or("/proc tells")?;
+    assert!(used > t.total.elapsed_ns && used < 2 * w.span_ns, "{used}: {w:?}");
+    Ok(())
+}
+
+/// Completions posted to a process's one ring since it was made, as /proc has them: nothing while the kernel finds it locked.
+fn posted_by(pid: u32) -> Result<u64, Failed> {
+    for _ in 0..100_000 {
+        for fd in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
+            let fd = fd?.file_name();
+            let text = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", fd.to_string_lossy()))?;
+            if let Some(tail) = text.lines().find_map(|line| line.strip_prefix("CachedCqTail:\t")) {
+                return Ok(tail.parse()?);
+            }
+        }
+    }
+    Err("its ring is locked".into())
 }

@@ -7,10 +7,12 @@ use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::Skel;
 
 use super::attached::Watch;
-use crate::cost::{Account, Cost, Runs};
+use crate::cost::{Account, Cost, Runs, Spent};
 use crate::support;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::Warning;
+
+const COMPLETES: &str = "io_uring_complete";
 
 impl Watch<'_> {
     /// One for each program that was wanted and is not there.
@@ -45,6 +47,27 @@ impl Watch<'_> {
         let mut costs: Vec<Cost> = self.runs()?.into_iter().map(|(name, now)| account.cost(name, now)).collect();
         costs.sort_by_key(|cost| (std::cmp::Reverse(cost.spent_ns), cost.program));
         Ok(Some(costs))
+    }
+
+    /// The kernel measures what programs cost as long as the result lives.
+    pub fn measure_cost() -> Result<Account> {
+        Account::open()
+    }
+
+    /// What all programs took while the kernel measured them; on all CPUs, whoever's events it were.
+    pub fn spent(&self) -> Result<Spent> {
+        let mut spent = Spent::default();
+        for (name, (runs, ns)) in self.runs()? {
+            let event = support::tracepoint(name);
+            match event.starts_with("io_uring_") {
+                true => spent.requests_ns += ns,
+                false => spent.others_ns += ns,
+            }
+            if event == COMPLETES {
+                spent.completions += runs;
+            }
+        }
+        Ok(spent)
     }
 
     pub(super) fn misses_since_begin(&self) -> Result<BTreeMap<&'static str, u64>> {

@@ -53,10 +53,22 @@ impl Watch<'_> {
         if let Some(windows) = &mut self.windows {
             windows.opened = iotrail_host::irq::snapshot().ok();
         }
+        let now = iotrail_host::clock::monotonic_ns();
         let bss = self.bss_mut();
+        (bss.costly_since, bss.costly_gone) = (now, 0);
         bss.finishing = 0;
         bss.counting = 1;
+        let sums = self.sums();
+        if let Some(costly) = &mut self.costly {
+            costly.opened = Some(sums);
+        }
         Ok(())
+    }
+
+    /// What was watched all the time since [`begin`](Self::begin) is the first window: from its [close](Self::close_window) on the watch is
+    /// one by windows. Not where native or POSIX AIO is used: what is told of it rests on all that came before.
+    pub fn can_be_windows(&self) -> bool {
+        self.subject.follow.is_some() && peek(&self.bss().calls_needed) == 0
     }
 
     /// From here on no request is chosen; counting goes on. What is left of the chosen ones.
@@ -70,6 +82,12 @@ impl Watch<'_> {
     pub fn close_window(&mut self) -> Result<()> {
         self.bss_mut().counting = 0;
         let now = iotrail_host::irq::snapshot().ok();
+        let sums = self.sums();
+        if let Some(costly) = &mut self.costly
+            && let Some(opened) = costly.opened.take()
+        {
+            costly.events.window(sums.since(&opened));
+        }
         self.detach();
         // Programs that are under way come to their end.
         std::thread::sleep(Duration::from_millis(2));
@@ -78,7 +96,8 @@ impl Watch<'_> {
         let overflowed = self.without_overflowed(&mut open)?;
         let skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
         let aio = self.open_aio()?;
-        let mut windows = self.windows.take().unwrap_or_default();
+        let first = || Windows { opened: self.before.clone(), ..Windows::default() };
+        let mut windows = self.windows.take().unwrap_or_else(first);
         windows.skipped += skipped;
         windows.overflowed += overflowed;
         windows.unfinished += aio.unfinished;

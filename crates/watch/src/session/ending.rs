@@ -19,7 +19,7 @@ use iotrail_probe::observed::Observed;
 use iotrail_probe::sampled::CpuShares;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::recorded::End;
-use iotrail_schema::trace_record::{ProbeCost, ProcessRecord, TraceRecord};
+use iotrail_schema::trace_record::{self, ProbeCost, ProcessRecord, TraceRecord};
 
 /// What a watched span yields.
 pub struct Traced {
@@ -39,6 +39,7 @@ impl Running<'_> {
         let ended_ns = recorder::now().monotonic_ns;
         let over = self.watched.have_ended();
         self.processes.look(true);
+        let posted = windows.and_then(|w| w.whole_ns).map(|_| self.processes.rings.posted());
         let cpu = cpu(&mut self.watch, &mut self.processes, &self.watched, &self.how.numbers)?;
         // What ends the watch is none of the watched programs' CPU time.
         let shares = self.sampler.as_mut().map(Sampler::end).transpose()?;
@@ -72,6 +73,11 @@ impl Running<'_> {
         // The probes know of all of them; a name that was used again is there once.
         record.total.more_processes = watched.saturating_sub(record.total.processes.len() as u64);
         if let Some(windows) = windows {
+            let (user_ns, system_ns) = cpu.map(|cpu| (cpu.user_ns, cpu.system_ns)).unzip();
+            // Of rings that no look has met, nothing is known but their windows.
+            let (posted, each) = posted.unzip();
+            let posted_is_all = each.map(|each| each && record.rings.len() <= seen.rings.len());
+            let windows = trace_record::Windows { posted, posted_is_all, user_ns, system_ns, ..windows };
             of_windows(&mut record, windows, loss.came_later);
         }
         record.total.probe_costs = costs.map(|costs| costs.into_iter().map(probe_cost).collect());

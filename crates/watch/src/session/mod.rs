@@ -8,12 +8,14 @@
 //! | `running` | the span from its beginning until it is over |
 //! | `taking` | what the probes hand over meanwhile |
 //! | `opening` | windows as they open and close |
+//! | `price` | what watching costs the watched |
 //! | `ending` | the span's end, and what it yields |
 //! | `cpu` | CPU time of the watched |
 
 mod cpu;
 mod ending;
 mod opening;
+mod price;
 mod running;
 mod taking;
 mod terms;

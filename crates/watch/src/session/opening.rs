@@ -3,37 +3,89 @@
 use std::time::{Duration, Instant};
 
 use super::taking::PERIOD;
+use crate::light::Light;
 use crate::recorder;
 use crate::windows::{Schedule, Step, Windows};
 use iotrail_base::error::Result;
 use iotrail_probe::watch::Watch;
 use iotrail_schema::trace_record::{self, TraceRecord};
 
+/// Where completions come this many times more rarely than when the watch became one by windows, in so many windows one after the other,
+/// all is watched again. One alone may have met a moment at which the program had lost its CPU.
+const QUIET: f64 = 10.0;
+const QUIET_WINDOWS: u32 = 3;
+
 /// Windows as they open and close.
 pub(super) struct Opening {
     windows: Windows,
     schedule: Schedule,
-    open_since: Option<Instant>,
-    /// From then on no requests are chosen.
-    finishing_since: Option<Instant>,
+    /// What watching all cost, where that is why there are windows, and completions a second then.
+    light: Option<(Light, f64)>,
+    /// Of the window that is open.
+    open: Option<Open>,
     /// How long requests were chosen in those that are over, and how long these finished then.
     choosing: Duration,
     finishing: Duration,
     opened: u64,
+    /// How many in a row were quiet.
+    quiet: u32,
+    /// How long those were that watched all.
+    whole: Duration,
+}
+
+#[derive(Clone, Copy)]
+struct Open {
+    since: Instant,
+    /// Completions up to there.
+    before: u64,
+    /// From then on no requests are chosen.
+    finishing_since: Option<Instant>,
+    is_whole: bool,
 }
 
 impl Opening {
     pub fn new(windows: Windows, now: Instant) -> Self {
-        let seed = recorder::now().monotonic_ns;
+        Opening::of(windows, Schedule::new(windows, now, recorder::now().monotonic_ns))
+    }
+
+    /// Of a watch that watched all since it began, and goes on by windows from now.
+    pub fn instead(light: Light, began: Instant, watch: &Watch<'_>) -> Self {
+        let mut opening = Opening::of(light.windows, Schedule::whole(began, recorder::now().monotonic_ns));
+        opening.opened = 1;
+        opening.open = Some(Open { since: began, before: 0, finishing_since: None, is_whole: true });
+        opening.close_whole(light, watch);
+        opening
+    }
+
+    fn of(windows: Windows, schedule: Schedule) -> Self {
         Opening {
             windows,
-            schedule: Schedule::new(windows, now, seed),
-            open_since: None,
-            finishing_since: None,
+            schedule,
+            light: None,
+            open: None,
             choosing: Duration::ZERO,
             finishing: Duration::ZERO,
             opened: 0,
+            quiet: 0,
+            whole: Duration::ZERO,
         }
+    }
+
+    /// All is watched now.
+    pub fn is_whole(&self) -> bool {
+        self.schedule.is_whole()
+    }
+
+    /// All was watched, and from now on there are windows.
+    pub fn close_whole(&mut self, light: Light, watch: &Watch<'_>) {
+        let now = Instant::now();
+        let rate = self.open.map_or(0.0, |open| rate(open, now, watch));
+        self.windows = light.windows;
+        self.quiet = 0;
+        // What it cost when it was measured first stays.
+        let first = self.light.map_or(light, |(first, _)| first);
+        self.light = Some((Light { cost: first.cost, ..light }, rate));
+        self.schedule.close(light.windows, now);
     }
 
     /// Does what is due. Whether a window is about to close.
@@ -41,20 +93,25 @@ impl Opening {
         let unfinished = if self.schedule.is_finishing() { watch.finish_window() } else { 0 };
         match self.schedule.step(Instant::now(), unfinished) {
             Some(Step::Open) => {
+                let before = watch.completions();
                 watch.open_window()?;
                 let now = Instant::now();
                 self.schedule.opened(now);
-                self.open_since = Some(now);
+                self.open = Some(Open { since: now, before, finishing_since: None, is_whole: false });
                 self.opened += 1;
+            }
+            Some(Step::Finish) if self.stays_quiet(watch) => {
+                self.schedule.stay();
+                self.open.iter_mut().for_each(|open| open.is_whole = true);
             }
             Some(Step::Finish) => {
                 watch.finish_window();
-                self.finishing_since = Some(Instant::now());
+                self.open.iter_mut().for_each(|open| open.finishing_since = Some(Instant::now()));
             }
             Some(Step::Close) => self.close(watch)?,
             None => {}
         }
-        Ok(self.open_since.is_some() && self.schedule.rest(Instant::now()) <= PERIOD)
+        Ok(self.open.is_some() && self.schedule.rest(Instant::now()) <= PERIOD)
     }
 
     /// How long nothing is to be done.
@@ -62,32 +119,56 @@ impl Opening {
         self.schedule.rest(Instant::now())
     }
 
+    /// The program does so little now that all of it can be watched.
+    fn stays_quiet(&mut self, watch: &Watch<'_>) -> bool {
+        let Some(((_, busy), open)) = self.light.zip(self.open) else { return false };
+        let is_quiet = !open.is_whole && rate(open, Instant::now(), watch) * QUIET < busy;
+        self.quiet = if is_quiet { self.quiet + 1 } else { 0 };
+        self.quiet >= QUIET_WINDOWS
+    }
+
     fn close(&mut self, watch: &mut Watch<'_>) -> Result<()> {
-        if let Some(since) = self.open_since.take() {
+        if let Some(open) = self.open.take() {
             let now = Instant::now();
             // One that the watch's end closes need not finish.
-            let finishes = self.finishing_since.take().unwrap_or(now);
-            self.choosing += finishes - since;
+            let finishes = open.finishing_since.unwrap_or(now);
+            self.choosing += finishes - open.since;
             self.finishing += now - finishes;
+            if open.is_whole {
+                self.whole += now - open.since;
+            }
         }
         watch.close_window()
     }
 
     /// What there was of them.
     pub fn end(mut self, watch: &mut Watch<'_>, began: Instant) -> Result<trace_record::Windows> {
-        if self.open_since.is_some() {
+        if self.open.is_some() {
             self.close(watch)?;
         }
+        let span = began.elapsed();
+        let light = self.light.map(|(light, _)| light);
         let windows = trace_record::Windows {
             open_ns: self.windows.open.as_nanos() as u64,
             period_ns: self.windows.period.as_nanos() as u64,
             opened: self.opened,
-            span_ns: began.elapsed().as_nanos() as u64,
+            span_ns: span.as_nanos() as u64,
             choosing_ns: Some(self.choosing.as_nanos() as u64),
             finishing_ns: Some(self.finishing.as_nanos() as u64),
+            whole_ns: light.map(|_| self.whole.as_nanos() as u64),
+            cost: light.map(|light| light.cost),
+            posted: None,
+            posted_is_all: None,
+            user_ns: None,
+            system_ns: None,
         };
         Ok(windows)
     }
+}
+
+/// Completions a second in a window so far.
+fn rate(open: Open, now: Instant, watch: &Watch<'_>) -> f64 {
+    (watch.completions() - open.before) as f64 / (now - open.since).as_secs_f64().max(1e-3)
 }
 
 /// What /proc says is of all the time, and is left out beside counts that are not.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::cpu::own_cpu;
 use super::opening::Opening;
+use super::price::Price;
 use super::taking::{PERIOD, take};
 use super::terms::{Extra, How, News, Progress, Stop, Until};
 use super::watched::{Watched, follow, still_there, subject, whose_numbers};
@@ -28,6 +29,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two tellings of the counts.
 const COUNTS: Duration = Duration::from_millis(500);
 
+/// The counters of all rings are read so often while there are windows.
+const RINGS: Duration = Duration::from_secs(1);
+
 /// What a span consists of while it lasts. The probes go before those whom they watch.
 pub(super) struct Running<'room> {
     pub how: How,
@@ -44,6 +48,9 @@ pub(super) struct Running<'room> {
     pub files: Names,
     pub summary: Summary,
     pub windows: Option<Opening>,
+    price: Option<Price>,
+    /// When the counters of all rings were read last.
+    rings_read: Instant,
     pub recorder: Option<Recorder>,
     pub processes: Processes,
     pub sampler: Option<Sampler<'room>>,
@@ -120,6 +127,8 @@ impl<'room> Running<'room> {
             files: Names::new(Rc::clone(&how.numbers)),
             summary: Summary::new(how.choice),
             windows: how.windows.map(|windows| Opening::new(windows, began)),
+            price: how.light_after.map(|after| Price::after(after, began)),
+            rings_read: began,
             recorder,
             processes,
             sampler,
@@ -181,6 +190,7 @@ impl<'room> Running<'room> {
     }
 
     fn look(&mut self, extra: &Extra) -> Result<()> {
+        self.weigh()?;
         // First of all, since taking takes its time: a window that should have closed costs the watched.
         let closing = self.windows.as_mut().map(|windows| windows.turn(&mut self.watch)).transpose()?;
         self.watch.pace()?;
@@ -197,6 +207,31 @@ impl<'room> Running<'room> {
         if let Some(desk) = extra.metrics.as_ref().filter(|desk| desk.is_asked()) {
             let elapsed_ns = self.began.elapsed().as_nanos() as u64;
             desk.answer(metrics::record(self.watch.look()?, &self.summary, elapsed_ns, own_cpu()));
+        }
+        Ok(())
+    }
+
+    /// All is watched as long as that costs little.
+    fn weigh(&mut self) -> Result<()> {
+        let Some(price) = &mut self.price else { return Ok(()) };
+        match &mut self.windows {
+            Some(windows) if !windows.is_whole() => {
+                price.again(Instant::now());
+                if self.rings_read.elapsed() >= RINGS {
+                    self.processes.look(true);
+                    self.rings_read = Instant::now();
+                }
+            }
+            windows => {
+                let (watch, processes) = (&mut self.watch, &mut self.processes);
+                let Some(light) = price.turn(watch, processes, &self.watched, &self.how.numbers)? else {
+                    return Ok(());
+                };
+                match windows {
+                    None => *windows = Some(Opening::instead(light, self.began, watch)),
+                    Some(windows) => windows.close_whole(light, watch),
+                }
+            }
         }
         Ok(())
     }

@@ -31,6 +31,8 @@ pub struct How {
     pub until: Until,
     /// What costs much is looked at in windows while the program is busy.
     pub spare: bool,
+    /// So long all is watched, whatever that costs; after it, what costs the watched too much is watched by windows. `None`: to the end.
+    pub light_after: Option<Duration>,
     pub numbers: Rc<Numbers>,
 }
 

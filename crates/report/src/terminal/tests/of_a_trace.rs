@@ -216,16 +216,60 @@ fn windows_say_how_long_they_were_and_what_was_only_counted() {
         span_ns: 90_000_000_000,
         choosing_ns: Some(1_400_000_000),
         finishing_ns: Some(1_100_000_000),
+        whole_ns: None,
+        cost: None,
+        posted: None,
+        posted_is_all: None,
+        user_ns: Some(9_000_000_000),
+        system_ns: Some(18_000_000_000),
     });
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("1.40 s to choose requests, 1.10 s to finish them\n"), "{text}");
+    assert!(
+        text.contains(
+            "CPU          user 9.00 s (10 % of a CPU) · system 18.0 s (20 % of a CPU)\n             in all 90.0 s\n"
+        ),
+        "{text}"
+    );
     assert!(!text.contains("came later") && !text.contains("while requests were chosen"), "{text}");
     t.total.followed.came_later = Some(7_600);
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("7.60 k requests came later, while windows finished: counted, not\n"), "{text}");
     assert!(text.contains("io_uring_enter calls while requests were chosen"), "{text}");
+}
+
+#[test]
+fn a_watch_that_went_on_by_windows_says_since_when_and_why() {
+    let mut t = clean();
+    t.total.windows = Some(Windows {
+        open_ns: 150_000_000,
+        period_ns: 1_000_000_000,
+        opened: 51,
+        span_ns: 60_000_000_000,
+        choosing_ns: Some(17_400_000_000),
+        finishing_ns: Some(1_000_000),
+        whole_ns: Some(10_300_000_000),
+        cost: Some(0.13),
+        posted: Some(36_400_000),
+        posted_is_all: Some(true),
+        user_ns: Some(9_000_000_000),
+        system_ns: None,
+    });
+    for full in [true, false] {
+        let text = trace::screen(&t, full, PLAIN).to_string();
+        narrow(&text);
+        for part in [
+            "all of 10.3 s, then",
+            "50 windows of 150 ms",
+            "13 % of its CPU time",
+            "36.4 M completions in all, by the rings' own",
+            "--exact",
+        ] {
+            assert!(text.replace("\n             ", " ").contains(part), "{part}: {text}");
+        }
+    }
 }
 
 #[test]

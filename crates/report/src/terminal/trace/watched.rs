@@ -35,6 +35,23 @@ pub fn subject(t: &TraceRecord) -> Vec<String> {
 
 /// That it was watched by windows, and how long these were.
 fn windows(watched: &str, w: &Windows) -> Vec<String> {
+    let all = w.posted.map(|posted| {
+        let least = if w.posted_is_all == Some(false) { "at least " } else { "" };
+        format!("{least}{} completions in all, by the rings' own counters", count(posted as f64))
+    });
+    if let Some((whole, cost)) = w.whole_ns.zip(w.cost) {
+        let more = plural(w.opened.saturating_sub(1) as usize, "window");
+        let items = [
+            format!("for {watched} of {}: all that follows is of these alone", span(w.span_ns as f64)),
+            format!(
+                "all of {}, then {more} of {}, one a second, since watching all cost {} of its CPU time (--exact does all the same)",
+                span(whole as f64),
+                span(w.open_ns as f64),
+                percent(cost),
+            ),
+        ];
+        return items.into_iter().chain(all).collect();
+    }
     let asked = format!(
         "for {watched} in {} over {} ({} in each {}): all that follows is of these alone",
         plural(w.opened as usize, "window"),
@@ -45,7 +62,7 @@ fn windows(watched: &str, w: &Windows) -> Vec<String> {
     let parts = w.choosing_ns.zip(w.finishing_ns).map(|(choosing, finishing)| {
         format!("{} to choose requests, {} to finish them", span(choosing as f64), span(finishing as f64))
     });
-    [Some(asked), parts].into_iter().flatten().collect()
+    [Some(asked), parts, all].into_iter().flatten().collect()
 }
 
 pub fn processes(processes: &[ProcessRecord], more: u64) -> Vec<String> {
@@ -146,15 +163,21 @@ pub fn followed(total: &Total, overflows: u64) -> Vec<String> {
 }
 
 pub fn cpu(total: &Total) -> Vec<String> {
-    let of = |name: &str, ns: u64| match total.elapsed_ns {
+    // /proc tells of all the span, whatever the probes saw of it.
+    let (wall, user, system) = match total.windows {
+        Some(w) => (w.span_ns, w.user_ns, w.system_ns),
+        None => (total.elapsed_ns, total.cpu.user_ns, total.cpu.system_ns),
+    };
+    let of = |name: &str, ns: u64| match wall {
         0 => format!("{name}{}", span(ns as f64)),
         wall => format!("{name}{} ({} of a CPU)", span(ns as f64), percent(ns as f64 / wall as f64)),
     };
-    let (user, system) = (total.cpu.user_ns, total.cpu.system_ns);
-    match user.zip(system).map(|(user, system)| user + system) {
+    let of_all = total.windows.map(|w| format!("in all {}", span(w.span_ns as f64)));
+    let items: Vec<String> = match user.zip(system).map(|(user, system)| user + system) {
         Some(all) if all < SPLIT_NS => vec![of("", all), TOO_SHORT.into()],
         _ => [("user ", user), ("system ", system)]
             .map(|(name, ns)| ns.map_or(format!("{name}{UNKNOWN}"), |ns| of(name, ns)))
             .into(),
-    }
+    };
+    items.into_iter().chain(of_all).collect()
 }

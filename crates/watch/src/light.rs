@@ -1,0 +1,139 @@
+//! When a watch costs too much, and by which windows it goes on then. Pure: what was measured comes from the caller.
+
+use std::time::Duration;
+
+use crate::windows::Windows;
+use iotrail_probe::cost::Spent;
+
+/// Watching may cost this share of the CPU time of the watched.
+pub const MOST: f64 = 0.03;
+
+/// The windows are chosen for this one: to attach the probes and to take them out costs something too.
+const AIM: f64 = 0.02;
+
+/// What costs less than this share of one CPU is not worth windows, however little the watched use.
+const FELT: f64 = 0.005;
+
+const PERIOD: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_millis(250);
+
+/// Windows, and what watching all costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Light {
+    pub windows: Windows,
+    /// As a share of the CPU time that the watched use unwatched.
+    pub cost: f64,
+}
+
+/// Up to some moment, all growing.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Used {
+    pub spent: Spent,
+    /// Completions and CPU time of the watched.
+    pub completions: u64,
+    pub watched_ns: u64,
+    /// CPU time of all that ran; `None`: not known.
+    pub busy_ns: Option<u64>,
+}
+
+impl Used {
+    /// What the probes took from the watched since then. Of io_uring's events it is by completions; others come from whoever runs, as
+    /// long as he does.
+    fn taken_since(self, before: Used) -> f64 {
+        let since = |f: fn(Used) -> u64| f(self).saturating_sub(f(before)) as f64;
+        let part = |mine: f64, all: f64| if all > 0.0 { (mine / all).min(1.0) } else { 1.0 };
+        let of_requests = part(since(|u| u.completions), since(|u| u.spent.completions));
+        let busy = self.busy_ns.zip(before.busy_ns).map_or(0.0, |(now, before)| now.saturating_sub(before) as f64);
+        let of_others = part(since(|u| u.watched_ns), busy);
+        since(|u| u.spent.requests_ns) * of_requests + since(|u| u.spent.others_ns) * of_others
+    }
+}
+
+impl Light {
+    /// By which windows to go on after this span, if it cost the watched too much. `None`: all can be watched.
+    pub fn instead(before: Used, after: Used, span: Duration) -> Option<Self> {
+        let spent = after.taken_since(before);
+        let cost = spent / (after.watched_ns.saturating_sub(before.watched_ns) as f64 - spent).max(1.0);
+        if cost <= MOST || spent <= FELT * span.as_nanos() as f64 {
+            return None;
+        }
+        let open = PERIOD.mul_f64((AIM / cost).min(1.0)).clamp(SHORTEST, LONGEST);
+        // Whole milliseconds read better.
+        let open = Duration::from_millis(open.as_millis() as u64);
+        Some(Light { windows: Windows { open, period: PERIOD }, cost: cost.min(MOST_SAID) })
+    }
+}
+
+/// Where the probes ran longer than the watched, the share says no more.
+const MOST_SAID: f64 = 10.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    const BEFORE: Used = Used {
+        spent: Spent { requests_ns: 0, completions: 0, others_ns: 0 },
+        completions: 0,
+        watched_ns: 0,
+        busy_ns: Some(0),
+    };
+
+    /// A second in which all events and all completions were those of the watched.
+    fn alone(spent_ms: u64, watched_ms: u64) -> Used {
+        let spent = Spent { requests_ns: spent_ms * MS, completions: 1000, others_ns: 0 };
+        Used { spent, completions: 1000, watched_ns: watched_ms * MS, busy_ns: Some(watched_ms * MS) }
+    }
+
+    fn open_ms(spent_ms: u64, watched_ms: u64) -> Option<u128> {
+        let light = Light::instead(BEFORE, alone(spent_ms, watched_ms), Duration::from_secs(1))?;
+        Some(light.windows.open.as_millis())
+    }
+
+    #[test]
+    fn what_costs_three_hundredths_is_watched_whole() {
+        assert_eq!(open_ms(29, 1000), None);
+        assert_eq!(open_ms(30, 1000), Some(250), "4 % of what is left: a quarter of the time costs a hundredth");
+        assert_eq!(open_ms(115, 1000), Some(153), "13 %, as of a microsecond: two hundredths");
+        assert_eq!(open_ms(480, 1000), Some(21), "92 %");
+        assert_eq!(open_ms(900, 1000), Some(10), "nine times");
+    }
+
+    #[test]
+    fn what_nobody_feels_is_watched_whole() {
+        assert_eq!(open_ms(5, 20), None, "a quarter of next to nothing");
+        assert_eq!(open_ms(6, 20), Some(46));
+    }
+
+    #[test]
+    fn what_neighbours_make_the_probes_do_is_theirs() {
+        let cost = |after: Used| Light::instead(BEFORE, after, Duration::from_secs(1)).map(|light| light.cost);
+        // The watched has a fifth of the CPU time, and a tenth of the completions.
+        let spent = Spent { requests_ns: 100 * MS, completions: 10_000, others_ns: 100 * MS };
+        let one = Used { spent, completions: 1000, watched_ns: 330 * MS, busy_ns: Some(1650 * MS) };
+        assert_eq!(cost(one), Some(0.1), "a tenth of 100 ms and a fifth of 100 ms, of 300");
+        // Beside busy neighbours it does next to nothing.
+        let idle = Used { completions: 20, watched_ns: 20 * MS, busy_ns: Some(2000 * MS), ..one };
+        assert_eq!(cost(idle), None);
+        // Where that cannot be told all is taken for its own.
+        let unknown = Used { busy_ns: None, ..one };
+        assert_eq!(cost(unknown), Some(0.5));
+    }
+
+    #[test]
+    fn more_than_the_watched_used() {
+        let after = alone(50, 20);
+        let light = Light::instead(BEFORE, after, Duration::from_secs(1)).unwrap();
+        assert_eq!((light.windows.open.as_millis(), light.cost), (10, MOST_SAID));
+    }
+
+    #[test]
+    fn its_windows_are_ones_that_could_be_asked_for() {
+        for spent in [31, 80, 200, 500, 990] {
+            let open = open_ms(spent, 1000).unwrap();
+            assert_eq!(format!("{open}ms/1s").parse::<Windows>().map(|w| w.open.as_millis()), Ok(open));
+        }
+    }
+}
