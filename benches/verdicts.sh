@@ -10,7 +10,7 @@
 #         Three find it in 19 of 20 gates where runs vary by 4.5 % or less, five where they vary by 6.5 %. What all runs of the section varied by
 #         stands beside it, and of it what pieces of a single process vary by: the latter is the machine, and no ring or buffer mapped anew.
 # Coop    runs of `coop --quick` beside a neighbour that computes 0.3 s and reads 16 times 1 MiB in each second: the verdicts on the four cells
-#         that peek on the CPU without the disk's interrupt, where coop_taskrun is slower, and false differences of the 12 others. 3 minutes each.
+#         that peek on the CPU without the disk's interrupt, where coop_taskrun is slower, and false differences of the 12 others. 3 to 5 minutes each.
 #
 # With DISTURB=1 a neighbour computes in bursts, 30 % of the time, on the CPU of the load. Some twenty minutes each way, without coop.
 #
