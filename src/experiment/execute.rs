@@ -1,15 +1,18 @@
 //! The run itself: slot after slot, each measurement stored before the next one starts.
 
+mod beyond;
+
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use self::beyond::most_beyond;
+use self::beyond::{Beyond, is_disturbed};
 use super::cell::Measured;
 use super::enough::{Budget, narrow_enough};
 use super::load::Load;
 use super::plan::{Cell, Plan, difference};
 use super::schedule::{Slot, load_seed, order};
-use iotrail_answer::comparable::disturbances;
 use iotrail_answer::search::{self, State};
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::{Error, Kind, Result};
@@ -35,6 +38,8 @@ pub enum Step<'a> {
     Begins { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
     /// One that others disturbed begins once more.
     Again { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
+    /// Others disturb the machine throughout: there are `repeats` blocks, in place of the `of_plan` that were planned.
+    Added { planned: usize, repeats: u32, of_plan: u32 },
     /// Of a search: a block is over.
     Left { left: usize, leader: &'a str },
     /// The machine cannot do this cell; the run goes on without it.
@@ -141,12 +146,6 @@ fn with_seed(cell: &Cell, seed: u32) -> Cell {
     cell
 }
 
-/// Of the planned measurements, so many may be made once more since others disturbed them.
-pub const AGAIN: f64 = 0.5;
-
-/// And each so often at most.
-const TIMES: u32 = 2;
-
 /// What became of one slot.
 enum Made {
     Kept {
@@ -163,61 +162,31 @@ struct Slots<'e, 'a> {
     untestable: HashSet<u32>,
     last_reason: Option<Error>,
     done: usize,
+    planned: usize,
     measured_any: bool,
     /// Slots of this block that were disturbed, with how often.
     disturbed: Vec<(Slot, u32)>,
-    /// Measurements that may still be made again.
-    again: usize,
+    beyond: Beyond,
 }
 
 fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
     let (plan, started) = (execution.plan, execution.started);
     let done = started.planned - started.slots.len();
-    let budget = Budget::new(plan.searches().map(|s| s.budget_s).or(plan.stop.as_ref().and_then(|s| s.budget_s)));
-    // The first one may be what is left of a block that was interrupted: it is measured whatever is enough.
-    let (mut block, mut blocks) = (started.slots.first().map(|s| s.repeat), 0);
+    let record = execution.store.load(started.run)?.unwrap_or_else(|| plan.record(started.seed, 0));
     let mut slots = Slots {
-        again: (AGAIN * started.slots.len() as f64) as usize,
+        beyond: Beyond::new(started.planned, plan, &record),
         e: execution,
         untestable: HashSet::new(),
         last_reason: None,
         done,
+        planned: started.planned,
         measured_any: done > 0,
         disturbed: Vec::new(),
     };
-    let mut search = slots.search()?;
-    for slot in &started.slots {
-        if block != Some(slot.repeat) {
-            if let Some(outcome) = slots.once_more()? {
-                return Ok(outcome);
-            }
-            search = slots.search()?;
-            blocks += u32::from(search.is_some());
-            if search.is_some() && !budget.has_room(blocks) {
-                break;
-            }
-            if let Some(rule) = plan.stop.as_ref() {
-                blocks += 1;
-                if slot.repeat > rule.at_least && is_enough(slots.e.store, started.run, rule, budget.has_room(blocks))?
-                {
-                    break;
-                }
-            }
-        }
-        block = Some(slot.repeat);
-        if let Some(state) = &search {
-            if state.ended.is_some() {
-                break;
-            }
-            if !slots.is_left(state, slot.cell) {
-                continue;
-            }
-        }
-        if let Some(outcome) = slots.first(*slot)? {
-            return Ok(outcome);
-        }
+    if let Some(outcome) = slots.planned()? {
+        return Ok(outcome);
     }
-    if let Some(outcome) = slots.once_more()? {
+    if let Some(outcome) = slots.added()? {
         return Ok(outcome);
     }
     let Slots { last_reason, measured_any, .. } = slots;
@@ -229,6 +198,48 @@ fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
 }
 
 impl Slots<'_, '_> {
+    /// The planned blocks, as far as a stopping rule or a search lets them. `Some`: the run ends here.
+    fn planned(&mut self) -> Result<Option<Outcome>> {
+        let (plan, started) = (self.e.plan, self.e.started);
+        let budget = Budget::new(plan.searches().map(|s| s.budget_s).or(plan.stop.as_ref().and_then(|s| s.budget_s)));
+        // The first one may be what is left of a block that was interrupted: it is measured whatever is enough.
+        let (mut block, mut blocks) = (started.slots.first().map(|s| s.repeat), 0);
+        let mut search = self.search()?;
+        for slot in &started.slots {
+            if block != Some(slot.repeat) {
+                if let Some(outcome) = self.once_more()? {
+                    return Ok(Some(outcome));
+                }
+                search = self.search()?;
+                blocks += u32::from(search.is_some());
+                if search.is_some() && !budget.has_room(blocks) {
+                    break;
+                }
+                if let Some(rule) = plan.stop.as_ref() {
+                    blocks += 1;
+                    if slot.repeat > rule.at_least
+                        && is_enough(self.e.store, started.run, rule, budget.has_room(blocks))?
+                    {
+                        break;
+                    }
+                }
+            }
+            block = Some(slot.repeat);
+            if let Some(state) = &search {
+                if state.ended.is_some() {
+                    break;
+                }
+                if !self.is_left(state, slot.cell) {
+                    continue;
+                }
+            }
+            if let Some(outcome) = self.first(*slot)? {
+                return Ok(Some(outcome));
+            }
+        }
+        self.once_more()
+    }
+
     /// Who is left of a search; `None`: nothing is searched for.
     fn search(&mut self) -> Result<Option<State>> {
         let Execution { plan, started, store, tell, .. } = &mut *self.e;
@@ -272,13 +283,16 @@ impl Slots<'_, '_> {
         while !disturbed.is_empty() {
             let mut still = Vec::new();
             for (slot, times) in disturbed {
-                if self.again == 0 || self.untestable.contains(&slot.cell) {
+                if !self.beyond.again(times) || self.untestable.contains(&slot.cell) {
                     continue;
                 }
-                self.again -= 1;
                 match self.measure(slot, times)? {
-                    Made::Kept { disturbed: true } if times < TIMES => still.push((slot, times + 1)),
-                    Made::Kept { .. } => {}
+                    Made::Kept { disturbed } => {
+                        self.beyond.take(disturbed);
+                        if disturbed {
+                            still.push((slot, times + 1));
+                        }
+                    }
                     // The measurement that is there stands.
                     Made::Untestable(_) => {}
                     Made::Ends(outcome) => return Ok(Some(outcome)),
@@ -299,15 +313,15 @@ impl Slots<'_, '_> {
             return Ok(Made::Kept { disturbed: false });
         };
         match thrown_away {
-            0 => tell(Step::Begins { done: self.done, planned: started.planned, repeat: slot.repeat, cell }),
-            _ => tell(Step::Again { done: self.done, planned: started.planned, repeat: slot.repeat, cell }),
+            0 => tell(Step::Begins { done: self.done, planned: self.planned, repeat: slot.repeat, cell }),
+            _ => tell(Step::Again { done: self.done, planned: self.planned, repeat: slot.repeat, cell }),
         }
         match measure(&with_seed(cell, load_seed(started.seed, slot.repeat))) {
             // What ends early measured a shorter run than the others.
             Ok(measured) if measured.interrupted => Ok(Made::Ends(Outcome::Interrupted)),
             Ok(measured) => {
                 let m = Measurement { thrown_away, ..measured.measurement };
-                let disturbed = !disturbances(&m).is_empty();
+                let disturbed = is_disturbed(&m);
                 match thrown_away {
                     0 => store.save(started.run, slot.cell, slot.repeat, &m, &measured.histogram)?,
                     _ => store.replace(started.run, slot.cell, slot.repeat, &m, &measured.histogram)?,

@@ -78,7 +78,7 @@ pub struct RunRecord {
     pub quick: bool,
     /// Seed (32 bits) of the order of the cells.
     pub seed: u32,
-    /// Measurements planned for each cell; with `stop`, at most.
+    /// Measurements planned for each cell; with `stop`, at most. Where others disturbed the machine throughout, there are more.
     pub repeats: u32,
     /// The stopping rule; null: none.
     #[serde(default)]
@@ -239,11 +239,23 @@ impl RunRecord {
         if self.corruption.is_none() && self.stop.is_some() && self.finished_unix_s.is_some() {
             return self.done();
         }
+        // Blocks may have been added.
+        let repeats = self.blocks().max(self.repeats as usize);
         let of_cell = |c: &CellRecord| match c.untestable {
-            None => self.repeats as usize,
+            None => repeats,
             Some(_) => c.measurements.len(),
         };
         self.cells.iter().map(of_cell).sum()
+    }
+
+    /// Repeats of the cell that has most.
+    pub fn blocks(&self) -> usize {
+        self.cells.iter().map(|c| c.measurements.len()).max().unwrap_or(0)
+    }
+
+    /// Blocks that were added to those of the plan, since others disturbed the machine throughout.
+    pub fn added_blocks(&self) -> usize {
+        self.blocks().saturating_sub(self.repeats as usize)
     }
 
     /// All that were made, cell by cell, those of the control arm among them.

@@ -5,7 +5,8 @@
 //! **What is taken of each draw.** Of pairs of numbers, the middle of their ratios: the median over all ratios, and over the
 //! geometric means of all two of them (Hodges and Lehmann's estimate, on logarithms). What drifts falls on both arms of a pair and
 //! cancels in its ratio; a ratio of the arms' medians would take the two from different blocks, and under drift more repeats would
-//! not make it surer. Of unpaired numbers, the ratio of the medians. Of latencies, the ratio of a quantile of the drawn repeats'
+//! not make it surer. Of unpaired numbers, each side has such a middle of its own; of five and fewer, the means of their
+//! logarithms are compared, and nothing is drawn ([`apart()`]). Of latencies, the ratio of a quantile of the drawn repeats'
 //! merged histograms.
 //!
 //! **The interval.** The spread of what the draws give, s, on logarithms, is the standard error, once it is made √(n/(n−1)) times
@@ -23,11 +24,13 @@
 //! **Cost.** 2,000 draws, each a bisection: of n pairs of numbers among their n²/2 ratios, with a walk along the pairs at each step; of n
 //! histograms, with 2n sums at each.
 
+mod apart;
 mod median;
 mod merged;
 mod pairs;
 mod statistic;
 
+pub use self::apart::apart;
 pub use self::median::Median;
 pub use self::merged::{Counts, MergedQuantile};
 use self::pairs::PairRatios;
@@ -101,9 +104,7 @@ pub fn unpaired(a: &impl Statistic, b: &impl Statistic) -> Ratio {
     let of_a = draws(&mut random, n, |times| a.log(times));
     let of_b = draws(&mut random, m, |times| b.log(times));
     let (in_a, in_b) = ((deviation(&of_a) * inflated(n)).powi(2), (deviation(&of_b) * inflated(m)).powi(2));
-    // Welch and Satterthwaite.
-    let df = (in_a + in_b).powi(2) / (in_a.powi(2) / (n as f64 - 1.0) + in_b.powi(2) / (m as f64 - 1.0));
-    let df = if df.is_finite() { df } else { (n + m - 2) as f64 };
+    let df = student::welch(in_a, n, in_b, m);
     let logs = of_a.iter().zip(&of_b).map(|(a, b)| b - a).collect();
     let resolution = a.resolution().max(b.resolution());
     Ratio { ratio: measured.exp(), interval: Some(interval(measured, logs, (in_a + in_b).sqrt(), df, resolution)) }

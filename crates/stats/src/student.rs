@@ -33,9 +33,13 @@ pub fn mean_is_0(values: &[f64]) -> Option<f64> {
 /// How often two groups like these have means as far apart, where theirs are the same (Welch).
 pub fn means_are_the_same(a: &[f64], b: &[f64]) -> Option<f64> {
     let ((mean_a, a2), (mean_b, b2)) = mean_and_error2(a).zip(mean_and_error2(b))?;
-    let df = (a2 + b2).powi(2) / (a2.powi(2) / (a.len() as f64 - 1.0) + b2.powi(2) / (b.len() as f64 - 1.0));
-    let df = if df.is_finite() { df } else { (a.len() + b.len() - 2) as f64 };
-    Some(strays(mean_b - mean_a, a2 + b2, df))
+    Some(strays(mean_b - mean_a, a2 + b2, welch(a2, a.len(), b2, b.len())))
+}
+
+/// Degrees of freedom (Welch and Satterthwaite) of the difference of two means, by the squares of their standard errors.
+pub(crate) fn welch(a2: f64, n: usize, b2: f64, m: usize) -> f64 {
+    let df = (a2 + b2).powi(2) / (a2.powi(2) / (n as f64 - 1.0) + b2.powi(2) / (m as f64 - 1.0));
+    if df.is_finite() { df } else { (n + m - 2) as f64 }
 }
 
 fn strays(off: f64, error2: f64, df: f64) -> f64 {

@@ -196,9 +196,10 @@ impl Store {
             let Ok(at) = list.binary_search_by_key(&run, |r: &RunSummary| r.run) else { continue };
             list[at].corruption = Some(self.read_json(&text, run)?);
         }
-        for run in list.iter_mut().filter(|r| r.finished_unix_s.is_some() && r.corruption.is_none()) {
-            // It may have ended before its last block, by its stopping rule.
-            run.planned = run.done;
+        for run in &mut list {
+            // It may have ended before its last block, by its stopping rule; or blocks were added.
+            let is_whole = run.finished_unix_s.is_some() && run.corruption.is_none();
+            run.planned = if is_whole { run.done } else { run.planned.max(run.done) };
         }
         Ok(list)
     }

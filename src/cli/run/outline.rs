@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::progress::minutes;
 use std::time::Duration;
 
-use crate::experiment::execute::AGAIN;
+use crate::experiment::execute::most_beyond;
 use crate::experiment::load::Kind;
 use crate::experiment::plan::{Cell, Plan};
 use crate::experiment::schedule::{Slot, order};
@@ -98,8 +98,8 @@ fn time(plan: &Plan) -> String {
         true => minutes(estimate.stated),
         false => format!("{} to {}", minutes(estimate.least), minutes(estimate.stated)),
     };
-    let mut parts = vec![format!("about {stated}")];
-    parts.push(format!("up to {} % more where others disturb measurements", AGAIN * 100.0));
+    let most = minutes(most(plan, estimate.stated));
+    let mut parts = vec![format!("about {stated} (at most {most} if disturbed)")];
     if estimate.counted_ios > 0 {
         let what = if plan.kind == Kind::Net { "requests" } else { "I/Os" };
         parts.push(format!("what {} {what} take", count(estimate.counted_ios as f64)));
@@ -108,6 +108,11 @@ fn time(plan: &Plan) -> String {
         parts.push("the time to make the target if it is not there".into());
     }
     parts.join(", and ")
+}
+
+/// With all that may be measured beyond the plan.
+fn most(plan: &Plan, stated: Duration) -> Duration {
+    stated.mul_f64(1.0 + most_beyond(plan))
 }
 
 fn json(plan: &Plan, seed: u32) -> Value {
@@ -135,7 +140,7 @@ fn json(plan: &Plan, seed: u32) -> Value {
         "order": slots,
         "estimated_s": estimate.stated.as_secs_f64(),
         "estimated_least_s": estimate.least.as_secs_f64(),
-        "estimated_most_s": estimate.stated.as_secs_f64() * (1.0 + AGAIN),
+        "estimated_most_s": most(plan, estimate.stated).as_secs_f64(),
         "estimated_without_ios": estimate.counted_ios,
     })
 }

@@ -69,6 +69,13 @@ impl Progress {
                 ));
                 self.bar.tick();
             }
+            Step::Added { planned, repeats, of_plan } => {
+                self.bar.set_length(*planned as u64);
+                let text = format!(
+                    "other work disturbs most of what is measured again: {repeats} repeats of each cell in place of {of_plan}"
+                );
+                self.bar.suspend(|| say(&text));
+            }
             Step::Left { left, leader } => {
                 self.search = Some(format!("{left} candidates left, {} leads · ", sanitise(leader)));
             }

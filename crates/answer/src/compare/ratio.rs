@@ -4,7 +4,7 @@ use super::metric::Metric;
 use super::side::Side;
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::Comparison;
-use iotrail_stats::bootstrap::{Counts, FEWEST, Median, MergedQuantile, Ratio, paired, paired_quantiles, unpaired};
+use iotrail_stats::bootstrap::{Counts, FEWEST, MergedQuantile, Ratio, apart, paired, paired_quantiles, unpaired};
 use iotrail_stats::middle::median;
 use iotrail_stats::student;
 
@@ -70,7 +70,7 @@ pub(super) fn ratio(
     let (of_a, of_b) = (of_runs(a)?, of_runs(b)?);
     let ratio = match interleaved {
         true => paired(&of_a, &of_b),
-        false => Median::new(&of_a).zip(Median::new(&of_b)).map(|(a, b)| unpaired(&a, &b)),
+        false => apart(&of_a, &of_b),
     };
     ratio.map(|r| (r, how)).ok_or(Unknown::HasZeros)
 }

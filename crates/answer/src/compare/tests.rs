@@ -94,24 +94,31 @@ fn one_pair_has_no_interval_and_says_so() {
 
 #[test]
 fn another_load_than_was_asked_for_forbids_the_verdict_and_a_disturbance_costs_a_pair() {
-    let (a, mut b) = (measured(&A), measured(&times(1.5)));
+    let of_six = |of: Vec<f64>| measured(&[of.as_slice(), &of[..1]].concat());
+    let (a, mut b) = (of_six(A.to_vec()), of_six(times(1.5).to_vec()));
     let warned = |code: &str| vec![Warning::new(code, "something was", "")];
     (b[1].warnings, b[3].warnings) = (warned("not_granted"), warned("not_granted"));
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
     assert_eq!((c.verdict, c.p), (Verdict::NotComparable, None));
-    assert_eq!(c.reasons, ["b, 2 of 5 measurements: something was"]);
+    assert_eq!(c.reasons, ["b, 2 of 6 measurements: something was"]);
     assert!(c.ratio.is_some_and(|r| (r - 1.5).abs() < 0.01));
     // Noise is never that. Pairs are left out by what was seen of the machine, while enough are left.
     (b[1].warnings, b[3].warnings) = (warned("steal"), warned("steal"));
     b[3].thrown_away = 2;
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
-    assert_eq!((c.verdict, c.pairs), (Verdict::Faster, 3));
-    assert_eq!(c.disturbed, Disturbed { measurements: 10, repeated: 1, left_out: 2, counted: 0 });
-    let said = "2 of 5 pairs were disturbed and are left out; 1 were measured again: something was, and 1 more such";
+    assert_eq!((c.verdict, c.pairs), (Verdict::Faster, 4));
+    assert_eq!(c.disturbed, Disturbed { measurements: 12, repeated: 1, left_out: 2, counted: 0 });
+    let said = "2 of 6 pairs were disturbed and are left out; 1 were measured again: something was, and 1 more such";
     assert_eq!(c.reasons, [said]);
     b[0].warnings = warned("steal");
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
-    assert_eq!((c.verdict, c.pairs, c.disturbed.counted), (Verdict::Faster, 5, 3), "too few would be left: all count");
+    assert_eq!((c.verdict, c.pairs, c.disturbed.counted), (Verdict::Faster, 6, 3), "too few would be left: all count");
+    // Of four pairs one may go, of five as well, and of five no second one.
+    for (all, bad, left) in [(4, 1, 3), (4, 2, 4), (5, 1, 4), (5, 2, 5)] {
+        b.iter_mut().enumerate().for_each(|(i, m)| m.warnings = if i < bad { warned("steal") } else { Vec::new() });
+        let c = compare(Metric::Iops, &side("a", &a[..all]), &side("b", &b[..all]), true, None);
+        assert_eq!((c.pairs, c.disturbed.left_out), (left, all - left), "{bad} of {all}");
+    }
     // A warning that is no such reason is none.
     b.iter_mut().for_each(|m| m.warnings = vec![Warning::new("virtual-machine", "it is one", "")]);
     assert_eq!(compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None).verdict, Verdict::Faster);

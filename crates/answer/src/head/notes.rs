@@ -34,6 +34,7 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
         notes.push(format!("{} not testable here: {reason}", plural(cells, "cell")));
     }
     notes.extend(disturbed(run));
+    notes.extend(added(run));
     let all = || run.measurements();
     match all().filter(|m| m.probe.mode == "off").count() {
         0 => {}
@@ -75,6 +76,17 @@ fn disturbed(run: &RunRecord) -> Option<String> {
             "other work disturbed {touched} of {}: {left_out} of {} left out{counted}",
             plural(all.len(), "comparison"),
             plural(pairs, "pair")
+        )
+    })
+}
+
+/// Blocks that the plan did not have.
+fn added(run: &RunRecord) -> Option<String> {
+    (run.added_blocks() > 0).then(|| {
+        format!(
+            "{} planned for each cell, {} made: most of what was measured again was disturbed again",
+            plural(run.repeats as usize, "repeat"),
+            run.blocks()
         )
     })
 }

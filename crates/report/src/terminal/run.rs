@@ -85,8 +85,11 @@ fn plan(out: &mut Screen, run: &RunRecord) {
     let mut state = vec![
         format!("{} of {} measurements", run.done(), run.planned()),
         match (&run.stop, run.finished_unix_s) {
+            (None, _) if run.added_blocks() > 0 => {
+                format!("{} of each cell ({} planned)", plural(run.blocks(), "repeat"), run.repeats)
+            }
             (None, _) => format!("{} of each cell", plural(run.repeats as usize, "repeat")),
-            (Some(_), Some(_)) => format!("{} of each cell", plural(blocks(run), "repeat")),
+            (Some(_), Some(_)) => format!("{} of each cell", plural(run.blocks(), "repeat")),
             (Some(_), None) => format!("{} of each cell at most", plural(run.repeats as usize, "repeat")),
         },
         format!("seed {}", run.seed),
@@ -123,11 +126,6 @@ fn of_target(m: &Measurement) -> Vec<String> {
     facts.extend(t.device.as_ref().map(|d| format!("{on}{d}")));
     facts.extend(t.interrupts.iter().map(|i| format!("interrupt {i}")));
     facts
-}
-
-/// Repeats of the cell that has most.
-fn blocks(run: &RunRecord) -> usize {
-    run.cells.iter().map(|c| c.measurements.len()).max().unwrap_or(0)
 }
 
 /// Each one, and whether it was met.

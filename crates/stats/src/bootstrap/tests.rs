@@ -123,12 +123,47 @@ fn intervals_of_measured_loads_hold_the_true_ratio_in_95_percent() {
 
 #[test]
 fn apart_as_well() {
-    for n in [2, 5, 12] {
+    for n in [2, 3, 5, 6, 12] {
         for (name, made) in WORLDS {
-            let missed = misses(made, n, two_medians, TRIALS);
-            assert!(missed <= at_most(0.05), "{missed} of {n} repeats, {name}");
+            for (how, compare) in [("medians", two_medians as fn(&[f64], &[f64]) -> _), ("apart", apart)] {
+                let missed = misses(made, n, compare, TRIALS);
+                assert!(missed <= at_most(0.05), "{missed} of {n} repeats, {name}, {how}");
+            }
         }
     }
+}
+
+/// How often `n` runs a side that vary by `spread` find 20 % more.
+fn found(n: usize, spread: f64) -> f64 {
+    let mut w = World::new(n as u64);
+    let mut side = |middle: f64| (0..n).map(|_| middle * (spread * w.random.normal()).exp()).collect::<Vec<f64>>();
+    let finds = (0..1000).filter(|_| apart(&side(1.0), &side(1.2)).unwrap().interval.unwrap().lo > 1.0);
+    finds.count() as f64 / 1000.0
+}
+
+#[test]
+fn three_runs_a_side_find_a_fifth_where_runs_vary_by_4_percent() {
+    let all = [(3, 0.04), (3, 0.065), (5, 0.065), (6, 0.065), (8, 0.075)].map(|(n, spread)| found(n, spread));
+    eprintln!("{all:?}");
+    assert!(all[0] > 0.96, "{all:?}");
+    assert!((0.6..0.8).contains(&all[1]), "{all:?}");
+    assert!(all[2..].iter().all(|found| *found > 0.94), "{all:?}");
+}
+
+#[test]
+fn few_runs_are_judged_by_their_means() {
+    // Of the logarithms: 0, 2, 4 against 10, 12, 14; variances 4 and 4, so the error is √(8/3), and t of 4 degrees 2.776.
+    let of = |logs: [f64; 3]| logs.map(f64::exp);
+    let i = apart(&of([0.0, 2.0, 4.0]), &of([10.0, 12.0, 14.0])).unwrap();
+    let near = |x: f64, y: f64| (x.ln() - y).abs() < 1e-3;
+    assert!(near(i.ratio, 10.0) && near(i.interval.unwrap().lo, 10.0 - 2.7764 * (8.0_f64 / 3.0).sqrt()), "{i:?}");
+    assert!(near(i.interval.unwrap().hi, 10.0 + 2.7764 * (8.0_f64 / 3.0).sqrt()), "{i:?}");
+    // A side that varies far more leaves two degrees: 4.303.
+    let i = apart(&[1.0; 3], &of([10.0, 12.0, 14.0])).unwrap().interval.unwrap();
+    assert!(near(i.lo, 12.0 - 4.3027 * (4.0_f64 / 3.0).sqrt()), "{i:?}");
+    let same = apart(&[1.0; 3], &[1.0; 3]).unwrap();
+    assert_eq!((same.ratio, same.interval.map(|i| (i.lo, i.hi, i.p))), (1.0, Some((1.0, 1.0, 1.0))));
+    assert!(apart(&[1.0, 0.0], &[1.0]).is_none() && apart(&[], &[1.0]).is_none());
 }
 
 #[test]

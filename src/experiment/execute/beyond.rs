@@ -1,0 +1,134 @@
+//! What is measured beyond the plan, since others disturbed what was planned.
+//!
+//! A measurement that was disturbed is made again. Where most of those are disturbed again, others disturb the machine throughout:
+//! nothing more is made again then, and whole blocks are added behind the last. All is decided by what was seen of the machine,
+//! never by a result; and by what the store holds, so that a resumed run decides as the whole one had.
+
+use std::collections::HashSet;
+
+use super::{Execution, Outcome, Slots, Step};
+use crate::experiment::plan::Plan;
+use crate::experiment::schedule::{Slot, order};
+use iotrail_answer::comparable::disturbances;
+use iotrail_base::error::Result;
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::run_record::RunRecord;
+
+/// Of the planned measurements, so many may be made beyond them.
+const SHARE: f64 = 0.5;
+
+/// Of what is left of that, the last block takes what is missing of it: no more than such a part of a block.
+const MISSING: f64 = 0.25;
+
+/// One measurement is made again so often at most.
+const TIMES: u32 = 2;
+
+/// Measurements made again that tell whether it is in vain: as many of the share, within these limits.
+const TELLS: (usize, usize, f64) = (3, 8, 1.0 / 12.0);
+
+/// Blocks are added where more than such a part of what was planned is disturbed in the end: a single burst may have spoilt the few
+/// that told.
+const MANY: f64 = 0.25;
+
+/// What is made beyond the plan, so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Beyond {
+    /// Measurements that may be made again, or as many in whole blocks.
+    share: usize,
+    again: usize,
+    /// Of those, disturbed again.
+    in_vain: usize,
+    /// A search has no use for a disturbed measurement, and makes it again whatever that costs.
+    gives_up: bool,
+}
+
+impl Beyond {
+    pub fn new(planned: usize, plan: &Plan, record: &RunRecord) -> Self {
+        let gives_up = plan.searches().is_none();
+        let mut beyond = Self { share: (SHARE * planned as f64) as usize, again: 0, in_vain: 0, gives_up };
+        for m in record.measurements().filter(|m| m.thrown_away > 0) {
+            // Each but the last was disturbed: why else was it made again.
+            beyond.again += m.thrown_away as usize;
+            beyond.in_vain += m.thrown_away as usize - 1 + usize::from(is_disturbed(m));
+        }
+        beyond
+    }
+
+    /// One more was made again.
+    pub fn take(&mut self, disturbed: bool) {
+        self.again += 1;
+        self.in_vain += usize::from(disturbed);
+    }
+
+    /// Whether a measurement that was made `times` times is made once more.
+    pub fn again(&self, times: u32) -> bool {
+        times <= TIMES && self.again < self.share && !self.is_in_vain()
+    }
+
+    fn is_in_vain(&self) -> bool {
+        let (least, most, part) = TELLS;
+        let tells = ((part * self.share as f64) as usize).clamp(least, most);
+        self.gives_up && self.again >= tells && 2 * self.in_vain > self.again
+    }
+
+    /// Whole blocks of so many cells in place of what would have been made again.
+    fn blocks(&self, cells: usize) -> u32 {
+        if !self.is_in_vain() || cells == 0 {
+            return 0;
+        }
+        let left = self.share.saturating_sub(self.again) + (MISSING * cells as f64) as usize;
+        u32::try_from(left / cells).unwrap_or(0)
+    }
+}
+
+/// The most that is measured beyond a plan, as a share of it.
+pub fn most_beyond(plan: &Plan) -> f64 {
+    let blocks = f64::from(plan.repeats.max(1));
+    let adds_blocks = may_add(plan) && (SHARE * blocks + MISSING).floor() >= 1.0;
+    SHARE + if adds_blocks { MISSING / blocks } else { 0.0 }
+}
+
+/// A stopping rule and a search decide by themselves when enough was measured, and a confirmation has the blocks that its search promised.
+fn may_add(plan: &Plan) -> bool {
+    plan.stop.is_none() && plan.search.is_none()
+}
+
+pub(super) fn is_disturbed(m: &Measurement) -> bool {
+    !disturbances(m).is_empty()
+}
+
+/// Whether much of the first `repeats` of all cells is disturbed.
+fn is_much_disturbed(record: &RunRecord, repeats: u32) -> bool {
+    let planned = || record.cells.iter().flat_map(|c| c.measurements.iter().take(repeats as usize));
+    planned().filter(|m| is_disturbed(m)).count() as f64 > MANY * planned().count() as f64
+}
+
+impl Slots<'_, '_> {
+    /// The blocks behind the planned ones. `Some`: the run ends here.
+    pub(super) fn added(&mut self) -> Result<Option<Outcome>> {
+        let Execution { plan, started, store, tell, .. } = &mut *self.e;
+        let Some(record) = store.load(started.run)?.filter(|_| may_add(plan)) else { return Ok(None) };
+        let cells: Vec<u32> = plan.testable().map(|c| c.number).collect();
+        let blocks = self.beyond.blocks(cells.len());
+        if blocks == 0 || !is_much_disturbed(&record, plan.repeats) {
+            return Ok(None);
+        }
+        let repeats = plan.repeats + blocks;
+        let is_left = |slot: &Slot| record.cells.iter().any(|c| c.cell == slot.cell && c.untestable.is_none());
+        let slots: Vec<Slot> = order(&cells, repeats, started.seed)
+            .into_iter()
+            .filter(|slot| slot.repeat > plan.repeats && is_left(slot))
+            .collect();
+        let stored: HashSet<(u32, u32)> = store.done(started.run)?;
+        let is_done = |slot: &Slot| stored.contains(&(slot.cell, slot.repeat));
+        self.planned += slots.len();
+        self.done += slots.iter().filter(|slot| is_done(slot)).count();
+        tell(Step::Added { planned: self.planned, repeats, of_plan: plan.repeats });
+        for slot in slots.iter().filter(|slot| !is_done(slot)) {
+            if let Some(outcome) = self.first(*slot)? {
+                return Ok(Some(outcome));
+            }
+        }
+        Ok(None)
+    }
+}
