@@ -53,12 +53,12 @@ pub struct AdviseArgs {
   iotrail advise -- ./server-bench
   iotrail advise --metric 'tps=/tps = ([0-9.]+)/' --constraint 'p99<2ms' -- pgbench -T 5 db
   iotrail advise --file /data/f --rw randread --depth 16 --wait peek
-  iotrail advise --rw nop --depth 16 --objective cpu"
+  iotrail advise --rw nop --depth 16 --objective iops,p99"
 )]
 struct OwnArgs {
-    /// Search for the best of this: iops, p50, p99, p99.9, mean, cpu, elapsed, or a --metric's name (default: iops of a load; of a
-    /// program its first --metric, else elapsed)
-    #[arg(long, value_name = "METRIC")]
+    /// Search for the best of this: iops, p50, p99, p99.9, mean, cpu, elapsed, or a --metric's name; two with a comma between them:
+    /// search for those that no other beats in both (default: iops of a load; of a program its first --metric, else elapsed)
+    #[arg(long, value_name = "METRIC[,METRIC]")]
     objective: Option<String>,
 
     /// Leave out what breaks this: METRIC<LIMIT or METRIC>LIMIT, as p99<2ms; cpus: CPUs that are used. May be repeated
@@ -234,7 +234,7 @@ fn advised(
     }
     let mut confirm = subject.plan(Some(&chosen))?;
     confirm.search = Some(SearchRecord { found: Some(found), ..subject.search.clone() });
-    confirm.tried = search.tried.iter().filter(|t| t.name == NOW || t.name == chosen).cloned().collect();
+    confirm.tried = search.tried.iter().filter(|t| t.name == NOW || chosen.contains(&t.name)).cloned().collect();
     (confirm.expected, confirm.each) = (search.expected, search.each);
     let started = start(&confirm, fresh_seed(), store)?;
     let (outcome, confirmation) = measured::measured(&confirm, &started, store)?;
@@ -250,8 +250,9 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
     let names: Vec<String> = own.metrics.iter().filter_map(|m| Some(m.split_once('=')?.0.trim().to_owned())).collect();
     let refuse = |why: String| Error::input(why, "see iotrail advise --help");
     let usual = names.first().cloned().unwrap_or_else(|| if is_program { "elapsed" } else { "iops" }.into());
-    let objective = objective::metric(own.objective.as_deref().unwrap_or(&usual), &names, cpu).map_err(refuse)?;
-    if objective == search::CPUS {
+    let asked = own.objective.as_deref().unwrap_or(&usual);
+    let (objective, second) = objective::objectives(asked, &names, cpu).map_err(refuse)?;
+    if objective == search::CPUS || second.as_deref() == Some(search::CPUS) {
         return Err(refuse("--objective cpus is a share of the machine, not a cost: use cpu, or --constraint".into()));
     }
     let constraints = own.constraints.iter().map(|text| objective::constraint(text, &names, cpu).map_err(refuse));
@@ -260,7 +261,7 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
     let fixed = args.given.iter().any(|g| g.name == "cpus");
     let places = if fixed { Vec::new() } else { placements(below)? };
     let proposed = if is_program { of_program(&places) } else { of_load(&args.load, &places) };
-    let mut metrics = vec![objective.clone()];
+    let mut metrics: Vec<String> = [objective.clone()].into_iter().chain(second.clone()).collect();
     let more = constraints.iter().map(|c| c.metric.clone()).filter(|m| m != search::CPUS);
     let always = [if is_program { Metric::Elapsed } else { Metric::LatencyP99 }, cpu].map(|m| m.to_string());
     for name in more.chain(names).chain(always) {
@@ -269,7 +270,8 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
         }
     }
     let candidates = proposed.iter().map(|p| p.candidate.clone()).collect();
-    let search = SearchRecord { objective, constraints, budget_s: own.budget.0.as_secs_f64(), candidates, found: None };
+    let budget_s = own.budget.0.as_secs_f64();
+    let search = SearchRecord { objective, second, constraints, budget_s, candidates, found: None };
     Ok(Subject { kind, load, proposed, search, metrics })
 }
 
