@@ -11,6 +11,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::cli::on_the_command_line;
+use crate::cli::program::ProgramOptions;
 use crate::cli::run::{measured, outline};
 use crate::experiment::advise::candidates::{NOW, Placement, of_load, of_program};
 use crate::experiment::advise::objective;
@@ -69,29 +70,8 @@ struct OwnArgs {
     #[arg(long, value_name = "TIME", default_value = "3m")]
     budget: Span,
 
-    /// Use a figure that the program prints, as `iotrail try` does: NAME=REGEX or NAME=$.json.path. May be repeated
-    #[arg(long = "metric", value_name = "NAME=REGEX[:less|:more]", requires = "command")]
-    metrics: Vec<String>,
-
-    /// Check the results of each run of the program: a shell command with its output as input
-    #[arg(long, value_name = "COMMAND", requires = "command")]
-    check: Option<String>,
-
-    /// Run this shell command before each run of the program
-    #[arg(long, value_name = "COMMAND", requires = "command")]
-    prepare: Option<String>,
-
-    /// Run this shell command after each run of the program
-    #[arg(long, value_name = "COMMAND", requires = "command")]
-    cleanup: Option<String>,
-
-    /// Start this server for each run, supervised, and stop it after; CMD is its client
-    #[arg(long, value_name = "COMMAND", requires = "ready")]
-    server: Option<String>,
-
-    /// Wait for the server by this: port:N (on the loopback), file:PATH, or log:REGEX in what it prints
-    #[arg(long, value_name = "WHAT", requires = "server")]
-    ready: Option<String>,
+    #[command(flatten)]
+    program: ProgramOptions,
 
     /// Write the confirmation as an experiment to FILE, for `iotrail run FILE` here or on other machines
     #[arg(long, value_name = "FILE")]
@@ -247,7 +227,8 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
     let is_program = !own.command.is_empty();
     let (kind, cpu) = if is_program { (Kind::Program, Metric::CpuTime) } else { (Kind::Storage, Metric::CpuPerIo) };
     let load = if is_program { program(args)? } else { described(args)? };
-    let names: Vec<String> = own.metrics.iter().filter_map(|m| Some(m.split_once('=')?.0.trim().to_owned())).collect();
+    let names: Vec<String> =
+        own.program.metrics.iter().filter_map(|m| Some(m.split_once('=')?.0.trim().to_owned())).collect();
     let refuse = |why: String| Error::input(why, "see iotrail advise --help");
     let usual = names.first().cloned().unwrap_or_else(|| if is_program { "elapsed" } else { "iops" }.into());
     let asked = own.objective.as_deref().unwrap_or(&usual);
@@ -295,24 +276,7 @@ fn program(args: &AdviseArgs) -> Result<Table> {
             "leave one of them out",
         ));
     }
-    let words = own.command.iter().map(|word| {
-        word.to_str().map(Value::from).ok_or_else(|| {
-            Error::input(format!("{} is no UTF-8", word.to_string_lossy()), "start it by a script with a plain name")
-        })
-    });
-    let mut load = Table::new();
-    load.insert("program".into(), Value::Array(words.collect::<Result<_>>()?));
-    if !own.metrics.is_empty() {
-        load.insert("metric".into(), Value::from(own.metrics.clone()));
-    }
-    let texts = [
-        ("check", &own.check),
-        ("prepare", &own.prepare),
-        ("cleanup", &own.cleanup),
-        ("server", &own.server),
-        ("ready", &own.ready),
-    ];
-    load.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), Value::from(text.clone()?)))));
+    let mut load = own.program.load(&own.command)?;
     load.extend(args.load.cpus.clone().map(|cpus| ("cpus".to_owned(), Value::from(cpus))));
     Ok(load)
 }
