@@ -1,42 +1,17 @@
 //! The answer of a search: what is recommended, how much better it is than what there is now, in blocks that the search has not
 //! seen; or to stay. See `crate::search`.
 
-use super::change::{called, levels, range};
+use super::change::{levels, range};
 use super::effect::{Effect, of_arm};
-use super::front::{self, unwatched};
+use super::front;
+use super::searched::{BESIDE, Searched, how_found, of_what, price, unwatched};
 use super::{Head, notes, program, why};
-use crate::compare::{Metric, metrics};
+use crate::compare::Metric;
 use crate::search::{self, MATTERS, State, TOLD};
 use crate::unit::Unit;
-use iotrail_base::words::{bytes, list, percent, plural};
-use iotrail_schema::comparison::Verdict;
+use iotrail_base::words::{list, percent, plural};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::{Candidate, Ended, Found, SearchRecord};
-
-/// Candidates named beside the recommended one.
-const BESIDE: usize = 4;
-
-/// What a run searches by, and what is known of that.
-pub(super) struct Searched<'r> {
-    pub(super) search: &'r SearchRecord,
-    /// The objectives, as far as this version knows them.
-    pub(super) metrics: Vec<Metric>,
-    /// In the middle of a sentence.
-    pub(super) names: Vec<String>,
-}
-
-impl<'r> Searched<'r> {
-    fn of(run: &RunRecord, search: &'r SearchRecord) -> Self {
-        // The program's own become known by it.
-        metrics(run);
-        let known: Vec<Metric> = search.objectives().filter_map(|name| name.parse().ok()).collect();
-        let name = |name: &str| match name.parse() {
-            Ok(metric) => called(metric, Unit::of_run(run)),
-            Err(_) => name.to_owned(),
-        };
-        Self { search, metrics: known, names: search.objectives().map(name).collect() }
-    }
-}
 
 /// `None`: the run searches for nothing.
 pub fn of_run(run: &RunRecord) -> Option<Head> {
@@ -207,63 +182,6 @@ fn better(metric: Option<Metric>, e: &Effect<'_>) -> Option<bool> {
     let [low, high] = e.c.ci95?;
     let matters = 1.0 + MATTERS / 2.0;
     Some(if metric?.higher_is_better() { low > matters } else { high < 1.0 / matters })
-}
-
-/// What gets worse with it, but these.
-pub(super) fn price(run: &RunRecord, arm: &str, but: &[Metric]) -> String {
-    let unit = Unit::of_run(run);
-    let worse = metrics(run).into_iter().filter(|m| !but.contains(m)).filter_map(|metric| {
-        let effects = of_arm(run, metric, arm);
-        let worse = effects.iter().find(|e| e.c.verdict == Verdict::Slower)?;
-        Some(range(metric, unit, &[worse], true))
-    });
-    let worse: Vec<String> = worse.collect();
-    if worse.is_empty() { String::new() } else { format!("; the price: {}", list(&worse)) }
-}
-
-/// What was measured: a program's command, or the load.
-pub(super) fn of_what(run: &RunRecord) -> Option<String> {
-    let m = run.measurements().next()?;
-    if let Some(program) = &m.program {
-        return Some(format!("as-is: {}", program.argv.join(" ")));
-    }
-    let l = &m.load;
-    let mut words = vec![format!("{} {}", l.engine, l.rw)];
-    if l.rw != "nop" {
-        words[0] += &format!(" of {}, {}", bytes(l.bs), if l.direct { "direct" } else { "cached" });
-    }
-    words.extend([format!("depth {}", l.depth), format!("wait {}", l.wait)]);
-    words.extend(l.cpus_requested.as_ref().map(|cpus| format!("cpus {cpus}")));
-    words.extend(l.file.clone());
-    Some(format!("as-is: {}", words.join(", ")))
-}
-
-/// `searched 16 candidates with 96 measurements (run 7); in one set with it: …`.
-pub(super) fn how_found(found: &Found, others: &[String], search: &SearchRecord) -> String {
-    let ended = match found.ended {
-        Ended::OneLeft => "one was left",
-        Ended::Equivalent => "those left are equivalent",
-        Ended::Settled => "none of those left beats another in both",
-        Ended::Budget => "its time or its blocks were used up",
-        Ended::Stopped => "it was stopped",
-    };
-    let effort = |name: &String| {
-        let effort = search.candidates.iter().find(|c| c.name == *name).map(|c| format!(" ({})", c.effort.words()));
-        name.clone() + &effort.unwrap_or_default()
-    };
-    let mut named: Vec<String> = others.iter().take(BESIDE).map(effort).collect();
-    if others.len() > BESIDE {
-        named.push(format!("{} more", others.len() - BESIDE));
-    }
-    let are =
-        if search.second.is_some() { "not beaten either, as far as was seen" } else { "as good, as far as was seen" };
-    let beside = if named.is_empty() { String::new() } else { format!("; {are}: {}", list(&named)) };
-    format!(
-        "searched {} with {} (run {}; {ended}){beside}",
-        plural(found.compared as usize, "candidate"),
-        plural(found.measurements as usize, "measurement"),
-        found.run
-    )
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The answer of a search by two objectives: the members of the front that fresh blocks confirm, each against what there is now.
 
-use super::advice::{Searched, how_found, of_what, price};
 use super::change::range;
 use super::effect::{Effect, of_arm};
+use super::searched::{Searched, how_found, of_what, price, unwatched};
 use super::table::{factor, sign};
 use super::{Head, program, why};
 use crate::compare::Metric;
@@ -29,12 +29,13 @@ pub struct Front {
 /// A configuration of a front.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Member {
+    /// Its arm.
     pub candidate: String,
     /// What adopting it takes.
     pub effort: Effort,
     /// Each objective against what there is now; empty of that itself.
     pub figures: Vec<Figure>,
-    /// Fresh blocks show it better in some objective, and dominated by nothing; what there is now: not dominated.
+    /// Nothing measured beats it in both; but for what there is now, it gains in one at least.
     pub on_front: bool,
 }
 
@@ -208,11 +209,6 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Hea
         notes: Vec::new(),
         on: None,
     }
-}
-
-/// What the probes watch is there for the reasons.
-pub(super) fn unwatched(e: &Effect<'_>) -> bool {
-    e.b.params.get("trace").and_then(|v| v.as_str()) != Some("auto")
 }
 
 fn none_of(n: usize) -> String {

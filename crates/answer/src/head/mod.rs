@@ -10,6 +10,7 @@ mod front;
 pub mod measured;
 mod notes;
 mod program;
+mod searched;
 mod table;
 mod when;
 mod why;
