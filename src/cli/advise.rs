@@ -11,6 +11,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::cli::on_the_command_line;
+use crate::cli::program::ProgramOptions;
 use crate::cli::run::{measured, outline};
 use crate::experiment::advise::candidates::{NOW, Placement, of_load, of_program};
 use crate::experiment::advise::objective;
@@ -53,12 +54,12 @@ pub struct AdviseArgs {
   iotrail advise -- ./server-bench
   iotrail advise --metric 'tps=/tps = ([0-9.]+)/' --constraint 'p99<2ms' -- pgbench -T 5 db
   iotrail advise --file /data/f --rw randread --depth 16 --wait peek
-  iotrail advise --rw nop --depth 16 --objective cpu"
+  iotrail advise --rw nop --depth 16 --objective iops,p99"
 )]
 struct OwnArgs {
-    /// Search for the best of this: iops, p50, p99, p99.9, mean, cpu, elapsed, or a --metric's name (default: iops of a load; of a
-    /// program its first --metric, else elapsed)
-    #[arg(long, value_name = "METRIC")]
+    /// Search for the best of this: iops, p50, p99, p99.9, mean, cpu, elapsed, or a --metric's name; two with a comma between them:
+    /// search for those that no other beats in both (default: iops of a load; of a program its first --metric, else elapsed)
+    #[arg(long, value_name = "METRIC[,METRIC]")]
     objective: Option<String>,
 
     /// Leave out what breaks this: METRIC<LIMIT or METRIC>LIMIT, as p99<2ms; cpus: CPUs that are used. May be repeated
@@ -69,29 +70,8 @@ struct OwnArgs {
     #[arg(long, value_name = "TIME", default_value = "3m")]
     budget: Span,
 
-    /// Use a figure that the program prints, as `iotrail try` does: NAME=REGEX or NAME=$.json.path. May be repeated
-    #[arg(long = "metric", value_name = "NAME=REGEX[:less|:more]", requires = "command")]
-    metrics: Vec<String>,
-
-    /// Check the results of each run of the program: a shell command with its output as input
-    #[arg(long, value_name = "COMMAND", requires = "command")]
-    check: Option<String>,
-
-    /// Run this shell command before each run of the program
-    #[arg(long, value_name = "COMMAND", requires = "command")]
-    prepare: Option<String>,
-
-    /// Run this shell command after each run of the program
-    #[arg(long, value_name = "COMMAND", requires = "command")]
-    cleanup: Option<String>,
-
-    /// Start this server for each run, supervised, and stop it after; CMD is its client
-    #[arg(long, value_name = "COMMAND", requires = "ready")]
-    server: Option<String>,
-
-    /// Wait for the server by this: port:N (on the loopback), file:PATH, or log:REGEX in what it prints
-    #[arg(long, value_name = "WHAT", requires = "server")]
-    ready: Option<String>,
+    #[command(flatten)]
+    program: ProgramOptions,
 
     /// Write the confirmation as an experiment to FILE, for `iotrail run FILE` here or on other machines
     #[arg(long, value_name = "FILE")]
@@ -234,7 +214,7 @@ fn advised(
     }
     let mut confirm = subject.plan(Some(&chosen))?;
     confirm.search = Some(SearchRecord { found: Some(found), ..subject.search.clone() });
-    confirm.tried = search.tried.iter().filter(|t| t.name == NOW || t.name == chosen).cloned().collect();
+    confirm.tried = search.tried.iter().filter(|t| t.name == NOW || chosen.contains(&t.name)).cloned().collect();
     (confirm.expected, confirm.each) = (search.expected, search.each);
     let started = start(&confirm, fresh_seed(), store)?;
     let (outcome, confirmation) = measured::measured(&confirm, &started, store)?;
@@ -247,11 +227,13 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
     let is_program = !own.command.is_empty();
     let (kind, cpu) = if is_program { (Kind::Program, Metric::CpuTime) } else { (Kind::Storage, Metric::CpuPerIo) };
     let load = if is_program { program(args)? } else { described(args)? };
-    let names: Vec<String> = own.metrics.iter().filter_map(|m| Some(m.split_once('=')?.0.trim().to_owned())).collect();
+    let names: Vec<String> =
+        own.program.metrics.iter().filter_map(|m| Some(m.split_once('=')?.0.trim().to_owned())).collect();
     let refuse = |why: String| Error::input(why, "see iotrail advise --help");
     let usual = names.first().cloned().unwrap_or_else(|| if is_program { "elapsed" } else { "iops" }.into());
-    let objective = objective::metric(own.objective.as_deref().unwrap_or(&usual), &names, cpu).map_err(refuse)?;
-    if objective == search::CPUS {
+    let asked = own.objective.as_deref().unwrap_or(&usual);
+    let (objective, second) = objective::objectives(asked, &names, cpu).map_err(refuse)?;
+    if objective == search::CPUS || second.as_deref() == Some(search::CPUS) {
         return Err(refuse("--objective cpus is a share of the machine, not a cost: use cpu, or --constraint".into()));
     }
     let constraints = own.constraints.iter().map(|text| objective::constraint(text, &names, cpu).map_err(refuse));
@@ -260,7 +242,7 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
     let fixed = args.given.iter().any(|g| g.name == "cpus");
     let places = if fixed { Vec::new() } else { placements(below)? };
     let proposed = if is_program { of_program(&places) } else { of_load(&args.load, &places) };
-    let mut metrics = vec![objective.clone()];
+    let mut metrics: Vec<String> = [objective.clone()].into_iter().chain(second.clone()).collect();
     let more = constraints.iter().map(|c| c.metric.clone()).filter(|m| m != search::CPUS);
     let always = [if is_program { Metric::Elapsed } else { Metric::LatencyP99 }, cpu].map(|m| m.to_string());
     for name in more.chain(names).chain(always) {
@@ -269,7 +251,8 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
         }
     }
     let candidates = proposed.iter().map(|p| p.candidate.clone()).collect();
-    let search = SearchRecord { objective, constraints, budget_s: own.budget.0.as_secs_f64(), candidates, found: None };
+    let budget_s = own.budget.0.as_secs_f64();
+    let search = SearchRecord { objective, second, constraints, budget_s, candidates, found: None };
     Ok(Subject { kind, load, proposed, search, metrics })
 }
 
@@ -293,24 +276,7 @@ fn program(args: &AdviseArgs) -> Result<Table> {
             "leave one of them out",
         ));
     }
-    let words = own.command.iter().map(|word| {
-        word.to_str().map(Value::from).ok_or_else(|| {
-            Error::input(format!("{} is no UTF-8", word.to_string_lossy()), "start it by a script with a plain name")
-        })
-    });
-    let mut load = Table::new();
-    load.insert("program".into(), Value::Array(words.collect::<Result<_>>()?));
-    if !own.metrics.is_empty() {
-        load.insert("metric".into(), Value::from(own.metrics.clone()));
-    }
-    let texts = [
-        ("check", &own.check),
-        ("prepare", &own.prepare),
-        ("cleanup", &own.cleanup),
-        ("server", &own.server),
-        ("ready", &own.ready),
-    ];
-    load.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), Value::from(text.clone()?)))));
+    let mut load = own.program.load(&own.command)?;
     load.extend(args.load.cpus.clone().map(|cpus| ("cpus".to_owned(), Value::from(cpus))));
     Ok(load)
 }

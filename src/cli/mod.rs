@@ -29,6 +29,7 @@ pub mod list;
 pub mod manual;
 pub mod net;
 mod profile;
+mod program;
 pub mod report;
 pub mod restore;
 pub mod run;

@@ -11,12 +11,12 @@ use clap::Args;
 use toml::{Table, Value};
 
 use crate::cli::compare::{FailOn, gate};
+use crate::cli::program::ProgramOptions;
 use crate::cli::run::measured::{self, Shown};
 use crate::cli::run::outline;
 use crate::experiment::file::{Experiment, parse};
 use crate::experiment::plan::{Facts, Plan, Target, plan};
 use crate::experiment::program::options::Watched;
-use crate::experiment::program::ready::Ready;
 use crate::experiment::schedule::fresh_seed;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Span;
@@ -76,34 +76,12 @@ pub struct TryArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cq_entries: Option<u32>,
 
-    /// Compare a figure that the program prints: NAME=REGEX (the last match; its first group), or NAME=$.json.path. More is better unless the
-    /// name speaks of time (p99, latency, _ms …); :less or :more says which. May be repeated
-    #[arg(long = "metric", value_name = "NAME=REGEX[:less|:more]")]
-    metrics: Vec<String>,
+    #[command(flatten)]
+    program: ProgramOptions,
 
     /// Read the figures from this file, which the program writes, not from its output
     #[arg(long, value_name = "FILE")]
     metric_file: Option<PathBuf>,
-
-    /// Check the results of each run: a shell command with the program's output as its input; a status other than 0 drops the arm
-    #[arg(long, value_name = "COMMAND")]
-    check: Option<String>,
-
-    /// Run this shell command before each run
-    #[arg(long, value_name = "COMMAND")]
-    prepare: Option<String>,
-
-    /// Run this shell command after each run
-    #[arg(long, value_name = "COMMAND")]
-    cleanup: Option<String>,
-
-    /// Start this server for each run, supervised, and stop it after; CMD is its client, whose time and figures are compared
-    #[arg(long, value_name = "COMMAND", requires = "ready")]
-    server: Option<String>,
-
-    /// Wait for the server by this: port:N (on the loopback), file:PATH, or log:REGEX in what it prints
-    #[arg(long, value_name = "WHAT", requires = "server", value_parser = ready)]
-    ready: Option<String>,
 
     /// Where iotrail is stopped, or killed, let the program go on with the rings that it has (its next io_uring_setup fails with ENOSYS)
     #[arg(long)]
@@ -158,10 +136,6 @@ fn change(text: &str) -> std::result::Result<String, String> {
     text.parse::<Change>().map(|_| text.to_owned())
 }
 
-fn ready(text: &str) -> std::result::Result<String, String> {
-    text.parse::<Ready>().map(|_| text.to_owned())
-}
-
 pub fn run(args: &TryArgs) -> Result<u8> {
     let text = experiment(args)?;
     let origin = "iotrail try";
@@ -196,29 +170,15 @@ fn planned(experiment: &Experiment) -> Result<Plan> {
 
 /// The experiment as its file says it.
 fn experiment(args: &TryArgs) -> Result<String> {
-    let words = |word: &OsString| {
-        word.to_str().map(Value::from).ok_or_else(|| {
-            Error::input(format!("{} is no UTF-8", word.to_string_lossy()), "start it by a script with a plain name")
-        })
-    };
-    let argv = args.command.iter().map(words).collect::<Result<Vec<_>>>()?;
-    let mut load = Table::new();
-    load.insert("program".into(), Value::Array(argv));
+    let mut load = args.program.load(&args.command)?;
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             load.insert(name.into(), value);
         }
     };
-    let list = |items: &[String]| (!items.is_empty()).then(|| Value::from(items.to_vec()));
     put("cpus", args.cpus.clone().map(Value::from));
-    put("env", list(&args.env));
-    put("metric", list(&args.metrics));
+    put("env", (!args.env.is_empty()).then(|| Value::from(args.env.clone())));
     put("metric-file", args.metric_file.as_ref().map(|p| Value::from(p.display().to_string())));
-    put("check", args.check.clone().map(Value::from));
-    put("prepare", args.prepare.clone().map(Value::from));
-    put("cleanup", args.cleanup.clone().map(Value::from));
-    put("server", args.server.clone().map(Value::from));
-    put("ready", args.ready.clone().map(Value::from));
     put("stall", Some(Value::from(time(args.stall.0))));
     put("leave-running", args.leave_running.then(|| Value::from(true)));
     let watch = match args.watch {
@@ -279,7 +239,7 @@ fn arms(args: &TryArgs) -> Result<Vec<Table>> {
         let (name, command) = text.split_once(':').ok_or_else(|| {
             Error::input(format!("--arm '{text}' is not 'NAME: COMMAND'"), "as --arm 'threads: ./server --io threads'")
         })?;
-        let what = if args.server.is_some() { "server" } else { "program" };
+        let what = if args.program.server.is_some() { "server" } else { "program" };
         all.push(arm(name.trim(), vec![(what, Value::from(command.trim()))]));
     }
     let name = |t: &Table| t["name"].as_str().unwrap_or_default().to_owned();

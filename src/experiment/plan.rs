@@ -295,8 +295,13 @@ impl Plan {
             .iter()
             .map(|c| json!({"label": c.label, "options": c.options, "untestable": c.untestable}))
             .collect();
-        json!({"quick": self.quick, "repeats": self.repeats, "stop": self.stop, "target": self.target, "size": self.size, "cells": cells})
-            .to_string()
+        let mut key = json!({"quick": self.quick, "repeats": self.repeats, "stop": self.stop, "target": self.target, "size": self.size, "cells": cells});
+        if let Some(search) = self.searches() {
+            let texts: Vec<&str> = search.constraints.iter().map(|c| c.text.as_str()).collect();
+            key["objective"] = search.objectives().collect::<Vec<_>>().join(",").into();
+            key["constraints"] = if texts.is_empty() { Value::Null } else { texts.join(", ").into() };
+        }
+        key.to_string()
     }
 
     /// What it searches for; `None`: nothing, as where it confirms what was found.
@@ -348,7 +353,7 @@ pub fn difference(stored: &str, wanted: &str) -> String {
     let (Ok(old), Ok(new)) = (serde_json::from_str::<Value>(stored), serde_json::from_str::<Value>(wanted)) else {
         return "its plan cannot be read".into();
     };
-    for name in ["quick", "target", "size", "repeats", "stop"] {
+    for name in ["quick", "target", "size", "repeats", "stop", "objective", "constraints"] {
         if old[name] != new[name] {
             let text = |v: &Value| value_text(v).replace("null", "none");
             return format!("{name} was {} and is {}", text(&old[name]), text(&new[name]));

@@ -8,6 +8,7 @@ use crate::{End, Test};
 pub const TESTS: &[Test] = &[
     ("advise::the_candidates_of_a_load_and_of_a_program", candidates),
     ("advise::what_is_found_is_confirmed_in_fresh_blocks_and_both_are_stored", confirmed),
+    ("advise::of_two_objectives_a_front_is_confirmed", of_two),
     ("advise::what_cannot_be_searched_is_refused_in_one_line", refused),
 ];
 
@@ -46,7 +47,7 @@ fn confirmed() -> End {
     let store = place.join("s.db");
     let (file_name, store_name) = (file.to_str().expect("UTF-8"), store.to_str().expect("UTF-8"));
     // Eight times fewer system calls cannot be missed.
-    let options = ["--rw", "nop", "--depth", "16", "--runtime", "40ms", "--warmup", "5ms", "--budget", "60s"];
+    let options = ["--rw", "nop", "--depth", "16", "--runtime", "40ms", "--warmup", "5ms", "--budget", "20s"];
     let own = ["advise", "--json", "--save", file_name, "--store", store_name];
     let ended = run(&mut place.tool([&own[..], &options].concat())).ok();
     let said: Value = serde_json::from_str(&ended.stdout).expect("JSON");
@@ -84,6 +85,46 @@ fn confirmed() -> End {
     End::Passed
 }
 
+fn of_two() -> End {
+    let place = Place::new();
+    let (file, store) = (place.join("found.toml"), place.join("s.db"));
+    let (file_name, store_name) = (file.to_str().expect("UTF-8"), store.to_str().expect("UTF-8"));
+    let options = ["--rw", "nop", "--depth", "16", "--runtime", "40ms", "--warmup", "5ms", "--budget", "20s"];
+    let own = ["advise", "--json", "--objective", "iops,cpu", "--save", file_name, "--store", store_name];
+    let ended = run(&mut place.tool([&own[..], &options].concat())).ok();
+    let said: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let of = &said["search"]["search"];
+    assert_eq!((&of["objective"], &of["second"]), (&"iops".into(), &"cpu_per_io".into()));
+    let arms = said["confirmation"]["arms"].as_array().expect("arms");
+    assert!((2..=4).contains(&arms.len()) && arms[0] == "as-is", "{arms:?}");
+    // Eight requests a system call: more I/O, each with less CPU time.
+    let front = &said["head"]["front"];
+    assert_eq!(front["objectives"], serde_json::json!(["IOPS", "CPU time per I/O"]));
+    let members = front["members"].as_array().expect("members");
+    let names: Vec<&Value> = members.iter().map(|m| &m["candidate"]).collect();
+    assert_eq!(names, arms.iter().collect::<Vec<_>>());
+    assert_eq!((&members[0]["figures"], &members[0]["on_front"]), (&serde_json::json!([]), &false.into()));
+    let best = members.iter().find(|m| m["candidate"].as_str().is_some_and(|name| name.ends_with("batch 8")));
+    let best = best.expect("batch 8 is confirmed");
+    let verdicts = [0, 1].map(|o| best["figures"][o]["verdict"].as_str());
+    assert_eq!(verdicts, [Some("faster"); 2], "{front}");
+    let answer = said["head"]["answer"].as_str().expect("an answer");
+    assert!(answer.contains(" more IOPS") && answer.contains(" less CPU time per I/O"), "{answer}");
+    assert!(answer.contains("batch 8: ") && answer.ends_with(" than as-is, in 12 fresh blocks"), "{answer}");
+    // The table of the same in the terminal, the same lines in the page, and the experiment with all of them.
+    let page = place.join("r.html");
+    let n = said["confirmation"]["run"].to_string();
+    let shown = run(&mut place.tool(["report", &n, "--store", store_name])).ok().stdout;
+    assert!(shown.contains("  as-is (beaten)\n") && shown.contains("each against as-is, with its 95 % CI"), "{shown}");
+    run(&mut place.tool(["report", &n, "--store", store_name, "-o", page.to_str().expect("UTF-8")])).ok();
+    let html = std::fs::read_to_string(page).expect("a page");
+    assert!(html.contains("each against as-is, with its 95 % CI") && html.contains("CPU time per I/O ▲ ÷"));
+    let plan = run(&mut place.tool(["run", file_name, "--plan", "--json"])).ok();
+    let plan: Value = serde_json::from_str(&plan.stdout).expect("JSON");
+    assert_eq!(plan["cells"].as_array().map(Vec::len), Some(2 * arms.len()));
+    End::Passed
+}
+
 fn refused() -> End {
     let place = Place::new();
     for (args, status, what) in [
@@ -91,6 +132,10 @@ fn refused() -> End {
         (&["advise", "--depth", "4", "--", "true"], 2, "--depth describes a load, and a program brings its own"),
         (&["advise", "--rw", "nop", "--objective", "speed"], 2, "no metric is called 'speed'"),
         (&["advise", "--rw", "nop", "--objective", "cpus"], 2, "--objective cpus is a share of the machine"),
+        (&["advise", "--rw", "nop", "--objective", "iops,cpus"], 2, "--objective cpus is a share of the machine"),
+        (&["advise", "--rw", "nop", "--objective", "iops,p99,cpu"], 2, "iops,p99,cpu: two objectives at most"),
+        (&["advise", "--rw", "nop", "--objective", "iops,iops"], 2, "iops,iops names one metric twice"),
+        (&["advise", "--rw", "nop", "--objective", "iops,"], 2, "no metric is called ''"),
         (&["advise", "--rw", "nop", "--constraint", "p99<2"], 2, "has no unit"),
         (&["advise", "--rw", "nop", "--constraint", "p99"], 2, "is not NAME<LIMIT"),
         (&["advise", "--rw", "nop", "--resume"], 2, "waits to be resumed"),

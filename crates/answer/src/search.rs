@@ -1,6 +1,8 @@
 //! A search for the best candidate, read from what is stored of its run: who is left, who leads, who broke a constraint. A run's
 //! measurements decide alone, so that a search that was interrupted goes on as if it had not been.
 
+mod front;
+
 use crate::compare::{Metric, metrics};
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
@@ -11,6 +13,8 @@ use iotrail_stats::search::{Better, Options, Reason, Search};
 const ALPHA: f64 = 0.05;
 /// Candidates within this of the leader are as good, and a confirmed advantage has to be larger than half of it.
 pub const MATTERS: f64 = 0.02;
+/// Where candidates may be better than what there is by more than this, nothing is told so far.
+pub const TOLD: f64 = 0.1;
 /// Of the measurements that a constraint is held against: so many have to break it, and no fewer than this.
 const BROKEN: usize = 3;
 
@@ -19,9 +23,11 @@ const BROKEN: usize = 3;
 pub struct State {
     /// By arm.
     pub alive: Vec<bool>,
-    /// The best by its mean.
+    /// The best by its mean, in the first objective.
     pub leader: usize,
-    /// By so much one of those that are left may be better than the first, as a factor less 1; of intervals that hold together.
+    /// Of two objectives: the arms that fresh blocks are to confirm. Empty: what there is cannot be told from the best.
+    pub picks: Vec<usize>,
+    /// By so much one of those that are left may be better than the first, as a factor less 1, in any objective; of intervals that hold together.
     pub most_better: f64,
     pub ended: Option<Ended>,
     /// Whole blocks.
@@ -64,9 +70,13 @@ pub fn state(run: &RunRecord) -> Option<State> {
     let cells: Vec<Option<&CellRecord>> =
         run.arms.iter().map(|arm| run.cells.iter().find(|c| c.arm() == arm && c.untestable.is_none())).collect();
     let max_blocks = run.repeats.max(1) as usize;
-    let better = if more_is_better(&search.objective) { Better::More } else { Better::Less };
-    let options = Options { max_blocks, threshold: MATTERS, ..Options::new(better, usize::MAX) };
-    let mut statistics = Search::new(run.arms.len(), ALPHA, options, u64::from(run.seed));
+    let better = |name: &str| if more_is_better(name) { Better::More } else { Better::Less };
+    let options = Options { max_blocks, threshold: MATTERS, ..Options::new(better(&search.objective), usize::MAX) };
+    let seed = u64::from(run.seed);
+    let mut statistics = match &search.second {
+        None => Search::new(run.arms.len(), ALPHA, options, seed),
+        Some(second) => Search::of_two(run.arms.len(), ALPHA, options, better(second), seed),
+    };
     let (mut broken, mut blocks, mut measurements) = (vec![None; run.arms.len()], 0, 0);
     (0..cells.len()).filter(|i| cells[*i].is_none()).for_each(|i| statistics.remove(i));
     while let Some(block) = statistics.next_block() {
@@ -75,8 +85,10 @@ pub fn state(run: &RunRecord) -> Option<State> {
             break;
         }
         for i in &block.order {
-            if let Some(value) = at(*i).and_then(|m| figure(&search.objective, m)).filter(|x| *x > 0.0) {
-                statistics.record(block.number, *i, value);
+            for (objective, name) in search.objectives().enumerate() {
+                if let Some(value) = at(*i).and_then(|m| figure(name, m)).filter(|x| *x > 0.0) {
+                    statistics.record_of(objective, block.number, *i, value);
+                }
             }
         }
         blocks = block.number + 1;
@@ -89,14 +101,18 @@ pub fn state(run: &RunRecord) -> Option<State> {
         }
     }
     let survivors = statistics.survivors();
-    let most = survivors.iter().filter(|i| **i != 0).filter_map(|i| statistics.advantage(*i, 0)).map(|a| a.hi - 1.0);
+    let pairs = (0..search.objectives().count()).flat_map(|objective| survivors.iter().map(move |i| (objective, *i)));
+    let than_now = pairs.filter(|(_, i)| *i != 0).filter_map(|(objective, i)| statistics.advantage_of(objective, i, 0));
+    let most = than_now.map(|a| a.hi - 1.0);
     Some(State {
         alive: (0..run.arms.len()).map(|i| survivors.contains(&i)).collect(),
         leader: statistics.leader().unwrap_or(0),
+        picks: search.second.as_ref().map(|_| front::picks(&statistics, search)).unwrap_or_default(),
         most_better: most.max_by(f64::total_cmp).map_or(0.0, |x| x.max(0.0)),
         ended: statistics.finished().map(|reason| match reason {
             Reason::OneLeft => Ended::OneLeft,
             Reason::Equivalent => Ended::Equivalent,
+            Reason::Settled => Ended::Settled,
             Reason::Budget => Ended::Budget,
         }),
         blocks,
@@ -128,10 +144,18 @@ pub mod made {
     use iotrail_stats::random::Random;
     use iotrail_testing::sample;
 
+    /// The same of IOPS and of CPU time per I/O, of which less is better.
+    pub fn of_two(times: &[[f64; 2]], blocks: u32) -> RunRecord {
+        let mut run = search(&times.iter().map(|both| both[0]).collect::<Vec<_>>(), 0);
+        run.metrics.push("cpu_per_io".into());
+        run.search.as_mut().unwrap().second = Some("cpu_per_io".into());
+        measured(&mut run, times, blocks);
+        run
+    }
+
     /// Candidates `c0` (what there is), `c1` … whose IOPS are this many times those of the first, in so many blocks, of 2 % noise
     /// around a common drift. A search's measurements end with the block after which a candidate is out.
     pub fn search(times: &[f64], blocks: u32) -> RunRecord {
-        let mut random = Random::new(8);
         let names: Vec<String> = (0..times.len()).map(|i| format!("c{i}")).collect();
         let efforts = [Effort::None, Effort::Lines, Effort::Flag, Effort::Setting, Effort::Redesign];
         let candidate = |(i, name): (usize, &String)| Candidate {
@@ -153,6 +177,7 @@ pub mod made {
             cells: names.iter().enumerate().map(cell).collect(),
             search: Some(SearchRecord {
                 objective: "iops".into(),
+                second: None,
                 constraints: vec![],
                 budget_s: 60.0,
                 candidates: names.iter().enumerate().map(candidate).collect(),
@@ -161,8 +186,14 @@ pub mod made {
             arms: names,
             ..sample::run()
         };
+        measured(&mut run, &times.iter().map(|x| [*x, 1.0]).collect::<Vec<_>>(), blocks);
+        run
+    }
+
+    fn measured(run: &mut RunRecord, times: &[[f64; 2]], blocks: u32) {
+        let mut random = Random::new(8);
         for _ in 0..blocks {
-            let left = state(&run).unwrap();
+            let left = state(run).unwrap();
             if left.ended.is_some() {
                 break;
             }
@@ -170,11 +201,16 @@ pub mod made {
             let mut noise = || (0..3).map(|_| random.below(2001) as f64 / 1000.0 - 1.0).sum::<f64>();
             let drift = 1.0 + 0.1 * noise();
             for i in left.set() {
-                let iops = 1e5 * times[i] * drift * (0.02 * noise()).exp();
-                run.cells[i].measurements.push(Measurement { iops, ..sample::measurement() });
+                let iops = 1e5 * times[i][0] * drift * (0.02 * noise()).exp();
+                let mut m = Measurement { iops, ..sample::measurement() };
+                if run.search.as_ref().unwrap().second.is_some() {
+                    let cpu_ns = m.ios as f64 * 5e3 * times[i][1] * (0.02 * noise()).exp();
+                    (m.cpu.user_ns, m.cpu.system_ns) = (Some(0), Some(cpu_ns as u64));
+                    (m.cpu.sqpoll_ns, m.cpu.helpers_ns) = (Some(0), None);
+                }
+                run.cells[i].measurements.push(m);
             }
         }
-        run
     }
 }
 

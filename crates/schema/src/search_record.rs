@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 pub struct SearchRecord {
     /// The metric that is to be best.
     pub objective: String,
+    /// The other one, where the front of two is searched for; left out elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second: Option<String>,
     /// Candidates that break one of these are out.
     pub constraints: Vec<Constraint>,
     /// Seconds that the search may take.
@@ -22,6 +25,11 @@ impl SearchRecord {
     /// Whether the run searches; otherwise it confirms what another one found.
     pub fn is_search(&self) -> bool {
         self.found.is_none()
+    }
+
+    /// One metric, or two.
+    pub fn objectives(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.objective), self.second.as_ref()].into_iter().flatten().map(String::as_str)
     }
 }
 
@@ -82,9 +90,9 @@ impl Effort {
 pub struct Found {
     /// The search, in the same store.
     pub run: i64,
-    /// The set that cannot be told from the best, least effort first.
+    /// The set that cannot be told from the best, least effort first; of two objectives, the front.
     pub set: Vec<String>,
-    /// The best by its mean.
+    /// The best by its mean, in the first objective.
     pub leader: String,
     /// Measurements that it made.
     pub measurements: u64,
@@ -102,6 +110,8 @@ pub enum Ended {
     OneLeft,
     /// Those that are left do not differ by more than matters.
     Equivalent,
+    /// Of two objectives: none of those that are left can turn out to be dominated by another.
+    Settled,
     /// The time or the blocks were used up.
     Budget,
     /// It was stopped.

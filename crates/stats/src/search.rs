@@ -4,7 +4,10 @@
 //! **Elimination.** For a candidate i, each other candidate j has the evidence E(j > i) that it is better ([`sequence`]). When the mean
 //! of these over all other candidates reaches 1/α, i goes. A mean of e-processes is an e-process, however they depend on each other, so
 //! a candidate that no other one surpasses is dropped at any block with a chance of α at most. It is never weaker than to divide α by
-//! the number of others (Bonferroni), and evidence of candidates that went in the meantime still counts.
+//! the number of others (Bonferroni), and evidence of candidates that went in the meantime still counts; not of those that were removed
+//! for another reason, which nobody can have.
+//!
+//! **Two objectives** ([`Search::of_two`]) leave the front: a candidate goes when it is surely dominated. See [`two`].
 //!
 //! **The end**: one is left; or each survivor's interval against the leader lies within the practical threshold, each end at
 //! α / (candidates − 1); or the next block is beyond the budget. Any other stop, an interrupt too, leaves the survivors as valid.
@@ -21,10 +24,12 @@ mod sequence;
 mod table;
 #[cfg(test)]
 mod tests;
+mod two;
 
 pub use self::front::{Limit, at_least, at_most, front};
 pub use self::sequence::interval;
 pub use self::table::{Advantage, Better, Fit, Table};
+use self::two::Two;
 use super::random::Random;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,6 +57,8 @@ pub enum Reason {
     OneLeft,
     /// Every survivor is within the threshold of the leader.
     Equivalent,
+    /// Of two objectives: no survivor can be dominated by another one any more.
+    Settled,
     /// The next block would take more blocks or measurements than allowed.
     Budget,
 }
@@ -68,25 +75,45 @@ pub struct Search {
     options: Options,
     alpha: f64,
     random: Random,
-    table: Table,
-    fit: Fit,
+    objectives: Vec<Objective>,
     survivors: Vec<usize>,
+    /// By candidate: it was taken out for another reason than its values.
+    removed: Vec<bool>,
     candidates: usize,
     blocks: usize,
     measurements: usize,
     finished: Option<Reason>,
 }
 
+/// What is to be best, as measured and as judged.
+#[derive(Debug, Clone)]
+struct Objective {
+    table: Table,
+    fit: Fit,
+}
+
 impl Search {
     /// `alpha`: the chance that the best one is dropped.
     pub fn new(candidates: usize, alpha: f64, options: Options, seed: u64) -> Self {
-        let table = Table::new(candidates, options.better);
+        Self::of(&[options.better], candidates, alpha, options, seed)
+    }
+
+    /// For the front of two objectives. `alpha`: the chance that any member of it is dropped.
+    pub fn of_two(candidates: usize, alpha: f64, options: Options, second: Better, seed: u64) -> Self {
+        Self::of(&[options.better, second], candidates, alpha, options, seed)
+    }
+
+    fn of(better: &[Better], candidates: usize, alpha: f64, options: Options, seed: u64) -> Self {
+        let objective = |better: &Better| {
+            let table = Table::new(candidates, *better);
+            Objective { fit: table.fit(), table }
+        };
         Self {
             options,
             alpha,
             random: Random::new(seed),
-            fit: table.fit(),
-            table,
+            objectives: better.iter().map(objective).collect(),
+            removed: vec![false; candidates],
             survivors: (0..candidates).collect(),
             candidates,
             blocks: 0,
@@ -115,11 +142,17 @@ impl Search {
 
     /// A value of a candidate in a block. One that failed or was disturbed is not recorded; one that was made again replaces the first.
     pub fn record(&mut self, block: usize, candidate: usize, value: f64) {
-        self.table.record(block, candidate, value);
+        self.record_of(0, block, candidate, value);
+    }
+
+    /// The same of one of two objectives.
+    pub fn record_of(&mut self, objective: usize, block: usize, candidate: usize, value: f64) {
+        self.objectives[objective].table.record(block, candidate, value);
     }
 
     /// Drops a candidate for another reason: it can't be measured, or breaks a limit.
     pub fn remove(&mut self, candidate: usize) {
+        self.removed[candidate] = true;
         self.survivors.retain(|i| *i != candidate);
     }
 
@@ -128,9 +161,13 @@ impl Search {
         &self.survivors
     }
 
-    /// The survivor that seems best. `None`: none has a value.
+    /// The survivor that seems best, in the first objective. `None`: none has a value.
     pub fn leader(&self) -> Option<usize> {
-        let level = |i: usize| self.fit.level(i).map(|level| (i, level));
+        self.leader_of(0)
+    }
+
+    pub fn leader_of(&self, objective: usize) -> Option<usize> {
+        let level = |i: usize| self.objectives[objective].fit.level(i).map(|level| (i, level));
         let levels = self.survivors.iter().filter_map(|i| level(*i));
         levels.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(i, _)| i)
     }
@@ -144,15 +181,24 @@ impl Search {
         self.measurements
     }
 
-    /// How many times as good `a` is as `b`. All intervals of one candidate hold together, at all blocks: each end has α divided by the
-    /// number of others.
+    /// How many times as good `a` is as `b`, in the first objective. All intervals of one candidate hold together, at all blocks: each
+    /// end has α divided by the number of others.
     pub fn advantage(&self, a: usize, b: usize) -> Option<Advantage> {
-        self.fit.advantage(a, b, self.alpha / self.others())
+        self.advantage_of(0, a, b)
     }
 
-    /// Levels, outliers and intervals as of the last block that was judged.
+    /// Both objectives' intervals hold together too.
+    pub fn advantage_of(&self, objective: usize, a: usize, b: usize) -> Option<Advantage> {
+        self.objectives[objective].fit.advantage(a, b, self.alpha / self.others() / self.objectives.len() as f64)
+    }
+
+    /// Levels, outliers and intervals of the first objective, as of the last block that was judged.
     pub fn fit(&self) -> &Fit {
-        &self.fit
+        self.fit_of(0)
+    }
+
+    pub fn fit_of(&self, objective: usize) -> &Fit {
+        &self.objectives[objective].fit
     }
 
     fn others(&self) -> f64 {
@@ -160,7 +206,7 @@ impl Search {
     }
 
     fn judge(&mut self) -> Option<Reason> {
-        self.fit = self.table.fit();
+        self.objectives.iter_mut().for_each(|objective| objective.fit = objective.table.fit());
         let judged = self.blocks >= self.options.min_blocks;
         if judged {
             self.eliminate();
@@ -168,21 +214,37 @@ impl Search {
         if self.survivors.len() <= 1 {
             return Some(Reason::OneLeft);
         }
-        if judged && self.all_equivalent() {
-            return Some(Reason::Equivalent);
-        }
+        let decided = match self.two() {
+            None => (judged && self.all_equivalent()).then_some(Reason::Equivalent),
+            Some(two) => {
+                (judged && two.is_settled(&self.survivors, self.others() / self.alpha)).then_some(Reason::Settled)
+            }
+        };
         let beyond = self.measurements.saturating_add(self.survivors.len()) > self.options.budget;
-        (beyond || self.blocks >= self.options.max_blocks).then_some(Reason::Budget)
+        decided.or((beyond || self.blocks >= self.options.max_blocks).then_some(Reason::Budget))
+    }
+
+    fn two(&self) -> Option<Two<'_>> {
+        let [first, second] = &self.objectives[..] else { return None };
+        Some(Two { fits: [&first.fit, &second.fit], threshold: self.options.threshold })
     }
 
     fn eliminate(&mut self) {
         let Some(leader) = self.leader() else { return };
-        let surpassed = |i: usize| {
-            let others = (0..self.candidates).filter(|j| *j != i);
-            others.map(|j| self.fit.evidence(j, i)).sum::<f64>() >= self.others() / self.alpha
+        let stays = |i: &usize| match self.two() {
+            None => *i == leader || self.evidence(*i, |j| self.fit().evidence(j, *i, 0.0)) < self.others() / self.alpha,
+            // Those that are left may all be members: one chance of error for each of them.
+            Some(two) => {
+                let needed = self.others() * self.survivors.len() as f64 / self.alpha;
+                !two.has_better(*i, &self.survivors) || self.evidence(*i, |j| two.evidence(j, *i)) < needed
+            }
         };
-        let stay: Vec<usize> = self.survivors.iter().copied().filter(|i| *i == leader || !surpassed(*i)).collect();
-        self.survivors = stay;
+        self.survivors = self.survivors.iter().copied().filter(stays).collect();
+    }
+
+    /// Against a candidate: the sum over all others.
+    fn evidence(&self, candidate: usize, of: impl Fn(usize) -> f64) -> f64 {
+        (0..self.candidates).filter(|j| *j != candidate && !self.removed[*j]).map(of).sum()
     }
 
     fn all_equivalent(&self) -> bool {

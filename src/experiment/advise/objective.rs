@@ -32,6 +32,21 @@ pub fn metric(text: &str, own: &[String], cpu: Metric) -> Result<String, String>
     })
 }
 
+/// One metric, or two with a comma between them.
+pub fn objectives(text: &str, own: &[String], cpu: Metric) -> Result<(String, Option<String>), String> {
+    let Some((first, second)) = text.split_once(',').filter(|_| !own.iter().any(|name| name == text)) else {
+        return Ok((metric(text, own, cpu)?, None));
+    };
+    if second.contains(',') {
+        return Err(format!("--objective {text}: two objectives at most"));
+    }
+    let [first, second] = [metric(first.trim(), own, cpu)?, metric(second.trim(), own, cpu)?];
+    if first == second {
+        return Err(format!("--objective {text} names one metric twice"));
+    }
+    Ok((first, Some(second)))
+}
+
 /// `p99<2ms`, `cpus<=1`, `tps>1000`.
 pub fn constraint(text: &str, own: &[String], cpu: Metric) -> Result<Constraint, String> {
     let wrong = || format!("'{text}' is not NAME<LIMIT or NAME>LIMIT, as p99<2ms");
@@ -63,6 +78,18 @@ mod tests {
         assert_eq!(of("cpu", &own), Ok("cpu_time".into()));
         assert_eq!(of("cpus", &[]), Ok("cpus".into()));
         assert!(of("speed", &own).unwrap_err().ends_with("of the program: tps, p99"));
+    }
+
+    #[test]
+    fn two_objectives_have_a_comma_between_them() {
+        let own = ["tps".to_owned(), "a,b".to_owned()];
+        let of = |text: &str| objectives(text, &own, Metric::CpuTime);
+        assert_eq!(of("p99, cpu"), Ok(("latency_p99".into(), Some("cpu_time".into()))));
+        assert_eq!(of("tps"), Ok(("tps".into(), None)));
+        assert_eq!(of("a,b"), Ok(("a,b".into(), None)), "the program's own comes first");
+        assert_eq!(of("cpu,cpu_time").unwrap_err(), "--objective cpu,cpu_time names one metric twice");
+        assert_eq!(of("p50,p99,cpu").unwrap_err(), "--objective p50,p99,cpu: two objectives at most");
+        assert!(of("p99,").is_err() && of("p99,speed").is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The experiments of a search: all candidates as its arms, and the confirmation of one of them.
+//! The experiments of a search: all candidates as its arms, and the confirmation of some of them.
 
 use toml::{Table, Value};
 
@@ -8,6 +8,7 @@ use crate::experiment::file::parse;
 use crate::experiment::load::Kind;
 use crate::experiment::plan::{Facts, Plan, Target, plan};
 use iotrail_base::error::{Error, Result};
+use iotrail_base::words::list;
 use iotrail_schema::search_record::SearchRecord;
 
 /// Blocks of a search, at most.
@@ -30,8 +31,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The search, or the confirmation of one candidate.
-    pub fn plan(&self, chosen: Option<&str>) -> Result<Plan> {
+    /// The search, or the confirmation of these candidates.
+    pub fn plan(&self, chosen: Option<&[String]>) -> Result<Plan> {
         let experiment = parse(&self.text(chosen)?, "iotrail advise")?;
         let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &cell::target_of };
         let mut plan = plan(&experiment, false, &Target::default(), &facts, &|host, target| host.refusal(target))?;
@@ -40,14 +41,14 @@ impl Subject {
     }
 
     /// The experiment as its file says it.
-    pub fn text(&self, chosen: Option<&str>) -> Result<String> {
+    pub fn text(&self, chosen: Option<&[String]>) -> Result<String> {
         let mut file = Table::new();
         let mut say = |name: &str, value: Value| _ = file.insert(name.into(), value);
         say("name", if chosen.is_some() { CONFIRM } else { SEARCH }.into());
         say(
             "title",
             match chosen {
-                Some(chosen) => format!("{chosen} against what there was").into(),
+                Some(chosen) => format!("{} against what there was", list(chosen)).into(),
                 None => "The best legal configuration".into(),
             },
         );
@@ -70,8 +71,10 @@ impl Subject {
                 say("matrix", matrix.into());
             }
         }
-        let arms =
-            self.proposed.iter().filter(|p| chosen.is_none_or(|c| c == p.candidate.name || p.candidate.name == NOW));
+        let arms = self
+            .proposed
+            .iter()
+            .filter(|p| chosen.is_none_or(|c| c.contains(&p.candidate.name) || p.candidate.name == NOW));
         let arms = arms.map(|p| {
             let mut arm = p.options.clone();
             arm.insert("name".into(), p.candidate.name.clone().into());
@@ -80,5 +83,35 @@ impl Subject {
         say("load", load.into());
         say("arm", Value::Array(arms.collect()));
         toml::to_string(&file).map_err(|e| Error::internal(format!("an experiment cannot be written: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::advise::candidates::of_load;
+    use iotrail_load::options::LoadOptions;
+
+    #[test]
+    fn a_confirmation_compares_all_that_were_chosen_with_what_there_is() {
+        let proposed = of_load(&LoadOptions { depth: 16, ..LoadOptions::default() }, &[]);
+        let candidates = proposed.iter().map(|p| p.candidate.clone()).collect();
+        let (objective, second) = ("iops".to_owned(), Some("cpu_per_io".to_owned()));
+        let search = SearchRecord { objective, second, constraints: vec![], budget_s: 1.0, candidates, found: None };
+        let metrics = vec!["iops".into(), "cpu_per_io".into()];
+        let load = [("rw".to_owned(), "nop".into()), ("runtime".to_owned(), "40ms".into())].into_iter().collect();
+        let subject = Subject { kind: Kind::Storage, load, proposed, search, metrics };
+        let arms = |chosen: Option<&[String]>| -> (Table, Vec<String>) {
+            let file: Table = subject.text(chosen).unwrap().parse().unwrap();
+            let name = |arm: &Value| arm["name"].as_str().unwrap().to_owned();
+            let names = file["arm"].as_array().unwrap().iter().map(name).collect();
+            (file, names)
+        };
+        let (file, all) = arms(None);
+        assert_eq!((all.len(), file["repeats"].as_integer()), (subject.proposed.len(), Some(i64::from(BLOCKS))));
+        let (file, some) = arms(Some(&["sqpoll".into(), "batch 8".into()]));
+        assert_eq!(some, [NOW, "sqpoll", "batch 8"]);
+        assert_eq!(file["title"].as_str(), Some("sqpoll and batch 8 against what there was"));
+        assert_eq!((file["name"].as_str(), file["repeats"].as_integer()), (Some(CONFIRM), Some(i64::from(FRESH))));
     }
 }

@@ -1,29 +1,26 @@
 //! The answer of a search: what is recommended, how much better it is than what there is now, in blocks that the search has not
 //! seen; or to stay. See `crate::search`.
 
-use super::change::{called, levels, range};
+use super::change::{levels, range};
 use super::effect::{Effect, of_arm};
+use super::front;
+use super::searched::{BESIDE, Searched, how_found, of_what, price, unwatched};
 use super::{Head, notes, program, why};
-use crate::compare::{Metric, metrics};
-use crate::search::{self, MATTERS, State};
+use crate::compare::Metric;
+use crate::search::{self, MATTERS, State, TOLD};
 use crate::unit::Unit;
-use iotrail_base::words::{bytes, list, percent, plural};
-use iotrail_schema::comparison::Verdict;
+use iotrail_base::words::{list, percent, plural};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::{Candidate, Ended, Found, SearchRecord};
-
-/// Where candidates may be better than what there is by more than this, nothing is told so far.
-const TOLD: f64 = 0.1;
-
-/// Candidates named beside the recommended one.
-const BESIDE: usize = 4;
 
 /// `None`: the run searches for nothing.
 pub fn of_run(run: &RunRecord) -> Option<Head> {
     let search = run.search.as_ref()?;
+    let of = Searched::of(run, search);
     let head = match &search.found {
-        Some(found) => confirmed(run, search, found),
-        None => searched(run, search, &search::state(run)?),
+        Some(found) if of.metrics.len() == 2 => front::confirmed(run, &of, found),
+        Some(found) => confirmed(run, &of, found),
+        None => searched(run, &of, &search::state(run)?),
     };
     let notes = program::notes(run).into_iter().chain(notes::of_run(run)).collect();
     Some(Head { notes, on: notes::of_one_host(run), ..head })
@@ -41,21 +38,26 @@ fn of_state(run: &RunRecord, search: &SearchRecord, state: &State) -> Found {
     }
 }
 
-/// The candidate that fresh blocks are to confirm, and what was found. `None`: what there is stays.
+/// The candidates that fresh blocks are to confirm, and what was found: one, or of two objectives three at most. `None`: what there is
+/// stays.
 ///
 /// What there is takes least to adopt, so that it is kept wherever it cannot be told from the best. But where others may be better by
 /// much, a comparison of the leader with it alone tells more than one of all with all.
-pub fn to_confirm(run: &RunRecord) -> Option<(String, Found)> {
+pub fn to_confirm(run: &RunRecord) -> Option<(Vec<String>, Found)> {
     let (search, state) = (run.search.as_ref()?, search::state(run)?);
     let (now, leader) = (run.arms.first()?, run.arms.get(state.leader)?);
     let found = of_state(run, search, &state);
+    if search.second.is_some() {
+        let picks: Vec<String> = state.picks.iter().map(|i| run.arms[*i].clone()).collect();
+        return (state.blocks > 0 && !picks.is_empty()).then_some((picks, found));
+    }
     let chosen = match found.set.contains(now) {
         true if state.blocks == 0 || state.most_better <= TOLD => now,
         true => leader,
         false => &recommended(search, &found.set, leader)?.name,
     };
     let chosen = chosen.clone();
-    (chosen != *now).then_some((chosen, found))
+    (chosen != *now).then(|| (vec![chosen], found))
 }
 
 /// The candidate of the set that takes least to adopt; among those the leader first.
@@ -73,17 +75,16 @@ fn set(run: &RunRecord, search: &SearchRecord, state: &State) -> Vec<String> {
 }
 
 /// Of a confirmation: the recommended candidate against what there is, in fresh blocks.
-fn confirmed(run: &RunRecord, search: &SearchRecord, found: &Found) -> Head {
+fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
+    let search = s.search;
     let (base, arm) = (run.arms.first().map_or("", String::as_str), run.arms.last().map_or("", String::as_str));
     let unit = Unit::of_run(run);
-    let objective = objective(run, search);
-    // What the probes watch is there for the reasons.
-    let unwatched = |e: &Effect<'_>| e.b.params.get("trace").and_then(|v| v.as_str()) != Some("auto");
+    let objective = s.metrics.first().copied();
     let effects: Vec<Effect<'_>> = objective.map(|m| of_arm(run, m, arm)).unwrap_or_default();
     let its = effects.iter().find(|e| unwatched(e));
     let blocks = its.map_or(0, |e| e.b.measurements.len());
     let fresh = format!("in {}", plural(blocks, "fresh block"));
-    let name = objective.map_or_else(|| search.objective.clone(), |m| called(m, unit));
+    let name = &s.names[0];
     let is_better = its.is_some_and(|e| better(objective, e) == Some(true));
     let answer = match (its, objective) {
         (Some(e), Some(metric)) if is_better => {
@@ -100,7 +101,7 @@ fn confirmed(run: &RunRecord, search: &SearchRecord, found: &Found) -> Head {
     };
     let candidate = search.candidates.iter().find(|c| c.name == arm);
     let advice =
-        candidate.filter(|_| is_better).map(|c| format!("use {arm} ({}){}", c.effort.words(), price(run, arm)));
+        candidate.filter(|_| is_better).map(|c| format!("use {arm} ({}){}", c.effort.words(), price(run, arm, &[])));
     let how = candidate.into_iter().filter(|_| is_better).flat_map(|c| c.how.iter().cloned());
     let others: Vec<String> = found.set.iter().filter(|name| *name != arm).cloned().collect();
     let watched: Vec<Effect<'_>> = effects.iter().filter(|e| !unwatched(e)).copied().collect();
@@ -116,20 +117,23 @@ fn confirmed(run: &RunRecord, search: &SearchRecord, found: &Found) -> Head {
         also: how.chain(of_what(run)).chain([how_found(found, &others, search)]).collect(),
         table: None,
         forest: None,
+        front: None,
         notes: Vec::new(),
         on: None,
     }
 }
 
 /// Of the search itself.
-fn searched(run: &RunRecord, search: &SearchRecord, state: &State) -> Head {
+fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
+    let search = s.search;
     let set = set(run, search, state);
     let base = run.arms.first().map_or("", String::as_str);
     let of = plural(run.arms.len(), "candidate");
-    let name = objective(run, search).map_or_else(|| search.objective.clone(), |m| called(m, Unit::of_run(run)));
+    let name = &s.names[0];
     let stays = set.iter().any(|name| name == base);
     let leader = run.arms.get(state.leader).map_or("", String::as_str);
     let answer = match (stays, state.blocks) {
+        _ if search.second.is_some() => front::searched(run, s, &set, state),
         (_, 0) => "nothing was compared: no block is whole".into(),
         (true, _) if set.len() == 1 => format!("stay as you are: the best of {of} by {name}"),
         (true, _) if state.most_better <= TOLD => {
@@ -162,6 +166,7 @@ fn searched(run: &RunRecord, search: &SearchRecord, state: &State) -> Head {
         also: broken.take(BESIDE).chain(of_what(run)).chain([how_found(&found, &others, search)]).collect(),
         table: None,
         forest: None,
+        front: None,
         notes: Vec::new(),
         on: None,
     }
@@ -172,71 +177,11 @@ fn ended(run: &RunRecord, state: &State) -> Ended {
     state.ended.unwrap_or(if run.finished_unix_s.is_some() { Ended::Budget } else { Ended::Stopped })
 }
 
-fn objective(run: &RunRecord, search: &SearchRecord) -> Option<Metric> {
-    metrics(run);
-    search.objective.parse().ok()
-}
-
 /// Whether the interval says that it is better; `None`: there is none.
 fn better(metric: Option<Metric>, e: &Effect<'_>) -> Option<bool> {
     let [low, high] = e.c.ci95?;
     let matters = 1.0 + MATTERS / 2.0;
     Some(if metric?.higher_is_better() { low > matters } else { high < 1.0 / matters })
-}
-
-/// What gets worse with it.
-fn price(run: &RunRecord, arm: &str) -> String {
-    let unit = Unit::of_run(run);
-    let worse = metrics(run).into_iter().filter_map(|metric| {
-        let effects = of_arm(run, metric, arm);
-        let worse = effects.iter().find(|e| e.c.verdict == Verdict::Slower)?;
-        Some(range(metric, unit, &[worse], true))
-    });
-    let worse: Vec<String> = worse.collect();
-    if worse.is_empty() { String::new() } else { format!("; the price: {}", list(&worse)) }
-}
-
-/// What was measured: a program's command, or the load.
-fn of_what(run: &RunRecord) -> Option<String> {
-    let m = run.measurements().next()?;
-    if let Some(program) = &m.program {
-        return Some(format!("as-is: {}", program.argv.join(" ")));
-    }
-    let l = &m.load;
-    let mut words = vec![format!("{} {}", l.engine, l.rw)];
-    if l.rw != "nop" {
-        words[0] += &format!(" of {}, {}", bytes(l.bs), if l.direct { "direct" } else { "cached" });
-    }
-    words.extend([format!("depth {}", l.depth), format!("wait {}", l.wait)]);
-    words.extend(l.cpus_requested.as_ref().map(|cpus| format!("cpus {cpus}")));
-    words.extend(l.file.clone());
-    Some(format!("as-is: {}", words.join(", ")))
-}
-
-/// `searched 16 candidates with 96 measurements (run 7); in one set with it: …`.
-fn how_found(found: &Found, others: &[String], search: &SearchRecord) -> String {
-    let ended = match found.ended {
-        Ended::OneLeft => "one was left",
-        Ended::Equivalent => "those left are equivalent",
-        Ended::Budget => "its time or its blocks were used up",
-        Ended::Stopped => "it was stopped",
-    };
-    let effort = |name: &String| {
-        let effort = search.candidates.iter().find(|c| c.name == *name).map(|c| format!(" ({})", c.effort.words()));
-        name.clone() + &effort.unwrap_or_default()
-    };
-    let mut named: Vec<String> = others.iter().take(BESIDE).map(effort).collect();
-    if others.len() > BESIDE {
-        named.push(format!("{} more", others.len() - BESIDE));
-    }
-    let beside =
-        if named.is_empty() { String::new() } else { format!("; as good, as far as was seen: {}", list(&named)) };
-    format!(
-        "searched {} with {} (run {}; {ended}){beside}",
-        plural(found.compared as usize, "candidate"),
-        plural(found.measurements as usize, "measurement"),
-        found.run
-    )
 }
 
 #[cfg(test)]
@@ -270,7 +215,7 @@ mod tests {
         // c1 takes a few lines, c2 a flag.
         assert_eq!(set, ["c2", "c1"]);
         assert_eq!(recommended(search, &set, "c1").unwrap().name, "c2");
-        let chosen = |run: &RunRecord| to_confirm(run).map(|(name, _)| name);
+        let chosen = |run: &RunRecord| to_confirm(run).map(|(names, _)| names.concat());
         assert_eq!(chosen(&run).as_deref(), Some("c2"));
         // Not told apart so far, and one may be much better: it is compared alone. Nothing better: none.
         assert_eq!(chosen(&made::search(&[1.0, 1.3, 0.7], 3)).as_deref(), Some("c1"));

@@ -6,14 +6,17 @@ pub mod advice;
 mod change;
 mod effect;
 pub mod forest;
+mod front;
 pub mod measured;
 mod notes;
 mod program;
+mod searched;
 mod table;
 mod when;
 mod why;
 
 pub use self::forest::Forest;
+pub use self::front::{Figure, Front, Member};
 pub use self::table::{Mark, Situation, Situations};
 
 use self::change::{called, levels};
@@ -44,6 +47,9 @@ pub struct Head {
     /// The same as a picture.
     #[serde(skip)]
     pub forest: Option<Forest>,
+    /// Of a search by two objectives: what was confirmed; left out elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub front: Option<Front>,
     /// What limits the answer.
     pub notes: Vec<String>,
     /// The machine; null: nothing was measured.
@@ -82,6 +88,7 @@ impl Head {
                 also: Vec::new(),
                 table: None,
                 forest: None,
+                front: None,
                 notes,
                 on,
             };
@@ -115,6 +122,7 @@ impl Head {
             also,
             table: table::of(run, *metric, all),
             forest: Some(forest::of(run, *metric, all)),
+            front: None,
             notes,
             on,
         }
@@ -144,6 +152,7 @@ fn of_program(
         also: of_others.take(ALSO).collect(),
         table: program::table(compared),
         forest: None,
+        front: None,
         notes: Vec::new(),
         on: None,
     }

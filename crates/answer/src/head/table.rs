@@ -116,13 +116,7 @@ impl Mark {
 
     /// `▼ ÷59`, `▲ +12 %`, `≈`, `?`.
     pub fn text(&self) -> String {
-        let sign = match self.verdict {
-            Verdict::Slower => "▼",
-            Verdict::Faster => "▲",
-            Verdict::Equivalent => "≈",
-            Verdict::Inconclusive => "?",
-            Verdict::NotComparable => UNKNOWN,
-        };
+        let sign = sign(self.verdict);
         let star = if self.disturbed { "*" } else { "" };
         match self.ratio.filter(|_| matches!(self.verdict, Verdict::Slower | Verdict::Faster)) {
             Some(ratio) => format!("{sign} {}{star}", factor(ratio)),
@@ -139,8 +133,19 @@ impl Mark {
     }
 }
 
+/// As tables have it.
+pub(super) fn sign(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Slower => "▼",
+        Verdict::Faster => "▲",
+        Verdict::Equivalent => "≈",
+        Verdict::Inconclusive => "?",
+        Verdict::NotComparable => UNKNOWN,
+    }
+}
+
 /// `×2.1`, `÷59`, `+12 %`, `−7.0 %`.
-fn factor(ratio: f64) -> String {
+pub(super) fn factor(ratio: f64) -> String {
     let digits = |f: f64| if f < 9.95 { format!("{f:.1}") } else { format!("{f:.0}") };
     let percent = |p: f64| if p < 9.95 { format!("{p:.1} %") } else { format!("{p:.0} %") };
     match ratio {

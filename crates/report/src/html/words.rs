@@ -42,7 +42,7 @@ pub struct About {
 /// The run's first lines, as the terminal has them.
 pub struct Answer {
     pub sentence: String,
-    /// By their labels: when, why, do, also.
+    /// By their labels: when, why, do, each (of two objectives), also.
     pub lines: Vec<(&'static str, String)>,
     pub notes: Vec<String>,
 }
@@ -51,9 +51,15 @@ impl Answer {
     fn new(head: &Head) -> Self {
         let lines = [("when", &head.when), ("why", &head.why), ("do", &head.advice)];
         let also = head.also.iter().map(|text| ("also", text.clone()));
+        let front = head.front.iter().flat_map(|front| front.lines()).map(|text| ("each", text));
         Self {
             sentence: head.answer.clone(),
-            lines: lines.into_iter().filter_map(|(label, text)| Some((label, text.clone()?))).chain(also).collect(),
+            lines: lines
+                .into_iter()
+                .filter_map(|(label, text)| Some((label, text.clone()?)))
+                .chain(front)
+                .chain(also)
+                .collect(),
             notes: head.notes.clone(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::layout::{Cell, Column, Screen};
 use super::style::Hue;
-use iotrail_answer::head::{Head, Mark, Situations};
+use iotrail_answer::head::{Front, Head, Mark, Member, Situations};
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::Verdict;
 
@@ -14,6 +14,10 @@ const NAMES: u16 = 34;
 const MARK: u16 = 13;
 /// The names where there are four marks.
 const NARROW_NAMES: u16 = 22;
+
+/// Columns of a front: its members, and each objective.
+const MEMBERS: u16 = 32;
+const FIGURE: u16 = 22;
 
 /// Where more of it is.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +40,10 @@ pub fn of(out: &mut Screen, head: &Head) {
     if let Some(table) = &head.table {
         out.blank();
         situations(out, table);
+    }
+    if let Some(found) = &head.front {
+        out.blank();
+        front(out, found);
     }
     if !head.notes.is_empty() || head.on.is_some() {
         out.blank();
@@ -70,7 +78,9 @@ fn situations(out: &mut Screen, table: &Situations) {
     }
     let row = |name: &str, marks: &[Option<Mark>]| -> Vec<Cell> {
         let mut cells = vec![Cell::from(format!("  {name}"))];
-        cells.extend(marks.iter().map(|m| m.as_ref().map_or(Cell::from(""), |m| Cell::from(m.text()).in_hue(hue(m)))));
+        cells.extend(
+            marks.iter().map(|m| m.as_ref().map_or(Cell::from(""), |m| Cell::from(m.text()).in_hue(hue(m.verdict)))),
+        );
         if levels {
             cells.push(Cell::from(marks.iter().flatten().find_map(|m| m.levels.clone()).unwrap_or_default()));
         }
@@ -87,8 +97,20 @@ fn situations(out: &mut Screen, table: &Situations) {
     out.paragraph("  ", &table.legend().join("  "));
 }
 
-fn hue(mark: &Mark) -> Option<Hue> {
-    match mark.verdict {
+/// What there is, and what was confirmed against it.
+fn front(out: &mut Screen, front: &Front) {
+    let mut columns = vec![Column::words("", MEMBERS)];
+    columns.extend(front.objectives.iter().map(|name| Column::named(name, FIGURE, false)));
+    let row = |m: &Member| -> Vec<Cell> {
+        let figures = m.figures.iter().map(|f| Cell::from(f.marked()).in_hue(hue(f.verdict)));
+        [Cell::from(format!("  {}", m.title()))].into_iter().chain(figures).collect()
+    };
+    out.table(&columns, front.members.iter().map(row).collect());
+    out.paragraph("  ", &front.legend());
+}
+
+fn hue(verdict: Verdict) -> Option<Hue> {
+    match verdict {
         Verdict::Slower => Some(Hue::Bad),
         Verdict::Faster => Some(Hue::Good),
         Verdict::Equivalent => None,

@@ -296,7 +296,8 @@ impl Screen {
 
 /// What stands at the edge, wrapped so that no later part of it begins a line.
 fn hanging(text: &str, width: u16) -> String {
-    let options = textwrap::Options::new(width.into()).subsequent_indent(" ");
+    let later = " ".repeat(text.len() - text.trim_start_matches(' ').len() + 1);
+    let options = textwrap::Options::new(width.into()).subsequent_indent(&later);
     text.split('\n').flat_map(|line| textwrap::wrap(line, &options)).collect::<Vec<_>>().join("\n")
 }
 

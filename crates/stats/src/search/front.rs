@@ -31,7 +31,7 @@ pub fn at_least(limit: f64, interval: Option<(f64, f64)>) -> Limit {
 /// The candidates that no other one dominates with confidence. `points` are both objectives of each candidate, larger being better
 /// ([`Fit::level`](super::Fit::level)); `advantage(objective, a, b)` is the interval of how many times as good `a` is as `b`.
 ///
-/// One candidate dominates another when its points are at least as good, one interval is above 1, and neither reaches below
+/// One candidate dominates another when its points have the larger sum, one interval is above 1, and neither reaches below
 /// 1 / (1 + `threshold`). By the first condition no circle of candidates can drop each other: of any points, some stay.
 pub fn front(
     points: &[[f64; 2]],
@@ -39,7 +39,7 @@ pub fn front(
     threshold: f64,
 ) -> Vec<usize> {
     let dominates = |a: usize, b: usize| {
-        let better = (0..2).all(|objective| points[a][objective] >= points[b][objective]) && points[a] != points[b];
+        let better = points[a].iter().sum::<f64>() > points[b].iter().sum::<f64>();
         let lows = || (0..2).map(|objective| advantage(objective, a, b).map_or(0.0, |(lo, _)| lo));
         better && lows().any(|lo| lo > 1.0) && lows().all(|lo| lo >= 1.0 / (1.0 + threshold))
     };

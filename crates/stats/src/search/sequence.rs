@@ -22,6 +22,10 @@ use crate::student;
 /// found in nearly the fewest blocks.
 const SPREAD: f64 = 0.5;
 
+/// So many standard errors below 0 the tail is taken from its bound, with more than so many degrees of freedom: heavier tails need none.
+const FAR: f64 = 5.0;
+const LIGHT: f64 = 10.0;
+
 /// Larger logarithms of evidence are cut here, so that sums stay finite.
 const MOST: f64 = 600.0;
 
@@ -37,9 +41,18 @@ pub(super) fn evidence(t: f64, n: f64, df: f64) -> f64 {
     let left = df + t * t / grown;
     let both = -0.5 * grown.ln() + (df + 1.0) / 2.0 * ((df + t * t) / left).ln();
     let place = t * (n * SPREAD / grown).sqrt() * ((df + 1.0) / left).sqrt();
-    let tail = student::beyond(place, df + 1.0) / 2.0;
+    let tail = match place < -FAR && df > LIGHT {
+        true => tail_at_most(-place, df + 1.0),
+        false => student::beyond(place, df + 1.0) / 2.0,
+    };
     let one_side = 2.0 * if place > 0.0 { 1.0 - tail } else { tail };
     both.min(MOST).exp() * one_side
+}
+
+/// Student's tail beyond `x` > 0, and a little more. Far out, the distribution function's own error of 1e-16 is more than the tail, and
+/// the other factor of the evidence is large there.
+fn tail_at_most(x: f64, df: f64) -> f64 {
+    df / (df - 1.0) * (1.0 + x * x / df).powf((1.0 - df) / 2.0) / (x * std::f64::consts::TAU.sqrt())
 }
 
 /// How many standard errors a mean has to lie above 0 for this much evidence. `None`: so few values never give it.
@@ -111,6 +124,22 @@ mod tests {
         assert_eq!(reach(2.0, 1.0, 300.0), None);
         assert!(evidence(-3.0, 10.0, 9.0) < 0.15 && evidence(f64::NAN, 10.0, 9.0) == 1.0);
         assert!(evidence(f64::INFINITY, 10.0, 9.0) > 1e100 && evidence(f64::NEG_INFINITY, 10.0, 9.0) == 0.0);
+    }
+
+    #[test]
+    fn what_is_far_below_has_no_evidence() {
+        for n in [2.0, 5.0, 40.0, 400.0] {
+            for df in [1.0, 4.5, 40.0, 900.0] {
+                let at: Vec<f64> = (0..400).map(|i| evidence(-0.5 * f64::from(i), n, df)).collect();
+                assert!(at.is_sorted_by(|a, b| *a >= *b * 0.8), "{n} {df}: {at:?}");
+                assert!(at[20] < 0.5 && at[399] < 0.42, "{n} {df}: {} {}", at[20], at[399]);
+            }
+        }
+        // R: pt(-2, 5), pt(-6, 30).
+        for (x, df, tail) in [(2.0, 5.0, 0.050_970), (6.0, 30.0, 7.06e-7)] {
+            let bound = tail_at_most(x, df);
+            assert!(bound > tail && bound < 2.0 * tail, "{bound}");
+        }
     }
 
     /// Looked at after each of 2 to 60 normal values, one end misses the mean in 5 % of sequences at most.

@@ -211,9 +211,9 @@ impl Fit {
         Some(Advantage { ratio, lo, hi, blocks: pair.n })
     }
 
-    /// The evidence that `a` is better than `b`: 1 where nothing is known.
-    pub(super) fn evidence(&self, a: usize, b: usize) -> f64 {
-        self.pair(a, b).map_or(1.0, |p| sequence::evidence(p.log / p.error, p.n as f64, p.df))
+    /// The evidence that the logarithm by which `a` is better than `b` is above `bound`: 1 where nothing is known.
+    pub(super) fn evidence(&self, a: usize, b: usize, bound: f64) -> f64 {
+        self.pair(a, b).map_or(1.0, |p| sequence::evidence((p.log - bound) / p.error, p.n as f64, p.df))
     }
 
     pub(super) fn pair(&self, a: usize, b: usize) -> Option<Pair> {

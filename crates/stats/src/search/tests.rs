@@ -1,5 +1,6 @@
 use super::*;
 
+mod fronts;
 mod simulated;
 
 fn options(budget: usize) -> Options {

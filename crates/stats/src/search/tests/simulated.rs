@@ -9,7 +9,7 @@ use crate::{bootstrap, holm, student};
 const CANDIDATES: usize = 16;
 
 /// Which of so many is the best.
-fn best_of(candidates: usize) -> usize {
+pub fn best_of(candidates: usize) -> usize {
     candidates / 3
 }
 
@@ -21,7 +21,7 @@ const EXHAUSTIVE: [(f64, usize); 2] = [(0.03, 42), (0.05, 80)];
 const THIRD: f64 = 1.0 / 3.0;
 
 /// Logarithms of the true values.
-type Levels = Vec<f64>;
+pub type Levels = Vec<f64>;
 
 /// All but the best of so many are the same.
 fn equal_of(candidates: usize, lead: f64) -> Levels {
@@ -41,23 +41,23 @@ fn spread(lead: f64) -> Levels {
 }
 
 /// One measurement in 20 is 20 to 50 % slower; the level drifts by 6 % a block.
-struct World {
-    random: SplitMix64,
+pub struct World {
+    pub random: SplitMix64,
     levels: Levels,
     noise: Vec<f64>,
     drift: f64,
 }
 
 impl World {
-    fn new(seed: u64, levels: Levels, noise: f64) -> Self {
+    pub fn new(seed: u64, levels: Levels, noise: f64) -> Self {
         Self { random: SplitMix64::new(seed << 32), noise: vec![noise; levels.len()], levels, drift: 0.0 }
     }
 
-    fn block(&mut self) {
+    pub fn block(&mut self) {
         self.drift += 0.06 * self.random.normal();
     }
 
-    fn value(&mut self, i: usize) -> f64 {
+    pub fn value(&mut self, i: usize) -> f64 {
         let slow = if self.random.uniform() < 0.05 { 1.2 + 0.3 * self.random.uniform() } else { 1.0 };
         (self.drift + self.levels[i] + self.noise[i] * self.random.normal()).exp() / slow
     }

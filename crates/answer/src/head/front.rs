@@ -1,0 +1,303 @@
+//! The answer of a search by two objectives: the members of the front that fresh blocks confirm, each against what there is now.
+
+use super::change::range;
+use super::effect::{Effect, of_arm};
+use super::searched::{Searched, how_found, of_what, price, unwatched};
+use super::table::{factor, sign};
+use super::{Head, program, why};
+use crate::compare::Metric;
+use crate::search::MATTERS;
+use crate::unit::Unit;
+use iotrail_base::words::{list, percent, plural};
+use iotrail_schema::comparison::Verdict;
+use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::search_record::{Effort, Found};
+use iotrail_stats::{holm, search};
+
+/// Chance that any figure of the table is called better or worse where nothing differs.
+const ALPHA: f64 = 0.05;
+
+/// What was confirmed of a front.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Front {
+    /// The metrics, in words.
+    pub objectives: Vec<String>,
+    /// What there is now, then the members.
+    pub members: Vec<Member>,
+}
+
+/// A configuration of a front.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Member {
+    /// Its arm.
+    pub candidate: String,
+    /// What adopting it takes.
+    pub effort: Effort,
+    /// Each objective against what there is now; empty of that itself.
+    pub figures: Vec<Figure>,
+    /// Nothing measured beats it in both; but for what there is now, it gains in one at least.
+    pub on_front: bool,
+}
+
+/// One objective of one member, against what there is now.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Figure {
+    /// Null: not known.
+    pub ratio: Option<f64>,
+    /// Its 95 % interval; null: not known.
+    pub ci95: Option<[f64; 2]>,
+    /// `faster` is better, by 1 % at least; all of the table share their chance of error.
+    pub verdict: Verdict,
+}
+
+impl Member {
+    /// Its name and what adopting it takes, or why nobody should.
+    pub fn title(&self) -> String {
+        let gains = self.figures.iter().any(|f| f.verdict == Verdict::Faster);
+        match (self.on_front, self.figures.is_empty()) {
+            (true, true) => self.candidate.clone(),
+            (true, false) => format!("{} ({})", self.candidate, self.effort.words()),
+            (false, is_base) if gains || is_base => format!("{} (beaten)", self.candidate),
+            (false, _) => format!("{} (no gain)", self.candidate),
+        }
+    }
+}
+
+impl Figure {
+    /// With the sign of its verdict.
+    pub fn marked(&self) -> String {
+        format!("{} {}", sign(self.verdict), self.text())
+    }
+
+    /// `+51 % (48 to 54)`, `×2.1 (2.0 to 2.2)`.
+    pub fn text(&self) -> String {
+        let (Some(ratio), Some([lo, hi])) = (self.ratio, self.ci95) else { return "not known".into() };
+        let digits = |x: f64| {
+            let text = if x.abs() < 9.95 { format!("{:.1}", x.abs()) } else { format!("{:.0}", x.abs()) };
+            if x < 0.0 && text != "0.0" { format!("−{text}") } else { text }
+        };
+        let [lo, hi] = match ratio {
+            r if r >= 2.0 => [lo, hi],
+            r if r <= 0.5 => [1.0 / hi, 1.0 / lo],
+            _ => [lo, hi].map(|x| (x - 1.0) * 100.0),
+        };
+        format!("{} ({} to {})", factor(ratio), digits(lo), digits(hi))
+    }
+
+    /// How many times as good, as a logarithm.
+    fn good(&self, metric: Metric) -> (f64, Option<(f64, f64)>) {
+        let logs = |x: f64| if metric.higher_is_better() { x.ln() } else { -x.ln() };
+        let interval = self.ci95.map(|[lo, hi]| (logs(lo), logs(hi))).map(|(a, b)| (a.min(b).exp(), a.max(b).exp()));
+        (self.ratio.map_or(0.0, logs), interval)
+    }
+}
+
+impl Front {
+    /// Each member that has figures in a line, then what the signs mean: `sqpoll (a flag): IOPS ▲ +13 % (3.4 to 22), CPU time ▼ ×2.1
+    /// (2.0 to 2.1)`.
+    pub fn lines(&self) -> Vec<String> {
+        let line = |m: &Member| {
+            let figures = self.objectives.iter().zip(&m.figures);
+            let figures: Vec<String> = figures.map(|(name, f)| format!("{name} {}", f.marked())).collect();
+            (!figures.is_empty()).then(|| format!("{}: {}", m.title(), figures.join(", ")))
+        };
+        self.members.iter().filter_map(line).chain([self.legend()]).collect()
+    }
+
+    /// What the signs mean that are there, and what the figures are.
+    pub fn legend(&self) -> String {
+        let has = |verdict| self.members.iter().flat_map(|m| &m.figures).any(|f| f.verdict == verdict);
+        let signs = [
+            (Verdict::Faster, "▲ better"),
+            (Verdict::Slower, "▼ worse"),
+            (Verdict::Equivalent, "≈ within 2 %"),
+            (Verdict::Inconclusive, "? inconclusive"),
+        ];
+        let signs: Vec<&str> = signs.into_iter().filter(|(v, _)| has(*v)).map(|(_, text)| text).collect();
+        let than = self.members.first().map_or("", |m| &m.candidate);
+        format!("{}; each against {than}, with its 95 % CI", signs.join("  "))
+    }
+}
+
+/// Of a confirmation: each arm but the first is a member.
+pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
+    let base = run.arms.first().map_or("", String::as_str);
+    let unit = Unit::of_run(run);
+    let effects: Vec<Vec<Option<Effect<'_>>>> = run
+        .arms
+        .iter()
+        .skip(1)
+        .map(|arm| s.metrics.iter().map(|m| of_arm(run, *m, arm).into_iter().find(unwatched)).collect())
+        .collect();
+    let front = front(run, s, &effects);
+    let blocks = effects.iter().flatten().flatten().map(|e| e.b.measurements.len()).max().unwrap_or(0);
+    let fresh = format!("in {}", plural(blocks, "fresh block"));
+    let names = list(&s.names);
+    let changes = |i: usize, verdict: Verdict| -> Vec<String> {
+        let which = (0..s.metrics.len()).filter(|o| front.members[i + 1].figures[*o].verdict == verdict);
+        which.filter_map(|o| Some(range(s.metrics[o], unit, &[effects[i][o].as_ref()?], true))).collect()
+    };
+    let good =
+        |i: usize| (0..s.metrics.len()).map(|o| front.members[i + 1].figures[o].good(s.metrics[o]).0).sum::<f64>();
+    let gains: Vec<usize> = (0..effects.len()).filter(|i| !changes(*i, Verdict::Faster).is_empty()).collect();
+    let dominates = |i: &usize| {
+        let kept = |o: usize| {
+            front.members[i + 1].figures[o].good(s.metrics[o]).1.is_some_and(|(lo, _)| lo >= 1.0 / (1.0 + MATTERS))
+        };
+        (0..s.metrics.len()).all(kept)
+    };
+    let best = gains.iter().copied().filter(dominates).max_by(|a, b| good(*a).total_cmp(&good(*b)));
+    let with_effort = |i: usize| format!("{} ({})", run.arms[i + 1], front.members[i + 1].effort.words());
+    let (answer, advice) = match (best, &gains[..]) {
+        (Some(i), _) => {
+            let better = changes(i, Verdict::Faster);
+            let is_better = |o: &usize| front.members[i + 1].figures[*o].verdict == Verdict::Faster;
+            let kept = (0..s.metrics.len()).find(|o| !is_better(o)).map(|o| format!(", {} no worse", s.names[o]));
+            let kept = kept.unwrap_or_default();
+            let answer = format!("{}: {} than {base}{kept}, {fresh}", run.arms[i + 1], list(&better));
+            (answer, format!("use {}{}", with_effort(i), price(run, &run.arms[i + 1], &s.metrics)))
+        }
+        (None, []) => (
+            format!(
+                "stay as you are: {fresh} {} is better than {base} in {}",
+                none_of(effects.len()),
+                either(&s.names)
+            ),
+            "nothing: what was found is not there in fresh blocks".into(),
+        ),
+        (None, gains) => {
+            let trade = |i: &usize| {
+                let worse = changes(*i, Verdict::Slower);
+                let price = if worse.is_empty() { String::new() } else { format!(", at {}", list(&worse)) };
+                format!("{} gives {}{price}", with_effort(*i), list(&changes(*i, Verdict::Faster)))
+            };
+            let trades: Vec<String> = gains.iter().map(trade).collect();
+            (
+                format!(
+                    "stay as you are: nothing beats {base} in both {names}, {fresh}; {} one for the other",
+                    trade_count(gains.len())
+                ),
+                format!("nothing, unless one of them matters more: {}", trades.join("; ")),
+            )
+        }
+    };
+    let arm = best.map(|i| run.arms[i + 1].as_str());
+    let reasons = arm.and_then(|arm| match run.tried.is_empty() {
+        true => {
+            let watched: Vec<Effect<'_>> =
+                s.metrics.iter().flat_map(|m| of_arm(run, *m, arm)).filter(|e| !unwatched(e)).collect();
+            why::of(run, base, arm, &watched).0
+        }
+        false => program::why(run, base, arm),
+    });
+    let how = arm.and_then(|arm| s.search.candidates.iter().find(|c| c.name == arm)).map(|c| c.how.clone());
+    let not_confirmed: Vec<String> = found.set.iter().filter(|name| !run.arms.contains(name)).cloned().collect();
+    Head {
+        answer,
+        when: None,
+        why: reasons,
+        advice: Some(advice),
+        also: how
+            .into_iter()
+            .flatten()
+            .chain(of_what(run))
+            .chain([how_found(found, &not_confirmed, s.search)])
+            .collect(),
+        table: None,
+        forest: None,
+        front: Some(front),
+        notes: Vec::new(),
+        on: None,
+    }
+}
+
+fn none_of(n: usize) -> String {
+    if n == 1 { "the candidate".into() } else { format!("none of {n} candidates") }
+}
+
+fn trade_count(n: usize) -> String {
+    if n == 1 { "1 candidate trades".into() } else { format!("{n} candidates trade") }
+}
+
+fn either(names: &[String]) -> String {
+    names.join(" or ")
+}
+
+fn front(run: &RunRecord, s: &Searched<'_>, effects: &[Vec<Option<Effect<'_>>>]) -> Front {
+    let p = |e: &Option<Effect<'_>>| e.as_ref().and_then(|e| e.c.p).unwrap_or(1.0);
+    let adjusted = holm::adjusted(&effects.iter().flatten().map(p).collect::<Vec<_>>());
+    let of = s.metrics.len();
+    let figure = |(at, e): (usize, &Option<Effect<'_>>)| {
+        let metric = s.metrics[at % of];
+        let (ratio, ci95) = (e.as_ref().and_then(|e| e.c.ratio), e.as_ref().and_then(|e| e.c.ci95));
+        let figure = Figure { ratio, ci95, verdict: Verdict::Inconclusive };
+        let verdict = match figure.good(metric).1 {
+            Some((lo, _)) if adjusted[at] < ALPHA && lo > 1.0 + MATTERS / 2.0 => Verdict::Faster,
+            Some((lo, hi)) if lo >= 1.0 / (1.0 + MATTERS) && hi <= 1.0 + MATTERS => Verdict::Equivalent,
+            Some((_, hi)) if adjusted[at] < ALPHA && hi < 1.0 => Verdict::Slower,
+            _ => Verdict::Inconclusive,
+        };
+        Figure { verdict, ..figure }
+    };
+    let figures: Vec<Figure> = effects.iter().flatten().enumerate().map(figure).collect();
+    let effort = |arm: &str| s.search.candidates.iter().find(|c| c.name == arm).map_or(Effort::None, |c| c.effort);
+    let member = |(i, arm): (usize, &String)| Member {
+        candidate: arm.clone(),
+        effort: effort(arm),
+        figures: if i == 0 { Vec::new() } else { figures[(i - 1) * of..i * of].to_vec() },
+        on_front: true,
+    };
+    let mut members: Vec<Member> = run.arms.iter().enumerate().map(member).collect();
+    // Of any other two nothing is compared.
+    let good = |i: usize, o: usize| members[i].figures.get(o).map_or((0.0, None), |f| f.good(s.metrics[o]));
+    let points: Vec<[f64; 2]> = (0..members.len()).map(|i| [0, 1].map(|o| good(i, o).0)).collect();
+    let advantage = |o: usize, a: usize, b: usize| match (a, b) {
+        (a, 0) => good(a, o).1,
+        (0, b) => good(b, o).1.map(|(lo, hi)| (1.0 / hi, 1.0 / lo)),
+        _ => None,
+    };
+    let stay = search::front(&points, advantage, MATTERS);
+    for (i, m) in members.iter_mut().enumerate() {
+        // Fresh blocks have to show what it is on the front for.
+        let gains = m.figures.is_empty() || m.figures.iter().any(|f| f.verdict == Verdict::Faster);
+        m.on_front = gains && stay.contains(&i);
+    }
+    Front { objectives: s.names.clone(), members }
+}
+
+/// Of a search by two objectives: the front as it was found, without figures.
+pub(super) fn searched(run: &RunRecord, s: &Searched<'_>, set: &[String], state: &crate::search::State) -> String {
+    let base = run.arms.first().map_or("", String::as_str);
+    let of = plural(run.arms.len(), "candidate");
+    let names = list(&s.names);
+    let stays = set.iter().any(|name| name == base);
+    match (state.blocks, run.finished_unix_s) {
+        (0, _) => "nothing was compared: no block is whole".into(),
+        _ if stays && set.len() == 1 => {
+            format!("stay as you are: none of the others among {of} is better in {}", either(&s.names))
+        }
+        (_, Some(_)) if state.picks.is_empty() => {
+            let most = percent(state.most_better);
+            format!(
+                "stay as you are: by {names} none of {of} is better by more than {most}, the most that is left open"
+            )
+        }
+        (_, Some(_)) if set.len() == 1 => {
+            format!("{} beats the others of {of} in {names}; not confirmed in fresh blocks", set[0])
+        }
+        (_, Some(_)) => {
+            format!(
+                "{} of {of} are left: no other beats them in both {names}; not confirmed in fresh blocks",
+                set.len()
+            )
+        }
+        (blocks, None) => {
+            let after = plural(blocks, "block");
+            format!("undecided: {} of {of} are left after {after}, none surely beaten in both {names}", set.len())
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "front_tests.rs"]
+mod tests;

@@ -1,0 +1,155 @@
+use super::*;
+use crate::compare;
+use crate::head::advice::to_confirm;
+use crate::search::made;
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::search_record::Ended;
+use iotrail_testing::sample;
+
+/// c0 and these in fresh blocks: times of IOPS and of CPU time per I/O.
+pub fn confirmation(times: &[[f64; 2]]) -> RunRecord {
+    let all: Vec<[f64; 2]> = [[1.0, 1.0]].iter().chain(times).copied().collect();
+    let mut run = made::of_two(&all, 0);
+    for (i, cell) in run.cells.iter_mut().enumerate() {
+        let measured = |k: u32| {
+            let noise = |at: u32| 1.0 + f64::from((7 * k + at + i as u32) % 5) / 100.0;
+            let mut m = Measurement { iops: 1e5 * all[i][0] * noise(0), ..sample::measurement() };
+            let cpu_ns = m.ios as f64 * 5e3 * all[i][1] * noise(2);
+            (m.cpu.user_ns, m.cpu.system_ns, m.cpu.sqpoll_ns, m.cpu.helpers_ns) =
+                (Some(0), Some(cpu_ns as u64), Some(0), None);
+            m
+        };
+        cell.measurements = (0..12).map(measured).collect();
+    }
+    let set = run.arms[1..].iter().cloned().chain(["c9".into()]).collect();
+    let found = Found { run: 6, set, leader: "c1".into(), measurements: 90, compared: 5, ended: Ended::Settled };
+    run.search.as_mut().unwrap().found = Some(found);
+    run.comparisons = compare::of_run(&run, &|_, _| None);
+    run
+}
+
+fn head(run: &RunRecord) -> Head {
+    Head::of_run(run, false)
+}
+
+fn on_front(h: &Head) -> Vec<bool> {
+    h.front.as_ref().unwrap().members.iter().map(|m| m.on_front).collect()
+}
+
+fn verdicts(h: &Head) -> Vec<Verdict> {
+    h.front.as_ref().unwrap().members.iter().flat_map(|m| &m.figures).map(|f| f.verdict).collect()
+}
+
+#[test]
+fn who_beats_what_there_is_in_both_is_recommended() {
+    let h = head(&confirmation(&[[1.5, 0.5], [1.8, 1.4]]));
+    assert_eq!(
+        h.answer,
+        "c1: 51 % more IOPS (95 % CI 48–54 %) and 50 % less CPU time per I/O (95 % CI 48–51 %) than c0, in 12 fresh blocks"
+    );
+    assert_eq!(h.advice.as_deref(), Some("use c1 (a few lines)"));
+    assert_eq!(on_front(&h), [false, true, true]);
+    let worse = Verdict::Slower;
+    assert_eq!(verdicts(&h), [Verdict::Faster, Verdict::Faster, Verdict::Faster, worse]);
+    assert_eq!(h.also[0], "write c1");
+    let front = h.front.clone().unwrap();
+    assert_eq!(front.legend(), "▲ better  ▼ worse; each against c0, with its 95 % CI");
+    let lines = front.lines();
+    assert_eq!((lines.len(), lines[2].as_str()), (3, front.legend().as_str()));
+    assert!(lines[0].starts_with("c1 (a few lines): IOPS ▲ +51 % (48 to 54), CPU time per I/O ▲ "), "{lines:?}");
+    assert_eq!(front.members[0].title(), "c0 (beaten)");
+    assert!(h.also.last().unwrap().contains("; not beaten either, as far as was seen: c9"), "{h:?}");
+    let text: Vec<String> = h.front.unwrap().members[2].figures.iter().map(Figure::text).collect();
+    assert_eq!(text[0].split(' ').next(), Some("+79"), "{text:?}");
+    // The one no worse.
+    let h = head(&confirmation(&[[1.5, 0.97]]));
+    assert_eq!(h.answer, "c1: 51 % more IOPS (95 % CI 48–54 %) than c0, CPU time per I/O no worse, in 12 fresh blocks");
+    // Half a per cent more on average, and the interval reaches beyond 2 %: not shown to be no worse.
+    let h = head(&confirmation(&[[1.5, 1.005]]));
+    assert!(h.answer.starts_with("stay as you are: nothing beats c0 in both "), "{}", h.answer);
+    let h = head(&confirmation(&[[1.5, 0.97]]));
+    assert_eq!(on_front(&h), [false, true]);
+}
+
+#[test]
+fn where_one_is_paid_for_with_the_other_what_there_is_stays() {
+    let h = head(&confirmation(&[[1.5, 1.4], [0.7, 0.5]]));
+    assert_eq!(
+        h.answer,
+        "stay as you are: nothing beats c0 in both IOPS and CPU time per I/O, in 12 fresh blocks; 2 candidates trade one for the other"
+    );
+    let advice = h.advice.clone().unwrap();
+    assert!(
+        advice.starts_with(
+            "nothing, unless one of them matters more: c1 (a few lines) gives 51 % more IOPS (95 % CI 48–54 %), at "
+        ),
+        "{advice}"
+    );
+    assert_eq!(on_front(&h), [true, true, true]);
+}
+
+#[test]
+fn what_is_not_there_in_fresh_blocks_is_no_advice() {
+    let h = head(&confirmation(&[[1.0, 1.0], [0.9, 1.2]]));
+    assert_eq!(
+        h.answer,
+        "stay as you are: in 12 fresh blocks none of 2 candidates is better than c0 in IOPS or CPU time per I/O"
+    );
+    assert_eq!(h.advice.as_deref(), Some("nothing: what was found is not there in fresh blocks"));
+    assert_eq!(verdicts(&h)[2..], [Verdict::Slower, Verdict::Slower]);
+    assert_eq!(on_front(&h), [true, false, false]);
+    let titles: Vec<String> = h.front.unwrap().members.iter().map(Member::title).collect();
+    assert_eq!(titles, ["c0", "c1 (no gain)", "c2 (no gain)"]);
+}
+
+#[test]
+fn the_search_itself_shows_no_figures() {
+    let front = [[1.0, 1.0], [1.6, 1.1], [1.4, 0.7], [1.1, 0.5], [1.2, 0.8]];
+    let mut run = made::of_two(&front, 40);
+    run.finished_unix_s = Some(1);
+    let h = head(&run);
+    assert_eq!(
+        (h.answer.as_str(), &h.front),
+        (
+            "3 of 5 candidates are left: no other beats them in both IOPS and CPU time per I/O; not confirmed in fresh blocks",
+            &None
+        )
+    );
+    let mut confirmed = to_confirm(&run).unwrap().0;
+    confirmed.sort_unstable();
+    assert_eq!(confirmed, ["c1", "c2", "c3"]);
+    let mut run = made::of_two(&front, 3);
+    run.finished_unix_s = None;
+    assert!(
+        head(&run)
+            .answer
+            .starts_with("undecided: 5 of 5 candidates are left after 3 blocks, none surely beaten in both IOPS and "),
+        "{}",
+        head(&run).answer
+    );
+    let mut run = made::of_two(&[[1.0, 1.0], [0.8, 1.2]], 40);
+    run.finished_unix_s = Some(1);
+    assert_eq!(
+        head(&run).answer,
+        "stay as you are: none of the others among 2 candidates is better in IOPS or CPU time per I/O"
+    );
+    assert_eq!(to_confirm(&run), None);
+}
+
+/// Twelve fresh blocks of equals.
+#[test]
+fn among_equals_a_front_claims_nothing_in_95_of_100() {
+    let mut random = iotrail_stats::random::Random::new(5);
+    let mut noise = || (1..=12).map(|_| random.below(2001) as f64 / 1000.0 - 1.0).sum::<f64>() / 2.0;
+    let mut run = confirmation(&[[1.0, 1.0]; 3]);
+    let claimed = (0..100).filter(|_| {
+        for m in run.cells.iter_mut().flat_map(|c| &mut c.measurements) {
+            m.iops = 1e5 * (0.1 * noise()).exp();
+            m.cpu.system_ns = Some((1e9 * (0.1 * noise()).exp()) as u64);
+        }
+        run.comparisons = compare::of_run(&run, &|_, _| None);
+        verdicts(&head(&run)).contains(&Verdict::Faster)
+    });
+    let claimed = claimed.count();
+    assert!(claimed <= 5, "{claimed}");
+}

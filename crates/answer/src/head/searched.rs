@@ -1,0 +1,97 @@
+//! What the heads of a search and of its confirmation have in common: by what it searches, how it was found, what adopting it costs.
+
+use super::change::{called, range};
+use super::effect::{Effect, of_arm};
+use crate::compare::{Metric, metrics};
+use crate::unit::Unit;
+use iotrail_base::words::{bytes, list, plural};
+use iotrail_schema::comparison::Verdict;
+use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::search_record::{Ended, Found, SearchRecord};
+
+/// Candidates named beside the recommended one.
+pub(super) const BESIDE: usize = 4;
+
+/// What a run searches by, and what is known of that.
+pub(super) struct Searched<'r> {
+    pub(super) search: &'r SearchRecord,
+    /// The objectives, as far as this version knows them.
+    pub(super) metrics: Vec<Metric>,
+    /// In the middle of a sentence.
+    pub(super) names: Vec<String>,
+}
+
+impl<'r> Searched<'r> {
+    pub(super) fn of(run: &RunRecord, search: &'r SearchRecord) -> Self {
+        // The program's own become known by it.
+        metrics(run);
+        let known: Vec<Metric> = search.objectives().filter_map(|name| name.parse().ok()).collect();
+        let name = |name: &str| match name.parse() {
+            Ok(metric) => called(metric, Unit::of_run(run)),
+            Err(_) => name.to_owned(),
+        };
+        Self { search, metrics: known, names: search.objectives().map(name).collect() }
+    }
+}
+
+/// What gets worse with it, but these.
+pub(super) fn price(run: &RunRecord, arm: &str, but: &[Metric]) -> String {
+    let unit = Unit::of_run(run);
+    let worse = metrics(run).into_iter().filter(|m| !but.contains(m)).filter_map(|metric| {
+        let effects = of_arm(run, metric, arm);
+        let worse = effects.iter().find(|e| e.c.verdict == Verdict::Slower)?;
+        Some(range(metric, unit, &[worse], true))
+    });
+    let worse: Vec<String> = worse.collect();
+    if worse.is_empty() { String::new() } else { format!("; the price: {}", list(&worse)) }
+}
+
+/// What was measured: a program's command, or the load.
+pub(super) fn of_what(run: &RunRecord) -> Option<String> {
+    let m = run.measurements().next()?;
+    if let Some(program) = &m.program {
+        return Some(format!("as-is: {}", program.argv.join(" ")));
+    }
+    let l = &m.load;
+    let mut words = vec![format!("{} {}", l.engine, l.rw)];
+    if l.rw != "nop" {
+        words[0] += &format!(" of {}, {}", bytes(l.bs), if l.direct { "direct" } else { "cached" });
+    }
+    words.extend([format!("depth {}", l.depth), format!("wait {}", l.wait)]);
+    words.extend(l.cpus_requested.as_ref().map(|cpus| format!("cpus {cpus}")));
+    words.extend(l.file.clone());
+    Some(format!("as-is: {}", words.join(", ")))
+}
+
+/// `searched 16 candidates with 96 measurements (run 7); in one set with it: …`.
+pub(super) fn how_found(found: &Found, others: &[String], search: &SearchRecord) -> String {
+    let ended = match found.ended {
+        Ended::OneLeft => "one was left",
+        Ended::Equivalent => "those left are equivalent",
+        Ended::Settled => "none of those left beats another in both",
+        Ended::Budget => "its time or its blocks were used up",
+        Ended::Stopped => "it was stopped",
+    };
+    let effort = |name: &String| {
+        let effort = search.candidates.iter().find(|c| c.name == *name).map(|c| format!(" ({})", c.effort.words()));
+        name.clone() + &effort.unwrap_or_default()
+    };
+    let mut named: Vec<String> = others.iter().take(BESIDE).map(effort).collect();
+    if others.len() > BESIDE {
+        named.push(format!("{} more", others.len() - BESIDE));
+    }
+    let are =
+        if search.second.is_some() { "not beaten either, as far as was seen" } else { "as good, as far as was seen" };
+    let beside = if named.is_empty() { String::new() } else { format!("; {are}: {}", list(&named)) };
+    format!(
+        "searched {} with {} (run {}; {ended}){beside}",
+        plural(found.compared as usize, "candidate"),
+        plural(found.measurements as usize, "measurement"),
+        found.run
+    )
+}
+
+/// What the probes watch is there for the reasons.
+pub(super) fn unwatched(e: &Effect<'_>) -> bool {
+    e.b.params.get("trace").and_then(|v| v.as_str()) != Some("auto")
+}

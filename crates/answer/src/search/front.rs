@@ -1,0 +1,74 @@
+//! Of a front's members, those that fresh blocks are to confirm.
+
+use super::TOLD;
+use iotrail_schema::search_record::SearchRecord;
+use iotrail_stats::search::Search;
+
+/// Members that are confirmed beside what there is.
+const MOST: usize = 3;
+
+/// The best in each objective, then those that gain most in both together; each as the one that takes least to adopt among those that
+/// it cannot be told from.
+pub(super) fn picks(search: &Search, record: &SearchRecord) -> Vec<usize> {
+    let both = |i: usize| {
+        let levels = [0, 1].map(|objective| search.fit_of(objective).level(i));
+        levels.into_iter().map(|level| level.unwrap_or(f64::NEG_INFINITY)).sum::<f64>()
+    };
+    let mut by_both = search.survivors().to_vec();
+    by_both.sort_by(|a, b| both(*b).total_cmp(&both(*a)));
+    let effort = |i: usize| record.candidates.get(i).map(|c| c.effort);
+    let mut picks: Vec<usize> = Vec::new();
+    let ends = [search.leader_of(0), search.leader_of(1)].into_iter().flatten();
+    for best in ends.chain(by_both) {
+        let alike = |i: &usize| *i == best || cannot_be_told(search, best, *i);
+        let pick = search.survivors().iter().copied().filter(alike).min_by_key(|i| (effort(*i), *i != best));
+        let pick = pick.unwrap_or(best);
+        let is_new = !picks.iter().any(|p| alike(p) || *p == pick);
+        if picks.len() < MOST && pick != 0 && is_new {
+            picks.push(pick);
+        }
+    }
+    picks
+}
+
+/// Neither is surely better in any objective, and the best one may not be better by much.
+fn cannot_be_told(search: &Search, best: usize, other: usize) -> bool {
+    let advantage = |objective| search.advantage_of(objective, best, other);
+    (0..2).all(|objective| advantage(objective).is_some_and(|a| a.lo <= 1.0 && a.hi >= 1.0 && a.hi <= 1.0 + TOLD))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::search::made::of_two;
+    use crate::search::state;
+    use iotrail_schema::search_record::Ended;
+
+    #[test]
+    fn the_front_is_found_and_its_ends_and_its_middle_are_confirmed() {
+        // Fast; balanced; frugal; worse than the balanced one.
+        let run = of_two(&[[1.0, 1.0], [1.6, 1.1], [1.4, 0.7], [1.1, 0.5], [1.2, 0.8]], 40);
+        let s = state(&run).unwrap();
+        assert_eq!((s.set(), s.ended), (vec![1, 2, 3], Some(Ended::Settled)));
+        let mut picks = s.picks.clone();
+        picks.sort_unstable();
+        assert_eq!(picks, [1, 2, 3]);
+        assert_eq!(picks.len(), s.picks.len());
+    }
+
+    #[test]
+    fn nothing_is_confirmed_where_what_there_is_may_be_the_best() {
+        let s = state(&of_two(&[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]], 40)).unwrap();
+        assert!(s.set().contains(&0) && s.picks.is_empty(), "{s:?}");
+        // It is the best of all.
+        let s = state(&of_two(&[[1.0, 1.0], [0.8, 1.2]], 40)).unwrap();
+        assert_eq!((s.set(), s.picks, s.ended), (vec![0], vec![], Some(Ended::OneLeft)));
+        // As good in both as c2, which takes a flag: c1 takes a few lines.
+        let s = state(&of_two(&[[1.0, 1.0], [1.5, 0.8], [1.5, 0.8]], 40)).unwrap();
+        assert_eq!((s.set(), s.picks), (vec![1, 2], vec![2]));
+    }
+
+    #[test]
+    fn of_one_objective_nothing_is_picked() {
+        assert_eq!(state(&crate::search::made::search(&[1.0, 1.3], 40)).unwrap().picks, [0; 0]);
+    }
+}

@@ -1,0 +1,89 @@
+//! The evidence that one candidate dominates another in two objectives, valid at every block at once.
+//!
+//! **Formula.** `a` dominates `b` when it is better in one objective, and not worse by more than the threshold in the other. Evidence of
+//! both is the smaller of the two e-values: where `a` does not dominate, one of them is an e-process, and the smaller one lies below it.
+//! Either objective may be the one in which `a` is better; the mean of both cases is again below an e-process.
+//!
+//! **The front.** A candidate goes when the mean evidence of the others that they dominate it reaches (candidates left) / α. As long as
+//! no member went wrongly, those that are left are as many as the members at least: so the chance that any member ever goes is α at
+//! most (Holm's argument, in time).
+
+use super::table::Fit;
+
+/// The fits of both objectives, and the largest loss that is none.
+pub(super) struct Two<'f> {
+    pub(super) fits: [&'f Fit; 2],
+    pub(super) threshold: f64,
+}
+
+impl Two<'_> {
+    /// That `a` dominates `b`.
+    pub(super) fn evidence(&self, a: usize, b: usize) -> f64 {
+        let loss = self.threshold.ln_1p();
+        let better = |in_which: usize| {
+            let [one, other] = [self.fits[in_which], self.fits[1 - in_which]];
+            one.evidence(a, b, 0.0).min(other.evidence(a, b, -loss))
+        };
+        (better(0) + better(1)) / 2.0
+    }
+
+    /// One of these seems to gain more in one objective than it loses in the other. Without it a circle of candidates, each a little
+    /// better in one and a little worse in the other, could drop each other. (To be at least as good in both estimates is too much
+    /// to ask: where two are the same in one objective, that is a coin's toss.)
+    pub(super) fn has_better(&self, b: usize, of: &[usize]) -> bool {
+        let both = |i: usize| Some(self.fits[0].level(i)? + self.fits[1].level(i)?);
+        let Some(own) = both(b) else { return false };
+        of.iter().filter_map(|a| both(*a)).any(|its| its > own)
+    }
+
+    /// Of any two, either surely loses more than the threshold in some objective, or they are equivalent in both.
+    pub(super) fn is_settled(&self, of: &[usize], needed: f64) -> bool {
+        let threshold = self.threshold.ln_1p();
+        let surely = |objective: usize, a: usize, b: usize, bound| self.fits[objective].evidence(a, b, bound) >= needed;
+        let loses = |a: usize, b: usize| (0..2).any(|objective| surely(objective, b, a, threshold));
+        let same = |a: usize, b: usize| (0..2).all(|o| surely(o, a, b, -threshold) && surely(o, b, a, -threshold));
+        let pairs = of.iter().enumerate().flat_map(|(i, a)| of[..i].iter().map(move |b| (*a, *b)));
+        pairs.into_iter().all(|(a, b)| loses(a, b) && loses(b, a) || same(a, b))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::{Better, Table};
+
+    /// Levels of each candidate, with noise of about 0.5 %.
+    fn fits(levels: &[[f64; 2]], blocks: usize) -> [Fit; 2] {
+        [0, 1].map(|objective| {
+            let mut table = Table::new(levels.len(), Better::More);
+            for block in 0..blocks {
+                for (i, level) in levels.iter().enumerate() {
+                    let noise = 0.005 * ((block * 7 + i * 3 + block * i + objective) as f64 * 2.4).sin();
+                    table.record(block, i, (level[objective] + noise).exp());
+                }
+            }
+            table.fit()
+        })
+    }
+
+    #[test]
+    fn a_candidate_dominates_by_one_objective_and_may_lose_what_does_not_matter_in_the_other() {
+        let fits = fits(&[[0.0, 0.0], [0.1, -0.005], [0.1, -0.1], [-0.1, 0.08]], 20);
+        let two = Two { fits: [&fits[0], &fits[1]], threshold: 0.02 };
+        assert!(two.evidence(1, 0) > 1e4 && two.evidence(0, 1) < 0.5, "{}", two.evidence(1, 0));
+        assert!(two.evidence(2, 0) < 0.5 && two.evidence(0, 2) < 0.5 && two.evidence(1, 2) > 1e4);
+        assert_eq!([0, 1, 2, 3].map(|b| two.has_better(b, &[0, 1, 2, 3])), [true, false, true, true]);
+        // 1 and 0 are not settled: 1 dominates. 2 and 3 are.
+        assert!(two.is_settled(&[2, 3], 1e3) && !two.is_settled(&[0, 1], 1e3) && two.is_settled(&[0], 1e3));
+    }
+
+    #[test]
+    fn equivalents_are_settled_and_nothing_known_settles_nothing() {
+        let same = fits(&[[0.0, 0.0], [0.0, 0.0]], 20);
+        assert!(Two { fits: [&same[0], &same[1]], threshold: 0.02 }.is_settled(&[0, 1], 1e3));
+        assert!(!Two { fits: [&same[0], &same[1]], threshold: 1e-4 }.is_settled(&[0, 1], 1e3));
+        let none = fits(&[[0.0, 0.0], [1.0, 1.0]], 1);
+        let two = Two { fits: [&none[0], &none[1]], threshold: 0.02 };
+        assert!(two.evidence(1, 0) == 1.0 && !two.is_settled(&[0, 1], 20.0));
+    }
+}

@@ -1,0 +1,69 @@
+//! What `try` and `advise` ask of a program alike: its figures, its checks, its server.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use toml::{Table, Value};
+
+use crate::experiment::program::ready::Ready;
+use iotrail_base::error::{Error, Result};
+
+#[derive(Debug, Args)]
+pub struct ProgramOptions {
+    /// Compare a figure that the program prints: NAME=REGEX (the last match; its first group), or NAME=$.json.path. More is better unless the
+    /// name speaks of time (p99, latency, _ms …); :less or :more says which. May be repeated
+    #[arg(long = "metric", value_name = "NAME=REGEX[:less|:more]", requires = "command")]
+    pub metrics: Vec<String>,
+
+    /// Check the results of each run: a shell command with the program's output as its input; a status other than 0 drops what was tried
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    pub check: Option<String>,
+
+    /// Run this shell command before each run of the program
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    pub prepare: Option<String>,
+
+    /// Run this shell command after each run of the program
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    pub cleanup: Option<String>,
+
+    /// Start this server for each run, supervised, and stop it after; CMD is its client, whose time and figures are compared
+    #[arg(long, value_name = "COMMAND", requires = "ready")]
+    pub server: Option<String>,
+
+    /// Wait for the server by this: port:N (on the loopback), file:PATH, or log:REGEX in what it prints
+    #[arg(long, value_name = "WHAT", requires = "server", value_parser = ready)]
+    pub ready: Option<String>,
+}
+
+fn ready(text: &str) -> std::result::Result<String, String> {
+    text.parse::<Ready>().map(|_| text.to_owned())
+}
+
+impl ProgramOptions {
+    /// `[load]` of an experiment with this program.
+    pub fn load(&self, command: &[OsString]) -> Result<Table> {
+        let words = command.iter().map(|word| {
+            word.to_str().map(Value::from).ok_or_else(|| {
+                Error::input(
+                    format!("{} is no UTF-8", word.to_string_lossy()),
+                    "start it by a script with a plain name",
+                )
+            })
+        });
+        let mut load = Table::new();
+        load.insert("program".into(), Value::Array(words.collect::<Result<_>>()?));
+        if !self.metrics.is_empty() {
+            load.insert("metric".into(), Value::from(self.metrics.clone()));
+        }
+        let texts = [
+            ("check", &self.check),
+            ("prepare", &self.prepare),
+            ("cleanup", &self.cleanup),
+            ("server", &self.server),
+            ("ready", &self.ready),
+        ];
+        load.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), Value::from(text.clone()?)))));
+        Ok(load)
+    }
+}

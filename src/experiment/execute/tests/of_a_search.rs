@@ -1,0 +1,102 @@
+//! A search as it is resumed.
+
+use super::*;
+use iotrail_schema::search_record::{Constraint, SearchRecord};
+
+/// Three arms, in 40 blocks at most; the second is the best.
+fn search_of_three() -> Plan {
+    let mut plan = two_by_two();
+    plan.cells.truncate(2);
+    let mut third = plan.cells[1].clone();
+    third.number = 3;
+    third.params.insert(ARM.into(), "sqpoll".into());
+    plan.cells.push(third);
+    plan.arms.push("sqpoll".into());
+    plan.repeats = 40;
+    plan.search = Some(SearchRecord {
+        objective: "iops".into(),
+        second: None,
+        constraints: vec![],
+        budget_s: 3600.0,
+        candidates: vec![],
+        found: None,
+    });
+    plan
+}
+
+/// The `n`th measurement of a cell, as it is each time that it is made.
+fn nth(cell: u32, n: u32) -> Measured {
+    let noise = 0.004 * f64::from((7 * n + 3 * cell + n * cell) % 11) + 0.03 * f64::from(n % 3);
+    let iops = 1e5 * [1.0, 1.04, 0.8][cell as usize - 1] * (1.0 + noise);
+    Measured { measurement: Measurement { iops, ..sample::measurement() }, ..measured(false) }
+}
+
+#[test]
+fn a_search_that_was_interrupted_goes_on_as_if_it_had_not_been() {
+    let plan = search_of_three();
+    let iops = |store: &Store, run: i64| -> Vec<Vec<f64>> {
+        let record = store.load(run).unwrap().unwrap();
+        record.cells.iter().map(|c| c.measurements.iter().map(|m| m.iops).collect()).collect()
+    };
+    // Each measurement in its order; the `stop_at`th is cut short.
+    let go_on = |store: &mut Store, started: &Started, stop_at: Option<usize>| {
+        let mut counts: Vec<u32> = iops(store, started.run).iter().map(|of| of.len() as u32).collect();
+        let mut order = Vec::new();
+        let mut measure = |cell: &Cell| {
+            if Some(order.len()) == stop_at {
+                return Ok(measured(true));
+            }
+            order.push(cell.number);
+            counts[cell.number as usize - 1] += 1;
+            Ok(nth(cell.number, counts[cell.number as usize - 1]))
+        };
+        let outcome = untold(&plan, started, store, &AtomicBool::new(false), &mut measure).unwrap();
+        (outcome, order)
+    };
+    let (_dir, mut store) = fresh();
+    let whole = start(&plan, 7, &mut store).unwrap();
+    let (outcome, order) = go_on(&mut store, &whole, None);
+    assert_eq!(outcome, Outcome::Finished);
+    let end = search::state(&store.load(whole.run).unwrap().unwrap()).unwrap();
+    assert_eq!((end.set(), end.measurements), (vec![1], order.len() as u64));
+    // Someone went before the end.
+    assert!((6..40).contains(&end.blocks) && order.len() < 3 * end.blocks, "{end:?}");
+    let values = iops(&store, whole.run);
+    // Between two blocks, in one of the first, and in one after the first was taken out.
+    for stop_at in [9, 4, order.len() - 3] {
+        let (dir, mut store) = fresh();
+        let begun = start(&plan, 7, &mut store).unwrap();
+        let (outcome, first) = go_on(&mut store, &begun, Some(stop_at));
+        assert_eq!((outcome, first.len()), (Outcome::Interrupted, stop_at));
+        let stopped = search::state(&store.load(begun.run).unwrap().unwrap()).unwrap();
+        assert!(stopped.ended.is_none() && stopped.measurements <= stop_at as u64, "{stopped:?}");
+        // Another process.
+        drop(store);
+        let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
+        let again = resume(&plan, &store, Some("6.18.0")).unwrap();
+        assert_eq!((again.run, again.seed), (begun.run, 7));
+        assert_eq!(search::state(&store.load(begun.run).unwrap().unwrap()), Some(stopped));
+        let (outcome, rest) = go_on(&mut store, &again, None);
+        assert_eq!((outcome, [first, rest].concat()), (Outcome::Finished, order.clone()), "stopped at {stop_at}");
+        assert_eq!(iops(&store, begun.run), values);
+        assert_eq!(search::state(&store.load(begun.run).unwrap().unwrap()), Some(end.clone()));
+    }
+}
+
+#[test]
+fn a_search_is_not_resumed_for_another_objective() {
+    let (_dir, mut store) = fresh();
+    let mut plan = search_of_three();
+    let started = start(&plan, 7, &mut store).unwrap();
+    store.save(started.run, 1, 1, &sample::measurement(), &sample::histogram()).unwrap();
+    plan.search.as_mut().unwrap().budget_s = 1.0;
+    assert!(resume(&plan, &store, None).is_ok(), "more time is no other search");
+    plan.search.as_mut().unwrap().second = Some("cpu_per_io".into());
+    let e = resume(&plan, &store, None).unwrap_err().to_string();
+    assert!(e.contains("objective was iops and is iops,cpu_per_io"), "{e}");
+    let broken = Constraint { metric: "latency_p99".into(), below: true, limit: 1e6, text: "p99<1ms".into() };
+    plan.search.as_mut().unwrap().second = None;
+    plan.search.as_mut().unwrap().constraints.push(broken);
+    let e = resume(&plan, &store, None).unwrap_err().to_string();
+    assert!(e.contains("constraints was none and is p99<1ms"), "{e}");
+}
