@@ -46,7 +46,7 @@ fn confirmed() -> End {
     let store = place.join("s.db");
     let (file_name, store_name) = (file.to_str().expect("UTF-8"), store.to_str().expect("UTF-8"));
     // Eight times fewer system calls cannot be missed.
-    let options = ["--rw", "nop", "--depth", "16", "--runtime", "40ms", "--warmup", "5ms", "--budget", "60s"];
+    let options = ["--rw", "nop", "--depth", "16", "--runtime", "40ms", "--warmup", "5ms", "--budget", "25s"];
     let own = ["advise", "--json", "--save", file_name, "--store", store_name];
     let ended = run(&mut place.tool([&own[..], &options].concat())).ok();
     let said: Value = serde_json::from_str(&ended.stdout).expect("JSON");

@@ -156,6 +156,7 @@ pub mod made {
                 constraints: vec![],
                 budget_s: 60.0,
                 candidates: names.iter().enumerate().map(candidate).collect(),
+                left_out: vec![],
                 found: None,
             }),
             arms: names,

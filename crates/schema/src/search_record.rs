@@ -13,6 +13,9 @@ pub struct SearchRecord {
     pub budget_s: f64,
     /// In the order of the arms.
     pub candidates: Vec<Candidate>,
+    /// What was no candidate, and why; left out where it is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// Of a confirmation: the search that it confirms; left out of the search's own run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Found>,
@@ -47,6 +50,15 @@ pub struct Candidate {
     pub effort: Effort,
     /// What to write or to run to have it, a line each.
     pub how: Vec<String>,
+}
+
+/// A configuration that is not possible here, or of no use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// As its candidate would be called.
+    pub name: String,
+    /// Why it is none.
+    pub reason: String,
 }
 
 /// What adopting a configuration takes, the least first.

@@ -139,6 +139,7 @@ pub const ADVISE: Page = Page {
     see_also: &[
         "iotrail(1)",
         "iotrail-try(1)",
+        "iotrail-advise-net(1)",
         "iotrail-bench(1)",
         "iotrail-run(1)",
         "iotrail-report(1)",

@@ -75,6 +75,9 @@ fn text(plan: &Plan, seed: u32) -> Screen {
     for line in &plan.unmapped {
         out.paragraph("not taken    ", line);
     }
+    for out_of_it in plan.search.iter().flat_map(|search| &search.left_out) {
+        out.paragraph("left out     ", &format!("{}: {}", out_of_it.name, out_of_it.reason));
+    }
     out.blank();
     out.heading("cells");
     for cell in &plan.cells {
@@ -129,6 +132,7 @@ fn json(plan: &Plan, seed: u32) -> Value {
         "stop": plan.stop,
         "metrics": plan.metrics,
         "unmapped": plan.unmapped,
+        "left_out": plan.search.as_ref().map_or(&[][..], |search| &search.left_out),
         "target": plan.target,
         "size": plan.size,
         "cells": cells,

@@ -9,7 +9,8 @@ use iotrail_schema::setup_flag;
 use iotrail_supervise::change::AS_IS;
 
 /// How rings are set up: those that exclude none of each other's reasons.
-const RINGS: [&str; 4] = ["coop_taskrun,taskrun_flag", "single_issuer", "defer_taskrun,single_issuer", "sqpoll"];
+pub(super) const RINGS: [&str; 4] =
+    ["coop_taskrun,taskrun_flag", "single_issuer", "defer_taskrun,single_issuer", "sqpoll"];
 
 /// The name of what there is now.
 pub const NOW: &str = AS_IS;
@@ -30,11 +31,11 @@ pub struct Placement {
 
 /// One thing that a candidate changes.
 #[derive(Debug, Clone, PartialEq)]
-struct Move {
-    name: String,
-    effort: Effort,
-    how: Vec<String>,
-    options: Table,
+pub(super) struct Move {
+    pub name: String,
+    pub effort: Effort,
+    pub how: Vec<String>,
+    pub options: Table,
 }
 
 /// Of a program of the user's: its rings and its CPUs.
@@ -91,7 +92,7 @@ fn own_moves(base: &LoadOptions) -> Vec<Move> {
     all
 }
 
-fn one(name: &str, effort: Effort, how: &str, option: &str, value: impl Into<Value>) -> Move {
+pub(super) fn one(name: &str, effort: Effort, how: &str, option: &str, value: impl Into<Value>) -> Move {
     let options = [(option.to_owned(), value.into())].into_iter().collect();
     Move { name: name.into(), effort, how: vec![how.into()], options }
 }
@@ -105,7 +106,7 @@ fn placed(placements: &[Placement]) -> Vec<Move> {
     placements.iter().map(of).collect()
 }
 
-fn ring_move(flags: &str, values: &[(&str, u32)]) -> Move {
+pub(super) fn ring_move(flags: &str, values: &[(&str, u32)]) -> Move {
     let mut options: Table = [("ring".to_owned(), Value::from(flags))].into_iter().collect();
     options.extend(values.iter().map(|(name, value)| ((*name).to_owned(), Value::from(i64::from(*value)))));
     let with: String = values.iter().map(|(name, value)| format!(" {name} {value}")).collect();
@@ -116,25 +117,21 @@ fn ring_move(flags: &str, values: &[(&str, u32)]) -> Move {
 fn code(flags: &str, values: &[(&str, u32)]) -> Vec<String> {
     let known: Vec<_> = flags.split(',').filter_map(setup_flag::find).collect();
     let c: Vec<String> = known.iter().map(|f| format!("IORING_SETUP_{}", f.name.to_uppercase())).collect();
-    let bound = values.iter().find(|(name, _)| *name == "sq-cpu").map(|(_, cpu)| *cpu);
+    let value = |name: &str| values.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+    let (bound, idle) = (value("sq-cpu"), value("sq-idle"));
     let affine = if bound.is_some() { " | IORING_SETUP_SQ_AFF" } else { "" };
     let since = known.iter().map(|f| f.since).max().unwrap_or_default();
     let builder = |name: &str| match name {
-        "sqpoll" => " .setup_sqpoll(2000)".to_owned(),
+        "sqpoll" => format!(" .setup_sqpoll({})", idle.unwrap_or(2000)),
         name => format!(" .setup_{name}()"),
     };
     let mut rust: String = known.iter().map(|f| builder(f.name)).collect();
     rust.extend(bound.map(|cpu| format!(" .setup_sqpoll_cpu({cpu})")));
+    let fields = [("sq_thread_cpu", bound), ("sq_thread_idle", idle)];
+    let fields: Vec<String> = fields.iter().filter_map(|(name, x)| Some(format!("{name} = {}", (*x)?))).collect();
+    let with = if fields.is_empty() { String::new() } else { format!(" with {}", fields.join(", ")) };
     [
-        match bound {
-            None => format!("C, liburing: {}; Linux {}.{} or later", c.join(" | "), since.0, since.1),
-            Some(cpu) => format!(
-                "C, liburing: {}{affine} with sq_thread_cpu = {cpu}; Linux {}.{} or later",
-                c.join(" | "),
-                since.0,
-                since.1
-            ),
-        },
+        format!("C, liburing: {}{affine}{with}; Linux {}.{} or later", c.join(" | "), since.0, since.1),
         format!("Rust, io-uring: IoUring::builder(){rust} .build(ENTRIES)"),
     ]
     .into_iter()
@@ -169,7 +166,7 @@ fn product(rings: &[Move], places: &[Move]) -> Vec<Proposed> {
     all
 }
 
-fn joined(moves: &[&Move]) -> Proposed {
+pub(super) fn joined(moves: &[&Move]) -> Proposed {
     let names: Vec<&str> = moves.iter().map(|m| m.name.as_str()).collect();
     let name = if names.is_empty() { NOW.to_owned() } else { names.join(" · ") };
     Proposed {
@@ -217,6 +214,12 @@ mod tests {
             ]
         );
         assert!(code("sqpoll", &[("sq-cpu", 1)])[1].contains(" .setup_sqpoll(2000) .setup_sqpoll_cpu(1) .build"));
+        let both = code("sqpoll", &[("sq-cpu", 1), ("sq-idle", 10)]);
+        assert_eq!(
+            both[0],
+            "C, liburing: IORING_SETUP_SQPOLL | IORING_SETUP_SQ_AFF with sq_thread_cpu = 1, sq_thread_idle = 10; Linux 5.1 or later"
+        );
+        assert!(both[1].contains(" .setup_sqpoll(10) .setup_sqpoll_cpu(1) .build"), "{}", both[1]);
     }
 
     #[test]

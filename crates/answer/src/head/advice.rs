@@ -3,7 +3,7 @@
 
 use super::change::{called, levels, range};
 use super::effect::{Effect, of_arm};
-use super::{Head, notes, program, why};
+use super::{Head, notes, program, served, why};
 use crate::compare::{Metric, metrics};
 use crate::search::{self, MATTERS, State};
 use crate::unit::Unit;
@@ -17,6 +17,8 @@ const TOLD: f64 = 0.1;
 
 /// Candidates named beside the recommended one.
 const BESIDE: usize = 4;
+/// Reasons why something was no candidate.
+const LEFT_OUT: usize = 3;
 
 /// `None`: the run searches for nothing.
 pub fn of_run(run: &RunRecord) -> Option<Head> {
@@ -25,7 +27,8 @@ pub fn of_run(run: &RunRecord) -> Option<Head> {
         Some(found) => confirmed(run, search, found),
         None => searched(run, search, &search::state(run)?),
     };
-    let notes = program::notes(run).into_iter().chain(notes::of_run(run)).collect();
+    let bound = served::sender_bound(run, &search.objective);
+    let notes = program::notes(run).into_iter().chain(notes::of_run(run)).chain(bound).collect();
     Some(Head { notes, on: notes::of_one_host(run), ..head })
 }
 
@@ -92,8 +95,9 @@ fn confirmed(run: &RunRecord, search: &SearchRecord, found: &Found) -> Head {
         }
         (Some(e), _) => {
             let [low, high] = e.c.ci95.unwrap_or([f64::NAN; 2]);
+            let name = name.trim_start_matches("the ");
             format!(
-                "stay as you are: {arm} led the search, and {fresh} its {name} is {low:.3}–{high:.3} times that of {base}"
+                "stay as you are: {arm} led the search, but {fresh} it has {low:.3}–{high:.3} times the {name} of {base}"
             )
         }
         (None, _) => format!("{arm} led the search; it was not confirmed"),
@@ -113,7 +117,7 @@ fn confirmed(run: &RunRecord, search: &SearchRecord, found: &Found) -> Head {
         when: None,
         why: reasons.filter(|_| is_better),
         advice: Some(advice.unwrap_or_else(|| "nothing: what was found is not there in fresh blocks".into())),
-        also: how.chain(of_what(run)).chain([how_found(found, &others, search)]).collect(),
+        also: how.chain(of_what(run)).chain([how_found(found, &others, search)]).chain(left_out(search)).collect(),
         table: None,
         forest: None,
         notes: Vec::new(),
@@ -159,7 +163,12 @@ fn searched(run: &RunRecord, search: &SearchRecord, state: &State) -> Head {
         when: None,
         why: None,
         advice: Some(advice),
-        also: broken.take(BESIDE).chain(of_what(run)).chain([how_found(&found, &others, search)]).collect(),
+        also: broken
+            .take(BESIDE)
+            .chain(of_what(run))
+            .chain([how_found(&found, &others, search)])
+            .chain(left_out(search))
+            .collect(),
         table: None,
         forest: None,
         notes: Vec::new(),
@@ -202,6 +211,9 @@ fn of_what(run: &RunRecord) -> Option<String> {
     if let Some(program) = &m.program {
         return Some(format!("as-is: {}", program.argv.join(" ")));
     }
+    if let Some(net) = &m.net {
+        return Some(format!("as-is: {}", served::words(net)));
+    }
     let l = &m.load;
     let mut words = vec![format!("{} {}", l.engine, l.rw)];
     if l.rw != "nop" {
@@ -239,15 +251,39 @@ fn how_found(found: &Found, others: &[String], search: &SearchRecord) -> String 
     )
 }
 
+/// What was no candidate: each with its reason, or how many.
+fn left_out(search: &SearchRecord) -> Option<String> {
+    let all = &search.left_out;
+    let each = || all.iter().map(|l| format!("{} ({})", l.name, l.reason)).collect::<Vec<_>>();
+    match all.len() {
+        0 => None,
+        n if n > LEFT_OUT => Some(format!("left out {} with a reason each: --plan lists them", plural(n, "candidate"))),
+        _ => Some(format!("left out: {}", each().join("; "))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::compare;
     use crate::search::made;
     use iotrail_schema::measurement::Measurement;
+    use iotrail_schema::search_record::LeftOut;
 
     fn head(run: &RunRecord) -> Head {
         Head::of_run(run, false)
+    }
+
+    #[test]
+    fn what_is_no_candidate_is_told_with_its_reason_or_counted() {
+        let mut run = made::search(&[1.0, 1.3], 2);
+        let last = |run: &RunRecord| head(run).also.pop().unwrap();
+        assert!(last(&run).starts_with("searched 2 candidates"), "{}", last(&run));
+        let out = |name: &str| LeftOut { name: name.into(), reason: "not here".into() };
+        run.search.as_mut().unwrap().left_out = vec![out("a"), out("b")];
+        assert_eq!(last(&run), "left out: a (not here); b (not here)");
+        run.search.as_mut().unwrap().left_out = vec![out("a"); 4];
+        assert_eq!(last(&run), "left out 4 candidates with a reason each: --plan lists them");
     }
 
     #[test]
@@ -311,7 +347,8 @@ mod tests {
         );
         let h = head(&confirmation(1.0));
         assert!(
-            h.answer.starts_with("stay as you are: c2 led the search, and in 12 fresh blocks its IOPS is"),
+            h.answer.starts_with("stay as you are: c2 led the search, but in 12 fresh blocks it has ")
+                && h.answer.ends_with(" times the IOPS of c0"),
             "{}",
             h.answer
         );

@@ -9,6 +9,7 @@ pub mod forest;
 pub mod measured;
 mod notes;
 mod program;
+mod served;
 mod table;
 mod when;
 mod why;
