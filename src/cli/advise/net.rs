@@ -8,7 +8,7 @@ use crate::cli::on_the_command_line;
 use crate::experiment::advise::net::of_net;
 use crate::experiment::advise::subject::Subject;
 use crate::experiment::given::{Given, value};
-use crate::experiment::load::Kind;
+use crate::experiment::load::{Kind, Load};
 use iotrail_answer::compare::Metric;
 use iotrail_base::error::{Error, Result};
 use iotrail_net::options::NetOptions;
@@ -62,7 +62,10 @@ pub(super) fn subject(args: &NetArgs) -> Result<Subject> {
     }
     let base = NetOptions::from_table(load.clone())
         .map_err(|e| Error::input(e.message().to_owned(), "see `iotrail advise net --help`"))?;
-    let (proposed, left_out) = of_net(&base, &load, &iotrail_host::cpu::online()?);
+    let online = iotrail_host::cpu::online()?;
+    // What there is now has to be able to run: everything is compared with it.
+    Load::Net(base.clone()).check(None, &online)?;
+    let (proposed, left_out) = of_net(&base, &load, &online);
     if !load.contains_key("runtime") && !load.contains_key("count") {
         load.insert("runtime".into(), RUNTIME.into());
     }
