@@ -89,7 +89,9 @@ pub fn state(run: &RunRecord) -> Option<State> {
         }
     }
     let survivors = statistics.survivors();
-    let most = survivors.iter().filter(|i| **i != 0).filter_map(|i| statistics.advantage(*i, 0)).map(|a| a.hi - 1.0);
+    // Without an interval, as after one block, everything is open.
+    let of = |i: &usize| statistics.advantage(*i, 0).map_or(f64::INFINITY, |a| a.hi - 1.0);
+    let most = survivors.iter().filter(|i| **i != 0).map(of);
     Some(State {
         alive: (0..run.arms.len()).map(|i| survivors.contains(&i)).collect(),
         leader: statistics.leader().unwrap_or(0),
@@ -204,6 +206,12 @@ mod tests {
         assert_eq!(state(&run).unwrap(), before);
         run.cells[1].untestable = Some("not here".into());
         assert_eq!(state(&run).unwrap().set(), [0, 2]);
+    }
+
+    #[test]
+    fn after_one_block_everything_is_open() {
+        let s = state(&search(&[1.0, 0.7], 1)).unwrap();
+        assert_eq!((s.blocks, s.set(), s.most_better), (1, vec![0, 1], f64::INFINITY));
     }
 
     #[test]

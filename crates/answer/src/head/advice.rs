@@ -93,14 +93,23 @@ fn confirmed(run: &RunRecord, search: &SearchRecord, found: &Found) -> Head {
             let change = range(metric, unit, &[e], true);
             format!("{arm}: {change} than {base}{}, {fresh}", levels(metric, e, false))
         }
-        (Some(e), _) => {
-            let [low, high] = e.c.ci95.unwrap_or([f64::NAN; 2]);
-            let name = name.trim_start_matches("the ");
-            format!(
-                "stay as you are: {arm} led the search, but {fresh} it has {low:.3}–{high:.3} times the {name} of {base}"
-            )
-        }
+        (Some(e), _) => match e.c.ci95 {
+            Some([low, high]) => {
+                let name = name.trim_start_matches("the ");
+                format!(
+                    "stay as you are: {arm} led the search, but {fresh} it has {low:.3}–{high:.3} times the {name} of {base}"
+                )
+            }
+            None => {
+                let why = e.c.reasons.first().map(|why| format!(": {why}")).unwrap_or_default();
+                format!("undecided: {arm} led the search, but {fresh} it cannot be compared with {base}{why}")
+            }
+        },
         (None, _) => format!("{arm} led the search; it was not confirmed"),
+    };
+    let otherwise = match its {
+        Some(e) if e.c.ci95.is_some() => "nothing: what was found is not there in fresh blocks",
+        _ => "nothing as yet: remove what stands in the way, and search again",
     };
     let candidate = search.candidates.iter().find(|c| c.name == arm);
     let advice =
@@ -116,7 +125,7 @@ fn confirmed(run: &RunRecord, search: &SearchRecord, found: &Found) -> Head {
         answer,
         when: None,
         why: reasons.filter(|_| is_better),
-        advice: Some(advice.unwrap_or_else(|| "nothing: what was found is not there in fresh blocks".into())),
+        advice: Some(advice.unwrap_or_else(|| otherwise.into())),
         also: how.chain(of_what(run)).chain([how_found(found, &others, search)]).chain(left_out(search)).collect(),
         table: None,
         forest: None,
@@ -353,5 +362,19 @@ mod tests {
             h.answer
         );
         assert!(!h.also.iter().any(|line| line.contains("write")), "{h:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_compared_in_fresh_blocks_is_undecided() {
+        let mut run = confirmation(1.3);
+        for c in &mut run.comparisons {
+            (c.ci95, c.verdict, c.reasons) = (None, Verdict::NotComparable, vec!["other flags".into()]);
+        }
+        let h = head(&run);
+        assert_eq!(
+            h.answer,
+            "undecided: c2 led the search, but in 12 fresh blocks it cannot be compared with c0: other flags"
+        );
+        assert_eq!(h.advice.as_deref(), Some("nothing as yet: remove what stands in the way, and search again"));
     }
 }
