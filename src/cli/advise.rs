@@ -3,6 +3,7 @@
 //!
 //! Exit status: 0 when there is an answer, *stay* included; 1 when it was stopped before; 2, 3, 4 and 70 as everywhere.
 
+mod described;
 mod net;
 
 use std::ffi::OsString;
@@ -15,13 +16,13 @@ use toml::{Table, Value};
 
 use crate::cli::on_the_command_line;
 use crate::cli::run::{measured, outline};
-use crate::experiment::advise::candidates::{NOW, Placement, of_load, of_program};
+use crate::experiment::advise::candidates::{NOW, Placement, of_program};
 use crate::experiment::advise::objective;
 use crate::experiment::advise::subject::{SEARCH, Subject};
 use crate::experiment::execute::{Outcome, Started, nothing_to_resume, resume, start};
-use crate::experiment::given::{Given, value};
+use crate::experiment::given::Given;
 use crate::experiment::load::Kind;
-use crate::experiment::plan::{Plan, absolute};
+use crate::experiment::plan::Plan;
 use crate::experiment::precheck;
 use crate::experiment::schedule::fresh_seed;
 use iotrail_answer::compare::Metric;
@@ -30,15 +31,11 @@ use iotrail_answer::search;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Span;
 use iotrail_load::cpus;
-use iotrail_load::options::{LoadOptions, Rw};
+use iotrail_load::options::LoadOptions;
 use iotrail_report::terminal::{self, View};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::SearchRecord;
 use iotrail_store::{Store, default_path};
-
-/// What a load measures, where nothing is said.
-const RUNTIME: &str = "400ms";
-const WARMUP: &str = "80ms";
 
 #[derive(Debug)]
 pub struct AdviseArgs {
@@ -89,6 +86,10 @@ struct OwnArgs {
     /// Wait for the server by this: port:N (on the loopback), file:PATH, or log:REGEX in what it prints
     #[arg(long, value_name = "WHAT", requires = "server")]
     ready: Option<String>,
+
+    /// Try other I/O schedulers and nr_requests of the target's disk too. Whoever uses the disk has them meanwhile; they are put back
+    #[arg(long, conflicts_with = "command")]
+    host_settings: bool,
 
     /// Program to find the best configuration of, run once for each measurement
     #[arg(last = true, value_name = "CMD")]
@@ -275,16 +276,17 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
     let own = &args.own;
     let is_program = !own.command.is_empty();
     let (kind, cpu) = if is_program { (Kind::Program, Metric::CpuTime) } else { (Kind::Storage, Metric::CpuPerIo) };
-    let load = if is_program { program(args)? } else { described(args)? };
+    let load = if is_program { program(args)? } else { described::load(args)? };
     let names: Vec<String> = own.metrics.iter().filter_map(|m| Some(m.split_once('=')?.0.trim().to_owned())).collect();
     let usual = names.first().cloned().unwrap_or_else(|| if is_program { "elapsed" } else { "iops" }.into());
     let below = if is_program { Some(Path::new(".")) } else { args.load.file.as_deref() };
     let fixed = args.given.iter().any(|g| g.name == "cpus");
     let places = if fixed { Vec::new() } else { placements(below)? };
-    let proposed = if is_program { of_program(&places) } else { of_load(&args.load, &places) };
+    let (proposed, left_out) =
+        if is_program { (of_program(&places), Vec::new()) } else { described::candidates(args, &load, &places)? };
     let always = [if is_program { Metric::Elapsed } else { Metric::LatencyP99 }, cpu];
     let (search, metrics) = searched_for(&own.search, &usual, &names, &always, cpu)?;
-    Ok(Subject::new(kind, load, proposed, search, metrics))
+    Ok(Subject::new(kind, load, proposed, SearchRecord { left_out, ..search }, metrics))
 }
 
 /// What is searched for, without its candidates, and the metrics that are compared. `own`: the program's; `cpu`: what that means here.
@@ -354,32 +356,5 @@ fn program(args: &AdviseArgs) -> Result<Table> {
     ];
     load.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), Value::from(text.clone()?)))));
     load.extend(args.load.cpus.clone().map(|cpus| ("cpus".to_owned(), Value::from(cpus))));
-    Ok(load)
-}
-
-/// `[load]` of a load that is described.
-fn described(args: &AdviseArgs) -> Result<Table> {
-    if args.load.file.is_none() && args.load.rw != Rw::Nop {
-        return Err(Error::input(
-            "nothing says what to find the best configuration of",
-            "name a program (-- CMD), a file (--file PATH), or no-ops (--rw nop)",
-        ));
-    }
-    let mut load = Table::new();
-    for Given { name, values } in args.given.iter().filter(|g| g.name != "trace") {
-        for text in values {
-            load.insert(name.clone(), value(Kind::Storage, name, text)?);
-        }
-    }
-    if let Some(file) = &args.load.file {
-        load.insert("file".into(), absolute(file)?.display().to_string().into());
-    }
-    let ends = load.contains_key("runtime") || load.contains_key("count");
-    if !ends {
-        load.insert("runtime".into(), RUNTIME.into());
-    }
-    if !load.contains_key("warmup") {
-        load.insert("warmup".into(), WARMUP.into());
-    }
     Ok(load)
 }

@@ -78,7 +78,7 @@ fn options() -> End {
         (
             "advise",
             "--allow-write --batch --bs --budget --buffered --check --cleanup --constraint --count --cpus --depth --direct --engine --file \
-                   --force-async --full --help --jobs --json --metric --neighbour --objective --plan --prepare --rate --ready --reaper --register \
+                   --force-async --full --help --host-settings --jobs --json --metric --neighbour --objective --plan --prepare --rate --ready --reaper --register \
                    --resume --ring --runtime --rw --save --scratch --seed --server --size --sq-cpu --sq-idle --store --think --verify --wait --warmup",
         ),
         (

@@ -67,8 +67,10 @@ pub struct LeftOut {
 pub enum Effort {
     /// It is what there is.
     None,
-    /// How it is started, or a setting of the host.
+    /// How it is started.
     Setting,
+    /// A setting of the host, which others on it have too.
+    HostSetting,
     /// A flag of io_uring_setup.
     Flag,
     /// Some lines of the program.
@@ -82,6 +84,7 @@ impl Effort {
         match self {
             Effort::None => "nothing",
             Effort::Setting => "a setting",
+            Effort::HostSetting => "a host setting",
             Effort::Flag => "a flag",
             Effort::Lines => "a few lines",
             Effort::Redesign => "a redesign",

@@ -3,7 +3,6 @@
 
 use toml::{Table, Value};
 
-use iotrail_load::options::{LoadOptions, Rw, Wait};
 use iotrail_schema::search_record::{Candidate, Effort};
 use iotrail_schema::setup_flag;
 use iotrail_supervise::change::AS_IS;
@@ -47,57 +46,12 @@ pub fn of_program(placements: &[Placement]) -> Vec<Proposed> {
     product(&rings, &placed(placements))
 }
 
-/// Of a load that is described: all that `bench` can vary of it without being another load.
-pub fn of_load(base: &LoadOptions, placements: &[Placement]) -> Vec<Proposed> {
-    let is_ring = base.engine.to_string() == "io_uring";
-    let rings: Vec<Move> = match is_ring {
-        true => RINGS.iter().filter(|ring| **ring != base.ring).map(|ring| ring_move(ring, &[])).collect(),
-        false => Vec::new(),
-    };
-    let places =
-        if base.cpus.is_none() || base.cpus.as_deref() == Some("non-irq") { placed(placements) } else { vec![] };
-    let mut all = product(&rings, &places);
-    let mut single = Vec::new();
-    if is_ring {
-        single.extend(own_moves(base));
-    } else {
-        let mut engine =
-            one("engine io_uring", Effort::Redesign, "submit and reap through io_uring", "engine", "io_uring");
-        engine.options.insert("ring".into(), "defer_taskrun,single_issuer".into());
-        single.push(engine);
-    }
-    all.extend(single.iter().map(|m| joined(&[m])));
-    // What lines buy beside the flags that cost least.
-    let defer = rings.iter().find(|m| m.name.starts_with("defer"));
-    all.extend(defer.into_iter().flat_map(|d| single.iter().map(|m| joined(&[d, m]))));
-    all
-}
-
-/// What some lines of a program change.
-fn own_moves(base: &LoadOptions) -> Vec<Move> {
-    let mut all = Vec::new();
-    if base.batch == 1 && base.depth >= 4 {
-        let batch = (base.depth / 2).min(16);
-        let how = format!("submit {batch} requests with each io_uring_enter: io_uring_submit once for them");
-        all.push(one(&format!("batch {batch}"), Effort::Lines, &how, "batch", i64::from(batch)));
-    }
-    if base.wait == Wait::Peek {
-        let how = "wait with io_uring_submit_and_wait, not with io_uring_peek_cqe in a loop";
-        all.push(one("wait block", Effort::Lines, how, "wait", "block"));
-    }
-    if base.register.is_empty() && base.rw != Rw::Nop {
-        let how = "io_uring_register_files and io_uring_register_buffers once; then IOSQE_FIXED_FILE and READ_FIXED or WRITE_FIXED";
-        all.push(one("register files,buffers", Effort::Lines, how, "register", "files,buffers"));
-    }
-    all
-}
-
 pub(super) fn one(name: &str, effort: Effort, how: &str, option: &str, value: impl Into<Value>) -> Move {
     let options = [(option.to_owned(), value.into())].into_iter().collect();
     Move { name: name.into(), effort, how: vec![how.into()], options }
 }
 
-fn placed(placements: &[Placement]) -> Vec<Move> {
+pub(super) fn placed(placements: &[Placement]) -> Vec<Move> {
     let of = |p: &Placement| {
         let cpus: Vec<String> = p.cpus.iter().map(u32::to_string).collect();
         let how = format!("taskset -c {} COMMAND", cpus.join(","));
@@ -156,7 +110,7 @@ fn asks(flag: &str) -> Option<&'static str> {
 }
 
 /// What there is now; each of the one, each of the other, each pair.
-fn product(rings: &[Move], places: &[Move]) -> Vec<Proposed> {
+pub(super) fn product(rings: &[Move], places: &[Move]) -> Vec<Proposed> {
     let mut all = vec![joined(&[])];
     all.extend(places.iter().map(|p| joined(&[p])));
     for ring in rings {
@@ -220,18 +174,5 @@ mod tests {
             "C, liburing: IORING_SETUP_SQPOLL | IORING_SETUP_SQ_AFF with sq_thread_cpu = 1, sq_thread_idle = 10; Linux 5.1 or later"
         );
         assert!(both[1].contains(" .setup_sqpoll(10) .setup_sqpoll_cpu(1) .build"), "{}", both[1]);
-    }
-
-    #[test]
-    fn a_load_is_varied_in_what_it_leaves_open() {
-        let base = LoadOptions { depth: 16, wait: Wait::Peek, ..LoadOptions::default() };
-        let all = of_load(&base, &irq());
-        let names = names(&all);
-        for name in ["batch 8", "wait block", "register files,buffers", "defer_taskrun,single_issuer · batch 8"] {
-            assert!(names.contains(&name), "{name}: {names:?}");
-        }
-        // A placement that was asked for stays.
-        let base = LoadOptions { cpus: Some("1".into()), ..base };
-        assert!(!of_load(&base, &irq()).iter().any(|p| p.candidate.name.contains("cpus")));
     }
 }

@@ -4,4 +4,5 @@
 pub mod candidates;
 pub mod net;
 pub mod objective;
+pub mod storage;
 pub mod subject;
