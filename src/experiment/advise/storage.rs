@@ -204,7 +204,10 @@ fn engines(base: &LoadOptions, out: &mut Vec<LeftOut>) -> Vec<Move> {
 fn hosts(base: &LoadOptions, around: &Around<'_>, out: &mut Vec<LeftOut>) -> Vec<Move> {
     const NAME: &str = "scheduler, nr-requests";
     let queue = match &around.queue {
-        _ if !base.uses_target() => return Vec::new(),
+        asked if !base.uses_target() => {
+            out.extend(asked.is_some().then(|| left_out(NAME, "the load has no target")));
+            return Vec::new();
+        }
         None => {
             out.push(left_out(NAME, "they are of the whole disk, whoever uses it: --host-settings tries them"));
             return Vec::new();
@@ -375,6 +378,9 @@ mod tests {
         assert!(names.contains(&"engine io_uring · defer_taskrun,single_issuer · batch 8"), "{names:?}");
         let (all, out) = of("rw = \"nop\"\nrate = 500.0", None, None);
         assert!(all.iter().any(|p| p.candidate.name == "sqpoll sq-idle 1"));
-        assert_eq!(out, [left_out("engine", "a no-op is io_uring's: no other engine of files has one")]);
+        let nop = left_out("engine", "a no-op is io_uring's: no other engine of files has one");
+        assert_eq!(out, [nop.clone()]);
+        let (_, out) = of("rw = \"nop\"\nrate = 500.0", Some(Ok(queue())), None);
+        assert_eq!(out, [left_out("scheduler, nr-requests", "the load has no target"), nop]);
     }
 }
