@@ -379,7 +379,7 @@ mod tests {
         let (all, out) = of("rw = \"nop\"\nrate = 500.0", None, None);
         assert!(all.iter().any(|p| p.candidate.name == "sqpoll sq-idle 1"));
         let nop = left_out("engine", "a no-op is io_uring's: no other engine of files has one");
-        assert_eq!(out, [nop.clone()]);
+        assert_eq!(out, std::slice::from_ref(&nop));
         let (_, out) = of("rw = \"nop\"\nrate = 500.0", Some(Ok(queue())), None);
         assert_eq!(out, [left_out("scheduler, nr-requests", "the load has no target"), nop]);
     }

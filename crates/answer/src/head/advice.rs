@@ -365,6 +365,14 @@ mod tests {
     }
 
     #[test]
+    fn a_servers_cpu_time_is_a_part_of_it() {
+        let run = confirmation(1.5);
+        let effects = of_arm(&run, Metric::Iops, "c2");
+        let text = range(Metric::CpuPerIo, Unit::Request, &[&effects[0]], true);
+        assert_eq!(text, "51 % more of the server's CPU time per request (95 % CI 48–54 %)");
+    }
+
+    #[test]
     fn what_cannot_be_compared_in_fresh_blocks_is_undecided() {
         let mut run = confirmation(1.3);
         for c in &mut run.comparisons {
