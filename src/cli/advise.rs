@@ -1,11 +1,15 @@
-//! `iotrail advise`: searches for the best legal configuration of a program or of a described load, and confirms it in fresh blocks
-//! against what there is now.
+//! `iotrail advise`: searches for the best legal configuration of a program, of a described load or of our own server, and confirms it
+//! in fresh blocks against what there is now.
 //!
 //! Exit status: 0 when there is an answer, *stay* included; 1 when it was stopped before; 2, 3, 4 and 70 as everywhere.
+
+mod described;
+mod net;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde::Serialize;
 use toml::{Table, Value};
@@ -13,13 +17,13 @@ use toml::{Table, Value};
 use crate::cli::on_the_command_line;
 use crate::cli::program::ProgramOptions;
 use crate::cli::run::{measured, outline};
-use crate::experiment::advise::candidates::{NOW, Placement, of_load, of_program};
+use crate::experiment::advise::candidates::{NOW, Placement, of_program};
 use crate::experiment::advise::objective;
 use crate::experiment::advise::subject::{SEARCH, Subject};
 use crate::experiment::execute::{Outcome, Started, nothing_to_resume, resume, start};
-use crate::experiment::given::{Given, value};
+use crate::experiment::given::Given;
 use crate::experiment::load::Kind;
-use crate::experiment::plan::{Plan, absolute};
+use crate::experiment::plan::Plan;
 use crate::experiment::precheck;
 use crate::experiment::schedule::fresh_seed;
 use iotrail_answer::compare::Metric;
@@ -28,15 +32,11 @@ use iotrail_answer::search;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Span;
 use iotrail_load::cpus;
-use iotrail_load::options::{LoadOptions, Rw};
+use iotrail_load::options::LoadOptions;
 use iotrail_report::terminal::{self, View};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::SearchRecord;
 use iotrail_store::{Store, default_path};
-
-/// What a load measures, where nothing is said.
-const RUNTIME: &str = "400ms";
-const WARMUP: &str = "80ms";
 
 #[derive(Debug)]
 pub struct AdviseArgs {
@@ -44,19 +44,41 @@ pub struct AdviseArgs {
     given: Vec<Given>,
     load: LoadOptions,
     own: OwnArgs,
+    /// `advise net`.
+    net: Option<Box<net::NetArgs>>,
 }
 
 #[derive(Debug, Args)]
 #[command(
     override_usage = "iotrail advise [OPTIONS] -- CMD [ARGS]...
-       iotrail advise [OPTIONS] [OPTIONS OF bench]",
+       iotrail advise [OPTIONS] [OPTIONS OF bench]
+       iotrail advise net [OPTIONS] [OPTIONS OF net bench]",
     after_help = "What is recommended is measured once more, against what there is, in blocks that the search has not seen. Examples:
   iotrail advise -- ./server-bench
   iotrail advise --metric 'tps=/tps = ([0-9.]+)/' --constraint 'p99<2ms' -- pgbench -T 5 db
   iotrail advise --file /data/f --rw randread --depth 16 --wait peek
-  iotrail advise --rw nop --depth 16 --objective iops,p99"
+  iotrail advise --rw nop --depth 16 --objective iops,p99
+  iotrail advise net --connections 64 --objective cpu"
 )]
 struct OwnArgs {
+    #[command(flatten)]
+    search: SearchArgs,
+
+    #[command(flatten)]
+    program: ProgramOptions,
+
+    /// Try other I/O schedulers and nr_requests of the target's disk too. Whoever uses the disk has them meanwhile; they are put back
+    #[arg(long, conflicts_with = "command")]
+    host_settings: bool,
+
+    /// Program to find the best configuration of, run once for each measurement
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Of every search, whatever is searched.
+#[derive(Debug, Args)]
+struct SearchArgs {
     /// Search for the best of this: iops, p50, p99, p99.9, mean, cpu, elapsed, or a --metric's name; two with a comma between them:
     /// search for those that no other beats in both (default: iops of a load; of a program its first --metric, else elapsed)
     #[arg(long, value_name = "METRIC[,METRIC]")]
@@ -69,9 +91,6 @@ struct OwnArgs {
     /// Search for no longer than this; the confirmation comes after
     #[arg(long, value_name = "TIME", default_value = "3m")]
     budget: Span,
-
-    #[command(flatten)]
-    program: ProgramOptions,
 
     /// Write the confirmation as an experiment to FILE, for `iotrail run FILE` here or on other machines
     #[arg(long, value_name = "FILE")]
@@ -96,17 +115,14 @@ struct OwnArgs {
     /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
-
-    /// Program to find the best configuration of, run once for each measurement
-    #[arg(last = true, value_name = "CMD")]
-    command: Vec<OsString>,
 }
 
 impl Args for AdviseArgs {
     fn augment_args(command: Command) -> Command {
         // The probes watch what they have to.
         let own = OwnArgs::augment_args(command).next_help_heading("A load that is described");
-        LoadOptions::augment_args(own).mut_arg("trace", |arg| arg.hide(true)).next_help_heading(None::<&str>)
+        let own = LoadOptions::augment_args(own).mut_arg("trace", |arg| arg.hide(true)).next_help_heading(None::<&str>);
+        own.subcommand(net::command()).disable_help_subcommand(true)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -117,7 +133,15 @@ impl Args for AdviseArgs {
 impl FromArgMatches for AdviseArgs {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
         let given = on_the_command_line(LoadOptions::augment_args(Command::new("load")), matches);
-        Ok(Self { given, load: LoadOptions::from_arg_matches(matches)?, own: OwnArgs::from_arg_matches(matches)? })
+        let net = matches.subcommand().map(|(_, matches)| net::NetArgs::from_arg_matches(matches)).transpose()?;
+        if net.is_some()
+            && let Some(before) = on_the_command_line(Self::augment_args(Command::new("advise")), matches).first()
+        {
+            let why = format!("--{0} stands before net: write `iotrail advise net --{0} ...`", before.name);
+            return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+        }
+        let (load, own) = (LoadOptions::from_arg_matches(matches)?, OwnArgs::from_arg_matches(matches)?);
+        Ok(Self { given, load, own, net: net.map(Box::new) })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
@@ -135,22 +159,28 @@ struct Advised<'a> {
 }
 
 pub fn run(args: &AdviseArgs) -> Result<u8> {
-    let subject = subject(args)?;
+    match &args.net {
+        Some(net) => carried_out(&net.search, &net::subject(net)?),
+        None => carried_out(&args.own.search, &subject(args)?),
+    }
+}
+
+fn carried_out(args: &SearchArgs, subject: &Subject) -> Result<u8> {
     let mut search = subject.plan(None)?;
     let seed = fresh_seed();
-    if args.own.plan {
-        outline::show(&search, seed, args.own.json)?;
+    if args.plan {
+        outline::show(&search, seed, args.json)?;
         return Ok(0);
     }
-    if let Some(path) = args.own.save.as_ref().filter(|path| path.exists()) {
+    if let Some(path) = args.save.as_ref().filter(|path| path.exists()) {
         return Err(Error::input(format!("{} is there already", path.display()), "name a new file"));
     }
-    let path = args.own.store.clone().map_or_else(default_path, Ok)?;
-    let mut store = match args.own.resume {
+    let path = args.store.clone().map_or_else(default_path, Ok)?;
+    let mut store = match args.resume {
         true => Store::open(&path)?.ok_or_else(|| nothing_to_resume(SEARCH, &path))?,
         false => Store::create_or_open(&path)?,
     };
-    let done = advised(args, &subject, &mut search, seed, &mut store);
+    let done = advised(args, subject, &mut search, seed, &mut store);
     if !matches!(done, Ok(Some(_))) {
         store.abandon();
     }
@@ -161,12 +191,12 @@ pub fn run(args: &AdviseArgs) -> Result<u8> {
     let is_confirmed = confirmation.is_some();
     let record = confirmation.as_ref().unwrap_or(&searched);
     let head = Head::of_run(record, false);
-    if args.own.json {
+    if args.json {
         let confirmation = confirmation.as_ref().map(measured::as_value).transpose()?;
         terminal::print_json(&Advised { head: &head, search: measured::as_value(&searched)?, confirmation })?;
     } else {
-        let again = measured::again(record.run, args.own.store.as_deref());
-        terminal::show(&terminal::run(record, &head, View { full: args.own.full, again: &again }))?;
+        let again = measured::again(record.run, args.store.as_deref());
+        terminal::show(&terminal::run(record, &head, View { full: args.full, again: &again }))?;
     }
     match (stopped, is_confirmed) {
         (false, _) => {}
@@ -187,7 +217,7 @@ struct Answered {
 
 /// Searches, then confirms. `None`: it was stopped before anything was measured.
 fn advised(
-    args: &AdviseArgs,
+    args: &SearchArgs,
     subject: &Subject,
     search: &mut Plan,
     seed: u32,
@@ -197,7 +227,7 @@ fn advised(
         return Ok(None);
     }
     precheck::spare(search);
-    let started: Started = match args.own.resume {
+    let started: Started = match args.resume {
         true => resume(search, store, iotrail_host::kernel::release().as_deref())?,
         false => start(search, seed, store)?,
     };
@@ -206,7 +236,7 @@ fn advised(
     let Some((chosen, found)) = advice::to_confirm(&searched).filter(|_| !stopped) else {
         return Ok(Some(Answered { stopped, search: searched, confirmation: None }));
     };
-    if let Some(path) = &args.own.save {
+    if let Some(path) = &args.save {
         let text = subject.text(Some(&chosen))?;
         std::fs::write(path, text)
             .map_err(|e| Error::input(format!("cannot write {}", path.display()), "name another file").because(e))?;
@@ -226,34 +256,47 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
     let own = &args.own;
     let is_program = !own.command.is_empty();
     let (kind, cpu) = if is_program { (Kind::Program, Metric::CpuTime) } else { (Kind::Storage, Metric::CpuPerIo) };
-    let load = if is_program { program(args)? } else { described(args)? };
+    let load = if is_program { program(args)? } else { described::load(args)? };
     let names: Vec<String> =
         own.program.metrics.iter().filter_map(|m| Some(m.split_once('=')?.0.trim().to_owned())).collect();
-    let refuse = |why: String| Error::input(why, "see iotrail advise --help");
     let usual = names.first().cloned().unwrap_or_else(|| if is_program { "elapsed" } else { "iops" }.into());
-    let asked = own.objective.as_deref().unwrap_or(&usual);
-    let (objective, second) = objective::objectives(asked, &names, cpu).map_err(refuse)?;
-    if objective == search::CPUS || second.as_deref() == Some(search::CPUS) {
-        return Err(refuse("--objective cpus is a share of the machine, not a cost: use cpu, or --constraint".into()));
-    }
-    let constraints = own.constraints.iter().map(|text| objective::constraint(text, &names, cpu).map_err(refuse));
-    let constraints = constraints.collect::<Result<Vec<_>>>()?;
     let below = if is_program { Some(Path::new(".")) } else { args.load.file.as_deref() };
     let fixed = args.given.iter().any(|g| g.name == "cpus");
     let places = if fixed { Vec::new() } else { placements(below)? };
-    let proposed = if is_program { of_program(&places) } else { of_load(&args.load, &places) };
+    let (proposed, left_out) =
+        if is_program { (of_program(&places), Vec::new()) } else { described::candidates(args, &load, &places)? };
+    let always = [if is_program { Metric::Elapsed } else { Metric::LatencyP99 }, cpu];
+    let (search, metrics) = searched_for(&own.search, &usual, &names, &always, cpu)?;
+    Ok(Subject::new(kind, load, proposed, SearchRecord { left_out, ..search }, metrics))
+}
+
+/// What is searched for, without its candidates, and the metrics that are compared. `own`: the program's; `cpu`: what that means here.
+fn searched_for(
+    args: &SearchArgs,
+    usual: &str,
+    own: &[String],
+    always: &[Metric],
+    cpu: Metric,
+) -> Result<(SearchRecord, Vec<String>)> {
+    let refuse = |why: String| Error::input(why, "see iotrail advise --help");
+    let asked = args.objective.as_deref().unwrap_or(usual);
+    let (objective, second) = objective::objectives(asked, own, cpu).map_err(refuse)?;
+    if objective == search::CPUS || second.as_deref() == Some(search::CPUS) {
+        return Err(refuse("--objective cpus is a share of the machine, not a cost: use cpu, or --constraint".into()));
+    }
+    let constraints = args.constraints.iter().map(|text| objective::constraint(text, own, cpu).map_err(refuse));
+    let constraints = constraints.collect::<Result<Vec<_>>>()?;
     let mut metrics: Vec<String> = [objective.clone()].into_iter().chain(second.clone()).collect();
     let more = constraints.iter().map(|c| c.metric.clone()).filter(|m| m != search::CPUS);
-    let always = [if is_program { Metric::Elapsed } else { Metric::LatencyP99 }, cpu].map(|m| m.to_string());
-    for name in more.chain(names).chain(always) {
+    for name in more.chain(own.iter().cloned()).chain(always.iter().map(ToString::to_string)) {
         if !metrics.contains(&name) {
             metrics.push(name);
         }
     }
-    let candidates = proposed.iter().map(|p| p.candidate.clone()).collect();
-    let budget_s = own.budget.0.as_secs_f64();
-    let search = SearchRecord { objective, second, constraints, budget_s, candidates, found: None };
-    Ok(Subject { kind, load, proposed, search, metrics })
+    let budget_s = args.budget.0.as_secs_f64();
+    let (candidates, left_out) = (Vec::new(), Vec::new());
+    let search = SearchRecord { objective, second, constraints, budget_s, candidates, left_out, found: None };
+    Ok((search, metrics))
 }
 
 /// `irq` and `non-irq`, where they are some of the CPUs and not all.
@@ -278,32 +321,5 @@ fn program(args: &AdviseArgs) -> Result<Table> {
     }
     let mut load = own.program.load(&own.command)?;
     load.extend(args.load.cpus.clone().map(|cpus| ("cpus".to_owned(), Value::from(cpus))));
-    Ok(load)
-}
-
-/// `[load]` of a load that is described.
-fn described(args: &AdviseArgs) -> Result<Table> {
-    if args.load.file.is_none() && args.load.rw != Rw::Nop {
-        return Err(Error::input(
-            "nothing says what to find the best configuration of",
-            "name a program (-- CMD), a file (--file PATH), or no-ops (--rw nop)",
-        ));
-    }
-    let mut load = Table::new();
-    for Given { name, values } in args.given.iter().filter(|g| g.name != "trace") {
-        for text in values {
-            load.insert(name.clone(), value(Kind::Storage, name, text)?);
-        }
-    }
-    if let Some(file) = &args.load.file {
-        load.insert("file".into(), absolute(file)?.display().to_string().into());
-    }
-    let ends = load.contains_key("runtime") || load.contains_key("count");
-    if !ends {
-        load.insert("runtime".into(), RUNTIME.into());
-    }
-    if !load.contains_key("warmup") {
-        load.insert("warmup".into(), WARMUP.into());
-    }
     Ok(load)
 }

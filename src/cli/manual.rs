@@ -150,6 +150,7 @@ fn text(page: &str) -> Option<&'static Page> {
         "iotrail-run" => &measure::RUN,
         "iotrail-try" => &measure::TRY,
         "iotrail-advise" => &measure::ADVISE,
+        "iotrail-advise-net" => &network::ADVISE,
         "iotrail-compare" => &measure::COMPARE,
         "iotrail-report" => &measure::REPORT,
         "iotrail-trace" => &watch::TRACE,

@@ -214,10 +214,12 @@ fn told_by_parser(e: &clap::Error, first: Option<&OsStr>) -> Result<u8> {
 fn wrong_use(text: &str, command: Option<&str>) -> Error {
     let mut what: Vec<&str> = Vec::new();
     let mut tip = None;
-    for line in text.lines().map(str::trim).filter(|l| !l.is_empty()) {
+    // A usage may have several lines, and only the parser's farewell comes after it.
+    let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage: "));
+    for line in said.filter(|l| !l.is_empty()) {
         if let Some(rest) = line.strip_prefix("tip: ") {
             tip.get_or_insert(rest);
-        } else if !line.starts_with("Usage: ") && !line.starts_with("For more information") {
+        } else if !line.starts_with("For more information") {
             what.push(line.strip_prefix("error: ").unwrap_or(line));
         }
     }

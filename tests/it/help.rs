@@ -78,8 +78,15 @@ fn options() -> End {
         (
             "advise",
             "--allow-write --batch --bs --budget --buffered --check --cleanup --constraint --count --cpus --depth --direct --engine --file \
-                   --force-async --full --help --jobs --json --metric --neighbour --objective --plan --prepare --rate --ready --reaper --register \
+                   --force-async --full --help --host-settings --jobs --json --metric --neighbour --objective --plan --prepare --rate --ready --reaper --register \
                    --resume --ring --runtime --rw --save --scratch --seed --server --size --sq-cpu --sq-idle --store --think --verify --wait --warmup",
+        ),
+        (
+            "advise net",
+            "--accept --between --budget --buffer-size --buffers --burst --check --connections --constraint --count --engine --full --give-up --help \
+                   --idle-connections --json --napi --objective --plan --rate --receive --reconnect --reconnect-after --register --request --response \
+                   --resume --ring --runtime --save --sender-cpus --sender-threads --server-cpus --server-threads --sq-cpu --sq-idle --store \
+                   --trigger --wait-for --wait-timeout --warmup --window --zero-copy",
         ),
         ("top", "--all --count --help --interval --json --one-in --pid"),
         (

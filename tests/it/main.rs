@@ -5,6 +5,7 @@
 
 mod across;
 mod advise;
+mod advise_net;
 mod bad_experiment;
 mod bad_load;
 mod bad_machine;
@@ -90,6 +91,7 @@ fn main() {
         bad_load::TESTS,
         bad_machine::TESTS,
         advise::TESTS,
+        advise_net::TESTS,
         bad_experiment::TESTS,
         trace::TESTS,
         tried::TESTS,

@@ -49,7 +49,7 @@ fn bash() -> End {
 }
 
 /// Every command with its page's name.
-pub const PAGES: [&str; 24] = [
+pub const PAGES: [&str; 25] = [
     "",
     "check",
     "bench",
@@ -59,6 +59,7 @@ pub const PAGES: [&str; 24] = [
     "trace",
     "try",
     "advise",
+    "advise net",
     "top",
     "net",
     "net serve",

@@ -102,8 +102,9 @@ pub fn state(run: &RunRecord) -> Option<State> {
     }
     let survivors = statistics.survivors();
     let pairs = (0..search.objectives().count()).flat_map(|objective| survivors.iter().map(move |i| (objective, *i)));
-    let than_now = pairs.filter(|(_, i)| *i != 0).filter_map(|(objective, i)| statistics.advantage_of(objective, i, 0));
-    let most = than_now.map(|a| a.hi - 1.0);
+    // Without an interval, as after one block, everything is open.
+    let than_now = |(objective, i)| statistics.advantage_of(objective, i, 0).map_or(f64::INFINITY, |a| a.hi - 1.0);
+    let most = pairs.filter(|(_, i)| *i != 0).map(than_now);
     Some(State {
         alive: (0..run.arms.len()).map(|i| survivors.contains(&i)).collect(),
         leader: statistics.leader().unwrap_or(0),
@@ -181,6 +182,7 @@ pub mod made {
                 constraints: vec![],
                 budget_s: 60.0,
                 candidates: names.iter().enumerate().map(candidate).collect(),
+                left_out: vec![],
                 found: None,
             }),
             arms: names,
@@ -239,6 +241,12 @@ mod tests {
         assert_eq!(state(&run).unwrap(), before);
         run.cells[1].untestable = Some("not here".into());
         assert_eq!(state(&run).unwrap().set(), [0, 2]);
+    }
+
+    #[test]
+    fn after_one_block_everything_is_open() {
+        let s = state(&search(&[1.0, 0.7], 1)).unwrap();
+        assert_eq!((s.blocks, s.set(), s.most_better), (1, vec![0, 1], f64::INFINITY));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct ProgramRing {
     pub asked: Vec<String>,
     /// Setup flags that the kernel was given.
     pub granted: Vec<String>,
-    /// The kernel's io_uring_create event showed a ring with these flags; left out where nobody looked.
+    /// The kernel's io_uring_create event showed a ring with these flags; left out where nobody can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proven: Option<bool>,
     /// Why it was left as the program asked; left out where it was not.

@@ -16,6 +16,9 @@ pub struct SearchRecord {
     pub budget_s: f64,
     /// In the order of the arms.
     pub candidates: Vec<Candidate>,
+    /// What was no candidate, and why; left out where it is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// Of a confirmation: the search that it confirms; left out of the search's own run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Found>,
@@ -57,14 +60,25 @@ pub struct Candidate {
     pub how: Vec<String>,
 }
 
+/// A configuration that is not possible here, or of no use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// As its candidate would be called.
+    pub name: String,
+    /// Why it is none.
+    pub reason: String,
+}
+
 /// What adopting a configuration takes, the least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
     /// It is what there is.
     None,
-    /// How it is started, or a setting of the host.
+    /// How it is started.
     Setting,
+    /// A setting of the host, which others on it have too.
+    HostSetting,
     /// A flag of io_uring_setup.
     Flag,
     /// Some lines of the program.
@@ -78,6 +92,7 @@ impl Effort {
         match self {
             Effort::None => "nothing",
             Effort::Setting => "a setting",
+            Effort::HostSetting => "a host setting",
             Effort::Flag => "a flag",
             Effort::Lines => "a few lines",
             Effort::Redesign => "a redesign",

@@ -110,10 +110,12 @@ pub const RUN: Page = Page {
 pub const ADVISE: Page = Page {
     description: &[
         "Searches for the best configuration of a program, through iotrail-try(1), or of a load that is described by the options of \
-         iotrail-bench(1): ring flags, CPUs, batches, registration, waiting. Candidates are measured in blocks; one that another surely beats \
+         iotrail-bench(1): ring flags, CPUs, batches, registration, waiting, engines. Candidates are measured in blocks; one that another surely beats \
          is measured no more, and the search ends when one is left, when those that are left are equivalent, or when the time is used up.",
         "Of those that cannot be told from the best, the one that takes least to adopt is recommended, and is measured against what there is \
          in fresh blocks. Only that figure is given. Where what there is cannot be told from the best, the answer is to stay.",
+        "--host-settings adds the I/O schedulers and nr_requests of the target's disk. Whoever uses the disk has them while a candidate is \
+         measured; they are put back, after a kill by iotrail-restore(1). Without it nothing of the host is changed.",
         "Ctrl-C ends the search and answers from what was measured; --resume goes on.",
     ],
     examples: &[
@@ -135,13 +137,15 @@ pub const ADVISE: Page = Page {
         REFUSED,
         FAULT,
     ],
-    files: &[STORE],
+    files: &[STORE, JOURNAL],
     see_also: &[
         "iotrail(1)",
         "iotrail-try(1)",
+        "iotrail-advise-net(1)",
         "iotrail-bench(1)",
         "iotrail-run(1)",
         "iotrail-report(1)",
+        "iotrail-restore(1)",
         "iotrail-check(1)",
     ],
 };

@@ -115,3 +115,40 @@ pub const BENCH: Page = Page {
     ],
     see_also: &["iotrail-net(1)", "iotrail-run(1)", "iotrail-compare(1)", "iotrail-report(1)", "veth(4)"],
 };
+
+pub const ADVISE: Page = Page {
+    description: &[
+        "Searches for the best configuration of iotrail's own server for the load that the options describe: epoll or io_uring, ring flags, ways \
+         to receive, registration, how many completions a wait asks for, threads and their CPUs. The server's options say what there is now; \
+         what the sender does stays as it is.",
+        "The search, its end and its answer are those of iotrail-advise(1): candidates are measured in blocks with both ends on this machine, and \
+         the recommended one is measured once more against what there is, in fresh blocks.",
+        "What the server's rules forbid, and what is of no use between two ends on one machine, is no candidate; --plan prints it with the reason.",
+        "By requests per second a sender at its limit hides what the server can do, and the answer says so; --objective cpu compares the \
+         server's CPU time of each request.",
+    ],
+    examples: &[
+        ("iotrail advise net --connections 64", "Search for the most requests per second."),
+        ("iotrail advise net --objective cpu --server-cpus 0 --sender-cpus 1", "Search for the least CPU time."),
+        ("iotrail advise net --engine epoll --constraint 'p99<2ms'", "Start from an epoll server, with a limit."),
+        ("iotrail advise net --between unix --plan", "Print the candidates, and what is none."),
+    ],
+    exit: &[
+        ("0", "There is an answer; to stay as it is, too."),
+        ("1", "It was stopped before its end."),
+        WRONG,
+        REFUSED,
+        FAULT,
+    ],
+    files: &[
+        STORE,
+        ("$TMPDIR or /tmp", "Holds the folder of the socket of --between unix, which is removed at the end."),
+    ],
+    see_also: &[
+        "iotrail-advise(1)",
+        "iotrail-net-bench(1)",
+        "iotrail-net-serve(1)",
+        "iotrail-report(1)",
+        "io_uring(7)",
+    ],
+};

@@ -30,11 +30,16 @@ fn text(plan: &Plan, seed: u32) -> Screen {
         out.field("target", &[vec![path.display().to_string()], plan.size.map(bytes).into_iter().collect()].concat());
     }
     let testable = plan.testable().count();
-    let mut size = vec![
-        plural(plan.cells.len(), "cell"),
-        plural(plan.repeats as usize, "repeat"),
-        plural(testable * plan.repeats as usize, "measurement"),
-    ];
+    let mut size = match &plan.search {
+        Some(_) => {
+            vec![plural(plan.cells.len(), "candidate"), format!("{} at most", plural(plan.repeats as usize, "block"))]
+        }
+        None => vec![
+            plural(plan.cells.len(), "cell"),
+            plural(plan.repeats as usize, "repeat"),
+            plural(testable * plan.repeats as usize, "measurement"),
+        ],
+    };
     if testable < plan.cells.len() {
         size.push(format!("{} not testable here", plural(plan.cells.len() - testable, "cell")));
     }
@@ -75,11 +80,22 @@ fn text(plan: &Plan, seed: u32) -> Screen {
     for line in &plan.unmapped {
         out.paragraph("not taken    ", line);
     }
+    for out_of_it in plan.search.iter().flat_map(|search| &search.left_out) {
+        out.paragraph("left out     ", &format!("{}: {}", out_of_it.name, out_of_it.reason));
+    }
     out.blank();
+    if let Some(search) = &plan.search {
+        out.heading("candidates");
+        for (cell, candidate) in plan.cells.iter().zip(&search.candidates) {
+            let why = untestable(cell);
+            let effort = format!(" ({})", candidate.effort.words());
+            out.paragraph(&format!("{:5}  ", cell.number), &format!("{}{effort}{why}", candidate.name));
+        }
+        return out;
+    }
     out.heading("cells");
     for cell in &plan.cells {
-        let why = cell.untestable.as_ref().map(|r| format!(" · not testable here: {r}")).unwrap_or_default();
-        out.paragraph(&format!("{:5}  ", cell.number), &format!("{}{why}", cell.label));
+        out.paragraph(&format!("{:5}  ", cell.number), &format!("{}{}", cell.label, untestable(cell)));
     }
     out.blank();
     out.heading(&format!("order (seed {seed}; --seed {seed} gives it again)"));
@@ -92,7 +108,15 @@ fn text(plan: &Plan, seed: u32) -> Screen {
     out
 }
 
+fn untestable(cell: &Cell) -> String {
+    cell.untestable.as_ref().map(|why| format!(" · not testable here: {why}")).unwrap_or_default()
+}
+
 fn time(plan: &Plan) -> String {
+    if let Some(search) = &plan.search {
+        let budget = minutes(Duration::from_secs_f64(search.budget_s));
+        return format!("{budget} at most, and the time of the confirmation");
+    }
     let estimate = plan.estimate();
     let stated = match estimate.least == estimate.stated {
         true => minutes(estimate.stated),
@@ -134,6 +158,8 @@ fn json(plan: &Plan, seed: u32) -> Value {
         "stop": plan.stop,
         "metrics": plan.metrics,
         "unmapped": plan.unmapped,
+        "candidates": plan.search.as_ref().map_or(&[][..], |search| &search.candidates),
+        "left_out": plan.search.as_ref().map_or(&[][..], |search| &search.left_out),
         "target": plan.target,
         "size": plan.size,
         "cells": cells,

@@ -3,13 +3,13 @@
 
 use toml::{Table, Value};
 
-use iotrail_load::options::{LoadOptions, Rw, Wait};
 use iotrail_schema::search_record::{Candidate, Effort};
 use iotrail_schema::setup_flag;
 use iotrail_supervise::change::AS_IS;
 
 /// How rings are set up: those that exclude none of each other's reasons.
-const RINGS: [&str; 4] = ["coop_taskrun,taskrun_flag", "single_issuer", "defer_taskrun,single_issuer", "sqpoll"];
+pub(super) const RINGS: [&str; 4] =
+    ["coop_taskrun,taskrun_flag", "single_issuer", "defer_taskrun,single_issuer", "sqpoll"];
 
 /// The name of what there is now.
 pub const NOW: &str = AS_IS;
@@ -30,11 +30,11 @@ pub struct Placement {
 
 /// One thing that a candidate changes.
 #[derive(Debug, Clone, PartialEq)]
-struct Move {
-    name: String,
-    effort: Effort,
-    how: Vec<String>,
-    options: Table,
+pub(super) struct Move {
+    pub name: String,
+    pub effort: Effort,
+    pub how: Vec<String>,
+    pub options: Table,
 }
 
 /// Of a program of the user's: its rings and its CPUs.
@@ -46,57 +46,12 @@ pub fn of_program(placements: &[Placement]) -> Vec<Proposed> {
     product(&rings, &placed(placements))
 }
 
-/// Of a load that is described: all that `bench` can vary of it without being another load.
-pub fn of_load(base: &LoadOptions, placements: &[Placement]) -> Vec<Proposed> {
-    let is_ring = base.engine.to_string() == "io_uring";
-    let rings: Vec<Move> = match is_ring {
-        true => RINGS.iter().filter(|ring| **ring != base.ring).map(|ring| ring_move(ring, &[])).collect(),
-        false => Vec::new(),
-    };
-    let places =
-        if base.cpus.is_none() || base.cpus.as_deref() == Some("non-irq") { placed(placements) } else { vec![] };
-    let mut all = product(&rings, &places);
-    let mut single = Vec::new();
-    if is_ring {
-        single.extend(own_moves(base));
-    } else {
-        let mut engine =
-            one("engine io_uring", Effort::Redesign, "submit and reap through io_uring", "engine", "io_uring");
-        engine.options.insert("ring".into(), "defer_taskrun,single_issuer".into());
-        single.push(engine);
-    }
-    all.extend(single.iter().map(|m| joined(&[m])));
-    // What lines buy beside the flags that cost least.
-    let defer = rings.iter().find(|m| m.name.starts_with("defer"));
-    all.extend(defer.into_iter().flat_map(|d| single.iter().map(|m| joined(&[d, m]))));
-    all
-}
-
-/// What some lines of a program change.
-fn own_moves(base: &LoadOptions) -> Vec<Move> {
-    let mut all = Vec::new();
-    if base.batch == 1 && base.depth >= 4 {
-        let batch = (base.depth / 2).min(16);
-        let how = format!("submit {batch} requests with each io_uring_enter: io_uring_submit once for them");
-        all.push(one(&format!("batch {batch}"), Effort::Lines, &how, "batch", i64::from(batch)));
-    }
-    if base.wait == Wait::Peek {
-        let how = "wait with io_uring_submit_and_wait, not with io_uring_peek_cqe in a loop";
-        all.push(one("wait block", Effort::Lines, how, "wait", "block"));
-    }
-    if base.register.is_empty() && base.rw != Rw::Nop {
-        let how = "io_uring_register_files and io_uring_register_buffers once; then IOSQE_FIXED_FILE and READ_FIXED or WRITE_FIXED";
-        all.push(one("register files,buffers", Effort::Lines, how, "register", "files,buffers"));
-    }
-    all
-}
-
-fn one(name: &str, effort: Effort, how: &str, option: &str, value: impl Into<Value>) -> Move {
+pub(super) fn one(name: &str, effort: Effort, how: &str, option: &str, value: impl Into<Value>) -> Move {
     let options = [(option.to_owned(), value.into())].into_iter().collect();
     Move { name: name.into(), effort, how: vec![how.into()], options }
 }
 
-fn placed(placements: &[Placement]) -> Vec<Move> {
+pub(super) fn placed(placements: &[Placement]) -> Vec<Move> {
     let of = |p: &Placement| {
         let cpus: Vec<String> = p.cpus.iter().map(u32::to_string).collect();
         let how = format!("taskset -c {} COMMAND", cpus.join(","));
@@ -105,7 +60,7 @@ fn placed(placements: &[Placement]) -> Vec<Move> {
     placements.iter().map(of).collect()
 }
 
-fn ring_move(flags: &str, values: &[(&str, u32)]) -> Move {
+pub(super) fn ring_move(flags: &str, values: &[(&str, u32)]) -> Move {
     let mut options: Table = [("ring".to_owned(), Value::from(flags))].into_iter().collect();
     options.extend(values.iter().map(|(name, value)| ((*name).to_owned(), Value::from(i64::from(*value)))));
     let with: String = values.iter().map(|(name, value)| format!(" {name} {value}")).collect();
@@ -116,25 +71,21 @@ fn ring_move(flags: &str, values: &[(&str, u32)]) -> Move {
 fn code(flags: &str, values: &[(&str, u32)]) -> Vec<String> {
     let known: Vec<_> = flags.split(',').filter_map(setup_flag::find).collect();
     let c: Vec<String> = known.iter().map(|f| format!("IORING_SETUP_{}", f.name.to_uppercase())).collect();
-    let bound = values.iter().find(|(name, _)| *name == "sq-cpu").map(|(_, cpu)| *cpu);
+    let value = |name: &str| values.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+    let (bound, idle) = (value("sq-cpu"), value("sq-idle"));
     let affine = if bound.is_some() { " | IORING_SETUP_SQ_AFF" } else { "" };
     let since = known.iter().map(|f| f.since).max().unwrap_or_default();
     let builder = |name: &str| match name {
-        "sqpoll" => " .setup_sqpoll(2000)".to_owned(),
+        "sqpoll" => format!(" .setup_sqpoll({})", idle.unwrap_or(2000)),
         name => format!(" .setup_{name}()"),
     };
     let mut rust: String = known.iter().map(|f| builder(f.name)).collect();
     rust.extend(bound.map(|cpu| format!(" .setup_sqpoll_cpu({cpu})")));
+    let fields = [("sq_thread_cpu", bound), ("sq_thread_idle", idle)];
+    let fields: Vec<String> = fields.iter().filter_map(|(name, x)| Some(format!("{name} = {}", (*x)?))).collect();
+    let with = if fields.is_empty() { String::new() } else { format!(" with {}", fields.join(", ")) };
     [
-        match bound {
-            None => format!("C, liburing: {}; Linux {}.{} or later", c.join(" | "), since.0, since.1),
-            Some(cpu) => format!(
-                "C, liburing: {}{affine} with sq_thread_cpu = {cpu}; Linux {}.{} or later",
-                c.join(" | "),
-                since.0,
-                since.1
-            ),
-        },
+        format!("C, liburing: {}{affine}{with}; Linux {}.{} or later", c.join(" | "), since.0, since.1),
         format!("Rust, io-uring: IoUring::builder(){rust} .build(ENTRIES)"),
     ]
     .into_iter()
@@ -159,7 +110,7 @@ fn asks(flag: &str) -> Option<&'static str> {
 }
 
 /// What there is now; each of the one, each of the other, each pair.
-fn product(rings: &[Move], places: &[Move]) -> Vec<Proposed> {
+pub(super) fn product(rings: &[Move], places: &[Move]) -> Vec<Proposed> {
     let mut all = vec![joined(&[])];
     all.extend(places.iter().map(|p| joined(&[p])));
     for ring in rings {
@@ -169,7 +120,7 @@ fn product(rings: &[Move], places: &[Move]) -> Vec<Proposed> {
     all
 }
 
-fn joined(moves: &[&Move]) -> Proposed {
+pub(super) fn joined(moves: &[&Move]) -> Proposed {
     let names: Vec<&str> = moves.iter().map(|m| m.name.as_str()).collect();
     let name = if names.is_empty() { NOW.to_owned() } else { names.join(" · ") };
     Proposed {
@@ -217,18 +168,11 @@ mod tests {
             ]
         );
         assert!(code("sqpoll", &[("sq-cpu", 1)])[1].contains(" .setup_sqpoll(2000) .setup_sqpoll_cpu(1) .build"));
-    }
-
-    #[test]
-    fn a_load_is_varied_in_what_it_leaves_open() {
-        let base = LoadOptions { depth: 16, wait: Wait::Peek, ..LoadOptions::default() };
-        let all = of_load(&base, &irq());
-        let names = names(&all);
-        for name in ["batch 8", "wait block", "register files,buffers", "defer_taskrun,single_issuer · batch 8"] {
-            assert!(names.contains(&name), "{name}: {names:?}");
-        }
-        // A placement that was asked for stays.
-        let base = LoadOptions { cpus: Some("1".into()), ..base };
-        assert!(!of_load(&base, &irq()).iter().any(|p| p.candidate.name.contains("cpus")));
+        let both = code("sqpoll", &[("sq-cpu", 1), ("sq-idle", 10)]);
+        assert_eq!(
+            both[0],
+            "C, liburing: IORING_SETUP_SQPOLL | IORING_SETUP_SQ_AFF with sq_thread_cpu = 1, sq_thread_idle = 10; Linux 5.1 or later"
+        );
+        assert!(both[1].contains(" .setup_sqpoll(10) .setup_sqpoll_cpu(1) .build"), "{}", both[1]);
     }
 }

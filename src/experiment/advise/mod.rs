@@ -2,5 +2,7 @@
 //! was found. How a search goes on is `iotrail_answer::search`.
 
 pub mod candidates;
+pub mod net;
 pub mod objective;
+pub mod storage;
 pub mod subject;

@@ -31,6 +31,11 @@ pub struct Subject {
 }
 
 impl Subject {
+    pub fn new(kind: Kind, load: Table, proposed: Vec<Proposed>, search: SearchRecord, metrics: Vec<String>) -> Self {
+        let candidates = proposed.iter().map(|p| p.candidate.clone()).collect();
+        Self { kind, load, proposed, search: SearchRecord { candidates, ..search }, metrics }
+    }
+
     /// The search, or the confirmation of these candidates.
     pub fn plan(&self, chosen: Option<&[String]>) -> Result<Plan> {
         let experiment = parse(&self.text(chosen)?, "iotrail advise")?;
@@ -54,15 +59,19 @@ impl Subject {
         );
         say("question", "Which configuration serves best?".into());
         say("expect", "".into());
-        let is_program = self.kind == Kind::Program;
-        if is_program {
-            say("kind", "program".into());
+        match self.kind {
+            Kind::Storage => {}
+            Kind::Net => {
+                say("kind", "net".into());
+                say("table", "net".into());
+            }
+            Kind::Program => say("kind", "program".into()),
         }
         say("metrics", Value::from(self.metrics.clone()));
         say("repeats", i64::from(if chosen.is_some() { FRESH } else { BLOCKS }).into());
         say("control", false.into());
         let mut load = self.load.clone();
-        match (is_program, chosen) {
+        match (self.kind == Kind::Program, chosen) {
             (true, _) => {}
             // What the probes cost is in no figure; a second round with them tells the reasons.
             (false, None) => _ = load.insert("trace".into(), "off".into()),

@@ -14,14 +14,14 @@ impl Proof {
         Proof(Created::open().ok())
     }
 
-    /// Of each ring whether the kernel made it with these flags; `None`: nobody looked.
+    /// Of each ring whether the kernel made it with these flags; `None`: nobody looked, or its event may be among those not kept.
     ///
     /// Errors: a process of the program has a ring with other flags than any that it was given.
-    pub fn end(self, rings: &[Ring]) -> Result<Option<Vec<bool>>> {
-        let Some(created) = self.0 else { return Ok(None) };
-        let (made, _more) = created.end()?;
-        let (proven, others) = prove(rings, &made);
-        let Some(other) = others.first() else { return Ok(Some(proven)) };
+    pub fn end(self, rings: &[Ring]) -> Result<Vec<Option<bool>>> {
+        let Some(created) = self.0 else { return Ok(vec![None; rings.len()]) };
+        let (made, more) = created.end()?;
+        let (proven, others) = prove(rings, &made, more);
+        let Some(other) = others.first() else { return Ok(proven) };
         Err(Error::machine(
             format!(
                 "process {} has a ring with flags that it was not given: {}",
@@ -33,12 +33,15 @@ impl Proof {
     }
 }
 
-/// Each event proves one ring of its process. Of the rings' processes: events that prove none.
-fn prove(rings: &[Ring], made: &[CreatedRing]) -> (Vec<bool>, Vec<CreatedRing>) {
+/// Each event proves one ring of its process. Of the rings' processes: events that prove none. `more`: events that were not kept.
+fn prove(rings: &[Ring], made: &[CreatedRing], more: u64) -> (Vec<Option<bool>>, Vec<CreatedRing>) {
     let mut left: Vec<CreatedRing> = made.iter().filter(|m| rings.iter().any(|r| r.tgid == m.tgid)).copied().collect();
     let mut proven = |ring: &Ring| {
         let its = left.iter().position(|m| (m.tgid, m.flags) == (ring.tgid, ring.given.flags));
-        its.map(|i| left.remove(i)).is_some()
+        match its.map(|i| left.remove(i)) {
+            Some(_) => Some(true),
+            None => (more == 0).then_some(false),
+        }
     };
     (rings.iter().map(&mut proven).collect(), left)
 }
@@ -57,12 +60,18 @@ mod tests {
         let made = |tgid, flags| CreatedRing { tgid, flags };
         let rings = [ring(1, 256), ring(1, 256), ring(2, 2)];
         assert_eq!(
-            prove(&rings, &[made(2, 2), made(1, 256), made(7, 0), made(1, 256)]),
-            (vec![true, true, true], vec![])
+            prove(&rings, &[made(2, 2), made(1, 256), made(7, 0), made(1, 256)], 0),
+            (vec![Some(true), Some(true), Some(true)], vec![])
         );
         // One was refused by the kernel; another program's ring proves nothing.
-        assert_eq!(prove(&rings, &[made(1, 256), made(7, 256)]), (vec![true, false, false], vec![]));
+        let first_alone = |others| (vec![Some(true), others, others], vec![]);
+        assert_eq!(prove(&rings, &[made(1, 256), made(7, 256)], 0), first_alone(Some(false)));
+        // Their events may be among those that were not kept.
+        assert_eq!(prove(&rings, &[made(1, 256), made(7, 256)], 1), first_alone(None));
         // It has one that it was not given.
-        assert_eq!(prove(&rings, &[made(1, 256), made(1, 0)]), (vec![true, false, false], vec![made(1, 0)]));
+        let (_, others) = prove(&rings, &[made(1, 256), made(1, 0)], 1);
+        assert_eq!(others, [made(1, 0)]);
+        let known = (vec![Some(true), Some(false), Some(false)], vec![made(1, 0)]);
+        assert_eq!(prove(&rings, &[made(1, 256), made(1, 0)], 0), known);
     }
 }

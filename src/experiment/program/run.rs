@@ -50,8 +50,8 @@ pub struct Run {
     /// Both its outputs, as they came.
     pub output: String,
     pub rings: Vec<Ring>,
-    /// Of each ring whether the kernel's own event showed it with its flags; `None`: nobody looked.
-    pub proven: Option<Vec<bool>>,
+    /// Of each ring whether the kernel's own event showed it with its flags; `None`, or none: nobody can tell.
+    pub proven: Vec<Option<bool>>,
     /// What the probes saw; `None`: it was not watched.
     pub trace: Option<Box<TraceRecord>>,
     pub end: Ended,
@@ -79,7 +79,7 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
     };
     let mut run = run?;
     run.output = tail(output, options)?;
-    run.proven = proof.map_or(Ok(None), |proof| proof.end(&run.rings))?;
+    run.proven = proof.map_or(Ok(Vec::new()), |proof| proof.end(&run.rings))?;
     shell(options.cleanup.as_deref(), "--cleanup", "")?;
     if run.end == Ended::ByItself {
         shell(options.check.as_deref(), "--check", &run.output)?;
@@ -201,7 +201,7 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
         let done = done?;
         (exit_status, wall_ns) = (status_of(done.status), done.wall_ns);
     }
-    Ok(Run { wall_ns, cpu_ns, exit_status, output: String::new(), rings, proven: None, trace: None, end: ended })
+    Ok(Run { wall_ns, cpu_ns, exit_status, output: String::new(), rings, proven: Vec::new(), trace: None, end: ended })
 }
 
 /// Its client's thread has taken the time by then.
@@ -323,7 +323,7 @@ fn run_watched(
         exit_status,
         output: String::new(),
         rings,
-        proven: None,
+        proven: Vec::new(),
         trace: Some(Box::new(record)),
         end,
     })
@@ -335,7 +335,7 @@ pub fn ring_records(run: &Run) -> Vec<ProgramRing> {
         pid: ring.tgid,
         asked: ring.asked_flags(),
         granted: ring.given_flags(),
-        proven: run.proven.as_ref().map(|proven| proven[i]),
+        proven: run.proven.get(i).copied().flatten(),
         left_as_asked: ring.left_as_asked.clone(),
     };
     run.rings.iter().enumerate().map(record).collect()

@@ -5,13 +5,16 @@ use super::change::{levels, range};
 use super::effect::{Effect, of_arm};
 use super::front;
 use super::searched::{BESIDE, Searched, how_found, of_what, price, unwatched};
-use super::{Head, notes, program, why};
+use super::{Head, notes, program, served, why};
 use crate::compare::Metric;
 use crate::search::{self, MATTERS, State, TOLD};
 use crate::unit::Unit;
 use iotrail_base::words::{list, percent, plural};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::{Candidate, Ended, Found, SearchRecord};
+
+/// Reasons why something was no candidate.
+const LEFT_OUT: usize = 3;
 
 /// `None`: the run searches for nothing.
 pub fn of_run(run: &RunRecord) -> Option<Head> {
@@ -22,7 +25,8 @@ pub fn of_run(run: &RunRecord) -> Option<Head> {
         Some(found) => confirmed(run, &of, found),
         None => searched(run, &of, &search::state(run)?),
     };
-    let notes = program::notes(run).into_iter().chain(notes::of_run(run)).collect();
+    let bound = served::sender_bound(run, &search.objective);
+    let notes = program::notes(run).into_iter().chain(notes::of_run(run)).chain(bound).collect();
     Some(Head { notes, on: notes::of_one_host(run), ..head })
 }
 
@@ -91,13 +95,23 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
             let change = range(metric, unit, &[e], true);
             format!("{arm}: {change} than {base}{}, {fresh}", levels(metric, e, false))
         }
-        (Some(e), _) => {
-            let [low, high] = e.c.ci95.unwrap_or([f64::NAN; 2]);
-            format!(
-                "stay as you are: {arm} led the search, and {fresh} its {name} is {low:.3}–{high:.3} times that of {base}"
-            )
-        }
+        (Some(e), _) => match e.c.ci95 {
+            Some([low, high]) => {
+                let name = name.trim_start_matches("the ");
+                format!(
+                    "stay as you are: {arm} led the search, but {fresh} it has {low:.3}–{high:.3} times the {name} of {base}"
+                )
+            }
+            None => {
+                let why = e.c.reasons.first().map(|why| format!(": {why}")).unwrap_or_default();
+                format!("undecided: {arm} led the search, but {fresh} it cannot be compared with {base}{why}")
+            }
+        },
         (None, _) => format!("{arm} led the search; it was not confirmed"),
+    };
+    let otherwise = match its {
+        Some(e) if e.c.ci95.is_some() => "nothing: what was found is not there in fresh blocks",
+        _ => "nothing as yet: remove what stands in the way, and search again",
     };
     let candidate = search.candidates.iter().find(|c| c.name == arm);
     let advice =
@@ -113,8 +127,8 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
         answer,
         when: None,
         why: reasons.filter(|_| is_better),
-        advice: Some(advice.unwrap_or_else(|| "nothing: what was found is not there in fresh blocks".into())),
-        also: how.chain(of_what(run)).chain([how_found(found, &others, search)]).collect(),
+        advice: Some(advice.unwrap_or_else(|| otherwise.into())),
+        also: how.chain(of_what(run)).chain([how_found(found, &others, search)]).chain(left_out(search)).collect(),
         table: None,
         forest: None,
         front: None,
@@ -163,7 +177,12 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
         when: None,
         why: None,
         advice: Some(advice),
-        also: broken.take(BESIDE).chain(of_what(run)).chain([how_found(&found, &others, search)]).collect(),
+        also: broken
+            .take(BESIDE)
+            .chain(of_what(run))
+            .chain([how_found(&found, &others, search)])
+            .chain(left_out(search))
+            .collect(),
         table: None,
         forest: None,
         front: None,
@@ -184,15 +203,39 @@ fn better(metric: Option<Metric>, e: &Effect<'_>) -> Option<bool> {
     Some(if metric?.higher_is_better() { low > matters } else { high < 1.0 / matters })
 }
 
+/// What was no candidate: each with its reason, or how many.
+fn left_out(search: &SearchRecord) -> Option<String> {
+    let all = &search.left_out;
+    let each = || all.iter().map(|l| format!("{} ({})", l.name, l.reason)).collect::<Vec<_>>();
+    match all.len() {
+        0 => None,
+        n if n > LEFT_OUT => Some(format!("left out {} with a reason each: --plan lists them", plural(n, "candidate"))),
+        _ => Some(format!("left out: {}", each().join("; "))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::compare;
     use crate::search::made;
     use iotrail_schema::measurement::Measurement;
+    use iotrail_schema::search_record::LeftOut;
 
     fn head(run: &RunRecord) -> Head {
         Head::of_run(run, false)
+    }
+
+    #[test]
+    fn what_is_no_candidate_is_told_with_its_reason_or_counted() {
+        let mut run = made::search(&[1.0, 1.3], 2);
+        let last = |run: &RunRecord| head(run).also.pop().unwrap();
+        assert!(last(&run).starts_with("searched 2 candidates"), "{}", last(&run));
+        let out = |name: &str| LeftOut { name: name.into(), reason: "not here".into() };
+        run.search.as_mut().unwrap().left_out = vec![out("a"), out("b")];
+        assert_eq!(last(&run), "left out: a (not here); b (not here)");
+        run.search.as_mut().unwrap().left_out = vec![out("a"); 4];
+        assert_eq!(last(&run), "left out 4 candidates with a reason each: --plan lists them");
     }
 
     #[test]
@@ -256,10 +299,33 @@ mod tests {
         );
         let h = head(&confirmation(1.0));
         assert!(
-            h.answer.starts_with("stay as you are: c2 led the search, and in 12 fresh blocks its IOPS is"),
+            h.answer.starts_with("stay as you are: c2 led the search, but in 12 fresh blocks it has ")
+                && h.answer.ends_with(" times the IOPS of c0"),
             "{}",
             h.answer
         );
         assert!(!h.also.iter().any(|line| line.contains("write")), "{h:?}");
+    }
+
+    #[test]
+    fn a_servers_cpu_time_is_a_part_of_it() {
+        let run = confirmation(1.5);
+        let effects = of_arm(&run, Metric::Iops, "c2");
+        let text = range(Metric::CpuPerIo, Unit::Request, &[&effects[0]], true);
+        assert_eq!(text, "51 % more of the server's CPU time per request (95 % CI 48–54 %)");
+    }
+
+    #[test]
+    fn what_cannot_be_compared_in_fresh_blocks_is_undecided() {
+        let mut run = confirmation(1.3);
+        for c in &mut run.comparisons {
+            (c.ci95, c.verdict, c.reasons) = (None, Verdict::NotComparable, vec!["other flags".into()]);
+        }
+        let h = head(&run);
+        assert_eq!(
+            h.answer,
+            "undecided: c2 led the search, but in 12 fresh blocks it cannot be compared with c0: other flags"
+        );
+        assert_eq!(h.advice.as_deref(), Some("nothing as yet: remove what stands in the way, and search again"));
     }
 }

@@ -11,6 +11,7 @@ pub mod measured;
 mod notes;
 mod program;
 mod searched;
+mod served;
 mod table;
 mod when;
 mod why;

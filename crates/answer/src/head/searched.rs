@@ -2,6 +2,7 @@
 
 use super::change::{called, range};
 use super::effect::{Effect, of_arm};
+use super::served;
 use crate::compare::{Metric, metrics};
 use crate::unit::Unit;
 use iotrail_base::words::{bytes, list, plural};
@@ -51,6 +52,9 @@ pub(super) fn of_what(run: &RunRecord) -> Option<String> {
     let m = run.measurements().next()?;
     if let Some(program) = &m.program {
         return Some(format!("as-is: {}", program.argv.join(" ")));
+    }
+    if let Some(net) = &m.net {
+        return Some(format!("as-is: {}", served::words(net)));
     }
     let l = &m.load;
     let mut words = vec![format!("{} {}", l.engine, l.rw)];

@@ -8,6 +8,7 @@ use crate::delivered::{self, share};
 use crate::group::vehicle_shares;
 use crate::per_io;
 use crate::spread::over_repeats;
+use crate::unit::Unit;
 use iotrail_base::words::{list, per_io as per_io_text, percent, span};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::measurement::Measurement;
@@ -35,19 +36,22 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
     if let Some((text, remedy)) = path(base, shown) {
         return (Some(text), remedy.filter(|_| verdict == Verdict::Slower));
     }
-    let mut parts: Vec<(f64, String)> = COUNTS.iter().filter_map(|(name, of)| count(name, *of, shown)).collect();
+    let one = Unit::of_run(run).one();
+    let mut parts: Vec<(f64, String)> =
+        COUNTS.iter().filter_map(|(name, of)| count(&format!("{name} per {one}"), *of, shown)).collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut parts: Vec<String> = parts.into_iter().map(|(_, text)| text).take(2).collect();
     if !run.is_emulated() && !shown.iter().any(|e| e.c.metric == Metric::CpuPerIo.name()) {
-        parts.extend(cpu(shown));
+        parts.extend(cpu(one, shown));
     }
     if !parts.is_empty() {
         return (Some(format!("with {arm}: {}", parts.join("; "))), None);
     }
     let watched = shown.iter().all(|e| !vehicle_shares(&e.b.measurements).is_empty());
-    let unexplained =
-        "not in what the probes count: delivery paths, system calls, kicks and interrupts per I/O are alike";
-    (watched.then(|| unexplained.into()), None)
+    let unexplained = || {
+        format!("not in what the probes count: delivery paths, system calls, kicks and interrupts per {one} are alike")
+    };
+    (watched.then(unexplained), None)
 }
 
 /// The delivery path whose share grew most.
@@ -128,10 +132,10 @@ fn count(name: &str, of: fn(&Measurement) -> Option<f64>, shown: &[Effect<'_>]) 
     }
     let most = pairs.iter().map(|(a, b)| (b - a).abs()).fold(0.0, f64::max);
     let (a, b) = (range(pairs.iter().map(|p| p.0), per_io_text), range(pairs.iter().map(|p| p.1), per_io_text));
-    Some((most, format!("{name} per I/O {a} → {b}")))
+    Some((most, format!("{name} {a} → {b}")))
 }
 
-fn cpu(shown: &[Effect<'_>]) -> Option<String> {
+fn cpu(one: &str, shown: &[Effect<'_>]) -> Option<String> {
     let pairs = pairs(shown, |m| Metric::CpuPerIo.of(m))?;
     let one_way = |f: fn(f64, f64) -> bool| pairs.iter().all(|(a, b)| f(*a, *b));
     if !one_way(|a, b| b > 1.1 * a) && !one_way(|a, b| a > 1.1 * b) {
@@ -139,7 +143,7 @@ fn cpu(shown: &[Effect<'_>]) -> Option<String> {
     }
     let text = |x: f64| value(Metric::CpuPerIo, x);
     let (a, b) = (range(pairs.iter().map(|p| p.0), text), range(pairs.iter().map(|p| p.1), text));
-    Some(format!("CPU time per I/O {a} → {b}"))
+    Some(format!("CPU time per {one} {a} → {b}"))
 }
 
 fn pairs(shown: &[Effect<'_>], of: impl Fn(&Measurement) -> Option<f64> + Copy) -> Option<Vec<(f64, f64)>> {

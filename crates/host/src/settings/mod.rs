@@ -31,6 +31,7 @@ mod test;
 pub use change::{Change, Undone};
 pub use conditions::{Conditions, CpuList, Quota};
 pub use left::{Item, Restored, notice, restore};
+pub use queue::Queue;
 
 use crate::block;
 use conditions::Setting;

@@ -20,6 +20,42 @@ const MOST_REQUESTS: u32 = 2048;
 /// Since Linux 5.16 (a614dd228035) a queue is polled or not as its driver has it, and writes to the file change nothing.
 const IO_POLL_FIXED: (u32, u32, u32) = (5, 16, 0);
 
+/// What the block queues of a target have and offer at present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queue {
+    /// Their folders, as `/sys/block/vda/queue`; the rest is of the first.
+    pub folders: Vec<PathBuf>,
+    pub scheduler: String,
+    /// Those that can be chosen, the present one too.
+    pub schedulers: Vec<String>,
+    pub nr_requests: u32,
+}
+
+impl Queue {
+    /// Errors: the target has no block queue, or its files cannot be read.
+    pub fn of(target: Option<&Target>) -> Result<Self> {
+        Self::of_in(&Roots::of_this_machine()?, target)
+    }
+
+    fn of_in(roots: &Roots, target: Option<&Target>) -> Result<Self> {
+        let folders = folders(roots, target)?;
+        let first = &folders[0];
+        let unread = || Error::machine(format!("cannot read {}", first.display()), "mount /sys");
+        Ok(Self {
+            scheduler: present(&first.join("scheduler")).map_err(|e| unread().because(e))?,
+            schedulers: offered(first),
+            nr_requests: files::number(first, "nr_requests").ok_or_else(unread)?,
+            folders,
+        })
+    }
+}
+
+/// The schedulers that a queue can be given; empty: none can be told.
+fn offered(queue: &Path) -> Vec<String> {
+    let text = fs::read_to_string(queue.join("scheduler")).unwrap_or_default();
+    text.split_whitespace().map(|w| w.trim_matches(['[', ']']).to_owned()).collect()
+}
+
 /// The `queue` folders of the devices that take the load's requests: of a loop device its own, not those of the disk below it.
 pub fn folders(roots: &Roots, target: Option<&Target>) -> Result<Vec<PathBuf>> {
     let names = target.and_then(Target::queue_device).unwrap_or_default();
@@ -46,9 +82,8 @@ pub fn scheduler_refusal(roots: &Roots, target: Option<&Target>, wanted: &str) -
         if is_so(&file, wanted) {
             return None;
         }
-        let text = fs::read_to_string(&file).unwrap_or_default();
-        let offered: Vec<&str> = text.split_whitespace().map(|w| w.trim_matches(['[', ']'])).collect();
-        if !offered.contains(&wanted) {
+        let offered = offered(queue);
+        if !offered.iter().any(|name| name == wanted) {
             let offered = if offered.is_empty() { "none at all".to_owned() } else { offered.join(", ") };
             return Some(Error::machine(
                 format!("{} offers no scheduler '{wanted}'", file.display()),
@@ -178,6 +213,16 @@ mod tests {
 
     fn conditions(toml: &str) -> Conditions {
         toml::from_str(toml).unwrap()
+    }
+
+    #[test]
+    fn a_queue_tells_what_it_has_and_offers() {
+        let t = vda();
+        let queue = Queue::of_in(&roots(&t), Some(&target("vda"))).unwrap();
+        assert_eq!(queue.folders, [t.root().join("sys/block/vda/queue")]);
+        assert_eq!((queue.scheduler.as_str(), queue.nr_requests), ("mq-deadline", 256));
+        assert_eq!(queue.schedulers, ["none", "mq-deadline"]);
+        assert!(Queue::of_in(&roots(&t), None).is_err());
     }
 
     #[test]

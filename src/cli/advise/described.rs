@@ -1,0 +1,62 @@
+//! Of a load that is described: what is measured of it, and its candidates.
+
+use toml::Table;
+
+use super::AdviseArgs;
+use crate::experiment::advise::candidates::{Placement, Proposed};
+use crate::experiment::advise::storage::{Around, of_load};
+use crate::experiment::cell::target_of;
+use crate::experiment::given::{Given, value};
+use crate::experiment::load::{Kind, Load};
+use crate::experiment::plan::absolute;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::settings::{Conditions, Queue};
+use iotrail_load::options::Rw;
+use iotrail_schema::measurement::Target;
+use iotrail_schema::search_record::LeftOut;
+
+/// What a load measures, where nothing is said.
+const RUNTIME: &str = "400ms";
+const WARMUP: &str = "80ms";
+
+/// `[load]` of a load that is described.
+pub(super) fn load(args: &AdviseArgs) -> Result<Table> {
+    if args.load.file.is_none() && args.load.rw != Rw::Nop {
+        return Err(Error::input(
+            "nothing says what to find the best configuration of",
+            "name a program (-- CMD), a file (--file PATH), or no-ops (--rw nop)",
+        ));
+    }
+    let mut load = Table::new();
+    for Given { name, values } in args.given.iter().filter(|g| g.name != "trace") {
+        for text in values {
+            load.insert(name.clone(), value(Kind::Storage, name, text)?);
+        }
+    }
+    if let Some(file) = &args.load.file {
+        load.insert("file".into(), absolute(file)?.display().to_string().into());
+    }
+    let ends = load.contains_key("runtime") || load.contains_key("count");
+    if !ends {
+        load.insert("runtime".into(), RUNTIME.into());
+    }
+    if !load.contains_key("warmup") {
+        load.insert("warmup".into(), WARMUP.into());
+    }
+    Ok(load)
+}
+
+/// Candidates of a load on storage, and what is none.
+pub(super) fn candidates(
+    args: &AdviseArgs,
+    load: &Table,
+    placements: &[Placement],
+) -> Result<(Vec<Proposed>, Vec<LeftOut>)> {
+    let (online, target) = (iotrail_host::cpu::online()?, target_of(&args.load));
+    let target = target.as_ref();
+    // What there is now has to be able to run: everything is compared with it.
+    Load::Storage(args.load.clone()).check(target, &online)?;
+    let queue = args.own.host_settings.then(|| Queue::of(target));
+    let refusal = |host: &Conditions, target: Option<&Target>| host.refusal(target);
+    Ok(of_load(&args.load, load, &Around { placements, online: &online, target, queue, refusal: &refusal }))
+}

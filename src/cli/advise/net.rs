@@ -1,0 +1,78 @@
+//! `iotrail advise net`: the best legal configuration of our own server for a described load.
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use toml::Table;
+
+use super::{SearchArgs, searched_for};
+use crate::cli::on_the_command_line;
+use crate::experiment::advise::net::of_net;
+use crate::experiment::advise::subject::Subject;
+use crate::experiment::given::{Given, value};
+use crate::experiment::load::{Kind, Load};
+use iotrail_answer::compare::Metric;
+use iotrail_base::error::{Error, Result};
+use iotrail_net::options::NetOptions;
+use iotrail_schema::search_record::SearchRecord;
+
+/// What a load measures, where nothing is said.
+const RUNTIME: &str = "400ms";
+const WARMUP: &str = "100ms";
+
+#[derive(Debug)]
+pub(super) struct NetArgs {
+    /// Options of the load.
+    given: Vec<Given>,
+    pub(super) search: SearchArgs,
+}
+
+impl FromArgMatches for NetArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let given = on_the_command_line(NetOptions::augment_args(Command::new("load")), matches);
+        Ok(Self { given, search: SearchArgs::from_arg_matches(matches)? })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+pub(super) fn command() -> Command {
+    let objective = "Search for the best of this: iops (requests per second), p50, p99, p99.9, mean, or cpu (the server's CPU time of each \
+                     request); two with a comma between them: search for those that no other beats in both (default: iops)";
+    let own = SearchArgs::augment_args(Command::new("net")).mut_arg("objective", |arg| arg.help(objective));
+    let load =
+        NetOptions::augment_args(own.next_help_heading("The server and its load")).next_help_heading(None::<&str>);
+    // The probes watch what they have to.
+    let load = load.mut_arg("trace", |arg| arg.hide(true));
+    load.about("Find the best legal configuration of `net serve` for a network load, and confirm it").after_help(
+        "The server's options say what there is now. What the sender does stays as it is. Examples:
+  iotrail advise net --connections 64 --objective cpu
+  iotrail advise net --engine epoll --window 4 --constraint 'p99<2ms'
+  iotrail advise net --server-cpus 0 --sender-cpus 1 --plan",
+    )
+}
+
+pub(super) fn subject(args: &NetArgs) -> Result<Subject> {
+    let mut load = Table::new();
+    for Given { name, values } in args.given.iter().filter(|g| g.name != "trace") {
+        for text in values {
+            load.insert(name.clone(), value(Kind::Net, name, text)?);
+        }
+    }
+    let base = NetOptions::from_table(load.clone())
+        .map_err(|e| Error::input(e.message().to_owned(), "see `iotrail advise net --help`"))?;
+    let online = iotrail_host::cpu::online()?;
+    // What there is now has to be able to run: everything is compared with it.
+    Load::Net(base.clone()).check(None, &online)?;
+    let (proposed, left_out) = of_net(&base, &load, &online);
+    if !load.contains_key("runtime") && !load.contains_key("count") {
+        load.insert("runtime".into(), RUNTIME.into());
+    }
+    if !load.contains_key("warmup") {
+        load.insert("warmup".into(), WARMUP.into());
+    }
+    let always = [Metric::Iops, Metric::LatencyP99, Metric::CpuPerIo];
+    let (search, metrics) = searched_for(&args.search, "iops", &[], &always, Metric::CpuPerIo)?;
+    Ok(Subject::new(Kind::Net, load, proposed, SearchRecord { left_out, ..search }, metrics))
+}
