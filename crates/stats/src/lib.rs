@@ -8,6 +8,7 @@ pub mod durations;
 pub mod estimate;
 pub mod histogram;
 pub mod holm;
+pub mod machines;
 pub mod mean;
 pub mod middle;
 pub mod quantile;

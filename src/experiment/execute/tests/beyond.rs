@@ -114,3 +114,4 @@ fn a_run_that_is_resumed_adds_the_blocks_that_the_whole_one_had() {
         // What was cut short was not kept.
         assert!(n <= made + 1, "{n} {end}");
     }
+}
