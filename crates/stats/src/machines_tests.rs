@@ -82,8 +82,11 @@ fn digamma_and_trigamma_as_in_the_tables() {
     assert_eq!(half_df(0.0), None);
 }
 
-/// A fleet as it would be measured: eight pairs of each machine. `noise`: of the machine with that number.
-fn made(machines: usize, spread: f64, noise: fn(usize) -> f64, random: &mut SplitMix64) -> Vec<Machine> {
+/// Of the machine with that number.
+type Noise = fn(usize) -> f64;
+
+/// A fleet as it would be measured: eight pairs of each machine.
+fn made(machines: usize, spread: f64, noise: Noise, random: &mut SplitMix64) -> Vec<Machine> {
     const PAIRS: usize = 8;
     let one = |i| {
         let own = 0.1 + spread * random.normal();
@@ -97,10 +100,15 @@ fn made(machines: usize, spread: f64, noise: fn(usize) -> f64, random: &mut Spli
 }
 
 /// Alike, and from 2 to 10 %.
-const NOISES: [(&str, fn(usize) -> f64); 2] = [("alike", |_| 0.03), ("not alike", |i| 0.02 * [1.0, 2.0, 5.0][i % 3])];
+const NOISES: [(&str, Noise); 2] = [("alike", |_| 0.03), ("not alike", |i| 0.02 * [1.0, 2.0, 5.0][i % 3])];
+
+/// Of 100, as many intervals hold at least. Where errors differ five times, eight pairs tell too little of them for the spread of 200
+/// machines. Where the spread is no larger than a machine's own error it is often not seen, and another machine lies outside more often
+/// than it should.
+const LEAST: [[f64; 3]; 2] = [[93.0, 93.0, 92.0], [93.0, 91.5, 89.0]];
 
 /// How often of 100 the intervals hold what is true: of the mean, of the spread, of another machine.
-fn coverage(machines: usize, spread: f64, noise: fn(usize) -> f64) -> [f64; 3] {
+fn coverage(machines: usize, spread: f64, noise: Noise) -> [f64; 3] {
     const FLEETS: usize = 1000;
     let mut random = SplitMix64::new(machines as u64);
     let mut held = [0; 3];
@@ -117,14 +125,11 @@ fn coverage(machines: usize, spread: f64, noise: fn(usize) -> f64) -> [f64; 3] {
 
 #[test]
 fn made_fleets_are_held() {
-    for (called, noise) in NOISES {
+    for ((called, noise), least) in NOISES.into_iter().zip(LEAST) {
         for machines in [3, 10, 200] {
             for spread in [0.0, 0.02, 0.1] {
                 let held = coverage(machines, spread, noise);
                 println!("{machines:4} machines, noise {called}, spread {spread}: {held:?}");
-                // The simulation's own error is 0.7. Where the spread is no larger than a machine's own error, it is often not seen, and
-                // another machine lies outside more often than it should.
-                let least = [93.0, 93.0, 89.0];
                 assert!(
                     held.iter().zip(least).all(|(held, least)| *held >= least),
                     "{machines} {called} {spread}: {held:?}"

@@ -98,18 +98,24 @@ impl Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::advise::candidates::of_load;
-    use iotrail_load::options::LoadOptions;
+    use crate::experiment::advise::storage::{Around, of_load};
+    use iotrail_load::options::{LoadOptions, Rw};
 
     #[test]
     fn a_confirmation_compares_all_that_were_chosen_with_what_there_is() {
-        let proposed = of_load(&LoadOptions { depth: 16, ..LoadOptions::default() }, &[]);
-        let candidates = proposed.iter().map(|p| p.candidate.clone()).collect();
+        let base = LoadOptions { rw: Rw::Nop, depth: 16, ..LoadOptions::default() };
+        let load: Table = [("rw", "nop".into()), ("runtime", "40ms".into())]
+            .map(|(name, value): (&str, Value)| (name.into(), value))
+            .into_iter()
+            .collect();
+        let around = Around { placements: &[], online: &[0, 1], target: None, queue: None, refusal: &|_, _| None };
+        let (proposed, left_out) = of_load(&base, &load, &around);
+        let (candidates, found) = (vec![], None);
         let (objective, second) = ("iops".to_owned(), Some("cpu_per_io".to_owned()));
-        let search = SearchRecord { objective, second, constraints: vec![], budget_s: 1.0, candidates, found: None };
+        let search =
+            SearchRecord { objective, second, constraints: vec![], budget_s: 1.0, candidates, left_out, found };
         let metrics = vec!["iops".into(), "cpu_per_io".into()];
-        let load = [("rw".to_owned(), "nop".into()), ("runtime".to_owned(), "40ms".into())].into_iter().collect();
-        let subject = Subject { kind: Kind::Storage, load, proposed, search, metrics };
+        let subject = Subject::new(Kind::Storage, load, proposed, search, metrics);
         let arms = |chosen: Option<&[String]>| -> (Table, Vec<String>) {
             let file: Table = subject.text(chosen).unwrap().parse().unwrap();
             let name = |arm: &Value| arm["name"].as_str().unwrap().to_owned();

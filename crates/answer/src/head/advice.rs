@@ -219,6 +219,7 @@ mod tests {
     use super::*;
     use crate::compare;
     use crate::search::made;
+    use iotrail_schema::comparison::Verdict;
     use iotrail_schema::measurement::Measurement;
     use iotrail_schema::search_record::LeftOut;
 

@@ -19,6 +19,7 @@ fn search_of_three() -> Plan {
         constraints: vec![],
         budget_s: 3600.0,
         candidates: vec![],
+        left_out: vec![],
         found: None,
     });
     plan
