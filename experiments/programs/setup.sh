@@ -22,7 +22,8 @@ mariadb() {
     mariadb-install-db --no-defaults --datadir="$at/data" --user=root --auth-root-authentication-method=normal >"$at/log"
     mariadbd --no-defaults --datadir="$at/data" --socket="$at/socket" --user=root --skip-networking >>"$at/log" 2>&1 &
     until mariadb-admin --no-defaults --socket="$at/socket" --user=root ping >/dev/null 2>&1; do
-        kill -0 $! && sleep 0.2
+        kill -0 $! || exit 1
+        sleep 0.2
     done
     mariadb-admin --no-defaults --socket="$at/socket" --user=root create sbtest
     sysbench oltp_point_select --mysql-socket="$at/socket" --mysql-user=root --tables=1 --table-size=300000 prepare
@@ -45,7 +46,7 @@ postgres() {
     in="chroot --userspec=postgres:postgres $root"
     rm -rf "$root/var/tmp/iotrail"
     install -d -m 700 -o "$(chroot "$root" id -u postgres)" -g "$(chroot "$root" id -g postgres)" "$root/var/tmp/iotrail"
-    settings="-k /var/tmp/iotrail -c listen_addresses= -c shared_buffers=16MB -c max_connections=10"
+    settings="-k /var/tmp/iotrail -c listen_addresses= -c shared_buffers=16MB -c max_connections=10 -c max_parallel_workers_per_gather=0"
     cat >"$at/server" <<END
 #!/bin/sh
 exec $in $bin/postgres -D /var/tmp/iotrail/data $settings -c io_method=\${IO_METHOD:-io_uring} -c effective_io_concurrency=32
@@ -59,7 +60,8 @@ END
     : >"$at/log"
     "$at/server" >>"$at/log" 2>&1 &
     until grep -q "ready to accept connections" "$at/log"; do
-        kill -0 $! && sleep 0.2
+        kill -0 $! || exit 1
+        sleep 0.2
     done
     $in $bin/psql -q -h /var/tmp/iotrail -c "create table t as select i, repeat(i::text, 50) as v from generate_series(1, 400000) as i" \
         -c "vacuum analyze t" -c "create index on t ((i::bigint * 7919 % 400000))" postgres

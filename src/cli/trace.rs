@@ -70,7 +70,7 @@ pub struct TraceArgs {
     #[arg(long)]
     exact: bool,
 
-    /// Watch everything for this long, then by windows if that costs the program more than 3 % of its CPU time: counts cover only those windows
+    /// Watch everything for this long, then by windows if that costs the program more than 1.5 % of its CPU time: counts cover only those windows
     /// then. Default: 10s of a process that runs already (-p, -a), never of a command; --exact, and what implies it, and --profile: never
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["exact", "windows", "one_in", "record", "slowest", "metrics", "profile"])]
     light_after: Option<Duration>,

@@ -15,7 +15,7 @@ pub const TRACE: Page = Page {
          went and what delivered the completions. --full adds each ring, file, opcode and interrupt.",
         "Counts cover every request. Latencies, stages and order come from requests that are traced end to end: all of them up to 20,000 a second \
          and CPU, 1 in 100 beyond. --one-in sets another rate.",
-        "With -p and -a, counts cover every request of the first ten seconds. If the probes cost the program more than 3 % of its CPU time then, \
+        "With -p and -a, counts cover every request of the first ten seconds. If the probes cost the program more than 1.5 % of its CPU time then, \
          the trace goes on by windows and says so; completions of the whole time come from the rings' own counters then. --exact keeps counting every request.",
         "The trace ends with the last process of the command, with the processes of -p, at --duration, or on Ctrl-C. Programs that were running \
          before go on.",

@@ -211,7 +211,7 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     let (t, said) = beside_its_own(&["--light-after", "500ms"], "--rw nop --depth 16 --batch 8 --runtime 9s")?;
     let w = t.total.windows.ok_or_else(|| format!("no-ops feel the probes: {:?}", t.total))?;
     let (whole, cost) = w.whole_ns.zip(w.cost).ok_or("why, and since when")?;
-    assert!(whole >= 500_000_000 && cost > 0.03 && w.opened >= 5, "{w:?}");
+    assert!(whole >= 500_000_000 && cost > 0.015 && w.opened >= 3, "{w:?}");
     assert_eq!(w.choosing_ns.zip(w.finishing_ns).map(|(a, b)| a + b), Some(t.total.elapsed_ns), "{w:?}");
     assert!(t.total.elapsed_ns < w.span_ns / 2, "{} ns: {w:?}", t.total.elapsed_ns);
     // The rings' counters were read a second before the load's end at the latest; its windows alone are a lot less.

@@ -66,7 +66,7 @@ impl Watch<'_> {
     }
 
     /// What was watched all the time since [`begin`](Self::begin) is the first window: from its [close](Self::close_window) on the watch is
-    /// one by windows. Not where native or POSIX AIO is used: what is told of it rests on all that came before.
+    /// one by windows. Not where native or POSIX AIO is used: its counts rest on all that came before.
     pub fn can_be_windows(&self) -> bool {
         self.subject.follow.is_some() && peek(&self.bss().calls_needed) == 0
     }

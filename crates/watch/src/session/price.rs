@@ -15,7 +15,7 @@ use iotrail_probe::watch::Watch;
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Where all is watched again since the program did little: until it is measured anew.
-pub(super) const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) struct Price {
     after: Duration,

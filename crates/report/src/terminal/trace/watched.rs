@@ -35,18 +35,19 @@ pub fn subject(t: &TraceRecord) -> Vec<String> {
 
 /// That it was watched by windows, and how long these were.
 fn windows(watched: &str, w: &Windows) -> Vec<String> {
-    let all = w.posted.map(|posted| {
-        let least = if w.posted_is_all == Some(false) { "at least " } else { "" };
-        format!("{least}{} completions in all, by the rings' own counters", count(posted as f64))
-    });
     if let Some((whole, cost)) = w.whole_ns.zip(w.cost) {
         let more = plural(w.opened.saturating_sub(1) as usize, "window");
+        let all = w.posted.map(|posted| {
+            let least = if w.posted_is_all == Some(false) { "at least " } else { "" };
+            format!("{least}{} completions in all, by the rings' own counters", count(posted as f64))
+        });
         let items = [
             format!("for {watched} of {}: all that follows is of these alone", span(w.span_ns as f64)),
             format!(
-                "all of {}, then {more} of {}, one a second, since watching all cost {} of its CPU time (--exact does all the same)",
+                "all of {}, then {more} of {}, one in each {}, since watching all cost {} of its CPU time (--exact does all the same)",
                 span(whole as f64),
                 span(w.open_ns as f64),
+                span(w.period_ns as f64),
                 percent(cost),
             ),
         ];
@@ -62,7 +63,7 @@ fn windows(watched: &str, w: &Windows) -> Vec<String> {
     let parts = w.choosing_ns.zip(w.finishing_ns).map(|(choosing, finishing)| {
         format!("{} to choose requests, {} to finish them", span(choosing as f64), span(finishing as f64))
     });
-    [Some(asked), parts, all].into_iter().flatten().collect()
+    [Some(asked), parts].into_iter().flatten().collect()
 }
 
 pub fn processes(processes: &[ProcessRecord], more: u64) -> Vec<String> {
