@@ -107,8 +107,8 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     // A run that is named is not looked for among the files.
     let mut stored = Stored::new(args.store.as_deref());
     if let Some(run) = args.source.to_str().map(|text| stored.number(text)).transpose()?.flatten() {
-        let record = stored.run(run)?;
-        return run::stored(args, record, &stored);
+        let (record, store) = stored.outline(run)?;
+        return run::stored(args, record, store);
     }
     let path = Path::new(&args.source);
     if is_recording(path) {

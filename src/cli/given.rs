@@ -55,6 +55,18 @@ impl Stored {
         Ok(record)
     }
 
+    /// A run without its measurements, and the store that has them.
+    pub fn outline(&mut self, run: i64) -> Result<(RunRecord, &Store)> {
+        let store = self.store(&format!("no run {run}"))?;
+        let record = store.outline(run)?.ok_or_else(|| unknown_run(run, store))?;
+        Ok((record, store))
+    }
+
+    /// All that is stored.
+    pub fn all(self) -> Result<Store> {
+        open(self.path.as_deref(), "no run")
+    }
+
     fn store(&mut self, lacking: &str) -> Result<&Store> {
         match &mut self.opened {
             Some(store) => Ok(store),

@@ -66,6 +66,7 @@ def elsewhere(path):
     shutil.copy(path, other)
     db = sqlite3.connect(other)
     db.execute("UPDATE measurements SET hostname = 'else/where', json = json_set(json, '$.host.hostname', 'else/where')")
+    db.execute("UPDATE measured_by SET hostname = 'else/where'")
     db.commit()
     return other
 

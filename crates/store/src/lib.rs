@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 pub use self::location::default_path;
-pub use self::read::{RunSummary, Unfinished};
+pub use self::read::{Order, RunSummary, Take, Unfinished};
 use iotrail_base::error::Error;
 
 /// An open store.

@@ -9,6 +9,7 @@ use super::Store;
 use super::refusal::damaged;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::{Error, Result};
+use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_stats::histogram;
 
@@ -50,6 +51,18 @@ pub struct Unfinished {
     pub kernels: Vec<String>,
 }
 
+/// In which order a run's measurements are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// By cell, then by repeat.
+    Cell,
+    /// By their beginnings.
+    Start,
+}
+
+/// Takes a measurement with its cell and repeat.
+pub type Take<'a> = dyn FnMut(u32, u32, Measurement) -> Result<()> + 'a;
+
 impl Store {
     /// The latest run of an experiment that has measurements to come.
     pub fn last_unfinished(&self, experiment: &str) -> Result<Option<Unfinished>> {
@@ -86,6 +99,18 @@ impl Store {
 
     /// A run with all that is stored of it; `None` if there is no such run.
     pub fn load(&self, run: i64) -> Result<Option<RunRecord>> {
+        let Some(mut record) = self.outline(run)? else { return Ok(None) };
+        self.each(run, Order::Cell, &mut |number, _, measurement| {
+            if let Some(cell) = record.cells.iter_mut().find(|c| c.cell == number) {
+                cell.measurements.push(measurement);
+            }
+            Ok(())
+        })?;
+        Ok(Some(record))
+    }
+
+    /// The same without its measurements.
+    pub fn outline(&self, run: i64) -> Result<Option<RunRecord>> {
         let sql = "SELECT record, finished_unix_s FROM runs WHERE run = ?1";
         let row = self.db.query_row(sql, [run], |r| Ok((r.get::<_, String>(0)?, r.get::<_, Option<i64>>(1)?)));
         let Some((text, finished)) = row.optional().map_err(|e| self.fail(e))? else {
@@ -120,24 +145,46 @@ impl Store {
                 measurements: Vec::new(),
             });
         }
-        let sql = "SELECT cell, json FROM measurements WHERE run = ?1 ORDER BY cell, repeat";
-        let mut query = self.db.prepare(sql).map_err(fail)?;
-        let rows = query.query_map([run], |r| Ok((r.get::<_, u32>(0)?, r.get::<_, String>(1)?))).map_err(fail)?;
-        for row in rows {
-            let (number, text) = row.map_err(fail)?;
-            let measurement = self.read_json(&text, run)?;
-            if let Some(cell) = cells.iter_mut().find(|c: &&mut CellRecord| c.cell == number) {
-                cell.measurements.push(measurement);
-            }
-        }
         Ok(cells)
+    }
+
+    /// A run's measurements with their cells and repeats, each read when its turn comes. An error of `take` ends it.
+    pub fn each(&self, run: i64, order: Order, take: &mut Take<'_>) -> Result<()> {
+        let fail = |e| self.fail(e);
+        // The numbers alone are sorted, and kept.
+        let sql = match order {
+            Order::Cell => "SELECT measurement FROM measurements WHERE run = ?1 ORDER BY cell, repeat",
+            Order::Start => "SELECT measurement FROM measurements WHERE run = ?1 ORDER BY started_unix_s, cell, repeat",
+        };
+        let mut query = self.db.prepare(sql).map_err(fail)?;
+        let numbers = query.query_map([run], |r| r.get::<_, i64>(0)).map_err(fail)?;
+        let numbers = numbers.collect::<rusqlite::Result<Vec<_>>>().map_err(fail)?;
+        let sql = "SELECT cell, repeat, json FROM measurements WHERE measurement = ?1";
+        let mut query = self.db.prepare(sql).map_err(fail)?;
+        for number in numbers {
+            let one = query.query_row([number], |r| Ok((r.get(0)?, r.get(1)?, r.get::<_, String>(2)?)));
+            let (cell, repeat, text) = one.map_err(fail)?;
+            take(cell, repeat, self.read_json(&text, run)?)?;
+        }
+        Ok(())
+    }
+
+    /// How many measurements a run has, and the hosts that made them.
+    pub fn measured_by(&self, run: i64) -> Result<(u64, Vec<String>)> {
+        let sql =
+            "SELECT hostname, sum(measurements) FROM measured_by WHERE run = ?1 GROUP BY hostname ORDER BY hostname";
+        let mut query = self.db.prepare(sql).map_err(|e| self.fail(e))?;
+        let rows = query.query_map([run], |r| Ok((r.get(0)?, r.get::<_, i64>(1)?))).map_err(|e| self.fail(e))?;
+        let all = rows.collect::<rusqlite::Result<Vec<(String, i64)>>>().map_err(|e| self.fail(e))?;
+        Ok((all.iter().map(|(_, n)| *n as u64).sum(), all.into_iter().map(|(host, _)| host).collect()))
     }
 
     /// The latencies of one measurement, in nanoseconds; `None` if there is no such measurement.
     pub fn histogram(&self, run: i64, cell: u32, repeat: u32) -> Result<Option<Histogram<u64>>> {
         let sql = "SELECT latency FROM histograms JOIN measurements USING (measurement)
                    WHERE run = ?1 AND cell = ?2 AND repeat = ?3";
-        let found = self.db.query_row(sql, params![run, cell, repeat], |r| r.get::<_, Vec<u8>>(0)).optional();
+        let mut query = self.db.prepare_cached(sql).map_err(|e| self.fail(e))?;
+        let found = query.query_row(params![run, cell, repeat], |r| r.get::<_, Vec<u8>>(0)).optional();
         let Some(bytes) = found.map_err(|e| self.fail(e))? else {
             return Ok(None);
         };

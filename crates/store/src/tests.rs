@@ -3,6 +3,7 @@ use std::collections::HashSet;
 use super::schema::{Found, VERSION};
 use super::write::insert_measurement;
 use super::*;
+use iotrail_schema::measurement::Measurement;
 use iotrail_testing::run::two_by_two;
 use iotrail_testing::sample;
 
@@ -100,6 +101,33 @@ fn a_kill_in_the_middle_of_a_transaction_loses_that_one_alone() {
     assert_eq!(store.load(run).unwrap().unwrap().done(), 1);
     let whole: String = store.db.query_row("PRAGMA integrity_check", [], |r| r.get(0)).unwrap();
     assert_eq!(whole, "ok");
+}
+
+#[test]
+fn measurements_come_one_by_one_in_either_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, run) = begun(&dir);
+    // Repeats take turns, so the second of one cell began before the third of the other.
+    for (cell, repeat, start) in [(2, 1, 10), (1, 1, 20), (1, 2, 30), (2, 2, 40)] {
+        let mut m = sample::measurement();
+        m.started_unix_s = start;
+        store.save(run, cell, repeat, &m, &sample::histogram()).unwrap();
+    }
+    let each = |order| {
+        let mut all = vec![];
+        let mut take = |cell, repeat, m: Measurement| {
+            all.push((cell, repeat, m.started_unix_s));
+            Ok(())
+        };
+        store.each(run, order, &mut take).unwrap();
+        all
+    };
+    assert_eq!(each(Order::Start), [(2, 1, 10), (1, 1, 20), (1, 2, 30), (2, 2, 40)]);
+    assert_eq!(each(Order::Cell), [(1, 1, 20), (1, 2, 30), (2, 1, 10), (2, 2, 40)]);
+    assert_eq!(store.measured_by(run).unwrap(), (4, vec![sample::measurement().host.hostname]));
+    assert!(store.outline(run).unwrap().unwrap().cells.iter().all(|c| c.measurements.is_empty()));
+    let stop = store.each(run, Order::Cell, &mut |_, _, _| Err(Error::input("enough", "")));
+    assert!(stop.is_err());
 }
 
 #[test]

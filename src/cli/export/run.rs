@@ -7,50 +7,75 @@ use ::parquet::errors::ParquetError;
 use hdrhistogram::Histogram;
 
 use super::ExportArgs;
-use crate::cli::given::Stored;
 use crate::cli::run::measured::to_json;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{self, Existing, Folder, Output};
 use iotrail_base::plain;
 use iotrail_base::words::plural;
-use iotrail_report::export::rows::Run;
+use iotrail_report::export::rows::{Order, Run, Source, Take};
 use iotrail_report::export::table::{self, HISTOGRAM, Table};
 use iotrail_report::export::{csv, fio, folded, hdr, parquet};
 use iotrail_report::terminal;
 use iotrail_schema::run_record::RunRecord;
+use iotrail_store::Store;
 
 /// What is exported, and where from.
-struct Source<'a> {
-    run: Run,
+struct Exported<'a> {
+    run: Run<'a>,
     /// As `--json` writes it.
     json: &'a dyn Fn() -> Result<String>,
-    /// `None`: it has no histograms, and is called so.
-    stored: Option<&'a Stored>,
+    has_histograms: bool,
     called: String,
 }
 
-pub fn stored(args: &ExportArgs, record: RunRecord, stored: &Stored) -> Result<u8> {
-    let called = format!("run {}", record.run);
-    let store = stored.opened();
-    let json = || match store {
-        Some(store) => to_json(&record, store),
-        None => Err(Error::machine("the store is not open", "report this with the command")),
+/// A run's measurements in the store.
+struct InStore<'a> {
+    store: &'a Store,
+    run: i64,
+}
+
+impl Source for InStore<'_> {
+    fn each(&self, order: Order, take: &mut Take<'_>) -> Result<()> {
+        self.store.each(self.run, order, &mut |cell, repeat, measurement| take(cell, repeat, &measurement))
+    }
+
+    fn latency(&self, cell: u32, repeat: u32) -> Result<Option<Histogram<u64>>> {
+        self.store.histogram(self.run, cell, repeat)
+    }
+
+    fn count(&self) -> Result<u64> {
+        Ok(self.store.measured_by(self.run)?.0)
+    }
+
+    fn hosts(&self) -> Result<Vec<String>> {
+        Ok(self.store.measured_by(self.run)?.1)
+    }
+}
+
+/// `outline`: the run without its measurements, which are in the store.
+pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8> {
+    let run = outline.run;
+    let json = || {
+        let record = store
+            .load(run)?
+            .ok_or_else(|| Error::machine(format!("run {run} is no longer there"), "another program removed it"))?;
+        to_json(record, store)
     };
-    let run = Run::from(record.clone());
-    Source { run, json: &json, stored: Some(stored), called }.export(args)
+    let called = format!("run {run}");
+    Exported { run: Run::new(outline, InStore { store, run }), json: &json, has_histograms: true, called }.export(args)
 }
 
 /// `run`: what the JSON file at `path` holds.
-pub fn of_file(args: &ExportArgs, run: Run, path: &Path) -> Result<u8> {
+pub fn of_file(args: &ExportArgs, run: Run<'_>, path: &Path) -> Result<u8> {
     let json = || {
         std::fs::read_to_string(path).map_err(|e| {
             Error::input(format!("cannot read {}", path.display()), "name a file that can be read").because(e)
         })
     };
-    Source { run, json: &json, stored: None, called: path.display().to_string() }.export(args)
+    Exported { run, json: &json, has_histograms: false, called: path.display().to_string() }.export(args)
 }
 
-impl Source<'_> {
+impl Exported<'_> {
     fn export(&self, args: &ExportArgs) -> Result<u8> {
         if args.perfetto.is_some() {
             return Err(Error::input(
@@ -58,7 +83,7 @@ impl Source<'_> {
                 "record them: iotrail trace --record FILE -- CMD",
             ));
         }
-        if self.run.rows().next().is_none() {
+        if self.run.count()? == 0 {
             return Err(Error::input(format!("{} holds no measurement", self.called), "see `iotrail list`"));
         }
         // The parser knows no other tables.
@@ -67,13 +92,13 @@ impl Source<'_> {
             Some(_) => Some("--hdr"),
             None => (args.csv.is_some() && table.name == HISTOGRAM.name).then_some("--table histogram"),
         };
-        if let (Some(option), None) = (needs_histograms, self.stored) {
+        if let (Some(option), false) = (needs_histograms, self.has_histograms) {
             return Err(Error::input(
                 format!("{} holds no histograms, and {option} is of these", self.called),
                 "they are in the store: give a stored run's number; `bench --store PATH` keeps a single measurement",
             ));
         }
-        let samples = folded::places(&self.run);
+        let samples = if args.folded.is_some() { folded::places(&self.run)? } else { vec![] };
         if args.folded.is_some() && samples.is_empty() {
             return Err(Error::input(
                 format!("{} holds no samples, and --folded is of these", self.called),
@@ -88,29 +113,35 @@ impl Source<'_> {
         let (csv, hdr) = (open(&args.csv, "--csv")?, open(&args.hdr, "--hdr")?);
         let stacks = open(&args.folded, "--folded")?;
         if let Some(folder) = &args.parquet {
-            self.are_free(folder, parquet::places(&self.run).into_iter(), existing)?;
+            self.are_free(folder, parquet::places(&self.run)?.into_iter(), existing)?;
         }
         if let Some(folder) = &args.fio {
-            if !self.run.rows().any(|row| fio::is_told(&row)) {
+            let (mut places, mut told) = (vec![], false);
+            self.run.rows(Order::Cell, &mut |row| {
+                told |= fio::is_told(row);
+                places.push(fio::place(row).into());
+                Ok(())
+            })?;
+            if !told {
                 return Err(Error::input(
                     format!("{} holds no load that fio's JSON can tell", self.called),
                     "it is of reads or of writes alone; --json, --csv and --parquet are of all loads",
                 ));
             }
-            self.are_free(folder, self.run.rows().map(|row| fio::place(&row).into()), existing)?;
+            self.are_free(folder, places.into_iter(), existing)?;
         }
 
         if let Some(mut out) = json {
             let refused = out.refusal();
             out.write_all((self.json)()?.trim_end().as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(refused)?;
-            self.done(out, plural(self.run.rows().count(), "measurement"))?;
+            self.done(out, plural(self.run.count()? as usize, "measurement"))?;
         }
         if let Some(out) = csv {
             self.csv(out, table)?;
         }
         if let Some(mut out) = hdr {
             let refused = out.refusal();
-            let lines = hdr::write(&self.run, &mut |cell, repeat| self.latency(cell, repeat), &mut out, &refused)?;
+            let lines = hdr::write(&self.run, &mut out, &refused)?;
             self.done(out, plural(lines as usize, "histogram"))?;
         }
         if let Some(mut out) = stacks {
@@ -127,11 +158,6 @@ impl Source<'_> {
         Ok(0)
     }
 
-    fn latency(&self, cell: u32, repeat: u32) -> Result<Option<Histogram<u64>>> {
-        let store = self.stored.and_then(Stored::opened).zip(self.run.number);
-        store.map_or(Ok(None), |(store, run)| store.histogram(run, cell, repeat))
-    }
-
     fn are_free(&self, folder: &Path, mut places: impl Iterator<Item = PathBuf>, existing: Existing) -> Result<()> {
         if folder.exists() && !folder.is_dir() {
             return Err(Error::input(format!("{} is no folder", folder.display()), "name a folder"));
@@ -141,21 +167,20 @@ impl Source<'_> {
 
     fn csv(&self, mut out: Output, table: &Table) -> Result<()> {
         let refused = out.refusal();
-        let rows = csv::write(&self.run, table, &mut |cell, repeat| self.latency(cell, repeat), &mut out, &refused)?;
+        let rows = csv::write(&self.run, table, &mut out, &refused)?;
         self.done(out, format!("{} of {}", plural(rows as usize, "row"), table.name))
     }
 
     fn parquet(&self, folder: &Path, existing: Existing) -> Result<()> {
         let mut out = Folder::open(folder, existing, "--parquet")?;
         let refused = |place: &Path, e: ParquetError| output::refused(&folder.join(place), "--parquet", e);
-        let mut latencies = |cell, repeat| self.latency(cell, repeat);
-        let parts = parquet::write(&self.run, &mut latencies, out.under_way(), &refused)?;
+        let parts = parquet::write(&self.run, out.under_way(), &refused)?;
         let mut told: Vec<String> = vec![];
         for table in table::all() {
             let of_table = || parts.iter().filter(|p| p.table == table.name);
             let rows: u64 = of_table().map(|p| p.rows).sum();
             // An empty table would say that there were no I/Os.
-            if table.name == HISTOGRAM.name && self.stored.is_none() {
+            if table.name == HISTOGRAM.name && !self.has_histograms {
                 continue;
             }
             for part in of_table() {
@@ -167,7 +192,7 @@ impl Source<'_> {
         }
         out.finish();
         self.say(&output::shown(folder), &format!("rows of {}", told.join(", ")));
-        if self.stored.is_none() {
+        if !self.has_histograms {
             terminal::say("iotrail: note: a JSON file holds no histograms: there is no table of them");
         }
         Ok(())
@@ -177,19 +202,20 @@ impl Source<'_> {
         let mut out = Folder::open(folder, existing, "--fio")?;
         let mut files = vec![];
         let mut without = 0;
-        for (row, number) in self.run.rows().zip(0u32..) {
-            let latency = self.latency(row.cell, row.repeat)?;
-            let Some(file) = fio::file(&row, latency.as_ref()) else {
+        self.run.rows(Order::Cell, &mut |row| {
+            let latency = self.run.latency(row)?;
+            let Some(file) = fio::file(row, latency.as_ref()) else {
                 without += 1;
-                continue;
+                return Ok(());
             };
-            let made = out.under_way().join(number.to_string());
-            let place = PathBuf::from(fio::place(&row));
+            let made = out.under_way().join(files.len().to_string());
+            let place = PathBuf::from(fio::place(row));
             let refused = |e: std::io::Error| output::refused(&folder.join(&place), "--fio", e);
             let text = serde_json::to_string_pretty(&file).map_err(|e| refused(e.into()))?;
             std::fs::write(&made, plain::json(text)).map_err(refused)?;
             files.push((made, place));
-        }
+            Ok(())
+        })?;
         for (made, place) in &files {
             out.put(made, place)?;
         }

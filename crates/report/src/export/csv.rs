@@ -6,19 +6,13 @@
 
 use std::io::Write;
 
-use super::rows::{Latencies, Run};
+use super::rows::{Order, Run};
 use super::table::{self, Field, HISTOGRAM, IDENTITY, MEASUREMENTS, Table};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::value_text;
 
 /// Rows without the first line. `refused` says why the output did not take it.
-pub fn write(
-    run: &Run,
-    table: &Table,
-    latencies: &mut Latencies<'_>,
-    out: impl Write,
-    refused: &dyn Fn(std::io::Error) -> Error,
-) -> Result<u64> {
+pub fn write(run: &Run<'_>, table: &Table, out: impl Write, refused: &dyn Fn(std::io::Error) -> Error) -> Result<u64> {
     let taken = |e: csv::Error| match e.into_kind() {
         csv::ErrorKind::Io(e) => refused(e),
         other => refused(std::io::Error::other(format!("{other:?}"))),
@@ -37,13 +31,13 @@ pub fn write(
     }
     out.write_record(None::<&[u8]>).map_err(&taken)?;
     let mut rows = 0;
-    for row in run.rows() {
-        let mut first: Vec<String> = table::identity(&row).iter().map(written).collect();
+    run.rows(Order::Cell, &mut |row| {
+        let mut first: Vec<String> = table::identity(row).iter().map(written).collect();
         first.extend(
             parameters.iter().map(|name| row.params.get(*name).map_or(String::new(), |v| guarded(&value_text(v)))),
         );
         let json = serde_json::to_value(row.measurement).map_err(|e| refused(e.into()))?;
-        let latency = if table.name == HISTOGRAM.name { latencies(row.cell, row.repeat)? } else { None };
+        let latency = if table.name == HISTOGRAM.name { run.latency(row)? } else { None };
         table.rows(&json, latency.as_ref(), &mut |fields| {
             rows += 1;
             for field in &first {
@@ -53,8 +47,8 @@ pub fn write(
                 out.write_field(written(field)).map_err(&taken)?;
             }
             out.write_record(None::<&[u8]>).map_err(&taken)
-        })?;
-    }
+        })
+    })?;
     out.flush().map_err(refused)?;
     Ok(rows)
 }
@@ -79,13 +73,11 @@ fn guarded(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::export::sample::{HOSTILE, run};
-    use iotrail_testing::sample::histogram;
-
     fn written(table: &str) -> (Vec<String>, Vec<Vec<String>>) {
         let table = table::all().find(|t| t.name == table).unwrap();
         let mut bytes = vec![];
         let refused = |e: std::io::Error| Error::machine(e.to_string(), "");
-        let rows = write(&run(), table, &mut |_, _| Ok(Some(histogram())), &mut bytes, &refused).unwrap();
+        let rows = write(&run(), table, &mut bytes, &refused).unwrap();
         let mut reader = csv::Reader::from_reader(&bytes[..]);
         let names = reader.headers().unwrap().iter().map(str::to_owned).collect();
         let read: Vec<Vec<String>> = reader.records().map(|r| r.unwrap().iter().map(str::to_owned).collect()).collect();

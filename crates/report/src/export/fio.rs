@@ -284,8 +284,8 @@ fn distribution(latency: &Histogram<u64>, unit_ns: u64, is_last: bool) -> Value 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::sample::run;
-    use iotrail_testing::sample::histogram;
+    use crate::export::rows::{Order, Run};
+    use crate::export::sample::{cells, run};
 
     /// What fio 3.33 itself wrote of `--rw=randread --output-format=json+`: each field's kind.
     const READ: &[&str] = &[
@@ -314,11 +314,20 @@ mod tests {
         "iops_samples",
     ];
 
+    /// Each row's place and file.
+    fn files(run: &Run<'_>) -> Vec<(String, Option<Value>)> {
+        let mut all = vec![];
+        run.rows(Order::Cell, &mut |row| {
+            all.push((place(row), file(row, run.latency(row)?.as_ref())));
+            Ok(())
+        })
+        .unwrap();
+        all
+    }
+
     #[test]
     fn a_job_has_the_fields_of_fios_own_and_the_figures_of_the_measurement() {
-        let run = run();
-        let row = run.rows().next().unwrap();
-        let file = file(&row, Some(&histogram())).unwrap();
+        let file = files(&run()).remove(0).1.unwrap();
         let job = &file["jobs"][0];
         assert_eq!(job["job options"]["iodepth"], "16");
         assert_eq!(job["job options"]["bs"], "4k");
@@ -354,22 +363,21 @@ mod tests {
 
     #[test]
     fn files_lie_by_parameters_and_repeats_and_nowhere_else() {
-        let run = run();
-        let places: Vec<String> = run.rows().map(|row| place(&row)).collect();
+        let places: Vec<String> = files(&run()).into_iter().map(|(place, _)| place).collect();
         assert_eq!(places[0], "arm=a%2C%22b%22%0D%0Ac%3Bd%3De%20%25/repeat-1/randread-16-1.json");
         assert_eq!(places[3], "arm=%27already/repeat-2/randread-32-1.json");
     }
 
     #[test]
     fn what_fio_cannot_tell_is_no_file() {
-        let mut run = run();
+        let mut m = cells().remove(0).measurements.remove(0);
         for rw in ["randrw", "nop", "echo"] {
-            run.cells[0].measurements[0].load.rw = rw.into();
-            assert_eq!(file(&run.rows().next().unwrap(), None), None);
+            m.load.rw = rw.into();
+            assert_eq!(files(&m.clone().into())[0].1, None);
         }
         // Without a histogram: what the measurement says itself.
-        run.cells[0].measurements[0].load.rw = "write".into();
-        let file = file(&run.rows().next().unwrap(), None).unwrap();
+        m.load.rw = "write".into();
+        let file = files(&m.into()).remove(0).1.unwrap();
         let lat = &file["jobs"][0]["write"]["lat_ns"];
         assert_eq!(lat["percentile"]["50.000000"], 3_999_743);
         assert!(lat.get("stddev").is_none() && file["jobs"][0].get("latency_us").is_none());

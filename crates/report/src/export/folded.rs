@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::export::rows::Run;
+use crate::export::rows::{Order, Run};
+use iotrail_base::error::Result;
 use iotrail_path::place;
 use iotrail_path::sample::{Sample, Stack};
 use iotrail_schema::run_record::value_text;
@@ -50,17 +51,18 @@ pub fn lines(samples: &[Sample], under: Under) -> Vec<String> {
 
 /// The samples of a run's measurements by place, which is all that is stored of them: `cell=1;arm=x;place count`, a line for each
 /// cell and place, its repeats together.
-pub fn places(run: &Run) -> Vec<String> {
+pub fn places(run: &Run<'_>) -> Result<Vec<String>> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
-    for row in run.rows() {
+    run.rows(Order::Cell, &mut |row| {
         for share in row.measurement.cpu_shares.iter().flatten().filter(|s| s.samples > 0) {
             let params = row.params.iter().map(|(name, v)| frame(&format!("{name}={}", value_text(v))));
             let frames: Vec<String> =
                 [format!("cell={}", row.cell)].into_iter().chain(params).chain([share.place.name().into()]).collect();
             *lines.entry(frames.join(";")).or_default() += share.samples;
         }
-    }
-    lines.into_iter().map(|(stack, count)| format!("{stack} {count}")).collect()
+        Ok(())
+    })?;
+    Ok(lines.into_iter().map(|(stack, count)| format!("{stack} {count}")).collect())
 }
 
 /// A frame may hold neither the character between frames nor the end of a line.
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn places_of_a_run_add_up_over_its_repeats() {
         assert_eq!(
-            places(&crate::export::sample::run()),
+            places(&crate::export::sample::run()).unwrap(),
             [
                 "cell=1;arm=a,\"b\"__c_d=e %;depth=16;interrupt 20",
                 "cell=1;arm=a,\"b\"__c_d=e %;depth=16;user 3968",

@@ -7,19 +7,12 @@ use std::time::{Duration, SystemTime};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
-use super::rows::{Latencies, Row, Run};
+use super::rows::{Order, Row, Run};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::value_text;
 
 /// Lines with a histogram; measurements without one have none.
-pub fn write(
-    run: &Run,
-    latencies: &mut Latencies<'_>,
-    out: &mut impl Write,
-    refused: &dyn Fn(io::Error) -> Error,
-) -> Result<u64> {
-    let mut rows: Vec<Row<'_>> = run.rows().collect();
-    rows.sort_by_key(|row| row.measurement.started_unix_s);
+pub fn write(run: &Run<'_>, out: &mut impl Write, refused: &dyn Fn(io::Error) -> Error) -> Result<u64> {
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment(concat!("[Latencies in ns, iotrail ", env!("CARGO_PKG_VERSION"), "]"))
@@ -28,15 +21,16 @@ pub fn write(
         .begin_log_with(out, &mut serializer)
         .map_err(refused)?;
     let mut lines = 0;
-    for row in rows {
-        let Some(latency) = latencies(row.cell, row.repeat)? else { continue };
-        let tag = tag(&row);
+    run.rows(Order::Start, &mut |row| {
+        let Some(latency) = run.latency(row)? else { return Ok(()) };
+        let tag = tag(row);
         let tag = Tag::new(&tag);
         let (start, length) = (row.measurement.started_unix_s, row.measurement.elapsed_ns);
         log.write_histogram(&latency, Duration::from_secs(start), Duration::from_nanos(length), tag)
             .map_err(|e| refused(io::Error::other(format!("{e:?}"))))?;
         lines += 1;
-    }
+        Ok(())
+    })?;
     Ok(lines)
 }
 
@@ -60,15 +54,14 @@ mod tests {
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
     use super::*;
-    use crate::export::sample::run;
+    use crate::export::sample::run_without;
     use iotrail_testing::sample::histogram;
 
     #[test]
     fn the_log_reads_back_with_its_tags() {
         let mut bytes = vec![];
         let refused = |e: io::Error| Error::machine(e.to_string(), "");
-        let mut latencies = |cell, repeat| Ok((cell != 2 || repeat != 1).then(histogram));
-        assert_eq!(write(&run(), &mut latencies, &mut bytes, &refused).unwrap(), 3);
+        assert_eq!(write(&run_without(2, 1), &mut bytes, &refused).unwrap(), 3);
         let read: Vec<(String, Duration, Histogram<u64>)> = IntervalLogIterator::new(&bytes)
             .map(|entry| entry.unwrap())
             .filter_map(|entry| match entry {

@@ -21,15 +21,15 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-use super::rows::{Latencies, Row, Run};
+use super::rows::{Order, Row, Run};
 use super::table::{self, Column, Field, IDENTITY, Kind, MEASUREMENTS, Table};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::value_text;
 
 type Done<T> = std::result::Result<T, ParquetError>;
 
-/// Rows that are kept until they are written together.
-const GROUP_ROWS: usize = 1 << 16;
+/// Fields that are kept until they are written together.
+const GROUP_FIELDS: usize = 1 << 19;
 
 /// A file that is written, and where below the folder it belongs.
 #[derive(Debug)]
@@ -42,14 +42,11 @@ pub struct Part {
 }
 
 /// Where the parts of a run belong, below the folder, by the measurements' hosts.
-pub fn places(run: &Run) -> Vec<PathBuf> {
-    let mut hosts: Vec<&str> = run.rows().map(|row| row.measurement.host.hostname.as_str()).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    hosts.iter().flat_map(|host| table::all().map(|t| place(t, host, run))).collect()
+pub fn places(run: &Run<'_>) -> Result<Vec<PathBuf>> {
+    Ok(run.hosts()?.iter().flat_map(|host| table::all().map(|t| place(t, host, run))).collect())
 }
 
-fn place(table: &Table, host: &str, run: &Run) -> PathBuf {
+fn place(table: &Table, host: &str, run: &Run<'_>) -> PathBuf {
     // As Hive has it where there is no name.
     let host = if host.is_empty() { "__HIVE_DEFAULT_PARTITION__".into() } else { super::file_name(host) };
     let number = run.number.map_or("file".into(), |n| n.to_string());
@@ -59,14 +56,9 @@ fn place(table: &Table, host: &str, run: &Run) -> PathBuf {
 }
 
 /// Writes every table into `under_way`. `refused` says why a file was not taken.
-pub fn write(
-    run: &Run,
-    latencies: &mut Latencies<'_>,
-    under_way: &Path,
-    refused: &dyn Fn(&Path, ParquetError) -> Error,
-) -> Result<Vec<Part>> {
+pub fn write(run: &Run<'_>, under_way: &Path, refused: &dyn Fn(&Path, ParquetError) -> Error) -> Result<Vec<Part>> {
     let mut hosts: BTreeMap<String, Vec<Writing>> = BTreeMap::new();
-    for row in run.rows() {
+    run.rows(Order::Cell, &mut |row| {
         let host = row.measurement.host.hostname.clone();
         let files = match hosts.entry(host) {
             std::collections::btree_map::Entry::Occupied(there) => there.into_mut(),
@@ -78,11 +70,11 @@ pub fn write(
         };
         let json = serde_json::to_value(row.measurement)
             .map_err(|e| refused(under_way, ParquetError::General(e.to_string())))?;
-        let latency = latencies(row.cell, row.repeat)?;
-        for file in files {
-            file.take(&row, &json, latency.as_ref()).map_err(|e| refused(&file.place, e))?;
-        }
-    }
+        let latency = run.latency(row)?;
+        files
+            .iter_mut()
+            .try_for_each(|file| file.take(row, &json, latency.as_ref()).map_err(|e| refused(&file.place, e)))
+    })?;
     let mut parts = vec![];
     for file in hosts.into_values().flatten() {
         let (table, made, place) = (file.table.name, file.made.clone(), file.place.clone());
@@ -90,6 +82,11 @@ pub fn write(
         parts.push(Part { table, rows, made, place });
     }
     Ok(parts)
+}
+
+/// Rows of a table that are written together.
+fn group_rows(table: &Table) -> usize {
+    GROUP_FIELDS / (IDENTITY.len() + table.columns.len())
 }
 
 /// One file of one table.
@@ -106,7 +103,7 @@ struct Writing {
 }
 
 impl Writing {
-    fn new(table: &'static Table, host: &str, run: &Run, under_way: &Path) -> Done<Self> {
+    fn new(table: &'static Table, host: &str, run: &Run<'_>, under_way: &Path) -> Done<Self> {
         let place = place(table, host, run);
         let made = under_way.join(super::file_name(&place.to_string_lossy()));
         let properties = WriterProperties::builder()
@@ -132,7 +129,7 @@ impl Writing {
                 params.take(row);
             }
             self.pending += 1;
-            if self.pending == GROUP_ROWS { self.flush() } else { Ok(()) }
+            if self.pending == group_rows(table) { self.flush() } else { Ok(()) }
         })
     }
 
@@ -321,8 +318,7 @@ mod tests {
     use parquet::record::RowAccessor;
 
     use super::*;
-    use crate::export::sample::{HOSTILE, run};
-    use iotrail_testing::sample::histogram;
+    use crate::export::sample::{HOSTILE, cells, run, run_of};
 
     fn refused(_: &Path, e: ParquetError) -> Error {
         Error::machine(e.to_string(), "")
@@ -332,9 +328,9 @@ mod tests {
     fn tables_read_back_as_they_were() {
         let folder = tempfile::tempdir().unwrap();
         let run = run();
-        let parts = write(&run, &mut |_, _| Ok(Some(histogram())), folder.path(), &refused).unwrap();
+        let parts = write(&run, folder.path(), &refused).unwrap();
         let mut by_place: Vec<PathBuf> = parts.iter().map(|p| p.place.clone()).collect();
-        let mut expected = places(&run);
+        let mut expected = places(&run).unwrap();
         by_place.sort();
         expected.sort();
         assert_eq!(by_place, expected);
@@ -373,13 +369,14 @@ mod tests {
     #[test]
     fn more_rows_than_a_group_holds_are_all_there() {
         let folder = tempfile::tempdir().unwrap();
-        let mut run = run();
-        run.cells[0].measurements[0].ipis = vec![run.cells[0].measurements[0].ipis[0].clone(); GROUP_ROWS + 5];
-        let parts = write(&run, &mut |_, _| Ok(None), folder.path(), &refused).unwrap();
+        let at_once = group_rows(table::all().find(|t| t.name == "ipis").unwrap());
+        let mut cells = cells();
+        cells[0].measurements[0].ipis = vec![cells[0].measurements[0].ipis[0].clone(); at_once + 5];
+        let parts = write(&run_of(cells), folder.path(), &refused).unwrap();
         let part = parts.iter().find(|p| p.table == "ipis").unwrap();
-        assert_eq!(part.rows, GROUP_ROWS as u64 + 8);
+        assert_eq!(part.rows, at_once as u64 + 8);
         let reader = SerializedFileReader::new(File::open(&part.made).unwrap()).unwrap();
         assert_eq!(reader.num_row_groups(), 2);
-        assert_eq!(reader.get_row_iter(None).unwrap().count(), GROUP_ROWS + 8);
+        assert_eq!(reader.get_row_iter(None).unwrap().count(), at_once + 8);
     }
 }

@@ -1,4 +1,5 @@
-//! The measurements of one run, one after the other: what tables, logs and job files are made of.
+//! The measurements of one run, one after the other: what tables, logs and job files are made of. Each is read when its turn comes, so
+//! that a run of any length takes no more memory than one measurement.
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
@@ -6,42 +7,81 @@ use serde_json::{Map, Value};
 use iotrail_base::error::Result;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
+pub use iotrail_store::Order;
 
 /// A run as far as exports need it; one measurement in a file is a run of one cell.
-#[derive(Debug, Clone, Default)]
-pub struct Run {
+pub struct Run<'a> {
     /// In the store that it came from.
     pub number: Option<i64>,
     pub experiment: Option<String>,
     pub started_unix_s: u64,
-    pub cells: Vec<CellRecord>,
+    pub cells: Vec<Cell>,
+    from: Box<dyn Source + 'a>,
 }
 
+#[derive(Debug, Clone)]
+pub struct Cell {
+    pub cell: u32,
+    pub params: Map<String, Value>,
+}
+
+/// Where a run's measurements are.
+pub trait Source {
+    /// Hands out all of them, with cell and repeat.
+    fn each(&self, order: Order, take: &mut Take<'_>) -> Result<()>;
+
+    /// The latencies of a cell's repeat; `None`: they are not kept.
+    fn latency(&self, cell: u32, repeat: u32) -> Result<Option<Histogram<u64>>>;
+
+    fn count(&self) -> Result<u64>;
+
+    /// Names of the hosts that measured, each once.
+    fn hosts(&self) -> Result<Vec<String>>;
+}
+
+/// Takes a measurement with its cell and repeat.
+pub type Take<'a> = dyn FnMut(u32, u32, &Measurement) -> Result<()> + 'a;
+
 /// One measurement, and where it stands. Cells and repeats count from 1.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Row<'a> {
-    pub run: &'a Run,
+    pub run: &'a Run<'a>,
     pub cell: u32,
     pub repeat: u32,
     pub params: &'a Map<String, Value>,
     pub measurement: &'a Measurement,
 }
 
-/// The latencies of a cell's repeat, read when they are needed; `None`: they are not kept.
-pub type Latencies<'a> = dyn FnMut(u32, u32) -> Result<Option<Histogram<u64>>> + 'a;
+impl<'a> Run<'a> {
+    /// Of the record only what describes the run: its measurements come from the source.
+    pub fn new(record: RunRecord, from: impl Source + 'a) -> Self {
+        Self {
+            number: Some(record.run),
+            experiment: Some(record.experiment),
+            started_unix_s: record.started_unix_s,
+            cells: record.cells.into_iter().map(|c| Cell { cell: c.cell, params: c.params }).collect(),
+            from: Box::new(from),
+        }
+    }
 
-impl Run {
-    /// By cell, then by repeat.
-    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.cells.iter().flat_map(move |cell| {
-            cell.measurements.iter().zip(1..).map(move |(measurement, repeat)| Row {
-                run: self,
-                cell: cell.cell,
-                repeat,
-                params: &cell.params,
-                measurement,
-            })
+    pub fn rows(&self, order: Order, take: &mut dyn FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
+        self.from.each(order, &mut |cell, repeat, measurement| {
+            let Some(Cell { params, .. }) = self.cells.iter().find(|c| c.cell == cell) else { return Ok(()) };
+            take(&Row { run: self, cell, repeat, params, measurement })
         })
+    }
+
+    pub fn latency(&self, row: &Row<'_>) -> Result<Option<Histogram<u64>>> {
+        self.from.latency(row.cell, row.repeat)
+    }
+
+    /// Measurements.
+    pub fn count(&self) -> Result<u64> {
+        self.from.count()
+    }
+
+    pub fn hosts(&self) -> Result<Vec<String>> {
+        self.from.hosts()
     }
 
     /// Names of the parameters, each once, in the order in which the cells have them.
@@ -56,24 +96,53 @@ impl Run {
     }
 }
 
-impl From<RunRecord> for Run {
-    fn from(record: RunRecord) -> Self {
-        Run {
-            number: Some(record.run),
-            experiment: Some(record.experiment),
-            started_unix_s: record.started_unix_s,
-            cells: record.cells,
-        }
+impl From<RunRecord> for Run<'_> {
+    fn from(mut record: RunRecord) -> Self {
+        let cells =
+            record.cells.iter_mut().map(|c| Held { cell: c.cell, measurements: std::mem::take(&mut c.measurements) });
+        let cells: Vec<Held> = cells.collect();
+        Run::new(record, cells)
     }
 }
 
-impl From<Measurement> for Run {
+impl From<Measurement> for Run<'_> {
     fn from(measurement: Measurement) -> Self {
-        Run {
-            number: None,
-            experiment: None,
-            started_unix_s: measurement.started_unix_s,
-            cells: vec![CellRecord { cell: 1, params: Map::new(), untestable: None, measurements: vec![measurement] }],
+        let mut record = RunRecord::single(&measurement);
+        record.cells = vec![CellRecord { measurements: vec![measurement], ..record.cells.remove(0) }];
+        // It is of no store and no experiment.
+        Run { number: None, experiment: None, ..Run::from(record) }
+    }
+}
+
+/// A cell's measurements that are all in memory, as a file has them: without their histograms.
+struct Held {
+    cell: u32,
+    measurements: Vec<Measurement>,
+}
+
+impl Source for Vec<Held> {
+    fn each(&self, order: Order, take: &mut Take<'_>) -> Result<()> {
+        let mut all: Vec<(usize, usize)> =
+            self.iter().enumerate().flat_map(|(i, c)| (0..c.measurements.len()).map(move |j| (i, j))).collect();
+        if order == Order::Start {
+            all.sort_by_key(|(i, j)| self[*i].measurements[*j].started_unix_s);
         }
+        all.into_iter().try_for_each(|(i, j)| take(self[i].cell, j as u32 + 1, &self[i].measurements[j]))
+    }
+
+    fn latency(&self, _cell: u32, _repeat: u32) -> Result<Option<Histogram<u64>>> {
+        Ok(None)
+    }
+
+    fn count(&self) -> Result<u64> {
+        Ok(self.iter().map(|c| c.measurements.len() as u64).sum())
+    }
+
+    fn hosts(&self) -> Result<Vec<String>> {
+        let mut hosts: Vec<String> =
+            self.iter().flat_map(|c| &c.measurements).map(|m| m.host.hostname.clone()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        Ok(hosts)
     }
 }

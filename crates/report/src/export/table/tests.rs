@@ -104,5 +104,5 @@ fn delivery_has_its_columns_beside_order() {
     assert_eq!(column("delivery_by_file_system"), Field::Unknown);
     assert_eq!(column("load_ring_granted"), Field::Text("coop_taskrun".into()));
     assert_eq!(column("load_direct"), Field::Flag(true));
-    assert_eq!(Run::from(m).rows().count(), 1);
+    assert_eq!(Run::from(m).count().unwrap(), 1);
 }
