@@ -65,7 +65,7 @@ pub struct CompareArgs {
 }
 
 /// `5%` or `0.05`.
-fn share(text: &str) -> std::result::Result<f64, String> {
+pub(super) fn share(text: &str) -> std::result::Result<f64, String> {
     let number = text.strip_suffix('%').map_or_else(|| text.parse(), |n| n.trim().parse().map(|n: f64| n / 100.0));
     match number {
         Ok(share) if share > 0.0 && share < 1.0 => Ok(share),

@@ -152,6 +152,7 @@ fn text(page: &str) -> Option<&'static Page> {
         "iotrail-advise" => &measure::ADVISE,
         "iotrail-advise-net" => &network::ADVISE,
         "iotrail-compare" => &measure::COMPARE,
+        "iotrail-track" => &measure::TRACK,
         "iotrail-report" => &measure::REPORT,
         "iotrail-trace" => &watch::TRACE,
         "iotrail-top" => &watch::TOP,

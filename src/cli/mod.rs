@@ -35,6 +35,7 @@ pub mod restore;
 pub mod run;
 pub mod top;
 pub mod trace;
+pub mod track;
 pub mod r#try;
 
 /// What `iotrail` alone says.
@@ -81,6 +82,8 @@ enum Command {
     Run(run::RunArgs),
     /// Compare runs, cells of runs or JSON files: ratio, 95 % interval, verdict
     Compare(compare::CompareArgs),
+    /// Tell where a figure changed over the stored runs of an experiment, and with what
+    Track(track::TrackArgs),
     /// Show a stored run: its answer, everything (--full), or one HTML page (-o)
     Report(report::ReportArgs),
     /// Trace any program: where its I/O time goes, how completions come, what to change
@@ -153,6 +156,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Bench(args) => bench::run(args),
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Track(args) => track::run(args),
         Command::Report(args) => report::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),

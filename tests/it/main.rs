@@ -36,6 +36,7 @@ mod store;
 mod tool;
 mod top;
 mod trace;
+mod track;
 mod tried;
 
 use std::sync::{Mutex, PoisonError};
@@ -94,6 +95,7 @@ fn main() {
         advise_net::TESTS,
         bad_experiment::TESTS,
         trace::TESTS,
+        track::TESTS,
         tried::TESTS,
         top::TESTS,
         net::whole::TESTS,

@@ -49,12 +49,13 @@ fn bash() -> End {
 }
 
 /// Every command with its page's name.
-pub const PAGES: [&str; 25] = [
+pub const PAGES: [&str; 26] = [
     "",
     "check",
     "bench",
     "run",
     "compare",
+    "track",
     "report",
     "trace",
     "try",

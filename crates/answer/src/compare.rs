@@ -14,6 +14,7 @@ mod verdict;
 use serde_json::{Map, Value};
 
 pub use self::asked::{metrics, place};
+pub use self::differ::changed;
 pub use self::level::{Level, level};
 pub use self::metric::Metric;
 pub use self::noise::{interval_width, noise_floor};

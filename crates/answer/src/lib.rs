@@ -16,6 +16,7 @@ pub mod explain;
 pub mod finding;
 pub mod group;
 pub mod head;
+pub mod history;
 pub mod losses;
 pub mod per_io;
 pub mod search;

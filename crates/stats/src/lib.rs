@@ -4,6 +4,7 @@
 //! It uses the records of `iotrail-schema`, which it fills.
 
 pub mod bootstrap;
+pub mod changes;
 pub mod durations;
 pub mod estimate;
 pub mod histogram;

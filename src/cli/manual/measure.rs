@@ -1,6 +1,8 @@
 //! Pages of the commands that measure loads and compare them.
 
-use super::page::{CORRUPT, FAULT, JOURNAL, LAB_CACHE, PLAIN, Page, REFUSED, SCRATCH, STORE, STORE_ASKED, WRONG};
+use super::page::{
+    ANSWERED, CORRUPT, FAULT, JOURNAL, LAB_CACHE, PLAIN, Page, REFUSED, SCRATCH, STOPPED, STORE, STORE_ASKED, WRONG,
+};
 
 pub const BENCH: Page = Page {
     description: &[
@@ -130,13 +132,7 @@ pub const ADVISE: Page = Page {
         ),
         ("iotrail advise --rw nop --depth 16 --objective cpu", "Search for the least CPU time of each I/O."),
     ],
-    exit: &[
-        ("0", "There is an answer; to stay as it is, too."),
-        ("1", "It was stopped before its end."),
-        WRONG,
-        REFUSED,
-        FAULT,
-    ],
+    exit: &[ANSWERED, STOPPED, WRONG, REFUSED, FAULT],
     files: &[STORE, JOURNAL],
     see_also: &[
         "iotrail(1)",
@@ -222,6 +218,32 @@ pub const COMPARE: Page = Page {
     ],
     files: &[STORE, ("JSON files", "Output of bench --json, run --json, net bench --json or net load --json.")],
     see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-bench(1)", "iotrail-list(1)", "iotrail-report(1)"],
+};
+
+pub const TRACK: Page = Page {
+    description: &[
+        "Looks at all stored runs of one experiment, oldest first, and tells where a figure changed its level: in which run, by how much, and \
+         what else is another one since then: kernel, options, target, version of iotrail.",
+        "A run is one point: the geometric mean of its repeats. Changes are found by E-divisive and told by Student's t, as strictly as the number \
+         of figures asks for: of 100 histories without a change up to two have one. Figures of different hosts are apart.",
+        "Runs of one experiment that differ in their options (a --quick one among whole ones) are different loads: --from begins behind them.",
+    ],
+    examples: &[
+        ("iotrail track coop", "Tell the latest changes of every figure."),
+        ("iotrail track coop --metric latency_p99 --at arm=coop_taskrun", "Look at one figure of one arm."),
+        ("iotrail track nightly --fail-on slower", "Fail a pipeline whose last change was for the worse."),
+        ("iotrail track coop --json >history.json", "Write every point and every change."),
+    ],
+    exit: &[
+        ("0", "Looked at, whatever came out."),
+        ("1", "The last change of a figure is what --fail-on names."),
+        WRONG,
+        REFUSED,
+        ("4", "--fail-on cannot be evaluated: fewer than six runs are stored."),
+        FAULT,
+    ],
+    files: &[STORE],
+    see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-compare(1)", "iotrail-list(1)"],
 };
 
 pub const REPORT: Page = Page {

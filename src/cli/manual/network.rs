@@ -1,6 +1,6 @@
 //! Pages of the network load.
 
-use super::page::{DONE, FAULT, Page, REFUSED, STORE, STORE_ASKED, WRONG};
+use super::page::{ANSWERED, DONE, FAULT, Page, REFUSED, STOPPED, STORE, STORE_ASKED, WRONG};
 
 pub const NET: Page = Page {
     description: &[
@@ -133,13 +133,7 @@ pub const ADVISE: Page = Page {
         ("iotrail advise net --engine epoll --constraint 'p99<2ms'", "Start from an epoll server, with a limit."),
         ("iotrail advise net --between unix --plan", "Print the candidates, and what is none."),
     ],
-    exit: &[
-        ("0", "There is an answer; to stay as it is, too."),
-        ("1", "It was stopped before its end."),
-        WRONG,
-        REFUSED,
-        FAULT,
-    ],
+    exit: &[ANSWERED, STOPPED, WRONG, REFUSED, FAULT],
     files: &[
         STORE,
         ("$TMPDIR or /tmp", "Holds the folder of the socket of --between unix, which is removed at the end."),

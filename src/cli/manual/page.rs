@@ -12,6 +12,8 @@ pub struct Page {
 /// A term, and what is said of it.
 pub type Entry = (&'static str, &'static str);
 
+pub const ANSWERED: Entry = ("0", "There is an answer; to stay as it is, too.");
+pub const STOPPED: Entry = ("1", "It was stopped before its end.");
 pub const DONE: Entry = ("0", "Done.");
 pub const WRONG: Entry = ("2", "Wrong use or wrong input.");
 pub const REFUSED: Entry =

@@ -17,6 +17,17 @@ pub fn said(a: &[&Measurement], b: &[&Measurement]) -> Vec<String> {
         .collect()
 }
 
+/// `kernel 6.1.0 → 6.18.5`: every fact that is another one in the later measurement.
+pub fn changed(before: &Measurement, after: &Measurement) -> Vec<String> {
+    let facts = |m| [host(m), target(m), load(m)].concat();
+    let (old, new) = (facts(before), facts(after));
+    let of = |(name, new): (String, String)| {
+        let was = old.iter().find(|(n, _)| *n == name).map_or("none", |(_, fact)| fact.as_str());
+        (was != new).then(|| format!("{name} {was} → {new}"))
+    };
+    new.into_iter().filter_map(of).collect()
+}
+
 /// What it is called, and what it is.
 type Facts = Vec<(String, String)>;
 
@@ -122,6 +133,18 @@ mod tests {
     use super::*;
     use iotrail_schema::net_record::{Asked, NetRecord, ServerRecord};
     use iotrail_testing::sample;
+
+    #[test]
+    fn a_later_measurement_says_what_is_another() {
+        let before = sample::measurement();
+        assert_eq!(changed(&before, &before), [""; 0]);
+        let mut after = before.clone();
+        after.host.kernel = "6.18.7".into();
+        after.load.depth += 1;
+        after.load.seed = Some(4711);
+        let kernel = format!("kernel {} → 6.18.7", before.host.kernel);
+        assert_eq!(changed(&before, &after), [kernel, format!("depth {} → {}", before.load.depth, after.load.depth)]);
+    }
 
     #[test]
     fn two_network_loads_differ_by_their_servers_and_senders() {

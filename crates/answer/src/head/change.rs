@@ -83,6 +83,13 @@ pub fn range(metric: Metric, unit: Unit, effects: &[&Effect<'_>], named: bool) -
     format!("{amount} {word}{name}{interval}")
 }
 
+/// A change of one figure by itself: `8.9× fewer IOPS (95 % CI 6.3–12×)`.
+pub fn of_figure(metric: Metric, unit: Unit, ratio: f64, [lo, hi]: [f64; 2]) -> String {
+    let more = ratio > 1.0;
+    let amount = one(if more { ratio } else { 1.0 / ratio }, more);
+    format!("{amount} {} {}{}", direction(metric, more), called(metric, unit), interval(ratio, lo, hi, more))
+}
+
 /// A change by this factor (above 1), up or down.
 fn one(size: f64, more: bool) -> String {
     match (size >= FACTOR, more) {

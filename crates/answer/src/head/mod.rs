@@ -16,6 +16,7 @@ mod table;
 mod when;
 mod why;
 
+pub use self::change::of_figure;
 pub use self::forest::Forest;
 pub use self::front::{Figure, Front, Member};
 pub use self::table::{Mark, Situation, Situations};

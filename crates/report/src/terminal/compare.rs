@@ -71,7 +71,7 @@ fn at(c: &Comparison) -> String {
 }
 
 /// Near 1, where it matters, to a thousandth.
-fn ratio(x: f64) -> String {
+pub(super) fn ratio(x: f64) -> String {
     match x {
         x if x >= 99.95 => format!("{x:.0}"),
         x if x >= 9.995 => format!("{x:.1}"),

@@ -10,6 +10,7 @@ mod delivery;
 mod explain;
 mod fit;
 mod head;
+mod history;
 pub(super) mod layout;
 pub(super) mod measured;
 mod net;
@@ -25,6 +26,7 @@ use std::ops::ControlFlow;
 use iotrail_answer::explain::Explained;
 use iotrail_answer::head::measured::{Verdict, of_measurement};
 use iotrail_answer::head::{Head, of_comparisons};
+use iotrail_answer::history::History;
 use iotrail_answer::unit::Unit;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::{Error, Result};
@@ -109,6 +111,11 @@ pub fn explain(file: &str, e: &Explained) -> Screen {
 /// The I/Os that `e` holds, each as a timeline in words, below the screen of the trace that kept them.
 pub fn slowest(e: &Explained) -> Screen {
     explain::ios(e, Style::of_stdout())
+}
+
+/// Where an experiment's figures changed, run by run; in full, all changes.
+pub fn history(h: &History, full: bool) -> Screen {
+    history::screen(h, full, Style::of_stdout())
 }
 
 /// The stored runs, one a line.

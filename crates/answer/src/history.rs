@@ -1,0 +1,270 @@
+//! The same experiment, run again and again: where its figures changed their level, by how much, and what else is another one since then.
+//!
+//! A run is one point: the geometric mean of its repeats, those left out that measured another load than was asked for. What a run's
+//! repeats agree on says nothing of how runs differ, so levels are told by runs alone.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::comparable::ANOTHER_LOAD;
+use crate::compare::{Metric, changed, metrics};
+use crate::unit::Unit;
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::run_record::{CONTROL, CellRecord, RunRecord, value_text};
+pub use iotrail_stats::changes::FEWEST;
+use iotrail_stats::changes::changes;
+
+pub const SCHEMA: &str = "iotrail.history/1";
+
+/// What has been gathered, run after run.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    runs: Vec<(RunAt, Measurement)>,
+    series: Vec<Points>,
+    /// Measurements that measured another load.
+    left_out: u64,
+}
+
+#[derive(Debug)]
+struct Points {
+    metric: Metric,
+    hostname: String,
+    at: Map<String, Value>,
+    /// Place among the runs, and logarithm of the value.
+    values: Vec<(usize, f64)>,
+}
+
+/// A history, as `--json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct History {
+    /// `iotrail.history/1`.
+    pub schema: &'static str,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Oldest first.
+    pub runs: Vec<RunAt>,
+    /// A metric of a cell on a host each, with all its changes.
+    pub series: Vec<Series>,
+    /// Measurements left out, since they measured another load than was asked for.
+    pub left_out: u64,
+    /// What is counted a second.
+    #[serde(skip)]
+    pub unit: Unit,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunAt {
+    /// Its number in the store.
+    pub run: i64,
+    /// Its start, UTC: `2026-03-01 12:00:00`.
+    pub started: String,
+    /// Its start.
+    pub started_unix_s: u64,
+    /// Kernel of its first measurement.
+    pub kernel: String,
+    /// Version of iotrail that made it.
+    pub version: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Series {
+    /// The metric.
+    pub metric: String,
+    /// The host that measured.
+    pub hostname: String,
+    /// The cell's parameters.
+    pub at: Map<String, Value>,
+    /// One for each run that has a figure.
+    pub points: Vec<Point>,
+    /// Changes of the level, oldest first.
+    pub changes: Vec<Change>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// The run's number.
+    pub run: i64,
+    /// Geometric mean of its repeats; times in nanoseconds.
+    pub value: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// The last run of the old level.
+    pub after_run: i64,
+    /// The first run of the new level.
+    pub run: i64,
+    /// Its start, UTC.
+    pub started: String,
+    /// New level by old level.
+    pub ratio: f64,
+    /// Interval of the ratio at 95 %, as though the place were known.
+    pub ci95: [f64; 2],
+    /// How often equal levels look as far apart.
+    pub p: f64,
+    /// Runs of the old level.
+    pub runs_before: usize,
+    /// Runs of the new level, up to the next change.
+    pub runs_since: usize,
+    /// Whether it became worse.
+    pub is_worse: bool,
+    /// It is the last change of its series: the new level is today's.
+    pub is_latest: bool,
+    /// What is another one in the first run of the new level: `kernel 6.18.2 → 6.18.7`.
+    pub with: Vec<String>,
+}
+
+impl Gathered {
+    /// Adds a run, the oldest first, that started then (UTC, in words). `asked`: only these metrics; empty: the run's own. `at`: only cells
+    /// with these parameters.
+    pub fn add(&mut self, run: &RunRecord, started: &str, asked: &[Metric], at: &[(String, String)]) {
+        let Some(first) = run.measurements().next() else { return };
+        let place = self.runs.len();
+        self.runs.push((
+            RunAt {
+                run: run.run,
+                started: started.to_owned(),
+                started_unix_s: run.started_unix_s,
+                kernel: first.host.kernel.clone(),
+                version: first.version.clone(),
+            },
+            first.clone(),
+        ));
+        let metrics = if asked.is_empty() { metrics(run) } else { asked.to_vec() };
+        for cell in run.cells.iter().filter(|c| c.arm() != CONTROL && is_at(c, at)) {
+            let is_other = |m: &&Measurement| m.warnings.iter().any(|w| ANOTHER_LOAD.contains(&w.code.as_str()));
+            self.left_out += cell.measurements.iter().filter(is_other).count() as u64;
+            let mut hosts: Vec<&str> = cell.measurements.iter().map(|m| m.host.hostname.as_str()).collect();
+            hosts.sort_unstable();
+            hosts.dedup();
+            for (metric, host) in metrics.iter().flat_map(|m| hosts.iter().map(move |h| (*m, *h))) {
+                let of_host = cell.measurements.iter().filter(|m| m.host.hostname == host && !is_other(m));
+                let values: Vec<f64> = of_host.filter_map(|m| metric.of(m)).filter(|x| *x > 0.0).map(f64::ln).collect();
+                if !values.is_empty() {
+                    let mean = values.iter().sum::<f64>() / values.len() as f64;
+                    self.points(metric, host, &cell.params).values.push((place, mean));
+                }
+            }
+        }
+    }
+
+    fn points(&mut self, metric: Metric, hostname: &str, at: &Map<String, Value>) -> &mut Points {
+        let is_it = |p: &Points| p.metric == metric && p.hostname == hostname && p.at == *at;
+        let i = self.series.iter().position(is_it).unwrap_or_else(|| {
+            self.series.push(Points { metric, hostname: hostname.to_owned(), at: at.clone(), values: vec![] });
+            self.series.len() - 1
+        });
+        &mut self.series[i]
+    }
+
+    /// `at_least`: changes by less than this factor, less 1, are not told.
+    pub fn history(&self, experiment: &str, at_least: f64) -> History {
+        let together = self.series.iter().filter(|s| s.values.len() > 1).count();
+        History {
+            schema: SCHEMA,
+            experiment: experiment.to_owned(),
+            runs: self.runs.iter().map(|(run, _)| run.clone()).collect(),
+            series: self.series.iter().map(|s| self.told(s, together, at_least)).collect(),
+            left_out: self.left_out,
+            unit: self.runs.first().map_or(Unit::Io, |(_, m)| Unit::of(m)),
+        }
+    }
+
+    fn told(&self, points: &Points, together: usize, at_least: f64) -> Series {
+        let values: Vec<f64> = points.values.iter().map(|(_, x)| *x).collect();
+        let found = changes(&values, together);
+        let ends: Vec<usize> =
+            std::iter::once(0).chain(found.iter().map(|c| c.at)).chain(std::iter::once(values.len())).collect();
+        let of = |i: usize| &self.runs[points.values[i].0];
+        let told = found.iter().enumerate().filter(|(_, c)| c.by.abs() >= (1.0 + at_least).ln());
+        let told = told.map(|(i, c)| {
+            let ((before, old), (after, new)) = (of(c.at - 1), of(c.at));
+            Change {
+                after_run: before.run,
+                run: after.run,
+                started: after.started.clone(),
+                ratio: c.by.exp(),
+                ci95: [c.interval.0.exp(), c.interval.1.exp()],
+                p: c.p,
+                runs_before: ends[i + 1] - ends[i],
+                runs_since: ends[i + 2] - ends[i + 1],
+                is_worse: (c.by < 0.0) == points.metric.higher_is_better(),
+                is_latest: i + 1 == found.len(),
+                with: changed(old, new),
+            }
+        });
+        Series {
+            metric: points.metric.name().to_owned(),
+            hostname: points.hostname.clone(),
+            at: points.at.clone(),
+            points: points.values.iter().map(|(i, x)| Point { run: self.runs[*i].0.run, value: x.exp() }).collect(),
+            changes: told.collect(),
+        }
+    }
+}
+
+fn is_at(cell: &CellRecord, at: &[(String, String)]) -> bool {
+    at.iter().all(|(name, value)| cell.params.get(name).is_some_and(|v| value_text(v) == *value))
+}
+
+#[cfg(test)]
+mod tests {
+    use iotrail_testing::sample::measurement;
+
+    use super::*;
+
+    /// A run of one cell with one repeat.
+    fn run(number: i64, kernel: &str, iops: f64) -> RunRecord {
+        let mut m = measurement();
+        m.host.kernel = kernel.into();
+        m.iops = iops;
+        let mut record = RunRecord { run: number, experiment: "e".into(), ..RunRecord::single(&m) };
+        record.cells[0].measurements = vec![m];
+        record
+    }
+
+    fn gathered(of: impl IntoIterator<Item = RunRecord>) -> Gathered {
+        let mut all = Gathered::default();
+        of.into_iter().for_each(|run| all.add(&run, &format!("day {}", run.run), &[Metric::Iops], &[]));
+        all
+    }
+
+    /// Around a level, by turns above and below.
+    fn level(from: i64, n: i64, kernel: &'static str, iops: f64) -> impl Iterator<Item = RunRecord> {
+        (from..from + n).map(move |i| run(i, kernel, iops * (1.0 + 0.004 * ((i % 3) as f64 - 1.0))))
+    }
+
+    #[test]
+    fn a_change_says_when_by_how_much_and_with_what() {
+        let all = gathered(level(1, 6, "6.18.2", 1000.0).chain(level(7, 6, "6.18.7", 900.0)));
+        let history = all.history("e", 0.01);
+        let [series] = &history.series[..] else { panic!("{history:?}") };
+        let [change] = &series.changes[..] else { panic!("{series:?}") };
+        assert_eq!((change.after_run, change.run, &change.started[..]), (6, 7, "day 7"));
+        assert_eq!((change.runs_before, change.runs_since, change.is_worse, change.is_latest), (6, 6, true, true));
+        assert!((change.ratio - 0.9).abs() < 1e-3 && change.ci95[0] < 0.9 && 0.9 < change.ci95[1], "{change:?}");
+        assert_eq!(change.with, ["kernel 6.18.2 → 6.18.7"]);
+        assert_eq!((series.points.len(), series.points[0].run), (12, 1));
+        // What is less than was asked for is not told.
+        assert_eq!(all.history("e", 0.2).series[0].changes, []);
+    }
+
+    #[test]
+    fn hosts_have_series_of_their_own() {
+        let elsewhere = level(7, 6, "6.18.2", 500.0).map(|mut run| {
+            run.cells[0].measurements[0].host.hostname = "other".into();
+            run
+        });
+        let history = gathered(level(1, 6, "6.18.2", 1000.0).chain(elsewhere)).history("e", 0.01);
+        assert_eq!(history.series.len(), 2);
+        assert!(history.series.iter().all(|s| s.changes.is_empty() && s.points.len() == 6), "{history:?}");
+    }
+
+    #[test]
+    fn what_measured_another_load_is_left_out_and_counted() {
+        let mut bad = run(4, "6.18.2", 1.0);
+        bad.cells[0].measurements[0].warnings.push(iotrail_schema::measurement::Warning::new(ANOTHER_LOAD[0], "", ""));
+        let history = gathered(level(1, 3, "6.18.2", 1000.0).chain([bad])).history("e", 0.01);
+        assert_eq!((history.left_out, history.series[0].points.len(), history.runs.len()), (1, 3, 4));
+    }
+}

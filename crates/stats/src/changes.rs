@@ -1,0 +1,191 @@
+//! Where a series of figures changed its level: of one value after another, from run to run, in the order in which they were measured.
+//!
+//! The places are E-divisive's (Matteson and James 2014): a segment is parted where the distances between its two parts exceed those within
+//! them most. What counts as a change is decided as in Hunter (Fleming and others 2023): by Student's t of the levels on both sides, first
+//! with a tenth of the strictness; then the weakest is taken out, and those beside it judged anew, until every one that is left holds.
+//! Nothing in it is drawn, so the same series has the same changes.
+
+use crate::student::{beyond, quantile};
+
+/// How often a place that is no change may look like one. A series has many places, and the best of them is looked at: of 100 series of
+/// equal values up to two have a change all the same (see the tests).
+const P: f64 = 0.001;
+
+/// So much less strict is the first pass: what comes to nothing when those beside it are known may hide others.
+const WEAKER: f64 = 10.0;
+
+/// Fewer values on a side have no level.
+const LEAST: usize = 3;
+
+/// Fewer values have no change.
+pub const FEWEST: usize = 2 * LEAST;
+
+/// From one level to another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// The first value of the new level.
+    pub at: usize,
+    /// The new level less the old one, each that of the values up to the next change; and the interval at 95 %, as though the place were known.
+    pub by: f64,
+    pub interval: (f64, f64),
+    /// How often levels that are the same look as far apart.
+    pub p: f64,
+}
+
+/// In their order. Of figures with a ratio give the logarithms. `series`: as many are looked at together, and all of them are to have a false
+/// change no more often than one would.
+pub fn changes(values: &[f64], series: usize) -> Vec<Change> {
+    let most = P / series.max(1) as f64;
+    let mut places = vec![0, values.len()];
+    let mut from = 0;
+    // Parts of parts: a segment that is parted is looked at again, from its beginning.
+    while from + 1 < places.len() {
+        let (start, end) = (places[from], places[from + 1]);
+        match best(&values[start..end]).map(|at| start + at) {
+            Some(at) if change(values, start, at, end).p <= WEAKER * most => places.insert(from + 1, at),
+            _ => from += 1,
+        }
+    }
+    loop {
+        let found: Vec<Change> = places.windows(3).map(|w| change(values, w[0], w[1], w[2])).collect();
+        let weakest = found.iter().enumerate().max_by(|a, b| a.1.p.total_cmp(&b.1.p));
+        let Some(weakest) = weakest.filter(|(_, change)| change.p > most).map(|(i, _)| i) else { return found };
+        places.remove(weakest + 1);
+    }
+}
+
+fn change(values: &[f64], start: usize, at: usize, end: usize) -> Change {
+    let (before, after) = (&values[start..at], &values[at..end]);
+    let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
+    let squares = |v: &[f64]| v.iter().map(|x| (x - mean(v)).powi(2)).sum::<f64>();
+    let (n, m) = (before.len() as f64, after.len() as f64);
+    let by = mean(after) - mean(before);
+    let df = n + m - 2.0;
+    let error = ((squares(before) + squares(after)) / df * (1.0 / n + 1.0 / m)).sqrt();
+    let p = if by == 0.0 { 1.0 } else { beyond(by / error, df) };
+    let reach = quantile(0.975, df) * error;
+    Change { at, by, interval: (by - reach, by + reach), p }
+}
+
+/// Where the two parts are farthest apart; `None`: too few values.
+fn best(values: &[f64]) -> Option<usize> {
+    let total = values.len();
+    if total < FEWEST {
+        return None;
+    }
+    let distances = |of: f64, from: &[f64]| from.iter().map(|x| (of - x).abs()).sum::<f64>();
+    // Sums of the distances between the two parts, and within each; all is in the later one at first.
+    let (mut between, mut earlier, mut later) = (0.0, 0.0, 0.0);
+    for (i, x) in values.iter().enumerate() {
+        later += distances(*x, &values[..i]);
+    }
+    let mut most: Option<(f64, usize)> = None;
+    for (i, x) in values.iter().enumerate() {
+        let (to_earlier, to_later) = (distances(*x, &values[..i]), distances(*x, &values[i + 1..]));
+        between += to_later - to_earlier;
+        earlier += to_earlier;
+        later -= to_later;
+        let at = i + 1;
+        if at < LEAST || total - at < LEAST {
+            continue;
+        }
+        let (n, m) = (at as f64, (total - at) as f64);
+        let within = |sum: f64, n: f64| 2.0 * sum / (n * (n - 1.0));
+        let apart = (2.0 * between / (n * m) - within(earlier, n) - within(later, m)) * n * m / (n + m);
+        if most.is_none_or(|(best, _)| apart > best) {
+            most = Some((apart, at));
+        }
+    }
+    most.map(|(_, at)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SplitMix64;
+
+    /// Levels with so many values each, and noise of a standard deviation.
+    fn series(levels: &[(f64, usize)], noise: f64, seed: u64) -> Vec<f64> {
+        let mut random = SplitMix64::new(seed);
+        levels
+            .iter()
+            .flat_map(|(level, n)| std::iter::repeat_n(*level, *n))
+            .map(|x| x + noise * random.normal())
+            .collect()
+    }
+
+    #[test]
+    fn the_place_is_that_of_the_published_statistic() {
+        // By hand: of 1 1 1 | 5 5 5 all distances are between the parts, and (2·36/9)·9/6 is the statistic.
+        assert_eq!(best(&[1.0, 1.0, 1.0, 5.0, 5.0, 5.0]), Some(3));
+        assert_eq!(best(&[1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0]), Some(4));
+        assert_eq!(best(&[1.0; 5]), None);
+    }
+
+    #[test]
+    fn levels_are_found_where_they_are() {
+        let values = series(&[(0.0, 12), (0.1, 20), (0.04, 10)], 0.01, 1);
+        let found = changes(&values, 1);
+        assert_eq!(found.iter().map(|c| c.at).collect::<Vec<_>>(), [12, 32]);
+        for (change, by) in found.iter().zip([0.1, -0.06]) {
+            assert!(change.interval.0 < by && by < change.interval.1 && change.p < P, "{change:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_there_and_gone_again_is_found() {
+        // The first split alone, of the whole, would not be one.
+        let values = series(&[(0.0, 15), (0.08, 8), (0.0, 15)], 0.01, 2);
+        assert_eq!(changes(&values, 1).iter().map(|c| c.at).collect::<Vec<_>>(), [15, 23]);
+    }
+
+    #[test]
+    fn few_and_equal_values_have_none() {
+        assert_eq!(changes(&[], 1), []);
+        assert_eq!(changes(&[1.0, 2.0, 3.0, 9.0, 9.0], 1), []);
+        assert_eq!(changes(&[2.0; 40], 1), []);
+    }
+
+    /// Of 1,000 series each.
+    fn share(of: impl Fn(u64) -> bool) -> f64 {
+        (1..=1000).filter(|seed| of(*seed)).count() as f64 / 1000.0
+    }
+
+    #[test]
+    fn a_series_without_changes_rarely_has_one() {
+        for n in [8, 20, 60] {
+            let false_ones = share(|seed| !changes(&series(&[(0.0, n)], 0.03, seed), 1).is_empty());
+            assert!(false_ones <= 0.02, "{n} values: {false_ones}");
+        }
+    }
+
+    #[test]
+    fn many_series_together_rarely_have_one() {
+        let of_40 = |seed: u64| (0..40).any(|i| !changes(&series(&[(0.0, 20)], 0.03, 40 * seed + i), 40).is_empty());
+        let false_ones = (1..=200).filter(|seed| of_40(*seed)).count();
+        assert!(false_ones <= 6, "of 200: {false_ones}");
+    }
+
+    #[test]
+    fn a_change_of_three_times_the_noise_is_found() {
+        let found = share(|seed| {
+            let found = changes(&series(&[(0.0, 10), (0.09, 10)], 0.03, seed), 1);
+            matches!(&found[..], [one] if one.at.abs_diff(10) <= 2)
+        });
+        assert!(found >= 0.95, "{found}");
+    }
+
+    #[test]
+    fn intervals_hold_where_the_place_is_found() {
+        let (mut held, mut all) = (0, 0);
+        for seed in 1..=1000 {
+            let found = changes(&series(&[(0.0, 12), (0.12, 12)], 0.03, seed), 1);
+            if let [one] = &found[..] {
+                all += 1;
+                held += u32::from(one.interval.0 <= 0.12 && 0.12 <= one.interval.1);
+            }
+        }
+        let share = f64::from(held) / f64::from(all);
+        assert!(all > 900 && (0.92..=0.97).contains(&share), "{share} of {all}");
+    }
+}

@@ -1,0 +1,137 @@
+//! `iotrail track`: the stored runs of one experiment, one after the other: where a figure changed its level, and with what.
+//!
+//! Exit status: 0 looked at, whatever came out; 1 what `--fail-on` names; 4 where too few runs are stored to tell.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::given::Stored;
+use iotrail_answer::compare::Metric;
+use iotrail_answer::history::{Change, FEWEST, Gathered, History};
+use iotrail_base::error::{Error, NOT_EVALUATED, Result};
+use iotrail_base::words::plural;
+use iotrail_report::terminal;
+use iotrail_store::{RunSummary, Store};
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "A run is one point: the mean of its repeats. Three runs before a change and three\n\
+                        after it are the least that can tell one.")]
+pub struct TrackArgs {
+    /// Experiment whose stored runs are looked at, as `iotrail list` names it
+    pub experiment: String,
+
+    /// Look at this metric; may be repeated (default: those that the experiment is compared on)
+    #[arg(long, value_name = "M", value_delimiter = ',')]
+    pub metric: Vec<Metric>,
+
+    /// Look only at cells with these parameters: arm=coop,depth=16
+    #[arg(long, value_name = "PARAM=VALUE", value_delimiter = ',', value_parser = parameter)]
+    pub at: Vec<(String, String)>,
+
+    /// Begin with this run
+    #[arg(long, value_name = "RUN")]
+    pub from: Option<i64>,
+
+    /// Tell no change smaller than this: 0.01 or 1%
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = super::compare::share)]
+    pub at_least: f64,
+
+    /// Exit 1 if the last change of any figure was to slower or faster, 4 if too few runs are stored
+    #[arg(long, value_enum, value_name = "CHANGE")]
+    pub fail_on: Option<FailOn>,
+
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    #[arg(long, value_name = "PATH")]
+    pub store: Option<PathBuf>,
+
+    /// Print every change of every figure, not the latest alone
+    #[arg(long, conflicts_with = "json")]
+    pub full: bool,
+
+    /// Print JSON on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    Slower,
+    Faster,
+    /// Slower or faster
+    Difference,
+}
+
+impl FailOn {
+    fn is_met(self, change: &Change) -> bool {
+        match self {
+            FailOn::Slower => change.is_worse,
+            FailOn::Faster => !change.is_worse,
+            FailOn::Difference => true,
+        }
+    }
+}
+
+fn parameter(text: &str) -> std::result::Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("a parameter and its value are asked for: depth=16")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+pub fn run(args: &TrackArgs) -> Result<u8> {
+    let store = Stored::new(args.store.as_deref()).all()?;
+    let history = history(args, &store)?;
+    if args.json {
+        terminal::print_json(&history)?;
+    } else {
+        terminal::show(&terminal::history(&history, args.full))?;
+    }
+    Ok(gate(args, &history))
+}
+
+fn history(args: &TrackArgs, store: &Store) -> Result<History> {
+    let list = store.list()?;
+    let is_asked = |r: &&RunSummary| r.experiment == args.experiment && args.from.is_none_or(|from| r.run >= from);
+    let mut gathered = Gathered::default();
+    for summary in list.iter().filter(is_asked) {
+        // One after the other: a history of any length takes the memory of one run.
+        if let Some(run) = store.load(summary.run)? {
+            gathered.add(&run, &summary.started, &args.metric, &args.at);
+        }
+    }
+    let history = gathered.history(&args.experiment, args.at_least);
+    if !history.series.is_empty() {
+        return Ok(history);
+    }
+    let mut names: Vec<&str> = list.iter().map(|r| r.experiment.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if !names.contains(&args.experiment.as_str()) {
+        let what = format!("no run of {} is stored in {}", args.experiment, store.path().display());
+        let remedy = match names.is_empty() {
+            true => format!("make some: iotrail run {}", args.experiment),
+            false => format!("stored are runs of {}", names.join(", ")),
+        };
+        return Err(Error::input(what, remedy));
+    }
+    Err(Error::input(
+        format!("no stored run of {} has such a figure", args.experiment),
+        "ask for another --metric, --at or --from: `iotrail report RUN --full` shows a run's cells",
+    ))
+}
+
+fn gate(args: &TrackArgs, history: &History) -> u8 {
+    let Some(asked) = args.fail_on else { return 0 };
+    let mut latest = history.series.iter().flat_map(|s| &s.changes).filter(|c| c.is_latest);
+    if latest.any(|c| asked.is_met(c)) {
+        return 1;
+    }
+    let most = history.series.iter().map(|s| s.points.len()).max().unwrap_or(0);
+    if most >= FEWEST {
+        return 0;
+    }
+    terminal::say(&format!(
+        "iotrail: cannot gate on a change: {} stored, and {FEWEST} are the least that can tell one; run the experiment again",
+        plural(most, "run")
+    ));
+    NOT_EVALUATED
+}
