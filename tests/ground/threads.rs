@@ -100,7 +100,8 @@ fn received_beside(run: &mut Run, busy: &[&str]) -> Result<()> {
             std::thread::Builder::new().name((*name).into()).spawn_scoped(scope, busy)?;
         }
         if !busy.is_empty() {
-            // Some schedulers let whoever has slept go first: not one that has a smaller share than the others.
+            // Whoever has slept may go first: not one whose policy interrupts nobody, and whose share is smaller than the others'.
+            interrupts_nobody()?;
             nice(10)?;
         }
         let received = (1..=count).try_for_each(|number| -> Result<()> {
@@ -183,6 +184,15 @@ fn reaped_by_a_child(run: &mut Run) -> Result<()> {
 }
 
 /// Of this thread: a higher value takes no privileges.
+/// SCHED_BATCH: woken, this thread waits until the others' turn is over.
+fn interrupts_nobody() -> Result<()> {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the struct outlives the call; 0 is the calling thread.
+    let failed = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &priority) };
+    ensure!(failed == 0, std::io::Error::last_os_error());
+    Ok(())
+}
+
 fn nice(value: libc::c_int) -> Result<()> {
     // SAFETY: plain numbers; 0 is the calling thread.
     let failed = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, value) };
