@@ -94,6 +94,7 @@ bench: build
 	sh benches/network.sh $(BIN)
 	$(CARGO) build --release --locked --example stored
 	sh benches/report.sh $(BIN) target/release/examples/stored
+	sh benches/exports.sh $(BIN) target/release/examples/stored
 
 # Its debug symbols go apart, where gdb and perf look for them.
 install: PACKAGES += binutils

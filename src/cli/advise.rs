@@ -21,7 +21,7 @@ use crate::experiment::advise::candidates::{NOW, Placement, of_program};
 use crate::experiment::advise::objective;
 use crate::experiment::advise::subject::{SEARCH, Subject};
 use crate::experiment::execute::{Outcome, Started, nothing_to_resume, resume, start};
-use crate::experiment::given::Given;
+use crate::experiment::given::{Given, value};
 use crate::experiment::load::Kind;
 use crate::experiment::plan::Plan;
 use crate::experiment::precheck;
@@ -268,6 +268,27 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
     let always = [if is_program { Metric::Elapsed } else { Metric::LatencyP99 }, cpu];
     let (search, metrics) = searched_for(&own.search, &usual, &names, &always, cpu)?;
     Ok(Subject::new(kind, load, proposed, SearchRecord { left_out, ..search }, metrics))
+}
+
+/// `[load]` as the options have it.
+fn as_given(kind: Kind, given: &[Given]) -> Result<Table> {
+    let mut load = Table::new();
+    for Given { name, values } in given.iter().filter(|g| g.name != "trace") {
+        for text in values {
+            load.insert(name.clone(), value(kind, name, text)?);
+        }
+    }
+    Ok(load)
+}
+
+/// How long a measurement takes, where nothing is said.
+fn takes(load: &mut Table, runtime: &str, warmup: &str) {
+    if !load.contains_key("runtime") && !load.contains_key("count") {
+        load.insert("runtime".into(), runtime.into());
+    }
+    if !load.contains_key("warmup") {
+        load.insert("warmup".into(), warmup.into());
+    }
 }
 
 /// What is searched for, without its candidates, and the metrics that are compared. `own`: the program's; `cpu`: what that means here.

@@ -86,7 +86,7 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
             engine: "io_uring".into(),
             rw: "randread".into(),
             bs: 4096,
-            depth: 16,
+            depth: load.storage().map_or(16, |spec| spec.depth),
             batch: 1,
             jobs: 1,
             cpus_requested: Some("non-irq".into()),

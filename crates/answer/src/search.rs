@@ -13,7 +13,7 @@ use iotrail_stats::search::{Better, Options, Reason, Search};
 const ALPHA: f64 = 0.05;
 /// Candidates within this of the leader are as good, and a confirmed advantage has to be larger than half of it.
 pub const MATTERS: f64 = 0.02;
-/// Where candidates may be better than what there is by more than this, nothing is told so far.
+/// Where candidates may be better than what there is by more than this, the answer is still open.
 pub const TOLD: f64 = 0.1;
 /// Of the measurements that a constraint is held against: so many have to break it, and no fewer than this.
 const BROKEN: usize = 3;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::files::{self, ROOT};
+use super::procfs::ticks_to_ns;
 use iotrail_base::error::{Error, Result};
 
 const CPU: &str = "sys/devices/system/cpu";
@@ -166,9 +167,8 @@ fn parse_steal(stat: &str) -> Option<Vec<Steal>> {
     for line in stat.lines() {
         let mut words = line.split_whitespace();
         let Some(cpu) = words.next().and_then(|w| w.strip_prefix("cpu")).and_then(|n| n.parse().ok()) else { continue };
-        // user nice system idle iowait irq softirq steal; guest and guest_nice are contained in user and nice.
-        let ticks: Vec<u64> = words.take(8).map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
-        all.push(Steal { cpu, steal_ticks: *ticks.get(7)?, total_ticks: ticks.iter().sum() });
+        let ticks = ticks(words)?;
+        all.push(Steal { cpu, steal_ticks: ticks[7], total_ticks: ticks.iter().sum() });
     }
     if all.is_empty() { None } else { Some(all) }
 }
@@ -180,14 +180,14 @@ pub fn busy_ns() -> Option<u64> {
 
 fn parse_busy(stat: &str) -> Option<u64> {
     let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Vec<u64> = all.split_whitespace().take(8).map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
-    // user nice system idle iowait irq softirq steal
-    let [user, nice, system, _, _, irq, softirq, _] = ticks.try_into().ok()?;
-    Some((user + nice + system + irq + softirq) * TICK_NS)
+    let [user, nice, system, _, _, irq, softirq, _] = ticks(all.split_whitespace())?;
+    Some(ticks_to_ns(user + nice + system + irq + softirq))
 }
 
-/// USER_HZ is 100 everywhere.
-const TICK_NS: u64 = 10_000_000;
+/// user nice system idle iowait irq softirq steal; guest and guest_nice are contained in user and nice.
+fn ticks<'a>(words: impl Iterator<Item = &'a str>) -> Option<[u64; 8]> {
+    words.take(8).map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?.try_into().ok()
+}
 
 #[cfg(test)]
 mod tests {

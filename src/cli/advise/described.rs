@@ -2,11 +2,10 @@
 
 use toml::Table;
 
-use super::AdviseArgs;
+use super::{AdviseArgs, as_given, takes};
 use crate::experiment::advise::candidates::{Placement, Proposed};
 use crate::experiment::advise::storage::{Around, of_load};
 use crate::experiment::cell::target_of;
-use crate::experiment::given::{Given, value};
 use crate::experiment::load::{Kind, Load};
 use crate::experiment::plan::absolute;
 use iotrail_base::error::{Error, Result};
@@ -27,22 +26,11 @@ pub(super) fn load(args: &AdviseArgs) -> Result<Table> {
             "name a program (-- CMD), a file (--file PATH), or no-ops (--rw nop)",
         ));
     }
-    let mut load = Table::new();
-    for Given { name, values } in args.given.iter().filter(|g| g.name != "trace") {
-        for text in values {
-            load.insert(name.clone(), value(Kind::Storage, name, text)?);
-        }
-    }
+    let mut load = as_given(Kind::Storage, &args.given)?;
     if let Some(file) = &args.load.file {
         load.insert("file".into(), absolute(file)?.display().to_string().into());
     }
-    let ends = load.contains_key("runtime") || load.contains_key("count");
-    if !ends {
-        load.insert("runtime".into(), RUNTIME.into());
-    }
-    if !load.contains_key("warmup") {
-        load.insert("warmup".into(), WARMUP.into());
-    }
+    takes(&mut load, RUNTIME, WARMUP);
     Ok(load)
 }
 

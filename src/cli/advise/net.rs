@@ -1,13 +1,12 @@
 //! `iotrail advise net`: the best legal configuration of our own server for a described load.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use toml::Table;
 
-use super::{SearchArgs, searched_for};
+use super::{SearchArgs, as_given, searched_for, takes};
 use crate::cli::on_the_command_line;
 use crate::experiment::advise::net::of_net;
 use crate::experiment::advise::subject::Subject;
-use crate::experiment::given::{Given, value};
+use crate::experiment::given::Given;
 use crate::experiment::load::{Kind, Load};
 use iotrail_answer::compare::Metric;
 use iotrail_base::error::{Error, Result};
@@ -54,24 +53,14 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn subject(args: &NetArgs) -> Result<Subject> {
-    let mut load = Table::new();
-    for Given { name, values } in args.given.iter().filter(|g| g.name != "trace") {
-        for text in values {
-            load.insert(name.clone(), value(Kind::Net, name, text)?);
-        }
-    }
+    let mut load = as_given(Kind::Net, &args.given)?;
     let base = NetOptions::from_table(load.clone())
         .map_err(|e| Error::input(e.message().to_owned(), "see `iotrail advise net --help`"))?;
     let online = iotrail_host::cpu::online()?;
     // What there is now has to be able to run: everything is compared with it.
     Load::Net(base.clone()).check(None, &online)?;
     let (proposed, left_out) = of_net(&base, &load, &online);
-    if !load.contains_key("runtime") && !load.contains_key("count") {
-        load.insert("runtime".into(), RUNTIME.into());
-    }
-    if !load.contains_key("warmup") {
-        load.insert("warmup".into(), WARMUP.into());
-    }
+    takes(&mut load, RUNTIME, WARMUP);
     let always = [Metric::Iops, Metric::LatencyP99, Metric::CpuPerIo];
     let (search, metrics) = searched_for(&args.search, "iops", &[], &always, Metric::CpuPerIo)?;
     Ok(Subject::new(Kind::Net, load, proposed, SearchRecord { left_out, ..search }, metrics))

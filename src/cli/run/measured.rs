@@ -187,8 +187,8 @@ fn printed<'a>(record: &'a RunRecord, judged: &'a [Judged]) -> Printed<'a> {
 }
 
 /// A run of the store as `run --json` has printed it.
-pub fn to_json(record: &RunRecord, store: &Store) -> Result<String> {
-    let record = RunRecord { comparisons: compared(record, store)?, ..record.clone() };
+pub fn to_json(mut record: RunRecord, store: &Store) -> Result<String> {
+    record.comparisons = compared(&record, store)?;
     serde_json::to_string_pretty(&to_print(&record, &judge(&record))?).map_err(not_json)
 }
 

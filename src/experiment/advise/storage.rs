@@ -8,7 +8,7 @@ use crate::experiment::load::{Kind, Load};
 use crate::experiment::plan::Refusal;
 use iotrail_base::error;
 use iotrail_base::words::plural;
-use iotrail_host::settings::{Conditions, Queue};
+use iotrail_host::settings::{Conditions, MOST_REQUESTS, Queue};
 use iotrail_load::cpus;
 use iotrail_load::engine::capabilities::{Nop, TargetKind};
 use iotrail_load::options::{EngineKind, LoadOptions, Rw, Wait};
@@ -17,8 +17,6 @@ use iotrail_schema::search_record::{Effort, LeftOut};
 
 /// Threads that a load of one I/O each may have.
 const THREADS: u32 = 64;
-/// The kernel takes no more requests for a queue.
-const MOST_REQUESTS: u32 = 2048;
 /// The shortest idle time of an SQPOLL thread, milliseconds.
 const IDLE_MS: u32 = 1;
 

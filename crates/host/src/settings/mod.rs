@@ -31,7 +31,7 @@ mod test;
 pub use change::{Change, Undone};
 pub use conditions::{Conditions, CpuList, Quota};
 pub use left::{Item, Restored, notice, restore};
-pub use queue::Queue;
+pub use queue::{MOST_REQUESTS, Queue};
 
 use crate::block;
 use conditions::Setting;

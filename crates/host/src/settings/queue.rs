@@ -15,7 +15,7 @@ use iotrail_schema::measurement::Target;
 
 /// What the kernel makes of less (BLKDEV_MIN_RQ), and the most that a scheduler takes (MAX_SCHED_RQ).
 const LEAST_REQUESTS: u32 = 4;
-const MOST_REQUESTS: u32 = 2048;
+pub const MOST_REQUESTS: u32 = 2048;
 
 /// Since Linux 5.16 (a614dd228035) a queue is polled or not as its driver has it, and writes to the file change nothing.
 const IO_POLL_FIXED: (u32, u32, u32) = (5, 16, 0);
