@@ -28,6 +28,7 @@ pub mod lab;
 pub mod list;
 pub mod manual;
 pub mod net;
+mod page_file;
 mod profile;
 mod program;
 pub mod report;

@@ -1,20 +1,18 @@
 //! `iotrail report`: a run that is stored, or was printed as JSON, to look at: one HTML page, or the terminal's screen.
 
 use std::cell::RefCell;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::compare::of_sides;
 use super::given::{Document, Stored};
+use super::page_file;
 use super::run::measured::{again, compared, show};
 use crate::experiment::builtin;
 use iotrail_answer::command;
 use iotrail_answer::compare::metrics;
-use iotrail_base::error::{Error, Result};
-use iotrail_base::interrupt;
-use iotrail_base::output::{self, Existing, Reserved};
+use iotrail_base::error::Result;
 use iotrail_report::html::{self, Against, Source};
 use iotrail_report::terminal::{self, View};
 use iotrail_schema::comparison::EQUIVALENT_WITHIN;
@@ -66,7 +64,7 @@ struct Named {
 
 pub fn run(args: &ReportArgs) -> Result<u8> {
     // A page that can't be written is found out before it is made.
-    let output = args.output.as_deref().map(|path| reserve(path, args.force)).transpose()?;
+    let output = args.output.as_deref().map(|path| page_file::reserve(path, args.force)).transpose()?;
     let mut stored = Stored::new(args.store.as_deref());
     let names = std::iter::once(&args.run).chain(&args.against);
     let mut runs = names.map(|name| read(name, &mut stored)).collect::<Result<Vec<_>>>()?;
@@ -90,11 +88,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
         _ => None,
     };
     let page = page(&runs, against.as_ref(), stored.opened())?;
-    let shown = output::shown(output.path());
-    let is_stdout = write(output, &page)?;
-    if !is_stdout {
-        terminal::say(&format!("report: {shown}"));
-    }
+    page_file::write(output, &page)?;
     Ok(0)
 }
 
@@ -151,29 +145,4 @@ fn page(runs: &[Named], against: Option<&Compared>, store: Option<&Store>) -> Re
     let against = against.map(|(comparisons, left_over)| Against { comparisons, left_over });
     let page = html::page(&sources, against.as_ref());
     failed.into_inner().map_or(page, Err)
-}
-
-/// A page is made again at any time; what is none of ours is kept, unless it is to be replaced.
-fn reserve(path: &Path, force: bool) -> Result<Reserved> {
-    let is_file = path.is_file();
-    let is_ours = is_file && html::is_page(path);
-    if is_file && !is_ours && !force && !output::is_descriptor(path) {
-        return Err(Error::input(
-            format!("{} is there, and is no report of iotrail's", path.display()),
-            "give another name with -o, or --force to replace it",
-        ));
-    }
-    let reserved = Reserved::new(path, Existing::forced(force || is_ours), "-o")?;
-    // What is under way is taken away when a signal ends it.
-    interrupt::raise_flag()?;
-    Ok(reserved)
-}
-
-/// Whether it went to standard output.
-fn write(to: Reserved, page: &str) -> Result<bool> {
-    let mut out = to.open()?;
-    let (refused, is_stdout) = (out.refusal(), out.is_stdout());
-    out.write_all(page.as_bytes()).map_err(refused)?;
-    out.finish()?;
-    Ok(is_stdout)
 }

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::given::Stored;
+use super::page_file;
 use iotrail_answer::compare::Metric;
 use iotrail_answer::history::{Change, FEWEST, Gathered, History};
 use iotrail_base::error::{Error, NOT_EVALUATED, Result};
 use iotrail_base::words::plural;
-use iotrail_report::terminal;
+use iotrail_report::{html, terminal};
 use iotrail_store::{RunSummary, Store};
 
 #[derive(Debug, Clone, Args)]
@@ -44,6 +45,14 @@ pub struct TrackArgs {
     /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
+
+    /// Write one self-contained HTML page (default: print on the terminal)
+    #[arg(short, long, value_name = "PAGE.html", conflicts_with_all = ["json", "full"])]
+    pub output: Option<PathBuf>,
+
+    /// Replace an existing file that is not an iotrail report
+    #[arg(long, requires = "output")]
+    pub force: bool,
 
     /// Print every change of every figure, not the latest alone
     #[arg(long, conflicts_with = "json")]
@@ -78,12 +87,13 @@ fn parameter(text: &str) -> std::result::Result<(String, String), String> {
 }
 
 pub fn run(args: &TrackArgs) -> Result<u8> {
+    let output = args.output.as_deref().map(|path| page_file::reserve(path, args.force)).transpose()?;
     let store = Stored::new(args.store.as_deref()).all()?;
     let history = history(args, &store)?;
-    if args.json {
-        terminal::print_json(&history)?;
-    } else {
-        terminal::show(&terminal::history(&history, args.full))?;
+    match output {
+        Some(output) => page_file::write(output, &html::history(&history)?)?,
+        None if args.json => terminal::print_json(&history)?,
+        None => terminal::show(&terminal::history(&history, args.full))?,
     }
     Ok(gate(args, &history))
 }

@@ -176,6 +176,7 @@ fn complete() -> End {
         "Report",
         "RunRecord",
         "Comparison",
+        "History",
         "Header",
         "Explained",
     ] {

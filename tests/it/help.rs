@@ -59,7 +59,7 @@ fn options() -> End {
         ("check", "--file --help --json --verbose"),
         ("compare", "--equivalent-within --fail-on --full --help --json --metric --store"),
         ("list", "--help --json --salvage --store"),
-        ("track", "--at --at-least --fail-on --from --full --help --json --metric --store"),
+        ("track", "--at --at-least --fail-on --force --from --full --help --json --metric --output --store"),
         ("report", "--force --full --help --json --output --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --help --json --opcode --ring --slowest"),

@@ -33,6 +33,11 @@ fn found() -> End {
             && text.contains("think_ns 0 → 200000"),
         "{text}"
     );
+    track(&["-o", "history.html"]).ok();
+    let page = std::fs::read_to_string(place.path().join("history.html")).expect("the page");
+    let circles = page.matches("<circle").count();
+    assert!(page.contains("since run 6") && page.contains("think_ns 0 → 200000"), "{page}");
+    assert_eq!(circles, 1 + 10, "the change, and each run");
     for (more, status, said) in [
         (&["--fail-on", "slower"][..], 1, ""),
         (&["--fail-on", "faster"], 0, ""),

@@ -3,8 +3,12 @@
 //! A run is one point: the geometric mean of its repeats, those left out that measured another load than was asked for. What a run's
 //! repeats agree on says nothing of how runs differ, so levels are told by runs alone.
 
+mod said;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
+
+pub use self::said::{day, with};
 
 use crate::comparable::ANOTHER_LOAD;
 use crate::compare::{Metric, changed, metrics};
@@ -29,6 +33,7 @@ pub struct Gathered {
 struct Points {
     metric: Metric,
     hostname: String,
+    quick: bool,
     at: Map<String, Value>,
     /// Place among the runs, and logarithm of the value.
     values: Vec<(usize, f64)>,
@@ -72,6 +77,8 @@ pub struct Series {
     pub metric: String,
     /// The host that measured.
     pub hostname: String,
+    /// Of the experiment's quick form, whose figures are others than the full form's.
+    pub quick: bool,
     /// The cell's parameters.
     pub at: Map<String, Value>,
     /// One for each run that has a figure.
@@ -142,16 +149,16 @@ impl Gathered {
                 let values: Vec<f64> = of_host.filter_map(|m| metric.of(m)).filter(|x| *x > 0.0).map(f64::ln).collect();
                 if !values.is_empty() {
                     let mean = values.iter().sum::<f64>() / values.len() as f64;
-                    self.points(metric, host, &cell.params).values.push((place, mean));
+                    self.points(metric, host, run.quick, &cell.params).values.push((place, mean));
                 }
             }
         }
     }
 
-    fn points(&mut self, metric: Metric, hostname: &str, at: &Map<String, Value>) -> &mut Points {
-        let is_it = |p: &Points| p.metric == metric && p.hostname == hostname && p.at == *at;
+    fn points(&mut self, metric: Metric, hostname: &str, quick: bool, at: &Map<String, Value>) -> &mut Points {
+        let is_it = |p: &Points| p.metric == metric && p.hostname == hostname && p.quick == quick && p.at == *at;
         let i = self.series.iter().position(is_it).unwrap_or_else(|| {
-            self.series.push(Points { metric, hostname: hostname.to_owned(), at: at.clone(), values: vec![] });
+            self.series.push(Points { metric, hostname: hostname.to_owned(), quick, at: at.clone(), values: vec![] });
             self.series.len() - 1
         });
         &mut self.series[i]
@@ -196,6 +203,7 @@ impl Gathered {
         Series {
             metric: points.metric.name().to_owned(),
             hostname: points.hostname.clone(),
+            quick: points.quick,
             at: points.at.clone(),
             points: points.values.iter().map(|(i, x)| Point { run: self.runs[*i].0.run, value: x.exp() }).collect(),
             changes: told.collect(),
@@ -258,6 +266,15 @@ mod tests {
         let history = gathered(level(1, 6, "6.18.2", 1000.0).chain(elsewhere)).history("e", 0.01);
         assert_eq!(history.series.len(), 2);
         assert!(history.series.iter().all(|s| s.changes.is_empty() && s.points.len() == 6), "{history:?}");
+    }
+
+    #[test]
+    fn the_quick_form_has_a_series_of_its_own() {
+        let quick = level(7, 6, "6.18.2", 500.0).map(|run| RunRecord { quick: true, ..run });
+        let history = gathered(level(1, 6, "6.18.2", 1000.0).chain(quick)).history("e", 0.01);
+        let at: Vec<String> = history.series.iter().map(|s| history.at(s)).collect();
+        assert!(history.series.iter().all(|s| s.changes.is_empty()), "{history:?}");
+        assert!(at[0].ends_with("full form") && at[1].ends_with("quick form"), "{at:?}");
     }
 
     #[test]

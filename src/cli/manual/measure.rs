@@ -232,6 +232,7 @@ pub const TRACK: Page = Page {
         ("iotrail track coop", "Tell the latest changes of every figure."),
         ("iotrail track coop --metric latency_p99 --at arm=coop_taskrun", "Look at one figure of one arm."),
         ("iotrail track nightly --fail-on slower", "Fail a pipeline whose last change was for the worse."),
+        ("iotrail track coop -o history.html", "Draw every figure run by run, on one page."),
         ("iotrail track coop --json >history.json", "Write every point and every change."),
     ],
     exit: &[

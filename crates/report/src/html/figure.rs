@@ -84,6 +84,8 @@ pub enum Kind {
     /// Lines through many points.
     Curves,
     Points,
+    /// Points of one chart, one level after the other, each with its mean.
+    Course,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `view` | the runs as figures take them: cells, groups, those that the answer is about |
 //! | `figure`, `figures/` | tables, and what of them is drawn |
+//! | `history` | the page of `track`: one experiment's runs over time |
 //! | `draw/` | figures as SVG |
 //! | `paths` | the colour of each delivery path |
 //! | `words` | what is said of a run: the answer, its machine, its losses |
@@ -17,6 +18,7 @@
 mod draw;
 mod figure;
 mod figures;
+mod history;
 mod paths;
 mod safe;
 mod view;
@@ -55,6 +57,12 @@ pub struct Against<'a> {
     pub left_over: &'a [String],
 }
 
+pub use self::history::page as history;
+
+fn unfit(e: Box<dyn std::error::Error + Send + Sync>) -> Error {
+    Error::machine("cannot write the page", "report this with the command").because(e)
+}
+
 /// The first bytes of every page: what tells one from another program's file.
 pub const MARK: &str = "<!DOCTYPE html>\n<!-- iotrail report -->\n";
 
@@ -79,6 +87,7 @@ struct Page<'a> {
     runs: Vec<About>,
     /// One where all runs have the same.
     questions: Vec<&'a str>,
+    between_title: &'static str,
     between: Vec<Sentence>,
     glance: Vec<Tally>,
     left_over: &'a [String],
@@ -118,9 +127,6 @@ struct DataCell<'a> {
 
 /// One run, or two beside each other.
 pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<String> {
-    let unfit = |e: Box<dyn std::error::Error + Send + Sync>| {
-        Error::machine("cannot write the page", "report this with the command").because(e)
-    };
     let view = View::new(sources);
     // Of two runs it is one against the other that is compared; what their own arms do may not be known.
     let has_head = |s: &&Source<'_>| s.record.done() > 0 && (against.is_none() || !s.record.comparisons.is_empty());
@@ -161,6 +167,7 @@ pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<Str
         data: &data,
         runs: sources.iter().zip(&heads).map(|(s, head)| About::new(s, head.as_ref())).collect(),
         questions: words::questions(sources),
+        between_title: "The second run against the first",
         between,
         glance,
         left_over: against.map_or(&[], |a| a.left_over),

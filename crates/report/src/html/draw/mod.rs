@@ -32,7 +32,7 @@ pub fn figure(figure: &Figure) -> Vec<Drawn> {
         let mut out = Markup::default();
         let class = match panel.kind {
             Kind::Curves => "plot plane",
-            Kind::Points => "plot plane flat",
+            Kind::Points | Kind::Course => "plot plane flat",
             Kind::Levels | Kind::Ratios | Kind::Dots | Kind::Bars => "plot lines",
         };
         out.open(
@@ -42,6 +42,7 @@ pub fn figure(figure: &Figure) -> Vec<Drawn> {
         match panel.kind {
             Kind::Curves => plane::curves(&mut out, figure, panel, &alike),
             Kind::Points => plane::points(&mut out, figure, panel, &alike),
+            Kind::Course => plane::course(&mut out, figure, panel),
             Kind::Levels | Kind::Ratios | Kind::Dots | Kind::Bars => lines::draw(&mut out, figure, panel, &alike),
         }
         out.close("div");

@@ -1,5 +1,5 @@
 //! Two axes of numbers: curves of latency, and points. Where there are more than two series each has a small chart of its own, so that none
-//! lies on another; curves have the first one's behind them, to be compared with.
+//! lies on another; curves have the first one's behind them, to be compared with. A course has its levels in one chart, one after the other.
 
 use super::markup::{Markup, Percent};
 use super::{Scale, extent};
@@ -82,19 +82,55 @@ pub fn points(out: &mut Markup, figure: &Figure, panel: &Panel, alike: &[&Panel]
     out.open("div", &[("class", &"charts")]);
     for series in &panel.series {
         framed(out, name(series), FLAT, &x, &ticks, |out| {
-            let class = format!("point {}", series.class);
-            for row in &series.rows {
-                let (Some(a), Some(b)) = (figure.number(*row, panel.x_column), figure.number(*row, panel.y_column))
-                else {
-                    continue;
-                };
-                let (cx, cy) = (Percent(x.of(a)), (down(y.of(b)) * 10.0).round() / 10.0);
-                out.empty("circle", &[("class", &class), ("data-row", row), ("cx", &cx), ("cy", &cy), ("r", &3.5)]);
-            }
+            let of = |(row, a, b)| (x.of(a), down(y.of(b)), row);
+            circles(out, series.class, placed(figure, panel, series).map(of));
         });
     }
     out.close("div");
     caption(out, panel);
+}
+
+/// Each series is a level: its points, and their geometric mean from its first to its last.
+pub fn course(out: &mut Markup, figure: &Figure, panel: &Panel) {
+    let x = Scale::new(&panel.x, extent(figure, &[panel], |p| vec![p.x_column]));
+    let y = Scale::new(&panel.y, extent(figure, &[panel], |p| vec![p.y_column]));
+    let down = |at: f64| SMALL * (1.0 - at / 100.0);
+    let ticks: Vec<(f64, String)> =
+        y.ticks.iter().filter(|t| !t.is_spare).map(|t| (down(t.at), t.text.clone())).collect();
+    out.open("div", &[("class", &"charts")]);
+    framed(out, "", SMALL, &x, &ticks, |out| {
+        for series in &panel.series {
+            let points: Vec<_> = placed(figure, panel, series).collect();
+            if let ([(_, first, _), ..], [.., (_, last, _)]) = (&points[..], &points[..]) {
+                let mean = (points.iter().map(|(.., b)| b.ln()).sum::<f64>() / points.len() as f64).exp();
+                let at = (down(y.of(mean)) * 10.0).round() / 10.0;
+                let (x1, x2) = (Percent(x.of(*first)), Percent(x.of(*last)));
+                let class = format!("across {}", series.class);
+                out.empty("line", &[("class", &class), ("x1", &x1), ("x2", &x2), ("y1", &at), ("y2", &at)]);
+            }
+            circles(out, series.class, points.into_iter().map(|(row, a, b)| (x.of(a), down(y.of(b)), row)));
+        }
+    });
+    out.close("div");
+    caption(out, panel);
+}
+
+/// The rows of a series, with both numbers.
+fn placed<'a>(
+    figure: &'a Figure,
+    panel: &'a Panel,
+    series: &'a Series,
+) -> impl Iterator<Item = (usize, f64, f64)> + 'a {
+    let at = |row: &usize| Some((*row, figure.number(*row, panel.x_column)?, figure.number(*row, panel.y_column)?));
+    series.rows.iter().filter_map(at)
+}
+
+fn circles(out: &mut Markup, class: &str, points: impl Iterator<Item = Point>) {
+    let class = format!("point {class}");
+    for (x, y, row) in points {
+        let (cx, cy) = (Percent(x), (y * 10.0).round() / 10.0);
+        out.empty("circle", &[("class", &class), ("data-row", &row), ("cx", &cx), ("cy", &cy), ("r", &3.5)]);
+    }
 }
 
 fn name(series: &Series) -> &str {

@@ -12,6 +12,7 @@ mod repeats;
 
 use serde_json::Value;
 
+pub use self::levels::unit;
 use super::Against;
 use super::figure::{Column, Figure, Panel, Place, panels};
 use super::view::{Facet, View};

@@ -1,0 +1,69 @@
+//! What a history tells in words, the same in a terminal and on a page.
+
+use iotrail_base::words::{plural, three_digits};
+use iotrail_schema::run_record::value_text;
+
+use super::{Change, FEWEST, History, Series};
+use crate::compare::Metric;
+use crate::head::of_figure;
+
+impl History {
+    /// The latest change of each series that has one; `all`: every change.
+    pub fn shown(&self, all: bool) -> Vec<(&Series, &Change)> {
+        let each = self.series.iter().flat_map(|s| s.changes.iter().map(move |c| (s, c)));
+        each.filter(|(_, c)| all || c.is_latest).collect()
+    }
+
+    /// The worst of the latest changes; else that there is none, and among how many.
+    pub fn answer(&self) -> String {
+        let size = |c: &Change| c.ratio.ln().abs();
+        let latest = self.shown(false).into_iter();
+        let worst = latest.max_by(|(_, a), (_, b)| a.is_worse.cmp(&b.is_worse).then(size(a).total_cmp(&size(b))));
+        let Some((series, change)) = worst else { return self.unchanged() };
+        let by = match series.metric.parse::<Metric>() {
+            Ok(metric) => of_figure(metric, self.unit, change.ratio, change.ci95),
+            Err(_) => format!("×{} of {}", three_digits(change.ratio), series.metric),
+        };
+        let at = self.at(series);
+        let at = if at.is_empty() { at } else { format!(", at {at}") };
+        format!("{}: {by} since run {} of {}{at}", self.experiment, change.run, day(&change.started))
+    }
+
+    fn unchanged(&self) -> String {
+        let over = match &self.runs[..] {
+            [first, .., last] => format!("{} ({} to {})", plural(self.runs.len(), "run"), first.run, last.run),
+            one => plural(one.len(), "run"),
+        };
+        let most = self.series.iter().map(|s| s.points.len()).max().unwrap_or(0);
+        match most < FEWEST {
+            true => format!("{}: too few runs to tell a change: {over}, and {FEWEST} are the least", self.experiment),
+            false => format!("{}: no change of {} over {over}", self.experiment, plural(self.series.len(), "figure")),
+        }
+    }
+
+    /// Which series it is: `depth 16 · arm coop`; its host and its form where there are several.
+    pub fn at(&self, series: &Series) -> String {
+        let differs = |f: &dyn Fn(&Series) -> bool| self.series.iter().any(|s| f(s));
+        let host = differs(&|s| s.hostname != series.hostname).then(|| format!("host {}", series.hostname));
+        let form = differs(&|s| s.quick != series.quick).then(|| if series.quick { "quick form" } else { "full form" });
+        let params = series.at.iter().map(|(name, value)| format!("{name} {}", value_text(value)));
+        params.chain(host).chain(form.map(str::to_owned)).collect::<Vec<_>>().join(" · ")
+    }
+}
+
+/// What is another one in the first run of the new level, of changes that begin with the same run.
+pub fn with<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
+    // Their runs before may be different ones.
+    let mut with: Vec<&str> = changes.into_iter().flat_map(|c| &c.with).map(String::as_str).collect();
+    with.sort_unstable();
+    with.dedup();
+    match with.is_empty() {
+        true => "nothing that a run records: host, kernel, target and options are the same".into(),
+        false => with.join("; "),
+    }
+}
+
+/// `2026-03-01` of `2026-03-01 12:00:00`.
+pub fn day(started: &str) -> &str {
+    started.split(' ').next().unwrap_or(started)
+}

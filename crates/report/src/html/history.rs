@@ -1,0 +1,168 @@
+//! The page of `track`: the answer, every latest change beside 1, and each figure that changed, run by run.
+
+use askama::Template as _;
+use serde_json::json;
+
+use super::figure::{Axis, Column, Figure, Kind, Line, Panel, Place, Scale, Unit};
+use super::figures::unit;
+use super::words::Sentence;
+use super::{Data, Page, Shown, draw, safe, unfit};
+use iotrail_answer::compare::Metric;
+use iotrail_answer::history::{Change, History, Series, with};
+use iotrail_base::error::Result;
+use iotrail_base::words::so_many;
+
+/// More courses of unchanged figures are for `--json`.
+const UNCHANGED: usize = 60;
+
+pub fn page(h: &History) -> Result<String> {
+    let figures: Vec<Figure> = [changes(h), courses(h, true), courses(h, false)].into_iter().flatten().collect();
+    let shown = |place: Place| -> Vec<Shown<'_>> {
+        let all = figures.iter().enumerate().filter(|(_, f)| f.place == place);
+        all.map(|(index, figure)| Shown { index, figure, panels: draw::figure(figure) }).collect()
+    };
+    let name = format!("iotrail-track-{}", safe::file_name(&h.experiment));
+    let data = Data { name, parameters: &[], figures: &figures, cells: Vec::new() };
+    let data = safe::json(&data).map_err(|e| unfit(e.into()))?;
+    let script = include_str!("page.js");
+    let page = Page {
+        title: format!("{} over {}", h.experiment, so_many(h.runs.len() as u64, "run")),
+        answer: h.answer(),
+        policy: safe::policy(&[script]),
+        css: include_str!("page.css"),
+        script,
+        data: &data,
+        runs: Vec::new(),
+        questions: Vec::new(),
+        between_title: "What changed with it",
+        between: with_runs(h),
+        glance: Vec::new(),
+        left_over: &[],
+        first: shown(Place::First),
+        beside: Vec::new(),
+        open: shown(Place::Open),
+        folded: shown(Place::Folded),
+        cells: Vec::new(),
+        parameters: Vec::new(),
+        emulated: false,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    page.render().map_err(|e| unfit(e.into()))
+}
+
+/// For each run that a latest change begins with, what is another one in it; the latest first.
+fn with_runs(h: &History) -> Vec<Sentence> {
+    let shown = h.shown(false);
+    let mut runs: Vec<(i64, &str)> = shown.iter().map(|(_, c)| (c.run, c.started.as_str())).collect();
+    runs.sort_unstable();
+    runs.dedup();
+    let of = |(run, started): &(i64, &str)| {
+        let here: Vec<&Change> = shown.iter().filter(|(_, c)| c.run == *run).map(|(_, c)| *c).collect();
+        let figures = so_many(here.len() as u64, "figure");
+        Sentence::new(format!("Run {run} of {started}, {figures}: {}", with(here)))
+    };
+    let left_out = (h.left_out > 0).then(|| {
+        let n = so_many(h.left_out, "measurement");
+        Sentence::new(format!("{n} left out, which measured another load than was asked for"))
+    });
+    runs.iter().rev().map(of).chain(left_out).collect()
+}
+
+/// `p99, depth 16 · arm coop`.
+fn name(h: &History, series: &Series) -> String {
+    [series.metric.clone(), h.at(series)].into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+/// Every latest change as its ratio, with its interval.
+fn changes(h: &History) -> Option<Figure> {
+    let columns = [
+        ("metric", Unit::Text),
+        ("at", Unit::Text),
+        ("run", Unit::Number),
+        ("ratio", Unit::Ratio),
+        ("lo", Unit::Ratio),
+        ("hi", Unit::Ratio),
+        ("runs_before", Unit::Number),
+        ("runs_since", Unit::Number),
+    ];
+    let x = Axis::new("new level ÷ old level", Unit::Ratio, Scale::Log);
+    let mut panel = Panel::new("", Kind::Ratios, x, Axis::names(""));
+    (panel.x_column, panel.lo_column, panel.hi_column) = (Some(3), Some(4), Some(5));
+    let mut rows = Vec::new();
+    for (at, (series, c)) in h.shown(false).into_iter().enumerate() {
+        let (name, says) = (name(h, series), format!("since run {}", c.run));
+        panel.lines.push(Line { name, says, across: Vec::new() });
+        let (word, class) = if c.is_worse { ("slower", "bad") } else { ("faster", "good") };
+        panel.series(word, class).mark(at, at);
+        let [lo, hi] = c.ci95;
+        rows.push(vec![
+            json!(series.metric),
+            json!(h.at(series)),
+            json!(c.run),
+            json!(c.ratio),
+            json!(lo),
+            json!(hi),
+            json!(c.runs_before),
+            json!(c.runs_since),
+        ]);
+    }
+    (!rows.is_empty()).then(|| Figure {
+        id: "changes".into(),
+        title: "The latest change of each figure, with 95 % intervals".into(),
+        reads: "The new level over the old one; the interval is of the ratio, as though the run were known.".into(),
+        is_of_time: false,
+        place: Place::First,
+        columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),
+        cells: vec![None; rows.len()],
+        rows,
+        panels: vec![panel],
+    })
+}
+
+/// Each figure run by run, its levels with their means: those that changed, or the others.
+fn courses(h: &History, changed: bool) -> Option<Figure> {
+    let all: Vec<&Series> = h.series.iter().filter(|s| s.changes.is_empty() != changed).collect();
+    let most = if changed { all.len() } else { UNCHANGED };
+    let columns = ["metric", "at", "level"].map(|name| Column::new(name, Unit::Text)).into_iter();
+    let columns = columns.chain([Column::new("run", Unit::Number), Column::new("value", Unit::Number)]).collect();
+    let mut rows = Vec::new();
+    let mut panels = Vec::new();
+    for series in all.iter().take(most) {
+        let unit = series.metric.parse::<Metric>().map_or(Unit::Number, unit);
+        let axes = [Axis::new("run", Unit::Number, Scale::Linear), Axis::new(&series.metric, unit, Scale::Auto)];
+        let [x, y] = axes;
+        let mut panel = Panel::new(name(h, series), Kind::Course, x, y);
+        (panel.x_column, panel.y_column) = (Some(3), Some(4));
+        for p in &series.points {
+            let (level, class) = level(series, p.run);
+            panel.series(&level, class).mark(rows.len(), 0);
+            rows.push(vec![json!(series.metric), json!(h.at(series)), json!(level), json!(p.run), json!(p.value)]);
+        }
+        panels.push(panel);
+    }
+    let (id, title) = match changed {
+        true => ("courses", "Run by run: what changed".to_owned()),
+        false if all.len() > most => ("unchanged", format!("Run by run: {most} of {} that did not change", all.len())),
+        false => ("unchanged", "Run by run: what did not change".to_owned()),
+    };
+    (!panels.is_empty()).then(|| Figure {
+        id: id.into(),
+        title,
+        reads: "A point is a run: the geometric mean of its repeats. A line is the mean of a level.".into(),
+        is_of_time: false,
+        place: if changed { Place::Open } else { Place::Folded },
+        columns,
+        cells: vec![None; rows.len()],
+        rows,
+        panels,
+    })
+}
+
+/// The level that a run belongs to, and its look: that of the change which it begins with.
+fn level(series: &Series, run: i64) -> (String, &'static str) {
+    let begun = series.changes.iter().rev().find(|c| c.run <= run);
+    begun.map_or_else(
+        || ("at first".to_owned(), "base"),
+        |c| (format!("since run {}", c.run), if c.is_worse { "bad" } else { "good" }),
+    )
+}
