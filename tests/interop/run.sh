@@ -3,11 +3,11 @@
 # its check is left out. Nothing is installed on this machine: Python's packages go into a virtual environment, and Debian's are
 # unpacked, below target/interop.
 #
-#   tests/interop/run.sh BINARY [tables|latencies|scrapes|lake ...]      as root: the probes are part of it
+#   tests/interop/run.sh BINARY [tables|latencies|scrapes|lake|track ...]      as root: the probes are part of it
 set -eu
 binary=$(realpath "$1")
 shift
-[ $# -gt 0 ] || set -- tables latencies scrapes lake
+[ $# -gt 0 ] || set -- tables latencies scrapes lake track
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(cd "$here/../.." && pwd)/target/interop
 mkdir -p "$work"
@@ -16,7 +16,7 @@ cd "$work"
 if [ ! -x venv/bin/python ]; then
     python3 -m venv venv 2>/dev/null || { echo "not installed: python3 with venv (apt-get install python3-venv)"; exit 1; }
 fi
-for package in duckdb chdb pyspark fio-plot hdrhistogram setuptools; do
+for package in duckdb chdb pyspark fio-plot hdrhistogram setuptools apache-otava; do
     # One that cannot be had is told by the check that wants it.
     venv/bin/pip show -q "$package" 2>/dev/null || venv/bin/pip install -q "$package" 2>/dev/null || echo "cannot be had: $package"
 done
