@@ -43,9 +43,10 @@ impl History {
 
     /// Which series it is: `depth 16 · arm coop`; its host and its form where there are several.
     pub fn at(&self, series: &Series) -> String {
-        let differs = |f: &dyn Fn(&Series) -> bool| self.series.iter().any(|s| f(s));
+        let differs = |f: &dyn Fn(&Series) -> bool| self.series.iter().any(f);
         let host = differs(&|s| s.hostname != series.hostname).then(|| format!("host {}", series.hostname));
-        let form = differs(&|s| s.quick != series.quick).then(|| if series.quick { "quick form" } else { "full form" });
+        let form =
+            differs(&|s| s.quick != series.quick).then_some(if series.quick { "quick form" } else { "full form" });
         let params = series.at.iter().map(|(name, value)| format!("{name} {}", value_text(value)));
         params.chain(host).chain(form.map(str::to_owned)).collect::<Vec<_>>().join(" · ")
     }
