@@ -4,15 +4,16 @@
 # Spans unwatched and watched in turn; median of the ratios with its 95 % interval (sign test). fio from the page cache in batches of 8, fio
 # direct at depth 32, our own no-ops, and MariaDB and PostgreSQL where experiments/programs/setup.sh has laid out their data. As a watch goes
 # on by itself (light: after 2 s instead of 10, to save time), in its first seconds (first), with everything looked at all the time
-# (exact), and in windows of 10 ms a second (windows). Needs root. Some 7 minutes with 30 spans for each program and way.
+# (exact), and in windows of 10 ms a second (windows); and what each program of the probes takes (cost). Needs root. Some 7 minutes with 30 spans
+# for each program and way.
 #
-# usage: [MODES="light first exact windows"] [PROGRAMS="cached direct nop mariadb postgres"] programs.sh [IOTRAIL] [SPANS]
+# usage: [MODES="light first exact windows cost"] [PROGRAMS="cached direct nop mariadb postgres"] programs.sh [IOTRAIL] [SPANS]
 set -eu
 . "$(dirname "$0")/common.sh"
 iotrail=${1:-target/release/iotrail}
 spans=${2:-30}
 cpu=${CPU:-0}
-modes=${MODES:-light first exact windows}
+modes=${MODES:-light first exact windows cost}
 programs=${PROGRAMS:-cached direct nop mariadb postgres}
 data=/var/tmp/iotrail-programs
 
@@ -84,6 +85,18 @@ compared() { # name, process, seconds until the watch has settled, options
         printf "  %-48s %8.0f ns  %.3f times as much (95 %% interval %.3f to %.3f)\n", name, off, m, v[k], v[NR + 1 - k] }' "$dir/ratios"
 }
 
+# What each program of the probes takes of this process's operations, everything looked at: by the kernel's account, which leaves out the calls.
+each_probe() { # name, process
+    "$iotrail" trace -p "$2" --exact --cost --full >"$dir/trace" 2>/dev/null &
+    tracer=$!
+    sleep 10
+    kill -INT "$tracer"
+    wait "$tracer" || { cat "$dir/trace" >&2; exit 1; }
+    tracer=
+    echo "  $1:"
+    awk '/^ *probe +on +runs/ { on = 1 } on { print "    " $0 } on && /^ *all / { exit }' "$dir/trace"
+}
+
 watched() { # name, process
     for mode in $modes; do
         case $mode in
@@ -92,6 +105,7 @@ watched() { # name, process
         first) compared "$1" "$2" 2 ;;
         exact) compared "$1" "$2" 2 --exact ;;
         windows) compared "$1" "$2" 2 --windows 10ms/1s ;;
+        cost) each_probe "$1" "$2" ;;
         esac
     done
 }

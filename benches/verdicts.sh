@@ -6,15 +6,18 @@
 # Known   a load against itself with 1, 2, 5, 10 and 50 % of its own time of computing added: the verdict has to be right (slower; or
 #         equivalent, where less was added than the band of 5 %), or inconclusive. Never the wrong sign.
 # Same    equal arms with 32 pairs are to be called equivalent within 5 % in 4 of 5 runs, arms that differ by 10 % in one of 20 at most.
-# Apart   separate runs (three a side, or APART), 0.25 s each: how often equal sides fail a gate (`--fail-on slower`), and 20 % more time is found.
-#         Three find it in 19 of 20 gates where runs vary by 4.5 % or less, five where they vary by 6.5 %. What all runs of the section varied by
-#         stands beside it, and of it what pieces of a single process vary by: the latter is the machine, and no ring or buffer mapped anew.
+# Apart   separate runs (three a side, or APART) of 5 s, as `bench` makes them, or APART_RUNTIME: how often equal sides fail a gate
+#         (`--fail-on slower`), and 20 % more time is found. Three find it in 19 of 20 gates where runs vary by 4.5 % or less, five where they vary
+#         by 6.5 %. What all runs of the section varied by stands beside it, and what pieces of a single process vary by: the latter is the machine,
+#         and no ring or buffer mapped anew. Pieces that follow each other are alike: short runs vary more than long ones.
 # Coop    runs of `coop --quick` beside a neighbour that computes 0.3 s and reads 16 times 1 MiB in each second: the verdicts on the four cells
 #         that peek on the CPU without the disk's interrupt, where coop_taskrun is slower, and false differences of the 12 others. 3 to 5 minutes each.
 #
+# Search  searches of `advise` among the ring flags for a program whose time is not in its ring: how many answers claim an improvement. Some 20 s each.
+#
 # With DISTURB=1 a neighbour computes in bursts, 30 % of the time, on the CPU of the load. Some twenty minutes each way, without coop.
 #
-# usage: [ONLY="aa known same apart coop"] [APART=3] [COOP=4] verdicts.sh [IOTRAIL] [RUNS] [PAIRS]
+# usage: [ONLY="aa known same apart coop search"] [APART=3] [APART_RUNTIME=5s] [COOP=4] verdicts.sh [IOTRAIL] [RUNS] [PAIRS]
 set -eu
 . "$(dirname "$0")/common.sh"
 iotrail=$(realpath "${1:-target/release/iotrail}")
@@ -23,6 +26,7 @@ pairs=${3:-10}
 cpu=${CPU:-0}
 only=${ONLY:-aa known same apart}
 of_side=${APART:-3}
+apart_runtime=${APART_RUNTIME:-5s}
 
 dir=$(mktemp -d)
 neighbour=
@@ -146,28 +150,39 @@ spread() {
         END { mean = sum / NR; if (NR > 1) printf "%.1f", 100 * sqrt((squares - NR * mean * mean) / (NR - 1)) / mean }' "$@"
 }
 
-# Gates of separate runs, the sides in turns.
-gates() { # share that is added
-    ns=$(added_ns "$1")
-    for status in 0 1 2 3 4 127; do eval "of$status=0"; done
+# How one gate of these ended is counted by its exit status: 0, 1, 4, or another one.
+gate() { # what is counted, JSON files of a side, of the other
+    status=0
+    (cd "$dir" && "$iotrail" compare "$2" "$3" --metric cpu_per_io --fail-on slower) >/dev/null 2>"$dir/said" || status=$?
+    echo "$status" >>"$dir/$1"
+    if [ "$status" = 4 ]; then cat "$dir/said" >>"$dir/inconclusive"; fi
+}
+ended() { grep -c "^$2\$" "$dir/$1" || true; } # what was counted, exit status
+told() { # what was counted, what was added
+    echo "$(wc -l <"$dir/$1") gates of $of_side separate runs of $apart_runtime a side, $2 added, by CPU time: $(ended "$1" 1) failed, $(ended "$1" 0) passed, $(ended "$1" 4) could not be evaluated"
+}
+
+# Sides with nothing and with 20 % added, in turns; and each side against the same one of the gate before, which differs by the moment alone.
+gates() {
+    ns=$(added_ns 20)
     i=0
-    : >"$dir/costs"
+    : >"$dir/costs" >"$dir/found" >"$dir/false"
     while [ "$i" -lt "$gates" ]; do
         list_a= list_b= n=0
         while [ "$n" -lt "$of_side" ]; do
-            nops --warmup 20ms --runtime 250ms --think 0 >"$dir/a$n.json"
-            nops --warmup 20ms --runtime 250ms --think "$ns" >"$dir/b$n.json"
-            cost <"$dir/a$n.json" >>"$dir/costs"
-            list_a=${list_a:+$list_a,}a$n.json list_b=${list_b:+$list_b,}b$n.json n=$((n + 1))
+            nops --warmup 20ms --runtime "$apart_runtime" --think 0 >"$dir/a$i-$n.json"
+            nops --warmup 20ms --runtime "$apart_runtime" --think "$ns" >"$dir/b$i-$n.json"
+            cost <"$dir/a$i-$n.json" >>"$dir/costs"
+            list_a=${list_a:+$list_a,}a$i-$n.json list_b=${list_b:+$list_b,}b$i-$n.json n=$((n + 1))
         done
-        status=0
-        (cd "$dir" && "$iotrail" compare "$list_a" "$list_b" --metric cpu_per_io --fail-on slower) >/dev/null 2>"$dir/said" || status=$?
-        eval "of$status=\$((of$status + 1))"
-        if [ "$status" = 4 ]; then cat "$dir/said" >>"$dir/inconclusive"; fi
+        gate found "$list_a" "$list_b"
+        if [ $((i % 2)) = 1 ]; then
+            gate false "$before_a" "$list_a"
+            gate false "$before_b" "$list_b"
+        fi
+        before_a=$list_a before_b=$list_b
         i=$((i + 1))
     done
-    # shellcheck disable=SC2154
-    echo "$gates gates of $of_side separate runs a side, $1 % added, by CPU time: $of1 failed, $of0 passed, $of4 could not be evaluated; runs vary by $(spread "$dir/costs") %"
 }
 
 if is_asked apart; then
@@ -176,12 +191,14 @@ if is_asked apart; then
     nops --warmup 20ms --runtime 8s | tr -d ' \n' | sed 's/.*"throughput"://' |
         awk -F'[][]' '{ match($1, /[0-9]+/); each = substr($1, RSTART, RLENGTH); n = split($2, ios, ","); k = int(250000000 / each + 0.5); if (k < 1) k = 1
             for (i = 1; i + k - 1 <= n; i += k) { sum = 0; for (j = 0; j < k; j++) sum += ios[i + j]; print sum } }' >"$dir/pieces"
-    echo "pieces of one process vary by $(spread "$dir/pieces") % ($(wc -l <"$dir/pieces") pieces, IOPS)"
+    echo "pieces of 0.25 s of one process vary by $(spread "$dir/pieces") % ($(wc -l <"$dir/pieces") pieces, IOPS)"
     : >"$dir/inconclusive"
-    gates 0
-    check "$of1 <= $gates / 20"
-    gates 20
-    check "$of1 >= 0.95 * $gates"
+    gates
+    echo "runs of $apart_runtime vary by $(spread "$dir/costs") %"
+    told false "nothing"
+    check "$(ended false 1) <= $(wc -l <"$dir/false") / 20"
+    told found "20 %"
+    check "$(ended found 1) >= 0.95 * $(wc -l <"$dir/found")"
     said=$(grep -o '[0-9]* repeats ([^)]*) would show ±[0-9.]* %' "$dir/inconclusive" | awk '{ print $1 }' | median)
     [ -z "$said" ] || echo "those that could not be evaluated ask for $said repeats a side, in the median, to show 10 %"
 fi
@@ -215,5 +232,21 @@ if is_asked coop; then
     echo "coop: $found of $((4 * i)) peeking cells found slower; $false of $i runs called another difference"
     check "$found >= 0.95 * 4 * $i"
     check "$false <= $i / 20"
+fi
+# A ring that does one no-op, and then computing: whatever the flags are, it takes as long.
+if is_asked search; then
+    i=0 claimed=0
+    while [ "$i" -lt "$runs" ]; do
+        i=$((i + 1))
+        rm -f "$dir/search.db"
+        # shellcheck disable=SC2016
+        "$iotrail" advise --cpus "$cpu" --budget 12s --objective elapsed --store "$dir/search.db" --json -- \
+            sh -c '"$1" bench --rw nop --count 1 --warmup 0 --trace off >/dev/null && i=0 && while [ "$i" -lt 30000 ]; do i=$((i + 1)); done' sh "$iotrail" \
+            2>"$dir/said" >"$dir/search" || { cat "$dir/said" >&2; exit 1; }
+        answer=$(tr -d '\n' <"$dir/search" | grep -o '"answer": *"[^"]*"' | head -n 1)
+        case $answer in *'"stay as you are'* | *'"undecided'*) ;; *) claimed=$((claimed + 1)); echo "  claimed: $answer" ;; esac
+    done
+    echo "search: $claimed of $runs searches among equals claim an improvement"
+    check "$claimed <= $runs / 20"
 fi
 exit $failed
