@@ -11,11 +11,13 @@
 //! | `peek` | a glance at one, for completing a command line |
 //! | `write`, `read` | runs and measurements stored; and read back |
 //! | `refusal` | what SQLite says, in words |
+//! | `fleets` | which runs of which machines are one |
 //! | `salvage` | what can be read of a damaged store, copied |
 //! | `take_in` | runs of another store, copied |
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`.
 
+mod fleets;
 mod location;
 mod open;
 pub mod peek;

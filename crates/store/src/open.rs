@@ -44,7 +44,12 @@ impl Store {
         // Under the write lock nobody else stores; whoever waits for it finds the file gone and is refused by SQLite
         // (SQLITE_READONLY_DBMOVED).
         let empty = self.db.execute_batch("BEGIN IMMEDIATE").is_ok()
-            && self.db.query_row("SELECT count(*) FROM runs", [], |r| r.get::<_, i64>(0)).is_ok_and(|n| n == 0);
+            && self
+                .db
+                .query_row("SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM fleets)", [], |r| {
+                    r.get::<_, i64>(0)
+                })
+                .is_ok_and(|n| n == 0);
         if empty {
             take_back(&self.made);
         }

@@ -71,6 +71,10 @@ fn copy(old: &Connection, new: &mut Store) -> rusqlite::Result<Salvaged> {
     if has_table(old, "corruptions") {
         by_id(old, &tx, "corruptions")?;
     }
+    if has_table(old, "fleets") {
+        by_id(old, &tx, "fleets")?;
+        in_order(old, &tx, "fleet_nodes", "fleet, node")?;
+    }
     let mut lost = by_id(old, &tx, "measurements")?;
     let read = count("measurements")?;
     by_id(old, &tx, "histograms")?;
@@ -85,6 +89,8 @@ fn copy(old: &Connection, new: &mut Store) -> rusqlite::Result<Salvaged> {
              AND n.repeat <= measurements.repeat);
          DELETE FROM histograms WHERE measurement NOT IN (SELECT measurement FROM measurements);
          DELETE FROM corruptions WHERE run NOT IN (SELECT run FROM runs);
+         DELETE FROM fleet_nodes WHERE fleet NOT IN (SELECT fleet FROM fleets);
+         UPDATE fleet_nodes SET run = NULL WHERE run NOT IN (SELECT run FROM runs);
          DELETE FROM losses WHERE measurement NOT IN (SELECT measurement FROM measurements);
          UPDATE runs SET finished_unix_s = NULL WHERE kind = 'experiment' AND run NOT IN (SELECT run FROM corruptions) AND
            (SELECT count(*) FROM measurements m WHERE m.run = runs.run)
@@ -100,7 +106,7 @@ fn copy(old: &Connection, new: &mut Store) -> rusqlite::Result<Salvaged> {
     Ok(Salvaged { runs, measurements: measurements as u64, lost })
 }
 
-/// Stores of before version 3 have no table of corruptions.
+/// Stores of before version 3 have no table of corruptions, those of before version 4 none of fleets.
 fn has_table(db: &Connection, name: &str) -> bool {
     db.query_row("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1", [name], |_| Ok(())).is_ok()
 }

@@ -82,6 +82,26 @@ pub const MIGRATIONS: &[&str] = &["
         run              INTEGER PRIMARY KEY REFERENCES runs ON DELETE CASCADE,
         json             TEXT NOT NULL
     );
+", "
+    CREATE TABLE fleets (
+        fleet            INTEGER PRIMARY KEY AUTOINCREMENT,
+        name             TEXT NOT NULL,
+        experiment       TEXT NOT NULL,
+        started_unix_s   INTEGER NOT NULL,
+        finished_unix_s  INTEGER,
+        command          TEXT,
+        plan             TEXT NOT NULL
+    );
+    CREATE TABLE fleet_nodes (
+        fleet            INTEGER NOT NULL REFERENCES fleets ON DELETE CASCADE,
+        node             TEXT NOT NULL,
+        place            INTEGER NOT NULL,
+        run              INTEGER REFERENCES runs ON DELETE SET NULL,
+        state            TEXT NOT NULL,
+        said             TEXT,
+        PRIMARY KEY (fleet, node)
+    ) WITHOUT ROWID;
+    CREATE INDEX fleet_runs ON fleet_nodes (run);
 "];
 
 /// The version that this program reads and writes.

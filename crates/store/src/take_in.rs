@@ -5,12 +5,13 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 
 use super::Store;
+use super::fleets;
 use super::refusal::explain;
 use iotrail_base::error::Result;
 
 impl Store {
     /// Copies every run of the store `from`, with all that is stored of it; returns their numbers here, in their order there. Each run
-    /// comes whole or not at all; those before one that could not be copied stay.
+    /// comes whole or not at all; those before one that could not be copied stay. Fleets come last, where all runs did.
     ///
     /// Errors: one of the two cannot be used. A store that is not there has no runs.
     pub fn take_in(&mut self, from: &Path) -> Result<Vec<i64>> {
@@ -22,8 +23,8 @@ impl Store {
         self.db.execute("ATTACH DATABASE ?1 AS other", [from.display().to_string()]).map_err(fail)?;
         let mut runs = Vec::with_capacity(theirs.len());
         let mut copied = Ok(());
-        for run in theirs {
-            match copy(&mut self.db, run) {
+        for run in &theirs {
+            match copy(&mut self.db, *run) {
                 Ok(number) => runs.push(number),
                 Err(e) => {
                     copied = Err(explain(&self.path, e));
@@ -31,9 +32,19 @@ impl Store {
                 }
             }
         }
+        if copied.is_ok() {
+            let here = |run| theirs.iter().zip(&runs).find(|(there, _)| **there == run).map(|(_, here)| *here);
+            copied = copy_fleets(&mut self.db, here).map_err(|e| explain(&self.path, e));
+        }
         self.db.execute("DETACH DATABASE other", []).map_err(fail)?;
         copied.map(|()| runs)
     }
+}
+
+fn copy_fleets(db: &mut Connection, here: impl Fn(i64) -> Option<i64>) -> rusqlite::Result<()> {
+    let tx = db.transaction()?;
+    fleets::copy(&tx, here)?;
+    tx.commit()
 }
 
 fn copy(db: &mut Connection, run: i64) -> rusqlite::Result<i64> {
