@@ -153,6 +153,7 @@ fn text(page: &str) -> Option<&'static Page> {
         "iotrail-advise-net" => &network::ADVISE,
         "iotrail-compare" => &measure::COMPARE,
         "iotrail-track" => &measure::TRACK,
+        "iotrail-reproduce" => &measure::REPRODUCE,
         "iotrail-report" => &measure::REPORT,
         "iotrail-trace" => &watch::TRACE,
         "iotrail-top" => &watch::TOP,

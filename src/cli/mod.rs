@@ -32,6 +32,7 @@ mod page_file;
 mod profile;
 mod program;
 pub mod report;
+pub mod reproduce;
 pub mod restore;
 pub mod run;
 pub mod top;
@@ -85,6 +86,8 @@ enum Command {
     Compare(compare::CompareArgs),
     /// Tell where a figure changed over the stored runs of an experiment, and with what
     Track(track::TrackArgs),
+    /// Run a published study's experiments here, and set its figures beside ours
+    Reproduce(reproduce::ReproduceArgs),
     /// Show a stored run: its answer, everything (--full), or one HTML page (-o)
     Report(report::ReportArgs),
     /// Trace any program: where its I/O time goes, how completions come, what to change
@@ -158,6 +161,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Track(args) => track::run(args),
+        Command::Reproduce(args) => reproduce::run(args),
         Command::Report(args) => report::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),

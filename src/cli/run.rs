@@ -7,9 +7,9 @@
 mod across;
 pub(super) mod measured;
 pub(super) mod outline;
-mod progress;
+pub(super) mod progress;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::experiment::execute::{Outcome, nothing_to_resume, resume, start};
 use crate::experiment::file::Experiment;
@@ -93,8 +93,9 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         None if is_emulated => emulated::shorten(&mut experiment),
         None => {}
     }
-    let target = target(args, &experiment)?;
-    let mut plan = resolve(args, &experiment, &target)?;
+    let asked = Asked { file: args.file.as_deref(), size: args.size, quick: args.quick };
+    let target = target(&asked, &experiment)?;
+    let mut plan = resolve(&asked, &experiment, &target)?;
     if args.plan {
         outline::show(&plan, seed, args.json)?;
         return Ok(0);
@@ -182,26 +183,33 @@ fn again(args: &RunArgs) -> String {
     format!("{quick}{repeats}{}{size}{}", path("--file", &args.file), path("--store", &args.store))
 }
 
+/// What a plan takes of the command line.
+pub(super) struct Asked<'a> {
+    pub file: Option<&'a Path>,
+    pub size: Option<Bytes>,
+    pub quick: bool,
+}
+
 /// The file that the cells use: the one that is named, else the scratch file.
-fn target(args: &RunArgs, experiment: &Experiment) -> Result<Target> {
-    let scale = if args.quick { experiment.quick.as_ref().unwrap_or(&experiment.full) } else { &experiment.full };
+pub(super) fn target(asked: &Asked<'_>, experiment: &Experiment) -> Result<Target> {
+    let scale = if asked.quick { experiment.quick.as_ref().unwrap_or(&experiment.full) } else { &experiment.full };
     let target_use = target_use(experiment.kind, scale)?;
     if target_use == TargetUse::Nothing {
         return Ok(Target::default());
     }
-    let wanted = args.size.or(experiment.size).or_else(|| scale.largest_size()).unwrap_or(SIZE);
-    let named = scratch::named().filter(|_| args.file.is_none() && target_use == TargetUse::Reads);
-    match args.file.as_ref().or(named.as_ref()) {
+    let wanted = asked.size.or(experiment.size).or_else(|| scale.largest_size()).unwrap_or(SIZE);
+    let named = scratch::named().filter(|_| asked.file.is_none() && target_use == TargetUse::Reads);
+    match asked.file.or(named.as_deref()) {
         None => Ok(Target { path: Some(scratch::file(wanted)?), size: Some(wanted), scratch: true }),
         Some(path) => {
             // All of a target that is there is used, unless it is said how much.
-            let size = if path.exists() { args.size } else { Some(wanted) };
+            let size = if path.exists() { asked.size } else { Some(wanted) };
             Ok(Target { path: Some(absolute(path)?), size, scratch: false })
         }
     }
 }
 
-fn resolve(args: &RunArgs, experiment: &Experiment, target: &Target) -> Result<Plan> {
+pub(super) fn resolve(asked: &Asked<'_>, experiment: &Experiment, target: &Target) -> Result<Plan> {
     let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &cell::target_of };
-    plan(experiment, args.quick, target, &facts, &|host, target| host.refusal(target))
+    plan(experiment, asked.quick, target, &facts, &|host, target| host.refusal(target))
 }

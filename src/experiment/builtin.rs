@@ -24,7 +24,7 @@ pub const ALL: [(&str, &str); 13] = [
 ];
 
 /// The name that was probably meant.
-fn nearest<'a>(what: &str, names: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest<'a>(what: &str, names: &[&'a str]) -> Option<&'a str> {
     let like = |name: &&str| strsim::jaro_winkler(what, name);
     names.iter().copied().filter(|name| like(name) > 0.8).max_by(|a, b| like(a).total_cmp(&like(b)))
 }

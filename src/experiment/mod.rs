@@ -18,6 +18,7 @@ pub mod precheck;
 pub mod program;
 pub mod schedule;
 pub mod scratch;
+pub mod studies;
 mod watched;
 
 #[cfg(test)]

@@ -177,6 +177,7 @@ fn complete() -> End {
         "RunRecord",
         "Comparison",
         "History",
+        "Reproduction",
         "Header",
         "Explained",
     ] {

@@ -60,6 +60,7 @@ fn options() -> End {
         ("compare", "--equivalent-within --fail-on --full --help --json --metric --store"),
         ("list", "--help --json --salvage --store"),
         ("track", "--at --at-least --fail-on --force --from --full --help --json --metric --output --store"),
+        ("reproduce", "--file --full --help --json --only --quick --repeats --size --store --stored"),
         ("report", "--force --full --help --json --output --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --help --json --opcode --ring --slowest"),

@@ -27,6 +27,7 @@ mod net_bench;
 mod options;
 mod output;
 mod report;
+mod reproduce;
 mod restore;
 mod rooms;
 mod run;
@@ -96,6 +97,7 @@ fn main() {
         bad_experiment::TESTS,
         trace::TESTS,
         track::TESTS,
+        reproduce::TESTS,
         tried::TESTS,
         top::TESTS,
         net::whole::TESTS,

@@ -49,13 +49,14 @@ fn bash() -> End {
 }
 
 /// Every command with its page's name.
-pub const PAGES: [&str; 26] = [
+pub const PAGES: [&str; 27] = [
     "",
     "check",
     "bench",
     "run",
     "compare",
     "track",
+    "reproduce",
     "report",
     "trace",
     "try",

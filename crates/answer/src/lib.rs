@@ -19,6 +19,7 @@ pub mod head;
 pub mod history;
 pub mod losses;
 pub mod per_io;
+pub mod reproduce;
 pub mod search;
 pub mod spread;
 pub mod timeline;

@@ -15,6 +15,7 @@ pub mod opcode;
 pub mod place;
 pub mod program_record;
 pub mod recorded;
+pub mod reproduction;
 pub mod run_record;
 pub mod runnable;
 pub mod search_record;

@@ -30,6 +30,13 @@ pub fn mean_is_0(values: &[f64]) -> Option<f64> {
     Some(strays(mean, error2, values.len() as f64 - 1.0))
 }
 
+/// The 95 % interval of the mean of values like these. `None`: one value has no spread.
+pub fn interval_of_mean(values: &[f64]) -> Option<[f64; 2]> {
+    let (mean, error2) = mean_and_error2(values)?;
+    let half = quantile(0.975, values.len() as f64 - 1.0) * error2.sqrt();
+    Some([mean - half, mean + half])
+}
+
 /// How often two groups like these have means as far apart, where theirs are the same (Welch).
 pub fn means_are_the_same(a: &[f64], b: &[f64]) -> Option<f64> {
     let ((mean_a, a2), (mean_b, b2)) = mean_and_error2(a).zip(mean_and_error2(b))?;
@@ -120,6 +127,14 @@ mod tests {
         let two = means_are_the_same(&[1.0, 2.0, 3.0, 6.0], &[5.0, 7.0, 9.0]).unwrap();
         assert!((0.04..0.07).contains(&two), "{two}");
         assert_eq!((mean_is_0(&[1.0]), mean_is_0(&[0.0; 3]), mean_is_0(&[1.0; 3])), (None, Some(1.0), Some(0.0)));
+    }
+
+    #[test]
+    fn the_interval_of_a_mean_is_the_tables() {
+        // R: t.test(c(1, 2, 3, 6))$conf.int.
+        let [lo, hi] = interval_of_mean(&[1.0, 2.0, 3.0, 6.0]).unwrap();
+        assert!((lo + 0.437_1).abs() < 1e-3 && (hi - 6.437_1).abs() < 1e-3, "{lo} {hi}");
+        assert_eq!((interval_of_mean(&[1.0]), interval_of_mean(&[2.0; 3])), (None, Some([2.0; 2])));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Command, CommandFactory};
 
-use crate::experiment::builtin;
+use crate::experiment::{builtin, studies};
 use iotrail_base::words::plural;
 use iotrail_schema::run_record::{ARM, CONTROL, value_text};
 use iotrail_store::default_path;
@@ -37,6 +37,7 @@ fn of(cli: &Command, words: &[String], open: &dyn Fn() -> Option<Peek>, now: u64
     let Some(place) = positional(parser, before).filter(|_| !current.starts_with('-')) else { return Vec::new() };
     let all = match (command.as_str(), place) {
         ("run", 0) => experiments(),
+        ("reproduce", 0) => studies(),
         ("report", 0 | 1) | ("export", 0) => open().map(|store| runs(&store, now)).unwrap_or_default(),
         ("compare", 0 | 1) => open().map(|store| sides(&store, current, now)).unwrap_or_default(),
         _ => Vec::new(),
@@ -76,6 +77,11 @@ fn option<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
 }
 
 type Candidate = (String, String);
+
+fn studies() -> Vec<Candidate> {
+    let one = |name: &str| studies::find(name).ok().map(|study| (study.name, study.title));
+    studies::names().into_iter().filter_map(one).collect()
+}
 
 fn experiments() -> Vec<Candidate> {
     let one = |(name, _): &(&str, &str)| Some(((*name).to_owned(), builtin::find(name).ok()?.title));

@@ -247,6 +247,26 @@ pub const TRACK: Page = Page {
     see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-compare(1)", "iotrail-list(1)"],
 };
 
+pub const REPRODUCE: Page = Page {
+    description: &[
+        "Runs the experiments of a published study as far as this machine can, and sets the study's figures beside ours. Machines differ, so figures \
+         are compared as shapes: ratios, counts per I/O, knees of curves, orders.",
+        "A figure agrees where our 95 % interval lies within a band around the published one, disagrees where it lies outside, and is inconclusive where \
+         it lies across an edge. The bands follow from one rule for all studies, which the document reproduce.md states. What this machine cannot test \
+         has its reason, and the command that tests it in a virtual machine (iotrail lab run) if there is one.",
+        "Each part of a study is an ordinary run of the store, for report, compare and export. Without a study the studies are listed.",
+    ],
+    examples: &[
+        ("iotrail reproduce", "List the studies, and their parts."),
+        ("iotrail reproduce vldb26 --quick", "Run the short form of all parts, and judge their figures."),
+        ("iotrail reproduce thesis --only kicks,async", "Run two parts."),
+        ("iotrail reproduce thesis --stored --full", "Judge what is stored, and print every figure with its source."),
+    ],
+    exit: &[("0", "Judged, whatever came out."), STOPPED, WRONG, REFUSED, FAULT],
+    files: &[STORE, SCRATCH, JOURNAL],
+    see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-report(1)", "iotrail-lab-run(1)", "iotrail-list(1)"],
+};
+
 pub const REPORT: Page = Page {
     description: &[
         "Shows a run that was measured before: on the terminal as run printed it, as JSON, or as one HTML page with figures, tables and the command of \

@@ -15,6 +15,7 @@ pub(super) mod layout;
 pub(super) mod measured;
 mod net;
 mod order;
+mod reproduce;
 mod run;
 mod style;
 mod trace;
@@ -35,6 +36,7 @@ use iotrail_base::plain::{self, Stream};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::net_record::ServedRecord;
+use iotrail_schema::reproduction::Reproduction;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::trace_record::TraceRecord;
 use iotrail_store::RunSummary;
@@ -44,6 +46,7 @@ pub use self::across::Across;
 pub use self::head::View;
 pub use self::layout::{Cell, Column, Screen, WIDTH};
 pub use self::net::Seconds;
+pub use self::reproduce::Reproduced;
 pub use self::style::{Hue, Style};
 pub use iotrail_base::plain::{sanitise, say};
 
@@ -116,6 +119,11 @@ pub fn slowest(e: &Explained) -> Screen {
 /// Where an experiment's figures changed, run by run; in full, all changes.
 pub fn history(h: &History, full: bool) -> Screen {
     history::screen(h, full, Style::of_stdout())
+}
+
+/// A published study beside what was measured here; in full, every figure.
+pub fn reproduction(r: &Reproduction, how: Reproduced<'_>) -> Screen {
+    reproduce::screen(r, how, Style::of_stdout())
 }
 
 /// The stored runs, one a line.

@@ -1,0 +1,70 @@
+//! What agrees with a published figure, where its file says nothing of it. One rule for all of a kind, so that none is fitted to what
+//! came out.
+
+use iotrail_schema::reproduction::Band;
+
+/// A change by less is none.
+const NONE: f64 = 1.05;
+/// From so many times on, or so small a part, a larger effect agrees too.
+const LARGE: f64 = 10.0;
+/// A count agrees within a fifth of it,
+const SHARE: f64 = 0.2;
+/// or within this many for each I/O.
+const FEW: f64 = 0.05;
+/// A curve has come to its knee where it has so much of its best.
+pub const OF_BEST: f64 = 0.9;
+/// Values of the curve that knees may be apart.
+pub const STEPS: usize = 1;
+
+/// The same direction, and from half to twice as much in logarithm: ×4 agrees with ×2 to ×16.
+pub fn of_ratio(published: f64) -> Band {
+    let (half, twice) = (published.sqrt(), published * published);
+    let lo = half.min(twice).min(published / NONE);
+    let hi = half.max(twice).max(published * NONE);
+    Band { at_least: (published > 1.0 / LARGE).then_some(lo), at_most: (published < LARGE).then_some(hi) }
+}
+
+pub fn of_count(published: f64) -> Band {
+    let within = (published * SHARE).max(FEW);
+    let least = published - within;
+    Band { at_least: (least > 0.0).then_some(least), at_most: Some(published + within) }
+}
+
+/// The first place where a curve has come to nine tenths of its best. `best`: the larger, the better.
+pub fn knee(values: &[f64], best: impl Fn(f64, f64) -> f64) -> Option<usize> {
+    let top = values.iter().copied().reduce(&best)?;
+    values.iter().position(|x| (x / top).min(top / x) >= OF_BEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn band(at_least: impl Into<Option<f64>>, at_most: impl Into<Option<f64>>) -> Band {
+        Band { at_least: at_least.into(), at_most: at_most.into() }
+    }
+
+    #[test]
+    fn an_effect_agrees_with_half_and_twice_of_it() {
+        assert_eq!(of_ratio(4.0), band(2.0, 16.0));
+        assert_eq!(of_ratio(0.25), band(0.0625, 0.5));
+        // What is none agrees with what is none.
+        let none = of_ratio(1.0);
+        assert!(none.holds(0.96) && none.holds(1.04) && !none.holds(0.94) && !none.holds(1.06));
+        // A large one has no upper end.
+        assert_eq!((of_ratio(16.0), of_ratio(0.0625)), (band(4.0, None), band(None, 0.25)));
+    }
+
+    #[test]
+    fn a_count_agrees_within_a_fifth_or_a_twentieth() {
+        assert_eq!(of_count(0.0), band(None, 0.05));
+        assert_eq!(of_count(1.0), band(0.8, 1.2));
+    }
+
+    #[test]
+    fn a_knee_is_the_first_at_nine_tenths_of_the_best() {
+        assert_eq!(knee(&[1.0, 5.0, 8.9, 9.0, 10.0, 8.0], f64::max), Some(3));
+        assert_eq!(knee(&[100.0, 20.0, 11.0, 10.0], f64::min), Some(2));
+        assert_eq!(knee(&[], f64::max), None);
+    }
+}

@@ -1,0 +1,161 @@
+//! A study as its file states it: published figures with their sources, and what would test each.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::band;
+use iotrail_schema::reproduction::Band;
+
+/// A published study.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Study {
+    pub name: String,
+    pub title: String,
+    pub citation: String,
+    pub repository: Option<String>,
+    pub commit: Option<String>,
+    /// What it measured on.
+    pub machine: String,
+    pub part: Vec<Part>,
+    pub claim: Vec<Claim>,
+}
+
+/// One experiment of ours, whose file has the part's name.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Part {
+    pub name: String,
+    pub title: String,
+    #[serde(default)]
+    pub needs: Needs,
+}
+
+/// What a machine has to have.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Needs {
+    /// Online CPUs.
+    pub cpus: Option<u32>,
+    /// Files that are there.
+    #[serde(default)]
+    pub files: Vec<PathBuf>,
+    /// What the files are, in words.
+    pub what: Option<String>,
+    /// What tests it all the same.
+    pub instead: Option<String>,
+}
+
+/// A published figure.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Claim {
+    pub says: String,
+    /// File and columns, or page.
+    pub source: String,
+    pub part: Option<String>,
+    pub shape: Option<Shape>,
+    /// In words, where there is no shape.
+    pub published: Option<String>,
+    #[serde(default)]
+    pub needs: Needs,
+    /// Why no machine can test it with this tool.
+    pub untestable: Option<String>,
+    pub depends: Option<String>,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    Ratio(Ratio),
+    Count(Count),
+    Knee(Knee),
+    Order(Order),
+}
+
+/// Values of parameters that name one cell.
+pub type Place = BTreeMap<String, Value>;
+
+/// A figure of one cell over that of another.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Ratio {
+    /// A metric, or a count of [`Figure`](super::figure::Figure).
+    pub metric: String,
+    pub a: Place,
+    pub b: Place,
+    /// The figures of a and b; without them there is a band.
+    pub published: Option<[f64; 2]>,
+    /// What they are, where it is not the metric.
+    pub of: Option<String>,
+    /// They are the metric's reciprocal: I/Os per second of a saturated core, for CPU time per I/O.
+    #[serde(default)]
+    pub inverse: bool,
+    pub band: Option<Band>,
+    pub limit: Option<Limit>,
+}
+
+/// What the published figure was limited by, and ours has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    Cpu,
+}
+
+/// A count of one cell.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Count {
+    pub figure: String,
+    pub at: Place,
+    /// Without it there is a band.
+    pub published: Option<f64>,
+    pub band: Option<Band>,
+}
+
+/// Where a curve has come to nine tenths of its best.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Knee {
+    pub metric: String,
+    /// The parameter, and its values from the lowest on.
+    pub along: String,
+    pub values: Vec<Value>,
+    /// The others.
+    #[serde(default)]
+    pub at: Place,
+    /// The figure at each value.
+    pub published: Vec<f64>,
+}
+
+/// Cells from the best to the worst.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Order {
+    pub metric: String,
+    pub cells: Vec<Place>,
+    /// The figure of each.
+    pub published: Vec<f64>,
+}
+
+impl Ratio {
+    /// The published ratio, as ours would be.
+    pub fn value(&self) -> Option<f64> {
+        self.published.map(|[a, b]| if self.inverse { a / b } else { b / a })
+    }
+
+    /// What agrees; without a published figure and a band, anything.
+    pub fn band(&self) -> Band {
+        self.band.or(self.value().map(band::of_ratio)).unwrap_or_default()
+    }
+}
+
+impl Count {
+    pub fn band(&self) -> Band {
+        self.band.or(self.published.map(band::of_count)).unwrap_or_default()
+    }
+}
