@@ -1,0 +1,127 @@
+//! Slurm's commands, run with their messages caught.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use iotrail_base::error::Error;
+
+/// Why a command of Slurm's gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// There is no such program here.
+    Absent(String),
+    /// Slurm knows no such job, or no longer.
+    NoSuchJob,
+    /// What it said last. The controller may just be away: whoever can wait asks again.
+    Failed(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(program) => write!(f, "there is no {program} here"),
+            Self::NoSuchJob => f.write_str("Slurm knows no such job"),
+            Self::Failed(said) => f.write_str(said),
+        }
+    }
+}
+
+impl Failure {
+    /// As the user reads it; `what` could not be done.
+    pub fn error(self, what: &str) -> Error {
+        match self {
+            Self::Absent(program) => Error::machine(
+                format!("{what}: Slurm is not installed here ({program} is not in PATH)"),
+                "install Slurm's commands (Debian: slurm-client and munge), or load their module, on a host that may submit",
+            ),
+            Self::NoSuchJob => {
+                Error::input(format!("{what}: Slurm knows no such job"), "`squeue --me` lists those that it knows")
+            }
+            Self::Failed(said) => Error::machine(what, "`sinfo` and `scontrol ping` tell how Slurm is").because(said),
+        }
+    }
+}
+
+/// Runs it to its end; what it printed. It is out of reach of the terminal's Ctrl-C, which is ours to answer.
+pub fn ask<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Result<String, Failure> {
+    ask_with(program, args, "").map(|(stdout, _)| stdout)
+}
+
+/// The same with this on its standard input; also what it said on standard error.
+pub fn ask_with<S: AsRef<OsStr>>(
+    program: &str,
+    args: impl IntoIterator<Item = S>,
+    input: &str,
+) -> Result<(String, String), Failure> {
+    let failed = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound => Failure::Absent(program.to_owned()),
+        _ => Failure::Failed(format!("{program}: {e}")),
+    };
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.env("LC_ALL", "C").spawn().map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // Whoever does not read it says why on standard error.
+        _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(failed)?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() {
+        return Ok((String::from_utf8_lossy(&output.stdout).into_owned(), stderr));
+    }
+    Err(failure(&stderr).unwrap_or_else(|| Failure::Failed(format!("{program} ended with {}", output.status))))
+}
+
+/// What the last line says, without the program's name before it.
+fn failure(stderr: &str) -> Option<Failure> {
+    let last = stderr.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    if last.ends_with("Invalid job id specified") {
+        return Some(Failure::NoSuchJob);
+    }
+    let said =
+        ["error: ", "fatal: "].into_iter().find_map(|level| last.split_once(level)).map_or(last, |(_, said)| said);
+    Some(Failure::Failed(said.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_slurm_says_last_is_the_reason() {
+        let said = |text| failure(text).map(|f| f.to_string());
+        let no_config = "sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n\
+                         sbatch: error: fetch_config: DNS SRV lookup failed\n\
+                         sbatch: error: _establish_config_source: failed to fetch config\n\
+                         sbatch: fatal: Could not establish a configuration source\n";
+        assert_eq!(said(no_config).as_deref(), Some("Could not establish a configuration source"));
+        assert_eq!(
+            said("slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n").as_deref(),
+            Some("Unable to contact slurm controller (connect failure)")
+        );
+        assert_eq!(failure("slurm_load_jobs error: Invalid job id specified\n"), Some(Failure::NoSuchJob));
+        assert_eq!(
+            said("allocation failure: Requested node configuration is not available\n").as_deref(),
+            Some("allocation failure: Requested node configuration is not available")
+        );
+        assert_eq!(failure(" \n"), None);
+    }
+
+    #[test]
+    fn a_missing_program_is_told_with_its_remedy() {
+        let absent = ask("no-such-program-of-slurm", [""; 0]).unwrap_err();
+        let line = absent.error("cannot submit").to_string();
+        assert!(
+            line.starts_with("cannot submit: Slurm is not installed here (no-such-program-of-slurm is not in PATH); ")
+        );
+    }
+
+    #[test]
+    fn standard_input_is_handed_over() {
+        assert_eq!(ask_with("cat", [""; 0], "a\nb").map(|(out, _)| out), Ok("a\nb".into()));
+        assert_eq!(ask("sh", ["-c", "exit 3"]), Err(Failure::Failed("sh ended with exit status: 3".into())));
+    }
+}

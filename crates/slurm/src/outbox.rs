@@ -1,0 +1,115 @@
+//! What a node leaves for whoever collects it: how far it is, its store as it was between two measurements, and how it ended. In a shared
+//! folder, or in one of its own from which srun's streams carry it; on the collecting side the same files are found again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// How far a node is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    pub done: u64,
+    pub planned: u64,
+}
+
+/// How a node's run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Slurm's name of the node.
+    pub node: String,
+    /// Exit status of `iotrail run`.
+    pub status: i32,
+    /// What it said last, where it failed.
+    pub said: Option<String>,
+    /// How often its task began anew.
+    pub restarts: u32,
+}
+
+/// What a node can leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Item {
+    Progress,
+    Store,
+    Ended,
+}
+
+impl Item {
+    /// In the order in which they are left and sent: whoever knows of a measurement has it.
+    pub const ALL: [Self; 3] = [Self::Store, Self::Progress, Self::Ended];
+
+    /// What its file's name ends with, and its name in a stream.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Progress => "progress",
+            Self::Store => "db",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// The files of one task.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    folder: PathBuf,
+    task: u32,
+}
+
+impl Outbox {
+    pub fn new(folder: impl Into<PathBuf>, task: u32) -> Self {
+        Self { folder: folder.into(), task }
+    }
+
+    pub fn path(&self, item: Item) -> PathBuf {
+        self.folder.join(format!("task-{}.{}", self.task, item.name()))
+    }
+
+    /// Puts it there whole: whoever reads meanwhile finds what was there before.
+    pub fn put(&self, item: Item, bytes: &[u8]) -> io::Result<()> {
+        self.put_with(item, |part| fs::write(part, bytes))
+    }
+
+    /// The same with a file that `make` writes.
+    pub fn put_with(&self, item: Item, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+        let place = self.path(item);
+        let part = place.with_extension(format!("{}.part", item.name()));
+        make(&part).and_then(|()| fs::rename(&part, place)).inspect_err(|_| _ = fs::remove_file(&part))
+    }
+
+    pub fn progress(&self) -> Option<Progress> {
+        self.read(Item::Progress)
+    }
+
+    pub fn ended(&self) -> Option<Ended> {
+        self.read(Item::Ended)
+    }
+
+    fn read<T: for<'de> Deserialize<'de>>(&self, item: Item) -> Option<T> {
+        serde_json::from_slice(&fs::read(self.path(item)).ok()?).ok()
+    }
+
+    /// Of a task that begins anew: it has not ended.
+    pub fn begin_again(&self) {
+        _ = fs::remove_file(self.path(Item::Ended));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let outbox = Outbox::new(folder.path(), 3);
+        assert_eq!((outbox.progress(), outbox.ended()), (None, None));
+        let ended = Ended { node: "n3".into(), status: 3, said: Some("no".into()), restarts: 1 };
+        outbox.put(Item::Progress, br#"{"done":2,"planned":8}"#).unwrap();
+        outbox.put(Item::Ended, &serde_json::to_vec(&ended).unwrap()).unwrap();
+        assert_eq!((outbox.progress(), outbox.ended()), (Some(Progress { done: 2, planned: 8 }), Some(ended)));
+        assert!(outbox.put_with(Item::Store, |_| Err(io::Error::other("no"))).is_err());
+        outbox.begin_again();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half-made is left");
+    }
+}

@@ -1,0 +1,150 @@
+//! The batch script: lays out the plan on the node and starts this program there.
+
+use std::path::Path;
+
+use super::words::quoted;
+
+/// Below it lies what a node keeps of a task until it has been collected: `/var/tmp` outlives the job, and is a disk's.
+const BASE: &str = "/var/tmp/iotrail-slurm-";
+
+/// Where that is, of a job of this user's.
+pub fn folder(uid: u32, job: u64) -> String {
+    format!("{BASE}{uid}/{job}")
+}
+
+/// Where the program comes from on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program<'a> {
+    /// It is installed there: here, or in PATH.
+    Installed(&'a Path),
+    /// It lies in a folder that the nodes see.
+    At(&'a Path),
+    /// It comes by a stream, into the task's folder.
+    Comes,
+}
+
+/// What a node runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Script<'a> {
+    pub program: Program<'a>,
+    /// Its number in the fleet.
+    pub task: u32,
+    /// The experiment's text.
+    pub experiment: &'a str,
+    /// Of `iotrail run`, but for the experiment and the store.
+    pub options: &'a [String],
+    /// Where results are left, if every node sees that folder.
+    pub shared: Option<&'a Path>,
+}
+
+impl Script<'_> {
+    pub fn text(&self) -> String {
+        let mut end = "END_OF_EXPERIMENT".to_owned();
+        while self.experiment.lines().any(|line| line == end) {
+            end.push('_');
+        }
+        let options: Vec<String> = self.options.iter().map(|o| quoted(o)).collect();
+        let leave = self.shared.map_or_else(String::new, |dir| format!(" --shared {}", quoted(&dir.to_string_lossy())));
+        format!(
+            "#!/bin/sh\n\
+             # iotrail run --slurm: one exclusive job per node.\n\
+             umask 077\n\
+             base={BASE}$(id -u)\n\
+             mkdir \"$base\" 2>/dev/null\n\
+             {{ [ -d \"$base\" ] && [ -O \"$base\" ] && [ ! -L \"$base\" ]; }} || exit 73\n\
+             dir=$base/$SLURM_JOB_ID\n\
+             mkdir -p \"$dir\" && cd \"$dir\" || exit 73\n\
+             # A home may be shared: what is measured lies on the node itself.\n\
+             export XDG_CACHE_HOME=\"$base/cache\"\n\
+             cat >experiment.toml <<'{end}' || exit 73\n\
+             {}\n{end}\n\
+             {}\
+             exec \"$program\" slurm-node measure \"$dir\" {}{leave} -- {}\n",
+            self.experiment.trim_end_matches('\n'),
+            self.program(),
+            self.task,
+            options.join(" "),
+        )
+    }
+
+    fn program(&self) -> String {
+        let path = |path: &Path| quoted(&path.to_string_lossy());
+        match self.program {
+            Program::Installed(at) => {
+                format!("program={}\n[ -x \"$program\" ] || program=$(command -v iotrail) || exit 127\n", path(at))
+            }
+            Program::At(at) => format!("program={}\n[ -x \"$program\" ] || exit 127\n", path(at)),
+            // Nobody may come any more.
+            Program::Comes => "program=$dir/iotrail\ni=0\nwhile [ ! -x \"$program\" ]; do\n\
+                               \x20   i=$((i + 1)); [ $i -le 600 ] || exit 127\n    sleep 1\ndone\n"
+                .to_owned(),
+        }
+    }
+}
+
+/// For a shell in a step: takes the program from its standard input, once the task that waits for it has made its folder.
+pub fn receive(folder: &str) -> String {
+    let to = quoted(folder);
+    format!(
+        "i=0; until cd {to} 2>/dev/null; do i=$((i + 1)); [ $i -le 30 ] || exit 73; sleep 1; done; [ -x iotrail ] || \
+         {{ cat >iotrail.part && chmod 700 iotrail.part && mv iotrail.part iotrail; }}"
+    )
+}
+
+/// For a shell in a step: sends what the task leaves in its folder. `once`: what is there, of a task that has ended.
+pub fn send(program: Program<'_>, folder: &str, task: u32, once: bool) -> String {
+    let program = match program {
+        Program::Installed(path) | Program::At(path) => quoted(&path.to_string_lossy()),
+        Program::Comes => quoted(&format!("{folder}/iotrail")),
+    };
+    let once = if once { " --once" } else { "" };
+    let folder = quoted(folder);
+    format!("p={program}; [ -x \"$p\" ] || p=iotrail; exec \"$p\" slurm-node send {folder} {task}{once}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn script<'a>(options: &'a [String], experiment: &'a str) -> Script<'a> {
+        Script {
+            program: Program::Installed(Path::new("/opt/my programs/iotrail")),
+            task: 3,
+            experiment,
+            options,
+            shared: None,
+        }
+    }
+
+    #[test]
+    fn a_shell_takes_it_and_the_experiment_is_not_touched() {
+        let options = ["--seed=3".to_owned(), "--file=/data/it's".into()];
+        for program in [Program::Installed(Path::new("/a b")), Program::At(Path::new("/x/iotrail")), Program::Comes] {
+            let script =
+                Script { program, shared: Some(Path::new("/s h")), ..script(&options, "name = \"$HOME\"\n'\n") };
+            let text = script.text();
+            let checked = Command::new("sh").args(["-n", "-c", &text]).output().unwrap();
+            assert!(checked.status.success() && checked.stderr.is_empty(), "{text}");
+            assert!(text.contains("\nname = \"$HOME\"\n'\nEND_OF_EXPERIMENT\n"), "{text}");
+            assert!(text.ends_with(" --shared '/s h' -- --seed=3 '--file=/data/it'\\''s'\n"), "{text}");
+        }
+        assert!(script(&options, "a\nEND_OF_EXPERIMENT\nb\n").text().contains("\nb\nEND_OF_EXPERIMENT_\n"));
+    }
+
+    #[test]
+    fn without_the_program_the_status_is_that_of_a_shell() {
+        let text = script(&[], "").text();
+        let folder = tempfile::tempdir().unwrap();
+        let text = text.replace(BASE, &format!("{}/b-", folder.path().display()));
+        // Neither there nor in PATH; the shell's own programs are.
+        let status = Command::new("sh")
+            .args(["-c", &text])
+            .env("PATH", "/usr/bin:/bin")
+            .env("SLURM_JOB_ID", "4")
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), if Path::new("/usr/bin/iotrail").exists() { Some(2) } else { Some(127) });
+    }
+}

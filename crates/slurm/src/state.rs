@@ -1,0 +1,151 @@
+//! How jobs are: from squeue while the controller knows them, then from sacct, where accounting runs.
+
+use std::collections::BTreeMap;
+
+use super::command::{Failure, ask};
+
+/// A job of one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    pub state: State,
+    /// Where it runs or has run.
+    pub node: Option<String>,
+    /// Why it waits, or how it ended, in Slurm's word: `Resources`, `NonZeroExitCode`.
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// In the queue.
+    Waiting,
+    Running,
+    Ended(Ending),
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Completed,
+    /// Its script exited with another status than 0.
+    Failed,
+    Cancelled,
+    /// Slurm's limit of its time.
+    TimedOut,
+    OutOfMemory,
+    Preempted,
+    /// Its node was lost.
+    NodeFailed,
+    /// A state that Slurm may have.
+    Other,
+}
+
+impl Ending {
+    /// As the user reads it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Completed => "it ended",
+            Self::Failed => "its batch script failed",
+            Self::Cancelled => "it was cancelled",
+            Self::TimedOut => "Slurm's time limit ended it (--sbatch '--time=…')",
+            Self::OutOfMemory => "it ran out of memory",
+            Self::Preempted => "a job with more priority took its node",
+            Self::NodeFailed => "its node was lost",
+            Self::Other => "Slurm ended it",
+        }
+    }
+}
+
+/// As squeue and sacct name it (`JOB STATE CODES` of their manual pages).
+fn state(name: &str) -> State {
+    // `CANCELLED by 1000`, `CANCELLED+`.
+    let word = name.split([' ', '+']).next().unwrap_or_default();
+    State::Ended(match word {
+        "PENDING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => {
+            return State::Waiting;
+        }
+        "RUNNING" | "CONFIGURING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT" | "RESIZING" => {
+            return State::Running;
+        }
+        "COMPLETED" => Ending::Completed,
+        "FAILED" => Ending::Failed,
+        "CANCELLED" | "DEADLINE" | "REVOKED" => Ending::Cancelled,
+        "TIMEOUT" => Ending::TimedOut,
+        "OUT_OF_MEMORY" => Ending::OutOfMemory,
+        "PREEMPTED" => Ending::Preempted,
+        "NODE_FAIL" | "BOOT_FAIL" => Ending::NodeFailed,
+        _ => Ending::Other,
+    })
+}
+
+/// Of these jobs those that Slurm still knows, by number.
+pub fn jobs(numbers: &[u64]) -> Result<BTreeMap<u64, Job>, Failure> {
+    let list = numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+    let mut known = match ask("squeue", ["--noheader", "--states=all", "--format=%A|%T|%N|%r", "--jobs", &list]) {
+        Ok(text) => queued(&text),
+        Err(Failure::NoSuchJob) => BTreeMap::new(),
+        Err(e) => return Err(e),
+    };
+    // The controller forgets a job some minutes after its end (MinJobAge). Without accounting sacct fails, and that is all right.
+    if known.len() < numbers.len() {
+        let args = ["--noheader", "--parsable2", "--allocations", "--format=JobIDRaw,State,NodeList", "--jobs", &list];
+        for (number, job) in accounted(&ask("sacct", args).unwrap_or_default()) {
+            known.entry(number).or_insert(job);
+        }
+    }
+    Ok(known)
+}
+
+fn queued(text: &str) -> BTreeMap<u64, Job> {
+    let job = |line: &str| {
+        let [number, name, node, reason] = fields(line)?;
+        let reason = known(reason).filter(|r| r != "None");
+        Some((number.parse().ok()?, Job { state: state(name), node: known(node), reason }))
+    };
+    text.lines().filter_map(job).collect()
+}
+
+/// `6|COMPLETED|n3`.
+fn accounted(text: &str) -> BTreeMap<u64, Job> {
+    let job = |line: &str| {
+        let [number, word, node] = fields(line)?;
+        let node = known(node).filter(|n| n != "None assigned");
+        Some((number.parse().ok()?, Job { state: state(word), node, reason: None }))
+    };
+    text.lines().filter_map(job).collect()
+}
+
+fn fields<const N: usize>(line: &str) -> Option<[&str; N]> {
+    line.splitn(N, '|').map(str::trim).collect::<Vec<_>>().try_into().ok()
+}
+
+fn known(field: &str) -> Option<String> {
+    (!field.is_empty() && field != "(null)").then(|| field.to_owned())
+}
+
+/// What the controller alone tells of a job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// How often it began anew.
+    pub restarts: u32,
+    /// The status of its script.
+    pub exit: u32,
+}
+
+pub fn detail(job: u64) -> Result<Detail, Failure> {
+    ask("scontrol", ["--oneliner", "show", "job", &job.to_string()]).map(|text| shown(&text))
+}
+
+/// `JobId=6 … Restarts=1 … ExitCode=127:0 …`.
+fn shown(text: &str) -> Detail {
+    let value = |key: &str| {
+        text.split_whitespace().find_map(|pair| pair.split_once('=').filter(|(k, _)| *k == key).map(|(_, value)| value))
+    };
+    let exit = value("ExitCode").and_then(|pair| pair.split(':').next());
+    Detail {
+        restarts: value("Restarts").and_then(|n| n.parse().ok()).unwrap_or(0),
+        exit: exit.and_then(|n| n.parse().ok()).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! An outbox over srun's streams, where no folder is shared: a step beside the running task sends what changes, and is told when the last
+//! of it has arrived. A frame is a line with its name, length and checksum, its bytes, and the end of a line.
+
+use std::fs;
+use std::io::{self, BufRead, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use std::os::unix::process::CommandExt as _;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use super::outbox::{Item, Outbox};
+
+/// What a frame's line begins with: a greeting of the node's is none.
+const MARK: &str = "iotrail-frame";
+
+/// Longer than any store of a run.
+const LONGEST: u64 = 4 << 30;
+
+/// What the collector answers to how it ended.
+pub const TAKEN: &str = "taken";
+
+pub fn write(out: &mut impl Write, item: Item, bytes: &[u8]) -> io::Result<()> {
+    writeln!(out, "{MARK} {} {} {}", item.name(), bytes.len(), crc32fast::hash(bytes))?;
+    out.write_all(bytes)?;
+    // Slurm hands on whole lines: what has no end of a line waits for the next one.
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// The next frame; `None`: the stream ended, if only in the middle of one. Error: what came is not what was sent.
+pub fn read(from: &mut impl BufRead) -> io::Result<Option<(Item, Vec<u8>)>> {
+    loop {
+        let mut line = Vec::new();
+        if from.read_until(b'\n', &mut line)? == 0 {
+            return Ok(None);
+        }
+        let Some((item, length, sum)) = head(&String::from_utf8_lossy(&line)) else { continue };
+        let mut bytes = Vec::new();
+        if from.take(length).read_to_end(&mut bytes)? as u64 != length {
+            return Ok(None);
+        }
+        if crc32fast::hash(&bytes) != sum {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "srun's stream has brought other bytes than were sent",
+            ));
+        }
+        return Ok(Some((item, bytes)));
+    }
+}
+
+fn head(line: &str) -> Option<(Item, u64, u32)> {
+    let mut words = line.split_whitespace();
+    if words.next()? != MARK {
+        return None;
+    }
+    let name = words.next()?;
+    let item = Item::ALL.into_iter().find(|item| item.name() == name)?;
+    let length = words.next()?.parse().ok().filter(|n| *n <= LONGEST)?;
+    Some((item, length, words.next()?.parse().ok()?))
+}
+
+/// How often a node looks for something new to send.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// On the node: sends what the outbox holds and whatever changes in it, until how it ended has been sent; false: it has not. `is_alive`
+/// says whether that is still to come.
+pub fn send(outbox: &Outbox, out: &mut impl Write, is_alive: &mut dyn FnMut() -> bool) -> io::Result<bool> {
+    let mut sent: [Option<SystemTime>; Item::ALL.len()] = Default::default();
+    loop {
+        // Asked first: what it leaves last is there by then.
+        let alive = is_alive();
+        let has_ended = outbox.path(Item::Ended).exists();
+        for (item, sent) in Item::ALL.into_iter().zip(&mut sent) {
+            if item == Item::Ended && !has_ended {
+                continue;
+            }
+            let path = outbox.path(item);
+            let Ok(changed) = path.metadata().and_then(|m| m.modified()) else { continue };
+            if *sent != Some(changed) {
+                write(out, item, &fs::read(&path)?)?;
+                *sent = Some(changed);
+                if item == Item::Ended {
+                    return Ok(true);
+                }
+            }
+        }
+        if !alive {
+            return Ok(false);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Where srun runs a step.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    /// Beside a task that runs.
+    Beside(u64),
+    /// In a small job of its own, on this node.
+    On(&'a str),
+}
+
+/// Starts a step with its streams in our hands; it ends with us.
+pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child> {
+    let mut command = Command::new("srun");
+    command.args(["--quiet", "--nodes=1", "--ntasks=1", "--input=0", "--chdir=/"]);
+    match place {
+        Place::Beside(job) => command.args([&format!("--jobid={job}"), "--overlap", "--mem=0"]),
+        Place::On(node) => {
+            // A node that others use for longer than a minute is asked again later.
+            command.args([&format!("--nodelist={node}"), "--job-name=iotrail-fetch", "--time=10", "--immediate=60"])
+        }
+    };
+    // Submitted from within another job, it would take that one's.
+    for variable in ["SLURM_JOB_ID", "SLURM_JOBID", "SLURM_STEP_ID"] {
+        command.env_remove(variable);
+    }
+    command
+        .arg(program)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    // SAFETY: one system call that takes no lock and allocates nothing.
+    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
+    command.spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn frames_come_back_whole_whatever_is_in_them() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(70_000).collect();
+        let mut sent = b"Welcome to n3\n".to_vec();
+        write(&mut sent, Item::Store, &bytes).unwrap();
+        write(&mut sent, Item::Progress, b"").unwrap();
+        let whole = sent.len();
+        write(&mut sent, Item::Ended, b"{}").unwrap();
+        let mut from = Cursor::new(&sent);
+        assert_eq!(read(&mut from).unwrap(), Some((Item::Store, bytes)));
+        assert_eq!(read(&mut from).unwrap(), Some((Item::Progress, vec![])));
+        assert_eq!(read(&mut from).unwrap(), Some((Item::Ended, b"{}".to_vec())));
+        assert_eq!(read(&mut from).unwrap(), None);
+        let mut cut = Cursor::new(&sent[whole..sent.len() - 2]);
+        assert_eq!(read(&mut cut).unwrap(), None, "a node that was lost sends half a frame");
+        let last = sent.len() - 2;
+        sent[last] ^= 1;
+        assert!(read(&mut Cursor::new(&sent[whole..])).is_err());
+    }
+
+    #[test]
+    fn what_changes_is_sent_once_and_the_end_ends_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let outbox = Outbox::new(folder.path(), 1);
+        outbox.put(Item::Progress, b"1").unwrap();
+        let mut sent = Vec::new();
+        let mut looks = 0;
+        let has_ended = send(&outbox, &mut sent, &mut || {
+            looks += 1;
+            if looks == 2 {
+                outbox.put(Item::Store, b"s").unwrap();
+                outbox.put(Item::Ended, b"e").unwrap();
+            }
+            true
+        });
+        assert!(has_ended.unwrap());
+        let mut from = Cursor::new(&sent);
+        let frames: Vec<_> = std::iter::from_fn(|| read(&mut from).unwrap()).map(|(item, _)| item).collect();
+        assert_eq!((frames, looks), (vec![Item::Progress, Item::Store, Item::Ended], 2));
+        outbox.begin_again();
+        let mut sent = Vec::new();
+        assert!(!send(&outbox, &mut sent, &mut || false).unwrap());
+        assert!(!sent.is_empty(), "of a task that is gone, what is there");
+    }
+}

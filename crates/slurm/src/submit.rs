@@ -1,0 +1,46 @@
+//! What is submitted: an exclusive job for each node.
+//!
+//! They are no array: once one of its tasks cannot start, Slurm's schedulers pass over the others of that array, and every node would wait for
+//! the busiest.
+
+use super::command::{Failure, ask_with};
+use super::control::cancel;
+use iotrail_base::error::{Error, Result};
+
+/// Submits a script for each of these nodes, the first is task 1; returns the jobs' numbers. `more` are options for sbatch.
+pub fn submit(nodes: &[String], script: &dyn Fn(u32) -> String, more: &[String]) -> Result<Vec<u64>> {
+    let mut jobs = Vec::with_capacity(nodes.len());
+    for (task, node) in (1..).zip(nodes) {
+        let submitted = one(node, &script(task), more);
+        jobs.push(submitted.inspect_err(|_| _ = cancel(&jobs))?);
+    }
+    Ok(jobs)
+}
+
+fn one(node: &str, script: &str, more: &[String]) -> Result<u64> {
+    let ours = ["--parsable", "--exclusive", "--mem=0", "--nodes=1-1", "--ntasks=1", "--requeue", "--open-mode=append"];
+    let mut args: Vec<&str> = ours.to_vec();
+    let nodelist = format!("--nodelist={node}");
+    args.extend(["--job-name=iotrail", "--output=/dev/null", &nodelist]);
+    args.extend(more.iter().map(String::as_str));
+    let (told, _) = ask_with("sbatch", args, script).map_err(|f: Failure| f.error("cannot submit to Slurm"))?;
+    number(&told).ok_or_else(|| {
+        let remedy = "leave out what changes sbatch's output from --sbatch; `squeue --me` lists what was submitted";
+        Error::machine(format!("cannot read the job's number from sbatch: '{}'", told.trim()), remedy)
+    })
+}
+
+/// `17`, or `17;cluster`.
+fn number(told: &str) -> Option<u64> {
+    told.trim().split(';').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_read_with_and_without_a_cluster() {
+        assert_eq!([number("4\n"), number("4;big\n"), number("Submitted batch job 4\n")], [Some(4), Some(4), None]);
+    }
+}
