@@ -130,7 +130,7 @@ fn name(cell: &CellRecord) -> String {
     cell.params.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect::<Vec<_>>().join(" · ")
 }
 
-/// b against a, with the noise of the control arm where it was measured at a's place.
+/// b against a, with the noise of the control arm where one of them is its twin: of another load it tells nothing.
 fn compared(
     metric: Metric,
     run: &RunRecord,
@@ -142,6 +142,9 @@ fn compared(
 }
 
 fn noise(metric: Metric, run: &RunRecord, at: &CellRecord, histograms: Histograms<'_>) -> Option<f64> {
+    if run.arms.first().is_none_or(|first| at.arm() != first) {
+        return None;
+    }
     let here: Map<String, Value> = place(at);
     let of = |arm: &str| run.cells.iter().find(|c| c.arm() == arm && place(c) == here);
     let (first, control) = (of(run.arms.first()?)?, of(CONTROL)?);
@@ -173,7 +176,9 @@ fn of_count(count: &Count, run: &RunRecord) -> Result<Seen, Untestable> {
     let values = is_known(named(&count.figure)?, &count.figure, cell)?;
     let band = count.band();
     let value = values.iter().sum::<f64>() / values.len() as f64;
-    Ok(within(band, value, student::interval_of_mean(&values), three_digits, ""))
+    // No count is below 0.
+    let ci95 = student::interval_of_mean(&values).map(|[lo, hi]| [lo.max(0.0), hi]);
+    Ok(within(band, value, ci95, three_digits, ""))
 }
 
 fn of_knee(knee: &Knee, run: &RunRecord, histograms: Histograms<'_>) -> Result<Seen, Untestable> {
@@ -237,7 +242,7 @@ fn of_order(order: &Order, run: &RunRecord, histograms: Histograms<'_>) -> Resul
     let Figure::Metric(metric) = named(&order.metric)? else { return Err(format!("{} has no order", order.metric)) };
     let cells = order.cells.iter().map(|at| cell(run, at)).collect::<Result<Vec<_>, _>>()?;
     let pair = |pair: &[&CellRecord]| {
-        let noise = noise(metric, run, pair[0], histograms);
+        let noise = noise(metric, run, pair[0], histograms).or_else(|| noise(metric, run, pair[1], histograms));
         let (a, b) = (side(pair[0], metric, histograms), side(pair[1], metric, histograms));
         undecided(metric, &a, &b, true, noise)
     };

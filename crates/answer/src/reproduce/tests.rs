@@ -95,6 +95,8 @@ fn a_count_agrees_within_a_fifth() {
     };
     assert_eq!([of(0.95, STEADY).outcome, of(0.5, STEADY).outcome], [LineOutcome::Agrees, LineOutcome::Disagrees]);
     assert_eq!(of(0.0, &[0.0, 0.0]).outcome, LineOutcome::Agrees);
+    // No count is below 0, whatever its spread.
+    assert!(of(0.0, &[0.0, 100.0]).ci95.is_some_and(|[lo, hi]| lo == 0.0 && hi > 0.1));
     assert_eq!(of(1.0, &[500.0, 1500.0, 1000.0]).outcome, LineOutcome::Inconclusive);
     let mut unknown = run(&[("a", STEADY)]);
     unknown.cells[0].measurements[1].per_io.kicks = None;

@@ -55,7 +55,8 @@ pub fn screen(r: &Reproduction, how: Reproduced<'_>, style: Style) -> Screen {
     out.blank();
     let runs: Vec<String> = r.parts.iter().filter_map(|p| p.run).map(|run| run.to_string()).collect();
     if !runs.is_empty() {
-        out.paragraph("", &format!("runs {} of the store (iotrail report RUN)", runs.join(", ")));
+        let noun = if runs.len() == 1 { "run" } else { "runs" };
+        out.paragraph("", &format!("{noun} {} of the store (iotrail report RUN)", runs.join(", ")));
     }
     out.paragraph("", &format!("every figure with its source and reason: {} --full", how.again));
     out
