@@ -5,6 +5,7 @@
 
 pub mod bootstrap;
 pub mod changes;
+mod chi_square;
 pub mod durations;
 pub mod estimate;
 pub mod histogram;

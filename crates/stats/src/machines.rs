@@ -1,14 +1,15 @@
 //! One effect, measured on several machines: a random-effects summary. Each machine has its own true effect; what is looked for is
-//! their mean, how far they spread, where another machine's would lie, and which machine is unlike the others.
+//! their mean, how far they spread, where another machine's would lie, and how unlike the others each one is.
 //!
 //! A machine's error is known from a few pairs only. Taken as it is, 200 machines of one kind would look different by their errors
 //! alone; so errors are drawn together as far as they are alike (Smyth 2004), and what stays unknown of them makes them wider.
 //!
 //! The spread is Paule and Mandel's estimate, the interval of the mean Hartung and Knapp's (never narrower than the plain one), that of
-//! the spread the Q-profile (Viechtbauer 2007), that of another machine Higgins, Thompson and Spiegelhalter's (2009). A machine is apart
-//! if the others say so: its studentised deleted residual, by Holm over all machines.
+//! the spread the Q-profile (Viechtbauer 2007), with Q as wide as errors that are not quite known make it. Another machine lies where the
+//! mean and the spread together let it, the spread being known as badly as its interval says (Nagashima, Noma and Furukawa 2019). A
+//! machine is unlike the others if they say so: its studentised deleted residual.
 
-use crate::holm;
+use crate::chi_square;
 use crate::student;
 
 /// What one machine says: its effect, and the square of that one's standard error.
@@ -20,55 +21,164 @@ pub struct Machine {
     pub df: f64,
 }
 
+/// What repeats agree on by more is taken for chance.
+const LEAST_ERROR: f64 = 1e-4;
+
+impl Machine {
+    /// By the logarithm of a ratio and its 95 % interval, of so many pairs. `None`: they say nothing.
+    pub fn of_ratio(ratio: f64, [lo, hi]: [f64; 2], pairs: usize) -> Option<Self> {
+        let df = pairs.checked_sub(1).filter(|df| *df > 0)? as f64;
+        let error = (hi.ln() - lo.ln()) / 2.0 / student::quantile(0.975, df);
+        let machine = Machine { effect: ratio.ln(), error2: error.max(LEAST_ERROR).powi(2), df };
+        is_told(&machine).then_some(machine)
+    }
+}
+
 /// What all of them say together. Intervals hold in 95 of 100.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Across {
     pub mean: f64,
     pub interval: (f64, f64),
+    /// How often a mean of 0 would seem as far from it.
+    pub p: f64,
     /// Standard deviation of the machines' true effects.
     pub spread: f64,
     pub spread_interval: (f64, f64),
     /// Where the true effect of another such machine lies. `None`: two machines do not tell.
     pub another: Option<(f64, f64)>,
-    /// Machines that are unlike the others.
-    pub apart: Vec<usize>,
+    /// How often a machine like the others would be as far from them, for each.
+    pub unlike: Vec<f64>,
 }
 
-/// False calls of a machine as apart, of 100 fleets alike.
-const LEVEL: f64 = 0.05;
+/// Two groups of machines.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Groups {
+    /// Mean of the first group and of the second.
+    pub means: [f64; 2],
+    pub intervals: [(f64, f64); 2],
+    /// How often groups of one mean would seem as far apart.
+    pub p: f64,
+}
 
 /// `None`: fewer than two machines, or one that says nothing.
 pub fn across(machines: &[Machine]) -> Option<Across> {
-    let is_told = |m: &Machine| m.effect.is_finite() && m.error2.is_finite() && m.error2 > 0.0 && m.df >= 1.0;
     if machines.len() < 2 || !machines.iter().all(is_told) {
         return None;
     }
     let machines = squeezed(machines);
-    Some(Across { apart: apart(&machines), ..summary(&machines) })
+    Some(Across { unlike: unlike(&machines), ..summary(&machines) })
+}
+
+/// `is_first`: which group each is of. Both spread alike. `None`: fewer than two of a group, or one that says nothing.
+pub fn groups(machines: &[Machine], is_first: &[bool]) -> Option<Groups> {
+    let firsts = is_first.iter().filter(|f| **f).count();
+    if firsts < 2 || machines.len() < firsts + 2 || !machines.iter().all(is_told) {
+        return None;
+    }
+    let machines = squeezed(machines);
+    let of = |first: bool| -> Vec<Machine> {
+        machines.iter().zip(is_first).filter(|(_, is)| **is == first).map(|(m, _)| *m).collect()
+    };
+    let parts = [of(true), of(false)];
+    let df = machines.len() as f64 - 2.0;
+    let spread2 = spread2(&parts.each_ref().map(|p| &p[..]), df, 0.0);
+    let more = (parts.iter().map(|p| squares(p, spread2)).sum::<f64>() / df).max(1.0);
+    let [a, b] = parts.map(|p| mean(&p, spread2));
+    let (error_a, error_b) = (a.1 * more, b.1 * more);
+    let t = student::quantile(0.975, df);
+    let interval = |mean: f64, error2: f64| (mean - t * error2.sqrt(), mean + t * error2.sqrt());
+    Some(Groups {
+        means: [a.0, b.0],
+        intervals: [interval(a.0, error_a), interval(b.0, error_b)],
+        p: student::beyond((b.0 - a.0) / (error_a + error_b).sqrt(), df),
+    })
+}
+
+fn is_told(m: &Machine) -> bool {
+    m.effect.is_finite() && m.error2.is_finite() && m.error2 > 0.0 && m.df >= 1.0
 }
 
 fn summary(machines: &[Machine]) -> Across {
     let df = machines.len() as f64 - 1.0;
-    let spread2 = spread2(machines, df);
-    let (mean, error2) = mean(machines, spread2);
-    let t = |df| student::quantile(0.975, df);
-    let reach = t(df) * error2.sqrt();
-    let another = (machines.len() > 2).then(|| {
-        let reach = t(df - 1.0) * (spread2 + error2).sqrt();
-        (mean - reach, mean + reach)
-    });
+    let spread2 = spread2(&[machines], df, 0.0);
+    let (mean, error2) = mean_and_error2(machines, spread2);
+    let reach = student::quantile(0.975, df) * error2.sqrt();
+    let known = Known::new(machines, spread2);
     Across {
         mean,
         interval: (mean - reach, mean + reach),
+        p: student::beyond(mean / error2.sqrt(), df),
         spread: spread2.sqrt(),
-        spread_interval: (
-            self::spread2(machines, chi_square(0.975, df)).sqrt(),
-            self::spread2(machines, chi_square(0.025, df)).sqrt(),
-        ),
-        another,
-        apart: vec![],
+        spread_interval: (known.spread2(0.025, 0.0).sqrt(), known.spread2(0.975, 0.0).sqrt()),
+        another: (machines.len() > 2).then(|| another(machines, &known)),
+        unlike: vec![],
     }
 }
+
+/// How well the spread is known.
+struct Known<'a> {
+    machines: &'a [Machine],
+    /// Q is as many times as wide as that of errors which are known,
+    wider: f64,
+    /// and has as many degrees of freedom.
+    df: f64,
+}
+
+impl<'a> Known<'a> {
+    fn new(machines: &'a [Machine], spread2: f64) -> Self {
+        // By the first two moments: an error whose own relative variance is c makes a square of variance 2 + 3c.
+        let of = |m: &Machine| 2.0 / (m.df - 4.0).max(1.0) * (m.error2 / (m.error2 + spread2)).powi(2);
+        let wider = 1.0 + 1.5 * machines.iter().map(of).sum::<f64>() / machines.len() as f64;
+        Known { machines, wider, df: (machines.len() as f64 - 1.0) / wider }
+    }
+
+    /// Below which the square of the spread lies in so many cases of 1. `from`: what it is not below.
+    fn spread2(&self, p: f64, from: f64) -> f64 {
+        spread2(&[self.machines], self.wider * chi_square::quantile(1.0 - p, self.df), from)
+    }
+}
+
+/// Points of the spread's distribution.
+const POINTS: usize = 24;
+
+/// Where another machine lies: over all that the spread may be, the middle 95 % of mean and spread.
+fn another(machines: &[Machine], known: &Known<'_>) -> (f64, f64) {
+    let df = machines.len() as f64 - 1.0;
+    let mut spread2 = 0.0;
+    let points: Vec<(f64, f64, f64)> = (0..POINTS)
+        .map(|i| {
+            spread2 = known.spread2((i as f64 + 0.5) / POINTS as f64, spread2);
+            let (mean, error2) = mean_and_error2(machines, spread2);
+            let all2 = spread2 + error2;
+            // Welch and Satterthwaite: the spread is one of this point, and known.
+            (mean, all2.sqrt(), (df * (all2 / error2).powi(2)).min(MANY_DF))
+        })
+        .collect();
+    let below = |x: f64| {
+        let of = |(mean, width, df): &(f64, f64, f64)| {
+            let beyond = student::beyond((x - mean) / width, *df) / 2.0;
+            if x < *mean { beyond } else { 1.0 - beyond }
+        };
+        points.iter().map(of).sum::<f64>() / POINTS as f64
+    };
+    let widest = points.iter().map(|p| p.1).fold(0.0, f64::max) * student::quantile(0.975, df);
+    let ends = points.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), p| (p.0.min(lo), p.0.max(hi)));
+    let find = |p: f64| {
+        let (mut low, mut high) = (ends.0 - widest, ends.1 + widest);
+        for _ in 0..HALVES {
+            let middle = (low + high) / 2.0;
+            if below(middle) < p { low = middle } else { high = middle }
+        }
+        (low + high) / 2.0
+    };
+    (find(0.025), find(0.975))
+}
+
+/// Student's distribution with more of them is the normal one, here.
+const MANY_DF: f64 = 100.0;
+
+/// To a millionth of what is halved.
+const HALVES: usize = 20;
 
 /// Their errors, drawn together as far as these are alike, and as wide as what is unknown of them makes an effect stray.
 fn squeezed(machines: &[Machine]) -> Vec<Machine> {
@@ -128,94 +238,67 @@ fn trigamma(x: f64) -> f64 {
     sum + 1.0 / x + y / 2.0 + y / x * (1.0 / 6.0 - y * (1.0 / 30.0 - y / 42.0))
 }
 
-/// The weighted mean, and the square of its standard error.
+/// The weighted mean, and the square of its standard error as the errors and the spread have it.
 fn mean(machines: &[Machine], spread2: f64) -> (f64, f64) {
-    let weights = || machines.iter().map(|m| 1.0 / (m.error2 + spread2));
-    let sum: f64 = weights().sum();
-    let mean = machines.iter().zip(weights()).map(|(m, w)| m.effect * w).sum::<f64>() / sum;
-    // Where the machines are more alike than their own errors let expect, that is chance, and no knowledge.
-    let q = squares(machines, spread2) / (machines.len() as f64 - 1.0);
-    (mean, q.max(1.0) / sum)
+    let weight = |m: &Machine| 1.0 / (m.error2 + spread2);
+    let sum: f64 = machines.iter().map(weight).sum();
+    (machines.iter().map(|m| m.effect * weight(m)).sum::<f64>() / sum, 1.0 / sum)
+}
+
+/// The same, as the machines have it. Where they are more alike than their own errors let expect, that is chance, and no knowledge.
+fn mean_and_error2(machines: &[Machine], spread2: f64) -> (f64, f64) {
+    let (mean, error2) = mean(machines, spread2);
+    (mean, error2 * (squares(machines, spread2) / (machines.len() as f64 - 1.0)).max(1.0))
 }
 
 /// Squared distances from the mean, in their errors: falls as the spread grows.
 fn squares(machines: &[Machine], spread2: f64) -> f64 {
-    let weight = |m: &Machine| 1.0 / (m.error2 + spread2);
-    let sum: f64 = machines.iter().map(weight).sum();
-    let mean = machines.iter().map(|m| m.effect * weight(m)).sum::<f64>() / sum;
-    machines.iter().map(|m| (m.effect - mean).powi(2) * weight(m)).sum()
+    let (mean, _) = mean(machines, spread2);
+    machines.iter().map(|m| (m.effect - mean).powi(2) / (m.error2 + spread2)).sum()
 }
 
-/// The spread at which the squares are so many; none where they are fewer already.
-fn spread2(machines: &[Machine], wanted: f64) -> f64 {
-    if squares(machines, 0.0) <= wanted {
-        return 0.0;
+/// The spread within groups at which their squares are so many; `from`, where they are fewer already.
+fn spread2(groups: &[&[Machine]], wanted: f64, from: f64) -> f64 {
+    let all = |spread2| groups.iter().map(|g| squares(g, spread2)).sum::<f64>();
+    let mut spread2 = from;
+    // Newton's: the squares fall ever more slowly, so no step goes too far.
+    for _ in 0..STEPS {
+        let off = all(spread2) - wanted;
+        if off <= 1e-9 * wanted {
+            break;
+        }
+        let slope = |g: &&[Machine]| {
+            let (mean, _) = mean(g, spread2);
+            g.iter().map(|m| ((m.effect - mean) / (m.error2 + spread2)).powi(2)).sum::<f64>()
+        };
+        spread2 += off / groups.iter().map(slope).sum::<f64>();
     }
-    let mut high = machines.iter().map(|m| m.error2).fold(0.0, f64::max);
-    while squares(machines, high) > wanted {
-        high *= 2.0;
-    }
-    let mut low = 0.0;
-    while high - low > 1e-9 * high {
-        let middle = (low + high) / 2.0;
-        if squares(machines, middle) > wanted { low = middle } else { high = middle }
-    }
-    (low + high) / 2.0
+    spread2
 }
 
-fn apart(machines: &[Machine]) -> Vec<usize> {
+/// Ten do, but where errors are smaller than the spread by many orders.
+const STEPS: usize = 200;
+
+/// How often a machine like the others would be as far from them.
+fn unlike(machines: &[Machine]) -> Vec<f64> {
     // Of three, two that agree by chance would make the third one unlike them.
-    if machines.len() < 4 {
-        return vec![];
+    if machines.len() < FEWEST_UNLIKE {
+        return vec![1.0; machines.len()];
     }
     let strays = |i: usize| {
         let others: Vec<Machine> =
             machines.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, other)| *other).collect();
         let df = others.len() as f64 - 1.0;
-        let spread2 = spread2(&others, df);
-        let (mean, error2) = mean(&others, spread2);
+        let spread2 = spread2(&[&others], df, 0.0);
+        let (mean, error2) = mean_and_error2(&others, spread2);
         let off = machines[i].effect - mean;
         student::beyond(off / (machines[i].error2 + spread2 + error2).sqrt(), df)
     };
-    let p: Vec<f64> = (0..machines.len()).map(strays).collect();
-    let adjusted = holm::adjusted(&p);
-    (0..machines.len()).filter(|i| adjusted[*i] < LEVEL).collect()
+    (0..machines.len()).map(strays).collect()
 }
 
-/// The chi-square quantile at `p`.
-fn chi_square(p: f64, df: f64) -> f64 {
-    let (mut low, mut high) = (0.0, df + 20.0 * (2.0 * df).sqrt() + 40.0);
-    while high - low > 1e-9 * high {
-        let middle = (low + high) / 2.0;
-        if lower_gamma(df / 2.0, middle / 2.0) < p { low = middle } else { high = middle }
-    }
-    (low + high) / 2.0
-}
-
-/// The regularised lower incomplete gamma function, by its series: x stays within some widths of a here.
-fn lower_gamma(a: f64, x: f64) -> f64 {
-    if x <= 0.0 {
-        return 0.0;
-    }
-    let (mut term, mut sum, mut n) = (1.0 / a, 1.0 / a, a);
-    while term > sum * 1e-15 {
-        n += 1.0;
-        term *= x / n;
-        sum += term;
-    }
-    (sum.ln() + a * x.ln() - x - ln_gamma(a)).exp().min(1.0)
-}
-
-/// Of halves: by Γ(a + 1) = a Γ(a) from Γ(1) and Γ(1/2).
-fn ln_gamma(a: f64) -> f64 {
-    let half = (a.fract() - 0.5).abs() < 0.25;
-    let (mut at, mut sum) = if half { (0.5, std::f64::consts::PI.sqrt().ln()) } else { (1.0, 0.0) };
-    while at + 0.5 < a {
-        sum += f64::ln(at);
-        at += 1.0;
-    }
-    sum
-}
+/// Machines of which one can be told to be unlike the others.
+pub const FEWEST_UNLIKE: usize = 4;
 
 #[cfg(test)]
 #[path = "machines_tests.rs"]

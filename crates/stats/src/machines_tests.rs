@@ -1,24 +1,9 @@
 use super::*;
+use crate::holm;
 use crate::random::SplitMix64;
 
 fn fleet(of: &[(f64, f64)]) -> Vec<Machine> {
     of.iter().map(|(effect, error)| Machine { effect: *effect, error2: error * error, df: 7.0 }).collect()
-}
-
-#[test]
-fn chi_square_as_in_the_tables() {
-    for (p, df, x) in [
-        (0.95, 1.0, 3.841_459),
-        (0.975, 2.0, 7.377_759),
-        (0.025, 2.0, 0.050_636),
-        (0.975, 9.0, 19.022_768),
-        (0.025, 9.0, 2.700_389),
-        (0.975, 199.0, 239.959_6),
-        (0.025, 199.0, 161.826_2),
-    ] {
-        let got = chi_square(p, df);
-        assert!((got / x - 1.0).abs() < 1e-5, "{p} {df}: {got}, {x}");
-    }
 }
 
 /// `metafor`'s `rma(yi, vi, method = "PM", test = "knha")` of its own data `dat.bcg` (log relative risks): a published check.
@@ -50,7 +35,7 @@ fn the_vaccine_trials() {
     let (lo, hi) = all.interval;
     assert!(lo < all.mean && all.mean < hi && hi < 0.0, "{all:?}");
     let (wider_lo, wider_hi) = all.another.unwrap();
-    assert!(wider_lo < lo && wider_hi > hi && all.apart.is_empty(), "{all:?}");
+    assert!(wider_lo < lo && wider_hi > hi && all.unlike.is_empty(), "{all:?}");
 }
 
 #[test]
@@ -82,19 +67,30 @@ fn digamma_and_trigamma_as_in_the_tables() {
     assert_eq!(half_df(0.0), None);
 }
 
+#[test]
+fn a_ratio_with_its_interval_is_a_machine() {
+    // Half the interval is t(0.975, 7) = 2.3646 errors wide.
+    let [lo, hi] = [-1.0, 1.0].map(|sign: f64| (0.2 + sign * 0.023_646_24).exp());
+    let m = Machine::of_ratio(0.2f64.exp(), [lo, hi], 8).unwrap();
+    assert!((m.effect - 0.2).abs() < 1e-12 && (m.error2.sqrt() - 0.01).abs() < 1e-7 && m.df == 7.0, "{m:?}");
+    assert!(Machine::of_ratio(1.0, [1.0; 2], 8).unwrap().error2 > 0.0);
+    for (ratio, interval, pairs) in [(1.0, [0.9, 1.1], 1), (0.0, [0.9, 1.1], 8), (1.0, [0.0, 1.1], 8)] {
+        assert_eq!(Machine::of_ratio(ratio, interval, pairs), None, "{ratio} {interval:?} {pairs}");
+    }
+}
+
 /// Of the machine with that number.
 type Noise = fn(usize) -> f64;
 
-/// A fleet as it would be measured: eight pairs of each machine.
-fn made(machines: usize, spread: f64, noise: Noise, random: &mut SplitMix64) -> Vec<Machine> {
-    const PAIRS: usize = 8;
+/// A fleet as it would be measured: so many pairs of each machine.
+fn made(machines: usize, pairs: usize, spread: f64, noise: Noise, random: &mut SplitMix64) -> Vec<Machine> {
     let one = |i| {
         let own = 0.1 + spread * random.normal();
-        let pairs: Vec<f64> = (0..PAIRS).map(|_| own + noise(i) * random.normal()).collect();
-        let effect = pairs.iter().sum::<f64>() / PAIRS as f64;
-        let squares: f64 = pairs.iter().map(|x| (x - effect).powi(2)).sum();
-        let df = (PAIRS - 1) as f64;
-        Machine { effect, error2: squares / df / PAIRS as f64, df }
+        let all: Vec<f64> = (0..pairs).map(|_| own + noise(i) * random.normal()).collect();
+        let effect = all.iter().sum::<f64>() / pairs as f64;
+        let squares: f64 = all.iter().map(|x| (x - effect).powi(2)).sum();
+        let df = (pairs - 1) as f64;
+        Machine { effect, error2: squares / df / pairs as f64, df }
     };
     (0..machines).map(one).collect()
 }
@@ -102,50 +98,62 @@ fn made(machines: usize, spread: f64, noise: Noise, random: &mut SplitMix64) -> 
 /// Alike, and from 2 to 10 %.
 const NOISES: [(&str, Noise); 2] = [("alike", |_| 0.03), ("not alike", |i| 0.02 * [1.0, 2.0, 5.0][i % 3])];
 
-/// Of 100, as many intervals hold at least. Where errors differ five times, eight pairs tell too little of them for the spread of 200
-/// machines. Where the spread is no larger than a machine's own error it is often not seen, and another machine lies outside more often
-/// than it should.
-const LEAST: [[f64; 3]; 2] = [[93.0, 93.0, 92.0], [93.0, 91.5, 89.0]];
-
 /// How often of 100 the intervals hold what is true: of the mean, of the spread, of another machine.
-fn coverage(machines: usize, spread: f64, noise: Noise) -> [f64; 3] {
-    const FLEETS: usize = 1000;
+fn coverage(fleets: usize, machines: usize, pairs: usize, spread: f64, noise: Noise) -> [f64; 3] {
     let mut random = SplitMix64::new(machines as u64);
     let mut held = [0; 3];
-    for _ in 0..FLEETS {
-        let all = summary(&squeezed(&made(machines, spread, noise, &mut random)));
+    for _ in 0..fleets {
+        let all = summary(&squeezed(&made(machines, pairs, spread, noise, &mut random)));
         let another = 0.1 + spread * random.normal();
         let holds = |(lo, hi): (f64, f64), what: f64| usize::from(lo <= what && what <= hi);
         held[0] += holds(all.interval, 0.1);
         held[1] += holds(all.spread_interval, spread);
         held[2] += all.another.map_or(0, |interval| holds(interval, another));
     }
-    held.map(|n| 100.0 * n as f64 / FLEETS as f64)
+    held.map(|n| 100.0 * n as f64 / fleets as f64)
 }
 
 #[test]
 fn made_fleets_are_held() {
-    for ((called, noise), least) in NOISES.into_iter().zip(LEAST) {
+    for (called, noise) in NOISES {
         for machines in [3, 10, 200] {
-            for spread in [0.0, 0.02, 0.1] {
-                let held = coverage(machines, spread, noise);
+            for spread in [0.02, 0.1] {
+                let fleets = if machines > 100 { 400 } else { 800 };
+                let held = coverage(fleets, machines, 8, spread, noise);
                 println!("{machines:4} machines, noise {called}, spread {spread}: {held:?}");
-                assert!(
-                    held.iter().zip(least).all(|(held, least)| *held >= least),
-                    "{machines} {called} {spread}: {held:?}"
+                // The simulation's own error is 0.8 to 1.1.
+                assert!(held.iter().all(|held| *held >= 93.0), "{machines} {called} {spread}: {held:?}");
+            }
+        }
+    }
+}
+
+/// What docs/method.md says of it: `cargo test -p iotrail-stats more_made_fleets -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes minutes"]
+fn more_made_fleets() {
+    println!("of 100 held: the mean, the spread, another machine");
+    for (called, noise) in NOISES {
+        for (machines, pairs) in [3, 10, 200].into_iter().flat_map(|m| [3, 8, 20].map(|p| (m, p))) {
+            for spread in [0.0, 0.01, 0.02, 0.05, 0.1] {
+                let [mean, spread_held, another] = coverage(2000, machines, pairs, spread, noise);
+                println!(
+                    "{machines:4} machines, {pairs:2} pairs, noise {called}, spread {spread}: {mean:.1} {spread_held:.1} {another:.1}"
                 );
             }
         }
     }
 }
 
+fn apart(machines: &[Machine]) -> Vec<usize> {
+    let adjusted = holm::adjusted(&across(machines).unwrap().unlike);
+    (0..machines.len()).filter(|i| adjusted[*i] < 0.05).collect()
+}
+
 #[test]
 fn of_fleets_alike_one_in_twenty_has_a_machine_apart() {
     let mut random = SplitMix64::new(5);
-    let mut called = 0;
-    for _ in 0..200 {
-        called += usize::from(!across(&made(12, 0.05, NOISES[0].1, &mut random)).unwrap().apart.is_empty());
-    }
+    let called = (0..200).filter(|_| !apart(&made(12, 8, 0.05, NOISES[0].1, &mut random)).is_empty()).count();
     assert!(called <= 18, "{called} of 200");
 }
 
@@ -153,7 +161,29 @@ fn of_fleets_alike_one_in_twenty_has_a_machine_apart() {
 fn one_machine_turns_around() {
     let mut of: Vec<(f64, f64)> = (0..12).map(|i| (0.1 + 0.01 * f64::from(i % 3), 0.01)).collect();
     of[7].0 = -0.4;
-    assert_eq!(across(&fleet(&of)).unwrap().apart, [7]);
+    assert_eq!(apart(&fleet(&of)), [7]);
     of[7].0 = 0.11;
-    assert_eq!(across(&fleet(&of)).unwrap().apart, [0usize; 0]);
+    assert_eq!(apart(&fleet(&of)), [0usize; 0]);
+    // Of three nobody is.
+    assert_eq!(across(&fleet(&of[..3])).unwrap().unlike, [1.0; 3]);
+}
+
+#[test]
+fn groups_of_one_mean_are_called_apart_in_one_of_twenty_and_others_are() {
+    let mut random = SplitMix64::new(9);
+    let mut called = [0; 2];
+    for _ in 0..400 {
+        for (by, called) in [0.0, 0.3].into_iter().zip(&mut called) {
+            let mut all = made(10, 8, 0.05, NOISES[1].1, &mut random);
+            let is_first: Vec<bool> = (0..10).map(|i| i < 3).collect();
+            all[..3].iter_mut().for_each(|m| m.effect += by);
+            let groups = groups(&all, &is_first).unwrap();
+            *called += usize::from(groups.p < 0.05);
+        }
+    }
+    assert!((8..=28).contains(&called[0]) && called[1] >= 390, "{called:?} of 400");
+    // One machine is no group.
+    let all = made(10, 8, 0.05, NOISES[0].1, &mut random);
+    assert_eq!(groups(&all, &[true, false, false, false, false, false, false, false, false, false]), None);
+    assert_eq!(groups(&all[..3], &[true, true, false]), None);
 }
