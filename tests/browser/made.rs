@@ -53,6 +53,7 @@ fn disk() -> iotrail_schema::measurement::Target {
         filesystem: Some("ext4".into()),
         device: Some("vda".into()),
         driver: Some("virtio_blk".into()),
+        model: None,
         queue_device: None,
         queues: Some(1),
         poll_queues: Some(1),

@@ -14,6 +14,7 @@ pub mod drift;
 pub mod expectation;
 pub mod explain;
 pub mod finding;
+pub mod fleet;
 pub mod group;
 pub mod head;
 pub mod history;

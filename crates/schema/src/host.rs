@@ -33,6 +33,9 @@ pub struct Target {
     pub device: Option<String>,
     /// The disk's driver.
     pub driver: Option<String>,
+    /// The disk's model, as it says itself; left out where it says none (virtio).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// The block device whose queue takes the requests, where that is not `device`: `loop0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_device: Option<String>,

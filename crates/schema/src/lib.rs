@@ -5,6 +5,7 @@
 pub mod comparison;
 pub mod file;
 pub mod finding;
+pub mod fleet_answer;
 pub mod fleet_record;
 mod host;
 mod latency;

@@ -195,6 +195,7 @@ pub fn measurement() -> Measurement {
                 queue_device: None,
                 queues: Some(1),
                 poll_queues: Some(0),
+                model: None,
                 scheduler: Some("none".into()),
                 interrupts: vec![TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: vec![1] }],
             }),

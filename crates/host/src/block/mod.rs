@@ -91,6 +91,7 @@ fn of_disks(path: String, filesystem: Option<String>, disks: &[Disk], takers: &[
         queue_device: names(takers).filter(|queues| Some(queues) != device.as_ref()),
         device,
         driver: joined(disks.iter().map(|d| d.driver.clone()), false),
+        model: joined(disks.iter().map(|d| d.model.clone()), false),
         queues: summed(disks.iter().map(|d| d.queues)),
         poll_queues: summed(takers.iter().map(|d| d.poll_queues)),
         scheduler: joined(takers.iter().map(|d| d.scheduler.clone()), false),

@@ -16,6 +16,8 @@ pub struct Disk {
     pub dev: Option<(u32, u32)>,
     /// The driver that completes its requests: `virtio_blk`, `nvme`, `ahci` (for SCSI the host's, not `sd`).
     pub driver: Option<String>,
+    /// What it calls itself; `None`: nothing, as those of a virtual machine.
+    pub model: Option<String>,
     /// Hardware queues, polled ones included; with NVMe multipath those of all paths.
     pub queues: Option<u32>,
     /// Hardware queues without an interrupt; `Some(0)`: IOPOLL has nothing to poll.
@@ -53,6 +55,7 @@ pub(super) fn read(root: &Path, found: &Found) -> Disk {
         name: found.name.clone(),
         dev: device_number(root, &found.name),
         driver: found.dirs.first().and_then(|d| driver(root, d)),
+        model: found.dirs.first().and_then(|d| files::text(d, "device/model")).filter(|m| !m.is_empty()),
         queues: super::summed(all.into_iter()),
         poll_queues: super::summed(poll.into_iter()),
         scheduler: queue("scheduler").and_then(|s| chosen(&s)),

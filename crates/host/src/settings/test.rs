@@ -21,6 +21,7 @@ pub fn target(device: &str) -> Target {
         filesystem: None,
         device: Some(device.into()),
         driver: None,
+        model: None,
         queue_device: None,
         queues: Some(1),
         poll_queues: Some(0),
