@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use iotrail_base::error::{Error, Result};
+use iotrail_schema::fleet_record;
 use iotrail_schema::measurement::{self, Measurement};
 use iotrail_schema::run_record::{self, RunRecord};
 use iotrail_store::{Store, default_path};
@@ -33,6 +34,12 @@ impl Stored {
 
     /// The number of the run that `text` names; `None`: it names a file.
     pub fn number(&mut self, text: &str) -> Result<Option<i64>> {
+        if fleet_record::number(text).is_some() {
+            return Err(Error::input(
+                format!("{text} is a fleet, and one run is asked for"),
+                format!("`iotrail report {text}` answers for all of its machines; `--full` lists their runs"),
+            ));
+        }
         if text != LAST {
             return Ok(text.parse().ok());
         }

@@ -8,6 +8,7 @@ use crate::experiment::builtin;
 use iotrail_base::error::Result;
 use iotrail_base::words::plural;
 use iotrail_report::terminal::{self, Screen, Style};
+use iotrail_schema::fleet_record::FleetRecord;
 use iotrail_store::salvage::salvage;
 use iotrail_store::{RunSummary, Store, default_path};
 
@@ -36,6 +37,8 @@ struct Listing {
     store: String,
     /// The stored runs.
     runs: Vec<RunSummary>,
+    /// The stored fleets.
+    fleets: Vec<FleetRecord>,
 }
 
 #[derive(Serialize)]
@@ -58,12 +61,14 @@ pub fn run(args: &ListArgs) -> Result<u8> {
         terminal::show(&out)?;
         return Ok(0);
     }
-    let runs = Store::open(&path)?.map(|s| s.list()).transpose()?.unwrap_or_default();
+    let store = Store::open(&path)?;
+    let runs = store.as_ref().map(Store::list).transpose()?.unwrap_or_default();
+    let fleets = store.as_ref().map(Store::fleets).transpose()?.unwrap_or_default();
     let built_in = |(name, _): &(&str, &str)| builtin::find(name).map(|e| BuiltIn { name: e.name, title: e.title });
     let experiments = builtin::ALL.iter().map(built_in).collect::<Result<Vec<_>>>()?;
     let shown = path.display().to_string();
     if args.json {
-        terminal::print_json(&Listing { schema: "iotrail.list/1", experiments, store: shown, runs })?;
+        terminal::print_json(&Listing { schema: "iotrail.list/1", experiments, store: shown, runs, fleets })?;
         return Ok(0);
     }
     let mut out = Screen::new(Style::of_stdout());
@@ -75,6 +80,10 @@ pub fn run(args: &ListArgs) -> Result<u8> {
     match runs.as_slice() {
         [] => out.sentence(&format!("nothing is stored in {shown} yet")),
         runs => terminal::list(&mut out, runs),
+    }
+    if !fleets.is_empty() {
+        out.blank();
+        terminal::fleets(&mut out, &fleets);
     }
     terminal::show(&out)?;
     Ok(0)

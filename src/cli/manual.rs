@@ -154,6 +154,7 @@ fn text(page: &str) -> Option<&'static Page> {
         "iotrail-compare" => &measure::COMPARE,
         "iotrail-track" => &measure::TRACK,
         "iotrail-reproduce" => &measure::REPRODUCE,
+        "iotrail-fleet" => &measure::FLEET,
         "iotrail-report" => &measure::REPORT,
         "iotrail-trace" => &watch::TRACE,
         "iotrail-top" => &watch::TOP,

@@ -23,6 +23,7 @@ pub mod compare;
 pub mod completions;
 pub mod explain;
 pub mod export;
+pub mod fleet;
 mod given;
 pub mod lab;
 pub mod list;
@@ -88,6 +89,8 @@ enum Command {
     Track(track::TrackArgs),
     /// Run a published study's experiments here, and set its figures beside ours
     Reproduce(reproduce::ReproduceArgs),
+    /// Keep runs of several machines as one fleet, and tell what holds on all of them
+    Fleet(fleet::FleetArgs),
     /// Show a stored run: its answer, everything (--full), or one HTML page (-o)
     Report(report::ReportArgs),
     /// Trace any program: where its I/O time goes, how completions come, what to change
@@ -162,6 +165,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Compare(args) => compare::run(args),
         Command::Track(args) => track::run(args),
         Command::Reproduce(args) => reproduce::run(args),
+        Command::Fleet(args) => fleet::run(args),
         Command::Report(args) => report::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::compare::of_sides;
+use super::fleet;
 use super::given::{Document, Stored};
 use super::page_file;
 use super::run::measured::{again, compared, show};
@@ -16,13 +17,14 @@ use iotrail_base::error::Result;
 use iotrail_report::html::{self, Against, Source};
 use iotrail_report::terminal::{self, View};
 use iotrail_schema::comparison::EQUIVALENT_WITHIN;
+use iotrail_schema::fleet_record;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::Store;
 
 #[derive(Debug, Clone, Args)]
 #[command(
     after_help = "RUN is\n  12          a stored run (`iotrail list`)\n  last        the one that was begun last\n  \
-                        a.json      what `run --json` or `bench --json` printed, here or elsewhere"
+                        f3          a stored fleet\n  a.json      what `run --json` or `bench --json` printed, here or elsewhere"
 )]
 pub struct ReportArgs {
     /// Run to show (see below)
@@ -66,6 +68,12 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     // A page that can't be written is found out before it is made.
     let output = args.output.as_deref().map(|path| page_file::reserve(path, args.force)).transpose()?;
     let mut stored = Stored::new(args.store.as_deref());
+    if let (Some(number), None) = (fleet_record::number(&args.run), &args.against) {
+        let store = stored.all()?;
+        let record = fleet::stored(&store, number)?;
+        let how = fleet::How { full: args.full, json: args.json, store: args.store.as_deref(), output };
+        return fleet::show(&store, record, how);
+    }
     let names = std::iter::once(&args.run).chain(&args.against);
     let mut runs = names.map(|name| read(name, &mut stored)).collect::<Result<Vec<_>>>()?;
     if let (None, Some(store)) = (&args.against, stored.opened()) {

@@ -178,6 +178,7 @@ fn complete() -> End {
         "Comparison",
         "History",
         "Reproduction",
+        "FleetAnswer",
         "Header",
         "Explained",
     ] {

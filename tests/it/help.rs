@@ -61,6 +61,7 @@ fn options() -> End {
         ("list", "--help --json --salvage --store"),
         ("track", "--at --at-least --fail-on --force --from --full --help --json --metric --output --store"),
         ("reproduce", "--file --full --help --json --only --quick --repeats --size --store --stored"),
+        ("fleet", "--force --full --help --json --output --store"),
         ("report", "--force --full --help --json --output --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --help --json --opcode --ring --slowest"),

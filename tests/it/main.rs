@@ -14,6 +14,7 @@ mod compared;
 mod completing;
 mod confine;
 mod export;
+mod fleet;
 mod formats;
 mod help;
 mod hostile;
@@ -98,6 +99,7 @@ fn main() {
         trace::TESTS,
         track::TESTS,
         reproduce::TESTS,
+        fleet::TESTS,
         tried::TESTS,
         top::TESTS,
         net::whole::TESTS,

@@ -49,7 +49,7 @@ fn bash() -> End {
 }
 
 /// Every command with its page's name.
-pub const PAGES: [&str; 27] = [
+pub const PAGES: [&str; 28] = [
     "",
     "check",
     "bench",
@@ -57,6 +57,7 @@ pub const PAGES: [&str; 27] = [
     "compare",
     "track",
     "reproduce",
+    "fleet",
     "report",
     "trace",
     "try",

@@ -23,7 +23,7 @@ use iotrail_schema::run_record::{ARM, CONTROL, RunRecord};
 use iotrail_stats::holm;
 use iotrail_stats::machines::{Across, Machine, across, groups};
 
-pub use self::said::{figure, leading, nodes, situation};
+pub use self::said::{Names, figure, leading, nodes, situation};
 
 /// What chance alone makes so rarely is none of chance.
 const CHANCE: f64 = 0.05;
@@ -310,10 +310,13 @@ fn goes_with(all: &[Part<'_>], effects: &mut [FleetEffect], machines: &[FleetMac
     let mut found: Vec<(usize, GoesWith)> = Vec::new();
     for (at, part) in all.iter().enumerate() {
         let node = |(i, _): &(usize, Machine)| machines[*i].node.as_str();
-        let counted: Vec<Machine> = part.counted.iter().map(|(_, m)| *m).collect();
+        // Who is unlike all others is told by itself, and would hide what the others differ in.
+        let is_apart = |m: &&(usize, Machine)| effects[at].apart.iter().any(|a| a.node == node(m));
+        let alike: Vec<(usize, Machine)> = part.counted.iter().filter(|m| !is_apart(m)).copied().collect();
+        let counted: Vec<Machine> = alike.iter().map(|(_, m)| *m).collect();
         let mut seen: Vec<(Vec<bool>, usize)> = Vec::new();
         for (factor, value) in factors.iter().flat_map(|f| f.values.iter().map(move |v| (f, v))) {
-            let has: Vec<bool> = part.counted.iter().map(|m| value.nodes.iter().any(|n| n == node(m))).collect();
+            let has: Vec<bool> = alike.iter().map(|m| value.nodes.iter().any(|n| n == node(m))).collect();
             let with = format!("{} {}", factor.name, value.is);
             if let Some((_, i)) = seen.iter().find(|(is, _)| *is == has) {
                 found[*i].1.with.push(with);

@@ -18,6 +18,14 @@ pub struct Run {
     pub started_unix_s: u64,
 }
 
+/// A stored fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fleet {
+    pub number: i64,
+    pub name: String,
+    pub machines: usize,
+}
+
 impl Peek {
     /// `None`: there is no store that can be read.
     pub fn open(path: &Path) -> Option<Self> {
@@ -38,6 +46,17 @@ impl Peek {
             })
         };
         query.query_map([most as i64], run).ok()?.collect::<Result<_, _>>().ok()
+    }
+
+    /// So many at most, the newest first. A store of an older version has none.
+    pub fn fleets(&self, most: usize) -> Option<Vec<Fleet>> {
+        let sql = "SELECT fleet, name, (SELECT count(*) FROM fleet_nodes n WHERE n.fleet = f.fleet)
+                   FROM fleets f ORDER BY fleet DESC LIMIT ?1";
+        let mut query = self.0.prepare(sql).ok()?;
+        let fleet = |row: &rusqlite::Row<'_>| {
+            Ok(Fleet { number: row.get(0)?, name: row.get(1)?, machines: row.get::<_, i64>(2)?.max(0) as usize })
+        };
+        query.query_map([most as i64], fleet).ok()?.collect::<Result<_, _>>().ok()
     }
 
     /// The parameters of each cell of a run.

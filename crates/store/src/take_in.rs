@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::Store;
 use super::fleets;
@@ -39,6 +39,46 @@ impl Store {
         self.db.execute("DETACH DATABASE other", []).map_err(fail)?;
         copied.map(|()| runs)
     }
+}
+
+impl Store {
+    /// Copies one run of the store `from`, with all that is stored of it; returns its number here. A run that is here already (the same
+    /// plan, begun in the same second with the same seed, of the same hosts) is not copied again.
+    ///
+    /// Errors: one of the two cannot be used. `None`: there is no such run, or no such store.
+    pub fn take_in_run(&mut self, from: &Path, run: i64) -> Result<Option<i64>> {
+        let Some(other) = Store::open(from)? else { return Ok(None) };
+        if other.outline(run)?.is_none() {
+            return Ok(None);
+        }
+        drop(other);
+        let fail = |e| explain(from, e);
+        self.db.execute("ATTACH DATABASE ?1 AS other", [from.display().to_string()]).map_err(fail)?;
+        let taken = match same(&self.db, run) {
+            Ok(Some(here)) => Ok(here),
+            Ok(None) => copy(&mut self.db, run),
+            Err(e) => Err(e),
+        };
+        self.db.execute("DETACH DATABASE other", []).map_err(fail)?;
+        taken.map(Some).map_err(|e| explain(&self.path, e))
+    }
+}
+
+/// The run here that is the other store's `run`.
+fn same(db: &Connection, run: i64) -> rusqlite::Result<Option<i64>> {
+    let measured = |database: &str, run: &str| {
+        format!(
+            "(SELECT group_concat(hostname || kernel || measurements) FROM {database}.measured_by WHERE run = {run})"
+        )
+    };
+    let sql = format!(
+        "SELECT h.run FROM main.runs h JOIN other.runs o ON h.started_unix_s = o.started_unix_s AND h.seed = o.seed
+           AND h.experiment = o.experiment AND h.plan_key = o.plan_key AND h.finished_unix_s IS o.finished_unix_s
+         WHERE o.run = ?1 AND {} IS {} ORDER BY h.run LIMIT 1",
+        measured("main", "h.run"),
+        measured("other", "o.run")
+    );
+    db.query_row(&sql, [run], |r| r.get(0)).optional()
 }
 
 fn copy_fleets(db: &mut Connection, here: impl Fn(i64) -> Option<i64>) -> rusqlite::Result<()> {

@@ -365,6 +365,13 @@ fn runs_of_another_store_get_numbers_of_this_one() {
     assert_eq!((count("measurements"), count("histograms"), count("losses")), (2, 2, 8));
     // Taken in again, they are other runs; a store that is not there has none.
     assert_eq!(store.take_in(&from).unwrap(), [first + 3, first + 4]);
+    // One alone is known again.
+    assert_eq!(store.take_in_run(&from, begun_there).unwrap(), Some(first + 1));
+    assert_eq!(store.take_in_run(&from, 99).unwrap(), None);
+    let mut empty = Store::create_or_open(&here.path().join("empty.db")).unwrap();
+    let taken = empty.take_in_run(&from, single).unwrap().unwrap();
+    assert_eq!((taken, empty.list().unwrap().len()), (1, 1));
+    assert_eq!(empty.take_in_run(&here.path().join("none.db"), 1).unwrap(), None);
     assert_eq!(store.take_in(&here.path().join("none.db")).unwrap(), Vec::<i64>::new());
     let foreign = there.path().join("foreign.db");
     std::fs::write(&foreign, "no database at all, but longer than a header").unwrap();

@@ -9,6 +9,7 @@ use clap::{Command, CommandFactory};
 
 use crate::experiment::{builtin, studies};
 use iotrail_base::words::plural;
+use iotrail_schema::fleet_record;
 use iotrail_schema::run_record::{ARM, CONTROL, value_text};
 use iotrail_store::default_path;
 use iotrail_store::peek::Peek;
@@ -38,7 +39,8 @@ fn of(cli: &Command, words: &[String], open: &dyn Fn() -> Option<Peek>, now: u64
     let all = match (command.as_str(), place) {
         ("run", 0) => experiments(),
         ("reproduce", 0) => studies(),
-        ("report", 0 | 1) | ("export", 0) => open().map(|store| runs(&store, now)).unwrap_or_default(),
+        ("report", 0) => open().map(|store| [runs(&store, now), fleets(&store)].concat()).unwrap_or_default(),
+        ("report", 1) | ("export", 0) | ("fleet", 1..) => open().map(|store| runs(&store, now)).unwrap_or_default(),
         ("compare", 0 | 1) => open().map(|store| sides(&store, current, now)).unwrap_or_default(),
         _ => Vec::new(),
     };
@@ -95,6 +97,13 @@ fn runs(store: &Peek, now: u64) -> Vec<Candidate> {
         (run.number.to_string(), format!("{}, {}", run.experiment, age(now.saturating_sub(run.started_unix_s))))
     };
     runs.iter().map(one).chain(last).collect()
+}
+
+fn fleets(store: &Peek) -> Vec<Candidate> {
+    let one = |fleet: &iotrail_store::peek::Fleet| {
+        (fleet_record::id(fleet.number), format!("{}, {}", fleet.name, plural(fleet.machines, "machine")))
+    };
+    store.fleets(RUNS).unwrap_or_default().iter().map(one).collect()
 }
 
 /// Runs; behind `12:`, the parameters of its cells with their values.

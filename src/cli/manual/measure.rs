@@ -267,22 +267,45 @@ pub const REPRODUCE: Page = Page {
     see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-report(1)", "iotrail-lab-run(1)", "iotrail-list(1)"],
 };
 
+pub const FLEET: Page = Page {
+    description: &[
+        "Keeps the runs of one experiment on several machines as one fleet, and tells what holds on all of them: the mean ratio of each arm, its 95 % \
+         interval, how far machines spread, where another machine would lie; on how many of them it holds, which turn around, which are \
+         unlike the others, and what these differ in: kernel, CPU, driver, interrupt vectors of the drive.",
+        "A run is one of this store, or one of another machine's store, which is copied into this one; a run that is here already is not copied \
+         again. iotrail report f3 shows the fleet again, iotrail list lists all fleets.",
+        "Every machine is one of those that the answer is about: their difference is a fact, and no noise. The document fleets.md says how the \
+         numbers are to be read, method.md how they are made.",
+    ],
+    examples: &[
+        ("iotrail fleet rack4 12 13 17", "Keep three stored runs of one experiment as a fleet."),
+        ("iotrail fleet rack4 c1.db c2.db c3.db:5", "Take the runs from the stores of three machines."),
+        ("iotrail fleet zones eu=12 us=13", "Give the machines names of their own."),
+        ("iotrail report f1 --full", "Print every comparison and every machine."),
+        ("iotrail report f1 -o fleet.html", "Draw machines and situations as one picture."),
+    ],
+    exit: PLAIN,
+    files: &[STORE, ("PAGE.html of -o", "The page. An older page is replaced; any other file only with --force.")],
+    see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-report(1)", "iotrail-compare(1)", "iotrail-list(1)"],
+};
+
 pub const REPORT: Page = Page {
     description: &[
         "Shows a run that was measured before: on the terminal as run printed it, as JSON, or as one HTML page with figures, tables and the command of \
          every cell. The page needs no network and no other file.",
-        "With a second run the page has both beside each other, compared cell by cell.",
+        "With a second run the page has both beside each other, compared cell by cell. f3 shows a fleet: what its machines say together.",
     ],
     examples: &[
         ("iotrail report", "Print the answer of the last run."),
         ("iotrail report 12 --full", "Print everything about run 12."),
         ("iotrail report last -o report.html", "Write a page to open in a browser."),
         ("iotrail report 3 7 -o both.html", "Write two runs on one page, the second compared with the first."),
+        ("iotrail report f3", "Print what the machines of fleet 3 say together."),
         ("iotrail report run.json -o report.html", "Write a page of what run --json printed elsewhere."),
     ],
     exit: PLAIN,
     files: &[STORE, ("PAGE.html of -o", "The page. An older page is replaced; any other file only with --force.")],
-    see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-compare(1)", "iotrail-export(1)"],
+    see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-compare(1)", "iotrail-export(1)", "iotrail-fleet(1)"],
 };
 
 pub const EXPORT: Page = Page {

@@ -59,7 +59,7 @@ pub const CHECK: Page = Page {
 
 pub const LIST: Page = Page {
     description: &[
-        "Lists the built-in experiments, and every run of the store: its number, experiment, start, and how much of it is measured. A store that \
+        "Lists the built-in experiments, and every run and every fleet of the store: its number, experiment, start, and how much of it is measured. A store that \
          does not exist yet holds none, and is not made.",
         "--salvage copies what can be read of a damaged store into a new one. The damaged file is only read.",
     ],

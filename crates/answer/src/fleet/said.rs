@@ -1,5 +1,7 @@
 //! What a fleet tells in words, the same in a terminal and on a page.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::facts::{only_on, words};
@@ -27,6 +29,33 @@ pub fn nodes<T: AsRef<str>>(of: &[T]) -> String {
 /// `depth 16 · wait peek`.
 pub fn situation(at: &Map<String, Value>) -> String {
     at.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect::<Vec<_>>().join(" · ")
+}
+
+/// What tells the effects of a fleet from each other: parameters that are not the same in all, and the arm where there are several.
+pub struct Names(BTreeSet<String>);
+
+/// Stands for the arm among the parameters.
+const ARM: &str = "";
+
+impl Names {
+    pub fn new(effects: &[FleetEffect]) -> Self {
+        let mut values: BTreeSet<(&str, String)> = BTreeSet::new();
+        for e in effects {
+            values.extend(e.at.iter().map(|(name, value)| (name.as_str(), value_text(value))));
+            values.insert((ARM, e.b.clone()));
+        }
+        let several = |name: &str| values.iter().filter(|(n, _)| *n == name).count() > 1;
+        Names(values.iter().map(|(name, _)| *name).filter(|name| several(name)).map(str::to_owned).collect())
+    }
+
+    /// `depth 16 · wait peek`; the arm where nothing else tells it.
+    pub fn of(&self, e: &FleetEffect) -> String {
+        let arm = self.0.contains(ARM).then(|| e.b.clone());
+        let params = e.at.iter().filter(|(name, _)| self.0.contains(name.as_str()));
+        let params = params.map(|(name, value)| format!("{name} {}", value_text(value)));
+        let all: Vec<String> = arm.into_iter().chain(params).collect();
+        if all.is_empty() { e.b.clone() } else { all.join(" · ") }
+    }
 }
 
 /// `12 % more IOPS (95 % CI 8–16 %)`.

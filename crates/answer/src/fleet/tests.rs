@@ -207,9 +207,9 @@ fn a_machine_alike_is_called_apart_in_no_more_than_one_fleet_of_twenty() {
     let mut called = 0;
     for _ in 0..20 {
         let mut gathered = Gathered::default();
-        for i in 0..8 {
+        for (i, run) in runs.iter().enumerate() {
             let by = (0.05 * random.normal()).exp();
-            let mut run = runs[i].clone();
+            let mut run = run.clone();
             // As its comparisons are, moved by what this machine differs from the others.
             for c in &mut run.comparisons {
                 (c.ratio, c.ci95) = (c.ratio.map(|r| r * by), c.ci95.map(|ci| ci.map(|x| x * by)));

@@ -86,6 +86,8 @@ pub enum Kind {
     Points,
     /// Points of one chart, one level after the other, each with its mean.
     Course,
+    /// A line for each name, on it a field for each column.
+    Grid,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +137,9 @@ pub struct Panel {
     /// The lines of a panel of names.
     #[serde(skip)]
     pub lines: Vec<Line>,
+    /// Names of a grid's columns; `x_column` says which of them a mark is in, from 0.
+    #[serde(skip)]
+    pub heads: Vec<String>,
     /// The columns that the marks are placed by; `lo` and `hi`: the ends of their intervals.
     #[serde(skip)]
     pub x_column: Option<usize>,
@@ -155,6 +160,7 @@ impl Panel {
             x,
             y,
             lines: Vec::new(),
+            heads: Vec::new(),
             x_column: None,
             y_column: None,
             lo_column: None,

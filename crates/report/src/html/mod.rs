@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `view` | the runs as figures take them: cells, groups, those that the answer is about |
 //! | `figure`, `figures/` | tables, and what of them is drawn |
+//! | `fleet` | the page of a fleet: machines × situations |
 //! | `history` | the page of `track`: one experiment's runs over time |
 //! | `draw/` | figures as SVG |
 //! | `paths` | the colour of each delivery path |
@@ -18,6 +19,7 @@
 mod draw;
 mod figure;
 mod figures;
+mod fleet;
 mod history;
 mod paths;
 mod safe;
@@ -57,6 +59,7 @@ pub struct Against<'a> {
     pub left_over: &'a [String],
 }
 
+pub use self::fleet::page as fleet;
 pub use self::history::page as history;
 
 fn unfit(e: Box<dyn std::error::Error + Send + Sync>) -> Error {

@@ -56,7 +56,7 @@ fn lines(out: &mut Screen, group: &[Comparison]) {
     out.table(&columns, group.iter().map(row).collect());
 }
 
-fn hue(verdict: Verdict) -> Option<Hue> {
+pub(super) fn hue(verdict: Verdict) -> Option<Hue> {
     match verdict {
         Verdict::Faster => Some(Hue::Good),
         Verdict::Slower => Some(Hue::Bad),

@@ -9,6 +9,7 @@ mod cost;
 mod delivery;
 mod explain;
 mod fit;
+mod fleet;
 mod head;
 mod history;
 pub(super) mod layout;
@@ -34,6 +35,8 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::output;
 use iotrail_base::plain::{self, Stream};
 use iotrail_schema::comparison::Comparison;
+use iotrail_schema::fleet_answer::FleetAnswer;
+use iotrail_schema::fleet_record::FleetRecord;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::net_record::ServedRecord;
 use iotrail_schema::reproduction::Reproduction;
@@ -99,6 +102,16 @@ pub fn comparisons(list: &[Comparison], unit: Unit, full: bool) -> Screen {
     out.blank();
     out.paragraph("", compare::LEGEND);
     out
+}
+
+/// What the machines of a fleet say together; in full, then every comparison and every machine.
+pub fn fleet(answer: &FleetAnswer, unit: Unit, full: bool, store: &str) -> Screen {
+    fleet::screen(answer, unit, full, store, Style::of_stdout())
+}
+
+/// The fleets that are stored, as `list` prints them.
+pub fn fleets(out: &mut Screen, fleets: &[FleetRecord]) {
+    fleet::list(out, fleets);
 }
 
 /// A watched program, as `trace` prints it.

@@ -2,6 +2,7 @@ mod hostile;
 mod of_a_trace;
 mod of_brief;
 mod of_files;
+mod of_fleets;
 mod of_heads;
 mod of_kernels;
 mod of_net_runs;

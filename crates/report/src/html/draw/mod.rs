@@ -6,8 +6,10 @@
 //! | `markup` | elements; what is text stays text |
 //! | `scale` | numbers → places, with ticks that can be read |
 //! | `lines` | panels with a line for each name: levels, ratios, dots, bars |
+//! | `grid` | panels with a line for each name and a field for each column |
 //! | `plane` | panels with two axes of numbers: curves and points |
 
+mod grid;
 mod lines;
 mod markup;
 mod plane;
@@ -34,6 +36,7 @@ pub fn figure(figure: &Figure) -> Vec<Drawn> {
             Kind::Curves => "plot plane",
             Kind::Points | Kind::Course => "plot plane flat",
             Kind::Levels | Kind::Ratios | Kind::Dots | Kind::Bars => "plot lines",
+            Kind::Grid => "plot lines fields",
         };
         out.open(
             "div",
@@ -43,6 +46,7 @@ pub fn figure(figure: &Figure) -> Vec<Drawn> {
             Kind::Curves => plane::curves(&mut out, figure, panel, &alike),
             Kind::Points => plane::points(&mut out, figure, panel, &alike),
             Kind::Course => plane::course(&mut out, figure, panel),
+            Kind::Grid => grid::draw(&mut out, figure, panel),
             Kind::Levels | Kind::Ratios | Kind::Dots | Kind::Bars => lines::draw(&mut out, figure, panel, &alike),
         }
         out.close("div");

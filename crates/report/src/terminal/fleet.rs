@@ -1,0 +1,209 @@
+//! What the machines of a fleet say together: the answer, who is unlike the others and with what, and the situations in one table.
+
+use super::compare::{hue, ratio};
+use super::layout::{Cell, Column, Screen, cut};
+use super::style::Style;
+use iotrail_answer::fleet::{Names, figure, nodes};
+use iotrail_answer::unit::Unit;
+use iotrail_base::words::{UNKNOWN, plural};
+use iotrail_schema::fleet_answer::{Apart, FleetAnswer, FleetEffect, GoesWith, OnMachine, Stands};
+use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState};
+
+/// Columns of a line of each kind beside the answer: two lines of the screen.
+const SHORT: usize = 138;
+
+/// Columns of a situation's name.
+const NAME: usize = 24;
+
+/// Lines beside which the table has room, and its rows at most.
+const LINES: usize = 20;
+const ROWS: usize = 8;
+
+const LEGEND: &str = "ratio: mean over the machines, with its 95 % interval; spread: standard deviation between machines; another: where the ratio \
+     of another such machine lies, in 95 of 100; holds: machines of which the verdict is true by themselves. +: holds there; -: the other way; =: no \
+     difference; !: a difference where none is claimed; ?: inconclusive; x: not comparable; o: cannot test it; .: nothing measured. \
+     docs/fleets.md says how to read them.";
+
+/// `store`: what names the store to other commands, ` --store s.db`, or nothing.
+pub fn screen(a: &FleetAnswer, unit: Unit, full: bool, store: &str, style: Style) -> Screen {
+    let mut out = Screen::new(style);
+    out.heading(&a.answer);
+    let names = &Names::new(&a.effects);
+    let goes = a.effects.iter().flat_map(|e| e.goes_with.iter().map(move |g| goes_with(names, e, g, unit)));
+    let apart = a.effects.iter().flat_map(|e| e.apart.iter().map(move |m| apart(names, e, m)));
+    for (label, all) in [("with", goes.collect()), ("apart", apart.collect()), ("note", a.notes.clone())] {
+        listed(&mut out, label, &all, full);
+    }
+    match full {
+        true => whole(&mut out, a, names),
+        false => brief(&mut out, a, names, store),
+    }
+    out
+}
+
+/// Each in a line; or the first one, and how many more there are.
+fn listed(out: &mut Screen, label: &str, all: &[String], full: bool) {
+    let left = if all.len() > 1 { format!(" (and {} more: --full)", all.len() - 1) } else { String::new() };
+    for (i, text) in all.iter().enumerate().take(if full { usize::MAX } else { 1 }) {
+        let shown = if full { text.clone() } else { cut(text, SHORT - left.len()) + &left };
+        out.paragraph(&format!("  {:<5} ", if i == 0 { label } else { "" }), &shown);
+    }
+}
+
+fn brief(out: &mut Screen, a: &FleetAnswer, names: &Names, store: &str) {
+    let metric = leading_metric(a);
+    let shown: Vec<&FleetEffect> = a.effects.iter().filter(|e| Some(e.metric.as_str()) == metric).collect();
+    // What stands around its rows.
+    const AROUND: usize = 6;
+    let room = LINES.saturating_sub(out.as_str().lines().count() + AROUND).clamp(1, ROWS);
+    let rows = shown.len().min(room);
+    if let Some(metric) = metric {
+        out.blank();
+        table(out, metric, &shown[..rows], |e| cut(&names.of(e), NAME));
+    }
+    let left = a.effects.len() - rows;
+    if left > 0 {
+        out.paragraph("  ", &format!("and {}: --full", plural(left, "more comparison")));
+    }
+    out.blank();
+    let id = a.fleet.id();
+    out.line(&format!("details: iotrail report {id}{store} --full"));
+    out.line(&format!("page:    iotrail report {id}{store} -o r.html"));
+}
+
+/// The metric that the answer is of.
+fn leading_metric(a: &FleetAnswer) -> Option<&str> {
+    iotrail_answer::fleet::leading(&a.effects).map(|e| e.metric.as_str())
+}
+
+fn goes_with(names: &Names, e: &FleetEffect, g: &GoesWith, unit: Unit) -> String {
+    let [with, others] = [0, 1].map(|i| figure(&e.metric, unit, g.ratios[i], g.ci95[i]));
+    format!("{}, {} ({}): {with}; on the others {others}", names.of(e), g.with.join(", "), nodes(&g.nodes))
+}
+
+fn apart(names: &Names, e: &FleetEffect, m: &Apart) -> String {
+    let than = e.ratio.map_or(String::new(), |r| format!(", on average ×{}", ratio(r)));
+    let with = match m.with.is_empty() {
+        true => "nothing that is recorded is so there alone".to_owned(),
+        false => m.with.join(", "),
+    };
+    format!("{}: {} ×{}{than} ({}); {with}", m.node, e.metric, ratio(m.ratio), names.of(e))
+}
+
+fn table(out: &mut Screen, metric: &str, effects: &[&FleetEffect], name: impl Fn(&FleetEffect) -> String) {
+    let columns = [
+        Column::named(metric, NAME as u16, false),
+        Column::number("ratio", 6),
+        Column::words("95 % interval", 13),
+        Column::number("spread", 7),
+        Column::words("another", 12),
+        Column::number("holds", 8),
+    ];
+    let interval = |i: Option<[f64; 2]>| i.map_or(UNKNOWN.into(), |[lo, hi]| format!("{}–{}", ratio(lo), ratio(hi)));
+    let row = |e: &&FleetEffect| -> Vec<Cell> {
+        vec![
+            name(e).into(),
+            Cell::from(e.ratio.map_or(UNKNOWN.into(), ratio)).in_hue(hue(e.verdict)),
+            interval(e.ci95).into(),
+            e.spread.map_or(UNKNOWN.into(), |s| format!("±{:.1} %", s * 100.0)).into(),
+            interval(e.another_ci95).into(),
+            format!("{} of {}", e.holds, e.asked).into(),
+        ]
+    };
+    out.table(&columns, effects.iter().map(row).collect());
+}
+
+/// All that there is: every comparison, then machine by machine, then what they are.
+fn whole(out: &mut Screen, a: &FleetAnswer, names: &Names) {
+    let effects: Vec<&FleetEffect> = a.effects.iter().collect();
+    for of_metric in effects.chunk_by(|x, y| x.metric == y.metric) {
+        out.blank();
+        table(out, &of_metric[0].metric, of_metric, |e| names.of(e));
+        out.blank();
+        machines(out, of_metric, names);
+    }
+    if !a.factors.is_empty() {
+        out.blank();
+        out.heading("what the machines differ in");
+        for factor in &a.factors {
+            let values: Vec<String> = factor.values.iter().map(|v| format!("{} ({})", v.is, nodes(&v.nodes))).collect();
+            out.field(&factor.name, &values);
+        }
+    }
+    out.blank();
+    out.heading("machines");
+    let columns = [
+        Column::words("machine", 20),
+        Column::words("state", 11),
+        Column::number("run", 5),
+        Column::number("done", 11),
+        Column::words("", 28),
+    ];
+    let row = |n: &FleetNode| {
+        let measured = a.machines.iter().find(|m| m.node == n.node);
+        vec![
+            n.node.clone(),
+            n.state.words().to_owned(),
+            n.run.map_or(UNKNOWN.into(), |r| r.to_string()),
+            measured.map_or(UNKNOWN.into(), |m| format!("{}/{}", m.measurements, m.planned)),
+            n.said.clone().unwrap_or_default(),
+        ]
+    };
+    out.table(&columns, a.fleet.nodes.iter().map(row).collect());
+    out.blank();
+    out.paragraph("", LEGEND);
+}
+
+/// Situations beside each other, at most; more are for the page.
+const BESIDE: usize = 6;
+
+/// A line for each machine, with its own ratio in each situation.
+fn machines(out: &mut Screen, effects: &[&FleetEffect], names: &Names) {
+    for some in effects.chunks(BESIDE) {
+        let mut columns = vec![Column::words("machine", 14)];
+        columns.extend(some.iter().map(|e| Column::named(&names.of(e), 10, false)));
+        let rows = (0..some[0].on.len()).map(|i| -> Vec<Cell> {
+            let own = |e: &&FleetEffect| -> Cell {
+                let m = &e.on[i];
+                Cell::from(mark(m)).in_hue(hue(m.verdict))
+            };
+            std::iter::once(Cell::from(&some[0].on[i].node)).chain(some.iter().map(own)).collect()
+        });
+        out.table(&columns, rows.collect());
+    }
+}
+
+fn mark(m: &OnMachine) -> String {
+    let sign = match m.stands {
+        Stands::Holds => '+',
+        Stands::TurnsAround => '-',
+        Stands::Equivalent => '=',
+        Stands::Differs => '!',
+        Stands::Inconclusive => '?',
+        Stands::NotComparable => 'x',
+        Stands::CannotTest => 'o',
+        Stands::Missing => '.',
+    };
+    m.ratio.map_or(sign.to_string(), |r| format!("{sign} {}", ratio(r)))
+}
+
+pub fn list(out: &mut Screen, fleets: &[FleetRecord]) {
+    let columns = [
+        Column::words("fleet", 6),
+        Column::words("name", 18),
+        Column::words("experiment", 18),
+        Column::number("machines", 8),
+        Column::words("", 24),
+    ];
+    let row = |f: &FleetRecord| {
+        let ended = f.nodes.iter().filter(|n| n.state == NodeState::Done).count();
+        let others = f.nodes.len() - ended;
+        let state = match (f.finished_unix_s, others) {
+            (None, _) => format!("{ended} done; not at its end"),
+            (Some(_), 0) => "all done".to_owned(),
+            (Some(_), n) => format!("{n} not done"),
+        };
+        vec![f.id(), f.name.clone(), f.experiment.clone(), f.nodes.len().to_string(), state]
+    };
+    out.table(&columns, fleets.iter().map(row).collect());
+}

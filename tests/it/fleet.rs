@@ -1,0 +1,110 @@
+//! `fleet`: stores of several machines that were made, with effects that are known, and one that turns around.
+
+use rusqlite::{Connection, params};
+
+use crate::run::experiment;
+use crate::tool::{Place, file, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] =
+    &[("fleet::stores_of_several_machines_become_one_answer", several), ("fleet::wrong_use_is_one_line", wrong_use)];
+
+/// Blocks of each machine.
+const BLOCKS: i64 = 6;
+
+/// A store with one run, as this machine made it.
+fn first(place: &Place) {
+    experiment(place, "count = 8");
+    let args = ["run", "e.toml", "--repeats", "6", "--store", "c1.db", "--file"];
+    run(place.tool(args).arg(file())).ok();
+}
+
+/// Makes of a store that of another machine: its name, its kernel, and how fast the second arm is there, whose blocks differ by 2 %.
+fn turned(place: &Place, store: &str, host: &str, kernel: &str, ratio: f64) {
+    let db = Connection::open(place.join(store)).expect("a store");
+    let sql = "UPDATE measurements SET hostname = ?1, kernel = ?2, json = json_set(json, '$.host.hostname', ?1, '$.host.kernel', ?2,
+        '$.warnings', json('[]'), '$.circumstances', json('null'),
+        '$.iops', (SELECT CASE WHEN c.params LIKE '%coop%' THEN ?3 ELSE 1.0 END FROM cells c WHERE c.run = measurements.run AND c.cell = measurements.cell)
+            * (1000.0 + 10.0 * ((repeat * 7 + cell * 3) % 3)))";
+    db.execute(sql, params![host, kernel, ratio]).expect("measurements");
+    db.execute("UPDATE measured_by SET hostname = ?1, kernel = ?2", params![host, kernel]).expect("a summary");
+}
+
+fn several() -> End {
+    let place = Place::new();
+    first(&place);
+    for i in 2..=6 {
+        std::fs::copy(place.join("c1.db"), place.join(&format!("c{i}.db"))).expect("a copy");
+    }
+    let ratios = [1.30, 1.31, 1.29, 1.32, 1.28, 0.7];
+    for (i, ratio) in ratios.into_iter().enumerate() {
+        let kernel = if i == 5 { "6.1.0" } else { "6.18.0" };
+        turned(&place, &format!("c{}.db", i + 1), &format!("c{}", i + 1), kernel, ratio);
+    }
+    let fleet = |more: &[&str]| {
+        let args = ["fleet", "rack", "1", "c2.db", "c3.db", "c4.db:1", "five=c5.db", "c6.db", "--store", "c1.db"];
+        run(&mut place.tool([&args[..], more].concat()))
+    };
+    let a = fleet(&["--json"]).ok().json();
+    assert_eq!((a["schema"].as_str(), a["fleet"]["fleet"].as_i64()), (Some("iotrail.fleet_answer/1"), Some(1)));
+    let nodes: Vec<&str> =
+        a["fleet"]["nodes"].as_array().expect("a list").iter().filter_map(|n| n["node"].as_str()).collect();
+    assert_eq!(nodes, ["c1", "c2", "c3", "c4", "five", "c6"]);
+    let effects = a["effects"].as_array().expect("a list");
+    let of_iops: Vec<_> = effects.iter().filter(|e| e["metric"] == "iops").collect();
+    assert_eq!(of_iops.len(), 2, "two depths: {effects:?}");
+    for e in &of_iops {
+        assert_eq!((e["machines"].as_u64(), e["on"][5]["stands"].as_str()), (Some(6), Some("turns_around")), "{e}");
+        assert_eq!(e["on"].as_array().map(Vec::len), Some(6));
+        let apart = &e["apart"][0];
+        assert_eq!((apart["node"].as_str(), apart["with"][0].as_str()), (Some("c6"), Some("kernel 6.1.0")), "{e}");
+    }
+    assert_eq!(a["machines"][0]["measurements"].as_i64(), Some(4 * BLOCKS));
+
+    // The same runs again are no other ones: what was copied is known.
+    let text = fleet(&[]).ok().stdout;
+    assert!(text.lines().count() <= 20, "{text}");
+    assert!(text.contains("turns around on c6: there the kernel is 6.1.0"), "{text}");
+    assert!(text.contains("details: iotrail report f2 --store c1.db --full"), "{text}");
+    let list = run(&mut place.tool(["list", "--json", "--store", "c1.db"])).ok().json();
+    assert_eq!((list["runs"].as_array().map(Vec::len), list["fleets"].as_array().map(Vec::len)), (Some(6), Some(2)));
+    let list = run(&mut place.tool(["list", "--store", "c1.db"])).ok().stdout;
+    assert!(list.contains("f1") && list.contains("rack") && list.contains("all done"), "{list}");
+
+    let report = |more: &[&str]| run(&mut place.tool([&["report", "f1", "--store", "c1.db"][..], more].concat()));
+    assert_eq!(report(&["--json"]).ok().json()["effects"], a["effects"]);
+    let full = report(&["--full"]).ok().stdout;
+    assert!(full.contains("what the machines differ in") && full.contains("- 0.700"), "{full}");
+    report(&["-o", "fleet.html"]).ok();
+    let page = std::fs::read_to_string(place.path().join("fleet.html")).expect("the page");
+    assert_eq!(page.matches("<rect class=\"tile ").count() % 12, 0, "six machines in two situations, each metric");
+    assert!(page.contains("Machines × situations: iops, coop against default") && page.contains(">−30 %<"), "{page}");
+    End::Passed
+}
+
+fn wrong_use() -> End {
+    let place = Place::new();
+    first(&place);
+    experiment(&place, "count = 8");
+    let other = std::fs::read_to_string(place.join("e.toml")).expect("ours").replace("tiny", "other");
+    place.write("o.toml", other);
+    run(place.tool(["run", "o.toml", "--quick", "--store", "c1.db", "--file"]).arg(file())).ok();
+    for (args, said) in [
+        ("fleet x 1", "a fleet has two machines at least, and this is 1 machine"),
+        ("fleet x 1 b=2", "run 1 is of tiny, and run 2 of other; name runs of one experiment"),
+        ("fleet x 1 1", "give each machine a name of its own: NAME=1"),
+        ("fleet x 1 b=99", "there is no run 99 in c1.db"),
+        ("fleet x 1 none.db", "there is neither a run nor a store none.db"),
+        ("fleet x 1 c1.db:two", "'two' is no number of a run; write PATH:12"),
+        ("report f7", "there is no fleet f7 in c1.db; `iotrail list` shows the fleets that are stored"),
+        ("report f7 1 -o x.html", "f7 is a fleet, and one run is asked for"),
+        ("compare f7 1", "f7 is a fleet, and one run is asked for"),
+        ("export f7 --csv -", "f7 is a fleet, and one run is asked for"),
+    ] {
+        let ended = run(place.tool(args.split(' ')).args(["--store", "c1.db"]));
+        assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{args}: {}", ended.stderr);
+        assert!(ended.one_line().contains(said), "{args}: {}", ended.stderr);
+    }
+    assert!(!place.join("x.html").exists());
+    End::Passed
+}
