@@ -97,7 +97,7 @@ fn table(out: &mut Screen, metric: &str, effects: &[&FleetEffect], name: impl Fn
         Column::words("95 % interval", 13),
         Column::number("spread", 7),
         Column::words("another", 12),
-        Column::number("holds", 8),
+        Column::number("holds", 10),
     ];
     let interval = |i: Option<[f64; 2]>| i.map_or(UNKNOWN.into(), |[lo, hi]| format!("{}–{}", ratio(lo), ratio(hi)));
     let row = |e: &&FleetEffect| -> Vec<Cell> {
