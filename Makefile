@@ -1,4 +1,4 @@
-# make run · make test · make quick · make lab-test · make peers-test · make interop · make bench · make lint · make deny · make install · make deb · make deb-test
+# make run · make test · make quick · make lab-test · make fleet-test · make peers-test · make interop · make bench · make lint · make deny · make install · make deb · make deb-test
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
@@ -9,7 +9,7 @@ BIN = $(TARGET)/release/iotrail
 LAB_KERNELS = 6.1 6.12 newest
 LAB_TESTS = order:: vehicles:: functions:: ground:: reaping:: threads:: nvme:: nvme::what_has_no_poll_queue
 
-.PHONY: run build deps test quick lab-test peers-test interop lint deny bench install install-files deb deb-test clean
+.PHONY: run build deps test quick lab-test fleet-test peers-test interop lint deny bench install install-files deb deb-test clean
 
 # The main job: COOP_TASKRUN against the default, on a file of this machine's disk; then the page of its figures.
 run: build
@@ -39,8 +39,9 @@ $(AXE):
 	@mkdir -p $(dir $(AXE)).. && cd $(dir $(AXE)).. && npm pack --silent axe-core@4.10.3 >/dev/null && tar xzf axe-core-4.10.3.tgz package/axe.min.js
 
 # Everything: the rooms that need no privileges, then the ones that need root and a disk.
-# One test compares its counts with strace's, one has groff read the manual, some complete in zsh and fish, others look at reports in a browser.
-test: PACKAGES += strace groff-base zsh fish chromium
+# One test compares its counts with strace's, one has groff read the manual, some complete in zsh and fish, others look at reports in a browser;
+# and the short ones of a fleet have a Slurm.
+test: PACKAGES += strace groff-base zsh fish chromium slurm-wlm munge
 test: deps $(AXE)
 	$(CARGO) test --release --locked --workspace --no-fail-fast
 
@@ -59,6 +60,11 @@ lab-test: deps
 	        $(CARGO) test --release --locked --test kernel || failed="$$failed $$kernel"; \
 	done; \
 	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
+
+# `run --slurm` on a Slurm of four nodes in a folder of its own: also what waits for Slurm's time-outs. Needs root.
+fleet-test: PACKAGES += slurm-wlm munge
+fleet-test: deps
+	$(CARGO) test --release --locked --test fleet -- --include-ignored
 
 # Programs that nobody here wrote (liburing's tests, QEMU, Node, MariaDB, PostgreSQL, where they are installed), alone and traced, beside bpftrace.
 peers-test: PACKAGES += bpftrace dpkg-dev python3

@@ -36,6 +36,7 @@ pub mod report;
 pub mod reproduce;
 pub mod restore;
 pub mod run;
+mod slurm_node;
 pub mod top;
 pub mod trace;
 pub mod track;
@@ -117,6 +118,9 @@ enum Command {
     Completions(completions::CompletionsArgs),
     /// Write the manual pages into a folder
     Man(manual::ManArgs),
+    /// On a node of Slurm's: measure what was submitted, send what it brings
+    #[command(hide = true)]
+    SlurmNode(slurm_node::NodeArgs),
 }
 
 /// Exit status: 0 done, 1 a finding or comparison that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow
@@ -179,6 +183,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Export(args) => export::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => manual::run(args),
+        Command::SlurmNode(args) => slurm_node::run(args),
     }
 }
 

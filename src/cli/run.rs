@@ -8,6 +8,7 @@ mod across;
 pub(super) mod measured;
 pub(super) mod outline;
 pub(super) mod progress;
+mod slurm;
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,8 @@ use measured::{measured, show};
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
     /// Name of a built-in experiment (`iotrail list`), or path of a TOML file
-    pub experiment: String,
+    #[arg(required_unless_present = "attach")]
+    experiment: Option<String>,
 
     /// Run the experiment's short form
     #[arg(long)]
@@ -75,16 +77,32 @@ pub struct RunArgs {
 
     #[command(flatten)]
     machines: across::Machines,
+
+    #[command(flatten)]
+    fleet: slurm::Fleet,
+}
+
+impl RunArgs {
+    /// What was named.
+    fn experiment(&self) -> &str {
+        self.experiment.as_deref().unwrap_or_default()
+    }
 }
 
 /// Of the target that is made when neither the command line nor the experiment says.
 const SIZE: Bytes = Bytes(1 << 30);
 
 pub fn run(args: &RunArgs) -> Result<u8> {
-    let mut experiment = builtin::find(&args.experiment)?;
+    if let Some(job) = args.fleet.attach {
+        return slurm::attach(args, job);
+    }
+    let mut experiment = builtin::find(args.experiment())?;
     let seed = || args.seed.or(experiment.seed).unwrap_or_else(fresh_seed);
     if !args.machines.kernels.is_empty() {
         return across::run(args, &experiment, seed());
+    }
+    if args.fleet.slurm {
+        return slurm::run(args, &experiment, seed());
     }
     let seed = seed();
     let is_emulated = iotrail_host::facts(None)?.is_emulated();
@@ -145,7 +163,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         "stopped: {} of {} measurements are stored; go on with: iotrail run {} {}--resume",
         record.done(),
         record.planned(),
-        args.experiment,
+        args.experiment(),
         again(args)
     ));
     Ok(1)

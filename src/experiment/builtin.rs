@@ -1,5 +1,6 @@
 //! The experiments that come with the program.
 
+use std::borrow::Cow;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -31,8 +32,14 @@ pub(super) fn nearest<'a>(what: &str, names: &[&'a str]) -> Option<&'a str> {
 
 /// A built-in experiment by its name, else a file by its path.
 pub fn find(what: &str) -> Result<Experiment> {
+    let (text, origin) = text(what)?;
+    parse(&text, &origin)
+}
+
+/// Its text, and its name in messages.
+pub fn text(what: &str) -> Result<(Cow<'static, str>, String)> {
     if let Some((name, text)) = ALL.iter().find(|(name, _)| *name == what) {
-        return parse(text, &format!("experiments/{name}.toml"));
+        return Ok((Cow::Borrowed(*text), format!("experiments/{name}.toml")));
     }
     if !what.ends_with(".toml") && !Path::new(what).exists() {
         let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
@@ -49,7 +56,7 @@ pub fn find(what: &str) -> Result<Experiment> {
     if text.len() as u64 > LONGEST {
         return Err(Error::input(format!("{what} is longer than any experiment, 1 MiB"), "give a TOML file"));
     }
-    parse(&text, what)
+    Ok((Cow::Owned(text), what.to_owned()))
 }
 
 /// A file without an end, such as a device, is not read for ever.

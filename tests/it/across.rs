@@ -10,6 +10,7 @@ pub const TESTS: &[Test] = &[
     ("across::a_variable_names_the_target_of_experiments_that_only_read", target),
     ("across::repeats_takes_the_place_of_the_experiments", repeats),
     ("across::wrong_use_is_one_line", wrong_use),
+    ("across::without_slurm_its_absence_is_one_line", no_slurm),
     ("across::kernels_that_cannot_be_had_are_a_line_each_and_leave_no_store", no_kernel),
 ];
 
@@ -57,11 +58,33 @@ fn wrong_use() -> End {
         ("e.toml --kernels 6.1 --plan", "'--kernels <LIST>' cannot be used with '--plan'"),
         ("e.toml --rounds 3", "--kernels <LIST>"),
         ("e.toml --repeats 0", "invalid value '0' for '--repeats <N>'"),
+        ("e.toml --slurm --nodes n1 --count 2", "'--nodes <LIST>' cannot be used with '--count <N>'"),
+        ("e.toml --slurm --nodes n1 --plan", "'--slurm' cannot be used with '--plan'"),
+        ("e.toml --slurm --nodes n1 --sbatch 'x", "has a quote that nothing closes"),
+        ("e.toml --ship", "--slurm"),
+        ("e.toml --attach 3", "'[EXPERIMENT]' cannot be used with '--attach <JOB>'"),
+        ("no-such --slurm --nodes n1", "there is no experiment 'no-such'"),
         ("no-such --kernels 6.1", "there is no experiment 'no-such'"),
     ] {
         let ended = run(place.tool(["run", "--store", "s.db"]).args(options.split_whitespace()));
         assert_eq!(ended.status, 2, "{options}: {}", ended.stderr);
         assert!(ended.one_line().contains(expected), "{options}: {}", ended.stderr);
+    }
+    assert!(!place.join("s.db").exists());
+    End::Passed
+}
+
+/// A PATH on which there is no Slurm.
+fn no_slurm() -> End {
+    let place = Place::new();
+    experiment(&place, "count = 8");
+    for (more, program) in [(["--nodes", "n1"], "scontrol"), (["--count", "2"], "sbatch")] {
+        let mut command = place.tool(["run", "e.toml", "--store", "s.db", "--slurm"]);
+        let ended = run(command.args(more).env("PATH", place.path()));
+        assert_eq!(ended.status, 3, "{}", ended.stderr);
+        let said =
+            format!("Slurm is not installed here ({program} is not in PATH); install Slurm's commands (Debian: ");
+        assert!(ended.one_line().contains(&said), "{}", ended.stderr);
     }
     assert!(!place.join("s.db").exists());
     End::Passed

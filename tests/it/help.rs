@@ -110,8 +110,8 @@ fn options() -> End {
         ("lab fetch", "--cache --help"),
         (
             "run",
-            "--accel --cache --cpus --fail-on-unmet --file --full --help --json --kernels --memory --nvme --plan --quick --repeats --resume \
-             --rounds --seed --size --store --timeout",
+            "--accel --attach --cache --constraint --count --cpus --detach --fail-on-unmet --file --full --help --json --kernels --lost-after \
+             --memory --nodes --nvme --plan --quick --repeats --resume --rounds --sbatch --seed --shared --ship --size --slurm --store --timeout",
         ),
     ] {
         let with = |option| command.split(' ').chain([option]).collect::<Vec<_>>();

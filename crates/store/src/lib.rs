@@ -14,6 +14,7 @@
 //! | `fleets` | which runs of which machines are one |
 //! | `salvage` | what can be read of a damaged store, copied |
 //! | `take_in` | runs of another store, copied |
+//! | `snapshot` | a copy of one that is being written |
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`.
 
@@ -25,6 +26,7 @@ mod read;
 mod refusal;
 pub mod salvage;
 mod schema;
+mod snapshot;
 mod take_in;
 #[cfg(test)]
 mod tests;

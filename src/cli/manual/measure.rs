@@ -59,6 +59,9 @@ pub const RUN: Page = Page {
         "Host settings that the experiment asks for (scheduler, interrupt affinity, quota, ...) are made before the cells that want them, and put \
          back at the end. After a kill, iotrail-restore(1) puts them back.",
         "With --kernels the same plan runs in a virtual machine for each kernel, in turns, and the kernels are compared.",
+        "With --slurm the same plan, with the same seed and blocks, runs on nodes of a Slurm cluster, one exclusive job each. Each node's run comes \
+         back into the store, and together they are one fleet run. A node that is lost is requeued once and goes on where it was; what it measured \
+         before is kept. The jobs outlive this command: --attach watches them again, by the number of the first.",
         "Ctrl-C keeps what is measured; --resume goes on from there.",
     ],
     examples: &[
@@ -68,19 +71,28 @@ pub const RUN: Page = Page {
         ("iotrail run coop --file /dev/nvme0n1 --repeats 10", "Run the whole of it on a drive, with ten blocks."),
         ("iotrail run my-question.toml --json >run.json", "Run an experiment of your own; print it as JSON."),
         ("iotrail run tw-order --quick --kernels 6.1,newest", "Compare two kernels."),
+        (
+            "iotrail run coop --quick --slurm --nodes 'n[1-8]' --sbatch '--time=30'",
+            "Run it on eight nodes of a cluster, for 30 minutes at most.",
+        ),
+        (
+            "iotrail run coop --slurm --count 4 --constraint nvme --detach",
+            "Submit it to four nodes that Slurm chooses.",
+        ),
+        ("iotrail run --attach 4711", "Watch that job, and collect its results."),
     ],
     exit: &[
         ("0", "Every measurement was made."),
         (
             "1",
             "The run was stopped before its end (what is measured is stored and printed). With --fail-on-unmet: an expectation is not met. With \
-               --kernels: a boot did not end its run.",
+               --kernels: a boot did not end its run. With --slurm: a node has not measured all that it can.",
         ),
         WRONG,
         (
             "3",
-            "The machine, the kernel or the privileges do not allow it; another program changed a host setting; or, with --kernels, no kernel \
-               measured anything.",
+            "The machine, the kernel or the privileges do not allow it; another program changed a host setting; or, with --kernels or --slurm, \
+               nothing was measured anywhere.",
         ),
         (
             "4",
@@ -97,6 +109,11 @@ pub const RUN: Page = Page {
         SCRATCH,
         JOURNAL,
         LAB_CACHE,
+        ("STORE-slurm-JOB", "Beside the store: what --slurm submitted, until all of it is collected."),
+        (
+            "/var/tmp/iotrail-slurm-UID",
+            "On a node: what a task measured, until it is collected; scratch files, which stay.",
+        ),
         ("/usr/local/share/doc/iotrail/examples", "The built-in experiments as TOML files, to start from."),
     ],
     see_also: &[
@@ -106,6 +123,8 @@ pub const RUN: Page = Page {
         "iotrail-compare(1)",
         "iotrail-restore(1)",
         "iotrail-lab(1)",
+        "sbatch(1)",
+        "squeue(1)",
     ],
 };
 

@@ -236,7 +236,7 @@ fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str,
         command.arg("--cache").arg(cache);
     }
     command.arg("--store").arg(store);
-    command.args(["--", "iotrail", "run", &args.experiment, "--seed", &seed.to_string()]);
+    command.args(["--", "iotrail", "run", args.experiment(), "--seed", &seed.to_string()]);
     command.args(args.quick.then_some("--quick"));
     command.args(args.repeats.map(|n| format!("--repeats={n}")));
     command.args(args.size.map(|size| format!("--size={}", size.0)));

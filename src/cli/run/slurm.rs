@@ -1,0 +1,281 @@
+//! `run --slurm`: the same plan on nodes of a cluster, one exclusive job each; their runs come back as one fleet run.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `submitted` | what was submitted, kept until all of it has come back |
+//! | `node` | one node, from the queue to its end |
+//! | `follow` | all of them, once a second; Ctrl-C |
+//! | `carry` | results over srun's streams |
+//! | `shown` | lines and bars |
+//! | `collect` | what has come back, into the store |
+
+mod carry;
+mod collect;
+mod follow;
+mod node;
+mod shown;
+mod submitted;
+
+use std::path::{Path, PathBuf};
+
+use clap::ArgGroup;
+
+use super::RunArgs;
+use crate::experiment::builtin;
+use crate::experiment::file::Experiment;
+use crate::experiment::plan::absolute;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_base::units::Span;
+use iotrail_base::words::plural;
+use iotrail_host::clock;
+use iotrail_report::terminal;
+use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState, SCHEMA};
+use iotrail_slurm::nodes::{self, Wanted};
+use iotrail_slurm::script::Script;
+use iotrail_slurm::{control, submit, words};
+use iotrail_store::{Store, default_path};
+use submitted::{Submitted, Target};
+
+/// What is submitted, and how it is watched.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "With --slurm", group(ArgGroup::new("cluster").args(["slurm", "attach"])))]
+pub struct Fleet {
+    /// Run the same plan on nodes of a Slurm cluster, one exclusive job each; store their runs as one fleet run
+    #[arg(long, conflicts_with_all = ["plan", "resume", "fail_on_unmet", "kernels", "full"])]
+    pub slurm: bool,
+
+    /// Run on these nodes, written as Slurm writes them: n[1-4],m7
+    #[arg(long, value_name = "LIST", requires = "slurm", conflicts_with = "count")]
+    nodes: Option<String>,
+
+    /// Run on N nodes that Slurm chooses
+    #[arg(long, value_name = "N", requires = "slurm", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    count: Option<u32>,
+
+    /// Choose among nodes with these features, as sbatch's --constraint
+    #[arg(long, value_name = "FEATURES", requires = "count")]
+    constraint: Option<String>,
+
+    /// Give sbatch these options: '--partition=x --time=2:00:00'
+    #[arg(long, value_name = "OPTIONS", requires = "slurm", value_parser = sbatch, allow_hyphen_values = true)]
+    sbatch: Option<Words>,
+
+    /// Leave results in this folder, which every node sees under the same path (default: they come back over srun's streams)
+    #[arg(long, value_name = "DIR", requires = "slurm")]
+    shared: Option<PathBuf>,
+
+    /// Copy this program to the nodes (default: use the one that is installed there)
+    #[arg(long, requires = "slurm")]
+    ship: bool,
+
+    /// Submit, print the job's number, and return
+    #[arg(long, requires = "slurm")]
+    detach: bool,
+
+    /// Take what a lost node has measured if it does not come back within this time
+    #[arg(long, value_name = "TIME", default_value = "5m", requires = "cluster")]
+    lost_after: Span,
+
+    /// Watch a job that --slurm submitted, and collect its results
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["slurm", "experiment", "plan", "resume", "fail_on_unmet", "kernels"])]
+    pub attach: Option<u64>,
+}
+
+/// Options in one text.
+#[derive(Debug, Clone)]
+struct Words(Vec<String>);
+
+fn sbatch(text: &str) -> std::result::Result<Words, String> {
+    words::split(text).map(Words)
+}
+
+/// Exit status: 0 when every node measured all that it can; 1 when some did not; an error when none has measured.
+pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
+    let fleet = &args.fleet;
+    if args.quick && experiment.quick.is_none() {
+        return Err(Error::input(format!("experiment '{}' has no quick form", experiment.name), "leave out --quick"));
+    }
+    let (text, origin) = builtin::text(args.experiment())?;
+    if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("fio")) {
+        return Err(Error::input(
+            format!("{origin} names a fio job file, which the nodes do not have"),
+            "write its options under [load], and leave out 'fio'",
+        ));
+    }
+    let path = args.store.clone().map_or_else(default_path, Ok)?;
+    let shared = fleet.shared.as_deref().map(absolute).transpose()?;
+    if let Some(dir) = shared.as_ref().filter(|dir| !dir.is_dir()) {
+        return Err(Error::input(format!("--shared {} is no folder", dir.display()), "name one that every node sees"));
+    }
+    let more = fleet.sbatch.as_ref().map_or(&[][..], |words| &words.0);
+    let (nodes, left_out) = usable(&wanted(fleet)?, more)?;
+    let mut store = Store::create_or_open(&path)?;
+    let options = options(args, seed)?;
+    let begun = {
+        let mut record = FleetRecord {
+            schema: SCHEMA.into(),
+            fleet: 0,
+            name: String::new(),
+            experiment: experiment.name.clone(),
+            plan: serde_json::json!({"seed": seed, "quick": args.quick, "repeats": args.repeats, "experiment": *text})
+                .to_string(),
+            command: Some(format!("iotrail run {} --slurm {}", args.experiment(), options.join(" "))),
+            started_unix_s: clock::unix_s(),
+            finished_unix_s: None,
+            nodes: nodes
+                .iter()
+                .map(|n| FleetNode { node: n.clone(), state: NodeState::Waiting, run: None, said: None })
+                .collect(),
+        };
+        record.nodes.extend(left_out);
+        let given = Given { text: &text, options: &options, shared: shared.as_deref(), more };
+        submit_to(&nodes, &given, fleet, &path, record, &mut store)
+    };
+    let submitted = match begun {
+        Ok(submitted) => submitted,
+        Err(e) => {
+            store.abandon();
+            return Err(e);
+        }
+    };
+    terminal::say(&format!(
+        "job {} on {}, as fleet run f{}; if this ends: iotrail run --attach {}{}",
+        submitted.job,
+        plural(nodes.len(), "node"),
+        submitted.fleet,
+        submitted.job,
+        named(args)
+    ));
+    if fleet.detach {
+        terminal::print(&format!("{}\n", submitted.job))?;
+        return Ok(0);
+    }
+    watch(args, submitted, store)
+}
+
+/// Goes on with a job of before, from wherever its results are.
+pub fn attach(args: &RunArgs, job: u64) -> Result<u8> {
+    let path = args.store.clone().map_or_else(default_path, Ok)?;
+    let none = || {
+        Error::input(
+            format!("no job {job} of `run --slurm` waits to be collected into {}", path.display()),
+            "give the --store that it was submitted with; `iotrail list` shows what has been collected",
+        )
+    };
+    let submitted = Submitted::read(&path, job)?.ok_or_else(none)?;
+    let store = Store::open(&path)?.ok_or_else(none)?;
+    watch(args, submitted, store)
+}
+
+fn watch(args: &RunArgs, submitted: Submitted, mut store: Store) -> Result<u8> {
+    let stop = interrupt::raise_flag()?;
+    let inbox = submitted.inbox(store.path());
+    let nodes = follow::follow(&submitted, &inbox, args.fleet.lost_after.0, stop)?;
+    collect::collect(&submitted, &nodes, &mut store, args.json, &named(args))
+}
+
+/// The option that names the store once more.
+fn named(args: &RunArgs) -> String {
+    args.store.as_ref().map(|path| format!(" --store {}", path.display())).unwrap_or_default()
+}
+
+fn wanted(fleet: &Fleet) -> Result<Wanted> {
+    match (&fleet.nodes, fleet.count) {
+        (Some(list), _) => Ok(Wanted::Named(list.clone())),
+        (None, Some(count)) => Ok(Wanted::Count { count, constraint: fleet.constraint.clone() }),
+        (None, None) => {
+            Err(Error::input("--slurm does not say where", "name nodes (--nodes LIST) or their number (--count N)"))
+        }
+    }
+}
+
+/// Those that are wanted and can be had; those that cannot, with the reason.
+fn usable(wanted: &Wanted, more: &[String]) -> Result<(Vec<String>, Vec<FleetNode>)> {
+    let names = nodes::resolve(wanted, more)?;
+    let all = nodes::all().map_err(|f| f.error("cannot read the nodes"))?;
+    let (mut can, mut cannot) = (Vec::new(), Vec::new());
+    for name in names {
+        let Some(node) = all.get(&name) else {
+            return Err(Error::input(format!("Slurm has no node {name}"), "`sinfo -N` lists those that it has"));
+        };
+        match node.unusable() {
+            None => can.push(name),
+            Some(why) => {
+                terminal::say(&format!("{name}: left out: Slurm has it {why}"));
+                let said = Some(format!("Slurm has it {why}"));
+                cannot.push(FleetNode { node: name, state: NodeState::Lost, run: None, said });
+            }
+        }
+    }
+    if can.is_empty() {
+        return Err(Error::machine("none of the nodes can be used now", "`sinfo -N -l` tells why"));
+    }
+    Ok((can, cannot))
+}
+
+/// Of `iotrail run` on a node.
+fn options(args: &RunArgs, seed: u32) -> Result<Vec<String>> {
+    let mut options = vec![format!("--seed={seed}")];
+    options.extend(args.quick.then(|| "--quick".to_owned()));
+    options.extend(args.repeats.map(|n| format!("--repeats={n}")));
+    options.extend(args.size.map(|size| format!("--size={}", size.0)));
+    let file = args.file.as_deref().map(absolute).transpose()?;
+    options.extend(file.map(|file| format!("--file={}", file.display())));
+    Ok(options)
+}
+
+struct Given<'a> {
+    text: &'a str,
+    options: &'a [String],
+    shared: Option<&'a Path>,
+    more: &'a [String],
+}
+
+/// Submits it and keeps what is needed to collect it, or neither.
+fn submit_to(
+    nodes: &[String],
+    given: &Given<'_>,
+    fleet: &Fleet,
+    path: &Path,
+    mut record: FleetRecord,
+    store: &mut Store,
+) -> Result<Submitted> {
+    let program = std::env::current_exe()
+        .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
+    let folder = given.shared.map(submitted::make_shared).transpose()?;
+    let target = match (&folder, fleet.ship) {
+        (Some(folder), true) => {
+            let copy = folder.join("iotrail");
+            std::fs::copy(&program, &copy)
+                .map_err(|e| Error::machine("cannot copy this program into --shared DIR", "see its room").because(e))?;
+            Target::At(copy)
+        }
+        (None, true) => Target::Comes,
+        (_, false) => Target::Installed(program),
+    };
+    let shared = folder.as_deref();
+    let (experiment, options) = (given.text, given.options);
+    let script = |task| Script { program: target.program(), task, experiment, options, shared }.text();
+    let undo = |e| {
+        if let Some(folder) = &folder {
+            _ = std::fs::remove_dir_all(folder);
+        }
+        e
+    };
+    let jobs = submit::submit(nodes, &script, given.more).map_err(undo)?;
+    let job = jobs.first().copied().unwrap_or_default();
+    record.name = format!("slurm {job}");
+    let kept = store.begin_fleet(&record).and_then(|fleet| {
+        let submitted = Submitted {
+            job,
+            jobs: jobs.clone(),
+            fleet,
+            nodes: nodes.to_vec(),
+            target: target.clone(),
+            shared: folder.clone(),
+        };
+        submitted.keep(path).map(|()| submitted).inspect_err(|_| _ = store.forget_fleet(fleet))
+    });
+    kept.inspect_err(|_| _ = control::cancel(&jobs)).map_err(undo)
+}

@@ -1,0 +1,109 @@
+//! Results over srun's streams: a thread for each node, with a step beside the task, or in a small job once that is over.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::Child;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use iotrail_base::words::last_line;
+use iotrail_slurm::outbox::{Item, Outbox};
+use iotrail_slurm::script;
+use iotrail_slurm::stream::{self, Place, TAKEN};
+
+use super::submitted::Target;
+
+/// One node's results on their way.
+pub struct Carrier {
+    thread: Option<JoinHandle<io::Result<()>>>,
+    began: Instant,
+}
+
+/// What is carried.
+pub struct Freight {
+    pub target: Target,
+    /// On the node.
+    pub folder: String,
+    pub task: u32,
+    pub inbox: Outbox,
+}
+
+/// A step that failed is not started again before this time.
+const AGAIN: Duration = Duration::from_secs(3);
+
+impl Carrier {
+    /// Beside the task with this number of Slurm's; a program that is to be shipped goes there first.
+    pub fn beside(job: u64, freight: Freight) -> Self {
+        Self::start(move || {
+            if freight.target == Target::Comes {
+                deliver(job, &freight.folder)?;
+            }
+            receive(Place::Beside(job), &freight, false)
+        })
+    }
+
+    /// Of a task that is over.
+    pub fn after(node: String, freight: Freight) -> Self {
+        Self::start(move || receive(Place::On(&node), &freight, true))
+    }
+
+    fn start(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Self {
+        Self { thread: Some(std::thread::spawn(work)), began: Instant::now() }
+    }
+
+    pub fn is_under_way(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    pub fn may_start_again(&self) -> bool {
+        !self.is_under_way() && self.began.elapsed() > AGAIN
+    }
+
+    /// Of one that is no longer under way: why it failed.
+    pub fn failed(&mut self) -> Option<String> {
+        self.thread.take()?.join().ok()?.err().map(|e| e.to_string())
+    }
+}
+
+fn deliver(job: u64, folder: &str) -> io::Result<()> {
+    let program = File::open(std::env::current_exe()?)?;
+    let mut step = stream::step(Place::Beside(job), Path::new("/bin/sh"), &["-c", &script::receive(folder)])?;
+    if let Some(mut stdin) = step.stdin.take() {
+        // A node that has it already does not read it.
+        _ = io::copy(&mut &program, &mut stdin);
+    }
+    ended(step)
+}
+
+fn receive(place: Place<'_>, freight: &Freight, once: bool) -> io::Result<()> {
+    let sends = script::send(freight.target.program(), &freight.folder, freight.task, once);
+    let mut step = stream::step(place, Path::new("/bin/sh"), &["-c", &sends])?;
+    let mut stdin = step.stdin.take();
+    let mut from = BufReader::new(step.stdout.take().ok_or_else(|| io::Error::other("srun has no output"))?);
+    while let Some((item, bytes)) = stream::read(&mut from)? {
+        freight.inbox.put(item, &bytes)?;
+        if item == Item::Ended
+            && let Some(mut stdin) = stdin.take()
+        {
+            // Whoever does not read it has left it there, where it does no harm.
+            _ = writeln!(stdin, "{TAKEN}");
+        }
+    }
+    drop(stdin);
+    ended(step)
+}
+
+/// Waits for a step; an error says why it failed.
+fn ended(mut step: Child) -> io::Result<()> {
+    let mut said = String::new();
+    if let Some(stderr) = &mut step.stderr {
+        _ = stderr.read_to_string(&mut said);
+    }
+    let status = step.wait()?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = last_line(&said).map_or_else(|| format!("srun ended with {status}"), str::to_owned);
+    Err(io::Error::other(said))
+}

@@ -1,0 +1,116 @@
+//! What has come back goes into the store: a run for each node that measured, and what became of the others.
+
+use super::node::{At, Node};
+use super::submitted::Submitted;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::words::{list, plural};
+use iotrail_host::clock;
+use iotrail_report::terminal::{self, Column, Screen, Style};
+use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState};
+use iotrail_slurm::outbox::Item;
+use iotrail_slurm::state::Ending;
+use iotrail_store::Store;
+
+/// Stores and shows it. Exit status: 0 when all nodes have measured all that they can; 1 when not.
+pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, json: bool, named: &str) -> Result<u8> {
+    let gone = || {
+        let what = format!("fleet run f{} is no longer in {}", submitted.fleet, store.path().display());
+        Error::machine(what, "another program removed it")
+    };
+    let before = store.fleet(submitted.fleet)?.ok_or_else(gone)?;
+    let is_open = |node: &&Node| before.nodes.iter().any(|n| n.node == node.name && !n.state.has_ended());
+    for node in nodes.iter().filter(is_open) {
+        let brought = brought(node, store)?;
+        store.set_node(submitted.fleet, &brought)?;
+    }
+    let path = store.path().to_owned();
+    let is_waiting = nodes.iter().any(|n| n.left_behind);
+    if !is_waiting {
+        store.finish_fleet(submitted.fleet, clock::unix_s())?;
+        submitted.forget(&path);
+    }
+    let Some(record) = store.fleet(submitted.fleet)? else { return Ok(1) };
+    if !is_waiting && record.runs().next().is_none() {
+        store.forget_fleet(submitted.fleet)?;
+        let why: Vec<String> = record
+            .nodes
+            .iter()
+            .map(|n| format!("{}: {}", n.node, n.said.as_deref().unwrap_or(n.state.words())))
+            .collect();
+        return Err(Error::machine("nothing was measured on any node", "see what they said").because(list(&why)));
+    }
+    if json {
+        terminal::print_json(&record)?;
+    } else {
+        terminal::show(&screen(&record, submitted.job, named))?;
+    }
+    Ok(u8::from(!record.nodes.iter().all(|n| n.state == NodeState::Done)))
+}
+
+/// Takes in what a node has brought.
+fn brought(node: &Node, store: &mut Store) -> Result<FleetNode> {
+    let run = match node.has_store() {
+        true => store.take_in(&node.inbox.path(Item::Store))?.into_iter().next_back(),
+        false => None,
+    };
+    let outline = run.map(|run| store.outline(run)).transpose()?.flatten();
+    let status = node.inbox.ended().map(|e| e.status);
+    let is_lost = node.at == At::Over(Ending::NodeFailed);
+    let state = match (&outline, status) {
+        (Some(record), Some(0)) if record.finished_unix_s.is_some() && record.corruption.is_none() => NodeState::Done,
+        (Some(_), _) => NodeState::Partial,
+        _ if node.left_behind => NodeState::Waiting,
+        (None, _) if is_lost => NodeState::Lost,
+        // What the machine does not allow.
+        (None, Some(3)) => NodeState::CannotTest,
+        (None, _) => NodeState::Failed,
+    };
+    let untestable: Vec<&str> =
+        outline.iter().flat_map(|record| &record.cells).filter_map(|cell| cell.untestable.as_deref()).collect();
+    let cells = untestable.first().map(|why| {
+        let all = outline.as_ref().map_or(0, |record| record.cells.len());
+        format!("{} of {} not testable there: {why}", untestable.len(), plural(all, "cell"))
+    });
+    let said: Vec<String> = node.said.iter().cloned().chain(cells).collect();
+    Ok(FleetNode { node: node.name.clone(), state, run, said: (!said.is_empty()).then(|| said.join("; ")) })
+}
+
+fn screen(record: &FleetRecord, job: u64, named: &str) -> Screen {
+    let mut out = Screen::new(Style::of_stdout());
+    let of = |state| record.nodes.iter().filter(|n| n.state == state).count();
+    let states = [
+        NodeState::Done,
+        NodeState::Partial,
+        NodeState::CannotTest,
+        NodeState::Failed,
+        NodeState::Lost,
+        NodeState::Waiting,
+    ];
+    let counts = states.map(|state| (of(state), state.words()));
+    let counts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, words)| format!("{n} {words}")).collect();
+    out.heading(&format!(
+        "{} on {}, fleet run {}: {}",
+        record.experiment,
+        plural(record.nodes.len(), "node"),
+        record.id(),
+        list(&counts)
+    ));
+    out.blank();
+    let columns = [
+        Column::words("node", 14),
+        Column::words("state", 12),
+        Column::number("run", 6),
+        Column::words("what it said", 60),
+    ];
+    let row = |n: &FleetNode| {
+        let run = n.run.map_or_else(String::new, |run| run.to_string());
+        vec![n.node.clone(), n.state.words().to_owned(), run, n.said.clone().unwrap_or_default()]
+    };
+    out.table(&columns, record.nodes.iter().map(row).collect());
+    out.blank();
+    if record.finished_unix_s.is_none() {
+        out.sentence(&format!("what is missing: iotrail run --attach {job}{named}"));
+    }
+    out.sentence(&format!("answer: iotrail report {}{named}", record.id()));
+    out
+}

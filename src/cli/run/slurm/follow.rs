@@ -1,0 +1,117 @@
+//! All nodes of a job, looked at once a second until the last is over; Ctrl-C ends those that wait and asks the others to stop.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use iotrail_base::error::{Error, Result};
+use iotrail_slurm::command::Failure;
+use iotrail_slurm::outbox::Outbox;
+use iotrail_slurm::{control, nodes, state};
+
+use super::node::{At, Context, Node};
+use super::shown::Shown;
+use super::submitted::Submitted;
+
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A controller that is started again answers sooner.
+const AWAY: Duration = Duration::from_secs(600);
+
+/// Who was asked to stop has stored what it measured by then.
+const GRACE: Duration = Duration::from_secs(30);
+
+struct Followed<'a> {
+    nodes: Vec<Node>,
+    shown: Shown,
+    context: Context<'a>,
+    /// Since when the controller has not answered.
+    away: Option<Instant>,
+    /// Since when all are to end.
+    stopping: Option<Instant>,
+    cancelled: bool,
+}
+
+/// Returns when none of the jobs is left in the queue.
+pub fn follow(submitted: &Submitted, inbox: &Path, lost_after: Duration, stop: &AtomicBool) -> Result<Vec<Node>> {
+    let node = |(task, (job, name)): (u32, (&u64, &String))| Node::new(task, *job, name, Outbox::new(inbox, task));
+    let nodes: Vec<Node> = (1..).zip(submitted.jobs.iter().zip(&submitted.nodes)).map(node).collect();
+    let shown = Shown::new(&nodes);
+    let context = Context { submitted, lost_after, nodes: BTreeMap::new() };
+    let mut followed = Followed { nodes, shown, context, away: None, stopping: None, cancelled: false };
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            followed.stop();
+        }
+        let looked = followed.look();
+        followed.shown.draw(&followed.nodes);
+        if looked.is_err() || followed.nodes.iter().all(Node::is_over) {
+            followed.shown.end();
+            looked?;
+            return Ok(followed.nodes);
+        }
+        let slept = Instant::now();
+        while slept.elapsed() < LOOK && (followed.stopping.is_some() || !stop.load(Ordering::Relaxed)) {
+            std::thread::sleep(LOOK / 10);
+        }
+    }
+}
+
+impl Followed<'_> {
+    fn look(&mut self) -> Result<()> {
+        let jobs = match state::jobs(&self.context.submitted.jobs) {
+            Ok(jobs) => jobs,
+            Err(failure @ Failure::Absent(_)) => return Err(failure.error("cannot watch the job")),
+            Err(failure) => return self.without_controller(failure),
+        };
+        if self.away.take().is_some() {
+            self.shown.line("Slurm's controller answers again");
+        }
+        if self.nodes.iter().any(Node::needs_state)
+            && let Ok(now) = nodes::all()
+        {
+            self.context.nodes = now;
+        }
+        for node in &mut self.nodes {
+            if let Some(said) = node.step(jobs.get(&node.job), &self.context) {
+                self.shown.line(&format!("{}: {said}", node.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn without_controller(&mut self, failure: Failure) -> Result<()> {
+        let job = self.context.submitted.job;
+        match self.away {
+            None => {
+                self.shown.line(&format!("Slurm's controller does not answer ({failure}); the nodes go on"));
+                self.away = Some(Instant::now());
+                Ok(())
+            }
+            Some(since) if since.elapsed() < AWAY => Ok(()),
+            Some(_) => {
+                let remedy = format!("when it is back: iotrail run --attach {job}");
+                Err(Error::disturbed("Slurm's controller is away", remedy).because(failure.to_string()))
+            }
+        }
+    }
+
+    /// What cannot be asked now is asked at the next look.
+    fn stop(&mut self) {
+        let jobs = &self.context.submitted.jobs;
+        if self.stopping.is_none() {
+            self.shown.line("stopping: what is measured comes back; a second Ctrl-C leaves at once");
+            self.stopping = Some(Instant::now());
+        }
+        if self.nodes.iter().any(|n| matches!(n.at, At::Waiting | At::Lost)) {
+            _ = control::cancel_waiting(jobs);
+        }
+        for node in self.nodes.iter_mut().filter(|n| n.at == At::Running && !n.stopped) {
+            node.stopped = control::stop(node.job).is_ok();
+        }
+        if !self.cancelled && self.stopping.is_some_and(|since| since.elapsed() > GRACE) {
+            self.cancelled = control::cancel(jobs).is_ok();
+        }
+    }
+}

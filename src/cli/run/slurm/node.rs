@@ -1,0 +1,262 @@
+//! One node: in the queue, at work, lost and back, over.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use iotrail_base::words::plural;
+use iotrail_slurm::control;
+use iotrail_slurm::nodes;
+use iotrail_slurm::outbox::{Item, Outbox, Progress};
+use iotrail_slurm::script::folder;
+use iotrail_slurm::state::{Detail, Ending, Job, State, detail};
+
+use super::carry::{Carrier, Freight};
+use super::submitted::Submitted;
+
+/// Where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    Waiting,
+    Running,
+    /// It was lost, and may come back.
+    Lost,
+    /// Its job has ended; something may be on its way.
+    Ended(Ending),
+    Over(Ending),
+}
+
+pub struct Node {
+    pub task: u32,
+    /// Slurm's number.
+    pub job: u64,
+    pub name: String,
+    pub at: At,
+    pub inbox: Outbox,
+    /// Why it has not measured everything.
+    pub said: Option<String>,
+    /// What it measured may still lie on it.
+    pub left_behind: bool,
+    /// It was asked to stop.
+    pub stopped: bool,
+    losses: u32,
+    since: Instant,
+    carrier: Option<Carrier>,
+    fetched: bool,
+    told_carrier: bool,
+}
+
+/// What all have in common.
+pub struct Context<'a> {
+    pub submitted: &'a Submitted,
+    pub lost_after: Duration,
+    /// How the nodes are, as far as that could be read.
+    pub nodes: BTreeMap<String, nodes::Node>,
+}
+
+/// A shared folder of another machine's shows what was left there after this time at the latest.
+const SHARED: Duration = Duration::from_secs(10);
+
+/// The job begins anew as often as it is requeued: once.
+const LOSSES: u32 = 1;
+
+impl Node {
+    pub fn new(task: u32, job: u64, name: &str, inbox: Outbox) -> Self {
+        Self {
+            task,
+            job,
+            name: name.to_owned(),
+            at: At::Waiting,
+            inbox,
+            said: None,
+            left_behind: false,
+            stopped: false,
+            losses: 0,
+            since: Instant::now(),
+            carrier: None,
+            fetched: false,
+            told_carrier: false,
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        matches!(self.at, At::Over(_))
+    }
+
+    /// How the node is decides what becomes of it.
+    pub fn needs_state(&self) -> bool {
+        !matches!(self.at, At::Running | At::Over(_))
+    }
+
+    pub fn progress(&self) -> Progress {
+        self.inbox.progress().unwrap_or_default()
+    }
+
+    /// Looks at what Slurm tells of its job; what is to be said of it.
+    pub fn step(&mut self, job: Option<&Job>, context: &Context<'_>) -> Option<String> {
+        if self.is_over() {
+            return None;
+        }
+        match job.map_or(State::Ended(Ending::Other), |job| job.state) {
+            State::Waiting => self.waits(job.and_then(|j| j.reason.as_deref()).unwrap_or_default(), context),
+            State::Running => self.runs(context),
+            // What Slurm has forgotten may have run.
+            State::Ended(ending) => self.has_ended(ending, job.is_none_or(|j| j.node.is_some()), context),
+        }
+    }
+
+    fn go(&mut self, at: At) {
+        self.at = at;
+        self.since = Instant::now();
+    }
+
+    fn waits(&mut self, reason: &str, context: &Context<'_>) -> Option<String> {
+        let job = self.job;
+        let mut said = None;
+        // A job that others have submitted may have lost a node before we came; Slurm says then when it may begin.
+        let is_back_in_queue = self.at == At::Running
+            || (self.at == At::Waiting && reason == "BeginTime" && detail(job).is_ok_and(|d| d.restarts > 0));
+        if is_back_in_queue {
+            self.losses += 1;
+            let lasts = context.lost_after.as_secs();
+            said = Some(format!("lost{}; it may come back for {lasts} s", after(self.progress())));
+            self.carrier = None;
+            self.go(At::Lost);
+        }
+        let node = context.nodes.get(&self.name);
+        if self.at == At::Lost && node.is_some_and(nodes::Node::is_idle) && reason == "BeginTime" {
+            // Refused, it begins when Slurm wants it to.
+            _ = control::start_now(job);
+        }
+        let is_out = self.at == At::Lost || node.is_some_and(|n| n.unusable().is_some());
+        if !is_out {
+            self.since = Instant::now();
+        } else if self.losses > LOSSES || self.since.elapsed() > context.lost_after {
+            let why = match (self.losses, node.and_then(nodes::Node::unusable)) {
+                (0, state) => format!("Slurm has it {}", state.unwrap_or_default()),
+                (1, _) => format!("it was lost{}, and did not come back", after(self.progress())),
+                _ => "it was lost twice".to_owned(),
+            };
+            if control::cancel(&[job]).is_ok() {
+                self.said = Some(why);
+                self.go(At::Over(Ending::NodeFailed));
+                return self.said.clone();
+            }
+        }
+        said
+    }
+
+    fn runs(&mut self, context: &Context<'_>) -> Option<String> {
+        let mut said = None;
+        if self.at != At::Running {
+            said = Some(if self.losses > 0 { "is back, and goes on" } else { "runs" }.to_owned());
+            self.go(At::Running);
+        }
+        if context.submitted.shared.is_some() {
+            return said;
+        }
+        match &mut self.carrier {
+            None => self.carrier = Some(Carrier::beside(self.job, self.freight(context))),
+            // It has said how it ended, and the job is about to.
+            Some(_) if self.inbox.ended().is_some() => {}
+            Some(carrier) if carrier.may_start_again() => {
+                if let Some(why) = carrier.failed().filter(|_| !std::mem::replace(&mut self.told_carrier, true)) {
+                    said = Some(format!("its results cannot be carried now: {why}"));
+                }
+                self.carrier = Some(Carrier::beside(self.job, self.freight(context)));
+            }
+            Some(_) => {}
+        }
+        said
+    }
+
+    fn freight(&self, context: &Context<'_>) -> Freight {
+        Freight {
+            target: context.submitted.target.clone(),
+            folder: folder(rustix::process::geteuid().as_raw(), self.job),
+            task: self.task,
+            inbox: self.inbox.clone(),
+        }
+    }
+
+    fn has_ended(&mut self, ending: Ending, has_run: bool, context: &Context<'_>) -> Option<String> {
+        if !matches!(self.at, At::Ended(_)) {
+            self.go(At::Ended(ending));
+        }
+        if self.inbox.ended().is_none() && self.is_expected(ending, has_run, context) {
+            return None;
+        }
+        let ended = self.inbox.ended();
+        self.said = match &ended {
+            Some(ended) => ended.said.clone(),
+            None if ending == Ending::Failed => Some(self.why_failed()),
+            None => Some(ending.words().to_owned()),
+        };
+        if self.left_behind {
+            self.said = Some(format!("{}; what it measured may lie there still", ending.words()));
+        }
+        self.go(At::Over(ending));
+        let Progress { done, planned } = self.progress();
+        let why = self.said.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        Some(format!("has ended, {done} of {}{why}", plural(planned as usize, "measurement")))
+    }
+
+    /// Whether something is still to come from a job that has ended without saying how.
+    fn is_expected(&mut self, ending: Ending, has_run: bool, context: &Context<'_>) -> bool {
+        if !has_run {
+            return false;
+        }
+        if context.submitted.shared.is_some() {
+            return self.since.elapsed() < SHARED;
+        }
+        let Some(carrier) = &mut self.carrier else {
+            return self.fetch(ending, context);
+        };
+        if carrier.is_under_way() {
+            return true;
+        }
+        let failed = carrier.failed();
+        if self.fetched {
+            self.left_behind = failed.is_some();
+            return false;
+        }
+        self.inbox.ended().is_none() && self.fetch(ending, context)
+    }
+
+    /// Starts fetching what a job has left on its node, if that makes sense.
+    fn fetch(&mut self, ending: Ending, context: &Context<'_>) -> bool {
+        let is_there = context.nodes.get(&self.name).is_none_or(|n| n.unusable().is_none());
+        let has_left = ending != Ending::Failed || self.why_it_did_not_begin().is_none();
+        if std::mem::replace(&mut self.fetched, true) || !is_there || !has_left {
+            return false;
+        }
+        self.carrier = Some(Carrier::after(self.name.clone(), self.freight(context)));
+        true
+    }
+
+    fn why_failed(&self) -> String {
+        self.why_it_did_not_begin().unwrap_or_else(|| Ending::Failed.words().to_owned())
+    }
+
+    /// By the script's exit status.
+    fn why_it_did_not_begin(&self) -> Option<String> {
+        let Detail { exit, .. } = detail(self.job).ok()?;
+        match exit {
+            127 => Some("iotrail is not installed there (--ship brings it)".into()),
+            73 => Some("it has no folder of ours in /var/tmp: see its room and owners".into()),
+            2 => Some("its iotrail is another version (--ship brings this one)".into()),
+            _ => None,
+        }
+    }
+
+    /// What came back.
+    pub fn has_store(&self) -> bool {
+        self.inbox.path(Item::Store).exists()
+    }
+}
+
+fn after(progress: Progress) -> String {
+    match progress.done {
+        0 => String::new(),
+        done => format!(" after {done} of {}", plural(progress.planned as usize, "measurement")),
+    }
+}

@@ -1,0 +1,72 @@
+//! How far the nodes are: a bar each where standard error is a terminal, and a line for whatever happens.
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::node::{At, Node};
+use iotrail_base::plain::{Stream, for_locale};
+use iotrail_report::terminal::{self, sanitise, say};
+
+/// More are a sum.
+const MOST: usize = 20;
+
+pub struct Shown {
+    all: MultiProgress,
+    bars: Vec<ProgressBar>,
+}
+
+impl Shown {
+    pub fn new(nodes: &[Node]) -> Self {
+        let all = MultiProgress::with_draw_target(terminal::progress_target());
+        let template = for_locale("{prefix:12} {bar:20} {pos}/{len} · {wide_msg}", Stream::Stderr);
+        let style = ProgressStyle::with_template(&template).ok();
+        let bar = |name: &str| {
+            let bar = all.add(ProgressBar::new(0));
+            if let Some(style) = &style {
+                bar.set_style(style.clone().progress_chars(&for_locale("██░", Stream::Stderr)));
+            }
+            bar.set_prefix(sanitise(name));
+            bar
+        };
+        let bars =
+            if nodes.len() > MOST { vec![bar("all nodes")] } else { nodes.iter().map(|n| bar(&n.name)).collect() };
+        Self { all, bars }
+    }
+
+    pub fn line(&self, text: &str) {
+        self.all.suspend(|| say(text));
+    }
+
+    pub fn draw(&self, nodes: &[Node]) {
+        if let [bar] = &self.bars[..] {
+            let of = |at: fn(&At) -> bool| nodes.iter().filter(|n| at(&n.at)).count();
+            let (running, over) = (of(|at| *at == At::Running), of(|at| matches!(at, At::Over(_))));
+            set(bar, nodes, &format!("{running} run, {over} of {} are over", nodes.len()));
+            return;
+        }
+        for (bar, node) in self.bars.iter().zip(nodes) {
+            set(bar, std::slice::from_ref(node), words(node.at));
+        }
+    }
+
+    pub fn end(&self) {
+        self.bars.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
+fn set(bar: &ProgressBar, nodes: &[Node], message: &str) {
+    let progress: Vec<_> = nodes.iter().map(Node::progress).collect();
+    bar.set_length(progress.iter().map(|p| p.planned).sum());
+    bar.set_position(progress.iter().map(|p| p.done).sum());
+    bar.set_message(message.to_owned());
+    bar.tick();
+}
+
+fn words(at: At) -> &'static str {
+    match at {
+        At::Waiting => "waits in the queue",
+        At::Running => "runs",
+        At::Lost => "lost; it may come back",
+        At::Ended(_) => "brings its results",
+        At::Over(_) => "over",
+    }
+}

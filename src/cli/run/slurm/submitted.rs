@@ -1,0 +1,103 @@
+//! What was submitted: kept beside the store, with what has come back, until all of it is collected.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use iotrail_base::error::{Error, Result};
+use iotrail_slurm::script::Program;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Submitted {
+    /// The first of its jobs: the fleet's name on a command line.
+    pub job: u64,
+    /// Of each node, in their order.
+    pub jobs: Vec<u64>,
+    /// Its fleet in the store.
+    pub fleet: i64,
+    /// Task N runs on the Nth.
+    pub nodes: Vec<String>,
+    pub target: Target,
+    /// The folder that every node sees, with their outboxes.
+    pub shared: Option<PathBuf>,
+}
+
+/// Where the program is on a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Target {
+    Installed(PathBuf),
+    At(PathBuf),
+    Comes,
+}
+
+impl Target {
+    pub fn program(&self) -> Program<'_> {
+        match self {
+            Self::Installed(path) => Program::Installed(path),
+            Self::At(path) => Program::At(path),
+            Self::Comes => Program::Comes,
+        }
+    }
+}
+
+/// Beside the store `path`: of this job.
+fn folder(path: &Path, job: u64) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!("-slurm-{job}"));
+    path.with_file_name(name)
+}
+
+const PLAN: &str = "submitted.json";
+
+impl Submitted {
+    pub fn keep(&self, store: &Path) -> Result<()> {
+        let folder = folder(store, self.job);
+        let kept = fs::create_dir_all(&folder).and_then(|()| {
+            let text = serde_json::to_vec(self).map_err(std::io::Error::other)?;
+            fs::write(folder.join(PLAN), text)
+        });
+        kept.map_err(|e| {
+            Error::machine(format!("cannot keep what was submitted in {}", folder.display()), "name another --store")
+                .because(e)
+        })
+    }
+
+    /// `None`: there is no such job, or it has been collected.
+    pub fn read(store: &Path, job: u64) -> Result<Option<Self>> {
+        let path = folder(store, job).join(PLAN);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => {
+                return Err(Error::machine(format!("cannot read {}", path.display()), "see its permissions").because(e));
+            }
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|e| {
+            let remedy = "collect the job with the iotrail that submitted it";
+            Error::input(format!("{} was written by another version of iotrail", path.display()), remedy).because(e)
+        })
+    }
+
+    /// Where the nodes' outboxes are, or what has come of them.
+    pub fn inbox(&self, store: &Path) -> PathBuf {
+        self.shared.clone().unwrap_or_else(|| folder(store, self.job))
+    }
+
+    /// Nothing is to come any more.
+    pub fn forget(&self, store: &Path) {
+        _ = fs::remove_dir_all(folder(store, self.job));
+        if let Some(shared) = &self.shared {
+            _ = fs::remove_dir_all(shared);
+        }
+    }
+}
+
+/// A folder of this job's in the shared one.
+pub fn make_shared(dir: &Path) -> Result<PathBuf> {
+    let made = tempfile::Builder::new().prefix("iotrail-slurm-").tempdir_in(dir);
+    let made = made.map_err(|e| {
+        Error::machine(format!("cannot make a folder in {}", dir.display()), "see its room and permissions").because(e)
+    })?;
+    Ok(made.keep())
+}

@@ -1,0 +1,225 @@
+//! `iotrail slurm-node`: what `run --slurm` starts on a node. Nobody else does.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write as _};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_slurm::outbox::{Ended, Item, Outbox, Progress};
+use iotrail_slurm::stream::{self, TAKEN};
+use iotrail_store::Store;
+
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    #[command(subcommand)]
+    command: NodeCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum NodeCommand {
+    /// Run the plan of this folder; leave what it brings
+    Measure {
+        folder: PathBuf,
+        task: u32,
+        #[arg(long)]
+        shared: Option<PathBuf>,
+        #[arg(last = true)]
+        options: Vec<String>,
+    },
+    /// Send what a task leaves in this folder
+    Send {
+        folder: PathBuf,
+        task: u32,
+        #[arg(long)]
+        once: bool,
+    },
+}
+
+pub fn run(args: &NodeArgs) -> Result<u8> {
+    match &args.command {
+        NodeCommand::Measure { folder, task, shared, options } => measure(folder, *task, shared.as_deref(), options),
+        NodeCommand::Send { folder, task, once } => send(folder, *task, *once).map_err(cannot_leave),
+    }
+}
+
+fn cannot_leave(e: io::Error) -> Error {
+    Error::machine("cannot hand over what was measured", "see the room on the node's /var/tmp, or in --shared DIR")
+        .because(e)
+}
+
+/// How often the run is looked at: from outside, once a second, and what changed is copied then.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Copying takes this part of the time at most.
+const COPYING: u32 = 50;
+
+/// A task is requeued once: whatever took its node twice takes it again.
+const RESTARTS: u32 = 1;
+
+struct Node<'a> {
+    outbox: Outbox,
+    work: PathBuf,
+    progress: Progress,
+    next: Instant,
+    stop: &'a AtomicBool,
+}
+
+fn measure(folder: &Path, task: u32, shared: Option<&Path>, options: &[String]) -> Result<u8> {
+    let stop = interrupt::raise_flag()?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let restarts = variable("SLURM_RESTART_COUNT").and_then(|n| n.parse().ok()).unwrap_or(0);
+    let outbox = Outbox::new(shared.unwrap_or(folder), task);
+    outbox.begin_again();
+    let work = folder.join("work.db");
+    let mut node = Node { outbox, work, progress: Progress::default(), next: Instant::now(), stop };
+    let (status, said) = match restarts > RESTARTS {
+        true => (3, Some("its node was lost twice".to_owned())),
+        false => node.run(folder, options)?,
+    };
+    let node_name = variable("SLURMD_NODENAME").unwrap_or_default();
+    let ended = Ended { node: node_name, status: status.into(), said, restarts };
+    let text = serde_json::to_vec(&ended).map_err(Error::internal)?;
+    node.outbox.put(Item::Ended, &text).map_err(cannot_leave)?;
+    match shared {
+        Some(_) => remove(folder).map_err(cannot_leave)?,
+        None => wait_for_collector(folder, &node.outbox, stop),
+    }
+    Ok(status)
+}
+
+impl Node<'_> {
+    /// Runs the experiment, or what is left of it; its exit status, and why it failed.
+    fn run(&mut self, folder: &Path, options: &[String]) -> Result<(u8, Option<String>)> {
+        let begun = Store::open(&self.work)?.and_then(|s| s.list().ok()).and_then(|runs| runs.into_iter().next_back());
+        let options: Vec<&String> = match &begun {
+            Some(run) if run.finished_unix_s.is_some() => {
+                self.leave(true);
+                return Ok((0, None));
+            }
+            // It has the seed that it began with.
+            Some(_) => options.iter().filter(|option| !option.starts_with("--seed=")).collect(),
+            None => options.iter().collect(),
+        };
+        let program = std::env::current_exe()
+            .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
+        let mut command = Command::new(program);
+        command.arg("run").arg(folder.join("experiment.toml")).arg("--store").arg(&self.work);
+        command.args(options).args(begun.is_some().then_some("--resume"));
+        let (status, said) = self.watched(command)?;
+        self.leave(true);
+        // As a shell has it, where a signal ended it.
+        let code = status.code().unwrap_or(3);
+        let said =
+            said.filter(|_| code != 0).or_else(|| (!status.success()).then(|| format!("it ended with {status}")));
+        Ok((u8::try_from(code).unwrap_or(3), said))
+    }
+
+    fn watched(&mut self, mut command: Command) -> Result<(ExitStatus, Option<String>)> {
+        let cannot = |e| Error::machine("cannot start the run", "see the limits of processes: ulimit -u").because(e);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        // SAFETY: one system call that takes no lock and allocates nothing.
+        unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
+        let mut child = command.spawn().map_err(cannot)?;
+        let stderr = child.stderr.take();
+        let words = std::thread::spawn(move || {
+            let lines = stderr.into_iter().flat_map(|err| BufReader::new(err).lines()).map_while(io::Result::ok);
+            lines.filter_map(|line| line.strip_prefix("iotrail: ").map(str::to_owned)).last()
+        });
+        let (mut told, mut looked) = (false, Instant::now());
+        let status = loop {
+            if let Some(status) = child.try_wait().map_err(cannot)? {
+                break status;
+            }
+            if self.stop.load(Ordering::Relaxed) && !std::mem::replace(&mut told, true) {
+                // It has not been waited for: the number is still its own.
+                kill_process(Pid::from_child(&child), Signal::TERM).unwrap_or(());
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.leave(false);
+            }
+            std::thread::sleep(LOOK / 10);
+        };
+        Ok((status, words.join().unwrap_or(None)))
+    }
+
+    /// What has been measured so far; what cannot be left now is left later. `last`: nothing comes after it.
+    fn leave(&mut self, last: bool) {
+        let Ok(Some(store)) = Store::open(&self.work) else { return };
+        let Some(run) = store.list().ok().and_then(|runs| runs.into_iter().next_back()) else { return };
+        let progress = Progress { done: run.done, planned: run.planned };
+        if !last && (progress == self.progress || Instant::now() < self.next) {
+            return;
+        }
+        let began = Instant::now();
+        let copied = self.outbox.put_with(Item::Store, |part| {
+            _ = std::fs::remove_file(part);
+            store.copy_to(part).map_err(io::Error::other)
+        });
+        let told = serde_json::to_vec(&progress).map_err(io::Error::other);
+        if copied.and(told.and_then(|text| self.outbox.put(Item::Progress, &text))).is_ok() {
+            self.progress = progress;
+        }
+        self.next = Instant::now() + began.elapsed() * COPYING;
+    }
+}
+
+/// With the folder above it, unless that holds another task's or a scratch file.
+fn remove(folder: &Path) -> io::Result<()> {
+    std::fs::remove_dir_all(folder)?;
+    _ = folder.parent().map(std::fs::remove_dir);
+    Ok(())
+}
+
+/// Touched by whoever sends.
+fn sign_of_sender(folder: &Path) -> PathBuf {
+    folder.join("sender")
+}
+
+/// Without a sign of a sender the task ends after this time; what it leaves can be fetched later.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The task lasts until its outbox has been collected, as long as somebody does.
+fn wait_for_collector(folder: &Path, outbox: &Outbox, stop: &AtomicBool) {
+    let ended = Instant::now();
+    let is_sent = || {
+        let signed = sign_of_sender(folder).metadata().and_then(|m| m.modified()).ok();
+        signed.and_then(|at| at.elapsed().ok()).is_some_and(|ago| ago < PATIENCE)
+    };
+    while outbox.path(Item::Ended).exists() && (ended.elapsed() < PATIENCE || is_sent()) {
+        // It was stopped once to end the run; cancelled again, Slurm kills it.
+        if stop.load(Ordering::Relaxed) && ended.elapsed() > PATIENCE {
+            return;
+        }
+        std::thread::sleep(LOOK / 10);
+    }
+}
+
+fn send(folder: &Path, task: u32, once: bool) -> io::Result<u8> {
+    let outbox = Outbox::new(folder, task);
+    let mut out = io::stdout().lock();
+    let has_ended = stream::send(&outbox, &mut out, &mut || {
+        // Before the folder is there, nothing was left yet.
+        _ = File::create(sign_of_sender(folder));
+        !once
+    })?;
+    out.flush()?;
+    if !has_ended {
+        return Ok(0);
+    }
+    // Whoever has it all answers; what nobody has taken stays.
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    if answer.trim() == TAKEN {
+        remove(folder)?;
+    }
+    Ok(0)
+}

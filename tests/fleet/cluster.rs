@@ -1,0 +1,265 @@
+//! A Slurm of four nodes on this machine. Its daemons end with it, each by its own number.
+
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::command::{Ended, end};
+
+pub const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
+
+/// What Slurm takes to notice a killed node, and more.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Why there can be no cluster here.
+pub fn missing() -> Option<String> {
+    let has = |name: &&str| ["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(name).exists());
+    let absent: Vec<&str> = ["munged", "slurmctld", "slurmd", "sbatch"].into_iter().filter(|name| !has(name)).collect();
+    // SAFETY: geteuid takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Some("not root".into());
+    }
+    (!absent.is_empty()).then(|| format!("{} not installed (packages slurm-wlm and munge)", absent.join(", ")))
+}
+
+pub struct Cluster {
+    folder: tempfile::TempDir,
+    munged: Child,
+    controller: Option<Child>,
+    nodes: [Option<Child>; 4],
+}
+
+impl Cluster {
+    pub fn start() -> Self {
+        // munge wants every folder on the way to its socket to be safe, and the path is short.
+        let folder = tempfile::Builder::new().prefix("fleet-").tempdir().expect("a temporary folder");
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("our own folder");
+        for name in ["munge", "state", "log", "spool"] {
+            std::fs::create_dir(folder.path().join(name)).expect("our own folder");
+        }
+        let munged = munged(folder.path());
+        configure(folder.path());
+        let nodes = NODES.map(|name| Some(daemon(folder.path(), name, "slurmd", &["-D", "-N", name])));
+        let controller = Some(daemon(folder.path(), "controller", "slurmctld", &["-D"]));
+        let cluster = Self { folder, munged, controller, nodes };
+        cluster.wait_for("four idle nodes", |c| {
+            let said = c.slurm("sinfo", &["--noheader", "--Node", "--format=%T"]).stdout;
+            (said.lines().filter(|state| *state == "idle").count() == NODES.len()).then_some(())
+        });
+        cluster
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A command that finds this cluster, in its folder.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.folder.path())
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", self.path("home"))
+            .env("SLURM_CONF", self.path("slurm.conf"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        command
+    }
+
+    /// A command of Slurm's.
+    pub fn slurm(&self, program: &str, args: &[&str]) -> Ended {
+        end(self.command(program).args(args).spawn().expect("Slurm is installed"))
+    }
+
+    /// `iotrail` with these words, and more of them.
+    pub fn tool(&self, line: &str, more: &[&str]) -> Command {
+        let mut command = self.command(env!("CARGO_BIN_EXE_iotrail"));
+        command.args(line.split_whitespace()).args(more);
+        command
+    }
+
+    #[track_caller]
+    pub fn wait_for<T>(&self, what: &str, mut happened: impl FnMut(&Self) -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(answer) = happened(self) {
+                return answer;
+            }
+            if began.elapsed() > PATIENCE {
+                self.tell();
+                panic!("waited in vain for: {what}");
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Jobs in the queue, with the users' names and states: `root RUNNING n1`.
+    pub fn queue(&self) -> Vec<String> {
+        let said = self.slurm("squeue", &["--noheader", "--array", "--format=%u %T %N"]);
+        said.stdout.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
+    /// What has been left on the nodes.
+    pub fn assert_empty(&self) {
+        self.wait_for("an empty queue", |c| c.queue().is_empty().then_some(()));
+        let left: Vec<PathBuf> = std::fs::read_dir("/var/tmp/iotrail-slurm-0")
+            .map(|entries| entries.flatten().map(|e| e.path()).filter(|p| !p.ends_with("cache")).collect())
+            .unwrap_or_default();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// As if its power failed: the node's daemon, and all that it has started.
+    pub fn kill_node(&mut self, node: &str) {
+        let at = NODES.iter().position(|n| *n == node).expect("a node");
+        let mut daemon = self.nodes[at].take().expect("it runs");
+        let started = started_on(node, &self.path("slurm.conf"));
+        for id in [daemon.id()].into_iter().chain(started) {
+            // SAFETY: a child of ours that has not been waited for, or what it has started a moment ago.
+            unsafe { libc::kill(id as libc::pid_t, libc::SIGKILL) };
+        }
+        daemon.wait().expect("a child of ours");
+    }
+
+    pub fn start_node(&mut self, node: &str) {
+        let at = NODES.iter().position(|n| *n == node).expect("a node");
+        self.nodes[at] = Some(daemon(self.folder.path(), node, "slurmd", &["-D", "-N", node]));
+    }
+
+    pub fn stop_controller(&mut self) {
+        self.controller.take().into_iter().for_each(stop);
+    }
+
+    pub fn start_controller(&mut self) {
+        self.controller = Some(daemon(self.folder.path(), "controller", "slurmctld", &["-D"]));
+    }
+
+    /// What the daemons said, for a test that failed.
+    pub fn tell(&self) {
+        for name in ["controller", "n1", "n2", "n3", "n4"] {
+            let text = std::fs::read_to_string(self.path("log").join(name)).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            eprintln!("--- {name}\n{}", lines[lines.len().saturating_sub(12)..].join("\n"));
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        _ = self.slurm("scancel", &["--quiet", "--user=root"]);
+        _ = self.slurm("scancel", &["--quiet", "--user=nobody"]);
+        let began = Instant::now();
+        while self.controller.is_some() && !self.queue().is_empty() && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        self.stop_controller();
+        self.nodes.iter_mut().filter_map(Option::take).for_each(stop);
+        _ = self.munged.kill();
+        _ = self.munged.wait();
+    }
+}
+
+fn stop(mut child: Child) {
+    // SAFETY: a child of ours that has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+    _ = child.wait();
+}
+
+fn daemon(folder: &Path, name: &str, program: &str, args: &[&str]) -> Child {
+    let log =
+        std::fs::File::options().create(true).append(true).open(folder.join("log").join(name)).expect("our own folder");
+    let mut command = Command::new(program);
+    command.args(args).env("SLURM_CONF", folder.join("slurm.conf")).current_dir(folder).process_group(0);
+    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let second = log.try_clone().expect("a descriptor");
+    command.stdin(Stdio::null()).stdout(log).stderr(second).spawn().expect("Slurm is installed")
+}
+
+fn munged(folder: &Path) -> Child {
+    let munge = folder.join("munge");
+    std::fs::set_permissions(&munge, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("our own folder");
+    let mut key = vec![0; 1024];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").expect("it is there"), &mut key)
+        .expect("it never ends");
+    std::fs::write(munge.join("key"), key).expect("our own folder");
+    std::fs::set_permissions(munge.join("key"), std::os::unix::fs::PermissionsExt::from_mode(0o400))
+        .expect("our own file");
+    let log = std::fs::File::create(folder.join("log/munged")).expect("our own folder");
+    let option = |name: &str, file: &str| format!("--{name}={}", munge.join(file).display());
+    let child = Command::new("munged")
+        .args(["--foreground".to_owned(), option("key-file", "key"), option("socket", "s")])
+        .args([option("pid-file", "pid"), option("seed-file", "seed")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .process_group(0)
+        .spawn()
+        .expect("munge is installed");
+    let began = Instant::now();
+    while !munge.join("s").exists() {
+        assert!(began.elapsed() < PATIENCE, "munged does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child
+}
+
+fn configure(folder: &Path) {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = host.split('.').next().unwrap_or_default().to_owned();
+    // All at once, so that none is given twice.
+    let listeners: Vec<TcpListener> =
+        (0..=NODES.len()).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+    let ports: Vec<u16> = listeners.iter().map(|l| l.local_addr().expect("it is bound").port()).collect();
+    drop(listeners);
+    let at = folder.display();
+    let mut text = format!(
+        "ClusterName=fleet\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\nAuthType=auth/munge\n\
+         AuthInfo=socket={at}/munge/s\nCryptoType=crypto/munge\nSlurmUser=root\nSlurmdUser=root\n\
+         StateSaveLocation={at}/state\nSlurmdSpoolDir={at}/spool/%n\nSlurmctldPidFile={at}/controller.pid\n\
+         SlurmdPidFile={at}/%n.pid\nProctrackType=proctrack/pgid\nTaskPlugin=task/none\nSelectType=select/cons_tres\n\
+         SelectTypeParameters=CR_Core\nSchedulerType=sched/backfill\nSchedulerParameters=bf_interval=1\nReturnToService=2\nSlurmdTimeout=5\nKillWait=3\n\
+         MpiDefault=none\nSwitchType=switch/none\nJobAcctGatherType=jobacct_gather/none\n\
+         AccountingStorageType=accounting_storage/none\nSlurmdParameters=config_overrides\n",
+        ports[0]
+    );
+    for (i, (name, port)) in NODES.iter().zip(&ports[1..]).enumerate() {
+        let feature = if i < 2 { "small" } else { "large" };
+        _ = writeln!(
+            text,
+            "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=1000 Feature={feature}"
+        );
+        std::fs::create_dir(folder.join("spool").join(name)).expect("our own folder");
+    }
+    text.push_str("PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE\n");
+    std::fs::write(folder.join("slurm.conf"), text).expect("our own folder");
+}
+
+/// What a node of this cluster runs: the daemons of its steps first, so that they do not tell of what happens to the rest.
+fn started_on(node: &str, conf: &Path) -> Vec<u32> {
+    let (conf, node) = (format!("SLURM_CONF={}", conf.display()), format!("SLURMD_NODENAME={node}"));
+    let read = |id: u32, name: &str| std::fs::read(format!("/proc/{id}/{name}")).unwrap_or_default();
+    let all = std::fs::read_dir("/proc").expect("it is mounted").flatten();
+    let numbers = all.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    let ours: Vec<u32> = numbers
+        .filter(|id| {
+            let variables = read(*id, "environ");
+            let has = |wanted: &str| variables.split(|b| *b == 0).any(|v| v == wanted.as_bytes());
+            has(&conf) && has(&node)
+        })
+        .collect();
+    let parent = |id: &u32| {
+        let status = String::from_utf8_lossy(&read(*id, "status")).into_owned();
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse::<u32>().ok()?;
+        (read(parent, "comm") == b"slurmstepd\n").then_some(parent)
+    };
+    let mut steps: Vec<u32> = ours.iter().filter_map(parent).collect();
+    steps.sort_unstable();
+    steps.dedup();
+    steps.into_iter().chain(ours).collect()
+}

@@ -1,0 +1,156 @@
+//! Runs that meet what happens in a cluster: a node or the controller lost, Ctrl-C, a terminal that closes, other people's jobs.
+
+use std::process::Child;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::Test;
+use crate::cluster::Cluster;
+use crate::command::{Ended, end, run, signal};
+use crate::whole::{experiment, fleet, measured, states, stored};
+
+pub const TESTS: &[Test] = &[
+    Test { name: "fleet::ctrl_c_keeps_what_is_measured", is_long: false, body: stopped },
+    Test { name: "fleet::a_node_is_lost", is_long: true, body: lost },
+    Test { name: "fleet::a_node_is_lost_and_comes_back", is_long: true, body: back },
+    Test { name: "fleet::the_controller_is_started_again", is_long: true, body: controller },
+    Test { name: "fleet::the_terminal_closes", is_long: true, body: closed },
+    Test { name: "fleet::another_users_job_goes_first", is_long: true, body: neighbour },
+];
+
+/// Starts a run on these nodes that takes some seconds, and waits until each has measured something.
+fn started(cluster: &Cluster, nodes: &str, more: &[&str]) -> Child {
+    experiment(cluster, "2500ms");
+    let line = format!("run e.toml --slurm --nodes {nodes} --seed 7 --store s.db --json");
+    cluster.tool(&line, more).spawn().expect("it starts")
+}
+
+/// Until the results of one measurement at least of this task are here.
+fn has_measured(cluster: &Cluster, task: u32) {
+    cluster.wait_for("a measurement", |c| {
+        let entries = std::fs::read_dir(c.path("")).ok()?.flatten();
+        let inbox = entries.map(|e| e.path()).find(|p| p.to_string_lossy().contains("s.db-slurm-"))?;
+        let text = std::fs::read(inbox.join(format!("task-{task}.progress"))).ok()?;
+        let progress: Value = serde_json::from_slice(&text).ok()?;
+        progress["done"].as_u64().filter(|done| *done > 0).map(drop)
+    });
+}
+
+fn node<'a>(fleet: &'a Value, name: &str) -> &'a Value {
+    fleet["nodes"].as_array().expect("a list").iter().find(|n| n["node"] == name).expect("it was asked for")
+}
+
+#[track_caller]
+fn partial(cluster: &Cluster, fleet: &Value, name: &str) {
+    let node = node(fleet, name);
+    assert_eq!(node["state"], "partial", "{fleet}");
+    let done = measured(&stored(cluster, node));
+    assert!((1..4).contains(&done), "{done} of 4");
+}
+
+#[track_caller]
+fn whole(cluster: &Cluster, fleet: &Value, name: &str) {
+    let node = node(fleet, name);
+    assert_eq!((node["state"].as_str(), measured(&stored(cluster, node))), (Some("done"), 4), "{fleet}");
+}
+
+fn stopped(cluster: &mut Cluster) {
+    let child = started(cluster, "n[1-2]", &[]);
+    (1..=2).for_each(|task| has_measured(cluster, task));
+    signal(child.id(), libc::SIGINT);
+    let ended = end(child);
+    assert_eq!(ended.status, 1, "{}", ended.stderr);
+    let fleet = fleet(&ended);
+    ["n1", "n2"].into_iter().for_each(|name| partial(cluster, &fleet, name));
+}
+
+/// It never comes back.
+fn lost(cluster: &mut Cluster) {
+    let child = started(cluster, "n[1-4]", &["--lost-after", "8s"]);
+    has_measured(cluster, 3);
+    cluster.kill_node("n3");
+    let ended = end(child);
+    assert_eq!(ended.status, 1, "{}", ended.stderr);
+    let fleet = fleet(&ended);
+    partial(cluster, &fleet, "n3");
+    ["n1", "n2", "n4"].into_iter().for_each(|name| whole(cluster, &fleet, name));
+    let said = node(&fleet, "n3")["said"].as_str().unwrap_or_default().to_owned();
+    assert!(said.starts_with("it was lost after ") && said.ends_with(", and did not come back"), "{said}");
+    assert!(ended.stderr.contains("n3: lost after "), "{}", ended.stderr);
+    // The node died: what lies on it stays until it is back.
+    _ = std::fs::remove_dir_all("/var/tmp/iotrail-slurm-0");
+}
+
+/// It goes on where it was, and what it had measured is not measured again.
+fn back(cluster: &mut Cluster) {
+    let child = started(cluster, "n[1-4]", &[]);
+    has_measured(cluster, 3);
+    cluster.kill_node("n3");
+    cluster.wait_for("the node to be down", |c| {
+        c.slurm("sinfo", &["--noheader", "--nodes=n3", "--format=%T"]).stdout.starts_with("down").then_some(())
+    });
+    cluster.start_node("n3");
+    let ended = end(child);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let fleet = fleet(&ended);
+    ["n1", "n2", "n3", "n4"].into_iter().for_each(|name| whole(cluster, &fleet, name));
+    assert!(ended.stderr.contains("n3: is back, and goes on"), "{}", ended.stderr);
+}
+
+fn controller(cluster: &mut Cluster) {
+    let child = started(cluster, "n[1-4]", &[]);
+    has_measured(cluster, 1);
+    cluster.stop_controller();
+    std::thread::sleep(Duration::from_secs(3));
+    cluster.start_controller();
+    let ended = end(child);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let fleet = fleet(&ended);
+    ["n1", "n2", "n3", "n4"].into_iter().for_each(|name| whole(cluster, &fleet, name));
+}
+
+/// It is collected by another command, after all has ended.
+fn closed(cluster: &mut Cluster) {
+    let child = started(cluster, "n[1-2]", &[]);
+    has_measured(cluster, 1);
+    signal(child.id(), libc::SIGHUP);
+    let ended = end(child);
+    assert_eq!(ended.status, 128 + libc::SIGHUP);
+    let (_, job) = ended.stderr.split_once("--attach ").expect("it was told");
+    let job = job.split_whitespace().next().expect("a number").to_owned();
+    assert_eq!(cluster.queue().len(), 2, "the job goes on");
+    cluster.wait_for("the end of the job", |c| c.queue().is_empty().then_some(()));
+    let attached = |c: &Cluster| -> Ended { run(&mut c.tool("run --json --store s.db --attach", &[&job])) };
+    let ended = attached(cluster);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let fleet = fleet(&ended);
+    ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &fleet, name));
+    assert_eq!(attached(cluster).status, 2, "it is collected once");
+}
+
+/// Ours waits for its turn, and leaves the other's alone.
+fn neighbour(cluster: &mut Cluster) {
+    let sleeps = [
+        "--parsable",
+        "--uid=nobody",
+        "--exclusive",
+        "--nodelist=n2",
+        "--chdir=/",
+        "--output=/dev/null",
+        "--wrap=sleep 600",
+    ];
+    let theirs = cluster.slurm("sbatch", &sleeps);
+    assert_eq!(theirs.status, 0, "{}", theirs.stderr);
+    cluster.wait_for("their job", |c| c.queue().contains(&"nobody RUNNING n2".to_owned()).then_some(()));
+    let child = started(cluster, "n[1-2]", &[]);
+    has_measured(cluster, 1);
+    assert!(cluster.queue().contains(&"root PENDING".to_owned()), "{:?}", cluster.queue());
+    signal(child.id(), libc::SIGINT);
+    let ended = end(child);
+    let fleet = fleet(&ended);
+    assert_eq!((ended.status, states(&fleet)[1]), (1, ("n2", "failed")), "{fleet}");
+    partial(cluster, &fleet, "n1");
+    assert_eq!(cluster.queue(), ["nobody RUNNING n2"]);
+    cluster.slurm("scancel", &[theirs.stdout.trim()]);
+}

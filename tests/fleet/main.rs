@@ -1,0 +1,58 @@
+//! `run --slurm` on a real Slurm: munged, a controller and four nodes on this machine, in a folder of their own. Needs root and the packages
+//! slurm-wlm and munge.
+//!
+//! The short tests are in the gate; those that wait for Slurm's own time-outs are ignored unless `make fleet-test` asks for them.
+
+mod cluster;
+mod command;
+mod disturbed;
+mod whole;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use libtest_mimic::{Arguments, Trial};
+
+use cluster::Cluster;
+
+/// A test's name and body; in a long one something has to time out.
+pub struct Test {
+    pub name: &'static str,
+    pub is_long: bool,
+    pub body: fn(&mut Cluster),
+}
+
+fn main() {
+    // Cargo asks for a list too.
+    let args = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let tests = || whole::TESTS.iter().chain(disturbed::TESTS);
+    let missing = cluster::missing();
+    if let Some(why) = &missing
+        && !args.list
+    {
+        eprintln!("skipped: all tests of Slurm: {why}");
+        if std::env::var_os("CI").is_some() {
+            eprintln!("under CI a skip is a failure");
+            std::process::exit(1);
+        }
+    }
+    let trial = |test: &'static Test| {
+        Trial::test(test.name, move || {
+            // Each has a cluster of its own: what one leaves behind is seen, and no other meets it.
+            let mut cluster = Cluster::start();
+            let went = catch_unwind(AssertUnwindSafe(|| {
+                (test.body)(&mut cluster);
+                cluster.assert_empty();
+            }));
+            if went.is_err() {
+                cluster.tell();
+            }
+            drop(cluster);
+            went.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok(())
+        })
+        .with_ignored_flag(missing.is_some() || test.is_long)
+    };
+    // With what they need missing, to include the ignored ones would start them.
+    let args = Arguments { include_ignored: args.include_ignored && missing.is_none(), ..args };
+    libtest_mimic::run(&args, tests().map(trial).collect()).exit();
+}

@@ -1,0 +1,153 @@
+//! Runs that nothing disturbs, and what is told where there is nothing to run on.
+
+use serde_json::Value;
+
+use crate::Test;
+use crate::cluster::{Cluster, NODES};
+use crate::command::{Ended, run};
+
+pub const TESTS: &[Test] = &[
+    Test { name: "fleet::four_nodes_without_a_shared_folder", is_long: false, body: streams },
+    Test { name: "fleet::a_shared_folder_with_the_program_in_it", is_long: true, body: shared },
+    Test { name: "fleet::the_program_comes_by_a_stream", is_long: true, body: shipped },
+    Test { name: "fleet::slurm_chooses_nodes_with_a_feature", is_long: true, body: chosen },
+    Test { name: "fleet::what_a_node_cannot_test_is_told", is_long: true, body: untestable },
+    Test { name: "fleet::wrong_use_is_one_line_and_leaves_nothing", is_long: true, body: wrong },
+];
+
+/// Of an experiment of two arms: four measurements, each of which takes so long.
+pub fn experiment(cluster: &Cluster, runtime: &str) {
+    let text = format!(
+        "name = \"tiny\"\ntitle = \"Two arms\"\nquestion = \"Does it run?\"\nexpect = \"Yes.\"\nrepeats = 2\ncontrol = false\n\n\
+         [load]\ntrace = \"off\"\nwarmup = \"0\"\nrw = \"nop\"\nruntime = \"{runtime}\"\n\n\
+         [[arm]]\nname = \"default\"\n\n[[arm]]\nname = \"coop\"\nring = \"coop_taskrun\"\n"
+    );
+    std::fs::write(cluster.path("e.toml"), text).expect("our own folder");
+}
+
+/// The fleet run that a command printed as JSON.
+#[track_caller]
+pub fn fleet(ended: &Ended) -> Value {
+    let fleet = ended.json();
+    assert_eq!(fleet["schema"], "iotrail.fleet/1", "{fleet}");
+    fleet
+}
+
+pub fn states(fleet: &Value) -> Vec<(&str, &str)> {
+    let text = |node: &'_ Value, name: &str| node[name].as_str().map(str::to_owned).unwrap_or_default();
+    let of = fleet["nodes"].as_array().expect("a list");
+    assert!(of.iter().all(|n| !text(n, "node").is_empty()));
+    of.iter().map(|n| (n["node"].as_str().unwrap_or_default(), n["state"].as_str().unwrap_or_default())).collect()
+}
+
+/// A run of the store, by its number in the fleet.
+pub fn stored(cluster: &Cluster, node: &Value) -> Value {
+    let run_number = node["run"].as_i64().unwrap_or_else(|| panic!("it brought a run: {node}")).to_string();
+    run(&mut cluster.tool("report --json --store s.db", &[&run_number])).json()
+}
+
+/// (cell, arm) and repeats of all that was measured.
+pub fn measured(run: &Value) -> usize {
+    let cells = run["cells"].as_array().expect("cells");
+    cells.iter().map(|c| c["measurements"].as_array().map_or(0, Vec::len)).sum()
+}
+
+#[track_caller]
+fn whole(cluster: &Cluster, ended: &Ended, nodes: &[&str]) -> Value {
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let fleet = fleet(ended);
+    assert_eq!(states(&fleet), nodes.iter().map(|n| (*n, "done")).collect::<Vec<_>>(), "{fleet}");
+    assert!(fleet["finished_unix_s"].is_u64(), "{fleet}");
+    let runs: Vec<Value> = fleet["nodes"].as_array().expect("a list").iter().map(|n| stored(cluster, n)).collect();
+    for run in &runs {
+        assert_eq!((measured(run), &run["seed"]), (4, &serde_json::json!(7)), "{run}");
+        // The same load in the same block, whatever the node.
+        let seeds = |run: &Value| run["cells"][0]["measurements"][1]["load"]["seed"].clone();
+        assert_eq!(seeds(run), seeds(&runs[0]));
+    }
+    assert_eq!(
+        std::fs::read_dir(cluster.path(""))
+            .expect("our own")
+            .flatten()
+            .filter(|e| { e.file_name().to_string_lossy().contains("-slurm-") })
+            .count(),
+        0,
+        "nothing waits to be collected"
+    );
+    fleet
+}
+
+fn streams(cluster: &mut Cluster) {
+    experiment(cluster, "300ms");
+    let ended = run(&mut cluster.tool("run e.toml --slurm --nodes n[1-4] --seed 7 --store s.db --json", &[]));
+    whole(cluster, &ended, &NODES);
+    for said in ["n3: runs", "n3: has ended, 4 of 4 measurements", "iotrail run --attach "] {
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    }
+}
+
+fn shared(cluster: &mut Cluster) {
+    experiment(cluster, "300ms");
+    std::fs::create_dir(cluster.path("shared folder")).expect("our own folder");
+    let dir = cluster.path("shared folder");
+    let line = "run e.toml --slurm --nodes n2,n4 --ship --seed 7 --store s.db --json --shared";
+    let ended = run(&mut cluster.tool(line, &[dir.to_str().expect("UTF-8")]));
+    whole(cluster, &ended, &["n2", "n4"]);
+    assert_eq!(std::fs::read_dir(dir).expect("our own").count(), 0, "nothing is left there");
+}
+
+fn shipped(cluster: &mut Cluster) {
+    experiment(cluster, "300ms");
+    let ended = run(&mut cluster.tool("run e.toml --slurm --nodes n1,n3 --ship --seed 7 --store s.db --json", &[]));
+    whole(cluster, &ended, &["n1", "n3"]);
+}
+
+fn chosen(cluster: &mut Cluster) {
+    experiment(cluster, "300ms");
+    let line = "run e.toml --slurm --count 2 --constraint large --sbatch";
+    let more = ["--comment='of a test' --partition=all", "--seed", "7", "--store", "s.db", "--json"];
+    let ended = run(&mut cluster.tool(line, &more));
+    whole(cluster, &ended, &["n3", "n4"]);
+    let ended = run(&mut cluster.tool("run e.toml --slurm --count 3 --constraint large --store other.db", &[]));
+    assert_eq!((ended.status, ended.stderr.lines().count()), (3, 1), "{}", ended.stderr);
+    let said = "iotrail: Slurm cannot give 3 nodes with the features large: ";
+    assert!(ended.stderr.starts_with(said) && !cluster.path("other.db").exists(), "{}", ended.stderr);
+}
+
+/// Polled I/O wants a drive with queues for it.
+fn untestable(cluster: &mut Cluster) {
+    let text = format!(
+        "name = \"tiny\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nrepeats = 1\ncontrol = false\n\n\
+         [load]\ntrace = \"off\"\nwarmup = \"0\"\ncount = 64\n\n[[arm]]\nname = \"nop\"\nrw = \"nop\"\n\n\
+         [[arm]]\nname = \"polled\"\nrw = \"randread\"\nring = \"iopoll\"\nsize = \"1m\"\nfile = \"{}\"\n",
+        cluster.path("data").display()
+    );
+    std::fs::write(cluster.path("e.toml"), text).expect("our own folder");
+    let ended = run(&mut cluster.tool("run e.toml --slurm --nodes n1,n2 --store s.db --json", &[]));
+    let fleet = fleet(&ended);
+    for node in fleet["nodes"].as_array().expect("a list") {
+        let said = node["said"].as_str().unwrap_or_default();
+        assert!(said.starts_with("1 of 2 cells not testable there: "), "{fleet}");
+        assert_eq!((node["state"].as_str(), measured(&stored(cluster, node))), (Some("done"), 1), "{fleet}");
+    }
+    assert_eq!(ended.status, 0);
+}
+
+fn wrong(cluster: &mut Cluster) {
+    experiment(cluster, "300ms");
+    for (line, status, said) in [
+        ("--nodes n[1-9]", 2, "Slurm has no node n5"),
+        ("--nodes n1,n1", 2, "--nodes has n1 twice"),
+        ("", 2, "--slurm does not say where"),
+        ("--nodes n1 --sbatch --partition=none", 3, "cannot submit to Slurm: "),
+        ("--nodes n1 --shared /nowhere", 2, "--shared /nowhere is no folder"),
+    ] {
+        let ended = run(&mut cluster.tool(&format!("run e.toml --slurm --store s.db {line}"), &[]));
+        assert_eq!((ended.status, ended.stderr.lines().count()), (status, 1), "{line}: {}", ended.stderr);
+        assert!(ended.stderr.contains(said), "{line}: {}", ended.stderr);
+        assert!(!cluster.path("s.db").exists(), "{line}");
+    }
+    let ended = run(&mut cluster.tool("run --attach 4711 --store s.db", &[]));
+    assert_eq!(ended.status, 2);
+    assert!(ended.stderr.contains("no job 4711 of `run --slurm` waits to be collected"), "{}", ended.stderr);
+}
