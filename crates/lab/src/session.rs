@@ -14,7 +14,6 @@ use super::Prepared;
 use super::line::{FromGuest, FromHost};
 use super::machine::{CONSOLE, Machine, SAID};
 use crate::acceleration::Acceleration;
-use crate::arch::Arch;
 use iotrail_base::error::{Error, Result};
 
 /// How a session is to go.
@@ -26,11 +25,8 @@ pub struct How<'a> {
     pub tell: &'a dyn Fn(&str),
 }
 
-/// Without a word from the guest for so long, it will not come up: under emulation it takes up to a minute where others compute too,
-/// and twice that with another processor's instructions.
-fn boot_limit(arch: Arch) -> Duration {
-    Duration::from_secs(if arch == Arch::host() { 90 } else { 240 })
-}
+/// Without a word from the guest for so long, it will not come up: under emulation it takes up to a minute where others compute too.
+const BOOT: Duration = Duration::from_secs(90);
 
 /// So long the command may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(20);
@@ -67,9 +63,7 @@ pub fn run(prepared: &mut Prepared, how: &How) -> Result<u8> {
     loop {
         match attempt(prepared, how, began)? {
             Attempt::Ended(status) => return Ok(status),
-            Attempt::Hung if again => {
-                return Err(no_boot(prepared, &format!("no sign of life in {:?}", boot_limit(prepared.asked.arch))));
-            }
+            Attempt::Hung if again => return Err(no_boot(prepared, &format!("no sign of life in {BOOT:?}"))),
             Attempt::Hung => {
                 again = true;
                 (how.tell)(
@@ -145,7 +139,7 @@ fn attempt(prepared: &Prepared, how: &How, began: Instant) -> Result<Attempt> {
                 "what it had stored is kept; give it more with --timeout",
             ));
         }
-        if boot.is_none() && started.elapsed() > boot_limit(prepared.asked.arch) {
+        if boot.is_none() && started.elapsed() > BOOT {
             return Ok(Attempt::Hung);
         }
         match ((how.stop)(), asked) {
