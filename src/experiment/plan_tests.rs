@@ -98,9 +98,9 @@ fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() 
     assert_eq!((full.cells.len(), full.testable().count()), (168, 168));
     assert_eq!(full.axes, ["cpus", "wait", "neighbour", "depth", "arm"]);
     let quick = plan(&coop, true, &scratch(), &two_cpus(), &|_, _| None).unwrap();
-    assert_eq!((quick.cells.len(), quick.repeats), (48, 4));
-    // (160 ms + 80 ms + 300 ms) × 48 cells × 4 repeats
-    assert_eq!(quick.estimate().stated, Duration::from_millis(103_680));
+    assert_eq!((quick.cells.len(), quick.repeats), (48, 6));
+    // (160 ms + 50 ms + 200 ms) × 48 cells × 6 repeats
+    assert_eq!(quick.estimate().stated, Duration::from_millis(118_080));
     let of = |p: &Plan, ring: &str| p.cells.iter().filter(|c| load(c).ring == ring).count();
     assert_eq!((of(&full, ""), of(&full, "coop_taskrun")), (112, 56), "the default, its control, and the other arm");
     assert_eq!(full.arms, ["default", "coop_taskrun"]);
