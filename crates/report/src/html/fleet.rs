@@ -1,11 +1,10 @@
 //! The page of a fleet: the answer, machines × situations as one picture, the mean of each situation beside 1, and machine by machine.
 
-use askama::Template as _;
 use serde_json::{Value, json};
 
 use super::figure::{Axis, Column, Figure, Kind, Line, Panel, Place, Scale, Unit};
 use super::words::Sentence;
-use super::{Data, Page, Shown, draw, safe, unfit};
+use super::{Answered, safe};
 use iotrail_answer::fleet::{Names, figure, leading, nodes, situation};
 use iotrail_answer::unit::Unit as Counted;
 use iotrail_base::error::Result;
@@ -21,43 +20,15 @@ const FACTS: usize = 2;
 
 pub fn page(a: &FleetAnswer, unit: Counted) -> Result<String> {
     let Pictures { first, rest } = pictures(a);
-    let all = first.into_iter().chain(means(a)).chain(by_machine(a)).chain(rest);
-    let figures: Vec<Figure> = all.collect();
-    let shown = |place: Place| -> Vec<Shown<'_>> {
-        let all = figures.iter().enumerate().filter(|(_, f)| f.place == place);
-        all.map(|(index, figure)| Shown { index, figure, panels: draw::figure(figure) }).collect()
-    };
-    let data = Data {
-        name: format!("iotrail-{}-{}", a.fleet.id(), safe::file_name(&a.fleet.name)),
-        parameters: &[],
-        figures: &figures,
-        cells: Vec::new(),
-    };
-    let data = safe::json(&data).map_err(|e| unfit(e.into()))?;
-    let script = include_str!("page.js");
-    let page = Page {
+    let page = Answered {
         title: format!("{}: {} on {} machines", a.fleet.name, a.fleet.experiment, a.fleet.nodes.len()),
         answer: a.answer.clone(),
-        policy: safe::policy(&[script]),
-        css: include_str!("page.css"),
-        script,
-        data: &data,
-        runs: Vec::new(),
-        questions: Vec::new(),
+        name: format!("iotrail-{}-{}", a.fleet.id(), safe::file_name(&a.fleet.name)),
         between_title: "What goes with it, who is apart, what is missing",
         between: said(a, unit),
-        glance: Vec::new(),
-        left_over: &[],
-        first: shown(Place::First),
-        beside: Vec::new(),
-        open: shown(Place::Open),
-        folded: shown(Place::Folded),
-        cells: Vec::new(),
-        parameters: Vec::new(),
-        emulated: false,
-        version: env!("CARGO_PKG_VERSION"),
+        figures: first.into_iter().chain(means(a)).chain(by_machine(a)).chain(rest).collect(),
     };
-    page.render().map_err(|e| unfit(e.into()))
+    page.page()
 }
 
 fn said(a: &FleetAnswer, unit: Counted) -> Vec<Sentence> {

@@ -1,12 +1,11 @@
 //! The page of `track`: the answer, every latest change beside 1, and each figure that changed, run by run.
 
-use askama::Template as _;
 use serde_json::json;
 
 use super::figure::{Axis, Column, Figure, Kind, Line, Panel, Place, Scale, Unit};
 use super::figures::unit;
 use super::words::Sentence;
-use super::{Data, Page, Shown, draw, safe, unfit};
+use super::{Answered, safe};
 use iotrail_answer::compare::Metric;
 use iotrail_answer::history::{Change, History, Series, with};
 use iotrail_base::error::Result;
@@ -16,38 +15,15 @@ use iotrail_base::words::so_many;
 const UNCHANGED: usize = 60;
 
 pub fn page(h: &History) -> Result<String> {
-    let figures: Vec<Figure> = [changes(h), courses(h, true), courses(h, false)].into_iter().flatten().collect();
-    let shown = |place: Place| -> Vec<Shown<'_>> {
-        let all = figures.iter().enumerate().filter(|(_, f)| f.place == place);
-        all.map(|(index, figure)| Shown { index, figure, panels: draw::figure(figure) }).collect()
-    };
-    let name = format!("iotrail-track-{}", safe::file_name(&h.experiment));
-    let data = Data { name, parameters: &[], figures: &figures, cells: Vec::new() };
-    let data = safe::json(&data).map_err(|e| unfit(e.into()))?;
-    let script = include_str!("page.js");
-    let page = Page {
+    let page = Answered {
         title: format!("{} over {}", h.experiment, so_many(h.runs.len() as u64, "run")),
         answer: h.answer(),
-        policy: safe::policy(&[script]),
-        css: include_str!("page.css"),
-        script,
-        data: &data,
-        runs: Vec::new(),
-        questions: Vec::new(),
+        name: format!("iotrail-track-{}", safe::file_name(&h.experiment)),
         between_title: "What changed with it",
         between: with_runs(h),
-        glance: Vec::new(),
-        left_over: &[],
-        first: shown(Place::First),
-        beside: Vec::new(),
-        open: shown(Place::Open),
-        folded: shown(Place::Folded),
-        cells: Vec::new(),
-        parameters: Vec::new(),
-        emulated: false,
-        version: env!("CARGO_PKG_VERSION"),
+        figures: [changes(h), courses(h, true), courses(h, false)].into_iter().flatten().collect(),
     };
-    page.render().map_err(|e| unfit(e.into()))
+    page.page()
 }
 
 /// For each run that a latest change begins with, what is another one in it; the latest first.

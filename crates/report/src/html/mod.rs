@@ -112,6 +112,55 @@ struct Shown<'a> {
     panels: Vec<Drawn>,
 }
 
+/// The figures of a place, drawn.
+fn shown(figures: &[Figure], place: Place) -> Vec<Shown<'_>> {
+    let all = figures.iter().enumerate().filter(|(_, f)| f.place == place);
+    all.map(|(index, figure)| Shown { index, figure, panels: draw::figure(figure) }).collect()
+}
+
+/// A page that is an answer with its figures, and of no run alone.
+struct Answered {
+    title: String,
+    answer: String,
+    /// Files that are saved begin with it.
+    name: String,
+    between_title: &'static str,
+    between: Vec<Sentence>,
+    figures: Vec<Figure>,
+}
+
+impl Answered {
+    fn page(self) -> Result<String> {
+        let Answered { title, answer, name, between_title, between, figures } = self;
+        let data = Data { name, parameters: &[], figures: &figures, cells: Vec::new() };
+        let data = safe::json(&data).map_err(|e| unfit(e.into()))?;
+        let script = include_str!("page.js");
+        let page = Page {
+            title,
+            answer,
+            policy: safe::policy(&[script]),
+            css: include_str!("page.css"),
+            script,
+            data: &data,
+            runs: Vec::new(),
+            questions: Vec::new(),
+            between_title,
+            between,
+            glance: Vec::new(),
+            left_over: &[],
+            first: shown(&figures, Place::First),
+            beside: shown(&figures, Place::Beside),
+            open: shown(&figures, Place::Open),
+            folded: shown(&figures, Place::Folded),
+            cells: Vec::new(),
+            parameters: Vec::new(),
+            emulated: false,
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        page.render().map_err(|e| unfit(e.into()))
+    }
+}
+
 /// What the page's script reads.
 #[derive(Serialize)]
 struct Data<'a> {
@@ -140,10 +189,7 @@ pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<Str
         _ => heads.iter().flatten().find_map(|h| h.forest.clone()),
     };
     let figures = figures::all(&view, forest.as_ref(), against);
-    let shown = |place: Place| -> Vec<Shown<'_>> {
-        let all = figures.iter().enumerate().filter(|(_, f)| f.place == place);
-        all.map(|(index, figure)| Shown { index, figure, panels: draw::figure(figure) }).collect()
-    };
+    let shown = |place| shown(&figures, place);
     let data = Data {
         name: format!("iotrail-{}", sources.iter().map(|s| safe::file_name(&s.name)).collect::<Vec<_>>().join("-")),
         parameters: &view.axes,
