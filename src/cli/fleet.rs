@@ -5,6 +5,7 @@ use std::thread;
 
 use clap::Args;
 
+use super::given::{named, unknown_run};
 use super::page_file;
 use super::run::measured::compared;
 use iotrail_answer::fleet::{Brought, Gathered};
@@ -82,8 +83,7 @@ pub fn show(store: &Store, record: FleetRecord, how: How<'_>) -> Result<u8> {
         Some(output) => page_file::write(output, &html::fleet(&answer, unit)?)?,
         None if how.json => terminal::print_json(&answer)?,
         None => {
-            let named = how.store.map(|path| format!(" --store {}", path.display())).unwrap_or_default();
-            terminal::show(&terminal::fleet(&answer, unit, how.full, &named))?;
+            terminal::show(&terminal::fleet(&answer, unit, how.full, &named(how.store)))?;
         }
     }
     Ok(0)
@@ -137,7 +137,7 @@ fn gathered(args: &FleetArgs, store: &mut Store) -> Result<FleetRecord> {
     let (mut started, mut finished) = (u64::MAX, 0);
     for text in &args.runs {
         let (called, run) = found(text, store)?;
-        let record = store.load(run)?.ok_or_else(|| no_run(run, store.path()))?;
+        let record = store.load(run)?.ok_or_else(|| unknown_run(run, store.path()))?;
         let host = record.measurements().next().map(|m| m.host.hostname.clone());
         let Some(node) = called.map(str::to_owned).or(host) else {
             return Err(Error::input(
@@ -222,13 +222,6 @@ fn found<'t>(text: &'t str, store: &mut Store) -> Result<(Option<&'t str>, i64)>
             .ok_or_else(|| Error::input(format!("nothing is stored in {}", path.display()), "leave it out"))?,
     };
     drop(other);
-    let here = store.take_in_run(path, theirs)?.ok_or_else(|| no_run(theirs, path))?;
+    let here = store.take_in_run(path, theirs)?.ok_or_else(|| unknown_run(theirs, path))?;
     Ok((called, here))
-}
-
-fn no_run(run: i64, path: &Path) -> Error {
-    Error::input(
-        format!("there is no run {run} in {}", path.display()),
-        "`iotrail list` shows the runs that are stored",
-    )
 }

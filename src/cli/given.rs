@@ -57,7 +57,7 @@ impl Stored {
             return Ok(read.clone());
         }
         let store = self.store(&format!("no run {run}"))?;
-        let record = store.load(run)?.ok_or_else(|| unknown_run(run, store))?;
+        let record = store.load(run)?.ok_or_else(|| unknown_run(run, store.path()))?;
         self.runs.insert(run, record.clone());
         Ok(record)
     }
@@ -65,7 +65,7 @@ impl Stored {
     /// A run without its measurements, and the store that has them.
     pub fn outline(&mut self, run: i64) -> Result<(RunRecord, &Store)> {
         let store = self.store(&format!("no run {run}"))?;
-        let record = store.outline(run)?.ok_or_else(|| unknown_run(run, store))?;
+        let record = store.outline(run)?.ok_or_else(|| unknown_run(run, store.path()))?;
         Ok((record, store))
     }
 
@@ -225,11 +225,16 @@ fn open(path: Option<&Path>, lacking: &str) -> Result<Store> {
     })
 }
 
-fn unknown_run(run: i64, store: &Store) -> Error {
+pub fn unknown_run(run: i64, store: &Path) -> Error {
     Error::input(
-        format!("there is no run {run} in {}", store.path().display()),
+        format!("there is no run {run} in {}", store.display()),
         "`iotrail list` shows the runs that are stored",
     )
+}
+
+/// The option that names the store once more, ` --store s.db`; nothing where none was named.
+pub fn named(store: Option<&Path>) -> String {
+    store.map(|path| format!(" --store {}", path.display())).unwrap_or_default()
 }
 
 #[cfg(test)]

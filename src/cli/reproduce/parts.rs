@@ -1,6 +1,7 @@
 //! The parts of a study: measured one after the other, or looked up in the store.
 
 use super::ReproduceArgs;
+use crate::cli::given::named;
 use crate::cli::run::measured::measured;
 use crate::cli::run::progress::minutes;
 use crate::cli::run::{self, resolve, target};
@@ -162,18 +163,14 @@ pub fn lacking(needs: &Needs, cpus: u32) -> Option<String> {
 pub fn again(args: &ReproduceArgs, study: &str, has_runs: bool) -> String {
     let only = if args.only.is_empty() { String::new() } else { format!(" --only {}", args.only.join(",")) };
     let stored = if has_runs { " --stored" } else { "" };
-    format!("iotrail reproduce {study}{}{only}{stored}{}", quick(args), store(args))
+    format!("iotrail reproduce {study}{}{only}{stored}{}", quick(args), named(args.store.as_deref()))
 }
 
 /// The command that measures a part.
 fn again_with(args: &ReproduceArgs, study: &str, part: &str) -> String {
-    format!("iotrail reproduce {study}{} --only {part}{}", quick(args), store(args))
+    format!("iotrail reproduce {study}{} --only {part}{}", quick(args), named(args.store.as_deref()))
 }
 
 fn quick(args: &ReproduceArgs) -> &'static str {
     if args.quick { " --quick" } else { "" }
-}
-
-fn store(args: &ReproduceArgs) -> String {
-    args.store.as_ref().map_or_else(String::new, |path| format!(" --store {}", path.display()))
 }

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use serde::Serialize;
 
 use super::RunArgs;
+use crate::cli::given::named;
 use crate::experiment::file::Experiment;
 use crate::experiment::load::Kind;
 use iotrail_answer::across::{Boots, KernelRecord, beside, have_one_plan, merged, sentences};
@@ -154,7 +155,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
             conclusions: [Conclusion { about: String::new(), sentences: said }],
         })?;
     } else {
-        let named = args.store.as_ref().map(|path| format!(" --store {}", path.display())).unwrap_or_default();
+        let named = named(args.store.as_deref());
         let of = Across { run: &record, kernels: &records, cells: &beside(&measured), said: &said, store: &named };
         terminal::show(&terminal::across(&of, &head, args.full))?;
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::progress::Progress;
+use crate::cli::given::named;
 use crate::experiment::builtin;
 use crate::experiment::cell::{self, Watching};
 use crate::experiment::execute::{Execution, Outcome, Started, Step, execute, start};
@@ -147,8 +148,7 @@ pub fn whole(plan: &mut Plan, seed: u32, how: Shown<'_>) -> Result<Option<RunRec
 
 /// What shows a stored run again.
 pub fn again(run: i64, store: Option<&Path>) -> String {
-    let store = store.map(|path| format!(" --store {}", path.display())).unwrap_or_default();
-    format!("iotrail report {run}{store}")
+    format!("iotrail report {run}{}", named(store))
 }
 
 /// Of a program's run `arms` are what became of them; of others, their names, and the run is written as it stands.

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use clap::ArgGroup;
 
 use super::RunArgs;
+use crate::cli::given::named;
 use crate::experiment::builtin;
 use crate::experiment::file::Experiment;
 use crate::experiment::plan::absolute;
@@ -145,7 +146,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
         plural(nodes.len(), "node"),
         submitted.fleet,
         submitted.job,
-        named(args)
+        named(args.store.as_deref())
     ));
     if fleet.detach {
         terminal::print(&format!("{}\n", submitted.job))?;
@@ -172,12 +173,7 @@ fn watch(args: &RunArgs, submitted: Submitted, mut store: Store) -> Result<u8> {
     let stop = interrupt::raise_flag()?;
     let inbox = submitted.inbox(store.path());
     let nodes = follow::follow(&submitted, &inbox, args.fleet.lost_after.0, stop)?;
-    collect::collect(&submitted, &nodes, &mut store, args.json, &named(args))
-}
-
-/// The option that names the store once more.
-fn named(args: &RunArgs) -> String {
-    args.store.as_ref().map(|path| format!(" --store {}", path.display())).unwrap_or_default()
+    collect::collect(&submitted, &nodes, &mut store, args.json, &named(args.store.as_deref()))
 }
 
 fn wanted(fleet: &Fleet) -> Result<Wanted> {
