@@ -13,7 +13,7 @@ mod slurm;
 use std::path::{Path, PathBuf};
 
 use crate::experiment::execute::{Outcome, nothing_to_resume, resume, start};
-use crate::experiment::file::Experiment;
+use crate::experiment::file::{Experiment, parse};
 use crate::experiment::plan::{Facts, Plan, Target, TargetUse, absolute, plan, target_use};
 use crate::experiment::schedule::fresh_seed;
 use crate::experiment::{builtin, cell, emulated, scratch};
@@ -96,13 +96,14 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     if let Some(job) = args.fleet.attach {
         return slurm::attach(args, job);
     }
-    let mut experiment = builtin::find(args.experiment())?;
+    let (text, origin) = builtin::text(args.experiment())?;
+    let mut experiment = parse(&text, &origin)?;
     let seed = || args.seed.or(experiment.seed).unwrap_or_else(fresh_seed);
     if !args.machines.kernels.is_empty() {
         return across::run(args, &experiment, seed());
     }
     if args.fleet.slurm {
-        return slurm::run(args, &experiment, seed());
+        return slurm::run(args, &experiment, (&text, &origin), seed());
     }
     let seed = seed();
     let is_emulated = iotrail_host::facts(None)?.is_emulated();

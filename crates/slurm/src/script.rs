@@ -1,6 +1,8 @@
 //! The batch script: lays out the plan on the node and starts this program there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use super::words::quoted;
 
@@ -13,12 +15,12 @@ pub fn folder(uid: u32, job: u64) -> String {
 }
 
 /// Where the program comes from on a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program<'a> {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Program {
     /// It is installed there: here, or in PATH.
-    Installed(&'a Path),
+    Installed(PathBuf),
     /// It lies in a folder that the nodes see.
-    At(&'a Path),
+    At(PathBuf),
     /// It comes by a stream, into the task's folder.
     Comes,
 }
@@ -26,7 +28,7 @@ pub enum Program<'a> {
 /// What a node runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Script<'a> {
-    pub program: Program<'a>,
+    pub program: &'a Program,
     /// Its number in the fleet.
     pub task: u32,
     /// The experiment's text.
@@ -92,7 +94,7 @@ pub fn receive(folder: &str) -> String {
 }
 
 /// For a shell in a step: sends what the task leaves in its folder. `once`: what is there, of a task that has ended.
-pub fn send(program: Program<'_>, folder: &str, task: u32, once: bool) -> String {
+pub fn send(program: &Program, folder: &str, task: u32, once: bool) -> String {
     let program = match program {
         Program::Installed(path) | Program::At(path) => quoted(&path.to_string_lossy()),
         Program::Comes => quoted(&format!("{folder}/iotrail")),
@@ -108,34 +110,33 @@ mod tests {
 
     use super::*;
 
-    fn script<'a>(options: &'a [String], experiment: &'a str) -> Script<'a> {
-        Script {
-            program: Program::Installed(Path::new("/opt/my programs/iotrail")),
-            task: 3,
-            experiment,
-            options,
-            shared: None,
-        }
+    fn script<'a>(program: &'a Program, options: &'a [String], experiment: &'a str) -> Script<'a> {
+        Script { program, task: 3, experiment, options, shared: None }
+    }
+
+    fn installed() -> Program {
+        Program::Installed("/opt/my programs/iotrail".into())
     }
 
     #[test]
     fn a_shell_takes_it_and_the_experiment_is_not_touched() {
         let options = ["--seed=3".to_owned(), "--file=/data/it's".into()];
-        for program in [Program::Installed(Path::new("/a b")), Program::At(Path::new("/x/iotrail")), Program::Comes] {
-            let script =
-                Script { program, shared: Some(Path::new("/s h")), ..script(&options, "name = \"$HOME\"\n'\n") };
-            let text = script.text();
+        for program in [Program::Installed("/a b".into()), Program::At("/x/iotrail".into()), Program::Comes] {
+            let shared = Some(Path::new("/s h"));
+            let text = Script { shared, ..script(&program, &options, "name = \"$HOME\"\n'\n") }.text();
             let checked = Command::new("sh").args(["-n", "-c", &text]).output().unwrap();
             assert!(checked.status.success() && checked.stderr.is_empty(), "{text}");
             assert!(text.contains("\nname = \"$HOME\"\n'\nEND_OF_EXPERIMENT\n"), "{text}");
             assert!(text.ends_with(" --shared '/s h' -- --seed=3 '--file=/data/it'\\''s'\n"), "{text}");
         }
-        assert!(script(&options, "a\nEND_OF_EXPERIMENT\nb\n").text().contains("\nb\nEND_OF_EXPERIMENT_\n"));
+        assert!(
+            script(&installed(), &options, "a\nEND_OF_EXPERIMENT\nb\n").text().contains("\nb\nEND_OF_EXPERIMENT_\n")
+        );
     }
 
     #[test]
     fn without_the_program_the_status_is_that_of_a_shell() {
-        let text = script(&[], "").text();
+        let text = script(&installed(), &[], "").text();
         let folder = tempfile::tempdir().unwrap();
         let text = text.replace(BASE, &format!("{}/b-", folder.path().display()));
         // Neither there nor in PATH; the shell's own programs are.

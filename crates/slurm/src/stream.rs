@@ -1,5 +1,5 @@
-//! An outbox over srun's streams, where no folder is shared: a step beside the running task sends what changes, and is told when the last
-//! of it has arrived. A frame is a line with its name, length and checksum, its bytes, and the end of a line.
+//! An outbox over srun's streams, where no folder is shared: a step beside the running task sends what changes, and
+//! gets an answer when the last of it has arrived. A frame is a line with its name, length and checksum, its bytes, and the end of a line.
 
 use std::fs;
 use std::io::{self, BufRead, Read, Write};

@@ -22,7 +22,6 @@ use clap::ArgGroup;
 
 use super::RunArgs;
 use crate::cli::given::named;
-use crate::experiment::builtin;
 use crate::experiment::file::Experiment;
 use crate::experiment::plan::absolute;
 use iotrail_base::error::{Error, Result};
@@ -33,10 +32,10 @@ use iotrail_host::clock;
 use iotrail_report::terminal;
 use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState, SCHEMA};
 use iotrail_slurm::nodes::{self, Wanted};
-use iotrail_slurm::script::Script;
+use iotrail_slurm::script::{Program, Script};
 use iotrail_slurm::{control, submit, words};
 use iotrail_store::{Store, default_path};
-use submitted::{Submitted, Target};
+use submitted::Submitted;
 
 /// What is submitted, and how it is watched.
 #[derive(Debug, Clone, clap::Args)]
@@ -92,12 +91,12 @@ fn sbatch(text: &str) -> std::result::Result<Words, String> {
 }
 
 /// Exit status: 0 when every node measured all that it can; 1 when some did not; an error when none has measured.
-pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
+/// The experiment comes with its text, and with its name in messages.
+pub fn run(args: &RunArgs, experiment: &Experiment, (text, origin): (&str, &str), seed: u32) -> Result<u8> {
     let fleet = &args.fleet;
     if args.quick && experiment.quick.is_none() {
         return Err(Error::input(format!("experiment '{}' has no quick form", experiment.name), "leave out --quick"));
     }
-    let (text, origin) = builtin::text(args.experiment())?;
     if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("fio")) {
         return Err(Error::input(
             format!("{origin} names a fio job file, which the nodes do not have"),
@@ -119,7 +118,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
             fleet: 0,
             name: String::new(),
             experiment: experiment.name.clone(),
-            plan: serde_json::json!({"seed": seed, "quick": args.quick, "repeats": args.repeats, "experiment": *text})
+            plan: serde_json::json!({"seed": seed, "quick": args.quick, "repeats": args.repeats, "experiment": text})
                 .to_string(),
             command: Some(format!("iotrail run {} --slurm {}", args.experiment(), options.join(" "))),
             started_unix_s: clock::unix_s(),
@@ -130,7 +129,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
                 .collect(),
         };
         record.nodes.extend(left_out);
-        let given = Given { text: &text, options: &options, shared: shared.as_deref(), more };
+        let given = Given { text, options: &options, shared: shared.as_deref(), more };
         submit_to(&nodes, &given, fleet, &path, record, &mut store)
     };
     let submitted = match begun {
@@ -237,22 +236,22 @@ fn submit_to(
     mut record: FleetRecord,
     store: &mut Store,
 ) -> Result<Submitted> {
-    let program = std::env::current_exe()
+    let ours = std::env::current_exe()
         .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
     let folder = given.shared.map(submitted::make_shared).transpose()?;
-    let target = match (&folder, fleet.ship) {
+    let program = match (&folder, fleet.ship) {
         (Some(folder), true) => {
             let copy = folder.join("iotrail");
-            std::fs::copy(&program, &copy)
+            std::fs::copy(&ours, &copy)
                 .map_err(|e| Error::machine("cannot copy this program into --shared DIR", "see its room").because(e))?;
-            Target::At(copy)
+            Program::At(copy)
         }
-        (None, true) => Target::Comes,
-        (_, false) => Target::Installed(program),
+        (None, true) => Program::Comes,
+        (_, false) => Program::Installed(ours),
     };
     let shared = folder.as_deref();
     let (experiment, options) = (given.text, given.options);
-    let script = |task| Script { program: target.program(), task, experiment, options, shared }.text();
+    let script = |task| Script { program: &program, task, experiment, options, shared }.text();
     let undo = |e| {
         if let Some(folder) = &folder {
             _ = std::fs::remove_dir_all(folder);
@@ -268,7 +267,7 @@ fn submit_to(
             jobs: jobs.clone(),
             fleet,
             nodes: nodes.to_vec(),
-            target: target.clone(),
+            program: program.clone(),
             shared: folder.clone(),
         };
         submitted.keep(path).map(|()| submitted).inspect_err(|_| _ = store.forget_fleet(fleet))

@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use iotrail_base::words::last_line;
 use iotrail_slurm::outbox::{Item, Outbox};
-use iotrail_slurm::script;
+use iotrail_slurm::script::{self, Program};
 use iotrail_slurm::stream::{self, Place, TAKEN};
-
-use super::submitted::Target;
 
 /// One node's results on their way.
 pub struct Carrier {
@@ -22,7 +20,7 @@ pub struct Carrier {
 
 /// What is carried.
 pub struct Freight {
-    pub target: Target,
+    pub program: Program,
     /// On the node.
     pub folder: String,
     pub task: u32,
@@ -36,7 +34,7 @@ impl Carrier {
     /// Beside the task with this number of Slurm's; a program that is to be shipped goes there first.
     pub fn beside(job: u64, freight: Freight) -> Self {
         Self::start(move || {
-            if freight.target == Target::Comes {
+            if freight.program == Program::Comes {
                 deliver(job, &freight.folder)?;
             }
             receive(Place::Beside(job), &freight, false)
@@ -77,7 +75,7 @@ fn deliver(job: u64, folder: &str) -> io::Result<()> {
 }
 
 fn receive(place: Place<'_>, freight: &Freight, once: bool) -> io::Result<()> {
-    let sends = script::send(freight.target.program(), &freight.folder, freight.task, once);
+    let sends = script::send(&freight.program, &freight.folder, freight.task, once);
     let mut step = stream::step(place, Path::new("/bin/sh"), &["-c", &sends])?;
     let mut stdin = step.stdin.take();
     let mut from = BufReader::new(step.stdout.take().ok_or_else(|| io::Error::other("srun has no output"))?);

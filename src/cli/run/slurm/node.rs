@@ -171,7 +171,7 @@ impl Node {
 
     fn freight(&self, context: &Context<'_>) -> Freight {
         Freight {
-            target: context.submitted.target.clone(),
+            program: context.submitted.program.clone(),
             folder: folder(rustix::process::geteuid().as_raw(), self.job),
             task: self.task,
             inbox: self.inbox.clone(),

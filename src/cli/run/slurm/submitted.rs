@@ -18,27 +18,10 @@ pub struct Submitted {
     pub fleet: i64,
     /// Task N runs on the Nth.
     pub nodes: Vec<String>,
-    pub target: Target,
+    /// Where they have the program from.
+    pub program: Program,
     /// The folder that every node sees, with their outboxes.
     pub shared: Option<PathBuf>,
-}
-
-/// Where the program is on a node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Target {
-    Installed(PathBuf),
-    At(PathBuf),
-    Comes,
-}
-
-impl Target {
-    pub fn program(&self) -> Program<'_> {
-        match self {
-            Self::Installed(path) => Program::Installed(path),
-            Self::At(path) => Program::At(path),
-            Self::Comes => Program::Comes,
-        }
-    }
 }
 
 /// Beside the store `path`: of this job.
