@@ -72,7 +72,8 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
     let study = studies::find(name)?;
     let parts = asked_parts(args, &study)?;
     let path = args.store.clone().map_or_else(default_path, Ok)?;
-    let asked = Asked { study: &study, parts: &parts, args };
+    let cpus = iotrail_host::cpu::online()?.len() as u32;
+    let asked = Asked { study: &study, parts: &parts, args, cpus };
     let (run, store) = match args.stored {
         true => {
             let none = || {
@@ -102,7 +103,6 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
         })
     };
     let Run { ran, is_stopped } = &run;
-    let cpus = iotrail_host::cpu::online()?.len() as u32;
     let refused = |claim: &Claim| parts::lacking(&claim.needs, cpus);
     let judged = reproduction(&study, args.quick, ran, &refused, &histogram);
     failed.into_inner().map_or(Ok(()), Err)?;

@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 
 use self::judge::{Seen, judged};
 use self::study::{Claim, Study};
-use iotrail_schema::reproduction::{LineOutcome, Reproduction, SCHEMA, StudyLine, StudyPart, Tally};
+use iotrail_schema::reproduction::{Reproduction, SCHEMA, StudyLine, StudyPart, Tally};
 use iotrail_schema::run_record::RunRecord;
 
 pub use self::said::{answer, shown};
@@ -72,7 +72,7 @@ fn line(
         (_, Some(why)) => Seen::untestable(why),
         (None, None) => Seen::untestable("no part of the study's file tests it"),
         (Some(part), None) => match (refused(claim), ran.iter().find(|(name, _, _)| name == part)) {
-            (Some(why), _) => Seen::untestable(&why),
+            (Some(why), _) => Seen::untestable(why),
             (None, None) => Seen::untestable("its part was not asked for"),
             (None, Some((_, _, Err(why)))) => Seen::untestable(why),
             (None, Some((_, _, Ok(run)))) => match &claim.shape {
@@ -100,12 +100,6 @@ fn line(
         outcome: seen.outcome,
         reason: seen.reason,
         depends: claim.depends.clone(),
-    }
-}
-
-impl Seen {
-    fn untestable(why: &str) -> Self {
-        Seen { outcome: LineOutcome::CannotBeTested, reason: Some(why.to_owned()), ..Seen::default() }
     }
 }
 

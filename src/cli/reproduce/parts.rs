@@ -23,6 +23,8 @@ pub struct Asked<'a> {
     pub study: &'a Study,
     pub parts: &'a [&'a Part],
     pub args: &'a ReproduceArgs,
+    /// Online.
+    pub cpus: u32,
 }
 
 /// What became of the parts.
@@ -50,22 +52,21 @@ impl Asked<'_> {
     /// The last finished run of each part, of the form that was asked for.
     pub fn stored(&self, store: &Store) -> Result<Run> {
         let list = store.list()?;
-        let cpus = iotrail_host::cpu::online()?.len() as u32;
         let mut ran = Vec::new();
         for part in self.parts {
             let name = studies::experiment(self.study, part)?.name;
-            let mut found = None;
-            for run in list.iter().filter(|r| r.experiment == name && r.finished_unix_s.is_some()) {
-                let outline = store.outline(run.run)?;
-                if outline.is_some_and(|o| o.quick == self.args.quick) {
-                    found = Some(run.run);
+            let mut record = None;
+            for run in list.iter().rev().filter(|r| r.experiment == name && r.finished_unix_s.is_some()) {
+                if store.outline(run.run)?.is_some_and(|o| o.quick == self.args.quick) {
+                    record = store.load(run.run)?;
+                    break;
                 }
             }
-            let record = found.map(|run| store.load(run)).transpose()?.flatten();
             let form = if self.args.quick { " of the quick form" } else { "" };
             let measure = again_with(self.args, &self.study.name, &part.name);
-            let none =
-                || lacking(&part.needs, cpus).unwrap_or_else(|| format!("no finished run{form} is stored: {measure}"));
+            let none = || {
+                lacking(&part.needs, self.cpus).unwrap_or_else(|| format!("no finished run{form} is stored: {measure}"))
+            };
             ran.push((part.name.clone(), name, record.ok_or_else(none)));
         }
         Ok(Run { ran, is_stopped: false })
@@ -73,9 +74,7 @@ impl Asked<'_> {
 
     pub fn measured(&self, store: &mut Store) -> Result<Run> {
         let is_emulated = iotrail_host::facts(None)?.is_emulated();
-        let cpus = iotrail_host::cpu::online()?.len() as u32;
-        let planned =
-            self.parts.iter().map(|part| self.planned(part, cpus, is_emulated)).collect::<Result<Vec<_>>>()?;
+        let planned = self.parts.iter().map(|part| self.planned(part, is_emulated)).collect::<Result<Vec<_>>>()?;
         let plans = || planned.iter().filter_map(|p| p.plan.as_ref().ok());
         let time = plans().map(|(plan, _)| plan.estimate().stated).sum();
         let most = plans().map(|(plan, _)| plan.estimate().stated.mul_f64(1.0 + most_beyond(plan))).sum();
@@ -111,7 +110,7 @@ impl Asked<'_> {
         Ok(Run { ran, is_stopped })
     }
 
-    fn planned(&self, part: &Part, cpus: u32, is_emulated: bool) -> Result<Planned> {
+    fn planned(&self, part: &Part, is_emulated: bool) -> Result<Planned> {
         let mut experiment = studies::experiment(self.study, part)?;
         match self.args.repeats {
             Some(blocks) => emulated::repeat(&mut experiment, blocks),
@@ -119,7 +118,7 @@ impl Asked<'_> {
             None => {}
         }
         let name = experiment.name.clone();
-        let plan = match lacking(&part.needs, cpus) {
+        let plan = match lacking(&part.needs, self.cpus) {
             Some(why) => Err(why),
             None => self.plan(&experiment)?,
         };

@@ -30,6 +30,12 @@ impl Default for Seen {
     }
 }
 
+impl Seen {
+    pub fn untestable(why: impl Into<String>) -> Self {
+        Seen { outcome: LineOutcome::CannotBeTested, reason: Some(why.into()), ..Seen::default() }
+    }
+}
+
 /// A CPU that is busy for less of its time limits nothing.
 const SATURATED: f64 = 0.9;
 
@@ -43,7 +49,7 @@ pub fn judged(shape: &Shape, run: &RunRecord, histograms: Histograms<'_>) -> See
         Shape::Knee(knee) => of_knee(knee, run, histograms),
         Shape::Order(order) => of_order(order, run, histograms),
     };
-    seen.unwrap_or_else(|why| Seen { outcome: LineOutcome::CannotBeTested, reason: Some(why), ..Seen::default() })
+    seen.unwrap_or_else(Seen::untestable)
 }
 
 /// The cell that was measured there.
@@ -137,8 +143,19 @@ fn compared(
     (a, b): (&CellRecord, &CellRecord),
     histograms: Histograms<'_>,
 ) -> Comparison {
+    let (a, b, noise) = sides(metric, run, (a, b), histograms);
+    compare(metric, &a, &b, true, noise)
+}
+
+/// Both sides, and what the first arm differs from itself, where one of them is that.
+fn sides<'r>(
+    metric: Metric,
+    run: &RunRecord,
+    (a, b): (&'r CellRecord, &'r CellRecord),
+    histograms: Histograms<'_>,
+) -> (Side<'r>, Side<'r>, Option<f64>) {
     let noise = noise(metric, run, a, histograms).or_else(|| noise(metric, run, b, histograms));
-    compare(metric, &side(a, metric, histograms), &side(b, metric, histograms), true, noise)
+    (side(a, metric, histograms), side(b, metric, histograms), noise)
 }
 
 fn noise(metric: Metric, run: &RunRecord, at: &CellRecord, histograms: Histograms<'_>) -> Option<f64> {
@@ -242,8 +259,7 @@ fn of_order(order: &Order, run: &RunRecord, histograms: Histograms<'_>) -> Resul
     let Figure::Metric(metric) = named(&order.metric)? else { return Err(format!("{} has no order", order.metric)) };
     let cells = order.cells.iter().map(|at| cell(run, at)).collect::<Result<Vec<_>, _>>()?;
     let pair = |pair: &[&CellRecord]| {
-        let noise = noise(metric, run, pair[0], histograms).or_else(|| noise(metric, run, pair[1], histograms));
-        let (a, b) = (side(pair[0], metric, histograms), side(pair[1], metric, histograms));
+        let (a, b, noise) = sides(metric, run, (pair[0], pair[1]), histograms);
         undecided(metric, &a, &b, true, noise)
     };
     let mut pairs: Vec<Comparison> = cells.windows(2).map(pair).collect();

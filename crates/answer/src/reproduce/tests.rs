@@ -5,6 +5,7 @@ use iotrail_testing::sample;
 use serde_json::json;
 
 use super::*;
+use iotrail_schema::reproduction::LineOutcome;
 
 /// A run of one cell for each arm, with these I/Os per second by repeat; kicks per I/O are a thousandth of them.
 fn run(arms: &[(&str, &[f64])]) -> RunRecord {
