@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Test;
 use crate::cluster::Cluster;
-use crate::command::{Ended, end, run, signal};
+use crate::command::{Ended, end, kill, run};
 use crate::whole::{experiment, fleet, measured, states, stored};
 
 pub const TESTS: &[Test] = &[
@@ -58,7 +58,7 @@ fn whole(cluster: &Cluster, fleet: &Value, name: &str) {
 fn stopped(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     (1..=2).for_each(|task| has_measured(cluster, task));
-    signal(child.id(), libc::SIGINT);
+    kill(child.id(), libc::SIGINT);
     let ended = end(child);
     assert_eq!(ended.status, 1, "{}", ended.stderr);
     let fleet = fleet(&ended);
@@ -114,7 +114,7 @@ fn controller(cluster: &mut Cluster) {
 fn closed(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     has_measured(cluster, 1);
-    signal(child.id(), libc::SIGHUP);
+    kill(child.id(), libc::SIGHUP);
     let ended = end(child);
     assert_eq!(ended.status, 128 + libc::SIGHUP);
     let (_, job) = ended.stderr.split_once("--attach ").expect("it was told");
@@ -146,7 +146,7 @@ fn neighbour(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     has_measured(cluster, 1);
     assert!(cluster.queue().contains(&"root PENDING".to_owned()), "{:?}", cluster.queue());
-    signal(child.id(), libc::SIGINT);
+    kill(child.id(), libc::SIGINT);
     let ended = end(child);
     let fleet = fleet(&ended);
     assert_eq!((ended.status, states(&fleet)[1]), (1, ("n2", "failed")), "{fleet}");

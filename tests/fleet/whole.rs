@@ -1,4 +1,4 @@
-//! Runs that nothing disturbs, and what is told where there is nothing to run on.
+//! Runs that nothing disturbs, and the errors where there is nothing to run on.
 
 use serde_json::Value;
 

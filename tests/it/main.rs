@@ -13,6 +13,7 @@ mod compare;
 mod compared;
 mod completing;
 mod confine;
+mod ended;
 mod export;
 mod fleet;
 mod formats;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use crate::ended::end_within;
+pub use crate::ended::{Ended, kill};
 
 /// No command of these tests takes a tenth of this; one that hangs fails its test and not the whole run.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -94,25 +94,11 @@ impl Place {
     }
 }
 
-/// How a command ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// The exit status; 128 + the signal if one killed it.
-    pub status: i32,
-    pub stdout: String,
-    pub stderr: String,
-}
-
 impl Ended {
     #[track_caller]
     pub fn ok(self) -> Self {
         assert_eq!(self.status, 0, "{}", self.stderr);
         self
-    }
-
-    #[track_caller]
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("no JSON ({e}): {}{}", self.stdout, self.stderr))
     }
 
     /// One line on standard error that begins with the program's name, nothing on standard output: the rest of that line.
@@ -125,25 +111,10 @@ impl Ended {
     }
 }
 
-/// Waits for the end of a command, and of every process that it has started: they hold its standard output too.
+/// Waits for the end of a command.
 #[track_caller]
 pub fn end(child: Child) -> Ended {
-    let id = child.id();
-    let (tell, told) = channel();
-    std::thread::spawn(move || tell.send(child.wait_with_output()));
-    let Ok(output) = told.recv_timeout(PATIENCE) else {
-        kill(id, libc::SIGKILL);
-        panic!("process {id} or a child of it did not end within {PATIENCE:?}");
-    };
-    let output = output.expect("our own child can be waited for");
-    Ended {
-        status: match (output.status.code(), output.status.signal()) {
-            (Some(code), _) => code,
-            (None, signal) => 128 + signal.expect("it has not exited, so a signal has ended it"),
-        },
-        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
-        stderr: String::from_utf8(output.stderr).expect("UTF-8"),
-    }
+    end_within(PATIENCE, child)
 }
 
 /// Starts a command and waits for its end; no process of its group may outlive it.
@@ -156,12 +127,6 @@ pub fn run(command: &mut Command) -> Ended {
     let left = unsafe { libc::kill(-(group as libc::pid_t), 0) } == 0;
     assert!(!left, "a process of {command:?} is left behind");
     ended
-}
-
-/// Sends a signal to one process that we have started and not waited for.
-pub fn kill(id: u32, signal: libc::c_int) {
-    // SAFETY: a child of ours; at worst it has ended and is a zombie.
-    unsafe { libc::kill(id as libc::pid_t, signal) };
 }
 
 /// Asks `happened` again and again until it answers.

@@ -1,0 +1,51 @@
+//! How a command of the tests ended. `tests/fleet` has it too.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit status; 128 + the signal if one killed it.
+    pub status: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("no JSON ({e}): {}{}", self.stdout, self.stderr))
+    }
+}
+
+/// Waits for the end of a command, and of every process that it has started: they hold its standard output too.
+#[track_caller]
+pub fn end_within(patience: Duration, child: Child) -> Ended {
+    let id = child.id();
+    let (tell, told) = channel();
+    std::thread::spawn(move || tell.send(child.wait_with_output()));
+    let Ok(output) = told.recv_timeout(patience) else {
+        kill(id, libc::SIGKILL);
+        panic!("process {id} or a child of it did not end within {patience:?}");
+    };
+    let output = output.expect("our own child can be waited for");
+    Ended {
+        status: match (output.status.code(), output.status.signal()) {
+            (Some(code), _) => code,
+            (None, signal) => 128 + signal.expect("it has not exited, so a signal has ended it"),
+        },
+        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+/// Sends a signal to one process that we have started and not waited for.
+pub fn kill(id: u32, signal: libc::c_int) {
+    // SAFETY: a child of ours; at worst it has ended and is a zombie.
+    unsafe { libc::kill(id as libc::pid_t, signal) };
+}
