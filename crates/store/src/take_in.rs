@@ -19,29 +19,30 @@ impl Store {
         let Some(other) = Store::open(from)? else { return Ok(Vec::new()) };
         let theirs = other.list()?.into_iter().map(|run| run.run).collect::<Vec<_>>();
         drop(other);
+        let (runs, copied) = self.beside(from, |db| {
+            let mut runs = Vec::with_capacity(theirs.len());
+            let copied = theirs.iter().try_for_each(|run| {
+                runs.push(copy(db, *run)?);
+                Ok(())
+            });
+            let copied = copied.and_then(|()| {
+                let here = |run| theirs.iter().zip(&runs).find(|(there, _)| **there == run).map(|(_, here)| *here);
+                copy_fleets(db, here)
+            });
+            (runs, copied)
+        })?;
+        copied.map(|()| runs).map_err(|e| explain(&self.path, e))
+    }
+
+    /// Does the work while the store `from` is there as the database `other`.
+    fn beside<T>(&mut self, from: &Path, work: impl FnOnce(&mut Connection) -> T) -> Result<T> {
         let fail = |e| explain(from, e);
         self.db.execute("ATTACH DATABASE ?1 AS other", [from.display().to_string()]).map_err(fail)?;
-        let mut runs = Vec::with_capacity(theirs.len());
-        let mut copied = Ok(());
-        for run in &theirs {
-            match copy(&mut self.db, *run) {
-                Ok(number) => runs.push(number),
-                Err(e) => {
-                    copied = Err(explain(&self.path, e));
-                    break;
-                }
-            }
-        }
-        if copied.is_ok() {
-            let here = |run| theirs.iter().zip(&runs).find(|(there, _)| **there == run).map(|(_, here)| *here);
-            copied = copy_fleets(&mut self.db, here).map_err(|e| explain(&self.path, e));
-        }
+        let done = work(&mut self.db);
         self.db.execute("DETACH DATABASE other", []).map_err(fail)?;
-        copied.map(|()| runs)
+        Ok(done)
     }
-}
 
-impl Store {
     /// Copies one run of the store `from`, with all that is stored of it; returns its number here. A run that is here already (the same
     /// plan, begun in the same second with the same seed, of the same hosts) is not copied again.
     ///
@@ -52,14 +53,10 @@ impl Store {
             return Ok(None);
         }
         drop(other);
-        let fail = |e| explain(from, e);
-        self.db.execute("ATTACH DATABASE ?1 AS other", [from.display().to_string()]).map_err(fail)?;
-        let taken = match same(&self.db, run) {
-            Ok(Some(here)) => Ok(here),
-            Ok(None) => copy(&mut self.db, run),
-            Err(e) => Err(e),
-        };
-        self.db.execute("DETACH DATABASE other", []).map_err(fail)?;
+        let taken = self.beside(from, |db| match same(db, run)? {
+            Some(here) => Ok(here),
+            None => copy(db, run),
+        })?;
         taken.map(Some).map_err(|e| explain(&self.path, e))
     }
 }
