@@ -310,7 +310,7 @@ fn goes_with(all: &[Part<'_>], effects: &mut [FleetEffect], machines: &[FleetMac
     let mut found: Vec<(usize, GoesWith)> = Vec::new();
     for (at, part) in all.iter().enumerate() {
         let node = |(i, _): &(usize, Machine)| machines[*i].node.as_str();
-        // Who is unlike all others is told by itself, and would hide what the others differ in.
+        // A machine that is apart has its own line, and would hide what the others differ in.
         let is_apart = |m: &&(usize, Machine)| effects[at].apart.iter().any(|a| a.node == node(m));
         let alike: Vec<(usize, Machine)> = part.counted.iter().filter(|m| !is_apart(m)).copied().collect();
         let counted: Vec<Machine> = alike.iter().map(|(_, m)| *m).collect();
