@@ -14,13 +14,15 @@ use iotrail_schema::measurement::VehicleCount;
 use iotrail_schema::opcode::counts_bytes;
 use iotrail_schema::waker::Line;
 
-/// A span of fewer ticks is not told: this many are right within 5 %.
+/// So many ticks are right within 5 %.
 const TICKS: u32 = 20;
 
-/// From the first to the last use of a ring; 0 is none. The kernel's clock of ticks goes round (of 32 bits, in 50 days or more).
+/// From the first to the last use of a ring; 0 is none. The kernel's clock of ticks goes round (of 32 bits, in 50 days or more). Of fewer
+/// ticks it is the longest that it may have been: rates over it are no higher than they were.
 fn active_ns(first: u32, last: u32, tick_hz: Option<u32>) -> Option<u64> {
     let ticks = last.wrapping_sub(first);
-    (first != 0 && ticks >= TICKS).then_some(u64::from(ticks) * 1_000_000_000 / u64::from(tick_hz?))
+    let ticks = if ticks < TICKS { ticks + 1 } else { ticks };
+    (first != 0).then_some(u64::from(ticks) * 1_000_000_000 / u64::from(tick_hz?))
 }
 
 pub(super) fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<RingCounts> {
@@ -157,7 +159,9 @@ mod tests {
     fn the_time_of_use_is_told_where_the_tick_can_tell_it() {
         assert_eq!(active_ns(1000, 1025, Some(250)), Some(100_000_000));
         assert_eq!(active_ns(u32::MAX - 9, 10, Some(1000)), Some(20_000_000), "the clock went round");
-        assert_eq!(active_ns(1000, 1019, Some(250)), None);
+        assert_eq!(active_ns(1000, 1020, Some(250)), Some(80_000_000));
+        assert_eq!(active_ns(1000, 1019, Some(250)), Some(80_000_000), "20 ticks at most");
+        assert_eq!(active_ns(1000, 1000, Some(250)), Some(4_000_000), "a tick at most");
         assert_eq!([active_ns(0, 0, Some(100)), active_ns(1000, 2000, None)], [None, None]);
     }
 }

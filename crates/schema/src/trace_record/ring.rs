@@ -41,8 +41,8 @@ pub struct RingRecord {
     pub errors: u64,
     /// Completions that found the completion queue full.
     pub overflows: u64,
-    /// From the first to the last event that was counted of it: what rates are over. It is known to a tick of the kernel. Null below 20
-    /// ticks, where rates are over `total.elapsed_ns`.
+    /// From the first to the last event that was counted of it: what rates are over. It is known to a tick of the kernel; below 20
+    /// ticks it is the longest that it may have been.
     #[serde(default)]
     pub active_ns: Option<u64>,
     /// Its requests by opcode.
