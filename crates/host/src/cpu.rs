@@ -173,15 +173,24 @@ fn parse_steal(stat: &str) -> Option<Vec<Steal>> {
     if all.is_empty() { None } else { Some(all) }
 }
 
-/// Time that all CPUs together ran something, since boot, to a tick of /proc/stat; `None` where it does not say.
-pub fn busy_ns() -> Option<u64> {
-    parse_busy(&files::text(Path::new(ROOT), "proc/stat")?)
+/// Time that all CPUs together ran something, up to now, of which only the difference to another moment's means anything; `None` where
+/// /proc/stat does not say. It is what they were not idle for, which the kernel measures: the rest of /proc/stat it samples at ticks, where
+/// what runs shortly after each is never seen. `now_ns` is of any steady clock.
+pub fn busy_ns(now_ns: u64) -> Option<u64> {
+    parse_busy(&files::text(Path::new(ROOT), "proc/stat")?, now_ns)
 }
 
-fn parse_busy(stat: &str) -> Option<u64> {
+/// The times that are subtracted from one another there are told to a tick each.
+pub fn busy_resolution_ns() -> u64 {
+    3 * ticks_to_ns(1)
+}
+
+fn parse_busy(stat: &str, now_ns: u64) -> Option<u64> {
     let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let [user, nice, system, _, _, irq, softirq, _] = ticks(all.split_whitespace())?;
-    Some(ticks_to_ns(user + nice + system + irq + softirq))
+    let [_, _, _, idle, iowait, _, _, steal] = ticks(all.split_whitespace())?;
+    let cpus = parse_steal(stat)?.len() as u64;
+    // Of a CPU that was not there all the time less is known: only the difference counts, which goes round.
+    Some((cpus * now_ns).wrapping_sub(ticks_to_ns(idle + iowait + steal)))
 }
 
 /// user nice system idle iowait irq softirq steal; guest and guest_nice are contained in user and nice.
@@ -249,8 +258,19 @@ mod tests {
         assert_eq!(got.len(), 2);
         assert_eq!(parse_steal("cpu0 1 2 3\n"), None);
         assert_eq!(parse_steal("intr 5\n"), None);
-        assert_eq!(parse_busy("cpu  100 1 50 800 9 2 10 30 7 0\ncpu0 1 1 1 1 1 1 1 1\n"), Some(1_630_000_000));
-        assert_eq!((parse_busy("cpu  1 2 3\n"), parse_busy("intr 5\n")), (None, None));
+    }
+
+    #[test]
+    fn busy_is_what_they_were_not_idle_for() {
+        let two = "cpu  100 1 50 800 9 2 10 30 7 0\ncpu0 1 1 1 1 1 1 1 1\ncpu1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(parse_busy(two, 10_000_000_000), Some(20_000_000_000 - 8_390_000_000));
+        assert_eq!((parse_busy("cpu  1 2 3\n", 5), parse_busy("intr 5\n", 5)), (None, None));
+        let began = std::time::Instant::now();
+        let now = || began.elapsed().as_nanos() as u64;
+        let before = busy_ns(now()).unwrap();
+        while now() < 200_000_000 {}
+        // Of this CPU at least, whatever the others do.
+        assert!(busy_ns(now()).unwrap().wrapping_sub(before) + busy_resolution_ns() >= 150_000_000);
     }
 
     #[test]

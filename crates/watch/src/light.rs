@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::windows::Windows;
+use iotrail_host::cpu::busy_resolution_ns;
 use iotrail_probe::cost::Spent;
 
 /// The probes may run for this share of the CPU time of the watched. What the kernel does not count as theirs (the way to them and back, what
@@ -42,12 +43,14 @@ pub(crate) struct Used {
 
 impl Used {
     /// What the probes took from the watched since then. Of io_uring's events it is by completions; others come from whoever runs, as
-    /// long as he does.
-    fn taken_since(self, before: Used) -> f64 {
+    /// long as he does, and that is known to `unsure_ns`: so much longer all may have run.
+    fn taken_since(self, before: Used, unsure_ns: u64) -> f64 {
         let since = |f: fn(Used) -> u64| f(self).saturating_sub(f(before)) as f64;
         let part = |mine: f64, all: f64| if all > 0.0 { (mine / all).min(1.0) } else { 1.0 };
         let of_requests = part(since(|u| u.completions), since(|u| u.spent.completions));
-        let busy = self.busy_ns.zip(before.busy_ns).map_or(0.0, |(now, before)| now.saturating_sub(before) as f64);
+        let busy =
+            self.busy_ns.zip(before.busy_ns).map(|(now, before)| now.wrapping_sub(before).cast_signed().max(0) as f64);
+        let busy = busy.map_or(0.0, |ns| ns + unsure_ns as f64);
         let of_others = part(since(|u| u.watched_ns), busy);
         since(|u| u.spent.requests_ns) * of_requests + since(|u| u.spent.others_ns) * of_others
     }
@@ -56,11 +59,13 @@ impl Used {
 impl Light {
     /// By which windows to go on after this span, if it cost the watched too much. `None`: all can be watched.
     pub fn instead(before: Used, after: Used, span: Duration) -> Option<Self> {
-        let spent = after.taken_since(before);
-        let cost = spent / (after.watched_ns.saturating_sub(before.watched_ns) as f64 - spent).max(1.0);
-        if cost <= MOST || spent <= FELT * span.as_nanos() as f64 {
+        let cost = |spent: f64| spent / (after.watched_ns.saturating_sub(before.watched_ns) as f64 - spent).max(1.0);
+        // As little as it may have been.
+        let least = after.taken_since(before, busy_resolution_ns());
+        if cost(least) <= MOST || least <= FELT * span.as_nanos() as f64 {
             return None;
         }
+        let cost = cost(after.taken_since(before, 0));
         let open = PERIOD.mul_f64(AIM / cost).clamp(SHORTEST, LONGEST);
         // Whole milliseconds read better.
         let open = Duration::from_millis(open.as_millis() as u64);

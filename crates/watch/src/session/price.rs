@@ -85,6 +85,6 @@ fn used(
         spent: watch.spent()?,
         completions: watch.completions(),
         watched_ns: cpu.user_ns + cpu.system_ns,
-        busy_ns: iotrail_host::cpu::busy_ns(),
+        busy_ns: iotrail_host::cpu::busy_ns(iotrail_host::clock::monotonic_ns()),
     }))
 }
