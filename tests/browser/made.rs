@@ -240,7 +240,7 @@ fn network(m: &mut Measurement, repeat: u32) {
         without_ready: 0,
         inversions: u64::from(repeat) * 10,
         max_displacement: 3,
-        by: DeliveredBy { file_system: None, task_work: u64::from(repeat) * 10 },
+        by: DeliveredBy { file_system: None, task_work: u64::from(repeat) * 10, inline: None },
     };
     m.order = Some(Order {
         completions: 1000,

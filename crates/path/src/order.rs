@@ -17,6 +17,7 @@ use std::num::NonZeroU64;
 use super::waits;
 use iotrail_schema::measurement::{DeliveredBy, Delivery, Order, OrderBy};
 use iotrail_schema::trail::{Stamp, Trail};
+use iotrail_schema::vehicle::Vehicle;
 
 /// The order of so many followed completions is kept, the first ones: 56 bytes each.
 const KEPT: usize = 1 << 18;
@@ -38,6 +39,8 @@ struct Passage {
     /// Only where a worker of a file system had to finish it.
     ended: Option<NonZeroU64>,
     posted: u64,
+    /// Its submission posted it.
+    inline: bool,
 }
 
 impl Passage {
@@ -82,6 +85,7 @@ impl Passages {
             ready: trail.ready.and_then(stamp),
             ended: trail.ended.and_then(stamp),
             posted: trail.posted.ns,
+            inline: trail.vehicle == Vehicle::Inline,
         });
     }
 
@@ -158,6 +162,7 @@ fn of_ring(ring: &[&Passage], others: &[&Passage], ends_seen: bool) -> Order {
     let in_file_system = |p: &Passage| Some((p.ready?.get(), p.deliverable()?));
     let in_task_work = |p: &Passage| Some((p.deliverable()?, p.posted));
     let delivered = lost(&|p| Some((p.ready?.get(), p.posted)));
+    let mut with_inline: Vec<_> = ring.iter().filter_map(|p| Some((in_task_work(p)?, p.inline))).collect();
     Order {
         completions: whole.completions,
         inversions: whole.inversions,
@@ -178,6 +183,7 @@ fn of_ring(ring: &[&Passage], others: &[&Passage], ends_seen: bool) -> Order {
             by: DeliveredBy {
                 file_system: ends_seen.then(|| lost(&in_file_system).inversions),
                 task_work: lost(&in_task_work).inversions,
+                inline: Some(overtakers(&mut with_inline).filter(|inline| *inline).count() as u64),
             },
         }),
     }
@@ -201,6 +207,7 @@ fn sum(a: Order, b: Order) -> Order {
         by: DeliveredBy {
             file_system: both(a.by.file_system, b.by.file_system),
             task_work: a.by.task_work + b.by.task_work,
+            inline: both(a.by.inline, b.by.inline),
         },
     };
     Order {
@@ -222,18 +229,27 @@ fn sum(a: Order, b: Order) -> Order {
     }
 }
 
-/// How many of the (from, to) overtook another. Equal stamps overtake nobody. Leaves them in the order of `to`.
+/// How many of the (from, to) overtook another. Leaves them in the order of `to`.
 fn inversions(spans: &mut [(u64, u64)]) -> u64 {
-    // From the last `to` backwards: one overtook if any after it has an earlier `from`. Among those of one `to`, the
-    // latest `from` stands last and is looked at first.
     spans.sort_unstable_by_key(|(from, to)| (*to, *from));
+    overtook(spans.iter().rev().map(|span| (*span, ()))).count() as u64
+}
+
+/// What is noted of those of the (from, to) that overtook another.
+fn overtakers<T: Copy>(spans: &mut [((u64, u64), T)]) -> impl Iterator<Item = T> {
+    spans.sort_unstable_by_key(|((from, to), _)| (*to, *from));
+    overtook(spans.iter().rev().copied())
+}
+
+/// From the last `to` backwards: one overtook if any after it has an earlier `from`. Among those of one `to`, the latest `from` is looked
+/// at first: equal stamps overtake nobody.
+fn overtook<T>(backwards: impl Iterator<Item = ((u64, u64), T)>) -> impl Iterator<Item = T> {
     let mut earliest = u64::MAX;
-    let overtook = spans.iter().rev().filter(|(from, _)| {
-        let overtook = earliest < *from;
-        earliest = earliest.min(*from);
-        overtook
-    });
-    overtook.count() as u64
+    backwards.filter_map(move |((from, _), noted)| {
+        let overtook = earliest < from;
+        earliest = earliest.min(from);
+        overtook.then_some(noted)
+    })
 }
 
 /// How many of the (from, to) were overtaken by another. Leaves them in the order of `to`.

@@ -252,7 +252,7 @@ pub fn delivered(m: &mut Measurement, inversions: u64, max_displacement: u64) {
         without_ready: 0,
         inversions,
         max_displacement,
-        by: DeliveredBy { file_system: None, task_work: inversions },
+        by: DeliveredBy { file_system: None, task_work: inversions, inline: None },
     };
     m.order = Some(Order {
         completions: 1000,

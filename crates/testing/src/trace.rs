@@ -51,7 +51,7 @@ pub fn opcode(name: &str, requests: u64, p50: u64) -> OpcodeRecord {
 }
 
 pub fn delivered_in_order(completions: u64) -> Delivery {
-    let by = DeliveredBy { file_system: Some(0), task_work: 0 };
+    let by = DeliveredBy { file_system: Some(0), task_work: 0, inline: Some(0) };
     Delivery { completions, without_ready: 0, inversions: 0, max_displacement: 0, by }
 }
 

@@ -37,7 +37,12 @@ pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding
     let before = |major, minor| version(&t.total.host.kernel).is_some_and(|v| v < (major, minor));
     // 3af0356c162c, Linux 6.5, for the deferred list; that of the other modes was turned round later, and is so in 6.12.
     let reverses = before(6, 5);
-    let (place, why, remedy) = if file_system.is_some_and(|share| share > task_work) {
+    let at_submission = delivery.by.inline.is_some_and(|n| 2 * n > delivery.inversions);
+    const GO_BY_RESULTS: &str = "a program that needs an order goes by what it has received, not by the queue";
+    let (place, why, remedy) = if at_submission {
+        let why = "what is done when its submission returns is posted at once, and what was ready before still waits for task work";
+        ("submission", why, GO_BY_RESULTS)
+    } else if file_system.is_some_and(|share| share > task_work) {
         let remedy = "what needs no worker, reads mostly, on a ring of its own";
         ("the file system", "a kernel worker has to finish direct writes, and what needs none overtakes them", remedy)
     } else if reverses || (before(6, 12) && !has("defer_taskrun") && one_poster) {
@@ -45,7 +50,7 @@ pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding
         ("task work", "this kernel runs last what was queued first", remedy)
     } else if one_poster {
         let why = "CPUs that make requests ready at the same time queue them in either order";
-        ("task work", why, "a program that needs an order goes by what it has received, not by the queue")
+        ("task work", why, GO_BY_RESULTS)
     } else {
         let why = "each thread posts what it submitted itself when it next enters the kernel, whoever else's was ready before";
         let remedy = "let one thread submit to a ring (single_issuer, with defer_taskrun), or each thread have its own";
@@ -64,6 +69,7 @@ pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding
         ("task_work_share", task_work),
     ];
     evidence.extend(file_system.map(|share| ("file_system_share", share)));
+    evidence.extend(delivery.by.inline.map(|n| ("inline_share", share(n))));
     let severity = if reverses && place == "task work" { Severity::Warning } else { Severity::Note };
     let f = Finding::new("delivered_out_of_order", severity, text, remedy, &evidence);
     Some(from(f, From::Followed(delivery.completions)))

@@ -12,6 +12,7 @@ fn ring(ring: u32, places: &[[u64; 3]]) -> Vec<Passage> {
         ready: NonZeroU64::new(2000 + ready),
         ended: None,
         posted: 3000 + posted,
+        inline: false,
     };
     places.iter().enumerate().map(of).collect()
 }
@@ -94,6 +95,19 @@ fn a_wait_is_in_the_order_of_delivery_alone() {
 }
 
 #[test]
+fn what_its_submission_posts_overtakes_what_waits_for_task_work() {
+    let mut all = ring(0, &[[0, 0, 2], [1, 1, 3], [2, 2, 0], [3, 3, 1]]);
+    all[2].inline = true;
+    let by = |passages: &[Passage]| {
+        let by = order(passages, true).unwrap().delivery.unwrap().by;
+        (by.task_work, by.inline)
+    };
+    assert_eq!(by(&all), (2, Some(1)));
+    all[0].inline = true;
+    assert_eq!(by(&all), (2, Some(1)), "that one overtook nobody");
+}
+
+#[test]
 fn a_worker_of_the_file_system_is_not_task_work() {
     // Ready in order; the worker finishes the first one last, and task work posts them as they are finished.
     let mut writes = ring(0, &[[0, 0, 2], [1, 1, 0], [2, 2, 1]]);
@@ -158,6 +172,7 @@ fn equal_stamps_overtake_nobody_and_missing_ones_are_left_out() {
         ready: None,
         ended: None,
         posted,
+        inline: false,
     };
     assert_eq!(numbers(&[at(5, 9), at(5, 8), at(4, 8), at(3, 8)]), [0, 0, 0, 0, 0]);
     assert_eq!(numbers(&[at(1, 9), at(2, 8)]), [1, 1, 0, 0, 0]);

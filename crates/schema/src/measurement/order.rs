@@ -47,6 +47,10 @@ pub struct DeliveredBy {
     pub file_system: Option<u64>,
     /// In task work.
     pub task_work: u64,
+    /// Of those under `task_work`: posted by their submission, since they were done by then. What was ready before waited for task
+    /// work. Null in older records.
+    #[serde(default)]
+    pub inline: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

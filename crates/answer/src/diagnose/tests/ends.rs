@@ -168,6 +168,13 @@ fn the_order_of_delivery_is_explained_by_the_ring_and_the_kernel() {
         (by.file_system, by.task_work) = (Some(35_000), 0);
     });
     assert!(writes.starts_with("the file system: a kernel worker"), "{writes}");
+    let done_at_once = because(&|t| {
+        t.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().by.inline = Some(30_000);
+    });
+    assert!(
+        done_at_once.starts_with("submission: what is done when its submission returns is posted at once"),
+        "{done_at_once}"
+    );
     // A few in a hundred are part of any mixture.
     let mut few = delivered_out_of_order();
     few.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().inversions = 3_900;

@@ -83,6 +83,7 @@ pub const MEASUREMENT: &[Column] = &[
     integer("delivery_max_displacement", "/order/delivery/max_displacement"),
     integer("delivery_by_file_system", "/order/delivery/by/file_system"),
     integer("delivery_by_task_work", "/order/delivery/by/task_work"),
+    integer("delivery_by_inline", "/order/delivery/by/inline"),
     integer("stages_completions", "/stages/completions"),
     number("stage_issue_mean_ns", "/stages/issue_ns"),
     number("stage_wait_mean_ns", "/stages/wait_ns"),

@@ -91,7 +91,7 @@ fn rows_of_lists_are_those_of_the_measurement() {
 
 #[test]
 fn delivery_has_its_columns_beside_order() {
-    let by = DeliveredBy { file_system: None, task_work: 1 };
+    let by = DeliveredBy { file_system: None, task_work: 1, inline: None };
     let m = full();
     assert_eq!(
         m.delivery(),
