@@ -61,7 +61,7 @@ lab-test: deps
 	done; \
 	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
 
-# `run --slurm` on a Slurm of four nodes in a folder of its own: also what waits for Slurm's time-outs. Needs root.
+# `--slurm` on a Slurm of four nodes in a folder of its own: also what waits for Slurm's time-outs. Needs root.
 fleet-test: PACKAGES += slurm-wlm munge
 fleet-test: deps
 	$(CARGO) test --release --locked --test fleet -- --include-ignored

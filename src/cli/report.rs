@@ -7,9 +7,9 @@ use clap::Args;
 
 use super::compare::of_sides;
 use super::fleet;
-use super::given::{Document, Stored};
+use super::given::{Document, Stored, unknown_run};
 use super::page_file;
-use super::run::measured::{again, compared, show};
+use super::run::measured::{Shown, again, compared, show};
 use crate::experiment::builtin;
 use iotrail_answer::command;
 use iotrail_answer::compare::metrics;
@@ -101,18 +101,28 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
 }
 
 fn screen(Named { record, is_stored, .. }: &Named, args: &ReportArgs) -> Result<u8> {
-    let json = args.json;
     let again = match is_stored {
         true => again(record.run, args.store.as_deref()),
         false => format!("iotrail report {}", args.run),
     };
-    match record.as_single() {
-        Some(m) if json => terminal::print_measurement(m)?,
-        Some(m) if m.net.is_some() => terminal::show(&terminal::net(m, args.full))?,
-        Some(m) => terminal::show(&terminal::bench(m, args.full))?,
-        None => drop(show(record, json, View { full: args.full, again: &again })?),
-    }
+    on_screen(record, args.json, View { full: args.full, again: &again })?;
     Ok(0)
+}
+
+fn on_screen(record: &RunRecord, json: bool, view: View<'_>) -> Result<()> {
+    match record.as_single() {
+        Some(m) if json => terminal::print_measurement(m),
+        Some(m) if m.net.is_some() => terminal::show(&terminal::net(m, view.full)),
+        Some(m) => terminal::show(&terminal::bench(m, view.full)),
+        None => show(record, json, view).map(drop),
+    }
+}
+
+/// A run of the store, as its number shows it.
+pub(super) fn stored(store: &Store, run: i64, how: Shown<'_>) -> Result<()> {
+    let mut record = store.load(run)?.ok_or_else(|| unknown_run(run, store.path()))?;
+    record.comparisons = compared(&record, store)?;
+    on_screen(&record, how.json, View { full: how.full, again: &again(run, how.store) })
 }
 
 fn read(text: &str, stored: &mut Stored) -> Result<Named> {

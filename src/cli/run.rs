@@ -8,12 +8,13 @@ mod across;
 pub(super) mod measured;
 pub(super) mod outline;
 pub(super) mod progress;
-mod slurm;
 
 use std::path::{Path, PathBuf};
 
+use super::slurm::{self, Work};
 use crate::experiment::execute::{Outcome, nothing_to_resume, resume, start};
 use crate::experiment::file::{Experiment, parse};
+use crate::experiment::load::Kind;
 use crate::experiment::plan::{Facts, Plan, Target, TargetUse, absolute, plan, target_use};
 use crate::experiment::schedule::fresh_seed;
 use crate::experiment::{builtin, cell, emulated, scratch};
@@ -22,12 +23,12 @@ use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Bytes;
 use iotrail_report::terminal::{self, View};
 use iotrail_store::{Store, default_path};
-use measured::{measured, show};
+use measured::{Shown, measured, show};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
     /// Name of a built-in experiment (`iotrail list`), or path of a TOML file
-    #[arg(required_unless_present = "attach")]
+    #[arg(required_unless_present = "attach", conflicts_with = "attach")]
     experiment: Option<String>,
 
     /// Run the experiment's short form
@@ -35,11 +36,11 @@ pub struct RunArgs {
     pub quick: bool,
 
     /// Print the cells, their order and the estimated time; run nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["slurm", "attach"])]
     pub plan: bool,
 
     /// Resume the last unfinished run of this experiment
-    #[arg(long, conflicts_with_all = ["plan", "seed"])]
+    #[arg(long, conflicts_with_all = ["plan", "seed", "slurm", "attach"])]
     pub resume: bool,
 
     /// Seed the order in which cells are measured (default: random; printed and stored)
@@ -64,7 +65,7 @@ pub struct RunArgs {
     pub size: Option<Bytes>,
 
     /// Exit 1 if an expectation of the experiment is not met, 4 if one cannot be evaluated
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["slurm", "attach"])]
     pub fail_on_unmet: bool,
 
     /// Print everything, not the answer alone
@@ -93,8 +94,9 @@ impl RunArgs {
 const SIZE: Bytes = Bytes(1 << 30);
 
 pub fn run(args: &RunArgs) -> Result<u8> {
+    let shown = Shown { store: args.store.as_deref(), json: args.json, full: args.full };
     if let Some(job) = args.fleet.attach {
-        return slurm::attach(args, job);
+        return slurm::attach(&args.fleet, job, shown);
     }
     let (text, origin) = builtin::text(args.experiment())?;
     let mut experiment = parse(&text, &origin)?;
@@ -103,7 +105,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         return across::run(args, &experiment, seed());
     }
     if args.fleet.slurm {
-        return slurm::run(args, &experiment, (&text, &origin), seed());
+        return slurm::run(&args.fleet, &on_nodes(args, &experiment, (&text, &origin), seed())?, shown);
     }
     let seed = seed();
     let is_emulated = iotrail_host::facts(None)?.is_emulated();
@@ -168,6 +170,39 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         again(args)
     ));
     Ok(1)
+}
+
+/// What the nodes run of it. The experiment comes with its text, and with its name in messages.
+fn on_nodes<'a>(
+    args: &RunArgs,
+    experiment: &'a Experiment,
+    (text, origin): (&'a str, &str),
+    seed: u32,
+) -> Result<Work<'a>> {
+    if args.quick && experiment.quick.is_none() {
+        return Err(Error::input(format!("experiment '{}' has no quick form", experiment.name), "leave out --quick"));
+    }
+    if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("fio")) {
+        return Err(Error::input(
+            format!("{origin} names a fio job file, which the nodes do not have"),
+            "write its options under [load], and leave out 'fio'",
+        ));
+    }
+    let mut options = vec![format!("--seed={seed}")];
+    options.extend(args.quick.then(|| "--quick".to_owned()));
+    options.extend(args.repeats.map(|n| format!("--repeats={n}")));
+    options.extend(args.size.map(|size| format!("--size={}", size.0)));
+    let file = args.file.as_deref().map(absolute).transpose()?;
+    options.extend(file.map(|file| format!("--file={}", file.display())));
+    Ok(Work {
+        command: "run",
+        experiment: &experiment.name,
+        text,
+        plan: serde_json::json!({"seed": seed, "quick": args.quick, "repeats": args.repeats, "experiment": text}),
+        again: format!("iotrail run {} --slurm {}", args.experiment(), options.join(" ")),
+        options,
+        within: (experiment.kind == Kind::Program).then(slurm::here).transpose()?,
+    })
 }
 
 /// What `--fail-on-unmet` makes of the expectations: one that is not met decides; without such, one that could not be told.

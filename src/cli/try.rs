@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::json;
 use toml::{Table, Value};
 
 use crate::cli::compare::{FailOn, gate};
 use crate::cli::program::ProgramOptions;
 use crate::cli::run::measured::{self, Shown};
 use crate::cli::run::outline;
+use crate::cli::slurm::{self, Work};
 use crate::experiment::file::{Experiment, parse};
 use crate::experiment::plan::{Facts, Plan, Target, plan};
 use crate::experiment::program::options::Watched;
@@ -41,19 +43,19 @@ const USUAL: [&str; 3] = ["coop_taskrun,taskrun_flag", "defer_taskrun,single_iss
 pub struct TryArgs {
     /// Try exactly these flags among coop_taskrun, taskrun_flag, single_issuer, defer_taskrun, sqpoll, submit_all, iopoll,
     /// hybrid_iopoll and no_sqarray on every ring; +FLAG adds to what the program asks for, -FLAG takes away; none. May be repeated
-    #[arg(long = "ring", value_name = "LIST", allow_hyphen_values = true, value_parser = change)]
+    #[arg(long = "ring", value_name = "LIST", allow_hyphen_values = true, value_parser = change, conflicts_with = "attach")]
     rings: Vec<String>,
 
     /// Try another environment: NAME=VALUE; may be repeated
-    #[arg(long = "env-arm", value_name = "NAME=VALUE")]
+    #[arg(long = "env-arm", value_name = "NAME=VALUE", conflicts_with = "attach")]
     envs: Vec<String>,
 
     /// Try other CPUs: irq or non-irq (of the disk below this folder), or a list; may be repeated
-    #[arg(long = "cpus-arm", value_name = "CPUS")]
+    #[arg(long = "cpus-arm", value_name = "CPUS", conflicts_with = "attach")]
     cpus_arms: Vec<String>,
 
     /// Try another command: 'NAME: COMMAND' (with --server, another server); may be repeated
-    #[arg(long = "arm", value_name = "NAME: COMMAND")]
+    #[arg(long = "arm", value_name = "NAME: COMMAND", conflicts_with = "attach")]
     commands: Vec<String>,
 
     /// Run all arms on these CPUs: irq, non-irq, or a list
@@ -104,15 +106,15 @@ pub struct TryArgs {
     seed: Option<u32>,
 
     /// Write the experiment to FILE, for `iotrail run FILE`, and run nothing
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["slurm", "attach"])]
     save: Option<PathBuf>,
 
     /// Print the arms and their order; run nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["slurm", "attach"])]
     plan: bool,
 
     /// Exit 1 if any verdict matches, 4 if one cannot be evaluated
-    #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
+    #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',', conflicts_with_all = ["slurm", "attach"])]
     fail_on: Vec<FailOn>,
 
     /// Print everything, not the answer alone
@@ -127,8 +129,11 @@ pub struct TryArgs {
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 
+    #[command(flatten)]
+    fleet: slurm::Fleet,
+
     /// Command to run, once for each measurement
-    #[arg(last = true, value_name = "CMD", required = true)]
+    #[arg(last = true, value_name = "CMD", required_unless_present = "attach", conflicts_with = "attach")]
     command: Vec<OsString>,
 }
 
@@ -137,19 +142,25 @@ fn change(text: &str) -> std::result::Result<String, String> {
 }
 
 pub fn run(args: &TryArgs) -> Result<u8> {
+    let shown = Shown { store: args.store.as_deref(), json: args.json, full: args.full };
+    if let Some(job) = args.fleet.attach {
+        return slurm::attach(&args.fleet, job, shown);
+    }
     let text = experiment(args)?;
     let origin = "iotrail try";
     let parsed = parse(&text, origin)?;
     if let Some(path) = &args.save {
         return save(&text, path);
     }
-    let mut plan = planned(&parsed)?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
+    if args.fleet.slurm {
+        return slurm::run(&args.fleet, &on_nodes(args, &parsed, &text, seed)?, shown);
+    }
+    let mut plan = planned(&parsed)?;
     if args.plan {
         outline::show(&plan, seed, args.json)?;
         return Ok(0);
     }
-    let shown = Shown { store: args.store.as_deref(), json: args.json, full: args.full };
     let record = measured::whole(&mut plan, seed, shown)?;
     Ok(record.map_or(1, |record| gate(&args.fail_on, &record.comparisons)))
 }
@@ -161,6 +172,20 @@ fn save(text: &str, path: &Path) -> Result<u8> {
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(refuse)?;
     terminal::say(&format!("written; run it with: iotrail run {}", path.display()));
     Ok(0)
+}
+
+/// What the nodes run of it: the experiment that --save writes, in this folder.
+fn on_nodes<'a>(args: &TryArgs, experiment: &'a Experiment, text: &'a str, seed: u32) -> Result<Work<'a>> {
+    Ok(Work {
+        command: "try",
+        experiment: &experiment.name,
+        text,
+        // An emulated machine measures as many blocks as it is asked for by name.
+        options: vec![format!("--seed={seed}"), format!("--repeats={}", args.repeats)],
+        plan: json!({"seed": seed, "quick": false, "repeats": args.repeats, "experiment": text}),
+        again: slurm::again(seed),
+        within: Some(slurm::here()?),
+    })
 }
 
 fn planned(experiment: &Experiment) -> Result<Plan> {

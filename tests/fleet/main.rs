@@ -1,4 +1,4 @@
-//! `run --slurm` on a real Slurm: munged, a controller and four nodes on this machine, in a folder of their own. Needs root and the packages
+//! `--slurm` on a real Slurm: munged, a controller and four nodes on this machine, in a folder of their own. Needs root and the packages
 //! slurm-wlm and munge.
 //!
 //! The short tests are in the gate; those that wait for Slurm's own time-outs are ignored unless `make fleet-test` asks for them.
@@ -6,6 +6,7 @@
 mod cluster;
 mod command;
 mod disturbed;
+mod tried;
 mod whole;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +25,7 @@ pub struct Test {
 fn main() {
     // Cargo asks for a list too.
     let args = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    let tests = || whole::TESTS.iter().chain(disturbed::TESTS);
+    let tests = || whole::TESTS.iter().chain(disturbed::TESTS).chain(tried::TESTS);
     let missing = cluster::missing();
     if let Some(why) = &missing
         && !args.list

@@ -149,5 +149,5 @@ fn wrong(cluster: &mut Cluster) {
     }
     let ended = run(&mut cluster.tool("run --attach 4711 --store s.db", &[]));
     assert_eq!(ended.status, 2);
-    assert!(ended.stderr.contains("no job 4711 of `run --slurm` waits to be collected"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no job 4711 of --slurm waits to be collected"), "{}", ended.stderr);
 }

@@ -66,21 +66,43 @@ fn wrong_use() -> End {
         ("no-such --slurm --nodes n1", "there is no experiment 'no-such'"),
         ("no-such --kernels 6.1", "there is no experiment 'no-such'"),
     ] {
-        let ended = run(place.tool(["run", "--store", "s.db"]).args(options.split_whitespace()));
-        assert_eq!(ended.status, 2, "{options}: {}", ended.stderr);
-        assert!(ended.one_line().contains(expected), "{options}: {}", ended.stderr);
+        refused(&place, "run", options, expected);
+    }
+    for (options, expected) in [
+        ("--slurm -- true", "--slurm does not say where"),
+        ("--slurm --nodes n1", "<CMD>"),
+        ("--slurm --nodes n1 --plan -- true", "'--slurm' cannot be used with '--plan'"),
+        ("--slurm --nodes n1 --save x -- true", "'--slurm' cannot be used with '--save <FILE>'"),
+        ("--slurm --nodes n1 --fail-on slower -- true", "'--slurm' cannot be used with '--fail-on <VERDICT>'"),
+        ("--detach -- true", "--slurm"),
+        ("--attach 3 -- true", "'--attach <JOB>' cannot be used with '[CMD]...'"),
+        ("--attach 3 --ring none", "'--attach <JOB>' cannot be used with '--ring <LIST>'"),
+        ("--attach 3", "no job 3 of --slurm waits to be collected into s.db"),
+    ] {
+        refused(&place, "try", options, expected);
     }
     assert!(!place.join("s.db").exists());
     End::Passed
+}
+
+#[track_caller]
+fn refused(place: &Place, command: &str, options: &str, expected: &str) {
+    let ended = run(place.tool([command, "--store", "s.db"]).args(options.split_whitespace()));
+    assert_eq!(ended.status, 2, "{command} {options}: {}", ended.stderr);
+    assert!(ended.one_line().contains(expected), "{command} {options}: {}", ended.stderr);
 }
 
 /// A PATH on which there is no Slurm.
 fn no_slurm() -> End {
     let place = Place::new();
     experiment(&place, "count = 8");
-    for (more, program) in [(["--nodes", "n1"], "scontrol"), (["--count", "2"], "sbatch")] {
-        let mut command = place.tool(["run", "e.toml", "--store", "s.db", "--slurm"]);
-        let ended = run(command.args(more).env("PATH", place.path()));
+    for (line, program) in [
+        ("run e.toml --store s.db --slurm --nodes n1", "scontrol"),
+        ("run e.toml --store s.db --slurm --count 2", "sbatch"),
+        ("try --store s.db --slurm --nodes n1 -- true", "scontrol"),
+    ] {
+        let mut command = place.tool(line.split(' '));
+        let ended = run(command.env("PATH", place.path()));
         assert_eq!(ended.status, 3, "{}", ended.stderr);
         let said =
             format!("Slurm is not installed here ({program} is not in PATH); install Slurm's commands (Debian: ");

@@ -75,8 +75,9 @@ fn options() -> End {
         ),
         (
             "try",
-            "--arm --check --cleanup --cpus --cpus-arm --cq-entries --env --env-arm --fail-on --full --help --json --leave-running --metric --metric-file --plan \
-                   --prepare --ready --repeats --ring --save --seed --server --sq-cpu --sq-idle --stall --store --watch",
+            "--arm --attach --check --cleanup --constraint --count --cpus --cpus-arm --cq-entries --detach --env --env-arm --fail-on --full --help --json \
+                   --leave-running --lost-after --metric --metric-file --nodes --plan --prepare --ready --repeats --ring --save --sbatch --seed --server \
+                   --shared --ship --slurm --sq-cpu --sq-idle --stall --store --watch",
         ),
         (
             "advise",

@@ -25,47 +25,64 @@ pub enum Program {
     Comes,
 }
 
+/// A command of ours that stores a run.
+#[derive(Debug, Clone, Copy)]
+pub enum Work<'a> {
+    /// `iotrail run` of this text, with these options, but for the store.
+    Experiment { text: &'a str, options: &'a [String] },
+    /// These words, but for the store.
+    Command(&'a [String]),
+}
+
 /// What a node runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Script<'a> {
     pub program: &'a Program,
     /// Its number in the fleet.
     pub task: u32,
-    /// The experiment's text.
-    pub experiment: &'a str,
-    /// Of `iotrail run`, but for the experiment and the store.
-    pub options: &'a [String],
+    pub work: Work<'a>,
+    /// The folder that it runs in, as it would here; `None`: the task's own.
+    pub within: Option<&'a Path>,
     /// Where results are left, if every node sees that folder.
     pub shared: Option<&'a Path>,
 }
 
 impl Script<'_> {
     pub fn text(&self) -> String {
-        let mut end = "END_OF_EXPERIMENT".to_owned();
-        while self.experiment.lines().any(|line| line == end) {
-            end.push('_');
-        }
-        let options: Vec<String> = self.options.iter().map(|o| quoted(o)).collect();
-        let leave = self.shared.map_or_else(String::new, |dir| format!(" --shared {}", quoted(&dir.to_string_lossy())));
+        let words = |words: &[String]| words.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" ");
+        let (experiment, command) = match self.work {
+            Work::Experiment { text, options } => {
+                (written(text), format!("run \"$dir/experiment.toml\" {}", words(options)))
+            }
+            Work::Command(of_ours) => (String::new(), words(of_ours)),
+        };
+        let path = |name: &str, path: Option<&Path>| {
+            path.map_or_else(String::new, |path| format!(" --{name} {}", quoted(&path.to_string_lossy())))
+        };
+        // A program of the user's has the environment that it would have here.
+        let cache = match self.within {
+            None => {
+                "# A home may be shared: what is measured lies on the node itself.\nexport XDG_CACHE_HOME=\"$base/cache\"\n"
+            }
+            Some(_) => "",
+        };
         format!(
             "#!/bin/sh\n\
-             # iotrail run --slurm: one exclusive job per node.\n\
+             # iotrail --slurm: one exclusive job per node.\n\
+             mask=$(umask)\n\
              umask 077\n\
              base={BASE}$(id -u)\n\
              mkdir \"$base\" 2>/dev/null\n\
              {{ [ -d \"$base\" ] && [ -O \"$base\" ] && [ ! -L \"$base\" ]; }} || exit 73\n\
              dir=$base/$SLURM_JOB_ID\n\
              mkdir -p \"$dir\" && cd \"$dir\" || exit 73\n\
-             # A home may be shared: what is measured lies on the node itself.\n\
-             export XDG_CACHE_HOME=\"$base/cache\"\n\
-             cat >experiment.toml <<'{end}' || exit 73\n\
-             {}\n{end}\n\
-             {}\
-             exec \"$program\" slurm-node measure \"$dir\" {}{leave} -- {}\n",
-            self.experiment.trim_end_matches('\n'),
+             {cache}{experiment}{}\
+             umask \"$mask\"\n\
+             exec \"$program\" slurm-node measure \"$dir\" {}{}{} -- {command}\n",
             self.program(),
             self.task,
-            options.join(" "),
+            path("shared", self.shared),
+            path("within", self.within),
         )
     }
 
@@ -82,6 +99,15 @@ impl Script<'_> {
                 .to_owned(),
         }
     }
+}
+
+/// The lines that write an experiment down, whatever is in it.
+fn written(text: &str) -> String {
+    let mut end = "END_OF_EXPERIMENT".to_owned();
+    while text.lines().any(|line| line == end) {
+        end.push('_');
+    }
+    format!("cat >experiment.toml <<'{end}' || exit 73\n{}\n{end}\n", text.trim_end_matches('\n'))
 }
 
 /// For a shell in a step: takes the program from its standard input, once the task that waits for it has made its folder.
@@ -110,8 +136,8 @@ mod tests {
 
     use super::*;
 
-    fn script<'a>(program: &'a Program, options: &'a [String], experiment: &'a str) -> Script<'a> {
-        Script { program, task: 3, experiment, options, shared: None }
+    fn script<'a>(program: &'a Program, options: &'a [String], text: &'a str) -> Script<'a> {
+        Script { program, task: 3, work: Work::Experiment { text, options }, within: None, shared: None }
     }
 
     fn installed() -> Program {
@@ -127,11 +153,22 @@ mod tests {
             let checked = Command::new("sh").args(["-n", "-c", &text]).output().unwrap();
             assert!(checked.status.success() && checked.stderr.is_empty(), "{text}");
             assert!(text.contains("\nname = \"$HOME\"\n'\nEND_OF_EXPERIMENT\n"), "{text}");
-            assert!(text.ends_with(" --shared '/s h' -- --seed=3 '--file=/data/it'\\''s'\n"), "{text}");
+            let end = " --shared '/s h' -- run \"$dir/experiment.toml\" --seed=3 '--file=/data/it'\\''s'\n";
+            assert!(text.ends_with(end) && text.contains("XDG_CACHE_HOME"), "{text}");
         }
         assert!(
             script(&installed(), &options, "a\nEND_OF_EXPERIMENT\nb\n").text().contains("\nb\nEND_OF_EXPERIMENT_\n")
         );
+    }
+
+    #[test]
+    fn a_program_has_the_folder_and_the_environment_that_it_has_here() {
+        let (program, words) = (installed(), ["net".to_owned(), "bench".into(), "--ring=a b".into()]);
+        let within = Some(Path::new("/my work"));
+        let text = Script { within, ..script(&program, &[], "a") }.text();
+        assert!(text.contains(" 3 --within '/my work' -- run ") && !text.contains("XDG_CACHE_HOME"), "{text}");
+        let text = Script { work: Work::Command(&words), ..script(&program, &[], "") }.text();
+        assert!(text.ends_with(" 3 -- net bench '--ring=a b'\n") && !text.contains("experiment.toml"), "{text}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Pages of the commands that measure loads and compare them.
 
 use super::page::{
-    ANSWERED, CORRUPT, FAULT, JOURNAL, LAB_CACHE, PLAIN, Page, REFUSED, SCRATCH, STOPPED, STORE, STORE_ASKED, WRONG,
+    ANSWERED, CORRUPT, FAULT, JOURNAL, LAB_CACHE, ON_NODE, PLAIN, Page, REFUSED, SCRATCH, STOPPED, STORE, STORE_ASKED,
+    SUBMITTED, WRONG,
 };
 
 pub const BENCH: Page = Page {
@@ -109,11 +110,8 @@ pub const RUN: Page = Page {
         SCRATCH,
         JOURNAL,
         LAB_CACHE,
-        ("STORE-slurm-JOB", "Beside the store: what --slurm submitted, until all of it is collected."),
-        (
-            "/var/tmp/iotrail-slurm-UID",
-            "On a node: what a task measured, until it is collected; scratch files, which stay.",
-        ),
+        SUBMITTED,
+        ON_NODE,
         ("/usr/local/share/doc/iotrail/examples", "The built-in experiments as TOML files, to start from."),
     ],
     see_also: &[
@@ -172,6 +170,9 @@ pub const TRY: Page = Page {
         "First it watches one run of the program as it is, and judges each arm by it: legal, risky, or illegal by the kernel's rules. Then it \
          watches one run of each legal arm, and drops those that stall, fail or take another path. The runs that are compared are not watched.",
         "Without an arm it tries coop_taskrun,taskrun_flag, then defer_taskrun,single_issuer, then sqpoll.",
+        "With --slurm the program is tried on nodes of a Slurm cluster, one exclusive job each: in the folder and the environment that this command is \
+         started in, with the same arms, seed and blocks. Each node's run comes back into the store, and one answer is of all of them. iotrail-run(1) \
+         says what becomes of lost nodes.",
         "Ctrl-C ends the program with all that it started, and keeps what is measured.",
     ],
     examples: &[
@@ -182,20 +183,27 @@ pub const TRY: Page = Page {
             "Try the usual flags on a server, by its client's time.",
         ),
         ("iotrail try --arm 'threads: ./app --io threads' -- ./app --io uring", "Compare two ways of one program."),
+        ("iotrail try --slurm --nodes 'n[1-8]' -- fio job.fio", "Try the usual flags on eight nodes of a cluster."),
         ("iotrail try --save mine.toml -- ./app", "Write the experiment, to be changed and run by iotrail run."),
     ],
     exit: &[
         ("0", "Every measurement was made."),
-        ("1", "It was stopped before its end, or a verdict is one that --fail-on names."),
+        (
+            "1",
+            "It was stopped before its end, or a verdict is one that --fail-on names. With --slurm: a node has not measured all that it can.",
+        ),
         (
             "2",
             "Wrong use or wrong input; the program cannot run, prints no figure that --metric asks for, or sets up no io_uring.",
         ),
-        ("3", "The machine, the kernel or the privileges do not allow it. Without root: --watch none."),
+        (
+            "3",
+            "The machine, the kernel or the privileges do not allow it. Without root: --watch none. With --slurm: nothing was measured anywhere.",
+        ),
         ("4", "A verdict that --fail-on names could not be evaluated. Standard error says why."),
         FAULT,
     ],
-    files: &[STORE],
+    files: &[STORE, SUBMITTED, ON_NODE],
     see_also: &[
         "iotrail(1)",
         "iotrail-trace(1)",

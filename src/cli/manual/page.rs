@@ -43,4 +43,10 @@ pub const LAB_CACHE: Entry = (
     "~/.cache/iotrail/lab",
     "Fetched kernels, tools and package lists, unless --cache names another folder. It can be deleted.",
 );
+pub const SUBMITTED: Entry =
+    ("STORE-slurm-JOB", "Beside the store: what --slurm submitted, until all of it is collected.");
+pub const ON_NODE: Entry = (
+    "/var/tmp/iotrail-slurm-UID",
+    "On a node: what a task measured, until it is collected; scratch files, which stay.",
+);
 pub const TYPES: Entry = ("/sys/kernel/btf/vmlinux", "The kernel's type information, which the probes need.");

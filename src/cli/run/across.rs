@@ -35,7 +35,7 @@ use iotrail_store::{Store, default_path};
 #[command(next_help_heading = "With --kernels")]
 pub struct Machines {
     /// Run the same plan on each of these kernels in a virtual machine, and compare them: releases, beginnings of such (6.1), newest
-    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["plan", "resume", "fail_on_unmet"])]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["plan", "resume", "fail_on_unmet", "slurm", "attach"])]
     pub kernels: Vec<String>,
 
     /// Boot each kernel N times, in turns

@@ -82,7 +82,6 @@ impl Followed<'_> {
     }
 
     fn without_controller(&mut self, failure: Failure) -> Result<()> {
-        let job = self.context.submitted.job;
         match self.away {
             None => {
                 self.shown.line(&format!("Slurm's controller does not answer ({failure}); the nodes go on"));
@@ -91,7 +90,7 @@ impl Followed<'_> {
             }
             Some(since) if since.elapsed() < AWAY => Ok(()),
             Some(_) => {
-                let remedy = format!("when it is back: iotrail run --attach {job}");
+                let remedy = format!("when it is back: {}", self.context.submitted.attach());
                 Err(Error::disturbed("Slurm's controller is away", remedy).because(failure.to_string()))
             }
         }

@@ -1,18 +1,20 @@
 //! What has come back goes into the store: a run for each node that measured, and what became of the others.
 
+use super::How;
+use super::answer;
 use super::node::{At, Node};
 use super::submitted::Submitted;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::{list, plural};
 use iotrail_host::clock;
-use iotrail_report::terminal::{self, Column, Screen, Style};
-use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState};
+use iotrail_report::terminal;
+use iotrail_schema::fleet_record::{FleetNode, NodeState};
 use iotrail_slurm::outbox::Item;
 use iotrail_slurm::state::Ending;
 use iotrail_store::Store;
 
 /// Stores and shows it. Exit status: 0 when all nodes have measured all that they can; 1 when not.
-pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, json: bool, named: &str) -> Result<u8> {
+pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: How<'_>) -> Result<u8> {
     let gone = || {
         let what = format!("fleet run f{} is no longer in {}", submitted.fleet, store.path().display());
         Error::machine(what, "another program removed it")
@@ -39,10 +41,9 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, json: b
             .collect();
         return Err(Error::machine("nothing was measured on any node", "see what they said").because(list(&why)));
     }
-    if json {
-        terminal::print_json(&record)?;
-    } else {
-        terminal::show(&screen(&record, submitted.job, named))?;
+    match how.json {
+        true => terminal::print_json(&record)?,
+        false => answer::show(&record, submitted, store, how)?,
     }
     Ok(u8::from(!record.nodes.iter().all(|n| n.state == NodeState::Done)))
 }
@@ -73,44 +74,4 @@ fn brought(node: &Node, store: &mut Store) -> Result<FleetNode> {
     });
     let said: Vec<String> = node.said.iter().cloned().chain(cells).collect();
     Ok(FleetNode { node: node.name.clone(), state, run, said: (!said.is_empty()).then(|| said.join("; ")) })
-}
-
-fn screen(record: &FleetRecord, job: u64, named: &str) -> Screen {
-    let mut out = Screen::new(Style::of_stdout());
-    let of = |state| record.nodes.iter().filter(|n| n.state == state).count();
-    let states = [
-        NodeState::Done,
-        NodeState::Partial,
-        NodeState::CannotTest,
-        NodeState::Failed,
-        NodeState::Lost,
-        NodeState::Waiting,
-    ];
-    let counts = states.map(|state| (of(state), state.words()));
-    let counts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, words)| format!("{n} {words}")).collect();
-    out.heading(&format!(
-        "{} on {}, fleet run {}: {}",
-        record.experiment,
-        plural(record.nodes.len(), "node"),
-        record.id(),
-        list(&counts)
-    ));
-    out.blank();
-    let columns = [
-        Column::words("node", 14),
-        Column::words("state", 12),
-        Column::number("run", 6),
-        Column::words("what it said", 60),
-    ];
-    let row = |n: &FleetNode| {
-        let run = n.run.map_or_else(String::new, |run| run.to_string());
-        vec![n.node.clone(), n.state.words().to_owned(), run, n.said.clone().unwrap_or_default()]
-    };
-    out.table(&columns, record.nodes.iter().map(row).collect());
-    out.blank();
-    if record.finished_unix_s.is_none() {
-        out.sentence(&format!("what is missing: iotrail run --attach {job}{named}"));
-    }
-    out.sentence(&format!("answer: iotrail report {}{named}", record.id()));
-    out
 }

@@ -1,4 +1,4 @@
-//! `run --slurm`: the same plan on nodes of a cluster, one exclusive job each; their runs come back as one fleet run.
+//! `--slurm`: the same plan on nodes of a cluster, one exclusive job each; their runs come back as one fleet run.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -8,11 +8,15 @@
 //! | `carry` | results over srun's streams |
 //! | `shown` | lines and bars |
 //! | `collect` | what has come back, into the store |
+//! | `answer` | what the nodes say together, at the end |
+//! | `on_node` | the other end of all that: `iotrail slurm-node` |
 
+mod answer;
 mod carry;
 mod collect;
 mod follow;
 mod node;
+pub mod on_node;
 mod shown;
 mod submitted;
 
@@ -20,9 +24,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
 
-use super::RunArgs;
-use crate::cli::given::named;
-use crate::experiment::file::Experiment;
+use super::given::named;
+use super::run::measured::Shown as How;
 use crate::experiment::plan::absolute;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
@@ -32,7 +35,7 @@ use iotrail_host::clock;
 use iotrail_report::terminal;
 use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState, SCHEMA};
 use iotrail_slurm::nodes::{self, Wanted};
-use iotrail_slurm::script::{Program, Script};
+use iotrail_slurm::script::{self, Program, Script};
 use iotrail_slurm::{control, submit, words};
 use iotrail_store::{Store, default_path};
 use submitted::Submitted;
@@ -42,7 +45,7 @@ use submitted::Submitted;
 #[command(next_help_heading = "With --slurm", group(ArgGroup::new("cluster").args(["slurm", "attach"])))]
 pub struct Fleet {
     /// Run the same plan on nodes of a Slurm cluster, one exclusive job each; store their runs as one fleet run
-    #[arg(long, conflicts_with_all = ["plan", "resume", "fail_on_unmet", "kernels", "full"])]
+    #[arg(long)]
     pub slurm: bool,
 
     /// Run on these nodes, written as Slurm writes them: n[1-4],m7
@@ -78,7 +81,7 @@ pub struct Fleet {
     lost_after: Span,
 
     /// Watch a job that --slurm submitted, and collect its results
-    #[arg(long, value_name = "JOB", conflicts_with_all = ["slurm", "experiment", "plan", "resume", "fail_on_unmet", "kernels"])]
+    #[arg(long, value_name = "JOB")]
     pub attach: Option<u64>,
 }
 
@@ -90,20 +93,45 @@ fn sbatch(text: &str) -> std::result::Result<Words, String> {
     words::split(text).map(Words)
 }
 
+/// What the nodes run: a command of ours that stores a run.
+pub struct Work<'a> {
+    /// Its name, as `run`.
+    pub command: &'a str,
+    pub experiment: &'a str,
+    /// The experiment's text.
+    pub text: &'a str,
+    /// Of `iotrail run` on a node, but for the experiment and the store.
+    pub options: Vec<String>,
+    /// What has to be the same on all of them.
+    pub plan: serde_json::Value,
+    /// The command line that makes it again.
+    pub again: String,
+    /// A program of the user's runs in this folder.
+    pub within: Option<PathBuf>,
+}
+
+/// The folder that a program of the user's runs in here.
+pub fn here() -> Result<PathBuf> {
+    std::env::current_dir()
+        .map_err(|e| Error::input("this folder is gone", "change to one that the nodes have").because(e))
+}
+
+/// The command line that was given, with the seed if that was drawn.
+pub fn again(seed: u32) -> String {
+    let given: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let is_seed = |word: &String| word == "--seed" || word.starts_with("--seed=");
+    let mut words = given.clone();
+    if !given.iter().take_while(|word| *word != "--").any(is_seed) {
+        let end = given.iter().position(|word| word == "--").unwrap_or(given.len());
+        words.insert(end, format!("--seed={seed}"));
+    }
+    let words: Vec<String> = words.iter().map(|word| words::quoted(word)).collect();
+    format!("iotrail {}", words.join(" "))
+}
+
 /// Exit status: 0 when every node measured all that it can; 1 when some did not; an error when none has measured.
-/// The experiment comes with its text, and with its name in messages.
-pub fn run(args: &RunArgs, experiment: &Experiment, (text, origin): (&str, &str), seed: u32) -> Result<u8> {
-    let fleet = &args.fleet;
-    if args.quick && experiment.quick.is_none() {
-        return Err(Error::input(format!("experiment '{}' has no quick form", experiment.name), "leave out --quick"));
-    }
-    if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("fio")) {
-        return Err(Error::input(
-            format!("{origin} names a fio job file, which the nodes do not have"),
-            "write its options under [load], and leave out 'fio'",
-        ));
-    }
-    let path = args.store.clone().map_or_else(default_path, Ok)?;
+pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
+    let path = how.store.map_or_else(default_path, |path| Ok(path.to_owned()))?;
     let shared = fleet.shared.as_deref().map(absolute).transpose()?;
     if let Some(dir) = shared.as_ref().filter(|dir| !dir.is_dir()) {
         return Err(Error::input(format!("--shared {} is no folder", dir.display()), "name one that every node sees"));
@@ -111,28 +139,20 @@ pub fn run(args: &RunArgs, experiment: &Experiment, (text, origin): (&str, &str)
     let more = fleet.sbatch.as_ref().map_or(&[][..], |words| &words.0);
     let (nodes, left_out) = usable(&wanted(fleet)?, more)?;
     let mut store = Store::create_or_open(&path)?;
-    let options = options(args, seed)?;
-    let begun = {
-        let mut record = FleetRecord {
-            schema: SCHEMA.into(),
-            fleet: 0,
-            name: String::new(),
-            experiment: experiment.name.clone(),
-            plan: serde_json::json!({"seed": seed, "quick": args.quick, "repeats": args.repeats, "experiment": text})
-                .to_string(),
-            command: Some(format!("iotrail run {} --slurm {}", args.experiment(), options.join(" "))),
-            started_unix_s: clock::unix_s(),
-            finished_unix_s: None,
-            nodes: nodes
-                .iter()
-                .map(|n| FleetNode { node: n.clone(), state: NodeState::Waiting, run: None, said: None })
-                .collect(),
-        };
-        record.nodes.extend(left_out);
-        let given = Given { text, options: &options, shared: shared.as_deref(), more };
-        submit_to(&nodes, &given, fleet, &path, record, &mut store)
+    let waiting = |n: &String| FleetNode { node: n.clone(), state: NodeState::Waiting, run: None, said: None };
+    let record = FleetRecord {
+        schema: SCHEMA.into(),
+        fleet: 0,
+        name: String::new(),
+        experiment: work.experiment.to_owned(),
+        plan: work.plan.to_string(),
+        command: Some(work.again.clone()),
+        started_unix_s: clock::unix_s(),
+        finished_unix_s: None,
+        nodes: nodes.iter().map(waiting).chain(left_out).collect(),
     };
-    let submitted = match begun {
+    let given = Given { work, shared: shared.as_deref(), more };
+    let submitted = match submit_to(&nodes, &given, fleet, &path, record, &mut store) {
         Ok(submitted) => submitted,
         Err(e) => {
             store.abandon();
@@ -140,39 +160,43 @@ pub fn run(args: &RunArgs, experiment: &Experiment, (text, origin): (&str, &str)
         }
     };
     terminal::say(&format!(
-        "job {} on {}, as fleet run f{}; if this ends: iotrail run --attach {}{}",
+        "job {} on {}, as fleet run f{}; if this ends: {}{}",
         submitted.job,
         plural(nodes.len(), "node"),
         submitted.fleet,
-        submitted.job,
-        named(args.store.as_deref())
+        submitted.attach(),
+        named(how.store)
     ));
     if fleet.detach {
         terminal::print(&format!("{}\n", submitted.job))?;
         return Ok(0);
     }
-    watch(args, submitted, store)
+    watch(fleet, submitted, store, how)
 }
 
 /// Goes on with a job of before, from wherever its results are.
-pub fn attach(args: &RunArgs, job: u64) -> Result<u8> {
-    let path = args.store.clone().map_or_else(default_path, Ok)?;
+pub fn attach(fleet: &Fleet, job: u64, how: How<'_>) -> Result<u8> {
+    let path = how.store.map_or_else(default_path, |path| Ok(path.to_owned()))?;
     let none = || {
         Error::input(
-            format!("no job {job} of `run --slurm` waits to be collected into {}", path.display()),
+            format!("no job {job} of --slurm waits to be collected into {}", path.display()),
             "give the --store that it was submitted with; `iotrail list` shows what has been collected",
         )
     };
     let submitted = Submitted::read(&path, job)?.ok_or_else(none)?;
     let store = Store::open(&path)?.ok_or_else(none)?;
-    watch(args, submitted, store)
+    watch(fleet, submitted, store, how)
 }
 
-fn watch(args: &RunArgs, submitted: Submitted, mut store: Store) -> Result<u8> {
+fn watch(fleet: &Fleet, submitted: Submitted, mut store: Store, how: How<'_>) -> Result<u8> {
     let stop = interrupt::raise_flag()?;
     let inbox = submitted.inbox(store.path());
-    let nodes = follow::follow(&submitted, &inbox, args.fleet.lost_after.0, stop)?;
-    collect::collect(&submitted, &nodes, &mut store, args.json, &named(args.store.as_deref()))
+    let nodes = follow::follow(&submitted, &inbox, fleet.lost_after.0, stop)?;
+    let collected = collect::collect(&submitted, &nodes, &mut store, how);
+    if collected.is_err() {
+        store.abandon();
+    }
+    collected
 }
 
 fn wanted(fleet: &Fleet) -> Result<Wanted> {
@@ -209,20 +233,8 @@ fn usable(wanted: &Wanted, more: &[String]) -> Result<(Vec<String>, Vec<FleetNod
     Ok((can, cannot))
 }
 
-/// Of `iotrail run` on a node.
-fn options(args: &RunArgs, seed: u32) -> Result<Vec<String>> {
-    let mut options = vec![format!("--seed={seed}")];
-    options.extend(args.quick.then(|| "--quick".to_owned()));
-    options.extend(args.repeats.map(|n| format!("--repeats={n}")));
-    options.extend(args.size.map(|size| format!("--size={}", size.0)));
-    let file = args.file.as_deref().map(absolute).transpose()?;
-    options.extend(file.map(|file| format!("--file={}", file.display())));
-    Ok(options)
-}
-
 struct Given<'a> {
-    text: &'a str,
-    options: &'a [String],
+    work: &'a Work<'a>,
     shared: Option<&'a Path>,
     more: &'a [String],
 }
@@ -250,8 +262,9 @@ fn submit_to(
         (_, false) => Program::Installed(ours),
     };
     let shared = folder.as_deref();
-    let (experiment, options) = (given.text, given.options);
-    let script = |task| Script { program: &program, task, experiment, options, shared }.text();
+    let Work { text, options, within, .. } = given.work;
+    let work = script::Work::Experiment { text, options };
+    let script = |task| Script { program: &program, task, work, within: within.as_deref(), shared }.text();
     let undo = |e| {
         if let Some(folder) = &folder {
             _ = std::fs::remove_dir_all(folder);
@@ -263,6 +276,7 @@ fn submit_to(
     record.name = format!("slurm {job}");
     let kept = store.begin_fleet(&record).and_then(|fleet| {
         let submitted = Submitted {
+            command: given.work.command.to_owned(),
             job,
             jobs: jobs.clone(),
             fleet,

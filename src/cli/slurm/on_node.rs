@@ -1,4 +1,4 @@
-//! `iotrail slurm-node`: what `run --slurm` starts on a node. Nobody else does.
+//! `iotrail slurm-node`: what `--slurm` starts on a node. Nobody else does.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -25,15 +25,8 @@ pub struct NodeArgs {
 
 #[derive(Debug, Subcommand)]
 enum NodeCommand {
-    /// Run the plan of this folder; leave what it brings
-    Measure {
-        folder: PathBuf,
-        task: u32,
-        #[arg(long)]
-        shared: Option<PathBuf>,
-        #[arg(last = true)]
-        options: Vec<String>,
-    },
+    /// Run this command of ours; leave what it brings
+    Measure(MeasureArgs),
     /// Send what a task leaves in this folder
     Send {
         folder: PathBuf,
@@ -43,9 +36,21 @@ enum NodeCommand {
     },
 }
 
+#[derive(Debug, Args)]
+struct MeasureArgs {
+    folder: PathBuf,
+    task: u32,
+    #[arg(long)]
+    shared: Option<PathBuf>,
+    #[arg(long)]
+    within: Option<PathBuf>,
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
 pub fn run(args: &NodeArgs) -> Result<u8> {
     match &args.command {
-        NodeCommand::Measure { folder, task, shared, options } => measure(folder, *task, shared.as_deref(), options),
+        NodeCommand::Measure(args) => measure(args),
         NodeCommand::Send { folder, task, once } => send(folder, *task, *once).map_err(cannot_leave),
     }
 }
@@ -72,17 +77,22 @@ struct Node<'a> {
     stop: &'a AtomicBool,
 }
 
-fn measure(folder: &Path, task: u32, shared: Option<&Path>, options: &[String]) -> Result<u8> {
+fn measure(args: &MeasureArgs) -> Result<u8> {
+    let (folder, shared) = (args.folder.as_path(), args.shared.as_deref());
     let stop = interrupt::raise_flag()?;
     let variable = |name: &str| std::env::var(name).ok();
     let restarts = variable("SLURM_RESTART_COUNT").and_then(|n| n.parse().ok()).unwrap_or(0);
-    let outbox = Outbox::new(shared.unwrap_or(folder), task);
+    let outbox = Outbox::new(shared.unwrap_or(folder), args.task);
     outbox.begin_again();
     let work = folder.join("work.db");
     let mut node = Node { outbox, work, progress: Progress::default(), next: Instant::now(), stop };
-    let (status, said) = match restarts > RESTARTS {
-        true => (3, Some("its node was lost twice".to_owned())),
-        false => node.run(folder, options)?,
+    let (status, said) = match &args.within {
+        _ if restarts > RESTARTS => (3, Some("its node was lost twice".to_owned())),
+        Some(within) if !within.is_dir() => {
+            let why = format!("it has no folder {}, where the program is to run: ", within.display());
+            (3, Some(why + "start it from a folder that every node has"))
+        }
+        _ => node.run(args)?,
     };
     let node_name = variable("SLURMD_NODENAME").unwrap_or_default();
     let ended = Ended { node: node_name, status: status.into(), said, restarts };
@@ -96,23 +106,25 @@ fn measure(folder: &Path, task: u32, shared: Option<&Path>, options: &[String]) 
 }
 
 impl Node<'_> {
-    /// Runs the experiment, or what is left of it; its exit status, and why it failed.
-    fn run(&mut self, folder: &Path, options: &[String]) -> Result<(u8, Option<String>)> {
+    /// Runs the command, or what is left of it; its exit status, and why it failed.
+    fn run(&mut self, args: &MeasureArgs) -> Result<(u8, Option<String>)> {
         let begun = Store::open(&self.work)?.and_then(|s| s.list().ok()).and_then(|runs| runs.into_iter().next_back());
-        let options: Vec<&String> = match &begun {
+        let words: Vec<&String> = match &begun {
             Some(run) if run.finished_unix_s.is_some() => {
                 self.leave(true);
                 return Ok((0, None));
             }
             // It has the seed that it began with.
-            Some(_) => options.iter().filter(|option| !option.starts_with("--seed=")).collect(),
-            None => options.iter().collect(),
+            Some(_) => args.command.iter().filter(|word| !word.starts_with("--seed=")).collect(),
+            None => args.command.iter().collect(),
         };
         let program = std::env::current_exe()
             .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
         let mut command = Command::new(program);
-        command.arg("run").arg(folder.join("experiment.toml")).arg("--store").arg(&self.work);
-        command.args(options).args(begun.is_some().then_some("--resume"));
+        command.args(words).arg("--store").arg(&self.work).args(begun.is_some().then_some("--resume"));
+        if let Some(within) = &args.within {
+            command.current_dir(within);
+        }
         let (status, said) = self.watched(command)?;
         self.leave(true);
         // As a shell has it, where a signal ended it.

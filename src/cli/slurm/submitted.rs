@@ -10,6 +10,9 @@ use iotrail_slurm::script::Program;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Submitted {
+    /// The command of ours that did it.
+    #[serde(default = "run")]
+    pub command: String,
     /// The first of its jobs: the fleet's name on a command line.
     pub job: u64,
     /// Of each node, in their order.
@@ -24,6 +27,11 @@ pub struct Submitted {
     pub shared: Option<PathBuf>,
 }
 
+/// Whoever did not say which it was knew of one alone.
+fn run() -> String {
+    "run".into()
+}
+
 /// Beside the store `path`: of this job.
 fn folder(path: &Path, job: u64) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -34,6 +42,11 @@ fn folder(path: &Path, job: u64) -> PathBuf {
 const PLAN: &str = "submitted.json";
 
 impl Submitted {
+    /// The command line that watches it.
+    pub fn attach(&self) -> String {
+        format!("iotrail {} --attach {}", self.command, self.job)
+    }
+
     pub fn keep(&self, store: &Path) -> Result<()> {
         let folder = folder(store, self.job);
         let kept = fs::create_dir_all(&folder).and_then(|()| {
