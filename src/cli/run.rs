@@ -81,6 +81,9 @@ pub struct RunArgs {
 
     #[command(flatten)]
     fleet: slurm::Fleet,
+
+    #[command(flatten)]
+    chosen: slurm::Chosen,
 }
 
 impl RunArgs {
@@ -197,11 +200,13 @@ fn on_nodes<'a>(
     Ok(Work {
         command: "run",
         experiment: &experiment.name,
-        text,
+        text: Some(text),
         plan: serde_json::json!({"seed": seed, "quick": args.quick, "repeats": args.repeats, "experiment": text}),
         again: format!("iotrail run {} --slurm {}", args.experiment(), options.join(" ")),
         options,
         within: (experiment.kind == Kind::Program).then(slurm::here).transpose()?,
+        wanted: args.chosen.or_named(&args.fleet)?,
+        served: None,
     })
 }
 

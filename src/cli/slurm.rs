@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `submitted` | what was submitted, kept until all of it has come back |
 //! | `node` | one node, from the queue to its end |
+//! | `second` | the server's node, of a job of two |
 //! | `follow` | all of them, once a second; Ctrl-C |
 //! | `carry` | results over srun's streams |
 //! | `shown` | lines and bars |
@@ -17,6 +18,7 @@ mod collect;
 mod follow;
 mod node;
 pub mod on_node;
+mod second;
 mod shown;
 mod submitted;
 
@@ -38,6 +40,7 @@ use iotrail_slurm::nodes::{self, Wanted};
 use iotrail_slurm::script::{self, Program, Script};
 use iotrail_slurm::{control, submit, words};
 use iotrail_store::{Store, default_path};
+use second::Second;
 use submitted::Submitted;
 
 /// What is submitted, and how it is watched.
@@ -49,16 +52,8 @@ pub struct Fleet {
     pub slurm: bool,
 
     /// Run on these nodes, written as Slurm writes them: n[1-4],m7
-    #[arg(long, value_name = "LIST", requires = "slurm", conflicts_with = "count")]
+    #[arg(long, value_name = "LIST", requires = "slurm")]
     nodes: Option<String>,
-
-    /// Run on N nodes that Slurm chooses
-    #[arg(long, value_name = "N", requires = "slurm", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    count: Option<u32>,
-
-    /// Choose among nodes with these features, as sbatch's --constraint
-    #[arg(long, value_name = "FEATURES", requires = "count")]
-    constraint: Option<String>,
 
     /// Give sbatch these options: '--partition=x --time=2:00:00'
     #[arg(long, value_name = "OPTIONS", requires = "slurm", value_parser = sbatch, allow_hyphen_values = true)]
@@ -85,6 +80,40 @@ pub struct Fleet {
     pub attach: Option<u64>,
 }
 
+/// Nodes that nobody names.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "With --slurm")]
+pub struct Chosen {
+    /// Run on N nodes that Slurm chooses
+    #[arg(long, value_name = "N", requires = "slurm", conflicts_with = "nodes", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    count: Option<u32>,
+
+    /// Choose among nodes with these features, as sbatch's --constraint
+    #[arg(long, value_name = "FEATURES", requires = "count")]
+    constraint: Option<String>,
+}
+
+impl Chosen {
+    pub fn or_named(&self, fleet: &Fleet) -> Result<Wanted> {
+        let count = self.count.map(|count| Wanted::Count { count, constraint: self.constraint.clone() });
+        fleet.named().or(count).ok_or_else(|| {
+            Error::input("--slurm does not say where", "name nodes (--nodes LIST) or their number (--count N)")
+        })
+    }
+}
+
+impl Fleet {
+    /// The nodes that are named.
+    fn named(&self) -> Option<Wanted> {
+        self.nodes.clone().map(Wanted::Named)
+    }
+
+    /// A server's and a sender's.
+    pub fn two(&self, constraint: Option<String>) -> Wanted {
+        self.named().unwrap_or(Wanted::Count { count: 2, constraint })
+    }
+}
+
 /// Options in one text.
 #[derive(Debug, Clone)]
 struct Words(Vec<String>);
@@ -98,9 +127,9 @@ pub struct Work<'a> {
     /// Its name, as `run`.
     pub command: &'a str,
     pub experiment: &'a str,
-    /// The experiment's text.
-    pub text: &'a str,
-    /// Of `iotrail run` on a node, but for the experiment and the store.
+    /// The experiment's text, for `iotrail run` on a node; `None`: it is another command.
+    pub text: Option<&'a str>,
+    /// Of `iotrail run` there, but for the experiment and the store; or the words of that other command.
     pub options: Vec<String>,
     /// What has to be the same on all of them.
     pub plan: serde_json::Value,
@@ -108,6 +137,16 @@ pub struct Work<'a> {
     pub again: String,
     /// A program of the user's runs in this folder.
     pub within: Option<PathBuf>,
+    /// Where.
+    pub wanted: Wanted,
+    /// It has a server on a node of its own.
+    pub served: Option<Served>,
+}
+
+/// The server's node.
+pub struct Served {
+    /// Where the others reach it, in place of what Slurm knows.
+    pub address: Option<String>,
 }
 
 /// The folder that a program of the user's runs in here.
@@ -137,9 +176,15 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
         return Err(Error::input(format!("--shared {} is no folder", dir.display()), "name one that every node sees"));
     }
     let more = fleet.sbatch.as_ref().map_or(&[][..], |words| &words.0);
-    let (nodes, left_out) = usable(&wanted(fleet)?, more)?;
+    let (nodes, left_out, second) = match &work.served {
+        None => usable(&work.wanted, more).map(|(can, cannot)| (can, cannot, None))?,
+        Some(served) => {
+            second::of_two(&work.wanted, served, more).map(|(one, second)| (vec![one], vec![], Some(second)))?
+        }
+    };
     let mut store = Store::create_or_open(&path)?;
-    let waiting = |n: &String| FleetNode { node: n.clone(), state: NodeState::Waiting, run: None, said: None };
+    let called = |n: &String| second.as_ref().map_or_else(|| n.clone(), |second| second.called(n));
+    let waiting = |n: &String| FleetNode { node: called(n), state: NodeState::Waiting, run: None, said: None };
     let record = FleetRecord {
         schema: SCHEMA.into(),
         fleet: 0,
@@ -151,7 +196,7 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
         finished_unix_s: None,
         nodes: nodes.iter().map(waiting).chain(left_out).collect(),
     };
-    let given = Given { work, shared: shared.as_deref(), more };
+    let given = Given { work, shared: shared.as_deref(), more, second: second.as_ref() };
     let submitted = match submit_to(&nodes, &given, fleet, &path, record, &mut store) {
         Ok(submitted) => submitted,
         Err(e) => {
@@ -162,7 +207,7 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
     terminal::say(&format!(
         "job {} on {}, as fleet run f{}; if this ends: {}{}",
         submitted.job,
-        plural(nodes.len(), "node"),
+        second.as_ref().map_or_else(|| plural(nodes.len(), "node"), |second| second.roles(&nodes[0])),
         submitted.fleet,
         submitted.attach(),
         named(how.store)
@@ -199,16 +244,6 @@ fn watch(fleet: &Fleet, submitted: Submitted, mut store: Store, how: How<'_>) ->
     collected
 }
 
-fn wanted(fleet: &Fleet) -> Result<Wanted> {
-    match (&fleet.nodes, fleet.count) {
-        (Some(list), _) => Ok(Wanted::Named(list.clone())),
-        (None, Some(count)) => Ok(Wanted::Count { count, constraint: fleet.constraint.clone() }),
-        (None, None) => {
-            Err(Error::input("--slurm does not say where", "name nodes (--nodes LIST) or their number (--count N)"))
-        }
-    }
-}
-
 /// Those that are wanted and can be had; those that cannot, with the reason.
 fn usable(wanted: &Wanted, more: &[String]) -> Result<(Vec<String>, Vec<FleetNode>)> {
     let names = nodes::resolve(wanted, more)?;
@@ -237,6 +272,7 @@ struct Given<'a> {
     work: &'a Work<'a>,
     shared: Option<&'a Path>,
     more: &'a [String],
+    second: Option<&'a Second>,
 }
 
 /// Submits it and keeps what is needed to collect it, or neither.
@@ -263,15 +299,20 @@ fn submit_to(
     };
     let shared = folder.as_deref();
     let Work { text, options, within, .. } = given.work;
-    let work = script::Work::Experiment { text, options };
-    let script = |task| Script { program: &program, task, work, within: within.as_deref(), shared }.text();
+    let work = text.map_or(script::Work::Command(options), |text| script::Work::Experiment { text, options });
+    let (within, server) = (within.as_deref(), given.second.map(|second| second.address.as_str()));
+    let script = |task| Script { program: &program, task, work, within, server, shared }.text();
     let undo = |e| {
         if let Some(folder) = &folder {
             _ = std::fs::remove_dir_all(folder);
         }
         e
     };
-    let jobs = submit::submit(nodes, &script, given.more).map_err(undo)?;
+    let jobs = match (given.second, nodes) {
+        (Some(second), [first, ..]) => submit::pair(first, &second.node, &script(1), given.more).map(|job| vec![job]),
+        _ => submit::submit(nodes, &script, given.more),
+    };
+    let jobs = jobs.map_err(undo)?;
     let job = jobs.first().copied().unwrap_or_default();
     record.name = format!("slurm {job}");
     let kept = store.begin_fleet(&record).and_then(|fleet| {
@@ -281,6 +322,7 @@ fn submit_to(
             jobs: jobs.clone(),
             fleet,
             nodes: nodes.to_vec(),
+            second: given.second.cloned(),
             program: program.clone(),
             shared: folder.clone(),
         };

@@ -132,6 +132,9 @@ pub struct TryArgs {
     #[command(flatten)]
     fleet: slurm::Fleet,
 
+    #[command(flatten)]
+    chosen: slurm::Chosen,
+
     /// Command to run, once for each measurement
     #[arg(last = true, value_name = "CMD", required_unless_present = "attach", conflicts_with = "attach")]
     command: Vec<OsString>,
@@ -179,12 +182,14 @@ fn on_nodes<'a>(args: &TryArgs, experiment: &'a Experiment, text: &'a str, seed:
     Ok(Work {
         command: "try",
         experiment: &experiment.name,
-        text,
+        text: Some(text),
         // An emulated machine measures as many blocks as it is asked for by name.
         options: vec![format!("--seed={seed}"), format!("--repeats={}", args.repeats)],
         plan: json!({"seed": seed, "quick": false, "repeats": args.repeats, "experiment": text}),
         again: slurm::again(seed),
         within: Some(slurm::here()?),
+        wanted: args.chosen.or_named(&args.fleet)?,
+        served: None,
     })
 }
 

@@ -50,10 +50,14 @@ pub fn net_experiment(given: &[Given], repeats: u32, follow: Option<u32>) -> Res
         }
     };
     let control = arms.points.len() > 1;
+    let title = match load.get("between").and_then(Value::as_str) {
+        Some("hosts") => "A network load, with its ends on two machines",
+        _ => "A network load, with both ends on this machine",
+    };
     axes.push(Axis { name: ARM.into(), ..arms });
     Ok(Experiment {
         name: "net-bench".into(),
-        title: "A network load, with both ends on this machine".into(),
+        title: title.into(),
         question: String::new(),
         expect: String::new(),
         kind: Kind::Net,

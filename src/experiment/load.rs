@@ -14,7 +14,7 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Span;
 use iotrail_load::options::{LoadOptions, names_of};
 use iotrail_load::spec::LoadSpec;
-use iotrail_net::options::NetOptions;
+use iotrail_net::options::{Between, NetOptions, ServerOptions};
 use iotrail_net::sender::spec::SenderSpec;
 use iotrail_net::server::spec::ServerSpec;
 use iotrail_schema::measurement::Target;
@@ -103,7 +103,10 @@ impl Load {
         match self {
             Load::Storage(load) => LoadSpec::resolve(load, target, online_cpus).map(drop),
             Load::Net(net) => {
-                ServerSpec::resolve(&net.server, online_cpus)?;
+                // The CPUs of another machine are looked at there.
+                let is_here = net.between != Between::Hosts;
+                let server_cpus = net.server.server_cpus.clone().filter(|_| is_here);
+                ServerSpec::resolve(&ServerOptions { server_cpus, ..net.server.clone() }, online_cpus)?;
                 SenderSpec::resolve(&net.sender, online_cpus).map(drop)
             }
             Load::Program(program) => {
@@ -143,7 +146,7 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotrail_net::options::{Between, ServerEngine};
+    use iotrail_net::options::ServerEngine;
 
     #[test]
     fn a_net_load_takes_the_options_of_both_sides_and_what_is_between() {

@@ -27,7 +27,7 @@ fn started(cluster: &Cluster, nodes: &str, more: &[&str]) -> Child {
 }
 
 /// Until the results of one measurement at least of this task are here.
-fn has_measured(cluster: &Cluster, task: u32) {
+pub fn has_measured(cluster: &Cluster, task: u32) {
     cluster.wait_for("a measurement", |c| {
         let entries = std::fs::read_dir(c.path("")).ok()?.flatten();
         let inbox = entries.map(|e| e.path()).find(|p| p.to_string_lossy().contains("s.db-slurm-"))?;

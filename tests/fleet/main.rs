@@ -6,6 +6,7 @@
 mod cluster;
 mod command;
 mod disturbed;
+mod pair;
 mod tried;
 mod whole;
 
@@ -25,7 +26,7 @@ pub struct Test {
 fn main() {
     // Cargo asks for a list too.
     let args = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    let tests = || whole::TESTS.iter().chain(disturbed::TESTS).chain(tried::TESTS);
+    let tests = || whole::TESTS.iter().chain(disturbed::TESTS).chain(tried::TESTS).chain(pair::TESTS);
     let missing = cluster::missing();
     if let Some(why) = &missing
         && !args.list

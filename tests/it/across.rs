@@ -81,13 +81,24 @@ fn wrong_use() -> End {
     ] {
         refused(&place, "try", options, expected);
     }
+    for (options, expected) in [
+        ("--slurm --nodes n1,n2 --constraint x", "cannot be used with"),
+        ("--slurm --nodes n1,n2 --plan", "'--slurm' cannot be used with '--plan'"),
+        ("--slurm --nodes n1,n2 --between unix", "--between is of one machine"),
+        ("--slurm --nodes n1,n2 --window 1,1", "--window has 1 twice"),
+        ("--between hosts", "add --slurm, or run `iotrail net serve` there and `iotrail net load` here"),
+        ("--server-address n1", "--slurm"),
+    ] {
+        refused(&place, "net bench", options, expected);
+    }
     assert!(!place.join("s.db").exists());
     End::Passed
 }
 
 #[track_caller]
 fn refused(place: &Place, command: &str, options: &str, expected: &str) {
-    let ended = run(place.tool([command, "--store", "s.db"]).args(options.split_whitespace()));
+    let words = command.split(' ').chain(["--store", "s.db"]).chain(options.split_whitespace());
+    let ended = run(&mut place.tool(words));
     assert_eq!(ended.status, 2, "{command} {options}: {}", ended.stderr);
     assert!(ended.one_line().contains(expected), "{command} {options}: {}", ended.stderr);
 }
@@ -100,6 +111,7 @@ fn no_slurm() -> End {
         ("run e.toml --store s.db --slurm --nodes n1", "scontrol"),
         ("run e.toml --store s.db --slurm --count 2", "sbatch"),
         ("try --store s.db --slurm --nodes n1 -- true", "scontrol"),
+        ("net bench --store s.db --slurm --nodes n1,n2", "scontrol"),
     ] {
         let mut command = place.tool(line.split(' '));
         let ended = run(command.env("PATH", place.path()));

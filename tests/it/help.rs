@@ -104,6 +104,14 @@ fn options() -> End {
                    --request --response --runtime --seed --sender-cpus --sender-threads --store --warmup --window",
         ),
         (
+            "net bench",
+            "--accept --attach --between --buffer-size --buffers --burst --check --connections --constraint --count --detach --engine --follow \
+                   --full --give-up --help --idle-connections --json --lost-after --napi --nodes --plan --quick --rate --receive --reconnect \
+                   --reconnect-after --register --repeats --request --response --ring --runtime --sbatch --seed --sender-cpus --sender-threads \
+                   --server-address --server-cpus --server-threads --shared --ship --slurm --sq-cpu --sq-idle --store --trace --trigger --wait-for \
+                   --wait-timeout --warmup --window --zero-copy",
+        ),
+        (
             "lab run",
             "--accel --append --artifacts --cache --cpus --force --help --kernel --memory --modules --nvme --sockets --store --timeout",
         ),

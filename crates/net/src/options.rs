@@ -76,6 +76,9 @@ pub enum Between {
     Loopback,
     /// A UNIX socket.
     Unix,
+    /// The server on another node of a job of Slurm's.
+    #[value(hide = true)]
+    Hosts,
 }
 
 names!(ServerEngine);

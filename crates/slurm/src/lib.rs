@@ -8,7 +8,8 @@
 //! | `command` | a command, run; why it failed |
 //! | `words` | options in one text, split as a shell does |
 //! | `nodes` | nodes: named, chosen by Slurm, and how they are |
-//! | `submit` | an exclusive job for each node |
+//! | `submit` | an exclusive job for each node, or for two |
+//! | `pair` | two nodes of one job: steps on the second |
 //! | `script` | what a node runs |
 //! | `state` | jobs as squeue, sacct and scontrol tell |
 //! | `control` | jobs cancelled, asked to stop, started at once |
@@ -21,6 +22,7 @@ pub mod command;
 pub mod control;
 pub mod nodes;
 pub mod outbox;
+pub mod pair;
 pub mod script;
 pub mod state;
 pub mod stream;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command::{Failure, ask, ask_with};
+use super::state::value;
 use iotrail_base::error::{Error, Result};
 
 /// Which nodes run.
@@ -84,6 +85,16 @@ fn tested(said: &str) -> Option<String> {
     rest.split_whitespace().next().map(str::to_owned)
 }
 
+/// Where others reach a node, as Slurm does.
+pub fn address(node: &str) -> std::result::Result<String, Failure> {
+    ask("scontrol", ["--oneliner", "show", "node", node]).map(|text| reached_at(&text).unwrap_or(node).to_owned())
+}
+
+/// `NodeName=n1 … NodeAddr=10.0.0.1 NodeHostName=n1 …`.
+fn reached_at(text: &str) -> Option<&str> {
+    value(text, "NodeAddr").or_else(|| value(text, "NodeHostName"))
+}
+
 /// Every node by its name.
 pub fn all() -> std::result::Result<BTreeMap<String, Node>, Failure> {
     ask("sinfo", ["--noheader", "--Node", "--format=%N|%T|%E"]).map(|text| read(&text))
@@ -119,6 +130,15 @@ mod tests {
         );
         assert_eq!(nodes.values().filter(|n| n.is_idle()).count(), 1);
         assert_eq!(Node { state: "allocated*".into(), reason: None }.unusable(), None, "it may answer again");
+    }
+
+    #[test]
+    fn a_node_is_reached_at_its_address() {
+        let text = "NodeName=n1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=vm Version=22.05.8";
+        assert_eq!(
+            (reached_at(text), reached_at("NodeName=n1 NodeHostName=vm"), reached_at("")),
+            (Some("10.0.0.1"), Some("vm"), None)
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::words::quoted;
 
 /// Below it lies what a node keeps of a task until it has been collected: `/var/tmp` outlives the job, and is a disk's.
-const BASE: &str = "/var/tmp/iotrail-slurm-";
+pub(super) const BASE: &str = "/var/tmp/iotrail-slurm-";
 
 /// Where that is, of a job of this user's.
 pub fn folder(uid: u32, job: u64) -> String {
@@ -43,6 +43,8 @@ pub struct Script<'a> {
     pub work: Work<'a>,
     /// The folder that it runs in, as it would here; `None`: the task's own.
     pub within: Option<&'a Path>,
+    /// Where the second node of two can be reached.
+    pub server: Option<&'a str>,
     /// Where results are left, if every node sees that folder.
     pub shared: Option<&'a Path>,
 }
@@ -56,9 +58,10 @@ impl Script<'_> {
             }
             Work::Command(of_ours) => (String::new(), words(of_ours)),
         };
-        let path = |name: &str, path: Option<&Path>| {
-            path.map_or_else(String::new, |path| format!(" --{name} {}", quoted(&path.to_string_lossy())))
+        let option = |name: &str, value: Option<&str>| {
+            value.map_or_else(String::new, |value| format!(" --{name} {}", quoted(value)))
         };
+        let path = |name: &str, path: Option<&Path>| option(name, path.map(Path::to_string_lossy).as_deref());
         // A program of the user's has the environment that it would have here.
         let cache = match self.within {
             None => {
@@ -78,11 +81,12 @@ impl Script<'_> {
              mkdir -p \"$dir\" && cd \"$dir\" || exit 73\n\
              {cache}{experiment}{}\
              umask \"$mask\"\n\
-             exec \"$program\" slurm-node measure \"$dir\" {}{}{} -- {command}\n",
+             exec \"$program\" slurm-node measure \"$dir\" {}{}{}{} -- {command}\n",
             self.program(),
             self.task,
             path("shared", self.shared),
             path("within", self.within),
+            option("server", self.server),
         )
     }
 
@@ -137,7 +141,7 @@ mod tests {
     use super::*;
 
     fn script<'a>(program: &'a Program, options: &'a [String], text: &'a str) -> Script<'a> {
-        Script { program, task: 3, work: Work::Experiment { text, options }, within: None, shared: None }
+        Script { program, task: 3, work: Work::Experiment { text, options }, within: None, server: None, shared: None }
     }
 
     fn installed() -> Program {
@@ -167,8 +171,11 @@ mod tests {
         let within = Some(Path::new("/my work"));
         let text = Script { within, ..script(&program, &[], "a") }.text();
         assert!(text.contains(" 3 --within '/my work' -- run ") && !text.contains("XDG_CACHE_HOME"), "{text}");
-        let text = Script { work: Work::Command(&words), ..script(&program, &[], "") }.text();
-        assert!(text.ends_with(" 3 -- net bench '--ring=a b'\n") && !text.contains("experiment.toml"), "{text}");
+        let text = Script { work: Work::Command(&words), server: Some("n 1"), ..script(&program, &[], "") }.text();
+        assert!(
+            text.ends_with(" 3 --server 'n 1' -- net bench '--ring=a b'\n") && !text.contains("experiment.toml"),
+            "{text}"
+        );
     }
 
     #[test]

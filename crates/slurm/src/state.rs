@@ -135,14 +135,16 @@ pub fn detail(job: u64) -> Result<Detail, Failure> {
     ask("scontrol", ["--oneliner", "show", "job", &job.to_string()]).map(|text| shown(&text))
 }
 
+/// Of `scontrol -o show`.
+pub(super) fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    text.split_whitespace().find_map(|pair| pair.split_once('=').filter(|(k, _)| *k == key).map(|(_, value)| value))
+}
+
 /// `JobId=6 … Restarts=1 … ExitCode=127:0 …`.
 fn shown(text: &str) -> Detail {
-    let value = |key: &str| {
-        text.split_whitespace().find_map(|pair| pair.split_once('=').filter(|(k, _)| *k == key).map(|(_, value)| value))
-    };
-    let exit = value("ExitCode").and_then(|pair| pair.split(':').next());
+    let exit = value(text, "ExitCode").and_then(|pair| pair.split(':').next());
     Detail {
-        restarts: value("Restarts").and_then(|n| n.parse().ok()).unwrap_or(0),
+        restarts: value(text, "Restarts").and_then(|n| n.parse().ok()).unwrap_or(0),
         exit: exit.and_then(|n| n.parse().ok()).unwrap_or(0),
     }
 }

@@ -98,8 +98,8 @@ pub fn send(outbox: &Outbox, out: &mut impl Write, is_alive: &mut dyn FnMut() ->
 /// Where srun runs a step.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
-    /// Beside a task that runs.
-    Beside(u64),
+    /// Beside a task that runs; of a job of two nodes, on the first.
+    Beside { job: u64, paired: bool },
     /// In a small job of its own, on this node.
     On(&'a str),
 }
@@ -109,7 +109,9 @@ pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child
     let mut command = Command::new("srun");
     command.args(["--quiet", "--nodes=1", "--ntasks=1", "--input=0", "--chdir=/"]);
     match place {
-        Place::Beside(job) => command.args([&format!("--jobid={job}"), "--overlap", "--mem=0"]),
+        Place::Beside { job, paired } => {
+            command.args([&format!("--jobid={job}"), "--overlap", "--mem=0"]).args(paired.then_some("--het-group=0"))
+        }
         Place::On(node) => {
             // A node that others use for longer than a minute is asked again later.
             command.args([&format!("--nodelist={node}"), "--job-name=iotrail-fetch", "--time=10", "--immediate=60"])

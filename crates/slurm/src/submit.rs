@@ -1,4 +1,4 @@
-//! What is submitted: an exclusive job for each node.
+//! What is submitted: an exclusive job for each node, or one for two.
 //!
 //! They are no array: once one of its tasks cannot start, Slurm's schedulers pass over the others of that array, and every node would wait for
 //! the busiest.
@@ -18,11 +18,25 @@ pub fn submit(nodes: &[String], script: &dyn Fn(u32) -> String, more: &[String])
 }
 
 fn one(node: &str, script: &str, more: &[String]) -> Result<u64> {
-    let ours = ["--parsable", "--exclusive", "--mem=0", "--nodes=1-1", "--ntasks=1", "--requeue", "--open-mode=append"];
-    let mut args: Vec<&str> = ours.to_vec();
-    let nodelist = format!("--nodelist={node}");
-    args.extend(["--job-name=iotrail", "--output=/dev/null", &nodelist]);
-    args.extend(more.iter().map(String::as_str));
+    hand_in([of_all(), on(node, more)].concat(), script)
+}
+
+/// Submits one job of two nodes, of which the first runs the script.
+pub fn pair(first: &str, second: &str, script: &str, more: &[String]) -> Result<u64> {
+    hand_in([of_all(), on(first, more), vec![":".into()], on(second, more)].concat(), script)
+}
+
+fn of_all() -> Vec<String> {
+    ["--parsable", "--open-mode=append", "--job-name=iotrail", "--output=/dev/null"].map(str::to_owned).to_vec()
+}
+
+/// Of the part on this node.
+fn on(node: &str, more: &[String]) -> Vec<String> {
+    let ours = ["--exclusive", "--mem=0", "--nodes=1-1", "--ntasks=1", "--requeue"].map(str::to_owned);
+    ours.into_iter().chain([format!("--nodelist={node}")]).chain(more.iter().cloned()).collect()
+}
+
+fn hand_in(args: Vec<String>, script: &str) -> Result<u64> {
     let (told, _) = ask_with("sbatch", args, script).map_err(|f: Failure| f.error("cannot submit to Slurm"))?;
     number(&told).ok_or_else(|| {
         let remedy = "leave out what changes sbatch's output from --sbatch; `squeue --me` lists what was submitted";

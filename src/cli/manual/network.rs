@@ -1,6 +1,6 @@
 //! Pages of the network load.
 
-use super::page::{ANSWERED, DONE, FAULT, Page, REFUSED, STOPPED, STORE, STORE_ASKED, WRONG};
+use super::page::{ANSWERED, DONE, FAULT, ON_NODE, Page, REFUSED, STOPPED, STORE, STORE_ASKED, SUBMITTED, WRONG};
 
 pub const NET: Page = Page {
     description: &[
@@ -87,6 +87,8 @@ pub const BENCH: Page = Page {
          loopback. --between chooses.",
         "With one value for each option it is one measurement. With several for --engine, --ring, --receive, --connections or --window it is an \
          experiment: every combination is measured in random blocks, stored and compared, as iotrail-run(1) does.",
+        "With --slurm the server runs on one node of a Slurm cluster and the sender on another, as one exclusive job, and what they measured comes back \
+         into the store. A node that is lost is requeued once; iotrail-run(1) says more.",
         "Both ends share the machine. --server-cpus and --sender-cpus give each its CPUs; a note says where the sender limits the rate.",
     ],
     examples: &[
@@ -98,10 +100,17 @@ pub const BENCH: Page = Page {
             "iotrail net bench --server-cpus 0 --sender-cpus 1 --json >net.json",
             "Give each end its CPU; write the measurement as JSON.",
         ),
+        (
+            "iotrail net bench --slurm --nodes n1,n2 --engine epoll,io_uring",
+            "Compare the engines on node n1, with the sender on n2.",
+        ),
     ],
     exit: &[
         ("0", "Every measurement was made."),
-        ("1", "Several combinations, stopped before the end. What was measured is stored and printed."),
+        (
+            "1",
+            "Several combinations, stopped before the end; or with --slurm, not all of it was measured. What was measured is stored and printed.",
+        ),
         WRONG,
         REFUSED,
         FAULT,
@@ -112,6 +121,8 @@ pub const BENCH: Page = Page {
             "The store: several combinations are always stored, one measurement only with --store.",
         ),
         ("$TMPDIR or /tmp", "Holds the folder of the socket of --between unix, which is removed at the end."),
+        SUBMITTED,
+        ON_NODE,
     ],
     see_also: &["iotrail-net(1)", "iotrail-run(1)", "iotrail-compare(1)", "iotrail-report(1)", "veth(4)"],
 };

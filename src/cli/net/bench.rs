@@ -1,4 +1,4 @@
-//! `iotrail net bench`: a server and a sender, both on this machine.
+//! `iotrail net bench`: a server and a sender, both on this machine, or with --slurm on two nodes of a cluster.
 //!
 //! With one value for each option it is one measurement, as `net load` makes it; with several for some it is an experiment, run and
 //! compared as `run` does.
@@ -6,11 +6,14 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use serde_json::json;
 
 use crate::cli::on_the_command_line;
 use crate::cli::run::measured::{self, Shown};
 use crate::cli::run::outline;
+use crate::cli::slurm::{self, Served, Work};
 use crate::experiment::cell::Measured;
+use crate::experiment::file::Experiment;
 use crate::experiment::given::{Given, SENDER_LISTS, SERVER_LISTS, net_experiment};
 use crate::experiment::load::Load;
 use crate::experiment::net::ends::Ends;
@@ -47,7 +50,7 @@ struct RunArgs {
     quick: bool,
 
     /// Print the combinations, their order and the estimated time; run nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["slurm", "attach"])]
     plan: bool,
 
     /// Seed what is sent, and the order of several combinations (default: random; printed and stored)
@@ -69,7 +72,28 @@ struct RunArgs {
     /// Store the measurement here (several combinations are always stored; default: $XDG_STATE_HOME/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
+
+    /// Resume the last unfinished run: what --slurm does on a node that was lost
+    #[arg(long, hide = true, conflicts_with_all = ["plan", "seed"])]
+    resume: bool,
+
+    #[command(flatten)]
+    fleet: slurm::Fleet,
+
+    /// Choose two nodes with these features, as sbatch's --constraint
+    #[arg(long, value_name = "FEATURES", requires = "slurm", conflicts_with = "nodes", help_heading = "With --slurm")]
+    constraint: Option<String>,
+
+    /// Reach the server at this address of its node (default: the one by which Slurm reaches it)
+    #[arg(long, value_name = "ADDRESS", requires = "slurm", help_heading = "With --slurm")]
+    server_address: Option<String>,
 }
+
+/// What the options of Slurm mean of two ends.
+const OF_TWO: [(&str, &str); 2] = [
+    ("slurm", "Run the server on one node of a Slurm cluster and the sender on another, as one exclusive job"),
+    ("nodes", "Run on these two nodes, the server's first: n1,n2 (default: two that Slurm chooses)"),
+];
 
 impl Args for BenchArgs {
     fn augment_args(command: Command) -> Command {
@@ -85,7 +109,10 @@ impl Args for BenchArgs {
             })
         };
         let load = SERVER_LISTS.iter().chain(&SENDER_LISTS).fold(NetOptions::augment_args(command), several);
-        RunArgs::augment_args(load)
+        let told = |command: Command, (name, help): &(&'static str, &'static str)| {
+            command.mut_arg(*name, |arg| arg.help(*help))
+        };
+        OF_TWO.iter().fold(RunArgs::augment_args(load), told)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -106,6 +133,13 @@ impl FromArgMatches for BenchArgs {
 }
 
 pub fn run(args: &BenchArgs) -> Result<u8> {
+    let fleet = &args.run.fleet;
+    let shown = Shown { store: args.run.store.as_deref(), json: args.run.json, full: args.run.full };
+    match fleet.attach {
+        Some(job) => return slurm::attach(fleet, job, shown),
+        None if fleet.slurm => return slurm::run(fleet, &on_nodes(args)?, shown),
+        None => {}
+    }
     let mut plan = planned(args)?;
     if args.run.plan {
         outline::show(&plan, args.run.seed.unwrap_or_else(fresh_seed), args.run.json)?;
@@ -117,9 +151,51 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     }
 }
 
+/// What the sender's node runs of it; it starts the server on the other.
+fn on_nodes(args: &BenchArgs) -> Result<Work<'static>> {
+    if args.given.iter().any(|given| given.name == "between") {
+        return Err(Error::input("--between is of one machine, and --slurm takes two nodes", "leave it out"));
+    }
+    let hosts = Given { name: "between".into(), values: vec!["hosts".into()] };
+    let given: Vec<Given> = args.given.iter().cloned().chain([hosts]).collect();
+    // What is wrong is said here, and not by a node.
+    experiment(args, &given)?;
+    let seed = args.run.seed.unwrap_or_else(fresh_seed);
+    let mut words = vec!["net".to_owned(), "bench".into(), format!("--seed={seed}")];
+    let all = NetOptions::augment_args(Command::new("load"));
+    for Given { name, values } in &given {
+        let is_a_flag = all.get_arguments().any(|a| a.get_long() == Some(name) && !a.get_action().takes_values());
+        match is_a_flag {
+            true => words.push(format!("--{name}")),
+            false => words.extend(values.iter().map(|value| format!("--{name}={value}"))),
+        }
+    }
+    words.extend(args.run.quick.then(|| "--quick".to_owned()));
+    words.extend(args.run.repeats.map(|n| format!("--repeats={n}")));
+    words.extend(args.run.follow.map(|n| format!("--follow={n}")));
+    Ok(Work {
+        command: "net bench",
+        experiment: "net-bench",
+        text: None,
+        plan: json!({"seed": seed, "command": words.join(" ")}),
+        options: words,
+        again: slurm::again(seed),
+        within: None,
+        wanted: args.run.fleet.two(args.run.constraint.clone()),
+        served: Some(Served { address: args.run.server_address.clone() }),
+    })
+}
+
 fn planned(args: &BenchArgs) -> Result<Plan> {
-    let mut given = args.given.clone();
-    let has = |name: &str| args.given.iter().any(|g| g.name == name);
+    let experiment = experiment(args, &args.given)?;
+    let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &|_| None };
+    plan(&experiment, false, &Target::default(), &facts, &|host, _| host.refusal(None))
+}
+
+fn experiment(args: &BenchArgs, given: &[Given]) -> Result<Experiment> {
+    let mut given = given.to_vec();
+    let named: Vec<String> = given.iter().map(|g| g.name.clone()).collect();
+    let has = |name: &str| named.iter().any(|n| n == name);
     for (name, value) in QUICK.iter().filter(|(name, _)| args.run.quick && !has(name)) {
         if *name != "runtime" || !has("count") {
             given.push(Given { name: (*name).into(), values: vec![(*value).into()] });
@@ -131,9 +207,7 @@ fn planned(args: &BenchArgs) -> Result<Plan> {
         (true, false) => REPEATS,
         (true, true) => QUICK_REPEATS,
     });
-    let experiment = net_experiment(&given, repeats, args.run.follow)?;
-    let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &|_| None };
-    plan(&experiment, false, &Target::default(), &facts, &|host, _| host.refusal(None))
+    net_experiment(&given, repeats, args.run.follow)
 }
 
 fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {
@@ -175,9 +249,9 @@ fn measure_one(plan: &Plan, seed: Option<u32>, store: Option<&mut Store>) -> Res
 }
 
 fn several(args: &BenchArgs, plan: &mut Plan) -> Result<u8> {
-    let seed = args.run.seed.unwrap_or_else(fresh_seed);
+    let seed = (!args.run.resume).then(|| args.run.seed.unwrap_or_else(fresh_seed));
     let shown = Shown { store: args.run.store.as_deref(), json: args.run.json, full: args.run.full };
-    Ok(u8::from(measured::whole(plan, seed, shown)?.is_none()))
+    Ok(u8::from(measured::whole_or_rest(plan, seed, shown)?.is_none()))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::progress::Progress;
 use crate::cli::given::named;
 use crate::experiment::builtin;
 use crate::experiment::cell::{self, Watching};
-use crate::experiment::execute::{Execution, Outcome, Started, Step, execute, start};
+use crate::experiment::execute::{Execution, Outcome, Started, Step, execute, resume, start};
 use crate::experiment::load::{Kind, Load};
 use crate::experiment::net::ends::Ends;
 use crate::experiment::plan::{Cell, Plan};
@@ -26,6 +26,7 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_base::words::plural;
 use iotrail_host::settings::Settings;
+use iotrail_net::options::Between;
 use iotrail_probe::profile::DEFAULT_HZ;
 use iotrail_probe::sampling::{Clock, Sampling};
 use iotrail_report::terminal::{self, View};
@@ -120,6 +121,11 @@ pub struct Shown<'a> {
 
 /// Measures a plan from its start, and shows it. `None`: it was stopped, which has been said.
 pub fn whole(plan: &mut Plan, seed: u32, how: Shown<'_>) -> Result<Option<RunRecord>> {
+    whole_or_rest(plan, Some(seed), how)
+}
+
+/// The same; without a seed the rest of one that was broken off.
+pub fn whole_or_rest(plan: &mut Plan, seed: Option<u32>, how: Shown<'_>) -> Result<Option<RunRecord>> {
     // A store that cannot be written is found out before anything runs.
     let path = how.store.map_or_else(default_path, |path| Ok(path.to_owned()))?;
     let mut store = Store::create_or_open(&path)?;
@@ -127,7 +133,15 @@ pub fn whole(plan: &mut Plan, seed: u32, how: Shown<'_>) -> Result<Option<RunRec
         if !goes_on {
             return Ok(None);
         }
-        let started = start(plan, seed, &mut store)?;
+        let started = match seed {
+            Some(seed) => start(plan, seed, &mut store)?,
+            None => {
+                // What is measured of two hosts is the server's, whose kernel may be another.
+                let is_far = |cell: &Cell| matches!(&cell.load, Load::Net(net) if net.between == Between::Hosts);
+                let kernel = iotrail_host::kernel::release().filter(|_| !plan.cells.iter().any(is_far));
+                resume(plan, &store, kernel.as_deref())?
+            }
+        };
         measured(plan, &started, &mut store).map(Some)
     });
     if !matches!(done, Ok(Some(_))) {

@@ -39,7 +39,7 @@ fn nodes(record: &FleetRecord, submitted: &Submitted, how: How<'_>) -> Screen {
     let of = |state| record.nodes.iter().filter(|n| n.state == state).count();
     let counts = STATES.map(|state| (of(state), state.words()));
     let counts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, words)| format!("{n} {words}")).collect();
-    let all = plural(record.nodes.len(), "node");
+    let all = plural(record.nodes.len() * (1 + usize::from(submitted.second.is_some())), "node");
     out.blank();
     out.heading(&format!("{} on {all}, fleet run {}: {}", record.experiment, record.id(), list(&counts)));
     let columns = [

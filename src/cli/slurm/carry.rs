@@ -25,6 +25,8 @@ pub struct Freight {
     pub folder: String,
     pub task: u32,
     pub inbox: Outbox,
+    /// The job has a second node.
+    pub paired: bool,
 }
 
 /// A step that failed is not started again before this time.
@@ -33,11 +35,12 @@ const AGAIN: Duration = Duration::from_secs(3);
 impl Carrier {
     /// Beside the task with this number of Slurm's; a program that is to be shipped goes there first.
     pub fn beside(job: u64, freight: Freight) -> Self {
+        let place = Place::Beside { job, paired: freight.paired };
         Self::start(move || {
             if freight.program == Program::Comes {
-                deliver(job, &freight.folder)?;
+                deliver(place, &freight.folder)?;
             }
-            receive(Place::Beside(job), &freight, false)
+            receive(place, &freight, false)
         })
     }
 
@@ -64,9 +67,9 @@ impl Carrier {
     }
 }
 
-fn deliver(job: u64, folder: &str) -> io::Result<()> {
+fn deliver(place: Place<'_>, folder: &str) -> io::Result<()> {
     let program = File::open(std::env::current_exe()?)?;
-    let mut step = stream::step(Place::Beside(job), Path::new("/bin/sh"), &["-c", &script::receive(folder)])?;
+    let mut step = stream::step(place, Path::new("/bin/sh"), &["-c", &script::receive(folder)])?;
     if let Some(mut stdin) = step.stdin.take() {
         // A node that has it already does not read it.
         _ = io::copy(&mut &program, &mut stdin);

@@ -20,7 +20,7 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: Ho
         Error::machine(what, "another program removed it")
     };
     let before = store.fleet(submitted.fleet)?.ok_or_else(gone)?;
-    let is_open = |node: &&Node| before.nodes.iter().any(|n| n.node == node.name && !n.state.has_ended());
+    let is_open = |node: &&Node| before.nodes.iter().any(|n| n.node == node.called && !n.state.has_ended());
     for node in nodes.iter().filter(is_open) {
         let brought = brought(node, store)?;
         store.set_node(submitted.fleet, &brought)?;
@@ -73,5 +73,5 @@ fn brought(node: &Node, store: &mut Store) -> Result<FleetNode> {
         format!("{} of {} not testable there: {why}", untestable.len(), plural(all, "cell"))
     });
     let said: Vec<String> = node.said.iter().cloned().chain(cells).collect();
-    Ok(FleetNode { node: node.name.clone(), state, run, said: (!said.is_empty()).then(|| said.join("; ")) })
+    Ok(FleetNode { node: node.called.clone(), state, run, said: (!said.is_empty()).then(|| said.join("; ")) })
 }

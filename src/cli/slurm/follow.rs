@@ -35,7 +35,9 @@ struct Followed<'a> {
 
 /// Returns when none of the jobs is left in the queue.
 pub fn follow(submitted: &Submitted, inbox: &Path, lost_after: Duration, stop: &AtomicBool) -> Result<Vec<Node>> {
-    let node = |(task, (job, name)): (u32, (&u64, &String))| Node::new(task, *job, name, Outbox::new(inbox, task));
+    let node = |(task, (job, name)): (u32, (&u64, &String))| {
+        Node::new(task, *job, name, submitted.called(name), Outbox::new(inbox, task))
+    };
     let nodes: Vec<Node> = (1..).zip(submitted.jobs.iter().zip(&submitted.nodes)).map(node).collect();
     let shown = Shown::new(&nodes);
     let context = Context { submitted, lost_after, nodes: BTreeMap::new() };
@@ -75,7 +77,7 @@ impl Followed<'_> {
         }
         for node in &mut self.nodes {
             if let Some(said) = node.step(jobs.get(&node.job), &self.context) {
-                self.shown.line(&format!("{}: {said}", node.name));
+                self.shown.line(&format!("{}: {said}", node.called));
             }
         }
         Ok(())

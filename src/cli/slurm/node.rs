@@ -1,6 +1,7 @@
 //! One node: in the queue, at work, lost and back, over.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::time::{Duration, Instant};
 
 use iotrail_base::words::plural;
@@ -30,6 +31,8 @@ pub struct Node {
     /// Slurm's number.
     pub job: u64,
     pub name: String,
+    /// With the node beside it, if there is one.
+    pub called: String,
     pub at: At,
     pub inbox: Outbox,
     /// Why it has not measured everything.
@@ -60,11 +63,12 @@ const SHARED: Duration = Duration::from_secs(10);
 const LOSSES: u32 = 1;
 
 impl Node {
-    pub fn new(task: u32, job: u64, name: &str, inbox: Outbox) -> Self {
+    pub fn new(task: u32, job: u64, name: &str, called: String, inbox: Outbox) -> Self {
         Self {
             task,
             job,
             name: name.to_owned(),
+            called,
             at: At::Waiting,
             inbox,
             said: None,
@@ -120,18 +124,22 @@ impl Node {
             let lasts = context.lost_after.as_secs();
             said = Some(format!("lost{}; it may come back for {lasts} s", after(self.progress())));
             self.carrier = None;
+            // What it said of an end is not true any more.
+            self.inbox.begin_again();
             self.go(At::Lost);
         }
-        let node = context.nodes.get(&self.name);
-        if self.at == At::Lost && node.is_some_and(nodes::Node::is_idle) && reason == "BeginTime" {
+        let names = || iter::once(&self.name).chain(context.submitted.second.as_ref().map(|second| &second.node));
+        let are_idle = names().all(|name| context.nodes.get(name).is_some_and(nodes::Node::is_idle));
+        let unusable = names().find_map(|name| context.nodes.get(name).and_then(nodes::Node::unusable));
+        if self.at == At::Lost && are_idle && reason == "BeginTime" {
             // Refused, it begins when Slurm wants it to.
             _ = control::start_now(job);
         }
-        let is_out = self.at == At::Lost || node.is_some_and(|n| n.unusable().is_some());
+        let is_out = self.at == At::Lost || unusable.is_some();
         if !is_out {
             self.since = Instant::now();
         } else if self.losses > LOSSES || self.since.elapsed() > context.lost_after {
-            let why = match (self.losses, node.and_then(nodes::Node::unusable)) {
+            let why = match (self.losses, unusable) {
                 (0, state) => format!("Slurm has it {}", state.unwrap_or_default()),
                 (1, _) => format!("it was lost{}, and did not come back", after(self.progress())),
                 _ => "it was lost twice".to_owned(),
@@ -175,6 +183,7 @@ impl Node {
             folder: folder(rustix::process::geteuid().as_raw(), self.job),
             task: self.task,
             inbox: self.inbox.clone(),
+            paired: context.submitted.second.is_some(),
         }
     }
 

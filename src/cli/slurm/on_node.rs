@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
+use crate::experiment::net::second::{Second, VARIABLE};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_slurm::outbox::{Ended, Item, Outbox, Progress};
+use iotrail_slurm::pair;
 use iotrail_slurm::stream::{self, TAKEN};
 use iotrail_store::Store;
 
@@ -44,6 +46,8 @@ struct MeasureArgs {
     shared: Option<PathBuf>,
     #[arg(long)]
     within: Option<PathBuf>,
+    #[arg(long)]
+    server: Option<String>,
     #[arg(last = true)]
     command: Vec<String>,
 }
@@ -69,6 +73,12 @@ const COPYING: u32 = 50;
 /// A task is requeued once: whatever took its node twice takes it again.
 const RESTARTS: u32 = 1;
 
+/// Slurm notices a lost node within its SlurmdTimeout (five minutes, where nobody has set it).
+const NOTICED: Duration = Duration::from_secs(600);
+
+/// A node that answers again without Slurm having missed it goes on so often.
+const AGAIN: u32 = 3;
+
 struct Node<'a> {
     outbox: Outbox,
     work: PathBuf,
@@ -86,14 +96,16 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
     outbox.begin_again();
     let work = folder.join("work.db");
     let mut node = Node { outbox, work, progress: Progress::default(), next: Instant::now(), stop };
-    let (status, said) = match &args.within {
-        _ if restarts > RESTARTS => (3, Some("its node was lost twice".to_owned())),
+    let ended = match &args.within {
+        _ if restarts > RESTARTS => Some((3, Some("its node was lost twice".to_owned()))),
         Some(within) if !within.is_dir() => {
             let why = format!("it has no folder {}, where the program is to run: ", within.display());
-            (3, Some(why + "start it from a folder that every node has"))
+            Some((3, Some(why + "start it from a folder that every node has")))
         }
-        _ => node.run(args)?,
+        _ => node.run_to_its_end(args)?,
     };
+    // Slurm has lost the node beside this one: it ends this job, and begins it anew.
+    let Some((status, said)) = ended else { return Ok(3) };
     let node_name = variable("SLURMD_NODENAME").unwrap_or_default();
     let ended = Ended { node: node_name, status: status.into(), said, restarts };
     let text = serde_json::to_vec(&ended).map_err(Error::internal)?;
@@ -106,6 +118,31 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
 }
 
 impl Node<'_> {
+    /// Runs the command; where the server's node answers no more, the rest when it does again. `None`: the job is being ended meanwhile.
+    fn run_to_its_end(&mut self, args: &MeasureArgs) -> Result<Option<(u8, Option<String>)>> {
+        let mut ended = self.run(args)?;
+        for _ in 0..AGAIN {
+            if ended.0 == 0 || args.server.is_none() || pair::answers() {
+                break;
+            }
+            let began = Instant::now();
+            let answers = loop {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                match pair::answers() {
+                    false if began.elapsed() < NOTICED => std::thread::sleep(LOOK),
+                    answers => break answers,
+                }
+            };
+            if !answers {
+                break;
+            }
+            ended = self.run(args)?;
+        }
+        Ok(Some(ended))
+    }
+
     /// Runs the command, or what is left of it; its exit status, and why it failed.
     fn run(&mut self, args: &MeasureArgs) -> Result<(u8, Option<String>)> {
         let begun = Store::open(&self.work)?.and_then(|s| s.list().ok()).and_then(|runs| runs.into_iter().next_back());
@@ -125,7 +162,18 @@ impl Node<'_> {
         if let Some(within) = &args.within {
             command.current_dir(within);
         }
-        let (status, said) = self.watched(command)?;
+        let brought = match &args.server {
+            Some(address) => match second(address, &args.folder, &mut command) {
+                Ok(brought) => brought,
+                Err(why) => return Ok((3, Some(format!("iotrail cannot be brought to the server's node: {why}")))),
+            },
+            None => false,
+        };
+        let watched = self.watched(command);
+        if brought {
+            pair::take_away(job());
+        }
+        let (status, said) = watched?;
         self.leave(true);
         // As a shell has it, where a signal ended it.
         let code = status.code().unwrap_or(3);
@@ -182,6 +230,21 @@ impl Node<'_> {
         }
         self.next = Instant::now() + began.elapsed() * COPYING;
     }
+}
+
+/// Of this job to Slurm.
+fn job() -> u64 {
+    std::env::var("SLURM_JOB_ID").ok().and_then(|n| n.parse().ok()).unwrap_or_default()
+}
+
+/// Tells the command where its server is to be. True: this program was brought there for that.
+fn second(address: &str, folder: &Path, command: &mut Command) -> io::Result<bool> {
+    let ours = std::env::current_exe()?;
+    let came = ours.starts_with(folder);
+    let program = if came { pair::bring(&ours, job())? } else { ours };
+    let said = Second { address: address.to_owned(), program };
+    command.env(VARIABLE, serde_json::to_string(&said)?);
+    Ok(came)
 }
 
 /// With the folder above it, unless that holds another task's or a scratch file.

@@ -28,7 +28,7 @@ impl Shown {
             bar
         };
         let bars =
-            if nodes.len() > MOST { vec![bar("all nodes")] } else { nodes.iter().map(|n| bar(&n.name)).collect() };
+            if nodes.len() > MOST { vec![bar("all nodes")] } else { nodes.iter().map(|n| bar(&n.called)).collect() };
         Self { all, bars }
     }
 

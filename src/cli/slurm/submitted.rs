@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::second::Second;
 use iotrail_base::error::{Error, Result};
 use iotrail_slurm::script::Program;
 
@@ -21,6 +22,9 @@ pub struct Submitted {
     pub fleet: i64,
     /// Task N runs on the Nth.
     pub nodes: Vec<String>,
+    /// The node beside the one, with its server.
+    #[serde(default)]
+    pub second: Option<Second>,
     /// Where they have the program from.
     pub program: Program,
     /// The folder that every node sees, with their outboxes.
@@ -42,6 +46,11 @@ fn folder(path: &Path, job: u64) -> PathBuf {
 const PLAN: &str = "submitted.json";
 
 impl Submitted {
+    /// What a node of its is called.
+    pub fn called(&self, node: &str) -> String {
+        self.second.as_ref().map_or_else(|| node.to_owned(), |second| second.called(node))
+    }
+
     /// The command line that watches it.
     pub fn attach(&self) -> String {
         format!("iotrail {} --attach {}", self.command, self.job)

@@ -1,12 +1,14 @@
-//! Both ends on this machine: the server in a process of its own, which the kernel kills when ours ends, and the sender in this one.
+//! Both ends: the server in a process of its own, which the kernel kills when ours ends, and the sender in this one; or the server on another
+//! node, where a step of Slurm's has it.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -14,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::loaded::{self, Loaded};
+use super::second;
 use crate::experiment::cell::Measured;
 use crate::experiment::schedule::padding;
 use iotrail_base::error::{Error, Result};
@@ -39,6 +42,7 @@ enum Way {
     Namespaces(Namespaces),
     Loopback,
     Unix(Folder),
+    Second(second::Server),
 }
 
 #[derive(Default)]
@@ -65,7 +69,7 @@ impl Ends {
         let server = Server::start(way, options, load.trace, follow, padding(spec.seed))?;
         let inside = match way {
             Way::Namespaces(ends) => Some(ends.enter_sender()?),
-            Way::Loopback | Way::Unix(_) => None,
+            Way::Loopback | Way::Unix(_) | Way::Second(_) => None,
         };
         let control = Place::At(server.control.clone());
         let loaded = loaded::run(&spec, &server.address, &control, progress, stop);
@@ -86,6 +90,7 @@ impl Ends {
                 Between::Auto => Namespaces::make().map_or(Way::Loopback, Way::Namespaces),
                 Between::Loopback => Way::Loopback,
                 Between::Unix => Way::Unix(folder()?),
+                Between::Hosts => Way::Second(second::Server::named()?),
             };
             self.way = Some((between, made));
         }
@@ -102,17 +107,39 @@ impl Way {
         match self {
             Way::Namespaces(_) => (format!("{SERVER}:0"), format!("{SERVER}:0")),
             Way::Loopback => ("127.0.0.1:0".into(), "127.0.0.1:0".into()),
+            Way::Second(server) => (server.listen_at(), server.listen_at()),
             Way::Unix(folder) => {
                 let at = |name| format!("unix:{}", folder.path().join(name).display());
                 (at("server"), at("control"))
             }
         }
     }
+
+    /// Starts the server with these words. It ends when this process does.
+    fn command(&self, words: &[String]) -> io::Result<Command> {
+        let namespace = match self {
+            Way::Second(server) => {
+                let mut command = server.command(words);
+                command.stdin(Stdio::piped());
+                return Ok(command);
+            }
+            Way::Namespaces(ends) => Some(ends.server().try_clone_to_owned()?),
+            Way::Loopback | Way::Unix(_) => None,
+        };
+        // The program that runs, even if its file has been replaced meanwhile.
+        let mut command = Command::new("/proc/self/exe");
+        // A terminal's Ctrl-C is for this process, which then ends at a point where nothing is in flight.
+        command.arg0("iotrail").args(words).stdin(Stdio::null()).process_group(0);
+        before_exec(&mut command, namespace);
+        Ok(command)
+    }
 }
 
-/// `iotrail net serve` in a process of its own; killed when this is dropped.
+/// `iotrail net serve` in a process of its own; ended when this is dropped.
 struct Server {
     child: Child,
+    /// Of one on another node, which ends with it.
+    input: Option<ChildStdin>,
     address: Address,
     control: Address,
     /// Its standard error.
@@ -131,33 +158,26 @@ impl Server {
         let cannot = |e: io::Error| Error::machine("cannot start the server's process", "see `ulimit -u`").because(e);
         let said = memory_file().map_err(cannot)?;
         let (address, control) = way.addresses();
-        // The program that runs, even if its file has been replaced meanwhile.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("iotrail").args(["net", "serve", &address, "--announce"]);
-        command.args([format!("--control={control}"), format!("--trace={trace}")]);
-        command.args(follow.map(|n| format!("--follow={n}")));
+        let mut words = vec!["net".to_owned(), "serve".into(), address, "--announce".into()];
+        words.extend([format!("--control={control}"), format!("--trace={trace}")]);
+        words.extend(follow.map(|n| format!("--follow={n}")));
         let names = names_of::<ServerOptions>();
         for (name, value) in options.iter().filter(|(name, _)| names.contains(name)) {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            command.arg(format!("--{name}={text}"));
+            words.push(format!("--{name}={text}"));
         }
+        let mut command = way.command(&words).map_err(cannot)?;
         command.env(variable.0, variable.1);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said.try_clone().map_err(cannot)?);
-        // A terminal's Ctrl-C is for this process, which then ends at a point where nothing is in flight.
-        command.process_group(0);
-        let namespace = match way {
-            Way::Namespaces(ends) => Some(ends.server().try_clone_to_owned().map_err(cannot)?),
-            Way::Loopback | Way::Unix(_) => None,
-        };
-        before_exec(&mut command, namespace);
+        command.stdout(Stdio::piped()).stderr(said.try_clone().map_err(cannot)?);
         let mut child = command.spawn().map_err(cannot)?;
+        let input = child.stdin.take();
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             // A server that cannot serve ends, and then this ends.
             BufReader::new(out).read_line(&mut line).map_err(cannot)?;
         }
         let nowhere = Address::Unix(PathBuf::new());
-        let mut server = Server { child, address: nowhere.clone(), control: nowhere, said };
+        let mut server = Server { child, input, address: nowhere.clone(), control: nowhere, said };
         let told = serde_json::from_str::<Announced>(&line).ok();
         match told.and_then(|told| Some((told.address.parse().ok()?, told.control.parse().ok()?))) {
             Some((address, control)) => (server.address, server.control) = (address, control),
@@ -175,19 +195,37 @@ impl Server {
         let mut said = String::new();
         let mut file = &self.said;
         file.rewind().and_then(|()| file.read_to_string(&mut said)).ok()?;
-        let last = said.lines().last()?.strip_prefix("iotrail: ")?;
+        // After one that is far away srun has its say; where there is nothing else, that is the reason.
+        let is_far = self.input.is_some();
+        let own = said.lines().rfind(|line| !is_far || line.starts_with("iotrail: "));
+        let last = own.and_then(|line| line.strip_prefix("iotrail: "));
+        let last = last.or_else(|| said.lines().last().filter(|_| is_far))?;
         let (what, remedy) = last.split_once("; ").unwrap_or((last, ""));
+        let remedy = match is_far && what.starts_with("cannot listen at ") {
+            true => "name an address of its node with --server-address",
+            false => remedy,
+        };
         Some(Error::machine(format!("the server: {what}"), remedy))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if let Some(input) = self.input.take() {
+            drop(input);
+            let began = Instant::now();
+            while began.elapsed() < FAR && self.child.try_wait().is_ok_and(|status| status.is_none()) {
+                std::thread::sleep(FAR / 1000);
+            }
+        }
         // One that has ended already needs only to be waited for.
         self.child.kill().unwrap_or(());
         self.child.wait().map(drop).unwrap_or(());
     }
 }
+
+/// What a server on another node has to end in.
+const FAR: Duration = Duration::from_secs(10);
 
 /// In the child: it dies when its parent does, and is in its network namespace.
 fn before_exec(command: &mut Command, namespace: Option<OwnedFd>) {

@@ -5,9 +5,11 @@
 //! | `served` | a server's life: seconds told, senders measured one after the other |
 //! | `span` | one measured span of a server: its counts and the probes around it |
 //! | `ends` | both ends on this machine: a server started, in a network of its own, and a sender |
+//! | `second` | the server on another node of a job of Slurm's |
 //! | `loaded` | a sender's run against a server, with the server's half where it can be had |
 
 pub mod ends;
 pub mod loaded;
+pub mod second;
 pub mod served;
 mod span;

@@ -1,0 +1,121 @@
+//! Two nodes of one job: the first runs the batch script, and starts steps on the second. They are a heterogeneous job of two parts: among the
+//! nodes of one part Slurm itself chooses the one that runs the script.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use super::script::{BASE, folder};
+use super::words::quoted;
+
+/// Lines for a shell in a step on the second node. The step ends with us.
+pub fn step(lines: &str) -> Command {
+    let mut command = Command::new("srun");
+    command.args(["--quiet", "--het-group=1", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0", "--cpu-bind=none"]);
+    command.args(["--input=0", "--chdir=/", "/bin/sh", "-c", lines]).process_group(0);
+    // SAFETY: one system call that takes no lock and allocates nothing.
+    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
+    command
+}
+
+/// Runs this program of ours until its input ends; if it ends before, so do the lines.
+pub fn while_input(program: &Path, words: &[String]) -> String {
+    let words = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    format!(
+        "p={}; [ -x \"$p\" ] || p=iotrail; exec 3<&0; \"$p\" {words} 3<&- & s=$!; \
+         {{ cat <&3; kill $s; }} >/dev/null 2>&1 & wait $s",
+        quoted(&program.to_string_lossy())
+    )
+}
+
+/// How long the second node has for an answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether a step can be started there.
+pub fn answers() -> bool {
+    done("exit 0")
+}
+
+/// Whether these lines came to a good end there.
+fn done(lines: &str) -> bool {
+    let null = Stdio::null;
+    let Ok(mut child) = step(lines).stdin(null()).stdout(null()).stderr(null()).spawn() else { return false };
+    let began = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(100)),
+            _ => {
+                _ = child.kill();
+                _ = child.wait();
+                return false;
+            }
+        }
+    }
+}
+
+/// Of this job on the second node: not the folder of the first, in case a disk is shared.
+fn place(job: u64) -> (String, String) {
+    let uid = rustix::process::geteuid().as_raw();
+    (format!("{BASE}{uid}"), format!("{}-server", folder(uid, job)))
+}
+
+/// Copies this program there; where it is then.
+pub fn bring(program: &Path, job: u64) -> io::Result<PathBuf> {
+    let (base, folder) = place(job);
+    let lines = format!(
+        "umask 077; b={base}; d={folder}; mkdir \"$b\" 2>/dev/null; \
+         {{ [ -d \"$b\" ] && [ -O \"$b\" ] && [ ! -L \"$b\" ]; }} || {{ echo \"$b is not ours\" >&2; exit 73; }}; \
+         mkdir -p \"$d\" && cat >\"$d/part\" && chmod 700 \"$d/part\" && mv \"$d/part\" \"$d/iotrail\""
+    );
+    let output = step(&lines).stdin(File::open(program)?).stdout(Stdio::null()).stderr(Stdio::piped()).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(iotrail_base::words::last_line(&said).unwrap_or("srun failed").to_owned()));
+    }
+    Ok(Path::new(&folder).join("iotrail"))
+}
+
+/// Removes it again.
+pub fn take_away(job: u64) {
+    let (base, folder) = place(job);
+    // Of a node that is lost it stays there.
+    done(&format!("rm -rf {folder}; rmdir {base} 2>/dev/null; exit 0"));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    fn shell(lines: &str) -> std::process::Child {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", lines]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_server_ends_with_its_input() {
+        let words = ["-c".to_owned(), "echo it serves; exec sleep 100".into()];
+        let mut child = shell(&while_input(Path::new("/bin/sh"), &words));
+        let mut said = [0; 10];
+        child.stdout.take().unwrap().read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"it serves\n");
+        assert!(child.try_wait().unwrap().is_none());
+        drop(child.stdin.take());
+        assert!(!child.wait().unwrap().success(), "SIGTERM ended it");
+    }
+
+    #[test]
+    fn a_server_that_fails_ends_its_output() {
+        let mut child = shell(&while_input(Path::new("/bin/sh"), &["-c".to_owned(), "exit 3".into()]));
+        let mut said = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(3), ""));
+    }
+}

@@ -1,0 +1,54 @@
+//! The server's node, of a job of two.
+
+use serde::{Deserialize, Serialize};
+
+use super::Served;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::words::plural;
+use iotrail_slurm::nodes::{self, Wanted};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Second {
+    /// Slurm's name of it.
+    pub node: String,
+    /// Where the other one reaches it.
+    pub address: String,
+}
+
+impl Second {
+    /// Both, as --nodes names them.
+    pub fn called(&self, sender: &str) -> String {
+        format!("{},{sender}", self.node)
+    }
+
+    pub fn roles(&self, sender: &str) -> String {
+        format!("2 nodes (server {}, sender {sender})", self.node)
+    }
+}
+
+/// The sender's node, and the server's, which is named first.
+pub fn of_two(wanted: &Wanted, served: &Served, more: &[String]) -> Result<(String, Second)> {
+    let names = nodes::resolve(wanted, more)?;
+    let [node, sender] = &names[..] else {
+        return Err(Error::input(
+            format!("a server and a sender have two nodes, and this is {}", plural(names.len(), "node")),
+            "name the server's, then the sender's (--nodes n1,n2), or leave out --nodes",
+        ));
+    };
+    let all = nodes::all().map_err(|f| f.error("cannot read the nodes"))?;
+    for name in &names {
+        match all.get(name).map(nodes::Node::unusable) {
+            None => {
+                return Err(Error::input(format!("Slurm has no node {name}"), "`sinfo -N` lists those that it has"));
+            }
+            Some(Some(why)) => {
+                let what = format!("{name} cannot be used now: Slurm has it {why}");
+                return Err(Error::machine(what, "name another, or see `sinfo -N -l`"));
+            }
+            Some(None) => {}
+        }
+    }
+    let known = || nodes::address(node).map_err(|f| f.error(&format!("cannot read the address of {node}")));
+    let address = served.address.clone().map_or_else(known, Ok)?;
+    Ok((sender.clone(), Second { node: node.clone(), address }))
+}
