@@ -3,6 +3,7 @@
 //! Exit status: 0 compared, whatever came out; 1 what `--fail-on` names; 4 where nothing that was evaluated meets it and something
 //! could not be; 2 and 3 as everywhere.
 
+mod fleets;
 mod given;
 mod matched;
 
@@ -20,6 +21,7 @@ use iotrail_base::error::{NOT_EVALUATED, Result};
 use iotrail_base::words::plural;
 use iotrail_report::terminal;
 use iotrail_schema::comparison::{Comparison, Verdict};
+use iotrail_schema::fleet_record;
 use iotrail_stats::bootstrap::FEWEST;
 
 #[derive(Debug, Clone, Args)]
@@ -28,6 +30,7 @@ use iotrail_stats::bootstrap::FEWEST;
   12:arm=coop,depth=16  cells of it
   a.json,b.json         what `bench --json` or `run --json` printed, here or
                         elsewhere; with :arm=coop, cells of it
+  f3                    a fleet, compared with another one machine by machine
 
 Metrics: iops, elapsed, latency_mean, latency_p50, latency_p99,
   latency_p99_9, latency_p99_99, cpu_per_io, kicks_per_io,
@@ -118,6 +121,9 @@ impl FailOn {
 }
 
 pub fn run(args: &CompareArgs) -> Result<u8> {
+    if let (Some(a), Some(b)) = (fleet_record::number(&args.a), fleet_record::number(&args.b)) {
+        return fleets::run(args, a, b);
+    }
     let mut stored = Stored::new(args.store.as_deref());
     let Sides { all, left_over, unit } = of_sides(&args.a, &args.b, &mut stored, &args.metric, args.equivalent_within)?;
     for left_over in &left_over {
@@ -134,38 +140,45 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
 
 /// What `--fail-on` makes of the comparisons: one that is met decides; without such, one that could not be evaluated.
 pub(super) fn gate(fail_on: &[FailOn], all: &[Comparison]) -> u8 {
+    gate_or(fail_on, all, &not_evaluated)
+}
+
+/// `open`: what is said of one that could not be evaluated: what was asked, the first of these, how many, of how many.
+fn gate_or(fail_on: &[FailOn], all: &[Comparison], open: &dyn Fn(FailOn, &Comparison, usize, usize) -> String) -> u8 {
     if all.iter().any(|c| fail_on.iter().any(|f| f.is_met(c.verdict))) {
         return 1;
     }
     let of_evidence = |f: &&FailOn| !matches!(f, FailOn::Inconclusive | FailOn::NotComparable);
     let Some(asked) = fail_on.iter().find(of_evidence) else { return 0 };
-    let mut open = all.iter().filter(|c| !fail_on.iter().all(|f| f.is_ruled_out(c)));
-    let Some(first) = open.next() else { return 0 };
-    terminal::say(&format!("iotrail: {}", not_evaluated(*asked, first, 1 + open.count(), all.len())));
+    let mut left = all.iter().filter(|c| !fail_on.iter().all(|f| f.is_ruled_out(c)));
+    let Some(first) = left.next() else { return 0 };
+    terminal::say(&format!("iotrail: {}", open(*asked, first, 1 + left.count(), all.len())));
     NOT_EVALUATED
 }
 
-fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> String {
+/// `cannot gate on slower in 2 of 6 comparisons: iops at depth 4`.
+fn cannot(asked: FailOn, first: &Comparison, open: usize, all: usize) -> String {
     let name = asked.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
     let of = if all > 1 { format!(" in {open} of {all} comparisons") } else { String::new() };
     let at = verdicts::at_text(first);
     let at = if at.is_empty() { at } else { format!(" at {at}") };
+    format!("cannot gate on {name}{of}: {}{at}", first.metric)
+}
+
+fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> String {
+    let cannot = cannot(asked, first, open, all);
     let remedy = match first.pairs {
         _ if !first.paired && first.p.is_none() && first.ratio.is_some() => {
             "give three runs or more a side (a1.json,a2.json,a3.json or 12,13,14), or make both arms of one `iotrail run`"
         }
         _ if first.verdict == Verdict::Inconclusive => {
-            return format!(
-                "cannot gate on {name}{of}: {}{at}: inconclusive; {}",
-                first.metric,
-                verdicts::what_would_show(first)
-            );
+            return format!("{cannot}: inconclusive; {}", verdicts::what_would_show(first));
         }
         _ => "mend what the reason names and measure again, or gate on another metric",
     };
     let few = format!("{} a side has no interval", plural(first.pairs, "measurement"));
     let reason = first.reasons.first().filter(|_| first.pairs >= FEWEST).map_or(few, String::clone);
-    format!("cannot gate on {name}{of}: {}{at}: {reason}; {remedy}", first.metric)
+    format!("{cannot}: {reason}; {remedy}")
 }
 
 /// Two sides, compared.

@@ -6,16 +6,23 @@ use crate::run::experiment;
 use crate::tool::{Place, file, run};
 use crate::{End, Test};
 
-pub const TESTS: &[Test] =
-    &[("fleet::stores_of_several_machines_become_one_answer", several), ("fleet::wrong_use_is_one_line", wrong_use)];
+pub const TESTS: &[Test] = &[
+    ("fleet::stores_of_several_machines_become_one_answer", several),
+    ("fleet::two_fleets_are_compared_machine_by_machine", compared),
+    ("fleet::wrong_use_is_one_line", wrong_use),
+];
 
 /// Blocks of each machine.
 const BLOCKS: i64 = 6;
 
 /// A store with one run, as this machine made it.
 fn first(place: &Place) {
+    one(place, "c1.db");
+}
+
+fn one(place: &Place, store: &str) {
     experiment(place, "count = 8");
-    let args = ["run", "e.toml", "--repeats", "6", "--store", "c1.db", "--file"];
+    let args = ["run", "e.toml", "--repeats", "6", "--store", store, "--file"];
     run(place.tool(args).arg(file())).ok();
 }
 
@@ -82,6 +89,48 @@ fn several() -> End {
     End::Passed
 }
 
+/// The second arm has become slower on three machines that both fleets have; each has one that the other has not.
+fn compared() -> End {
+    let place = Place::new();
+    for (first, ratio) in [("b", 1.3), ("a", 1.3 * 0.8)] {
+        one(&place, &format!("{first}1.db"));
+        for i in 1..=4 {
+            let store = format!("{first}{i}.db");
+            if i > 1 {
+                std::fs::copy(place.join(&format!("{first}1.db")), place.join(&store)).expect("a copy");
+            }
+            let host = if i == 4 { format!("{first}4") } else { format!("c{i}") };
+            turned(&place, &store, &host, "6.18.0", ratio);
+        }
+        let stores = (1..=4).map(|i| format!("{first}{i}.db"));
+        run(place.tool(["fleet", first, "--store", "s.db"]).args(stores)).ok();
+    }
+    let compare =
+        |more: &[&str]| run(&mut place.tool([&["compare", "f1", "f2", "--store", "s.db"][..], more].concat()));
+    let answer = compare(&["--json"]).ok().json();
+    assert_eq!((&answer["fleet"]["fleet"], &answer["against"]["fleet"]), (&2.into(), &1.into()), "{answer}");
+    let effects = answer["effects"].as_array().expect("a list");
+    assert_eq!(effects.len(), 4, "two arms at two depths: {effects:?}");
+    for e in effects {
+        let (ratio, verdict) = match e["at"]["arm"].as_str() {
+            Some("coop") => (0.8, "slower"),
+            _ => (1.0, "equivalent"),
+        };
+        assert!((e["ratio"].as_f64().expect("a ratio") - ratio).abs() < 0.02, "{e}");
+        assert_eq!((&e["verdict"], &e["holds"], &e["machines"]), (&verdict.into(), &3.into(), &3.into()), "{e}");
+        assert_eq!((&e["a"], &e["b"]), (&"f1".into(), &"f2".into()));
+    }
+    let shown = compare(&[]).ok().stdout;
+    assert!(shown.starts_with("f2 against f1: ") && shown.contains("only in f1, and not compared: b4"), "{shown}");
+    assert!(shown.contains("details: iotrail compare f1 f2 --store s.db --full"), "{shown}");
+    assert_eq!(compare(&["--fail-on", "slower"]).status, 1);
+    assert_eq!(compare(&["--fail-on", "faster,inconclusive"]).status, 0);
+    let none = run(&mut place.tool(["compare", "f1", "f1", "--store", "s.db"]));
+    assert_eq!(none.status, 2);
+    assert!(none.one_line().contains("f1 and f1 have 0 machines to be compared"), "{}", none.stderr);
+    End::Passed
+}
+
 fn wrong_use() -> End {
     let place = Place::new();
     first(&place);
@@ -99,6 +148,7 @@ fn wrong_use() -> End {
         ("report f7", "there is no fleet f7 in c1.db; `iotrail list` shows the fleets that are stored"),
         ("report f7 1 -o x.html", "f7 is a fleet, and one run is asked for"),
         ("compare f7 1", "f7 is a fleet, and one run is asked for"),
+        ("compare f7 f8", "there is no fleet f7 in c1.db"),
         ("export f7 --csv -", "f7 is a fleet, and one run is asked for"),
     ] {
         let ended = run(place.tool(args.split(' ')).args(["--store", "c1.db"]));

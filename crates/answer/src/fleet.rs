@@ -115,7 +115,7 @@ impl Gathered {
         }
         let machines: Vec<FleetMachine> = self.machines.iter().filter(|m| m.measurements > 0).cloned().collect();
         let answer = said::answer(&fleet, &machines, &factors, &effects, unit);
-        FleetAnswer { schema: SCHEMA.into(), answer, fleet, machines, factors, effects, notes }
+        FleetAnswer { schema: SCHEMA.into(), answer, fleet, against: None, machines, factors, effects, notes }
     }
 
     fn effects(&self, factors: &[Factor]) -> Vec<FleetEffect> {
@@ -167,8 +167,11 @@ impl Gathered {
         let of = |all: &'a Vec<Comparison>| all.iter().find(is_it);
         let on: Vec<Option<&Comparison>> = self.comparisons.iter().map(of).collect();
         let machine = |(i, c): (usize, &Option<&Comparison>)| {
-            let c = c.filter(|c| c.p.is_some())?;
-            Some((i, Machine::of_ratio(c.ratio?, c.ci95?, c.pairs)?))
+            // What two runs of a machine differ by from run to run is in no interval of theirs; machines that each differ by their own show it.
+            let c = c.filter(|c| c.p.is_some() || !c.paired)?;
+            // Of sides that were measured apart each has a mean of its own.
+            let pairs = if c.paired { c.pairs } else { (2 * c.pairs).saturating_sub(1) };
+            Some((i, Machine::of_ratio(c.ratio?, c.ci95?, pairs)?))
         };
         let counted: Vec<(usize, Machine)> = on.iter().enumerate().filter_map(machine).collect();
         let across = across(&counted.iter().map(|(_, m)| *m).collect::<Vec<_>>());
@@ -229,6 +232,10 @@ impl Gathered {
         let is_sure = part.own_p[i].is_some_and(|p| p < CHANCE);
         let (stands, reason) = match (claim, c.verdict) {
             (_, Verdict::NotComparable) => (Stands::NotComparable, c.reasons.first().cloned()),
+            (claim, Verdict::Inconclusive) if !c.paired && c.ci95.is_some() => {
+                let is_so = lies(c, part.key.metric) == claim;
+                (if is_so { Stands::Holds } else { Stands::Inconclusive }, c.reasons.last().cloned())
+            }
             (_, Verdict::Inconclusive) => (Stands::Inconclusive, None),
             (claim, own) if claim == own => (Stands::Holds, None),
             (Verdict::Faster | Verdict::Slower, Verdict::Equivalent) => (Stands::Equivalent, None),
@@ -297,6 +304,17 @@ impl Part<'_> {
         let count = |v: &Verdict| self.on.iter().flatten().filter(|c| c.verdict == *v).count();
         let all = [Verdict::Equivalent, Verdict::Slower, Verdict::Faster];
         all.into_iter().filter(|v| count(v) > 0).max_by_key(count).unwrap_or(Verdict::Inconclusive)
+    }
+}
+
+/// Which way a ratio lies, however surely.
+fn lies(c: &Comparison, metric: Metric) -> Verdict {
+    let within = 1.0 + c.equivalent_within;
+    match c.ratio {
+        Some(ratio) if ratio <= within && ratio >= 1.0 / within => Verdict::Equivalent,
+        Some(ratio) if (ratio > 1.0) == metric.higher_is_better() => Verdict::Faster,
+        Some(_) => Verdict::Slower,
+        None => Verdict::Inconclusive,
     }
 }
 

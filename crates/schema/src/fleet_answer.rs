@@ -17,11 +17,14 @@ pub struct FleetAnswer {
     pub answer: String,
     /// The fleet as it is stored.
     pub fleet: FleetRecord,
+    /// The base fleet of `compare f3 f5`; null: the arms of one fleet are compared.
+    #[serde(default)]
+    pub against: Option<FleetRecord>,
     /// Machines that measured something, in the fleet's order.
     pub machines: Vec<FleetMachine>,
     /// Facts in which these differ.
     pub factors: Vec<Factor>,
-    /// Every arm against the first, in each situation, on each metric: over all machines.
+    /// Every arm against the first, or every cell against the base fleet's: over all machines.
     pub effects: Vec<FleetEffect>,
     /// What limits the answer.
     pub notes: Vec<String>,
@@ -80,16 +83,16 @@ pub struct FactorValue {
     pub nodes: Vec<String>,
 }
 
-/// One arm against the first in one situation on one metric, over all machines.
+/// One side against another in one situation on one metric, over all machines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FleetEffect {
     /// The metric.
     pub metric: String,
-    /// The situation: the parameters that both arms share.
+    /// The situation: the parameters that both sides share.
     pub at: Map<String, Value>,
-    /// The first arm.
+    /// The first arm; of two fleets, the base one.
     pub a: String,
-    /// The arm that is compared with it.
+    /// The arm, or the fleet, that is compared with it.
     pub b: String,
     /// Machines whose ratio and interval count in what follows.
     pub machines: usize,
@@ -144,7 +147,7 @@ pub struct OnMachine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stands {
-    /// It is so here by itself.
+    /// It is so here by itself; of two fleets, its ratio lies that way.
     Holds,
     /// The other way, with all machines and situations in mind (Holm's).
     TurnsAround,

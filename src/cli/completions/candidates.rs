@@ -41,7 +41,9 @@ fn of(cli: &Command, words: &[String], open: &dyn Fn() -> Option<Peek>, now: u64
         ("reproduce", 0) => studies(),
         ("report", 0) => open().map(|store| [runs(&store, now), fleets(&store)].concat()).unwrap_or_default(),
         ("report", 1) | ("export", 0) | ("fleet", 1..) => open().map(|store| runs(&store, now)).unwrap_or_default(),
-        ("compare", 0 | 1) => open().map(|store| sides(&store, current, now)).unwrap_or_default(),
+        ("compare", 0 | 1) => {
+            open().map(|store| [sides(&store, current, now), fleets(&store)].concat()).unwrap_or_default()
+        }
         _ => Vec::new(),
     };
     all.into_iter().filter(|(value, _)| value.starts_with(current)).map(|(v, text)| format!("{v}\t{text}\n")).collect()

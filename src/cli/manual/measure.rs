@@ -221,6 +221,7 @@ pub const COMPARE: Page = Page {
         "Cells of one run that were measured in the same blocks are compared pair by pair. Sides that were measured apart are compared as wholes, and \
          drift between the two is in the ratio, not in the interval.",
         "One measurement a side gives a ratio and no verdict.",
+        "Two fleets (f3 f5) are compared machine by machine, and what the machines say together is printed.",
     ],
     examples: &[
         ("iotrail compare 12:arm=default 12:arm=coop_taskrun", "Compare two arms of run 12, cell by cell."),
@@ -230,6 +231,10 @@ pub const COMPARE: Page = Page {
             "Exit 1 if the second is slower, as a test in a script.",
         ),
         ("iotrail compare a1.json,a2.json b1.json,b2.json", "Compare repeats in files."),
+        (
+            "iotrail compare f3 f5 --fail-on slower",
+            "Exit 1 if the second fleet is slower somewhere, over its machines.",
+        ),
         ("iotrail compare last:arm=default last:arm=coop_taskrun --full", "Print the table of every comparison."),
     ],
     exit: &[

@@ -103,6 +103,38 @@ fn one_that_turns_around_is_named_with_what_it_alone_has() {
     assert!(e.apart.is_empty() && e.spread.unwrap() < 0.02, "{e:?}");
 }
 
+/// Two runs of each machine, whose moments differ: no machine tells by itself, and all together do.
+#[test]
+fn machines_that_were_measured_twice_tell_together() {
+    use crate::compare::{Repeat, Side, together, undecided};
+    let moments = [1.01, 0.98, 1.0, 1.02, 0.99, 1.0];
+    let mut gathered = Gathered::default();
+    let mut nodes = Vec::new();
+    for (number, moment) in (1..).zip(moments) {
+        let before = run(number, [1.0, 1.0], number as u64, &|_| {});
+        let mut now = run(number + 10, [1.0, 1.0], number as u64 + 50, &|m| m.iops *= 0.8 * moment);
+        let (a, b) = (before.cells[0].measurements.clone(), now.cells[0].measurements.clone());
+        fn repeats(all: &[Measurement]) -> Vec<Repeat<'_>> {
+            all.iter().map(|m| Repeat { run: Some(0), ..Repeat::new(m, None) }).collect()
+        }
+        let (a, b) =
+            (Side { name: "f1".into(), repeats: repeats(&a) }, Side { name: "f2".into(), repeats: repeats(&b) });
+        let mut all = vec![undecided(Metric::Iops, &a, &b, false, None)];
+        together(&mut all, EQUIVALENT_WITHIN);
+        assert_eq!((all[0].verdict, all[0].p), (Verdict::Inconclusive, None));
+        now.comparisons = all;
+        gathered.add(Brought::new(&format!("c{number}"), &now));
+        nodes.push(done(&format!("c{number}"), number + 10));
+    }
+    let a = gathered.answer(fleet(nodes));
+    let e = &a.effects[0];
+    assert_eq!((e.verdict, e.holds, e.asked, e.machines), (Verdict::Slower, 6, 6, 6), "{e:?}");
+    let [lo, hi] = e.ci95.unwrap();
+    assert!(lo < 0.8 && 0.8 < hi && hi - lo > 0.015, "the moments are in it: {lo} to {hi}");
+    assert_eq!(e.on[0].verdict, Verdict::Inconclusive);
+    assert!(a.answer.starts_with("f2 against f1: ") && a.answer.ends_with("holds on 6 of 6"), "{}", a.answer);
+}
+
 #[test]
 fn what_lies_within_the_spread_is_nobody_apart() {
     let a = answered(&twelve(), |_, _| {});

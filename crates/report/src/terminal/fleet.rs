@@ -67,6 +67,10 @@ fn brief(out: &mut Screen, a: &FleetAnswer, names: &Names, store: &str) {
     }
     out.blank();
     let id = a.fleet.id();
+    if let Some(base) = &a.against {
+        out.line(&format!("details: iotrail compare {} {id}{store} --full", base.id()));
+        return;
+    }
     out.line(&format!("details: iotrail report {id}{store} --full"));
     out.line(&format!("page:    iotrail report {id}{store} -o r.html"));
 }

@@ -1,0 +1,115 @@
+//! Two fleets, machine by machine: each machine's own ratio of the second to the first, and what all of them say together.
+
+use super::{CompareArgs, FailOn, cannot, gate_or, of_sides};
+use crate::cli::fleet;
+use crate::cli::given::{Stored, named};
+use iotrail_answer::fleet::{Brought, Gathered, nodes};
+use iotrail_base::error::{self, Error, Result};
+use iotrail_base::words::plural;
+use iotrail_report::terminal;
+use iotrail_schema::comparison::{Comparison, Disturbed, SCHEMA, Verdict};
+use iotrail_schema::fleet_answer::FleetEffect;
+use iotrail_schema::fleet_record::{FleetRecord, id};
+use iotrail_schema::run_record::{ARM, CONTROL};
+
+pub fn run(args: &CompareArgs, a: i64, b: i64) -> Result<u8> {
+    let store = Stored::new(args.store.as_deref()).all()?;
+    let [base, other] = [fleet::stored(&store, a)?, fleet::stored(&store, b)?];
+    drop(store);
+    if base.experiment != other.experiment {
+        return Err(Error::input(
+            format!("{} is of {}, and {} of {}", id(a), base.experiment, id(b), other.experiment),
+            "compare fleets of one experiment (`iotrail list`)",
+        ));
+    }
+    let (mut gathered, mut notes) = (Gathered::default(), Vec::new());
+    let mut in_common = 0;
+    for (node, run) in other.runs() {
+        let Some((_, before)) = base.runs().find(|(n, _)| n.node == node.node) else { continue };
+        match compared(args, [a, b], before, run, &node.node) {
+            Ok((brought, left_over)) => {
+                gathered.add(brought);
+                in_common += 1;
+                notes.extend(left_over.into_iter().map(|text| format!("{}: {text}", node.node)));
+            }
+            // Nothing of this machine can be compared; of others it can.
+            Err(e) if e.kind == error::Kind::Input => notes.push(format!("{}: {}", node.node, e.what)),
+            Err(e) => return Err(e),
+        }
+    }
+    if in_common < 2 {
+        let why = notes.first().map_or_else(String::new, |note| format!(" ({note})"));
+        return Err(Error::input(
+            format!("{} and {} have {} to be compared{why}", id(a), id(b), plural(in_common, "machine")),
+            "name fleets of the same machines, or compare two runs: iotrail compare 12 17",
+        ));
+    }
+    notes.extend([(&base, &other), (&other, &base)].into_iter().filter_map(|(one, not)| alone(one, not)));
+    let unit = gathered.unit();
+    let mut answer = gathered.answer(other);
+    answer.notes.extend(notes);
+    answer.against = Some(base);
+    match args.json {
+        true => terminal::print_json(&answer)?,
+        false => terminal::show(&terminal::fleet(&answer, unit, args.full, &named(args.store.as_deref())))?,
+    }
+    let all: Vec<Comparison> = answer.effects.iter().map(|e| of_effect(e, args.equivalent_within)).collect();
+    Ok(gate_or(&args.fail_on, &all, &not_evaluated))
+}
+
+/// What a machine brings: its later run against its earlier one. And what of the two has no counterpart.
+fn compared(args: &CompareArgs, fleets: [i64; 2], before: i64, now: i64, node: &str) -> Result<(Brought, Vec<String>)> {
+    // Of a large fleet not all runs are held at once.
+    let mut stored = Stored::new(args.store.as_deref());
+    let (earlier, later) = (before.to_string(), now.to_string());
+    let sides = of_sides(&earlier, &later, &mut stored, &args.metric, args.equivalent_within)?;
+    let mut record = stored.run(now)?;
+    record.equivalent_within = Some(args.equivalent_within);
+    // The first arm measured again says what that arm says.
+    let is_own = |c: &Comparison| c.at.get(ARM).and_then(|arm| arm.as_str()) != Some(CONTROL);
+    let [a, b] = fleets.map(id);
+    let of_fleets = |c: Comparison| Comparison { a: a.clone(), b: b.clone(), ..c };
+    record.comparisons = sides.all.into_iter().filter(is_own).map(of_fleets).collect();
+    Ok((Brought::new(node, &record), sides.left_over))
+}
+
+/// Machines of one that the other has not.
+fn alone(one: &FleetRecord, other: &FleetRecord) -> Option<String> {
+    let is_there = |node: &str| other.runs().any(|(n, _)| n.node == node);
+    let names: Vec<&str> = one.runs().map(|(n, _)| n.node.as_str()).filter(|n| !is_there(n)).collect();
+    (!names.is_empty()).then(|| format!("only in {}, and not compared: {}", one.id(), nodes(&names)))
+}
+
+/// As --fail-on takes it.
+fn of_effect(e: &FleetEffect, equivalent_within: f64) -> Comparison {
+    Comparison {
+        schema: SCHEMA.into(),
+        metric: e.metric.clone(),
+        at: e.at.clone(),
+        a: e.a.clone(),
+        b: e.b.clone(),
+        pairs: e.machines,
+        paired: true,
+        disturbed: Disturbed::default(),
+        ratio: e.ratio,
+        ci95: e.ci95,
+        noise_floor: None,
+        smallest_visible: None,
+        p: e.p,
+        p_adjusted: e.p_adjusted,
+        together: 0,
+        equivalent_within,
+        to_show_10_percent: None,
+        verdict: e.verdict,
+        reasons: Vec::new(),
+    }
+}
+
+fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> String {
+    let cannot = cannot(asked, first, open, all);
+    let on = plural(first.pairs, "machine");
+    match first.verdict {
+        Verdict::NotComparable => format!("{cannot}: not comparable on {on}; see --full, and measure again"),
+        _ => format!("{cannot}: inconclusive on {on}; compare more machines, or measure more blocks on each"),
+    }
+}
