@@ -8,6 +8,8 @@
 //! `host` and `run` are in the paths alone (Hive's partitions), which readers make columns of. Every file of a table has the
 //! same columns, all of them optional; compressed with Snappy, which every reader knows.
 
+mod values;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,21 +17,23 @@ use std::sync::Arc;
 
 use hdrhistogram::Histogram;
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
+use self::values::{Params, Values, next};
 use super::rows::{Order, Row, Run};
-use super::table::{self, Column, Field, IDENTITY, Kind, MEASUREMENTS, Table};
+use super::table::{self, Column, IDENTITY, Kind, MEASUREMENTS, Table};
 use iotrail_base::error::{Error, Result};
-use iotrail_schema::run_record::value_text;
 
 type Done<T> = std::result::Result<T, ParquetError>;
 
-/// Fields that are kept until they are written together.
+/// Fields that are written together, at most.
 const GROUP_FIELDS: usize = 1 << 19;
+
+/// Fields that wait for it, of all files together: what an export holds does not grow with its run.
+const KEPT_FIELDS: usize = 2 * GROUP_FIELDS;
 
 /// A file that is written, and where below the folder it belongs.
 #[derive(Debug)]
@@ -58,6 +62,7 @@ fn place(table: &Table, host: &str, run: &Run<'_>) -> PathBuf {
 /// Writes every table into `under_way`. `refused` says why a file was not taken.
 pub fn write(run: &Run<'_>, under_way: &Path, refused: &dyn Fn(&Path, ParquetError) -> Error) -> Result<Vec<Part>> {
     let mut hosts: BTreeMap<String, Vec<Writing>> = BTreeMap::new();
+    let mut kept = 0;
     run.rows(Order::Cell, &mut |row| {
         let host = row.measurement.host.hostname.clone();
         let files = match hosts.entry(host) {
@@ -71,9 +76,18 @@ pub fn write(run: &Run<'_>, under_way: &Path, refused: &dyn Fn(&Path, ParquetErr
         let json = serde_json::to_value(row.measurement)
             .map_err(|e| refused(under_way, ParquetError::General(e.to_string())))?;
         let latency = run.latency(row)?;
-        files
-            .iter_mut()
-            .try_for_each(|file| file.take(row, &json, latency.as_ref()).map_err(|e| refused(&file.place, e)))
+        for file in files {
+            kept -= file.kept();
+            file.take(row, &json, latency.as_ref()).map_err(|e| refused(&file.place, e))?;
+            kept += file.kept();
+        }
+        while kept >= KEPT_FIELDS {
+            // Whole groups are for readers: the one that is nearest to being one is written.
+            let Some(fullest) = hosts.values_mut().flatten().max_by_key(|file| file.kept()) else { break };
+            kept -= fullest.kept();
+            fullest.flush().map_err(|e| refused(&fullest.place, e))?;
+        }
+        Ok(())
     })?;
     let mut parts = vec![];
     for file in hosts.into_values().flatten() {
@@ -84,9 +98,14 @@ pub fn write(run: &Run<'_>, under_way: &Path, refused: &dyn Fn(&Path, ParquetErr
     Ok(parts)
 }
 
-/// Rows of a table that are written together.
+/// Fields of one of a table's rows.
+fn row_fields(table: &Table) -> usize {
+    IDENTITY.len() + table.columns.len()
+}
+
+/// Rows of a table that are written together, at most.
 fn group_rows(table: &Table) -> usize {
-    GROUP_FIELDS / (IDENTITY.len() + table.columns.len())
+    GROUP_FIELDS / row_fields(table)
 }
 
 /// One file of one table.
@@ -108,6 +127,9 @@ impl Writing {
         let made = under_way.join(super::file_name(&place.to_string_lossy()));
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
+            // A group is small beside a reader's; an index of its pages would be held until the file's end.
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_offset_index_disabled(true)
             .set_created_by(concat!("iotrail ", env!("CARGO_PKG_VERSION")).into())
             .build();
         let has_params = table.name == MEASUREMENTS.name;
@@ -131,6 +153,11 @@ impl Writing {
             self.pending += 1;
             if self.pending == group_rows(table) { self.flush() } else { Ok(()) }
         })
+    }
+
+    /// Fields that are not written yet.
+    fn kept(&self) -> usize {
+        self.pending * row_fields(self.table)
     }
 
     fn flush(&mut self) -> Done<()> {
@@ -158,110 +185,6 @@ impl Writing {
         self.flush()?;
         self.file.close()?;
         Ok(self.rows)
-    }
-}
-
-type Group<'a> = parquet::file::writer::SerializedRowGroupWriter<'a, File>;
-type Chunk<'a> = parquet::file::writer::SerializedColumnWriter<'a>;
-
-fn next<'a>(group: &'a mut Group<'_>) -> Done<Chunk<'a>> {
-    group.next_column()?.ok_or_else(|| ParquetError::General("the schema has fewer columns".into()))
-}
-
-/// The values of a column that are known, and which of the rows have one.
-enum Values {
-    Integers(Vec<i64>, Vec<i16>),
-    Numbers(Vec<f64>, Vec<i16>),
-    Texts(Vec<ByteArray>, Vec<i16>),
-    Flags(Vec<bool>, Vec<i16>),
-}
-
-impl Values {
-    fn of(kind: Kind) -> Self {
-        match kind {
-            Kind::Integer => Values::Integers(vec![], vec![]),
-            Kind::Number => Values::Numbers(vec![], vec![]),
-            Kind::Text => Values::Texts(vec![], vec![]),
-            Kind::Flag => Values::Flags(vec![], vec![]),
-        }
-    }
-
-    fn take(&mut self, field: &Field) {
-        let known = match (&mut *self, field) {
-            (Values::Integers(values, _), Field::Integer(n)) => push(values, *n),
-            (Values::Numbers(values, _), Field::Number(x)) => push(values, *x),
-            (Values::Texts(values, _), Field::Text(text)) => push(values, ByteArray::from(text.as_bytes().to_vec())),
-            (Values::Flags(values, _), Field::Flag(yes)) => push(values, *yes),
-            _ => false,
-        };
-        let (Values::Integers(_, there)
-        | Values::Numbers(_, there)
-        | Values::Texts(_, there)
-        | Values::Flags(_, there)) = self;
-        there.push(i16::from(known));
-    }
-
-    fn write(&mut self, column: &mut Chunk<'_>) -> Done<()> {
-        match self {
-            Values::Integers(values, there) => {
-                column.typed::<Int64Type>().write_batch(values, Some(there), None)?;
-                (values.clear(), there.clear())
-            }
-            Values::Numbers(values, there) => {
-                column.typed::<DoubleType>().write_batch(values, Some(there), None)?;
-                (values.clear(), there.clear())
-            }
-            Values::Texts(values, there) => {
-                column.typed::<ByteArrayType>().write_batch(values, Some(there), None)?;
-                (values.clear(), there.clear())
-            }
-            Values::Flags(values, there) => {
-                column.typed::<BoolType>().write_batch(values, Some(there), None)?;
-                (values.clear(), there.clear())
-            }
-        };
-        Ok(())
-    }
-}
-
-fn push<T>(values: &mut Vec<T>, value: T) -> bool {
-    values.push(value);
-    true
-}
-
-/// The cells' parameters: a map from name to value in each row.
-#[derive(Default)]
-struct Params {
-    keys: Vec<ByteArray>,
-    values: Vec<ByteArray>,
-    /// 1: an entry; 0: the row has none.
-    there: Vec<i16>,
-    /// 0: the row's first; 1: a further one.
-    further: Vec<i16>,
-}
-
-impl Params {
-    fn take(&mut self, row: &Row<'_>) {
-        if row.params.is_empty() {
-            self.there.push(0);
-            self.further.push(0);
-        }
-        for (i, (name, value)) in row.params.iter().enumerate() {
-            self.keys.push(name.as_bytes().to_vec().into());
-            self.values.push(value_text(value).into_bytes().into());
-            self.there.push(1);
-            self.further.push(i16::from(i > 0));
-        }
-    }
-
-    fn write(&mut self, group: &mut Group<'_>) -> Done<()> {
-        for values in [&self.keys, &self.values] {
-            let mut column = next(group)?;
-            column.typed::<ByteArrayType>().write_batch(values, Some(&self.there), Some(&self.further))?;
-            column.close()?;
-        }
-        *self = Params::default();
-        Ok(())
     }
 }
 
@@ -378,5 +301,23 @@ mod tests {
         let reader = SerializedFileReader::new(File::open(&part.made).unwrap()).unwrap();
         assert_eq!(reader.num_row_groups(), 2);
         assert_eq!(reader.get_row_iter(None).unwrap().count(), at_once + 8);
+    }
+    #[test]
+    fn what_waits_is_bounded_over_all_tables() {
+        let folder = tempfile::tempdir().unwrap();
+        let tenths = |table: &str, n: usize| n * group_rows(table::all().find(|t| t.name == table).unwrap()) / 10;
+        let mut cells = cells();
+        let m = &mut cells[0].measurements[0];
+        // Together more than two groups' fields, and no table has a group's rows.
+        m.ipis = vec![m.ipis[0].clone(); tenths("ipis", 9)];
+        m.interrupts = vec![m.interrupts[0].clone(); tenths("interrupts", 6)];
+        m.mode_switches = vec![m.mode_switches[0].clone(); tenths("mode_switches", 6)];
+        let parts = write(&run_of(cells), folder.path(), &refused).unwrap();
+        let groups = |table: &str| {
+            let part = parts.iter().find(|p| p.table == table).unwrap();
+            SerializedFileReader::new(File::open(&part.made).unwrap()).unwrap().num_row_groups()
+        };
+        // The fullest was written, and what came after it is a group of its own.
+        assert_eq!([groups("ipis"), groups("interrupts"), groups("mode_switches")], [2, 1, 1]);
     }
 }
