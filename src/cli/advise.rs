@@ -16,7 +16,7 @@ use toml::{Table, Value};
 
 use crate::cli::on_the_command_line;
 use crate::cli::program::ProgramOptions;
-use crate::cli::run::{measured, outline};
+use crate::cli::run::{measured, outline, printed};
 use crate::experiment::advise::candidates::{NOW, Placement, of_program};
 use crate::experiment::advise::objective;
 use crate::experiment::advise::subject::{SEARCH, Subject};
@@ -192,8 +192,8 @@ fn carried_out(args: &SearchArgs, subject: &Subject) -> Result<u8> {
     let record = confirmation.as_ref().unwrap_or(&searched);
     let head = Head::of_run(record, false);
     if args.json {
-        let confirmation = confirmation.as_ref().map(measured::as_value).transpose()?;
-        terminal::print_json(&Advised { head: &head, search: measured::as_value(&searched)?, confirmation })?;
+        let confirmation = confirmation.as_ref().map(printed::as_value).transpose()?;
+        terminal::print_json(&Advised { head: &head, search: printed::as_value(&searched)?, confirmation })?;
     } else {
         let again = measured::again(record.run, args.store.as_deref());
         terminal::show(&terminal::run(record, &head, View { full: args.full, again: &again }))?;

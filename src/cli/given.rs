@@ -56,10 +56,15 @@ impl Stored {
         if let Some(read) = self.runs.get(&run) {
             return Ok(read.clone());
         }
-        let store = self.store(&format!("no run {run}"))?;
-        let record = store.load(run)?.ok_or_else(|| unknown_run(run, store.path()))?;
+        let record = self.run_once(run)?;
         self.runs.insert(run, record.clone());
         Ok(record)
+    }
+
+    /// The same for whoever asks for it once: nothing of it is kept.
+    pub fn run_once(&mut self, run: i64) -> Result<RunRecord> {
+        let store = self.store(&format!("no run {run}"))?;
+        store.load(run)?.ok_or_else(|| unknown_run(run, store.path()))
     }
 
     /// A run without its measurements, and the store that has them.

@@ -10,10 +10,12 @@ use super::fleet;
 use super::given::{Document, Stored, unknown_run};
 use super::page_file;
 use super::run::measured::{Shown, again, compared, show};
+use super::run::printed;
 use crate::experiment::builtin;
 use iotrail_answer::command;
 use iotrail_answer::compare::metrics;
 use iotrail_base::error::Result;
+use iotrail_base::plain;
 use iotrail_report::html::{self, Against, Source};
 use iotrail_report::terminal::{self, View};
 use iotrail_schema::comparison::EQUIVALENT_WITHIN;
@@ -84,7 +86,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
         })?;
     }
     let Some(output) = output else {
-        return screen(&runs[0], args);
+        return screen(runs.swap_remove(0), stored.opened(), args);
     };
     let against = match (&args.against, &runs[..]) {
         (Some(b), [first, second]) => {
@@ -100,21 +102,27 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn screen(Named { record, is_stored, .. }: &Named, args: &ReportArgs) -> Result<u8> {
+fn screen(Named { record, is_stored, .. }: Named, store: Option<&Store>, args: &ReportArgs) -> Result<u8> {
     let again = match is_stored {
         true => again(record.run, args.store.as_deref()),
         false => format!("iotrail report {}", args.run),
     };
-    on_screen(record, args.json, View { full: args.full, again: &again })?;
+    on_screen(record, store.filter(|_| is_stored), args.json, View { full: args.full, again: &again })?;
     Ok(0)
 }
 
-fn on_screen(record: &RunRecord, json: bool, view: View<'_>) -> Result<()> {
+/// `store`: where the run is.
+fn on_screen(record: RunRecord, store: Option<&Store>, json: bool, view: View<'_>) -> Result<()> {
     match record.as_single() {
         Some(m) if json => terminal::print_measurement(m),
         Some(m) if m.net.is_some() => terminal::show(&terminal::net(m, view.full)),
         Some(m) => terminal::show(&terminal::bench(m, view.full)),
-        None => show(record, json, view).map(drop),
+        None => match store.filter(|_| json) {
+            Some(store) => {
+                printed::pieces(record, store, &mut |piece| terminal::print(&plain::json_shown(piece.into())))
+            }
+            None => show(&record, json, view).map(drop),
+        },
     }
 }
 
@@ -122,12 +130,12 @@ fn on_screen(record: &RunRecord, json: bool, view: View<'_>) -> Result<()> {
 pub(super) fn stored(store: &Store, run: i64, how: Shown<'_>) -> Result<()> {
     let mut record = store.load(run)?.ok_or_else(|| unknown_run(run, store.path()))?;
     record.comparisons = compared(&record, store)?;
-    on_screen(&record, how.json, View { full: how.full, again: &again(run, how.store) })
+    on_screen(record, Some(store), how.json, View { full: how.full, again: &again(run, how.store) })
 }
 
 fn read(text: &str, stored: &mut Stored) -> Result<Named> {
     if let Some(number) = stored.number(text)? {
-        return Ok(Named { name: format!("run {number}"), record: stored.run(number)?, is_stored: true });
+        return Ok(Named { name: format!("run {number}"), record: stored.run_once(number)?, is_stored: true });
     }
     let path = Path::new(text);
     let record = match Document::read(path)? {

@@ -7,6 +7,7 @@
 mod across;
 pub(super) mod measured;
 pub(super) mod outline;
+pub(super) mod printed;
 pub(super) mod progress;
 
 use std::path::{Path, PathBuf};

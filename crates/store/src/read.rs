@@ -169,6 +169,19 @@ impl Store {
         Ok(())
     }
 
+    /// The measurements of one of its cells, in the order of the repeats; each is read when its turn comes.
+    pub fn each_of(&self, run: i64, cell: u32, take: &mut dyn FnMut(Measurement) -> Result<()>) -> Result<()> {
+        let fail = |e| self.fail(e);
+        let sql = "SELECT json FROM measurements WHERE run = ?1 AND cell = ?2 ORDER BY repeat";
+        let mut query = self.db.prepare_cached(sql).map_err(fail)?;
+        let mut rows = query.query(params![run, cell]).map_err(fail)?;
+        while let Some(row) = rows.next().map_err(fail)? {
+            let text: String = row.get(0).map_err(fail)?;
+            take(self.read_json(&text, run)?)?;
+        }
+        Ok(())
+    }
+
     /// How many measurements a run has, and the hosts that made them.
     pub fn measured_by(&self, run: i64) -> Result<(u64, Vec<String>)> {
         let sql =

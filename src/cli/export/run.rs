@@ -7,7 +7,8 @@ use ::parquet::errors::ParquetError;
 use hdrhistogram::Histogram;
 
 use super::ExportArgs;
-use crate::cli::run::measured::to_json;
+use crate::cli::run::measured::compared;
+use crate::cli::run::printed;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{self, Existing, Folder, Output};
 use iotrail_base::plain;
@@ -22,11 +23,13 @@ use iotrail_store::Store;
 /// What is exported, and where from.
 struct Exported<'a> {
     run: Run<'a>,
-    /// As `--json` writes it.
-    json: &'a dyn Fn() -> Result<String>,
+    /// As `--json` writes it, piece by piece.
+    json: &'a dyn Fn(&mut Piece<'_>) -> Result<()>,
     has_histograms: bool,
     called: String,
 }
+
+type Piece<'a> = dyn FnMut(&str) -> Result<()> + 'a;
 
 /// A run's measurements in the store.
 struct InStore<'a> {
@@ -55,11 +58,12 @@ impl Source for InStore<'_> {
 /// `outline`: the run without its measurements, which are in the store.
 pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8> {
     let run = outline.run;
-    let json = || {
-        let record = store
+    let json = |take: &mut Piece<'_>| {
+        let mut record = store
             .load(run)?
             .ok_or_else(|| Error::machine(format!("run {run} is no longer there"), "another program removed it"))?;
-        to_json(record, store)
+        record.comparisons = compared(&record, store)?;
+        printed::pieces(record, store, take)
     };
     let called = format!("run {run}");
     Exported { run: Run::new(outline, InStore { store, run }), json: &json, has_histograms: true, called }.export(args)
@@ -67,10 +71,12 @@ pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8
 
 /// `run`: what the JSON file at `path` holds.
 pub fn of_file(args: &ExportArgs, run: Run<'_>, path: &Path) -> Result<u8> {
-    let json = || {
-        std::fs::read_to_string(path).map_err(|e| {
+    let json = |take: &mut Piece<'_>| {
+        let text = std::fs::read_to_string(path).map_err(|e| {
             Error::input(format!("cannot read {}", path.display()), "name a file that can be read").because(e)
-        })
+        })?;
+        take(text.trim_end())?;
+        take("\n")
     };
     Exported { run, json: &json, has_histograms: false, called: path.display().to_string() }.export(args)
 }
@@ -133,7 +139,7 @@ impl Exported<'_> {
 
         if let Some(mut out) = json {
             let refused = out.refusal();
-            out.write_all((self.json)()?.trim_end().as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(refused)?;
+            (self.json)(&mut |piece| out.write_all(piece.as_bytes()).map_err(&refused))?;
             self.done(out, plural(self.run.count()? as usize, "measurement"))?;
         }
         if let Some(out) = csv {

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use serde::Serialize;
-use serde_json::Value;
-
+use super::printed::Printed;
 use super::progress::Progress;
 use crate::cli::given::named;
 use crate::experiment::builtin;
@@ -18,8 +16,6 @@ use crate::experiment::net::ends::Ends;
 use crate::experiment::plan::{Cell, Plan};
 use crate::experiment::{precheck, program};
 use iotrail_answer::compare;
-use iotrail_answer::conclude::{Conclusion, conclude};
-use iotrail_answer::drift;
 use iotrail_answer::expectation::{Judged, judge};
 use iotrail_answer::head::Head;
 use iotrail_base::error::{Error, Result};
@@ -31,24 +27,9 @@ use iotrail_probe::profile::DEFAULT_HZ;
 use iotrail_probe::sampling::{Clock, Sampling};
 use iotrail_report::terminal::{self, View};
 use iotrail_schema::comparison::Comparison;
-use iotrail_schema::measurement::Warning;
 use iotrail_schema::program_record::{Legal, TriedArm};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::{Store, default_path};
-
-/// The run as `--json` prints it.
-#[derive(Serialize)]
-struct Printed<'a> {
-    #[serde(flatten)]
-    record: &'a RunRecord,
-    /// The first lines of the screen.
-    head: Head,
-    conclusions: Vec<Conclusion>,
-    /// The experiment's expectations, wherever they hold.
-    judged: &'a [Judged],
-    /// Of the repeats beside each other: outliers, drift.
-    warnings: Vec<Warning>,
-}
 
 /// Measures what is to come, reads back all that is stored of the run, and compares.
 pub fn measured(plan: &Plan, started: &Started, store: &mut Store) -> Result<(Outcome, RunRecord)> {
@@ -99,14 +80,14 @@ fn precheck_words(arm: &TriedArm) -> String {
 pub fn show(record: &RunRecord, json: bool, view: View<'_>) -> Result<Vec<Judged>> {
     let judged = judge(record);
     if json {
-        terminal::print_json(&to_print(record, &judged)?)?;
+        terminal::print_json(&Printed::of(record, &judged)?)?;
     } else {
         terminal::show(&terminal::run(record, &head(record), view))?;
     }
     Ok(judged)
 }
 
-fn head(record: &RunRecord) -> Head {
+pub(super) fn head(record: &RunRecord) -> Head {
     Head::of_run(record, builtin::ALL.iter().any(|(name, _)| *name == record.experiment))
 }
 
@@ -163,47 +144,6 @@ pub fn whole_or_rest(plan: &mut Plan, seed: Option<u32>, how: Shown<'_>) -> Resu
 /// What shows a stored run again.
 pub fn again(run: i64, store: Option<&Path>) -> String {
     format!("iotrail report {run}{}", named(store))
-}
-
-/// Of a program's run `arms` are what became of them; of others, their names, and the run is written as it stands.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Json<'a> {
-    Run(Box<Printed<'a>>),
-    Tried(Value),
-}
-
-/// As `run --json` prints it, within something else.
-pub fn as_value(record: &RunRecord) -> Result<Value> {
-    serde_json::to_value(to_print(record, &judge(record))?).map_err(not_json)
-}
-
-fn to_print<'a>(record: &'a RunRecord, judged: &'a [Judged]) -> Result<Json<'a>> {
-    let printed = printed(record, judged);
-    if record.tried.is_empty() {
-        return Ok(Json::Run(Box::new(printed)));
-    }
-    let mut value = serde_json::to_value(&printed).map_err(not_json)?;
-    if let Some(fields) = value.as_object_mut()
-        && let Some(tried) = fields.remove("tried")
-    {
-        fields.insert("arms".into(), tried);
-    }
-    Ok(Json::Tried(value))
-}
-
-fn not_json(cause: serde_json::Error) -> Error {
-    Error::machine("cannot write the run as JSON", "report this with the command").because(cause)
-}
-
-fn printed<'a>(record: &'a RunRecord, judged: &'a [Judged]) -> Printed<'a> {
-    Printed { record, head: head(record), conclusions: conclude(record), judged, warnings: drift::warnings(record) }
-}
-
-/// A run of the store as `run --json` has printed it.
-pub fn to_json(mut record: RunRecord, store: &Store) -> Result<String> {
-    record.comparisons = compared(&record, store)?;
-    serde_json::to_string_pretty(&to_print(&record, &judge(&record))?).map_err(not_json)
 }
 
 /// The arms against the first, from all that is stored of the run.

@@ -1,0 +1,118 @@
+//! A run as JSON: a record as it stands, or a stored run whose measurements are read one by one.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::measured::head;
+use iotrail_answer::conclude::{Conclusion, conclude};
+use iotrail_answer::drift;
+use iotrail_answer::expectation::{Judged, judge};
+use iotrail_answer::head::Head;
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::measurement::{Measurement, Warning};
+use iotrail_schema::run_record::RunRecord;
+use iotrail_store::Store;
+
+/// Of a program's run `arms` are what became of them; of others, their names, and the run is written as it stands.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Printed<'a> {
+    Run(Box<Fields<'a>>),
+    Tried(Value),
+}
+
+/// The run as `--json` prints it.
+#[derive(Serialize)]
+pub struct Fields<'a> {
+    #[serde(flatten)]
+    record: &'a RunRecord,
+    #[serde(flatten)]
+    said: Said<'a>,
+}
+
+/// What is made of the measurements.
+#[derive(Serialize)]
+struct Said<'a> {
+    /// The first lines of the screen.
+    head: Head,
+    conclusions: Vec<Conclusion>,
+    /// The experiment's expectations, wherever they hold.
+    judged: &'a [Judged],
+    /// Of the repeats beside each other: outliers, drift.
+    warnings: Vec<Warning>,
+}
+
+impl<'a> Said<'a> {
+    fn of(record: &RunRecord, judged: &'a [Judged]) -> Self {
+        Self { head: head(record), conclusions: conclude(record), judged, warnings: drift::warnings(record) }
+    }
+}
+
+impl<'a> Printed<'a> {
+    pub fn of(record: &'a RunRecord, judged: &'a [Judged]) -> Result<Self> {
+        Self::with(record, Said::of(record, judged))
+    }
+
+    fn with(record: &'a RunRecord, said: Said<'a>) -> Result<Self> {
+        let fields = Fields { record, said };
+        if record.tried.is_empty() {
+            return Ok(Printed::Run(Box::new(fields)));
+        }
+        let mut value = serde_json::to_value(&fields).map_err(not_json)?;
+        if let Some(fields) = value.as_object_mut()
+            && let Some(tried) = fields.remove("tried")
+        {
+            fields.insert("arms".into(), tried);
+        }
+        Ok(Printed::Tried(value))
+    }
+
+    fn measurement(&self, m: &Measurement) -> serde_json::Result<String> {
+        match self {
+            Printed::Run(_) => serde_json::to_string_pretty(m),
+            // As it stands in the other one's value.
+            Printed::Tried(_) => serde_json::to_string_pretty(&serde_json::to_value(m)?),
+        }
+    }
+}
+
+/// As `--json` prints it, within something else.
+pub fn as_value(record: &RunRecord) -> Result<Value> {
+    serde_json::to_value(Printed::of(record, &judge(record))?).map_err(not_json)
+}
+
+/// A cell's list of measurements, which the others' text is written around.
+const LIST: &str = "\n      \"measurements\": [";
+const LIST_END: &str = "\n      ]";
+/// Before each line of a measurement.
+const INDENT: &str = "\n        ";
+
+/// A run of the store as `--json` prints it, handed out piece by piece. `record` is needed for what is made of its measurements alone:
+/// these are read again, one by one.
+pub fn pieces(mut record: RunRecord, store: &Store, take: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+    let judged = judge(&record);
+    let said = Said::of(&record, &judged);
+    record.cells.iter_mut().for_each(|cell| cell.measurements = Vec::new());
+    let printed = Printed::with(&record, said)?;
+    let around = serde_json::to_string_pretty(&printed).map_err(not_json)?;
+    let empty = format!("{LIST}]");
+    let mut around = around.split(&empty);
+    take(around.next().unwrap_or_default())?;
+    for cell in &record.cells {
+        take(LIST)?;
+        let mut before = "";
+        store.each_of(record.run, cell.cell, &mut |measurement| {
+            let text = printed.measurement(&measurement).map_err(not_json)?;
+            take(&format!("{before}{INDENT}{}", text.replace('\n', INDENT)))?;
+            before = ",";
+            Ok(())
+        })?;
+        take(if before.is_empty() { "]" } else { LIST_END })?;
+        take(around.next().ok_or_else(|| Error::internal("a cell's measurements have no place in the JSON"))?)?;
+    }
+    take("\n")
+}
+
+fn not_json(cause: serde_json::Error) -> Error {
+    Error::machine("cannot write the run as JSON", "report this with the command").because(cause)
+}
