@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use iotrail_base::error::{Error, Result};
+use iotrail_report::lean::Lean;
 use iotrail_schema::fleet_record;
 use iotrail_schema::measurement::{self, Measurement};
 use iotrail_schema::run_record::{self, RunRecord};
@@ -56,15 +57,16 @@ impl Stored {
         if let Some(read) = self.runs.get(&run) {
             return Ok(read.clone());
         }
-        let record = self.run_once(run)?;
+        let store = self.store(&format!("no run {run}"))?;
+        let record = store.load(run)?.ok_or_else(|| unknown_run(run, store.path()))?;
         self.runs.insert(run, record.clone());
         Ok(record)
     }
 
-    /// The same for whoever asks for it once: nothing of it is kept.
-    pub fn run_once(&mut self, run: i64) -> Result<RunRecord> {
+    /// The same as a report of it needs it; nothing of it is kept.
+    pub fn run_lean(&mut self, run: i64) -> Result<RunRecord> {
         let store = self.store(&format!("no run {run}"))?;
-        store.load(run)?.ok_or_else(|| unknown_run(run, store.path()))
+        lean(store, run)?.ok_or_else(|| unknown_run(run, store.path()))
     }
 
     /// A run without its measurements, and the store that has them.
@@ -85,6 +87,12 @@ impl Stored {
             none => Ok(none.insert(open(self.path.as_deref(), lacking)?)),
         }
     }
+}
+
+/// A run as a report of it needs it; `None` if there is no such run.
+pub fn lean(store: &Store, run: i64) -> Result<Option<RunRecord>> {
+    let mut lean = Lean::default();
+    store.load_with(run, &mut |cell, measurement| lean.take(cell, measurement))
 }
 
 /// What a JSON file holds.

@@ -135,7 +135,7 @@ pub(super) fn stored(store: &Store, run: i64, how: Shown<'_>) -> Result<()> {
 
 fn read(text: &str, stored: &mut Stored) -> Result<Named> {
     if let Some(number) = stored.number(text)? {
-        return Ok(Named { name: format!("run {number}"), record: stored.run_once(number)?, is_stored: true });
+        return Ok(Named { name: format!("run {number}"), record: stored.run_lean(number)?, is_stored: true });
     }
     let path = Path::new(text);
     let record = match Document::read(path)? {

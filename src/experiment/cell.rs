@@ -196,7 +196,7 @@ fn once(
         let shares = profile.shares((!spec.cpus.is_empty()).then_some(&pinned));
         measured.measurement.warnings.extend(samples_lost(&shares.how));
         measured.measurement.cpu_shares = Some(shares.shares);
-        measured.measurement.cpu_samples = Some(shares.how);
+        measured.measurement.cpu_samples = Some(shares.how.into());
         measured.samples = shares.samples;
     }
     Ok(measured)
@@ -289,7 +289,7 @@ fn measured(
         schema: SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         started_unix_s: outcome.started_unix_s,
-        load: outcome.record,
+        load: outcome.record.into(),
         elapsed_ns: outcome.elapsed_ns,
         ios: outcome.ios,
         bytes: outcome.bytes,
@@ -300,9 +300,9 @@ fn measured(
         latency_ns: quantile::summary(&outcome.histogram),
         phases: outcome.phases,
         cpu: outcome.cpu,
-        circumstances,
+        circumstances: circumstances.map(Into::into),
         net: None,
-        host,
+        host: host.into(),
         warnings,
         thrown_away: 0,
         ..Measurement::default()

@@ -85,8 +85,8 @@ impl Requests {
     /// Adds what they tell to the measurement.
     pub fn tell(self, m: &mut Measurement, loss: FollowLoss) {
         m.vehicles = self.delays.beside(&m.vehicles);
-        m.stages = self.times.stages(self.how.choice.one_in);
-        m.order = self.passages.order(sees_ends(&m.probe.programs), &|_, _, _| false);
+        m.stages = self.times.stages(self.how.choice.one_in).map(Into::into);
+        m.order = self.passages.order(sees_ends(&m.probe.programs), &|_, _, _| false).map(Into::into);
         let requests = estimate::interval(&[self.requests], self.how.choice.one_in);
         let followed = Followed {
             one_in: self.how.choice.one_in,
@@ -108,7 +108,7 @@ impl Requests {
             shared_user_data: loss.shared,
         };
         m.warnings.extend(doubt::followed_lost(&followed, "--follow"));
-        m.followed = Some(followed);
+        m.followed = Some(followed.into());
     }
 }
 

@@ -102,7 +102,8 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
             runtime_ns: Some(1_000_000_000),
             trace: "auto".into(),
             ..LoadRecord::default()
-        },
+        }
+        .into(),
         elapsed_ns: 1_000_000_000,
         ios: iops(cell, repeat).round() as u64,
         bytes: 1000 * 4096,
@@ -126,21 +127,24 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
             .to_vec(),
         interrupts: vec![interrupt("36", "virtio1-req.0", 1, 1000), interrupt("LOC", "local timer", 0, 250)],
         ipis: vec![Ipi { site: "task_work_add".into(), from_cpu: 1, to_cpu: 0, count: 500 }],
-        stages: Some(StageRecord {
-            completions: 1000,
-            issue_ns: 2_000.0,
-            wait_ns: 90_000.0,
-            delivery_ns: 8_000.0,
-            file_system_ns: None,
-            queued_ns: None,
-            queued_completions: 0,
-            queued_delivery_ns: None,
-            runnable: None,
-            total_ns: 100_000.0,
-            total_ci95: None,
-            delivery_delay_ns: quantile::summary(latency),
-        }),
-        followed: Some(Followed { one_in: 1, completions: 1000, with_stages: 1000, ..Followed::default() }),
+        stages: Some(
+            StageRecord {
+                completions: 1000,
+                issue_ns: 2_000.0,
+                wait_ns: 90_000.0,
+                delivery_ns: 8_000.0,
+                file_system_ns: None,
+                queued_ns: None,
+                queued_completions: 0,
+                queued_delivery_ns: None,
+                runnable: None,
+                total_ns: 100_000.0,
+                total_ci95: None,
+                delivery_delay_ns: quantile::summary(latency),
+            }
+            .into(),
+        ),
+        followed: Some(Followed { one_in: 1, completions: 1000, with_stages: 1000, ..Followed::default() }.into()),
         probe: Probe {
             mode: "aggregate".into(),
             completions_seen: Some(1000),
@@ -163,7 +167,8 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
             clock_source: Some("tsc".into()),
             lockdown: Some("none".into()),
             virtualisation: Some("none".into()),
-        },
+        }
+        .into(),
         ..Measurement::default()
     };
     if let Load::Net(_) = load {
@@ -211,29 +216,37 @@ fn network(m: &mut Measurement, repeat: u32) {
     };
     m.load.file = None;
     m.phases = Phases::default();
-    m.net = Some(NetRecord {
-        address: "198.18.0.1:7000".into(),
-        between: "namespaces".into(),
-        asked: Asked {
-            connections: 4,
-            window: 2,
-            request_bytes: 64,
-            response_bytes: 64,
-            threads: 1,
-            ..Asked::default()
-        },
-        sender: SenderRecord { requests: 1000, responses: 1000, busiest_thread: Some(0.5), ..SenderRecord::default() },
-        sender_host: None,
-        server: Some(ServerRecord {
-            version: "0.1.0".into(),
-            engine: "io_uring".into(),
-            options: serde_json::Map::new(),
-            threads: vec![total.clone()],
-            total,
-            seconds: vec![],
-            memory: None,
-        }),
-    });
+    m.net = Some(
+        NetRecord {
+            address: "198.18.0.1:7000".into(),
+            between: "namespaces".into(),
+            asked: Asked {
+                connections: 4,
+                window: 2,
+                request_bytes: 64,
+                response_bytes: 64,
+                threads: 1,
+                ..Asked::default()
+            },
+            sender: SenderRecord {
+                requests: 1000,
+                responses: 1000,
+                busiest_thread: Some(0.5),
+                ..SenderRecord::default()
+            },
+            sender_host: None,
+            server: Some(ServerRecord {
+                version: "0.1.0".into(),
+                engine: "io_uring".into(),
+                options: serde_json::Map::new(),
+                threads: vec![total.clone()],
+                total,
+                seconds: vec![],
+                memory: None,
+            }),
+        }
+        .into(),
+    );
     let by = OrderBy { block: 0, device: 0, file_system: None, task_work: 0 };
     let delivery = Delivery {
         completions: 1000,
@@ -242,13 +255,16 @@ fn network(m: &mut Measurement, repeat: u32) {
         max_displacement: 3,
         by: DeliveredBy { file_system: None, task_work: u64::from(repeat) * 10, inline: None },
     };
-    m.order = Some(Order {
-        completions: 1000,
-        inversions: 0,
-        overtaken: Some(0),
-        waits: 0,
-        max_displacement: 0,
-        by,
-        delivery: Some(delivery),
-    });
+    m.order = Some(
+        Order {
+            completions: 1000,
+            inversions: 0,
+            overtaken: Some(0),
+            waits: 0,
+            max_displacement: 0,
+            by,
+            delivery: Some(delivery),
+        }
+        .into(),
+    );
 }

@@ -37,7 +37,7 @@ fn reasons(m: &Measurement) -> Vec<String> {
 }
 
 fn around(m: &Measurement) -> &Circumstances {
-    m.circumstances.as_ref().expect("looked at")
+    m.circumstances.as_deref().expect("looked at")
 }
 
 /// Codes of the warnings that make it not comparable.

@@ -49,7 +49,7 @@ fn sampled(options: &str) -> Measurement {
 }
 
 fn how(m: &Measurement) -> &CpuSamples {
-    m.cpu_samples.as_ref().expect("sampled")
+    m.cpu_samples.as_deref().expect("sampled")
 }
 
 fn share(m: &Measurement, place: Place) -> f64 {

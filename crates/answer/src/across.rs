@@ -138,7 +138,7 @@ fn measured<'a>(
         }
         for (measurement, repeat) in cell.measurements.iter().zip(1..) {
             let latency = metric.quantile().and_then(|_| histograms(run, cell.cell, repeat));
-            repeats.push(Repeat::new(measurement, latency.as_ref().map(Counts::of)));
+            repeats.push(Repeat::new(measurement, latency.as_ref().map(|all| Counts::of(all).into())));
         }
     }
     repeats

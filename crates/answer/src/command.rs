@@ -224,7 +224,7 @@ mod tests {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let of = |settings: Vec<String>| {
             let argv = vec!["fio".to_owned(), "a job".into()];
-            let program = Some(ProgramRecord { argv, settings, ..ProgramRecord::default() });
+            let program = Some(ProgramRecord { argv, settings, ..ProgramRecord::default() }.into());
             of_measurement(&Measurement { program, ..Measurement::default() }).unwrap()
         };
         assert_eq!(of(vec![]), "fio 'a job'");

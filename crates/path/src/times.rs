@@ -272,7 +272,7 @@ impl Delays {
     /// The exact counts, with the delays of those that were followed.
     pub fn beside(&self, counts: &[VehicleCount]) -> Vec<VehicleCount> {
         let delay = |c: &VehicleCount| self.0.get(&(c.vehicle, c.detail.clone()))?.delay();
-        counts.iter().map(|c| VehicleCount { delay_ns: delay(c), ..c.clone() }).collect()
+        counts.iter().map(|c| VehicleCount { delay_ns: delay(c).map(Into::into), ..c.clone() }).collect()
     }
 
     /// Whatever their detail.

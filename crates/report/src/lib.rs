@@ -5,5 +5,6 @@
 pub mod check;
 pub mod export;
 pub mod html;
+pub mod lean;
 pub mod terminal;
 pub mod top;

@@ -21,6 +21,7 @@ pub mod run_record;
 pub mod runnable;
 pub mod search_record;
 pub mod setup_flag;
+pub mod shared;
 pub mod stage;
 pub mod timeline;
 pub mod top_record;

@@ -16,6 +16,7 @@ pub use crate::host::{Host, Target, TargetInterrupt};
 pub use crate::latency::{Delay, Latency};
 use crate::net_record::NetRecord;
 use crate::program_record::ProgramRecord;
+use crate::shared::Shared;
 pub use crate::warning::Warning;
 pub use circumstances::{BeforeAfter, Circumstances, DeviceBytes, PageCache, Throughput};
 pub use cpu::{Cpu, CpuSamples, CpuShare, FunctionSamples, Phases};
@@ -36,7 +37,7 @@ pub struct Measurement {
     /// Wall-clock start.
     pub started_unix_s: u64,
     /// The options of `bench`, as resolved.
-    pub load: LoadRecord,
+    pub load: Shared<LoadRecord>,
     /// From the first submission to the last completion seen; the warm-up is not included.
     pub elapsed_ns: u64,
     /// I/Os that completed, failed and short ones included. Of a network load: responses.
@@ -72,13 +73,13 @@ pub struct Measurement {
     /// Interprocessor interrupts that kicked or woke a watched thread, or that one sent.
     pub ipis: Vec<Ipi>,
     /// Order of completions, submitted to posted; null where requests were not followed.
-    pub order: Option<Order>,
+    pub order: Option<Box<Order>>,
     /// The parts of the mean latency of the followed requests; null without `--follow`.
     #[serde(default)]
-    pub stages: Option<StageRecord>,
+    pub stages: Option<Box<StageRecord>>,
     /// How many requests were followed; null without `--follow`.
     #[serde(default)]
-    pub followed: Option<Followed>,
+    pub followed: Option<Box<Followed>>,
     /// Requests handed to io-wq, of all; null without `--follow`.
     #[serde(default)]
     pub punts: Option<Punts>,
@@ -89,19 +90,19 @@ pub struct Measurement {
     pub cpu_shares: Option<Vec<CpuShare>>,
     /// How the CPUs were sampled; null without `--profile`.
     #[serde(default)]
-    pub cpu_samples: Option<CpuSamples>,
+    pub cpu_samples: Option<Shared<CpuSamples>>,
     /// What else happened around the measured span. It is read before and after, with nothing of the load in flight. Null in
     /// measurements of versions that did not look. `docs/comparability.md` says what follows from it.
     #[serde(default)]
-    pub circumstances: Option<Circumstances>,
+    pub circumstances: Option<Shared<Circumstances>>,
     /// Both sides of a network load; null for storage.
     #[serde(default)]
-    pub net: Option<NetRecord>,
+    pub net: Option<Box<NetRecord>>,
     /// A program of the user's as the load; null: a load of ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<ProgramRecord>,
+    pub program: Option<Box<ProgramRecord>>,
     /// The machine. Of a network load: the server's.
-    pub host: Host,
+    pub host: Shared<Host>,
     /// What puts the numbers in doubt.
     pub warnings: Vec<Warning>,
     /// How often it was measured before and thrown away, since other work disturbed it.

@@ -124,7 +124,7 @@ fn measurements_come_one_by_one_in_either_order() {
     };
     assert_eq!(each(Order::Start), [(2, 1, 10), (1, 1, 20), (1, 2, 30), (2, 2, 40)]);
     assert_eq!(each(Order::Cell), [(1, 1, 20), (1, 2, 30), (2, 1, 10), (2, 2, 40)]);
-    assert_eq!(store.measured_by(run).unwrap(), (4, vec![sample::measurement().host.hostname]));
+    assert_eq!(store.measured_by(run).unwrap(), (4, vec![sample::measurement().host.hostname.clone()]));
     assert!(store.outline(run).unwrap().unwrap().cells.iter().all(|c| c.measurements.is_empty()));
     let stop = store.each(run, Order::Cell, &mut |_, _, _| Err(Error::input("enough", "")));
     assert!(stop.is_err());

@@ -76,7 +76,8 @@ pub fn measurement() -> Measurement {
             rate: None,
             verify: false,
             trace: "auto".into(),
-        },
+        }
+        .into(),
         elapsed_ns: 2_000_000_000,
         ios: 500,
         bytes: 500 * 4096,
@@ -105,7 +106,7 @@ pub fn measurement() -> Measurement {
                 vehicle: Vehicle::DeviceIrq,
                 completions: 3,
                 detail: Some("39 virtio2-output.0".into()),
-                delay_ns: Some(Delay { p50: Some(900), max: Some(1200), ..Delay::default() }),
+                delay_ns: Some(Delay { p50: Some(900), max: Some(1200), ..Delay::default() }.into()),
             },
         ],
         per_io: PerIo {
@@ -168,18 +169,21 @@ pub fn measurement() -> Measurement {
                 })
                 .to_vec(),
         ),
-        cpu_samples: Some(CpuSamples {
-            clock: "time".into(),
-            hz: 997,
-            period_ns: Some(1_003_009),
-            taken: 1994,
-            elsewhere: 1993,
-            lost: 1,
-            expected: Some(3988),
-            idle_cpus: vec![0],
-            unplaced: vec![FunctionSamples { function: "a_function".into(), samples: 3 }],
-        }),
-        circumstances: Some(circumstances()),
+        cpu_samples: Some(
+            CpuSamples {
+                clock: "time".into(),
+                hz: 997,
+                period_ns: Some(1_003_009),
+                taken: 1994,
+                elsewhere: 1993,
+                lost: 1,
+                expected: Some(3988),
+                idle_cpus: vec![0],
+                unplaced: vec![FunctionSamples { function: "a_function".into(), samples: 3 }],
+            }
+            .into(),
+        ),
+        circumstances: Some(circumstances().into()),
         net: None,
         program: None,
         host: Host {
@@ -202,7 +206,8 @@ pub fn measurement() -> Measurement {
             clock_source: Some("tsc".into()),
             lockdown: Some("integrity".into()),
             virtualisation: None,
-        },
+        }
+        .into(),
         warnings: vec![Warning::new("virtual-machine", "this is a virtual machine", "compare ratios, not times")],
         thrown_away: 0,
     }
@@ -221,27 +226,30 @@ pub fn echo(m: &mut Measurement, requests: u64, idle_ms: u64, busiest_thread: f6
         idle_ns: Some(idle_ms * 1_000_000),
         counts: Counts { requests, ..Counts::default() },
     };
-    m.net = Some(NetRecord {
-        address: "198.18.0.1:7000".into(),
-        between: "namespaces".into(),
-        asked: Asked { connections: 4, window: 2, ..Asked::default() },
-        sender: SenderRecord {
-            requests,
-            responses: requests,
-            busiest_thread: Some(busiest_thread),
-            ..SenderRecord::default()
-        },
-        sender_host: None,
-        server: Some(ServerRecord {
-            version: "0.1.0".into(),
-            engine: "io_uring".into(),
-            options: serde_json::Map::new(),
-            threads: vec![total.clone()],
-            total,
-            seconds: vec![],
-            memory: None,
-        }),
-    });
+    m.net = Some(
+        NetRecord {
+            address: "198.18.0.1:7000".into(),
+            between: "namespaces".into(),
+            asked: Asked { connections: 4, window: 2, ..Asked::default() },
+            sender: SenderRecord {
+                requests,
+                responses: requests,
+                busiest_thread: Some(busiest_thread),
+                ..SenderRecord::default()
+            },
+            sender_host: None,
+            server: Some(ServerRecord {
+                version: "0.1.0".into(),
+                engine: "io_uring".into(),
+                options: serde_json::Map::new(),
+                threads: vec![total.clone()],
+                total,
+                seconds: vec![],
+                memory: None,
+            }),
+        }
+        .into(),
+    );
 }
 
 /// A thousand followed completions, some of which were posted before ones that were ready earlier.
@@ -254,15 +262,18 @@ pub fn delivered(m: &mut Measurement, inversions: u64, max_displacement: u64) {
         max_displacement,
         by: DeliveredBy { file_system: None, task_work: inversions, inline: None },
     };
-    m.order = Some(Order {
-        completions: 1000,
-        inversions: 0,
-        overtaken: Some(0),
-        waits: 0,
-        max_displacement: 0,
-        by,
-        delivery: Some(delivery),
-    });
+    m.order = Some(
+        Order {
+            completions: 1000,
+            inversions: 0,
+            overtaken: Some(0),
+            waits: 0,
+            max_displacement: 0,
+            by,
+            delivery: Some(delivery),
+        }
+        .into(),
+    );
 }
 
 /// A finished run that says nothing, and has no cells yet.

@@ -24,7 +24,7 @@ pub fn latency(count: u64, p50: u64) -> Latency {
 pub fn carried(vehicle: Vehicle, completions: u64, detail: Option<&str>, delay_p50: Option<u64>) -> VehicleCount {
     let delay_ns =
         delay_p50.map(|p50| Delay { p50: Some(p50), p99: Some(p50 * 4), max: Some(p50 * 20), ..Delay::default() });
-    VehicleCount { vehicle, completions, detail: detail.map(Into::into), delay_ns }
+    VehicleCount { vehicle, completions, detail: detail.map(Into::into), delay_ns: delay_ns.map(Into::into) }
 }
 
 pub fn opcode(name: &str, requests: u64, p50: u64) -> OpcodeRecord {

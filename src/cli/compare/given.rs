@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -75,7 +76,7 @@ struct Measured {
     /// Its run, cell and repeat in the store; `None`: it is of a file, which has no histograms.
     stored: Option<(i64, u32, u32)>,
     /// Read where it is needed.
-    latency: Option<Counts>,
+    latency: Option<Arc<Counts>>,
 }
 
 impl Cell {
@@ -102,7 +103,7 @@ impl Cell {
     fn read_latencies(&mut self, store: &Store) -> Result<()> {
         for m in &mut self.repeats {
             if let Some((run, cell, repeat)) = m.stored {
-                m.latency = store.histogram(run, cell, repeat)?.as_ref().map(Counts::of);
+                m.latency = store.histogram(run, cell, repeat)?.as_ref().map(|all| Counts::of(all).into());
             }
         }
         Ok(())

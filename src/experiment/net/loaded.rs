@@ -126,7 +126,7 @@ pub fn run(
     let mut measurement = joined(spec, address, between, &sent, half)?;
     if let Some(mut around) = around {
         around.throughput = sent.throughput.clone();
-        measurement.circumstances = Some(around);
+        measurement.circumstances = Some(around.into());
     }
     measurement.warnings.extend(warnings);
     measurement.warnings.append(&mut sent.warnings);
@@ -199,7 +199,7 @@ fn lost_half(guest: &Guest) -> Option<Measured> {
         seconds: guest.seconds().to_vec(),
         memory: None,
     };
-    Some(Measured { whole: false, measurement: Measurement { load, ..Measurement::default() }, server })
+    Some(Measured { whole: false, measurement: Measurement { load: load.into(), ..Measurement::default() }, server })
 }
 
 fn between(address: &Address, welcome: Option<&Welcome>) -> &'static str {
@@ -235,9 +235,9 @@ fn joined(
         m.schema = SCHEMA.into();
         m.version = env!("CARGO_PKG_VERSION").into();
         m.probe.mode = "off".into();
-        m.host = here.clone();
+        m.host = here.clone().into();
     }
-    let sender_host = (between == "hosts" && m.host != here).then_some(here);
+    let sender_host = (between == "hosts" && *m.host != here).then_some(here);
     m.started_unix_s = sent.started_unix_s;
     m.load.rw = "echo".into();
     m.load.bs = u64::from(spec.request_bytes);
@@ -260,13 +260,16 @@ fn joined(
     if let Some(circumstances) = &mut m.circumstances {
         circumstances.throughput = sent.throughput.clone();
     }
-    m.net = Some(NetRecord {
-        address: address.to_string(),
-        between: between.into(),
-        asked: sent.asked.clone(),
-        sender: sent.record.clone(),
-        sender_host,
-        server,
-    });
+    m.net = Some(
+        NetRecord {
+            address: address.to_string(),
+            between: between.into(),
+            asked: sent.asked.clone(),
+            sender: sent.record.clone(),
+            sender_host,
+            server,
+        }
+        .into(),
+    );
     Ok(m)
 }

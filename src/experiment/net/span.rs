@@ -175,7 +175,7 @@ impl<'a> Span<'a> {
         warnings.extend(refused_connections(server.total.counts.accept_failures));
         let mut measurement = measured(self.server, &server, probes.trace, sqpoll_ns, others_ns)?;
         measurement.started_unix_s = self.started_unix_s;
-        measurement.circumstances = Some(circumstances);
+        measurement.circumstances = Some(circumstances.into());
         let is_ring = self.server.spec().options.engine == ServerEngine::IoUring;
         let loss = observed.as_ref().map(|o| o.follow_loss);
         let counted = Counted {
@@ -272,7 +272,8 @@ fn measured(
             cpus: spec.cpus.iter().copied().cycle().take(spec.threads).collect(),
             trace: trace.to_string(),
             ..LoadRecord::default()
-        },
+        }
+        .into(),
         elapsed_ns: record.total.wall_ns,
         ios: counts.requests,
         bytes: counts.bytes_in + counts.bytes_out,
@@ -284,7 +285,7 @@ fn measured(
             sqpoll_wakeups: None,
             helpers_ns: others_ns.zip(known_ns()).map(|(all, known)| all.saturating_sub(known)),
         },
-        host: iotrail_host::facts(None)?,
+        host: iotrail_host::facts(None)?.into(),
         warnings,
         thrown_away: 0,
         ..Measurement::default()

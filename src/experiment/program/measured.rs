@@ -62,14 +62,14 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
         schema: SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         started_unix_s,
-        load: load_record(options, &r),
+        load: load_record(options, &r).into(),
         elapsed_ns: r.wall_ns,
         cpu: Cpu { user_ns, system_ns, ..Cpu::default() },
         phases: Phases::default(),
         probe: Probe { mode: "off".into(), ..Probe::default() },
-        circumstances: Some(around),
-        program: Some(program),
-        host: iotrail_host::facts(None)?,
+        circumstances: Some(around.into()),
+        program: Some(program.into()),
+        host: iotrail_host::facts(None)?.into(),
         ..Measurement::default()
     };
     if let Some(trace) = r.trace.take() {
@@ -128,9 +128,9 @@ fn seen(m: &mut Measurement, trace: TraceRecord) {
     m.task_work_batches = t.task_work_batches;
     m.interrupts = t.interrupts;
     m.ipis = t.ipis;
-    m.order = t.order;
-    m.stages = t.stages;
-    m.followed = Some(t.followed);
+    m.order = t.order.map(Into::into);
+    m.stages = t.stages.map(Into::into);
+    m.followed = Some(t.followed.into());
     m.probe = t.probe;
     m.warnings.extend(t.warnings);
 }

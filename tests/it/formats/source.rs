@@ -221,7 +221,7 @@ fn json(ty: &Type) -> String {
                 "BTreeMap" => format!("object of {}", inner.last().cloned().unwrap_or_default()),
                 "Option" => format!("{} or null", first()),
                 "Vec" => format!("list of {}", first()),
-                "Box" => first(),
+                "Box" | "Shared" => first(),
                 name => format!("@{name}"),
             }
         }

@@ -53,7 +53,7 @@ fn every_completion(options: &str) -> Result<(), Failed> {
         assert!(by_poll == polled || v.vehicle == Vehicle::Inline || options.contains("sqpoll"), "{:?}", m.vehicles);
     }
     // The kernel's disk is below it.
-    let target = m.host.target.expect("a target");
+    let target = m.host.target.clone().expect("a target");
     assert_eq!((target.device.as_deref(), target.driver.as_deref()), (Some(drive.disk.as_str()), Some("nvme")));
     assert!(!target.interrupts.is_empty(), "its queues' interrupts are known");
     Ok(())

@@ -14,7 +14,7 @@ fn with(change: impl FnOnce(&mut Measurement, &mut Circumstances)) -> Measuremen
     c.span_ns = 2_000_000_000;
     c.device = Some(DeviceBytes { read_bytes: 400 << 20, written_bytes: 0, asked_bytes: 400 << 20 });
     change(&mut m, &mut c);
-    m.circumstances = Some(c);
+    m.circumstances = Some(c.into());
     m
 }
 

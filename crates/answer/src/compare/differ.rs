@@ -153,7 +153,7 @@ mod tests {
             let options = serde_json::json!({ "trigger": trigger, "napi_ns": null });
             let options = options.as_object().unwrap().clone();
             net.server = Some(ServerRecord { options, ..ServerRecord::default() });
-            Measurement { net: Some(net), ..sample::measurement() }
+            Measurement { net: Some(net.into()), ..sample::measurement() }
         };
         assert_eq!(
             said(&[&of(1, "level")], &[&of(2, "edge")]),

@@ -46,7 +46,10 @@ mod tests {
             .collect();
         let side = |n: usize, latency: Option<Counts>| Side {
             name: "x".into(),
-            repeats: all[..n].iter().map(|measurement| Repeat::new(measurement, latency.clone())).collect(),
+            repeats: all[..n]
+                .iter()
+                .map(|measurement| Repeat::new(measurement, latency.clone().map(Into::into)))
+                .collect(),
         };
         let five = level(Metric::Iops, &side(5, None)).unwrap();
         assert!((five.value - 105.0).abs() < 1e-9, "{five:?}");

@@ -1,5 +1,7 @@
 //! The sides of a comparison.
 
+use std::sync::Arc;
+
 use hdrhistogram::Histogram;
 
 use super::metric::Metric;
@@ -21,13 +23,14 @@ pub struct Side<'a> {
 #[derive(Clone)]
 pub struct Repeat<'a> {
     pub measurement: &'a Measurement,
-    pub latency: Option<Counts>,
+    /// Sides are made of each other's repeats, and this is most of one.
+    pub latency: Option<Arc<Counts>>,
     /// Which of the side's runs it is of; `None`: the only one of its run.
     pub run: Option<usize>,
 }
 
 impl<'a> Repeat<'a> {
-    pub fn new(measurement: &'a Measurement, latency: Option<Counts>) -> Self {
+    pub fn new(measurement: &'a Measurement, latency: Option<Arc<Counts>>) -> Self {
         Self { measurement, latency, run: None }
     }
 }
@@ -38,7 +41,7 @@ impl<'a> Side<'a> {
         let needed = metrics.iter().any(|m| m.quantile().is_some());
         let repeat = |(measurement, number): (&'a Measurement, u32)| {
             let latency = if needed { histograms(cell.cell, number).as_ref().map(Counts::of) } else { None };
-            Repeat::new(measurement, latency)
+            Repeat::new(measurement, latency.map(Arc::new))
         };
         Self { name: name.into(), repeats: cell.measurements.iter().zip(1..).map(repeat).collect() }
     }
@@ -52,7 +55,7 @@ impl<'a> Side<'a> {
     }
 
     pub(super) fn latencies(&self) -> Option<Vec<&Counts>> {
-        self.repeats.iter().map(|r| r.latency.as_ref()).collect()
+        self.repeats.iter().map(|r| r.latency.as_deref()).collect()
     }
 
     /// Places of the repeats, by the run that they are of.

@@ -22,7 +22,7 @@ fn with_latencies<'a>(name: &str, measurements: &'a [Measurement], ns: u64) -> S
     for (i, repeat) in s.repeats.iter_mut().enumerate() {
         let mut h = iotrail_stats::histogram::new();
         h.record_n(ns + i as u64 * ns / 500, 1_000).unwrap();
-        repeat.latency = Some(Counts::of(&h));
+        repeat.latency = Some(Counts::of(&h).into());
     }
     s
 }

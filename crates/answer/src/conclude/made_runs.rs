@@ -43,26 +43,29 @@ pub(super) fn said(run: &RunRecord) -> Vec<String> {
 
 fn vehicle(vehicle: Vehicle, detail: Option<&str>, completions: u64, p50: u64, over_1ms: u64) -> VehicleCount {
     let delay = Delay { p50: Some(p50), count: Some(completions), over_1ms: Some(over_1ms), ..Delay::default() };
-    VehicleCount { vehicle, completions, detail: detail.map(Into::into), delay_ns: Some(delay) }
+    VehicleCount { vehicle, completions, detail: detail.map(Into::into), delay_ns: Some(delay.into()) }
 }
 
 fn stages(m: &mut Measurement, p50: u64, p99: u64) {
     let mut delay = m.latency_ns.clone();
     (delay.p50, delay.p90, delay.p99) = (Some(p50), None, Some(p99));
-    m.stages = Some(StageRecord {
-        completions: 1000,
-        issue_ns: 1.0,
-        wait_ns: 1.0,
-        delivery_ns: 1.0,
-        file_system_ns: None,
-        queued_ns: None,
-        queued_completions: 0,
-        queued_delivery_ns: None,
-        runnable: None,
-        total_ns: 3.0,
-        total_ci95: None,
-        delivery_delay_ns: delay,
-    });
+    m.stages = Some(
+        StageRecord {
+            completions: 1000,
+            issue_ns: 1.0,
+            wait_ns: 1.0,
+            delivery_ns: 1.0,
+            file_system_ns: None,
+            queued_ns: None,
+            queued_completions: 0,
+            queued_delivery_ns: None,
+            runnable: None,
+            total_ns: 3.0,
+            total_ci95: None,
+            delivery_delay_ns: delay,
+        }
+        .into(),
+    );
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn a_network_servers_completions_are_its_own() {
     let mut m = sample::measurement();
     let mut server = ServerRecord::default();
     server.total.counts.completions = 1000;
-    m.net = Some(NetRecord { server: Some(server), ..NetRecord::default() });
+    m.net = Some(NetRecord { server: Some(server), ..NetRecord::default() }.into());
     (m.probe.completions_seen, m.probe.untracked) = (Some(990), Some(10));
     assert_eq!(text(&m, "untracked"), "10 of 1000 completions left no trace that the probes can follow");
     m.probe.completions_seen = Some(1001);

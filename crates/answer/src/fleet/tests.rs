@@ -81,8 +81,9 @@ fn one_that_turns_around_is_named_with_what_it_alone_has() {
     ratios[6][0] = 0.7;
     let a = answered(&ratios, |i, m| {
         if i == 6 {
+            let cpus = m.host.cpus as usize;
             let target = m.host.target.as_mut().unwrap();
-            target.interrupts = vec![target.interrupts[0].clone(); m.host.cpus as usize];
+            target.interrupts = vec![target.interrupts[0].clone(); cpus];
         }
     });
     let e = &a.effects[0];

@@ -49,7 +49,7 @@ pub fn of_measurement(m: &Measurement) -> Verdict {
     let sender = m.warnings.iter().find(|w| w.code == "sender_bound").filter(|_| found.is_empty() && m.ios > 0);
     let nothing = match m.net.as_ref().map(|net| net.server.is_none()) {
         Some(true) => "the server was not measured".into(),
-        _ => nothing_to_fix(m.stages.as_ref(), sampled, device),
+        _ => nothing_to_fix(m.stages.as_deref(), sampled, device),
     };
     match sender {
         Some(w) => Verdict { answer: format!("{rate}; {}", w.text), advice: some(&w.remedy), others: Vec::new() },

@@ -24,7 +24,7 @@ fn brief(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
     b.subject("target", &target(m));
     b.field("throughput", &throughput(m));
     b.field("latency", &verdict::latency(&m.latency_ns, false));
-    verdict::time(b, m.stages.as_ref(), measured::is_sample(m));
+    verdict::time(b, m.stages.as_deref(), measured::is_sample(m));
     b.field("delivered by", &verdict::delivered(&m.vehicles)).gives_way(Turn::DeliveredBy);
     b.field("per I/O", &verdict::per_io(&m.per_io)).gives_way(Turn::PerIo);
     b.field("CPU", &cpu(m)).gives_way(Turn::Cpu);
@@ -42,12 +42,12 @@ fn in_full(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
     o.field("throughput", &throughput(m));
     o.field("latency", &measured::latency(&m.latency_ns, false));
     o.field("phases", &phases(m));
-    o.field("stages", &measured::stages(m.stages.as_ref(), measured::is_sample(m)));
+    o.field("stages", &measured::stages(m.stages.as_deref(), measured::is_sample(m)));
     o.field("CPU", &cpu(m));
     o.blank();
     measured::vehicles(o, &m.vehicles, usize::MAX);
     measured::counts(o, "per I/O", m);
-    measured::where_the_cpu_went(o, m.cpu_shares.as_deref(), m.cpu_samples.as_ref());
+    measured::where_the_cpu_went(o, m.cpu_shares.as_deref(), m.cpu_samples.as_deref());
     o.field("host", &measured::host(&m.host));
     measured::remarks(o, &findings(m), &m.warnings);
     out

@@ -69,7 +69,7 @@ pub fn vehicles(out: &mut Screen, vehicles: &[VehicleCount], most: usize) {
     // One row that stands for one only would say less in the same space.
     let shown = if sorted.len().saturating_sub(1) > most { most } else { sorted.len() };
     let one = |v: &&VehicleCount| {
-        row(v.vehicle.to_string(), v.detail.clone().unwrap_or_default(), v.completions, v.delay_ns.as_ref())
+        row(v.vehicle.to_string(), v.detail.clone().unwrap_or_default(), v.completions, v.delay_ns.as_deref())
     };
     let mut rows: Vec<Vec<String>> = sorted[..shown].iter().map(one).collect();
     if let rest @ [_, ..] = &sorted[shown..] {
@@ -95,7 +95,7 @@ pub const FEW: u64 = 10;
 
 /// Stages are of some requests that stand for others.
 pub fn is_sample(m: &Measurement) -> bool {
-    m.followed.as_ref().is_some_and(Followed::is_sample)
+    m.followed.as_deref().is_some_and(Followed::is_sample)
 }
 
 /// Nothing where it is no wider than its middle.
@@ -317,7 +317,7 @@ pub fn counts(out: &mut Screen, each: &str, m: &Measurement) {
     out.field("task work", &task_work(&m.task_work_batches));
     out.field("interrupts", &interrupts(&m.interrupts));
     out.field("IPIs", &ipis(&m.ipis));
-    out.field("order", &order(m.order.as_ref()));
+    out.field("order", &order(m.order.as_deref()));
     out.field("probes", &probes(&m.probe));
 }
 

@@ -259,7 +259,7 @@ pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
         o.field("server CPU", &server_cpu(m, server));
         o.field("answered", &answered(&server.total));
         o.field("connections", &connections(&server.total, server.memory.as_ref()));
-        o.field("stages", &measured::stages(m.stages.as_ref(), measured::is_sample(m)));
+        o.field("stages", &measured::stages(m.stages.as_deref(), measured::is_sample(m)));
         o.blank();
         match server.engine.as_str() {
             "epoll" => o.field("delivered by", &["nothing: epoll says what is ready, and completes nothing".into()]),

@@ -5,6 +5,7 @@ mod of_files;
 mod of_fleets;
 mod of_heads;
 mod of_kernels;
+mod of_lean;
 mod of_net_runs;
 mod of_programs;
 

@@ -55,7 +55,7 @@ pub struct CpuShare {
 }
 
 /// How the CPUs were sampled. Paced by time, `expected` = `taken` + `elsewhere` + `lost`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuSamples {
     /// `time` or `cycles`.
     pub clock: String,

@@ -16,7 +16,7 @@ pub struct VehicleCount {
     pub detail: Option<String>,
     /// Delivery delay of its followed completions; left out where none was followed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub delay_ns: Option<Delay>,
+    pub delay_ns: Option<Box<Delay>>,
 }
 
 /// Requests handed to io-wq workers.

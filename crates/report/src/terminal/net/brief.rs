@@ -20,7 +20,7 @@ pub fn screen(m: &Measurement, net: &NetRecord, answer: &Verdict, style: Style) 
     b.subject("server", &at_shortly(m, net));
     b.field("throughput", &throughput(m));
     b.field("latency", &verdict::latency(&m.latency_ns, false));
-    verdict::time(b, m.stages.as_ref(), measured::is_sample(m));
+    verdict::time(b, m.stages.as_deref(), measured::is_sample(m));
     b.field("CPU", &both_cpus(m, net)).gives_way(Turn::Cpu);
     if net.server.is_some() {
         b.field("delivered by", &verdict::delivered(&m.vehicles)).gives_way(Turn::DeliveredBy);

@@ -52,7 +52,8 @@ fn measurement() -> Measurement {
         load: LoadRecord {
             ring: Ring { requested: vec!["defer_taskrun".into()], granted: vec!["defer_taskrun".into()] },
             ..LoadRecord::default()
-        },
+        }
+        .into(),
         elapsed_ns: 2 * SECOND,
         ios: 2_000_000,
         iops: 1e6,
@@ -77,29 +78,32 @@ fn measurement() -> Measurement {
             lost: Some(0),
             ..Probe::default()
         },
-        net: Some(NetRecord {
-            address: "10.0.0.2:7000".into(),
-            between: "namespaces".into(),
-            asked: Asked {
-                connections: 4,
-                window: 2,
-                request_bytes: 64,
-                response_bytes: 64,
-                threads: 1,
-                cpus: Some(vec![1]),
-                burst: 2,
-                check: "full".into(),
-                ..Asked::default()
-            },
-            sender: SenderRecord {
-                user_ns: SECOND / 2,
-                system_ns: SECOND,
-                busiest_thread: Some(0.75),
-                ..SenderRecord::default()
-            },
-            sender_host: None,
-            server: Some(server),
-        }),
+        net: Some(
+            NetRecord {
+                address: "10.0.0.2:7000".into(),
+                between: "namespaces".into(),
+                asked: Asked {
+                    connections: 4,
+                    window: 2,
+                    request_bytes: 64,
+                    response_bytes: 64,
+                    threads: 1,
+                    cpus: Some(vec![1]),
+                    burst: 2,
+                    check: "full".into(),
+                    ..Asked::default()
+                },
+                sender: SenderRecord {
+                    user_ns: SECOND / 2,
+                    system_ns: SECOND,
+                    busiest_thread: Some(0.75),
+                    ..SenderRecord::default()
+                },
+                sender_host: None,
+                server: Some(server),
+            }
+            .into(),
+        ),
         host: sample::measurement().host,
         warnings: vec![Warning::new("x", "this is so", "change it")],
         ..Measurement::default()
@@ -217,7 +221,7 @@ fn a_servers_life_ends_with_a_table() {
         spans: 2,
         broken_spans: 1,
         refused: 1,
-        host: sample::measurement().host,
+        host: (*sample::measurement().host).clone(),
         ..ServedRecord::default()
     };
     has(

@@ -14,7 +14,7 @@ use iotrail_schema::comparison::Comparison;
 use iotrail_schema::recorded::{End, Ending, Entry, Header};
 use iotrail_testing::hostile::HOSTILE;
 
-const TABLES: [Table; 12] = [
+pub(super) const TABLES: [Table; 12] = [
     Table::Delivery,
     Table::Cost,
     Table::Placement,

@@ -48,7 +48,7 @@ fn run_of(arms: &[(TriedArm, Option<f64>)]) -> RunRecord {
             (m.net, m.elapsed_ns) = (None, 2_000_000_000 + 1_000_000 * (i as u64 % 3));
             let value = tps.unwrap_or(0.0) * (1.0 + 0.002 * (i % 3) as f64);
             let figures = vec![OwnFigure { name: "tps".into(), value, less_is_better: false }];
-            m.program = Some(ProgramRecord { figures, ..ProgramRecord::default() });
+            m.program = Some(ProgramRecord { figures, ..ProgramRecord::default() }.into());
             m
         };
         run.cells.push(CellRecord {

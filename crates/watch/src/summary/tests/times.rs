@@ -60,7 +60,8 @@ fn delays_stand_beside_their_vehicle_and_detail() {
     };
     let ring = counted(0, vec![opcode("read", 78, 78)], counts());
     let r = record(64, [by(1, "ready"), late, by(9, "slept")], observed(vec![ring], counts()), &[]);
-    let delay = |count, max| Some(Delay { max: Some(max), count: Some(count), over_1ms: Some(0), ..Delay::default() });
+    let delay =
+        |count, max| Some(Delay { max: Some(max), count: Some(count), over_1ms: Some(0), ..Delay::default() }.into());
     for vehicles in [&r.total.vehicles, &r.rings[0].vehicles] {
         let delays: Vec<_> = vehicles.iter().map(|v| (v.completions, v.delay_ns.clone())).collect();
         assert_eq!(delays, [(70, delay(2, 540)), (5, delay(1, 40)), (3, None)]);
@@ -94,7 +95,7 @@ fn what_follows_a_first_completion_is_no_latency() {
     assert_eq!(r.total.followed.completions, 7);
     // But each was delivered, after its own delay.
     let delay = Delay { max: Some(7), count: Some(7), over_1ms: Some(0), ..Delay::default() };
-    assert_eq!(r.rings[0].vehicles[0].delay_ns, Some(delay));
+    assert_eq!(r.rings[0].vehicles[0].delay_ns, Some(delay.into()));
     // Three requests of calls of four, each of which stands for eight.
     let batches: Vec<_> = r.total.enter_batches.iter().map(|b| (b.at_least, b.requests, b.calls)).collect();
     assert_eq!(batches, [(4, 3, 6.0)]);
