@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::compare::of_sides;
 use super::fleet;
-use super::given::{Document, Stored, unknown_run};
+use super::given::{Document, Stored, lean, unknown_run};
 use super::page_file;
 use super::run::measured::{Shown, again, compared, show};
 use super::run::printed;
@@ -128,7 +128,7 @@ fn on_screen(record: RunRecord, store: Option<&Store>, json: bool, view: View<'_
 
 /// A run of the store, as its number shows it.
 pub(super) fn stored(store: &Store, run: i64, how: Shown<'_>) -> Result<()> {
-    let mut record = store.load(run)?.ok_or_else(|| unknown_run(run, store.path()))?;
+    let mut record = lean(store, run)?.ok_or_else(|| unknown_run(run, store.path()))?;
     record.comparisons = compared(&record, store)?;
     on_screen(record, Some(store), how.json, View { full: how.full, again: &again(run, how.store) })
 }

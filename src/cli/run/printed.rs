@@ -27,12 +27,12 @@ pub struct Fields<'a> {
     #[serde(flatten)]
     record: &'a RunRecord,
     #[serde(flatten)]
-    said: Said<'a>,
+    said: Concluded<'a>,
 }
 
 /// What is made of the measurements.
 #[derive(Serialize)]
-struct Said<'a> {
+struct Concluded<'a> {
     /// The first lines of the screen.
     head: Head,
     conclusions: Vec<Conclusion>,
@@ -42,7 +42,7 @@ struct Said<'a> {
     warnings: Vec<Warning>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> Concluded<'a> {
     fn of(record: &RunRecord, judged: &'a [Judged]) -> Self {
         Self { head: head(record), conclusions: conclude(record), judged, warnings: drift::warnings(record) }
     }
@@ -50,10 +50,10 @@ impl<'a> Said<'a> {
 
 impl<'a> Printed<'a> {
     pub fn of(record: &'a RunRecord, judged: &'a [Judged]) -> Result<Self> {
-        Self::with(record, Said::of(record, judged))
+        Self::with(record, Concluded::of(record, judged))
     }
 
-    fn with(record: &'a RunRecord, said: Said<'a>) -> Result<Self> {
+    fn with(record: &'a RunRecord, said: Concluded<'a>) -> Result<Self> {
         let fields = Fields { record, said };
         if record.tried.is_empty() {
             return Ok(Printed::Run(Box::new(fields)));
@@ -91,7 +91,7 @@ const INDENT: &str = "\n        ";
 /// these are read again, one by one.
 pub fn pieces(mut record: RunRecord, store: &Store, take: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
     let judged = judge(&record);
-    let said = Said::of(&record, &judged);
+    let said = Concluded::of(&record, &judged);
     record.cells.iter_mut().for_each(|cell| cell.measurements = Vec::new());
     let printed = Printed::with(&record, said)?;
     let around = serde_json::to_string_pretty(&printed).map_err(not_json)?;
