@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use super::printed::Printed;
+use super::printed::{Printed, head};
 use super::progress::Progress;
 use crate::cli::given::named;
-use crate::experiment::builtin;
 use crate::experiment::cell::{self, Watching};
 use crate::experiment::execute::{Execution, Outcome, Started, Step, execute, resume, start};
 use crate::experiment::load::{Kind, Load};
@@ -17,7 +16,6 @@ use crate::experiment::plan::{Cell, Plan};
 use crate::experiment::{precheck, program};
 use iotrail_answer::compare;
 use iotrail_answer::expectation::{Judged, judge};
-use iotrail_answer::head::Head;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_base::words::plural;
@@ -85,10 +83,6 @@ pub fn show(record: &RunRecord, json: bool, view: View<'_>) -> Result<Vec<Judged
         terminal::show(&terminal::run(record, &head(record), view))?;
     }
     Ok(judged)
-}
-
-pub(super) fn head(record: &RunRecord) -> Head {
-    Head::of_run(record, builtin::ALL.iter().any(|(name, _)| *name == record.experiment))
 }
 
 /// Where a run is kept, and how it is shown.

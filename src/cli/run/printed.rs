@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::measured::head;
+use crate::experiment::builtin;
 use iotrail_answer::conclude::{Conclusion, conclude};
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{Judged, judge};
@@ -28,6 +28,11 @@ pub struct Fields<'a> {
     record: &'a RunRecord,
     #[serde(flatten)]
     said: Concluded<'a>,
+}
+
+/// The first lines of a run.
+pub(super) fn head(record: &RunRecord) -> Head {
+    Head::of_run(record, builtin::ALL.iter().any(|(name, _)| *name == record.experiment))
 }
 
 /// What is made of the measurements.
