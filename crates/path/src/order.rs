@@ -162,7 +162,8 @@ fn of_ring(ring: &[&Passage], others: &[&Passage], ends_seen: bool) -> Order {
     let in_file_system = |p: &Passage| Some((p.ready?.get(), p.deliverable()?));
     let in_task_work = |p: &Passage| Some((p.deliverable()?, p.posted));
     let delivered = lost(&|p| Some((p.ready?.get(), p.posted)));
-    let mut with_inline: Vec<_> = ring.iter().filter_map(|p| Some((in_task_work(p)?, p.inline))).collect();
+    let mut posted: Vec<_> = ring.iter().filter_map(|p| Some((in_task_work(p)?, p.inline))).collect();
+    let inline: Vec<bool> = overtakers(&mut posted).collect();
     Order {
         completions: whole.completions,
         inversions: whole.inversions,
@@ -182,8 +183,8 @@ fn of_ring(ring: &[&Passage], others: &[&Passage], ends_seen: bool) -> Order {
             max_displacement: delivered.max_displacement,
             by: DeliveredBy {
                 file_system: ends_seen.then(|| lost(&in_file_system).inversions),
-                task_work: lost(&in_task_work).inversions,
-                inline: Some(overtakers(&mut with_inline).filter(|inline| *inline).count() as u64),
+                task_work: inline.len() as u64,
+                inline: Some(inline.iter().filter(|inline| **inline).count() as u64),
             },
         }),
     }
