@@ -14,7 +14,8 @@ fn main() {
     }
     let arch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("x86_64") => "x86",
-        Ok(other) => panic!("no entry decoding for {other} yet: see src/bpf/arch.h"),
+        Ok("aarch64") => "arm64",
+        Ok(other) => panic!("no entry decoding for {other} yet: see docs/contributing/new-architecture.md"),
         Err(_) => panic!("cargo sets CARGO_CFG_TARGET_ARCH"),
     };
     // What sees rings made, the programs that follow completions, what lists processes, and what samples the CPUs: loaded apart.

@@ -52,6 +52,12 @@ fn call_i386(nr: u32, first: u32, second: u32, third: u32) -> i32 {
     result
 }
 
+/// In the first 2 GiB, where the architecture has calls of 32 bits that need it.
+#[cfg(target_arch = "x86_64")]
+const LOW: i32 = libc::MAP_32BIT;
+#[cfg(not(target_arch = "x86_64"))]
+const LOW: i32 = 0;
+
 #[cfg(not(target_arch = "x86_64"))]
 fn call_i386(_: u32, _: u32, _: u32, _: u32) -> i32 {
     -libc::ENOSYS
@@ -79,7 +85,7 @@ fn int80(run: &mut Run) -> Result<()> {
     if !takes_i386_calls() {
         return Err(Unsupported("the kernel takes no system calls of the 32-bit table".into()).into());
     }
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | LOW;
     // SAFETY: a new mapping, which stays for the life of the process.
     let low = unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     ensure!(low != libc::MAP_FAILED, "no memory in the first 2 GiB");

@@ -20,7 +20,7 @@ pub struct Interrupts {
 /// One source of interrupts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// `36` for an interrupt line, else the mnemonic: `LOC`, `RES`, `CAL`, …
+    /// `36` for an interrupt line, else the mnemonic: `LOC`, `RES`, `CAL`, …; x86's on arm64 too, its timer's line included.
     pub vector: String,
     /// The handlers' names (`virtio1-req.0`), or a mnemonic's description; empty without a handler.
     pub name: String,
@@ -56,7 +56,12 @@ fn parse(text: &str) -> Option<Interrupts> {
     if cpus.is_empty() {
         return None;
     }
-    Some(Interrupts { rows: lines.filter_map(|l| parse_row(l, cpus.len())).collect(), cpus })
+    let mut rows: Vec<Row> = lines.filter_map(|l| parse_row(l, cpus.len())).collect();
+    // On arm64 the timer has a line.
+    if rows.iter().all(|row| row.vector != "LOC") {
+        rows.iter_mut().filter(|row| row.name == "arch_timer").for_each(|row| row.vector = "LOC".into());
+    }
+    Some(Interrupts { rows, cpus })
 }
 
 fn parse_row(line: &str, columns: usize) -> Option<Row> {
@@ -76,7 +81,19 @@ fn parse_row(line: &str, columns: usize) -> Option<Row> {
     }
     let is_line = vector.bytes().all(|b| b.is_ascii_digit());
     let name = if is_line { actions(rest) } else { rest.trim() };
+    let vector = mnemonic(&vector, name).map_or(vector, str::to_owned);
     Some(Row { vector, name: name.to_owned(), counts })
+}
+
+/// What x86 calls a row that is named otherwise: on arm64 IPIs have numbers (`IPI0`, arch/arm64/kernel/smp.c).
+fn mnemonic(vector: &str, name: &str) -> Option<&'static str> {
+    Some(match name {
+        _ if !vector.starts_with("IPI") => return None,
+        "Rescheduling interrupts" => "RES",
+        "Function call interrupts" => "CAL",
+        "IRQ work interrupts" => "IWI",
+        _ => return None,
+    })
 }
 
 /// The handlers of an interrupt line: what follows the chip and its input, which are padded, after two spaces
@@ -263,5 +280,20 @@ LOC:         15         20   Local timer interrupts
         fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
         assert_eq!(movable(&file), Some(false));
         assert_eq!(movable(&t.root().join("proc/irq/99/smp_affinity_list")), None);
+    }
+
+    #[test]
+    fn arm64_rows_go_by_the_same_mnemonics() {
+        // Linux 6.12 in QEMU.
+        let text = "           CPU0       CPU1       \n\
+             11:       1790       1834    GICv3  27 Level     arch_timer\n\
+             18:         12          0   ITS-MSI 1081344 Edge      nvme0q0\n\
+            IPI0:       145        208       Rescheduling interrupts\n\
+            IPI1:       741        634       Function call interrupts\n\
+            IPI5:         3          2       IRQ work interrupts\n\
+             Err:          0\n";
+        let i = parse(text).unwrap();
+        assert_eq!((i.count("LOC", 1), i.count("RES", 0), i.count("CAL", 1)), (Some(1834), Some(145), Some(634)));
+        assert_eq!((i.count("IWI", 0), i.count("18", 0), i.row("IPI0")), (Some(3), Some(12), None));
     }
 }

@@ -1,7 +1,8 @@
 //! The clock of the hot loop.
 //!
-//! The invariant time-stamp counter where the kernel itself keeps time by it (current_clocksource is `tsc`): a stamp
-//! costs a few ns and no system call. Everywhere else CLOCK_MONOTONIC. A stamp is a number of *ticks*; it is turned
+//! The processor's counter where the kernel itself keeps time by it: x86's invariant time-stamp counter (current_clocksource is
+//! `tsc`), arm64's generic timer (`arch_sys_counter`, whose `cntvct_el0` the vDSO reads as well). A stamp costs a few ns and no system
+//! call. Everywhere else CLOCK_MONOTONIC. A stamp is a number of *ticks*; it is turned
 //! into nanoseconds only when something is recorded.
 //!
 //! **Error**: the counter's rate is taken once, over 20 ms against CLOCK_MONOTONIC, with both ends read to within some
@@ -14,9 +15,30 @@ use rustix::time::{ClockId, clock_gettime};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
-    #[cfg(target_arch = "x86_64")]
-    Tsc,
+    Counter,
     Monotonic,
+}
+
+/// The counter, by the kernel's name of the clock source and by ours.
+#[cfg(target_arch = "x86_64")]
+const COUNTER: (&str, &str) = ("tsc", "tsc");
+#[cfg(target_arch = "aarch64")]
+const COUNTER: (&str, &str) = ("arch_sys_counter", "cntvct");
+
+#[inline]
+fn counter() -> u64 {
+    // SAFETY: the instruction reads a counter and touches no memory; every x86-64 processor has it.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        core::arch::x86_64::_rdtsc()
+    }
+    // SAFETY: the same; where the kernel keeps it from programs (an erratum), reading it is emulated.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        let count: u64;
+        core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags));
+        count
+    }
 }
 
 /// A calibrated clock; copied into every thread of the load.
@@ -34,10 +56,9 @@ impl Clock {
         *CLOCK.get_or_init(Self::calibrate)
     }
 
-    #[cfg(target_arch = "x86_64")]
     fn calibrate() -> Self {
         let trusted = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-            .is_ok_and(|s| s.trim() == "tsc");
+            .is_ok_and(|s| s.trim() == COUNTER.0);
         if !trusted {
             return Self::monotonic();
         }
@@ -48,23 +69,18 @@ impl Clock {
             return Self::monotonic(); // whatever the kernel says, this counter is of no use
         }
         let ns_per_tick = (u128::from(ns1 - ns0) << 32) / u128::from(tick1 - tick0);
-        u64::try_from(ns_per_tick).map_or_else(|_| Self::monotonic(), |n| Self { source: Source::Tsc, ns_per_tick: n })
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn calibrate() -> Self {
-        Self::monotonic()
+        u64::try_from(ns_per_tick)
+            .map_or_else(|_| Self::monotonic(), |n| Self { source: Source::Counter, ns_per_tick: n })
     }
 
     fn monotonic() -> Self {
         Self { source: Source::Monotonic, ns_per_tick: 1 << 32 }
     }
 
-    /// `tsc` or `monotonic`.
+    /// `tsc`, `cntvct` or `monotonic`.
     pub fn name(&self) -> &'static str {
         match self.source {
-            #[cfg(target_arch = "x86_64")]
-            Source::Tsc => "tsc",
+            Source::Counter => COUNTER.1,
             Source::Monotonic => "monotonic",
         }
     }
@@ -73,9 +89,7 @@ impl Clock {
     #[inline]
     pub fn now(&self) -> u64 {
         match self.source {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the instruction reads a counter and touches no memory; every x86-64 processor has it.
-            Source::Tsc => unsafe { core::arch::x86_64::_rdtsc() },
+            Source::Counter => counter(),
             Source::Monotonic => monotonic_ns(),
         }
     }
@@ -99,15 +113,12 @@ fn monotonic_ns() -> u64 {
 }
 
 /// The counter and CLOCK_MONOTONIC read together: the tightest of several tries.
-#[cfg(target_arch = "x86_64")]
 fn pair() -> (u64, u64) {
-    // SAFETY: as in `now`.
-    let tsc = || unsafe { core::arch::x86_64::_rdtsc() };
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..32 {
-        let before = tsc();
+        let before = counter();
         let ns = monotonic_ns();
-        let width = tsc().wrapping_sub(before);
+        let width = counter().wrapping_sub(before);
         if width < best.0 {
             best = (width, before + width / 2, ns);
         }

@@ -51,7 +51,7 @@ pub struct Outcome {
     pub warnings: Vec<Warning>,
     /// The load's own threads, jobs first to last, each followed by its reaper thread.
     pub tids: Vec<i32>,
-    /// `tsc` or `monotonic`: what latency was taken with.
+    /// `tsc`, `cntvct` or `monotonic`: what latency was taken with.
     pub clock: &'static str,
 }
 

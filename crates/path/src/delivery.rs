@@ -53,12 +53,15 @@ pub enum Carrier {
 /// System call numbers that decide a vehicle; the same on every 64-bit architecture since 5.1.
 pub const IO_URING_ENTER: u32 = 426;
 
-/// A call of the 32-bit table (`NR_I386` of probe/bpf/arch.h): a 32-bit program's, or one made by int 0x80.
+/// A call of the 32-bit table (`NR_I386` of probe/bpf/arch/): a 32-bit program's, or one made by int 0x80.
 const I386: u32 = 1 << 29;
 
 fn syscall_name(nr: u32) -> String {
     if nr & I386 != 0 {
         let nr = nr & !I386;
+        if cfg!(target_arch = "aarch64") {
+            return format!("32-bit system call {nr}");
+        }
         return match syscalls::x86::Sysno::new(nr as usize) {
             Some(s) => format!("{} (i386)", s.name()),
             None => format!("i386 system call {nr}"),
@@ -145,6 +148,23 @@ mod tests {
     }
 
     #[test]
+    fn returns_by_what_was_done_on_arm64() {
+        let by = |entry: &str, fired| {
+            Carrier::RunAtReturn { entry: Some(entry.into()), fired: Some(fired), line: Some(line()) }.vehicle()
+        };
+        assert_eq!(by("el0t_64_irq", Fired::Vector("reschedule".into())), (Vehicle::ReschedIpi, None));
+        assert_eq!(by("el0t_64_irq", Fired::Vector("timer".into())), (Vehicle::TimerTick, None));
+        assert_eq!(
+            by("el0t_64_irq", Fired::Vector("call_function".into())),
+            (Vehicle::OtherIrq, Some("call_function".into()))
+        );
+        assert_eq!(by("el0t_64_irq", Fired::Line), (Vehicle::DeviceIrq, Some("36 virtio1-req.0".into())));
+        assert_eq!(by("el0_da", Fired::Vector("timer".into())), (Vehicle::PageFault, None));
+        assert_eq!(at("el0_svc"), (Vehicle::SyscallExit, Some("rt_sigreturn".into())));
+        assert_eq!(at("ret_from_fork").0, Vehicle::Unknown);
+    }
+
+    #[test]
     fn what_was_done_tells_where_entries_are_shared() {
         let xen = |name: &str| {
             let line = Some(Line { irq: 48, name: Some(name.into()) });
@@ -165,9 +185,12 @@ mod tests {
         assert_eq!(Carrier::RunAtSyscallExit { nr: 426 }.vehicle().1.as_deref(), Some("io_uring_enter"));
         #[cfg(target_arch = "x86_64")]
         assert_eq!(Carrier::RunAtSyscallExit { nr: 12 }.vehicle(), (Vehicle::SyscallExit, Some("brk".into())));
-        // 4 is stat in the table of 64 bits.
         let of_32_bits = |nr| Carrier::RunAtSyscallExit { nr: I386 | nr }.vehicle().1.unwrap();
+        // 4 is stat in the table of 64 bits.
+        #[cfg(target_arch = "x86_64")]
         assert_eq!((of_32_bits(4), of_32_bits(9_999)), ("write (i386)".into(), "i386 system call 9999".into()));
+        #[cfg(target_arch = "aarch64")]
+        assert_eq!(of_32_bits(4), "32-bit system call 4");
         let slept = Carrier::RunAfterSleep { waker: Waker::Irq { line: line(), cpu: 1 } }.vehicle();
         let softirq = Carrier::Interrupt { by: Waker::SoftirqOfIrq { line: line(), cpu: 1 } }.vehicle();
         assert_eq!(softirq, (Vehicle::IrqDirect, Some("irq 36 virtio1-req.0 on CPU 1 (its softirq)".into())));

@@ -1,8 +1,11 @@
 //! What made the CPU enter the kernel: by what was seen to be done in the entry, and by its symbol.
 //!
-//! On bare x86 each interrupt has an entry point of its own, whose symbol says all. Under Xen and Hyper-V, and with FRED, many share
-//! one; then what was done decides, by the tracepoints that fired. What differs between architectures and kernels stands here and
-//! in `probe/bpf/arch.h`, nowhere else.
+//! On bare x86 each interrupt has an entry point of its own, whose symbol says all. Under Xen and Hyper-V, with FRED, and on arm64, many
+//! share one; then what was done decides, by the tracepoints that fired. What differs between architectures stands in `entry/` and
+//! in `probe/bpf/arch/`, a file for each, nowhere else.
+
+mod arm64;
+mod x86;
 
 use std::borrow::Cow;
 
@@ -51,32 +54,15 @@ pub fn of(symbol: Option<&str>, fired: Option<&Fired>, line: Option<&str>) -> Op
     }
 }
 
-/// Entry points that stand for whatever the hypervisor or the CPU has to say.
-///
-/// `sysvec_xen_hvm_callback` (drivers/xen/events), `exc_xen_hypervisor_callback` (Xen PV), `sysvec_hyperv_callback` (vmbus),
-/// `sysvec_acrn_hv_callback`; `asm_fred_entrypoint_user` (6.9, 14619d912b65).
+/// Entry points that many share.
 fn is_shared(name: &str) -> bool {
-    ["xen_hvm_callback", "xen_hypervisor_callback", "hyperv_callback", "acrn_hv_callback", FRED].contains(&name)
+    x86::SHARED.contains(&name) || arm64::SHARED.contains(&name)
 }
 
-const FRED: &str = "fred_entrypoint_user";
-
-/// The entry point that a symbol names, as far as it does; `None` for a symbol that is none.
-///
-/// x86-64: `asm_sysvec_*`, `asm_exc_*` and `asm_common_interrupt` since 5.8 (DEFINE_IDTENTRY).
+/// The entry point that a symbol names, as far as it does; `None` for a symbol that is none. No two architectures share one, so what
+/// one recorded another can read.
 pub(super) fn of_symbol(symbol: &str) -> Option<Entry> {
-    Some(match symbol {
-        "asm_sysvec_reschedule_ipi" => Entry::ReschedIpi,
-        "asm_common_interrupt" => Entry::DeviceIrq,
-        // Hyper-V's own timer (drivers/clocksource/hyperv_timer.c) is the tick there.
-        "asm_sysvec_apic_timer_interrupt" | "asm_sysvec_hyperv_stimer0" => Entry::TimerTick,
-        "asm_exc_page_fault" => Entry::PageFault,
-        "asm_fred_entrypoint_user" => Entry::Other(FRED.into()),
-        other => {
-            let name = other.strip_prefix("asm_sysvec_").or_else(|| other.strip_prefix("asm_exc_"))?;
-            Entry::Other(name.to_owned())
-        }
-    })
+    x86::of_symbol(symbol).or_else(|| arm64::of_symbol(symbol))
 }
 
 fn done(fired: &Fired, line: Option<&str>) -> Option<Entry> {
@@ -107,10 +93,18 @@ fn of_line(name: &str) -> Option<Entry> {
     })
 }
 
-/// Whether the symbol is a system call's entry, whichever way it was made. x86-64: arch/x86/entry/entry_64.S, entry_64_compat.S.
+/// Whether the symbol is a system call's entry, whichever way it was made.
 pub(crate) fn is_system_call(symbol: &str) -> bool {
-    ["entry_SYSCALL_", "entry_SYSENTER_", "entry_INT80_", "asm_int80_"].iter().any(|entry| symbol.starts_with(entry))
+    x86::is_system_call(symbol) || arm64::is_system_call(symbol)
 }
+
+const ARM64: bool = cfg!(target_arch = "aarch64");
+
+/// Of the kernel's own functions, those whose places the probes need to tell entries apart.
+pub const FUNCTIONS: &[&str] = if ARM64 { arm64::FUNCTIONS } else { x86::FUNCTIONS };
+
+/// The functions that send IPIs, where an architecture's tracepoint in them has to stand in for `ipi_send_cpu`.
+pub const IPI_SENDERS: &[&str] = if ARM64 { arm64::IPI_SENDERS } else { x86::IPI_SENDERS };
 
 /// The functions that a kick is sent from: to make a running task notice task work.
 ///
@@ -124,102 +118,5 @@ pub fn is_kick_site(symbol: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn other(name: &str) -> Option<Entry> {
-        Some(Entry::Other(name.into()))
-    }
-
-    fn vector(name: &'static str) -> Fired {
-        Fired::Vector(name.into())
-    }
-
-    #[test]
-    fn entries_by_symbol() {
-        let of_symbol = |symbol| of(Some(symbol), None, None);
-        assert_eq!(of_symbol("asm_sysvec_reschedule_ipi"), Some(Entry::ReschedIpi));
-        assert_eq!(of_symbol("asm_common_interrupt"), Some(Entry::DeviceIrq));
-        assert_eq!(of_symbol("asm_sysvec_apic_timer_interrupt"), Some(Entry::TimerTick));
-        assert_eq!(of_symbol("asm_exc_page_fault"), Some(Entry::PageFault));
-        assert_eq!(of_symbol("asm_sysvec_irq_work"), other("irq_work"));
-        assert_eq!(of_symbol("asm_sysvec_kvm_posted_intr_ipi"), other("kvm_posted_intr_ipi"));
-        assert_eq!(of_symbol("asm_exc_nmi"), other("nmi"));
-        assert_eq!(of_symbol("entry_SYSCALL_64_after_hwframe"), None);
-        assert_eq!(of(Some("ret_from_fork_asm"), Some(&vector("timer")), None), None, "no entry from user mode");
-    }
-
-    #[test]
-    fn an_entry_of_its_own_is_not_what_came_within_it() {
-        let tick = vector("timer");
-        assert_eq!(of(Some("asm_exc_page_fault"), Some(&tick), None), Some(Entry::PageFault));
-        assert_eq!(of(Some("asm_common_interrupt"), Some(&tick), Some("nvme0q1")), Some(Entry::DeviceIrq));
-        assert_eq!(of(Some("asm_sysvec_reschedule_ipi"), Some(&Fired::Line), Some("nvme0q1")), Some(Entry::ReschedIpi));
-    }
-
-    #[test]
-    fn under_hyper_v_a_timer_is_the_tick_and_the_bus_is_the_devices() {
-        assert_eq!(of(Some("asm_sysvec_hyperv_stimer0"), None, None), Some(Entry::TimerTick));
-        assert_eq!(of(Some("asm_sysvec_hyperv_stimer0"), Some(&Fired::Timer), None), Some(Entry::TimerTick));
-        let callback = |fired: Option<&Fired>| of(Some("asm_sysvec_hyperv_callback"), fired, None);
-        assert_eq!(callback(None), Some(Entry::DeviceIrq));
-        assert_eq!(
-            callback(Some(&Fired::Timer)),
-            Some(Entry::TimerTick),
-            "a host without direct timers sends a message"
-        );
-        assert_eq!(of(Some("asm_sysvec_hyperv_reenlightenment"), None, None), other("hyperv_reenlightenment"));
-        assert_eq!(of(Some("asm_sysvec_reschedule_ipi"), Some(&vector("reschedule")), None), Some(Entry::ReschedIpi));
-    }
-
-    #[test]
-    fn under_xen_the_handlers_name_tells() {
-        for symbol in ["asm_sysvec_xen_hvm_callback", "asm_exc_xen_hypervisor_callback"] {
-            let by = |line| of(Some(symbol), Some(&Fired::Line), Some(line));
-            assert_eq!(by("timer0"), Some(Entry::TimerTick));
-            assert_eq!(by("resched12"), Some(Entry::ReschedIpi));
-            assert_eq!(by("callfunc3"), other("call_function"));
-            assert_eq!(by("callfuncsingle3"), other("call_function_single"));
-            assert_eq!(by("irqwork0"), other("irq_work"));
-            assert_eq!(by("spinlock1"), other("spinlock"));
-            assert_eq!(by("blkif"), Some(Entry::DeviceIrq));
-            assert_eq!(by("eth0-q0-rx"), Some(Entry::DeviceIrq));
-            assert_eq!(of(Some(symbol), Some(&Fired::Line), None), Some(Entry::DeviceIrq));
-            let name = symbol.trim_start_matches("asm_sysvec_").trim_start_matches("asm_exc_");
-            assert_eq!(of(Some(symbol), None, None), other(name));
-        }
-    }
-
-    #[test]
-    fn with_fred_what_was_done_tells() {
-        let by = |fired: &Fired, line| of(Some("asm_fred_entrypoint_user"), Some(fired), line);
-        assert_eq!(by(&vector("timer"), None), Some(Entry::TimerTick));
-        assert_eq!(by(&vector("reschedule"), None), Some(Entry::ReschedIpi));
-        assert_eq!(by(&vector("call_function_single"), None), other("call_function_single"));
-        assert_eq!(by(&vector("irq work"), None), other("irq_work"));
-        assert_eq!(by(&Fired::Line, Some("nvme0q3")), Some(Entry::DeviceIrq));
-        assert_eq!(by(&Fired::PageFault, None), Some(Entry::PageFault));
-        assert_eq!(of(Some("asm_fred_entrypoint_user"), None, None), other("fred_entrypoint_user"));
-    }
-
-    #[test]
-    fn without_symbols_what_was_done_tells() {
-        assert_eq!(of(None, Some(&vector("timer")), None), Some(Entry::TimerTick));
-        assert_eq!(of(None, Some(&Fired::Line), Some("resched0")), Some(Entry::ReschedIpi));
-        assert_eq!(of(None, None, Some("nvme0q1")), None);
-    }
-
-    #[test]
-    fn entries_of_system_calls() {
-        for symbol in ["entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_compat_after_hwframe", "asm_int80_emulation"] {
-            assert!(is_system_call(symbol), "{symbol}");
-        }
-        assert!(!is_system_call("asm_common_interrupt") && !is_system_call("ret_from_fork_asm"));
-    }
-
-    #[test]
-    fn kicks_by_site() {
-        assert!(is_kick_site("task_work_add") && is_kick_site("task_work_add.isra.0"));
-        assert!(!is_kick_site("wakeup_preempt") && !is_kick_site("ttwu_queue_wakelist"));
-    }
-}
+#[path = "entry_tests.rs"]
+mod tests;

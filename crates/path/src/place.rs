@@ -32,6 +32,7 @@ const RULES: &[Rule] = &[
         names: &[
             "io_submit_sqes", "io_submit_sqe", "io_get_sqe", "io_init_req", "io_queue_sqe",
             "io_uring_enter", "do_sys_io_uring_enter", "se_sys_io_uring_enter", "x64_sys_io_uring_enter",
+            "arm64_sys_io_uring_enter", "arm64_sys_io_submit",
             // io-wq: handing over, and the worker's own loop.
             "io_wq_worker", "io_worker_handle_work", "io_wq_submit_work", "io_wq_enqueue", "io_queue_iowq", "io_wq_free_work",
             "io_wq_worker_sleeping", "io_wq_worker_running", "io_wqe_worker",
@@ -47,7 +48,7 @@ const RULES: &[Rule] = &[
             "rep_movs_alternative", "rep_stos_alternative", "clear_user", "copyin", "copyout", "copy_to_iter", "copy_from_iter",
             "copy_page_to_iter", "copy_page_from_iter", "copy_folio_to_iter", "strncpy_from_user",
             "csum_and_copy_to_iter", "csum_and_copy_from_iter", "simple_copy_to_iter", "copy_mc_to_iter", "iov_iter_zero",
-            "csum_partial_copy_generic",
+            "csum_partial_copy_generic", "arch_copy_to_user", "arch_copy_from_user", "arch_clear_user",
             "copy_folio_from_iter_atomic", "copy_page_from_iter_atomic", "memcpy_to_iter", "memcpy_from_iter",
         ],
         prefixes: &["copy_to_user", "copy_from_user", "copy_user_", "get_user_", "put_user_", "copy_to_iter_", "copy_from_iter_"],
@@ -58,6 +59,7 @@ const RULES: &[Rule] = &[
         place: Place::FileSystem,
         names: &[
             "ksys_read", "ksys_write", "ksys_pread64", "ksys_pwrite64", "x64_sys_read", "x64_sys_write", "x64_sys_pread64",
+            "arm64_sys_read", "arm64_sys_write", "arm64_sys_pread64", "arm64_sys_pwrite64",
             "x64_sys_pwrite64", "se_sys_pread64", "se_sys_pwrite64", "rw_verify_area", "touch_atime", "atime_needs_update",
             "file_update_time", "file_remove_privs", "fsnotify", "dio_bio_end_io", "dio_bio_end_aio", "balance_dirty_pages_ratelimited_flags",
             "balance_dirty_pages_ratelimited", "dio_complete", "read_pages", "folio_mark_accessed", "aio_complete_rw", "aio_complete",
@@ -98,6 +100,7 @@ const RULES: &[Rule] = &[
         names: &[
             "alloc_skb", "kfree_skb", "kfree_skb_partial", "consume_skb", "dev_queue_xmit", "dev_hard_start_xmit", "process_backlog",
             "lock_sock_nested", "release_sock", "build_skb", "sys_sendto", "sys_recvfrom", "sys_sendmsg", "sys_recvmsg",
+            "arm64_sys_sendto", "arm64_sys_recvfrom", "arm64_sys_sendmsg", "arm64_sys_recvmsg",
             "x64_sys_sendto", "x64_sys_recvfrom", "x64_sys_sendmsg", "x64_sys_recvmsg", "loopback_xmit", "enqueue_to_backlog",
             "kmalloc_reserve", "pskb_copy", "import_iovec_from_msg", "csum_partial", "security_socket_sendmsg",
             "security_socket_recvmsg", "sys_accept4", "do_accept",
@@ -115,6 +118,8 @@ const RULES: &[Rule] = &[
             "asm_exc_page_fault", "exc_page_fault", "do_user_addr_fault", "handle_mm_fault",
             "internal_get_user_pages_fast", "iov_iter_get_pages2",
             "fault_in_readable", "fault_in_writeable", "fault_in_iov_iter_readable",
+            "el0_da", "el0_ia", "el1_abort", "do_mem_abort", "do_page_fault", "do_translation_fault",
+            "arm64_sys_mmap", "arm64_sys_munmap", "arm64_sys_brk", "arm64_sys_madvise",
             "x64_sys_mmap", "x64_sys_munmap", "x64_sys_brk", "x64_sys_madvise",
             "try_to_free_pages", "do_try_to_free_pages", "kswapd", "vm_mmap_pgoff", "do_munmap", "do_anonymous_page",
         ],
@@ -126,7 +131,7 @@ const RULES: &[Rule] = &[
         names: &["io_sq_thread", "io_sq_tw", "io_do_iopoll", "io_iopoll_check", "io_iopoll_try_reap_events", "io_uring_classic_poll",
                  "io_uring_hybrid_poll", "ep_poll", "ep_send_events", "ep_item_poll", "do_epoll_wait", "do_epoll_pwait", "do_sys_poll",
                  "do_poll", "do_select", "core_sys_select", "read_events", "aio_read_events", "do_io_getevents"],
-        prefixes: &["ep_poll_", "x64_sys_epoll_", "x64_sys_io_getevents", "x64_sys_io_pgetevents", "aio_read_events_"],
+        prefixes: &["ep_poll_", "arm64_sys_epoll_", "arm64_sys_io_getevents", "arm64_sys_io_pgetevents", "x64_sys_epoll_", "x64_sys_io_getevents", "x64_sys_io_pgetevents", "aio_read_events_"],
     },
     // kernel/task_work.c and io_uring's own lists: queueing (in the waker's context) and running.
     Rule {
@@ -152,7 +157,7 @@ const RULES: &[Rule] = &[
             "select_task_rq_fair", "update_load_avg", "update_curr", "dl_server_start", "dl_server_stop", "resched_curr",
             "io_cqring_wait", "io_cqring_schedule_timeout", "cqring_wait_schedule", "io_wake_function", "rcu_note_context_switch", "check_preempt_wakeup_fair",
             "wakeup_preempt", "switch_fpu_return", "restore_fpregs_from_fpstate", "set_next_entity", "put_prev_entity", "set_task_cpu",
-            "do_wait_intr_irq", "newidle_balance", "x64_sys_futex", "x64_sys_sched_yield", "do_sched_yield", "io_worker_cancel_cb",
+            "do_wait_intr_irq", "newidle_balance", "x64_sys_futex", "x64_sys_sched_yield", "arm64_sys_futex", "arm64_sys_sched_yield", "do_sched_yield", "io_worker_cancel_cb",
             "wait_for_completion", "submit_bio_wait_endio",
         ],
         prefixes: &[
@@ -168,6 +173,8 @@ const RULES: &[Rule] = &[
             "do_syscall_64", "x64_sys_call", "syscall_return_via_sysret", "syscall_exit_to_user_mode", "syscall_exit_to_user_mode_prepare", "exit_to_user_mode_prepare",
             "syscall_enter_from_user_mode", "syscall_trace_enter", "syscall_exit_work", "syscall_exit_to_user_mode_work", "do_int80_syscall_32",
             "entry_SYSCALL_64", "entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_64_safe_stack", "entry_SYSRETQ_unsafe_stack",
+            "el0_svc", "do_el0_svc", "el0_svc_common", "invoke_syscall", "el0t_64_sync", "el0t_64_sync_handler", "ret_to_user",
+            "do_notify_resume", "syscall_trace_exit",
             "srso_alias_safe_ret", "audit_syscall_entry", "audit_syscall_exit", "entry_SYSCALL_compat_after_hwframe",
         ],
         prefixes: &["seccomp_", "secure_computing"],
@@ -176,6 +183,9 @@ const RULES: &[Rule] = &[
     Rule {
         place: Place::Interrupt,
         names: &[
+            "el0t_64_irq", "el0t_64_irq_handler", "el1h_64_irq", "el1h_64_irq_handler", "el0_interrupt", "el1_interrupt",
+            "el0_irq_handler_common", "do_interrupt_handler", "call_on_irq_stack", "gic_handle_irq", "generic_handle_domain_irq",
+            "generic_handle_arch_irq", "handle_percpu_devid_irq", "arch_timer_handler_virt", "arch_timer_handler_phys",
             "asm_common_interrupt", "common_interrupt", "handle_edge_irq", "handle_fasteoi_irq", "handle_irq_event", "handle_irq_event_percpu",
             "irq_exit_rcu", "irq_enter_rcu", "do_softirq", "do_softirq_own_stack", "handle_softirqs", "run_ksoftirqd", "invoke_softirq",
             "local_bh_enable_ip", "hrtimer_interrupt", "hrtimer_run_queues", "hrtimer_run_softirq", "update_process_times", "scheduler_tick",
@@ -191,7 +201,8 @@ const RULES: &[Rule] = &[
             "asm_sysvec_reschedule_ipi", "sysvec_reschedule_ipi", "kick_process", "flush_smp_call_function_queue", "smp_call_single_queue",
             "native_smp_send_reschedule", "arch_irq_work_raise",
             "native_send_call_func_single_ipi", "native_send_call_func_ipi", "kvm_smp_send_call_func_ipi", "send_call_function_single_ipi",
-            "smp_send_reschedule",
+            "smp_send_reschedule", "arch_smp_send_reschedule", "smp_cross_call", "ipi_send_mask", "ipi_handler", "do_handle_IPI",
+            "gic_ipi_send_mask", "handle_percpu_devid_fasteoi_ipi",
         ],
         prefixes: &[
             "asm_sysvec_call_function", "sysvec_call_function", "generic_smp_call_function", "x2apic_send_IPI", "default_send_IPI",
@@ -208,7 +219,7 @@ const RULES: &[Rule] = &[
     Rule {
         place: Place::Idle,
         names: &["do_idle", "cpu_startup_entry", "start_secondary", "rest_init", "default_idle", "default_idle_call", "poll_idle",
-                 "pv_native_safe_halt", "native_safe_halt", "intel_idle", "acpi_safe_halt", "arch_cpu_idle", "io_idle"],
+                 "pv_native_safe_halt", "native_safe_halt", "intel_idle", "acpi_safe_halt", "arch_cpu_idle", "cpu_do_idle", "io_idle"],
         prefixes: &["cpuidle_", "mwait_idle", "haltpoll_", "menu_", "teo_", "tick_nohz_idle_", "intel_idle_", "acpi_idle_"],
     },
 ];
@@ -250,8 +261,9 @@ pub(crate) fn of_stack<S: AsRef<str>>(frames: &[S]) -> Place {
 /// How many of the innermost frames are an interrupt's, up to the entry that it came by; all of them where there is no entry
 /// (the stack is the interrupt's alone).
 pub fn interrupted<S: AsRef<str>>(frames: &[S]) -> usize {
-    let entry = |f: &S| super::entry::of_symbol(f.as_ref()).is_some();
-    frames.iter().position(entry).map_or(frames.len(), |i| i + 1)
+    let entry = |f: &&S| super::entry::of_symbol(f.as_ref()).is_some();
+    let Some(first) = frames.iter().position(|f| entry(&f)) else { return frames.len() };
+    first + frames[first..].iter().take_while(entry).count()
 }
 
 /// The outermost frame that runs task work; `None`: the stack is not under it.

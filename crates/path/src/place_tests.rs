@@ -39,6 +39,31 @@ fn the_innermost_function_that_a_table_knows_decides() {
         (Place::Memory, "mas_walk lock_vma_under_rcu exc_page_fault asm_exc_page_fault _copy_to_iter"),
         (Place::Network, "native_queued_spin_lock_slowpath __tcp_transmit_skb tcp_write_xmit"),
         (Place::Tracing, "htab_map_hash bpf_prog_0123456789abcdef_ring_complete bpf_trace_run3 io_submit_sqes"),
+        // arm64: the timer has a line, and all interrupts enter by one function.
+        (
+            Place::Driver,
+            "nvme_irq handle_irq_event gic_handle_irq call_on_irq_stack do_interrupt_handler el0_interrupt el0t_64_irq",
+        ),
+        (
+            Place::Interrupt,
+            "hrtimer_interrupt arch_timer_handler_virt handle_percpu_devid_irq gic_handle_irq el1_interrupt el1h_64_irq",
+        ),
+        (
+            Place::Ipi,
+            "do_handle_IPI ipi_handler handle_percpu_devid_irq gic_handle_irq el0_interrupt el0t_64_irq_handler el0t_64_irq",
+        ),
+        (
+            Place::Memory,
+            "mas_walk do_page_fault do_translation_fault do_mem_abort el0_da el0t_64_sync_handler el0t_64_sync",
+        ),
+        (
+            Place::Submit,
+            "io_nop io_issue_sqe io_submit_sqes __arm64_sys_io_uring_enter invoke_syscall el0_svc_common do_el0_svc el0_svc",
+        ),
+        (
+            Place::SyscallEntry,
+            "fpsimd_restore_current_state do_notify_resume el0_svc el0t_64_sync_handler el0t_64_sync",
+        ),
         (Place::Other, "never_heard_of nor_of_this"),
         (Place::Other, ""),
     ] {
@@ -110,6 +135,9 @@ fn an_interrupts_frames_end_at_its_entry() {
     ];
     assert_eq!(interrupted(&stack), 3);
     assert_eq!(interrupted(&["x", "y"]), 2);
+    let arm64 =
+        ["gic_handle_irq", "el1_interrupt", "el1h_64_irq_handler", "el1h_64_irq", "default_idle_call", "do_idle"];
+    assert_eq!(interrupted(&arm64), 4);
 }
 
 #[test]

@@ -80,6 +80,16 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         lost: "kicks to a thread that is just being switched in",
     },
     Program {
+        name: "page_faulted",
+        kprobe: "page_faulted_kprobe",
+        functions: &["handle_mm_fault"],
+        unless: None,
+        role: Role::Counts,
+        instead_of: &["mode_page_fault"],
+        purpose: "page faults",
+        lost: "page faults as mode switches",
+    },
+    Program {
         name: "aio_called_back",
         kprobe: "aio_called_back_kprobe",
         functions: &["aio_complete_rw"],
@@ -104,6 +114,11 @@ pub(crate) const FUNCTIONS: &[Program] = &[
 /// Whether *queued* is seen, by the names of the attached programs.
 pub fn sees_queued(programs: &[String]) -> bool {
     programs.iter().any(|name| name.starts_with("queue_added"))
+}
+
+/// Whether page faults are seen, by the names of the attached programs.
+pub(super) fn sees_page_faults(programs: &[&'static str]) -> bool {
+    programs.iter().any(|name| *name == "mode_page_fault" || name.starts_with("page_faulted"))
 }
 
 /// One of them, as this kernel takes it.

@@ -18,8 +18,10 @@ pub(super) fn is(program: &ProgramMut<'_>) -> bool {
 }
 
 /// The names under which glibc has them, in the order of `enum posix_function`. Of lio_listio's versions the one before 2.4 is
-/// another function.
-const FUNCTIONS: [&str; 5] = ["aio_read", "aio_write", "aio_fsync", "lio_listio@GLIBC_2.4", "aio_return"];
+/// another function; glibc of arm64 began later (2.17).
+const FUNCTIONS: [&str; 5] = ["aio_read", "aio_write", "aio_fsync", LIO_LISTIO, "aio_return"];
+
+const LIO_LISTIO: &str = if cfg!(target_arch = "x86_64") { "lio_listio@GLIBC_2.4" } else { "lio_listio" };
 
 /// Device and inode.
 pub(super) type File = (u64, u64);

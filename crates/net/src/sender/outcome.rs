@@ -37,7 +37,7 @@ pub struct Sent {
     pub usage: Usage,
     /// The sender's threads.
     pub tids: Vec<i32>,
-    /// `tsc` or `monotonic`: what latency was taken with.
+    /// `tsc`, `cntvct` or `monotonic`: what latency was taken with.
     pub clock: &'static str,
     /// The user stopped it; what was measured until then counts.
     pub interrupted: bool,

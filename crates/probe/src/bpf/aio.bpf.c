@@ -213,7 +213,7 @@ static __always_inline int aio_submits_entered_(struct pt_regs *regs, long id)
 							   argument_i386(regs, 3), true);
 	if (id != NR_io_submit || !aio_by_number)
 		return 0;
-	return aio_submission(argument(regs, 1), argument(regs, 2), argument(regs, 3), false);
+	return aio_submission(call_argument(regs, 1), call_argument(regs, 2), call_argument(regs, 3), false);
 }
 
 SEC("tp_btf/sys_enter")
@@ -297,8 +297,8 @@ static __always_inline bool aio_calls(long nr)
 static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool narrow)
 {
 	struct cpu_slot *slot = this_slot();
-	__u64 user_id = narrow ? argument_i386(regs, 1) : argument(regs, 1);
-	__u64 second = narrow ? argument_i386(regs, 2) : argument(regs, 2);
+	__u64 user_id = narrow ? argument_i386(regs, 1) : call_argument(regs, 1);
+	__u64 second = narrow ? argument_i386(regs, 2) : call_argument(regs, 2);
 
 	if (narrow)
 		aio_used_as_i386 = 1;
@@ -326,7 +326,7 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool
 		.narrow = narrow,
 	};
 	if (nr != NR_io_submit) {
-		call.at = narrow ? argument_i386(regs, 4) : argument(regs, 4);
+		call.at = narrow ? argument_i386(regs, 4) : call_argument(regs, 4);
 		if (ret > 0)
 			bpf_loop(ret, aio_reap, &call, 0);
 		return 0;
@@ -339,7 +339,7 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool
 	__u64 asked = second;
 	__u32 taken = ret > 0 ? ret : 0, wanted = asked < call.entries ? asked : call.entries;
 	if (taken < wanted) {
-		call.at = narrow ? argument_i386(regs, 3) : argument(regs, 3);
+		call.at = narrow ? argument_i386(regs, 3) : call_argument(regs, 3);
 		call.first = taken;
 		bpf_loop(wanted - taken, aio_refuse, &call, 0);
 	}

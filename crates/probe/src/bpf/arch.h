@@ -1,28 +1,20 @@
-/* All that is specific to an architecture: where the registers saved at the entry to the kernel say how the kernel was
- * entered. Another architecture adds its half here; the names of the entries are in `path/entry.rs`.
+/* All that is specific to an architecture. Each has one file in arch/, with the same names in it:
+ *
+ *   struct pt_regs        what the entry code saves, as a CO-RE shadow
+ *   NR_…                  numbers of system calls
+ *   entry_of              how the kernel was entered (struct entry)
+ *   entry_id              tells one interrupt or exception from the one before it
+ *   enter_batch           what the io_uring_enter under way was asked to submit
+ *   call_number, aio_number, calls_as_i386, argument_i386   programs of a second table of system calls
+ *   syscall_nr, argument, call_argument                     of a call's registers
+ *   gone_in_user_mode     a thread's flag that tells whether it has been in user mode
+ *   kind_of_line          which lines are not devices'
+ *   USER_MODE             of a sample
+ *
+ * The names of the entries are in path/entry/, a file for each architecture as well.
  */
 #ifndef IOTRAIL_ARCH_H
 #define IOTRAIL_ARCH_H
-
-#if defined(__TARGET_ARCH_x86)
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct pt_regs {
-	unsigned long r15; /* the first member: any word can be read as one */
-	unsigned long r10;
-	unsigned long r9;
-	unsigned long r8;
-	unsigned long bx;
-	unsigned long ax;
-	unsigned long cx;
-	unsigned long dx;
-	unsigned long si; /* second argument of a system call */
-	unsigned long di;
-	unsigned long orig_ax;
-	unsigned long ip;
-	unsigned long sp;
-};
-#pragma clang attribute pop
 
 /* How the kernel was entered, from the registers of the outermost entry. */
 struct entry {
@@ -31,130 +23,26 @@ struct entry {
 	__u64 address; /* return address of the outermost call: which entry point it was */
 };
 
-/* One interrupt or exception is told from the one before it by the registers that the program had. */
-static __always_inline __u64 entry_id(struct pt_regs *regs)
+/* Whose a line is. */
+enum line_kind {
+	LINE_OF_DEVICE = 1,
+	LINE_OF_TIMER,
+	LINE_OF_IPI, /* ipi_entry tells which */
+};
+
+/* Of the kernel's own functions, those whose names path/entry has for this architecture: all 0 where symbols are hidden. */
+const volatile struct function_extent entry_functions[ENTRY_FUNCTIONS_MAX] = {};
+
+static __always_inline bool in_function(__u64 return_address, int which)
 {
-	return regs->ip ^ regs->sp << 1 ^ regs->ax << 2 ^ regs->cx << 3 ^ regs->dx << 5 ^ regs->si << 7 ^ regs->di << 11 ^
-	       regs->r8 << 13 ^ regs->r9 << 17;
+	return return_address - 1 - entry_functions[which].start < entry_functions[which].bytes;
 }
 
-#define NR_pread64 17
-#define NR_pwrite64 18
-#define NR_io_setup 206
-#define NR_io_getevents 208
-#define NR_io_submit 209
-#define NR_io_pgetevents 333
-#define NR_io_uring_enter 426
-#define X86_ENOSYS 38
-
-/* A number of the 32-bit table (a 32-bit program's call, or one by int 0x80), where that is not the same. Not x32's bit (30). */
-#define NR_I386 (1 << 29)
-#define NR_I386_pread64 (NR_I386 | 180)
-#define NR_I386_pwrite64 (NR_I386 | 181)
-#define NR_I386_io_setup (NR_I386 | 245)
-#define NR_I386_io_getevents (NR_I386 | 247)
-#define NR_I386_io_submit (NR_I386 | 248)
-#define NR_I386_io_pgetevents (NR_I386 | 385)
-#define NR_I386_io_pgetevents_time64 (NR_I386 | 416)
-/* arch/x86/include/asm/thread_info.h: set from the entry of such a call until the return to user mode. */
-#define TS_COMPAT 2
-
-static __always_inline bool calls_as_i386(struct task_struct *task)
-{
-	return task->thread_info.status & TS_COMPAT;
-}
-
-/* The number, told apart by table. io_uring's are the same in both. */
-static __always_inline long call_number(struct task_struct *task, long nr)
-{
-	return nr >= 0 && nr != NR_io_uring_enter && calls_as_i386(task) ? nr | NR_I386 : nr;
-}
-
-/* What a call of native aio is named in the 64-bit table; others stay what they are. */
-static __always_inline long aio_number(long nr)
-{
-	switch (nr) {
-	case NR_I386_io_setup:
-		return NR_io_setup;
-	case NR_I386_io_submit:
-		return NR_io_submit;
-	case NR_I386_io_getevents:
-		return NR_io_getevents;
-	case NR_I386_io_pgetevents:
-	case NR_I386_io_pgetevents_time64:
-		return NR_io_pgetevents;
-	default:
-		return nr;
-	}
-}
-
-/* entry_64.S puts -ENOSYS in ax before a system call runs, and its result there afterwards (a call whose result is
- * -ENOSYS looks unfinished: it carries no completion). For interrupts and exceptions orig_ax is -1: their entry code
- * takes an error code out of it first.
- */
-static __always_inline void entry_of(struct task_struct *task, struct entry *e, bool want_address)
-{
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-
-	e->nr = call_number(task, regs->orig_ax);
-	e->finished = (long)regs->ax != -X86_ENOSYS;
-	e->address = 0;
-	if (!want_address)
-		return;
-	/* The entry code's first call pushes its return address just below the saved registers. */
-	void *below = (void *)regs - sizeof(e->address);
-	if (bpf_ksym_exists(bpf_rdonly_cast))
-		e->address = bpf_core_cast(below, struct pt_regs)->r15;
-	else /* before 6.2 */
-		bpf_probe_read_kernel(&e->address, sizeof(e->address), below);
-}
-
-/* What the io_uring_enter call that is under way was asked to submit; 0: none is. */
-static __always_inline __u32 enter_batch(struct task_struct *task)
-{
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-
-	if (regs->orig_ax != NR_io_uring_enter || (long)regs->ax != -X86_ENOSYS)
-		return 0;
-	return calls_as_i386(task) ? regs->cx : regs->si;
-}
-
-static __always_inline long syscall_nr(struct pt_regs *regs)
-{
-	return regs->orig_ax;
-}
-
-/* The first four arguments of a system call, which stand there until it has returned; the first three are a function's too. */
-static __always_inline __u64 argument(struct pt_regs *regs, int n)
-{
-	switch (n) {
-	case 1:
-		return regs->di;
-	case 2:
-		return regs->si;
-	case 3:
-		return regs->dx;
-	default:
-		return regs->r10;
-	}
-}
-
-/* The same of a call of the 32-bit table. */
-static __always_inline __u64 argument_i386(struct pt_regs *regs, int n)
-{
-	switch (n) {
-	case 1:
-		return (__u32)regs->bx;
-	case 2:
-		return (__u32)regs->cx;
-	case 3:
-		return (__u32)regs->dx;
-	default:
-		return (__u32)regs->si;
-	}
-}
-
+#if defined(__TARGET_ARCH_x86)
+#include "arch/x86.h"
+#elif defined(__TARGET_ARCH_arm64)
+#include "arch/arm64.h"
 #else
-#error "this architecture has no entry decoding yet: add it here and in path/entry.rs"
+#error "this architecture has no entry decoding yet: see docs/contributing/new-architecture.md"
 #endif
 #endif

@@ -83,3 +83,33 @@ static __always_inline int rw_called(void *context, const void *iocb)
 }
 
 FUNCTION(block_called_back, rw_called)
+
+/* include/linux/mm_types.h: the program's own doing, in user mode. */
+#define FAULT_FLAG_USER (1 << 6)
+
+/* A page fault of a program, where no tracepoint tells (arm64). One that is tried again comes from the same registers. */
+static __always_inline int page_faults_(__u64 flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu_slot *slot = this_slot();
+
+	if (!(flags & FAULT_FLAG_USER) || not_counting() || !watched(task))
+		return 0;
+	if (slot->fired.done >> 32 == FIRED_PAGE_FAULT &&
+	    slot->fired.entry == entry_id((struct pt_regs *)bpf_task_pt_regs(task)))
+		return 0;
+	return mode_page_fault_();
+}
+
+/* Its third argument: flags. */
+SEC("fentry")
+int page_faulted(__u64 *args)
+{
+	return UNDISTURBED(page_faults_(args[2]));
+}
+
+SEC("kprobe")
+int page_faulted_kprobe(struct pt_regs *regs)
+{
+	return UNDISTURBED(page_faults_(argument(regs, 3)));
+}

@@ -1,4 +1,4 @@
-/* Interrupts by vector and CPU, those that hit a watched thread, and the interprocessor interrupts meant for one. */
+/* Interrupts by vector and CPU, and those that hit a watched thread. */
 
 /* These have their room from the beginning: making more of it interrupts this very CPU (irq work), and that would be counted here. */
 struct {
@@ -14,13 +14,6 @@ struct {
 	__type(key, struct return_key);
 	__type(value, __u64);
 } returns SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct ipi_key);
-	__type(value, __u64);
-} ipis SEC(".maps");
 
 /* An interrupt over a watched thread returns to user mode if it is itself the outermost entry; Rust compares the entry with what
  * was done. `line`: of a device's, + 1.
@@ -89,6 +82,31 @@ VECTOR(call_function_single, VEC_CALL_SINGLE)
 VECTOR(call_function, VEC_CALL_MANY)
 VECTOR(irq_work, VEC_IRQ_WORK)
 VECTOR(x86_platform_ipi, VEC_PLATFORM)
+
+/* Architectures whose IPIs are lines have one tracepoint for all (arch/arm64/kernel/smp.c): by the first letters of what it says. */
+static __always_inline __u32 vector_of_ipi(const char *reason)
+{
+	char says[9] = {};
+
+	bpf_probe_read_kernel(says, 8, reason);
+	return !bpf_strncmp(says, 8, "Reschedu") ? VEC_RESCHED :
+	       !bpf_strncmp(says, 8, "Function") ? VEC_CALL_MANY :
+	       !bpf_strncmp(says, 8, "IRQ work") ? VEC_IRQ_WORK :
+	       !bpf_strncmp(says, 8, "Timer br") ? VEC_TIMER :
+						   VEC_PLATFORM;
+}
+
+SEC("tp_btf/ipi_entry")
+int BPF_PROG(interrupt_from_cpu_entry, const char *reason)
+{
+	return vector_entry(vector_of_ipi(reason) & (VEC_MAX - 1));
+}
+
+SEC("tp_btf/ipi_exit")
+int BPF_PROG(interrupt_from_cpu_exit, const char *reason)
+{
+	return vector_exit();
+}
 
 /* Hyper-V's own timer has an entry without a tracepoint, and may come with the bus's. All that end at one moment end in one interrupt. */
 SEC("tp_btf/hrtimer_expire_entry")
@@ -186,13 +204,16 @@ static __always_inline __u64 count_time(struct cpu_slot *slot, __u64 *since, __u
 }
 
 SEC("tp_btf/irq_handler_entry")
-int BPF_PROG(interrupt_handler_entry, int irq)
+int BPF_PROG(interrupt_handler_entry, int irq, struct irqaction *action)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct cpu_slot *slot = this_slot();
-	bool here = watched(task);
+	enum line_kind kind = kind_of_line(irq, action);
 	__u32 line = irq;
 
+	if (kind != LINE_OF_DEVICE)
+		return kind == LINE_OF_TIMER ? vector_entry(VEC_TIMER) : 0;
+	bool here = watched(task);
 	if (slot->last_irq != line + 1) {
 		count_line(slot);
 		slot->last_irq = line + 1;
@@ -212,10 +233,13 @@ int BPF_PROG(interrupt_handler_entry, int irq)
 }
 
 SEC("tp_btf/irq_handler_exit")
-int BPF_PROG(interrupt_handler_exit, int irq)
+int BPF_PROG(interrupt_handler_exit, int irq, struct irqaction *action)
 {
 	struct cpu_slot *slot = this_slot();
+	enum line_kind kind = kind_of_line(irq, action);
 
+	if (kind != LINE_OF_DEVICE)
+		return kind == LINE_OF_TIMER ? vector_exit() : 0;
 	if (spans_timed) {
 		__u64 spent = count_time(slot, &slot->handler_since, irq + 1);
 
@@ -277,71 +301,4 @@ int BPF_PROG(interrupt_softirq_exit, unsigned int number)
 	slot->in_softirq = 0;
 	slot->waking = 0;
 	return 0;
-}
-
-/* An IPI is the watched processes' when it is a kick of one of their threads or wakes one, or when one of their threads sends it. A
- * thread sends IPIs with interrupts on: those that an interrupt sends while this runs for a thread's are missed, and counted as missed
- * (`recursion_misses`).
- *
- * A kick is sent from one of these functions, for the thread that is current on the CPU it goes to. A thread is its CPU's current
- * one, and is sent kicks, a moment before its switching in is seen here. Where kick_process may be probed, a kick is that of the
- * thread which was asked for.
- */
-const volatile struct function_extent kick_sites[KICK_SITES_MAX] = {};
-const volatile bool kick_is_probed = false;
-const volatile __u64 wakes_address = 0; /* sched_ttwu_pending: what a wake-up has another CPU run */
-
-static __always_inline bool is_kick(__u64 site)
-{
-	for (int i = 0; i < KICK_SITES_MAX; i++)
-		/* A return address: one past the call, and at the end of the function if that is its last. */
-		if (site - 1 - kick_sites[i].start < kick_sites[i].bytes)
-			return true;
-	return false;
-}
-
-static __always_inline bool ipi_may_concern_watched(__u32 to_cpu)
-{
-	struct cpu_slot *slot = this_slot();
-
-	if (not_counting())
-		return false;
-	return slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)].watched_here || slot->watched_here || slot->waking ||
-	       slot->kicks_watched;
-}
-
-/* One that may concern the watched. A reschedule IPI has no callback. */
-static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, __u64 callback)
-{
-	struct cpu_slot *slot = this_slot();
-	struct cpu_slot *target = &slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)];
-	struct ipi_key key = {
-		.site = site,
-		.to_cpu = to_cpu,
-		.from_cpu = bpf_get_smp_processor_id(),
-		.flags = callback ? 0 : IPI_RESCHED,
-	};
-	struct task_struct *woken = (struct task_struct *)slot->waking;
-	__u32 nr;
-
-	if (!callback && is_kick(site)) {
-		if (kick_is_probed ? !slot->kicks_watched : !target->watched_here)
-			return 0;
-		slot->kicks_watched = 0;
-		key.flags |= IPI_FOR_WATCHED;
-		credit(slot);
-	} else if (woken && (!callback || callback == wakes_address) && BPF_CORE_READ(woken, thread_info.cpu) == to_cpu) {
-		slot->waking = 0; /* one IPI per wake-up */
-		key.flags |= IPI_FOR_WATCHED;
-	} else if (!slot->watched_here || context_of(slot, &nr) != WAKER_OTHER) {
-		return 0;
-	}
-	ADD_CACHED(ipis, last_ipi, key, 1, LOSS_IPI, slot);
-	return 0;
-}
-
-SEC("tp_btf/ipi_send_cpu")
-int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *callback)
-{
-	return ipi_may_concern_watched(cpu) ? ipi_sent(cpu, site, address_at(callback, this_slot(), 3)) : 0;
 }

@@ -9,6 +9,7 @@
 #include "delivery.bpf.c"
 #include "sched.bpf.c"
 #include "interrupt.bpf.c"
+#include "ipi.bpf.c"
 #include "submit.bpf.c"
 #include "complete.bpf.c"
 #include "follow.bpf.c"

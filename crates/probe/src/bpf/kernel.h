@@ -163,6 +163,12 @@ struct task_struct {
 
 struct pt_regs; /* arch.h */
 
+struct irqaction {
+	const char *name;
+};
+
+struct cpumask;
+
 struct io_uring_task {
 	const struct io_ring_ctx *last;
 	struct task_struct *task; /* since 6.13 (b6f58a3f4aa8) */

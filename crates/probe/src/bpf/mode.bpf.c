@@ -1,6 +1,6 @@
 /* Entries to the kernel that the watched threads make themselves. */
 
-static __always_inline int mode_page_fault_(unsigned long address, struct pt_regs *regs, unsigned long code)
+static __always_inline int mode_page_fault_(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct cpu_slot *slot = this_slot();
@@ -15,7 +15,7 @@ static __always_inline int mode_page_fault_(unsigned long address, struct pt_reg
 SEC("tp_btf/page_fault_user")
 int BPF_PROG(mode_page_fault, unsigned long address, struct pt_regs *regs, unsigned long code)
 {
-	return UNDISTURBED(mode_page_fault_(address, regs, code));
+	return UNDISTURBED(mode_page_fault_());
 }
 
 /* Attached only where the load's interface makes its system calls out of our sight (it costs on each of them):

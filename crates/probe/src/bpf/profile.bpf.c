@@ -7,6 +7,9 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "../record.h"
+#include "arch.h"
 
 #define COMM_LEN 16
 #define MAX_FRAMES 127 /* kernel.perf_event_max_stack, as it comes */
@@ -126,19 +129,6 @@ static __always_inline void count(struct tally *tally, __u32 tgid, __u64 stack)
 		tally->no_room++;
 	}
 }
-
-#if defined(__TARGET_ARCH_x86)
-/* include/uapi/asm/ptrace.h and linux/bpf_perf_event.h: a program's context, a stable layout. */
-struct bpf_perf_event_data {
-	unsigned long before[16]; /* r15 … orig_rax */
-	unsigned long ip, cs, flags, sp, ss;
-	__u64 sample_period;
-	__u64 addr;
-};
-#define USER_MODE(ctx) (((ctx)->cs & 3) == 3)
-#else
-#error "say here how the sampled registers show user mode"
-#endif
 
 SEC("perf_event")
 int profile_sample(struct bpf_perf_event_data *ctx)

@@ -244,8 +244,7 @@ static __always_inline void leaves_place(struct cpu_slot *slot)
 #define AT_ONCE_NS 50000
 
 /* Whether the thread has been in user mode since it came onto this CPU: the system call that it is in is not the one that it slept in
- * then. A thread with rseq(2), as glibc's are, gets TIF_NOTIFY_RESUME with each switch and loses it on the way to user mode. It is bit 0
- * where all architectures share their flags, and bit 1 on x86 before; bit 0 was that of being traced, and stays.
+ * then. A thread with rseq(2), as glibc's are, gets TIF_NOTIFY_RESUME with each switch and loses it on the way to user mode.
  */
 static __always_inline bool left_the_call(struct task_struct *task, struct cpu_slot *slot)
 {
@@ -253,8 +252,8 @@ static __always_inline bool left_the_call(struct task_struct *task, struct cpu_s
 
 	if (!then)
 		return false;
-	if (then & 3)
-		return !(now & then & (then & 1 ? 1 : 2));
+	if (gone_in_user_mode(then))
+		return !(now & gone_in_user_mode(then));
 	return following && bpf_ktime_get_ns() - slot->running_ns > AT_ONCE_NS;
 }
 

@@ -10,6 +10,7 @@ mod vehicles;
 use std::collections::BTreeMap;
 
 use super::carrier::handler;
+use super::function::sees_page_faults;
 use super::rings::{ContextCounts, FollowLoss, OpenCounts, OtherCounts, Process, RingCounts};
 use super::sampled_events::{SampledEvents, Sums};
 use super::skel::types;
@@ -99,6 +100,7 @@ pub(super) fn observe(
     let sum = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().map(f).sum::<u64>();
     let line = |irq: u32| Line { irq, name: proc_interrupts.and_then(|p| handler(p, irq)) };
 
+    let page_faults = sees_page_faults(&plan.attach).then(|| sum(|s| s.page_faults));
     let vehicles = vehicles::of_all(raw, subject, symbols, &line);
     let missed = raw.misses.iter().filter(|(_, events)| **events > 0);
     let ipis = ipis(raw, symbols);
@@ -119,7 +121,7 @@ pub(super) fn observe(
         resched_ipis: sent.then(|| resched_ipis(raw)),
         device_irqs,
         any_device_irqs: raw.irqs.iter().map(|(.., n)| n.count).sum(),
-        returns: returns(raw, symbols, has("mode_page_fault").then(|| sum(|s| s.page_faults)), &line),
+        returns: returns(raw, symbols, page_faults, &line),
         context_switches: sum(|s| s.switches),
         task_work_runs: is_ring.then(|| sum(|s| s.runs)),
         run_batches: (0..16)
@@ -135,7 +137,7 @@ pub(super) fn observe(
             (has("mode_sys_exit") && subject.follow.is_some()).then(|| sum(|s| s.stray_calls)),
             |s| s.stray_calls,
         ),
-        page_faults: has("mode_page_fault").then(|| sum(|s| s.page_faults)),
+        page_faults,
         pread_pwrite_calls: estimated(raw, has("mode_sys_exit").then(|| sum(|s| s.rw_calls)), |s| s.rw_calls),
         aio_unseen: sum(|s| s.aio_unseen),
         rings: by_ring(raw, symbols, &line),

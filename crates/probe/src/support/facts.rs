@@ -20,6 +20,10 @@ pub(super) const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug
 /// The flag that every kernel since 6.0 has, beside others.
 pub(super) const MULTISHOT: &str = "REQ_F_APOLL_MULTISHOT";
 
+/// The kernel's own vectors with tracepoints (x86).
+const VECTORS: [&str; 6] =
+    ["local_timer_", "reschedule_", "call_function_single_", "call_function_", "irq_work_", "x86_platform_ipi_"];
+
 /// What can be known before loading.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
@@ -31,6 +35,8 @@ pub struct Facts {
     pub uprobe_multi: bool,
     /// The machine is a guest of Hyper-V: its timer's interrupt has no tracepoint.
     pub hyper_v: bool,
+    /// The timer and IPIs have lines, as devices have, and IPIs `ipi_entry` (arm64); else each has a vector with tracepoints of its own.
+    pub lines_alone: bool,
     /// REQ_F_… bits of requests that post many completions; `None`: not found.
     pub multishot_flags: Option<u64>,
     /// The bit of a request that asked for no completion and failed; `None`: not found.
@@ -83,6 +89,7 @@ impl Facts {
         let mut facts = Facts {
             tracepoints,
             preemptible: btf.type_by_name::<Typedef<'_>>("class_srcu_fast_notrace_t").is_some(),
+            lines_alone: cfg!(target_arch = "aarch64"),
             hyper_v: Path::new("/sys/bus/vmbus").exists(),
             functions: BTreeSet::new(),
             way: None,
@@ -107,6 +114,15 @@ impl Facts {
         match p.name {
             "posix_aio_called" => self.uprobe_multi,
             "interrupt_untraced_timer" => self.hyper_v,
+            "interrupt_from_cpu_entry" | "interrupt_from_cpu_exit" => self.lines_alone,
+            // Since 6.4 there is one for all architectures. The other ones' kernels name it in their BTF as well, and never pass there.
+            "interrupt_ipi_raised" => self.lines_alone && !has("ipi_send_cpu") && has("ipi_raise"),
+            "interrupt_ipi_send" => has("ipi_send_cpu") || !(self.lines_alone && has("ipi_raise")),
+            name if VECTORS.iter().any(|v| name.strip_prefix("interrupt_").is_some_and(|n| n.starts_with(v))) => {
+                !self.lines_alone
+            }
+            // A function of the kernel's tells the same there.
+            "mode_page_fault" => has("page_fault_user") || !self.lines_alone,
             // It needs tracefs as well; without, the one on all system calls stands in.
             "aio_submits" => has("sys_enter_io_submit") || !has("sys_enter"),
             "follow_complete" => self.completion_is_entry,

@@ -144,6 +144,34 @@ mod tests {
     }
 
     #[test]
+    fn where_ipis_are_lines_one_tracepoint_tells_of_all() {
+        let arm64 = |tracepoints: BTreeSet<&'static str>| Facts {
+            functions: ["handle_mm_fault"].into(),
+            way: Some(Way::Kprobe),
+            lines_alone: true,
+            ..facts(tracepoints)
+        };
+        let mut its = all();
+        for x86 in ["local_timer_entry", "reschedule_exit", "call_function_entry", "irq_work_entry", "page_fault_user"]
+        {
+            its.remove(x86);
+        }
+        let now = plan(&arm64(its.clone()), &[Role::Counts]).unwrap();
+        assert!(now.missing.is_empty(), "{:?}", now.missing);
+        for name in ["interrupt_from_cpu_entry", "interrupt_from_cpu_exit", "interrupt_ipi_send", "page_faulted_kprobe"]
+        {
+            assert!(now.attach.contains(&name), "{name}: {:?}", now.attach);
+        }
+        assert!(!now.attach.iter().any(|n| n.contains("local_timer") || *n == "interrupt_ipi_raised"));
+        its.remove("ipi_send_cpu"); // before 6.4
+        let old = plan(&arm64(its.clone()), &[Role::Counts]).unwrap();
+        assert!(old.missing.is_empty() && old.attach.contains(&"interrupt_ipi_raised"), "{old:?}");
+        its.remove("ipi_raise");
+        let neither = plan(&arm64(its), &[Role::Counts]).unwrap();
+        assert_eq!(neither.missing, [("interrupt_ipi_send", "kicks per I/O")]);
+    }
+
+    #[test]
     fn a_missing_tracepoint_is_named_and_a_required_one_refuses() {
         let mut some = all();
         some.remove("ipi_send_cpu"); // before 6.4

@@ -44,10 +44,13 @@ pub const PROGRAMS: &[Program] = programs! {
     "interrupt_call_function_exit" "call_function_exit" Counts false "ends of function-call IPIs" "wake-ups by them" None;
     "interrupt_irq_work_entry" "irq_work_entry" Counts false "irq work" "its count" None;
     "interrupt_irq_work_exit" "irq_work_exit" Counts false "ends of irq work" "wake-ups by it" None;
+    "interrupt_from_cpu_entry" "ipi_entry" Counts false "IPIs received, each kind" "reschedule IPIs per I/O" None;
+    "interrupt_from_cpu_exit" "ipi_exit" Counts false "ends of IPIs" "wake-ups by them" None;
     "interrupt_softirq_raise" "softirq_raise" Counts false "who raises softirqs" "the interrupt behind a softirq's wake-ups" None;
     "interrupt_softirq_entry" "softirq_entry" Counts false "softirqs" "wake-ups by them, told apart from a thread's" None;
     "interrupt_softirq_exit" "softirq_exit" Counts false "ends of softirqs" "wake-ups by them" None;
     "interrupt_ipi_send" "ipi_send_cpu" Counts false "IPIs sent, by call site" "kicks per I/O" Some("6.4");
+    "interrupt_ipi_raised" "ipi_raise" Counts false "reschedule IPIs sent, by call site" "kicks per I/O" None;
     "interrupt_untraced_timer" "hrtimer_expire_entry" Counts false "timers of Hyper-V" "timer interrupts as mode switches" None;
     "credit_block" "block_rq_complete" Counts false "I/O that ends in an interrupt" "device interrupts per I/O" None;
     "credit_bio" "block_bio_complete" Counts false "the same on stacked devices" "device interrupts per I/O of stacked devices" None;

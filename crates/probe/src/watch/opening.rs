@@ -149,9 +149,15 @@ fn tell_kernel(constants: &mut types::rodata, symbols: Option<&Symbols>, plan: &
     constants.nvme_end_io_address = address("nvme_uring_cmd_end_io");
     constants.wakes_address = address("sched_ttwu_pending");
     constants.kick_is_probed = plan.functions.iter().any(|f| f.program.starts_with("kick_asked"));
-    let extents = entry::KICK_SITES.iter().filter_map(|name| symbols?.extent(name));
-    for (site, (start, bytes)) in constants.kick_sites.iter_mut().zip(extents) {
+    let extents = |names: &[&str]| names.iter().map(|name| symbols?.extent(name)).collect::<Vec<_>>();
+    for (site, (start, bytes)) in constants.kick_sites.iter_mut().zip(extents(&entry::KICK_SITES).into_iter().flatten())
+    {
         (site.start, site.bytes) = (start, bytes);
+    }
+    // Each has its place.
+    let entries = constants.entry_functions.iter_mut().zip(extents(entry::FUNCTIONS));
+    for (function, extent) in entries.chain(constants.ipi_senders.iter_mut().zip(extents(entry::IPI_SENDERS))) {
+        (function.start, function.bytes) = extent.unwrap_or_default();
     }
 }
 

@@ -45,6 +45,9 @@ pub(super) fn clocks(source: Option<&str>, tsc: Option<clock::Tsc>, tick_hz: Opt
             lost,
             "a processor, or a virtual machine's CPU model, with constant_tsc and nonstop_tsc",
         ),
+        (None, Some("arch_sys_counter")) if cfg!(target_arch = "aarch64") => {
+            Item::ok(HERE, id, name, "the generic timer stands for it (cntvct_el0), and the kernel trusts it")
+        }
         (None, _) => Item::fact(HERE, id, name, "this processor has none; clock_gettime is used"),
     };
     let (id, name) = ("clock.tick", "tick");

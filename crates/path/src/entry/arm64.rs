@@ -1,0 +1,36 @@
+//! arm64: all interrupts share one entry point, and system calls another one with exceptions (arch/arm64/kernel/entry.S).
+//!
+//! What was done in an interrupt decides: the last one that was handled within this entry, by `irq_handler_entry` (the timer has a
+//! line too, `arch_timer`) and `ipi_entry`. System calls and exceptions are told by the function that stands for each
+//! (entry-common.c): `el0_svc`, `el0_da` …
+
+use super::Entry;
+
+/// `el0t_64_irq` and `el0t_64_fiq`; the functions that they call are known by the same names.
+pub(super) const SHARED: &[&str] = &[INTERRUPT];
+
+const INTERRUPT: &str = "el0_interrupt";
+
+pub(super) fn of_symbol(symbol: &str) -> Option<Entry> {
+    let interrupt =
+        || ["el0t_64_irq", "el0t_64_fiq", "el1h_64_irq", "el1h_64_fiq"].iter().any(|entry| symbol.starts_with(entry));
+    Some(match symbol {
+        "el0_da" | "el0_ia" => Entry::PageFault,
+        "el0_svc" | "el0_svc_compat" => return None,
+        _ if interrupt() => Entry::Other(INTERRUPT.into()),
+        // `el0_undef`, `el0_sve_acc` …
+        other => Entry::Other(other.strip_prefix("el0_")?.to_owned()),
+    })
+}
+
+pub(super) fn is_system_call(symbol: &str) -> bool {
+    symbol == "el0_svc" || symbol == "el0_svc_compat"
+}
+
+/// In the order of `enum entry_function` (probe/bpf/arch/arm64.h): what system calls and exceptions enter by, and what calls a system
+/// call.
+pub(super) const FUNCTIONS: &[&str] = &["el0t_64_sync", "do_el0_svc"];
+
+/// What `ipi_raise` fires in (arch/arm64/kernel/smp.c), before there was `ipi_send_cpu`: the functions between it and who asks for
+/// the IPI.
+pub(super) const IPI_SENDERS: &[&str] = &["smp_cross_call", "smp_send_reschedule"];

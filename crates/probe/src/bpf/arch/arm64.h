@@ -1,0 +1,227 @@
+/* arm64: how the kernel was entered, by what its entry code (arch/arm64/kernel/entry.S, entry-common.c) leaves. See ../arch.h. */
+#ifndef IOTRAIL_ARCH_ARM64_H
+#define IOTRAIL_ARCH_ARM64_H
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct pt_regs {
+	__u64 regs[31]; /* the first member: any word can be read as one */
+	__u64 sp;
+	__u64 pc;
+	__u64 orig_x0; /* the first argument of a system call, which its result takes the place of */
+	__s32 syscallno;
+};
+
+/* Where x29 points when the entry code calls into C: a frame record (7.3: with its kind beside it, 6.12: without). */
+struct frame_record_meta {
+	__u64 type;
+};
+
+struct pt_regs___meta {
+	struct frame_record_meta stackframe;
+};
+
+struct pt_regs___plain {
+	__u64 stackframe[2];
+};
+#pragma clang attribute pop
+
+/* One interrupt or exception is told from the one before it by the registers that the program had. */
+static __always_inline __u64 entry_id(struct pt_regs *regs)
+{
+	return regs->pc ^ regs->sp << 1 ^ regs->regs[0] << 2 ^ regs->regs[1] << 3 ^ regs->regs[2] << 5 ^ regs->regs[3] << 7 ^
+	       regs->regs[4] << 11 ^ regs->regs[5] << 13 ^ regs->regs[8] << 17 ^ regs->regs[30] << 19;
+}
+
+#define NR_pread64 67
+#define NR_pwrite64 68
+#define NR_io_setup 0
+#define NR_io_getevents 4
+#define NR_io_submit 2
+#define NR_io_pgetevents 292
+#define NR_io_uring_enter 426
+
+/* A number of the table of 32-bit programs (arch/arm64/include/asm/unistd32.h), of which io_uring_enter's alone is looked into. */
+#define NR_I386 (1 << 29)
+#define TIF_32BIT (1 << 22) /* arch/arm64/include/asm/thread_info.h */
+/* No call has these. */
+#define NR_I386_pread64 (NR_I386 | 0xffff)
+#define NR_I386_pwrite64 NR_I386_pread64
+#define NR_I386_io_submit NR_I386_pread64
+
+static __always_inline bool calls_as_i386(struct task_struct *task)
+{
+	return false;
+}
+
+static __always_inline long call_number(struct task_struct *task, long nr)
+{
+	return nr >= 0 && nr != NR_io_uring_enter && task->thread_info.flags & TIF_32BIT ? nr | NR_I386 : nr;
+}
+
+static __always_inline long aio_number(long nr)
+{
+	return nr;
+}
+
+static __always_inline __u64 word_at(__u64 address)
+{
+	__u64 word = 0;
+
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast((void *)address, struct pt_regs)->regs[0];
+	/* before 6.2 */
+	bpf_probe_read_kernel(&word, sizeof(word), (void *)address);
+	return word;
+}
+
+/* Functions keep a frame record (AAPCS64): the address of their caller's record, and the address that they return to. It lies on a
+ * multiple of 16. From a record to the one that its callee made: the nearest below that names it; 0: none near enough.
+ */
+#define RECORD 16
+#define FARTHEST 24
+
+static __always_inline __u64 record_below(__u64 from, __u64 named)
+{
+	for (int i = 1; named && i <= FARTHEST; i++)
+		if (word_at(from - i * RECORD) == named)
+			return from - i * RECORD;
+	return 0;
+}
+
+/* Return addresses are signed (PAC) where the CPU does that; the kernel's own have the upper bits set. */
+static __always_inline __u64 returns_to(__u64 record)
+{
+	return record ? word_at(record + 8) | 0xffffULL << 48 : 0;
+}
+
+/* As path/entry/arm64.rs has them. */
+enum entry_function {
+	FUNCTION_SYNC, /* what system calls and exceptions enter by, and interrupts not */
+	FUNCTION_CALL, /* what calls a system call */
+};
+
+/* The record of the first function that the entry code called: el0t_64_sync_handler, el0t_64_irq_handler. */
+static __always_inline __u64 first_record(__u64 regs)
+{
+	bool meta = bpf_core_field_exists(((struct pt_regs___meta *)0)->stackframe);
+
+	return record_below(regs, regs + (meta ? bpf_core_field_offset(struct pt_regs___meta, stackframe) :
+						 bpf_core_field_offset(struct pt_regs___plain, stackframe)));
+}
+
+/* Return address of the outermost call, for an interrupt. System calls and exceptions share theirs: of these, that of the call which the
+ * function made that stands for one of them (el0_da, el0_svc).
+ */
+static __noinline __u64 entry_address(__u64 regs)
+{
+	__u64 first = first_record(regs), address = returns_to(first);
+
+	if (!in_function(address, FUNCTION_SYNC))
+		return address;
+	__u64 second = record_below(first, first);
+	__u64 third = returns_to(record_below(second, second));
+	return third ? third : address;
+}
+
+/* Whether the system call is under way, by the calls that led there; else the kernel is on its way out of it. */
+static __noinline __u64 calls_it(__u64 regs)
+{
+	__u64 record = first_record(regs);
+
+	for (int i = 0; i < 3; i++) {
+		record = record_below(record, record);
+		if (in_function(returns_to(record), FUNCTION_CALL))
+			return true;
+	}
+	return false;
+}
+
+/* A system call's result takes the place of its first argument, and may be the same: brk's is. io_uring_enter's is not above what it was
+ * asked to submit, and its first argument is a descriptor.
+ */
+static __always_inline bool has_result(struct pt_regs *regs)
+{
+	if (regs->regs[0] != regs->orig_x0)
+		return true;
+	if (regs->syscallno == NR_io_uring_enter && (__u32)regs->regs[1] < (__u32)regs->orig_x0)
+		return false;
+	return !calls_it((__u64)regs);
+}
+
+/* The entry code puts -1 in syscallno for interrupts and exceptions. */
+static __always_inline void entry_of(struct task_struct *task, struct entry *e, bool want_address)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	e->nr = call_number(task, regs->syscallno);
+	e->finished = e->nr < 0 || has_result(regs);
+	e->address = want_address && e->nr < 0 ? entry_address((__u64)regs) : 0;
+}
+
+/* What the io_uring_enter call that is under way was asked to submit; 0: none is. */
+static __always_inline __u32 enter_batch(struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	return regs->syscallno == NR_io_uring_enter && !has_result(regs) ? regs->regs[1] : 0;
+}
+
+static __always_inline long syscall_nr(struct pt_regs *regs)
+{
+	return regs->syscallno;
+}
+
+/* The first three arguments of a function. */
+static __always_inline __u64 argument(struct pt_regs *regs, int n)
+{
+	return regs->regs[n - 1];
+}
+
+/* The first four of a system call, on its way out too. */
+static __always_inline __u64 call_argument(struct pt_regs *regs, int n)
+{
+	return n > 1 ? regs->regs[n - 1] : regs->orig_x0;
+}
+
+static __always_inline __u64 argument_i386(struct pt_regs *regs, int n)
+{
+	return (__u32)call_argument(regs, n);
+}
+
+/* Of the flags that a thread gets with a switch and loses on the way to user mode, the one that it has. Bit 3: TIF_FOREIGN_FPSTATE, and
+ * since lazy preemption (6.15) TIF_NOTIFY_RESUME, which was bit 2 before: a thread with rseq(2), as glibc's are, gets it.
+ */
+static __always_inline __u32 gone_in_user_mode(__u32 flags)
+{
+	return flags & 8 ? 8 : flags & 4;
+}
+
+/* By the name of the handler. A line's stays what it is. */
+#define LINES_KNOWN 1024 /* power of two: it masks an index */
+__u8 line_kinds[LINES_KNOWN];
+
+static __always_inline enum line_kind kind_of_line(int irq, struct irqaction *action)
+{
+	__u32 line = irq;
+	char name[16] = {};
+
+	if (line < LINES_KNOWN && line_kinds[line & (LINES_KNOWN - 1)])
+		return line_kinds[line & (LINES_KNOWN - 1)];
+	bpf_probe_read_kernel_str(name, sizeof(name), BPF_CORE_READ(action, name));
+	enum line_kind kind = !bpf_strncmp(name, sizeof(name), "arch_timer") ? LINE_OF_TIMER :
+			      !bpf_strncmp(name, sizeof(name), "IPI")	     ? LINE_OF_IPI :
+										LINE_OF_DEVICE;
+	if (line < LINES_KNOWN)
+		line_kinds[line & (LINES_KNOWN - 1)] = kind;
+	return kind;
+}
+
+/* include/uapi/asm/ptrace.h and linux/bpf_perf_event.h: a sampling program's context, a stable layout. */
+struct bpf_perf_event_data {
+	__u64 regs[31], sp, pc, pstate;
+	__u64 sample_period;
+	__u64 addr;
+};
+#define USER_MODE(ctx) (!((ctx)->pstate & 0xf))
+
+#endif

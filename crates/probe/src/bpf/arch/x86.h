@@ -1,0 +1,173 @@
+/* x86-64: how the kernel was entered, by what its entry code (arch/x86/entry) leaves. See ../arch.h. */
+#ifndef IOTRAIL_ARCH_X86_H
+#define IOTRAIL_ARCH_X86_H
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct pt_regs {
+	unsigned long r15; /* the first member: any word can be read as one */
+	unsigned long r10;
+	unsigned long r9;
+	unsigned long r8;
+	unsigned long bx;
+	unsigned long ax;
+	unsigned long cx;
+	unsigned long dx;
+	unsigned long si; /* second argument of a system call */
+	unsigned long di;
+	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long sp;
+};
+#pragma clang attribute pop
+
+/* One interrupt or exception is told from the one before it by the registers that the program had. */
+static __always_inline __u64 entry_id(struct pt_regs *regs)
+{
+	return regs->ip ^ regs->sp << 1 ^ regs->ax << 2 ^ regs->cx << 3 ^ regs->dx << 5 ^ regs->si << 7 ^ regs->di << 11 ^
+	       regs->r8 << 13 ^ regs->r9 << 17;
+}
+
+#define NR_pread64 17
+#define NR_pwrite64 18
+#define NR_io_setup 206
+#define NR_io_getevents 208
+#define NR_io_submit 209
+#define NR_io_pgetevents 333
+#define NR_io_uring_enter 426
+#define X86_ENOSYS 38
+
+/* A number of the 32-bit table (a 32-bit program's call, or one by int 0x80), where that is not the same. Not x32's bit (30). */
+#define NR_I386 (1 << 29)
+#define NR_I386_pread64 (NR_I386 | 180)
+#define NR_I386_pwrite64 (NR_I386 | 181)
+#define NR_I386_io_setup (NR_I386 | 245)
+#define NR_I386_io_getevents (NR_I386 | 247)
+#define NR_I386_io_submit (NR_I386 | 248)
+#define NR_I386_io_pgetevents (NR_I386 | 385)
+#define NR_I386_io_pgetevents_time64 (NR_I386 | 416)
+/* arch/x86/include/asm/thread_info.h: set from the entry of such a call until the return to user mode. */
+#define TS_COMPAT 2
+
+static __always_inline bool calls_as_i386(struct task_struct *task)
+{
+	return task->thread_info.status & TS_COMPAT;
+}
+
+/* The number, told apart by table. io_uring's are the same in both. */
+static __always_inline long call_number(struct task_struct *task, long nr)
+{
+	return nr >= 0 && nr != NR_io_uring_enter && calls_as_i386(task) ? nr | NR_I386 : nr;
+}
+
+/* What a call of native aio is named in the 64-bit table; others stay what they are. */
+static __always_inline long aio_number(long nr)
+{
+	switch (nr) {
+	case NR_I386_io_setup:
+		return NR_io_setup;
+	case NR_I386_io_submit:
+		return NR_io_submit;
+	case NR_I386_io_getevents:
+		return NR_io_getevents;
+	case NR_I386_io_pgetevents:
+	case NR_I386_io_pgetevents_time64:
+		return NR_io_pgetevents;
+	default:
+		return nr;
+	}
+}
+
+/* entry_64.S puts -ENOSYS in ax before a system call runs, and its result there afterwards (a call whose result is
+ * -ENOSYS looks unfinished: it carries no completion). For interrupts and exceptions orig_ax is -1: their entry code
+ * takes an error code out of it first.
+ */
+static __always_inline void entry_of(struct task_struct *task, struct entry *e, bool want_address)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	e->nr = call_number(task, regs->orig_ax);
+	e->finished = (long)regs->ax != -X86_ENOSYS;
+	e->address = 0;
+	if (!want_address)
+		return;
+	/* The entry code's first call pushes its return address just below the saved registers. */
+	void *below = (void *)regs - sizeof(e->address);
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		e->address = bpf_core_cast(below, struct pt_regs)->r15;
+	else /* before 6.2 */
+		bpf_probe_read_kernel(&e->address, sizeof(e->address), below);
+}
+
+/* What the io_uring_enter call that is under way was asked to submit; 0: none is. */
+static __always_inline __u32 enter_batch(struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	if (regs->orig_ax != NR_io_uring_enter || (long)regs->ax != -X86_ENOSYS)
+		return 0;
+	return calls_as_i386(task) ? regs->cx : regs->si;
+}
+
+static __always_inline long syscall_nr(struct pt_regs *regs)
+{
+	return regs->orig_ax;
+}
+
+/* The first three arguments of a function. */
+static __always_inline __u64 argument(struct pt_regs *regs, int n)
+{
+	switch (n) {
+	case 1:
+		return regs->di;
+	case 2:
+		return regs->si;
+	default:
+		return regs->dx;
+	}
+}
+
+/* The first four of a system call, which stand there until it has returned. */
+static __always_inline __u64 call_argument(struct pt_regs *regs, int n)
+{
+	return n < 4 ? argument(regs, n) : regs->r10;
+}
+
+/* The same of a call of the 32-bit table. */
+static __always_inline __u64 argument_i386(struct pt_regs *regs, int n)
+{
+	switch (n) {
+	case 1:
+		return (__u32)regs->bx;
+	case 2:
+		return (__u32)regs->cx;
+	case 3:
+		return (__u32)regs->dx;
+	default:
+		return (__u32)regs->si;
+	}
+}
+
+/* Of the two flags that a thread with rseq(2) may get with each switch and loses on the way to user mode, the one that it has: bit 0
+ * where architectures share their flags, and bit 1 before; bit 0 was that of being traced, and stays.
+ */
+static __always_inline __u32 gone_in_user_mode(__u32 flags)
+{
+	return flags & 1 ? 1 : flags & 2;
+}
+
+/* The timer and IPIs have vectors of their own, each with tracepoints: lines are devices'. */
+static __always_inline enum line_kind kind_of_line(int irq, struct irqaction *action)
+{
+	return LINE_OF_DEVICE;
+}
+
+/* include/uapi/asm/ptrace.h and linux/bpf_perf_event.h: a sampling program's context, a stable layout. */
+struct bpf_perf_event_data {
+	unsigned long before[16]; /* r15 … orig_rax */
+	unsigned long ip, cs, flags, sp, ss;
+	__u64 sample_period;
+	__u64 addr;
+};
+#define USER_MODE(ctx) (((ctx)->cs & 3) == 3)
+
+#endif

@@ -1,0 +1,115 @@
+/* Interprocessor interrupts that are sent, and which of them are meant for a watched thread. */
+
+/* It has its room from the beginning, as irqs has. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct ipi_key);
+	__type(value, __u64);
+} ipis SEC(".maps");
+
+/* An IPI is the watched processes' when it is a kick of one of their threads or wakes one, or when one of their threads sends it. A
+ * thread sends IPIs with interrupts on: those that an interrupt sends while this runs for a thread's are missed, and counted as missed
+ * (`recursion_misses`).
+ *
+ * A kick is sent from one of these functions, for the thread that is current on the CPU it goes to. A thread is its CPU's current
+ * one, and is sent kicks, a moment before its switching in is seen here. Where kick_process may be probed, a kick is that of the
+ * thread which was asked for.
+ */
+const volatile struct function_extent kick_sites[KICK_SITES_MAX] = {};
+const volatile bool kick_is_probed = false;
+const volatile __u64 wakes_address = 0; /* sched_ttwu_pending: what a wake-up has another CPU run */
+
+static __always_inline bool is_kick(__u64 site)
+{
+	for (int i = 0; i < KICK_SITES_MAX; i++)
+		/* A return address: one past the call, and at the end of the function if that is its last. */
+		if (site - 1 - kick_sites[i].start < kick_sites[i].bytes)
+			return true;
+	return false;
+}
+
+static __always_inline bool ipi_may_concern_watched(__u32 to_cpu)
+{
+	struct cpu_slot *slot = this_slot();
+
+	if (not_counting())
+		return false;
+	return slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)].watched_here || slot->watched_here || slot->waking ||
+	       slot->kicks_watched;
+}
+
+/* One that may concern the watched. A reschedule IPI has no callback. */
+static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, __u64 callback)
+{
+	struct cpu_slot *slot = this_slot();
+	struct cpu_slot *target = &slots[to_cpu & (IOTRAIL_MAX_CPUS - 1)];
+	struct ipi_key key = {
+		.site = site,
+		.to_cpu = to_cpu,
+		.from_cpu = bpf_get_smp_processor_id(),
+		.flags = callback ? 0 : IPI_RESCHED,
+	};
+	struct task_struct *woken = (struct task_struct *)slot->waking;
+	__u32 nr;
+
+	if (!callback && is_kick(site)) {
+		if (kick_is_probed ? !slot->kicks_watched : !target->watched_here)
+			return 0;
+		slot->kicks_watched = 0;
+		key.flags |= IPI_FOR_WATCHED;
+		credit(slot);
+	} else if (woken && (!callback || callback == wakes_address) && BPF_CORE_READ(woken, thread_info.cpu) == to_cpu) {
+		slot->waking = 0; /* one IPI per wake-up */
+		key.flags |= IPI_FOR_WATCHED;
+	} else if (!slot->watched_here || context_of(slot, &nr) != WAKER_OTHER) {
+		return 0;
+	}
+	ADD_CACHED(ipis, last_ipi, key, 1, LOSS_IPI, slot);
+	return 0;
+}
+
+SEC("tp_btf/ipi_send_cpu")
+int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *callback)
+{
+	return ipi_may_concern_watched(cpu) ? ipi_sent(cpu, site, address_at(callback, this_slot(), 3)) : 0;
+}
+
+/* The first CPU of a mask. */
+static __always_inline __u32 first_of(const struct cpumask *mask)
+{
+	for (int word = 0; word < IOTRAIL_MAX_CPUS / 64; word++) {
+		__u64 bits = 0;
+
+		bpf_probe_read_kernel(&bits, sizeof(bits), (const void *)mask + 8 * word);
+		for (int i = 0; bits && i < 64; i++)
+			if (bits >> i & 1)
+				return word * 64 + i;
+	}
+	return IOTRAIL_MAX_CPUS - 1;
+}
+
+const volatile struct function_extent ipi_senders[IPI_SENDERS_MAX] = {};
+
+/* The same of reschedule IPIs before there was a tracepoint for them, where the architecture has one of its own. As there, the site is
+ * the caller of the function that asks for it: the second return address above the outermost sender.
+ */
+SEC("tp_btf/ipi_raise")
+int BPF_PROG(interrupt_ipi_raised, const struct cpumask *mask, const char *reason)
+{
+	__u64 frames[14] = {};
+	__u64 site = 0;
+	__u32 to_cpu;
+
+	if (vector_of_ipi(reason) != VEC_RESCHED)
+		return 0;
+	to_cpu = first_of(mask);
+	if (!ipi_may_concern_watched(to_cpu))
+		return 0;
+	bpf_get_stack(ctx, frames, sizeof(frames), 0);
+	for (int i = 0; i < 12; i++)
+		for (int sender = 0; sender < IPI_SENDERS_MAX; sender++)
+			if (frames[i] - 1 - ipi_senders[sender].start < ipi_senders[sender].bytes)
+				site = frames[i + 2];
+	return ipi_sent(to_cpu, site, 0);
+}
