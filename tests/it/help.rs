@@ -113,10 +113,11 @@ fn options() -> End {
         ),
         (
             "lab run",
-            "--accel --append --artifacts --cache --cpus --force --help --kernel --memory --modules --nvme --sockets --store --timeout",
+            "--accel --append --arch --artifacts --cache --cpus --force --help --kernel --memory --modules --nvme --program --root --sockets \
+                   --store --timeout",
         ),
-        ("lab kernels", "--cache --help --json"),
-        ("lab fetch", "--cache --help"),
+        ("lab kernels", "--arch --cache --help --json"),
+        ("lab fetch", "--arch --cache --help"),
         (
             "run",
             "--accel --attach --cache --constraint --count --cpus --detach --fail-on-unmet --file --full --help --json --kernels --lost-after \

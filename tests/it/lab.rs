@@ -11,6 +11,9 @@ pub const TESTS: &[Test] = &[
     ("lab::the_guests_side_is_for_guests", guest),
 ];
 
+/// Another processor than this machine's.
+const OTHER: &str = if cfg!(target_arch = "aarch64") { "amd64" } else { "arm64" };
+
 fn wrong_use() -> End {
     let place = Place::new();
     let told = |options: &str| {
@@ -32,6 +35,11 @@ fn wrong_use() -> End {
         ("--kernel ./no-such --modules .", "cannot read ./no-such"),
         ("--timeout 5", "'5' has no unit of time"),
         ("--accel hvf", "possible values: auto, kvm, tcg"),
+        ("--arch riscv64", "possible values: amd64, arm64"),
+        (&format!("--arch {OTHER} --accel kvm"), "on this machine's processor; leave --accel out"),
+        (&format!("--arch {OTHER}"), "does not run on"),
+        (&format!("--arch {OTHER} --program ./no-such"), "cannot read the program ./no-such"),
+        ("--root ./no-such", "cannot read the folder ./no-such; name another one with --root"),
     ] {
         let line = told(options);
         assert!(line.contains(expected), "{options}: {line}");

@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # Process 1 of the lab's guest: mounts the host's files so that nothing can be written to them, hands over to iotrail.
-# /lab.conf says: RELEASE, MODULES (their folder on the host), BOOT (modules to load), DRIVES (how many).
+# /lab.conf says: RELEASE, MODULES (their folder on the host; empty: they are shared apart, and the files are not the host's), BOOT (modules to load), DRIVES (how many).
 /bin/busybox --install -s /bin
 export PATH=/bin
 mount -t proc proc /proc
@@ -22,6 +22,9 @@ mount -t tmpfs -o size=50% tmpfs /writes
 mkdir /writes/upper /writes/work
 mount -t overlay -o lowerdir=/host,upperdir=/writes/upper,workdir=/writes/work overlay /root ||
     fail "nothing can be laid over the host's files"
+# What another root may lack.
+[ -n "$MODULES" ] || for folder in proc sys dev run tmp bin sbin etc root mnt lib/modules; do mkdir -p "/root/$folder"; done
+[ -e /root/bin/sh ] || { cp /bin/busybox /root/bin/busybox && chroot /root /bin/busybox --install -s /bin; }
 mount -t proc proc /root/proc
 mount -t sysfs sysfs /root/sys
 mount -t devtmpfs dev /root/dev
@@ -45,7 +48,14 @@ mount -t 9p -o "rw,$options,cache=none" labout /root/run/iotrail-lab || fail "th
 # All modules, for the programs in there and for the kernel, which runs this root's /sbin/modprobe.
 mkdir -p "/root/lib/modules/$RELEASE"
 for place in /root /; do
-    mount --bind "/host$MODULES" "$place/lib/modules/$RELEASE" || fail "the kernel's modules are not in $MODULES"
+    if [ -n "$MODULES" ]; then
+        mount --bind "/host$MODULES" "$place/lib/modules/$RELEASE" || fail "the kernel's modules are not in $MODULES"
+    elif [ "$place" = /root ]; then
+        mount -t 9p -o "ro,$options,cache=loose" labmodules "/root/lib/modules/$RELEASE" || fail "the kernel's modules cannot be mounted"
+    else
+        # A share is mounted once.
+        mount --bind "/root/lib/modules/$RELEASE" "/lib/modules/$RELEASE"
+    fi
 done
 # For programs that load modules where this machine has nothing to do it with, or what it has (kmod) reads another list of this kernel's
 # modules than there is: nothing but the guest sees the link.

@@ -6,6 +6,7 @@
 //! | `cache` | the folder of what is fetched and made |
 //! | `sources`, `packages` | Debian's packages without the host's package management |
 //! | [`kernel`] | which kernels there are; one of them made ready to boot |
+//! | [`arch`], [`root`](mod@root) | another processor than this machine's, and what a guest of it sees |
 //! | `tools` | QEMU and busybox: this machine's, else packages' |
 //! | `modules`, `initramfs`, `init.sh` | what a guest starts with |
 //! | [`drive`] | `--nvme` |
@@ -17,6 +18,7 @@
 //! It uses `iotrail-base`, `iotrail-host`.
 
 pub mod acceleration;
+pub mod arch;
 mod cache;
 pub mod drive;
 pub mod guest;
@@ -27,6 +29,7 @@ pub mod machine;
 mod modules;
 pub mod order;
 mod packages;
+pub mod root;
 pub mod session;
 mod sources;
 mod tools;
@@ -42,6 +45,8 @@ use self::kernel::Kernel;
 use self::machine::{CONSOLE, INITRAMFS, Parts, SHARED};
 use self::order::{FOLDER, LEFT, LEFT_VARIABLE, Order, PROGRAM, STATE};
 use crate::acceleration::Acceleration;
+use crate::arch::Arch;
+use crate::root::Root;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::folders::TARGET_VARIABLE;
 use iotrail_base::folders::temporary::Folder as RunFolder;
@@ -54,6 +59,9 @@ const PREFIX: &str = "iotrail-lab-";
 #[derive(Debug)]
 pub struct Asked<'a> {
     pub cache: &'a Cache,
+    pub arch: Arch,
+    /// `None`: the guest sees this machine's files.
+    pub root: Option<&'a Root>,
     pub kernel: &'a Kernel,
     pub acceleration: Acceleration,
     /// Where KVM turns out not to run the machine, emulation does.
@@ -77,8 +85,8 @@ pub struct Prepared<'a> {
 
 /// Fetches what is missing, and makes the folder of the run.
 pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
-    let qemu = tools::qemu(asked.cache, asked.acceleration, tell)?;
-    let busybox = tools::busybox(asked.cache, tell)?;
+    let qemu = tools::qemu(asked.cache, asked.arch, asked.acceleration, tell)?;
+    let busybox = tools::busybox(asked.cache, asked.arch, tell)?;
     let folder = RunFolder::make(&std::env::temp_dir(), PREFIX).map_err(|e| {
         Error::machine("cannot make a folder for the run", "check the room in TMPDIR or /tmp, and its permissions")
             .because(e)
@@ -93,8 +101,12 @@ pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared
     })?;
     let link = at(SHARED).join(PROGRAM);
     link.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(files)?;
-    std::os::unix::fs::symlink(program, link).map_err(files)?;
-    order(asked.command, !asked.drives.is_empty())?.write(&at(SHARED)).map_err(files)?;
+    match asked.root {
+        None => std::os::unix::fs::symlink(program, link).map_err(files)?,
+        // Nothing of this machine's is there.
+        Some(root) => std::fs::copy(&root.program, link).map(drop).map_err(files)?,
+    }
+    order(asked.command, !asked.drives.is_empty(), asked.root.is_some())?.write(&at(SHARED)).map_err(files)?;
     std::fs::write(at(INITRAMFS), initramfs(asked, &busybox)?).map_err(files)?;
     std::fs::write(at(CONSOLE), "").map_err(files)?;
     for (number, drive) in asked.drives.iter().enumerate() {
@@ -117,7 +129,10 @@ impl Prepared<'_> {
             sockets: a.sockets,
             memory_bytes: a.memory_bytes,
             drives: a.drives,
+            arch: a.arch,
             kernel: &a.kernel.vmlinux,
+            root: a.root.map_or(Path::new("/"), |root| &root.folder),
+            modules: a.root.map(|_| a.kernel.modules.as_path()),
             append: a.append,
             folder: self.folder.path(),
         }
@@ -126,7 +141,7 @@ impl Prepared<'_> {
     /// What KVM does not run is emulated from now on, by a QEMU that can.
     fn emulate(&mut self, tell: &dyn Fn(&str)) -> Result<()> {
         self.acceleration = Acceleration::Emulation;
-        self.qemu = tools::qemu(self.asked.cache, self.acceleration, tell)?;
+        self.qemu = tools::qemu(self.asked.cache, self.asked.arch, self.acceleration, tell)?;
         Ok(())
     }
 
@@ -181,22 +196,30 @@ fn bring(from: &Path, to: &Path, existing: Existing) -> Result<usize> {
 }
 
 /// Reads the registry's lists, unless they are from today.
-pub fn refresh(cache: &Cache, tell: &dyn Fn(&str)) -> Result<()> {
-    packages::Packages::of(cache).refresh(tell)
+pub fn refresh(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<()> {
+    packages::Packages::of(cache, arch).refresh(tell)
 }
 
-/// The caller's folder and variables; but its store is the lab's, and so is what its experiments read from.
-fn order(command: &[OsString], has_drive: bool) -> Result<Order> {
-    let here = std::env::current_dir()
-        .map_err(|e| Error::input("the working folder is not there any more", "change to one that is").because(e))?;
+/// The caller's folder and variables, where the guest sees this machine's files; but its store is the lab's, and so is what its
+/// experiments read from.
+fn order(command: &[OsString], has_drive: bool, other_root: bool) -> Result<Order> {
+    let here = if other_root { Ok("/".into()) } else { std::env::current_dir() };
+    let here =
+        here.map_err(|e| Error::input("the working folder is not there any more", "change to one that is").because(e))?;
+    let (variables, search) = if other_root {
+        (root::environment(std::env::vars_os()), Some("/usr/sbin:/usr/bin:/sbin:/bin".into()))
+    } else {
+        (std::env::vars_os().collect(), std::env::var_os("PATH"))
+    };
     let ours = [("XDG_STATE_HOME", STATE), (LEFT_VARIABLE, LEFT)];
     let target = has_drive.then(|| (TARGET_VARIABLE.into(), "/dev/nvme0n1".into()));
-    let environment = std::env::vars_os()
+    let environment = variables
+        .into_iter()
         // A path of this machine's means another thing there.
         .filter(|(name, _)| name != TARGET_VARIABLE && name != "PATH" && !ours.iter().any(|(ours, _)| name == ours))
         .chain(ours.map(|(name, folder)| (name.into(), format!("{FOLDER}/{folder}").into())))
         .chain(target)
-        .chain([("PATH".into(), path(std::env::var_os("PATH")))])
+        .chain([("PATH".into(), path(search))])
         .collect();
     let mut command = command.to_vec();
     if let Some(first) = command.first_mut().filter(|first| *first == "iotrail") {
@@ -251,9 +274,10 @@ fn initramfs(asked: &Asked, busybox: &Path) -> Result<Vec<u8>> {
     archive.character_device("dev/console", 5, 1);
     archive.file("bin/busybox", 0o755, &busybox);
     archive.file("init", 0o755, include_bytes!("init.sh"));
+    let modules_here = if asked.root.is_some() { String::new() } else { modules_here.display().to_string() };
     let settings = [
         ("RELEASE", release.to_owned()),
-        ("MODULES", modules_here.display().to_string()),
+        ("MODULES", modules_here),
         ("BOOT", boot.join(" ")),
         ("DRIVES", asked.drives.len().to_string()),
     ];
@@ -318,7 +342,7 @@ mod tests {
 
     #[test]
     fn this_programs_name_is_this_program_and_its_store_the_labs() {
-        let order = order(&["iotrail".into(), "list".into()], true).unwrap();
+        let order = order(&["iotrail".into(), "list".into()], true, false).unwrap();
         assert_eq!(order.command, ["/run/iotrail-lab/bin/iotrail", "list"]);
         let state: Vec<_> = order.environment.iter().filter(|(name, _)| name == "XDG_STATE_HOME").collect();
         assert_eq!(state, [&("XDG_STATE_HOME".into(), "/run/iotrail-lab/state".into())]);

@@ -13,6 +13,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::acceleration::Acceleration;
+use super::arch::Arch;
 use super::drive::{Drive, escaped};
 use super::guest::{PORTS, Ports};
 use super::tools::Program;
@@ -22,6 +23,7 @@ use iotrail_base::error::{Error, Result};
 #[derive(Debug)]
 pub struct Parts<'a> {
     pub qemu: &'a Program,
+    pub arch: Arch,
     pub acceleration: Acceleration,
     pub cpus: u32,
     /// CPUs in different sockets share no cache.
@@ -29,6 +31,10 @@ pub struct Parts<'a> {
     pub memory_bytes: u64,
     pub drives: &'a [Drive],
     pub kernel: &'a Path,
+    /// What the guest sees as its files,
+    pub root: &'a Path,
+    /// and the folder of its kernel's modules, where that is not among them.
+    pub modules: Option<&'a Path>,
     /// Parameters for the kernel beside the lab's own.
     pub append: &'a str,
     /// Of the run: the initramfs, the console, the drives' files, and [`SHARED`].
@@ -46,8 +52,7 @@ impl Parts<'_> {
     fn options(&self, descriptors: [i32; 4]) -> Vec<OsString> {
         let (accelerator, cpu) = match self.acceleration {
             Acceleration::Kvm => ("kvm", "host"),
-            // Page tables of five levels cost emulation time and give nothing.
-            Acceleration::Emulation => ("tcg,thread=multi", "max,la57=off"),
+            Acceleration::Emulation => ("tcg,thread=multi", self.arch.emulated()),
         };
         let cores = self.cpus / self.sockets;
         let at = |name: &str| self.folder.join(name);
@@ -59,7 +64,7 @@ impl Parts<'_> {
         options.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
         let mut option = |name: &str, value: OsString| options.extend([name.into(), value]);
         option("-accel", accelerator.into());
-        option("-machine", "q35".into());
+        option("-machine", self.arch.machine().into());
         option("-cpu", cpu.into());
         option("-smp", format!("{},sockets={},cores={cores},threads=1", self.cpus, self.sockets).into());
         option("-m", format!("{}k", self.memory_bytes.div_ceil(1024)).into());
@@ -70,8 +75,11 @@ impl Parts<'_> {
         option("-kernel", self.kernel.into());
         option("-initrd", at(INITRAMFS).into());
         option("-append", self.parameters().into());
-        option("-virtfs", share(Path::new("/"), "hostroot", ",readonly=on").into());
+        option("-virtfs", share(self.root, "hostroot", ",readonly=on").into());
         option("-virtfs", share(&at(SHARED), "labout", "").into());
+        if let Some(modules) = self.modules {
+            option("-virtfs", share(modules, "labmodules", ",readonly=on").into());
+        }
         option("-device", "virtio-serial-pci".into());
         for (i, (name, fd)) in PORTS.iter().zip(descriptors).enumerate() {
             option("-chardev", format!("socket,id=port-{i},fd={fd}").into());
@@ -83,11 +91,9 @@ impl Parts<'_> {
         options
     }
 
-    /// What the kernel is told. A panic ends the machine at once. The emulated clock is as steady as the host's, and the kernel's
-    /// test of the timer fails where the host is too busy to let it tick in time.
+    /// What the kernel is told. A panic ends the machine at once.
     fn parameters(&self) -> String {
-        let mut text =
-            "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr tsc=reliable no_timer_check".to_owned();
+        let mut text = self.arch.parameters().to_owned();
         if let Some(poll) = self.drives.iter().map(|d| d.poll).max().filter(|n| *n > 0) {
             text.push_str(&format!(" nvme.poll_queues={poll}"));
         }
@@ -166,15 +172,22 @@ mod tests {
     use super::*;
 
     fn options(drives: &[Drive], acceleration: Acceleration) -> String {
+        of_arch(Arch::Amd64, drives, acceleration, None)
+    }
+
+    fn of_arch(arch: Arch, drives: &[Drive], acceleration: Acceleration, modules: Option<&Path>) -> String {
         let qemu = Program { words: vec!["qemu".into()], variables: vec![], from: "a test's" };
         let parts = Parts {
             qemu: &qemu,
+            arch,
             acceleration,
             cpus: 4,
             sockets: 2,
             memory_bytes: 2 << 30,
             drives,
             kernel: Path::new("/k/vmlinux"),
+            root: Path::new(if modules.is_some() { "/r" } else { "/" }),
+            modules,
             append: "debug",
             folder: Path::new("/tmp/a,b"),
         };
@@ -201,5 +214,19 @@ mod tests {
         }
         let kvm = options(&[], Acceleration::Kvm);
         assert!(kvm.contains("-accel kvm") && kvm.contains("-cpu host") && !kvm.contains("nvme"), "{kvm}");
+    }
+
+    #[test]
+    fn another_processor_has_its_own_machine_root_and_modules() {
+        let all = of_arch(Arch::Arm64, &[], Acceleration::Emulation, Some(Path::new("/k/modules")));
+        for part in [
+            "-machine virt,gic-version=3 -cpu max,pauth-impdef=on",
+            "-append console=ttyAMA0 quiet",
+            "-virtfs local,path=/r,mount_tag=hostroot,security_model=none,multidevs=remap,readonly=on",
+            "-virtfs local,path=/k/modules,mount_tag=labmodules,security_model=none,multidevs=remap,readonly=on",
+        ] {
+            assert!(all.contains(part), "{part} is not in {all}");
+        }
+        assert!(!all.contains("tsc="), "{all}");
     }
 }

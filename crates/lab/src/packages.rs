@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
+use super::arch::Arch;
 use super::cache::{Cache, cannot_write};
 use super::sources::Mirror;
 use iotrail_base::error::{Error, Result};
@@ -18,15 +19,17 @@ const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Lists that are older are read again where the newest is asked for.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
-/// apt with folders of its own.
+/// apt with folders of its own, for packages of one processor.
 pub struct Packages<'a> {
     cache: &'a Cache,
+    arch: Arch,
     folder: PathBuf,
 }
 
 impl<'a> Packages<'a> {
-    pub fn of(cache: &'a Cache) -> Self {
-        Packages { cache, folder: cache.root().join("apt") }
+    pub fn of(cache: &'a Cache, arch: Arch) -> Self {
+        let name = if arch == Arch::host() { "apt".to_owned() } else { format!("apt-{arch}") };
+        Packages { cache, arch, folder: cache.root().join(name) }
     }
 
     /// Whether package lists are here at all.
@@ -75,7 +78,8 @@ impl<'a> Packages<'a> {
             std::fs::create_dir_all(self.folder.join(folder))?;
         }
         let mirror = Mirror::of_host(Path::new("/etc/apt"));
-        let line = |address: &str, suite: &&str| format!("deb [arch=amd64 signed-by={KEYS}] {address} {suite} main\n");
+        let arch = self.arch;
+        let line = |address: &str, suite: &&str| format!("deb [arch={arch} signed-by={KEYS}] {address} {suite} main\n");
         let sources: String = ARCHIVE
             .iter()
             .map(|suite| line(mirror.archive(), suite))
@@ -93,7 +97,7 @@ impl<'a> Packages<'a> {
         format!(
             "Dir::State::Lists \"{}\";\nDir::State::status \"{}\";\nDir::State::extended_states \"{}\";\nDir::Cache \"{}\";\n\
              Dir::Etc::SourceList \"{}\";\nDir::Etc::SourceParts \"/dev/null\";\nAcquire::Languages \"none\";\n\
-             APT::Architecture \"amd64\";\nAPT::Architectures \"amd64\";\nAPT::Sandbox::User \"root\";\n\
+             APT::Architecture \"{arch}\";\nAPT::Architectures \"{arch}\";\nAPT::Sandbox::User \"root\";\n\
              #clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n\
              #clear Acquire::IndexTargets::deb::DEP-11;\n#clear Acquire::IndexTargets::deb::Contents-deb;\n",
             at("lists"),
@@ -101,6 +105,7 @@ impl<'a> Packages<'a> {
             at("extended_states"),
             self.folder.display(),
             at("sources.list"),
+            arch = self.arch,
         )
     }
 
@@ -113,9 +118,10 @@ impl<'a> Packages<'a> {
         Ok(said.lines().map(str::to_owned).collect())
     }
 
-    /// The package and all that it needs, as `NAME=VERSION`.
-    pub fn with_needed(&self, name: &str) -> Result<Vec<String>> {
-        let said = self.apt("apt-get", &["-s", "-q", "install", "--no-install-recommends", name], &self.folder)?;
+    /// The packages and all that they need, as `NAME=VERSION`.
+    pub fn with_needed(&self, names: &[&str]) -> Result<Vec<String>> {
+        let words = [&["-s", "-q", "install", "--no-install-recommends"], names].concat();
+        let said = self.apt("apt-get", &words, &self.folder)?;
         Ok(said.lines().filter_map(simulated).collect())
     }
 
@@ -187,7 +193,7 @@ mod tests {
     fn without_lists_there_are_no_names() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(Some(folder.path())).unwrap();
-        assert_eq!(Packages::of(&cache).names("linux-image-").unwrap(), Vec::<String>::new());
+        assert_eq!(Packages::of(&cache, Arch::host()).names("linux-image-").unwrap(), Vec::<String>::new());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "asking makes nothing");
     }
 }

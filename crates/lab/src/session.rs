@@ -14,6 +14,7 @@ use super::Prepared;
 use super::line::{FromGuest, FromHost};
 use super::machine::{CONSOLE, Machine, SAID};
 use crate::acceleration::Acceleration;
+use crate::arch::Arch;
 use iotrail_base::error::{Error, Result};
 
 /// How a session is to go.
@@ -25,8 +26,11 @@ pub struct How<'a> {
     pub tell: &'a dyn Fn(&str),
 }
 
-/// Without a word from the guest for so long, it will not come up: under emulation it takes up to a minute where others compute too.
-const BOOT: Duration = Duration::from_secs(90);
+/// Without a word from the guest for so long, it will not come up: under emulation it takes up to a minute where others compute too,
+/// and twice that with another processor's instructions.
+fn boot_limit(arch: Arch) -> Duration {
+    Duration::from_secs(if arch == Arch::host() { 90 } else { 240 })
+}
 
 /// So long the command may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(20);
@@ -63,7 +67,9 @@ pub fn run(prepared: &mut Prepared, how: &How) -> Result<u8> {
     loop {
         match attempt(prepared, how, began)? {
             Attempt::Ended(status) => return Ok(status),
-            Attempt::Hung if again => return Err(no_boot(prepared, &format!("no sign of life in {BOOT:?}"))),
+            Attempt::Hung if again => {
+                return Err(no_boot(prepared, &format!("no sign of life in {:?}", boot_limit(prepared.asked.arch))));
+            }
             Attempt::Hung => {
                 again = true;
                 (how.tell)(
@@ -139,7 +145,7 @@ fn attempt(prepared: &Prepared, how: &How, began: Instant) -> Result<Attempt> {
                 "what it had stored is kept; give it more with --timeout",
             ));
         }
-        if boot.is_none() && started.elapsed() > BOOT {
+        if boot.is_none() && started.elapsed() > boot_limit(prepared.asked.arch) {
             return Ok(Attempt::Hung);
         }
         match ((how.stop)(), asked) {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::arch::Arch;
 use super::cache::Cache;
 use super::packages::Packages;
 use crate::acceleration::Acceleration;
@@ -19,8 +20,6 @@ pub struct Program {
     pub from: &'static str,
 }
 
-const QEMU: &str = "qemu-system-x86_64";
-
 /// The first release whose emulation sees every write to code. Before it (deba78709ae8, accel/tcg: Always lock pages before
 /// translation), a CPU that translates an instruction while another one patches it may keep the old one for ever: a kernel in which
 /// probes come and go then runs into a breakpoint that is not there any more, and hangs or ends with "Oops: int3".
@@ -28,19 +27,19 @@ const SOUND: (u32, u32) = (8, 1);
 
 /// The emulator: this machine's, else the package's with all the libraries that it needs. To emulate a processor it must be new
 /// enough; where none can be fetched, the old one is taken, and `tell` told so.
-pub fn qemu(cache: &Cache, acceleration: Acceleration, tell: &dyn Fn(&str)) -> Result<Program> {
-    let here = programs::on_path(QEMU).map(|path| Program {
+pub fn qemu(cache: &Cache, arch: Arch, acceleration: Acceleration, tell: &dyn Fn(&str)) -> Result<Program> {
+    let here = programs::on_path(arch.qemu().0).map(|path| Program {
         words: vec![path.into()],
         variables: vec![],
         from: "this machine's",
     });
-    let Some(here) = here else { return packaged(cache, tell) };
+    let Some(here) = here else { return packaged(cache, arch, tell) };
     let version = match acceleration {
         Acceleration::Kvm => None,
         Acceleration::Emulation => version(&here),
     };
     let Some((major, minor)) = version.filter(|v| *v < SOUND) else { return Ok(here) };
-    packaged(cache, tell).or_else(|why| {
+    packaged(cache, arch, tell).or_else(|why| {
         tell(&format!(
             "this machine's QEMU {major}.{minor} may hang while probes come and go in a guest that it emulates (8.1 is the first \
              that does not), and a newer one cannot be had: {why}"
@@ -61,31 +60,36 @@ fn told_version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn packaged(cache: &Cache, tell: &dyn Fn(&str)) -> Result<Program> {
-    let folder = cache.entry("tools/qemu", |folder| {
-        let packages = Packages::of(cache);
+fn packaged(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<Program> {
+    let folder = cache.entry(&of_guest("tools/qemu", arch), |folder| {
+        let packages = Packages::of(cache, Arch::host());
         packages.refresh(tell)?;
         // The firmware of network cards (ipxe) is only recommended, and there are none in the lab.
-        let wanted = packages.with_needed("qemu-system-x86")?;
+        let wanted = packages.with_needed(&[arch.qemu().1])?;
         tell(&format!("fetching QEMU ({} packages; nothing is installed)", wanted.len()));
         packages.unpack(&wanted, folder)
     })?;
-    unpacked(&folder)
+    unpacked(&folder, arch)
+}
+
+/// The cache's entry of what is there for each guest's processor: with its name, where that is not this machine's.
+fn of_guest(entry: &str, arch: Arch) -> String {
+    if arch == Arch::host() { entry.to_owned() } else { format!("{entry}-{arch}") }
 }
 
 /// A program of packages that were unpacked whole, C library included: its own loader runs it.
-fn unpacked(folder: &Path) -> Result<Program> {
-    let at = |paths: &[&str]| paths.iter().map(|p| folder.join(p)).find(|p| p.exists());
-    let (Some(loader), Some(program)) = (
-        at(&["usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"]),
-        at(&["usr/bin/qemu-system-x86_64"]),
-    ) else {
+fn unpacked(folder: &Path, arch: Arch) -> Result<Program> {
+    let (of_host, loader) = Arch::host().libraries();
+    let (qemu, package) = arch.qemu();
+    let libraries = ["usr/lib", "lib"].map(|p| folder.join(p).join(of_host));
+    let loader = libraries.iter().map(|p| p.join(loader)).find(|p| p.exists());
+    let program = Some(folder.join("usr/bin").join(qemu)).filter(|p| p.exists());
+    let (Some(loader), Some(program)) = (loader, program) else {
         return Err(Error::machine(
             format!("{} is not whole", folder.display()),
-            "remove it and try again, or install the package qemu-system-x86",
+            format!("remove it and try again, or install the package {package}"),
         ));
     };
-    let libraries = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"].map(|p| folder.join(p));
     let mut words: Vec<OsString> = vec![loader.into(), "--library-path".into()];
     words.push(std::env::join_paths(&libraries).map_err(|e| {
         Error::input("the cache's path holds a colon", "name another folder with --cache DIR").because(e)
@@ -100,9 +104,9 @@ fn unpacked(folder: &Path) -> Result<Program> {
 }
 
 /// A static busybox: what the guest starts with. The package's always: others lack applets, or need libraries.
-pub fn busybox(cache: &Cache, tell: &dyn Fn(&str)) -> Result<PathBuf> {
-    let folder = cache.entry("tools/busybox", |folder| {
-        let packages = Packages::of(cache);
+pub fn busybox(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<PathBuf> {
+    let folder = cache.entry(&of_guest("tools/busybox", arch), |folder| {
+        let packages = Packages::of(cache, arch);
         packages.refresh(tell)?;
         tell("fetching busybox");
         packages.unpack(&["busybox-static".to_owned()], folder)
@@ -133,14 +137,16 @@ mod tests {
     #[test]
     fn an_unpacked_program_is_run_by_its_own_loader() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(unpacked(folder.path()).is_err());
-        for file in ["usr/bin/qemu-system-x86_64", "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"] {
+        assert!(unpacked(folder.path(), Arch::Amd64).is_err());
+        let (libraries, name) = Arch::host().libraries();
+        let loader = Path::new("usr/lib").join(libraries).join(name);
+        for file in [Path::new("usr/bin/qemu-system-x86_64"), &loader] {
             let path = folder.path().join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
         }
-        let program = unpacked(folder.path()).unwrap();
-        assert_eq!(program.words[0], folder.path().join("usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
+        let program = unpacked(folder.path(), Arch::Amd64).unwrap();
+        assert_eq!(program.words[0], folder.path().join(loader));
         assert_eq!((program.words[1].to_str(), program.words.len()), (Some("--library-path"), 8));
         assert_eq!(program.words[3], folder.path().join("usr/bin/qemu-system-x86_64"));
     }

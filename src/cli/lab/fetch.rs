@@ -1,6 +1,6 @@
 //! `iotrail lab fetch`: a kernel of Debian's into the cache.
 
-use super::{CacheArgs, tell};
+use super::{ArchArgs, CacheArgs, tell};
 use iotrail_base::error::Result;
 use iotrail_lab::{Cache, kernel};
 use iotrail_report::terminal;
@@ -12,13 +12,16 @@ pub struct FetchArgs {
     version: String,
 
     #[command(flatten)]
+    arch: ArchArgs,
+
+    #[command(flatten)]
     cache: CacheArgs,
 }
 
 /// Prints the release that is there now.
 pub fn run(args: &FetchArgs) -> Result<u8> {
     let cache = Cache::at(args.cache.cache.as_deref())?;
-    let kernel = kernel::fetch_asked(&args.version, &cache, &tell)?;
+    let kernel = kernel::fetch_asked(&args.version, args.arch.arch(), &cache, &tell)?;
     terminal::print(&format!("{}\n", kernel.release.unwrap_or_default()))?;
     Ok(0)
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{CacheArgs, tell};
+use super::{ArchArgs, CacheArgs, tell};
 use iotrail_base::error::Result;
 use iotrail_lab::kernel::{self, Listed, Place};
 use iotrail_lab::{Cache, refresh};
@@ -13,6 +13,9 @@ pub struct KernelsArgs {
     /// Print JSON on standard output
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    arch: ArchArgs,
 
     #[command(flatten)]
     cache: CacheArgs,
@@ -31,10 +34,10 @@ struct Printed {
 /// Without a network, those that are here.
 pub fn run(args: &KernelsArgs) -> Result<u8> {
     let cache = Cache::at(args.cache.cache.as_deref())?;
-    if let Err(e) = refresh(&cache, &tell) {
+    if let Err(e) = refresh(&cache, args.arch.arch(), &tell) {
         tell(&format!("the registry cannot be asked: {e}"));
     }
-    let kernels = kernel::list(&cache)?;
+    let kernels = kernel::list(&cache, args.arch.arch())?;
     if args.json {
         let cache = cache.root().display().to_string();
         terminal::print_json(&Printed { schema: "iotrail.lab-kernels/1", cache, kernels })?;

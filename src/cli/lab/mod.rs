@@ -7,9 +7,10 @@ mod run;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use iotrail_base::error::Result;
+use iotrail_lab::arch::Arch;
 use iotrail_report::terminal;
 
 #[derive(Debug, Args)]
@@ -37,6 +38,32 @@ pub struct CacheArgs {
     /// Keep fetched files here (default: $XDG_CACHE_HOME/iotrail/lab, else ~/.cache/iotrail/lab)
     #[arg(long = "cache", value_name = "DIR")]
     cache: Option<PathBuf>,
+}
+
+/// The processor of guests.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct ArchArgs {
+    /// Boot kernels for this processor (default: this machine's)
+    #[arg(long = "arch", value_name = "ARCH")]
+    arch: Option<ArchName>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ArchName {
+    /// x86-64
+    Amd64,
+    /// 64-bit Arm
+    Arm64,
+}
+
+impl ArchArgs {
+    fn arch(self) -> Arch {
+        match self.arch {
+            None => Arch::host(),
+            Some(ArchName::Amd64) => Arch::Amd64,
+            Some(ArchName::Arm64) => Arch::Arm64,
+        }
+    }
 }
 
 pub fn run(args: &LabArgs) -> Result<u8> {

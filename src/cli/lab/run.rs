@@ -6,15 +6,17 @@ use std::sync::atomic::Ordering;
 
 use clap::ValueEnum;
 
-use super::{CacheArgs, tell};
+use super::{ArchArgs, CacheArgs, tell};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_base::output::Existing;
 use iotrail_base::units::{Bytes, Span};
 use iotrail_base::words::{bytes, list};
 use iotrail_lab::acceleration::Acceleration;
+use iotrail_lab::arch::Arch;
 use iotrail_lab::drive::Drive;
 use iotrail_lab::kernel::{self, Asked as AskedKernel};
+use iotrail_lab::root;
 use iotrail_lab::session::{self, How};
 use iotrail_lab::{Asked, Cache, Prepared, prepare, takes_artifacts};
 use iotrail_report::terminal;
@@ -29,6 +31,17 @@ pub struct RunArgs {
     /// Take modules from this folder (lib/modules/RELEASE), for a kernel given as a file
     #[arg(long, value_name = "DIR", requires = "kernel")]
     modules: Option<PathBuf>,
+
+    #[command(flatten)]
+    arch: ArchArgs,
+
+    /// Show the machine this folder as its files, not this machine's
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+
+    /// Run this iotrail in the machine; one for its processor
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
 
     /// Give the machine N CPUs
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=255))]
@@ -120,16 +133,27 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     if let Some(to) = &args.artifacts {
         takes_artifacts(to, Existing::forced(args.force))?;
     }
+    let arch = args.arch.arch();
     let acceleration = match args.accel {
+        Accel::Kvm if arch != Arch::host() => {
+            return Err(Error::input(
+                format!("KVM cannot run {arch} on this machine's processor"),
+                "leave --accel out: the lab then emulates it",
+            ));
+        }
+        Accel::Auto if arch != Arch::host() => Acceleration::Emulation,
         Accel::Auto => Acceleration::found(),
         Accel::Kvm => Acceleration::kvm()?,
         Accel::Tcg => Acceleration::Emulation,
     };
     let cache = Cache::at(args.cache.cache.as_deref())?;
     let stop = interrupt::raise_flag()?;
-    let kernel = kernel::ready(&kernel, &cache, &tell)?;
+    let root = root::root(arch, args.root.as_deref(), args.program.as_deref(), &cache, &tell)?;
+    let kernel = kernel::ready(&kernel, arch, &cache, &tell)?;
     let asked = Asked {
         cache: &cache,
+        arch,
+        root: root.as_ref(),
         kernel: &kernel,
         acceleration,
         may_emulate: args.accel == Accel::Auto,

@@ -33,6 +33,8 @@ pub const RUN: Page = Page {
         "Runs that the command stores come into the store here with new numbers. Files that it writes to $IOTRAIL_LAB_OUT are copied to the folder of \
          --artifacts.",
         "Under emulation counts mean what they say (interrupts, system calls, kicks, delivery paths), and times mean nothing.",
+        "With --arch of another processor the machine is emulated, and the command sees other files: the folder of --root, else a small root of \
+         Debian's packages. --program names an iotrail built for that processor.",
         "Standard input, output and error are the command's. Ctrl-C and SIGTERM reach it; after 20 s the machine is ended.",
     ],
     examples: &[
@@ -45,6 +47,10 @@ pub const RUN: Page = Page {
         (
             "iotrail lab run --cpus 4 --sockets 2 -- iotrail trace -- ./app",
             "Trace a program on a machine of two sockets.",
+        ),
+        (
+            "iotrail lab run --arch arm64 --program ./iotrail-arm64 -- iotrail check",
+            "Print what an arm64 kernel allows.",
         ),
         ("iotrail lab run --artifacts out -- sh -c 'dmesg >$IOTRAIL_LAB_OUT/log'", "Bring a file back."),
     ],

@@ -2,12 +2,17 @@
 
 use std::io::Read;
 
-/// `vmlinux` (ELF), from itself or from a `bzImage` (Documentation/arch/x86/boot.rst).
+/// `vmlinux` (ELF), from itself or from a `bzImage` (Documentation/arch/x86/boot.rst). arm64's `Image` is booted as it is
+/// (Documentation/arch/arm64/booting.rst).
 ///
 /// Errors: what is wrong with the image, for people.
 pub fn vmlinux(image: Vec<u8>) -> Result<Vec<u8>, String> {
-    if image.starts_with(ELF) {
+    if image.starts_with(ELF) || is_arm64(&image) {
         return Ok(image);
+    }
+    if image.starts_with(GZIP) {
+        let kernel = unpack(&image, 0)?;
+        return if is_arm64(&kernel) { Ok(kernel) } else { Err("what is packed in it is no kernel of arm64's".into()) };
     }
     if image.get(0x202..0x206) != Some(b"HdrS") {
         return Err("it is neither a bzImage nor an ELF kernel".into());
@@ -30,6 +35,10 @@ pub fn vmlinux(image: Vec<u8>) -> Result<Vec<u8>, String> {
     let whole = if packed.starts_with(GZIP) { payload } else { packed };
     let kernel = unpack(whole, length)?;
     if kernel.starts_with(ELF) { Ok(kernel) } else { Err("what is packed in it is no ELF kernel".into()) }
+}
+
+fn is_arm64(image: &[u8]) -> bool {
+    image.get(56..60) == Some(b"ARM\x64")
 }
 
 const ELF: &[u8] = b"\x7fELF";
@@ -79,6 +88,15 @@ mod tests {
         image.extend_from_slice(packed);
         image.extend_from_slice(b"what follows the payload");
         image
+    }
+
+    #[test]
+    fn an_image_of_arm64_is_booted_as_it_is() {
+        let mut image = vec![0; 64];
+        image[56..60].copy_from_slice(b"ARM\x64");
+        assert_eq!(vmlinux(image.clone()).unwrap(), image);
+        assert_eq!(vmlinux(gzip(&image)).unwrap(), image);
+        assert!(vmlinux(gzip(b"something else")).unwrap_err().contains("no kernel of arm64's"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use serde::Serialize;
 
+use super::arch::Arch;
 use super::cache::{Cache, cannot_write};
 use super::packages::{Packages, said_by};
 use super::tools;
@@ -62,10 +63,10 @@ pub enum Asked {
 }
 
 /// The kernels of this machine, of the cache, and of the registry as its lists were last read; the newest first.
-pub fn list(cache: &Cache) -> Result<Vec<Listed>> {
+pub fn list(cache: &Cache, arch: Arch) -> Result<Vec<Listed>> {
     let mut found: BTreeMap<String, Place> = BTreeMap::new();
-    for name in Packages::of(cache).names("linux-image-")? {
-        if let Some(release) = release::of_package(&name) {
+    for name in Packages::of(cache, arch).names("linux-image-")? {
+        if let Some(release) = release::of_package(&name, arch) {
             found.insert(release.to_owned(), Place::Registry);
         }
     }
@@ -73,9 +74,12 @@ pub fn list(cache: &Cache) -> Result<Vec<Listed>> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.filter_map(|e| e.file_name().into_string().ok()).filter(|n| !n.starts_with('.')).collect()
     };
-    found.extend(names(&cache.root().join(KERNELS)).into_iter().map(|release| (release, Place::Fetched)));
-    let installed = names(Path::new(MODULES)).into_iter().filter(|release| installed(release).is_some());
-    found.extend(installed.map(|release| (release, Place::Installed)));
+    let fetched = names(&cache.root().join(KERNELS)).into_iter().filter(|release| Arch::of_release(release) == arch);
+    found.extend(fetched.map(|release| (release, Place::Fetched)));
+    if arch == Arch::host() {
+        let installed = names(Path::new(MODULES)).into_iter().filter(|release| installed(release).is_some());
+        found.extend(installed.map(|release| (release, Place::Installed)));
+    }
     let mut list: Vec<Listed> = found.into_iter().map(|(release, place)| Listed { release, place }).collect();
     list.sort_by(|a, b| release::order(&b.release, &a.release));
     Ok(list)
@@ -93,13 +97,13 @@ fn installed(release: &str) -> Option<(PathBuf, PathBuf)> {
 }
 
 /// Makes the kernel that is asked for ready to boot; fetched first if need be. `tell` is told before what takes time.
-pub fn ready(asked: &Asked, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
+pub fn ready(asked: &Asked, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
     if let Asked::File(file, modules) = asked {
         return of_file(file, modules, cache);
     }
-    let Listed { release, place } = choose(asked, cache, tell)?;
+    let Listed { release, place } = choose(asked, arch, cache, tell)?;
     match place {
-        Place::Registry => fetch(&release, cache, tell),
+        Place::Registry => fetch(&release, arch, cache, tell),
         Place::Fetched => Ok(fetched(&release, &cache.root().join(KERNELS).join(&release))),
         Place::Installed => {
             let (image, modules) = installed(&release).ok_or_else(|| {
@@ -114,22 +118,22 @@ pub fn ready(asked: &Asked, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel
 }
 
 /// The same, and not taken from this machine's own.
-pub fn fetch_asked(asked: &str, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
+pub fn fetch_asked(asked: &str, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
     let asked = if asked == "newest" { Asked::Newest } else { Asked::Release(asked.into()) };
-    Packages::of(cache).refresh(tell)?;
-    let all = list(cache)?.into_iter().filter(|k| k.place != Place::Installed).collect::<Vec<_>>();
+    Packages::of(cache, arch).refresh(tell)?;
+    let all = list(cache, arch)?.into_iter().filter(|k| k.place != Place::Installed).collect::<Vec<_>>();
     let release = pick(&asked, &all).ok_or_else(|| unknown(&asked))?.release;
-    fetch(&release, cache, tell)
+    fetch(&release, arch, cache, tell)
 }
 
-fn choose(asked: &Asked, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Listed> {
-    let here: Vec<Listed> = list(cache)?.into_iter().filter(|k| k.place != Place::Registry).collect();
+fn choose(asked: &Asked, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Listed> {
+    let here: Vec<Listed> = list(cache, arch)?.into_iter().filter(|k| k.place != Place::Registry).collect();
     if *asked != Asked::Newest
         && let Some(kernel) = pick(asked, &here)
     {
         return Ok(kernel);
     }
-    match (Packages::of(cache).refresh(tell), asked) {
+    match (Packages::of(cache, arch).refresh(tell), asked) {
         (Ok(()), _) => {}
         (Err(e), Asked::Newest) if !here.is_empty() => {
             tell(&format!("{e}; the newest that is here is taken"));
@@ -137,7 +141,7 @@ fn choose(asked: &Asked, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Listed> {
         }
         (Err(e), _) => return Err(e),
     }
-    pick(asked, &list(cache)?).ok_or_else(|| unknown(asked))
+    pick(asked, &list(cache, arch)?).ok_or_else(|| unknown(asked))
 }
 
 /// The first of the list, which begins with the newest. The newest is so whatever its place.
@@ -162,16 +166,17 @@ fn unknown(asked: &Asked) -> Error {
 }
 
 /// Fetches a release of the registry into the cache, unless it is there.
-fn fetch(release: &str, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
+fn fetch(release: &str, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
     let folder = cache.entry(&format!("{KERNELS}/{release}"), |folder| {
-        let packages = Packages::of(cache);
+        let packages = Packages::of(cache, arch);
         let mut wanted = Vec::new();
         // Newer kernels come in pieces; with them `linux-image-…` only names the others.
         for piece in ["linux-image", "linux-binary", "linux-modules", "linux-base"] {
             let name = format!("{piece}-{release}");
             wanted.extend(packages.names(&name)?.into_iter().filter(|n| *n == name));
         }
-        let busybox = tools::busybox(cache, tell)?;
+        // It is run here.
+        let busybox = tools::busybox(cache, Arch::host(), tell)?;
         tell(&format!("fetching the kernel {release}"));
         packages.unpack(&wanted, folder)?;
         let files = |e| cannot_write(folder, e);
@@ -274,14 +279,14 @@ mod tests {
         std::fs::write(&file, b"\x7fELF").unwrap();
         std::fs::create_dir(&modules).unwrap();
         let asked = Asked::File(file.clone(), modules.clone());
-        let e = ready(&asked, &cache, &|_| ()).unwrap_err();
+        let e = ready(&asked, Arch::host(), &cache, &|_| ()).unwrap_err();
         assert!(e.to_string().contains("has no modules.dep"), "{e}");
         std::fs::write(modules.join("modules.dep"), "").unwrap();
-        let kernel = ready(&asked, &cache, &|_| ()).unwrap();
+        let kernel = ready(&asked, Arch::host(), &cache, &|_| ()).unwrap();
         assert_eq!(kernel.release.as_deref(), Some("6.1.0-custom"));
         assert_eq!(std::fs::read(&kernel.vmlinux).unwrap(), b"\x7fELF");
         std::fs::write(&file, b"#!/bin/sh").unwrap();
-        let e = ready(&asked, &cache, &|_| ()).unwrap_err();
+        let e = ready(&asked, Arch::host(), &cache, &|_| ()).unwrap_err();
         assert_eq!((e.exit_status(), e.to_string().contains("is no kernel that can be booted")), (2, true));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use crate::arch::Arch;
+
 /// Newer is greater: numbers count as numbers, so that 6.12 comes after 6.9.
 pub fn order(a: &str, b: &str) -> Ordering {
     parts(a).cmp(&parts(b))
@@ -36,10 +38,10 @@ pub fn stands_for(asked: &str, release: &str) -> bool {
         && (!rest.starts_with(|c: char| c.is_ascii_digit()) || !asked.ends_with(|c: char| c.is_ascii_digit()))
 }
 
-/// The release that a package of Debian's is the image of, where it is a plain kernel for this processor.
-pub fn of_package(name: &str) -> Option<&str> {
+/// The release that a package of Debian's is the image of, where it is a plain kernel for that processor.
+pub fn of_package(name: &str, arch: Arch) -> Option<&str> {
     let release = name.strip_prefix("linux-image-")?;
-    let version = release.strip_suffix("-amd64")?;
+    let version = release.strip_suffix(arch.debian())?.strip_suffix('-')?;
     let plain = !["cloud", "rt"].iter().any(|flavour| version.ends_with(flavour));
     // `linux-image-6.12-amd64` and `linux-image-amd64` hold nothing but a name.
     let whole = version.split(['+', '-']).next()?.split('.').count() == 3;
@@ -71,8 +73,12 @@ mod tests {
 
     #[test]
     fn packages_of_plain_kernels() {
+        let of_package = |name| super::of_package(name, Arch::Amd64);
         assert_eq!(of_package("linux-image-6.1.0-50-amd64"), Some("6.1.0-50-amd64"));
         assert_eq!(of_package("linux-image-7.3.4+deb13-amd64"), Some("7.3.4+deb13-amd64"));
+        let arm64 = |name| super::of_package(name, Arch::Arm64);
+        assert_eq!(arm64("linux-image-6.1.0-50-arm64"), Some("6.1.0-50-arm64"));
+        assert_eq!((arm64("linux-image-6.1.0-50-amd64"), arm64("linux-image-6.19.6+deb13-arm64-16k")), (None, None));
         for other in [
             "linux-image-amd64",
             "linux-image-6.12-amd64",

@@ -1,0 +1,80 @@
+//! The processor of a guest: what Debian, QEMU and the kernel call it, and what it starts with.
+
+use std::fmt;
+
+/// Those that the lab boots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arch {
+    Amd64,
+    Arm64,
+}
+
+impl Arch {
+    /// This machine's.
+    pub fn host() -> Self {
+        if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::Amd64 }
+    }
+
+    /// Debian's name, which its kernels' releases end with.
+    pub fn debian(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "amd64",
+            Arch::Arm64 => "arm64",
+        }
+    }
+
+    /// Whose kernel a release is; of a name that does not say, this machine's.
+    pub(super) fn of_release(release: &str) -> Self {
+        let named = |arch: &Arch| release.ends_with(arch.debian());
+        [Arch::Amd64, Arch::Arm64].into_iter().find(named).unwrap_or(Self::host())
+    }
+
+    /// The folder of libraries, as Debian names it, and the loader of programs in it.
+    pub(super) fn libraries(self) -> (&'static str, &'static str) {
+        match self {
+            Arch::Amd64 => ("x86_64-linux-gnu", "ld-linux-x86-64.so.2"),
+            Arch::Arm64 => ("aarch64-linux-gnu", "ld-linux-aarch64.so.1"),
+        }
+    }
+
+    /// The emulator, and the package that holds it.
+    pub(super) fn qemu(self) -> (&'static str, &'static str) {
+        match self {
+            Arch::Amd64 => ("qemu-system-x86_64", "qemu-system-x86"),
+            Arch::Arm64 => ("qemu-system-aarch64", "qemu-system-arm"),
+        }
+    }
+
+    pub(super) fn machine(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "q35",
+            Arch::Arm64 => "virt,gic-version=3",
+        }
+    }
+
+    /// The processor under emulation. Page tables of five levels, and addresses signed in the way of real ones, cost emulation time and
+    /// give nothing.
+    pub(super) fn emulated(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "max,la57=off",
+            Arch::Arm64 => "max,pauth-impdef=on",
+        }
+    }
+
+    /// What the kernel is told. On x86 the emulated clock is as steady as the host's, and the kernel's test of the timer fails where
+    /// the host is too busy to let it tick in time.
+    pub(super) fn parameters(self) -> &'static str {
+        match self {
+            Arch::Amd64 => {
+                "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr tsc=reliable no_timer_check"
+            }
+            Arch::Arm64 => "console=ttyAMA0 quiet loglevel=4 panic=-1 mitigations=off nokaslr",
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.debian())
+    }
+}
