@@ -1,15 +1,15 @@
-# make run · make test · make quick · make lab-test · make fleet-test · make peers-test · make interop · make bench · make lint · make deny · make install · make deb · make deb-test
+# make run · make test · make quick · make arm64 · make lab-test · make fleet-test · make peers-test · make interop · make bench · make lint · make deny · make install · make deb · make deb-test
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
 TARGET = $(or $(CARGO_TARGET_DIR),target)
-BIN = $(TARGET)/release/iotrail
+BIN ?= $(TARGET)/release/iotrail
 
 # Of lab-test: kernels (`iotrail lab kernels`), and the tests that mean something in a guest.
 LAB_KERNELS = 6.1 6.12 newest
 LAB_TESTS = order:: vehicles:: functions:: ground:: reaping:: threads:: nvme:: nvme::what_has_no_poll_queue
 
-.PHONY: run build deps test quick lab-test fleet-test peers-test interop lint deny bench install install-files deb deb-test clean
+.PHONY: run build deps test quick arm64 lab-test fleet-test peers-test interop lint deny bench install install-files deb deb-test clean
 
 # The main job: COOP_TASKRUN against the default, on a file of this machine's disk; then the page of its figures.
 run: build
@@ -50,6 +50,14 @@ quick: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) test --locked --workspace --lib
 	$(CARGO) test --locked --test golden
+
+# For arm64, built here; the tests that `quick` runs, by QEMU's emulation of programs. Then `iotrail lab run --arch arm64` boots it.
+arm64: PACKAGES += gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+arm64: deps
+	sh packaging/cross.sh arm64 $(TARGET)
+	. $(TARGET)/arm64/env && $(CARGO) build --locked --target $$CROSS_TARGET --bins --example ground
+	. $(TARGET)/arm64/env && $(CARGO) test --locked --target $$CROSS_TARGET -p iotrail-path -p iotrail-stats -p iotrail-schema -p iotrail-answer -p iotrail-probe --lib
+	. $(TARGET)/arm64/env && $(CARGO) test --locked --target $$CROSS_TARGET --test golden
 
 # The tests of what a kernel does, inside each kernel of the lab. All are run, whatever fails before.
 lab-test: PACKAGES += e2fsprogs
@@ -115,20 +123,28 @@ install: build install-files
 install-files: SHARE = $(DESTDIR)$(PREFIX)/share
 install-files:
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iotrail
-	$(BIN) man $(SHARE)/man/man1
+	$(CROSS_RUN) $(BIN) man $(SHARE)/man/man1
 	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
-	$(BIN) completions bash >$(SHARE)/bash-completion/completions/iotrail
-	$(BIN) completions zsh >$(SHARE)/zsh/site-functions/_iotrail
-	$(BIN) completions fish >$(SHARE)/fish/vendor_completions.d/iotrail.fish
+	$(CROSS_RUN) $(BIN) completions bash >$(SHARE)/bash-completion/completions/iotrail
+	$(CROSS_RUN) $(BIN) completions zsh >$(SHARE)/zsh/site-functions/_iotrail
+	$(CROSS_RUN) $(BIN) completions fish >$(SHARE)/fish/vendor_completions.d/iotrail.fish
 	install -d $(SHARE)/doc/iotrail/examples/programs
 	install -m 644 README.md CHANGELOG.md $(filter-out docs/contributing,$(wildcard docs/*)) grafana/iotrail.json $(SHARE)/doc/iotrail
 	install -m 644 experiments/*.toml $(SHARE)/doc/iotrail/examples
 	install -m 644 experiments/programs/* $(SHARE)/doc/iotrail/examples/programs
 
-# A Debian package of these.
+# A Debian package of these; `make deb ARCH=arm64` makes one for arm64.
 deb: PACKAGES += dpkg-dev binutils
+ifeq ($(ARCH),)
 deb: build
 	sh packaging/deb.sh $(TARGET)
+else
+deb: PACKAGES += gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+deb: deps
+	sh packaging/cross.sh $(ARCH) $(TARGET)
+	. $(TARGET)/$(ARCH)/env && $(CARGO) build --release --locked --target $$CROSS_TARGET --bins && \
+	    BIN=$(TARGET)/$$CROSS_TARGET/release/iotrail sh packaging/deb.sh $(TARGET) $(ARCH)
+endif
 
 # Installs it on bare Debian systems, uses and removes it. Needs root and a registry.
 deb-test: PACKAGES += mmdebstrap

@@ -2,14 +2,14 @@
 # A Debian package of what `make install` installs, in TARGET/debian. The same tree and SOURCE_DATE_EPOCH (by default the time of the last
 # commit, else of the change log) give the same package, byte by byte. DEBFULLNAME and DEBEMAIL name the maintainer.
 #
-# usage: deb.sh TARGET
+# usage: deb.sh TARGET [ARCH]    ARCH: another one than this machine's, for which TARGET/ARCH/env and $BIN are (see cross.sh)
 set -eu
 target=$1
 umask 022
 export LC_ALL=C
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-architecture=$(dpkg --print-architecture)
+architecture=${2:-$(dpkg --print-architecture)}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
 export SOURCE_DATE_EPOCH
 
@@ -22,7 +22,7 @@ make --no-print-directory install-files DESTDIR="$root" PREFIX=/usr >/dev/null
 # Debian's own places.
 mkdir -p "$root/usr/share/zsh"
 mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
-strip --strip-unneeded --remove-section=.comment "$root/usr/bin/iotrail"
+"${CROSS_GNU:+$CROSS_GNU-}strip" --strip-unneeded --remove-section=.comment "$root/usr/bin/iotrail"
 
 install -m 644 packaging/copyright "$doc/copyright"
 ${CARGO:-cargo} tree --locked --prefix none --edges normal --format '{p}  {l}' | sed 's/ (\/[^)]*)//; s/ (proc-macro)//; s/ (\*)//' | sort -u |
@@ -40,7 +40,28 @@ find "$doc" -type f -size +4k -name '*.md' -exec gzip -9n {} +
 # dpkg-shlibdeps wants a source package around it.
 mkdir -p "$work/debian"
 printf 'Source: iotrail\n\nPackage: iotrail\nArchitecture: any\n' >"$work/debian/control"
-depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/iotrail 2>"$work/told" | sed -n 's/^shlibs:Depends=//p')
+shlibdeps() { (cd "$work" && dpkg-shlibdeps "$@" -O root/usr/bin/iotrail 2>"$work/told"); }
+if [ -z "${CROSS_GNU:-}" ]; then
+    depends=$(shlibdeps)
+else
+    # As dpkg knew of the packages if they were installed.
+    known=$work/known system=$(cd "$target/$architecture/system" && pwd)
+    mkdir -p "$known/info" "$known/updates"
+    echo 1 >"$known/info/format"
+    for deb in "$target/$architecture"/debs/*.deb; do
+        name=$(dpkg-deb -f "$deb" Package)
+        case $name in *-dev) continue ;; esac
+        { dpkg-deb -f "$deb"; printf 'Status: install ok installed\n\n'; } >>"$known/status"
+        dpkg-deb -c "$deb" | sed -n "s|^[^d].* \./\([^ ]*\)\( -> .*\)*\$|$system/\1|p" >"$known/info/$name:$architecture.list"
+        dpkg-deb -e "$deb" "$work/control"
+        for file in symbols shlibs; do
+            [ ! -e "$work/control/$file" ] || mv "$work/control/$file" "$known/info/$name:$architecture.$file"
+        done
+        rm -r "$work/control"
+    done
+    depends=$(DEB_HOST_ARCH=$architecture DEB_HOST_GNU_TYPE=$CROSS_GNU shlibdeps --admindir="$known" -l"$system/lib/$CROSS_GNU" -l"$system/usr/lib/$CROSS_GNU")
+fi
+depends=$(echo "$depends" | sed -n 's/^shlibs:Depends=//p')
 [ -n "$depends" ] || { cat "$work/told" >&2; exit 1; }
 
 mkdir "$root/DEBIAN"

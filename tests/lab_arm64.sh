@@ -1,0 +1,38 @@
+#!/bin/sh
+# The kernel's tests in a guest with another processor: what `make arm64` has built, in a root of Debian's packages.
+#
+#   sh tests/lab_arm64.sh KERNEL FILTER [FILTER …]        sh tests/lab_arm64.sh 6.12 vehicles::peek order::
+#
+# Needs mmdebstrap and root. LAB: the iotrail of this machine that boots the guest. Each filter has a machine of its own.
+set -u
+kernel=${1:?a kernel of the lab}
+shift
+target=${CARGO_TARGET_DIR:-$PWD/target}
+. "$target/arm64/env"
+lab=${LAB:-$target/release/iotrail}
+root=$target/tmp/arm64-root
+if [ ! -e "$root/etc/passwd" ]; then
+    # Unpacked alone: no script of a package is run.
+    packages=base-files,bash,coreutils,dash,e2fsprogs,findutils,grep,hostname,iproute2,kmod,libelf1t64,libgcc-s1,mount,procps,sed,util-linux,zlib1g
+    mmdebstrap --quiet --architectures=arm64 --variant=extract --skip=check/qemu --include="$packages" trixie "$root" || exit 3
+    echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
+fi
+program=$(cargo test --locked --target "$CROSS_TARGET" --test kernel --no-run --message-format=json 2>/dev/null |
+    sed -n 's/.*"executable":"\([^"]*kernel-[^"]*\)".*/\1/p' | tail -n 1)
+[ -n "$program" ] || { echo "the tests do not build: see cargo test --target $CROSS_TARGET --test kernel --no-run" >&2; exit 3; }
+built=$target/$CROSS_TARGET/debug
+# At the places that the tests know.
+for file in "$built/iotrail" "$built/examples/ground" "$program"; do
+    mkdir -p "$root$(dirname "$file")" && "$CROSS_GNU-strip" -o "$root$file" "$file" || exit 3
+done
+mkdir -p "$root/mnt" && ln -sfn ../proc/self/mounts "$root/etc/mtab"
+failed=
+for filter in "$@"; do
+    echo "== arm64, Linux $kernel: $filter"
+    "$lab" lab run --arch arm64 --kernel "$kernel" --root "$root" --program "$root$built/iotrail" --cpus 2 --memory 2g --timeout 30m \
+        --nvme queues=1,size=1g,data=keep -- sh -c \
+        'modprobe ext4 && mkfs.ext4 -q -F /dev/nvme0n1 && mount -o noatime /dev/nvme0n1 /mnt || { echo "the drive cannot be used" >&2; exit 3; }
+         export TMPDIR=/mnt; exec "$@"' sh "$program" "$filter" 2>&1 | tee "$target/tmp/arm64-said"
+    grep -q '^test result: ok. [1-9]' "$target/tmp/arm64-said" || failed="$failed $filter"
+done
+[ -z "$failed" ] || { echo "== arm64, Linux $kernel: FAILED:$failed"; exit 1; }
