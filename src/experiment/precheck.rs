@@ -191,24 +191,31 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan) -> Result<()> {
     }
     for metric in &options.metrics {
         metric.find(&r.output).map_err(|why| {
-            let last = last_line(&r.output).map_or("it printed nothing".into(), |l| format!("its last line: {l}"));
             let status = if r.exit_status == 0 { String::new() } else { format!(", exit status {}", r.exit_status) };
             Error::input(
-                format!("--metric {}: {why} ({last}{status})", metric.name),
+                format!("--metric {}: {why} ({}{status})", metric.name, said_last(r)),
                 "run the program by hand and look",
             )
         })?;
     }
+    // A program that fails at once is fast. What it prints, or a check, may prove that this is how it ends.
+    if r.exit_status != 0 && options.metrics.is_empty() && options.check.is_none() {
+        return Err(Error::input(
+            format!("{name}, as it is, ended with status {} ({})", r.exit_status, said_last(r)),
+            "run it by hand and mend the command; if it ends so with its work done, name what proves it: --metric or --check",
+        ));
+    }
     if changes_rings(plan) && r.rings.is_empty() {
         return Err(Error::input(
-            format!(
-                "{name} set up no io_uring, so no flag can make a difference to it (exit status {})",
-                r.exit_status
-            ),
+            format!("{name} set up no io_uring, so no flag can make a difference to it (exit status {})", r.exit_status),
             "see whether it is built for io_uring and told to use it: iotrail trace -- CMD",
         ));
     }
     Ok(())
+}
+
+fn said_last(r: &Run) -> String {
+    last_line(&r.output).map_or("it printed nothing".into(), |l| format!("its last line: {l}"))
 }
 
 fn changes_rings(plan: &Plan) -> bool {

@@ -234,6 +234,19 @@ fn failures() -> Result<(), Failed> {
     let (status, text) = said(&["--check", "grep -q nothing-like-that"]);
     assert_eq!(status, Some(3), "{text}");
     assert!(text.contains("--check failed: exit status: 1"), "{text}");
+    // What fails is fast, unless something else proves its work.
+    let failing = |options: &[&str]| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_iotrail"));
+        tool.args(["try", "--env-arm", "A=1", "--watch", "none", "--repeats", "2", "--store"]).arg(folder.path().join("s.db"));
+        let out = tool.args(options).args(["--", "sh", "-c", "echo no table t; exit 4"]).output().expect("iotrail runs");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (status, text) = failing(&[]);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("as it is, ended with status 4 (its last line: no table t)"), "{text}");
+    let (status, text) = failing(&["--check", "grep -q table"]);
+    assert_eq!(status, Some(0), "{text}");
     Ok(())
 }
 
