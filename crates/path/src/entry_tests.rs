@@ -95,7 +95,7 @@ fn kicks_by_site() {
 #[test]
 fn on_arm64_what_was_done_in_an_interrupt_tells() {
     // What 6.1, 6.12 and 7.3 have as the outermost return address of an interrupt: `el0t_64_irq` calls its handler.
-    for symbol in ["el0t_64_irq", "el0t_64_irq_handler", "el0t_64_fiq"] {
+    for symbol in ["el0t_64_irq", "el0t_64_irq_handler", "el0t_64_fiq", "el0t_32_irq"] {
         let by = |fired: &Fired, line| of(Some(symbol), Some(fired), line);
         assert_eq!(by(&vector("timer"), None), Some(Entry::TimerTick));
         assert_eq!(by(&vector("reschedule"), None), Some(Entry::ReschedIpi));

@@ -11,9 +11,10 @@ pub(super) const SHARED: &[&str] = &[INTERRUPT];
 
 const INTERRUPT: &str = "el0_interrupt";
 
+const INTERRUPTS: [&str; 6] = ["el0t_64_irq", "el0t_64_fiq", "el0t_32_irq", "el0t_32_fiq", "el1h_64_irq", "el1h_64_fiq"];
+
 pub(super) fn of_symbol(symbol: &str) -> Option<Entry> {
-    let interrupt =
-        || ["el0t_64_irq", "el0t_64_fiq", "el1h_64_irq", "el1h_64_fiq"].iter().any(|entry| symbol.starts_with(entry));
+    let interrupt = || INTERRUPTS.iter().any(|entry| symbol.starts_with(entry));
     Some(match symbol {
         "el0_da" | "el0_ia" => Entry::PageFault,
         "el0_svc" | "el0_svc_compat" => return None,
@@ -27,9 +28,10 @@ pub(super) fn is_system_call(symbol: &str) -> bool {
     symbol == "el0_svc" || symbol == "el0_svc_compat"
 }
 
-/// In the order of `enum entry_function` (probe/bpf/arch/arm64.h): what system calls and exceptions enter by, and what calls a system
-/// call.
-pub(super) const FUNCTIONS: &[&str] = &["el0t_64_sync", "do_el0_svc"];
+/// In the order of `enum entry_function` (probe/bpf/arch/arm64.h): what system calls and exceptions enter by, what calls a system call,
+/// and what stands for one until its return; each for 64 bits and for 32.
+pub(super) const FUNCTIONS: &[&str] =
+    &["el0t_64_sync", "el0t_32_sync", "do_el0_svc", "do_el0_svc_compat", "el0_svc", "el0_svc_compat"];
 
 /// What `ipi_raise` fires in (arch/arm64/kernel/smp.c), before there was `ipi_send_cpu`: the functions between it and who asks for
 /// the IPI.

@@ -4,6 +4,7 @@
  *   NR_…                  numbers of system calls
  *   entry_of              how the kernel was entered (struct entry)
  *   entry_id              tells one interrupt or exception from the one before it
+ *   left_user_mode_by_this  whether the interrupt under way is the one that a thread left user mode by, as far as its address does not tell
  *   enter_batch           what the io_uring_enter under way was asked to submit
  *   call_number, aio_number, calls_as_i386, argument_i386   programs of a second table of system calls
  *   syscall_nr, argument, call_argument                     of a call's registers

@@ -88,17 +88,26 @@ static __always_inline __u64 record_below(__u64 from, __u64 named)
 	return 0;
 }
 
-/* Return addresses are signed (PAC) where the CPU does that; the kernel's own have the upper bits set. */
-static __always_inline __u64 returns_to(__u64 record)
-{
-	return record ? word_at(record + 8) | 0xffffULL << 48 : 0;
-}
-
-/* As path/entry/arm64.rs has them. */
+/* As path/entry/arm64.rs has them: each for 64 bits and for 32. */
 enum entry_function {
 	FUNCTION_SYNC, /* what system calls and exceptions enter by, and interrupts not */
+	FUNCTION_SYNC_32,
 	FUNCTION_CALL, /* what calls a system call */
+	FUNCTION_CALL_32,
+	FUNCTION_SVC, /* what stands for a system call, from its entry to the return to user mode */
+	FUNCTION_SVC_32,
 };
+
+static __always_inline bool in_either(__u64 return_address, int which)
+{
+	return in_function(return_address, which) || in_function(return_address, which + 1);
+}
+
+/* Return addresses are signed (PAC) where the CPU does that, in the bits that no address has: all of the kernel's have the same there. */
+static __always_inline __u64 returns_to(__u64 record)
+{
+	return record ? word_at(record + 8) | 0xffffULL << 48 | (entry_functions[FUNCTION_SYNC].start & ~0ULL << 36) : 0;
+}
 
 /* The record of the first function that the entry code called: el0t_64_sync_handler, el0t_64_irq_handler. */
 static __always_inline __u64 first_record(__u64 regs)
@@ -116,7 +125,7 @@ static __noinline __u64 entry_address(__u64 regs)
 {
 	__u64 first = first_record(regs), address = returns_to(first);
 
-	if (!in_function(address, FUNCTION_SYNC))
+	if (!in_either(address, FUNCTION_SYNC))
 		return address;
 	__u64 second = record_below(first, first);
 	__u64 third = returns_to(record_below(second, second));
@@ -130,14 +139,14 @@ static __noinline __u64 calls_it(__u64 regs)
 
 	for (int i = 0; i < 3; i++) {
 		record = record_below(record, record);
-		if (in_function(returns_to(record), FUNCTION_CALL))
+		if (in_either(returns_to(record), FUNCTION_CALL))
 			return true;
 	}
 	return false;
 }
 
 /* A system call's result takes the place of its first argument, and may be the same: brk's is. io_uring_enter's is not above what it was
- * asked to submit, and its first argument is a descriptor.
+ * asked to submit, and its first argument is a descriptor. Where symbols are hidden, a call whose result is the same looks unfinished.
  */
 static __always_inline bool has_result(struct pt_regs *regs)
 {
@@ -145,17 +154,45 @@ static __always_inline bool has_result(struct pt_regs *regs)
 		return true;
 	if (regs->syscallno == NR_io_uring_enter && (__u32)regs->regs[1] < (__u32)regs->orig_x0)
 		return false;
-	return !calls_it((__u64)regs);
+	return entry_functions[FUNCTION_CALL].bytes && !calls_it((__u64)regs);
 }
 
-/* The entry code puts -1 in syscallno for interrupts and exceptions. */
+#define NR_rt_sigreturn 139
+#define NR_MAX 1023 /* more than any kernel has; only what is lost is replaced */
+
+/* The entry code puts -1 in syscallno for interrupts and exceptions; and so does the kernel on the way out of a system call where it looks
+ * for signals (forget_syscall in signal.c), which is where it runs most task work. The number is where the program put it, but for
+ * rt_sigreturn: there stands what the program had when the signal came.
+ */
 static __always_inline void entry_of(struct task_struct *task, struct entry *e, bool want_address)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
 	e->nr = call_number(task, regs->syscallno);
 	e->finished = e->nr < 0 || has_result(regs);
-	e->address = want_address && e->nr < 0 ? entry_address((__u64)regs) : 0;
+	e->address = 0;
+	if (e->nr >= 0)
+		return;
+	e->address = entry_address((__u64)regs);
+	if (!in_either(e->address, FUNCTION_SVC))
+		return;
+	__u32 nr = in_function(e->address, FUNCTION_SVC) ? regs->regs[8] : regs->regs[7];
+	e->nr = call_number(task, nr <= NR_MAX ? nr : NR_rt_sigreturn);
+	e->address = 0;
+}
+
+extern struct pt_regs *__irq_regs __ksym __weak;
+
+/* Interrupts share one entry, and more may come on the way out of it, and of system calls, where task work runs: only the one that the
+ * thread left user mode by has its registers (do_interrupt_handler in entry-common.c, lib/irq_regs.c).
+ */
+static __always_inline bool left_user_mode_by_this(struct task_struct *task)
+{
+	if (!bpf_ksym_exists(&__irq_regs))
+		return true;
+	struct pt_regs **regs = bpf_this_cpu_ptr(&__irq_regs);
+
+	return (__u64)*regs == (__u64)bpf_task_pt_regs(task);
 }
 
 /* What the io_uring_enter call that is under way was asked to submit; 0: none is. */
@@ -188,12 +225,13 @@ static __always_inline __u64 argument_i386(struct pt_regs *regs, int n)
 	return (__u32)call_argument(regs, n);
 }
 
-/* Of the flags that a thread gets with a switch and loses on the way to user mode, the one that it has. Bit 3: TIF_FOREIGN_FPSTATE, and
- * since lazy preemption (6.15) TIF_NOTIFY_RESUME, which was bit 2 before: a thread with rseq(2), as glibc's are, gets it.
+/* Of the flags that a thread gets with a switch and loses on the way to user mode, the one that it has. TIF_NOTIFY_RESUME, which a thread
+ * with rseq(2), as glibc's are, gets with each, is bit 2; since lazy preemption (6.15) it is bit 3, and no thread that comes in has bit 2.
+ * Before, bit 3 was TIF_FOREIGN_FPSTATE, which the next switch may take away too: it tells where the thread has no rseq(2).
  */
 static __always_inline __u32 gone_in_user_mode(__u32 flags)
 {
-	return flags & 8 ? 8 : flags & 4;
+	return flags & 4 ? 4 : flags & 8;
 }
 
 /* By the name of the handler. A line's stays what it is. */

@@ -98,6 +98,12 @@ static __always_inline void entry_of(struct task_struct *task, struct entry *e, 
 		bpf_probe_read_kernel(&e->address, sizeof(e->address), below);
 }
 
+/* Of an interrupt, the entry's address tells. */
+static __always_inline bool left_user_mode_by_this(struct task_struct *task)
+{
+	return true;
+}
+
 /* What the io_uring_enter call that is under way was asked to submit; 0: none is. */
 static __always_inline __u32 enter_batch(struct task_struct *task)
 {
