@@ -34,7 +34,7 @@ const WHOLE_RUN: &str = "the whole run";
 /// A sender's thread that is on its CPU, or waits for one, for so much of its time can do hardly more.
 const BOUND: f64 = 0.9;
 
-/// Sentences about one group of cells, or about [the whole run](WHOLE_RUN).
+/// Sentences about one group of cells, or about the whole run.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Conclusion {
     /// The group of cells: `cpus irq · wait peek`; empty where the run has one group.
