@@ -1,4 +1,4 @@
-//! `--slurm`: the same plan on nodes of a cluster, one exclusive job each; their runs come back as one fleet run.
+//! `--slurm`: the same plan on nodes of a cluster, one exclusive job each; their runs come back as one fleet.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -47,7 +47,7 @@ use submitted::Submitted;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "With --slurm", group(ArgGroup::new("cluster").args(["slurm", "attach"])))]
 pub struct Fleet {
-    /// Run the same plan on nodes of a Slurm cluster, one exclusive job each; store their runs as one fleet run
+    /// Run the same plan on nodes of a Slurm cluster, one exclusive job each; store their runs as one fleet
     #[arg(long)]
     pub slurm: bool,
 
@@ -205,7 +205,7 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
         }
     };
     terminal::say(&format!(
-        "job {} on {}, as fleet run f{}; if this ends: {}{}",
+        "job {} on {}, as fleet f{}; if this ends: {}{}",
         submitted.job,
         second.as_ref().map_or_else(|| plural(nodes.len(), "node"), |second| second.roles(&nodes[0])),
         submitted.fleet,

@@ -40,7 +40,7 @@ fn two(cluster: &mut Cluster) {
     {
         assert!(ended.stderr.contains(said), "{}", ended.stderr);
     }
-    assert!(ended.stdout.contains("net-bench on 2 nodes, fleet run f1: 1 done"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("net-bench on 2 nodes, fleet f1: 1 done"), "{}", ended.stdout);
     let run = of(cluster, "f1");
     assert_eq!((&run["seed"], measured(&run)), (&Value::from(7), 12), "{run}");
     let first = &run["cells"][0]["measurements"][0]["net"];

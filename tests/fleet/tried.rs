@@ -41,7 +41,7 @@ fn tried(cluster: &mut Cluster) {
     let shown = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.starts_with("FAST=1000 against as-is: "), "{shown}");
     assert!(shown.contains(" higher speed ") && shown.contains("on average of 2 machines; holds on 2 of 2"), "{shown}");
-    assert!(shown.ends_with("try on 2 nodes, fleet run f1: 2 done"), "{shown}");
+    assert!(shown.ends_with("try on 2 nodes, fleet f1: 2 done"), "{shown}");
 
     let answer = run(&mut cluster.tool("report f1 --json --store s.db", &[])).json();
     let speed = answer["effects"].as_array().expect("a list").iter().find(|e| e["metric"] == "speed");

@@ -25,7 +25,7 @@ pub fn experiment(cluster: &Cluster, runtime: &str) {
     std::fs::write(cluster.path("e.toml"), text).expect("our own folder");
 }
 
-/// The fleet run that a command printed as JSON.
+/// The fleet that a command printed as JSON.
 #[track_caller]
 pub fn fleet(ended: &Ended) -> Value {
     let fleet = ended.json();

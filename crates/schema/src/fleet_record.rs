@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "iotrail.fleet/1";
 
-/// A fleet run as it is stored: its machines, each with its run in the same store.
+/// A fleet as it is stored: its machines, each with its run in the same store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FleetRecord {
     /// `iotrail.fleet/1`.

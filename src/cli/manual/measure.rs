@@ -61,7 +61,7 @@ pub const RUN: Page = Page {
          back at the end. After a kill, iotrail-restore(1) puts them back.",
         "With --kernels the same plan runs in a virtual machine for each kernel, in turns, and the kernels are compared.",
         "With --slurm the same plan, with the same seed and blocks, runs on nodes of a Slurm cluster, one exclusive job each. Each node's run comes \
-         back into the store, and together they are one fleet run. A node that is lost is requeued once and goes on where it was; what it measured \
+         back into the store, and together they are one fleet. A node that is lost is requeued once and goes on where it was; what it measured \
          before is kept. The jobs outlive this command: --attach watches them again, by the number of the first.",
         "Ctrl-C keeps what is measured; --resume goes on from there.",
     ],

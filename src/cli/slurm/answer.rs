@@ -41,7 +41,7 @@ fn nodes(record: &FleetRecord, submitted: &Submitted, how: How<'_>) -> Screen {
     let counts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, words)| format!("{n} {words}")).collect();
     let all = plural(record.nodes.len() * (1 + usize::from(submitted.second.is_some())), "node");
     out.blank();
-    out.heading(&format!("{} on {all}, fleet run {}: {}", record.experiment, record.id(), list(&counts)));
+    out.heading(&format!("{} on {all}, fleet {}: {}", record.experiment, record.id(), list(&counts)));
     let columns = [
         Column::words("node", 14),
         Column::words("state", 12),

@@ -16,7 +16,7 @@ use iotrail_store::Store;
 /// Stores and shows it. Exit status: 0 when all nodes have measured all that they can; 1 when not.
 pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: How<'_>) -> Result<u8> {
     let gone = || {
-        let what = format!("fleet run f{} is no longer in {}", submitted.fleet, store.path().display());
+        let what = format!("fleet f{} is no longer in {}", submitted.fleet, store.path().display());
         Error::machine(what, "another program removed it")
     };
     let before = store.fleet(submitted.fleet)?.ok_or_else(gone)?;
