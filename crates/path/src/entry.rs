@@ -2,7 +2,7 @@
 //!
 //! On bare x86 each interrupt has an entry point of its own, whose symbol says all. Under Xen and Hyper-V, with FRED, and on arm64, many
 //! share one; then what was done decides, by the tracepoints that fired. What differs between architectures stands in `entry/` and
-//! in `probe/bpf/arch/`, a file for each, nowhere else.
+//! in `probe/bpf/arch/`, a file for each.
 
 mod arm64;
 mod x86;
