@@ -5,7 +5,7 @@ use super::page::{ANSWERED, DONE, FAULT, ON_NODE, Page, REFUSED, STOPPED, STORE,
 pub const NET: Page = Page {
     description: &[
         "Measures a network load: a server answers requests through epoll or io_uring, and a sender checks every byte of every answer. Both ends \
-         run on this machine (bench), or on two (serve and load).",
+         run on this machine or on two nodes of a cluster (bench), or on two machines (serve and load).",
         "One measurement has both sides: the sender's latency and throughput, the server's CPU time, system calls, interrupts and delivery paths.",
     ],
     examples: &[
@@ -89,7 +89,7 @@ pub const BENCH: Page = Page {
          experiment: every combination is measured in random blocks, stored and compared, as iotrail-run(1) does.",
         "With --slurm the server runs on one node of a Slurm cluster and the sender on another, as one exclusive job, and what they measured comes back \
          into the store. A node that is lost is requeued once; iotrail-run(1) says more.",
-        "Both ends share the machine. --server-cpus and --sender-cpus give each its CPUs; a note says where the sender limits the rate.",
+        "Without --slurm both ends share the machine. --server-cpus and --sender-cpus give each its CPUs; a note says where the sender limits the rate.",
     ],
     examples: &[
         ("iotrail net bench --engine epoll --connections 64", "Measure one server once."),

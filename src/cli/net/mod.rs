@@ -20,7 +20,7 @@ enum NetCommand {
     Serve(Box<serve::ServeArgs>),
     /// Send requests to a server, check every answer; measure both sides
     Load(Box<load::LoadArgs>),
-    /// Measure both ends on this machine: once, or as an experiment where options have several values
+    /// Measure a server and a sender, here or on two nodes of a cluster: once, or as an experiment where options have several values
     Bench(Box<bench::BenchArgs>),
 }
 
