@@ -21,7 +21,7 @@ pub struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Boot a kernel with NVMe drives, run a command there that sees this machine's files read-only, bring its results back
+    /// Boot a kernel with NVMe drives and run a command there on a copy-on-write view of this machine's files; bring its results back
     Run(Box<run::RunArgs>),
     /// List kernels: installed, fetched, available
     Kernels(kernels::KernelsArgs),

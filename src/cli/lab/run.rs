@@ -35,11 +35,11 @@ pub struct RunArgs {
     #[command(flatten)]
     arch: ArchArgs,
 
-    /// Show the machine this folder as its files, not this machine's
+    /// Use this folder as the guest's root file system, not this machine's
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
-    /// Run this iotrail in the machine; one for its processor
+    /// Use this iotrail binary in the guest, built for its processor (required with another --arch)
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 
@@ -87,7 +87,7 @@ pub struct RunArgs {
     #[command(flatten)]
     cache: CacheArgs,
 
-    /// The command; iotrail is this program
+    /// Command to run in the guest; "iotrail" there is this program, or that of --program
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
