@@ -42,7 +42,7 @@ pub mod procfs;
 pub mod programs;
 pub mod refusal;
 pub mod settings;
-mod virtualisation;
+pub mod virtualisation;
 
 use std::path::Path;
 

@@ -87,9 +87,19 @@ fn by_files(root: &Path) -> Option<String> {
         // EC2's bare-metal instances say so in their product name.
         Some(_) if dmi.iter().any(|d| d.ends_with(".metal")) => Some("none".into()),
         Some((_, name)) => Some((*name).into()),
-        None if dmi.is_empty() => None,
+        None if dmi.is_empty() => by_device_tree(root),
         None => Some("none".into()),
     }
+}
+
+/// A machine of QEMU's that was started without firmware has no DMI, but the device that hands over its configuration. Its own processor
+/// (`-cpu max`), which only software is, names no maker: 0, which Arm keeps for software.
+fn by_device_tree(root: &Path) -> Option<String> {
+    let nodes = std::fs::read_dir(root.join("proc/device-tree")).ok()?.flatten();
+    let is_qemus = nodes.into_iter().any(|node| node.file_name().to_string_lossy().starts_with("fw-cfg"));
+    let processor = files::text(root, "proc/cpuinfo").unwrap_or_default();
+    let made_of_software = processor.lines().any(|line| line.starts_with("CPU implementer") && line.ends_with(": 0x00"));
+    is_qemus.then(|| if made_of_software { "qemu".into() } else { "kvm".into() })
 }
 
 #[cfg(test)]
@@ -121,5 +131,12 @@ mod tests {
         assert_eq!(by_files(Tree::new().root()), None);
         let t = Tree::new().file("proc/device-tree/hypervisor/compatible", "linux,kvm\0");
         assert_eq!(by_files(t.root()).as_deref(), Some("kvm"));
+        // arm64, -machine virt, a kernel without firmware.
+        let direct = |maker: &str| {
+            let t = Tree::new().file("proc/device-tree/fw-cfg@9020000/compatible", "qemu,fw-cfg-mmio\0");
+            by_files(t.file("proc/cpuinfo", &format!("processor\t: 0\nCPU implementer\t: {maker}\n")).root())
+        };
+        assert_eq!(direct("0x00").as_deref(), Some("qemu"));
+        assert_eq!(direct("0x41").as_deref(), Some("kvm"));
     }
 }
