@@ -311,7 +311,8 @@ pub struct Windows {
     /// CPU time that watching all cost, as a share of that of the watched. Null: windows were asked for.
     #[serde(default)]
     pub cost: Option<f64>,
-    /// Completions posted to the watched rings in all the span, by the rings' own counters. Null: windows were asked for.
+    /// Completions posted to the rings of the watched in all the span, by the rings' own counters. Each ring counts once, whoever uses it.
+    /// Null: windows were asked for, or a ring has `cqe_mixed`, whose counter counts two for a large one.
     #[serde(default)]
     pub posted: Option<u64>,
     /// Whether that is all. False: a ring was closed, or a process ended, after its counter was read last (once a second).

@@ -68,6 +68,8 @@ pub struct SeenRing {
     pub found: bool,
     /// Completions posted while it was watched, as far as it was looked at.
     pub posted: u64,
+    /// And before its process had it: others that did were watched.
+    pub before: u64,
     pub last_tail: u32,
     /// It was there at the last thorough look.
     pub is_read: bool,
@@ -157,6 +159,11 @@ impl SeenRings {
         else {
             return;
         };
+        let elsewhere = match self.0.contains_key(&(tgid, inode)) {
+            true => None,
+            false => self.elsewhere(inode),
+        };
+        let (found, last_tail, before) = elsewhere.unwrap_or((found, if found { cq_tail } else { 0 }, 0));
         let ring = self.0.entry((tgid, inode)).or_insert_with(|| SeenRing {
             tgid,
             fds: BTreeSet::new(),
@@ -165,7 +172,8 @@ impl SeenRings {
             first_entries: (sq_entries, cq_entries),
             found,
             posted: 0,
-            last_tail: if found { cq_tail } else { 0 },
+            before,
+            last_tail,
             is_read: false,
             sq_thread: None,
             sq_cpu: None,
@@ -180,6 +188,14 @@ impl SeenRings {
         ring.last_work_ns = info.sq_work_ns.or(ring.last_work_ns);
         ring.sq_thread = info.sq_thread.or(ring.sq_thread);
         ring.sq_cpu = info.sq_cpu.or(ring.sq_cpu);
+    }
+
+    /// Of a ring that another process has as well, by a fork say: whether it was found, its counter at the last look, and what was posted
+    /// till then.
+    fn elsewhere(&self, inode: u64) -> Option<(bool, u32, u64)> {
+        let of_it = self.0.iter().filter(|((_, its), _)| *its == inode).map(|(_, ring)| ring);
+        let last = of_it.max_by_key(|ring| ring.before + ring.posted)?;
+        Some((last.found, last.last_tail, last.before + last.posted))
     }
 
     /// Of processes that have ended only the last ones' rings are kept.
@@ -199,9 +215,15 @@ impl SeenRings {
         self.0.range_mut((tgid, 0)..=(tgid, u64::MAX)).for_each(|(_, ring)| ring.is_read = false);
     }
 
-    /// Completions posted to all of them while they were watched; and whether that is all, since each was there at the last thorough look.
+    /// Completions posted to all of them while they were watched, whoever has them; and whether that is all, since each was there at the last
+    /// thorough look.
     pub fn posted(&self) -> (u64, bool) {
-        self.0.values().fold((0, true), |(posted, all), ring| (posted + ring.posted, all && ring.is_read))
+        let mut of: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
+        for ((_, inode), ring) in &self.0 {
+            let (posted, is_read) = of.entry(*inode).or_default();
+            (*posted, *is_read) = ((*posted).max(ring.before + ring.posted), *is_read || ring.is_read);
+        }
+        of.values().fold((0, true), |(sum, all), (posted, is_read)| (sum + posted, all && *is_read))
     }
 
     pub fn all(&self) -> Vec<&SeenRing> {

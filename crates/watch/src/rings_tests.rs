@@ -53,11 +53,31 @@ fn several_descriptors_of_one_ring() {
     assert_eq!((seen.all().len(), ring.fds.iter().copied().collect::<Vec<_>>()), (1, vec![3, 9]));
     assert_eq!((ring.posted, ring.work_ns(), ring.sq_thread), (15, Some(150), Some(5165)));
     // Made while watched: all that it did is of this span. The process of the other has ended since it was looked at.
-    seen.take(8, 3, false, at(77, Some(100)));
+    seen.take(8, 3, false, FdInfo { inode: Some(354_937), ..at(77, Some(100)) });
     seen.ended(7);
     assert_eq!(seen.all().iter().map(|ring| ring.is_read).collect::<Vec<_>>(), [false, true]);
     assert_eq!(seen.posted(), (92, false));
     assert_eq!((seen.all()[1].posted, seen.all()[1].work_ns()), (77, Some(100)));
+}
+
+#[test]
+fn a_ring_that_children_have_too_posts_once() {
+    let mut seen = SeenRings::default();
+    let at = |cq_tail| FdInfo { cq_tail: Some(cq_tail), ..FdInfo::parse(WITHOUT) };
+    seen.take(7, 3, true, at(1_000));
+    seen.take(7, 3, true, at(1_010));
+    // Forked since: what the ring did before, and before it was watched, is not the child's.
+    seen.take(8, 3, false, at(1_030));
+    seen.take(9, 3, false, at(1_030));
+    assert_eq!(seen.all().iter().map(|ring| (ring.found, ring.posted)).collect::<Vec<_>>(), [(true, 10), (true, 20), (true, 0)]);
+    assert_eq!(seen.posted(), (30, true));
+    // Who has it last tells.
+    seen.ended(7);
+    seen.ended(9);
+    seen.take(8, 3, false, at(1_035));
+    assert_eq!(seen.posted(), (35, true));
+    seen.ended(8);
+    assert_eq!(seen.posted(), (35, false));
 }
 
 fn counted(ring: u32, tgid: u32, entries: u32, setup_flags: u32, completions: u64) -> RingCounts {
@@ -82,6 +102,7 @@ fn ring(tgid: u32, fd: u32, entries: u32, sq_thread: Option<u32>, progress: u64)
         first_entries: (entries, 2 * entries),
         found: true,
         posted: progress,
+        before: 0,
         last_tail: 0,
         is_read: true,
         sq_thread,

@@ -74,8 +74,10 @@ impl Running<'_> {
         record.total.more_processes = watched.saturating_sub(record.total.processes.len() as u64);
         if let Some(windows) = windows {
             let (user_ns, system_ns) = cpu.map(|cpu| (cpu.user_ns, cpu.system_ns)).unzip();
+            // The counter counts places, and a large completion of such a ring takes two.
+            let mixed = record.rings.iter().flat_map(|r| &r.flags).any(|flag| flag == "cqe_mixed");
             // Of rings that no look has met, nothing is known but their windows.
-            let (posted, each) = posted.unzip();
+            let (posted, each) = posted.filter(|_| !mixed).unzip();
             let posted_is_all = each.map(|each| each && record.rings.len() <= seen.rings.len());
             let windows = trace_record::Windows { posted, posted_is_all, user_ns, system_ns, ..windows };
             of_windows(&mut record, windows, loss.came_later);

@@ -55,6 +55,7 @@ fn a_ring_with_a_thread_of_its_own() {
         first_entries: (8, 16),
         found: false,
         posted: 39,
+        before: 0,
         last_tail: 39,
         is_read: true,
         sq_thread: Some(8),
