@@ -21,6 +21,14 @@ pub const SCENARIOS: &[Scenario] = &[
         run: eventfd_polls,
     },
     Scenario {
+        name: "rings_by_turns",
+        about: "8 polls of one eventfd, of two rings by turns: one write makes them ready, and its way out carries them",
+        finding: None,
+        allowed: &["chatty_poller", "reordered"],
+        count: 8_000,
+        run: rings_by_turns,
+    },
+    Scenario {
         name: "reordered",
         about: "polls of 16 eventfds that are made ready in the reverse order of submission",
         finding: Some("reordered"),
@@ -96,6 +104,27 @@ pub const SCENARIOS: &[Scenario] = &[
 
 fn eventfd_polls(run: &mut Run) -> Result<()> {
     polls(run, |fds| fds.iter().try_for_each(signal))
+}
+
+fn rings_by_turns(run: &mut Run) -> Result<()> {
+    const POLLS: u32 = 8;
+    run.pin_if_asked()?;
+    let fd = eventfd()?;
+    let mut rings = [Ring::open(POLLS, &[])?, Ring::open(POLLS, &[])?];
+    run.start()?;
+    groups(run.count, POLLS, |group| {
+        for turn in 0..group as usize {
+            let ring = &mut rings[turn % 2];
+            ring.push(poll(&fd), 0);
+            ring.submit()?;
+        }
+        signal(&fd)?;
+        rings.iter_mut().try_for_each(|ring| ring.wait(group / 2).map(|_| ()))?;
+        reset(&fd)
+    })?;
+    rings.into_iter().for_each(|ring| run.finish(ring));
+    run.report.mostly("syscall_exit", 0.9);
+    Ok(())
 }
 
 fn reordered(run: &mut Run) -> Result<()> {

@@ -30,6 +30,14 @@ pub const SCENARIOS: &[Scenario] = &[
         run: punted_twice,
     },
     Scenario {
+        name: "punted_chains",
+        about: "chains of two cached reads with IOSQE_ASYNC: the worker that is handed the first goes on with the second",
+        finding: Some("punted"),
+        allowed: &["reordered"],
+        count: 1_000,
+        run: punted_chains,
+    },
+    Scenario {
         name: "iowq_fanout",
         about: "32 splices from empty pipes at once: each blocks an io-wq worker of its own",
         finding: Some("iowq_fanout"),
@@ -141,6 +149,26 @@ fn punted(run: &mut Run) -> Result<()> {
     let rounds = u64::from(run.count / 5);
     run.report.exactly("iowq", 4 * rounds);
     run.report.exactly("inline", rounds);
+    Ok(())
+}
+
+fn punted_chains(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let mut target = run.cached()?;
+    let mut ring = Ring::open(4, &[])?;
+    run.start()?;
+    groups(run.count / 2, 1, |_| {
+        for flags in [squeue::Flags::ASYNC | squeue::Flags::IO_LINK, squeue::Flags::ASYNC] {
+            let read = target.read().flags(flags);
+            ring.push(read, BLOCK as u32);
+        }
+        ring.submit()?;
+        ring.wait(2)
+    })?;
+    run.finish(ring);
+    let all = run.report.completions();
+    run.fact("requests_punted", all);
+    run.report.exactly("iowq", all);
     Ok(())
 }
 

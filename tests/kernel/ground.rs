@@ -50,7 +50,7 @@ const ALONE: i64 = 50;
 
 /// An emulated CPU takes so long in each interrupt that the next one is there before it returns.
 pub fn is_emulated() -> bool {
-    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("QEMU TCG CPU"))
+    iotrail_host::virtualisation::detect().as_deref() == Some("qemu")
 }
 
 /// Where the kernel runs tracepoints' programs preemptibly (Linux 7), a program that lost its CPU before its first instruction has come
@@ -117,6 +117,10 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
     assert_eq!(seen, total.ios, "{scenario}: vehicles sum to the completions");
     let rings = truth["rings"].as_array().expect("rings");
     assert_eq!(trace.rings.len(), rings.len(), "{scenario}: rings");
+    for r in &trace.rings {
+        let carried: u64 = r.vehicles.iter().map(|v| v.completions).sum();
+        assert_eq!(carried, r.completions, "{scenario}: delivery paths of a ring");
+    }
     let expected = number(&truth["expected"], "completions");
     assert_eq!(seen, expected, "{scenario}: completions");
     let others = truth["others"].as_object().expect("interfaces");

@@ -297,6 +297,20 @@ pub fn results_unseen(ended: u64, reaped: u64) -> Option<Warning> {
     })
 }
 
+/// Zero-copy receives: `requests` of them. The kernel puts what they receive into the queue without an event.
+pub fn zero_copy_received(requests: u64) -> Option<Warning> {
+    (requests > 0).then(|| {
+        Warning::new(
+            "zero_copy_received",
+            format!(
+                "what {} of zero-copy receive got is not counted: the kernel has no event for these completions (io_zcrx_queue_cqe)",
+                plural(requests as usize, "request")
+            ),
+            "completions and bytes are lower bounds; other requests hold",
+        )
+    })
+}
+
 /// POSIX AIO: `returned` of `requests`.
 pub fn results_unreturned(requests: u64, returned: u64) -> Option<Warning> {
     let unseen = requests.saturating_sub(returned);

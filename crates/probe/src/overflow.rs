@@ -21,7 +21,9 @@ pub(super) fn name(counted: &mut Counted) {
     missing.retain(|(_, missing)| *missing > 0);
     let certain = nameless.more == 0 && nameless.notifications == 0 && nameless.requests == 0;
     let sum: u64 = missing.iter().map(|(_, missing)| missing).sum();
-    if nameless.completions == 0 || !certain || sum != nameless.completions {
+    // Messages of other rings and tags of resources have no opcode either.
+    let are_overflows = counted.ring.overflows >= nameless.completions;
+    if nameless.completions == 0 || !certain || !are_overflows || sum != nameless.completions {
         return;
     }
     let mut rest = op_count { completions: 0, ..nameless };
@@ -62,8 +64,13 @@ mod tests {
     }
 
     fn named(of: &[(u32, op_count)]) -> Counted {
+        of_overflows(of, u64::MAX)
+    }
+
+    fn of_overflows(of: &[(u32, op_count)], overflows: u64) -> Counted {
         let mut counted = Counted::default();
         of.iter().for_each(|(opcode, counts)| counted.op(*opcode, counts));
+        counted.ring.overflows = overflows;
         name(&mut counted);
         counted
     }
@@ -105,6 +112,10 @@ mod tests {
         // They may have ended as they asked to, without a completion.
         same(&[(NOP, op_count { skips: 4, ..op(64, 60) }), (NONE, op(0, 4))]);
         same(&[(NOP, op(64, 60))]);
+        // One of two overflowed: the other one is a message, and a request is open.
+        let of = [(RECV, op(3, 1)), (NONE, op(0, 2))];
+        assert_eq!(of_overflows(&of, 1).ops[&RECV].completions, 1);
+        assert_eq!(of_overflows(&of, 2).ops[&RECV].completions, 3);
     }
 
     #[test]
@@ -113,6 +124,7 @@ mod tests {
         let mut one = Counted::default();
         one.op(READ, &op_count { bytes: 100, ..op(5, 2) });
         one.op(NONE, &results);
+        one.ring.overflows = 3;
         one.errnos = [((NONE, 5), 2), ((READ, 5), 1)].into();
         name(&mut one);
         let (read, none) = (one.ops[&READ], one.ops[&NONE]);

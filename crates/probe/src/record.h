@@ -250,7 +250,7 @@ struct segment {
 	__u32 count;
 };
 #define TRAILS_WAITING_MAX 512 /* completed, of one thread, that wait for their run */
-#define SEGMENTS_MAX 4 /* rings that one thread posts to between two runs; beyond it they count as the last one's */
+#define SEGMENTS_MAX 4 /* turns between rings that one thread posts to between two runs: beyond it they are in no order, and of a fifth ring counted as the fourth's */
 
 /* A ring, and when it was last seen to be in use here. */
 struct in_use {

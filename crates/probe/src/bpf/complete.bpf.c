@@ -145,7 +145,49 @@ static __always_inline void count_result(struct op_count *op, __u32 ring, __u32 
 	}
 }
 
-/* By a thread of the kernel's, instead of one that is about to end. While it takes the ring itself down, nobody will have it. */
+/* A worker goes on with what is linked to the request that it was handed (io_wq_free_work): it has had no event of its own. */
+static __noinline int taken_on(struct io_kiocb *req, __u32 number)
+{
+	struct cpu_slot *slot = this_slot();
+	__u64 request = address_in_thread(req, slot);
+	__u32 index = 0, opcode = opcode_of(req);
+	bool asked = flags_of(req) & REQ_F_FORCE_ASYNC;
+
+	if (bpf_map_delete_elem(&chained, &request))
+		return 0;
+	struct op_count *op = op_of(number, opcode, slot);
+	if (asked)
+		op->punted_asked++;
+	else
+		op->punted_would_block++;
+	struct trail *trail = trail_of(request, &index);
+	if (trail && !trail->punt)
+		trail->punt = asked ? PUNT_ASKED : PUNT_WOULD_BLOCK;
+	return 0;
+}
+
+/* What such a request has that is refused before it is begun: the mark is not its own. */
+static __always_inline bool refused_polling(__s32 result)
+{
+	return result == -EBADF || result == -EINVAL || result == -EOPNOTSUPP;
+}
+
+/* A message (IORING_OP_MSG_RING) to a ring that no watched process has used or made: it is one of that ring's completions. */
+static __noinline int sent_elsewhere(struct io_ring_ctx *ring)
+{
+	struct cpu_slot *slot = this_slot();
+	__u64 address = address_in_thread(ring, slot);
+	struct io_kiocb *sender = (void *)slot->last_request;
+
+	if (!sender || BPF_CORE_READ(sender, opcode) != IORING_OP_MSG_RING || bpf_map_lookup_elem(&ring_numbers, &address))
+		return 0;
+	return bpf_core_field_exists(ring->mm_account) &&
+	       (__u64)BPF_CORE_READ(ring, mm_account) != (__u64)bpf_get_current_task_btf()->mm;
+}
+
+/* By a thread of the kernel's, instead of one that is about to end, or a message of a process that is not watched. While the kernel takes
+ * the ring itself down, nobody will have it.
+ */
 static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s32 result, __u32 cqe_flags)
 {
 	struct cpu_slot *slot = this_slot();
@@ -153,7 +195,7 @@ static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s3
 	__u64 address = address_in_thread(ring, slot);
 	__u32 index = 0;
 
-	if (!(task->flags & PF_KTHREAD))
+	if (req && !(task->flags & PF_KTHREAD))
 		return 0;
 	/* No address stands for a free place in the table. */
 	struct trail *trail = req ? trail_of((__u64)req, &index) : 0;
@@ -198,8 +240,10 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		poster = poster_of(bpf_get_current_task_btf());
 	}
 	if (poster == POSTED_BY_SUBMITTER && (setup_flags_of(ring, typed) & IORING_SETUP_IOPOLL) &&
-	    polled(ring, req))
+	    !refused_polling(result) && polled(ring, req))
 		poster = POSTED_BY_IOPOLL;
+	if (!req && sent_elsewhere(ring))
+		return 0;
 	__u32 number = ring_number(ring, slot);
 	__u32 opcode = OPCODE_NONE;
 	struct many *known = 0;
@@ -213,6 +257,9 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	} else {
 		struct many_key key = { .user_data = user_data, .ring = number };
 		known = bpf_map_lookup_elem(&many, &key);
+		/* That one has had its last completion: this is another ring's message with the same user data. */
+		if (known && !req && !known->request && !is_zero_copy_send(known->opcode))
+			known = 0;
 		if (known)
 			opcode = known->opcode;
 		else if (!req)
@@ -246,6 +293,8 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		break;
 	case POSTED_BY_IOWQ:
 		ring_of(number, slot)->iowq++;
+		if (chains_seen && req && result != -ECANCELED)
+			taken_on(req, number);
 		break;
 	case POSTED_BY_SQPOLL:
 		ring_of(number, slot)->sqpoll++;

@@ -18,13 +18,20 @@ static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32
 		struct segment *s = &slot->segments[i];
 		bool last = i == SEGMENTS_MAX - 1 || !slot->segments[i + 1].count;
 
-		if (s->count && !(last && (s->ring == ring || i == SEGMENTS_MAX - 1)))
+		if (s->count && !(last && s->ring == ring))
 			continue;
-		if (!s->count)
-			s->ring = ring;
+		s->ring = ring;
 		s->count += n;
 		return;
 	}
+	/* In their order there is no room: what each ring has is right, and which came inline alone is not known so exactly. */
+	for (int i = SEGMENTS_MAX - 2; i >= 0; i--) {
+		if (slot->segments[i].ring == ring) {
+			slot->segments[i].count += n;
+			return;
+		}
+	}
+	slot->segments[SEGMENTS_MAX - 1].count += n;
 }
 
 #define ADD_IF(to, from, member)                                                \
@@ -111,7 +118,7 @@ static __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
 	cell->key.ring = ring;
 	cell->key.opcode = opcode;
 	/* Only one that was never used has counted nothing. */
-	if (count.requests | count.completions | count.punted_asked | count.punted_would_block | count.punted_drained)
+	if (count.requests | count.completions | count.unposted | count.punted_asked | count.punted_would_block | count.punted_drained)
 		op_put_away(&key, &count, slot);
 	return 0;
 }

@@ -40,6 +40,8 @@ static __always_inline int follow_punt_(struct io_kiocb *req)
 		why = PUNT_ASKED;
 	}
 	went_away(request, slot);
+	if (chains_seen)
+		bpf_map_delete_elem(&chained, &request);
 	struct trail *trail = trail_of(request, &index);
 	if (trail)
 		trail->punt = why;

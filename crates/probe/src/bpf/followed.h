@@ -86,7 +86,7 @@ struct many {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
+	__uint(max_entries, 1024); /* MANY where requests are followed */
 	__type(key, struct many_key);
 	__type(value, struct many);
 } many SEC(".maps");

@@ -34,7 +34,11 @@ enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 enum { BPF_F_NO_PREALLOC = 1 }; /* allowed here since 6.1 (96da3f7d489d) */
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 
-/* include/uapi/asm-generic/errno.h */
+/* include/uapi/asm-generic/errno-base.h, errno.h */
+#define EBADF 9
+#define EINVAL 22
+#define EOPNOTSUPP 95
+#define ECANCELED 125
 #define EINPROGRESS 115
 
 /* include/linux/sched.h */
@@ -51,6 +55,8 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define IORING_SETUP_DEFER_TASKRUN (1U << 13)
 #define IORING_CQE_F_MORE (1U << 1)
 #define IORING_CQE_F_NOTIF (1U << 3)
+#define IORING_OP_READV 1
+#define IORING_OP_WRITEV 2
 #define IORING_OP_READ_FIXED 4
 #define IORING_OP_WRITE_FIXED 5
 #define IORING_OP_POLL_ADD 6
@@ -59,8 +65,14 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define IORING_OP_READ 22
 #define IORING_OP_WRITE 23
 #define IORING_OP_SEND 26
+#define IORING_OP_MSG_RING 40
+#define IORING_OP_URING_CMD 46
 #define IORING_OP_SEND_ZC 47
 #define IORING_OP_SENDMSG_ZC 48
+#define IORING_OP_READ_MULTISHOT 49
+#define IORING_OP_READV_FIXED 60
+#define IORING_OP_WRITEV_FIXED 61
+#define IORING_OP_URING_CMD128 64
 #define IORING_RECVSEND_BUNDLE (1U << 4)
 #define IORING_SEND_VECTORIZED (1U << 5)
 /* include/linux/io_uring_types.h: IOSQE_IO_DRAIN_BIT */
@@ -218,6 +230,7 @@ struct io_ring_ctx {
 	unsigned int cached_cq_tail;
 	unsigned int sq_entries;
 	unsigned int cq_entries;
+	struct mm_struct *mm_account; /* of the process that made it */
 	struct work_struct exit_work;
 };
 

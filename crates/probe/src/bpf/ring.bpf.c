@@ -3,11 +3,27 @@
 const volatile bool poster_asked = false; /* a ring may be polled, or events are recorded: one constant for both, since
 					   * each costs every completion a look even where it is false */
 
-/* A polled request is marked when the poll finds it done; others on such a ring (no-ops, errors) are not. */
+#define OP(opcode) (1ull << (opcode))
+#define POLLED_OPS                                                                                            \
+	(OP(IORING_OP_READV) | OP(IORING_OP_WRITEV) | OP(IORING_OP_READ_FIXED) | OP(IORING_OP_WRITE_FIXED) |  \
+	 OP(IORING_OP_READ) | OP(IORING_OP_WRITE) | OP(IORING_OP_URING_CMD) | OP(IORING_OP_READ_MULTISHOT) | \
+	 OP(IORING_OP_READV_FIXED) | OP(IORING_OP_WRITEV_FIXED))
+
+/* Those that a ring can be polled for. */
+static __always_inline bool can_be_polled(__u32 opcode)
+{
+	return opcode == IORING_OP_URING_CMD128 || (opcode < 64 && POLLED_OPS >> opcode & 1);
+}
+
+/* A polled request is marked when the poll finds it done; others on such a ring (no-ops, errors) are not, but have the mark of the one
+ * whose memory they were given.
+ */
 static __always_inline bool polled(void *ring, void *req)
 {
+	struct io_kiocb *request = req;
+
 	return (BPF_CORE_READ((struct io_ring_ctx *)ring, flags) & IORING_SETUP_IOPOLL) && req &&
-	       BPF_CORE_READ((struct io_kiocb *)req, iopoll_completed);
+	       can_be_polled(BPF_CORE_READ(request, opcode)) && BPF_CORE_READ(request, iopoll_completed);
 }
 
 /* An io-wq worker has its worker structure there, an SQPOLL thread nothing. */

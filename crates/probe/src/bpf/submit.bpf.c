@@ -99,8 +99,13 @@ static __noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
 	struct many_key key = { .user_data = user_data, .ring = ring };
 	struct many *known = bpf_map_lookup_elem(&many, &key);
 
-	if (known && known->request == request)
+	if (!known || known->request != request)
+		return 0;
+	/* There may be another one of the same user data. */
+	if (known->shared)
 		known->request = 0;
+	else
+		bpf_map_delete_elem(&many, &key);
 	return 0;
 }
 
@@ -139,6 +144,27 @@ struct {
 	__type(key, __u64); /* address */
 	__type(value, __u32);
 } drained SEC(".maps");
+
+/* Requests that are linked to one before them, until they are handed to io-wq or a worker completes them. What else comes at their address
+ * later has been handed over, if a worker completes it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64); /* address */
+	__type(value, __u32);
+} chained SEC(".maps");
+
+__u32 chains_seen; /* nothing to look for in there while there are none */
+
+static __noinline int joins_chain(__u64 request)
+{
+	__u32 one = 1;
+
+	chains_seen = 1;
+	bpf_map_update_elem(&chained, &request, &one, BPF_ANY);
+	return 0;
+}
 
 static __noinline int waits_for_drain(struct io_kiocb *req)
 {
@@ -180,6 +206,8 @@ static __always_inline int submitted(struct io_kiocb *req)
 	struct op_count *op = op_of(ring, opcode, slot);
 	op->requests++;
 	ring_in_use(ring, slot);
+	if (slot->links & LINKED)
+		joins_chain(request);
 	if (some_lie())
 		lying_submits();
 	if (req->flags & REQ_F_CQE_SKIP)

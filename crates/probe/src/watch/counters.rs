@@ -163,7 +163,7 @@ impl Watch<'_> {
         let mut by_number: BTreeMap<u32, Counted> = BTreeMap::new();
         for (k, n) in &tables.ops {
             let k: types::op_key = read(k);
-            if n.requests | n.completions | n.punted_asked | n.punted_would_block | n.punted_drained != 0 {
+            if n.requests | n.completions | n.unposted | n.punted_asked | n.punted_would_block | n.punted_drained != 0 {
                 by_number.entry(k.ring).or_default().op(k.opcode, n);
             }
         }

@@ -9,7 +9,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use super::aio::{AWAITED, aio_is_due};
 use super::attached::{Room, Watch, attach};
 use super::errors::{load_error, refused};
-use super::layout::{AIO_REQUESTS_MAX, COUNTS_MAX, FILES_NAMED, LYING_QUEUES, MAX_CPUS, RINGS_MAX, TRAILS_MAX};
+use super::layout::{AIO_REQUESTS_MAX, COUNTS_MAX, FILES_NAMED, LYING_QUEUES, MANY, MAX_CPUS, RINGS_MAX, TRAILS_MAX};
 use crate::choice::Window;
 use crate::numbers::Own;
 use crate::past::Past;
@@ -188,6 +188,7 @@ fn size(maps: &mut OpenIotrailMaps<'_>, follow: Follow) -> Result<()> {
         (&mut maps.op_counts, COUNTS_MAX),
         (&mut maps.ring_threads, RINGS_MAX),
         (&mut maps.trails, TRAILS_MAX),
+        (&mut maps.many, MANY),
         (&mut maps.files_named, FILES_NAMED),
         (&mut maps.lying_queues, LYING_QUEUES),
         (&mut maps.aio_requests, AIO_REQUESTS_MAX),
