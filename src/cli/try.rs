@@ -1,7 +1,8 @@
 //! `iotrail try`: a program of the user's, unchanged, under other ring flags, CPUs and environments; the short form of an experiment
 //! of the kind `program`.
 //!
-//! Exit status: 0 when every measurement was made; 1 when it was stopped before, or with --fail-on; 2, 3, 4 and 70 as everywhere.
+//! Exit status: 0 when every measurement was made; 1 when it was stopped before, or with --fail-on; 4 with --fail-on where an arm could not
+//! be compared; 2, 3 and 70 as everywhere.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,10 +21,10 @@ use crate::experiment::file::{Experiment, parse};
 use crate::experiment::plan::{Facts, Plan, Target, plan};
 use crate::experiment::program::options::Watched;
 use crate::experiment::schedule::fresh_seed;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, NOT_EVALUATED, Result};
 use iotrail_base::units::Span;
 use iotrail_report::terminal;
-use iotrail_schema::run_record::CONTROL;
+use iotrail_schema::run_record::{CONTROL, RunRecord};
 use iotrail_supervise::change::{AS_IS, Change};
 
 /// Blocks, where nothing is said.
@@ -165,7 +166,21 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         return Ok(0);
     }
     let record = measured::whole(&mut plan, seed, shown)?;
-    Ok(record.map_or(1, |record| gate(&args.fail_on, &record.comparisons)))
+    Ok(record.map_or(1, |record| gated(&args.fail_on, &record)))
+}
+
+/// What `--fail-on` makes of the run: an arm that could not be compared is none that passes.
+fn gated(fail_on: &[FailOn], record: &RunRecord) -> u8 {
+    let status = gate(fail_on, &record.comparisons);
+    let is_compared = |arm: &String| record.comparisons.iter().any(|c| c.b == *arm);
+    let Some(arm) = record.arms.iter().skip(1).find(|arm| !is_compared(arm)) else { return status };
+    if fail_on.is_empty() || status != 0 {
+        return status;
+    }
+    let cell = record.cells.iter().find(|c| c.arm() == arm);
+    let why = cell.and_then(|c| c.untestable.as_deref()).unwrap_or("nothing of it was measured");
+    terminal::say(&format!("iotrail: cannot gate on {arm}: {why}; mend it, or leave this arm out"));
+    NOT_EVALUATED
 }
 
 fn save(text: &str, path: &Path) -> Result<u8> {
@@ -277,4 +292,22 @@ fn arms(args: &TryArgs) -> Result<Vec<Table>> {
         return Err(Error::input(format!("no arm can be called {reserved}"), "call it otherwise"));
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::comparison::Verdict;
+    use iotrail_testing::sample;
+
+    #[test]
+    fn an_arm_that_was_not_measured_passes_no_gate() {
+        let mut run = iotrail_testing::run::two_by_two();
+        run.cells.iter_mut().for_each(|c| c.measurements = vec![sample::measurement(); 3]);
+        run.comparisons = iotrail_answer::compare::of_run(&run, &|_, _| None);
+        run.comparisons.iter_mut().for_each(|c| c.verdict = Verdict::Equivalent);
+        assert_eq!(gated(&[FailOn::Slower], &run), 0);
+        run.comparisons.clear();
+        assert_eq!((gated(&[FailOn::Slower], &run), gated(&[], &run)), (NOT_EVALUATED, 0));
+    }
 }

@@ -20,6 +20,7 @@ pub fn trials() -> Vec<Trial> {
         trial::test("tried::a_program_without_rings_is_refused", without_rings),
         trial::test("tried::arms_beside_flags_are_compared", beside_flags),
         trial::test("tried::the_programs_own_failures_are_said", failures),
+        trial::test("tried::an_arm_that_fails_late_or_early_passes_no_gate", gated),
         trial::test("tried::whoever_ends_it_nothing_of_the_program_is_left", ended),
         trial::test("tried::a_search_among_a_programs_flags_has_an_answer", searched),
         trial::test("tried::without_privileges_flags_are_changed_and_nothing_is_watched", unprivileged),
@@ -247,6 +248,30 @@ fn failures() -> Result<(), Failed> {
     assert!(text.contains("as it is, ended with status 4 (its last line: no table t)"), "{text}");
     let (status, text) = failing(&["--check", "grep -q table"]);
     assert_eq!(status, Some(0), "{text}");
+    Ok(())
+}
+
+/// One arm fails in the third block, one before the first.
+fn gated() -> Result<(), Failed> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let count = "[ -z \"$A\" ] || { n=$(cat n || echo 0); echo $((n + 1)) >n; [ $n -lt 3 ]; }";
+    let gated = |arm: [&str; 2]| {
+        let _ = std::fs::remove_file(folder.path().join("n"));
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_iotrail"));
+        tool.args(["try", "--json", "--watch", "none", "--repeats", "4", "--fail-on", "slower", "--store", "s.db"]).args(arm);
+        let out = tool.args(["--", "sh", "-c", count]).current_dir(folder.path()).output().expect("iotrail runs");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(4), "{said}");
+        (serde_json::from_slice::<Value>(&out.stdout).expect("JSON"), said)
+    };
+    let (run, _) = gated(["--env-arm", "A=1"]);
+    let comparisons = run["comparisons"].as_array().expect("comparisons");
+    assert!(!comparisons.is_empty() && comparisons.iter().all(|c| c["verdict"] == "not_comparable"), "{run}");
+    let why = comparisons[0]["reasons"][0].as_str().expect("a reason");
+    assert!(why.starts_with("A=1 failed after ") && why.contains("ended with status 1"), "{why}");
+    let (run, said) = gated(["--arm", "new: false"]);
+    assert_eq!(run["comparisons"], serde_json::json!([]));
+    assert!(said.contains("cannot gate on new: it ended with status 1"), "{said}");
     Ok(())
 }
 

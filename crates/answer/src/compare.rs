@@ -3,6 +3,7 @@
 
 mod asked;
 mod differ;
+mod failed;
 mod level;
 mod metric;
 mod noise;
@@ -15,6 +16,7 @@ use serde_json::{Map, Value};
 
 pub use self::asked::{metrics, place};
 pub use self::differ::changed;
+pub use self::failed::failed;
 pub use self::level::{Level, level};
 pub use self::metric::Metric;
 pub use self::noise::{interval_width, noise_floor};
@@ -42,9 +44,10 @@ pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison>
     }
     let mut found = Vec::new();
     for at in &places {
+        let cell = |arm: &str| record.cells.iter().find(|c| c.arm() == arm && place(c) == *at);
         let side = |arm: &str| {
-            let cell = record.cells.iter().find(|c| c.arm() == arm && place(c) == *at)?;
-            (!cell.measurements.is_empty()).then(|| Side::of_cell(arm, cell, histograms, &metrics))
+            let cell = cell(arm).filter(|c| !c.measurements.is_empty())?;
+            Some(Side::of_cell(arm, cell, histograms, &metrics))
         };
         let Some(a) = side(base) else { continue };
         let control = side(CONTROL);
@@ -52,8 +55,10 @@ pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison>
             metrics.iter().map(|m| control.as_ref().and_then(|c| noise_floor(*m, &a, c))).collect();
         for (j, other) in others.iter().enumerate() {
             let Some(b) = side(other) else { continue };
+            let failures: Vec<String> = [base, other].into_iter().filter_map(|arm| failed(cell(arm)?)).collect();
             for (i, metric) in metrics.iter().enumerate() {
-                let c = undecided(*metric, &a, &b, true, noise[i]);
+                let mut c = undecided(*metric, &a, &b, true, noise[i]);
+                forbid(&mut c, failures.clone());
                 found.push(((i, j), Comparison { at: at.clone(), ..c }));
             }
         }
@@ -150,12 +155,18 @@ pub fn undecided(
              each, or both as arms of one run"
         ));
     }
-    if !against.is_empty() {
-        c.verdict = Verdict::NotComparable;
-        c.p = None;
-        c.reasons.splice(0..0, against);
-    }
+    forbid(&mut c, against);
     c
+}
+
+/// The ratio stands as it was measured; nothing follows from it, for these reasons.
+fn forbid(c: &mut Comparison, against: Vec<String>) {
+    if against.is_empty() {
+        return;
+    }
+    c.verdict = Verdict::NotComparable;
+    (c.p, c.ci95, c.smallest_visible, c.to_show_10_percent) = (None, None, None, None);
+    c.reasons.splice(0..0, against);
 }
 
 /// What a repeat of both sides takes.

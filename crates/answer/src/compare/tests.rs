@@ -248,6 +248,32 @@ fn a_run_is_compared_arm_by_arm_and_its_control_tells_the_noise() {
 }
 
 #[test]
+fn an_arm_that_failed_in_the_middle_has_no_verdict() {
+    let cell = |arm: &str, iops: &[f64], untestable: Option<&str>| CellRecord {
+        cell: 0,
+        params: serde_json::json!({"arm": arm}).as_object().cloned().unwrap(),
+        untestable: untestable.map(str::to_owned),
+        measurements: measured(iops),
+    };
+    let of = |base: Option<&str>, other: Option<&str>| {
+        let mut record = iotrail_testing::run::two_by_two();
+        record.metrics = vec!["iops".into()];
+        record.cells =
+            vec![cell("default", &A, base), cell("coop_taskrun", &times(2.0)[..3], other)];
+        of_run(&record, &|_, _| None).remove(0)
+    };
+    assert_eq!(of(None, None).verdict, Verdict::Faster);
+    let c = of(None, Some("it stalled"));
+    assert_eq!((c.verdict, c.p, c.p_adjusted, c.ci95, c.pairs), (Verdict::NotComparable, None, None, None, 3));
+    assert_eq!(c.reasons[0], "coop_taskrun failed after 3 measurements: it stalled");
+    let c = of(Some("no space"), None);
+    assert_eq!(
+        (c.verdict, c.reasons[0].as_str()),
+        (Verdict::NotComparable, "default failed after 5 measurements: no space")
+    );
+}
+
+#[test]
 fn the_width_is_that_of_the_interval() {
     let (a, b) = (measured(&A), measured(&times(1.1)));
     let c = of(&times(1.1), None);

@@ -67,6 +67,12 @@ const ALSO: usize = 2;
 impl Head {
     /// `is_built_in`: the run's experiment is one that `run` knows by its name.
     pub fn of_run(run: &RunRecord, is_built_in: bool) -> Head {
+        let mut head = Head::with_all_notes(run, is_built_in);
+        head.notes.retain(|note| !head.answer.contains(note.as_str()));
+        head
+    }
+
+    fn with_all_notes(run: &RunRecord, is_built_in: bool) -> Head {
         if let Some(head) = advice::of_run(run) {
             return head;
         }

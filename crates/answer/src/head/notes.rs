@@ -1,12 +1,11 @@
 //! What limits the answer of a run, one line each.
 
 use super::effect::Effect;
-use crate::compare::metrics;
+use crate::compare::{failed, metrics};
 use crate::expectation::{Outcome, judge};
-use crate::group::untestable;
 use iotrail_base::words::{plural, span};
 use iotrail_schema::comparison::Comparison;
-use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::run_record::{CONTROL, RunRecord};
 
 /// Nobody measures longer for an answer.
 const LONGEST_NS: f64 = 2.0 * 3600e9;
@@ -27,12 +26,8 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
             run.planned()
         ));
     }
-    // Of a program's arms it is said why they were not measured.
-    let not_testable = if run.tried.is_empty() { untestable(run) } else { Vec::new() };
-    let cells: usize = not_testable.iter().map(|(_, _, n)| n).sum();
-    if let Some((reason, _, _)) = not_testable.first() {
-        notes.push(format!("{} not testable here: {reason}", plural(cells, "cell")));
-    }
+    notes.extend(never_measured(run));
+    notes.extend(failures(run));
     notes.extend(disturbed(run));
     notes.extend(added(run));
     let all = || run.measurements();
@@ -50,6 +45,25 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
     }
     notes.extend(expected(run));
     notes
+}
+
+/// Cells without a measurement, and the reason of the first; but of a program's arms those that are said apart.
+fn never_measured(run: &RunRecord) -> Option<String> {
+    let is_said = |reason: &str| run.tried.iter().any(|t| t.dropped.as_deref() == Some(reason) || t.reason == reason);
+    let never = run.cells.iter().filter(|c| c.arm() != CONTROL && c.measurements.is_empty());
+    let mut reasons = never.filter_map(|c| c.untestable.as_deref()).filter(|reason| !is_said(reason));
+    let first = reasons.next()?;
+    Some(format!("{} not testable here: {first}", plural(1 + reasons.count(), "cell")))
+}
+
+/// Cells that failed in the middle.
+fn failures(run: &RunRecord) -> Option<String> {
+    let mut all = run.cells.iter().filter_map(failed);
+    let first = all.next()?;
+    Some(match all.count() {
+        0 => first,
+        more => format!("{first}; {} failed in the middle too", plural(more, "other cell")),
+    })
 }
 
 /// Comparisons of the first metric: with measurements that others disturbed, and all.
@@ -156,5 +170,46 @@ fn minutes(ns: f64) -> String {
         m if m >= 90.0 => format!("{:.0} hours", m / 60.0),
         m if m >= 1.5 => format!("{m:.0} min"),
         _ => span(ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compare;
+    use crate::head::Head;
+    use iotrail_schema::measurement::Measurement;
+    use iotrail_schema::run_record::RunRecord;
+    use iotrail_testing::{run::two_by_two, sample};
+
+    #[test]
+    fn what_failed_in_the_middle_is_said_once_and_has_no_verdict() {
+        let measured = |untestable: Option<&str>, blocks: usize| {
+            let mut run = two_by_two();
+            run.cells.truncate(2);
+            for cell in &mut run.cells {
+                let one = Measurement { iops: 250.0 * f64::from(cell.cell), ..sample::measurement() };
+                cell.measurements = vec![one; blocks];
+            }
+            run.cells[1].untestable = untestable.map(str::to_owned);
+            run.comparisons = compare::of_run(&run, &|_, _| None);
+            run
+        };
+        let failed = "coop_taskrun failed after 3 measurements: it stalled";
+        let head = |run: &RunRecord| Head::of_run(run, false);
+        let h = head(&measured(Some("it stalled"), 3));
+        assert_eq!(h.answer, format!("coop_taskrun against default: not comparable: {failed}"));
+        assert_eq!(h.advice.as_deref(), Some("see why coop_taskrun fails, and measure again"));
+        assert!(!h.notes.iter().any(|note| note.contains(failed)), "{:?}", h.notes);
+        // Of several arms the answer is about the others.
+        let mut run = measured(Some("it stalled"), 3);
+        let mut third = run.cells[0].clone();
+        third.params.insert("arm".into(), "sqpoll".into());
+        (third.cell, run.arms) = (3, ["default", "coop_taskrun", "sqpoll"].map(str::to_owned).to_vec());
+        run.cells.push(third);
+        run.comparisons = compare::of_run(&run, &|_, _| None);
+        assert!(head(&run).notes.contains(&failed.to_owned()), "{:?}", head(&run));
+        // It had no measurement before it failed.
+        let h = head(&measured(Some("it stalled"), 0));
+        assert!(h.notes.contains(&"1 cell not testable here: it stalled".to_owned()), "{:?}", h.notes);
     }
 }

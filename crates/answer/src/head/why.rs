@@ -3,7 +3,7 @@
 use super::ByArm;
 use super::change::value;
 use super::effect::Effect;
-use crate::compare::Metric;
+use crate::compare::{Metric, failed};
 use crate::delivered::{self, share};
 use crate::group::vehicle_shares;
 use crate::per_io;
@@ -178,6 +178,10 @@ pub fn advice(
             return format!("stay with {base}: nothing is gained");
         }
         if effects().all(|e| e.c.verdict == Verdict::NotComparable) {
+            let mut both = effects().flat_map(|e| [e.b, e.a]);
+            if let Some(cell) = both.find(|cell| failed(cell).is_some()) {
+                return format!("see why {} fails, and measure again", cell.arm());
+            }
             return "compare arms that do the same: bytes, flags, targets".into();
         }
         return match more() {

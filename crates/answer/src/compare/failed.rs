@@ -1,0 +1,10 @@
+//! A cell that failed in the middle of its run: what was measured before is no sample of what it does.
+
+use iotrail_base::words::plural;
+use iotrail_schema::run_record::CellRecord;
+
+/// `sqpoll failed after 3 measurements: it stalled`; `None`: it was measured as planned, or not at all.
+pub fn failed(cell: &CellRecord) -> Option<String> {
+    let why = cell.untestable.as_ref().filter(|_| !cell.measurements.is_empty())?;
+    Some(format!("{} failed after {}: {why}", cell.arm(), plural(cell.measurements.len(), "measurement")))
+}
