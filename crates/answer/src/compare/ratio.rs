@@ -68,6 +68,9 @@ pub(super) fn ratio(
         Ok(if by_run { side.runs().iter().map(of).collect() } else { values })
     };
     let (of_a, of_b) = (of_runs(a)?, of_runs(b)?);
+    if of_a.iter().chain(&of_b).any(|x| *x < 0.0) {
+        return Err(Unknown::NotKnown(format!("{metric} is below 0 at times, and has no ratio")));
+    }
     let ratio = match interleaved {
         true => paired(&of_a, &of_b),
         false => apart(&of_a, &of_b),
@@ -82,15 +85,19 @@ fn pick<'a>(of: &[&'a Counts], places: &[usize]) -> Vec<&'a Counts> {
 /// The point estimate of what has no interval, wherever both sides have a number.
 pub(super) fn of_medians(metric: Metric, a: &Side<'_>, b: &Side<'_>) -> Option<f64> {
     let of = |side: &Side<'_>| median(side.values(metric)?);
-    let (a, b) = of(a).zip(of(b))?;
-    (a > 0.0).then(|| b / a)
+    of_two(of(a)?, of(b)?)
 }
 
-/// Counts that are 0 at times: no interval of a ratio, but the differences have a mean and an error.
+fn of_two(a: f64, b: f64) -> Option<f64> {
+    (a > 0.0 && b >= 0.0).then(|| b / a)
+}
+
+/// Counts that are 0 at times: no interval of a ratio, but the differences have a mean and an error. The ratio is that of the means, so
+/// that it lies on the side on which the mean of the differences does: a median may be 0 on both sides, or turn the other way.
 pub(super) fn of_zeros(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, c: &mut Comparison) {
     let (Some(a), Some(b)) = (a.values(metric), b.values(metric)) else { return };
-    let medians = median(a.iter().copied()).zip(median(b.iter().copied()));
-    c.ratio = medians.filter(|(a, _)| *a > 0.0).map(|(a, b)| b / a);
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    c.ratio = of_two(mean(&a), mean(&b));
     if a.iter().chain(&b).all(|x| *x == 0.0) {
         (c.ratio, c.ci95, c.p) = (Some(1.0), Some([1.0; 2]), Some(1.0));
         return;

@@ -208,6 +208,26 @@ fn counts_of_0_are_told_by_their_differences() {
     assert_eq!(of(&[0.0, 0.5, 0.0, 0.0], &[0.0, 0.4, 0.6, 0.0]).verdict, Verdict::Inconclusive);
     assert_eq!(of(&[1.0; 3], &[0.0; 3]).verdict, Verdict::Faster);
     assert_eq!(of(&[1.0], &[0.0]).verdict, Verdict::Inconclusive, "one pair has no spread");
+    // Most of the first are 0, and those of the second all: their middle is the same, and their mean is not.
+    let at_times = [0.0, 0.0, 9.0, 0.0, 9.0, 0.0, 9.0, 0.0, 9.0, 0.0];
+    let c = of(&at_times, &[0.0; 10]);
+    assert_eq!((c.verdict, c.ratio), (Verdict::Faster, Some(0.0)));
+    let c = of(&[0.0; 10], &at_times);
+    assert_eq!((c.verdict, c.ratio), (Verdict::Slower, None));
+}
+
+#[test]
+fn what_is_below_0_has_no_verdict() {
+    let kicks = |kicks: f64| {
+        let mut all = measured(&A);
+        all.iter_mut().for_each(|m| m.per_io.kicks = Some(kicks));
+        all
+    };
+    for (a, b) in [(-2.0, -3.0), (2.0, -3.0), (-2.0, 0.0)] {
+        let c = compare(Metric::KicksPerIo, &side("a", &kicks(a)), &side("b", &kicks(b)), true, None);
+        assert_eq!((c.verdict, c.p, c.ratio), (Verdict::NotComparable, None, None), "{a} {b}");
+        assert_eq!(c.reasons, ["kicks_per_io is below 0 at times, and has no ratio"]);
+    }
 }
 
 #[test]

@@ -136,7 +136,8 @@ pub fn agree(a: f64, b: f64, ratio: Option<f64>) -> bool {
     const WITHIN: f64 = 0.05;
     match ratio {
         Some(ratio) if ratio > 0.0 && a > 0.0 => (b / a / ratio - 1.0).abs() <= WITHIN,
-        Some(_) => b == 0.0,
+        // Nothing is left of something, or both are 0 throughout.
+        Some(ratio) => b == 0.0 && ratio == if a > 0.0 { 0.0 } else { 1.0 },
         None => false,
     }
 }
@@ -159,5 +160,18 @@ pub fn visible(of: &[&Effect<'_>]) -> String {
         String::new()
     } else {
         format!(": only {} or more would show", factor(most).trim_start_matches("more than "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_stand_beside_a_ratio_only_where_they_are_its_own() {
+        assert!(agree(100.0, 151.0, Some(1.5)) && !agree(100.0, 170.0, Some(1.5)));
+        assert!(agree(3.0, 0.0, Some(0.0)) && agree(0.0, 0.0, Some(1.0)));
+        // Half of the repeats or more are 0, and the means are not.
+        assert!(!agree(0.0, 0.0, Some(0.0)) && !agree(0.0, 0.0, Some(3.0)) && !agree(0.0, 0.0, None));
     }
 }
