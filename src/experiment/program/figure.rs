@@ -5,6 +5,7 @@ use std::str::FromStr;
 use regex_lite::Regex;
 use serde_json::Value;
 
+use super::number::{longer, number};
 use iotrail_schema::program_record::OwnFigure;
 
 /// `tps=/tps = ([0-9.]+)/`, `p99=$.jobs[0].read.clat_ns.percentile."99.000000":less`.
@@ -98,36 +99,42 @@ fn pointer(path: &str) -> Option<String> {
     (!out.is_empty()).then_some(out)
 }
 
-/// A number as programs print them: `1234.5`, `58.1k`.
-fn number(text: &str) -> Option<f64> {
-    let text = text.trim().replace(',', "");
-    let (digits, factor) = match text.chars().last()? {
-        'k' | 'K' => (&text[..text.len() - 1], 1e3),
-        'M' => (&text[..text.len() - 1], 1e6),
-        'G' => (&text[..text.len() - 1], 1e9),
-        _ => (&text[..], 1.0),
-    };
-    digits.parse::<f64>().ok().filter(|x| x.is_finite()).map(|x| x * factor)
-}
-
 impl OwnMetric {
     /// In what the program printed; an error says what was looked for.
     pub fn find(&self, output: &str) -> Result<OwnFigure, String> {
         let value = match &self.place {
-            Place::Match(pattern) => {
-                let found = pattern.captures_iter(output).last();
-                let text = found.and_then(|c| c.get(1).or(c.get(0)).map(|m| m.as_str().to_owned()));
-                let text = text.ok_or_else(|| format!("nothing in the output matches /{pattern}/"))?;
-                number(&text).ok_or_else(|| format!("/{pattern}/ matches '{text}', which is no number"))?
-            }
+            Place::Match(pattern) => matched(pattern, output)?,
             Place::Json(pointer) => {
                 let json = last_json(output).ok_or("the output holds no JSON")?;
                 let found = json.pointer(pointer).ok_or_else(|| format!("the JSON has nothing at {pointer}"))?;
                 let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
-                number(&text).ok_or_else(|| format!("{pointer} is {text}, which is no number"))?
+                number(&text).ok_or_else(|| format!("{pointer} is {text}, {}", no_number(&text)))?
             }
         };
         Ok(OwnFigure { name: self.name.clone(), value, less_is_better: self.less_is_better })
+    }
+}
+
+/// The last match's number.
+fn matched(pattern: &Regex, output: &str) -> Result<f64, String> {
+    let last = pattern.captures_iter(output).last();
+    let found = last.and_then(|c| Some((c.get(0)?, c.get(1).or(c.get(0))?)));
+    let (whole, its) = found.ok_or_else(|| format!("nothing in the output matches /{pattern}/"))?;
+    let text = its.as_str();
+    let value = number(text).ok_or_else(|| format!("/{pattern}/ matches '{text}', {}", no_number(text)))?;
+    let open = (whole.start() == its.start(), whole.end() == its.end());
+    match longer(output, &its.range(), open) {
+        None => Ok(value),
+        Some(longer) => Err(format!(
+            "/{pattern}/ cuts a number in two at '{longer}': let the group take all of it, as ([0-9.]+[kKMGT]?i?), or name what follows it"
+        )),
+    }
+}
+
+fn no_number(text: &str) -> &'static str {
+    match text.contains(',') {
+        true => "which is no number: a comma parts thousands; for a decimal point run it with LC_ALL=C",
+        false => "which is no number",
     }
 }
 
@@ -169,6 +176,22 @@ mod tests {
         // Rates, whatever their unit is.
         assert!(!less("req_per_s=/x/") && !less("mb_per_sec=/x/") && less("errors_per_s=/x/") && less("wall_s=/x/"));
         assert!(!less("lat=/x/:more") && less("tps=/x/:less"));
+    }
+
+    #[test]
+    fn a_number_is_taken_whole_or_not_at_all() {
+        let of = |metric: &str, output: &str| found(metric, output).map(|(x, _)| x);
+        let said = of("riops=/IOPS=([0-9.]+)/", "IOPS=10.2k, BW").unwrap_err();
+        assert!(said.starts_with("/IOPS=([0-9.]+)/ cuts a number in two at '10.2k': let the group take all"), "{said}");
+        assert_eq!(of("riops=/IOPS=([0-9.]+)/", "IOPS=9950, BW"), Ok(9950.0));
+        let whole = "riops=/IOPS=([0-9.]+[kKMGT]?i?)/";
+        assert_eq!((of(whole, "IOPS=10.2k, BW"), of(whole, "IOPS=9950, BW")), (Ok(10_200.0), Ok(9950.0)));
+        assert_eq!(of("bw=/BW=([0-9.]+[kKMGT]?i?)/", "BW=12.5MiB/s (13.1MB/s)"), Ok(12.5 * 1024.0 * 1024.0));
+        assert!(of("req=/.*([0-9.]+) req/", "1523 req").unwrap_err().contains("at '1523'"));
+        assert!(of("t=/took (.*) s/", "took 0,998213 s").unwrap_err().contains("LC_ALL=C"));
+        // Who names what follows has seen it.
+        assert_eq!(of("row=/^([0-9]+),/", "1523,77,12"), Ok(1523.0));
+        assert_eq!(of("row=/^[0-9]+,([0-9]+)/", "1523,77 ms"), Ok(77.0));
     }
 
     #[test]

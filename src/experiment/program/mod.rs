@@ -6,6 +6,7 @@ mod figure;
 mod group;
 pub mod guard;
 pub mod measured;
+mod number;
 pub mod options;
 mod proof;
 pub mod ready;
