@@ -168,6 +168,7 @@ pub fn run(args: &AdviseArgs) -> Result<u8> {
 fn carried_out(args: &SearchArgs, subject: &Subject) -> Result<u8> {
     let mut search = subject.plan(None)?;
     let seed = fresh_seed();
+    search.directions().iter().for_each(|text| terminal::say(text));
     if args.plan {
         outline::show(&search, seed, args.json)?;
         return Ok(0);

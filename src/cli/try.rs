@@ -161,6 +161,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         return slurm::run(&args.fleet, &on_nodes(args, &parsed, &text, seed)?, shown);
     }
     let mut plan = planned(&parsed)?;
+    plan.directions().iter().for_each(|text| terminal::say(text));
     if args.plan {
         outline::show(&plan, seed, args.json)?;
         return Ok(0);

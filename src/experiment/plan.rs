@@ -267,6 +267,14 @@ impl Plan {
         self.cells.iter().filter(|c| c.untestable.is_none())
     }
 
+    /// Which way a program's own figures are taken to be better, where that is guessed.
+    pub fn directions(&self) -> Option<String> {
+        self.cells.iter().find_map(|cell| match &cell.load {
+            Load::Program(program) => program.directions(),
+            Load::Storage(_) | Load::Net(_) => None,
+        })
+    }
+
     pub fn estimate(&self) -> Estimate {
         let mut block = Duration::ZERO;
         let mut counted_ios = 0u64;

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use regex_lite::Regex;
 use serde_json::Value;
 
+use super::direction::less_is_better;
 use super::number::{longer, number};
 use iotrail_schema::program_record::OwnFigure;
 
@@ -16,6 +17,8 @@ pub struct OwnMetric {
     text: String,
     place: Place,
     pub less_is_better: bool,
+    /// Which way is better is guessed by its name.
+    is_guessed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -58,22 +61,9 @@ impl FromStr for OwnMetric {
                 Place::Match(Regex::new(pattern).map_err(|e| format!("'{pattern}' is no regular expression: {e}"))?)
             }
         };
-        let less_is_better = said.unwrap_or_else(|| is_of_time(name));
-        Ok(Self { name: name.into(), text: text.into(), place, less_is_better })
+        let less_is_better = said.unwrap_or_else(|| less_is_better(name));
+        Ok(Self { name: name.into(), text: text.into(), place, less_is_better, is_guessed: said.is_none() })
     }
-}
-
-/// What programs call figures of which less is better.
-fn is_of_time(name: &str) -> bool {
-    const WORDS: [&str; 16] = [
-        "lat", "time", "elapsed", "duration", "p50", "p90", "p95", "p99", "max", "mean_ns", "wait", "stall", "error",
-        "fail", "cpu", "rss",
-    ];
-    const UNITS: [&str; 5] = ["_ms", "_us", "_ns", "_s", "_sec"];
-    let name = name.to_ascii_lowercase();
-    // A rate has the unit behind its "per": ops_per_s.
-    let ends = |unit: &str| name.strip_suffix(unit).is_some_and(|what| !what.ends_with("_per"));
-    WORDS.iter().any(|w| name.contains(w)) || UNITS.into_iter().any(ends)
 }
 
 /// `.jobs[0].read."99.000000"` → `/jobs/0/read/99.000000`.
@@ -97,6 +87,21 @@ fn pointer(path: &str) -> Option<String> {
         rest = after;
     }
     (!out.is_empty()).then_some(out)
+}
+
+/// `tps: more is better; add :less if it is not`: of the figures whose metrics do not say which way. `None`: all say.
+pub fn guessed(metrics: &[OwnMetric]) -> Option<String> {
+    let way = |less: bool| if less { "less" } else { "more" };
+    let of = |m: &OwnMetric| format!("{}: {} is better", m.name, way(m.less_is_better));
+    let guessed: Vec<&OwnMetric> = metrics.iter().filter(|m| m.is_guessed).collect();
+    match &guessed[..] {
+        [] => None,
+        [one] => Some(format!("{}; add :{} if it is not", of(one), way(!one.less_is_better))),
+        several => {
+            let each: Vec<String> = several.iter().map(|m| of(m)).collect();
+            Some(format!("{}; add :less or :more where it is not so", each.join(", ")))
+        }
+    }
 }
 
 impl OwnMetric {
@@ -176,6 +181,13 @@ mod tests {
         // Rates, whatever their unit is.
         assert!(!less("req_per_s=/x/") && !less("mb_per_sec=/x/") && less("errors_per_s=/x/") && less("wall_s=/x/"));
         assert!(!less("lat=/x/:more") && less("tps=/x/:less"));
+        let said = |metrics: &[&str]| guessed(&metrics.iter().map(|m| m.parse().unwrap()).collect::<Vec<OwnMetric>>());
+        assert_eq!(said(&["tps=/x/"]).as_deref(), Some("tps: more is better; add :less if it is not"));
+        assert_eq!(
+            said(&["tps=/x/", "p99=/x/", "y=/x/:less"]).as_deref(),
+            Some("tps: more is better, p99: less is better; add :less or :more where it is not so")
+        );
+        assert_eq!(said(&["tps=/x/:more"]), None);
     }
 
     #[test]

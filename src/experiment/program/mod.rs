@@ -1,6 +1,7 @@
 //! A program of the user's as a load, unchanged: its rings set up with other flags than it asks for, its CPUs and environment chosen.
 
 mod client;
+mod direction;
 pub mod expected;
 mod figure;
 mod group;

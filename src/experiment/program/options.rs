@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::figure::OwnMetric;
+use super::figure::{OwnMetric, guessed};
 use super::ready::Ready;
 use iotrail_base::units::Span;
 use iotrail_supervise::change::Change;
@@ -123,6 +123,11 @@ impl ProgramOptions {
     /// What is run under the arm's settings.
     pub fn subject(&self) -> &[String] {
         self.server.as_ref().map_or(&self.argv, |server| &server.argv)
+    }
+
+    /// Which way its figures are taken to be better, where that is guessed.
+    pub fn directions(&self) -> Option<String> {
+        guessed(&self.metrics)
     }
 }
 
