@@ -55,7 +55,8 @@ pub struct AdviseArgs {
        iotrail advise net [OPTIONS] [OPTIONS OF net bench]",
     after_help = "What is recommended is measured once more, against what there is, in blocks that the search has not seen. Examples:
   iotrail advise -- ./server-bench
-  iotrail advise --metric 'tps=/tps = ([0-9.]+)/' --constraint 'p99<2ms' -- pgbench -T 5 db
+  iotrail advise --metric 'tps=/tps = ([0-9.]+)/' -- pgbench -T 5 db
+  iotrail advise --objective cpu --metric 'lat_ms=/latency average = ([0-9.]+)/' --constraint 'lat_ms<2' -- pgbench -t 5000 db
   iotrail advise --file /data/f --rw randread --depth 16 --wait peek
   iotrail advise --rw nop --depth 16 --objective iops,p99
   iotrail advise net --connections 64 --objective cpu"
@@ -79,12 +80,13 @@ struct OwnArgs {
 /// Of every search, whatever is searched.
 #[derive(Debug, Args)]
 struct SearchArgs {
-    /// Search for the best of this: iops, p50, p99, p99.9, mean, cpu, elapsed, or a --metric's name; two with a comma between them:
-    /// search for those that no other beats in both (default: iops of a load; of a program its first --metric, else elapsed)
+    /// Search for the best of this: of a load iops, p50, p99, p99.9, mean or cpu; of a program a --metric's name, elapsed or cpu. Two with a
+    /// comma between them: search for those that no other beats in both (default: iops; of a program its first --metric, else elapsed)
     #[arg(long, value_name = "METRIC[,METRIC]")]
     objective: Option<String>,
 
-    /// Leave out what breaks this: METRIC<LIMIT or METRIC>LIMIT, as p99<2ms; cpus: CPUs that are used. May be repeated
+    /// Leave out what breaks this: METRIC<LIMIT or METRIC>LIMIT (<=, >=), as p99<2ms of a load or, with --metric 'lat_ms=…', lat_ms<2 of a
+    /// program; cpus: CPUs that are used. May be repeated
     #[arg(long = "constraint", value_name = "METRIC<LIMIT")]
     constraints: Vec<String>,
 

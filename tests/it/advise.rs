@@ -146,6 +146,8 @@ fn refused() -> End {
         (&["advise", "--rw", "nop", "--objective", "iops,"], 2, "no metric is called ''"),
         (&["advise", "--rw", "nop", "--constraint", "p99<2"], 2, "has no unit"),
         (&["advise", "--rw", "nop", "--constraint", "p99"], 2, "is not NAME<LIMIT"),
+        (&["advise", "--constraint", "p99<2ms", "--", "true"], 2, "p99 is not known of a program's timed runs"),
+        (&["advise", "--objective", "iops", "--", "true"], 2, "iops is not known of a program's timed runs"),
         (&["advise", "--rw", "nop", "--resume"], 2, "waits to be resumed"),
         (&["advise", "--rw", "nop", "--save", "/"], 2, "/ is there already"),
     ] {

@@ -20,16 +20,27 @@ pub fn metric(text: &str, own: &[String], cpu: Metric) -> Result<String, String>
     if own.iter().any(|name| name == text) || text == CPUS {
         return Ok(text.to_owned());
     }
-    if text == "cpu" {
-        return Ok(cpu.to_string());
+    let found = match SHORT.iter().find(|(short, _)| *short == text) {
+        _ if text == "cpu" => cpu,
+        Some((_, metric)) => *metric,
+        None => text.parse::<Metric>().map_err(|why| match own {
+            [] => format!("{why}; in short: iops, p50, p99, p99.9, p99.99, mean, cpu, cpus"),
+            own => format!("{why}; of the program: {}", own.join(", ")),
+        })?,
+    };
+    let is_of_program = cpu == Metric::CpuTime;
+    match found {
+        Metric::Elapsed | Metric::CpuTime | Metric::Own(_) => Ok(found.to_string()),
+        _ if is_of_program => Err(not_seen(text)),
+        _ => Ok(found.to_string()),
     }
-    if let Some((_, metric)) = SHORT.iter().find(|(short, _)| *short == text) {
-        return Ok(metric.to_string());
-    }
-    text.parse::<Metric>().map(|m| m.to_string()).map_err(|why| match own {
-        [] => format!("{why}; in short: iops, p50, p99, p99.9, p99.99, mean, cpu, cpus"),
-        own => format!("{why}; of the program: {}", own.join(", ")),
-    })
+}
+
+/// Timed runs of a program are not watched.
+fn not_seen(text: &str) -> String {
+    // iotrail's own names are taken.
+    let name = if text.parse::<Metric>().is_ok() { format!("own_{text}") } else { text.to_owned() };
+    format!("{text} is not known of a program's timed runs: name where the program prints it, --metric '{name}=REGEX'")
 }
 
 /// One metric, or two with a comma between them.
@@ -73,7 +84,7 @@ mod tests {
     fn names_are_metrics_or_the_programs_own() {
         let own = ["tps".to_owned(), "p99".to_owned()];
         let of = |text: &str, own: &[String]| metric(text, own, Metric::CpuTime);
-        assert_eq!(of("p99", &[]), Ok("latency_p99".into()));
+        assert_eq!(metric("p99", &[], Metric::CpuPerIo), Ok("latency_p99".into()));
         assert_eq!(of("p99", &own), Ok("p99".into()), "the program's own comes first");
         assert_eq!(of("cpu", &own), Ok("cpu_time".into()));
         assert_eq!(of("cpus", &[]), Ok("cpus".into()));
@@ -81,13 +92,29 @@ mod tests {
     }
 
     #[test]
+    fn of_a_program_nothing_is_known_but_its_times_and_what_it_prints() {
+        let of = |text: &str| metric(text, &["tps".to_owned()], Metric::CpuTime);
+        for known in ["elapsed", "cpu", "cpu_time", "cpus", "tps"] {
+            assert!(of(known).is_ok(), "{known}");
+        }
+        let said = "p99 is not known of a program's timed runs: name where the program prints it, --metric 'p99=REGEX'";
+        assert_eq!(of("p99").unwrap_err(), said);
+        assert_eq!(constraint("p99<2ms", &[], Metric::CpuTime).unwrap_err(), said);
+        assert!(of("iops").unwrap_err().ends_with("--metric 'own_iops=REGEX'"));
+        for unseen in ["mean", "latency_p99", "cpu_per_io", "kicks_per_io"] {
+            assert!(of(unseen).is_err(), "{unseen}");
+        }
+        assert!(objectives("elapsed,p99", &[], Metric::CpuTime).is_err());
+    }
+
+    #[test]
     fn two_objectives_have_a_comma_between_them() {
         let own = ["tps".to_owned(), "a,b".to_owned()];
-        let of = |text: &str| objectives(text, &own, Metric::CpuTime);
-        assert_eq!(of("p99, cpu"), Ok(("latency_p99".into(), Some("cpu_time".into()))));
+        let of = |text: &str| objectives(text, &own, Metric::CpuPerIo);
+        assert_eq!(of("p99, cpu"), Ok(("latency_p99".into(), Some("cpu_per_io".into()))));
         assert_eq!(of("tps"), Ok(("tps".into(), None)));
         assert_eq!(of("a,b"), Ok(("a,b".into(), None)), "the program's own comes first");
-        assert_eq!(of("cpu,cpu_time").unwrap_err(), "--objective cpu,cpu_time names one metric twice");
+        assert_eq!(of("cpu,cpu_per_io").unwrap_err(), "--objective cpu,cpu_per_io names one metric twice");
         assert_eq!(of("p50,p99,cpu").unwrap_err(), "--objective p50,p99,cpu: two objectives at most");
         assert!(of("p99,").is_err() && of("p99,speed").is_err());
     }
