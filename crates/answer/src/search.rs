@@ -122,8 +122,8 @@ pub fn state(run: &RunRecord) -> Option<State> {
     })
 }
 
-/// The constraint that a candidate breaks: in most of its measurements, and in three at least.
-fn breaks(search: &SearchRecord, cell: &CellRecord, blocks: usize) -> Option<String> {
+/// The constraint that a candidate breaks in its first so many blocks: in most of its measurements, and in three at least.
+pub fn breaks(search: &SearchRecord, cell: &CellRecord, blocks: usize) -> Option<String> {
     let broken = |c: &&Constraint| {
         let known = cell.measurements.iter().take(blocks).filter_map(|m| figure(&c.metric, m));
         let (mut bad, mut all) = (0, 0);

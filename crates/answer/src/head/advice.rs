@@ -4,7 +4,7 @@
 use super::change::{levels, range};
 use super::effect::{Effect, of_arm};
 use super::front;
-use super::searched::{BESIDE, Searched, how_found, of_what, price, unwatched};
+use super::searched::{BESIDE, Searched, breaks, how_found, keeps, of_what, price, unwatched};
 use super::{Head, notes, program, served, why};
 use crate::compare::Metric;
 use crate::search::{self, MATTERS, State, TOLD};
@@ -88,35 +88,32 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
     let its = effects.iter().find(|e| unwatched(e));
     let blocks = its.map_or(0, |e| e.b.measurements.len());
     let fresh = format!("in {}", plural(blocks, "fresh block"));
-    let name = &s.names[0];
-    let is_better = its.is_some_and(|e| better(objective, e) == Some(true));
-    let answer = match (its, objective) {
-        (Some(e), Some(metric)) if is_better => {
-            let change = range(metric, unit, &[e], true);
-            format!("{arm}: {change} than {base}{}, {fresh}", levels(metric, e, false))
-        }
-        (Some(e), _) => match e.c.ci95 {
-            Some([low, high]) => {
-                let name = name.trim_start_matches("the ");
-                format!(
-                    "stay as you are: {arm} led the search, but {fresh} it has {low:.3}–{high:.3} times the {name} of {base}"
-                )
-            }
-            None => {
+    let change = its.and_then(|e| change(s, unit, e, base));
+    let broken = breaks(run, search, arm);
+    let kept = keeps(run, search, (base, arm), &fresh).filter(|_| change.is_some());
+    let is_better = broken.is_none() && its.is_some_and(|e| better(objective, e) == Some(true));
+    let candidate = search.candidates.iter().find(|c| c.name == arm);
+    let used = candidate.filter(|_| is_better || kept.is_some());
+    let otherwise = match &change {
+        _ if broken.is_some() => "search for longer: --budget; what breaks a constraint is out after three blocks",
+        Some(_) => "nothing: what was found is not there in fresh blocks",
+        None => "nothing as yet: remove what stands in the way, and search again",
+    };
+    let answer = match (broken, kept, change) {
+        (Some(text), ..) => format!("stay as you are: {arm} breaks {text} {fresh}"),
+        (_, Some(kept), Some(change)) => format!("{kept}: {change}"),
+        (.., Some(change)) if is_better => format!("{arm}: {change}, {fresh}"),
+        (.., Some(change)) => format!("stay as you are: {arm} led the search, but {fresh} it has {change}"),
+        _ => match its {
+            None => format!("{arm} led the search; it was not confirmed"),
+            Some(e) => {
                 let why = e.c.reasons.first().map(|why| format!(": {why}")).unwrap_or_default();
                 format!("undecided: {arm} led the search, but {fresh} it cannot be compared with {base}{why}")
             }
         },
-        (None, _) => format!("{arm} led the search; it was not confirmed"),
     };
-    let otherwise = match its {
-        Some(e) if e.c.ci95.is_some() => "nothing: what was found is not there in fresh blocks",
-        _ => "nothing as yet: remove what stands in the way, and search again",
-    };
-    let candidate = search.candidates.iter().find(|c| c.name == arm);
-    let advice =
-        candidate.filter(|_| is_better).map(|c| format!("use {arm} ({}){}", c.effort.words(), price(run, arm, &[])));
-    let how = candidate.into_iter().filter(|_| is_better).flat_map(|c| c.how.iter().cloned());
+    let advice = used.map(|c| format!("use {arm} ({}){}", c.effort.words(), price(run, arm, &[])));
+    let how = used.into_iter().flat_map(|c| c.how.iter().cloned());
     let others: Vec<String> = found.set.iter().filter(|name| *name != arm).cloned().collect();
     let watched: Vec<Effect<'_>> = effects.iter().filter(|e| !unwatched(e)).copied().collect();
     let reasons = match run.tried.is_empty() {
@@ -126,7 +123,7 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
     Head {
         answer,
         when: None,
-        why: reasons.filter(|_| is_better),
+        why: reasons.filter(|_| used.is_some()),
         advice: Some(advice.unwrap_or_else(|| otherwise.into())),
         also: how.chain(of_what(run)).chain([how_found(found, &others, search)]).chain(left_out(search)).collect(),
         table: None,
@@ -135,6 +132,16 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
         notes: Vec::new(),
         on: None,
     }
+}
+
+/// `51 % more IOPS than c0`, or `0.990–1.010 times the IOPS of c0` where that is not better. `None`: they cannot be compared.
+fn change(s: &Searched<'_>, unit: Unit, e: &Effect<'_>, base: &str) -> Option<String> {
+    let [low, high] = e.c.ci95?;
+    let objective = s.metrics.first().copied();
+    Some(match objective.filter(|_| better(objective, e) == Some(true)) {
+        Some(metric) => format!("{} than {base}{}", range(metric, unit, &[e], true), levels(metric, e, false)),
+        None => format!("{low:.3}–{high:.3} times the {} of {base}", s.names[0].trim_start_matches("the ")),
+    })
 }
 
 /// Of the search itself.
@@ -221,7 +228,7 @@ mod tests {
     use crate::search::made;
     use iotrail_schema::comparison::Verdict;
     use iotrail_schema::measurement::Measurement;
-    use iotrail_schema::search_record::LeftOut;
+    use iotrail_schema::search_record::{Constraint, LeftOut};
 
     fn head(run: &RunRecord) -> Head {
         Head::of_run(run, false)
@@ -306,6 +313,37 @@ mod tests {
             h.answer
         );
         assert!(!h.also.iter().any(|line| line.contains("write")), "{h:?}");
+    }
+
+    /// p99 in ms of c0 and of c2, in fresh blocks; 1 ms is allowed.
+    fn limited(times: f64, p99: [u64; 2]) -> Head {
+        let mut run = confirmation(times);
+        let constraint = Constraint { metric: "latency_p99".into(), below: true, limit: 1e6, text: "p99<1ms".into() };
+        run.search.as_mut().unwrap().constraints = vec![constraint];
+        for (cell, ms) in run.cells.iter_mut().zip(p99) {
+            cell.measurements.iter_mut().for_each(|m| m.latency_ns.p99 = Some(ms * 1_000_000));
+        }
+        head(&run)
+    }
+
+    #[test]
+    fn a_constraint_holds_in_fresh_blocks_too() {
+        let h = limited(1.5, [0, 2]);
+        assert_eq!(h.answer, "stay as you are: c2 breaks p99<1ms in 12 fresh blocks");
+        assert!(h.advice.unwrap().starts_with("search for longer: --budget; ") && !h.also.contains(&"write c2".into()));
+        // What there is breaks it: as good is good enough.
+        let h = limited(1.0, [2, 0]);
+        assert!(
+            h.answer.starts_with("c2 keeps p99<1ms, which c0 breaks, in 12 fresh blocks: 0.9")
+                && h.answer.ends_with(" times the IOPS of c0"),
+            "{}",
+            h.answer
+        );
+        assert_eq!(h.advice.as_deref(), Some("use c2 (a flag)"));
+        let h = limited(1.5, [2, 0]);
+        assert!(h.answer.starts_with("c2 keeps p99<1ms, which c0 breaks, in 12 fresh blocks: 51 % more IOPS"), "{h:?}");
+        assert!(limited(1.5, [2, 2]).answer.starts_with("stay as you are: c2 breaks p99<1ms"));
+        assert!(limited(1.5, [0, 0]).answer.starts_with("c2: 51 % more IOPS"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::change::range;
 use super::effect::{Effect, of_arm};
-use super::searched::{Searched, how_found, of_what, price, unwatched};
+use super::searched::{Searched, breaks, how_found, keeps, of_what, price, unwatched};
 use super::table::{factor, sign};
 use super::{Head, program, why};
 use crate::compare::Metric;
@@ -37,6 +37,9 @@ pub struct Member {
     pub figures: Vec<Figure>,
     /// Nothing measured beats it in both; but for what there is now, it gains in one at least.
     pub on_front: bool,
+    /// The constraint that it breaks.
+    #[serde(skip)]
+    pub breaks: Option<String>,
 }
 
 /// One objective of one member, against what there is now.
@@ -53,6 +56,9 @@ pub struct Figure {
 impl Member {
     /// Its name and what adopting it takes, or why nobody should.
     pub fn title(&self) -> String {
+        if let Some(text) = &self.breaks {
+            return format!("{} (breaks {text})", self.candidate);
+        }
         let gains = self.figures.iter().any(|f| f.verdict == Verdict::Faster);
         match (self.on_front, self.figures.is_empty()) {
             (true, true) => self.candidate.clone(),
@@ -139,29 +145,44 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Hea
     };
     let good =
         |i: usize| (0..s.metrics.len()).map(|o| front.members[i + 1].figures[o].good(s.metrics[o]).0).sum::<f64>();
-    let gains: Vec<usize> = (0..effects.len()).filter(|i| !changes(*i, Verdict::Faster).is_empty()).collect();
+    let is_allowed = |i: &usize| front.members[i + 1].breaks.is_none();
+    let gains: Vec<usize> =
+        (0..effects.len()).filter(is_allowed).filter(|i| !changes(*i, Verdict::Faster).is_empty()).collect();
     let dominates = |i: &usize| {
         let kept = |o: usize| {
             front.members[i + 1].figures[o].good(s.metrics[o]).1.is_some_and(|(lo, _)| lo >= 1.0 / (1.0 + MATTERS))
         };
         (0..s.metrics.len()).all(kept)
     };
-    let best = gains.iter().copied().filter(dominates).max_by(|a, b| good(*a).total_cmp(&good(*b)));
+    let most = |a: &usize, b: &usize| good(*a).total_cmp(&good(*b));
+    let best = gains.iter().copied().filter(dominates).max_by(most);
+    let kept = |i: usize| keeps(run, s.search, (base, run.arms[i + 1].as_str()), &fresh);
+    let is_compared = |i: &usize| effects[*i].iter().flatten().any(|e| e.c.ci95.is_some());
+    // What there is breaks a constraint: whoever keeps them all may cost something.
+    let best = best.or_else(|| (0..effects.len()).filter(|i| is_compared(i) && kept(*i).is_some()).max_by(most));
     let with_effort = |i: usize| format!("{} ({})", run.arms[i + 1], front.members[i + 1].effort.words());
     let (answer, advice) = match (best, &gains[..]) {
         (Some(i), _) => {
             let better = changes(i, Verdict::Faster);
             let is_better = |o: &usize| front.members[i + 1].figures[*o].verdict == Verdict::Faster;
-            let kept = (0..s.metrics.len()).find(|o| !is_better(o)).map(|o| format!(", {} no worse", s.names[o]));
-            let kept = kept.unwrap_or_default();
-            let answer = format!("{}: {} than {base}{kept}, {fresh}", run.arms[i + 1], list(&better));
+            let same = (0..s.metrics.len()).find(|o| !is_better(o)).map(|o| format!(", {} no worse", s.names[o]));
+            let same = same.unwrap_or_default();
+            let answer = match kept(i) {
+                Some(kept) => {
+                    let both = [better, changes(i, Verdict::Slower)].concat();
+                    let change = if both.is_empty() { String::new() } else { format!(": {} than {base}", list(&both)) };
+                    kept + &change
+                }
+                None => format!("{}: {} than {base}{same}, {fresh}", run.arms[i + 1], list(&better)),
+            };
             (answer, format!("use {}{}", with_effort(i), price(run, &run.arms[i + 1], &s.metrics)))
         }
         (None, []) => (
             format!(
-                "stay as you are: {fresh} {} is better than {base} in {}",
+                "stay as you are: {fresh} {} is better than {base} in {}{}",
                 none_of(effects.len()),
-                either(&s.names)
+                either(&s.names),
+                if (0..effects.len()).all(|i| is_allowed(&i)) { "" } else { " and keeps every constraint" }
             ),
             "nothing: what was found is not there in fresh blocks".into(),
         ),
@@ -191,6 +212,8 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Hea
         false => program::why(run, base, arm),
     });
     let how = arm.and_then(|arm| s.search.candidates.iter().find(|c| c.name == arm)).map(|c| c.how.clone());
+    let breaking = front.members.iter().filter_map(|m| Some((&m.candidate, m.breaks.as_ref()?)));
+    let broken: Vec<String> = breaking.map(|(name, text)| format!("{name} breaks {text} {fresh}")).collect();
     let not_confirmed: Vec<String> = found.set.iter().filter(|name| !run.arms.contains(name)).cloned().collect();
     Head {
         answer,
@@ -200,6 +223,7 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Hea
         also: how
             .into_iter()
             .flatten()
+            .chain(broken)
             .chain(of_what(run))
             .chain([how_found(found, &not_confirmed, s.search)])
             .collect(),
@@ -246,6 +270,7 @@ fn front(run: &RunRecord, s: &Searched<'_>, effects: &[Vec<Option<Effect<'_>>>])
         effort: effort(arm),
         figures: if i == 0 { Vec::new() } else { figures[(i - 1) * of..i * of].to_vec() },
         on_front: true,
+        breaks: breaks(run, s.search, arm),
     };
     let mut members: Vec<Member> = run.arms.iter().enumerate().map(member).collect();
     // Of any other two nothing is compared.
@@ -260,7 +285,7 @@ fn front(run: &RunRecord, s: &Searched<'_>, effects: &[Vec<Option<Effect<'_>>>])
     for (i, m) in members.iter_mut().enumerate() {
         // Fresh blocks have to show what it is on the front for.
         let gains = m.figures.is_empty() || m.figures.iter().any(|f| f.verdict == Verdict::Faster);
-        m.on_front = gains && stay.contains(&i);
+        m.on_front = gains && stay.contains(&i) && m.breaks.is_none();
     }
     Front { objectives: s.names.clone(), members }
 }

@@ -3,7 +3,7 @@ use crate::compare;
 use crate::head::advice::to_confirm;
 use crate::search::made;
 use iotrail_schema::measurement::Measurement;
-use iotrail_schema::search_record::Ended;
+use iotrail_schema::search_record::{Constraint, Ended};
 use iotrail_testing::sample;
 
 /// c0 and these in fresh blocks: times of IOPS and of CPU time per I/O.
@@ -100,6 +100,38 @@ fn what_is_not_there_in_fresh_blocks_is_no_advice() {
     assert_eq!(on_front(&h), [true, false, false]);
     let titles: Vec<String> = h.front.unwrap().members.iter().map(Member::title).collect();
     assert_eq!(titles, ["c0", "c1 (no gain)", "c2 (no gain)"]);
+}
+
+#[test]
+fn who_breaks_a_constraint_in_fresh_blocks_is_not_recommended() {
+    // p99 in ms of c0, c1 and c2; 1 ms is allowed.
+    let limited = |times: &[[f64; 2]], p99: [u64; 3]| {
+        let mut run = confirmation(times);
+        let constraint = Constraint { metric: "latency_p99".into(), below: true, limit: 1e6, text: "p99<1ms".into() };
+        run.search.as_mut().unwrap().constraints = vec![constraint];
+        for (cell, ms) in run.cells.iter_mut().zip(p99) {
+            cell.measurements.iter_mut().for_each(|m| m.latency_ns.p99 = Some(ms * 1_000_000));
+        }
+        head(&run)
+    };
+    let both = [[1.5, 0.5], [1.2, 0.9]];
+    let h = limited(&both, [0, 2, 0]);
+    assert!(h.answer.starts_with("c2: "), "{}", h.answer);
+    assert!(h.also.contains(&"c1 breaks p99<1ms in 12 fresh blocks".to_owned()), "{:?}", h.also);
+    assert_eq!(on_front(&h)[1..], [false, true]);
+    assert_eq!(h.front.unwrap().members[1].title(), "c1 (breaks p99<1ms)");
+    let h = limited(&both, [0, 2, 2]);
+    assert!(
+        h.answer.starts_with("stay as you are: in 12 fresh blocks none of 2 candidates is better than c0 in ")
+            && h.answer.ends_with(" and keeps every constraint"),
+        "{}",
+        h.answer
+    );
+    // What there is breaks it, and what keeps it costs something.
+    let h = limited(&[[0.8, 1.0], [1.5, 0.5]], [2, 0, 2]);
+    assert!(h.answer.starts_with("c1 keeps p99<1ms, which c0 breaks, in 12 fresh blocks: "), "{}", h.answer);
+    assert!(h.answer.ends_with(" than c0") && h.answer.contains(" fewer IOPS"), "{}", h.answer);
+    assert!(h.advice.unwrap().starts_with("use c1 (a few lines)"));
 }
 
 #[test]

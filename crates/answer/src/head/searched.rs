@@ -4,10 +4,11 @@ use super::change::{called, range};
 use super::effect::{Effect, of_arm};
 use super::served;
 use crate::compare::{Metric, metrics};
+use crate::search;
 use crate::unit::Unit;
 use iotrail_base::words::{bytes, list, plural};
 use iotrail_schema::comparison::Verdict;
-use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::search_record::{Ended, Found, SearchRecord};
 
 /// Candidates named beside the recommended one.
@@ -97,5 +98,22 @@ pub(super) fn how_found(found: &Found, others: &[String], search: &SearchRecord)
 
 /// What the probes watch is there for the reasons.
 pub(super) fn unwatched(e: &Effect<'_>) -> bool {
-    e.b.params.get("trace").and_then(|v| v.as_str()) != Some("auto")
+    is_unwatched(e.b)
+}
+
+fn is_unwatched(cell: &CellRecord) -> bool {
+    cell.params.get("trace").and_then(|v| v.as_str()) != Some("auto")
+}
+
+/// The constraint that this arm breaks in the fresh blocks.
+pub(super) fn breaks(run: &RunRecord, search: &SearchRecord, arm: &str) -> Option<String> {
+    let cell = run.cells.iter().find(|c| c.arm() == arm && is_unwatched(c))?;
+    search::breaks(search, cell, cell.measurements.len())
+}
+
+/// `c1 keeps p99<2ms, which c0 breaks, in 12 fresh blocks`: the same of two arms; `None`: what there is keeps all, or the other one breaks
+/// one too.
+pub(super) fn keeps(run: &RunRecord, search: &SearchRecord, (base, arm): (&str, &str), fresh: &str) -> Option<String> {
+    let text = breaks(run, search, base).filter(|_| breaks(run, search, arm).is_none())?;
+    Some(format!("{arm} keeps {text}, which {base} breaks, {fresh}"))
 }
