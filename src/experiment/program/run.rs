@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -70,6 +71,7 @@ pub enum Ended {
 /// Runs it as `options` say. `seed` is the block's.
 pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patience, stop: &AtomicBool) -> Result<Run> {
     shell(options.prepare.as_deref(), "--prepare", "")?;
+    let before = options.metric_file.as_deref().and_then(aged);
     let output = tempfile::tempfile()
         .map_err(|e| Error::machine("cannot make a file for the output", "see TMPDIR").because(e))?;
     let proof = options.supervised.then(Proof::open);
@@ -78,9 +80,15 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
         false => run_alone(options, seed, patience, stop, &output),
     };
     let mut run = run?;
-    run.output = tail(output, options)?;
+    let output = match (run.end == Ended::ByItself, &options.metric_file) {
+        (true, Some(path)) => figures(path, before).map_err(|e| with_status(e, run.exit_status)),
+        // It did not come to the place where it writes them.
+        (false, Some(_)) => Ok(String::new()),
+        (_, None) => tail(output),
+    };
     run.proven = proof.map_or(Ok(Vec::new()), |proof| proof.end(&run.rings))?;
     shell(options.cleanup.as_deref(), "--cleanup", "")?;
+    run.output = output?;
     if run.end == Ended::ByItself {
         shell(options.check.as_deref(), "--check", &run.output)?;
     }
@@ -106,21 +114,58 @@ fn shell(line: Option<&str>, name: &str, input: &str) -> Result<()> {
     Err(failed(format!("{}{said}", out.status)))
 }
 
-fn tail(mut output: File, options: &ProgramOptions) -> Result<String> {
-    let cannot = |what: &str, e| Error::machine(format!("cannot read {what}"), "see whether it is written").because(e);
-    let mut bytes = Vec::new();
-    match &options.metric_file {
-        Some(path) => {
-            let name = path.display().to_string();
-            File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)).map_err(|e| cannot(&name, e))?;
-        }
-        None => {
-            let length = output.seek(SeekFrom::End(0)).map_err(|e| cannot("the output", e))?;
-            let from = length.saturating_sub(OUTPUT);
-            output.seek(SeekFrom::Start(from)).map_err(|e| cannot("the output", e))?;
-            output.read_to_end(&mut bytes).map_err(|e| cannot("the output", e))?;
-        }
+fn unreadable(what: &str, cause: std::io::Error) -> Error {
+    Error::machine(format!("cannot read {what}"), "see whether it is written").because(cause)
+}
+
+/// When a file was last changed, its size and its number.
+type Written = (SystemTime, u64, u64);
+
+/// The clock of files goes on by ticks: what is written within one leaves the same time.
+const TICK: Duration = Duration::from_millis(20);
+
+/// `None`: there is no such file.
+fn written(path: &Path) -> Option<Written> {
+    let of = std::fs::metadata(path).ok()?;
+    let since = Duration::new(u64::try_from(of.ctime()).ok()?, u32::try_from(of.ctime_nsec()).ok()?);
+    Some((UNIX_EPOCH + since, of.size(), of.ino()))
+}
+
+/// The same; what was written just now is left to grow older, so that a write after this one shows.
+fn aged(path: &Path) -> Option<Written> {
+    let now = written(path)?;
+    if now.0.elapsed().is_ok_and(|age| age < TICK) {
+        std::thread::sleep(TICK);
     }
+    Some(now)
+}
+
+/// What the run has written; `before`: what was there before it.
+fn figures(path: &Path, before: Option<Written>) -> Result<String> {
+    let name = path.display();
+    let bytes = std::fs::read(path).map_err(|e| unreadable(&name.to_string(), e))?;
+    if before.is_some() && before == written(path) {
+        return Err(Error::machine(
+            format!("this run did not write {name}, the file of --metric-file: its figures are of an earlier run"),
+            format!("see whether the program writes there; --prepare 'rm -f {name}' takes it away before each run"),
+        ));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A program that failed writes nothing.
+fn with_status(e: Error, exit_status: i32) -> Error {
+    let status = if exit_status == 0 { String::new() } else { format!(" (it ended with status {exit_status})") };
+    Error { what: e.what + &status, ..e }
+}
+
+/// The end of what it printed.
+fn tail(mut output: File) -> Result<String> {
+    let cannot = |e| unreadable("the output", e);
+    let mut bytes = Vec::new();
+    let length = output.seek(SeekFrom::End(0)).map_err(cannot)?;
+    output.seek(SeekFrom::Start(length.saturating_sub(OUTPUT))).map_err(cannot)?;
+    output.read_to_end(&mut bytes).map_err(cannot)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -369,6 +414,24 @@ mod tests {
         assert!(matches!(&r.end, Ended::Stuck(why) if why.starts_with("it had not ended after 3")), "{:?}", r.end);
         assert_eq!(r.exit_status, 128 + libc::SIGTERM);
         assert!(r.wall_ns < 2_000_000_000, "none of them had to be killed");
+    }
+
+    #[test]
+    fn a_file_of_figures_that_the_run_did_not_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("figures");
+        let of = |program: &str, more: &str| {
+            let at = at.display();
+            alone(&format!("program = '{program} {at}'\nmetric-file = '{at}'\n{more}"), None)
+        };
+        assert_eq!(of("echo 7 >", "").unwrap().output, "7\n");
+        // The same once more is another write of it.
+        assert_eq!(of("echo 7 >", "").unwrap().output, "7\n");
+        let e = of("true", "").unwrap_err().to_string();
+        assert!(e.starts_with("this run did not write ") && e.contains("--prepare 'rm -f "), "{e}");
+        let without = format!("prepare = 'rm -f {}'", at.display());
+        assert!(of("true", &without).unwrap_err().to_string().starts_with("cannot read "));
+        assert_eq!(of("echo 8 >", &without).unwrap().output, "8\n");
     }
 
     #[test]
