@@ -5,8 +5,16 @@ use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use regex_lite::Regex;
+
+use iotrail_base::error::{Error, Result};
+
+/// What the server of the run before has to take away what told of it.
+const LEAVES_WITHIN: Duration = Duration::from_secs(2);
+/// A server that accepts nobody takes few connections.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How a server is known to be ready.
 #[derive(Debug, Clone)]
@@ -43,11 +51,38 @@ impl PartialEq for Ready {
 impl Ready {
     pub fn is_there(&self, log: &File) -> bool {
         match self {
-            Ready::Port(port) => TcpStream::connect(("127.0.0.1", *port)).is_ok(),
+            Ready::Port(port) => answers(*port),
             Ready::File(path) => path.exists(),
             Ready::Log(pattern) => pattern.is_match(&text_of(log)),
         }
     }
+
+    /// Errors: what tells of the server is there without it, so that its client would ask somebody else, or too early.
+    pub fn is_not_there_yet(&self) -> Result<()> {
+        let until = Instant::now() + LEAVES_WITHIN;
+        loop {
+            let (what, remedy) = match self {
+                Ready::Port(port) if answers(*port) => (
+                    format!("port {port} of --ready answers before the server was started"),
+                    "stop what listens there, or choose another port".into(),
+                ),
+                Ready::File(path) if path.exists() => (
+                    format!("{} of --ready is there before the server was started", path.display()),
+                    format!("remove it before each run: --prepare 'rm -f {}'", path.display()),
+                ),
+                _ => return Ok(()),
+            };
+            if Instant::now() > until {
+                return Err(Error::input(what, remedy));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// A connection to itself is no answer: the kernel may choose the asked port for its own end.
+fn answers(port: u16) -> bool {
+    TcpStream::connect(("127.0.0.1", port)).is_ok_and(|s| s.local_addr().ok() != s.peer_addr().ok())
 }
 
 /// What was written so far, wherever its writers are.
@@ -75,6 +110,27 @@ mod tests {
         let ready = of("log:ready for [a-z]+").unwrap();
         assert!(!ready.is_there(&log));
         std::io::Write::write_all(&mut log, b"it is ready for all\n").unwrap();
-        assert!(ready.is_there(&log));
+        assert!(ready.is_there(&log) && ready.is_not_there_yet().is_ok());
+    }
+
+    #[test]
+    fn what_is_there_before_the_server_is_refused_unless_it_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let of = |text: String| text.parse::<Ready>().unwrap().is_not_there_yet().map_err(|e| e.to_string());
+        assert_eq!(of(format!("file:{}", path.display())), Ok(()));
+        std::fs::write(&path, "").unwrap();
+        let e = of(format!("file:{}", path.display())).unwrap_err();
+        assert!(e.contains(" is there before the server was started; remove it before each run: "), "{e}");
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = server.local_addr().unwrap().port();
+        assert!(of(format!("port:{port}")).unwrap_err().starts_with(&format!("port {port} of --ready answers ")));
+        // One that is still going down is waited for.
+        let goes = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            drop(server);
+        });
+        assert_eq!(of(format!("port:{port}")), Ok(()));
+        goes.join().unwrap();
     }
 }

@@ -71,6 +71,7 @@ pub enum Ended {
 /// Runs it as `options` say. `seed` is the block's.
 pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patience, stop: &AtomicBool) -> Result<Run> {
     shell(options.prepare.as_deref(), "--prepare", "")?;
+    options.server.as_ref().map_or(Ok(()), |server| server.ready.is_not_there_yet())?;
     let before = options.metric_file.as_deref().and_then(aged);
     let output = tempfile::tempfile()
         .map_err(|e| Error::machine("cannot make a file for the output", "see TMPDIR").because(e))?;
