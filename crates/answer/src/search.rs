@@ -129,11 +129,17 @@ pub fn breaks(search: &SearchRecord, cell: &CellRecord, blocks: usize) -> Option
         let (mut bad, mut all) = (0, 0);
         for x in known {
             all += 1;
-            bad += usize::from(if c.below { x >= c.limit } else { x <= c.limit });
+            bad += usize::from(!keeps(c, x));
         }
         bad >= BROKEN && 4 * bad >= 3 * all
     };
     search.constraints.iter().find(broken).map(|c| c.text.clone())
+}
+
+/// With `<=` and `>=` the limit itself is allowed.
+fn keeps(c: &Constraint, x: f64) -> bool {
+    let takes_limit = c.text.contains("<=") || c.text.contains(">=");
+    takes_limit && x == c.limit || if c.below { x < c.limit } else { x > c.limit }
 }
 
 /// Made searches.
@@ -263,6 +269,15 @@ mod tests {
         }
         let s = state(&run).unwrap();
         assert_eq!((s.set(), s.broken[1].as_deref()), (vec![0], Some("p99<1ms")));
+        // The limit itself.
+        let mut broken = |text: &str, limit: f64| {
+            let below = text.contains('<');
+            let c = Constraint { metric: "latency_p99".into(), below, limit, text: text.into() };
+            run.search.as_mut().unwrap().constraints = vec![c];
+            state(&run).unwrap().broken[1].is_some()
+        };
+        assert!(broken("p99<2ms", 2e6) && !broken("p99<=2ms", 2e6) && broken("p99<=1ms", 1e6));
+        assert!(broken("p99>2ms", 2e6) && !broken("p99>=2ms", 2e6) && broken("p99>=3ms", 3e6));
         // CPUs that are used are CPU time by wall time.
         let mut m = iotrail_testing::sample::measurement();
         (m.cpu.user_ns, m.cpu.system_ns, m.elapsed_ns) = (Some(500), Some(1000), 1000);

@@ -154,6 +154,9 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     let stays = set.iter().any(|name| name == base);
     let leader = run.arms.get(state.leader).map_or("", String::as_str);
     let answer = match (stays, state.blocks) {
+        (_, 1..) if set.is_empty() => {
+            format!("none of {of} is left: each breaks a constraint or could not be measured")
+        }
         _ if search.second.is_some() => front::searched(run, s, &set, state),
         (_, 0) => "nothing was compared: no block is whole".into(),
         (true, _) if set.len() == 1 => format!("stay as you are: the best of {of} by {name}"),
@@ -174,8 +177,12 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     let found = of_state(run, search, state);
     let others: Vec<String> = set.iter().filter(|name| *name != base).cloned().collect();
     let advice = match answer.starts_with("stay") {
-        true => "nothing".to_owned(),
-        false => "search for longer: --budget".to_owned(),
+        true => "nothing",
+        false if set.is_empty() && state.broken.iter().any(Option::is_some) => {
+            "loosen a constraint: nothing that can be measured here keeps them all"
+        }
+        false if set.is_empty() && state.blocks > 0 => "see why nothing could be measured to the end",
+        false => "search for longer: --budget",
     };
     let broken =
         run.arms.iter().zip(&state.broken).filter_map(|(arm, why)| Some(format!("{arm} breaks {}", why.as_ref()?)));
@@ -183,7 +190,7 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
         answer,
         when: None,
         why: None,
-        advice: Some(advice),
+        advice: Some(advice.into()),
         also: broken
             .take(BESIDE)
             .chain(of_what(run))
@@ -256,6 +263,25 @@ mod tests {
         let h = head(&made::search(&[1.0, 1.3, 0.7], 2));
         assert!(h.answer.starts_with("undecided: 3 of 3 candidates are left after 2 blocks"), "{}", h.answer);
         assert_eq!(head(&made::search(&[1.0, 1.3], 0)).answer, "nothing was compared: no block is whole");
+    }
+
+    #[test]
+    fn where_nobody_is_left_no_longer_search_helps() {
+        for second in [None, Some("cpu_per_io".to_owned())] {
+            let mut run = made::search(&[1.0, 1.3, 0.7], 4);
+            let c = Constraint { metric: "iops".into(), below: false, limit: 1e9, text: "iops>1000000000".into() };
+            let search = run.search.as_mut().unwrap();
+            (search.constraints, search.second) = (vec![c], second);
+            run.finished_unix_s = Some(1);
+            let h = head(&run);
+            assert_eq!(
+                h.answer,
+                "none of 3 candidates is left: each breaks a constraint or could not be measured"
+            );
+            assert!(h.advice.unwrap().starts_with("loosen a constraint: "));
+            assert!(h.also[0].starts_with("c0 breaks ") && h.also.last().unwrap().contains("none was left"), "{:?}", h.also);
+            assert_eq!(to_confirm(&run), None);
+        }
     }
 
     #[test]

@@ -71,6 +71,7 @@ pub(super) fn of_what(run: &RunRecord) -> Option<String> {
 /// `searched 16 candidates with 96 measurements (run 7); in one set with it: …`.
 pub(super) fn how_found(found: &Found, others: &[String], search: &SearchRecord) -> String {
     let ended = match found.ended {
+        Ended::OneLeft if found.set.is_empty() => "none was left",
         Ended::OneLeft => "one was left",
         Ended::Equivalent => "those left are equivalent",
         Ended::Settled => "none of those left beats another in both",
