@@ -4,6 +4,7 @@
 mod front;
 
 use crate::compare::{Metric, metrics};
+use crate::per_io;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::search_record::{Constraint, Ended, SearchRecord};
@@ -48,8 +49,12 @@ impl State {
 /// What a search goes by: a metric, or `cpus`, the CPUs that are used.
 pub fn figure(name: &str, m: &Measurement) -> Option<f64> {
     if name == CPUS {
-        let cpu = m.cpu.user_ns.zip(m.cpu.system_ns).map(|(user, system)| user + system)?;
-        return (m.elapsed_ns > 0).then(|| cpu as f64 / m.elapsed_ns as f64);
+        // A program's own count holds all that it started; of a load of ours SQPOLL threads and other helpers are beside it.
+        let cpu = match m.program {
+            Some(_) => Metric::CpuTime.of(m)?,
+            None => per_io::cpu_ns(m)? * m.ios as f64,
+        };
+        return (m.elapsed_ns > 0).then(|| cpu / m.elapsed_ns as f64);
     }
     name.parse::<Metric>().ok()?.of(m)
 }
@@ -281,6 +286,13 @@ mod tests {
         // CPUs that are used are CPU time by wall time.
         let mut m = iotrail_testing::sample::measurement();
         (m.cpu.user_ns, m.cpu.system_ns, m.elapsed_ns) = (Some(500), Some(1000), 1000);
+        assert_eq!(figure(CPUS, &m), Some(1.5));
+        // With those of the SQPOLL thread, which has to be known, and of helpers.
+        m.load.ring.granted.push("sqpoll".into());
+        assert_eq!(figure(CPUS, &m), None);
+        (m.cpu.sqpoll_ns, m.cpu.helpers_ns) = (Some(900), Some(100));
+        assert_eq!(figure(CPUS, &m), Some(2.5));
+        m.program = Some(iotrail_schema::program_record::ProgramRecord::default().into());
         assert_eq!(figure(CPUS, &m), Some(1.5));
     }
 }
