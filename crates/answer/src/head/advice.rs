@@ -4,7 +4,7 @@
 use super::change::{levels, range};
 use super::effect::{Effect, of_arm};
 use super::front;
-use super::searched::{BESIDE, Searched, breaks, how_found, keeps, of_what, price, unwatched};
+use super::searched::{BESIDE, Searched, breaks, how_found, keeps, of_what, price, unchecked, unwatched};
 use super::{Head, notes, program, served, why};
 use crate::compare::Metric;
 use crate::search::{self, MATTERS, State, TOLD};
@@ -26,7 +26,8 @@ pub fn of_run(run: &RunRecord) -> Option<Head> {
         None => searched(run, &of, &search::state(run)?),
     };
     let bound = served::sender_bound(run, &search.objective);
-    let notes = program::notes(run).into_iter().chain(notes::of_run(run)).chain(bound).collect();
+    let unchecked = unchecked(run, search);
+    let notes = program::notes(run).into_iter().chain(notes::of_run(run)).chain(unchecked).chain(bound).collect();
     Some(Head { notes, on: notes::of_one_host(run), ..head })
 }
 
@@ -263,6 +264,19 @@ mod tests {
         let h = head(&made::search(&[1.0, 1.3, 0.7], 2));
         assert!(h.answer.starts_with("undecided: 3 of 3 candidates are left after 2 blocks"), "{}", h.answer);
         assert_eq!(head(&made::search(&[1.0, 1.3], 0)).answer, "nothing was compared: no block is whole");
+    }
+
+    #[test]
+    fn a_constraint_that_no_measurement_can_break_is_said() {
+        let noted = |metric: &str| {
+            let mut run = made::search(&[1.0, 1.3], 2);
+            let c = Constraint { metric: metric.into(), below: true, limit: 1e9, text: format!("{metric}<1s") };
+            run.search.as_mut().unwrap().constraints = vec![c];
+            head(&run).notes
+        };
+        let said = "latency_p99<1s was not checked: no measurement knows latency_p99".to_owned();
+        assert!(noted("latency_p99").contains(&said), "too few I/Os: {:?}", noted("latency_p99"));
+        assert!(!noted("latency_p50").iter().any(|note| note.contains("not checked")));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::unit::Unit;
 use iotrail_base::words::{bytes, list, plural};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
-use iotrail_schema::search_record::{Ended, Found, SearchRecord};
+use iotrail_schema::search_record::{Constraint, Ended, Found, SearchRecord};
 
 /// Candidates named beside the recommended one.
 pub(super) const BESIDE: usize = 4;
@@ -110,6 +110,13 @@ fn is_unwatched(cell: &CellRecord) -> bool {
 pub(super) fn breaks(run: &RunRecord, search: &SearchRecord, arm: &str) -> Option<String> {
     let cell = run.cells.iter().find(|c| c.arm() == arm && is_unwatched(c))?;
     search::breaks(search, cell, cell.measurements.len())
+}
+
+/// Constraints that were held against nothing.
+pub(super) fn unchecked<'r>(run: &'r RunRecord, search: &'r SearchRecord) -> impl Iterator<Item = String> + 'r {
+    let is_known = move |c: &Constraint| run.measurements().any(|m| search::figure(&c.metric, m).is_some());
+    let unknown = search.constraints.iter().filter(move |c| run.done() > 0 && !is_known(c));
+    unknown.map(|c| format!("{} was not checked: no measurement knows {}", c.text, c.metric))
 }
 
 /// `c1 keeps p99<2ms, which c0 breaks, in 12 fresh blocks`: the same of two arms; `None`: what there is keeps all, or the other one breaks
