@@ -105,26 +105,27 @@ impl Head {
         let base = run.arms.first().map_or("", String::as_str);
         let (arm, effects) = most(all);
         let shown = effect::strongest(effects);
-        let first = compared.first().filter(|(first, _)| first != metric);
-        let first = first.map(|(first, all)| pooled(*first, unit, all));
+        let about = compared.first().filter(|(first, _)| first != metric);
+        let first = about.map(|(first, all)| pooled(*first, unit, all));
         let others = compared.iter().filter(|(m, _)| m != metric).filter_map(|(m, all)| also(run, *m, unit, all));
         let also = first.iter().cloned().chain(others).take(ALSO).collect();
+        let open = about.map(|(_, all)| reservation(*metric, unit, all)).unwrap_or_default();
+        let answer = answer(*metric, unit, base, all) + notes::all_disturbed(run).unwrap_or_default();
+        let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
         if run.table == Table::Program {
-            let answer = answer(*metric, unit, base, all) + notes::all_disturbed(run).unwrap_or_default();
-            let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
-            let head = of_program(run, (base, arm), answer, &compared, why::advice(base, arm, all, None, more));
-            return Head { forest: Some(forest::of(run, *metric, all)), notes, on, ..head };
+            let advice = (why::advice(base, arm, all, None, more), open);
+            let head = of_program(run, (base, arm), answer, &compared, advice);
+            let also = first.into_iter().chain(head.also).take(ALSO).collect();
+            return Head { forest: Some(forest::of(run, *metric, all)), also, notes, on, ..head };
         }
         let (why, remedy) = why::of(run, base, arm, &shown);
-        let open = first.is_some().then(|| format!(", where {} matters; the rest is not known", called(*metric, unit)));
         Head {
-            answer: answer(*metric, unit, base, all) + notes::all_disturbed(run).unwrap_or_default(),
+            answer,
             when: when::of(run, effects, &shown),
             advice: Some(if run.is_emulated() {
                 "nothing yet: counts alone do not say what is faster; measure on real hardware".into()
             } else {
-                let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
-                why::advice(base, arm, all, remedy, more) + &open.unwrap_or_default()
+                why::advice(base, arm, all, remedy, more) + &open
             }),
             why,
             also,
@@ -137,13 +138,21 @@ impl Head {
     }
 }
 
-/// Of a program: all its metrics beside each other, and what its watched runs counted.
+/// Behind advice by another metric than the run is about: of which nothing may be known.
+fn reservation(metric: Metric, unit: Unit, about: &[ByArm<'_>]) -> String {
+    let mut effects = about.iter().flat_map(|(_, e)| e);
+    let is_known = effects.all(|e| e.c.verdict == Verdict::Equivalent);
+    let rest = if is_known { "" } else { "; the rest is not known" };
+    format!(", where {} matters{rest}", called(metric, unit))
+}
+
+/// Of a program: all its metrics beside each other, and what its watched runs counted. `open`: what the advice does not speak of.
 fn of_program(
     run: &RunRecord,
     (base, arm): (&str, &str),
     answer: String,
     compared: &[(Metric, Vec<ByArm<'_>>)],
-    advice: String,
+    (advice, open): (String, String),
 ) -> Head {
     let measured = |name: &str| run.tried.iter().any(|t| t.name == name && t.is_measured());
     let of_others = run.arms.iter().skip(1).filter(|other| *other != arm && measured(other)).filter_map(|other| {
@@ -156,7 +165,7 @@ fn of_program(
         answer,
         when: None,
         why: program::why(run, base, arm),
-        advice: Some(advice + &to_write.unwrap_or_default() + &price.unwrap_or_default()),
+        advice: Some(advice + &to_write.unwrap_or_default() + &open + &price.unwrap_or_default()),
         also: of_others.take(ALSO).collect(),
         table: program::table(compared),
         forest: None,

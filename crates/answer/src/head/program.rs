@@ -140,3 +140,45 @@ fn partly(t: &TriedArm) -> Option<String> {
     let (n, all) = (t.rings.iter().filter(left).count(), t.rings.len());
     Some(format!("{}: {n} of {all} rings were set up as asked: {}", t.name, first.left_as_asked.as_deref()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::compare;
+    use crate::head::Head;
+    use iotrail_schema::measurement::Measurement;
+    use iotrail_schema::program_record::{OwnFigure, ProgramRecord};
+    use iotrail_schema::run_record::Table;
+    use iotrail_testing::{run::two_by_two, sample};
+
+    /// Of two arms of which the second takes half of the CPU time.
+    fn head(tps: [[f64; 6]; 2]) -> Head {
+        let mut run = two_by_two();
+        run.cells.truncate(2);
+        (run.table, run.repeats) = (Table::Program, 6);
+        for (cell, tps) in run.cells.iter_mut().zip(tps) {
+            let one = |value: f64| {
+                let figures = vec![OwnFigure { name: "tps".into(), value, less_is_better: false }];
+                let mut m = Measurement { elapsed_ns: 2_000_000_000, ..sample::measurement() };
+                m.program = Some(ProgramRecord { figures, ..ProgramRecord::default() }.into());
+                m.cpu.user_ns = Some(1_000_000_000 / u64::from(cell.cell));
+                m.cpu.system_ns = Some(0);
+                m
+            };
+            cell.measurements = tps.map(one).to_vec();
+        }
+        run.comparisons = compare::of_run(&run, &|_, _| None);
+        Head::of_run(&run, false)
+    }
+
+    #[test]
+    fn what_is_known_of_cpu_time_alone_is_no_advice_on_the_rest() {
+        let a = [1000.0, 1400.0, 900.0, 1300.0, 800.0, 1200.0];
+        let h = head([a, [1300.0, 900.0, 1250.0, 800.0, 1350.0, 1000.0]]);
+        assert!(h.answer.starts_with("coop_taskrun against default: 2.0× less CPU time"), "{}", h.answer);
+        assert_eq!(h.advice.as_deref(), Some("use coop_taskrun, where CPU time matters; the rest is not known"));
+        assert!(h.also[0].starts_with("tps inconclusive"), "{:?}", h.also);
+        let h = head([a, a]);
+        assert_eq!(h.advice.as_deref(), Some("use coop_taskrun, where CPU time matters"));
+        assert!(h.also[0].starts_with("tps equivalent"), "{:?}", h.also);
+    }
+}
