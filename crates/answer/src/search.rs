@@ -73,7 +73,9 @@ pub fn state(run: &RunRecord) -> Option<State> {
     // The program's own become known by it.
     metrics(run);
     let cells: Vec<Option<&CellRecord>> =
-        run.arms.iter().map(|arm| run.cells.iter().find(|c| c.arm() == arm && c.untestable.is_none())).collect();
+        run.arms.iter().map(|arm| run.cells.iter().find(|c| c.arm() == arm)).collect();
+    // Those that failed. What was measured of them before counts: the blocks of those whom they beat end where they were beaten.
+    let is_lost = |i: usize| cells[i].is_none_or(|cell| cell.untestable.is_some());
     let max_blocks = run.repeats.max(1) as usize;
     let better = |name: &str| if more_is_better(name) { Better::More } else { Better::Less };
     let options = Options { max_blocks, threshold: MATTERS, ..Options::new(better(&search.objective), usize::MAX) };
@@ -83,10 +85,14 @@ pub fn state(run: &RunRecord) -> Option<State> {
         Some(second) => Search::of_two(run.arms.len(), ALPHA, options, better(second), seed),
     };
     let (mut broken, mut blocks, mut measurements) = (vec![None; run.arms.len()], 0, 0);
-    (0..cells.len()).filter(|i| cells[*i].is_none()).for_each(|i| statistics.remove(i));
-    while let Some(block) = statistics.next_block() {
+    let never = |i: &usize| is_lost(*i) && cells[*i].is_none_or(|cell| cell.measurements.is_empty());
+    (0..cells.len()).filter(never).for_each(|i| statistics.remove(i));
+    while let Some(mut block) = statistics.next_block() {
         let at = |i: usize| cells[i].and_then(|cell| cell.measurements.get(block.number));
-        if block.order.is_empty() || block.order.iter().any(|i| at(*i).is_none()) {
+        let failed = |i: &usize| is_lost(*i) && at(*i).is_none();
+        block.order.iter().copied().filter(failed).for_each(|i| statistics.remove(i));
+        block.order.retain(|i| !failed(i));
+        if block.order.iter().any(|i| at(*i).is_none()) {
             break;
         }
         for i in &block.order {
@@ -105,6 +111,8 @@ pub fn state(run: &RunRecord) -> Option<State> {
             }
         }
     }
+    // One may have failed in a block that is not whole.
+    (0..cells.len()).filter(|i| is_lost(*i)).for_each(|i| statistics.remove(i));
     let survivors = statistics.survivors();
     let pairs = (0..search.objectives().count()).flat_map(|objective| survivors.iter().map(move |i| (objective, *i)));
     // Without an interval, as after one block, everything is open.
@@ -252,6 +260,27 @@ mod tests {
         assert_eq!(state(&run).unwrap(), before);
         run.cells[1].untestable = Some("not here".into());
         assert_eq!(state(&run).unwrap().set(), [0, 2]);
+    }
+
+    #[test]
+    fn one_that_fails_late_leaves_out_whom_it_had_beaten() {
+        // The second beats the third and the fourth, which are measured no more; the first and the second go on.
+        let mut run = search(&[1.0, 1.02, 0.9, 0.9], 12);
+        let counts = |run: &RunRecord| run.cells.iter().map(|c| c.measurements.len()).collect::<Vec<_>>();
+        let before = state(&run).unwrap();
+        assert_eq!((before.set(), before.blocks), (vec![0, 1], 12));
+        assert!(counts(&run)[2] < 12 && counts(&run)[3] < 12, "{:?}", counts(&run));
+        // In the next block.
+        run.cells[1].untestable = Some("it stalled".into());
+        let last = run.cells[0].measurements[0].clone();
+        run.cells[0].measurements.push(last);
+        let after = state(&run).unwrap();
+        assert_eq!((after.set(), after.leader, after.ended), (vec![0], 0, Some(Ended::OneLeft)));
+        assert_eq!((after.blocks, after.measurements), (13, before.measurements + 1));
+        // In one that was not whole yet.
+        run.cells[0].measurements.pop();
+        let broken_off = state(&run).unwrap();
+        assert_eq!((broken_off.set(), broken_off.blocks), (vec![0], 12));
     }
 
     #[test]
