@@ -298,11 +298,8 @@ impl Plan {
 
     /// What has to be the same for a run to be resumed: what is measured, not what is said about it.
     pub fn key(&self) -> String {
-        let cells: Vec<Value> = self
-            .cells
-            .iter()
-            .map(|c| json!({"label": c.label, "options": c.options, "untestable": c.untestable}))
-            .collect();
+        let of = |c: &Cell| json!({"label": c.label, "options": c.options, "untestable": c.limit()});
+        let cells: Vec<Value> = self.cells.iter().map(of).collect();
         let mut key = json!({"quick": self.quick, "repeats": self.repeats, "stop": self.stop, "target": self.target, "size": self.size, "cells": cells});
         if let Some(search) = self.searches() {
             let texts: Vec<&str> = search.constraints.iter().map(|c| c.text.as_str()).collect();
@@ -352,6 +349,17 @@ impl Plan {
                 })
                 .collect(),
             comparisons: Vec::new(),
+        }
+    }
+}
+
+impl Cell {
+    /// Of the key: why it is not measured, or of a program that it is not: what was seen of its run is another number each time.
+    fn limit(&self) -> Value {
+        match (&self.untestable, &self.load) {
+            (None, _) => Value::Null,
+            (Some(_), Load::Program(_)) => true.into(),
+            (Some(why), Load::Storage(_) | Load::Net(_)) => why.as_str().into(),
         }
     }
 }

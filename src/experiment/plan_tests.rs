@@ -202,6 +202,28 @@ fn the_key_changes_with_what_is_measured_and_not_with_what_is_said_of_it() {
 }
 
 #[test]
+fn the_key_of_a_program_says_which_arms_were_dropped_and_not_what_was_seen() {
+    let text = "name = \"n\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nkind = \"program\"\nrepeats = 2\n[load]\nprogram = [\"true\"]\n\
+                [[arm]]\nname = \"as-is\"\n[[arm]]\nname = \"sqpoll\"\nring = \"sqpoll\"\n";
+    let experiment = parse(text, "x.toml").unwrap();
+    let p = plan(&experiment, false, &Target::default(), &two_cpus(), &|_, _| None).unwrap();
+    let dropped = |why: &str| {
+        let mut p = p.clone();
+        p.cells[1].untestable = Some(why.into());
+        p.key()
+    };
+    assert_eq!(dropped("none was delivered for 5.10 s"), dropped("none was delivered for 5.07 s"));
+    assert_ne!(dropped("it stalled"), p.key());
+    // Of another load the reason is one of the machine, which is the same each time.
+    let of_disk = |why: &str| {
+        let mut p = two_by_two();
+        p.cells[1].untestable = Some(why.into());
+        p.key()
+    };
+    assert_ne!(of_disk("no poll queues"), of_disk("no such scheduler"));
+}
+
+#[test]
 fn a_load_without_a_file_needs_no_target() {
     let of = |load: &str| {
         let text = TWO_BY_TWO.replace("[load]", &format!("[load]\n{load}"));
