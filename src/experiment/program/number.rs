@@ -47,7 +47,7 @@ pub fn longer<'o>(output: &'o str, its: &Range<usize>, open: (bool, bool)) -> Op
     let start = its.end - output[its.clone()].trim_start().len();
     let end = start + text.len();
     let (before, behind) = (&output[..start], &output[end..]);
-    if !began_before(before, open.0) && !(open.1 && goes_on(text, behind)) {
+    if !(began_before(before, open.0) || open.1 && goes_on(text, behind)) {
         return None;
     }
     let of_number = |c: char| c.is_ascii_digit() || ".,".contains(c);
