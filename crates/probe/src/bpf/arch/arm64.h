@@ -63,6 +63,15 @@ static __always_inline long aio_number(long nr)
 	return nr;
 }
 
+/* An address as a plain number: with a pointer, the verifier lets nothing be done that addresses need here. */
+static __always_inline __u64 number_of(const void *pointer)
+{
+	__u64 number = 0;
+
+	bpf_probe_read_kernel(&number, sizeof(number), &pointer);
+	return number;
+}
+
 static __always_inline __u64 word_at(__u64 address)
 {
 	__u64 word = 0;
@@ -82,10 +91,19 @@ static __always_inline __u64 word_at(__u64 address)
 
 static __always_inline __u64 record_below(__u64 from, __u64 named)
 {
-	for (int i = 1; named && i <= FARTHEST; i++)
-		if (word_at(from - i * RECORD) == named)
-			return from - i * RECORD;
-	return 0;
+	__u64 found = 0;
+
+	if (!named)
+		return 0;
+	/* Without branches: the verifier would follow each of them to the end. */
+	for (int i = FARTHEST; i > 0; i--) {
+		__u64 at = from - i * RECORD, other = word_at(at) ^ named;
+
+		barrier_var(other);
+		__u64 is_it = ((other | -other) >> 63) - 1; /* all ones, or none */
+		found = (found & ~is_it) | (at & is_it);
+	}
+	return found;
 }
 
 /* As path/entry/arm64.rs has them: each for 64 bits and for 32. */
@@ -154,7 +172,7 @@ static __always_inline bool has_result(struct pt_regs *regs)
 		return true;
 	if (regs->syscallno == NR_io_uring_enter && (__u32)regs->regs[1] < (__u32)regs->orig_x0)
 		return false;
-	return entry_functions[FUNCTION_CALL].bytes && !calls_it((__u64)regs);
+	return entry_functions[FUNCTION_CALL].bytes && !calls_it(number_of(regs));
 }
 
 #define NR_rt_sigreturn 139
@@ -173,7 +191,7 @@ static __always_inline void entry_of(struct task_struct *task, struct entry *e, 
 	e->address = 0;
 	if (e->nr >= 0)
 		return;
-	e->address = entry_address((__u64)regs);
+	e->address = entry_address(number_of(regs));
 	if (!in_either(e->address, FUNCTION_SVC))
 		return;
 	__u32 nr = in_function(e->address, FUNCTION_SVC) ? regs->regs[8] : regs->regs[7];
@@ -240,17 +258,18 @@ __u8 line_kinds[LINES_KNOWN];
 
 static __always_inline enum line_kind kind_of_line(int irq, struct irqaction *action)
 {
-	__u32 line = irq;
+	__u32 line = irq, place = line & (LINES_KNOWN - 1);
 	char name[16] = {};
 
-	if (line < LINES_KNOWN && line_kinds[line & (LINES_KNOWN - 1)])
-		return line_kinds[line & (LINES_KNOWN - 1)];
+	barrier_var(place); /* else the compiler leaves out a mask that the verifier needs */
+	if (line < LINES_KNOWN && line_kinds[place])
+		return line_kinds[place];
 	bpf_probe_read_kernel_str(name, sizeof(name), BPF_CORE_READ(action, name));
 	enum line_kind kind = !bpf_strncmp(name, sizeof(name), "arch_timer") ? LINE_OF_TIMER :
 			      !bpf_strncmp(name, sizeof(name), "IPI")	     ? LINE_OF_IPI :
 										LINE_OF_DEVICE;
 	if (line < LINES_KNOWN)
-		line_kinds[line & (LINES_KNOWN - 1)] = kind;
+		line_kinds[place] = kind;
 	return kind;
 }
 
