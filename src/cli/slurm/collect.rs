@@ -48,9 +48,9 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: Ho
     Ok(u8::from(!record.nodes.iter().all(|n| n.state == NodeState::Done)))
 }
 
-/// Takes in what a node has brought.
+/// Takes in what a node has brought; nothing while more of it lies there, since what has ended is not asked again.
 fn brought(node: &Node, store: &mut Store) -> Result<FleetNode> {
-    let run = match node.has_store() {
+    let run = match node.has_store() && !node.left_behind {
         true => store.take_in(&node.inbox.path(Item::Store))?.into_iter().next_back(),
         false => None,
     };
@@ -59,8 +59,8 @@ fn brought(node: &Node, store: &mut Store) -> Result<FleetNode> {
     let is_lost = node.at == At::Over(Ending::NodeFailed);
     let state = match (&outline, status) {
         (Some(record), Some(0)) if record.finished_unix_s.is_some() && record.corruption.is_none() => NodeState::Done,
-        (Some(_), _) => NodeState::Partial,
         _ if node.left_behind => NodeState::Waiting,
+        (Some(_), _) => NodeState::Partial,
         (None, _) if is_lost => NodeState::Lost,
         // What the machine does not allow.
         (None, Some(3)) => NodeState::CannotTest,
@@ -74,4 +74,37 @@ fn brought(node: &Node, store: &mut Store) -> Result<FleetNode> {
     });
     let said: Vec<String> = node.said.iter().cloned().chain(cells).collect();
     Ok(FleetNode { node: node.called.clone(), state, run, said: (!said.is_empty()).then(|| said.join("; ")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_slurm::outbox::Outbox;
+    use iotrail_testing::run::two_by_two;
+    use iotrail_testing::sample;
+
+    /// A node whose store has come back, with so many measurements.
+    fn node(dir: &tempfile::TempDir, task: u32, measured: u32) -> Node {
+        let name = format!("n{task}");
+        let node = Node::new(task, 40 + u64::from(task), &name, name.clone(), Outbox::new(dir.path(), task));
+        let mut theirs = Store::create_or_open(&node.inbox.path(Item::Store)).unwrap();
+        let run = theirs.begin(&two_by_two(), "{}").unwrap();
+        for block in 1..=measured {
+            theirs.save(run, 1, block, &sample::measurement(), &sample::histogram()).unwrap();
+        }
+        node
+    }
+
+    #[test]
+    fn of_a_node_on_which_more_lies_nothing_is_taken_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
+        let mut node = node(&dir, 1, 1);
+        node.left_behind = true;
+        let first = brought(&node, &mut store).unwrap();
+        assert_eq!((first.state, first.run, store.list().unwrap().len()), (NodeState::Waiting, None, 0));
+        node.left_behind = false;
+        let second = brought(&node, &mut store).unwrap();
+        assert_eq!((second.state, second.run), (NodeState::Partial, Some(1)));
+    }
 }
