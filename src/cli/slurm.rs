@@ -244,6 +244,11 @@ fn watch(fleet: &Fleet, submitted: Submitted, mut store: Store, how: How<'_>) ->
     collected
 }
 
+/// Of a store that nobody has named with --store: the advice is about that option.
+fn without_advice(e: &Error) -> String {
+    e.source.as_ref().map_or_else(|| e.what.clone(), |cause| format!("{}: {cause}", e.what))
+}
+
 /// Those that are wanted and can be had; those that cannot, with the reason.
 fn usable(wanted: &Wanted, more: &[String]) -> Result<(Vec<String>, Vec<FleetNode>)> {
     let names = nodes::resolve(wanted, more)?;

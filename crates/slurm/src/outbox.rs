@@ -2,7 +2,7 @@
 //! folder, or in one of its own from which srun's streams carry it; on the collecting side the same files are found again.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,12 @@ impl Outbox {
 
     /// Puts it there whole: whoever reads meanwhile finds what was there before.
     pub fn put(&self, item: Item, bytes: &[u8]) -> io::Result<()> {
-        self.put_with(item, |part| fs::write(part, bytes))
+        self.put_with(item, |part| {
+            let mut file = fs::File::create(part)?;
+            file.write_all(bytes)?;
+            // Nothing is measured any more; over a network a full quota may be told only now.
+            if item == Item::Ended { file.sync_all() } else { Ok(()) }
+        })
     }
 
     /// The same with a file that `make` writes.

@@ -12,6 +12,7 @@ use iotrail_slurm::script::folder;
 use iotrail_slurm::state::{Detail, Ending, Job, State, detail};
 
 use super::carry::{Carrier, Freight};
+use super::on_node::NOT_LEFT;
 use super::submitted::Submitted;
 
 /// Where it is.
@@ -234,7 +235,8 @@ impl Node {
     /// Starts fetching what a job has left on its node, if that makes sense.
     fn fetch(&mut self, ending: Ending, context: &Context<'_>) -> bool {
         let is_there = context.nodes.get(&self.name).is_none_or(|n| n.unusable().is_none());
-        let has_left = ending != Ending::Failed || self.why_it_did_not_begin().is_none();
+        let has_left =
+            ending != Ending::Failed || !detail(self.job).is_ok_and(|d| why_it_did_not_begin(d.exit).is_some());
         if std::mem::replace(&mut self.fetched, true) || !is_there || !has_left {
             return false;
         }
@@ -243,23 +245,29 @@ impl Node {
     }
 
     fn why_failed(&self) -> String {
-        self.why_it_did_not_begin().unwrap_or_else(|| Ending::Failed.words().to_owned())
-    }
-
-    /// By the script's exit status.
-    fn why_it_did_not_begin(&self) -> Option<String> {
-        let Detail { exit, .. } = detail(self.job).ok()?;
-        match exit {
-            127 => Some("iotrail is not installed there (--ship brings it)".into()),
-            73 => Some("it has no folder of ours in /var/tmp: see its room and owners".into()),
-            2 => Some("its iotrail is another version (--ship brings this one)".into()),
-            _ => None,
-        }
+        let Ok(Detail { exit, .. }) = detail(self.job) else { return Ending::Failed.words().to_owned() };
+        why_it_did_not_begin(exit).unwrap_or_else(|| match exit {
+            e if e == u32::from(NOT_LEFT) => {
+                let folder = folder(rustix::process::geteuid().as_raw(), self.job);
+                format!("its results cannot be copied; they lie there, in {folder} or as {folder}.db")
+            }
+            _ => Ending::Failed.words().to_owned(),
+        })
     }
 
     /// What came back.
     pub fn has_store(&self) -> bool {
         self.inbox.path(Item::Store).exists()
+    }
+}
+
+/// By the script's exit status.
+fn why_it_did_not_begin(exit: u32) -> Option<String> {
+    match exit {
+        127 => Some("iotrail is not installed there (--ship brings it)".into()),
+        73 => Some("it has no folder of ours in /var/tmp: see its room and owners".into()),
+        2 => Some("its iotrail is another version (--ship brings this one)".into()),
+        _ => None,
     }
 }
 

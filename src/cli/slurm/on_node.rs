@@ -1,6 +1,6 @@
 //! `iotrail slurm-node`: what `--slurm` starts on a node. Nobody else does.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
+use super::without_advice;
 use crate::experiment::net::second::{Second, VARIABLE};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
@@ -76,6 +77,9 @@ const RESTARTS: u32 = 1;
 /// Slurm notices a lost node within its SlurmdTimeout (five minutes, where nobody has set it).
 const NOTICED: Duration = Duration::from_secs(600);
 
+/// As sysexits.h has it (EX_IOERR): it has measured, and cannot hand that over.
+pub const NOT_LEFT: u8 = 74;
+
 /// A node that answers again without Slurm having missed it goes on so often.
 const AGAIN: u32 = 3;
 
@@ -105,11 +109,14 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
         _ => node.run_to_its_end(args)?,
     };
     // Slurm has lost the node beside this one: it ends this job, and begins it anew.
-    let Some((status, said)) = ended else { return Ok(3) };
+    let Some(ended) = ended else { return Ok(3) };
+    let (status, said) = node.left(ended, folder).map_err(cannot_leave)?;
     let node_name = variable("SLURMD_NODENAME").unwrap_or_default();
     let ended = Ended { node: node_name, status: status.into(), said, restarts };
     let text = serde_json::to_vec(&ended).map_err(Error::internal)?;
-    node.outbox.put(Item::Ended, &text).map_err(cannot_leave)?;
+    if node.outbox.put(Item::Ended, &text).is_err() {
+        return Ok(NOT_LEFT);
+    }
     match shared {
         Some(_) => remove(folder).map_err(cannot_leave)?,
         None => wait_for_collector(folder, &node.outbox, stop),
@@ -125,6 +132,8 @@ impl Node<'_> {
             if ended.0 == 0 || args.server.is_none() || pair::answers() {
                 break;
             }
+            // Slurm may end this job before the node is back.
+            _ = self.leave(true);
             let began = Instant::now();
             let answers = loop {
                 if self.stop.load(Ordering::Relaxed) {
@@ -147,10 +156,7 @@ impl Node<'_> {
     fn run(&mut self, args: &MeasureArgs) -> Result<(u8, Option<String>)> {
         let begun = Store::open(&self.work)?.and_then(|s| s.list().ok()).and_then(|runs| runs.into_iter().next_back());
         let words: Vec<&String> = match &begun {
-            Some(run) if run.finished_unix_s.is_some() => {
-                self.leave(true);
-                return Ok((0, None));
-            }
+            Some(run) if run.finished_unix_s.is_some() => return Ok((0, None)),
             // It has the seed that it began with.
             Some(_) => args.command.iter().filter(|word| !word.starts_with("--seed=")).collect(),
             None => args.command.iter().collect(),
@@ -174,7 +180,6 @@ impl Node<'_> {
             pair::take_away(job());
         }
         let (status, said) = watched?;
-        self.leave(true);
         // As a shell has it, where a signal ended it.
         let code = status.code().unwrap_or(3);
         let said =
@@ -204,32 +209,78 @@ impl Node<'_> {
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                self.leave(false);
+                if looked >= self.next {
+                    // What cannot be left now is left later.
+                    _ = self.leave(false);
+                }
             }
             std::thread::sleep(LOOK / 10);
         };
         Ok((status, words.join().unwrap_or(None)))
     }
 
-    /// What has been measured so far; what cannot be left now is left later. `last`: nothing comes after it.
-    fn leave(&mut self, last: bool) {
-        let Ok(Some(store)) = Store::open(&self.work) else { return };
-        let Some(run) = store.list().ok().and_then(|runs| runs.into_iter().next_back()) else { return };
+    /// The last of it is left. What cannot be left stays on the node, beside the folder, which goes.
+    fn left(&mut self, (status, said): (u8, Option<String>), folder: &Path) -> io::Result<(u8, Option<String>)> {
+        let Err(e) = self.leave(true) else { return Ok((status, said)) };
+        let kept = folder.with_extension("db");
+        kept_as(&self.work, &kept)?;
+        let why = format!("its results cannot be copied ({e}); they lie there as {}", kept.display());
+        Ok((NOT_LEFT, Some(said.map_or_else(|| why.clone(), |said| format!("{said}; {why}")))))
+    }
+
+    /// What has been measured so far, where that is more than before. `last`: in any case.
+    fn leave(&mut self, last: bool) -> io::Result<()> {
+        let Some(store) = Store::open(&self.work).map_err(why)? else { return Ok(()) };
+        let Some(run) = store.list().map_err(why)?.into_iter().next_back() else { return Ok(()) };
         let progress = Progress { done: run.done, planned: run.planned };
-        if !last && (progress == self.progress || Instant::now() < self.next) {
-            return;
+        if !last && progress == self.progress {
+            return Ok(());
         }
         let began = Instant::now();
-        let copied = self.outbox.put_with(Item::Store, |part| {
-            _ = std::fs::remove_file(part);
-            store.copy_to(part).map_err(io::Error::other)
-        });
-        let told = serde_json::to_vec(&progress).map_err(io::Error::other);
-        if copied.and(told.and_then(|text| self.outbox.put(Item::Progress, &text))).is_ok() {
-            self.progress = progress;
-        }
+        let put = self.put(&store, progress);
         self.next = Instant::now() + began.elapsed() * COPYING;
+        put
     }
+
+    fn put(&mut self, store: &Store, progress: Progress) -> io::Result<()> {
+        // SQLite writes on the node's own disk: a folder that others see need not have its locks.
+        let copy = self.work.with_extension("copy");
+        _ = fs::remove_file(&copy);
+        let copied = store.copy_to(&copy).map_err(why);
+        let put = copied.and_then(|()| self.outbox.put_with(Item::Store, |part| moved(&copy, part)));
+        _ = fs::remove_file(&copy);
+        put?;
+        self.outbox.put(Item::Progress, &serde_json::to_vec(&progress)?)?;
+        self.progress = progress;
+        Ok(())
+    }
+}
+
+fn why(e: Error) -> io::Error {
+    io::Error::other(without_advice(&e))
+}
+
+/// Under another name, to another file system too.
+fn moved(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to).or_else(|_| {
+        let mut copy = File::create(to)?;
+        io::copy(&mut File::open(from)?, &mut copy)?;
+        // A quota may be told only now.
+        copy.sync_all()
+    })
+}
+
+/// A store, with what a process that was killed has left half-written in it.
+fn kept_as(store: &Path, name: &Path) -> io::Result<()> {
+    let with = |path: &Path, end: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    for end in ["-journal", "-wal", "-shm"] {
+        _ = fs::rename(with(store, end), with(name, end));
+    }
+    fs::rename(store, name)
 }
 
 /// Of this job to Slurm.
@@ -249,8 +300,8 @@ fn second(address: &str, folder: &Path, command: &mut Command) -> io::Result<boo
 
 /// With the folder above it, unless that holds another task's or a scratch file.
 fn remove(folder: &Path) -> io::Result<()> {
-    std::fs::remove_dir_all(folder)?;
-    _ = folder.parent().map(std::fs::remove_dir);
+    fs::remove_dir_all(folder)?;
+    _ = folder.parent().map(fs::remove_dir);
     Ok(())
 }
 
@@ -297,4 +348,58 @@ fn send(folder: &Path, task: u32, once: bool) -> io::Result<u8> {
         remove(folder)?;
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_testing::run::two_by_two;
+    use iotrail_testing::sample;
+
+    static STOP: AtomicBool = AtomicBool::new(false);
+
+    /// In a task's folder, with one measurement; it leaves that in `shared`.
+    fn node(folder: &Path, shared: &Path) -> Node<'static> {
+        fs::create_dir(folder).unwrap();
+        let work = folder.join("work.db");
+        let mut store = Store::create_or_open(&work).unwrap();
+        let run = store.begin(&two_by_two(), "{}").unwrap();
+        store.save(run, 1, 1, &sample::measurement(), &sample::histogram()).unwrap();
+        let outbox = Outbox::new(shared, 1);
+        Node { outbox, work, progress: Progress::default(), next: Instant::now(), stop: &STOP }
+    }
+
+    #[test]
+    fn the_last_of_it_is_left_though_no_more_was_measured() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut node = node(&dir.path().join("7"), dir.path());
+        node.leave(false).unwrap();
+        let store = node.outbox.path(Item::Store);
+        fs::remove_file(&store).unwrap();
+        node.leave(false).unwrap();
+        assert!(!store.exists(), "there was nothing new");
+        assert_eq!(node.left((1, None), &dir.path().join("7")).unwrap(), (1, None));
+        assert_eq!(Store::open(&store).unwrap().unwrap().list().unwrap()[0].done, 1);
+        assert_eq!(node.outbox.progress().map(|p| p.done), Some(1));
+        assert_eq!(fs::read_dir(dir.path().join("7")).unwrap().count(), 1, "no copy is left");
+    }
+
+    #[test]
+    fn what_cannot_be_left_stays_on_the_node() {
+        for is_damaged in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let (folder, kept) = (dir.path().join("7"), dir.path().join("7.db"));
+            let mut node = node(&folder, &dir.path().join("no room"));
+            if is_damaged {
+                fs::write(&node.work, "no store at all, and long enough to be read as one").unwrap();
+            }
+            let (status, said) = node.left((0, None), &folder).unwrap();
+            let said = said.unwrap();
+            assert_eq!(status, NOT_LEFT);
+            assert!(said.starts_with("its results cannot be copied ("), "{said}");
+            assert!(said.ends_with(&format!("; they lie there as {}", kept.display())), "{said}");
+            remove(&folder).unwrap();
+            assert!(kept.exists());
+        }
+    }
 }
