@@ -62,6 +62,8 @@ pub fn ask_with<S: AsRef<OsStr>>(
     };
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let variables = std::env::vars_os().map(|(name, _)| name);
+    variables.filter(|name| is_options(program, name)).for_each(|name| _ = command.env_remove(name));
     let mut child = command.env("LC_ALL", "C").spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
         // Whoever does not read it says why on standard error.
@@ -73,6 +75,16 @@ pub fn ask_with<S: AsRef<OsStr>>(
         return Ok((String::from_utf8_lossy(&output.stdout).into_owned(), stderr));
     }
     Err(failure(&stderr).unwrap_or_else(|| Failure::Failed(format!("{program} ended with {}", output.status))))
+}
+
+/// Whether this variable gives a command of Slurm's options, as SQUEUE_STATES does. What is asked is ours alone. What is submitted
+/// takes the user's options (SBATCH_PARTITION), but for those that make another thing of it than one job.
+fn is_options(program: &str, variable: &OsStr) -> bool {
+    let variable = variable.to_string_lossy();
+    match program {
+        "sbatch" => ["SBATCH_ARRAY_INX", "SBATCH_WAIT"].contains(&&*variable),
+        _ => variable.strip_prefix(&*program.to_uppercase()).is_some_and(|rest| rest.starts_with('_')),
+    }
 }
 
 /// What the last line says, without the program's name before it.
@@ -108,6 +120,18 @@ mod tests {
             Some("allocation failure: Requested node configuration is not available")
         );
         assert_eq!(failure(" \n"), None);
+    }
+
+    #[test]
+    fn options_in_the_environment_are_those_of_what_is_submitted() {
+        let is = |program, variable: &str| is_options(program, OsStr::new(variable));
+        assert!(is("squeue", "SQUEUE_PARTITION") && is("scancel", "SCANCEL_STATE") && is("sacct", "SACCT_LOCAL"));
+        assert!(is("sinfo", "SINFO_FORMAT") && is("scontrol", "SCONTROL_ALL") && is("sbatch", "SBATCH_WAIT"));
+        for (program, variable) in
+            [("squeue", "SLURM_CONF"), ("squeue", "SLURM_CLUSTERS"), ("squeue", "PATH"), ("sbatch", "SBATCH_ACCOUNT")]
+        {
+            assert!(!is(program, variable), "{program} {variable}");
+        }
     }
 
     #[test]

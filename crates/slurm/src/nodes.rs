@@ -97,7 +97,8 @@ fn reached_at(text: &str) -> Option<&str> {
 
 /// Every node by its name.
 pub fn all() -> std::result::Result<BTreeMap<String, Node>, Failure> {
-    ask("sinfo", ["--noheader", "--Node", "--format=%N|%T|%E"]).map(|text| read(&text))
+    // Also those of partitions that are hidden.
+    ask("sinfo", ["--noheader", "--Node", "--all", "--format=%N|%T|%E"]).map(|text| read(&text))
 }
 
 /// A node in several partitions has several lines.

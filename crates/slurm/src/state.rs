@@ -80,7 +80,9 @@ fn state(name: &str) -> State {
 /// Of these jobs those that Slurm still knows, by number.
 pub fn jobs(numbers: &[u64]) -> Result<BTreeMap<u64, Job>, Failure> {
     let list = numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
-    let mut known = match ask("squeue", ["--noheader", "--states=all", "--format=%A|%T|%N|%r", "--jobs", &list]) {
+    // Also in partitions that are hidden.
+    let args = ["--noheader", "--all", "--states=all", "--format=%A|%T|%N|%r", "--jobs", &list];
+    let mut known = match ask("squeue", args) {
         Ok(text) => queued(&text),
         Err(Failure::NoSuchJob) => BTreeMap::new(),
         Err(e) => return Err(e),

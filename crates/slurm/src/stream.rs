@@ -117,10 +117,8 @@ pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child
             command.args([&format!("--nodelist={node}"), "--job-name=iotrail-fetch", "--time=10", "--immediate=60"])
         }
     };
-    // Submitted from within another job, it would take that one's.
-    for variable in ["SLURM_JOB_ID", "SLURM_JOBID", "SLURM_STEP_ID"] {
-        command.env_remove(variable);
-    }
+    let variables = std::env::vars_os().map(|(name, _)| name);
+    variables.filter(|name| is_options(&name.to_string_lossy())).for_each(|name| _ = command.env_remove(name));
     command
         .arg(program)
         .args(args)
@@ -131,6 +129,13 @@ pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child
     // SAFETY: one system call that takes no lock and allocates nothing.
     unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
     command.spawn()
+}
+
+/// Whether this variable gives srun options, or those of another job within which we are: it would take that one's nodes. What finds
+/// the cluster stays.
+fn is_options(variable: &str) -> bool {
+    let finds = ["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_DEBUG"];
+    (variable.starts_with("SLURM_") || variable.starts_with("SRUN_")) && !finds.contains(&variable)
 }
 
 #[cfg(test)]
@@ -182,5 +187,15 @@ mod tests {
         let mut sent = Vec::new();
         assert!(!send(&outbox, &mut sent, &mut || false).unwrap());
         assert!(!sent.is_empty(), "of a task that is gone, what is there");
+    }
+
+    #[test]
+    fn a_step_has_none_of_the_options_that_the_environment_has() {
+        for variable in ["SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PARTITION", "SLURM_HET_SIZE", "SRUN_EXPORT_ENV"] {
+            assert!(is_options(variable), "{variable}");
+        }
+        for variable in ["SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "PATH", "SLURMD_NODENAME"] {
+            assert!(!is_options(variable), "{variable}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! They are no array: once one of its tasks cannot start, Slurm's schedulers pass over the others of that array, and every node would wait for
 //! the busiest.
 
-use super::command::{Failure, ask_with};
+use super::command::{Failure, ask, ask_with};
 use super::control::cancel;
 use iotrail_base::error::{Error, Result};
 
@@ -38,10 +38,27 @@ fn on(node: &str, more: &[String]) -> Vec<String> {
 
 fn hand_in(args: Vec<String>, script: &str) -> Result<u64> {
     let (told, _) = ask_with("sbatch", args, script).map_err(|f: Failure| f.error("cannot submit to Slurm"))?;
+    if let Some((job, cluster)) = elsewhere(&told, std::env::var("SLURM_CLUSTERS").ok().as_deref()) {
+        // Nothing that is asked later would find it.
+        let cancelled = ask("scancel", ["--quiet", &format!("--clusters={cluster}"), job]).is_ok();
+        let what = match cancelled {
+            true => {
+                format!("sbatch submitted to the cluster {cluster}, where iotrail does not look; the job is cancelled")
+            }
+            false => format!("sbatch submitted job {job} to the cluster {cluster}, where iotrail does not look"),
+        };
+        let remedy = format!("set SLURM_CLUSTERS={cluster} in place of --clusters or SBATCH_CLUSTERS");
+        return Err(Error::input(what, remedy));
+    }
     number(&told).ok_or_else(|| {
         let remedy = "leave out what changes sbatch's output from --sbatch; `squeue --me` lists what was submitted";
         Error::machine(format!("cannot read the job's number from sbatch: '{}'", told.trim()), remedy)
     })
+}
+
+/// The job and its cluster, if that is another than all of Slurm's commands ask.
+fn elsewhere<'t>(told: &'t str, asked: Option<&str>) -> Option<(&'t str, &'t str)> {
+    told.trim().split_once(';').filter(|(_, cluster)| asked.map(str::trim) != Some(*cluster))
 }
 
 /// `17`, or `17;cluster`.
@@ -56,5 +73,13 @@ mod tests {
     #[test]
     fn the_number_is_read_with_and_without_a_cluster() {
         assert_eq!([number("4\n"), number("4;big\n"), number("Submitted batch job 4\n")], [Some(4), Some(4), None]);
+    }
+
+    #[test]
+    fn a_job_of_another_cluster_is_told_from_one_of_ours() {
+        assert_eq!(elsewhere("4\n", None), None);
+        assert_eq!(elsewhere("4;big\n", Some("big")), None);
+        assert_eq!(elsewhere("4;big\n", None), Some(("4", "big")));
+        assert_eq!(elsewhere("4;big\n", Some("small,big")), Some(("4", "big")), "scontrol asks one cluster");
     }
 }

@@ -9,6 +9,7 @@ use iotrail_base::words::{list, plural};
 use iotrail_host::clock;
 use iotrail_report::terminal;
 use iotrail_schema::fleet_record::{FleetNode, NodeState};
+use iotrail_slurm::control;
 use iotrail_slurm::outbox::Item;
 use iotrail_slurm::state::Ending;
 use iotrail_store::Store;
@@ -29,6 +30,8 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: Ho
     let is_waiting = nodes.iter().any(|n| n.left_behind);
     if !is_waiting {
         store.finish_fleet(submitted.fleet, clock::unix_s())?;
+        // None is left, unless Slurm has told us of them wrongly: nobody would find it again.
+        _ = control::cancel(&submitted.jobs);
         submitted.forget(&path);
     }
     let Some(record) = store.fleet(submitted.fleet)? else { return Ok(1) };
