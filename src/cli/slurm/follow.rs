@@ -70,7 +70,7 @@ impl Followed<'_> {
         if self.away.take().is_some() {
             self.shown.line("Slurm's controller answers again");
         }
-        if self.nodes.iter().any(Node::needs_state)
+        if self.nodes.iter().any(|n| n.needs_state(jobs.get(&n.job)))
             && let Ok(now) = nodes::all()
         {
             self.context.nodes = now;

@@ -87,9 +87,10 @@ impl Node {
         matches!(self.at, At::Over(_))
     }
 
-    /// How the node is decides what becomes of it.
-    pub fn needs_state(&self) -> bool {
-        !matches!(self.at, At::Running | At::Over(_))
+    /// How the node is decides what becomes of it, unless it goes on at work.
+    pub fn needs_state(&self, job: Option<&Job>) -> bool {
+        let works = self.at == At::Running && job.is_some_and(|job| job.state == State::Running);
+        !works && !self.is_over()
     }
 
     pub fn progress(&self) -> Progress {
@@ -202,7 +203,8 @@ impl Node {
             None => Some(ending.words().to_owned()),
         };
         if self.left_behind {
-            self.said = Some(format!("{}; what it measured may lie there still", ending.words()));
+            let why = self.unusable(context).map_or_else(String::new, |why| format!(": Slurm has it {why}"));
+            self.said = Some(format!("{}; what it measured may lie there still{why}", ending.words()));
         }
         self.go(At::Over(ending));
         let Progress { done, planned } = self.progress();
@@ -232,16 +234,25 @@ impl Node {
         self.inbox.ended().is_none() && self.fetch(ending, context)
     }
 
-    /// Starts fetching what a job has left on its node, if that makes sense.
+    /// Starts fetching what a job has left on its node, if that makes sense and can be done now.
     fn fetch(&mut self, ending: Ending, context: &Context<'_>) -> bool {
-        let is_there = context.nodes.get(&self.name).is_none_or(|n| n.unusable().is_none());
-        let has_left =
-            ending != Ending::Failed || !detail(self.job).is_ok_and(|d| why_it_did_not_begin(d.exit).is_some());
-        if std::mem::replace(&mut self.fetched, true) || !is_there || !has_left {
+        let never_began = || detail(self.job).is_ok_and(|d| why_it_did_not_begin(d.exit).is_some());
+        if self.fetched || (ending == Ending::Failed && never_began()) {
             return false;
         }
+        if self.unusable(context).is_some() {
+            // What was on a node that is lost may be gone with it; on one that is drained it lies until that is in use again.
+            self.left_behind = ending != Ending::NodeFailed;
+            return false;
+        }
+        self.fetched = true;
         self.carrier = Some(Carrier::after(self.name.clone(), self.freight(context)));
         true
+    }
+
+    /// Why nothing starts on its node now, as far as that is known.
+    fn unusable(&self, context: &Context<'_>) -> Option<String> {
+        context.nodes.get(&self.name)?.unusable()
     }
 
     fn why_failed(&self) -> String {
@@ -277,3 +288,6 @@ fn after(progress: Progress) -> String {
         done => format!(" after {done} of {}", plural(progress.planned as usize, "measurement")),
     }
 }
+
+#[cfg(test)]
+mod tests;

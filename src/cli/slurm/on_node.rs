@@ -106,7 +106,8 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
             let why = format!("it has no folder {}, where the program is to run: ", within.display());
             Some((3, Some(why + "start it from a folder that every node has")))
         }
-        _ => node.run_to_its_end(args)?,
+        // Whoever collects hears why; this error would be heard by nobody.
+        _ => node.run_to_its_end(args).unwrap_or_else(|e| Some((e.exit_status(), Some(e.to_string())))),
     };
     // Slurm has lost the node beside this one: it ends this job, and begins it anew.
     let Some(ended) = ended else { return Ok(3) };
@@ -121,7 +122,12 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
         Some(_) => remove(folder).map_err(cannot_leave)?,
         None => wait_for_collector(folder, &node.outbox, stop),
     }
-    Ok(status)
+    Ok(to_slurm(status))
+}
+
+/// 2 is what a program of another version says of the words that it is given, and then nothing has been measured.
+fn to_slurm(status: u8) -> u8 {
+    if status == 2 { 1 } else { status }
 }
 
 impl Node<'_> {
@@ -401,5 +407,10 @@ mod tests {
             remove(&folder).unwrap();
             assert!(kept.exists());
         }
+    }
+
+    #[test]
+    fn a_status_of_2_is_of_another_version_alone() {
+        assert_eq!([0, 1, 2, 3, NOT_LEFT].map(to_slurm), [0, 1, 1, 3, NOT_LEFT]);
     }
 }
