@@ -1,14 +1,18 @@
 //! What has come back goes into the store: a run for each node that measured, and what became of the others.
 
+use std::path::Path;
+
 use super::How;
 use super::answer;
 use super::node::{At, Node};
 use super::submitted::Submitted;
+use super::without_advice;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::{list, plural};
 use iotrail_host::clock;
 use iotrail_report::terminal;
 use iotrail_schema::fleet_record::{FleetNode, NodeState};
+use iotrail_schema::run_record::RunRecord;
 use iotrail_slurm::control;
 use iotrail_slurm::outbox::Item;
 use iotrail_slurm::state::Ending;
@@ -22,12 +26,8 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: Ho
     };
     let before = store.fleet(submitted.fleet)?.ok_or_else(gone)?;
     let is_open = |node: &&Node| before.nodes.iter().any(|n| n.node == node.called && !n.state.has_ended());
-    for node in nodes.iter().filter(is_open) {
-        let brought = brought(node, store)?;
-        store.set_node(submitted.fleet, &brought)?;
-    }
+    let is_waiting = take_in(submitted, nodes.iter().filter(is_open), store)?;
     let path = store.path().to_owned();
-    let is_waiting = nodes.iter().any(|n| n.left_behind);
     if !is_waiting {
         store.finish_fleet(submitted.fleet, clock::unix_s())?;
         // None is left, unless Slurm has told us of them wrongly: nobody would find it again.
@@ -51,13 +51,33 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: Ho
     Ok(u8::from(!record.nodes.iter().all(|n| n.state == NodeState::Done)))
 }
 
+/// Takes in what has come of these nodes. True: more is to come from one of them.
+fn take_in<'n>(submitted: &Submitted, nodes: impl Iterator<Item = &'n Node>, store: &mut Store) -> Result<bool> {
+    let mut is_waiting = false;
+    for node in nodes {
+        // What cannot be read of one keeps nobody from the others.
+        let brought = brought(node, store).unwrap_or_else(|e| unread(node, &e));
+        is_waiting |= !brought.state.has_ended();
+        store.set_node(submitted.fleet, &brought)?;
+    }
+    Ok(is_waiting)
+}
+
+/// What it brought stays where it is.
+fn unread(node: &Node, e: &Error) -> FleetNode {
+    let said = Some(format!("what it brought cannot be stored: {}", without_advice(e)));
+    FleetNode { node: node.called.clone(), state: NodeState::Waiting, run: None, said }
+}
+
 /// Takes in what a node has brought; nothing while more of it lies there, since what has ended is not asked again.
 fn brought(node: &Node, store: &mut Store) -> Result<FleetNode> {
-    let run = match node.has_store() && !node.left_behind {
-        true => store.take_in(&node.inbox.path(Item::Store))?.into_iter().next_back(),
-        false => None,
+    let file = (node.has_store() && !node.left_behind).then(|| node.inbox.path(Item::Store));
+    // Whatever fails fails before anything of it is here: it is taken in again.
+    let outline = file.as_deref().map(last_run).transpose()?.flatten();
+    let run = match file.filter(|_| outline.is_some()) {
+        Some(file) => store.take_in(&file)?.into_iter().next_back(),
+        None => None,
     };
-    let outline = run.map(|run| store.outline(run)).transpose()?.flatten();
     let status = node.inbox.ended().map(|e| e.status);
     let is_lost = node.at == At::Over(Ending::NodeFailed);
     let state = match (&outline, status) {
@@ -79,10 +99,19 @@ fn brought(node: &Node, store: &mut Store) -> Result<FleetNode> {
     Ok(FleetNode { node: node.called.clone(), state, run, said: (!said.is_empty()).then(|| said.join("; ")) })
 }
 
+/// What a node measured, by its own store.
+fn last_run(file: &Path) -> Result<Option<RunRecord>> {
+    let Some(theirs) = Store::open(file)? else { return Ok(None) };
+    let last = theirs.list()?.into_iter().next_back();
+    last.map(|run| theirs.outline(run.run)).transpose().map(Option::flatten)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotrail_schema::fleet_record::{FleetRecord, SCHEMA};
     use iotrail_slurm::outbox::Outbox;
+    use iotrail_slurm::script::Program;
     use iotrail_testing::run::two_by_two;
     use iotrail_testing::sample;
 
@@ -109,5 +138,52 @@ mod tests {
         node.left_behind = false;
         let second = brought(&node, &mut store).unwrap();
         assert_eq!((second.state, second.run), (NodeState::Partial, Some(1)));
+    }
+
+    fn fleet(nodes: &[Node], store: &mut Store) -> Submitted {
+        let waiting = |n: &Node| FleetNode { node: n.called.clone(), state: NodeState::Waiting, run: None, said: None };
+        let record = FleetRecord {
+            schema: SCHEMA.into(),
+            fleet: 0,
+            name: "slurm 41".into(),
+            experiment: "two-by-two".into(),
+            plan: "{}".into(),
+            command: None,
+            started_unix_s: 1_772_366_400,
+            finished_unix_s: None,
+            nodes: nodes.iter().map(waiting).collect(),
+        };
+        Submitted {
+            command: "run".into(),
+            job: 41,
+            jobs: nodes.iter().map(|n| n.job).collect(),
+            fleet: store.begin_fleet(&record).unwrap(),
+            nodes: nodes.iter().map(|n| n.name.clone()).collect(),
+            second: None,
+            program: Program::Comes,
+            shared: None,
+        }
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_read_keeps_nobody_from_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
+        let nodes = [node(&dir, 1, 1), node(&dir, 2, 1)];
+        let submitted = fleet(&nodes, &mut store);
+        let damaged = nodes[0].inbox.path(Item::Store);
+        std::fs::write(&damaged, "no store at all, and long enough to be read as one").unwrap();
+        let states = |store: &Store| {
+            let of = store.fleet(submitted.fleet).unwrap().unwrap().nodes;
+            of.into_iter().map(|n| (n.state, n.run.is_some())).collect::<Vec<_>>()
+        };
+        assert!(take_in(&submitted, nodes.iter(), &mut store).unwrap(), "it is asked again");
+        assert_eq!(states(&store), [(NodeState::Waiting, false), (NodeState::Partial, true)]);
+        assert!(damaged.exists());
+        let said = store.fleet(submitted.fleet).unwrap().unwrap().nodes[0].said.clone().unwrap();
+        assert!(said.contains(&damaged.display().to_string()) && !said.contains("--store"), "{said}");
+        std::fs::copy(nodes[1].inbox.path(Item::Store), &damaged).unwrap();
+        assert!(!take_in(&submitted, nodes[..1].iter(), &mut store).unwrap());
+        assert_eq!(states(&store)[0], (NodeState::Partial, true));
     }
 }
