@@ -14,7 +14,6 @@ use iotrail_report::terminal;
 use iotrail_schema::fleet_record::{FleetNode, NodeState};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_slurm::control;
-use iotrail_slurm::outbox::Item;
 use iotrail_slurm::state::Ending;
 use iotrail_store::Store;
 
@@ -56,7 +55,7 @@ fn take_in<'n>(submitted: &Submitted, nodes: impl Iterator<Item = &'n Node>, sto
     let mut is_waiting = false;
     for node in nodes {
         // What cannot be read of one keeps nobody from the others.
-        let brought = brought(node, store).unwrap_or_else(|e| unread(node, &e));
+        let brought = brought(node, submitted, store).unwrap_or_else(|e| unread(node, &e));
         is_waiting |= !brought.state.has_ended();
         store.set_node(submitted.fleet, &brought)?;
     }
@@ -70,8 +69,9 @@ fn unread(node: &Node, e: &Error) -> FleetNode {
 }
 
 /// Takes in what a node has brought; nothing while more of it lies there, since what has ended is not asked again.
-fn brought(node: &Node, store: &mut Store) -> Result<FleetNode> {
-    let file = (node.has_store() && !node.left_behind).then(|| node.inbox.path(Item::Store));
+fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<FleetNode> {
+    let is_whole = node.has_store() && !node.left_behind;
+    let file = is_whole.then(|| submitted.at_hand(store.path(), &node.inbox, node.task)).transpose()?;
     // Whatever fails fails before anything of it is here: it is taken in again.
     let outline = file.as_deref().map(last_run).transpose()?.flatten();
     let run = match file.filter(|_| outline.is_some()) {
@@ -110,7 +110,7 @@ fn last_run(file: &Path) -> Result<Option<RunRecord>> {
 mod tests {
     use super::*;
     use iotrail_schema::fleet_record::{FleetRecord, SCHEMA};
-    use iotrail_slurm::outbox::Outbox;
+    use iotrail_slurm::outbox::{Item, Outbox};
     use iotrail_slurm::script::Program;
     use iotrail_testing::run::two_by_two;
     use iotrail_testing::sample;
@@ -132,11 +132,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let mut node = node(&dir, 1, 1);
+        let submitted = fleet(std::slice::from_ref(&node), &mut store);
         node.left_behind = true;
-        let first = brought(&node, &mut store).unwrap();
+        let first = brought(&node, &submitted, &mut store).unwrap();
         assert_eq!((first.state, first.run, store.list().unwrap().len()), (NodeState::Waiting, None, 0));
         node.left_behind = false;
-        let second = brought(&node, &mut store).unwrap();
+        let second = brought(&node, &submitted, &mut store).unwrap();
         assert_eq!((second.state, second.run), (NodeState::Partial, Some(1)));
     }
 
@@ -185,5 +186,21 @@ mod tests {
         std::fs::copy(nodes[1].inbox.path(Item::Store), &damaged).unwrap();
         assert!(!take_in(&submitted, nodes[..1].iter(), &mut store).unwrap());
         assert_eq!(states(&store)[0], (NodeState::Partial, true));
+    }
+
+    #[test]
+    fn what_lies_in_a_shared_folder_is_read_beside_the_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
+        let node = node(&dir, 1, 1);
+        let submitted = Submitted { shared: Some(dir.path().into()), ..fleet(std::slice::from_ref(&node), &mut store) };
+        let file = node.inbox.path(Item::Store);
+        assert_eq!(
+            Submitted { shared: None, ..submitted.clone() }.at_hand(store.path(), &node.inbox, 1).unwrap(),
+            file
+        );
+        let here = submitted.at_hand(store.path(), &node.inbox, 1).unwrap();
+        assert!(here != file && here.exists() && file.exists());
+        assert_eq!(brought(&node, &submitted, &mut store).unwrap().state, NodeState::Partial);
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::second::Second;
 use iotrail_base::error::{Error, Result};
+use iotrail_slurm::outbox::{Item, Outbox};
 use iotrail_slurm::script::Program;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,6 +88,20 @@ impl Submitted {
     /// Where the nodes' outboxes are, or what has come of them.
     pub fn inbox(&self, store: &Path) -> PathBuf {
         self.shared.clone().unwrap_or_else(|| folder(store, self.job))
+    }
+
+    /// A task's store, where SQLite can open it: a folder that nodes share need not have its locks.
+    pub fn at_hand(&self, store: &Path, inbox: &Outbox, task: u32) -> Result<PathBuf> {
+        let from = inbox.path(Item::Store);
+        if self.shared.is_none() {
+            return Ok(from);
+        }
+        let folder = folder(store, self.job);
+        let here = Outbox::new(&folder, task).path(Item::Store);
+        let copied = fs::create_dir_all(&folder).and_then(|()| fs::copy(&from, &here));
+        copied.map(|_| here).map_err(|e| {
+            Error::machine(format!("cannot copy {} to {}", from.display(), folder.display()), "see its room").because(e)
+        })
     }
 
     /// Nothing is to come any more.
