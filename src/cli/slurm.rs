@@ -2,6 +2,7 @@
 //!
 //! | file | responsible for |
 //! |---|---|
+//! | `submitting` | the jobs, submitted: all or none |
 //! | `submitted` | what was submitted, kept until all of it has come back |
 //! | `node` | one node, from the queue to its end |
 //! | `second` | the server's node, of a job of two |
@@ -21,8 +22,10 @@ pub mod on_node;
 mod second;
 mod shown;
 mod submitted;
+mod submitting;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use clap::ArgGroup;
 
@@ -37,11 +40,10 @@ use iotrail_host::clock;
 use iotrail_report::terminal;
 use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState, SCHEMA};
 use iotrail_slurm::nodes::{self, Wanted};
-use iotrail_slurm::script::{self, Program, Script};
-use iotrail_slurm::{control, submit, words};
+use iotrail_slurm::words;
 use iotrail_store::{Store, default_path};
-use second::Second;
 use submitted::Submitted;
+use submitting::Given;
 
 /// What is submitted, and how it is watched.
 #[derive(Debug, Clone, clap::Args)]
@@ -182,6 +184,8 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
             second::of_two(&work.wanted, served, more).map(|(one, second)| (vec![one], vec![], Some(second)))?
         }
     };
+    // From now on Ctrl-C leaves no job behind.
+    let stop = interrupt::raise_flag()?;
     let mut store = Store::create_or_open(&path)?;
     let called = |n: &String| second.as_ref().map_or_else(|| n.clone(), |second| second.called(n));
     let waiting = |n: &String| FleetNode { node: called(n), state: NodeState::Waiting, run: None, said: None };
@@ -196,8 +200,9 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
         finished_unix_s: None,
         nodes: nodes.iter().map(waiting).chain(left_out).collect(),
     };
-    let given = Given { work, shared: shared.as_deref(), more, second: second.as_ref() };
-    let submitted = match submit_to(&nodes, &given, fleet, &path, record, &mut store) {
+    let given =
+        Given { work, nodes: &nodes, second: second.as_ref(), more, shared: shared.as_deref(), ship: fleet.ship };
+    let submitted = match given.submit(record, &mut store, stop) {
         Ok(submitted) => submitted,
         Err(e) => {
             store.abandon();
@@ -216,7 +221,7 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
         terminal::print(&format!("{}\n", submitted.job))?;
         return Ok(0);
     }
-    watch(fleet, submitted, store, how)
+    watch(fleet, submitted, store, how, stop)
 }
 
 /// Goes on with a job of before, from wherever its results are.
@@ -230,11 +235,10 @@ pub fn attach(fleet: &Fleet, job: u64, how: How<'_>) -> Result<u8> {
     };
     let submitted = Submitted::read(&path, job)?.ok_or_else(none)?;
     let store = Store::open(&path)?.ok_or_else(none)?;
-    watch(fleet, submitted, store, how)
+    watch(fleet, submitted, store, how, interrupt::raise_flag()?)
 }
 
-fn watch(fleet: &Fleet, submitted: Submitted, mut store: Store, how: How<'_>) -> Result<u8> {
-    let stop = interrupt::raise_flag()?;
+fn watch(fleet: &Fleet, submitted: Submitted, mut store: Store, how: How<'_>, stop: &AtomicBool) -> Result<u8> {
     let inbox = submitted.inbox(store.path());
     let nodes = follow::follow(&submitted, &inbox, fleet.lost_after.0, stop)?;
     let collected = collect::collect(&submitted, &nodes, &mut store, how);
@@ -271,67 +275,4 @@ fn usable(wanted: &Wanted, more: &[String]) -> Result<(Vec<String>, Vec<FleetNod
         return Err(Error::machine("none of the nodes can be used now", "`sinfo -N -l` tells why"));
     }
     Ok((can, cannot))
-}
-
-struct Given<'a> {
-    work: &'a Work<'a>,
-    shared: Option<&'a Path>,
-    more: &'a [String],
-    second: Option<&'a Second>,
-}
-
-/// Submits it and keeps what is needed to collect it, or neither.
-fn submit_to(
-    nodes: &[String],
-    given: &Given<'_>,
-    fleet: &Fleet,
-    path: &Path,
-    mut record: FleetRecord,
-    store: &mut Store,
-) -> Result<Submitted> {
-    let ours = std::env::current_exe()
-        .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
-    let folder = given.shared.map(submitted::make_shared).transpose()?;
-    let program = match (&folder, fleet.ship) {
-        (Some(folder), true) => {
-            let copy = folder.join("iotrail");
-            std::fs::copy(&ours, &copy)
-                .map_err(|e| Error::machine("cannot copy this program into --shared DIR", "see its room").because(e))?;
-            Program::At(copy)
-        }
-        (None, true) => Program::Comes,
-        (_, false) => Program::Installed(ours),
-    };
-    let shared = folder.as_deref();
-    let Work { text, options, within, .. } = given.work;
-    let work = text.map_or(script::Work::Command(options), |text| script::Work::Experiment { text, options });
-    let (within, server) = (within.as_deref(), given.second.map(|second| second.address.as_str()));
-    let script = |task| Script { program: &program, task, work, within, server, shared }.text();
-    let undo = |e| {
-        if let Some(folder) = &folder {
-            _ = std::fs::remove_dir_all(folder);
-        }
-        e
-    };
-    let jobs = match (given.second, nodes) {
-        (Some(second), [first, ..]) => submit::pair(first, &second.node, &script(1), given.more).map(|job| vec![job]),
-        _ => submit::submit(nodes, &script, given.more),
-    };
-    let jobs = jobs.map_err(undo)?;
-    let job = jobs.first().copied().unwrap_or_default();
-    record.name = format!("slurm {job}");
-    let kept = store.begin_fleet(&record).and_then(|fleet| {
-        let submitted = Submitted {
-            command: given.work.command.to_owned(),
-            job,
-            jobs: jobs.clone(),
-            fleet,
-            nodes: nodes.to_vec(),
-            second: given.second.cloned(),
-            program: program.clone(),
-            shared: folder.clone(),
-        };
-        submitted.keep(path).map(|()| submitted).inspect_err(|_| _ = store.forget_fleet(fleet))
-    });
-    kept.inspect_err(|_| _ = control::cancel(&jobs)).map_err(undo)
 }

@@ -12,6 +12,8 @@ use crate::whole::{experiment, fleet, measured, states, stored};
 
 pub const TESTS: &[Test] = &[
     Test { name: "fleet::ctrl_c_keeps_what_is_measured", is_long: false, body: stopped },
+    Test { name: "fleet::ctrl_c_while_it_submits_leaves_no_job", is_long: true, body: submitting },
+    Test { name: "fleet::killed_while_it_submits", is_long: true, body: half_submitted },
     Test { name: "fleet::a_node_is_lost", is_long: true, body: lost },
     Test { name: "fleet::a_node_is_lost_and_comes_back", is_long: true, body: back },
     Test { name: "fleet::the_controller_is_started_again", is_long: true, body: controller },
@@ -63,6 +65,54 @@ fn stopped(cluster: &mut Cluster) {
     assert_eq!(ended.status, 1, "{}", ended.stderr);
     let fleet = fleet(&ended);
     ["n1", "n2"].into_iter().for_each(|name| partial(cluster, &fleet, name));
+}
+
+/// A run on two nodes whose first job is submitted, and whose second waits in this shell's lines for sbatch.
+fn half(cluster: &Cluster, lines: &str) -> Child {
+    experiment(cluster, "300ms");
+    let (bin, sbatch) = (cluster.path("bin"), cluster.path("bin/sbatch"));
+    std::fs::create_dir(&bin).expect("our own folder");
+    let text = format!("#!/bin/sh\n[ -e first ] && {{ {lines}; }}\n/usr/bin/sbatch \"$@\" || exit\n: >first\n",);
+    std::fs::write(&sbatch, text).expect("our own folder");
+    std::fs::set_permissions(&sbatch, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("our own file");
+    let mut command = cluster.tool("run e.toml --slurm --nodes n[1-2] --seed 7 --store s.db --json", &[]);
+    let child = command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).spawn().expect("it starts");
+    cluster.wait_for("the second submission", |c| c.path("second").exists().then_some(()));
+    child
+}
+
+/// Its folders beside the store.
+fn kept(cluster: &Cluster) -> Vec<String> {
+    let entries = std::fs::read_dir(cluster.path("")).expect("our own folder").flatten();
+    entries.filter_map(|e| e.file_name().into_string().ok()).filter(|name| name.starts_with("s.db")).collect()
+}
+
+fn submitting(cluster: &mut Cluster) {
+    let child = half(cluster, ": >second; sleep 2");
+    kill(child.id(), libc::SIGINT);
+    let ended = end(child);
+    assert_eq!((ended.status, ended.stderr.lines().count()), (3, 1), "{}", ended.stderr);
+    let said = "iotrail: stopped while it submitted; what was submitted is cancelled";
+    assert_eq!((ended.stderr.trim(), kept(cluster)), (said, vec![]));
+    cluster.wait_for("an empty queue", |c| c.queue().is_empty().then_some(()));
+    // Who started and was cancelled before it measured has left its folder.
+    _ = std::fs::remove_dir_all("/var/tmp/iotrail-slurm-0");
+}
+
+/// The job that was submitted is collected.
+fn half_submitted(cluster: &mut Cluster) {
+    let child = half(cluster, ": >second; sleep 2; exit 1");
+    kill(child.id(), libc::SIGKILL);
+    assert_eq!(end(child).status, 128 + libc::SIGKILL);
+    let folders = kept(cluster);
+    let job = folders.iter().find_map(|name| name.strip_prefix("s.db-slurm-")).expect("it is kept");
+    let ended = run(&mut cluster.tool("run --json --store s.db --attach", &[job]));
+    assert_eq!(ended.status, 1, "{}", ended.stderr);
+    let fleet = fleet(&ended);
+    whole(cluster, &fleet, "n1");
+    let other = node(&fleet, "n2");
+    assert_eq!(other["state"], "failed", "{fleet}");
+    assert_eq!(other["said"], "iotrail was killed before it submitted its job", "{fleet}");
 }
 
 /// It never comes back.

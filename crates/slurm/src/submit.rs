@@ -1,23 +1,13 @@
 //! What is submitted: an exclusive job for each node, or one for two.
 //!
-//! They are no array: once one of its tasks cannot start, Slurm's schedulers pass over the others of that array, and every node would wait for
-//! the busiest.
+//! Those of many nodes are no array: once one of its tasks cannot start, Slurm's schedulers pass over the others of that array, and every node
+//! would wait for the busiest.
 
 use super::command::{Failure, ask, ask_with};
-use super::control::cancel;
 use iotrail_base::error::{Error, Result};
 
-/// Submits a script for each of these nodes, the first is task 1; returns the jobs' numbers. `more` are options for sbatch.
-pub fn submit(nodes: &[String], script: &dyn Fn(u32) -> String, more: &[String]) -> Result<Vec<u64>> {
-    let mut jobs = Vec::with_capacity(nodes.len());
-    for (task, node) in (1..).zip(nodes) {
-        let submitted = one(node, &script(task), more);
-        jobs.push(submitted.inspect_err(|_| _ = cancel(&jobs))?);
-    }
-    Ok(jobs)
-}
-
-fn one(node: &str, script: &str, more: &[String]) -> Result<u64> {
+/// Submits a job of one node; its number. `more` are options for sbatch.
+pub fn alone(node: &str, script: &str, more: &[String]) -> Result<u64> {
     hand_in([of_all(), on(node, more)].concat(), script)
 }
 

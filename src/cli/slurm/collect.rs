@@ -25,6 +25,9 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: Ho
     };
     let before = store.fleet(submitted.fleet)?.ok_or_else(gone)?;
     let is_open = |node: &&Node| before.nodes.iter().any(|n| n.node == node.called && !n.state.has_ended());
+    for node in unsubmitted(submitted) {
+        store.set_node(submitted.fleet, &node)?;
+    }
     let is_waiting = take_in(submitted, nodes.iter().filter(is_open), store)?;
     let path = store.path().to_owned();
     if !is_waiting {
@@ -60,6 +63,18 @@ fn take_in<'n>(submitted: &Submitted, nodes: impl Iterator<Item = &'n Node>, sto
         store.set_node(submitted.fleet, &brought)?;
     }
     Ok(is_waiting)
+}
+
+/// Nodes that have no job.
+fn unsubmitted(submitted: &Submitted) -> impl Iterator<Item = FleetNode> {
+    let said = Some("iotrail was killed before it submitted its job".to_owned());
+    let node = move |name: &String| FleetNode {
+        node: submitted.called(name),
+        state: NodeState::Failed,
+        run: None,
+        said: said.clone(),
+    };
+    submitted.nodes.iter().skip(submitted.jobs.len()).map(node)
 }
 
 /// What it brought stays where it is.

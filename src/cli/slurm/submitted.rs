@@ -17,7 +17,7 @@ pub struct Submitted {
     pub command: String,
     /// The first of its jobs: the fleet's name on a command line.
     pub job: u64,
-    /// Of each node, in their order.
+    /// Of each node, in their order; fewer than nodes where it was killed before it had submitted all.
     pub jobs: Vec<u64>,
     /// Its fleet in the store.
     pub fleet: i64,
@@ -61,7 +61,9 @@ impl Submitted {
         let folder = folder(store, self.job);
         let kept = fs::create_dir_all(&folder).and_then(|()| {
             let text = serde_json::to_vec(self).map_err(std::io::Error::other)?;
-            fs::write(folder.join(PLAN), text)
+            // It is written once for each job, and read whole whenever this is killed.
+            let part = folder.join(format!("{PLAN}.part"));
+            fs::write(&part, text).and_then(|()| fs::rename(&part, folder.join(PLAN)))
         });
         kept.map_err(|e| {
             Error::machine(format!("cannot keep what was submitted in {}", folder.display()), "name another --store")
