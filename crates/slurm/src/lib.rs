@@ -9,6 +9,7 @@
 //! | `words` | options in one text, split as a shell does |
 //! | `nodes` | nodes: named, chosen by Slurm, and how they are |
 //! | `submit` | an exclusive job for each node, or for two |
+//! | `queue` | the partition and the account of what is fetched later |
 //! | `pair` | two nodes of one job: steps on the second |
 //! | `script` | what a node runs |
 //! | `state` | jobs as squeue, sacct and scontrol tell |
@@ -23,6 +24,7 @@ pub mod control;
 pub mod nodes;
 pub mod outbox;
 pub mod pair;
+pub mod queue;
 pub mod script;
 pub mod state;
 pub mod stream;

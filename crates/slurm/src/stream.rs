@@ -100,8 +100,8 @@ pub fn send(outbox: &Outbox, out: &mut impl Write, is_alive: &mut dyn FnMut() ->
 pub enum Place<'a> {
     /// Beside a task that runs; of a job of two nodes, on the first.
     Beside { job: u64, paired: bool },
-    /// In a small job of its own, on this node.
-    On(&'a str),
+    /// In a small job of its own on this node, with options that say in which queue it waits.
+    On { node: &'a str, queue: &'a [String] },
 }
 
 /// Starts a step with its streams in our hands; it ends with us.
@@ -112,9 +112,10 @@ pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child
         Place::Beside { job, paired } => {
             command.args([&format!("--jobid={job}"), "--overlap", "--mem=0"]).args(paired.then_some("--het-group=0"))
         }
-        Place::On(node) => {
+        Place::On { node, queue } => {
             // A node that others use for longer than a minute is asked again later.
-            command.args([&format!("--nodelist={node}"), "--job-name=iotrail-fetch", "--time=10", "--immediate=60"])
+            let ours = [&format!("--nodelist={node}"), "--job-name=iotrail-fetch", "--time=10", "--immediate=60"];
+            command.args(ours).args(queue)
         }
     };
     let variables = std::env::vars_os().map(|(name, _)| name);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use iotrail_base::words::last_line;
 use iotrail_slurm::outbox::{Item, Outbox};
+use iotrail_slurm::queue;
 use iotrail_slurm::script::{self, Program};
 use iotrail_slurm::stream::{self, Place, TAKEN};
 
@@ -27,6 +28,8 @@ pub struct Freight {
     pub inbox: Outbox,
     /// The job has a second node.
     pub paired: bool,
+    /// Options that say where a job that fetches it waits.
+    pub queue: Vec<String>,
 }
 
 /// A step that failed is not started again before this time.
@@ -46,7 +49,13 @@ impl Carrier {
 
     /// Of a task that is over.
     pub fn after(node: String, freight: Freight) -> Self {
-        Self::start(move || receive(Place::On(&node), &freight, true))
+        Self::start(move || {
+            let from = |queue: &[String]| receive(Place::On { node: &node, queue }, &freight, true);
+            let later = queue::without_reservation(&freight.queue);
+            let fetched = from(&freight.queue);
+            // A reservation may have ended since.
+            if later.len() < freight.queue.len() { fetched.or_else(|_| from(&later)) } else { fetched }
+        })
     }
 
     fn start(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Self {

@@ -178,6 +178,7 @@ mod tests {
             second: None,
             program: Program::Comes,
             shared: None,
+            queue: vec![],
         }
     }
 

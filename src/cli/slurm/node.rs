@@ -186,6 +186,7 @@ impl Node {
             task: self.task,
             inbox: self.inbox.clone(),
             paired: context.submitted.second.is_some(),
+            queue: context.submitted.queue.clone(),
         }
     }
 

@@ -30,6 +30,9 @@ pub struct Submitted {
     pub program: Program,
     /// The folder that every node sees, with their outboxes.
     pub shared: Option<PathBuf>,
+    /// Options of srun's for what is fetched later: in which queue it waits, on whose account.
+    #[serde(default)]
+    pub queue: Vec<String>,
 }
 
 /// Whoever did not say which it was knew of one alone.

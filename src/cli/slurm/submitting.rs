@@ -9,7 +9,7 @@ use super::submitted::{self, Submitted};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::fleet_record::FleetRecord;
 use iotrail_slurm::script::{self, Program, Script};
-use iotrail_slurm::{control, submit};
+use iotrail_slurm::{control, queue, submit};
 use iotrail_store::Store;
 
 pub struct Given<'a> {
@@ -38,6 +38,7 @@ impl Given<'_> {
             second: self.second.cloned(),
             program,
             shared: folder,
+            queue: queue::options(self.more, &|name| std::env::var(name).ok()),
         };
         Submission { given: self, record, submitted, store }.all(stop)
     }

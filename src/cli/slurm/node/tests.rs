@@ -13,6 +13,7 @@ fn submitted() -> Submitted {
         second: None,
         program: Program::Installed("/usr/bin/iotrail".into()),
         shared: None,
+        queue: vec![],
     }
 }
 
