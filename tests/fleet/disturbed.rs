@@ -18,6 +18,8 @@ pub const TESTS: &[Test] = &[
     Test { name: "fleet::a_node_is_lost_and_comes_back", is_long: true, body: back },
     Test { name: "fleet::the_controller_is_started_again", is_long: true, body: controller },
     Test { name: "fleet::the_terminal_closes", is_long: true, body: closed },
+    Test { name: "fleet::a_drained_node_is_collected_when_it_is_back", is_long: true, body: drained },
+    Test { name: "fleet::a_reserved_node_is_collected", is_long: true, body: reserved },
     Test { name: "fleet::another_users_job_goes_first", is_long: true, body: neighbour },
 ];
 
@@ -106,7 +108,7 @@ fn half_submitted(cluster: &mut Cluster) {
     assert_eq!(end(child).status, 128 + libc::SIGKILL);
     let folders = kept(cluster);
     let job = folders.iter().find_map(|name| name.strip_prefix("s.db-slurm-")).expect("it is kept");
-    let ended = run(&mut cluster.tool("run --json --store s.db --attach", &[job]));
+    let ended = attached(cluster, job);
     assert_eq!(ended.status, 1, "{}", ended.stderr);
     let fleet = fleet(&ended);
     whole(cluster, &fleet, "n1");
@@ -160,23 +162,80 @@ fn controller(cluster: &mut Cluster) {
     ["n1", "n2", "n3", "n4"].into_iter().for_each(|name| whole(cluster, &fleet, name));
 }
 
-/// It is collected by another command, after all has ended.
-fn closed(cluster: &mut Cluster) {
-    let child = started(cluster, "n[1-2]", &[]);
+/// The command ends by this signal before the job does; the job's number, once that has ended too.
+fn ended_before(cluster: &Cluster, child: Child, signal: libc::c_int, status: i32) -> String {
     has_measured(cluster, 1);
-    kill(child.id(), libc::SIGHUP);
+    kill(child.id(), signal);
     let ended = end(child);
-    assert_eq!(ended.status, 128 + libc::SIGHUP);
+    assert_eq!(ended.status, status, "{}", ended.stderr);
     let (_, job) = ended.stderr.split_once("--attach ").expect("it was told");
     let job = job.split_whitespace().next().expect("a number").to_owned();
     assert_eq!(cluster.queue().len(), 2, "the job goes on");
     cluster.wait_for("the end of the job", |c| c.queue().is_empty().then_some(()));
-    let attached = |c: &Cluster| -> Ended { run(&mut c.tool("run --json --store s.db --attach", &[&job])) };
-    let ended = attached(cluster);
+    job
+}
+
+fn attached(cluster: &Cluster, job: &str) -> Ended {
+    run(&mut cluster.tool("run --json --store s.db --attach", &[job]))
+}
+
+/// It is collected by another command, after all has ended.
+fn closed(cluster: &mut Cluster) {
+    let child = started(cluster, "n[1-2]", &[]);
+    let job = ended_before(cluster, child, libc::SIGHUP, 128 + libc::SIGHUP);
+    let ended = attached(cluster, &job);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let fleet = fleet(&ended);
     ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &fleet, name));
-    assert_eq!(attached(cluster).status, 2, "it is collected once");
+    assert_eq!(attached(cluster, &job).status, 2, "it is collected once");
+}
+
+/// What came back before is not taken for all of it.
+fn drained(cluster: &mut Cluster) {
+    let child = started(cluster, "n[1-2]", &[]);
+    has_measured(cluster, 2);
+    let job = ended_before(cluster, child, libc::SIGHUP, 128 + libc::SIGHUP);
+    let n2 =
+        |state: &str| cluster.slurm("scontrol", &["update", "NodeName=n2", &format!("State={state}"), "Reason=disk"]);
+    assert_eq!(n2("DRAIN").status, 0);
+    let ended = attached(cluster, &job);
+    assert_eq!(ended.status, 1, "{}", ended.stderr);
+    let first = fleet(&ended);
+    whole(cluster, &first, "n1");
+    assert_eq!((&node(&first, "n2")["state"], &node(&first, "n2")["run"]), (&Value::from("waiting"), &Value::Null));
+    assert!(ended.stderr.contains("may lie there still: Slurm has it drained: disk"), "{}", ended.stderr);
+    assert_eq!(n2("RESUME").status, 0);
+    let ended = attached(cluster, &job);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let second = fleet(&ended);
+    ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &second, name));
+}
+
+/// What fetches results has the reservation of the job, and none once that is gone.
+fn reserved(cluster: &mut Cluster) {
+    for is_gone in [false, true] {
+        let create = [
+            "create",
+            "reservation",
+            "ReservationName=r",
+            "StartTime=now",
+            "Duration=60",
+            "Users=root",
+            "Nodes=n[1-2]",
+        ];
+        let created = cluster.slurm("scontrol", &create);
+        assert_eq!(created.status, 0, "{}", created.stderr);
+        let child = started(cluster, "n[1-2]", &["--sbatch", "--reservation=r"]);
+        let job = ended_before(cluster, child, libc::SIGHUP, 128 + libc::SIGHUP);
+        if is_gone {
+            cluster.slurm("scontrol", &["delete", "ReservationName=r"]);
+        }
+        let ended = attached(cluster, &job);
+        assert_eq!(ended.status, 0, "{is_gone} {}", ended.stderr);
+        let fleet = fleet(&ended);
+        ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &fleet, name));
+        cluster.slurm("scontrol", &["delete", "ReservationName=r"]);
+    }
 }
 
 /// Ours waits for its turn, and leaves the other's alone.

@@ -11,6 +11,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "fleet::a_shared_folder_with_the_program_in_it", is_long: true, body: shared },
     Test { name: "fleet::the_program_comes_by_a_stream", is_long: true, body: shipped },
     Test { name: "fleet::slurm_chooses_nodes_with_a_feature", is_long: true, body: chosen },
+    Test { name: "fleet::options_in_the_environment_change_nothing", is_long: true, body: surrounded },
     Test { name: "fleet::what_a_node_cannot_test_is_told", is_long: true, body: untestable },
     Test { name: "fleet::wrong_use_is_one_line_and_leaves_nothing", is_long: true, body: wrong },
 ];
@@ -112,6 +113,26 @@ fn chosen(cluster: &mut Cluster) {
     assert_eq!((ended.status, ended.stderr.lines().count()), (3, 1), "{}", ended.stderr);
     let said = "iotrail: Slurm cannot give 3 nodes with the features large: ";
     assert!(ended.stderr.starts_with(said) && !cluster.path("other.db").exists(), "{}", ended.stderr);
+}
+
+/// As somebody has it who looks at jobs of another partition, within a job of theirs.
+fn surrounded(cluster: &mut Cluster) {
+    experiment(cluster, "300ms");
+    let mut command = cluster.tool("run e.toml --slurm --nodes n1,n3 --seed 7 --store s.db --json", &[]);
+    for (variable, value) in [
+        ("SQUEUE_PARTITION", "none"),
+        ("SQUEUE_STATES", "COMPLETED"),
+        ("SINFO_PARTITION", "none"),
+        ("SCANCEL_STATE", "PENDING"),
+        ("SBATCH_ARRAY_INX", "1-3"),
+        ("SBATCH_WAIT", "1"),
+        ("SLURM_PARTITION", "none"),
+        ("SLURM_NTASKS", "9"),
+        ("SLURM_JOB_ID", "9999"),
+    ] {
+        command.env(variable, value);
+    }
+    whole(cluster, &run(&mut command), &["n1", "n3"]);
 }
 
 /// Polled I/O wants a drive with queues for it.
