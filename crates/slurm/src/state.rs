@@ -77,24 +77,29 @@ fn state(name: &str) -> State {
     })
 }
 
-/// Of these jobs those that Slurm still knows, by number.
-pub fn jobs(numbers: &[u64]) -> Result<BTreeMap<u64, Job>, Failure> {
-    let list = numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+/// Of these jobs those that the controller still knows, by number; `user`: whose all of them are. It forgets a job some minutes after its
+/// end (MinJobAge).
+pub fn jobs(numbers: &[u64], user: Option<u32>) -> Result<BTreeMap<u64, Job>, Failure> {
     // Also in partitions that are hidden.
-    let args = ["--noheader", "--all", "--states=all", "--format=%A|%T|%N|%r", "--jobs", &list];
-    let mut known = match ask("squeue", args) {
-        Ok(text) => queued(&text),
-        Err(Failure::NoSuchJob) => BTreeMap::new(),
-        Err(e) => return Err(e),
-    };
-    // The controller forgets a job some minutes after its end (MinJobAge). Without accounting sacct fails, and that is all right.
-    if known.len() < numbers.len() {
-        let args = ["--noheader", "--parsable2", "--allocations", "--format=JobIDRaw,State,NodeList", "--jobs", &list];
-        for (number, job) in accounted(&ask("sacct", args).unwrap_or_default()) {
-            known.entry(number).or_insert(job);
-        }
+    let mut args = ["--noheader", "--all", "--states=all", "--format=%A|%T|%N|%r"].map(str::to_owned).to_vec();
+    args.push(format!("--jobs={}", list(numbers)));
+    // Else the controller tells of everybody's jobs, and squeue leaves them out.
+    args.extend(user.map(|user| format!("--users={user}")));
+    match ask("squeue", args) {
+        Ok(text) => Ok(queued(&text)),
+        Err(Failure::NoSuchJob) => Ok(BTreeMap::new()),
+        Err(e) => Err(e),
     }
-    Ok(known)
+}
+
+/// What accounting tells of jobs that the controller has forgotten; nothing where there is none, and sacct fails.
+pub fn forgotten(numbers: &[u64]) -> BTreeMap<u64, Job> {
+    let args = ["--noheader", "--parsable2", "--allocations", "--format=JobIDRaw,State,NodeList", "--jobs"];
+    accounted(&ask("sacct", args.map(str::to_owned).into_iter().chain([list(numbers)])).unwrap_or_default())
+}
+
+fn list(numbers: &[u64]) -> String {
+    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn queued(text: &str) -> BTreeMap<u64, Job> {
@@ -106,12 +111,16 @@ fn queued(text: &str) -> BTreeMap<u64, Job> {
     text.lines().filter_map(job).collect()
 }
 
-/// `6|COMPLETED|n3`.
+/// `6|COMPLETED|n3`. What accounting has running has not been told to it: the controller knows of no such job.
 fn accounted(text: &str) -> BTreeMap<u64, Job> {
     let job = |line: &str| {
         let [number, word, node] = fields(line)?;
         let node = known(node).filter(|n| n != "None assigned");
-        Some((number.parse().ok()?, Job { state: state(word), node, reason: None }))
+        let state = match state(word) {
+            ended @ State::Ended(_) => ended,
+            State::Waiting | State::Running => State::Ended(Ending::Other),
+        };
+        Some((number.parse().ok()?, Job { state, node, reason: None }))
     };
     text.lines().filter_map(job).collect()
 }

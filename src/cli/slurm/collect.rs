@@ -179,6 +179,7 @@ mod tests {
             program: Program::Comes,
             shared: None,
             queue: vec![],
+            user: None,
         }
     }
 

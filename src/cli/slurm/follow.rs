@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use iotrail_base::error::{Error, Result};
 use iotrail_slurm::command::Failure;
 use iotrail_slurm::outbox::Outbox;
+use iotrail_slurm::state::Job;
 use iotrail_slurm::{control, nodes, state};
 
 use super::node::{At, Context, Node};
@@ -26,6 +27,8 @@ struct Followed<'a> {
     nodes: Vec<Node>,
     shown: Shown,
     context: Context<'a>,
+    /// What became of jobs that the controller has forgotten, as far as accounting tells: asked once of each.
+    forgotten: BTreeMap<u64, Option<Job>>,
     /// Since when the controller has not answered.
     away: Option<Instant>,
     /// Since when all are to end.
@@ -41,7 +44,8 @@ pub fn follow(submitted: &Submitted, inbox: &Path, lost_after: Duration, stop: &
     let nodes: Vec<Node> = (1..).zip(submitted.jobs.iter().zip(&submitted.nodes)).map(node).collect();
     let shown = Shown::new(&nodes);
     let context = Context { submitted, lost_after, nodes: BTreeMap::new() };
-    let mut followed = Followed { nodes, shown, context, away: None, stopping: None, cancelled: false };
+    let forgotten = BTreeMap::new();
+    let mut followed = Followed { nodes, shown, context, forgotten, away: None, stopping: None, cancelled: false };
     loop {
         if stop.load(Ordering::Relaxed) {
             followed.stop();
@@ -62,7 +66,8 @@ pub fn follow(submitted: &Submitted, inbox: &Path, lost_after: Duration, stop: &
 
 impl Followed<'_> {
     fn look(&mut self) -> Result<()> {
-        let jobs = match state::jobs(&self.context.submitted.jobs) {
+        let asked: Vec<u64> = self.nodes.iter().filter(|n| !n.is_over()).map(|n| n.job).collect();
+        let mut jobs = match state::jobs(&asked, self.context.submitted.user) {
             Ok(jobs) => jobs,
             Err(failure @ Failure::Absent(_)) => return Err(failure.error("cannot watch the job")),
             Err(failure) => return self.without_controller(failure),
@@ -70,6 +75,7 @@ impl Followed<'_> {
         if self.away.take().is_some() {
             self.shown.line("Slurm's controller answers again");
         }
+        self.remember(&asked, &mut jobs);
         if self.nodes.iter().any(|n| n.needs_state(jobs.get(&n.job)))
             && let Ok(now) = nodes::all()
         {
@@ -81,6 +87,19 @@ impl Followed<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Adds what accounting tells of those that the controller has forgotten.
+    fn remember(&mut self, asked: &[u64], jobs: &mut BTreeMap<u64, Job>) {
+        let missing = || asked.iter().copied().filter(|job| !jobs.contains_key(job));
+        let new: Vec<u64> = missing().filter(|job| !self.forgotten.contains_key(job)).collect();
+        if !new.is_empty() {
+            let mut told = state::forgotten(&new);
+            self.forgotten.extend(new.into_iter().map(|job| (job, told.remove(&job))));
+        }
+        let known = missing().filter_map(|job| Some((job, self.forgotten.get(&job)?.clone()?)));
+        let known: Vec<(u64, Job)> = known.collect();
+        jobs.extend(known);
     }
 
     fn without_controller(&mut self, failure: Failure) -> Result<()> {

@@ -33,6 +33,9 @@ pub struct Submitted {
     /// Options of srun's for what is fetched later: in which queue it waits, on whose account.
     #[serde(default)]
     pub queue: Vec<String>,
+    /// Whose the jobs are, where that is known.
+    #[serde(default)]
+    pub user: Option<u32>,
 }
 
 /// Whoever did not say which it was knew of one alone.

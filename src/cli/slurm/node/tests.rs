@@ -14,6 +14,7 @@ fn submitted() -> Submitted {
         program: Program::Installed("/usr/bin/iotrail".into()),
         shared: None,
         queue: vec![],
+        user: None,
     }
 }
 
