@@ -29,7 +29,6 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ArgGroup;
 
-use super::given::named;
 use super::run::measured::Shown as How;
 use crate::experiment::plan::absolute;
 use iotrail_base::error::{Error, Result};
@@ -210,12 +209,11 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
         }
     };
     terminal::say(&format!(
-        "job {} on {}, as fleet f{}; if this ends: {}{}",
+        "job {} on {}, as fleet f{}; if this ends: {}",
         submitted.job,
         second.as_ref().map_or_else(|| plural(nodes.len(), "node"), |second| second.roles(&nodes[0])),
         submitted.fleet,
-        submitted.attach(),
-        named(how.store)
+        submitted.attach(how.store)
     ));
     if fleet.detach {
         terminal::print(&format!("{}\n", submitted.job))?;
@@ -240,7 +238,7 @@ pub fn attach(fleet: &Fleet, job: u64, how: How<'_>) -> Result<u8> {
 
 fn watch(fleet: &Fleet, submitted: Submitted, mut store: Store, how: How<'_>, stop: &AtomicBool) -> Result<u8> {
     let inbox = submitted.inbox(store.path());
-    let nodes = follow::follow(&submitted, &inbox, fleet.lost_after.0, stop)?;
+    let nodes = follow::follow(&submitted, &inbox, fleet.lost_after.0, &submitted.attach(how.store), stop)?;
     let collected = collect::collect(&submitted, &nodes, &mut store, how);
     if collected.is_err() {
         store.abandon();

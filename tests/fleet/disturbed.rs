@@ -18,6 +18,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "fleet::a_node_is_lost_and_comes_back", is_long: true, body: back },
     Test { name: "fleet::the_controller_is_started_again", is_long: true, body: controller },
     Test { name: "fleet::the_terminal_closes", is_long: true, body: closed },
+    Test { name: "fleet::the_command_is_told_to_end", is_long: true, body: killed },
     Test { name: "fleet::a_drained_node_is_collected_when_it_is_back", is_long: true, body: drained },
     Test { name: "fleet::a_reserved_node_is_collected", is_long: true, body: reserved },
     Test { name: "fleet::another_users_job_goes_first", is_long: true, body: neighbour },
@@ -188,6 +189,14 @@ fn closed(cluster: &mut Cluster) {
     let fleet = fleet(&ended);
     ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &fleet, name));
     assert_eq!(attached(cluster, &job).status, 2, "it is collected once");
+}
+
+/// Whoever ends the command does not mean the job.
+fn killed(cluster: &mut Cluster) {
+    let child = started(cluster, "n[1-2]", &[]);
+    let job = ended_before(cluster, child, libc::SIGTERM, 3);
+    let fleet = fleet(&attached(cluster, &job));
+    ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &fleet, name));
 }
 
 /// What came back before is not taken for all of it.

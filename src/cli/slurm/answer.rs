@@ -2,7 +2,6 @@
 
 use super::How;
 use super::submitted::Submitted;
-use crate::cli::given::named;
 use crate::cli::{fleet, report};
 use iotrail_base::error::Result;
 use iotrail_base::words::{list, plural};
@@ -59,7 +58,7 @@ fn nodes(record: &FleetRecord, submitted: &Submitted, how: How<'_>) -> Screen {
     }
     if record.finished_unix_s.is_none() {
         out.blank();
-        out.sentence(&format!("what is missing: {}{}", submitted.attach(), named(how.store)));
+        out.sentence(&format!("what is missing: {}", submitted.attach(how.store)));
     }
     out
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
 use iotrail_slurm::command::Failure;
 use iotrail_slurm::outbox::Outbox;
 use iotrail_slurm::state::Job;
@@ -36,18 +37,28 @@ struct Followed<'a> {
     cancelled: bool,
 }
 
-/// Returns when none of the jobs is left in the queue.
-pub fn follow(submitted: &Submitted, inbox: &Path, lost_after: Duration, stop: &AtomicBool) -> Result<Vec<Node>> {
+/// Returns when none of the jobs is left in the queue. `attach`: the command line that watches them again.
+pub fn follow(
+    submitted: &Submitted,
+    inbox: &Path,
+    lost_after: Duration,
+    attach: &str,
+    stop: &AtomicBool,
+) -> Result<Vec<Node>> {
     let node = |(task, (job, name)): (u32, (&u64, &String))| {
         Node::new(task, *job, name, submitted.called(name), Outbox::new(inbox, task))
     };
     let nodes: Vec<Node> = (1..).zip(submitted.jobs.iter().zip(&submitted.nodes)).map(node).collect();
     let shown = Shown::new(&nodes);
-    let context = Context { submitted, lost_after, nodes: BTreeMap::new() };
+    let context = Context { submitted, attach, lost_after, nodes: BTreeMap::new() };
     let forgotten = BTreeMap::new();
     let mut followed = Followed { nodes, shown, context, forgotten, away: None, stopping: None, cancelled: false };
     loop {
         if stop.load(Ordering::Relaxed) {
+            if interrupt::sent_to_us_alone() == Some(libc::SIGTERM) {
+                followed.shown.end();
+                return Err(followed.killed());
+            }
             followed.stop();
         }
         let looked = followed.look();
@@ -111,10 +122,19 @@ impl Followed<'_> {
             }
             Some(since) if since.elapsed() < AWAY => Ok(()),
             Some(_) => {
-                let remedy = format!("when it is back: {}", self.context.submitted.attach());
+                let remedy = format!("when it is back: {}", self.context.attach);
                 Err(Error::disturbed("Slurm's controller is away", remedy).because(failure.to_string()))
             }
         }
+    }
+
+    /// Whoever ends this one process does not mean the jobs.
+    fn killed(&self) -> Error {
+        let what = match self.stopping {
+            None => "ended by SIGTERM; the job goes on",
+            Some(_) => "ended by SIGTERM while the job was stopping",
+        };
+        Error::disturbed(what, format!("collect it: {}", self.context.attach))
     }
 
     /// What cannot be asked now is asked at the next look.

@@ -52,6 +52,8 @@ pub struct Node {
 /// What all have in common.
 pub struct Context<'a> {
     pub submitted: &'a Submitted,
+    /// The command line that watches all of them again.
+    pub attach: &'a str,
     pub lost_after: Duration,
     /// How the nodes are, as far as that could be read.
     pub nodes: BTreeMap<String, nodes::Node>,

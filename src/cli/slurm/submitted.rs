@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::second::Second;
+use crate::cli::given::named;
 use iotrail_base::error::{Error, Result};
 use iotrail_slurm::outbox::{Item, Outbox};
 use iotrail_slurm::script::Program;
@@ -59,8 +60,8 @@ impl Submitted {
     }
 
     /// The command line that watches it.
-    pub fn attach(&self) -> String {
-        format!("iotrail {} --attach {}", self.command, self.job)
+    pub fn attach(&self, store: Option<&Path>) -> String {
+        format!("iotrail {} --attach {}{}", self.command, self.job, named(store))
     }
 
     pub fn keep(&self, store: &Path) -> Result<()> {

@@ -21,7 +21,7 @@ fn submitted() -> Submitted {
 /// n1 as sinfo has it.
 fn context<'a>(submitted: &'a Submitted, state: &str, lost_after: Duration) -> Context<'a> {
     let node = nodes::Node { state: state.into(), reason: Some("the disk".into()) };
-    Context { submitted, lost_after, nodes: BTreeMap::from([("n1".to_owned(), node)]) }
+    Context { submitted, attach: "", lost_after, nodes: BTreeMap::from([("n1".to_owned(), node)]) }
 }
 
 fn node(dir: &tempfile::TempDir) -> Node {
