@@ -60,11 +60,9 @@ pub fn ask_with<S: AsRef<OsStr>>(
         io::ErrorKind::NotFound => Failure::Absent(program.to_owned()),
         _ => Failure::Failed(format!("{program}: {e}")),
     };
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let variables = std::env::vars_os().map(|(name, _)| name);
-    variables.filter(|name| is_options(program, name)).for_each(|name| _ = command.env_remove(name));
-    let mut child = command.env("LC_ALL", "C").spawn().map_err(failed)?;
+    let mut command = prepared(program, args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
         // Whoever does not read it says why on standard error.
         _ = stdin.write_all(input.as_bytes());
@@ -75,6 +73,19 @@ pub fn ask_with<S: AsRef<OsStr>>(
         return Ok((String::from_utf8_lossy(&output.stdout).into_owned(), stderr));
     }
     Err(failure(&stderr).unwrap_or_else(|| Failure::Failed(format!("{program} ended with {}", output.status))))
+}
+
+/// With the environment that it is to have.
+fn prepared<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(program);
+    command.args(args);
+    let variables = std::env::vars_os().map(|(name, _)| name);
+    variables.filter(|name| is_options(program, name)).for_each(|name| _ = command.env_remove(name));
+    // sbatch hands its own on to what is measured.
+    if program != "sbatch" {
+        command.env("LC_ALL", "C");
+    }
+    command
 }
 
 /// Whether this variable gives a command of Slurm's options, as SQUEUE_STATES does. What is asked is ours alone. What is submitted
@@ -132,6 +143,15 @@ mod tests {
         {
             assert!(!is(program, variable), "{program} {variable}");
         }
+    }
+
+    #[test]
+    fn what_is_submitted_has_the_users_locale() {
+        let has = |program| {
+            let command = prepared(program, [""; 0]);
+            command.get_envs().any(|(name, value)| name == "LC_ALL" && value == Some(OsStr::new("C")))
+        };
+        assert!(has("squeue") && has("sinfo") && !has("sbatch"));
     }
 
     #[test]
