@@ -144,7 +144,7 @@ impl Followed<'_> {
             self.shown.line("stopping: what is measured comes back; a second Ctrl-C leaves at once");
             self.stopping = Some(Instant::now());
         }
-        if self.nodes.iter().any(|n| matches!(n.at, At::Waiting | At::Lost)) {
+        if self.nodes.iter().any(|n| matches!(n.at, At::Waiting | At::Requeued)) {
             _ = control::cancel_waiting(jobs);
         }
         for node in self.nodes.iter_mut().filter(|n| n.at == At::Running && !n.stopped) {

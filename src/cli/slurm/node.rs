@@ -20,8 +20,8 @@ use super::submitted::Submitted;
 pub enum At {
     Waiting,
     Running,
-    /// It was lost, and may come back.
-    Lost,
+    /// It was lost, and may come back; or a job with more priority has its node.
+    Requeued,
     /// Its job has ended; something may be on its way.
     Ended(Ending),
     Over(Ending),
@@ -42,7 +42,10 @@ pub struct Node {
     pub left_behind: bool,
     /// It was asked to stop.
     pub stopped: bool,
-    losses: u32,
+    /// How often its job went back into the queue.
+    requeued: u32,
+    /// Why it waits, as that was last told.
+    reason: String,
     since: Instant,
     carrier: Option<Carrier>,
     fetched: bool,
@@ -63,7 +66,7 @@ pub struct Context<'a> {
 const SHARED: Duration = Duration::from_secs(10);
 
 /// The job begins anew as often as it is requeued: once.
-const LOSSES: u32 = 1;
+const REQUEUES: u32 = 1;
 
 impl Node {
     pub fn new(task: u32, job: u64, name: &str, called: String, inbox: Outbox) -> Self {
@@ -77,7 +80,8 @@ impl Node {
             said: None,
             left_behind: false,
             stopped: false,
-            losses: 0,
+            requeued: 0,
+            reason: String::new(),
             since: Instant::now(),
             carrier: None,
             fetched: false,
@@ -118,49 +122,87 @@ impl Node {
     }
 
     fn waits(&mut self, reason: &str, context: &Context<'_>) -> Option<String> {
-        let job = self.job;
-        let mut said = None;
         // A job that others have submitted may have lost a node before we came; Slurm says then when it may begin.
         let is_back_in_queue = self.at == At::Running
-            || (self.at == At::Waiting && reason == "BeginTime" && detail(job).is_ok_and(|d| d.restarts > 0));
-        if is_back_in_queue {
-            self.losses += 1;
-            let lasts = context.lost_after.as_secs();
-            said = Some(format!("lost{}; it may come back for {lasts} s", after(self.progress())));
-            self.carrier = None;
-            // What it said of an end is not true any more.
-            self.inbox.begin_again();
-            self.go(At::Lost);
-        }
-        let names = || iter::once(&self.name).chain(context.submitted.second.as_ref().map(|second| &second.node));
-        let are_idle = names().all(|name| context.nodes.get(name).is_some_and(nodes::Node::is_idle));
-        let unusable = names().find_map(|name| context.nodes.get(name).and_then(nodes::Node::unusable));
-        if self.at == At::Lost && are_idle && reason == "BeginTime" {
+            || (self.at == At::Waiting && reason == "BeginTime" && detail(self.job).is_ok_and(|d| d.restarts > 0));
+        let said = if is_back_in_queue { Some(self.is_requeued(context)) } else { self.why(reason) };
+        if self.at == At::Requeued && self.are_idle(context) && reason == "BeginTime" {
             // Refused, it begins when Slurm wants it to.
-            _ = control::start_now(job);
+            _ = control::start_now(self.job);
         }
-        let is_out = self.at == At::Lost || unusable.is_some();
-        if !is_out {
-            self.since = Instant::now();
-        } else if self.losses > LOSSES || self.since.elapsed() > context.lost_after {
-            let why = match (self.losses, unusable) {
-                (0, state) => format!("Slurm has it {}", state.unwrap_or_default()),
-                (1, _) => format!("it was lost{}, and did not come back", after(self.progress())),
-                _ => "it was lost twice".to_owned(),
-            };
-            if control::cancel(&[job]).is_ok() {
-                self.said = Some(why);
-                self.go(At::Over(Ending::NodeFailed));
-                return self.said.clone();
-            }
+        if let Some(why) = self.given_up(context)
+            && control::cancel(&[self.job]).is_ok()
+        {
+            self.said = Some(why);
+            self.go(At::Over(Ending::NodeFailed));
+            return self.said.clone();
         }
         said
+    }
+
+    /// Why it waits, where that is more than its turn, and each time that it is another.
+    fn why(&mut self, reason: &str) -> Option<String> {
+        if ["", "None", "Priority", "Resources", "BeginTime"].contains(&reason) || self.reason == reason {
+            return None;
+        }
+        reason.clone_into(&mut self.reason);
+        Some(format!("waits: {reason}"))
+    }
+
+    /// Its node was lost, or a job with more priority has taken it.
+    fn is_requeued(&mut self, context: &Context<'_>) -> String {
+        self.requeued += 1;
+        self.carrier = None;
+        // What it said of an end is not true any more.
+        self.inbox.begin_again();
+        self.go(At::Requeued);
+        let after = after(self.progress());
+        match self.is_out(context) {
+            true => format!("lost{after}; it may come back for {} s", context.lost_after.as_secs()),
+            false => format!("back in the queue{after}"),
+        }
+    }
+
+    /// Its nodes: its own, and that of its server.
+    fn names<'n>(&'n self, context: &'n Context<'_>) -> impl Iterator<Item = &'n String> {
+        iter::once(&self.name).chain(context.submitted.second.as_ref().map(|second| &second.node))
+    }
+
+    fn are_idle(&self, context: &Context<'_>) -> bool {
+        self.names(context).all(|name| context.nodes.get(name).is_some_and(nodes::Node::is_idle))
+    }
+
+    /// Nothing starts there before somebody has seen to it. Of one that was lost, also: nobody knows it.
+    fn is_out(&self, context: &Context<'_>) -> bool {
+        self.names(context).any(|name| match context.nodes.get(name) {
+            Some(node) => node.unusable().is_some(),
+            None => self.at == At::Requeued,
+        })
+    }
+
+    /// Why it is waited for no longer. A node that others use is waited for, whatever it was before.
+    fn given_up(&mut self, context: &Context<'_>) -> Option<String> {
+        if self.requeued <= REQUEUES && !self.is_out(context) {
+            self.since = Instant::now();
+            return None;
+        }
+        if self.requeued <= REQUEUES && self.since.elapsed() <= context.lost_after {
+            return None;
+        }
+        Some(match self.requeued {
+            0 => {
+                let state = self.names(context).find_map(|name| context.nodes.get(name)?.unusable());
+                format!("Slurm has it {}", state.unwrap_or_default())
+            }
+            1 => format!("it was lost{}, and did not come back", after(self.progress())),
+            _ => "its job was requeued twice".to_owned(),
+        })
     }
 
     fn runs(&mut self, context: &Context<'_>) -> Option<String> {
         let mut said = None;
         if self.at != At::Running {
-            said = Some(if self.losses > 0 { "is back, and goes on" } else { "runs" }.to_owned());
+            said = Some(if self.requeued > 0 { "is back, and goes on" } else { "runs" }.to_owned());
             self.go(At::Running);
         }
         if context.submitted.shared.is_some() {

@@ -101,7 +101,7 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
     let work = folder.join("work.db");
     let mut node = Node { outbox, work, progress: Progress::default(), next: Instant::now(), stop };
     let ended = match &args.within {
-        _ if restarts > RESTARTS => Some((3, Some("its node was lost twice".to_owned()))),
+        _ if restarts > RESTARTS => Some((3, Some("its job was requeued twice".to_owned()))),
         Some(within) if !within.is_dir() => {
             let why = format!("it has no folder {}, where the program is to run: ", within.display());
             Some((3, Some(why + "start it from a folder that every node has")))

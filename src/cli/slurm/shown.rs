@@ -65,7 +65,7 @@ fn words(at: At) -> &'static str {
     match at {
         At::Waiting => "waits in the queue",
         At::Running => "runs",
-        At::Lost => "lost; it may come back",
+        At::Requeued => "waits in the queue again",
         At::Ended(_) => "brings its results",
         At::Over(_) => "over",
     }

@@ -43,3 +43,47 @@ fn what_lies_on_a_drained_node_is_fetched_later() {
         assert_eq!(said.ends_with("may lie there still: Slurm has it drained: the disk"), lies, "{said}");
     }
 }
+
+#[test]
+fn a_node_that_is_back_and_busy_is_waited_for() {
+    let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
+    let (away, busy) = (context(&submitted, "down*", Duration::ZERO), context(&submitted, "allocated", Duration::ZERO));
+    let lost = |requeued| {
+        let mut node = node(&dir);
+        (node.at, node.requeued) = (At::Requeued, requeued);
+        node
+    };
+    assert_eq!(lost(1).given_up(&away).as_deref(), Some("it was lost, and did not come back"));
+    assert_eq!(lost(1).given_up(&busy), None);
+    assert_eq!(lost(2).given_up(&busy).as_deref(), Some("its job was requeued twice"));
+    let unknown = Context { nodes: BTreeMap::new(), ..busy };
+    assert!(lost(1).given_up(&unknown).is_some() && node(&dir).given_up(&unknown).is_none());
+    assert_eq!(node(&dir).given_up(&away).as_deref(), Some("Slurm has it down: the disk"));
+    let patient = context(&submitted, "down*", Duration::from_secs(60));
+    assert_eq!(lost(1).given_up(&patient), None);
+}
+
+#[test]
+fn what_takes_its_node_is_told_from_a_loss() {
+    let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
+    let minute = Duration::from_secs(60);
+    for (state, said) in [("allocated", "back in the queue"), ("down*", "lost; it may come back for 60 s")] {
+        let mut node = node(&dir);
+        node.at = At::Running;
+        let waits = job(State::Waiting, "Resources");
+        assert_eq!(node.step(Some(&waits), &context(&submitted, state, minute)).as_deref(), Some(said));
+        assert_eq!(node.at, At::Requeued);
+    }
+}
+
+#[test]
+fn why_it_waits_is_told_once_where_it_is_more_than_its_turn() {
+    let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
+    let context = context(&submitted, "idle", Duration::ZERO);
+    let mut node = node(&dir);
+    let mut said = |reason| node.step(Some(&job(State::Waiting, reason)), &context);
+    assert_eq!(said("Resources"), None);
+    assert_eq!(said("AssocMaxJobsLimit").as_deref(), Some("waits: AssocMaxJobsLimit"));
+    assert_eq!((said("Priority"), said("AssocMaxJobsLimit")), (None, None));
+    assert_eq!(said("JobHeldUser").as_deref(), Some("waits: JobHeldUser"));
+}
