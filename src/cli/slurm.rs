@@ -172,6 +172,12 @@ pub fn again(seed: u32) -> String {
 /// Exit status: 0 when every node measured all that it can; 1 when some did not; an error when none has measured.
 pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
     let path = how.store.map_or_else(default_path, |path| Ok(path.to_owned()))?;
+    if fleet.ship && fleet.detach && fleet.shared.is_none() {
+        return Err(Error::input(
+            "--ship with --detach: nobody would bring iotrail to a node whose job starts later",
+            "keep it where the nodes find it (--shared DIR), or leave out one of the two",
+        ));
+    }
     let shared = fleet.shared.as_deref().map(absolute).transpose()?;
     if let Some(dir) = shared.as_ref().filter(|dir| !dir.is_dir()) {
         return Err(Error::input(format!("--shared {} is no folder", dir.display()), "name one that every node sees"));

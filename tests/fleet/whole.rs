@@ -162,6 +162,7 @@ fn wrong(cluster: &mut Cluster) {
         ("", 2, "--slurm does not say where"),
         ("--nodes n1 --sbatch --partition=none", 3, "cannot submit to Slurm: "),
         ("--nodes n1 --shared /nowhere", 2, "--shared /nowhere is no folder"),
+        ("--nodes n1 --ship --detach", 2, "nobody would bring iotrail to a node whose job starts later"),
     ] {
         let ended = run(&mut cluster.tool(&format!("run e.toml --slurm --store s.db {line}"), &[]));
         assert_eq!((ended.status, ended.stderr.lines().count()), (status, 1), "{line}: {}", ended.stderr);

@@ -8,7 +8,7 @@ use iotrail_base::words::plural;
 use iotrail_slurm::control;
 use iotrail_slurm::nodes;
 use iotrail_slurm::outbox::{Item, Outbox, Progress};
-use iotrail_slurm::script::folder;
+use iotrail_slurm::script::{Program, folder};
 use iotrail_slurm::state::{Detail, Ending, Job, State, detail};
 
 use super::carry::{Carrier, Freight};
@@ -244,7 +244,7 @@ impl Node {
         let ended = self.inbox.ended();
         self.said = match &ended {
             Some(ended) => ended.said.clone(),
-            None if ending == Ending::Failed => Some(self.why_failed()),
+            None if ending == Ending::Failed => Some(self.why_failed(&context.submitted.program)),
             None => Some(ending.words().to_owned()),
         };
         if self.left_behind {
@@ -281,7 +281,8 @@ impl Node {
 
     /// Starts fetching what a job has left on its node, if that makes sense and can be done now.
     fn fetch(&mut self, ending: Ending, context: &Context<'_>) -> bool {
-        let never_began = || detail(self.job).is_ok_and(|d| why_it_did_not_begin(d.exit).is_some());
+        let never_began =
+            || detail(self.job).is_ok_and(|d| why_it_did_not_begin(d.exit, &context.submitted.program).is_some());
         if self.fetched || (ending == Ending::Failed && never_began()) {
             return false;
         }
@@ -300,9 +301,9 @@ impl Node {
         context.nodes.get(&self.name)?.unusable()
     }
 
-    fn why_failed(&self) -> String {
+    fn why_failed(&self, program: &Program) -> String {
         let Ok(Detail { exit, .. }) = detail(self.job) else { return Ending::Failed.words().to_owned() };
-        why_it_did_not_begin(exit).unwrap_or_else(|| match exit {
+        why_it_did_not_begin(exit, program).unwrap_or_else(|| match exit {
             e if e == u32::from(NOT_LEFT) => {
                 let folder = folder(rustix::process::geteuid().as_raw(), self.job);
                 format!("its results cannot be copied; they lie there, in {folder} or as {folder}.db")
@@ -318,13 +319,18 @@ impl Node {
 }
 
 /// By the script's exit status.
-fn why_it_did_not_begin(exit: u32) -> Option<String> {
-    match exit {
-        127 => Some("iotrail is not installed there (--ship brings it)".into()),
-        73 => Some("it has no folder of ours in /var/tmp: see its room and owners".into()),
-        2 => Some("its iotrail is another version (--ship brings this one)".into()),
-        _ => None,
-    }
+fn why_it_did_not_begin(exit: u32, program: &Program) -> Option<String> {
+    let why = match (exit, program) {
+        (127, Program::Installed(_)) => "iotrail is not installed there (--ship brings it)",
+        (127, Program::At(_)) => "it does not see the folder of --shared, or may run no program in it",
+        (127, Program::Comes) => {
+            "nobody brought iotrail there within 10 minutes of its start (--shared DIR keeps it where it is found)"
+        }
+        (73, _) => "it has no folder of ours in /var/tmp: see its room and owners",
+        (2, _) => "its iotrail is another version (--ship brings this one)",
+        _ => return None,
+    };
+    Some(why.to_owned())
 }
 
 fn after(progress: Progress) -> String {

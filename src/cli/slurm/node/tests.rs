@@ -1,7 +1,6 @@
 //! What becomes of a node, by what Slurm tells of it and of its job.
 
 use super::*;
-use iotrail_slurm::script::Program;
 
 fn submitted() -> Submitted {
     Submitted {
@@ -86,4 +85,13 @@ fn why_it_waits_is_told_once_where_it_is_more_than_its_turn() {
     assert_eq!(said("AssocMaxJobsLimit").as_deref(), Some("waits: AssocMaxJobsLimit"));
     assert_eq!((said("Priority"), said("AssocMaxJobsLimit")), (None, None));
     assert_eq!(said("JobHeldUser").as_deref(), Some("waits: JobHeldUser"));
+}
+
+#[test]
+fn without_the_program_the_advice_is_of_how_it_gets_there() {
+    let of = |program: &Program| why_it_did_not_begin(127, program).unwrap();
+    assert!(of(&Program::Installed("/usr/bin/iotrail".into())).contains("--ship brings it"));
+    assert!(of(&Program::At("/shared/iotrail".into())).contains("--shared"));
+    assert!(of(&Program::Comes).starts_with("nobody brought iotrail there within 10 minutes of its start"));
+    assert_eq!(why_it_did_not_begin(1, &Program::Comes), None, "it ran");
 }
