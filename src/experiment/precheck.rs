@@ -207,7 +207,10 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan) -> Result<()> {
     }
     if changes_rings(plan) && r.rings.is_empty() {
         return Err(Error::input(
-            format!("{name} set up no io_uring, so no flag can make a difference to it (exit status {})", r.exit_status),
+            format!(
+                "{name} set up no io_uring, so no flag can make a difference to it (exit status {})",
+                r.exit_status
+            ),
             "see whether it is built for io_uring and told to use it: iotrail trace -- CMD",
         ));
     }

@@ -239,8 +239,10 @@ fn failures() -> Result<(), Failed> {
     let failing = |options: &[&str]| {
         let folder = tempfile::tempdir().expect("a folder");
         let mut tool = Command::new(env!("CARGO_BIN_EXE_iotrail"));
-        tool.args(["try", "--env-arm", "A=1", "--watch", "none", "--repeats", "2", "--store"]).arg(folder.path().join("s.db"));
-        let out = tool.args(options).args(["--", "sh", "-c", "echo no table t; exit 4"]).output().expect("iotrail runs");
+        tool.args(["try", "--env-arm", "A=1", "--watch", "none", "--repeats", "2", "--store"])
+            .arg(folder.path().join("s.db"));
+        let out =
+            tool.args(options).args(["--", "sh", "-c", "echo no table t; exit 4"]).output().expect("iotrail runs");
         (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
     };
     let (status, text) = failing(&[]);
@@ -258,7 +260,8 @@ fn gated() -> Result<(), Failed> {
     let gated = |arm: [&str; 2]| {
         let _ = std::fs::remove_file(folder.path().join("n"));
         let mut tool = Command::new(env!("CARGO_BIN_EXE_iotrail"));
-        tool.args(["try", "--json", "--watch", "none", "--repeats", "4", "--fail-on", "slower", "--store", "s.db"]).args(arm);
+        tool.args(["try", "--json", "--watch", "none", "--repeats", "4", "--fail-on", "slower", "--store", "s.db"])
+            .args(arm);
         let out = tool.args(["--", "sh", "-c", count]).current_dir(folder.path()).output().expect("iotrail runs");
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(4), "{said}");

@@ -98,7 +98,8 @@ fn by_device_tree(root: &Path) -> Option<String> {
     let nodes = std::fs::read_dir(root.join("proc/device-tree")).ok()?.flatten();
     let is_qemus = nodes.into_iter().any(|node| node.file_name().to_string_lossy().starts_with("fw-cfg"));
     let processor = files::text(root, "proc/cpuinfo").unwrap_or_default();
-    let made_of_software = processor.lines().any(|line| line.starts_with("CPU implementer") && line.ends_with(": 0x00"));
+    let made_of_software =
+        processor.lines().any(|line| line.starts_with("CPU implementer") && line.ends_with(": 0x00"));
     is_qemus.then(|| if made_of_software { "qemu".into() } else { "kvm".into() })
 }
 

@@ -69,7 +69,10 @@ fn a_ring_that_children_have_too_posts_once() {
     // Forked since: what the ring did before, and before it was watched, is not the child's.
     seen.take(8, 3, false, at(1_030));
     seen.take(9, 3, false, at(1_030));
-    assert_eq!(seen.all().iter().map(|ring| (ring.found, ring.posted)).collect::<Vec<_>>(), [(true, 10), (true, 20), (true, 0)]);
+    assert_eq!(
+        seen.all().iter().map(|ring| (ring.found, ring.posted)).collect::<Vec<_>>(),
+        [(true, 10), (true, 20), (true, 0)]
+    );
     assert_eq!(seen.posted(), (30, true));
     // Who has it last tells.
     seen.ended(7);

@@ -6,9 +6,8 @@ use std::ops::Range;
 const PREFIXES: [(char, i32); 5] = [('k', 1), ('K', 1), ('M', 2), ('G', 3), ('T', 4)];
 
 /// What may follow a prefix without making another word of it: `10.2k`, `227MB/s`, `58kIOPS`.
-const UNITS: [&str; 15] = [
-    "", "b", "bit", "bits", "bps", "byte", "bytes", "ops", "iops", "req", "reqs", "rps", "tps", "qps", "hz",
-];
+const UNITS: [&str; 15] =
+    ["", "b", "bit", "bits", "bps", "byte", "bytes", "ops", "iops", "req", "reqs", "rps", "tps", "qps", "hz"];
 /// The same with an `i` that belongs to the prefix.
 const BINARY: [&str; 5] = ["i", "ib", "ibit", "ibps", "ibytes"];
 
@@ -117,7 +116,9 @@ mod tests {
         for (text, x) in known {
             assert_eq!(number(text), Some(x), "{text}");
         }
-        for text in ["0,998213", "1,00213", "1,23", "12,3456", "1234,567", ",123", "1.523,7", "many", "", "inf", "5i", "k"] {
+        for text in
+            ["0,998213", "1,00213", "1,23", "12,3456", "1234,567", ",123", "1.523,7", "many", "", "inf", "5i", "k"]
+        {
             assert_eq!(number(text), None, "{text}");
         }
     }
@@ -164,6 +165,9 @@ mod tests {
         }
         // A column of a table whose expression names the one before.
         let table = "1523,77,12";
-        assert_eq!((longer(table, &(5..7), (false, false)), longer(table, &(5..7), (true, false))), (None, Some(table)));
+        assert_eq!(
+            (longer(table, &(5..7), (false, false)), longer(table, &(5..7), (true, false))),
+            (None, Some(table))
+        );
     }
 }

@@ -278,8 +278,7 @@ fn an_arm_that_failed_in_the_middle_has_no_verdict() {
     let of = |base: Option<&str>, other: Option<&str>| {
         let mut record = iotrail_testing::run::two_by_two();
         record.metrics = vec!["iops".into()];
-        record.cells =
-            vec![cell("default", &A, base), cell("coop_taskrun", &times(2.0)[..3], other)];
+        record.cells = vec![cell("default", &A, base), cell("coop_taskrun", &times(2.0)[..3], other)];
         of_run(&record, &|_, _| None).remove(0)
     };
     assert_eq!(of(None, None).verdict, Verdict::Faster);

@@ -288,12 +288,13 @@ mod tests {
             (search.constraints, search.second) = (vec![c], second);
             run.finished_unix_s = Some(1);
             let h = head(&run);
-            assert_eq!(
-                h.answer,
-                "none of 3 candidates is left: each breaks a constraint or could not be measured"
-            );
+            assert_eq!(h.answer, "none of 3 candidates is left: each breaks a constraint or could not be measured");
             assert!(h.advice.unwrap().starts_with("loosen a constraint: "));
-            assert!(h.also[0].starts_with("c0 breaks ") && h.also.last().unwrap().contains("none was left"), "{:?}", h.also);
+            assert!(
+                h.also[0].starts_with("c0 breaks ") && h.also.last().unwrap().contains("none was left"),
+                "{:?}",
+                h.also
+            );
             assert_eq!(to_confirm(&run), None);
         }
     }

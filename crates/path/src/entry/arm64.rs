@@ -11,7 +11,8 @@ pub(super) const SHARED: &[&str] = &[INTERRUPT];
 
 const INTERRUPT: &str = "el0_interrupt";
 
-const INTERRUPTS: [&str; 6] = ["el0t_64_irq", "el0t_64_fiq", "el0t_32_irq", "el0t_32_fiq", "el1h_64_irq", "el1h_64_fiq"];
+const INTERRUPTS: [&str; 6] =
+    ["el0t_64_irq", "el0t_64_fiq", "el0t_32_irq", "el0t_32_fiq", "el1h_64_irq", "el1h_64_fiq"];
 
 pub(super) fn of_symbol(symbol: &str) -> Option<Entry> {
     let interrupt = || INTERRUPTS.iter().any(|entry| symbol.starts_with(entry));

@@ -34,7 +34,8 @@ pub(super) fn doubts(observed: &Observed, requests: u64, seen: &[&SeenRing]) -> 
     let of_posix = |f: fn(&OpcodeCounts) -> u64| posix().map(f).sum();
     warnings.extend(doubt::results_unreturned(of_posix(|o| o.requests), of_posix(|o| o.completions)));
     warnings.extend(doubt::submissions_unseen(observed.aio_unseen));
-    let of_rings = observed.rings.iter().flat_map(|r| &r.opcodes).chain(observed.others.iter().flat_map(|o| &o.opcodes));
+    let of_rings =
+        observed.rings.iter().flat_map(|r| &r.opcodes).chain(observed.others.iter().flat_map(|o| &o.opcodes));
     warnings.extend(doubt::zero_copy_received(of_rings.filter(|o| o.opcode == "recv_zc").map(|o| o.requests).sum()));
     warnings
 }
