@@ -150,7 +150,7 @@ struct {
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
+	__uint(max_entries, 4096);
 	__type(key, __u64); /* address */
 	__type(value, __u32);
 } chained SEC(".maps");

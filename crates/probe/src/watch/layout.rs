@@ -40,8 +40,8 @@ pub(super) const LYING_QUEUES: u32 = 256;
 /// `BUCKETS * WAYS`: requests that can be followed at one time.
 pub(super) const TRAILS_MAX: u32 = 4096 * 8;
 
-/// Requests that post many completions, which are open at one time. The map has its room from the beginning: 2.6 MiB.
-pub(super) const MANY: u32 = 16384;
+/// Requests that post many completions, which are open at one time. The map has its room from the beginning: 0.9 MiB.
+pub(super) const MANY: u32 = 8192;
 
 /// Files whose names were handed over and are not again.
 pub(super) const FILES_NAMED: u32 = 4096;
