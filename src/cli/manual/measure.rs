@@ -177,7 +177,7 @@ pub const TRY: Page = Page {
     ],
     examples: &[
         ("iotrail try -- fio job.fio", "Try the usual flags on fio."),
-        ("iotrail try --metric 'iops=/IOPS=([0-9.]+k?)/' -- fio job.fio", "Compare its own figure too."),
+        ("iotrail try --metric 'riops=/IOPS=([0-9.]+[kM]?)/' -- fio job.fio", "Compare its own figure too."),
         (
             "iotrail try --server ./server --ready port:7000 -- ./client",
             "Try the usual flags on a server, by its client's time.",
