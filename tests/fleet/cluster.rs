@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::command::{Ended, end};
@@ -30,6 +32,19 @@ pub struct Cluster {
     munged: Child,
     controller: Option<Child>,
     nodes: [Option<Child>; 4],
+    /// Numbers of its jobs.
+    jobs: Range<u64>,
+}
+
+/// Where nodes keep what they measure: those of all clusters on this machine, each job by its number.
+const KEPT: &str = "/var/tmp/iotrail-slurm-0";
+
+/// Numbers for the jobs of one more cluster: no other's, of this process or another.
+fn numbers() -> Range<u64> {
+    static CLUSTERS: AtomicU64 = AtomicU64::new(0);
+    let process = u64::from(std::process::id() % 60_000 + 1);
+    let first = process * 1000 + CLUSTERS.fetch_add(1, Ordering::Relaxed) % 25 * 40;
+    first..first + 40
 }
 
 impl Cluster {
@@ -42,10 +57,11 @@ impl Cluster {
             std::fs::create_dir(folder.path().join(name)).expect("our own folder");
         }
         let munged = munged(folder.path());
-        configure(folder.path());
+        let jobs = numbers();
+        configure(folder.path(), jobs.start);
         let nodes = NODES.map(|name| Some(daemon(folder.path(), name, "slurmd", &["-D", "-N", name])));
         let controller = Some(daemon(folder.path(), "controller", "slurmctld", &["-D"]));
-        let cluster = Self { folder, munged, controller, nodes };
+        let cluster = Self { folder, munged, controller, nodes, jobs };
         cluster.wait_for("four idle nodes", |c| {
             let said = c.slurm("sinfo", &["--noheader", "--Node", "--format=%T"]).stdout;
             (said.lines().filter(|state| *state == "idle").count() == NODES.len()).then_some(())
@@ -107,12 +123,29 @@ impl Cluster {
     }
 
     /// What has been left on the nodes.
+    #[track_caller]
     pub fn assert_empty(&self) {
         self.wait_for("an empty queue", |c| c.queue().is_empty().then_some(()));
-        let left: Vec<PathBuf> = std::fs::read_dir("/var/tmp/iotrail-slurm-0")
-            .map(|entries| entries.flatten().map(|e| e.path()).filter(|p| !p.ends_with("cache")).collect())
-            .unwrap_or_default();
+        let left = self.left();
         assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// For those that end before they have tidied up: somebody killed them.
+    pub fn tidy(&self) {
+        for path in self.left() {
+            _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
+        }
+    }
+
+    fn left(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(KEPT).map(|entries| entries.flatten().map(|e| e.path()).collect());
+        let mut left: Vec<PathBuf> = entries.unwrap_or_default();
+        left.retain(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let job = name.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse().ok());
+            job.is_some_and(|job| self.jobs.contains(&job))
+        });
+        left
     }
 
     /// As if its power failed: the node's daemon, and all that it has started.
@@ -209,7 +242,7 @@ fn munged(folder: &Path) -> Child {
     child
 }
 
-fn configure(folder: &Path) {
+fn configure(folder: &Path, first_job: u64) {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host = host.split('.').next().unwrap_or_default().to_owned();
     // All at once, so that none is given twice.
@@ -223,10 +256,10 @@ fn configure(folder: &Path) {
          AuthInfo=socket={at}/munge/s\nCryptoType=crypto/munge\nSlurmUser=root\nSlurmdUser=root\n\
          StateSaveLocation={at}/state\nSlurmdSpoolDir={at}/spool/%n\nSlurmctldPidFile={at}/controller.pid\n\
          SlurmdPidFile={at}/%n.pid\nProctrackType=proctrack/pgid\nTaskPlugin=task/none\nSelectType=select/cons_tres\n\
-         SelectTypeParameters=CR_Core\nSchedulerType=sched/backfill\nSchedulerParameters=bf_interval=1\nReturnToService=2\nSlurmdTimeout=5\nKillWait=3\n\
+         SelectTypeParameters=CR_Core\nSchedulerType=sched/backfill\nSchedulerParameters=bf_interval=1\nFirstJobId={first_job}\nReturnToService=2\nSlurmdTimeout=5\nKillWait=3\n\
          MpiDefault=none\nSwitchType=switch/none\nJobAcctGatherType=jobacct_gather/none\n\
          AccountingStorageType=accounting_storage/none\nSlurmdParameters=config_overrides\n",
-        ports[0]
+        ports[0],
     );
     for (i, (name, port)) in NODES.iter().zip(&ports[1..]).enumerate() {
         let feature = if i < 2 { "small" } else { "large" };

@@ -99,7 +99,7 @@ fn submitting(cluster: &mut Cluster) {
     assert_eq!((ended.stderr.trim(), kept(cluster)), (said, vec![]));
     cluster.wait_for("an empty queue", |c| c.queue().is_empty().then_some(()));
     // Who started and was cancelled before it measured has left its folder.
-    _ = std::fs::remove_dir_all("/var/tmp/iotrail-slurm-0");
+    cluster.tidy();
 }
 
 /// The job that was submitted is collected.
@@ -132,7 +132,7 @@ fn lost(cluster: &mut Cluster) {
     assert!(said.starts_with("it was lost after ") && said.ends_with(", and did not come back"), "{said}");
     assert!(ended.stderr.contains("n3: lost after "), "{}", ended.stderr);
     // The node died: what lies on it stays until it is back.
-    _ = std::fs::remove_dir_all("/var/tmp/iotrail-slurm-0");
+    cluster.tidy();
 }
 
 /// It goes on where it was, and what it had measured is not measured again.
