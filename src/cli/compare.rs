@@ -11,10 +11,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use self::given::Given;
+use self::given::{Cell, Given};
 use self::matched::{Matched, Pair, matched};
 use crate::cli::given::Stored;
-use iotrail_answer::compare::{Metric, differences, together, undecided};
+use iotrail_answer::compare::{Metric, differences, forbid, together, undecided};
 use iotrail_answer::unit::Unit;
 use iotrail_answer::verdicts;
 use iotrail_base::error::{NOT_EVALUATED, Result};
@@ -211,5 +211,6 @@ fn one(metric: Metric, a: &Given, b: &Given, pair: &Pair<'_>) -> Comparison {
     if !interleaved {
         c.reasons.extend(differences(&of_a, &of_b));
     }
+    forbid(&mut c, [pair.a, pair.b].into_iter().flat_map(Cell::failures).cloned().collect());
     c
 }

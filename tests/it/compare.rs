@@ -148,6 +148,14 @@ fn conditions() -> End {
             run(&mut compare(&place, &format!("1:arm=default,depth=4 1:arm=slow,depth=4 --fail-on {condition}")));
         assert_eq!(ended.status, status, "{condition}: {}{}", ended.stdout, ended.stderr);
     }
+    // What was measured before it failed decides nothing.
+    let db = Connection::open(place.join("s.db")).expect("an SQLite file");
+    let sql = "UPDATE cells SET untestable = 'it stalled' WHERE params LIKE '%slow%' AND params LIKE '%4%'";
+    assert_eq!(db.execute(sql, []).expect("one of them"), 1);
+    let ended = run(&mut compare(&place, "1:arm=default,depth=4 1:arm=slow,depth=4 --fail-on slower --json"));
+    assert_eq!((ended.status, ended.json()["verdict"].as_str()), (4, Some("not_comparable")), "{}", ended.stderr);
+    let reasons = &ended.json()["reasons"];
+    assert_eq!(reasons[0], "run 1: slow failed after 5 measurements: it stalled", "{reasons}");
     End::Passed
 }
 

@@ -128,6 +128,27 @@ fn compared() -> End {
     let none = run(&mut place.tool(["compare", "f1", "f1", "--store", "s.db"]));
     assert_eq!(none.status, 2);
     assert!(none.one_line().contains("f1 and f1 have 0 machines to be compared"), "{}", none.stderr);
+
+    // What one machine cannot test, in the one fleet or in the other, is told as that.
+    let of = |fleet: &str| answer[fleet]["nodes"][0]["run"].as_i64().expect("a run");
+    let db = Connection::open(place.join("s.db")).expect("a store");
+    for (run, depth, why) in [(of("against"), 1, "no room"), (of("fleet"), 4, "no memory")] {
+        let like = format!("%\"depth\":{depth}%");
+        let sql = "UPDATE cells SET untestable = ?3 WHERE run = ?1 AND params LIKE '%coop%' AND params LIKE ?2";
+        assert_eq!(db.execute(sql, params![run, like, why]).expect("cells"), 1);
+    }
+    db.execute(
+        "DELETE FROM measurements WHERE cell IN (SELECT cell FROM cells c WHERE c.run = measurements.run AND untestable IS NOT NULL)",
+        [],
+    )
+    .expect("measurements");
+    let answer = compare(&["--json"]).ok().json();
+    for (depth, why) in [(1, "in f1: no room"), (4, "no memory")] {
+        let effects = answer["effects"].as_array().expect("a list");
+        let is_it = |e: &&serde_json::Value| e["at"]["arm"] == "coop" && e["at"]["depth"] == depth;
+        let on = &effects.iter().find(is_it).expect("two machines have it")["on"][0];
+        assert_eq!((&on["stands"], &on["reason"]), (&"cannot_test".into(), &why.into()), "{on}");
+    }
     End::Passed
 }
 

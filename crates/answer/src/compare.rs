@@ -160,7 +160,7 @@ pub fn undecided(
 }
 
 /// The ratio stands as it was measured; nothing follows from it, for these reasons.
-fn forbid(c: &mut Comparison, against: Vec<String>) {
+pub fn forbid(c: &mut Comparison, against: Vec<String>) {
     if against.is_empty() {
         return;
     }

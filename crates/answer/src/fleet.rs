@@ -217,7 +217,8 @@ impl Gathered {
                 let arm = t.at.get(ARM).and_then(Value::as_str).unwrap_or_default();
                 let at: Map<String, Value> =
                     t.at.iter().filter(|(n, _)| *n != ARM).map(|(n, v)| (n.clone(), v.clone())).collect();
-                (arm == part.key.a || arm == part.key.b) && at == part.key.at
+                // Of one fleet against another the arm is part of the place.
+                t.at == part.key.at || ((arm == part.key.a || arm == part.key.b) && at == part.key.at)
             };
             let reason = machine.cannot_test.iter().find(is_of).map(|t| t.reason.clone());
             return OnMachine {

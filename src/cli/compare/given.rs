@@ -64,6 +64,8 @@ impl Source {
 pub struct Cell {
     pub params: Map<String, Value>,
     repeats: Vec<Measured>,
+    /// Of runs in which it failed in the middle.
+    failures: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +94,10 @@ impl Cell {
             repeats.push(Repeat { run: Some(run), ..Repeat::new(&m.measurement, m.latency.clone()) });
         }
         Side { name: name.into(), repeats }
+    }
+
+    pub fn failures(&self) -> &[String] {
+        &self.failures
     }
 
     /// A measurement that is a repeat of both: what it was read from.
@@ -176,7 +182,9 @@ impl Given {
         if self.first_arm.is_none() {
             self.first_arm = record.arms.into_iter().next();
         }
-        for CellRecord { cell, params, measurements, .. } in record.cells {
+        for cell in record.cells {
+            let failure = compare::failed(&cell).map(|failure| format!("{}: {failure}", source.words()));
+            let CellRecord { cell, params, measurements, .. } = cell;
             let repeats = measurements.into_iter().zip(1..).map(|(measurement, repeat)| Measured {
                 measurement,
                 source: (source.clone(), cell, repeat),
@@ -184,7 +192,7 @@ impl Given {
                 stored: run.map(|run| (run, cell, repeat)),
                 latency: None,
             });
-            self.add(params, repeats.collect());
+            self.add(params, repeats.collect(), failure);
         }
     }
 
@@ -208,14 +216,17 @@ impl Given {
             stored: None,
             latency: None,
         };
-        self.add(Map::new(), all.into_iter().zip(0..).map(one).collect());
+        self.add(Map::new(), all.into_iter().zip(0..).map(one).collect(), None);
     }
 
     /// Repeats of the same load, from several runs or files, are repeats of one cell.
-    fn add(&mut self, params: Map<String, Value>, repeats: Vec<Measured>) {
+    fn add(&mut self, params: Map<String, Value>, repeats: Vec<Measured>, failure: Option<String>) {
         match self.all.iter_mut().find(|c| c.params == params) {
-            Some(cell) => cell.repeats.extend(repeats),
-            None => self.all.push(Cell { params, repeats }),
+            Some(cell) => {
+                cell.repeats.extend(repeats);
+                cell.failures.extend(failure);
+            }
+            None => self.all.push(Cell { params, repeats, failures: failure.into_iter().collect() }),
         }
     }
 

@@ -6,5 +6,6 @@ use iotrail_schema::run_record::CellRecord;
 /// `sqpoll failed after 3 measurements: it stalled`; `None`: it was measured as planned, or not at all.
 pub fn failed(cell: &CellRecord) -> Option<String> {
     let why = cell.untestable.as_ref().filter(|_| !cell.measurements.is_empty())?;
-    Some(format!("{} failed after {}: {why}", cell.arm(), plural(cell.measurements.len(), "measurement")))
+    let what = if cell.arm().is_empty() { "it" } else { cell.arm() };
+    Some(format!("{what} failed after {}: {why}", plural(cell.measurements.len(), "measurement")))
 }
