@@ -176,8 +176,7 @@ fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
     let mut slots = Slots {
         beyond: Beyond::new(started.planned, plan, &record),
         e: execution,
-        // Before it was resumed.
-        untestable: record.cells.iter().filter(|c| c.untestable.is_some()).map(|c| c.cell).collect(),
+        untestable: HashSet::new(),
         last_reason: None,
         done,
         planned: started.planned,

@@ -107,34 +107,6 @@ fn what_the_machine_refuses_is_noted_and_the_rest_is_measured() {
 }
 
 #[test]
-fn a_cell_that_failed_is_not_measured_again_by_a_run_that_is_resumed() {
-    let (_dir, mut store) = fresh();
-    let plan = two_by_two();
-    let started = start(&plan, 1, &mut store).unwrap();
-    let stop = AtomicBool::new(false);
-    let mut n = 0;
-    // In the second block.
-    let mut measure = |cell: &Cell| {
-        n += 1;
-        match (n, cell.number) {
-            (5.., 2) => Err(Error::machine("it stalled", "run it by hand")),
-            (9, _) => Ok(measured(true)),
-            _ => Ok(measured(false)),
-        }
-    };
-    assert_eq!(untold(&plan, &started, &mut store, &stop, &mut measure).unwrap(), Outcome::Interrupted);
-    let again = resume(&plan, &store, None).unwrap();
-    let mut measure = |cell: &Cell| {
-        assert_ne!(cell.number, 2);
-        Ok(measured(false))
-    };
-    assert_eq!(untold(&plan, &again, &mut store, &stop, &mut measure).unwrap(), Outcome::Finished);
-    let record = store.load(started.run).unwrap().unwrap();
-    let counts: Vec<usize> = record.cells.iter().map(|c| c.measurements.len()).collect();
-    assert_eq!(counts, [3, 1, 3, 3]);
-}
-
-#[test]
 fn somebody_elses_change_ends_the_run_and_leaves_no_cell_untestable() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
