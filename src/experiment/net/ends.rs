@@ -19,7 +19,7 @@ use super::loaded::{self, Loaded};
 use super::second;
 use crate::experiment::cell::Measured;
 use crate::experiment::schedule::padding;
-use iotrail_base::error::{Error, Kind, Result};
+use iotrail_base::error::{Error, Result};
 use iotrail_base::folders::temporary::Folder;
 use iotrail_load::Progress;
 use iotrail_load::options::{Trace, names_of};
@@ -29,7 +29,6 @@ use iotrail_net::descriptors;
 use iotrail_net::namespace::{self, Namespaces, SERVER};
 use iotrail_net::options::{Between, NetOptions, ServerEngine, ServerOptions};
 use iotrail_net::sender::spec::SenderSpec;
-use iotrail_slurm::pair;
 
 /// What a server that was started from here says once it serves, on a line of its standard output.
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,7 +66,7 @@ impl Ends {
         let way = self.way(load.between)?;
         // An epoll server makes no requests that could be followed.
         let follow = follow.filter(|_| load.server.engine == ServerEngine::IoUring);
-        let server = Server::start(way, options, load.trace, follow, padding(spec.seed)).map_err(|e| way.lost(e))?;
+        let server = Server::start(way, options, load.trace, follow, padding(spec.seed))?;
         let inside = match way {
             Way::Namespaces(ends) => Some(ends.enter_sender()?),
             Way::Loopback | Way::Unix(_) | Way::Second(_) => None,
@@ -75,10 +74,10 @@ impl Ends {
         let control = Place::At(server.control.clone());
         let loaded = loaded::run(&spec, &server.address, &control, progress, stop);
         drop(inside);
-        let Loaded { measurement, histogram, interrupted, broken_off } = loaded.map_err(|e| way.lost(e))?;
+        let Loaded { measurement, histogram, interrupted, broken_off } = loaded?;
         match broken_off {
             // A server that failed says why.
-            Some(e) if !stop.load(Ordering::Relaxed) => Err(way.lost(server.failure().unwrap_or(e))),
+            Some(e) if !stop.load(Ordering::Relaxed) => Err(server.failure().unwrap_or(e)),
             _ => Ok(Measured { measurement, histogram, samples: vec![], interrupted }),
         }
     }
@@ -113,17 +112,6 @@ impl Way {
                 let at = |name| format!("unix:{}", folder.path().join(name).display());
                 (at("server"), at("control"))
             }
-        }
-    }
-
-    /// Of a failure: where the server's node answers no more, it says nothing of what was to be measured.
-    fn lost(&self, error: Error) -> Error {
-        match self {
-            Way::Second(_) if error.kind == Kind::Machine && !pair::answers() => {
-                Error::disturbed("the server's node does not answer", "see `sinfo -N -l`; `--resume` goes on")
-                    .because(error.to_string())
-            }
-            _ => error,
         }
     }
 
