@@ -160,6 +160,8 @@ enum Made {
 struct Slots<'e, 'a> {
     e: &'e mut Execution<'a>,
     untestable: HashSet<u32>,
+    /// Cells that failed before the run was resumed: they are tried again.
+    failed_before: HashSet<u32>,
     last_reason: Option<Error>,
     done: usize,
     planned: usize,
@@ -177,6 +179,7 @@ fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
         beyond: Beyond::new(started.planned, plan, &record),
         e: execution,
         untestable: HashSet::new(),
+        failed_before: record.cells.iter().filter(|c| c.untestable.is_some()).map(|c| c.cell).collect(),
         last_reason: None,
         done,
         planned: started.planned,
@@ -325,6 +328,9 @@ impl Slots<'_, '_> {
                 match thrown_away {
                     0 => store.save(started.run, slot.cell, slot.repeat, &m, &measured.histogram)?,
                     _ => store.replace(started.run, slot.cell, slot.repeat, &m, &measured.histogram)?,
+                }
+                if self.failed_before.remove(&slot.cell) {
+                    store.mark_testable(started.run, slot.cell)?;
                 }
                 self.measured_any = true;
                 Ok(Made::Kept { disturbed })

@@ -57,6 +57,12 @@ impl Store {
         self.db.execute(sql, params![run, cell, reason]).map(|_| ()).map_err(|e| self.fail(e))
     }
 
+    /// Notes that it can, after all.
+    pub fn mark_testable(&mut self, run: i64, cell: u32) -> Result<()> {
+        let sql = "UPDATE cells SET untestable = NULL WHERE run = ?1 AND cell = ?2";
+        self.db.execute(sql, params![run, cell]).map(|_| ()).map_err(|e| self.fail(e))
+    }
+
     /// Notes that nothing is missing any more.
     pub fn finish(&mut self, run: i64, finished_unix_s: u64) -> Result<()> {
         let sql = "UPDATE runs SET finished_unix_s = ?2 WHERE run = ?1";

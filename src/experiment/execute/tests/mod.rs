@@ -107,6 +107,37 @@ fn what_the_machine_refuses_is_noted_and_the_rest_is_measured() {
 }
 
 #[test]
+fn what_failed_is_tried_again_by_a_run_that_is_resumed() {
+    let (_dir, mut store) = fresh();
+    let plan = two_by_two();
+    let started = start(&plan, 1, &mut store).unwrap();
+    let stop = AtomicBool::new(false);
+    let mut n = 0;
+    // In the second block, two cells; one of them cannot be tested later either.
+    let mut measure = |cell: &Cell| {
+        n += 1;
+        match (n, cell.number) {
+            (5.., 2 | 3) => Err(Error::machine("its server is gone", "start it")),
+            (9, _) => Ok(measured(true)),
+            _ => Ok(measured(false)),
+        }
+    };
+    assert_eq!(untold(&plan, &started, &mut store, &stop, &mut measure).unwrap(), Outcome::Interrupted);
+    let told = |store: &Store| {
+        let record = store.load(started.run).unwrap().unwrap();
+        record.cells.iter().map(|c| (c.measurements.len(), c.untestable.is_some())).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&store)[1..3], [(1, true), (1, true)]);
+    let again = resume(&plan, &store, None).unwrap();
+    let mut measure = |cell: &Cell| match cell.number {
+        3 => Err(Error::machine("its server is gone", "start it")),
+        _ => Ok(measured(false)),
+    };
+    assert_eq!(untold(&plan, &again, &mut store, &stop, &mut measure).unwrap(), Outcome::Finished);
+    assert_eq!(told(&store), [(3, false), (3, false), (1, true), (3, false)]);
+}
+
+#[test]
 fn somebody_elses_change_ends_the_run_and_leaves_no_cell_untestable() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
