@@ -29,14 +29,16 @@ built=$target/$CROSS_TARGET/release
 for file in "$built/iotrail" "$built/examples/ground" "$program"; do
     mkdir -p "$root$(dirname "$file")" && "$CROSS_GNU-strip" -o "$root$file" "$file" || exit 3
 done
-mkdir -p "$root/mnt" && ln -sfn ../proc/self/mounts "$root/etc/mtab"
+# Where the tests make their files: the drive is mounted there.
+folder=$target/$CROSS_TARGET/tmp
+mkdir -p "$root$folder" && ln -sfn ../proc/self/mounts "$root/etc/mtab"
 failed=
 for filter in "$@"; do
     echo "== arm64, Linux $kernel: $filter"
-    "$lab" lab run --arch arm64 --kernel "$kernel" --root "$root" --program "$root$built/iotrail" --cpus 2 --memory 2g --timeout 30m \
+    "$lab" lab run --arch arm64 --kernel "$kernel" --root "$root" --program "$root$built/iotrail" --cpus 2 --memory 2g --timeout 60m \
         --nvme queues=1,size=1g,data=keep -- sh -c \
-        'modprobe ext4 && mkfs.ext4 -q -F /dev/nvme0n1 && mount -o noatime /dev/nvme0n1 /mnt || { echo "the drive cannot be used" >&2; exit 3; }
-         export TMPDIR=/mnt; exec "$@"' sh "$program" "$filter" 2>&1 | tee "$target/tmp/arm64-said"
+        'modprobe ext4 && mkfs.ext4 -q -F /dev/nvme0n1 && mount -o noatime /dev/nvme0n1 "$1" || { echo "the drive cannot be used" >&2; exit 3; }
+         export TMPDIR="$1"; shift; exec "$@"' sh "$folder" "$program" "$filter" 2>&1 | tee "$target/tmp/arm64-said"
     grep -q '^test result: ok. [1-9]' "$target/tmp/arm64-said" || failed="$failed $filter"
 done
 [ -z "$failed" ] || { echo "== arm64, Linux $kernel: FAILED:$failed"; exit 1; }
