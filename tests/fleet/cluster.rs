@@ -259,7 +259,7 @@ fn configure(folder: &Path, first_job: u64) {
          SelectTypeParameters=CR_Core\nSchedulerType=sched/backfill\nSchedulerParameters=bf_interval=1\nFirstJobId={first_job}\nReturnToService=2\nSlurmdTimeout=5\nKillWait=3\n\
          MpiDefault=none\nSwitchType=switch/none\nJobAcctGatherType=jobacct_gather/none\n\
          AccountingStorageType=accounting_storage/none\nSlurmdParameters=config_overrides\n",
-        ports[0],
+        ports[0]
     );
     for (i, (name, port)) in NODES.iter().zip(&ports[1..]).enumerate() {
         let feature = if i < 2 { "small" } else { "large" };

@@ -129,7 +129,7 @@ fn compared() -> End {
     assert_eq!(none.status, 2);
     assert!(none.one_line().contains("f1 and f1 have 0 machines to be compared"), "{}", none.stderr);
 
-    // What one machine cannot test, in the one fleet or in the other, is told as that.
+    // A cell that a machine cannot test, in either fleet, stands as `cannot_test` with the reason.
     let of = |fleet: &str| answer[fleet]["nodes"][0]["run"].as_i64().expect("a run");
     let db = Connection::open(place.join("s.db")).expect("a store");
     for (run, depth, why) in [(of("against"), 1, "no room"), (of("fleet"), 4, "no memory")] {

@@ -19,7 +19,7 @@ use iotrail_schema::fleet_answer::{
     Apart, CannotTest, Factor, FleetAnswer, FleetEffect, FleetMachine, GoesWith, OnMachine, SCHEMA, Stands,
 };
 use iotrail_schema::fleet_record::FleetRecord;
-use iotrail_schema::run_record::{ARM, CONTROL, RunRecord};
+use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord};
 use iotrail_stats::holm;
 use iotrail_stats::machines::{Across, Machine, across, groups};
 
@@ -41,8 +41,6 @@ pub struct Brought {
 impl Brought {
     /// Of a run with its comparisons; one that measured nothing brings what it cannot test.
     pub fn new(node: &str, run: &RunRecord) -> Self {
-        let cannot = run.cells.iter().filter(|c| c.arm() != CONTROL);
-        let cannot = cannot.filter_map(|c| Some(CannotTest { at: c.params.clone(), reason: c.untestable.clone()? }));
         let first = run.measurements().next();
         Brought {
             machine: FleetMachine {
@@ -51,7 +49,7 @@ impl Brought {
                 measurements: run.done(),
                 planned: run.planned(),
                 facts: first.map(facts::of).unwrap_or_default(),
-                cannot_test: cannot.collect(),
+                cannot_test: run.cells.iter().filter_map(cannot_test).collect(),
             },
             comparisons: run.comparisons.clone(),
             unit: first.map(Unit::of),
@@ -59,6 +57,23 @@ impl Brought {
             quick: run.quick,
         }
     }
+
+    /// What the machine could not test in the run `name` that it is compared with cannot be compared either.
+    pub fn against(mut self, earlier: &RunRecord, name: &str) -> Self {
+        let unmeasured = earlier.cells.iter().filter(|cell| cell.measurements.is_empty());
+        for other in unmeasured.filter_map(cannot_test) {
+            let all = &mut self.machine.cannot_test;
+            if all.iter().all(|one| one.at != other.at) {
+                all.push(CannotTest { reason: format!("in {name}: {}", other.reason), ..other });
+            }
+        }
+        self
+    }
+}
+
+fn cannot_test(cell: &CellRecord) -> Option<CannotTest> {
+    let reason = cell.untestable.clone().filter(|_| cell.arm() != CONTROL)?;
+    Some(CannotTest { at: cell.params.clone(), reason })
 }
 
 /// What has been gathered, machine after machine.

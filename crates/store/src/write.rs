@@ -53,14 +53,17 @@ impl Store {
 
     /// Notes what a cell turned out not to be able to do on this host.
     pub fn mark_untestable(&mut self, run: i64, cell: u32, reason: &str) -> Result<()> {
-        let sql = "UPDATE cells SET untestable = ?3 WHERE run = ?1 AND cell = ?2";
-        self.db.execute(sql, params![run, cell, reason]).map(|_| ()).map_err(|e| self.fail(e))
+        self.set_untestable(run, cell, Some(reason))
     }
 
     /// Notes that it can, after all.
     pub fn mark_testable(&mut self, run: i64, cell: u32) -> Result<()> {
-        let sql = "UPDATE cells SET untestable = NULL WHERE run = ?1 AND cell = ?2";
-        self.db.execute(sql, params![run, cell]).map(|_| ()).map_err(|e| self.fail(e))
+        self.set_untestable(run, cell, None)
+    }
+
+    fn set_untestable(&mut self, run: i64, cell: u32, reason: Option<&str>) -> Result<()> {
+        let sql = "UPDATE cells SET untestable = ?3 WHERE run = ?1 AND cell = ?2";
+        self.db.execute(sql, params![run, cell, reason]).map(|_| ()).map_err(|e| self.fail(e))
     }
 
     /// Notes that nothing is missing any more.

@@ -68,13 +68,10 @@ fn compared(args: &CompareArgs, fleets: [i64; 2], before: i64, now: i64, node: &
     // The first arm measured again says what that arm says.
     let is_own = |c: &Comparison| c.at.get(ARM).and_then(|arm| arm.as_str()) != Some(CONTROL);
     let [a, b] = fleets.map(id);
-    for earlier in stored.run(before)?.cells.into_iter().filter(|cell| cell.measurements.is_empty()) {
-        let Some(cell) = record.cells.iter_mut().find(|cell| cell.params == earlier.params) else { continue };
-        cell.untestable = cell.untestable.take().or(earlier.untestable.map(|why| format!("in {a}: {why}")));
-    }
     let of_fleets = |c: Comparison| Comparison { a: a.clone(), b: b.clone(), ..c };
     record.comparisons = sides.all.into_iter().filter(is_own).map(of_fleets).collect();
-    Ok((Brought::new(node, &record), sides.left_over))
+    let brought = Brought::new(node, &record).against(&stored.run(before)?, &a);
+    Ok((brought, sides.left_over))
 }
 
 /// Machines of one that the other has not.

@@ -3,7 +3,6 @@ use serde_json::json;
 use super::*;
 use iotrail_schema::fleet_record::{self, FleetNode, NodeState};
 use iotrail_schema::measurement::Measurement;
-use iotrail_schema::run_record::CellRecord;
 use iotrail_stats::random::SplitMix64;
 use iotrail_testing::sample;
 
